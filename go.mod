@@ -1,0 +1,3 @@
+module github.com/usftp/usftp
+
+go 1.26.5
