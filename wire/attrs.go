@@ -1,0 +1,89 @@
+package wire
+
+import "encoding/binary"
+
+// The flags of ATTRS (draft-02, section 5), which say what of it is present.
+const (
+	AttrSize        uint32 = 0x00000001
+	AttrUIDGID      uint32 = 0x00000002
+	AttrPermissions uint32 = 0x00000004
+	AttrACModTime   uint32 = 0x00000008
+	AttrExtended    uint32 = 0x80000000
+)
+
+// Attrs are a file's attributes (draft-02, section 5). A field means something only where its flag is set: absent is not
+// zero.
+type Attrs struct {
+	Flags       uint32
+	Size        uint64
+	UID, GID    uint32
+	Permissions uint32 // type and mode bits as POSIX has them; see FileMode
+	ATime       uint32 // seconds since 1970, until 2106
+	MTime       uint32
+	Extended    []ExtensionPair
+}
+
+// ExtensionPair is a name with data: an extension in INIT and VERSION, an extended attribute in ATTRS.
+type ExtensionPair struct{ Name, Data string }
+
+// Has tells whether all the given flags are set.
+func (a *Attrs) Has(flags uint32) bool { return a.Flags&flags == flags }
+
+// Append appends the attributes as they stand within a packet. Extended pairs go out only with AttrExtended set.
+func (a *Attrs) Append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, a.Flags)
+	if a.Has(AttrSize) {
+		b = binary.BigEndian.AppendUint64(b, a.Size)
+	}
+	if a.Has(AttrUIDGID) {
+		b = binary.BigEndian.AppendUint32(b, a.UID)
+		b = binary.BigEndian.AppendUint32(b, a.GID)
+	}
+	if a.Has(AttrPermissions) {
+		b = binary.BigEndian.AppendUint32(b, a.Permissions)
+	}
+	if a.Has(AttrACModTime) {
+		b = binary.BigEndian.AppendUint32(b, a.ATime)
+		b = binary.BigEndian.AppendUint32(b, a.MTime)
+	}
+	if a.Has(AttrExtended) {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(a.Extended)))
+		for _, e := range a.Extended {
+			b = appendString(b, e.Name)
+			b = appendString(b, e.Data)
+		}
+	}
+	return b
+}
+
+// ReadAttrs reads attributes. Flags that draft-02 does not define are kept but have no field.
+func (r *Reader) ReadAttrs(a *Attrs) {
+	*a = Attrs{Flags: r.Uint32()}
+	if a.Has(AttrSize) {
+		a.Size = r.Uint64()
+	}
+	if a.Has(AttrUIDGID) {
+		a.UID, a.GID = r.Uint32(), r.Uint32()
+	}
+	if a.Has(AttrPermissions) {
+		a.Permissions = r.Uint32()
+	}
+	if a.Has(AttrACModTime) {
+		a.ATime, a.MTime = r.Uint32(), r.Uint32()
+	}
+	if a.Has(AttrExtended) {
+		count := r.Uint32()
+		// Each pair is at least two lengths, so a count that cannot fit is a lie, and nothing is allocated for it.
+		if uint64(count)*8 > uint64(r.Len()) {
+			r.fail()
+			return
+		}
+		for range count {
+			pair := ExtensionPair{Name: r.String(), Data: r.String()}
+			if r.err != nil {
+				return
+			}
+			a.Extended = append(a.Extended, pair)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package wire
+
+import "encoding/binary"
+
+// AttrsReply is the ATTRS packet, which answers STAT, LSTAT and FSTAT (draft-02, section 7).
+type AttrsReply struct{ Attrs Attrs }
+
+// Append appends the packet.
+func (m AttrsReply) Append(b []byte, id uint32) []byte {
+	start := len(b)
+	b = m.Attrs.Append(appendHeader(b, TypeAttrs, id))
+	return finish(b, start, 0)
+}
+
+// Parse parses the packet's body.
+func (m *AttrsReply) Parse(body []byte) error {
+	r := NewReader(body)
+	r.ReadAttrs(&m.Attrs)
+	return r.err
+}
+
+// Name is one entry of a NAME packet (draft-02, section 7).
+type Name struct {
+	Filename string
+	LongName string // a line as of ls -l, for people; never to be parsed
+	Attrs    Attrs
+}
+
+// Append appends the entry as it stands within a packet.
+func (n *Name) Append(b []byte) []byte {
+	b = appendString(b, n.Filename)
+	b = appendString(b, n.LongName)
+	return n.Attrs.Append(b)
+}
+
+// ReadName reads one entry.
+func (r *Reader) ReadName(n *Name) {
+	n.Filename, n.LongName = r.String(), r.String()
+	r.ReadAttrs(&n.Attrs)
+}
+
+// Names answers READDIR, READLINK and REALPATH (draft-02, section 7).
+type Names struct{ Names []Name }
+
+// minName is the least that an entry takes: two lengths and the flags of its attributes.
+const minName = 4 + 4 + 4
+
+// Append appends the packet.
+func (m Names) Append(b []byte, id uint32) []byte {
+	start := len(b)
+	b = BeginNames(b, id)
+	for i := range m.Names {
+		b = m.Names[i].Append(b)
+	}
+	return FinishNames(b, start, len(m.Names))
+}
+
+// BeginNames begins a NAME packet to which entries are appended one at a time; [FinishNames] ends it. The packet starts at
+// len(b).
+func BeginNames(b []byte, id uint32) []byte {
+	return append(appendHeader(b, TypeName, id), 0, 0, 0, 0)
+}
+
+// FinishNames fills in the length and count of the NAME packet that [BeginNames] began at start.
+func FinishNames(b []byte, start, count int) []byte {
+	binary.BigEndian.PutUint32(b[start+HeaderSize:], uint32(count))
+	return finish(b, start, 0)
+}
+
+// Parse parses the packet's body whole. For one entry at a time, see [NameReader].
+func (m *Names) Parse(body []byte) error {
+	m.Names = nil
+	r, err := NewNameReader(body)
+	if err != nil {
+		return err
+	}
+	for r.Remaining() > 0 {
+		var n Name
+		if err := r.Next(&n); err != nil {
+			return err
+		}
+		m.Names = append(m.Names, n)
+	}
+	return nil
+}
+
+// NameReader takes the entries of a NAME packet's body one at a time.
+type NameReader struct {
+	r         Reader
+	remaining uint32
+}
+
+// NewNameReader reads the count. A count of more entries than the body has room for is [ErrShort].
+func NewNameReader(body []byte) (NameReader, error) {
+	n := NameReader{r: NewReader(body)}
+	n.remaining = n.r.Uint32()
+	if n.r.err == nil && uint64(n.remaining)*minName > uint64(n.r.Len()) {
+		n.r.fail()
+	}
+	return n, n.r.err
+}
+
+// Remaining returns how many entries are still to be read.
+func (n *NameReader) Remaining() int { return int(n.remaining) }
+
+// Next reads the next entry. It must not be called when Remaining is 0.
+func (n *NameReader) Next(name *Name) error {
+	n.remaining--
+	n.r.ReadName(name)
+	return n.r.err
+}

@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"encoding/binary"
+	"strconv"
+)
+
+// Code is the answer a STATUS packet carries (draft-02, section 7).
+type Code uint32
+
+// The codes of draft-02, section 7. NoConnection and ConnectionLost never travel: clients make them up.
+const (
+	OK               Code = 0
+	EOF              Code = 1
+	NoSuchFile       Code = 2
+	PermissionDenied Code = 3
+	Failure          Code = 4
+	BadMessage       Code = 5
+	NoConnection     Code = 6
+	ConnectionLost   Code = 7
+	OpUnsupported    Code = 8
+)
+
+// The codes of later drafts (draft-13, section 9.1), which some servers use even in version 3.
+const (
+	InvalidHandle       Code = 9
+	NoSuchPath          Code = 10
+	FileAlreadyExists   Code = 11
+	WriteProtect        Code = 12
+	NoMedia             Code = 13
+	NoSpaceOnFilesystem Code = 14
+	QuotaExceeded       Code = 15
+	UnknownPrincipal    Code = 16
+	LockConflict        Code = 17
+	DirNotEmpty         Code = 18
+	NotADirectory       Code = 19
+	InvalidFilename     Code = 20
+	LinkLoop            Code = 21
+)
+
+// String says the code in words, as OpenSSH's server words those it has.
+func (c Code) String() string {
+	switch c {
+	case OK:
+		return "success"
+	case EOF:
+		return "end of file"
+	case NoSuchFile:
+		return "no such file"
+	case PermissionDenied:
+		return "permission denied"
+	case Failure:
+		return "failure"
+	case BadMessage:
+		return "bad message"
+	case NoConnection:
+		return "no connection"
+	case ConnectionLost:
+		return "connection lost"
+	case OpUnsupported:
+		return "operation unsupported"
+	case InvalidHandle:
+		return "invalid handle"
+	case NoSuchPath:
+		return "no such path"
+	case FileAlreadyExists:
+		return "file already exists"
+	case WriteProtect:
+		return "write protected"
+	case NoMedia:
+		return "no media in drive"
+	case NoSpaceOnFilesystem:
+		return "no space on filesystem"
+	case QuotaExceeded:
+		return "quota exceeded"
+	case UnknownPrincipal:
+		return "unknown principal"
+	case LockConflict:
+		return "lock conflict"
+	case DirNotEmpty:
+		return "directory not empty"
+	case NotADirectory:
+		return "not a directory"
+	case InvalidFilename:
+		return "invalid filename"
+	case LinkLoop:
+		return "too many links"
+	}
+	return "status " + strconv.FormatUint(uint64(c), 10)
+}
+
+// Status answers a request that has nothing else to return, or that failed (draft-02, section 7).
+type Status struct {
+	Code     Code
+	Message  string // in UTF-8; empty where the server sent none
+	Language string // RFC 1766 tag
+}
+
+// Append appends the packet.
+func (m Status) Append(b []byte, id uint32) []byte {
+	start := len(b)
+	b = appendHeader(b, TypeStatus, id)
+	b = binary.BigEndian.AppendUint32(b, uint32(m.Code))
+	b = appendString(b, m.Message)
+	b = appendString(b, m.Language)
+	return finish(b, start, 0)
+}
+
+// Parse parses the packet's body. Message and language may be missing: servers of before draft-01 send neither, and some
+// of today's send no language.
+func (m *Status) Parse(body []byte) error {
+	r := NewReader(body)
+	*m = Status{Code: Code(r.Uint32())}
+	if r.err == nil && r.Len() > 0 {
+		m.Message = r.String()
+	}
+	if r.err == nil && r.Len() > 0 {
+		m.Language = r.String()
+	}
+	return r.err
+}
