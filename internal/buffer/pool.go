@@ -1,0 +1,151 @@
+// Package buffer lends the memory in which file contents travel. A pool belongs to one client: it counts what is out, reuses
+// what comes back, and lets go of what has not been used for a while.
+package buffer
+
+import (
+	"sync"
+	"time"
+)
+
+// The sizes of blocks. The large one holds a WRITE packet of 255 KiB with its header, the medium one of 32 KiB, the small
+// one of 4 KiB, which covers the replies that are no data.
+const (
+	Small  = 4608
+	Medium = 40 << 10
+	Large  = 256 << 10
+)
+
+var classes = [...]int{Small, Medium, Large}
+
+// idleAfter is how long a pool keeps blocks that nobody asks for.
+const idleAfter = 5 * time.Second
+
+// Pool lends blocks. The zero Pool is ready; it must not be copied.
+type Pool struct {
+	mu    sync.Mutex
+	free  [len(classes)][]*Block
+	least [len(classes)]int // the fewest free blocks since the last trim: what nobody needed
+	out   int64
+	timer *time.Timer
+	armed bool
+}
+
+// Block is memory that is lent. Exactly one owner at a time may use it and gives it back once.
+type Block struct {
+	pool  *Pool
+	class int // -1 where the size fits no class: such a block is not reused
+	mem   []byte
+}
+
+// Get lends a block of at least n bytes. The memory holds whatever it held before.
+func (p *Pool) Get(n int) *Block {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for class, size := range classes {
+		if n > size {
+			continue
+		}
+		p.out += int64(size)
+		free := p.free[class]
+		if len(free) == 0 {
+			return &Block{pool: p, class: class, mem: make([]byte, size)}
+		}
+		last := len(free) - 1
+		b := free[last]
+		free[last] = nil
+		p.free[class] = free[:last]
+		p.least[class] = min(p.least[class], last)
+		return b
+	}
+	p.out += int64(n)
+	return &Block{pool: p, class: -1, mem: make([]byte, n)}
+}
+
+// Bytes returns all of the block's memory.
+func (b *Block) Bytes() []byte { return b.mem }
+
+// Release gives the block back. A nil block is nothing to give back.
+func (b *Block) Release() {
+	if b == nil {
+		return
+	}
+	p := b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out -= int64(len(b.mem))
+	if b.class < 0 {
+		return
+	}
+	p.free[b.class] = append(p.free[b.class], b)
+	if !p.armed {
+		p.armed = true
+		if p.timer == nil {
+			p.timer = time.AfterFunc(idleAfter, p.trim)
+		} else {
+			p.timer.Reset(idleAfter)
+		}
+	}
+}
+
+// Forget takes a block out of the count without giving its memory back: for a block that a stream's Write, which cannot be
+// interrupted, may still be reading.
+func (b *Block) Forget() {
+	if b == nil {
+		return
+	}
+	b.pool.mu.Lock()
+	b.pool.out -= int64(len(b.mem))
+	b.pool.mu.Unlock()
+}
+
+// Out returns how many bytes are lent.
+func (p *Pool) Out() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out
+}
+
+// Kept returns how many bytes lie ready for reuse.
+func (p *Pool) Kept() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var kept int64
+	for class, size := range classes {
+		kept += int64(size) * int64(len(p.free[class]))
+	}
+	return kept
+}
+
+// trim lets go of the blocks that lay unused for a whole period, and comes again while any is kept.
+func (p *Pool) trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := 0
+	for class := range classes {
+		free := p.free[class]
+		keep := len(free) - min(p.least[class], len(free))
+		clear(free[keep:])
+		p.free[class] = free[:keep]
+		if keep == 0 {
+			p.free[class] = nil
+		}
+		p.least[class] = keep
+		kept += keep
+	}
+	p.armed = kept > 0
+	if p.armed {
+		p.timer.Reset(idleAfter)
+	}
+}
+
+// Close lets go of all that is kept and stops the pool's timer. Blocks that are out may still be released.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = [len(classes)][]*Block{}
+	p.least = [len(classes)]int{}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.armed = false
+}

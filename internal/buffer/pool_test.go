@@ -1,0 +1,88 @@
+package buffer
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBlockIsReused(t *testing.T) {
+	var p Pool
+	defer p.Close()
+	b := p.Get(Large)
+	if p.Out() != Large {
+		t.Errorf("Out is %d, want %d", p.Out(), Large)
+	}
+	b.Release()
+	if again := p.Get(Large - 1); again != b {
+		t.Error("a released block was not lent again")
+	} else {
+		again.Release()
+	}
+	if p.Out() != 0 {
+		t.Errorf("Out is %d after all came back", p.Out())
+	}
+}
+
+func TestSizesAndOddBlocks(t *testing.T) {
+	var p Pool
+	defer p.Close()
+	for _, test := range []struct{ ask, get int }{
+		{0, Small}, {Small, Small}, {Small + 1, Medium}, {Medium + 1, Large}, {Large, Large}, {Large + 1, Large + 1},
+	} {
+		b := p.Get(test.ask)
+		if len(b.Bytes()) != test.get {
+			t.Errorf("Get(%d) lent %d bytes, want %d", test.ask, len(b.Bytes()), test.get)
+		}
+		b.Release()
+	}
+	if want := int64(Small + Medium + Large); p.Kept() != want {
+		t.Errorf("Kept is %d, want %d: one of each class and no odd one", p.Kept(), want)
+	}
+}
+
+func TestForgottenBlockIsNotLent(t *testing.T) {
+	var p Pool
+	defer p.Close()
+	b := p.Get(Small)
+	b.Forget()
+	if p.Out() != 0 || p.Kept() != 0 {
+		t.Errorf("out %d, kept %d, want none", p.Out(), p.Kept())
+	}
+	if p.Get(Small) == b {
+		t.Error("a forgotten block was lent again")
+	}
+}
+
+func TestIdlePoolLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pool
+		var blocks []*Block
+		for range 10 {
+			blocks = append(blocks, p.Get(Large))
+		}
+		for _, b := range blocks {
+			b.Release()
+		}
+		time.Sleep(2*idleAfter + time.Second) // virtual: what was needed in the first period goes after the second
+		if kept := p.Kept(); kept != 0 {
+			t.Errorf("%d bytes are kept after two idle periods", kept)
+		}
+	})
+}
+
+func TestBusyPoolKeepsWhatItNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pool
+		for range 100 {
+			a, b := p.Get(Large), p.Get(Large)
+			time.Sleep(idleAfter / 3)
+			a.Release()
+			b.Release()
+		}
+		if kept := p.Kept(); kept != 2*Large {
+			t.Errorf("%d bytes kept under steady use of two blocks", kept)
+		}
+		p.Close()
+	})
+}

@@ -1,0 +1,184 @@
+package conn
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/wire"
+)
+
+// Completer is told that a call is complete. Complete runs on a goroutine of the connection: it must not block.
+type Completer interface{ Complete(*Call) }
+
+// Call is one request, and the place for its reply. It belongs to its owner before it is started and after it is complete;
+// in between it is the connection's, whatever becomes of the one who waits. [Conn.NewCall] lends one, [Conn.Recycle] takes it
+// back.
+type Call struct {
+	// Request is the packet, from its length field on. The connection fills in the id.
+	Request []byte
+
+	// Payload is the block that Request lies in, for a WRITE. The connection releases it as soon as it has been sent.
+	Payload *buffer.Block
+
+	// Expect is the type of a good reply. STATUS is always allowed.
+	Expect wire.Type
+
+	// Bytes are counted against the budget while the call is in flight: the length of a WRITE's data, or what a READ asks for,
+	// which is also the most that its reply may hold.
+	Bytes int
+
+	// Offset is the owner's, where a READ or WRITE lies in its file.
+	Offset int64
+
+	// Stream is the owner's, where a transfer has several streams.
+	Stream int
+
+	// Ordered keeps the request behind the WRITEs that were started before it.
+	Ordered bool
+
+	// Done is told when the call is complete.
+	Done Completer
+
+	// Orphan, where it is not nil, is told in place of a waiter that has gone, to undo what the call has done (a handle
+	// that nobody will close). It must not block. The reply is released after it.
+	Orphan func(*Call)
+
+	// Err is why there is no reply: the connection has ended.
+	Err error
+
+	// Type is the type of the reply: Expect or STATUS.
+	Type wire.Type
+
+	// Status is the reply where it is a STATUS.
+	Status wire.Status
+
+	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It lies in Reply.
+	Body  []byte
+	Reply *buffer.Block
+
+	scratch [wire.WriteHeaderMax]byte
+	waiter  chan struct{} // of Do
+	state   atomic.Uint32 // of Do
+	next    *Call         // in whatever list holds the call
+	id      uint32
+	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
+	size    int   // bytes of Bytes that the budget gave
+	kind    wire.Type
+	sent    bool   // all of Request is with the stream, nobody reads it any more
+	writing bool   // the writer is reading Request, by a slice of its own
+	request []byte // the writer's own
+	replied bool   // the reply is here; the call completes as soon as it is sent
+}
+
+// Scratch returns memory of the call's own that holds any request but one with a long path or data, to append Request to.
+func (call *Call) Scratch() []byte { return call.scratch[:0] }
+
+// Discard releases the reply, for a call whose reply nobody wants.
+func (call *Call) Discard() {
+	call.Reply.Release()
+	call.Reply, call.Body = nil, nil
+}
+
+// maxSpare is how many calls are kept for reuse: as many as one transfer has in flight.
+const maxSpare = 64
+
+// NewCall lends a call with nothing set.
+func (c *Conn) NewCall() *Call {
+	c.mu.Lock()
+	call := c.recycle
+	if call != nil {
+		c.recycle, c.spare = call.next, c.spare-1
+		call.next = nil
+	}
+	c.mu.Unlock()
+	if call == nil {
+		call = new(Call)
+	}
+	return call
+}
+
+// Recycle takes back a call that is complete and whose reply has been used up; it releases Reply.
+func (c *Conn) Recycle(call *Call) {
+	call.Discard()
+	waiter := call.waiter
+	*call = Call{waiter: waiter}
+	c.mu.Lock()
+	if c.spare < maxSpare {
+		call.next, c.recycle, c.spare = c.recycle, call, c.spare+1
+	}
+	c.mu.Unlock()
+}
+
+// The states of a call that Do waits for.
+const (
+	waiting uint32 = iota
+	completed
+	abandoned
+)
+
+// rendezvous is the Completer of Do.
+type rendezvous struct{}
+
+func (rendezvous) Complete(call *Call) {
+	if call.state.CompareAndSwap(waiting, completed) {
+		call.waiter <- struct{}{}
+		return
+	}
+	call.orphaned()
+}
+
+// orphaned ends a call whose waiter has gone.
+func (call *Call) orphaned() {
+	if call.Orphan != nil && call.Err == nil {
+		call.Orphan(call)
+	}
+	call.Discard()
+}
+
+// Do starts a call and waits until it is complete or ctx is done. It returns nil when there is a reply, whatever it says.
+// After an error of ctx the call is the connection's for ever: it must not be touched, nor recycled.
+func (c *Conn) Do(ctx context.Context, call *Call) error {
+	if call.waiter == nil {
+		call.waiter = make(chan struct{}, 1)
+	}
+	call.Done = rendezvous{}
+	if err := c.Start(ctx, call); err != nil {
+		return err
+	}
+	select {
+	case <-call.waiter:
+		return call.Err
+	case <-ctx.Done():
+		if call.state.CompareAndSwap(waiting, abandoned) {
+			return context.Cause(ctx)
+		}
+		<-call.waiter
+		return call.Err
+	}
+}
+
+// callList is a first-in, first-out list of calls.
+type callList struct{ head, tail *Call }
+
+func (l *callList) push(call *Call) {
+	call.next = nil
+	if l.tail == nil {
+		l.head = call
+	} else {
+		l.tail.next = call
+	}
+	l.tail = call
+}
+
+func (l *callList) pop() *Call {
+	call := l.head
+	if call != nil {
+		l.head = call.next
+		if l.head == nil {
+			l.tail = nil
+		}
+		call.next = nil
+	}
+	return call
+}

@@ -1,0 +1,226 @@
+// Package conn is the client's side of one byte stream that speaks SFTP: request ids, the table of what is in flight, one
+// reader, one writer, the byte budget and the end of it all. It knows packets, not files.
+//
+// A [Call] is one request. [Conn.Start] queues it; when its reply is there, or when the connection has ended, the call's
+// Completer is told, exactly once. Completers run on the connection's own goroutines: they are this module's code, never a
+// user's, and never block.
+package conn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/wire"
+)
+
+// Config is what a connection may be told. The zero Config is valid.
+type Config struct {
+	// MaxInFlight bounds the bytes in flight: data of WRITEs not yet acknowledged, data that READs asked for. 0 means
+	// DefaultMaxInFlight.
+	MaxInFlight int64
+
+	// StallTimeout is how long bytes of a READ or WRITE may be overdue, and how long anything else may go unanswered before
+	// Keepalive is asked. 0 means DefaultStallTimeout, below 0 forever.
+	StallTimeout time.Duration
+
+	// Keepalive asks the transport whether the peer lives, and returns nil when it has answered in any way. Where it is
+	// nil nobody can be asked, and requests without data may take for ever.
+	Keepalive KeepaliveFunc
+
+	// Ended is called once, in a goroutine of its own, when the connection has ended.
+	Ended func(error)
+
+	// Logger is told what a person may want to know. nil means nobody.
+	Logger *slog.Logger
+}
+
+const (
+	// DefaultMaxInFlight lets one transfer have 64 requests of 255 KiB in flight, which by the rule of [Conn.Room] is half.
+	DefaultMaxInFlight = 32 << 20
+
+	// DefaultStallTimeout is as long as rsync's and lftp's users are told to choose, and shorter than most firewalls forget.
+	DefaultStallTimeout = 60 * time.Second
+)
+
+// Conn is one connection. Its methods may be called from any goroutine.
+type Conn struct {
+	config Config
+	in     input
+	out    io.WriteCloser
+	source io.Reader
+	pool   buffer.Pool
+	server wire.InitReply
+
+	ready chan struct{}   // closed when VERSION is here
+	life  context.Context // done when the connection has ended
+	die   context.CancelFunc
+	idle  sync.WaitGroup
+
+	stats counters
+
+	mu      sync.Mutex
+	err     error // why the connection ended; nil while it lives
+	slots   []*Call
+	free    []uint32 // slots nobody uses
+	uses    uint16   // counts requests, for their ids
+	active  int      // calls in flight
+	budget  budget
+	urgent  callList // requests without data
+	bulk    callList // WRITEs, and what must not overtake them
+	queued  int      // bytes in bulk
+	wake    sync.Cond
+	stall   stall
+	slow    bool  // the last Write took long; the writer's own
+	recycle *Call // calls to use again
+	spare   int
+}
+
+// New starts a connection over a stream that it owns from now on: r is read, w is written, and at the end w is closed, and r
+// where it is an [io.Closer]. INIT goes out at once; see [Conn.Handshake].
+func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
+	if config.MaxInFlight <= 0 {
+		config.MaxInFlight = DefaultMaxInFlight
+	}
+	if config.StallTimeout == 0 {
+		config.StallTimeout = DefaultStallTimeout
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Conn{
+		config: config,
+		source: r,
+		out:    w,
+		ready:  make(chan struct{}),
+	}
+	c.life, c.die = context.WithCancel(context.Background())
+	c.in = input{source: r, buf: make([]byte, inputSize), count: &c.stats.bytesRead, heard: &c.stall.heard, moved: &c.stall.moved}
+	c.budget = budget{free: config.MaxInFlight, requests: maxRequests}
+	c.wake.L = &c.mu
+	c.idle.Add(2)
+	go c.readLoop()
+	go c.writeLoop()
+	return c
+}
+
+// Pool returns the pool whose blocks the connection's data travels in.
+func (c *Conn) Pool() *buffer.Pool { return &c.pool }
+
+// Server returns what the server said in VERSION. It is valid after [Conn.Handshake].
+func (c *Conn) Server() *wire.InitReply { return &c.server }
+
+// Dead is closed when the connection has ended.
+func (c *Conn) Dead() <-chan struct{} { return c.life.Done() }
+
+// Err returns why the connection ended, nil while it lives.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// closeGrace bounds how long Close waits for a stream that is slow to close.
+const closeGrace = time.Second
+
+// Close ends the connection: every call in flight completes with [ErrClosed], the stream is closed. It returns when the
+// connection's goroutines are done, or after a second where one is inside a Read or Write of the stream that closing does not
+// interrupt; such a goroutine touches nothing afterwards. Close on a connection that has ended returns nil.
+func (c *Conn) Close() error {
+	c.end(ErrClosed)
+	done := make(chan struct{})
+	go func() {
+		c.idle.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// end ends the connection for the given reason. Only the first reason counts.
+func (c *Conn) end(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = err
+	calls := make([]*Call, 0, c.active)
+	for _, call := range c.slots {
+		if call == nil {
+			continue
+		}
+		call.Err = err
+		if call.writing {
+			call.Payload.Forget() // the stream's Write may go on reading it
+		} else {
+			call.Payload.Release()
+		}
+		call.Payload, call.Request = nil, nil
+		call.Discard() // a reply that came before the request was sent to its end
+		calls = append(calls, call)
+	}
+	c.slots, c.free = nil, nil
+	c.active = 0
+	c.urgent, c.bulk, c.queued = callList{}, callList{}, 0
+	c.budget.endAll()
+	c.stall.stop()
+	c.idle.Add(1) // for closeStream; under mu, before Close can wait
+	c.die()
+	c.wake.Broadcast()
+	c.mu.Unlock()
+
+	for _, call := range calls {
+		call.Done.Complete(call)
+	}
+	go c.closeStream()
+	c.pool.Close()
+	if c.config.Ended != nil {
+		go c.config.Ended(err)
+	}
+}
+
+// closeStream runs on a goroutine of its own, because closing a stream may block as its Write does.
+func (c *Conn) closeStream() {
+	defer c.idle.Done()
+	if err := c.out.Close(); err != nil && !errors.Is(err, io.EOF) {
+		c.config.Logger.Debug("closing the stream", "error", err)
+	}
+	if closer, ok := c.source.(io.Closer); ok && any(c.source) != any(c.out) {
+		closer.Close()
+	}
+}
+
+// Stats are counts since the connection began.
+type Stats struct {
+	BytesRead    int64 // from the stream
+	BytesWritten int64 // to the stream
+	Requests     int64 // sent
+	Replies      int64 // received
+	RoundTrips   int64 // length of the longest chain in which each request was started after the reply to the one before
+}
+
+type counters struct {
+	bytesRead, bytesWritten, requests, replies, roundTrips atomic.Int64
+}
+
+// Stats returns the counts so far.
+func (c *Conn) Stats() Stats {
+	return Stats{
+		BytesRead:    c.stats.bytesRead.Load(),
+		BytesWritten: c.stats.bytesWritten.Load(),
+		Requests:     c.stats.requests.Load(),
+		Replies:      c.stats.replies.Load(),
+		RoundTrips:   c.stats.roundTrips.Load(),
+	}
+}

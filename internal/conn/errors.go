@@ -1,0 +1,79 @@
+package conn
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// ErrClosed is why a connection ended that was closed on this side. errors.Is holds for [net.ErrClosed].
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string { return "the SFTP connection was closed" }
+func (closedError) Unwrap() error { return net.ErrClosed }
+
+// LostError is why a connection ended that the peer, or what lies between, ended. errors.Is holds for [net.ErrClosed] and for
+// its cause.
+type LostError struct {
+	Cause error // io.EOF where the peer ended the stream in good order
+}
+
+func (e *LostError) Error() string {
+	if e.Cause == io.EOF {
+		return "the server closed the SFTP connection"
+	}
+	return "the SFTP connection was lost: " + e.Cause.Error()
+}
+
+func (e *LostError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }
+
+// StallError is why a connection ended whose peer owed something for too long. errors.Is holds for [net.ErrClosed];
+// Timeout is true, as a [net.Error] has it.
+type StallError struct {
+	After time.Duration
+	Data  bool // bytes of a READ or WRITE were owed; else a keepalive was not answered
+}
+
+func (e *StallError) Error() string {
+	if e.Data {
+		return fmt.Sprintf("the server has stalled: no data has moved for %v", e.After)
+	}
+	return fmt.Sprintf("the server has stalled: it answers neither requests nor keepalives, for %v", e.After)
+}
+
+func (e *StallError) Unwrap() error   { return net.ErrClosed }
+func (e *StallError) Timeout() bool   { return true }
+func (e *StallError) Temporary() bool { return false }
+
+// ProtocolError is why a connection ended whose peer broke the protocol. errors.Is holds for [net.ErrClosed].
+type ProtocolError struct{ What string }
+
+func (e *ProtocolError) Error() string { return "the server broke the SFTP protocol: " + e.What }
+func (e *ProtocolError) Unwrap() error { return net.ErrClosed }
+
+func protocolErrorf(format string, args ...any) error {
+	return &ProtocolError{What: fmt.Sprintf(format, args...)}
+}
+
+// NotSFTPError is why a connection ended on which something else than SFTP was spoken. errors.Is holds for [net.ErrClosed].
+type NotSFTPError struct {
+	Text []byte // the first that came, at most 512 bytes, as it came
+}
+
+func (e *NotSFTPError) Error() string {
+	if len(e.Text) == 0 {
+		return "the server does not speak SFTP: it ended the stream without a word"
+	}
+	return fmt.Sprintf("the server does not speak SFTP; it said: %q", e.Text)
+}
+
+func (e *NotSFTPError) Unwrap() error { return net.ErrClosed }
+
+func wrongType(call *Call, got wire.Type) error {
+	return protocolErrorf("%v in reply to %v", got, call.kind)
+}

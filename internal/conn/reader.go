@@ -1,0 +1,304 @@
+package conn
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/wire"
+)
+
+// inputSize holds many small replies. Data passes through it only as far as it came along with its header.
+const inputSize = 16 << 10
+
+// input reads a stream into a buffer, or past it.
+type input struct {
+	source     io.Reader
+	buf        []byte
+	start, end int           // what of buf has been read and not used
+	count      *atomic.Int64 // bytes read
+	heard      *atomic.Int64 // counts reads that brought something
+	moved      *atomic.Int64 // counts those that went past the buffer: data
+}
+
+func (in *input) read(p []byte) (int, error) {
+	n, err := in.source.Read(p)
+	if n < 0 || n > len(p) {
+		return 0, errors.New("the stream's Read returned an impossible count")
+	}
+	if n > 0 {
+		in.count.Add(int64(n))
+		in.heard.Add(1)
+		return n, nil // an error comes again
+	}
+	if err == nil {
+		return 0, nil
+	}
+	return 0, err
+}
+
+// need makes at least n bytes, at most inputSize, available in the buffer and returns all that are.
+func (in *input) need(n int) ([]byte, error) {
+	if in.end-in.start < n && in.start > 0 {
+		in.end = copy(in.buf, in.buf[in.start:in.end])
+		in.start = 0
+	}
+	for empty := 0; in.end-in.start < n; {
+		got, err := in.read(in.buf[in.end:])
+		in.end += got
+		if err != nil {
+			if err == io.EOF && in.end > in.start {
+				err = io.ErrUnexpectedEOF
+			}
+			return in.buf[in.start:in.end], err
+		}
+		if got > 0 {
+			empty = 0
+		} else if empty++; empty == 100 {
+			return nil, io.ErrNoProgress
+		}
+	}
+	return in.buf[in.start:in.end], nil
+}
+
+// use takes n bytes that need has made available.
+func (in *input) use(n int) []byte {
+	p := in.buf[in.start : in.start+n]
+	in.start += n
+	if in.start == in.end {
+		in.start, in.end = 0, 0
+	}
+	return p
+}
+
+// full fills p, from the buffer and then straight from the stream.
+func (in *input) full(p []byte) error {
+	n := copy(p, in.buf[in.start:in.end])
+	in.use(n)
+	for empty := 0; n < len(p); {
+		got, err := in.read(p[n:])
+		n += got
+		in.moved.Add(1)
+		if err == io.EOF {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		if got > 0 {
+			empty = 0
+		} else if empty++; empty == 100 {
+			return io.ErrNoProgress
+		}
+	}
+	return nil
+}
+
+// skip throws n bytes away.
+func (in *input) skip(n int) error {
+	for n > 0 {
+		have, err := in.need(1)
+		if err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		n -= len(in.use(min(n, len(have))))
+	}
+	return nil
+}
+
+// maxReply bounds replies that are no data. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB.
+const maxReply = 16 << 20
+
+// maxStatus bounds a STATUS, whose message nobody reads to its end when it is long.
+const maxStatus = 64 << 10
+
+// readLoop is the only reader of the stream. Its stack is small: a reply's memory is leased for each.
+func (c *Conn) readLoop() {
+	defer c.idle.Done()
+	err := c.readVersion()
+	for err == nil {
+		err = c.readReply()
+	}
+	var protocol *ProtocolError
+	var notSFTP *NotSFTPError
+	if !errors.As(err, &protocol) && !errors.As(err, &notSFTP) {
+		err = &LostError{Cause: err}
+	}
+	c.end(err)
+}
+
+// reply is what has been read for a call.
+type reply struct {
+	kind   wire.Type
+	status wire.Status
+	block  *buffer.Block
+	body   []byte
+}
+
+// readReply reads one reply and completes its call.
+func (c *Conn) readReply() error {
+	head, err := c.in.need(wire.HeaderSize)
+	if err != nil {
+		return err
+	}
+	length := int64(binary.BigEndian.Uint32(head))
+	kind := wire.Type(head[wire.LengthSize])
+	id := binary.BigEndian.Uint32(head[wire.LengthSize+1:])
+	size := length - (wire.HeaderSize - wire.LengthSize)
+	if size < 0 {
+		return protocolErrorf("a packet of %d bytes", length)
+	}
+
+	c.mu.Lock()
+	call := c.find(id)
+	expect, limit := wire.Type(0), 0
+	if call != nil {
+		expect, limit = call.Expect, call.size
+		if kind != expect && kind != wire.TypeStatus {
+			err = wrongType(call, kind)
+		}
+	}
+	c.mu.Unlock()
+	if call == nil {
+		return protocolErrorf("%v for a request (id %#x) that is not in flight", kind, id)
+	}
+	if err != nil {
+		return err
+	}
+	c.in.use(wire.HeaderSize)
+
+	var r reply
+	switch kind {
+	case wire.TypeStatus:
+		r, err = c.readStatus(size)
+	case wire.TypeData:
+		r, err = c.readData(size, limit)
+	default:
+		r, err = c.readBody(kind, size)
+	}
+	if err != nil {
+		return err
+	}
+	r.kind = kind
+	c.deliver(call, r)
+	return nil
+}
+
+// readStatus reads a STATUS of size bytes. The common one, success, costs no allocation.
+func (c *Conn) readStatus(size int64) (r reply, err error) {
+	if size > maxStatus {
+		return r, protocolErrorf("a STATUS of %d bytes", size)
+	}
+	if size > inputSize {
+		block := c.pool.Get(int(size))
+		defer block.Release()
+		body := block.Bytes()[:size]
+		if err = c.in.full(body); err == nil {
+			err = parseStatus(&r.status, body)
+		}
+		return r, err
+	}
+	if _, err = c.in.need(int(size)); err != nil {
+		return r, unexpected(err)
+	}
+	return r, parseStatus(&r.status, c.in.use(int(size)))
+}
+
+func parseStatus(status *wire.Status, body []byte) error {
+	if len(body) >= 4 && wire.Code(binary.BigEndian.Uint32(body)) == wire.OK {
+		*status = wire.Status{} // what it says of a success nobody asks
+		return nil
+	}
+	if err := status.Parse(body); err != nil {
+		return protocolErrorf("STATUS: %v", err)
+	}
+	return nil
+}
+
+// readData reads a DATA of size bytes, which may hold at most limit bytes of data, straight into a block.
+func (c *Conn) readData(size int64, limit int) (r reply, err error) {
+	if size < 4 {
+		return r, protocolErrorf("DATA of %d bytes", size)
+	}
+	head, err := c.in.need(4)
+	if err != nil {
+		return r, unexpected(err)
+	}
+	n := int64(binary.BigEndian.Uint32(head))
+	c.in.use(4)
+	switch {
+	case n > size-4:
+		return r, protocolErrorf("DATA says %d bytes and holds %d", n, size-4)
+	case n > int64(limit):
+		return r, protocolErrorf("DATA of %d bytes where %d were asked for", n, limit)
+	case size-4-n > maxStatus:
+		return r, protocolErrorf("DATA with %d bytes behind its data", size-4-n)
+	}
+	r.block = c.pool.Get(int(n))
+	r.body = r.block.Bytes()[:n]
+	if err := c.in.full(r.body); err != nil {
+		return r, err // the block is not given back: the connection ends and its pool with it
+	}
+	return r, c.in.skip(int(size - 4 - n))
+}
+
+// readBody reads any other reply into a block. A large one is taken as it comes, so that memory follows what has arrived and
+// not what a length field claims.
+func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
+	if size > maxReply {
+		return r, protocolErrorf("%v of %d bytes", kind, size)
+	}
+	r.block = c.pool.Get(int(min(size, wire.MaxPacket)))
+	r.body = r.block.Bytes()[:min(size, wire.MaxPacket)]
+	if err := c.in.full(r.body); err != nil || size <= wire.MaxPacket {
+		return r, err
+	}
+	for have := int64(len(r.body)); have < size; {
+		grown := c.pool.Get(int(min(size, 2*have)))
+		copy(grown.Bytes(), r.body)
+		r.block.Release()
+		r.block = grown
+		r.body = grown.Bytes()[:min(size, 2*have)]
+		if err := c.in.full(r.body[have:]); err != nil {
+			return r, err
+		}
+		have = int64(len(r.body))
+	}
+	return r, nil
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// deliver hands a reply to its call, now or, where the writer is not done with the request, when it is.
+func (c *Conn) deliver(call *Call, r reply) {
+	c.stats.replies.Add(1)
+	c.mu.Lock()
+	if c.err != nil { // the connection ended while the reply was read; its calls are complete
+		c.mu.Unlock()
+		r.block.Release()
+		return
+	}
+	call.Type, call.Status, call.Body, call.Reply = r.kind, r.status, r.body, r.block
+	call.replied = true
+	if call.depth > c.stats.roundTrips.Load() {
+		c.stats.roundTrips.Store(call.depth)
+	}
+	done := call.sent
+	if done {
+		c.retire(call)
+	}
+	c.mu.Unlock()
+	if done {
+		call.Done.Complete(call)
+	}
+}

@@ -1,0 +1,146 @@
+package conn
+
+import (
+	"context"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// A request id is the number of a slot and, above it, a count of requests. A reply thus finds its call without a search, and
+// one that comes twice, or for a request that never was, is noticed.
+const (
+	slotBits = 16
+	maxSlots = 1 << slotBits
+)
+
+// keepSlots is how large a table an idle connection keeps.
+const keepSlots = 256
+
+// Start queues a call. It waits while the budget is full, until ctx is done. When it returns nil the call's Completer will be
+// told exactly once; else never, and the call is its owner's again, except its Payload, which has been released.
+func (c *Conn) Start(ctx context.Context, call *Call) error {
+	c.mu.Lock()
+	if c.err == nil && c.budget.take(int64(call.Bytes)) {
+		c.enqueue(call)
+		c.mu.Unlock()
+		return nil
+	}
+	if c.err != nil {
+		c.mu.Unlock()
+		return c.refuse(call, c.err)
+	}
+	turn := c.budget.wait(int64(call.Bytes))
+	c.mu.Unlock()
+
+	select {
+	case <-turn.granted:
+	case <-c.life.Done():
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return c.refuse(call, c.err)
+	case turn.done && ctx.Err() == nil:
+		c.enqueue(call)
+		return nil
+	}
+	c.budget.leave(turn)
+	return c.refuse(call, context.Cause(ctx))
+}
+
+// refuse gives up what the call has brought along.
+func (c *Conn) refuse(call *Call, err error) error {
+	call.Payload.Release()
+	call.Payload, call.Request = nil, nil
+	return err
+}
+
+// TryStart queues a call if the budget has room for it at once, or beyond it when forced: a transfer that has nothing in
+// flight must not wait for others, who may be waiting for their users. It returns false without having touched the call when
+// there is no room, and an error when the connection has ended.
+func (c *Conn) TryStart(call *Call, force bool) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return false, c.err
+	}
+	if !c.budget.take(int64(call.Bytes)) && !(force && c.budget.overdraw(int64(call.Bytes))) {
+		return false, nil
+	}
+	c.enqueue(call)
+	return true, nil
+}
+
+// Room returns how many bytes a transfer that has mine in flight may have there in all: as much as is left for everybody else.
+// So one transfer takes half of the budget, a second one a quarter at least, and there is always some for the next: a slow
+// sink cannot take everything. (It is the dynamic threshold of Choudhury and Hahne, 1998, with a factor of 1.)
+func (c *Conn) Room(mine int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return (c.budget.free + mine) / 2
+}
+
+// Queued returns how many bytes of WRITEs wait for the writer.
+func (c *Conn) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queued
+}
+
+// enqueue gives a call, for which the budget has been taken, an id, and queues it. The caller holds mu.
+func (c *Conn) enqueue(call *Call) {
+	index := c.takeSlot()
+	c.slots[index] = call
+	c.uses++
+	call.id = uint32(c.uses)<<slotBits | index
+	call.size = call.Bytes
+	call.kind = wire.Type(call.Request[wire.LengthSize])
+	call.depth = c.stats.roundTrips.Load() + 1
+	wire.SetID(call.Request, call.id)
+	c.active++
+	c.stall.started(c, call)
+	if call.Payload != nil || (call.Ordered && c.bulk.head != nil) {
+		c.bulk.push(call)
+		c.queued += len(call.Request)
+	} else {
+		c.urgent.push(call)
+	}
+	c.wake.Signal()
+}
+
+func (c *Conn) takeSlot() uint32 {
+	if n := len(c.free); n > 0 {
+		index := c.free[n-1]
+		c.free = c.free[:n-1]
+		return index
+	}
+	c.slots = append(c.slots, nil)
+	return uint32(len(c.slots) - 1)
+}
+
+// find returns the call that a reply with this id is for: one whose request has gone out, or is going out. The caller holds mu.
+func (c *Conn) find(id uint32) *Call {
+	index := id & (maxSlots - 1)
+	if int(index) >= len(c.slots) {
+		return nil
+	}
+	if call := c.slots[index]; call != nil && call.id == id && !call.replied && (call.sent || call.writing) {
+		return call
+	}
+	return nil
+}
+
+// retire frees the slot and the budget of a call that has its reply and has been sent. The caller holds mu.
+func (c *Conn) retire(call *Call) {
+	index := call.id & (maxSlots - 1)
+	c.slots[index] = nil
+	c.free = append(c.free, index)
+	c.active--
+	c.budget.give(int64(call.size))
+	c.stall.finished(call)
+	if c.active == 0 && len(c.slots) > keepSlots {
+		c.slots, c.free = nil, nil // an idle connection keeps no table that a burst of thousands has made
+	}
+}

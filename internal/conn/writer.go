@@ -1,0 +1,148 @@
+package conn
+
+import (
+	"io"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// batchSize is how much of small requests goes out in one Write.
+	batchSize = 32 << 10
+
+	// smallRequest is the longest request that is copied into a batch; a longer one is written from where it lies.
+	smallRequest = 4 << 10
+
+	// burst is how much of WRITEs goes out before the queue of short requests is looked at again.
+	burst = 256 << 10
+
+	// slowPiece is what a Write is cut into when the stream takes seconds for a burst, so that each piece that got through
+	// shows that the peer is alive.
+	slowPiece = 4 << 10
+)
+
+// writeLoop is the only writer of the stream. Whatever has been queued while it wrote goes out next, short requests first.
+func (c *Conn) writeLoop() {
+	defer c.idle.Done()
+	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
+		c.end(&LostError{Cause: err})
+		return
+	}
+	var batch []byte
+	var large []*Call
+	for {
+		batch, large = c.nextBatch(batch[:0], large[:0])
+		if len(batch) == 0 && len(large) == 0 {
+			return
+		}
+		err := c.write(batch)
+		for _, call := range large {
+			if err == nil {
+				err = c.write(call.request)
+			}
+			c.sent(call)
+		}
+		if err != nil {
+			c.end(&LostError{Cause: err})
+			return
+		}
+		if cap(batch) > 2*batchSize {
+			batch = nil
+		}
+	}
+}
+
+// nextBatch waits until something is queued and takes it: short requests, copied together, and behind them large ones. Both
+// are empty when the connection has ended.
+func (c *Conn) nextBatch(batch []byte, large []*Call) ([]byte, []*Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.urgent.head == nil && c.bulk.head == nil && c.err == nil {
+		c.wake.Wait()
+	}
+	if c.err != nil {
+		return nil, nil
+	}
+	for c.urgent.head != nil && len(batch) < batchSize {
+		call := c.urgent.pop()
+		if len(call.Request) > smallRequest && len(batch) > 0 {
+			large = append(large, c.takeLarge(call))
+			return batch, large
+		}
+		batch = append(batch, call.Request...)
+		call.sent = true
+		c.stats.requests.Add(1)
+	}
+	for total := 0; c.bulk.head != nil && total < burst; {
+		call := c.bulk.pop()
+		c.queued -= len(call.Request)
+		total += len(call.Request)
+		if len(large) == 0 && len(call.Request) <= smallRequest && len(batch) < batchSize {
+			batch = append(batch, call.Request...)
+			call.sent = true
+			c.stats.requests.Add(1)
+			call.Payload.Release()
+			call.Payload = nil
+			continue
+		}
+		large = append(large, c.takeLarge(call))
+	}
+	return batch, large
+}
+
+// takeLarge marks a call whose request the writer is about to read without the lock.
+func (c *Conn) takeLarge(call *Call) *Call {
+	call.writing = true
+	call.request = call.Request
+	return call
+}
+
+// sent ends the writer's part in a call whose request lies in memory that somebody else would like to have back.
+func (c *Conn) sent(call *Call) {
+	c.stats.requests.Add(1)
+	c.mu.Lock()
+	call.request = nil
+	if c.err != nil { // the call is complete, its payload forgotten
+		c.mu.Unlock()
+		return
+	}
+	call.writing, call.sent = false, true
+	call.Payload.Release()
+	call.Payload, call.Request = nil, nil
+	done := call.replied
+	if done {
+		c.retire(call)
+	}
+	c.mu.Unlock()
+	if done {
+		call.Done.Complete(call)
+	}
+}
+
+// write writes all of p. Where the last Write took long, it goes in pieces.
+func (c *Conn) write(p []byte) error {
+	for len(p) > 0 {
+		piece := p
+		if c.slow && len(piece) > slowPiece {
+			piece = piece[:slowPiece]
+		}
+		began := time.Now()
+		n, err := c.out.Write(piece)
+		if err == nil && n != len(piece) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return err
+		}
+		c.stats.bytesWritten.Add(int64(n))
+		if len(p) > smallRequest {
+			c.stall.moved.Add(1)
+		}
+		if took := time.Since(began); c.config.StallTimeout > 0 && len(piece) > 0 {
+			c.slow = took > c.config.StallTimeout/16*time.Duration(len(piece))/time.Duration(burst)
+		}
+		p = p[n:]
+	}
+	return nil
+}
