@@ -28,17 +28,17 @@ type Call struct {
 	// which is also the most that its reply may hold.
 	Bytes int
 
-	// Offset is the owner's, where a READ or WRITE lies in its file.
-	Offset int64
-
-	// Stream is the owner's, where a transfer has several streams.
-	Stream int
+	// Tag is the owner's, to know the call by.
+	Tag int
 
 	// Ordered keeps the request behind the WRITEs that were started before it.
 	Ordered bool
 
 	// Done is told when the call is complete.
 	Done Completer
+
+	// Sent, where it is not nil, is woken when a WRITE has gone out and its memory is free.
+	Sent *Queue
 
 	// Orphan, where it is not nil, is told in place of a waiter that has gone, to undo what the call has done (a handle
 	// that nobody will close). It must not block. The reply is released after it.
@@ -65,10 +65,9 @@ type Call struct {
 	depth   int64 // requests in the chain that ends here; see Stats.RoundTrips
 	size    int   // bytes of Bytes that the budget gave
 	kind    wire.Type
-	sent    bool   // all of Request is with the stream, nobody reads it any more
-	writing bool   // the writer is reading Request, by a slice of its own
-	request []byte // the writer's own
-	replied bool   // the reply is here; the call completes as soon as it is sent
+	sent    bool // all of Request is with the stream, nobody reads it any more
+	writing bool // the writer is reading Request, by a slice of its own
+	replied bool // the reply is here; the call completes as soon as it is sent
 }
 
 // Scratch returns memory of the call's own that holds any request but one with a long path or data, to append Request to.
@@ -99,6 +98,7 @@ func (c *Conn) NewCall() *Call {
 }
 
 // Recycle takes back a call that is complete and whose reply has been used up; it releases Reply.
+// The reply of an abandoned call is released by the connection.
 func (c *Conn) Recycle(call *Call) {
 	call.Discard()
 	waiter := call.waiter

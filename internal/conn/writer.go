@@ -30,19 +30,20 @@ func (c *Conn) writeLoop() {
 		return
 	}
 	var batch []byte
-	var large []*Call
+	var large []outgoing
 	for {
 		batch, large = c.nextBatch(batch[:0], large[:0])
 		if len(batch) == 0 && len(large) == 0 {
 			return
 		}
 		err := c.write(batch)
-		for _, call := range large {
+		for _, o := range large {
 			if err == nil {
-				err = c.write(call.request)
+				err = c.write(o.request)
 			}
-			c.sent(call)
+			c.sent(o.call)
 		}
+		clear(large)
 		if err != nil {
 			c.end(&LostError{Cause: err})
 			return
@@ -55,7 +56,7 @@ func (c *Conn) writeLoop() {
 
 // nextBatch waits until something is queued and takes it: short requests, copied together, and behind them large ones. Both
 // are empty when the connection has ended.
-func (c *Conn) nextBatch(batch []byte, large []*Call) ([]byte, []*Call) {
+func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.urgent.head == nil && c.bulk.head == nil && c.err == nil {
@@ -91,18 +92,23 @@ func (c *Conn) nextBatch(batch []byte, large []*Call) ([]byte, []*Call) {
 	return batch, large
 }
 
+// outgoing is a request that is written from where it lies. The connection may end, and the call go back to its owner, while
+// that happens; so the writer has the request from here.
+type outgoing struct {
+	call    *Call
+	request []byte
+}
+
 // takeLarge marks a call whose request the writer is about to read without the lock.
-func (c *Conn) takeLarge(call *Call) *Call {
+func (c *Conn) takeLarge(call *Call) outgoing {
 	call.writing = true
-	call.request = call.Request
-	return call
+	return outgoing{call, call.Request}
 }
 
 // sent ends the writer's part in a call whose request lies in memory that somebody else would like to have back.
 func (c *Conn) sent(call *Call) {
 	c.stats.requests.Add(1)
 	c.mu.Lock()
-	call.request = nil
 	if c.err != nil { // the call is complete, its payload forgotten
 		c.mu.Unlock()
 		return
@@ -110,11 +116,14 @@ func (c *Conn) sent(call *Call) {
 	call.writing, call.sent = false, true
 	call.Payload.Release()
 	call.Payload, call.Request = nil, nil
-	done := call.replied
+	done, wake := call.replied, call.Sent
 	if done {
 		c.retire(call)
 	}
 	c.mu.Unlock()
+	if wake != nil {
+		wake.Wake()
+	}
 	if done {
 		call.Done.Complete(call)
 	}

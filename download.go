@@ -1,0 +1,246 @@
+package usftp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
+)
+
+// download is a loop that reads a file and hands it to a sink in order.
+type download struct {
+	*loop
+	from   int64 // where it began
+	sink   func(p []byte) error
+	parked []*conn.Call // data that came before what lies before it, by offset
+	given  int64        // the offset up to which the sink has everything
+	wrote  func(int64)  // told of given
+}
+
+var errNoData = errors.New("the server answered a read with no data and no end of file")
+
+// run reads until the end of the file or the limit of the ranges, and returns how many bytes the sink has taken. At the end of
+// the file the error is nil.
+func (d *download) run() (int64, error) {
+	defer d.release()
+	for {
+		if err := d.fill(); err != nil {
+			return d.given - d.from, err
+		}
+		if d.ranges.Out() == 0 {
+			return d.given - d.from, d.err
+		}
+		call, err := d.queue.Next(d.ctx)
+		if err != nil {
+			return d.given - d.from, err
+		}
+		for ; call != nil; call = d.queue.Take() {
+			d.settle(call)
+		}
+		if err := d.deliver(); err != nil {
+			return d.given - d.from, err
+		}
+	}
+}
+
+// fill asks for as much as may be in flight.
+func (d *download) fill() error {
+	for i := range d.lanes {
+		for {
+			r, ok := d.claim(i)
+			if !ok {
+				break
+			}
+			lane := &d.lanes[i]
+			call := lane.client.request(wire.TypeData)
+			call.Request = wire.Read{Handle: lane.handle, Offset: uint64(r.Off), Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+			if err := d.launch(i, r, call); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle takes a complete call.
+func (d *download) settle(call *conn.Call) {
+	p := d.landed(call, len(call.Body))
+	switch {
+	case call.Err != nil:
+		d.fail(p.Range, call.Err)
+	case call.Type == wire.TypeData && len(call.Body) > 0:
+		d.ranges.Done(p.Range, len(call.Body))
+		d.park(call, p.Off)
+		return
+	case call.Type == wire.TypeData:
+		d.fail(p.Range, errNoData)
+	case call.Status.Code == wire.EOF:
+		d.ranges.EOF(p.Range)
+	default:
+		d.fail(p.Range, replyError(call))
+	}
+	d.lanes[p.lane].client.conn.Recycle(call)
+}
+
+// park keeps data until it is its turn. It waits in the piece's order, not its call's.
+func (d *download) park(call *conn.Call, off int64) {
+	call.Tag = d.takePiece() // a piece of its own, which holds the offset
+	d.pieces[call.Tag].Off = off
+	at, _ := slices.BinarySearchFunc(d.parked, off, func(c *conn.Call, off int64) int {
+		if d.pieces[c.Tag].Off < off {
+			return -1
+		}
+		return 1
+	})
+	d.parked = slices.Insert(d.parked, at, call)
+}
+
+// deliver hands the sink what has come in order.
+func (d *download) deliver() error {
+	n := 0
+	for _, call := range d.parked {
+		off := d.pieces[call.Tag].Off
+		if off != d.given {
+			break
+		}
+		n++
+		d.given += int64(len(call.Body))
+		err := d.sink(call.Body)
+		d.drop(call)
+		if err != nil {
+			d.given = off
+			d.parked = slices.Delete(d.parked, 0, n)
+			return err
+		}
+		d.wrote(d.given - d.from)
+	}
+	d.parked = slices.Delete(d.parked, 0, n)
+	return nil
+}
+
+func (d *download) drop(call *conn.Call) {
+	d.idle = append(d.idle, call.Tag)
+	d.lanes[0].client.conn.Recycle(call)
+}
+
+// release lets go of what the transfer holds when it ends before its replies have come.
+func (d *download) release() {
+	for _, call := range d.parked {
+		d.drop(call)
+	}
+	d.parked = nil
+	d.queue.Abandon()
+}
+
+// during returns a context for a transfer of the file: it ends with the file's own, and when the file is closed.
+func (f *File) during() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	stop := context.AfterFunc(f.closed, func() { cancel(fs.ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// download reads from an offset, up to limit, and hands the data to a sink in order.
+func (f *File) download(op string, from, limit, size int64, sink func([]byte) error, wrote func(int64)) (int64, error) {
+	handle, err := f.opened(op)
+	if err != nil {
+		return 0, err
+	}
+	if err := f.client.awaitLimits(f.ctx); err != nil {
+		return 0, f.wrap(op, err)
+	}
+	ctx, done := f.during()
+	defer done()
+	request, _ := f.client.dataSizes()
+	ranges := flow.NewRanges(from, size, request, false)
+	ranges.Limit(limit)
+	d := &download{
+		loop: newLoop(ctx, ranges, lane{client: f.client, handle: handle}),
+		from: from, given: from, sink: sink, wrote: wrote,
+	}
+	n, err := d.run()
+	return n, f.wrap(op, err)
+}
+
+func (f *File) wrap(op string, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return &fs.PathError{Op: op, Path: f.path, Err: err}
+}
+
+// ReadAt reads len(p) bytes at an offset, in as many requests at once as they need. It returns io.EOF, bare, where the file ends
+// before. Several may run at a time. One round trip, on a link that holds the data in flight.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, f.wrap("read", fs.ErrInvalid)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n := 0
+	_, err := f.download("read", off, off+int64(len(p)), flow.Unknown, func(data []byte) error {
+		n += copy(p[n:], data)
+		return nil
+	}, func(int64) {})
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, bare, at the end of the file.
+func (f *File) Read(p []byte) (int, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	n, err := f.ReadAt(p, f.offset)
+	f.offset += int64(n)
+	if n > 0 && err == io.EOF {
+		err = nil // the next Read says so
+	}
+	return n, err
+}
+
+// WriteTo writes the file, from its offset to its end, to w, and moves the offset. It never needs the size: it keeps as much
+// in flight as the link holds, and the end is where the server says that it is. w's Write runs on the calling goroutine, in order. It
+// returns how many bytes w has taken.
+func (f *File) WriteTo(w io.Writer) (int64, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.progress.Store(0)
+	sink := func(p []byte) error {
+		n, err := w.Write(p)
+		if err == nil && n != len(p) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return &sinkError{err}
+		}
+		return nil
+	}
+	n, err := f.download("read", f.offset, math.MaxInt64, f.expectedSize(), sink, f.progress.Store)
+	f.offset += n
+	var ours *sinkError
+	if errors.As(err, &ours) {
+		err = ours.error // w's own, as it came
+	}
+	return n, err
+}
+
+// sinkError tells an error of the user's writer or reader from one of the file's.
+type sinkError struct{ error }
+
+// expectedSize returns the size that the file had when it was last asked for.
+func (f *File) expectedSize() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stat == nil || !f.stat.HasSize() || f.stat.Size > math.MaxInt64 || !f.stat.FileMode().IsRegular() {
+		return flow.Unknown
+	}
+	return int64(f.stat.Size)
+}

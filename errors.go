@@ -1,0 +1,115 @@
+package usftp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// ErrClosed is why operations fail on a client that was closed on this side. errors.Is holds for [net.ErrClosed] too, as it
+// does for every error by which a connection ends.
+var ErrClosed = conn.ErrClosed
+
+// The errors by which a connection ends, for errors.As. All of them satisfy errors.Is for [net.ErrClosed].
+type (
+	// LostError says that the peer, or what lies between, ended the connection; it wraps what the stream said.
+	LostError = conn.LostError
+	// StallError says that the server owed something for longer than the stall timeout (see [WithStallTimeout]).
+	StallError = conn.StallError
+	// ProtocolError says that the server sent what no SFTP server may send.
+	ProtocolError = conn.ProtocolError
+	// NotSFTPError says that the other side spoke, but not SFTP: a login script that prints, or an account without it.
+	NotSFTPError = conn.NotSFTPError
+)
+
+// StatusError is a server's refusal: the STATUS packet (draft-02, section 7) with which it answered. Operations return it
+// inside a [*fs.PathError] or [*os.LinkError], which name the operation and the file.
+//
+// errors.Is maps the codes to the errors of package fs:
+//
+//	NO_SUCH_FILE (2), NO_SUCH_PATH (10)                        fs.ErrNotExist
+//	PERMISSION_DENIED (3), WRITE_PROTECT (12)                  fs.ErrPermission
+//	FILE_ALREADY_EXISTS (11)                                   fs.ErrExist
+//	OP_UNSUPPORTED (8)                                         errors.ErrUnsupported
+//
+// and each to its ErrSSHFx value. A server of version 3 has no code for most of what can go wrong and says FAILURE (4); its
+// message may tell more. Note that os.IsNotExist and its like do not see through wrapped errors: use errors.Is.
+type StatusError struct {
+	Code     uint32
+	Message  string // the server's own words; may be empty
+	Language string // of the message; usually empty
+}
+
+// Error says the code and the server's message.
+func (e *StatusError) Error() string {
+	words := wire.Code(e.Code).String()
+	if e.Message == "" || strings.EqualFold(e.Message, words) {
+		return words
+	}
+	if wire.Code(e.Code) == wire.Failure {
+		return fmt.Sprintf("the server says %q", e.Message)
+	}
+	return fmt.Sprintf("%s (the server says %q)", words, e.Message)
+}
+
+// FxCode returns the code as a value that can be compared with the ErrSSHFx values.
+func (e *StatusError) FxCode() FxCode { return FxCode(e.Code) }
+
+// Is implements errors.Is for the errors that the type's documentation names.
+func (e *StatusError) Is(target error) bool {
+	if code, ok := target.(FxCode); ok {
+		return e.Code == uint32(code)
+	}
+	switch wire.Code(e.Code) {
+	case wire.NoSuchFile, wire.NoSuchPath:
+		return target == fs.ErrNotExist
+	case wire.PermissionDenied, wire.WriteProtect:
+		return target == fs.ErrPermission
+	case wire.FileAlreadyExists:
+		return target == fs.ErrExist
+	case wire.OpUnsupported:
+		return target == errors.ErrUnsupported
+	}
+	return false
+}
+
+// FxCode is a status code as an error, to compare with errors.Is.
+type FxCode uint32
+
+// Error says the code in words.
+func (c FxCode) Error() string { return wire.Code(c).String() }
+
+// The status codes of draft-02, section 7.
+const (
+	ErrSSHFxOk               = FxCode(wire.OK)
+	ErrSSHFxEOF              = FxCode(wire.EOF)
+	ErrSSHFxNoSuchFile       = FxCode(wire.NoSuchFile)
+	ErrSSHFxPermissionDenied = FxCode(wire.PermissionDenied)
+	ErrSSHFxFailure          = FxCode(wire.Failure)
+	ErrSSHFxBadMessage       = FxCode(wire.BadMessage)
+	ErrSSHFxNoConnection     = FxCode(wire.NoConnection)
+	ErrSSHFxConnectionLost   = FxCode(wire.ConnectionLost)
+	ErrSSHFxOpUnsupported    = FxCode(wire.OpUnsupported)
+)
+
+// replyError returns what a call's reply means where it is not the reply that was hoped for.
+func replyError(call *conn.Call) error {
+	if call.Type != wire.TypeStatus {
+		return nil
+	}
+	return statusError(call.Status, call.Expect)
+}
+
+func statusError(status wire.Status, expect wire.Type) error {
+	if status.Code == wire.OK {
+		if expect == wire.TypeStatus {
+			return nil
+		}
+		return &ProtocolError{What: fmt.Sprintf("success where %v was due", expect)}
+	}
+	return &StatusError{Code: uint32(status.Code), Message: status.Message, Language: status.Language}
+}

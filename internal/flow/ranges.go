@@ -1,0 +1,293 @@
+// Package flow is the arithmetic of a transfer: which range of the file goes next and on which stream, how many bytes a stream
+// should have in flight, what a short read or an end of file means, and up to where everything has arrived.
+//
+// It is pure: no I/O, no goroutines, no clock of its own. One goroutine at a time may use a value of it.
+package flow
+
+import (
+	"math"
+	"slices"
+)
+
+// Range is a piece of a file that one request carries.
+type Range struct {
+	Off int64
+	Len int
+
+	asked int // how often an end of file at Off has been doubted
+}
+
+// End returns the offset behind the range.
+func (r Range) End() int64 { return r.Off + int64(r.Len) }
+
+// Unknown is the size of a file whose size nobody knows.
+const Unknown = math.MaxInt64
+
+// smallest is the least a request shrinks to when the server's answers are short.
+const smallest = 512
+
+// growAfter is how many answers in full make a shrunk request grow again: a short answer may have been chance.
+const growAfter = 16
+
+// Ranges hands out the ranges of one file, to be read or to be written, to any number of streams, and keeps what has come of
+// them. Every range that it hands out must be settled by exactly one call of Done, EOF or Again.
+type Ranges struct {
+	request int // bytes of a range now
+	largest int // bytes of a range at most
+	inOrder bool
+
+	next   int64 // the lowest offset that was never handed out
+	mark   int64 // all below it is done
+	size   int64 // what somebody said of the file's size
+	end    int64 // where the file ends, by an EOF
+	ended  Range // the range whose EOF that was
+	probed bool  // a range at or beyond size is out or was answered
+
+	again  []Range // to be handed out before anything new, by offset
+	limit  int64   // nothing at or beyond it is handed out
+	held   []Range // rests of short reads that end where the file should: whether they need asking, another range's answer tells
+	done   []span  // what is done beyond mark, by offset, none adjacent
+	out    int     // ranges handed out and not settled
+	holder int     // the stream that the ranges in flight are on, where order matters
+	whole  int     // answers in full since the last short one
+	shrunk bool
+}
+
+type span struct{ from, to int64 }
+
+// NewRanges starts at offset from. Size says where the file should end, or Unknown; a file that ends elsewhere is followed to
+// where it does end. A range has at most request bytes. In order means that ranges are on one stream at a time, because the
+// server cannot write any other way.
+func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
+	return &Ranges{request: request, largest: request, inOrder: inOrder, next: from, mark: from, size: size, end: Unknown, limit: Unknown}
+}
+
+// Next hands a range to a stream; false means that there is none now. At the size that was announced a range ends, and one
+// behind it asks whether there is more: End of file is what an EOF says and nothing else (and the question travels with
+// the others).
+func (r *Ranges) Next(stream int) (Range, bool) {
+	if r.inOrder && r.out > 0 && stream != r.holder {
+		return Range{}, false
+	}
+	got, ok := r.pick()
+	if ok {
+		r.out++
+		r.holder = stream
+	}
+	return got, ok
+}
+
+func (r *Ranges) pick() (Range, bool) {
+	if len(r.again) > 0 {
+		first := r.again[0]
+		if first.Len > r.request {
+			r.again[0] = Range{Off: first.Off + int64(r.request), Len: first.Len - r.request}
+			first.Len = r.request
+			return first, true
+		}
+		r.again = slices.Delete(r.again, 0, 1)
+		return first, true
+	}
+	stop := min(r.end, r.limit)
+	if r.next >= stop {
+		return Range{}, false
+	}
+	length := int64(r.request)
+	if r.size != Unknown {
+		if r.next >= r.size {
+			if r.probed {
+				return Range{}, false
+			}
+			r.probed = true
+		} else {
+			length = min(length, r.size-r.next)
+		}
+	}
+	length = min(length, stop-r.next)
+	got := Range{Off: r.next, Len: int(length)}
+	r.next += length
+	return got, true
+}
+
+// Limit has nothing at or beyond an offset handed out: what is wanted ends there, or an answer has failed there, and all that
+// matters is what lies before it. A limit only ever falls.
+func (r *Ranges) Limit(off int64) {
+	if off >= r.limit {
+		return
+	}
+	r.limit = off
+	for i := range r.again {
+		r.again[i].Len = int(min(int64(r.again[i].Len), max(off-r.again[i].Off, 0)))
+	}
+	r.again = slices.DeleteFunc(r.again, func(a Range) bool { return a.Len == 0 })
+	r.held = slices.DeleteFunc(r.held, func(a Range) bool { return a.Off >= off })
+}
+
+// SetSize tells the size when it becomes known after the start.
+func (r *Ranges) SetSize(size int64) {
+	if r.beyond(size) {
+		return // it has grown since
+	}
+	r.size = size
+	r.probed = r.next > size // a range beyond it is out already
+}
+
+// Done settles a range of which the first n bytes have come, or have been acknowledged; n is at least 1. The rest of a short
+// answer is handed out again, in smaller requests: the server may not give more at once.
+func (r *Ranges) Done(got Range, n int) {
+	r.out--
+	if n < got.Len {
+		r.short(got, n)
+	} else if r.whole++; r.whole >= growAfter && r.request < r.largest {
+		r.whole = 0
+		r.request = min(2*r.request, r.largest)
+	}
+	if reached := got.Off + int64(n); reached > r.size {
+		r.size = Unknown // it has grown
+	}
+	if got.Off >= r.end {
+		r.reopen()
+	}
+	r.add(span{got.Off, got.Off + int64(n)})
+	r.settleHeld()
+}
+
+func (r *Ranges) short(got Range, n int) {
+	rest := Range{Off: got.Off + int64(n), Len: got.Len - n}
+	if rest.Off == r.size {
+		r.held = append(r.held, rest)
+		return
+	}
+	r.whole = 0
+	r.request = min(r.request, max(n, smallest))
+	r.insert(rest)
+}
+
+// settleHeld decides about the rest of a short read that ended at the size that was announced. An EOF at or beyond it, by a
+// request that was already under way, says that the file ends there; data beyond it, or nobody left to say, make it a
+// range to ask for.
+func (r *Ranges) settleHeld() {
+	if len(r.held) == 0 {
+		return
+	}
+	for _, rest := range r.held {
+		switch {
+		case r.end != Unknown && rest.Off <= r.end && r.size == rest.Off:
+			r.end, r.ended = rest.Off, rest
+		case r.out == 0 || r.size != rest.Off:
+			r.insert(rest)
+		default:
+			return
+		}
+	}
+	r.held = r.held[:0]
+}
+
+// EOF settles a range at whose offset the server says that the file has ended. Where data has come from beyond, it is asked
+// again, once; if the server stays with it, the file has shrunk.
+func (r *Ranges) EOF(got Range) {
+	r.out--
+	if got.Off < r.end {
+		if r.beyond(got.Off) && got.asked == 0 {
+			got.asked++
+			r.insert(got)
+			return
+		}
+		r.shrunk = r.shrunk || r.beyond(got.Off)
+		r.end, r.ended = got.Off, got
+		r.again = slices.DeleteFunc(r.again, func(a Range) bool { return a.Off >= r.end })
+		r.done = slices.DeleteFunc(r.done, func(s span) bool { return s.from >= r.end })
+	}
+	r.settleHeld()
+}
+
+// beyond tells whether data has come from behind an offset.
+func (r *Ranges) beyond(off int64) bool {
+	return r.mark > off || (len(r.done) > 0 && r.done[len(r.done)-1].to > off)
+}
+
+// reopen takes back an end of file that data from beyond it has disproved: that range is asked again, once.
+func (r *Ranges) reopen() {
+	if r.ended.asked > 0 {
+		r.shrunk = true
+		return
+	}
+	r.end = Unknown
+	r.ended.asked++
+	r.insert(r.ended)
+}
+
+// Shorten takes back the end of the range that was handed out last, before it is sent, because the source has ended: what is
+// left of it has n bytes. Where n is 0 the range is settled.
+func (r *Ranges) Shorten(got Range, n int) Range {
+	got.Len = n
+	r.end = got.End()
+	r.next = r.end
+	if n == 0 {
+		r.out--
+	}
+	return got
+}
+
+// Again settles a range whose stream has failed: another stream gets it.
+func (r *Ranges) Again(got Range) {
+	r.out--
+	r.insert(got)
+}
+
+func (r *Ranges) insert(got Range) {
+	if got.Len = int(min(int64(got.Len), r.limit-got.Off)); got.Len <= 0 {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(r.again, got.Off, func(a Range, off int64) int {
+		if a.Off < off {
+			return -1
+		}
+		return 1
+	})
+	r.again = slices.Insert(r.again, at, got)
+}
+
+// add puts a span among those that are done and moves the mark.
+func (r *Ranges) add(s span) {
+	at, _ := slices.BinarySearchFunc(r.done, s.from, func(d span, off int64) int {
+		if d.from < off {
+			return -1
+		}
+		return 1
+	})
+	r.done = slices.Insert(r.done, at, s)
+	if at+1 < len(r.done) && r.done[at].to >= r.done[at+1].from {
+		r.done[at].to = max(r.done[at].to, r.done[at+1].to)
+		r.done = slices.Delete(r.done, at+1, at+2)
+	}
+	if at > 0 && r.done[at-1].to >= r.done[at].from {
+		r.done[at-1].to = max(r.done[at-1].to, r.done[at].to)
+		r.done = slices.Delete(r.done, at, at+1)
+	}
+	if len(r.done) > 0 && r.done[0].from <= r.mark {
+		r.mark = max(r.mark, r.done[0].to)
+		r.done = slices.Delete(r.done, 0, 1)
+	}
+}
+
+// Mark returns the offset below which everything is done: the progress, what is safe after a failure, and the place to go on
+// from.
+func (r *Ranges) Mark() int64 { return r.mark }
+
+// Out returns how many ranges are handed out and not settled.
+func (r *Ranges) Out() int { return r.out }
+
+// End returns where the file ends, Unknown while no EOF has said so.
+func (r *Ranges) End() int64 { return r.end }
+
+// Request returns how many bytes a range has now; what the server's short answers made of it.
+func (r *Ranges) Request() int { return r.request }
+
+// Shrunk tells that the file ended before data that had been read from it.
+func (r *Ranges) Shrunk() bool { return r.shrunk }
+
+// Finished tells that all before the limit or the end of the file is done, and nothing is out that could say otherwise.
+func (r *Ranges) Finished() bool {
+	return r.out == 0 && len(r.again) == 0 && len(r.held) == 0 && r.mark >= min(r.end, r.limit)
+}

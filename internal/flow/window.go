@@ -1,0 +1,96 @@
+package flow
+
+import "time"
+
+// Window says how many bytes one stream should have in flight: twice what the link holds, which is the rate at which data
+// arrives times the round trip of an undisturbed request. Half of that is under way, and half waits at the server, so that
+// it always has something to do. It starts with what it is told, since nothing is known yet, and can at most double in
+// a round trip; on a short link it stays small, which keeps memory, an interruption and other requests' waiting short.
+//
+// The estimate is that of BBR (Cardwell et al., 2016): the highest rate and the shortest round trip of the recent past.
+//
+// Times are durations since any fixed moment.
+type Window struct {
+	least, most int64
+	limit       int64
+	inFlight    int64
+	delivered   int64
+	rate        recent // bytes a second; the highest
+	trip        recent // nanoseconds; the shortest
+}
+
+// NewWindow starts with the given bytes in flight and stays between least and most.
+func NewWindow(start, least, most int64) *Window {
+	most = max(most, 1)
+	return &Window{least: min(least, most), most: most, limit: min(max(start, least), most)}
+}
+
+// Stamp is what a request remembers of its start.
+type Stamp struct {
+	at        time.Duration
+	delivered int64
+}
+
+// Sent counts a request for n bytes in.
+func (w *Window) Sent(now time.Duration, n int) Stamp {
+	w.inFlight += int64(n)
+	return Stamp{at: now, delivered: w.delivered}
+}
+
+// Settled counts a request for n bytes out, of which got have moved.
+func (w *Window) Settled(now time.Duration, s Stamp, n, got int) {
+	w.inFlight -= int64(n)
+	w.delivered += int64(got)
+	took := now - s.at
+	if got == 0 || took <= 0 {
+		return // an end of file says little of the link
+	}
+	const memory = 10 * time.Second
+	w.trip.add(now, memory, -int64(took))
+	trip := time.Duration(-w.trip.best())
+	w.rate.add(now, max(8*trip, 50*time.Millisecond), int64(float64(w.delivered-s.delivered)/took.Seconds()))
+	w.limit = min(max(int64(2*float64(w.rate.best())*trip.Seconds()), w.least), w.most)
+}
+
+// Lost counts a request for n bytes out of which nothing can be learnt.
+func (w *Window) Lost(n int) { w.inFlight -= int64(n) }
+
+// Has tells whether a request for n more bytes may go out, where room is what the budget leaves this stream. One request may
+// always be in flight.
+func (w *Window) Has(n int, room int64) bool {
+	return w.inFlight == 0 || w.inFlight+int64(n) <= min(w.limit, room)
+}
+
+// InFlight returns the bytes in flight.
+func (w *Window) InFlight() int64 { return w.inFlight }
+
+// Limit returns how many bytes should be in flight.
+func (w *Window) Limit() int64 { return w.limit }
+
+// RoundTrip returns the shortest round trip of late, 0 before the first answer.
+func (w *Window) RoundTrip() time.Duration { return time.Duration(-w.trip.best()) }
+
+// recent is the largest of the values added of late: in this period and the one before.
+type recent struct {
+	since      time.Duration
+	this, last int64
+	any, prior bool
+}
+
+func (r *recent) add(now, period time.Duration, v int64) {
+	if r.any && now-r.since > period {
+		r.last, r.prior, r.any = r.this, now-r.since <= 2*period, false
+	}
+	if !r.any {
+		r.since, r.this, r.any = now, v, true
+		return
+	}
+	r.this = max(r.this, v)
+}
+
+func (r *recent) best() int64 {
+	if r.prior {
+		return max(r.this, r.last)
+	}
+	return r.this
+}

@@ -1,0 +1,120 @@
+package usftp
+
+import (
+	"context"
+	"time"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
+)
+
+// lane is one stream of a transfer: a handle of the file on one connection.
+type lane struct {
+	client *session
+	handle []byte
+	window *flow.Window
+}
+
+// piece is a range that is in flight.
+type piece struct {
+	flow.Range
+	stamp flow.Stamp
+	lane  int
+}
+
+// loop drives the arithmetic of one transfer over its lanes. It exists once: everything that moves more than one packet of a file's
+// contents runs it, on the goroutine of its caller; what differs is where the data comes from or goes to.
+type loop struct {
+	ctx    context.Context
+	began  time.Time
+	ranges *flow.Ranges
+	lanes  []lane
+	queue  *conn.Queue
+	pieces []piece
+	idle   []int // pieces that are free
+	err    error // why the transfer ends before its end: what the lowest range that failed met
+	errOff int64
+}
+
+const (
+	// leastInFlight keeps a server busy on a link whose round trip is too short to measure.
+	leastInFlight = 1 << 20
+
+	// writeAhead is how much of an upload may wait for the connection's writer. More would only be memory.
+	writeAhead = 512 << 10
+)
+
+// maxInFlight is what one lane may have in flight whatever the link: 64 requests of 255 KiB, or thousands of small ones.
+const maxInFlight = 64 * wire.MaxData
+
+func newLoop(ctx context.Context, ranges *flow.Ranges, lanes ...lane) *loop {
+	l := &loop{ctx: ctx, began: time.Now(), ranges: ranges, lanes: lanes, queue: conn.NewQueue()}
+	for i := range l.lanes {
+		start := int64(maxInFlight)
+		if window := l.lanes[i].client.options.channelWindow; window > 0 {
+			start = int64(window)
+		}
+		l.lanes[i].window = flow.NewWindow(start, leastInFlight, maxInFlight)
+	}
+	return l
+}
+
+// claim takes the next range for a lane that has room for it.
+func (l *loop) claim(i int) (flow.Range, bool) {
+	w := l.lanes[i].window
+	if !w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
+		return flow.Range{}, false
+	}
+	return l.ranges.Next(i)
+}
+
+// launch starts the call for a range. Claim has found room for it, so it may overdraw the budget where somebody else was faster: what
+// has been read from a source must not be lost, and a transfer with nothing in flight must not wait for others, who may be
+// waiting for their users.
+func (l *loop) launch(i int, r flow.Range, call *conn.Call) error {
+	call.Bytes = r.Len
+	call.Done = l.queue
+	call.Tag = l.takePiece()
+	lane := &l.lanes[i]
+	l.pieces[call.Tag] = piece{Range: r, stamp: lane.window.Sent(time.Since(l.began), r.Len), lane: i}
+	ok, err := lane.client.conn.TryStart(call, true)
+	if !ok && err == nil { // more requests are in flight than there are ids
+		err = lane.client.conn.Start(l.ctx, call)
+	}
+	if err != nil {
+		lane.window.Lost(r.Len)
+		l.idle = append(l.idle, call.Tag)
+		l.ranges.Again(r)
+		call.Payload.Release()
+		lane.client.conn.Recycle(call)
+	}
+	return err
+}
+
+func (l *loop) takePiece() int {
+	if n := len(l.idle); n > 0 {
+		tag := l.idle[n-1]
+		l.idle = l.idle[:n-1]
+		return tag
+	}
+	l.pieces = append(l.pieces, piece{})
+	return len(l.pieces) - 1
+}
+
+// landed takes the piece that a complete call was for, of which got bytes have moved.
+func (l *loop) landed(call *conn.Call, got int) piece {
+	p := l.pieces[call.Tag]
+	l.idle = append(l.idle, call.Tag)
+	l.lanes[p.lane].window.Settled(time.Since(l.began), p.stamp, p.Len, got)
+	return p
+}
+
+// fail notes that a range has failed: what lies before it still counts, what lies behind it no more.
+func (l *loop) fail(r flow.Range, err error) {
+	if l.err == nil || r.Off < l.errOff {
+		l.err, l.errOff = err, r.Off
+	}
+	l.ranges.Again(r)
+	l.ranges.Limit(r.Off)
+}

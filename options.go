@@ -1,0 +1,69 @@
+package usftp
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// ClientOption changes how a client works. None is needed: what the server says and what the link does decide.
+type ClientOption func(*options)
+
+type options struct {
+	maxPacket     int
+	channelWindow int
+	serverVersion string
+	conn          conn.Config
+}
+
+// WithMaxPacket bounds the data that one READ or WRITE carries, in bytes. The default is what the server allows by
+// limits@openssh.com, at most 255 KiB, or 32 KiB where it does not say. A server that gives less shrinks it by itself. Values
+// are clamped to 512 bytes and 255 KiB.
+func WithMaxPacket(bytes int) ClientOption {
+	return func(o *options) { o.maxPacket = min(max(bytes, 512), wire.MaxData) }
+}
+
+// WithMaxInFlight bounds the bytes of file contents in flight over the whole client: asked for or sent, and not yet answered. The
+// default is 32 MiB; how much of it is used follows from the link. One transfer never takes more than half of it.
+func WithMaxInFlight(bytes int64) ClientOption {
+	return func(o *options) { o.conn.MaxInFlight = bytes }
+}
+
+// WithStallTimeout says how long bytes of a read or write may be overdue before the connection is given up with a [StallError].
+// Other requests may take as long as they like while the transport answers keepalives, where it can be asked (see
+// [WithKeepalive]). The default is 60 seconds; below 0 means for ever.
+func WithStallTimeout(d time.Duration) ClientOption {
+	return func(o *options) { o.conn.StallTimeout = d }
+}
+
+// WithErrorFunc has f called, once and on a goroutine of its own, when the connection ends, with the reason; after Close that is
+// [ErrClosed].
+func WithErrorFunc(f func(error)) ClientOption {
+	return func(o *options) { o.conn.Ended = f }
+}
+
+// WithLogger has the client tell a logger what it notices: mostly where a server does not conform and what was done about it.
+func WithLogger(l *slog.Logger) ClientOption {
+	return func(o *options) { o.conn.Logger = l }
+}
+
+// WithKeepalive tells the client how to ask the transport under its stream whether the peer lives. [NewClient] knows by itself.
+// ask returns nil when the peer has answered in any way before ctx was done.
+func WithKeepalive(ask func(ctx context.Context) error) ClientOption {
+	return func(o *options) { o.conn.Keepalive = ask }
+}
+
+// WithServerVersion tells the client the SSH server's version line ("SSH-2.0-OpenSSH_9.2p1"), by which it knows servers that work
+// strictly in order. [NewClient] knows by itself.
+func WithServerVersion(version string) ClientOption {
+	return func(o *options) { o.serverVersion = version }
+}
+
+// WithChannelWindow tells the client how many bytes the stream carries in a round trip, where the transport bounds it as SSH
+// channels do; transfers then start with as much in flight. [NewClient] knows by itself. The default is 0: not bound.
+func WithChannelWindow(bytes int) ClientOption {
+	return func(o *options) { o.channelWindow = bytes }
+}

@@ -1,0 +1,215 @@
+package usftp
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
+)
+
+// upload is a loop that reads a source and writes it to a file. It slides: each acknowledgement lets the next request go, and the
+// stream is never drained before it is filled again.
+type upload struct {
+	*loop
+	from   int64 // where it began
+	source io.Reader
+	ended  bool  // the source has no more, or has failed
+	broken error // what the source failed with
+	acked  func(int64)
+}
+
+// run writes until the source ends and returns how many bytes, from the beginning and without a gap, the server has acknowledged.
+func (u *upload) run() (int64, error) {
+	defer u.queue.Abandon()
+	for {
+		if err := u.fill(); err != nil {
+			return u.done(), err
+		}
+		if u.ranges.Out() == 0 {
+			if u.err == nil {
+				u.err = u.broken
+			}
+			return u.done(), u.err
+		}
+		call, err := u.queue.Next(u.ctx)
+		if err != nil {
+			return u.done(), err
+		}
+		for ; call != nil; call = u.queue.Take() {
+			u.settle(call)
+		}
+		u.acked(u.done())
+	}
+}
+
+func (u *upload) done() int64 { return u.ranges.Mark() - u.from }
+
+// fill sends as much as may be in flight, as long as the writer keeps up.
+func (u *upload) fill() error {
+	for i := range u.lanes {
+		for !u.ended && u.lanes[i].client.conn.Queued() < writeAhead {
+			r, ok := u.claim(i)
+			if !ok {
+				break
+			}
+			if err := u.send(i, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// send reads the source into a block, behind the room for the request's header, and starts the WRITE that consists of both.
+func (u *upload) send(i int, r flow.Range) error {
+	lane := &u.lanes[i]
+	header := wire.WriteHeaderSize(len(lane.handle))
+	block := lane.client.conn.Pool().Get(header + r.Len)
+	data := block.Bytes()[header : header+r.Len]
+	n, err := u.read(data)
+	if err != nil {
+		u.ended = true
+		if err != io.EOF {
+			u.broken = &sinkError{err}
+		}
+	}
+	if n < r.Len {
+		r = u.ranges.Shorten(r, n)
+	}
+	if n == 0 {
+		block.Release()
+		return nil
+	}
+	call := lane.client.request(wire.TypeStatus)
+	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off), Data: data[:n]}.AppendHeader(block.Bytes()[:0], 0)
+	call.Request = packet[:header+n]
+	call.Payload = block
+	call.Sent = u.queue
+	return u.launch(i, r, call)
+}
+
+// read fills p from the source. With nothing in flight it sends on what one Read gives, so that a slow source's data
+// does not wait for more of it.
+func (u *upload) read(p []byte) (n int, err error) {
+	for empty := 0; n < len(p) && err == nil; {
+		var got int
+		got, err = u.source.Read(p[n:])
+		if got < 0 || got > len(p)-n {
+			return n, errors.New("the source's Read returned an impossible count")
+		}
+		n += got
+		if n > 0 && u.ranges.Out() == 1 {
+			break // only the range that this is for
+		}
+		if got > 0 {
+			empty = 0
+		} else if empty++; empty == 100 && err == nil {
+			err = io.ErrNoProgress
+		}
+	}
+	return n, err
+}
+
+// settle takes a complete call.
+func (u *upload) settle(call *conn.Call) {
+	err := call.Err
+	if err == nil {
+		err = replyError(call)
+	}
+	got := u.pieces[call.Tag].Len
+	if err != nil {
+		got = 0
+	}
+	p := u.landed(call, got)
+	if err != nil {
+		u.fail(p.Range, err)
+		u.ended = true
+	} else {
+		u.ranges.Done(p.Range, p.Len)
+	}
+	u.lanes[p.lane].client.conn.Recycle(call)
+}
+
+// upload writes from an offset what source has. acked is told of the acknowledged length as it grows.
+func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)) (int64, error) {
+	handle, err := f.opened(op)
+	if err != nil {
+		return 0, err
+	}
+	if err := f.client.awaitLimits(f.ctx); err != nil {
+		return 0, f.wrap(op, err)
+	}
+	ctx, done := f.during()
+	defer done()
+	_, request := f.client.dataSizes()
+	u := &upload{
+		loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: f.client, handle: handle}),
+		from: from, source: source, acked: acked,
+	}
+	if f.flags&wire.OpenAppend != 0 {
+		u.lanes[0].window = flow.NewWindow(1, 1, 1) // where the data lands is the order in which the server takes it
+	}
+	n, err := u.run()
+	return n, f.wrap(op, err)
+}
+
+// WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns how many, from the beginning
+// and without a gap, the server has acknowledged. On a file opened with O_APPEND it fails, as in package os.
+func (f *File) WriteAt(p []byte, off int64) (int, error) {
+	if f.flags&wire.OpenAppend != 0 {
+		return 0, f.wrap("write", errors.New("WriteAt on a file that was opened with O_APPEND"))
+	}
+	return f.writeAt(p, off)
+}
+
+func (f *File) writeAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, f.wrap("write", fs.ErrInvalid)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, err := f.upload("write", off, &memory{p}, func(int64) {})
+	return int(n), err
+}
+
+// memory is a source that lies in memory.
+type memory struct{ rest []byte }
+
+func (m *memory) Read(p []byte) (int, error) {
+	n := copy(p, m.rest)
+	m.rest = m.rest[n:]
+	if len(m.rest) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what the server has acknowledged. It
+// waits for the server's answer; a loop of small Writes runs a round trip each.
+func (f *File) Write(p []byte) (int, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	n, err := f.writeAt(p, f.offset)
+	f.offset += int64(n)
+	return n, err
+}
+
+// ReadFrom writes what r has to the file, from its offset on, and moves the offset. r's Read runs on the calling goroutine. It keeps
+// as much in flight as the link holds, for any reader. It returns how many bytes the server has acknowledged, from the beginning and
+// without a gap; after an error more may have been read from r, and bytes beyond may have been written.
+func (f *File) ReadFrom(r io.Reader) (int64, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.progress.Store(0)
+	n, err := f.upload("write", f.offset, r, f.progress.Store)
+	f.offset += n
+	var ours *sinkError
+	if errors.As(err, &ours) {
+		err = ours.error // r's own, as it came
+	}
+	return n, err
+}
