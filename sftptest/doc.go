@@ -1,0 +1,15 @@
+// Package sftptest has what tests of SFTP clients and servers need: a link with a delay, a counter of bytes and round trips,
+// and a server that does as it is told.
+//
+//   - [NewLink] joins two ends by a link that delays, limits its rate, splits what it carries, falls silent or breaks.
+//   - [NewCounter] counts what passes a stream: bytes, calls, packets by type, round trips.
+//   - [NewScripted] is a server on real wire bytes over a file system in memory. By default it does what OpenSSH's
+//     sftp-server does; a [Script] changes one thing at a time, a [Fault] spoils chosen replies, and all that was asked is
+//     recorded. [NewServer] is the same for the length of a test.
+//   - [NewRaw] is a client that sends packets as they are.
+//
+// All of it works inside testing/synctest, so that a test over a link with a delay of 150 ms takes no time and can assert
+// on the clock exactly.
+//
+// The pieces print themselves as Go literals, so that a test with random faults can say, when it fails, how to repeat it.
+package sftptest

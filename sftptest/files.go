@@ -1,0 +1,202 @@
+package sftptest
+
+import (
+	"bytes"
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// Files is a scripted server's file system, in memory. Its methods are for tests, which look at it and change it while
+// clients use it; they may be called from several goroutines at once. Names are absolute, or relative to [Script.Home].
+// Errors are *fs.PathError and hold fs.ErrNotExist, fs.ErrExist or a *StatusError with the code a client would get.
+type Files struct {
+	mu   sync.Mutex
+	root *node
+	home string
+}
+
+// StatusError is a status code as an error.
+type StatusError wire.Code
+
+func (e *StatusError) Error() string { return wire.Code(*e).String() }
+
+// Is makes errors.Is work with fs.ErrNotExist and fs.ErrExist.
+func (e *StatusError) Is(target error) bool {
+	switch wire.Code(*e) {
+	case wire.NoSuchFile:
+		return target == fs.ErrNotExist
+	case wire.FileAlreadyExists:
+		return target == fs.ErrExist
+	}
+	return false
+}
+
+func newFiles(home string) *Files {
+	f := &Files{root: newNode(modeDir | 0o755), home: path.Join("/", home)}
+	f.mkdirAll(f.home)
+	return f
+}
+
+func fileError(op, name string, code wire.Code) error {
+	if code == wire.OK {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: (*StatusError)(&code)}
+}
+
+// WriteFile makes or replaces a file, and the directories above it. The data is copied.
+func (f *Files) WriteFile(name string, data []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir, base := path.Split(f.absolute(name))
+	n := newNode(modeRegular | 0o644)
+	n.data = bytes.Clone(data)
+	f.mkdirAll(dir).children[base] = n
+}
+
+// ReadFile returns a copy of a file's contents.
+func (f *Files) ReadFile(name string) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, code := f.lookup(name, true)
+	if code != wire.OK {
+		return nil, fileError("read", name, code)
+	}
+	return bytes.Clone(n.data), nil
+}
+
+// Mkdir makes a directory and those above it.
+func (f *Files) Mkdir(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mkdirAll(f.absolute(name))
+}
+
+// Symlink makes a symbolic link, and the directories above it.
+func (f *Files) Symlink(target, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir, base := path.Split(f.absolute(name))
+	n := newNode(modeSymlink | 0o777)
+	n.target = target
+	f.mkdirAll(dir).children[base] = n
+}
+
+// Remove removes a name with all below it.
+func (f *Files) Remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir, base := path.Split(f.absolute(name))
+	if parent, code := f.lookup(dir, true); code == wire.OK && parent.isDir() {
+		delete(parent.children, base)
+	}
+}
+
+// SetMode sets type and mode of a file: a file can be made a device this way.
+func (f *Files) SetMode(name string, mode fs.FileMode) error {
+	return f.change("chmod", name, func(n *node) wire.Code {
+		n.mode = wire.Permissions(mode)
+		return wire.OK
+	})
+}
+
+// SetModTime sets a file's times.
+func (f *Files) SetModTime(name string, t time.Time) error {
+	return f.change("chtimes", name, func(n *node) wire.Code {
+		n.atime, n.mtime = uint32(t.Unix()), uint32(t.Unix())
+		return wire.OK
+	})
+}
+
+// Resize cuts a file or lengthens it with zeros, as another process might while a client has it open.
+func (f *Files) Resize(name string, size int64) error {
+	return f.change("truncate", name, func(n *node) wire.Code { return n.resize(uint64(size)) })
+}
+
+// Append lengthens a file.
+func (f *Files) Append(name string, data []byte) error {
+	return f.change("append", name, func(n *node) wire.Code { return n.writeAt(data, n.size()) })
+}
+
+func (f *Files) change(op, name string, change func(*node) wire.Code) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, code := f.lookup(name, true)
+	if code == wire.OK {
+		code = change(n)
+	}
+	return fileError(op, name, code)
+}
+
+// Lstat returns what LSTAT tells.
+func (f *Files) Lstat(name string) (wire.Attrs, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, code := f.lookup(name, false)
+	if code != wire.OK {
+		return wire.Attrs{}, fileError("lstat", name, code)
+	}
+	return n.attrs(), nil
+}
+
+// Exists tells whether there is something of that name; a dangling symbolic link is something.
+func (f *Files) Exists(name string) bool {
+	_, err := f.Lstat(name)
+	return err == nil
+}
+
+// List returns the absolute names of everything but the root, sorted; directories end in a slash, and symbolic links in
+// " -> " and the target.
+func (f *Files) List() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	var walk func(prefix string, n *node)
+	walk = func(prefix string, n *node) {
+		for base, child := range n.children {
+			name := prefix + "/" + base
+			switch {
+			case child.isDir():
+				names = append(names, name+"/")
+				walk(name, child)
+			case child.isSymlink():
+				names = append(names, name+" -> "+child.target)
+			default:
+				names = append(names, name)
+			}
+		}
+	}
+	walk("", f.root)
+	sort.Strings(names)
+	return names
+}
+
+func (f *Files) absolute(name string) string {
+	if !strings.HasPrefix(name, "/") {
+		name = f.home + "/" + name
+	}
+	return path.Clean(name)
+}
+
+// mkdirAll makes the directories of an absolute path. What is in the way is replaced: tests say what there is to be.
+func (f *Files) mkdirAll(name string) *node {
+	dir := f.root
+	for _, element := range strings.Split(path.Clean(name), "/") {
+		if element == "" {
+			continue
+		}
+		child := dir.children[element]
+		if child == nil || !child.isDir() {
+			child = newNode(modeDir | 0o755)
+			dir.children[element] = child
+		}
+		dir = child
+	}
+	return dir
+}

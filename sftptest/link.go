@@ -1,0 +1,203 @@
+package sftptest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrCut is what Read and Write report at both ends of a link that [End.Cut] or [End.CutAfter] cut without naming an error.
+var ErrCut = errors.New("sftptest: link cut")
+
+// LinkConfig says how long, wide and awkward a link is. The zero value is a link without delay.
+type LinkConfig struct {
+	ToServer time.Duration // from a Write at the client's end to the Read at the server's
+	ToClient time.Duration // the other way
+
+	// RateBytesPerSec is what the link carries each way, in pieces of up to 16 KiB that arrive whole. 0 means no limit.
+	RateBytesPerSec int64
+
+	// Buffer is the number of bytes each way that may be written and not yet read; a Write beyond it blocks. 0 means 64 MiB.
+	Buffer int
+
+	// Window is as an SSH channel's window: the number of bytes each way that may be written and not yet acknowledged,
+	// where the acknowledgement starts when they are read and takes the delay of the other way. 0 means no window.
+	Window int
+
+	// MaxPiece is the most that one Read returns: 1 makes every Read return one byte. 0 means no limit.
+	MaxPiece int
+
+	// Seed, unless it is 0, makes each Read return a random number of bytes between 1 and MaxPiece (default 4096), the
+	// same ones each time.
+	Seed uint64
+}
+
+// String returns the configuration as a Go literal.
+func (c LinkConfig) String() string {
+	var fields []string
+	add := func(set bool, format string, args ...any) {
+		if set {
+			fields = append(fields, fmt.Sprintf(format, args...))
+		}
+	}
+	add(c.ToServer != 0, "ToServer: %d", int64(c.ToServer))
+	add(c.ToClient != 0, "ToClient: %d", int64(c.ToClient))
+	add(c.RateBytesPerSec != 0, "RateBytesPerSec: %d", c.RateBytesPerSec)
+	add(c.Buffer != 0, "Buffer: %d", c.Buffer)
+	add(c.Window != 0, "Window: %d", c.Window)
+	add(c.MaxPiece != 0, "MaxPiece: %d", c.MaxPiece)
+	add(c.Seed != 0, "Seed: %d", c.Seed)
+	return "sftptest.LinkConfig{" + strings.Join(fields, ", ") + "}"
+}
+
+// RTT returns the link's round trip.
+func (c LinkConfig) RTT() time.Duration { return c.ToServer + c.ToClient }
+
+const (
+	defaultBuffer = 64 << 20
+	defaultPiece  = 4096
+)
+
+// NewLink returns the two ends of a link: what is written at one is read at the other, in order, after the delay, and as
+// many writes as fit the buffer are on their way at once.
+//
+// A link has no goroutine of its own and blocks on nothing but timers and sync.Cond. So it works inside testing/synctest,
+// where a test of a long link takes no time and can assert on the clock exactly, and as well in real time.
+func NewLink(c LinkConfig) (client, server *End) {
+	shared := &linkState{}
+	toServer := newDirection(shared, c, c.ToServer, c.ToClient, 1)
+	toClient := newDirection(shared, c, c.ToClient, c.ToServer, 2)
+	return &End{link: shared, out: toServer, in: toClient}, &End{link: shared, out: toClient, in: toServer}
+}
+
+// linkState is what the two directions share: one lock, for a cut touches both at once.
+type linkState struct {
+	mu     sync.Mutex
+	both   [2]*direction
+	cut    bool
+	cutErr error
+}
+
+func newDirection(link *linkState, c LinkConfig, delay, back time.Duration, number uint64) *direction {
+	d := &direction{link: link, delay: delay, back: back, rate: c.RateBytesPerSec,
+		buffer: c.Buffer, window: c.Window, maxPiece: c.MaxPiece, left: unlimited}
+	d.cond.L = &link.mu
+	if d.buffer <= 0 {
+		d.buffer = defaultBuffer
+	}
+	if c.Seed != 0 {
+		d.rng = rand.New(rand.NewPCG(c.Seed, number))
+		if d.maxPiece <= 0 {
+			d.maxPiece = defaultPiece
+		}
+	}
+	link.both[number-1] = d
+	return d
+}
+
+// End is one end of a link. Its methods may be called from several goroutines at once.
+type End struct {
+	link    *linkState
+	out, in *direction
+}
+
+var _ io.ReadWriteCloser = (*End)(nil)
+
+// Read returns what has arrived, as soon as there is any, else it waits. It returns io.EOF behind all that the other end
+// sent before it closed, io.ErrClosedPipe after Close at this end, and the error of a cut.
+func (e *End) Read(p []byte) (int, error) {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	return e.in.read(p)
+}
+
+// Write sends p, which it copies. It blocks only while buffer or window is full. After Close at this end, and once
+// the other end's Close has become known here, it returns io.ErrClosedPipe; after a cut it returns the cut's error.
+func (e *End) Write(p []byte) (int, error) {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	return e.out.write(p)
+}
+
+// CloseWrite ends what this end sends: the other end reads what is on its way, and then io.EOF.
+func (e *End) CloseWrite() error {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	e.out.closeWrite()
+	return nil
+}
+
+// Close ends both ways: as CloseWrite, and what arrives from now on is dropped. It never blocks, and wakes whoever waits at
+// this end.
+func (e *End) Close() error {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	known, ok := e.out.closeWrite()
+	e.in.closeRead(known, ok)
+	return nil
+}
+
+// Cut breaks the link now, both ways, as if the connection were reset. What has arrived can still be read, what is on its
+// way is lost; then Read and Write report err at both ends ([ErrCut] if it is nil; with io.EOF, Write reports
+// io.ErrClosedPipe).
+func (e *End) Cut(err error) {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	e.link.breakNow(err)
+}
+
+// CutAfter breaks the link, as [End.Cut] does, at the moment when n more bytes from this end have arrived at the other: these
+// can be read there, and not one more.
+func (e *End) CutAfter(n int64, err error) {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	e.out.limit(n, func() { e.link.breakNow(err) })
+}
+
+// Silence makes a black hole of one way: what this end sends from now on vanishes, its Writes succeed, and neither end
+// is told; a Close at this end stays unknown to the other. What is on its way still arrives.
+func (e *End) Silence() { e.SilenceAfter(0) }
+
+// SilenceAfter is as [End.Silence], once n more bytes have been sent.
+func (e *End) SilenceAfter(n int64) {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	e.out.limit(n, nil)
+}
+
+// Hold stops one way: what this end has sent and sends arrives only after [End.Release], as over a network that is down for
+// a while. Writes block once the buffer is full.
+func (e *End) Hold() {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	if e.out.heldAt.IsZero() {
+		e.out.heldAt = time.Now()
+	}
+}
+
+// Release ends [End.Hold]. What would have arrived meanwhile arrives at once.
+func (e *End) Release() {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	e.out.heldAt = time.Time{}
+	e.out.cond.Broadcast()
+}
+
+// breakNow is called with the lock held.
+func (l *linkState) breakNow(err error) {
+	if l.cut {
+		return
+	}
+	if err == nil {
+		err = ErrCut
+	}
+	l.cut, l.cutErr = true, err
+	for _, d := range l.both {
+		d.dropUndelivered()
+		d.cond.Broadcast()
+	}
+}

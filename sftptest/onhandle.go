@@ -1,0 +1,203 @@
+package sftptest
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// handle is an open file or directory.
+type handle struct {
+	node  *node
+	path  string
+	flags uint32
+
+	commit    *node  // UploadPerHandle: what CLOSE replaces
+	nextRead  uint64 // where the last READ ended
+	falseEOFs int
+
+	dir   bool
+	names []string // of the directory, as of OPENDIR
+	next  int
+}
+
+func (s *session) tooManyHandles() bool {
+	most := s.script.limits().MaxOpenHandles
+	return most > 0 && uint64(len(s.handles)) >= most
+}
+
+// newHandle answers with a handle that was not used before.
+func (s *session) newHandle(c *call, h *handle) {
+	s.lastHandle++
+	size := s.script.HandleSize
+	if size < 4 {
+		size = 4
+	}
+	name := make([]byte, size)
+	binary.BigEndian.PutUint32(name[size-4:], s.lastHandle)
+	s.handles[string(name)] = h
+	s.server.handlesOpened(1)
+	c.answer(wire.Handle{Handle: name}.Append(nil, c.ID))
+}
+
+// onHandle carries out the requests that carry a handle.
+func (s *session) onHandle(c *call) {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	h := s.handles[c.Handle]
+	if h == nil {
+		s.status(c, wire.InvalidHandle)
+		return
+	}
+	switch c.Type {
+	case wire.TypeClose:
+		if h.commit != nil {
+			h.commit.data, h.commit.mtime = h.node.data, h.node.mtime
+		}
+		delete(s.handles, c.Handle)
+		s.server.handlesOpened(-1)
+		s.status(c, wire.OK)
+	case wire.TypeRead:
+		s.read(c, h)
+	case wire.TypeWrite:
+		s.write(c, h)
+	case wire.TypeFstat:
+		s.attrsReply(c, h.node, wire.OK)
+	case wire.TypeFsetstat:
+		s.status(c, h.node.setAttrs(&c.Attrs))
+	case wire.TypeReaddir:
+		s.readdir(c, h)
+	}
+}
+
+func (s *session) read(c *call, h *handle) {
+	code := wire.OK
+	switch {
+	case h.dir || h.node.isDir():
+		code = wire.Failure // EISDIR
+	case h.flags&wire.OpenRead == 0:
+		code = wire.NoSuchFile // EBADF
+	case s.script.SequentialReads && c.Offset != h.nextRead:
+		code = wire.Failure
+	case c.Offset >= h.node.size() || c.Length == 0:
+		code = wire.EOF
+	}
+	if code != wire.OK {
+		s.status(c, code)
+		return
+	}
+	h.node.readOnce = true
+	n := min(s.script.readLength(uint32(c.Length)), len(h.node.data)-int(c.Offset))
+	if n = s.beforeFalseEOF(n, c.Offset, h); n == 0 {
+		s.status(c, wire.EOF)
+		return
+	}
+	if s.script.RandomReads {
+		n = 1 + s.rng.IntN(n)
+	}
+	h.nextRead = c.Offset + uint64(n)
+	c.answer(wire.Data{Data: h.node.data[c.Offset:h.nextRead]}.Append(nil, c.ID))
+}
+
+// beforeFalseEOF returns how much of n bytes at offset may be told; 0 means EOF.
+func (s *session) beforeFalseEOF(n int, offset uint64, h *handle) int {
+	at := s.script.FalseEOFAt
+	if at <= 0 || offset > uint64(at) || h.falseEOFs >= max(s.script.FalseEOFTimes, 1) {
+		return n
+	}
+	if offset == uint64(at) {
+		h.falseEOFs++
+	}
+	return int(min(uint64(n), uint64(at)-offset))
+}
+
+func (s *session) write(c *call, h *handle) {
+	n := h.node
+	limits := s.script.limits()
+	switch {
+	case h.dir || h.flags&wire.OpenWrite == 0:
+		s.status(c, wire.NoSuchFile) // EBADF
+		return
+	case limits.MaxWrite > 0 && c.Length > limits.MaxWrite,
+		s.script.OneWrite && n.writing,
+		s.script.SequentialWrites && c.Offset != uint64(n.written):
+		s.status(c, wire.Failure)
+		return
+	}
+	offset, data := c.Offset, c.data
+	if h.flags&wire.OpenAppend != 0 {
+		offset = n.size()
+	}
+	code := wire.OK
+	if at := uint64(s.script.FullAt); s.script.FullAt > 0 && offset+uint64(len(data)) > at {
+		code = wire.NoSpaceOnFilesystem
+		data = data[:min(uint64(len(data)), at-min(offset, at))]
+		s.server.setFull()
+	}
+	if len(data) > 0 {
+		if written := n.writeAt(data, offset); written != wire.OK {
+			code = written
+		}
+	}
+	if code == wire.OK {
+		n.written = int64(offset) + int64(len(data))
+	}
+	s.status(c, code)
+	if s.script.OneWrite {
+		n.writing = true
+		c.delay += writeTime
+		time.AfterFunc(writeTime, func() {
+			s.files.mu.Lock()
+			defer s.files.mu.Unlock()
+			n.writing = false
+		})
+	}
+}
+
+// writeTime is how long a WRITE takes under [Script.OneWrite].
+const writeTime = time.Millisecond
+
+// copy returns a node of its own with the same contents.
+func (n *node) copy() *node {
+	c := *n
+	c.data = append([]byte(nil), n.data...)
+	return &c
+}
+
+func (s *session) readdir(c *call, h *handle) {
+	if !h.dir {
+		s.status(c, wire.Failure)
+		return
+	}
+	if h.next == len(h.names) && s.script.EndlessReaddir {
+		h.next = 0
+	}
+	if h.next == len(h.names) {
+		s.status(c, wire.EOF)
+		return
+	}
+	most := s.script.ReaddirNames
+	if most <= 0 {
+		most = 100
+	}
+	packet, count := wire.BeginNames(nil, c.ID), 0
+	for ; count < most && h.next < len(h.names); h.next++ {
+		name := h.names[h.next]
+		n := h.node.children[name]
+		if name == "." || name == ".." {
+			n = h.node
+		}
+		if n == nil { // removed since OPENDIR
+			continue
+		}
+		entry := wire.Name{Filename: name, LongName: n.longName(name), Attrs: s.visible(n)}
+		packet = entry.Append(packet)
+		count++
+	}
+	if count == 0 {
+		s.status(c, wire.EOF)
+		return
+	}
+	c.answer(wire.FinishNames(packet, 0, count))
+}

@@ -1,0 +1,138 @@
+package sftptest
+
+import (
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// outboxRoom is how many bytes of replies may wait before the server stops reading requests.
+	outboxRoom = 8 << 20
+	// reorderWait is how long replies wait for others to be reordered with.
+	reorderWait = time.Millisecond
+)
+
+// outbox holds the replies that are ready and writes them, on a goroutine of its own, so that a reply that was held back can
+// be sent whatever the stream is doing.
+type outbox struct {
+	stream io.WriteCloser
+
+	mu     sync.Mutex
+	cond   sync.Cond
+	queue  []byte
+	taken  int  // bytes being written
+	hangup bool // close behind queue, and take nothing more
+	ended  bool
+
+	window  int // of reordering; 0 or 1 means none
+	waiting [][]byte
+	rng     *rand.Rand
+	timer   *time.Timer
+}
+
+func newOutbox(stream io.WriteCloser, window int, rng *rand.Rand) *outbox {
+	o := &outbox{stream: stream, window: window, rng: rng}
+	o.cond.L = &o.mu
+	return o
+}
+
+// send queues packets; it never blocks. With hangup the stream is closed behind them.
+func (o *outbox) send(packets [][]byte, hangup bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended || o.hangup {
+		return
+	}
+	if o.window > 1 {
+		o.waiting = append(o.waiting, packets...)
+		if len(o.waiting) >= o.window || hangup {
+			o.shuffle()
+		} else {
+			o.shuffleSoon()
+		}
+	} else {
+		for _, packet := range packets {
+			o.queue = append(o.queue, packet...)
+		}
+	}
+	o.hangup = hangup
+	o.cond.Broadcast()
+}
+
+// shuffle queues what waits, in a random order. It is called with the lock held.
+func (o *outbox) shuffle() {
+	o.rng.Shuffle(len(o.waiting), func(i, j int) { o.waiting[i], o.waiting[j] = o.waiting[j], o.waiting[i] })
+	for _, packet := range o.waiting {
+		o.queue = append(o.queue, packet...)
+	}
+	clear(o.waiting)
+	o.waiting = o.waiting[:0]
+	o.cond.Broadcast()
+}
+
+// shuffleSoon shuffles once nothing has come for a while. It is called with the lock held.
+func (o *outbox) shuffleSoon() {
+	if o.timer != nil {
+		o.timer.Reset(reorderWait)
+		return
+	}
+	o.timer = time.AfterFunc(reorderWait, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if !o.ended && !o.hangup {
+			o.shuffle()
+		}
+	})
+}
+
+// waitForRoom waits until little enough waits to be written. Replies that are held back do not count.
+func (o *outbox) waitForRoom() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.queue)+o.taken > outboxRoom && !o.ended && !o.hangup {
+		o.cond.Wait()
+	}
+}
+
+// end drops what has not been written and lets run return.
+func (o *outbox) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+	o.cond.Broadcast()
+}
+
+// run writes until end is called or the stream fails. All that is ready goes out in one Write.
+func (o *outbox) run() {
+	var spare []byte
+	for {
+		o.mu.Lock()
+		for len(o.queue) == 0 && !o.hangup && !o.ended {
+			o.cond.Wait()
+		}
+		if o.ended {
+			o.mu.Unlock()
+			return
+		}
+		batch, hangup := o.queue, o.hangup
+		o.queue, o.taken = spare[:0], len(batch)
+		o.mu.Unlock()
+
+		_, err := o.stream.Write(batch)
+		if err != nil || hangup {
+			o.stream.Close()
+			o.end()
+			return
+		}
+		spare = batch
+		o.mu.Lock()
+		o.taken = 0
+		o.cond.Broadcast()
+		o.mu.Unlock()
+	}
+}

@@ -1,0 +1,67 @@
+package sftptest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// String returns the script as a Go literal with the fields that are set. Intercept cannot be printed and is named only.
+func (s Script) String() string { return "sftptest.Script" + literal(reflect.ValueOf(s)) }
+
+// literal prints the fields of a struct that are not zero.
+func literal(v reflect.Value) string {
+	var fields []string
+	for i := range v.NumField() {
+		if field := v.Field(i); !field.IsZero() {
+			fields = append(fields, v.Type().Field(i).Name+": "+goValue(field))
+		}
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
+}
+
+func goValue(v reflect.Value) string {
+	switch value := v.Interface().(type) {
+	case wire.Type:
+		return goType(value)
+	case Action:
+		return value.String()
+	case Fault:
+		return "{" + strings.TrimSuffix(strings.TrimPrefix(value.String(), "sftptest.Fault{"), "}") + "}"
+	}
+	switch v.Kind() {
+	case reflect.Func:
+		return "a function"
+	case reflect.Pointer:
+		return "&" + goValue(v.Elem())
+	case reflect.Slice:
+		elements := make([]string, v.Len())
+		for i := range elements {
+			elements[i] = goValue(v.Index(i))
+		}
+		name := v.Type().Elem().String()
+		return "[]" + name + "{" + strings.Join(elements, ", ") + "}"
+	case reflect.Struct:
+		return v.Type().String() + literal(v)
+	case reflect.String:
+		return fmt.Sprintf("%q", v.String())
+	}
+	return fmt.Sprintf("%d", v.Interface())
+}
+
+// goType prints a packet type as the constant it is.
+func goType(t wire.Type) string {
+	name := t.String()
+	if strings.HasPrefix(name, "packet type") {
+		return fmt.Sprintf("wire.Type(%d)", uint8(t))
+	}
+	var words strings.Builder
+	for _, word := range strings.Split(name, "_") {
+		words.WriteString(word[:1] + strings.ToLower(word[1:]))
+	}
+	return "wire.Type" + words.String()
+}
+
+func goCode(c wire.Code) string { return fmt.Sprintf("wire.Code(%d /* %v */)", uint32(c), c) }

@@ -1,0 +1,186 @@
+package sftptest
+
+import (
+	"io"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// Scripted is an SFTP server that follows a [Script]. It serves any number of streams over one file system. Its methods may
+// be called from several goroutines at once.
+type Scripted struct {
+	// Files is what clients see.
+	Files *Files
+
+	script Script
+
+	mu       sync.Mutex
+	faults   []*armed
+	requests []Request
+	streams  map[*session]bool // being served
+	served   int
+	open     int // handles
+	full     bool
+	closed   bool
+	serving  sync.WaitGroup
+}
+
+// NewScripted returns a server that is to be given streams by [Scripted.Serve] or [Scripted.Dial].
+func NewScripted(script Script) *Scripted {
+	s := &Scripted{Files: newFiles(script.Home), script: script, streams: make(map[*session]bool)}
+	s.AddFaults(script.Faults...)
+	return s
+}
+
+// NewServer returns a server for the length of a test: it is closed when the test ends, and its script is logged if the
+// test failed.
+func NewServer(t testing.TB, script Script) *Scripted {
+	s := NewScripted(script)
+	t.Cleanup(func() {
+		s.Close()
+		if t.Failed() {
+			t.Logf("the server's script: %v", script)
+		}
+	})
+	return s
+}
+
+// Dial returns the client's end of a new link whose other end is being served on a goroutine of its own, which ends when either
+// end is closed.
+func (s *Scripted) Dial(link LinkConfig) *End {
+	client, server := NewLink(link)
+	if session := s.begin(server); session != nil {
+		go session.run()
+	}
+	return client
+}
+
+// Serve serves one stream until it ends, and closes it. It returns nil when the client ended the conversation, when the
+// script did or when the server was closed, else what went wrong.
+func (s *Scripted) Serve(stream io.ReadWriteCloser) error {
+	session := s.begin(stream)
+	if session == nil {
+		return nil
+	}
+	return session.run()
+}
+
+// begin takes a stream, or closes it and returns nil when the server is closed.
+func (s *Scripted) begin(stream io.ReadWriteCloser) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		stream.Close()
+		return nil
+	}
+	s.served++
+	session := newSession(s, stream, s.served)
+	s.streams[session] = true
+	s.serving.Add(1)
+	return session
+}
+
+func (s *Scripted) ended(session *session) {
+	s.mu.Lock()
+	delete(s.streams, session)
+	s.open -= len(session.handles)
+	s.mu.Unlock()
+	s.serving.Done()
+}
+
+// Close closes all streams that are being served, waits until their goroutines have ended, and has Serve close
+// further streams at once. A gate that still holds replies does not hinder it.
+func (s *Scripted) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for session := range s.streams {
+		session.stream.Close()
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+	return nil
+}
+
+// AddFaults adds faults to those of the script. Their counts begin now.
+func (s *Scripted) AddFaults(faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range faults {
+		s.faults = append(s.faults, &armed{Fault: f})
+	}
+}
+
+// Requests returns the requests received so far in order, INIT included, or those of the given types.
+func (s *Scripted) Requests(types ...wire.Type) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(types) == 0 {
+		return slices.Clone(s.requests)
+	}
+	var found []Request
+	for _, r := range s.requests {
+		if slices.Contains(types, r.Type) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// ForgetRequests empties the record of requests.
+func (s *Scripted) ForgetRequests() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = nil
+}
+
+// OpenHandles returns how many handles are open on all streams.
+func (s *Scripted) OpenHandles() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+// Streams returns how many streams are being served.
+func (s *Scripted) Streams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}
+
+// note records a request and returns what is to act on it.
+func (s *Scripted) note(r Request) []Action {
+	s.mu.Lock()
+	s.requests = append(s.requests, r)
+	var hit []Action
+	for _, f := range s.faults {
+		if f.hits(&r) {
+			hit = append(hit, f.Do)
+		}
+	}
+	s.mu.Unlock()
+	if s.script.Intercept != nil {
+		return append(s.script.Intercept(r), hit...)
+	}
+	return hit
+}
+
+func (s *Scripted) handlesOpened(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open += n
+}
+
+func (s *Scripted) setFull() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = true
+}
+
+func (s *Scripted) isFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.full
+}
