@@ -56,7 +56,8 @@ func (a *Attrs) Append(b []byte) []byte {
 	return b
 }
 
-// ReadAttrs reads attributes. Flags that draft-02 does not define are kept but have no field.
+// ReadAttrs reads attributes. Draft-02, section 5, calls flags that it does not define an error; they are kept and otherwise
+// ignored here, as OpenSSH does.
 func (r *Reader) ReadAttrs(a *Attrs) {
 	*a = Attrs{Flags: r.Uint32()}
 	if a.Has(AttrSize) {
