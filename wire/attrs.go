@@ -26,6 +26,9 @@ type Attrs struct {
 // ExtensionPair is a name with data: an extension in INIT and VERSION, an extended attribute in ATTRS.
 type ExtensionPair struct{ Name, Data string }
 
+// minPair is the least that a pair takes: two lengths.
+const minPair = 4 + 4
+
 // Has tells whether all the given flags are set.
 func (a *Attrs) Has(flags uint32) bool { return a.Flags&flags == flags }
 
@@ -75,16 +78,15 @@ func (r *Reader) ReadAttrs(a *Attrs) {
 	if a.Has(AttrExtended) {
 		count := r.Uint32()
 		// Each pair is at least two lengths, so a count that cannot fit is a lie, and nothing is allocated for it.
-		if uint64(count)*8 > uint64(r.Len()) {
+		if uint64(count)*minPair > uint64(r.Len()) {
 			r.fail()
 			return
 		}
-		for range count {
-			pair := ExtensionPair{Name: r.String(), Data: r.String()}
-			if r.err != nil {
-				return
-			}
-			a.Extended = append(a.Extended, pair)
+		if count > 0 {
+			a.Extended = make([]ExtensionPair, count)
+		}
+		for i := range a.Extended {
+			a.Extended[i] = ExtensionPair{Name: r.String(), Data: r.String()}
 		}
 	}
 }

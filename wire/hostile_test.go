@@ -129,7 +129,9 @@ func TestNameReaderRefusesLyingCount(t *testing.T) {
 }
 
 func TestHandleLongerThanAllowed(t *testing.T) {
-	for size, want := range map[int]error{MaxHandle - 1: nil, MaxHandle: nil, MaxHandle + 1: ErrHandleTooLong, 4096: ErrHandleTooLong} {
+	for size, want := range map[int]error{
+		MaxHandle - 1: nil, MaxHandle: nil, MaxHandle + 1: ErrHandleTooLong, 4096: ErrHandleTooLong,
+	} {
 		body := appendBytes(nil, bytes.Repeat([]byte("h"), size))
 		var got Handle
 		if err := got.Parse(body); err != want {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"testing"
 )
@@ -28,19 +29,36 @@ func TestParseIsByteForByte(t *testing.T) {
 			_, body := c.bytes(t)
 			original := bytes.Clone(body)
 			got := blank(c.message)
-			// The second time the message holds what the first has left, as where one is used again and again.
-			for range 2 {
-				if err := got.Parse(body); err != nil {
-					t.Fatal(err)
-				}
-				if !reflect.DeepEqual(got, c.message) {
-					t.Errorf("got\n%+v, want\n%+v", got, c.message)
-				}
+			if err := got.Parse(body); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, c.message) {
+				t.Errorf("got\n%+v, want\n%+v", got, c.message)
 			}
 			if !bytes.Equal(body, original) {
 				t.Errorf("Parse changed the body to % x", body)
 			}
 		})
+	}
+}
+
+// TestParseForgetsTheLastMessage parses into messages that hold another of their type, as where one is used again and again.
+func TestParseForgetsTheLastMessage(t *testing.T) {
+	for _, c := range allPackets() {
+		for _, last := range allPackets() {
+			if reflect.TypeOf(last.message) != reflect.TypeOf(c.message) {
+				continue
+			}
+			_, body := c.bytes(t)
+			_, lastBody := last.bytes(t)
+			got := blank(c.message)
+			if err := errors.Join(got.Parse(lastBody), got.Parse(body)); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, c.message) {
+				t.Errorf("%s after %s: got\n%+v, want\n%+v", c.name, last.name, got, c.message)
+			}
+		}
 	}
 }
 
