@@ -10,13 +10,8 @@ import (
 )
 
 func TestOpenSSHUnderstandsExtensions(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := func(name string) string { return filepath.Join(dir, name) }
-	s := startServer(t, dir)
-	if err := os.WriteFile(at("a"), []byte("0123456789"), 0o600); err != nil {
+	s := startServer(t)
+	if err := os.WriteFile(s.at("a"), []byte("0123456789"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	from, to := s.open("a", OpenRead), s.open("b", OpenWrite|OpenCreate)
@@ -38,11 +33,11 @@ func TestOpenSSHUnderstandsExtensions(t *testing.T) {
 	}
 	if s.has(ExtCopyData, "1") {
 		s.do(CopyData{FromHandle: from, FromOffset: 2, Length: 3, ToHandle: to, ToOffset: 1})
-		if got, err := os.ReadFile(at("b")); string(got) != "\x00234" {
+		if got, err := os.ReadFile(s.at("b")); string(got) != "\x00234" {
 			t.Errorf("copy-data: %q, %v", got, err)
 		}
 		s.do(CopyData{FromHandle: from, FromOffset: 8, ToHandle: to})
-		if got, err := os.ReadFile(at("b")); string(got) != "8934" {
+		if got, err := os.ReadFile(s.at("b")); string(got) != "8934" {
 			t.Errorf("copy-data to the end: %q, %v", got, err)
 		}
 	}
@@ -51,24 +46,24 @@ func TestOpenSSHUnderstandsExtensions(t *testing.T) {
 	}
 	if s.has(ExtPosixRename, "1") {
 		s.do(PosixRename{OldPath: "b", NewPath: "a"})
-		if _, err := os.Lstat(at("b")); !os.IsNotExist(err) {
+		if _, err := os.Lstat(s.at("b")); !os.IsNotExist(err) {
 			t.Errorf("posix-rename left the old name: %v", err)
 		}
 	}
 	if s.has(ExtHardlink, "1") {
 		s.do(Hardlink{OldPath: "a", NewPath: "c"})
-		a, errA := os.Stat(at("a"))
-		c, errC := os.Stat(at("c"))
+		a, errA := os.Stat(s.at("a"))
+		c, errC := os.Stat(s.at("c"))
 		if errA != nil || errC != nil || !os.SameFile(a, c) {
 			t.Errorf("hardlink: %v, %v", errA, errC)
 		}
 	}
 	if s.has(ExtLsetstat, "1") {
-		if err := os.Symlink("nothing", at("link")); err != nil {
+		if err := os.Symlink("nothing", s.at("link")); err != nil {
 			t.Fatal(err)
 		}
 		s.do(Lsetstat{Path: "link", Attrs: Attrs{Flags: AttrACModTime, ATime: 1e9, MTime: 1e9}})
-		if info, err := os.Lstat(at("link")); err != nil || info.ModTime().Unix() != 1e9 {
+		if info, err := os.Lstat(s.at("link")); err != nil || info.ModTime().Unix() != 1e9 {
 			t.Errorf("lsetstat: %v, %v", info, err)
 		}
 	}
@@ -76,7 +71,7 @@ func TestOpenSSHUnderstandsExtensions(t *testing.T) {
 }
 
 func TestOpenSSHUnderstandsQuestionsOfUsers(t *testing.T) {
-	s := startServer(t, t.TempDir())
+	s := startServer(t)
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,14 @@ import (
 // sftpServer is OpenSSH's sftp-server on two pipes, asked one thing at a time.
 type sftpServer struct {
 	t       *testing.T
+	dir     string // where it runs, an empty directory
 	in      io.Writer
 	out     io.Reader
 	offered map[string]string // extensions and their versions
 }
 
-// startServer starts OpenSSH's sftp-server in dir, and greets it.
-func startServer(t *testing.T, dir string) *sftpServer {
+// startServer starts OpenSSH's sftp-server in a directory of its own, and greets it.
+func startServer(t *testing.T) *sftpServer {
 	t.Helper()
 	var path string
 	for _, candidate := range []string{"/usr/lib/openssh", "/usr/libexec/openssh", "/usr/lib/ssh", "/usr/libexec"} {
@@ -35,6 +36,10 @@ func startServer(t *testing.T, dir string) *sftpServer {
 			t.Fatal("OpenSSH's sftp-server is not installed, and USFTP_REQUIRE asks for it")
 		}
 		t.Skip("OpenSSH's sftp-server is not installed")
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // as the server, which knows no other name of it, will say it
+	if err != nil {
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // t.Context ends before Cleanup
 	server := exec.CommandContext(ctx, path)
@@ -58,7 +63,7 @@ func startServer(t *testing.T, dir string) *sftpServer {
 		cancel()
 	})
 
-	s := &sftpServer{t: t, in: in, out: out, offered: make(map[string]string)}
+	s := &sftpServer{t: t, dir: dir, in: in, out: out, offered: make(map[string]string)}
 	var reply InitReply
 	if kind, body := s.exchange(Init{Version: Version}.Append(nil)); kind != TypeVersion {
 		t.Fatalf("INIT was answered by %v", kind)
@@ -142,6 +147,8 @@ func (s *sftpServer) has(extension, version string) bool {
 	return ok
 }
 
+func (s *sftpServer) at(name string) string { return filepath.Join(s.dir, name) }
+
 func (s *sftpServer) open(path string, flags uint32) []byte {
 	s.t.Helper()
 	var handle Handle
@@ -150,15 +157,10 @@ func (s *sftpServer) open(path string, flags uint32) []byte {
 }
 
 func TestOpenSSHUnderstandsRequests(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := func(name string) string { return filepath.Join(dir, name) }
-	s := startServer(t, dir)
+	s := startServer(t)
 
-	if got := s.name(PathRequest{Type: TypeRealpath, Path: "."}); got != dir {
-		t.Errorf("REALPATH: %q, want %q", got, dir)
+	if got := s.name(PathRequest{Type: TypeRealpath, Path: "."}); got != s.dir {
+		t.Errorf("REALPATH: %q, want %q", got, s.dir)
 	}
 	s.do(PathAttrs{Type: TypeMkdir, Path: "d", Attrs: Attrs{Flags: AttrPermissions, Permissions: 0o700}})
 
@@ -193,7 +195,7 @@ func TestOpenSSHUnderstandsRequests(t *testing.T) {
 		t.Errorf("STAT of a link to nothing: %v", status.Code)
 	}
 	s.ask(PathRequest{Type: TypeLstat, Path: "link"}, TypeAttrs, &attrs)
-	if info, err := os.Lstat(at("link")); err != nil || FileMode(attrs.Attrs.Permissions) != info.Mode() {
+	if info, err := os.Lstat(s.at("link")); err != nil || FileMode(attrs.Attrs.Permissions) != info.Mode() {
 		t.Errorf("LSTAT: %v, want %v, %v", FileMode(attrs.Attrs.Permissions), info.Mode(), err)
 	}
 
