@@ -26,6 +26,9 @@ type Attrs struct {
 // ExtensionPair is a name with data: an extension in INIT and VERSION, an extended attribute in ATTRS.
 type ExtensionPair struct{ Name, Data string }
 
+// minPair is the least that a pair takes: two lengths.
+const minPair = 4 + 4
+
 // Has tells whether all the given flags are set.
 func (a *Attrs) Has(flags uint32) bool { return a.Flags&flags == flags }
 
@@ -56,7 +59,8 @@ func (a *Attrs) Append(b []byte) []byte {
 	return b
 }
 
-// ReadAttrs reads attributes. Flags that draft-02 does not define are kept but have no field.
+// ReadAttrs reads attributes. Draft-02, section 5, calls flags that it does not define an error; they are kept and otherwise
+// ignored here, as OpenSSH does.
 func (r *Reader) ReadAttrs(a *Attrs) {
 	*a = Attrs{Flags: r.Uint32()}
 	if a.Has(AttrSize) {
@@ -74,16 +78,15 @@ func (r *Reader) ReadAttrs(a *Attrs) {
 	if a.Has(AttrExtended) {
 		count := r.Uint32()
 		// Each pair is at least two lengths, so a count that cannot fit is a lie, and nothing is allocated for it.
-		if uint64(count)*8 > uint64(r.Len()) {
+		if uint64(count)*minPair > uint64(r.Len()) {
 			r.fail()
 			return
 		}
-		for range count {
-			pair := ExtensionPair{Name: r.String(), Data: r.String()}
-			if r.err != nil {
-				return
-			}
-			a.Extended = append(a.Extended, pair)
+		if count > 0 {
+			a.Extended = make([]ExtensionPair, count)
+		}
+		for i := range a.Extended {
+			a.Extended[i] = ExtensionPair{Name: r.String(), Data: r.String()}
 		}
 	}
 }

@@ -6,7 +6,7 @@ import "encoding/binary"
 // [CheckFileReply].
 type CheckFile struct {
 	Name       string // of the extension: ExtCheckFileHandle, ExtCheckFileName or ExtCheckFile
-	Target     []byte // a handle, or for ExtCheckFileName a path
+	Target     []byte // for ExtCheckFileName a path, else a handle
 	Algorithms string // names separated by commas, the most wanted first
 	Offset     uint64
 	Length     uint64 // 0 means to the end
@@ -32,8 +32,11 @@ func (m *CheckFile) Parse(payload []byte) error {
 	return r.err
 }
 
-// CheckFileReply is the payload of the EXTENDED_REPLY to [CheckFile].
+// CheckFileReply is the payload of the EXTENDED_REPLY to [CheckFile]. Nothing in it says how long a hash is or how many
+// there are: that follows from Algorithm, and from the length and block size that were asked for. Apache MINA puts four
+// bytes of length before each hash, which then count as part of Hashes.
 type CheckFileReply struct {
+	Name      string // empty, as the draft and ProFTPD have it; paramiko and Apache MINA send ExtCheckFile
 	Algorithm string // the one that was used
 	Hashes    []byte // one after the other
 }
@@ -41,20 +44,22 @@ type CheckFileReply struct {
 // Append appends the packet.
 func (m CheckFileReply) Append(b []byte, id uint32) []byte {
 	start := len(b)
-	b = appendString(appendHeader(b, TypeExtendedReply, id), ExtCheckFile)
+	b = appendHeader(b, TypeExtendedReply, id)
+	if m.Name != "" {
+		b = appendString(b, m.Name)
+	}
 	b = appendString(b, m.Algorithm)
 	b = append(b, m.Hashes...)
 	return finish(b, start, 0)
 }
 
-// Parse parses the payload, which Hashes aliases. The payload begins with the word "check-file", which some servers leave
-// out.
+// Parse parses the payload, which Hashes aliases. A first string that is the extension's name is no algorithm but Name.
 func (m *CheckFileReply) Parse(payload []byte) error {
 	r := NewReader(payload)
-	m.Algorithm = r.String()
+	m.Name, m.Algorithm = "", r.String()
 	switch m.Algorithm {
 	case ExtCheckFile, ExtCheckFileHandle, ExtCheckFileName:
-		m.Algorithm = r.String()
+		m.Name, m.Algorithm = m.Algorithm, r.String()
 	}
 	m.Hashes = r.Rest()
 	return r.err

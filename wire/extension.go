@@ -3,6 +3,7 @@ package wire
 import "encoding/binary"
 
 // The names of the extensions, and of the versions in which VERSION offers them (OpenSSH's PROTOCOL, section 4).
+// A version other than the one named here is another request, which must not be sent (section 4.2).
 const (
 	ExtPosixRename     = "posix-rename@openssh.com"       // version "1"
 	ExtStatVFS         = "statvfs@openssh.com"            // version "2"
@@ -15,9 +16,15 @@ const (
 	ExtCopyData        = "copy-data"                      // version "1"; draft-ietf-secsh-filexfer-extensions-00, section 7
 	ExtHomeDirectory   = "home-directory"                 // version "1"; draft-ietf-secsh-filexfer-extensions-00, section 5
 	ExtUsersGroupsByID = "users-groups-by-id@openssh.com" // version "1"
-	ExtCheckFileHandle = "check-file-handle"              // draft-ietf-secsh-filexfer-extensions-00, section 3
-	ExtCheckFileName   = "check-file-name"                // the same
-	ExtCheckFile       = "check-file"                     // what some servers call and offer the two as
+)
+
+// The names of the hashes of draft-ietf-secsh-filexfer-extensions-00, section 3. A server that offers ExtCheckFile takes
+// both of the requests (ProFTPD, with "1" as its data); some offer the requests themselves (VShell, Apache MINA). Paramiko
+// offers ExtCheckFile, with its algorithms as the data, and takes a request of that name with a handle.
+const (
+	ExtCheckFile       = "check-file"
+	ExtCheckFileHandle = "check-file-handle"
+	ExtCheckFileName   = "check-file-name"
 )
 
 // Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply], or what the extension
@@ -99,7 +106,8 @@ func appendExtendedTwoPaths(b []byte, id uint32, name, first, second string) []b
 }
 
 // ExtendedPath is an extended request whose payload is one string: statvfs and expand-path (OpenSSH's PROTOCOL, sections
-// 4.4 and 4.9), whose string is a path, and home-directory, whose string is a user's name.
+// 4.4 and 4.9), whose string is a path, and home-directory (section 4.11), whose string is a user's name, or empty for the
+// user who asks. The answer to statvfs is [StatVFSReply], to the others [Names].
 type ExtendedPath struct {
 	Name string // of the extension
 	Path string
@@ -120,7 +128,7 @@ func (m *ExtendedPath) Parse(payload []byte) error {
 }
 
 // ExtendedHandle is an extended request whose payload is one handle: fstatvfs and fsync (OpenSSH's PROTOCOL, sections 4.4
-// and 4.6).
+// and 4.6). The answer to fstatvfs is [StatVFSReply], to fsync [Status].
 type ExtendedHandle struct {
 	Name   string // of the extension
 	Handle []byte
@@ -163,7 +171,7 @@ func (m *Lsetstat) Parse(payload []byte) error {
 }
 
 // CopyData has the server copy Length bytes from one open file to another; a Length of 0 means to the end
-// (draft-ietf-secsh-filexfer-extensions-00, section 7).
+// (draft-ietf-secsh-filexfer-extensions-00, section 7; OpenSSH's PROTOCOL, section 4.10). The answer is [Status].
 type CopyData struct {
 	FromHandle []byte
 	FromOffset uint64

@@ -37,7 +37,8 @@ func (m *Open) Parse(body []byte) error {
 	return r.err
 }
 
-// Handle answers OPEN and OPENDIR (draft-02, section 7). A handle is the server's word and means nothing here.
+// Handle answers OPEN and OPENDIR (draft-02, section 7). A handle is the server's word and means nothing here. It may hold
+// any bytes, and none.
 type Handle struct{ Handle []byte }
 
 // Append appends the packet.
@@ -47,11 +48,13 @@ func (m Handle) Append(b []byte, id uint32) []byte {
 	return finish(b, start, 0)
 }
 
-// Parse parses the packet's body. A handle of more than [MaxHandle] bytes breaks draft-02, section 6.3, and is an error.
+// Parse parses the packet's body. A handle of more than [MaxHandle] bytes breaks draft-02, section 7, and is
+// [ErrHandleTooLong].
 func (m *Handle) Parse(body []byte) error {
 	r := NewReader(body)
 	m.Handle = r.Bytes()
 	if len(m.Handle) > MaxHandle {
+		m.Handle = nil
 		return ErrHandleTooLong
 	}
 	return r.err

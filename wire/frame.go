@@ -13,11 +13,11 @@ const (
 	// HeaderSize is the size of length, type and request id, with which every packet but INIT and VERSION begins.
 	HeaderSize = LengthSize + 1 + 4
 
-	// MaxHandle is the longest handle that a server may use (draft-02, section 6.3).
+	// MaxHandle is the longest handle that a server may use (draft-02, sections 6 and 7).
 	MaxHandle = 256
 
-	// DefaultMaxData is the data that a READ or WRITE may carry where the server has not said otherwise. Draft-02,
-	// section 3, has every implementation take packets of 34000 bytes; 32 KiB of data is what the field has settled on.
+	// DefaultMaxData is the data that a READ or WRITE may carry where the server has not said otherwise: draft-02, section
+	// 3, asks every server to take packets of 34000 bytes, and reckons that this is enough for 32768 bytes of data.
 	DefaultMaxData = 32 * 1024
 
 	// MaxPacket is the longest packet OpenSSH's sftp-server takes or sends, length field excluded (its SFTP_MAX_MSG_LENGTH).

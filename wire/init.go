@@ -51,10 +51,7 @@ func parseVersion(body []byte) (version uint32, extensions []ExtensionPair, err 
 	r := NewReader(body)
 	version = r.Uint32()
 	for r.err == nil && r.Len() > 0 {
-		pair := ExtensionPair{Name: r.String(), Data: r.String()}
-		if r.err == nil {
-			extensions = append(extensions, pair)
-		}
+		extensions = append(extensions, ExtensionPair{Name: r.String(), Data: r.String()})
 	}
 	return version, extensions, r.err
 }

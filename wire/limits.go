@@ -13,8 +13,8 @@ func (m Limits) Append(b []byte, id uint32) []byte {
 
 // LimitsReply is the payload of the EXTENDED_REPLY to [Limits]. 0 means that the server names no limit.
 type LimitsReply struct {
-	MaxPacket      uint64 // bytes of a packet, its length field excluded
-	MaxRead        uint64 // bytes of data in a DATA packet
+	MaxPacket      uint64 // bytes of a packet; OpenSSH does not count the length field
+	MaxRead        uint64 // the length a READ may ask for
 	MaxWrite       uint64 // bytes of data in a WRITE packet
 	MaxOpenHandles uint64
 }

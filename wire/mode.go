@@ -50,7 +50,7 @@ func FileMode(permissions uint32) fs.FileMode {
 	return mode
 }
 
-// Permissions converts Go's mode to POSIX mode bits, type included.
+// Permissions converts Go's mode to POSIX mode bits, type included. An irregular file has no type in POSIX, and gets none.
 func Permissions(mode fs.FileMode) uint32 {
 	bits := PermissionBits(mode)
 	switch mode & fs.ModeType {

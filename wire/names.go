@@ -39,7 +39,9 @@ func (r *Reader) ReadName(n *Name) {
 	r.ReadAttrs(&n.Attrs)
 }
 
-// Names answers READDIR, READLINK and REALPATH (draft-02, section 7).
+// Names answers READDIR, READLINK and REALPATH (draft-02, section 7), expand-path and home-directory (OpenSSH's PROTOCOL,
+// sections 4.9 and 4.11). All but READDIR are answered by one entry whose attributes mean nothing (draft-02, sections 6.10
+// and 6.11).
 type Names struct{ Names []Name }
 
 // minName is the least that an entry takes: two lengths and the flags of its attributes.
@@ -74,12 +76,14 @@ func (m *Names) Parse(body []byte) error {
 	if err != nil {
 		return err
 	}
-	for r.Remaining() > 0 {
-		var n Name
-		if err := r.Next(&n); err != nil {
+	if r.Remaining() > 0 {
+		// NewNameReader has checked that the body has room for so many, so this is a few times the body at most.
+		m.Names = make([]Name, r.Remaining())
+	}
+	for i := range m.Names {
+		if err := r.Next(&m.Names[i]); err != nil {
 			return err
 		}
-		m.Names = append(m.Names, n)
 	}
 	return nil
 }
@@ -103,8 +107,12 @@ func NewNameReader(body []byte) (NameReader, error) {
 // Remaining returns how many entries are still to be read.
 func (n *NameReader) Remaining() int { return int(n.remaining) }
 
-// Next reads the next entry. It must not be called when Remaining is 0.
+// Next reads the next entry. When Remaining is 0 there is none, which is [ErrShort].
 func (n *NameReader) Next(name *Name) error {
+	if n.remaining == 0 {
+		n.r.fail()
+		return n.r.err
+	}
 	n.remaining--
 	n.r.ReadName(name)
 	return n.r.err

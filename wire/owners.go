@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// UsersGroupsByID asks for the names of many numbers at once (OpenSSH's PROTOCOL, section 4.11, where both lists travel as
-// strings of numbers). The answer is [UsersGroupsReply].
+// UsersGroupsByID asks for the names of many numbers at once (OpenSSH's PROTOCOL, section 4.12, where each list travels as
+// one string). The answer is [UsersGroupsReply].
 type UsersGroupsByID struct{ UIDs, GIDs []uint32 }
 
 // Append appends the packet.
@@ -55,9 +55,7 @@ func appendUint32s(b []byte, list []uint32) []byte {
 func (r *Reader) uint32s() (list []uint32) {
 	inner := NewReader(r.Bytes())
 	for inner.Len() > 0 && inner.err == nil {
-		if v := inner.Uint32(); inner.err == nil {
-			list = append(list, v)
-		}
+		list = append(list, inner.Uint32())
 	}
 	if inner.err != nil {
 		r.fail()
@@ -77,9 +75,7 @@ func appendStrings(b []byte, list []string) []byte {
 func (r *Reader) strings() (list []string) {
 	inner := NewReader(r.Bytes())
 	for inner.Len() > 0 && inner.err == nil {
-		if s := inner.String(); inner.err == nil {
-			list = append(list, s)
-		}
+		list = append(list, inner.String())
 	}
 	if inner.err != nil {
 		r.fail()

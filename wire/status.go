@@ -36,6 +36,16 @@ const (
 	NotADirectory       Code = 19
 	InvalidFilename     Code = 20
 	LinkLoop            Code = 21
+	CannotDelete        Code = 22
+	InvalidParameter    Code = 23
+	FileIsADirectory    Code = 24
+	RangeLockConflict   Code = 25
+	RangeLockRefused    Code = 26
+	DeletePending       Code = 27
+	FileCorrupt         Code = 28
+	OwnerInvalid        Code = 29
+	GroupInvalid        Code = 30
+	NoMatchingRangeLock Code = 31
 )
 
 // String says the code in words, as OpenSSH's server words those it has.
@@ -84,7 +94,27 @@ func (c Code) String() string {
 	case InvalidFilename:
 		return "invalid filename"
 	case LinkLoop:
-		return "too many links"
+		return "too many symbolic links"
+	case CannotDelete:
+		return "cannot delete"
+	case InvalidParameter:
+		return "invalid parameter"
+	case FileIsADirectory:
+		return "is a directory"
+	case RangeLockConflict:
+		return "byte range is locked"
+	case RangeLockRefused:
+		return "byte range lock refused"
+	case DeletePending:
+		return "file is being deleted"
+	case FileCorrupt:
+		return "file is corrupt"
+	case OwnerInvalid:
+		return "invalid owner"
+	case GroupInvalid:
+		return "invalid group"
+	case NoMatchingRangeLock:
+		return "no such byte range lock"
 	}
 	return "status " + strconv.FormatUint(uint64(c), 10)
 }
@@ -106,8 +136,8 @@ func (m Status) Append(b []byte, id uint32) []byte {
 	return finish(b, start, 0)
 }
 
-// Parse parses the packet's body. Message and language may be missing: servers of before draft-01 send neither, and some
-// of today's send no language.
+// Parse parses the packet's body. Message and language may be missing: they came with version 3 (draft-02, section 10.1),
+// and some servers of today still leave out one or both.
 func (m *Status) Parse(body []byte) error {
 	r := NewReader(body)
 	*m = Status{Code: Code(r.Uint32())}
