@@ -210,14 +210,21 @@ func (c *Conn) open(ctx context.Context) (*Stream, error) {
 		s   *Stream
 		err error
 	}
-	answers := make(chan answer, 1)
-	c.work.Go(func() {
+	answers := make(chan answer)
+	gone := make(chan struct{}) // nobody waits any more
+	defer close(gone)
+	if !c.start(func() {
 		s, err := openChannel(c)
-		if err == nil && ctx.Err() != nil {
-			s.Close() // nobody waits for it any more
+		select {
+		case answers <- answer{s, err}:
+		case <-gone:
+			if s != nil {
+				s.Close()
+			}
 		}
-		answers <- answer{s, err}
-	})
+	}) {
+		return nil, ErrClosed
+	}
 	select {
 	case a := <-answers:
 		if a.err != nil && c.ctx.Err() != nil {
@@ -225,13 +232,18 @@ func (c *Conn) open(ctx context.Context) (*Stream, error) {
 		}
 		return a.s, a.err
 	case <-ctx.Done():
-		go func() { // one that came at the same moment
-			if a := <-answers; a.s != nil {
-				a.s.Close()
-			}
-		}()
 		return nil, context.Cause(ctx)
 	case <-c.ctx.Done():
 		return nil, c.Err()
 	}
+}
+
+// start runs f in a goroutine that Close waits for; false once the connection is closed.
+func (c *Conn) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.work.Go(f)
+	}
+	return !c.closed
 }

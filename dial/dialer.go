@@ -183,7 +183,7 @@ func (d *Dialer) dial(ctx context.Context) (*Conn, error) {
 	d.mu.Lock()
 	l := &login{ctx: ctx, d: d, s: d.s, watch: watch, replay: d.last}
 	d.mu.Unlock()
-	client, err := l.run(way.conn, sniff)
+	client, err := l.run(way, sniff)
 	if err != nil {
 		err = way.explain(err)
 		way.close()
@@ -203,14 +203,22 @@ type way struct {
 	proxy *proxyConn
 }
 
-func (w *way) close() {
+// cut ends all reads and writes at once. A channel through a jump host cannot do so by
+// itself, since it waits for the jump host's word; but that connection is ours alone.
+func (w *way) cut() {
+	if w.jump != nil {
+		w.jump.way.cut()
+		return
+	}
 	w.conn.Close()
+}
+
+func (w *way) close() {
+	w.cut()
 	if w.jump != nil {
 		w.jump.Close()
 	}
-	if w.proxy != nil {
-		w.proxy.wait()
-	}
+	w.conn.Close()
 }
 
 // explain adds what a ProxyCommand said when it failed.

@@ -78,7 +78,7 @@ func (e *NotSSHError) Error() string {
 	if e.Text == "" {
 		return "the server closed the connection before it said anything (it may be too busy, or refuse this address)"
 	}
-	return fmt.Sprintf("the server does not speak SSH; it says %q", e.Text)
+	return fmt.Sprintf("the server answers with something else than SSH: %q", e.Text)
 }
 
 // An AuthError is a login that was refused.

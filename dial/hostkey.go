@@ -24,13 +24,13 @@ type hostKeyChecker struct {
 
 func newHostKeyChecker(s *settings, a *asker) (*hostKeyChecker, error) {
 	files := slices.Concat(s.userKnown, s.globalKnown)
-	set, err := readKnownHosts(files, s.knownName(), s.port, a.log)
+	set, err := readKnownHosts(files, s.knownAs(), a.log)
 	if err != nil {
 		return nil, err
 	}
 	h := &hostKeyChecker{s: s, asker: a, set: set, portless: new(knownSet)}
-	if s.port != 22 {
-		if h.portless, err = readKnownHosts(files, s.knownName(), 22, a.log); err != nil {
+	if s.knownAs() != s.principal() {
+		if h.portless, err = readKnownHosts(files, s.principal(), a.log); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +131,7 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 		_, ok = find(h.portless.authorities, cert.SignatureKey)
 	}
 	if !ok {
-		return fmt.Errorf("no @cert-authority line for %s names what signed it", h.s.knownName())
+		return fmt.Errorf("no @cert-authority line for %s names what signed it", h.s.knownAs())
 	}
 	if cert.CertType != ssh.HostCert {
 		return fmt.Errorf("it is not a host's certificate")
@@ -140,7 +140,7 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 		return fmt.Errorf("it is signed with %s, which CASignatureAlgorithms does not list", cert.Signature.Format)
 	}
 	// OpenSSH takes a host certificate's principals as patterns; x/crypto/ssh compares.
-	principal := h.s.knownName()
+	principal := h.s.principal()
 	for _, p := range cert.ValidPrincipals {
 		if matchPattern(p, principal) {
 			principal = p
@@ -152,14 +152,14 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 
 func (h *hostKeyChecker) problem(p HostKeyProblem, key ssh.PublicKey) *HostKeyError {
 	return &HostKeyError{
-		Problem: p, Name: knownName(h.s.knownName(), h.s.port),
+		Problem: p, Name: h.s.knownAs(),
 		KeyType: keyTypeName(key), Fingerprint: ssh.FingerprintSHA256(key),
 	}
 }
 
 // unknown decides about a key that nothing is known about.
 func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
-	name := knownName(h.s.knownName(), h.s.port)
+	name := h.s.knownAs()
 	if h.asker.isAccepted(name, key) { // for an earlier connection
 		return nil
 	}

@@ -37,9 +37,9 @@ type knownSet struct {
 // maxKnownHosts bounds what is read of one file; 64 MiB hold some 300,000 hosts.
 const maxKnownHosts = 64 << 20
 
-// readKnownHosts collects the lines about name on port. Files that do not exist are
+// readKnownHosts collects the lines about name. Files that do not exist are
 // empty, and bad lines are told to log and skipped.
-func readKnownHosts(files []string, name string, port int, log *slog.Logger) (*knownSet, error) {
+func readKnownHosts(files []string, name string, log *slog.Logger) (*knownSet, error) {
 	set := new(knownSet)
 	for _, file := range files {
 		f, err := os.Open(file)
@@ -49,21 +49,13 @@ func readKnownHosts(files []string, name string, port int, log *slog.Logger) (*k
 		if err != nil {
 			return nil, fmt.Errorf("known hosts: %w", err)
 		}
-		err = set.read(io.LimitReader(f, maxKnownHosts), file, knownName(name, port), log)
+		err = set.read(io.LimitReader(f, maxKnownHosts), file, name, log)
 		f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("known hosts: %s: %w", file, err)
 		}
 	}
 	return set, nil
-}
-
-// knownName is how known_hosts names a host: "[host]:port" but for port 22.
-func knownName(host string, port int) string {
-	if port == 22 {
-		return host
-	}
-	return fmt.Sprintf("[%s]:%d", host, port)
 }
 
 func (set *knownSet) read(r io.Reader, file, name string, log *slog.Logger) error {

@@ -56,16 +56,15 @@ type login struct {
 	interactError error // why a question was not answered
 }
 
-// run speaks SSH over conn until logged in. It closes conn when it fails.
-func (l *login) run(conn net.Conn, sniff *sniffer) (*ssh.Client, error) {
+// run speaks SSH along w until logged in. Closing w is left to the caller.
+func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
 	checker, err := newHostKeyChecker(l.s, l.d.asker)
 	if err != nil {
-		conn.Close()
 		return nil, err
 	}
-	stop := context.AfterFunc(l.ctx, func() { conn.Close() })
+	stop := context.AfterFunc(l.ctx, w.cut)
 	defer stop()
-	l.watch.start(func() { conn.Close() })
+	l.watch.start(w.cut)
 	defer l.watch.stop()
 	l.ring = openKeyring(l.ctx, l.s, l.d.asker)
 	defer l.ring.close()
@@ -86,7 +85,7 @@ func (l *login) run(conn net.Conn, sniff *sniffer) (*ssh.Client, error) {
 		BannerCallback: l.banner,
 		AuthCallback:   l.next,
 	}
-	c, chans, reqs, err := ssh.NewClientConn(conn, "", config)
+	c, chans, reqs, err := ssh.NewClientConn(w.conn, "", config)
 	if err != nil {
 		return nil, l.explain(err, sniff)
 	}

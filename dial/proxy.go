@@ -179,8 +179,6 @@ func (p *proxyConn) failure() error {
 	return errors.New(e)
 }
 
-func (p *proxyConn) wait() { p.stop() }
-
 func (p *proxyConn) Read(b []byte) (int, error)  { return p.out.Read(b) }
 func (p *proxyConn) Write(b []byte) (int, error) { return p.in.Write(b) }
 

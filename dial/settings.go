@@ -129,12 +129,21 @@ type identityFile struct {
 	explicit bool
 }
 
-// knownName is the name the host's keys are kept under. ssh lowers its case.
-func (s *settings) knownName() string {
+// principal is the name a host's certificate must be for. ssh lowers its case.
+func (s *settings) principal() string {
 	if s.hostKeyAlias != "" {
 		return strings.ToLower(s.hostKeyAlias)
 	}
 	return strings.ToLower(s.host)
+}
+
+// knownAs is the name the host's keys are kept under: "[host]:port" but for port 22.
+// An alias stands alone, whatever the port.
+func (s *settings) knownAs() string {
+	if s.hostKeyAlias != "" || s.port == 22 {
+		return s.principal()
+	}
+	return fmt.Sprintf("[%s]:%d", s.principal(), s.port)
 }
 
 func (s *settings) userHost() string { return Target{User: s.user, Host: s.alias}.UserHost() }

@@ -29,7 +29,6 @@ type Stream struct {
 
 	mu     sync.Mutex
 	status int // of the remote program, or of ssh; -1 while it is not known
-	signal string
 }
 
 // Read reads what the server sends; io.EOF when it has ended its side.
@@ -84,16 +83,10 @@ func openChannel(c *Conn) (*Stream, error) {
 		return nil, fmt.Errorf("opening a channel: %w", err)
 	}
 	s := &Stream{conn: c, read: ch, write: ch, stderr: new(tail), status: -1}
-	drained := make(chan struct{})
-	c.work.Go(func() {
-		defer close(drained)
-		io.Copy(s.stderr, ch.Stderr())
-	})
-	ended := make(chan struct{})
-	c.work.Go(func() {
-		defer close(ended)
-		s.serve(requests)
-	})
+	// Both end with the channel. They are below a goroutine that Close waits for.
+	var helpers sync.WaitGroup
+	helpers.Go(func() { io.Copy(s.stderr, ch.Stderr()) })
+	helpers.Go(func() { s.serve(requests) })
 	s.end = func() error {
 		// A peer that reads nothing could hold up even this.
 		within(closeLimit, func() { ch.Close() })
@@ -105,7 +98,7 @@ func openChannel(c *Conn) (*Stream, error) {
 	}
 	s.Close()
 	// What it says to standard error, and its exit status, may be on their way.
-	within(closeLimit/2, func() { <-drained; <-ended })
+	within(closeLimit/2, helpers.Wait)
 	reason := "it refused the request for the subsystem sftp"
 	if err != nil {
 		reason = "it closed the channel"
