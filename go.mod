@@ -3,6 +3,7 @@ module github.com/usftp/usftp
 go 1.26.5
 
 require (
+	github.com/kevinburke/ssh_config v1.6.0
 	golang.org/x/crypto v0.58.0
 	golang.org/x/sys v0.49.0
 )

@@ -1,0 +1,163 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// errNobody says why a question was not put.
+var errNobody = errors.New("there is nobody to ask")
+
+// An asker puts questions for a Dialer and those of its jump hosts, one at a time, and
+// keeps what was answered: what a person typed once serves the connections that follow.
+type asker struct {
+	prompter Prompter
+	log      *slog.Logger
+
+	turn chan struct{} // holds the right to ask
+
+	mu          sync.Mutex
+	passphrases map[string][]byte          // by file
+	accepted    map[string][]ssh.PublicKey // host keys, by name
+}
+
+func newAsker(c *Config) *asker {
+	return &asker{
+		prompter: c.Prompter, log: c.logger(), turn: make(chan struct{}, 1),
+		passphrases: make(map[string][]byte), accepted: make(map[string][]ssh.PublicKey),
+	}
+}
+
+// accept remembers a host's key, and tells whether it is new.
+func (a *asker) accept(name string, key ssh.PublicKey) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.ContainsFunc(a.accepted[name], func(k ssh.PublicKey) bool { return sameKey(k, key) }) {
+		return false
+	}
+	a.accepted[name] = append(a.accepted[name], key)
+	return true
+}
+
+func (a *asker) isAccepted(name string, key ssh.PublicKey) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.accepted[name], func(k ssh.PublicKey) bool { return sameKey(k, key) })
+}
+
+func (a *asker) canAsk(s *settings) bool { return a.prompter != nil && !s.batch }
+
+// lock waits for the turn to ask.
+func (a *asker) lock(ctx context.Context) error {
+	select {
+	case a.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (a *asker) unlock() { <-a.turn }
+
+func (a *asker) ask(ctx context.Context, s *settings, p Prompt) (string, error) {
+	if !a.canAsk(s) {
+		return "", errNobody
+	}
+	if err := a.lock(ctx); err != nil {
+		return "", err
+	}
+	defer a.unlock()
+	return a.prompter.Prompt(ctx, p)
+}
+
+// maxAnswers is how often a question that wants "yes" or "no" is put again.
+const maxAnswers = 3
+
+// hostKey asks whether an unknown key is to be trusted. fresh is false where it was
+// answered for another connection while this one waited.
+func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key ssh.PublicKey, problem *HostKeyError) (fresh bool, err error) {
+	if !a.canAsk(s) {
+		problem.Note = errNobody.Error()
+		return false, problem
+	}
+	if err := a.lock(ctx); err != nil {
+		return false, err
+	}
+	defer a.unlock()
+	if a.isAccepted(problem.Name, key) {
+		return false, nil
+	}
+	p := Prompt{
+		Kind: AskHostKey, User: s.user, Host: s.alias, Echo: true,
+		KeyType: problem.KeyType, Fingerprint: problem.Fingerprint,
+		Text: fmt.Sprintf("The authenticity of host '%s (%s)' can't be established.\n%s key fingerprint is %s.\nAre you sure you want to continue connecting (yes/no/[fingerprint])? ",
+			problem.Name, remote, problem.KeyType, problem.Fingerprint),
+	}
+	for range maxAnswers {
+		answer, err := a.prompter.Prompt(ctx, p)
+		if err != nil {
+			problem.Note = "the question about it was not answered: " + err.Error()
+			return false, problem
+		}
+		switch answer = strings.TrimSpace(answer); {
+		case strings.EqualFold(answer, "yes"), answer == problem.Fingerprint:
+			return a.accept(problem.Name, key), nil
+		case strings.EqualFold(answer, "no"):
+			problem.Note = "it was not accepted"
+			return false, problem
+		}
+		p.Text = "Please type 'yes', 'no' or the fingerprint: "
+	}
+	problem.Note = "the question about it was not answered"
+	return false, problem
+}
+
+// passphrase gives the passphrase for a key, asking until open takes one.
+func (a *asker) passphrase(ctx context.Context, s *settings, file string, open func([]byte) error) error {
+	a.mu.Lock()
+	kept, ok := a.passphrases[file]
+	a.mu.Unlock()
+	if ok && open(kept) == nil {
+		return nil
+	}
+	if !a.canAsk(s) {
+		return errNobody
+	}
+	if err := a.lock(ctx); err != nil {
+		return err
+	}
+	defer a.unlock()
+	a.mu.Lock()
+	kept, ok = a.passphrases[file]
+	a.mu.Unlock()
+	if ok && open(kept) == nil {
+		return nil
+	}
+	for range max(1, s.prompts) {
+		answer, err := a.prompter.Prompt(ctx, Prompt{
+			Kind: AskPassphrase, User: s.user, Host: s.alias, File: file,
+			Text: fmt.Sprintf("Enter passphrase for key '%s': ", file),
+		})
+		if err != nil {
+			return err
+		}
+		if answer == "" { // as in ssh: on to the next key
+			break
+		}
+		if open([]byte(answer)) == nil {
+			a.mu.Lock()
+			a.passphrases[file] = []byte(answer)
+			a.mu.Unlock()
+			return nil
+		}
+	}
+	return errors.New("no passphrase opened it")
+}

@@ -1,0 +1,249 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// closeLimit bounds how long a Close waits for what it ends.
+const closeLimit = 2 * time.Second
+
+// A Conn is one connection that is logged in, or, with the system's ssh, the promise
+// to make one for each stream. It is safe for concurrent use.
+type Conn struct {
+	d      *Dialer
+	client *ssh.Client // nil with the system's ssh
+	way    *way
+
+	ctx    context.Context // done when the connection is closed or has died
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup // goroutines that end with the connection
+
+	mu      sync.Mutex
+	closed  bool
+	streams map[*Stream]struct{} // of the system's ssh: processes to end
+	alive   chan struct{}        // closed when the keepalive under way is answered
+}
+
+// ErrClosed is what calls on a closed [Conn] give.
+var ErrClosed = errors.New("the connection is closed")
+
+func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
+	c := &Conn{d: d, client: client, way: w}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.work.Go(func() {
+		err := client.Wait()
+		c.cancel(fmt.Errorf("the connection to %s ended: %w", d.Host(), err))
+	})
+	if d.s.aliveInterval > 0 {
+		c.work.Go(c.stayAlive)
+	}
+	return c
+}
+
+// Host names the target for messages: "user@host".
+func (c *Conn) Host() string { return c.d.Host() }
+
+// SSH gives the connection itself, for further channels; nil with the system's ssh. It
+// must not be closed: that is for [Conn.Close].
+func (c *Conn) SSH() *ssh.Client { return c.client }
+
+// ServerVersion is the server's line, such as "SSH-2.0-OpenSSH_9.2p1"; "" with the
+// system's ssh, which keeps it to itself.
+func (c *Conn) ServerVersion() string {
+	if c.client == nil {
+		return ""
+	}
+	return printable(c.client.ServerVersion())
+}
+
+// Done is closed when the connection has ended; [Conn.Err] then says why.
+func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Err is nil while the connection lives.
+func (c *Conn) Err() error { return context.Cause(c.ctx) }
+
+// Heard tells when the peer was last heard of, whatever it said; the zero Time with
+// the system's ssh.
+func (c *Conn) Heard() time.Time {
+	if c.way == nil {
+		return time.Time{}
+	}
+	return time.Unix(0, c.way.conn.heard.Load())
+}
+
+// Keepalive asks the server for a sign of life (keepalive@openssh.com, which every
+// server answers, if only with a refusal) and waits for it: one round trip, that no
+// file operation of the server's holds up. So it tells a slow server from a dead one.
+// With the system's ssh it is not possible: errors.Is(err, errors.ErrUnsupported).
+func (c *Conn) Keepalive(ctx context.Context) error {
+	if c.client == nil {
+		return fmt.Errorf("keepalive over the system's ssh: %w", errors.ErrUnsupported)
+	}
+	// One request at a time, shared by all who wait: against a dead server they would
+	// pile up.
+	c.mu.Lock()
+	answered := c.alive
+	if answered == nil && !c.closed {
+		answered = make(chan struct{})
+		c.alive = answered
+		c.work.Go(func() {
+			_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
+			c.mu.Lock()
+			c.alive = nil
+			c.mu.Unlock()
+			if err == nil {
+				close(answered)
+			}
+		})
+	}
+	c.mu.Unlock()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.ctx.Done():
+		return c.Err()
+	}
+}
+
+// stayAlive does what ServerAliveInterval and ServerAliveCountMax ask for.
+func (c *Conn) stayAlive() {
+	interval, count := c.d.s.aliveInterval, max(1, c.d.s.aliveCountMax)
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for missed := 0; ; {
+		select {
+		case <-timer.C:
+		case <-c.ctx.Done():
+			return
+		}
+		silent := time.Since(c.Heard())
+		if silent < interval {
+			missed = 0
+			timer.Reset(interval - silent)
+			continue
+		}
+		if missed++; missed > count {
+			c.cancel(fmt.Errorf("%s has not answered for %v", c.Host(), silent.Round(time.Second)))
+			c.way.conn.Close()
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, interval)
+		_ = c.Keepalive(ctx) // its answer moves Heard
+		cancel()
+		timer.Reset(max(0, interval-time.Since(c.Heard())))
+	}
+}
+
+// Close ends the connection, its streams, and whatever carried it (jump connections,
+// the ProxyCommand's process, or the processes of the system's ssh). It takes bounded
+// time, and is safe to call twice.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	streams := c.streams
+	c.streams = nil
+	c.mu.Unlock()
+	c.cancel(ErrClosed)
+	var closing sync.WaitGroup
+	for s := range streams {
+		closing.Go(func() { s.Close() })
+	}
+	closing.Wait()
+	if c.way != nil {
+		c.way.close()
+	}
+	within(closeLimit, c.work.Wait)
+	return nil
+}
+
+// within waits for f, but not for longer than limit.
+func within(limit time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		f()
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Open starts SFTP in a channel of its own: two round trips with the native dialer. A
+// server allows some channels a connection (sshd's MaxSessions: 10). Errors are of type
+// [*Error]; a server that runs no SFTP gives a *[SubsystemError].
+func (c *Conn) Open(ctx context.Context) (*Stream, error) {
+	s, err := c.open(ctx)
+	if err != nil {
+		return nil, &Error{Host: c.Host(), Err: causeOf(ctx, err)}
+	}
+	return s, nil
+}
+
+func (c *Conn) open(ctx context.Context) (*Stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.ctx.Err() != nil {
+		return nil, c.Err()
+	}
+	if c.client == nil {
+		return c.d.system.open(c)
+	}
+	type answer struct {
+		s   *Stream
+		err error
+	}
+	answers := make(chan answer)
+	gone := make(chan struct{}) // nobody waits any more
+	defer close(gone)
+	if !c.start(func() {
+		s, err := openChannel(c)
+		select {
+		case answers <- answer{s, err}:
+		case <-gone:
+			if s != nil {
+				s.Close()
+			}
+		}
+	}) {
+		return nil, ErrClosed
+	}
+	select {
+	case a := <-answers:
+		if a.err != nil && c.ctx.Err() != nil {
+			return nil, c.Err()
+		}
+		return a.s, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-c.ctx.Done():
+		return nil, c.Err()
+	}
+}
+
+// start runs f in a goroutine that Close waits for; false once the connection is closed.
+func (c *Conn) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.work.Go(f)
+	}
+	return !c.closed
+}

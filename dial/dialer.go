@@ -1,0 +1,309 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A Dialer makes connections to one target. It is safe for concurrent use.
+type Dialer struct {
+	target Target
+	config *Config
+	log    *slog.Logger
+	asker  *asker
+	s      *settings // nil with the system's ssh
+	hop    *Dialer   // the last jump host, nil without one
+	system *systemSSH
+
+	mu   sync.Mutex
+	last []step // how the last login succeeded, nil before the first
+}
+
+// maxHops bounds a chain of jump hosts, which a configuration can make endless.
+const maxHops = 16
+
+// New resolves the configuration for t: it reads files and may run `ssh -G`, but does
+// not connect. A nil config is valid. What the configuration asks for and the native
+// dialer cannot do is an [*UnsupportedError].
+func New(ctx context.Context, t Target, config *Config) (*Dialer, error) {
+	if config == nil {
+		config = new(Config)
+	}
+	return newDialer(ctx, t, config, newAsker(config), 0)
+}
+
+func newDialer(ctx context.Context, t Target, config *Config, a *asker, depth int) (*Dialer, error) {
+	d := &Dialer{target: t, config: config, log: config.logger(), asker: a}
+	fail := func(err error) (*Dialer, error) { return nil, &Error{Host: t.UserHost(), Err: err} }
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	if config.SSH != "" {
+		var err error
+		if d.system, err = newSystemSSH(t, config); err != nil {
+			return fail(err)
+		}
+		return d, nil
+	}
+	w, exact, err := resolve(ctx, t, config)
+	if err != nil {
+		return fail(err)
+	}
+	if err := checkSupport(w, exact, d.log); err != nil {
+		return fail(err)
+	}
+	if d.s, err = readSettings(t, w, config); err != nil {
+		return fail(err)
+	}
+	if d.s.proxyJump != "" {
+		if d.hop, err = d.newHop(ctx, depth); err != nil {
+			return fail(err)
+		}
+	}
+	return d, nil
+}
+
+// newHop makes the Dialer for the last host of ProxyJump, which goes through those
+// before it. As with ssh, a hop has its own configuration and gets no flags but -F.
+func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
+	if depth++; depth > maxHops {
+		return nil, fmt.Errorf("more than %d jump hosts; does a host jump through itself?", maxHops)
+	}
+	list, err := d.s.proxyTokens().percent(d.s.proxyJump)
+	if err != nil {
+		return nil, err
+	}
+	before, last := "", list
+	if i := strings.LastIndexByte(list, ','); i >= 0 {
+		before, last = list[:i], list[i+1:]
+	}
+	t, err := parseHop(strings.TrimSpace(last))
+	if err != nil {
+		return nil, fmt.Errorf("ProxyJump: %w", err)
+	}
+	c := &Config{
+		ConfigFile: d.config.ConfigFile, Jump: before, Prompter: d.config.Prompter,
+		Banner: d.config.Banner, Logger: d.config.Logger, Env: d.config.Env,
+	}
+	hop, err := newDialer(ctx, t, c, d.asker, depth)
+	if err != nil {
+		return nil, jumpError(t.UserHost(), err)
+	}
+	return hop, nil
+}
+
+// parseHop reads one host of ProxyJump: [user@]host[:port], or ssh://.
+func parseHop(s string) (Target, error) {
+	if rest, ok := strings.CutPrefix(s, "ssh://"); ok {
+		return ParseHost("sftp://" + rest)
+	}
+	port := 0
+	// A port follows the last colon, unless the colon is an unbracketed address's own.
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && (s[i-min(i, 1)] == ']' || strings.Count(s, ":") == 1) {
+		p, err := parsePort(s[i+1:])
+		if err != nil {
+			return Target{}, err
+		}
+		s, port = s[:i], p
+	}
+	t, err := parseUserHost(s)
+	t.Port = port
+	return t, err
+}
+
+// jumpError names the hop that failed; one behind it has named itself.
+func jumpError(hop string, err error) error {
+	var deeper *JumpError
+	if errors.As(err, &deeper) {
+		return deeper
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return &JumpError{Hop: hop, Err: err}
+}
+
+// Host names the target for messages: "user@host" as it was given.
+func (d *Dialer) Host() string { return d.target.UserHost() }
+
+// NeedsPerson tells that each login needs a person: a token to touch, a one-time code.
+// Then one connection must do. It is known once a first [Dialer.Dial] has succeeded;
+// the system's ssh needs one unless it was told BatchMode, since nothing that is typed
+// there can be kept.
+func (d *Dialer) NeedsPerson() bool {
+	if d.system != nil {
+		return !d.system.batch
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.last {
+		if s.person {
+			return true
+		}
+	}
+	return d.hop != nil && d.hop.NeedsPerson()
+}
+
+// Dial connects and logs in once. Once a login has succeeded, later ones offer only
+// what worked then. With the system's ssh nothing happens yet: each [Conn.Open] starts
+// one. Errors are of type [*Error].
+func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
+	if d.system != nil {
+		return newSystemConn(d), nil
+	}
+	c, err := d.dial(ctx)
+	if err != nil {
+		return nil, &Error{Host: d.Host(), Err: causeOf(ctx, err)}
+	}
+	return c, nil
+}
+
+func (d *Dialer) dial(ctx context.Context) (*Conn, error) {
+	limit := d.s.connectTimeout
+	if limit == 0 {
+		limit = loginStall
+	}
+	watch := newWatchdog(limit, "connecting")
+	sniff := new(sniffer)
+	sniff.odd = func() { watch.shorten(notSSHWait) }
+	way, err := d.connect(ctx, sniff)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	l := &login{ctx: ctx, d: d, s: d.s, watch: watch, replay: d.last}
+	d.mu.Unlock()
+	client, err := l.run(way, sniff)
+	if err != nil {
+		err = way.explain(err)
+		way.close()
+		return nil, err
+	}
+	d.mu.Lock()
+	d.last = l.worked()
+	d.mu.Unlock()
+	return newConn(d, client, way), nil
+}
+
+// A way is what leads to a server: a socket, a channel through a jump host, or the
+// pipes of a ProxyCommand.
+type way struct {
+	conn  *socket
+	jump  *Conn
+	proxy *proxyConn
+}
+
+// cut ends all reads and writes at once. A channel through a jump host cannot do so by
+// itself, since it waits for the jump host's word; but that connection is ours alone.
+func (w *way) cut() {
+	if w.jump != nil {
+		w.jump.way.cut()
+		return
+	}
+	w.conn.Close()
+}
+
+func (w *way) close() {
+	w.cut()
+	if w.jump != nil {
+		w.jump.Close()
+	}
+	w.conn.Close()
+}
+
+// explain adds what a ProxyCommand said when it failed.
+func (w *way) explain(err error) error {
+	if w.proxy == nil {
+		return err
+	}
+	var not *NotSSHError
+	if !errors.As(err, &not) || not.Text != "" {
+		return err
+	}
+	return w.proxy.failure()
+}
+
+func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*way, error) {
+	switch {
+	case d.hop != nil:
+		return d.connectJump(ctx, sniff)
+	case d.s.proxyCommand != "":
+		command, err := d.s.proxyTokens().percent(d.s.proxyCommand)
+		if err != nil {
+			return nil, err
+		}
+		p, err := startProxy(command, d.config)
+		if err != nil {
+			return nil, err
+		}
+		return &way{conn: newSocket(p, sniff), proxy: p}, nil
+	}
+	conn, err := d.connectTCP(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &way{conn: newSocket(conn, sniff)}, nil
+}
+
+func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
+	nd := &net.Dialer{Timeout: d.s.connectTimeout}
+	// As OpenSSH: keepalive on, at the times the system has set. NODELAY is Go's default.
+	nd.KeepAliveConfig = net.KeepAliveConfig{Enable: d.s.tcpKeepAlive, Idle: -1, Interval: -1, Count: -1}
+	if !d.s.tcpKeepAlive {
+		nd.KeepAlive = -1
+	}
+	if d.s.bindAddress != "" {
+		local, err := net.ResolveTCPAddr(d.s.network, net.JoinHostPort(d.s.bindAddress, "0"))
+		if err != nil {
+			return nil, fmt.Errorf("BindAddress: %w", err)
+		}
+		nd.LocalAddr = local
+	}
+	address := net.JoinHostPort(d.s.host, itoa(d.s.port))
+	for attempt := 1; ; attempt++ {
+		conn, err := nd.DialContext(ctx, d.s.network, address)
+		if err == nil || attempt >= d.s.attempts || ctx.Err() != nil {
+			return conn, err
+		}
+		d.log.Info("trying again", "host", d.s.alias, "error", err)
+		select { // ConnectionAttempts: "one per second"
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) {
+	jump, err := d.hop.Dial(ctx)
+	if err != nil {
+		return nil, jumpError(d.hop.Host(), err)
+	}
+	limit, cancel := ctx, context.CancelFunc(func() {})
+	if d.s.connectTimeout > 0 {
+		limit, cancel = context.WithTimeoutCause(ctx, d.s.connectTimeout, &timeoutError{"connecting", d.s.connectTimeout})
+	}
+	defer cancel()
+	conn, err := jump.client.DialContext(limit, "tcp", net.JoinHostPort(d.s.host, itoa(d.s.port)))
+	if err != nil {
+		jump.Close()
+		var refused *ssh.OpenChannelError
+		if errors.As(err, &refused) {
+			err = fmt.Errorf("it cannot reach %s: %s (%s)", net.JoinHostPort(d.s.host, itoa(d.s.port)), printable([]byte(refused.Message)), refused.Reason)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
+			err = causeOf(limit, err)
+		}
+		return nil, jumpError(d.hop.Host(), err)
+	}
+	return &way{conn: newSocket(conn, sniff), jump: jump}, nil
+}

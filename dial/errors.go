@@ -1,0 +1,199 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// An Error is any failure to reach or log in to Host. Err is the cause: a
+// *[NotSSHError], *[AuthError], *[HostKeyError], *[SubsystemError], *[JumpError] or
+// *[UnsupportedError], or one of package net (errors.Is tells syscall.ECONNREFUSED,
+// errors.As a *net.DNSError), or the context's.
+type Error struct {
+	Host string // as it was named, "user@host"
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Host + ": " + sentence(e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Timeout tells whether a limit of time was the cause.
+func (e *Error) Timeout() bool {
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}
+
+// sentence says the common causes the way a person would.
+func sentence(err error) string {
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &dns):
+		if dns.IsNotFound {
+			return fmt.Sprintf("the name %s does not resolve", dns.Name)
+		}
+		return fmt.Sprintf("the name %s could not be resolved: %s", dns.Name, dns.Err)
+	case errors.As(err, &op) && op.Op == "dial" && op.Addr != nil:
+		switch {
+		case errors.Is(op.Err, syscall.ECONNREFUSED):
+			return fmt.Sprintf("the connection to %s was refused", op.Addr)
+		case op.Timeout():
+			return fmt.Sprintf("connecting to %s timed out", op.Addr)
+		}
+		var sys *os.SyscallError
+		if errors.As(op.Err, &sys) {
+			return fmt.Sprintf("connecting to %s: %s", op.Addr, sys.Err)
+		}
+		return fmt.Sprintf("connecting to %s: %s", op.Addr, op.Err)
+	}
+	return err.Error()
+}
+
+// A timeoutError is a limit of ours that passed.
+type timeoutError struct {
+	doing string
+	after time.Duration
+}
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("no answer within %v while %s", e.after, e.doing)
+}
+func (e *timeoutError) Timeout() bool { return true }
+func (e *timeoutError) Is(target error) bool {
+	return target == os.ErrDeadlineExceeded || target == context.DeadlineExceeded
+}
+
+// A NotSSHError is a peer that answered with something else than SSH.
+type NotSSHError struct {
+	Text string // what it sent first, made printable; empty when it hung up without a word
+}
+
+func (e *NotSSHError) Error() string {
+	if e.Text == "" {
+		return "the server closed the connection before it said anything (it may be too busy, or refuse this address)"
+	}
+	return fmt.Sprintf("the server answers with something else than SSH: %q", e.Text)
+}
+
+// An AuthError is a login that was refused.
+type AuthError struct {
+	User    string
+	Tried   []string // methods we tried, each once
+	Keys    []string // keys that were offered: type, fingerprint, and the file's name or agent's comment
+	Allowed []string // methods the server would have taken at the end
+	Notes   []string // what kept credentials from being offered
+	// Partial tells that some of the methods did succeed and the server wanted more.
+	Partial []string
+	Err     error // what ended the attempt where it was not a refusal
+}
+
+func (e *AuthError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "logging in as %s failed", e.User)
+	if len(e.Partial) > 0 {
+		fmt.Fprintf(&b, " after %s succeeded", strings.Join(e.Partial, " and "))
+	}
+	b.WriteString(" (tried " + orNothing(e.Tried))
+	if len(e.Keys) > 0 {
+		b.WriteString(" with " + strings.Join(e.Keys, ", "))
+	}
+	b.WriteString("; the server takes " + orNothing(e.Allowed) + ")")
+	if len(e.Notes) > 0 {
+		b.WriteString("; " + strings.Join(e.Notes, "; "))
+	}
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	return b.String()
+}
+
+func (e *AuthError) Unwrap() error { return e.Err }
+
+func orNothing(s []string) string {
+	if len(s) == 0 {
+		return "nothing"
+	}
+	return strings.Join(s, ", ")
+}
+
+// A HostKeyProblem says what is wrong with a host's key.
+type HostKeyProblem int
+
+const (
+	HostKeyUnknown HostKeyProblem = iota + 1 // nothing is known about this host
+	HostKeyChanged                           // another key is known for it
+	HostKeyRevoked                           // a @revoked line names the key, or what signed it
+	HostKeyWeak                              // an RSA key smaller than RequiredRSASize
+)
+
+// A HostKeyError is a host that could not prove to be the one that was meant.
+type HostKeyError struct {
+	Problem     HostKeyProblem
+	Name        string // the name its keys are kept under
+	KeyType     string
+	Fingerprint string // "SHA256:..."
+	// File and Line hold the old key where it changed, and the @revoked line.
+	File string
+	Line int
+	Note string // why nobody was asked, or what a person answered
+}
+
+func (e *HostKeyError) Error() string {
+	key := fmt.Sprintf("%s key %s", e.KeyType, e.Fingerprint)
+	switch e.Problem {
+	case HostKeyChanged:
+		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in, or the host was set up anew", e.Name, key, e.File, e.Line)
+	case HostKeyRevoked:
+		return fmt.Sprintf("the host key of %s is revoked: %s:%d names its %s", e.Name, e.File, e.Line, key)
+	case HostKeyWeak:
+		return fmt.Sprintf("the host key of %s is too small: its %s has %s", e.Name, key, e.Note)
+	}
+	s := fmt.Sprintf("the host key of %s is not known: its %s is in no known_hosts file", e.Name, key)
+	if e.Note != "" {
+		s += ", and " + e.Note
+	}
+	return s
+}
+
+// A JumpError is a failure on the way through another host.
+type JumpError struct {
+	Hop string // "user@host" of the hop that failed
+	Err error
+}
+
+func (e *JumpError) Error() string { return fmt.Sprintf("jump host %s: %s", e.Hop, sentence(e.Err)) }
+func (e *JumpError) Unwrap() error { return e.Err }
+
+// A SubsystemError is a server that one could log in to but that runs no SFTP.
+type SubsystemError struct {
+	Reason string // what the server or ssh answered to the request
+	// ExitStatus is that of the remote program (or of ssh itself), -1 if unknown.
+	ExitStatus int
+	Text       string // the end of what the peer wrote to its standard error
+}
+
+func (e *SubsystemError) Error() string {
+	s := "the server does not offer SFTP: " + e.Reason
+	if e.ExitStatus >= 0 {
+		s += fmt.Sprintf(" (exit status %d)", e.ExitStatus)
+	}
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	return s
+}
+
+// causeOf prefers the reason of a done context over what closing the connection for
+// its sake looked like.
+func causeOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package dial
+
+import (
+	"bytes"
+	"context"
+	"crypto/rsa"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A hostKeyChecker decides about one host's key in one login.
+type hostKeyChecker struct {
+	s     *settings
+	asker *asker
+	set   *knownSet
+	// portless is what is known under the plain name, where the port is not 22:
+	// OpenSSH falls back to it to accept, never to call a key changed.
+	portless *knownSet
+}
+
+func newHostKeyChecker(s *settings, a *asker) (*hostKeyChecker, error) {
+	files := slices.Concat(s.userKnown, s.globalKnown)
+	set, err := readKnownHosts(files, s.knownAs(), a.log)
+	if err != nil {
+		return nil, err
+	}
+	h := &hostKeyChecker{s: s, asker: a, set: set, portless: new(knownSet)}
+	if s.knownAs() != s.principal() {
+		if h.portless, err = readKnownHosts(files, s.principal(), a.log); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// algorithms orders what we ask the server to prove itself with: the types of key we
+// know come first, and certificates only where an authority is known for the host.
+// Configured HostKeyAlgorithms are left as they are.
+func (h *hostKeyChecker) algorithms() []string {
+	if h.s.hostKeyAlgosConfigured {
+		return h.s.hostKeyAlgos
+	}
+	known := h.set.types()
+	if len(known) == 0 {
+		known = h.portless.types()
+	}
+	authorities := len(h.set.authorities)+len(h.portless.authorities) > 0
+	var first, then []string
+	for _, algo := range h.s.hostKeyAlgos {
+		switch {
+		case isCertAlgo(algo) && !authorities:
+		case isCertAlgo(algo) || known[keyType(algo)]:
+			first = append(first, algo)
+		default:
+			then = append(then, algo)
+		}
+	}
+	return append(first, then...)
+}
+
+// check is asked by the transport, once the server has proved to have the key.
+func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
+	plain := key
+	cert, isCert := key.(*ssh.Certificate)
+	if isCert {
+		plain = cert.Key
+	}
+	if err := h.revoked(plain, cert); err != nil {
+		return err
+	}
+	if bits := rsaBits(plain); bits > 0 && bits < h.s.minRSABits {
+		err := h.problem(HostKeyWeak, plain)
+		err.Note = fmt.Sprintf("%d bits where RequiredRSASize wants %d", bits, h.s.minRSABits)
+		return err
+	}
+	if isCert {
+		err := h.checkCertificate(cert)
+		if err == nil {
+			return nil
+		}
+		// As OpenSSH does: its plain key may be known.
+		h.asker.log.Info("the host's certificate is not accepted, trying its key", "host", h.s.alias, "error", err)
+	}
+	if _, ok := find(h.set.keys, plain); ok {
+		return nil
+	}
+	if h.s.trustLoopback && isLoopback(remote) {
+		return nil
+	}
+	if len(h.set.keys) > 0 {
+		err := h.problem(HostKeyChanged, plain)
+		err.File, err.Line = h.set.keys[0].file, h.set.keys[0].line
+		for _, k := range h.set.keys {
+			if k.key.Type() == plain.Type() {
+				err.File, err.Line = k.file, k.line
+				break
+			}
+		}
+		return err
+	}
+	if _, ok := find(h.portless.keys, plain); ok {
+		return nil
+	}
+	return h.unknown(ctx, remote, plain)
+}
+
+func (h *hostKeyChecker) revoked(plain ssh.PublicKey, cert *ssh.Certificate) error {
+	keys := []ssh.PublicKey{plain}
+	if cert != nil {
+		keys = append(keys, cert, cert.SignatureKey)
+	}
+	for _, key := range keys {
+		for _, set := range []*knownSet{h.set, h.portless} {
+			if k, ok := find(set.revoked, key); ok {
+				err := h.problem(HostKeyRevoked, key)
+				err.File, err.Line = k.file, k.line
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
+	_, ok := find(h.set.authorities, cert.SignatureKey)
+	if !ok {
+		_, ok = find(h.portless.authorities, cert.SignatureKey)
+	}
+	if !ok {
+		return fmt.Errorf("no @cert-authority line for %s names what signed it", h.s.knownAs())
+	}
+	if cert.CertType != ssh.HostCert {
+		return fmt.Errorf("it is not a host's certificate")
+	}
+	if !slices.Contains(h.s.caAlgos, cert.Signature.Format) {
+		return fmt.Errorf("it is signed with %s, which CASignatureAlgorithms does not list", cert.Signature.Format)
+	}
+	// OpenSSH takes a host certificate's principals as patterns; x/crypto/ssh compares.
+	principal := h.s.principal()
+	for _, p := range cert.ValidPrincipals {
+		if matchPattern(p, principal) {
+			principal = p
+			break
+		}
+	}
+	return new(ssh.CertChecker).CheckCert(principal, cert)
+}
+
+func (h *hostKeyChecker) problem(p HostKeyProblem, key ssh.PublicKey) *HostKeyError {
+	return &HostKeyError{
+		Problem: p, Name: h.s.knownAs(),
+		KeyType: keyTypeName(key), Fingerprint: ssh.FingerprintSHA256(key),
+	}
+}
+
+// unknown decides about a key that nothing is known about.
+func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.PublicKey) error {
+	name := h.s.knownAs()
+	if h.asker.isAccepted(name, key) { // for an earlier connection
+		return nil
+	}
+	problem := h.problem(HostKeyUnknown, key)
+	var fresh bool
+	switch h.s.strict {
+	case "yes":
+		problem.Note = "StrictHostKeyChecking is yes"
+		return problem
+	case "ask":
+		var err error
+		if fresh, err = h.asker.hostKey(ctx, h.s, remote, key, problem); err != nil {
+			return err
+		}
+	default:
+		fresh = h.asker.accept(name, key)
+	}
+	if !fresh || len(h.s.userKnown) == 0 {
+		return nil
+	}
+	if err := appendKnownHost(h.s.userKnown[0], name, key, h.s.hashKnownHosts); err != nil {
+		h.asker.log.Warn("the host's key could not be stored", "host", h.s.alias, "error", err)
+		return nil
+	}
+	h.asker.log.Warn("permanently added the host's key to the list of known hosts", "host", name, "type", keyTypeName(key), "file", h.s.userKnown[0])
+	return nil
+}
+
+func isLoopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+func rsaBits(key ssh.PublicKey) int {
+	if ck, ok := key.(ssh.CryptoPublicKey); ok {
+		if k, ok := ck.CryptoPublicKey().(*rsa.PublicKey); ok {
+			return k.N.BitLen()
+		}
+	}
+	return 0
+}
+
+// keyTypeName is what OpenSSH calls a type of key: ED25519, ECDSA, RSA.
+func keyTypeName(key ssh.PublicKey) string {
+	t := baseAlgo(key.Type())
+	switch {
+	case t == ssh.KeyAlgoRSA:
+		return "RSA"
+	case t == ssh.KeyAlgoED25519:
+		return "ED25519"
+	case strings.HasPrefix(t, "ecdsa-"):
+		return "ECDSA"
+	}
+	return strings.ToUpper(strings.TrimSuffix(t, "@openssh.com"))
+}
+
+func sameKey(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }

@@ -1,0 +1,397 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// A credential is one key to offer. It is a signer that shows its public half at once
+// and asks for a passphrase only when the server wants a signature: then, and only
+// then, the key is one that opens this door.
+type credential struct {
+	name   string // the file, or the agent's comment
+	public ssh.PublicKey
+	algos  []string // signature algorithms, ours to choose from
+	sign   func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error)
+	person bool // each signature needs a touch
+	err    error
+}
+
+func (c *credential) PublicKey() ssh.PublicKey { return c.public }
+func (c *credential) Algorithms() []string     { return c.algos }
+
+func (c *credential) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
+	return c.SignWithAlgorithm(rand, data, "")
+}
+
+func (c *credential) SignWithAlgorithm(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
+	sig, err := c.sign(rand, data, algo)
+	if err != nil {
+		c.err = err
+	}
+	return sig, err
+}
+
+// String names the key for messages.
+func (c *credential) String() string {
+	kind := keyTypeName(c.public)
+	if isCertAlgo(c.public.Type()) {
+		kind += "-CERT"
+	}
+	return fmt.Sprintf("%s %s %s", kind, ssh.FingerprintSHA256(c.public), c.name)
+}
+
+// A keyring gathers the credentials for one login.
+type keyring struct {
+	ctx   context.Context
+	s     *settings
+	asker *asker
+	agent agent.Agent
+	conn  io.Closer // the agent's, nil without one
+	notes []string
+}
+
+func openKeyring(ctx context.Context, s *settings, a *asker) *keyring {
+	k := &keyring{ctx: ctx, s: s, asker: a}
+	if s.agent == "" || !s.pubkey {
+		return k
+	}
+	conn, err := dialAgent(ctx, s.agent)
+	if err != nil {
+		a.log.Info("no agent", "socket", s.agent, "error", err)
+		return k
+	}
+	k.conn, k.agent = conn, agent.NewClient(conn)
+	return k
+}
+
+func dialAgent(ctx context.Context, path string) (io.ReadWriteCloser, error) {
+	if runtime.GOOS == "windows" && strings.HasPrefix(path, `\\`) {
+		return os.OpenFile(path, os.O_RDWR, 0)
+	}
+	return new(net.Dialer).DialContext(ctx, "unix", path)
+}
+
+func (k *keyring) close() {
+	if k.conn != nil {
+		k.conn.Close()
+	}
+}
+
+func (k *keyring) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	k.asker.log.Info(text, "host", k.s.alias)
+	k.notes = append(k.notes, text)
+}
+
+// A keyFile is what was found under the name of an identity.
+type keyFile struct {
+	identityFile
+	public  ssh.PublicKey // nil where it is hidden behind a passphrase
+	private *credential   // nil where only a public key was found
+}
+
+// credentials lists the keys in the order to offer them, the likeliest first: each
+// refused one costs a round trip, and servers stop listening after six. That is
+// OpenSSH's order (certificates, keys of the agent that the configuration names, other
+// keys of the agent, files), but files named in so many words go before those keys of
+// the agent that nothing names.
+func (k *keyring) credentials() []*credential {
+	if !k.s.pubkey {
+		return nil
+	}
+	var files []keyFile
+	for _, id := range k.s.identities {
+		if f, ok := k.load(id); ok {
+			files = append(files, f)
+		}
+	}
+	fromAgent := k.agentKeys()
+	signerFor := func(key ssh.PublicKey) *credential {
+		for _, c := range fromAgent {
+			if sameKey(c.public, key) {
+				return c
+			}
+		}
+		for _, f := range files {
+			if f.private != nil && f.public != nil && sameKey(f.public, key) {
+				return f.private
+			}
+		}
+		return nil
+	}
+	var certs, named, explicit, others, defaults []*credential
+	for _, c := range k.certificates() {
+		if signer := signerFor(c.cert.Key); signer != nil {
+			certs = append(certs, &credential{name: c.file, public: c.cert, sign: signer.sign, person: signer.person})
+		} else if c.explicit {
+			k.note("certificate %s has no private key here", c.file)
+		}
+	}
+	used := make(map[*credential]bool)
+	for _, f := range files {
+		c := f.private
+		if f.public != nil {
+			if held := signerFor(f.public); held != nil && slices.Contains(fromAgent, held) {
+				if !used[held] {
+					named = append(named, held)
+				}
+				used[held] = true
+				continue
+			}
+		}
+		switch {
+		case c == nil:
+			if f.explicit {
+				k.note("%s is a public key, and no agent holds its private half", f.path)
+			}
+		case f.explicit:
+			explicit = append(explicit, c)
+		default:
+			defaults = append(defaults, c)
+		}
+	}
+	for _, c := range fromAgent {
+		if !used[c] && !k.s.identitiesOnly {
+			others = append(others, c)
+		}
+	}
+	return k.usable(slices.Concat(certs, named, explicit, others, defaults))
+}
+
+// usable settles the signature algorithms, and drops keys that may not be used and
+// those that came twice.
+func (k *keyring) usable(all []*credential) []*credential {
+	var out []*credential
+	seen := make(map[string]bool)
+	for _, c := range all {
+		if c.public == nil { // only its passphrase would tell
+			out = append(out, c)
+			continue
+		}
+		blob := string(c.public.Marshal())
+		if seen[blob] {
+			continue
+		}
+		seen[blob] = true
+		if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
+			k.note("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
+			continue
+		}
+		if bits := rsaBits(c.public); bits > 0 && bits < k.s.minRSABits {
+			k.note("%v has %d bits where RequiredRSASize wants %d", c, bits, k.s.minRSABits)
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (k *keyring) algorithms(key ssh.PublicKey) []string {
+	t := key.Type()
+	var algos []string
+	for _, a := range k.s.pubkeyAlgos {
+		if isCertAlgo(a) == isCertAlgo(t) && keyType(a) == keyType(t) {
+			algos = append(algos, baseAlgo(a))
+		}
+	}
+	return algos
+}
+
+func (k *keyring) agentKeys() []*credential {
+	if k.agent == nil {
+		return nil
+	}
+	stop := context.AfterFunc(k.ctx, func() { k.conn.Close() })
+	defer stop()
+	signers, err := k.agent.Signers()
+	if err != nil {
+		k.note("the agent at %s does not list its keys: %v", k.s.agent, err)
+		return nil
+	}
+	var out []*credential
+	for _, s := range signers {
+		algoSigner, ok := s.(ssh.AlgorithmSigner)
+		if !ok {
+			continue
+		}
+		// Parsed, so that its size and its certificate can be looked at.
+		public, err := ssh.ParsePublicKey(s.PublicKey().Marshal())
+		if err != nil {
+			public = s.PublicKey()
+		}
+		name := "agent"
+		if key, ok := s.PublicKey().(*agent.Key); ok && key.Comment != "" {
+			name = printable([]byte(key.Comment))
+		}
+		sign := algoSigner.SignWithAlgorithm
+		out = append(out, &credential{name: name, public: public, sign: sign, person: strings.HasPrefix(public.Type(), "sk-")})
+	}
+	return out
+}
+
+// maxKeyFile bounds what is read of a key: OpenSSH's own limit is 1 MiB.
+const maxKeyFile = 1 << 20
+
+func readSmall(path string) ([]byte, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !fi.Mode().IsRegular() && fi.Mode()&fs.ModeNamedPipe == 0 {
+		return nil, nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a file")}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	return text, fi, err
+}
+
+// readPublic reads a public key or certificate, one line as in authorized_keys.
+func readPublic(path string) (ssh.PublicKey, error) {
+	text, _, err := readSmall(path)
+	if err != nil {
+		return nil, err
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	return key, err
+}
+
+// load reads one identity. A file that is not there, or whose private key is elsewhere
+// (in an agent), may still have its public half beside it.
+func (k *keyring) load(id identityFile) (keyFile, bool) {
+	f := keyFile{identityFile: id}
+	text, fi, err := readSmall(id.path)
+	if err != nil {
+		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
+			return f, true
+		}
+		if id.explicit || !errors.Is(err, fs.ErrNotExist) {
+			k.note("identity %v", err)
+		}
+		return f, false
+	}
+	if key, _, _, _, err := ssh.ParseAuthorizedKey(text); err == nil {
+		f.public = key
+		return f, true
+	}
+	if tooOpen(fi) {
+		k.note("%s is ignored: others can read it (mode %04o)", id.path, fi.Mode().Perm())
+		return f, false
+	}
+	raw, err := ssh.ParseRawPrivateKey(text)
+	var missing *ssh.PassphraseMissingError
+	switch {
+	case errors.As(err, &missing):
+		if f.public = missing.PublicKey; f.public == nil {
+			f.public, _ = readPublic(id.path + ".pub")
+		}
+		f.private = k.encrypted(f, text)
+		return f, true
+	case err != nil:
+		if pub, perr := readPublic(id.path + ".pub"); perr == nil {
+			// A key on a token: its file is a handle. An agent may serve it.
+			f.public = pub
+			if strings.HasPrefix(pub.Type(), "sk-") {
+				k.note("%s needs its token: add it to an agent, or use the system's ssh (--ssh)", id.path)
+				return f, true
+			}
+		}
+		k.note("%s cannot be read: %v", id.path, err)
+		return f, f.public != nil
+	}
+	signer, err := ssh.NewSignerFromKey(raw)
+	if err != nil {
+		k.note("%s cannot be used: %v", id.path, err)
+		return f, false
+	}
+	f.public = signer.PublicKey()
+	f.private = &credential{name: id.path, public: f.public, sign: signer.(ssh.AlgorithmSigner).SignWithAlgorithm}
+	return f, true
+}
+
+// encrypted makes a credential that asks for the passphrase at the first signature.
+func (k *keyring) encrypted(f keyFile, text []byte) *credential {
+	c := &credential{name: f.path, public: f.public}
+	c.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
+		signer, err := k.decrypt(f.path, text)
+		if err != nil {
+			return nil, err
+		}
+		return signer.SignWithAlgorithm(rand, data, algo)
+	}
+	return c
+}
+
+func (k *keyring) decrypt(path string, text []byte) (ssh.AlgorithmSigner, error) {
+	var signer ssh.Signer
+	err := k.asker.passphrase(k.ctx, k.s, path, func(p []byte) (err error) {
+		signer, err = ssh.ParsePrivateKeyWithPassphrase(text, p)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the key %s needs its passphrase: %w", path, err)
+	}
+	return signer.(ssh.AlgorithmSigner), nil
+}
+
+// reveal finds the public half of a key of the old PEM form, which hides it.
+func (k *keyring) reveal(c *credential) error {
+	text, _, err := readSmall(c.name)
+	if err != nil {
+		return err
+	}
+	signer, err := k.decrypt(c.name, text)
+	if err != nil {
+		return err
+	}
+	c.public, c.sign = signer.PublicKey(), signer.SignWithAlgorithm
+	if c.algos = k.algorithms(c.public); len(c.algos) == 0 {
+		return fmt.Errorf("%v is of a type that PubkeyAcceptedAlgorithms does not allow", c)
+	}
+	return nil
+}
+
+type certFile struct {
+	file     string
+	cert     *ssh.Certificate
+	explicit bool
+}
+
+// certificates reads those that CertificateFile names, and those beside the keys.
+func (k *keyring) certificates() []certFile {
+	var out []certFile
+	read := func(path string, explicit bool) {
+		key, err := readPublic(path)
+		cert, ok := key.(*ssh.Certificate)
+		switch {
+		case err == nil && ok && cert.CertType == ssh.UserCert:
+			out = append(out, certFile{path, cert, explicit})
+		case explicit && err == nil:
+			k.note("%s is no certificate of a user", path)
+		case explicit:
+			k.note("certificate %v", err)
+		}
+	}
+	for _, path := range k.s.certificates {
+		read(path, true)
+	}
+	for _, id := range k.s.identities {
+		read(id.path+"-cert.pub", false)
+	}
+	return out
+}

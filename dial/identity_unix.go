@@ -1,0 +1,15 @@
+//go:build unix
+
+package dial
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// tooOpen tells that others may read a private key of ours: ssh ignores it then.
+func tooOpen(fi fs.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && fi.Mode().IsRegular() && int(st.Uid) == os.Getuid() && fi.Mode().Perm()&0o077 != 0
+}

@@ -1,0 +1,180 @@
+package dial
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/kevinburke/ssh_config"
+)
+
+// systemConfig is where OpenSSH's client finds the system's configuration.
+const systemConfig = "/etc/ssh/ssh_config"
+
+// manyValued are the words whose values add up instead of the first one winning.
+var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, "sendenv": true, "setenv": true}
+
+// libraryWords reads ssh_config without OpenSSH's help. What the library cannot read
+// (Match with other criteria than "all" and "host") is an error and not skipped: it
+// might say where to connect.
+func libraryWords(t Target, c *Config) (words, error) {
+	w := make(words)
+	add := func(key, value string) {
+		key = strings.ToLower(key)
+		if len(w[key]) == 0 || manyValued[key] {
+			w[key] = append(w[key], value)
+		}
+	}
+	if err := addFlags(t, c, add); err != nil {
+		return nil, err
+	}
+	for _, file := range configFiles(c) {
+		cfg, err := decodeConfig(file, c)
+		if err != nil {
+			return nil, err
+		}
+		if cfg == nil {
+			continue
+		}
+		for _, key := range knownWords() {
+			values, err := cfg.GetAll(t.Host, key)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			for _, v := range values {
+				add(key, v)
+			}
+		}
+	}
+	return finishWords(t, w)
+}
+
+// addFlags adds what the command line says, in the order in which ssh would take it.
+func addFlags(t Target, c *Config, add func(key, value string)) error {
+	if c.AddressFamily != "" {
+		add("addressfamily", c.AddressFamily)
+	}
+	if t.User != "" {
+		add("user", t.User)
+	}
+	if port := c.port(t); port != 0 {
+		add("port", itoa(port))
+	}
+	for _, id := range c.Identities {
+		add("identityfile", strings.ReplaceAll(id, "%", "%%"))
+	}
+	if c.Jump != "" {
+		add("proxyjump", c.Jump)
+	}
+	if c.Ciphers != "" {
+		add("ciphers", c.Ciphers)
+	}
+	for _, o := range c.Options {
+		key, value, err := splitOption(o)
+		if err != nil {
+			return err
+		}
+		add(key, value)
+	}
+	return nil
+}
+
+// splitOption reads -o's "Key=Value" and "Key Value".
+func splitOption(o string) (key, value string, err error) {
+	o = strings.TrimSpace(o)
+	i := strings.IndexAny(o, "= \t")
+	if i <= 0 {
+		return "", "", fmt.Errorf("option %q is not of the form Key=Value", o)
+	}
+	value = strings.TrimSpace(o[i:])
+	value = strings.TrimSpace(strings.TrimPrefix(value, "="))
+	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+		value = value[1 : len(value)-1]
+	}
+	return o[:i], value, nil
+}
+
+func configFiles(c *Config) []string {
+	switch {
+	case strings.EqualFold(c.ConfigFile, "none"):
+		return nil
+	case c.ConfigFile != "":
+		return []string{c.ConfigFile}
+	}
+	return []string{filepath.Join(homeDir(c), ".ssh", "config"), systemConfig}
+}
+
+var includeLine = regexp.MustCompile(`(?im)^([ \t]*include[ \t=]+)(.*)$`)
+
+// decodeConfig reads one file; nil without an error where it does not exist and was
+// not asked for by name.
+func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) && c.ConfigFile == "" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the ssh configuration: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
+		return nil, fmt.Errorf("the ssh configuration: %w", err)
+	}
+	// The library looks for relative names in its own idea of the home directory.
+	dir := filepath.Join(homeDir(c), ".ssh")
+	if file == systemConfig {
+		dir = filepath.Dir(systemConfig)
+	}
+	text = includeLine.ReplaceAllFunc(text, func(line []byte) []byte {
+		m := includeLine.FindSubmatch(line)
+		names := strings.Fields(string(m[2]))
+		for i, name := range names {
+			switch {
+			case strings.HasPrefix(name, "~/"):
+				names[i] = filepath.Join(homeDir(c), name[2:])
+			case strings.HasPrefix(name, "#"):
+			case !filepath.IsAbs(name):
+				names[i] = filepath.Join(dir, name)
+			}
+		}
+		return append(m[1][:len(m[1]):len(m[1])], strings.Join(names, " ")...)
+	})
+	cfg, err := ssh_config.DecodeBytes(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w (OpenSSH's own client is not installed; with it every word could be read)", file, err)
+	}
+	return cfg, nil
+}
+
+// finishWords fills in what `ssh -G` would.
+func finishWords(t Target, w words) (words, error) {
+	host := w.get("hostname")
+	if host == "" {
+		host = t.Host
+	}
+	host, err := expander{tokens: map[byte]string{'%': "%", 'h': t.Host}}.percent(host)
+	if err != nil {
+		return nil, err
+	}
+	w["hostname"] = []string{host}
+	def := func(key string, values ...string) {
+		if len(w[key]) == 0 {
+			w[key] = values
+		}
+	}
+	def("identityfile", "~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk")
+	def("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")
+	def("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2")
+	for _, key := range []string{"proxyjump", "proxycommand"} { // ssh -G leaves these out
+		if strings.EqualFold(w.get(key), "none") {
+			delete(w, key)
+		}
+	}
+	return w, nil
+}

@@ -1,0 +1,434 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// clientVersion is the line we introduce ourselves with.
+const clientVersion = "SSH-2.0-usftp"
+
+const (
+	// loginStall bounds each wait for the server's part of a login, where
+	// ConnectTimeout does not. It is sshd's own LoginGraceTime.
+	loginStall = 2 * time.Minute
+	// notSSHWait is what a peer that began with something else than SSH gets to come to it.
+	notSSHWait = 5 * time.Second
+)
+
+// A step is one way to log in that succeeded: alone, or as a part.
+type step struct {
+	method string
+	key    []byte // publickey: the key's blob
+	secret string // password, or the one answer of keyboard-interactive
+	person bool   // needs a person each time
+}
+
+// A login is one attempt to get through one server's door.
+type login struct {
+	ctx   context.Context
+	d     *Dialer
+	s     *settings
+	watch *watchdog
+	ring  *keyring
+	// replay, where not nil, are the steps that worked before: only they are offered.
+	replay []step
+
+	credentials   []*credential
+	loaded        bool
+	pwTries       int
+	kbdTries      int
+	current       step
+	done          []step
+	offered       []string
+	tried         []string
+	hostKeyErr    error
+	failure       error // what the callback gave up with
+	interactError error // why a question was not answered
+}
+
+// run speaks SSH along w until logged in. Closing w is left to the caller.
+func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
+	checker, err := newHostKeyChecker(l.s, l.d.asker)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(l.ctx, w.cut)
+	defer stop()
+	l.watch.start(w.cut)
+	defer l.watch.stop()
+	l.ring = openKeyring(l.ctx, l.s, l.d.asker)
+	defer l.ring.close()
+	config := &ssh.ClientConfig{
+		Config: ssh.Config{
+			Ciphers: l.s.ciphers, MACs: l.s.macs, KeyExchanges: l.s.kexes, RekeyThreshold: l.s.rekeyBytes,
+		},
+		User:              l.s.user,
+		ClientVersion:     clientVersion,
+		HostKeyAlgorithms: checker.algorithms(),
+		HostKeyCallback: func(_ string, remote net.Addr, key ssh.PublicKey) error {
+			l.watch.pause()
+			l.hostKeyErr = checker.check(l.ctx, remote, key)
+			// ConnectTimeout ends here, as in OpenSSH: what follows may wait for a person.
+			l.watch.resume(loginStall, "logging in")
+			return l.hostKeyErr
+		},
+		BannerCallback: l.banner,
+		AuthCallback:   l.next,
+	}
+	c, chans, reqs, err := ssh.NewClientConn(w.conn, "", config)
+	if err != nil {
+		return nil, l.explain(err, sniff)
+	}
+	return ssh.NewClient(c, chans, reqs), nil
+}
+
+func (l *login) banner(text string) error {
+	if f := l.d.config.Banner; f != nil {
+		f(l.s.alias, text)
+	} else {
+		l.d.log.Info("banner: "+printable([]byte(text)), "host", l.s.alias)
+	}
+	return nil
+}
+
+// explain finds out why the handshake failed: the transport's error is often just the
+// closing of the connection.
+func (l *login) explain(err error, sniff *sniffer) error {
+	if l.ctx.Err() != nil {
+		return context.Cause(l.ctx)
+	}
+	if sniff != nil && !sniff.sawSSH() {
+		text := sniff.text()
+		if text != "" || l.watch.expired() == nil {
+			return &NotSSHError{Text: text}
+		}
+	}
+	if t := l.watch.expired(); t != nil {
+		return t
+	}
+	if l.hostKeyErr != nil {
+		return l.hostKeyErr
+	}
+	if l.failure != nil {
+		return l.failure
+	}
+	var negotiation *ssh.AlgorithmNegotiationError
+	if errors.As(err, &negotiation) {
+		return fmt.Errorf("no common %s: we offer %s and the server %s", negotiation.What,
+			strings.Join(negotiation.SupportedAlgorithms, ","), printable([]byte(strings.Join(negotiation.RequestedAlgorithms, ","))))
+	}
+	text := strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")
+	text = strings.TrimPrefix(text, "ssh: ")
+	// "Too many authentication failures" arrives as a disconnect.
+	if l.current.method != "" {
+		return l.refusal(nil, errors.New(printable([]byte(text))))
+	}
+	return fmt.Errorf("the SSH handshake failed: %w", &handshakeError{text, errors.Unwrap(err)})
+}
+
+// A handshakeError shortens x/crypto/ssh's text and keeps its error.
+type handshakeError struct {
+	text string
+	err  error
+}
+
+func (e *handshakeError) Error() string { return printable([]byte(e.text)) }
+func (e *handshakeError) Unwrap() error { return e.err }
+
+// next picks the next way to try. The transport calls it after "none" was refused and
+// after each further refusal, or success that does not suffice.
+func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	l.watch.resume(loginStall, "logging in")
+	if len(c.PartialSuccessMethods) > len(l.done) {
+		l.done = append(l.done, l.current)
+	}
+	if l.replay != nil {
+		return l.nextReplay(c)
+	}
+	for _, method := range l.s.preferred {
+		if !slices.Contains(c.AllowedMethods, method) {
+			continue
+		}
+		switch method {
+		case "publickey":
+			if m := l.publicKey(); m != nil {
+				return m, nil
+			}
+		case "keyboard-interactive":
+			if l.s.kbd && l.kbdTries < l.s.prompts && l.d.asker.canAsk(l.s) && l.interactError == nil {
+				l.kbdTries++
+				return l.challenge(""), nil
+			}
+		case "password":
+			if l.s.password && l.pwTries < l.s.prompts && l.d.asker.canAsk(l.s) && l.interactError == nil {
+				l.pwTries++
+				return l.passwordMethod(), nil
+			}
+		}
+	}
+	l.failure = l.refusal(c.AllowedMethods, l.interactError)
+	return nil, l.failure
+}
+
+// nextReplay offers what worked before and nothing else: further connections must not
+// count as failed logins (sshd's MaxStartups and PerSourcePenalties), nor ask again.
+func (l *login) nextReplay(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	if len(l.done) < len(l.replay) && !slices.Contains(c.TriedMethods, l.replay[len(l.done)].method) {
+		switch r := l.replay[len(l.done)]; r.method {
+		case "publickey":
+			if m := l.publicKeyOf(r.key); m != nil {
+				return m, nil
+			}
+		case "password":
+			l.began("password", r)
+			return ssh.Password(r.secret), nil
+		case "keyboard-interactive":
+			if !r.person {
+				return l.challenge(r.secret), nil
+			}
+			if l.d.asker.canAsk(l.s) {
+				return l.challenge(""), nil
+			}
+		}
+	}
+	l.failure = l.refusal(c.AllowedMethods, errors.New("what worked before does not work again"))
+	return nil, l.failure
+}
+
+func (l *login) began(method string, s step) {
+	s.method = method
+	l.current = s
+	if !slices.Contains(l.tried, method) {
+		l.tried = append(l.tried, method)
+	}
+}
+
+// publicKey offers one key at a time, so that one that cannot sign costs no other.
+func (l *login) publicKey() ssh.AuthMethod {
+	l.load()
+	for len(l.credentials) > 0 {
+		c := l.credentials[0]
+		l.credentials = l.credentials[1:]
+		if c.public == nil {
+			l.watch.pause()
+			err := l.ring.reveal(c)
+			l.watch.resume(loginStall, "logging in")
+			if err != nil {
+				l.ring.note("%v", err)
+				continue
+			}
+		}
+		return l.offer(c)
+	}
+	return nil
+}
+
+func (l *login) publicKeyOf(blob []byte) ssh.AuthMethod {
+	l.load()
+	for _, c := range l.credentials {
+		if c.public == nil && l.ring.reveal(c) != nil {
+			continue
+		}
+		if string(c.public.Marshal()) == string(blob) {
+			return l.offer(c)
+		}
+	}
+	return nil
+}
+
+func (l *login) load() {
+	if !l.loaded {
+		l.loaded = true
+		l.credentials = l.ring.credentials()
+	}
+}
+
+func (l *login) offer(c *credential) ssh.AuthMethod {
+	l.began("publickey", step{key: c.public.Marshal(), person: c.person})
+	l.offered = append(l.offered, c.String())
+	l.d.log.Info("offering "+c.String(), "host", l.s.alias)
+	sign := *c
+	sign.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
+		l.watch.pause() // a passphrase to type, a token to touch
+		defer l.watch.resume(loginStall, "logging in")
+		sig, err := c.sign(rand, data, algo)
+		if err != nil {
+			l.ring.note("%v", err)
+		}
+		return sig, err
+	}
+	return ssh.PublicKeys(&sign)
+}
+
+func (l *login) ask(p Prompt) (string, error) {
+	l.watch.pause()
+	defer l.watch.resume(loginStall, "logging in")
+	p.User, p.Host = l.s.user, l.s.alias
+	answer, err := l.d.asker.ask(l.ctx, l.s, p)
+	if err != nil {
+		l.interactError = err
+	}
+	return answer, err
+}
+
+func (l *login) passwordMethod() ssh.AuthMethod {
+	l.began("password", step{})
+	return ssh.PasswordCallback(func() (string, error) {
+		answer, err := l.ask(Prompt{Kind: AskPassword, Text: l.s.userHost() + "'s password: "})
+		l.current.secret = answer
+		return answer, err
+	})
+}
+
+// maxQuestions bounds how much a server may ask in one login.
+const maxQuestions = 64
+
+// challenge answers keyboard-interactive. One hidden question for a password is a
+// password like any other, to be kept; anything else (one-time codes) needs its person
+// each time. kept is the password where it is known.
+func (l *login) challenge(kept string) ssh.AuthMethod {
+	l.began("keyboard-interactive", step{secret: kept})
+	asked := 0
+	return ssh.KeyboardInteractive(func(name, instruction string, questions []string, echos []bool) ([]string, error) {
+		answers := make([]string, len(questions))
+		for i, q := range questions {
+			if asked++; asked > maxQuestions {
+				return nil, errors.New("the server asks too many questions")
+			}
+			simple := asked == 1 && len(questions) == 1 && !echos[i] && strings.Contains(strings.ToLower(q), "assword")
+			if simple && kept != "" {
+				answers[i] = kept
+				continue
+			}
+			if kept != "" {
+				l.interactError = errors.New("the server asks for more than before")
+				return nil, l.interactError
+			}
+			text := q
+			if i == 0 {
+				text = joinLines(name, instruction, q)
+			}
+			answer, err := l.ask(Prompt{Kind: AskChallenge, Text: text, Echo: echos[i]})
+			if err != nil {
+				return nil, err
+			}
+			answers[i] = answer
+			if simple {
+				l.current.secret = answer
+			} else {
+				l.current.person, l.current.secret = true, ""
+			}
+		}
+		return answers, nil
+	})
+}
+
+func joinLines(lines ...string) string {
+	lines = slices.DeleteFunc(lines, func(s string) bool { return strings.TrimSpace(s) == "" })
+	return strings.Join(lines, "\n")
+}
+
+// refusal is the error of a login that found no way in.
+func (l *login) refusal(allowed []string, err error) error {
+	e := &AuthError{User: l.s.user, Tried: l.tried, Keys: l.offered, Notes: l.ring.notes, Err: err}
+	for _, m := range allowed {
+		e.Allowed = append(e.Allowed, printable([]byte(m)))
+	}
+	for _, s := range l.done {
+		e.Partial = append(e.Partial, s.method)
+	}
+	if err == nil && !l.d.asker.canAsk(l.s) && (slices.Contains(allowed, "password") || slices.Contains(allowed, "keyboard-interactive")) {
+		e.Notes = append(slices.Clone(e.Notes), "there is nobody to ask for a password")
+	}
+	return e
+}
+
+// worked gives the steps of a login that succeeded.
+func (l *login) worked() []step { return append(slices.Clone(l.done), l.current) }
+
+// A watchdog ends a login in which the server falls silent, but not one in which a
+// person thinks.
+type watchdog struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	limit   time.Duration
+	doing   string
+	fired   *timeoutError
+	onFire  func()
+	stopped bool
+}
+
+func newWatchdog(limit time.Duration, doing string) *watchdog {
+	return &watchdog{limit: limit, doing: doing}
+}
+
+func (w *watchdog) start(onFire func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onFire = onFire
+	w.timer = time.AfterFunc(w.limit, w.fire)
+}
+
+func (w *watchdog) fire() {
+	w.mu.Lock()
+	if w.stopped {
+		w.mu.Unlock()
+		return
+	}
+	w.stopped = true
+	w.fired = &timeoutError{w.doing, w.limit}
+	w.mu.Unlock()
+	w.onFire()
+}
+
+func (w *watchdog) pause() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+}
+
+func (w *watchdog) resume(limit time.Duration, doing string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.limit, w.doing = limit, doing
+	w.timer.Reset(limit)
+}
+
+// shorten brings the end nearer; it is called before the login has got anywhere.
+func (w *watchdog) shorten(limit time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped && limit < w.limit {
+		w.limit = limit
+		w.timer.Reset(limit)
+	}
+}
+
+func (w *watchdog) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}
+
+func (w *watchdog) expired() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fired == nil {
+		return nil
+	}
+	return w.fired
+}

@@ -1,0 +1,203 @@
+package dial
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// A process is a helper of ours, with pipes to it.
+type process struct {
+	cmd    *exec.Cmd
+	in     *os.File // to its standard input
+	out    *os.File // from its standard output
+	stderr *tail
+
+	drained chan struct{} // its standard error has ended
+	exited  chan struct{}
+	err     error // once exited
+	once    sync.Once
+}
+
+// startProcess starts cmd with large pipes. The helper stays in our process group: it
+// may have to ask its questions on the terminal.
+func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
+	p := &process{cmd: cmd, stderr: new(tail), drained: make(chan struct{}), exited: make(chan struct{})}
+	var theirs, ours []*os.File
+	closeAll := func(files []*os.File) {
+		for _, f := range files {
+			f.Close()
+		}
+	}
+	pipe := func(toUs bool) (mine, other *os.File, err error) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, nil, err
+		}
+		if mine, other = w, r; toUs {
+			mine, other = r, w
+		}
+		theirs, ours = append(theirs, other), append(ours, mine)
+		return mine, other, nil
+	}
+	var errs [3]error
+	var in, out, stderr, stderrRead *os.File
+	p.in, in, errs[0] = pipe(false)
+	p.out, out, errs[1] = pipe(true)
+	stderrRead, stderr, errs[2] = pipe(true)
+	if err := errors.Join(errs[:]...); err != nil {
+		closeAll(append(theirs, ours...))
+		return nil, err
+	}
+	growPipe(p.in)
+	growPipe(p.out)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
+	err := cmd.Start()
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return nil, err
+	}
+	go func() {
+		defer close(p.drained)
+		defer stderrRead.Close()
+		io.Copy(io.MultiWriter(p.stderr, &lineWriter{emit: onLine}), stderrRead)
+	}()
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+		// Descendants may hold its standard error for as long as they live.
+		select {
+		case <-p.drained:
+		case <-time.After(closeLimit / 4):
+			stderrRead.SetReadDeadline(time.Now())
+		}
+	}()
+	return p, nil
+}
+
+const (
+	// exitGrace is how long a helper gets to leave by itself once its input has ended,
+	// and then again once it was told to.
+	exitGrace = 300 * time.Millisecond
+)
+
+// stop ends the process and reaps it. At the end of its input ssh ends the session in
+// an orderly way; one that does not is told to, and then killed.
+func (p *process) stop() {
+	p.once.Do(func() {
+		p.in.Close()
+		p.out.Close()
+		for _, tell := range []func(){func() { terminate(p.cmd.Process) }, func() { p.cmd.Process.Kill() }} {
+			if p.waitExit(exitGrace) {
+				break
+			}
+			tell()
+		}
+		p.waitExit(closeLimit)
+		within(closeLimit/2, func() { <-p.drained })
+	})
+}
+
+func (p *process) waitExit(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// exitCode gives the code of a process that has ended, -1 otherwise.
+func (p *process) exitCode() int {
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	default:
+		return -1
+	}
+}
+
+// A lineWriter hands on whole lines, made printable.
+type lineWriter struct {
+	line []byte
+	emit func(string)
+}
+
+func (l *lineWriter) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b != '\n' && len(l.line) < tailSize {
+			l.line = append(l.line, b)
+			continue
+		}
+		if text := printable(l.line); text != "" {
+			l.emit(text)
+		}
+		l.line = l.line[:0]
+	}
+	return len(p), nil
+}
+
+// A proxyConn is a connection through a ProxyCommand.
+type proxyConn struct {
+	*process
+	command string
+}
+
+func startProxy(command string, c *Config) (*proxyConn, error) {
+	shell := []string{"/bin/sh", "-c", "exec " + command}
+	if runtime.GOOS == "windows" {
+		shell = []string{"cmd.exe", "/c", command}
+	} else if s := c.getenv("SHELL"); s != "" { // as OpenSSH
+		shell[0] = s
+	}
+	cmd := exec.Command(shell[0], shell[1:]...)
+	cmd.Env = c.environ()
+	p, err := startProcess(cmd, func(line string) { c.logger().Info("ProxyCommand: " + line) })
+	if err != nil {
+		return nil, fmt.Errorf("the ProxyCommand could not be started: %w", err)
+	}
+	return &proxyConn{p, command}, nil
+}
+
+// failure says how the command ended, where the connection got nowhere.
+func (p *proxyConn) failure() error {
+	p.waitExit(exitGrace)
+	p.stop()
+	e := fmt.Sprintf("the ProxyCommand ended (exit status %d)", p.exitCode())
+	if text := p.stderr.line(); text != "" {
+		e += ": " + text
+	}
+	return errors.New(e)
+}
+
+func (p *proxyConn) Read(b []byte) (int, error)  { return p.out.Read(b) }
+func (p *proxyConn) Write(b []byte) (int, error) { return p.in.Write(b) }
+
+func (p *proxyConn) Close() error {
+	p.stop()
+	return nil
+}
+
+// proxyAddr is the address of either end of a ProxyCommand.
+type proxyAddr struct{}
+
+func (proxyAddr) Network() string { return "proxy" }
+func (proxyAddr) String() string  { return "<no address, by ProxyCommand>" }
+
+func (p *proxyConn) LocalAddr() net.Addr  { return proxyAddr{} }
+func (p *proxyConn) RemoteAddr() net.Addr { return proxyAddr{} }
+
+func (p *proxyConn) SetDeadline(t time.Time) error {
+	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
+}
+func (p *proxyConn) SetReadDeadline(t time.Time) error  { return p.out.SetReadDeadline(t) }
+func (p *proxyConn) SetWriteDeadline(t time.Time) error { return p.in.SetWriteDeadline(t) }

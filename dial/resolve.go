@@ -1,0 +1,159 @@
+package dial
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// resolveTimeout bounds `ssh -G`: a "Match exec" or a name server may hang.
+const resolveTimeout = 30 * time.Second
+
+// maxConfig bounds what is read of `ssh -G`'s output and of a configuration file.
+const maxConfig = 4 << 20
+
+// resolve finds the words for t: with OpenSSH's own `ssh -G` where it is installed,
+// since nothing else reads ssh_config exactly, and with a library else. exact tells
+// which. Lists of algorithms are there only where they were configured.
+func resolve(ctx context.Context, t Target, c *Config) (w words, exact bool, err error) {
+	path := findSSH(c)
+	if path == "" {
+		w, err = libraryWords(t, c)
+		return w, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	// Whether algorithms were configured can be told only against this ssh's default, so
+	// ask for both at once: it takes some 5 ms.
+	type answer struct {
+		w   words
+		err error
+	}
+	plain := make(chan answer, 1)
+	go func() {
+		w, err := sshG(ctx, path, []string{"-F", "none"}, "localhost", c)
+		plain <- answer{w, err}
+	}()
+	w, err = sshG(ctx, path, c.sshArgs(t), t.Host, c)
+	if err != nil {
+		cancel()
+		<-plain
+		return nil, true, err
+	}
+	p := <-plain
+	if p.err != nil {
+		return nil, true, p.err
+	}
+	dropDefaults(w, p.w)
+	return w, true, nil
+}
+
+// findSSH looks for ssh along the PATH of the Config's environment.
+func findSSH(c *Config) string {
+	if c.Env == nil || runtime.GOOS == "windows" {
+		path, err := exec.LookPath("ssh")
+		if err != nil {
+			return ""
+		}
+		return path
+	}
+	for _, dir := range filepath.SplitList(c.getenv("PATH")) {
+		path := filepath.Join(dir, "ssh")
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 && filepath.IsAbs(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// sshG runs `ssh -G`.
+func sshG(ctx context.Context, path string, args []string, host string, c *Config) (words, error) {
+	// -T keeps it from telling that it has no terminal.
+	cmd := exec.CommandContext(ctx, path, append(append([]string{"-G", "-T"}, args...), "--", host)...)
+	cmd.Env = c.environ()
+	cmd.WaitDelay = time.Second // a child of "Match exec" may hold our pipes
+	var stdout, stderr limitedBuffer
+	stdout.limit, stderr.limit = maxConfig, 64<<10
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("reading the ssh configuration: %w", context.Cause(ctx))
+		}
+		if text := lastLine(stderr.Bytes()); text != "" {
+			return nil, fmt.Errorf("the ssh configuration: %s", text)
+		}
+		return nil, fmt.Errorf("reading the ssh configuration with %s -G: %w", path, err)
+	}
+	if stdout.full {
+		return nil, fmt.Errorf("%s -G printed more than %d bytes", path, maxConfig)
+	}
+	for line := range bytes.Lines(stderr.Bytes()) {
+		c.logger().Info("ssh: " + printable(line))
+	}
+	return parseG(stdout.Bytes())
+}
+
+// parseG reads the output of `ssh -G`: one word and its value a line.
+func parseG(out []byte) (words, error) {
+	w := make(words)
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, maxConfig)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(strings.TrimRight(lines.Text(), "\r"), " ")
+		if key == "" {
+			continue
+		}
+		key = strings.ToLower(key)
+		w[key] = append(w[key], value)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading the output of ssh -G: %w", err)
+	}
+	if w.get("hostname") == "" {
+		return nil, errors.New("the output of ssh -G names no host")
+	}
+	return w, nil
+}
+
+// A limitedBuffer keeps the first bytes written to it and drops the rest.
+type limitedBuffer struct {
+	bytes.Buffer
+	limit int
+	full  bool
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	n := len(p)
+	if room := b.limit - b.Len(); len(p) > room {
+		p, b.full = p[:max(room, 0)], true
+	}
+	b.Buffer.Write(p)
+	return n, nil
+}
+
+// lastLine gives the last line of text that says something.
+func lastLine(text []byte) string {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return printable(lines[len(lines)-1])
+}
+
+// printable makes a peer's or a program's text fit for one line of a message.
+func printable(b []byte) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == 0x202e || r == 0xfffd:
+			return '?'
+		}
+		return r
+	}, strings.TrimSpace(string(b)))
+}

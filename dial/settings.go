@@ -1,0 +1,385 @@
+package dial
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// words are the resolved words of ssh_config for one host, keyed by their names in
+// lower case, as `ssh -G` prints them. Most have one value.
+type words map[string][]string
+
+func (w words) get(key string) string {
+	if v := w[key]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// set tells whether a word has a value; "none" is how most are taken back.
+func (w words) set(key string) bool {
+	v := w.get(key)
+	return v != "" && !strings.EqualFold(v, "none")
+}
+
+// yes reads a flag. `ssh -G` prints some as yes/no and some as true/false, and which
+// has changed between versions.
+func (w words) yes(key string, otherwise bool) bool {
+	switch strings.ToLower(w.get(key)) {
+	case "":
+		return otherwise
+	case "no", "false", "off", "none":
+		return false
+	}
+	return true // "unbound" and "host-bound" of PubkeyAuthentication are yes as well
+}
+
+func (w words) number(key string, otherwise int) (int, error) {
+	v := w.get(key)
+	if v == "" || strings.EqualFold(v, "none") {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s %q in the ssh configuration is not a number", key, v)
+	}
+	return n, nil
+}
+
+// maxSeconds keeps a time from the configuration within a time.Duration.
+const maxSeconds = 1 << 31
+
+// duration reads a time: seconds, or sshd_config's TIME FORMATS such as 1h30m.
+func (w words) duration(key string) (time.Duration, error) {
+	v := w.get(key)
+	if v == "" || strings.EqualFold(v, "none") {
+		return 0, nil
+	}
+	bad := fmt.Errorf("%s %q in the ssh configuration is not a time", key, v)
+	var total, n int64
+	digits := false
+	for i := 0; i < len(v); i++ {
+		if c := v[i]; c >= '0' && c <= '9' {
+			if n = n*10 + int64(c-'0'); n > maxSeconds {
+				return 0, bad
+			}
+			digits = true
+			continue
+		}
+		unit, ok := map[byte]int64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 7 * 86400}[v[i]|0x20]
+		if !ok || !digits {
+			return 0, bad
+		}
+		total, n, digits = total+n*unit, 0, false
+	}
+	if total += n; total > maxSeconds {
+		return 0, bad
+	}
+	return time.Duration(total) * time.Second, nil
+}
+
+// settings are the words that the native dialer acts on, read and checked once.
+type settings struct {
+	alias, host, user string
+	port              int
+	network           string // "tcp", "tcp4" or "tcp6"
+	bindAddress       string
+	attempts          int
+	tcpKeepAlive      bool
+	connectTimeout    time.Duration
+	aliveInterval     time.Duration
+	aliveCountMax     int
+
+	proxyJump, proxyCommand string
+
+	ciphers, macs, kexes   []string
+	hostKeyAlgos           []string
+	hostKeyAlgosConfigured bool
+	caAlgos, pubkeyAlgos   []string
+	minRSABits             int
+	rekeyBytes             uint64
+	hostKeyAlias           string
+	userKnown, globalKnown []string
+	strict                 string // "yes", "accept-new", "no" or "ask"
+	hashKnownHosts         bool
+	trustLoopback          bool // NoHostAuthenticationForLocalhost
+	batch                  bool
+	identities             []identityFile
+	certificates           []string
+	identitiesOnly         bool
+	agent                  string // path, "" for none
+	pubkey, password, kbd  bool
+	prompts                int
+	preferred              []string
+	env                    func(string) (string, bool)
+	home                   string
+}
+
+// An identityFile is a private key's name; explicit ones were asked for by name, and
+// so it is worth saying where they are missing.
+type identityFile struct {
+	path     string
+	explicit bool
+}
+
+// principal is the name a host's certificate must be for. ssh lowers its case.
+func (s *settings) principal() string {
+	if s.hostKeyAlias != "" {
+		return strings.ToLower(s.hostKeyAlias)
+	}
+	return strings.ToLower(s.host)
+}
+
+// knownAs is the name the host's keys are kept under: "[host]:port" but for port 22.
+// An alias stands alone, whatever the port.
+func (s *settings) knownAs() string {
+	if s.hostKeyAlias != "" || s.port == 22 {
+		return s.principal()
+	}
+	return fmt.Sprintf("[%s]:%d", s.principal(), s.port)
+}
+
+func (s *settings) userHost() string { return Target{User: s.user, Host: s.alias}.UserHost() }
+
+// homeDir is the directory that '~' means. ssh takes the password database's word and
+// not HOME's; a Config with an Env of its own is believed.
+func homeDir(c *Config) string {
+	if c.Env != nil {
+		if h := c.getenv("HOME"); h != "" {
+			return h
+		}
+	}
+	if runtime.GOOS != "windows" {
+		if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil && u.HomeDir != "" {
+			return u.HomeDir
+		}
+	}
+	h, _ := os.UserHomeDir()
+	return h
+}
+
+func localUser(c *Config) string {
+	if runtime.GOOS != "windows" {
+		if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+			return u.Username
+		}
+	}
+	if u, err := user.Current(); err == nil {
+		// DOMAIN\name on Windows: ssh logs in with the last part.
+		return u.Username[strings.LastIndexByte(u.Username, '\\')+1:]
+	}
+	return c.getenv("USER")
+}
+
+// readSettings turns words into settings.
+func readSettings(t Target, w words, c *Config) (*settings, error) {
+	s := &settings{
+		alias: t.Host, host: w.get("hostname"), user: w.get("user"),
+		bindAddress:    w.get("bindaddress"),
+		tcpKeepAlive:   w.yes("tcpkeepalive", true),
+		hostKeyAlias:   w.get("hostkeyalias"),
+		hashKnownHosts: w.yes("hashknownhosts", false),
+		trustLoopback:  w.yes("nohostauthenticationforlocalhost", false),
+		batch:          w.yes("batchmode", false),
+		identitiesOnly: w.yes("identitiesonly", false),
+		pubkey:         w.yes("pubkeyauthentication", true),
+		password:       w.yes("passwordauthentication", true),
+		kbd:            w.yes("kbdinteractiveauthentication", true),
+		env:            c.lookupEnv,
+		home:           homeDir(c),
+	}
+	if s.host == "" {
+		s.host = t.Host
+	}
+	if s.user == "" {
+		s.user = localUser(c)
+	}
+	// HostName and User may come from a file that somebody else wrote.
+	if err := (Target{User: s.user, Host: s.host}).check(); err != nil {
+		return nil, fmt.Errorf("in the ssh configuration: %w", err)
+	}
+	var errs []error
+	num := func(key string, otherwise int) int {
+		n, err := w.number(key, otherwise)
+		errs = append(errs, err)
+		return n
+	}
+	span := func(key string) time.Duration {
+		d, err := w.duration(key)
+		errs = append(errs, err)
+		return d
+	}
+	s.port = num("port", 22)
+	s.attempts = max(1, num("connectionattempts", 1))
+	s.aliveCountMax = num("serveralivecountmax", 3)
+	s.prompts = num("numberofpasswordprompts", 3)
+	s.minRSABits = num("requiredrsasize", 1024)
+	s.connectTimeout = span("connecttimeout")
+	s.aliveInterval = span("serveraliveinterval")
+	if s.port < 1 || s.port > 65535 {
+		errs = append(errs, fmt.Errorf("port %d in the ssh configuration is not from 1 to 65535", s.port))
+	}
+	var err error
+	s.network, err = network(w.get("addressfamily"))
+	errs = append(errs, err)
+	s.strict, err = strictness(w.get("stricthostkeychecking"))
+	errs = append(errs, err)
+	s.rekeyBytes, err = rekeyLimit(w.get("rekeylimit"))
+	errs = append(errs, err)
+	if w.set("proxycommand") {
+		s.proxyCommand = w.get("proxycommand")
+	}
+	if w.set("proxyjump") {
+		s.proxyJump, s.proxyCommand = w.get("proxyjump"), ""
+	}
+	if p := w.get("preferredauthentications"); p != "" {
+		s.preferred = strings.Split(p, ",")
+	} else {
+		s.preferred = []string{"publickey", "keyboard-interactive", "password"}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	s.readFiles(w)
+	return s, s.readAlgorithms(w)
+}
+
+func network(family string) (string, error) {
+	switch strings.ToLower(family) {
+	case "", "any":
+		return "tcp", nil
+	case "inet":
+		return "tcp4", nil
+	case "inet6":
+		return "tcp6", nil
+	}
+	return "", fmt.Errorf("AddressFamily %q is none of any, inet and inet6", family)
+}
+
+func strictness(v string) (string, error) {
+	switch strings.ToLower(v) {
+	case "yes", "true":
+		return "yes", nil
+	case "no", "false", "off":
+		return "no", nil
+	case "", "ask":
+		return "ask", nil
+	case "accept-new":
+		return "accept-new", nil
+	}
+	return "", fmt.Errorf("StrictHostKeyChecking %q is none of yes, accept-new, no and ask", v)
+}
+
+// rekeyLimit reads the first part of RekeyLimit: bytes, 0 for the cipher's default.
+func rekeyLimit(v string) (uint64, error) {
+	amount, _, _ := strings.Cut(strings.TrimSpace(v), " ")
+	if amount == "" || strings.EqualFold(amount, "default") || strings.EqualFold(amount, "none") {
+		return 0, nil
+	}
+	shift := 0
+	switch amount[len(amount)-1] | 0x20 {
+	case 'k':
+		shift = 10
+	case 'm':
+		shift = 20
+	case 'g':
+		shift = 30
+	}
+	digits := amount
+	if shift > 0 {
+		digits = amount[:len(amount)-1]
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil {
+		if n, err = strconv.ParseUint(digits, 10, 62); err != nil || shift > 0 {
+			return 0, fmt.Errorf("RekeyLimit %q is not a size", v)
+		}
+	}
+	return n << shift, nil
+}
+
+// readFiles expands the names of files. A name that needs an unset variable is left
+// out, as ssh leaves it out.
+func (s *settings) readFiles(w words) {
+	x := s.tokens()
+	for _, f := range w["identityfile"] {
+		if strings.EqualFold(f, "none") {
+			continue
+		}
+		path, err := x.file(f)
+		if err != nil {
+			continue
+		}
+		s.identities = append(s.identities, identityFile{path, !isDefaultIdentity(f)})
+	}
+	for _, f := range w["certificatefile"] {
+		if path, err := x.file(f); err == nil && !strings.EqualFold(f, "none") {
+			s.certificates = append(s.certificates, path)
+		}
+	}
+	s.userKnown = x.files(w, "userknownhostsfile")
+	s.globalKnown = x.files(w, "globalknownhostsfile")
+	s.agent = x.agent(w.get("identityagent"))
+}
+
+func isDefaultIdentity(f string) bool {
+	base, ok := strings.CutPrefix(f, "~/.ssh/id_")
+	return ok && !strings.Contains(base, "/")
+}
+
+// agent finds the agent's socket.
+func (x expander) agent(v string) string {
+	switch {
+	case strings.EqualFold(v, "none"):
+		return ""
+	case v == "" || v == "SSH_AUTH_SOCK":
+		sock, _ := x.env("SSH_AUTH_SOCK")
+		if sock == "" && runtime.GOOS == "windows" {
+			return `\\.\pipe\openssh-ssh-agent`
+		}
+		return sock
+	case strings.HasPrefix(v, "$") && !strings.HasPrefix(v, "${"):
+		sock, _ := x.env(v[1:])
+		return sock
+	}
+	path, err := x.file(v)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// files reads a word that holds several names. What `ssh -G` prints has lost its
+// quotes, so that a name with a space looks like two; since such names are absolute
+// or start with '~', a piece that is neither belongs to the one before it.
+func (x expander) files(w words, key string) []string {
+	var files []string
+	for _, v := range w[key] {
+		var line []string
+		for _, piece := range strings.Split(v, " ") {
+			whole := filepath.IsAbs(piece) || strings.HasPrefix(piece, "~") || strings.HasPrefix(piece, "${")
+			if last := len(line) - 1; !whole && last >= 0 && filepath.IsAbs(line[last]) {
+				line[last] += " " + piece
+				continue
+			}
+			if piece != "" {
+				line = append(line, piece)
+			}
+		}
+		files = append(files, line...)
+	}
+	out := files[:0]
+	for _, f := range files {
+		if path, err := x.file(f); err == nil && !strings.EqualFold(f, "none") {
+			out = append(out, path)
+		}
+	}
+	return out
+}

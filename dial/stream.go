@@ -1,0 +1,162 @@
+package dial
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// channelWindow is what a channel of OpenSSH's and of x/crypto/ssh's carries, each way,
+// before the receiver must have answered.
+const channelWindow = 2 << 20
+
+// A Stream is a byte stream that speaks SFTP. Read and Write may be called at the same
+// time, each by one goroutine. Its end is the server's: after [Stream.Close] a Read in
+// progress ends when the server has closed the channel too, or with the [Conn].
+type Stream struct {
+	conn   *Conn
+	read   io.Reader
+	write  io.Writer
+	end    func() error
+	stderr *tail
+
+	once sync.Once
+	err  error
+
+	mu     sync.Mutex
+	status int // of the remote program, or of ssh; -1 while it is not known
+}
+
+// Read reads what the server sends; io.EOF when it has ended its side.
+func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
+
+// Write sends p.
+func (s *Stream) Write(p []byte) (int, error) { return s.write.Write(p) }
+
+// Close ends the stream. It waits for no round trip; with the system's ssh it ends and
+// reaps the process, in bounded time. It is safe to call twice.
+func (s *Stream) Close() error {
+	s.once.Do(func() { s.err = s.end() })
+	return s.err
+}
+
+// Stderr is the end of what the peer wrote to its standard error, made printable but
+// for its line breaks.
+func (s *Stream) Stderr() string { return s.stderr.text() }
+
+// Window is how many bytes the stream carries a round trip; 0 means that nothing
+// bounds it.
+func (s *Stream) Window() int { return channelWindow }
+
+// Host names the server for messages.
+func (s *Stream) Host() string { return s.conn.Host() }
+
+// Conn is the connection that the stream belongs to.
+func (s *Stream) Conn() *Conn { return s.conn }
+
+// ExitStatus is that of the remote program, or of ssh itself; ok is false while it
+// runs, and where it never told.
+func (s *Stream) ExitStatus() (status int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status, s.status >= 0
+}
+
+func (s *Stream) setStatus(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = n
+}
+
+// openChannel opens a session and asks for the subsystem: RFC 4254, 6.1 and 6.5.
+func openChannel(c *Conn) (*Stream, error) {
+	ch, requests, err := c.client.OpenChannel("session", nil)
+	if err != nil {
+		var refused *ssh.OpenChannelError
+		if errors.As(err, &refused) {
+			return nil, fmt.Errorf("the server opens no further channel: %s (%s)", printable([]byte(refused.Message)), refused.Reason)
+		}
+		return nil, fmt.Errorf("opening a channel: %w", err)
+	}
+	s := &Stream{conn: c, read: ch, write: ch, stderr: new(tail), status: -1}
+	// Both end with the channel. They are below a goroutine that Close waits for.
+	var helpers sync.WaitGroup
+	helpers.Go(func() { io.Copy(s.stderr, ch.Stderr()) })
+	helpers.Go(func() { s.serve(requests) })
+	s.end = func() error {
+		// A peer that reads nothing could hold up even this.
+		within(closeLimit, func() { ch.Close() })
+		return nil
+	}
+	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
+	if err == nil && ok {
+		return s, nil
+	}
+	s.Close()
+	// What it says to standard error, and its exit status, may be on their way.
+	within(closeLimit/2, helpers.Wait)
+	reason := "it refused the request for the subsystem sftp"
+	if err != nil {
+		reason = "it closed the channel"
+	}
+	status, _ := s.ExitStatus()
+	return nil, &SubsystemError{Reason: reason, ExitStatus: status, Text: s.stderr.line()}
+}
+
+// serve hears what the server has to say about the program: RFC 4254, 6.10.
+func (s *Stream) serve(requests <-chan *ssh.Request) {
+	for r := range requests {
+		switch r.Type {
+		case "exit-status":
+			var m struct{ Status uint32 }
+			if ssh.Unmarshal(r.Payload, &m) == nil && m.Status < 1<<31 {
+				s.setStatus(int(m.Status))
+			}
+		case "exit-signal":
+			s.setStatus(255)
+		}
+		if r.WantReply {
+			r.Reply(false, nil)
+		}
+	}
+}
+
+// tailSize is how much of a peer's standard error is kept.
+const tailSize = 4 << 10
+
+// A tail keeps the last bytes written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(p)
+	if len(p) > tailSize {
+		p = p[len(p)-tailSize:]
+	}
+	if over := len(t.buf) + len(p) - tailSize; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	t.buf = append(t.buf, p...)
+	return n, nil
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.Split(string(t.buf), "\n")
+	for i := range lines {
+		lines[i] = printable([]byte(lines[i]))
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+// line gives the text as one line.
+func (t *tail) line() string { return strings.Join(strings.Split(t.text(), "\n"), "; ") }

@@ -1,0 +1,136 @@
+package dial
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// An UnsupportedError names a word of the ssh configuration that changes where or how
+// to connect and that the native dialer does not know. The system's ssh does
+// ([Config].SSH, --ssh). errors.Is tells it as errors.ErrUnsupported.
+type UnsupportedError struct {
+	Word  string // as ssh_config(5) spells it
+	Value string
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("the ssh configuration says %s %s, which is not supported here; use the system's ssh (--ssh)", e.Word, e.Value)
+}
+
+func (e *UnsupportedError) Unwrap() error { return errors.ErrUnsupported }
+
+// refused are the words that change where or how we connect, or whom we trust, and
+// are not implemented: when their value differs from the default, the native dialer
+// must not guess.
+var refused = []struct {
+	word   string
+	differ func(words) bool
+}{
+	{"BindInterface", func(w words) bool { return w.set("bindinterface") }},
+	{"ProxyUseFdpass", func(w words) bool { return w.yes("proxyusefdpass", false) && w.set("proxycommand") }},
+	{"KnownHostsCommand", func(w words) bool { return w.set("knownhostscommand") }},
+	{"RevokedHostKeys", func(w words) bool { return w.set("revokedhostkeys") }},
+	{"VerifyHostKeyDNS", func(w words) bool { return w.yes("verifyhostkeydns", false) }},
+	{"PKCS11Provider", func(w words) bool { return w.set("pkcs11provider") }},
+	{"SecurityKeyProvider", func(w words) bool {
+		v := w.get("securitykeyprovider")
+		return v != "" && v != "internal" && !strings.HasPrefix(v, "$")
+	}},
+}
+
+// told are words without effect here whose absence nobody is harmed by: said with -v
+// where they have been set to something.
+var told = []struct {
+	word  string
+	plain []string // values that need no word
+}{
+	{"AddKeysToAgent", []string{"no", "false"}},
+	{"CheckHostIP", []string{"no"}},
+	{"Compression", []string{"no"}},
+	{"ControlMaster", []string{"no", "false"}},
+	{"ControlPath", nil},
+	{"FingerprintHash", []string{"SHA256", "sha256"}},
+	{"GSSAPIAuthentication", []string{"no"}},
+	{"HostbasedAuthentication", []string{"no"}},
+	{"RemoteCommand", nil},
+	{"SendEnv", nil},
+	{"SetEnv", nil},
+	{"Tunnel", []string{"no", "false"}},
+	{"VisualHostKey", []string{"no"}},
+}
+
+// used are the words that readSettings acts on.
+var used = []string{
+	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile", "ciphers",
+	"connectionattempts", "connecttimeout", "globalknownhostsfile", "hashknownhosts", "hostkeyalgorithms",
+	"hostkeyalias", "hostname", "identitiesonly", "identityagent", "identityfile", "kbdinteractiveauthentication",
+	"kexalgorithms", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
+	"port", "preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",
+	"pubkeyauthentication", "rekeylimit", "requiredrsasize", "serveralivecountmax", "serveraliveinterval",
+	"stricthostkeychecking", "tcpkeepalive", "user", "userknownhostsfile",
+	"canonicalizehostname", "refuseconnection",
+}
+
+// knownWords are all words that mean something here, in lower case.
+func knownWords() []string {
+	all := slices.Clone(used)
+	for _, r := range refused {
+		all = append(all, strings.ToLower(r.word))
+	}
+	for _, t := range told {
+		all = append(all, strings.ToLower(t.word))
+	}
+	return all
+}
+
+// checkSupport refuses what the native dialer cannot honour, and tells the rest. exact
+// says that OpenSSH resolved the words, and so did what CanonicalizeHostname asks for.
+func checkSupport(w words, exact bool, log *slog.Logger) error {
+	for _, r := range refused {
+		if r.differ(w) {
+			return &UnsupportedError{r.word, printable([]byte(w.get(strings.ToLower(r.word))))}
+		}
+	}
+	if !exact && w.yes("canonicalizehostname", false) {
+		return &UnsupportedError{"CanonicalizeHostname", w.get("canonicalizehostname")}
+	}
+	// OpenSSH 10.1: a configuration may say that a host must not be connected to, and why.
+	if text := w.get("refuseconnection"); text != "" {
+		return fmt.Errorf("the ssh configuration refuses this connection: %s", printable([]byte(text)))
+	}
+	if err := checkMethods(w); err != nil {
+		return err
+	}
+	for _, t := range told {
+		if v := w.get(strings.ToLower(t.word)); v != "" && v != "none" && !slices.Contains(t.plain, v) {
+			log.Info("the ssh configuration's " + t.word + " has no effect here")
+		}
+	}
+	return nil
+}
+
+// nativeMethods are the ways to log in that the native dialer knows.
+var nativeMethods = []string{"publickey", "keyboard-interactive", "password"}
+
+// checkMethods refuses a configuration that leaves only ways we do not know: GSSAPI
+// and host-based. Debian's own ssh_config turns GSSAPI on beside the others.
+func checkMethods(w words) error {
+	v := w.get("preferredauthentications")
+	if v != "" {
+		methods := strings.Split(v, ",")
+		if !slices.ContainsFunc(methods, func(m string) bool { return slices.Contains(nativeMethods, m) }) {
+			return &UnsupportedError{"PreferredAuthentications", printable([]byte(v))}
+		}
+	}
+	if !w.yes("pubkeyauthentication", true) && !w.yes("passwordauthentication", true) && !w.yes("kbdinteractiveauthentication", true) {
+		for _, word := range []string{"GSSAPIAuthentication", "HostbasedAuthentication"} {
+			if w.yes(strings.ToLower(word), false) {
+				return &UnsupportedError{word, "yes and turns off the other ways to log in"}
+			}
+		}
+	}
+	return nil
+}

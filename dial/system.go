@@ -1,0 +1,157 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+)
+
+// A systemSSH runs the system's ssh, or whatever was named in its place, once for
+// each stream.
+type systemSSH struct {
+	t       Target
+	config  *Config
+	command []string
+	batch   bool
+}
+
+func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
+	command, err := splitCommand(c.SSH)
+	if err != nil {
+		return nil, fmt.Errorf("--ssh %q: %w", c.SSH, err)
+	}
+	if command[0] == "ssh" {
+		if path := findSSH(c); path != "" {
+			command[0] = path
+		}
+	}
+	s := &systemSSH{t: t, config: c, command: command}
+	for _, o := range c.Options {
+		if key, value, err := splitOption(o); err == nil && strings.EqualFold(key, "BatchMode") {
+			s.batch = strings.EqualFold(value, "yes")
+			break
+		}
+	}
+	if c.Prompter == nil && !s.batch {
+		// ssh would ask on the terminal by itself.
+		s.batch = true
+		s.command = append(s.command, "-o", "BatchMode=yes")
+	}
+	return s, nil
+}
+
+// args are what scp gives to ssh, and the subsystem: nothing is forwarded, no command
+// of the configuration runs.
+func (s *systemSSH) args() []string {
+	args := append(s.command[1:len(s.command):len(s.command)],
+		"-x", "-a", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no", "-oRemoteCommand=none", "-oRequestTTY=no")
+	args = append(args, s.config.sshArgs(s.t)...)
+	return append(args, "-s", "--", s.t.Host, "sftp")
+}
+
+// newSystemConn makes the Conn whose streams are processes.
+func newSystemConn(d *Dialer) *Conn {
+	c := &Conn{d: d, streams: make(map[*Stream]struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	return c
+}
+
+// open starts one ssh. That it could log in shows only when the server speaks: until
+// then the stream is open, and what goes wrong ends it with a [SubsystemError].
+func (s *systemSSH) open(c *Conn) (*Stream, error) {
+	cmd := exec.Command(s.command[0], s.args()...)
+	cmd.Env = s.config.environ()
+	log := s.config.logger()
+	p, err := startProcess(cmd, func(line string) { log.Info("ssh: " + line) })
+	if err != nil {
+		return nil, fmt.Errorf("ssh could not be started: %w", err)
+	}
+	stream := &Stream{conn: c, write: p.in, stderr: p.stderr, status: -1}
+	stream.read = &sshOutput{s: stream, p: p}
+	stream.end = func() error {
+		p.stop()
+		c.mu.Lock()
+		delete(c.streams, stream)
+		c.mu.Unlock()
+		if code := p.exitCode(); code >= 0 {
+			stream.setStatus(code)
+		}
+		return nil
+	}
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.streams[stream] = struct{}{}
+	}
+	c.mu.Unlock()
+	if closed {
+		stream.Close()
+		return nil, ErrClosed
+	}
+	return stream, nil
+}
+
+// An sshOutput is what ssh prints. At its end it says why, where ssh failed.
+type sshOutput struct {
+	s *Stream
+	p *process
+}
+
+func (o *sshOutput) Read(b []byte) (int, error) {
+	n, err := o.p.out.Read(b)
+	if n > 0 || !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if !o.p.waitExit(closeLimit) {
+		return 0, io.EOF
+	}
+	within(closeLimit/2, func() { <-o.p.drained })
+	code := o.p.exitCode()
+	o.s.setStatus(max(code, 0))
+	if code == 0 {
+		return 0, io.EOF
+	}
+	return 0, &Error{Host: o.s.Host(), Err: &SubsystemError{
+		Reason: "ssh ended", ExitStatus: code, Text: o.p.stderr.line(),
+	}}
+}
+
+// splitCommand splits a command line at its spaces; quotes keep words together.
+func splitCommand(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	in := false
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, in = r, true
+		case r == ' ' || r == '\t':
+			if in {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			in = false
+		default:
+			word.WriteRune(r)
+			in = true
+		}
+	}
+	if quote != 0 {
+		return nil, errors.New("a quote is not closed")
+	}
+	if in {
+		words = append(words, word.String())
+	}
+	if len(words) == 0 {
+		return nil, errors.New("no command")
+	}
+	return words, nil
+}

@@ -1,0 +1,255 @@
+package dial
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// A Target is what a person names: whom to log in as, where, and a path there.
+// The zero value of every field but Host means "not said": the user and the port
+// then come from the configuration.
+type Target struct {
+	User string
+	// Host is a name, an alias of ssh_config, or an address; IPv6 without brackets.
+	Host string
+	Port int
+	// Path is the remote path as the server is to see it. A relative path starts at
+	// the directory one is logged in to, and an empty one is that directory.
+	Path string
+}
+
+var errNoHost = errors.New("no host is named")
+
+// ParseTarget reads one argument of a copy. remote is false, and the error nil,
+// where s names a local file, which is decided as scp does: remote is what has a
+// ':' before any '/'. So "./a:b" and "/tmp/a:b" are local, and so is ":x".
+//
+//	host:path                      path relative to the login directory unless it starts with '/'
+//	user@host:path
+//	[::1]:path, user@[::1]:path
+//	sftp://user@host:port/path     path absolute; "/~/x" is x in the login directory
+//
+// A host or a user that starts with '-', or that holds a character with a meaning to
+// a shell, is refused: both travel to ssh's command line and into ProxyCommand.
+func ParseTarget(s string) (t Target, remote bool, err error) {
+	if isURL(s) {
+		t, err = parseURL(s)
+		return t, true, err
+	}
+	colon := scpColon(s)
+	if colon < 0 || isDrive(s, colon) {
+		return Target{}, false, nil
+	}
+	t, err = parseUserHost(s[:colon])
+	if err != nil {
+		return Target{}, true, fmt.Errorf("%q: %w", s, err)
+	}
+	t.Path = homeRelative(s[colon+1:])
+	if strings.IndexByte(t.Path, 0) >= 0 {
+		return Target{}, true, fmt.Errorf("%q: the path holds a NUL", s)
+	}
+	return t, true, nil
+}
+
+// ParseHost reads an argument where only a remote place makes sense, so that it
+// needs no colon: "host", "user@host", "::1", and every form of [ParseTarget].
+func ParseHost(s string) (Target, error) {
+	// "::1" and "fe80::1%eth0" have colons of their own.
+	if strings.Count(s, ":") >= 2 && !strings.ContainsAny(s, "[/") {
+		if t, err := parseUserHost(s); err == nil && strings.Contains(t.Host, ":") {
+			return t, nil
+		}
+	}
+	t, remote, err := ParseTarget(s)
+	if err != nil || remote {
+		return t, err
+	}
+	t, err = parseUserHost(s)
+	if err != nil {
+		return Target{}, fmt.Errorf("%q: %w", s, err)
+	}
+	return t, nil
+}
+
+// String gives the form a person would type, for messages.
+func (t Target) String() string {
+	if t.Port != 0 {
+		u := url.URL{Scheme: "sftp", Host: bracket(t.Host) + ":" + strconv.Itoa(t.Port)}
+		if t.User != "" {
+			u.User = url.User(t.User)
+		}
+		switch {
+		case strings.HasPrefix(t.Path, "/"):
+			u.Path = t.Path
+		case t.Path != "":
+			u.Path = "/~/" + t.Path
+		}
+		return u.String()
+	}
+	s := t.UserHost()
+	if t.Path != "" {
+		s += ":" + t.Path
+	}
+	return s
+}
+
+// UserHost gives "user@host" or "host", with IPv6 addresses in brackets.
+func (t Target) UserHost() string {
+	if t.User != "" {
+		return t.User + "@" + bracket(t.Host)
+	}
+	return bracket(t.Host)
+}
+
+func bracket(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// scpColon finds the colon that makes an argument remote, as scp's colon() does.
+func scpColon(s string) int {
+	if strings.HasPrefix(s, ":") {
+		return -1
+	}
+	bracketed := strings.HasPrefix(s, "[")
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '@' && strings.HasPrefix(s[i+1:], "["):
+			bracketed = true
+		case s[i] == ']' && bracketed && strings.HasPrefix(s[i+1:], ":"):
+			return i + 1
+		case s[i] == ':' && !bracketed:
+			return i
+		case s[i] == '/':
+			return -1
+		}
+	}
+	return -1
+}
+
+// isDrive tells "C:\x" from host C, on the one system where that is a question.
+func isDrive(s string, colon int) bool {
+	return runtime.GOOS == "windows" && colon == 1 && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z')
+}
+
+// parseUserHost splits at the last '@', as ssh does: names of users may hold one.
+func parseUserHost(s string) (Target, error) {
+	var t Target
+	if at := strings.LastIndexByte(s, '@'); at >= 0 {
+		t.User, s = s[:at], s[at+1:]
+		if t.User == "" {
+			return Target{}, errors.New("the user before '@' is empty")
+		}
+	}
+	t.Host = unbracket(s)
+	return t, t.check()
+}
+
+func unbracket(host string) string {
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") && len(host) > 2 {
+		return host[1 : len(host)-1]
+	}
+	return host
+}
+
+func isURL(s string) bool {
+	return len(s) >= 7 && strings.EqualFold(s[:7], "sftp://")
+}
+
+func parseURL(s string) (Target, error) {
+	// A fragment or query has no meaning here, and '#' and '?' are good in file names.
+	u, err := url.Parse(strings.NewReplacer("#", "%23", "?", "%3F").Replace(s))
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return Target{}, fmt.Errorf("%q: %w", s, err)
+	}
+	t := Target{Host: u.Hostname()}
+	if u.User != nil {
+		t.User = u.User.Username()
+		if _, has := u.User.Password(); has {
+			// Not echoed: what cannot be taken back from a screen is not repeated on it.
+			return Target{}, errors.New("an sftp:// address must hold no password: every user of this machine could read it")
+		}
+		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not know too.
+		if strings.Contains(t.User, ";") {
+			return Target{}, fmt.Errorf("%q: connection parameters after ';' are not supported", s)
+		}
+	}
+	if p := u.Port(); p != "" {
+		if t.Port, err = parsePort(p); err != nil {
+			return Target{}, fmt.Errorf("%q: %w", s, err)
+		}
+	}
+	if err := t.check(); err != nil {
+		return Target{}, fmt.Errorf("%q: %w", s, err)
+	}
+	t.Path = u.Path
+	if t.Path == "/~" || strings.HasPrefix(t.Path, "/~/") {
+		t.Path = homeRelative(t.Path[1:])
+	}
+	if strings.IndexByte(t.Path, 0) >= 0 {
+		return Target{}, fmt.Errorf("%q: the path holds a NUL", s)
+	}
+	return t, nil
+}
+
+// homeRelative drops a leading "~/": the server starts us at home.
+func homeRelative(path string) string {
+	if path == "~" {
+		return ""
+	}
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		rest = strings.TrimLeft(rest, "/")
+		if strings.HasPrefix(rest, "~") { // a file whose name is "~", or starts so
+			return "./" + rest
+		}
+		return rest
+	}
+	return path
+}
+
+func parsePort(s string) (int, error) {
+	p, err := strconv.Atoi(s)
+	if err != nil || p < 1 || p > 65535 || s[0] == '+' {
+		return 0, fmt.Errorf("port %q is not a number from 1 to 65535", s)
+	}
+	return p, nil
+}
+
+// check refuses what could turn into an option of ssh, or into shell in a
+// ProxyCommand's %h and %r. The lists are those ssh itself refuses.
+func (t Target) check() error {
+	if t.Host == "" {
+		return errNoHost
+	}
+	if t.Host[0] == '-' {
+		return fmt.Errorf("host %q starts with '-'", t.Host)
+	}
+	if i := strings.IndexFunc(t.Host, badInHost); i >= 0 {
+		return fmt.Errorf("host %q holds the character %q", t.Host, t.Host[i:i+1])
+	}
+	if strings.HasPrefix(t.User, "-") {
+		return fmt.Errorf("user %q starts with '-'", t.User)
+	}
+	if i := strings.IndexFunc(t.User, badInUser); i >= 0 {
+		return fmt.Errorf("user %q holds the character %q", t.User, t.User[i:i+1])
+	}
+	return nil
+}
+
+func badInHost(r rune) bool {
+	return r <= ' ' || r == 0x7f || strings.ContainsRune("'`\"$\\;&<>|(){}[],/@", r)
+}
+
+func badInUser(r rune) bool {
+	return r < ' ' || r == 0x7f || strings.ContainsRune("'`\";&<>|(){}", r)
+}

@@ -1,0 +1,301 @@
+// Package opensshd starts OpenSSH's own server on the loopback address for a test, with
+// keys made for the run, as the current user. It needs no privileges and touches no
+// file outside of the test's directory, but /run/sshd, which sshd wants to exist when it
+// runs as root.
+package opensshd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// RequireEnv is the environment variable that, at "1", turns a skip for want of OpenSSH
+// into a failure.
+const RequireEnv = "USFTP_REQUIRE"
+
+// Options for [Start]. The zero value is valid.
+type Options struct {
+	// Config are further lines for sshd_config. They come first, and so they win.
+	Config []string
+	// ClientConfig are further lines for the client's configuration, ahead of ours.
+	ClientConfig []string
+	// HostKeyTypes are the types of host key to make, as ssh-keygen -t takes them;
+	// by default "ed25519".
+	HostKeyTypes []string
+	// NoKnownHosts leaves the client's known_hosts file empty.
+	NoKnownHosts bool
+	// Alias is the name that the client's configuration gives the server, "testhost" by
+	// default.
+	Alias string
+}
+
+// A Server is a running sshd.
+type Server struct {
+	Host string // "127.0.0.1"
+	Port int
+	User string // who may log in: the current user
+	// Dir holds everything below, and goes with the test.
+	Dir string
+	// ConfigFile is for a client's -F: it names the server Alias and gives it HostName,
+	// Port, User, IdentityFile and UserKnownHostsFile, and nothing of the user's own.
+	ConfigFile     string
+	Alias          string
+	IdentityFile   string // a private key that may log in, without a passphrase
+	KnownHosts     string // a file that holds the server's keys
+	AuthorizedKeys string // a file to add keys to
+	HostKeys       []string
+
+	log    syncBuffer
+	exited chan struct{}
+}
+
+// Addr is Host and Port.
+func (s *Server) Addr() string { return net.JoinHostPort(s.Host, fmt.Sprint(s.Port)) }
+
+// Log is what sshd has said so far.
+func (s *Server) Log() string { return s.log.String() }
+
+// Find gives the path of a program of OpenSSH's. Without it the test is skipped with a
+// sentence, or fails where [RequireEnv] is set.
+func Find(t testing.TB, name string) string {
+	t.Helper()
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/lib/openssh", "/usr/libexec", "/usr/libexec/openssh", "/usr/lib/ssh"} {
+		path := filepath.Join(dir, name)
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() {
+			return path
+		}
+	}
+	text := fmt.Sprintf("this test needs OpenSSH's %s, which is not installed here", name)
+	if os.Getenv(RequireEnv) == "1" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+	return ""
+}
+
+// Keygen makes a key with ssh-keygen and gives the private file's path.
+func Keygen(t testing.TB, file string, args ...string) string {
+	t.Helper()
+	keygen := Find(t, "ssh-keygen")
+	if len(args) == 0 {
+		args = []string{"-t", "ed25519"}
+	}
+	args = append([]string{"-q", "-f", file, "-C", filepath.Base(file)}, args...)
+	if !contains(args, "-N") {
+		args = append(args, "-N", "")
+	}
+	if out, err := exec.Command(keygen, args...).CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen %v: %v: %s", args, err, out)
+	}
+	return file
+}
+
+func contains(args []string, word string) bool {
+	for _, a := range args {
+		if a == word {
+			return true
+		}
+	}
+	return false
+}
+
+// Start runs a server until the test ends.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	sshd, sftp := Find(t, "sshd"), Find(t, "sftp-server")
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not t.TempDir: its name holds the test's, and a ControlPath or an agent's socket
+	// there would be too long.
+	dir, err := os.MkdirTemp("", "opensshd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &Server{Host: "127.0.0.1", User: u.Username, Dir: dir, Alias: o.Alias}
+	if s.Alias == "" {
+		s.Alias = "testhost"
+	}
+	s.IdentityFile = Keygen(t, filepath.Join(dir, "id"))
+	s.AuthorizedKeys = filepath.Join(dir, "authorized_keys")
+	write(t, s.AuthorizedKeys, read(t, s.IdentityFile+".pub"))
+	types := o.HostKeyTypes
+	if len(types) == 0 {
+		types = []string{"ed25519"}
+	}
+	for _, kind := range types {
+		s.HostKeys = append(s.HostKeys, Keygen(t, filepath.Join(dir, "host_"+kind), "-t", kind))
+	}
+	if os.Getuid() == 0 {
+		// sshd's privilege separation wants its directory, root's and nobody else's.
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.run(t, sshd, sftp, o)
+	s.writeClient(t, o)
+	return s
+}
+
+// startTries is how many ports are tried: the one that was free may be taken meanwhile.
+const startTries = 5
+
+func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
+	t.Helper()
+	for try := 1; ; try++ {
+		s.Port = freePort(t)
+		var conf strings.Builder
+		for _, line := range o.Config {
+			fmt.Fprintln(&conf, line)
+		}
+		fmt.Fprintf(&conf, "ListenAddress %s:%d\nAuthorizedKeysFile %s\nPidFile none\nSubsystem sftp %s\n", s.Host, s.Port, s.AuthorizedKeys, sftp)
+		// The test's directories lie below /tmp, which others may write to.
+		fmt.Fprint(&conf, "StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100:30:200\nPrintMotd no\n")
+		for _, key := range s.HostKeys {
+			fmt.Fprintf(&conf, "HostKey %s\n", key)
+		}
+		file := filepath.Join(s.Dir, "sshd_config")
+		write(t, file, conf.String())
+		err := s.launch(t, sshd, file)
+		if err == nil {
+			return
+		}
+		if try == startTries || !strings.Contains(s.Log(), "already in use") {
+			t.Fatalf("sshd did not start: %v: %s", err, s.Log())
+		}
+	}
+}
+
+// launch starts sshd and waits until it says that it listens.
+func (s *Server) launch(t testing.TB, sshd, config string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, sshd, "-D", "-e", "-f", config)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 2 * time.Second
+	s.log.reset("Server listening")
+	cmd.Stdout, cmd.Stderr = &s.log, &s.log
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	s.exited = make(chan struct{})
+	exited := s.exited
+	go func() {
+		cmd.Wait()
+		close(exited)
+	}()
+	stop := func() {
+		cancel()
+		<-exited
+	}
+	select {
+	case <-s.log.seen:
+		t.Cleanup(stop)
+		return nil
+	case <-exited:
+		cancel()
+		return errors.New("it ended")
+	case <-time.After(20 * time.Second):
+		stop()
+		return errors.New("it does not listen after 20 s")
+	}
+}
+
+func (s *Server) writeClient(t testing.TB, o Options) {
+	s.KnownHosts = filepath.Join(s.Dir, "known_hosts")
+	var known strings.Builder
+	if !o.NoKnownHosts {
+		for _, key := range s.HostKeys {
+			fmt.Fprintf(&known, "[%s]:%d %s", s.Host, s.Port, read(t, key+".pub"))
+		}
+	}
+	write(t, s.KnownHosts, known.String())
+	s.ConfigFile = filepath.Join(s.Dir, "ssh_config")
+	var conf strings.Builder
+	for _, line := range o.ClientConfig {
+		fmt.Fprintln(&conf, line)
+	}
+	conf.WriteString(s.ClientBlock())
+	write(t, s.ConfigFile, conf.String())
+}
+
+// ClientBlock is the client's configuration for this server, to be put together with
+// others'.
+func (s *Server) ClientBlock() string {
+	return fmt.Sprintf("Host %s\n\tHostName %s\n\tPort %d\n\tUser %s\n\tIdentityFile %s\n\tIdentitiesOnly yes\n\tIdentityAgent none\n\tUserKnownHostsFile %s\n\tGlobalKnownHostsFile none\n",
+		s.Alias, s.Host, s.Port, s.User, s.IdentityFile, s.KnownHosts)
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func write(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A syncBuffer keeps a log, and tells when a text has come.
+type syncBuffer struct {
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	want string
+	seen chan struct{}
+}
+
+func (b *syncBuffer) reset(want string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf.Reset()
+	b.want, b.seen = want, make(chan struct{})
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf.Write(p)
+	if b.want != "" && strings.Contains(b.buf.String(), b.want) {
+		b.want = ""
+		close(b.seen)
+	}
+	return len(p), nil
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
