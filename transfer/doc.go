@@ -1,0 +1,9 @@
+// Package transfer copies files between this machine and SFTP servers: whole, or not at all.
+//
+// A [Job] copies one file. The data goes into a file with a temporary name beside the target, which takes the target's place when
+// all of it has arrived; so whoever looks at the target sees the old file or the new one, and a job that fails leaves the old
+// one. Where that cannot be (the target is a device, a pipe, a file with several names; the directory takes no new name), the
+// target is written in place, and the job says so.
+//
+// What a job does comes as a stream of [Event] values, for a progress bar, a log or another program.
+package transfer
