@@ -139,6 +139,9 @@ func (c *Client) WithContext(ctx context.Context) *Client {
 // stream does. Remote files that are open are closed by the server.
 func (c *Client) Close() error { return c.conn.Close() }
 
+// Done is closed when the connection has ended, however that came; see [Client.Wait].
+func (c *Client) Done() <-chan struct{} { return c.conn.Dead() }
+
 // Wait waits until the connection has ended and returns why.
 func (c *Client) Wait() error {
 	<-c.conn.Dead()

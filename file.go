@@ -9,6 +9,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -200,6 +201,15 @@ func (f *File) Chmod(mode fs.FileMode) error {
 	return f.setstat("chmod", wire.Attrs{Flags: wire.AttrPermissions, Permissions: wire.PermissionBits(mode)})
 }
 
+// Chtimes sets the file's times, as [Client.Chtimes] does. One round trip.
+func (f *File) Chtimes(atime, mtime time.Time) error {
+	attrs, err := timeAttrs(atime, mtime)
+	if err != nil {
+		return &fs.PathError{Op: "chtimes", Path: f.path, Err: err}
+	}
+	return f.setstat("chtimes", attrs)
+}
+
 // Truncate sets the file's size; what is added reads as zeros. One round trip.
 func (f *File) Truncate(size int64) error {
 	if size < 0 {
@@ -231,7 +241,9 @@ func (f *File) Sync() error {
 
 // status sends a request about the file whose good answer is success.
 func (f *File) status(op string, message appender) error {
-	_, err := run(f.ctx, f.client, f.client.statusOperation(op, f.path, "", message))
+	operation := f.client.statusOperation(op, f.path, "", message)
+	operation.call.Ordered = true // behind the WRITEs of a transfer that has just been given up
+	_, err := run(f.ctx, f.client, operation)
 	return err
 }
 

@@ -1,7 +1,6 @@
 package usftp
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"path"
@@ -161,15 +160,4 @@ func (c *Client) simple(op, name string, message appender) error {
 func (c *Client) simpleLink(op, oldname, newname string, message appender) error {
 	_, err := run(c.ctx, c.session, c.statusOperation(op, oldname, newname, message))
 	return err
-}
-
-// Free returns how many bytes the file system that holds name has left for this user, by statvfs@openssh.com. One round trip.
-func (c *Client) free(ctx context.Context, name string) (uint64, error) {
-	call := c.request(wire.TypeExtendedReply)
-	call.Request = wire.ExtendedPath{Name: wire.ExtStatVFS, Path: name}.Append(call.Scratch(), 0)
-	return run(ctx, c.session, operation[uint64]{name: "statvfs", path: name, call: call, result: func(call *conn.Call) (uint64, error) {
-		var reply wire.StatVFSReply
-		err := reply.Parse(call.Body)
-		return reply.BlocksAvailable * reply.FragmentSize, parse(err)
-	}})
 }

@@ -2,8 +2,8 @@ package transfer
 
 import (
 	"context"
-	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -23,6 +23,17 @@ const (
 	Upload   Direction = iota // from this machine to the host
 	Download                  // from the host to this machine
 )
+
+// String returns "upload" or "download".
+func (d Direction) String() string {
+	if d == Download {
+		return "download"
+	}
+	return "upload"
+}
+
+// MarshalText makes directions readable in JSON.
+func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // Placement says how the target comes to be.
 type Placement int
@@ -90,61 +101,79 @@ type Result struct {
 	LeftBehind string        // the temporary file that an interruption or a lost connection has left, "" where there is none
 }
 
-// Kind is what an event tells.
-type Kind string
-
-// The kinds of events.
-const (
-	Started  Kind = "started"  // Size is known, or -1
-	Progress Kind = "progress" // Bytes have arrived so far
-	Note     Kind = "note"     // Message is something that a person should know, and is no failure
-	Done     Kind = "done"     // Bytes and Elapsed are final
-	Failed   Kind = "failed"   // Err says why, and LeftBehind what is left
-)
-
-// Event is something that has happened to a job. The fields that its kind does not name are zero.
-type Event struct {
-	Kind       Kind          `json:"kind"`
-	Time       time.Time     `json:"time"`
-	Host       string        `json:"host"`
-	Direction  Direction     `json:"direction"`
-	Source     string        `json:"source"`
-	Target     string        `json:"target"`
-	Size       int64         `json:"size"`
-	Bytes      int64         `json:"bytes"`
-	Elapsed    time.Duration `json:"elapsed_ns,omitempty"`
-	Message    string        `json:"message,omitempty"`
-	LeftBehind string        `json:"left_behind,omitempty"`
-	Err        error         `json:"-"`
-}
-
-// Error is how a job fails: one sentence that names the file, the host and the cause.
-type Error struct {
-	Host      string
-	Direction Direction
-	Source    string
-	Target    string
-	Err       error  // the cause; errors.Is holds for what it holds for
-	Detail    string // what is left behind, or what has happened to the target; "" where it is untouched
-}
-
 // Run copies the file. It returns when the copy is in place, or has failed, with an [*Error]. When ctx ends, the job stops, cuts what it
 // has written to what is safe, and leaves it under its temporary name; the error is then ctx's cause.
-func (j *Job) Run(ctx context.Context) (Result, error) { return Result{}, errors.ErrUnsupported }
-
-// MarshalText makes directions readable in JSON.
-func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// String returns "upload" or "download".
-func (d Direction) String() string {
-	if d == Download {
-		return "download"
+//
+// It runs on the calling goroutine; so does Reader's Read and Writer's Write, which are waited for even when ctx ends.
+func (j *Job) Run(ctx context.Context) (Result, error) {
+	r := &run{Job: *j, ctx: ctx, began: time.Now()}
+	r.Host.Client = j.Host.Client.WithContext(ctx)
+	r.result.Target = j.Target
+	var err error
+	if j.Direction == Download {
+		err = r.download()
+	} else {
+		err = r.upload()
 	}
-	return "upload"
+	r.result.Elapsed = time.Since(r.began)
+	if err != nil {
+		err = r.failure(err)
+		r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
+		return r.result, err
+	}
+	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
+	return r.result, nil
 }
 
-// Error says the file, the host, the cause, and what is left.
-func (e *Error) Error() string { return e.Err.Error() }
+// run is one run of a job.
+type run struct {
+	Job
+	ctx    context.Context
+	began  time.Time
+	size   int64 // of the source, -1 where it is not known
+	result Result
+	detail string // for the error: what has become of the target
+	mu     sync.Mutex
+}
 
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+// tell tells the job's listener.
+func (r *run) tell(e Event) {
+	if r.Options.Events == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.Time, e.Host, e.Direction, e.Source, e.Target = time.Now(), r.Host.Name, r.Direction, r.Source, r.result.Target
+	r.Options.Events(e)
+}
+
+func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Message: message}) }
+
+// watch tells of progress until the returned function is called.
+func (r *run) watch(progress func() int64) (stop func()) {
+	if r.Options.Events == nil {
+		return func() {}
+	}
+	every := r.Options.ProgressEvery
+	if every <= 0 {
+		every = 200 * time.Millisecond
+	}
+	ticker := time.NewTicker(every)
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ticker.C:
+				r.tell(Event{Kind: Progress, Size: r.size, Bytes: progress(), Elapsed: time.Since(r.began)})
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(quit)
+		<-ended
+	}
+}

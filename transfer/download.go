@@ -1,0 +1,168 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// download copies from the host.
+func (r *run) download() error {
+	r.size = -1
+	f, err := r.Host.Client.OpenRead(r.Source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	before, err := r.checkSource(f)
+	if err != nil {
+		return err
+	}
+	if r.Writer != nil {
+		return r.stream(f, before)
+	}
+	base, err := localName(r.Source)
+	if err != nil {
+		return err
+	}
+	target, err := findLocal(r.Target, base)
+	if target != nil {
+		r.result.Target = target.path
+	}
+	if err != nil {
+		return err
+	}
+	defer target.close()
+	r.tell(Event{Kind: Started, Size: r.size})
+	if err := r.createLocal(target, before); err != nil {
+		return err
+	}
+	r.result.InPlace = target.temporary == ""
+	if err = r.receive(f, target.file, before); err == nil {
+		err = r.finishLocal(target, before)
+	}
+	if err != nil {
+		r.abandonLocal(target, err)
+	}
+	return err
+}
+
+// checkSource looks at what the server said of the file, nil where it said nothing.
+func (r *run) checkSource(f *usftp.File) (*usftp.FileStat, error) {
+	before := f.Attrs()
+	if before == nil {
+		return nil, nil
+	}
+	if before.HasMode() && before.FileMode().IsDir() {
+		return nil, &fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory}
+	}
+	if before.HasSize() && before.FileMode().IsRegular() {
+		r.size = int64(before.Size)
+	}
+	return before, nil
+}
+
+// stream copies to the job's writer.
+func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
+	r.tell(Event{Kind: Started, Size: r.size})
+	err := r.receive(f, r.Writer, before)
+	if err != nil && r.result.Bytes > 0 {
+		r.detail = fmt.Sprintf("%d bytes of it have been written", r.result.Bytes)
+	}
+	return err
+}
+
+// receive copies the contents, and makes sure that they are of one state of the file.
+func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) error {
+	stop := r.watch(f.Progress)
+	n, err := f.WriteTo(r.limitWriter(sink))
+	stop()
+	r.result.Bytes = n
+	if err != nil {
+		return err
+	}
+	if before == nil || !before.HasSize() || !before.FileMode().IsRegular() {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		if errors.Is(err, errors.ErrUnsupported) || !r.interrupted(err) {
+			return nil // a server without FSTAT: there is nothing to compare with
+		}
+		return err
+	}
+	after := info.Sys().(*usftp.FileStat)
+	return sameSource(int64(before.Size), int64(after.Size), n, before.ModTime(), after.ModTime())
+}
+
+// localName returns the last element of a remote path, as a name for a local file. A path that the server has sent, in a listing, is
+// a stranger's word: a name that leads anywhere else is refused.
+func localName(remote string) (string, error) {
+	base := path.Base(strings.TrimRight(remote, "/"))
+	if base == "." || base == ".." || base == "/" || !fs.ValidPath(base) || strings.ContainsAny(base, "\x00") || !localBase(base) {
+		return "", &fs.PathError{Op: "copy", Path: remote, Err: ErrBadName}
+	}
+	return base, nil
+}
+
+// finishLocal gives the file what it has besides contents, and its name.
+func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
+	if r.Options.Preserve && before != nil && before.HasMode() {
+		if err := t.file.Chmod(before.FileMode().Perm()); err != nil {
+			return err
+		}
+	} else if t.before != nil && t.temporary != "" {
+		if err := t.keepOwner(); err != nil {
+			r.note("the new file cannot have the owner of the one it replaces: " + err.Error())
+		}
+		if err := t.file.Chmod(t.before.Mode()); err != nil {
+			return err
+		}
+	}
+	if r.Options.Sync {
+		if err := t.file.Sync(); err != nil {
+			return err
+		}
+	}
+	if err := t.file.Close(); err != nil { // NFS and the like store, or fail to, only now
+		return err
+	}
+	name := t.name
+	if t.temporary != "" {
+		name = t.temporary
+	}
+	if r.Options.Preserve && before != nil && before.HasTimes() {
+		if err := t.root.Chtimes(name, before.AccessTime(), before.ModTime()); err != nil {
+			return err
+		}
+	}
+	if t.temporary == "" {
+		return nil
+	}
+	if err := t.root.Rename(t.temporary, t.name); err != nil {
+		r.result.LeftBehind = t.join(t.temporary)
+		r.detail = "all of the data is in " + r.result.LeftBehind
+		return err
+	}
+	return nil
+}
+
+// abandonLocal ends a download that has failed.
+func (r *run) abandonLocal(t *localTarget, err error) {
+	t.file.Close()
+	switch {
+	case r.result.LeftBehind != "": // the rename failed
+	case t.temporary == "":
+		r.detail = "the target was written in place and is not complete"
+	case r.interrupted(err) && r.result.Bytes > 0 && !errors.Is(err, ErrSourceChanged):
+		r.result.LeftBehind = t.join(t.temporary)
+		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)
+	default:
+		t.root.Remove(t.temporary)
+	}
+}

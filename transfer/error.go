@@ -1,0 +1,131 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/usftp/usftp"
+)
+
+// Error is how a job fails: one sentence that names the file, the host and the cause.
+type Error struct {
+	Host      string
+	Direction Direction
+	Source    string
+	Target    string
+	Err       error  // the cause; errors.Is holds for what it holds for
+	Detail    string // what is left behind, or what has happened to the target; "" where it is untouched
+}
+
+// Error says the file, the host, the cause, and what is left.
+func (e *Error) Error() string {
+	source, target := e.Source, e.Target
+	if e.Direction == Download {
+		source = e.Host + ":" + source
+	} else {
+		target = e.Host + ":" + target
+	}
+	message := fmt.Sprintf("cannot copy %s to %s: %s", source, target, e.cause())
+	if e.Detail != "" {
+		message += "; " + e.Detail
+	}
+	return message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// cause says the cause without what the sentence has said already: the operation and the path that package os and its like put in
+// front, where the path is the source or the target.
+func (e *Error) cause() string {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		return "interrupted"
+	case errors.As(e.Err, &path):
+		if path.Path == e.Source || path.Path == e.Target {
+			return plain(path.Err)
+		}
+		return fmt.Sprintf("cannot %s %s: %s", path.Op, path.Path, plain(path.Err))
+	case errors.As(e.Err, &link):
+		return fmt.Sprintf("cannot %s %s to %s: %s", link.Op, link.Old, link.New, plain(link.Err))
+	}
+	return plain(e.Err)
+}
+
+func plain(err error) string {
+	if errors.Is(err, fs.ErrClosed) {
+		return "the file was closed meanwhile"
+	}
+	return err.Error()
+}
+
+// failure makes an error of the job's.
+func (r *run) failure(err error) error {
+	return &Error{
+		Host: r.Host.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
+		Err: err, Detail: r.detail,
+	}
+}
+
+// The reasons that are the job's own.
+var (
+	// ErrIsDirectory says that the source is a directory.
+	ErrIsDirectory = errors.New("it is a directory")
+
+	// ErrSourceChanged says that the source was written to while it was read.
+	ErrSourceChanged = errors.New("the source has changed while it was copied")
+
+	// ErrBadName says that a name that a server sent cannot be one.
+	ErrBadName = errors.New("the server has sent a name that is none")
+)
+
+// noSpace says that the host's file system is full. The protocol has only FAILURE for it.
+type noSpace struct {
+	host string
+	free uint64
+	err  error
+}
+
+func (e *noSpace) Error() string {
+	return fmt.Sprintf("no space left on %s (%d bytes free)", e.host, e.free)
+}
+
+func (e *noSpace) Unwrap() []error { return []error{syscall.ENOSPC, e.err} }
+
+// explainWrite tells a full disk from other failures of a write.
+func (r *run) explainWrite(err error, dir string) error {
+	var status *usftp.StatusError
+	if !errors.As(err, &status) || !errors.Is(err, usftp.ErrSSHFxFailure) {
+		return err
+	}
+	vfs, statErr := r.Host.Client.StatVFS(dir)
+	if statErr != nil || vfs.AvailableSpace() >= fullBelow {
+		return err
+	}
+	return &noSpace{host: r.Host.Name, free: vfs.Bavail * vfs.Frsize, err: err}
+}
+
+// fullBelow is what a file system that has just refused a write has left if that was why: less than a packet.
+const fullBelow = 1 << 20
+
+// interrupted tells whether a job ended because its context did, or because the connection did: what it has written may then
+// be of use.
+func (r *run) interrupted(err error) bool {
+	return r.ctx.Err() != nil || r.lost()
+}
+
+// lost tells whether the connection has ended.
+func (r *run) lost() bool {
+	select {
+	case <-r.Host.Client.Done():
+		return true
+	default:
+		return false
+	}
+}

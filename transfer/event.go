@@ -1,0 +1,31 @@
+package transfer
+
+import "time"
+
+// Kind is what an event tells.
+type Kind string
+
+// The kinds of events.
+const (
+	Started  Kind = "started"  // Size is known, or -1
+	Progress Kind = "progress" // Bytes have arrived so far
+	Note     Kind = "note"     // Message is something that a person should know, and is no failure
+	Done     Kind = "done"     // Bytes and Elapsed are final
+	Failed   Kind = "failed"   // Err and Message say why, and LeftBehind what is left
+)
+
+// Event is something that has happened to a job. The fields that its kind does not name are zero.
+type Event struct {
+	Kind       Kind          `json:"kind"`
+	Time       time.Time     `json:"time"`
+	Host       string        `json:"host"`
+	Direction  Direction     `json:"direction"`
+	Source     string        `json:"source"`
+	Target     string        `json:"target"`
+	Size       int64         `json:"size"`
+	Bytes      int64         `json:"bytes"`
+	Elapsed    time.Duration `json:"elapsed_ns,omitempty"`
+	Message    string        `json:"message,omitempty"`
+	LeftBehind string        `json:"left_behind,omitempty"`
+	Err        error         `json:"-"`
+}

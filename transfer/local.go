@@ -1,0 +1,140 @@
+package transfer
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// localTarget is where a download goes. All that is written lies in root, the directory that holds the target: links in the name
+// that the person gave are followed, below it none are.
+type localTarget struct {
+	path      string // for people
+	root      *os.Root
+	name      string      // in root
+	before    fs.FileInfo // what is there, nil where nothing is
+	direct    bool        // it can only be written as it is
+	temporary string      // in root; "" where the target itself is written
+	file      *os.File
+}
+
+func (t *localTarget) close() { t.root.Close() }
+
+func (t *localTarget) join(name string) string { return filepath.Join(filepath.Dir(t.path), name) }
+
+// findLocal looks at the target: a directory is entered, a symbolic link is followed.
+func findLocal(target, base string) (*localTarget, error) {
+	name := target
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		name = filepath.Join(name, base)
+		info, err = os.Stat(name)
+		if err == nil && info.IsDir() {
+			return &localTarget{path: name}, &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
+	} else if os.IsPathSeparator(lastByte(target)) {
+		if err == nil {
+			err = &fs.PathError{Op: "write", Path: target, Err: errors.New("it is not a directory")}
+		}
+		return &localTarget{path: target}, err
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &localTarget{path: name}, err
+	}
+	resolved, err := followLinks(name)
+	if err != nil {
+		return &localTarget{path: name}, err
+	}
+	t := &localTarget{path: resolved, name: filepath.Base(resolved), before: info}
+	if info != nil {
+		t.direct = !info.Mode().IsRegular() || links(info) > 1
+	}
+	t.root, err = os.OpenRoot(filepath.Dir(resolved))
+	if err != nil {
+		return t, err
+	}
+	return t, nil
+}
+
+func lastByte(s string) byte {
+	if s == "" {
+		return 0
+	}
+	return s[len(s)-1]
+}
+
+// maxLinks is how many symbolic links Linux follows in one name.
+const maxLinks = 40
+
+// followLinks returns what a chain of symbolic links leads to, which need not exist.
+func followLinks(name string) (string, error) {
+	for range maxLinks {
+		info, err := os.Lstat(name)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return name, nil
+		}
+		to, err := os.Readlink(name)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		name = to
+	}
+	return "", &fs.PathError{Op: "write", Path: name, Err: errors.New("too many symbolic links")}
+}
+
+// createLocal creates the temporary file, or opens the target where that is asked for or has to be.
+func (r *run) createLocal(t *localTarget, before *usftp.FileStat) (err error) {
+	perm := fs.FileMode(0o666)
+	if before != nil && before.HasMode() {
+		perm = before.FileMode().Perm()
+	}
+	if !t.direct && r.Options.Placement != InPlace {
+		private := perm
+		if t.before != nil || r.Options.Preserve {
+			private = 0o600
+		}
+		temporary := temporaryName(t.name)
+		t.file, err = t.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+		if err == nil {
+			t.temporary = temporary
+			return nil
+		}
+		if r.Options.Placement == Atomic || errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if r.Options.Placement == Atomic {
+		return &fs.PathError{Op: "replace", Path: t.path, Err: errors.New("it is no regular file of one name, and can only be written in place")}
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if t.before != nil && !t.before.Mode().IsRegular() {
+		flags = os.O_WRONLY
+	}
+	t.file, err = t.root.OpenFile(t.name, flags, perm)
+	if err == nil && r.Options.Placement != InPlace && (t.before == nil || t.before.Mode().IsRegular()) {
+		why := "no temporary file can be created beside the target"
+		if t.direct {
+			why = "the target has other names (hard links)"
+		}
+		r.note(why + ": it is written in place")
+	}
+	if err != nil {
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = &fs.PathError{Op: path.Op, Path: t.path, Err: path.Err}
+		}
+	}
+	return err
+}
+
+// localBase tells whether a name can be one on this system, whose separators may be more than "/".
+func localBase(name string) bool {
+	return filepath.IsLocal(name) && !strings.ContainsRune(name, filepath.Separator)
+}

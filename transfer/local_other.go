@@ -1,0 +1,11 @@
+//go:build !unix
+
+package transfer
+
+import "io/fs"
+
+// links returns how many names a file has, as far as is known.
+func links(fs.FileInfo) uint64 { return 1 }
+
+// keepOwner does nothing where files have no owner by number.
+func (t *localTarget) keepOwner() error { return nil }

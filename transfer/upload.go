@@ -1,0 +1,320 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// source is what an upload reads.
+type source struct {
+	io.Reader
+	file   *os.File    // nil where the job brought a reader
+	before fs.FileInfo // of file
+}
+
+// openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
+func (r *run) openSource() (*source, error) {
+	r.size = -1
+	if r.Reader != nil {
+		if r.Size > 0 {
+			r.size = r.Size
+		}
+		return &source{Reader: r.Reader}, nil
+	}
+	f, err := os.Open(r.Source)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = &fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if info.Mode().IsRegular() {
+		r.size = info.Size()
+	}
+	return &source{Reader: f, file: f, before: info}, nil
+}
+
+func (s *source) close() {
+	if s.file != nil {
+		s.file.Close()
+	}
+}
+
+// changed tells whether the file was written to since it was opened.
+func (s *source) changed(read int64) error {
+	if s.file == nil || !s.before.Mode().IsRegular() {
+		return nil
+	}
+	after, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	return sameSource(s.before.Size(), after.Size(), read, s.before.ModTime(), after.ModTime())
+}
+
+// sameSource compares what was known of a source before it was read with what is known afterwards, and with what was read of it. A
+// file of no size may hold data all the same, as those of /proc do.
+func sameSource(before, after, read int64, timeBefore, timeAfter time.Time) error {
+	switch {
+	case after < before:
+		return fmt.Errorf("%w: it has shrunk from %d bytes to %d", ErrSourceChanged, before, after)
+	case after > before:
+		return fmt.Errorf("%w: it has grown from %d bytes to %d", ErrSourceChanged, before, after)
+	case before > 0 && read != before:
+		return fmt.Errorf("%w: it had %d bytes and %d were read", ErrSourceChanged, before, read)
+	case !timeBefore.Equal(timeAfter):
+		return ErrSourceChanged
+	}
+	return nil
+}
+
+// remoteTarget is where an upload goes.
+type remoteTarget struct {
+	path   string      // of the target, resolved
+	before fs.FileInfo // what is there, nil where nothing is
+	direct bool        // neither absent nor a regular file: it is written as it is
+}
+
+// upload copies to the host.
+func (r *run) upload() error {
+	from, err := r.openSource()
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	target, err := r.findTarget()
+	if err != nil {
+		return err
+	}
+	r.result.Target = target.path
+	r.tell(Event{Kind: Started, Size: r.size})
+	f, temporary, err := r.createRemote(target, from)
+	if err != nil {
+		return err
+	}
+	r.result.InPlace = temporary == ""
+	err = r.send(f, from, target)
+	if err == nil && temporary != "" {
+		err = r.place(temporary, target)
+	} else if err != nil {
+		r.abandonRemote(f, temporary, err)
+	}
+	return err
+}
+
+// findTarget looks at the target: a directory is entered, a symbolic link is followed to what it leads to, since a rename would replace
+// the link. One round trip, and one more for a directory or a link.
+func (r *run) findTarget() (*remoteTarget, error) {
+	name := r.Target
+	if name == "" {
+		name = "."
+	}
+	info, link, err := r.look(name)
+	if err == nil && info.IsDir() {
+		if r.Source == "" || r.Source == "-" {
+			return nil, &fs.PathError{Op: "write", Path: r.Target, Err: ErrIsDirectory}
+		}
+		name = path.Join(name, filepath.Base(r.Source))
+		r.result.Target = name
+		info, link, err = r.look(name)
+		if err == nil && info.IsDir() {
+			return nil, &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
+	} else if strings.HasSuffix(name, "/") {
+		if err == nil {
+			err = &fs.PathError{Op: "write", Path: name, Err: errors.New("it is not a directory")}
+		}
+		return nil, err
+	}
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case link:
+		resolved, linkErr := r.Host.Client.RealPath(name)
+		if linkErr != nil || resolved == name {
+			r.note("the target is a symbolic link that cannot be followed: it is written through the link, in place")
+			return &remoteTarget{path: name, before: info, direct: true}, nil
+		}
+		return &remoteTarget{path: resolved, before: info, direct: err == nil && !info.Mode().IsRegular()}, nil
+	case err != nil:
+		return &remoteTarget{path: name}, nil
+	}
+	return &remoteTarget{path: name, before: info, direct: !info.Mode().IsRegular()}, nil
+}
+
+// look asks at once what a path leads to and whether it is a symbolic link.
+func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if l, err := r.Host.Client.Lstat(name); err == nil {
+			link = l.Mode()&fs.ModeSymlink != 0
+		}
+	}()
+	info, err = r.Host.Client.Stat(name)
+	<-answered
+	return info, link, err
+}
+
+// createRemote creates the temporary file, or opens the target where that is asked for or has to be.
+func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, err error) {
+	perm := fs.FileMode(0o666)
+	if from.file != nil {
+		perm = from.before.Mode().Perm()
+	}
+	if !target.direct && r.Options.Placement != InPlace {
+		temporary = path.Join(path.Dir(target.path), temporaryName(path.Base(target.path)))
+		private := perm
+		if target.before != nil || r.Options.Preserve {
+			private = 0o600 // until it is given the permissions that it is to have
+		}
+		f, err = r.Host.Client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+		if err == nil {
+			return f, temporary, nil
+		}
+		if r.Options.Placement == Atomic || r.interrupted(err) {
+			return nil, "", err
+		}
+		if target.before == nil {
+			// Nothing is there that could be harmed, and the reason is most likely the directory's: the same open says it of the
+			// name that the person knows.
+			f, err = r.Host.Client.OpenFile(target.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+			if err == nil {
+				r.note("no temporary file can be created beside the target: it is written in place")
+			}
+			return f, "", err
+		}
+		r.note("no temporary file can be created beside the target: it is written in place")
+	}
+	if r.Options.Placement == Atomic {
+		return nil, "", &fs.PathError{Op: "replace", Path: target.path, Err: errors.New("it is no regular file, and can only be written in place")}
+	}
+	f, err = r.Host.Client.OpenFile(target.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	return f, "", err
+}
+
+// send copies the contents and closes the file.
+func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
+	stop := r.watch(f.Progress)
+	n, err := f.ReadFrom(r.limitReader(from))
+	stop()
+	r.result.Bytes = n
+	if err != nil {
+		return r.explainWrite(err, path.Dir(target.path))
+	}
+	if err := from.changed(n); err != nil {
+		return err
+	}
+	if err := r.finishRemote(f, from, target); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return r.explainWrite(err, path.Dir(target.path))
+	}
+	return nil
+}
+
+// finishRemote gives the file what it has besides contents.
+func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
+	if r.Options.Preserve && from.file != nil {
+		if err := f.Chtimes(from.before.ModTime(), from.before.ModTime()); err != nil {
+			return err
+		}
+		if err := f.Chmod(from.before.Mode()); err != nil {
+			return err
+		}
+	} else if target.before != nil && !r.result.InPlace {
+		if err := f.Chmod(target.before.Mode()); err != nil {
+			r.note("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
+		}
+	}
+	if r.Options.Sync {
+		return f.Sync()
+	}
+	return nil
+}
+
+// place gives the temporary file the target's name.
+func (r *run) place(temporary string, target *remoteTarget) error {
+	client := r.Host.Client
+	var err error
+	switch {
+	case client.HasPosixRename():
+		err = client.PosixRename(temporary, target.path)
+	case target.before == nil:
+		err = client.Rename(temporary, target.path)
+	default:
+		err = r.replace(temporary, target.path)
+	}
+	if err != nil {
+		r.result.LeftBehind = temporary
+		r.detail = fmt.Sprintf("all of the data is in %s:%s", r.Host.Name, temporary)
+	}
+	return err
+}
+
+// replace is posix-rename where the server has none: RENAME fails on a name that exists (draft-02, section 6.5), so the old file steps
+// aside until the new one is in place.
+func (r *run) replace(temporary, target string) error {
+	client := r.Host.Client
+	aside := path.Join(path.Dir(target), temporaryName(path.Base(target)))
+	if err := client.Rename(target, aside); err != nil {
+		return err
+	}
+	if err := client.Rename(temporary, target); err != nil {
+		if back := client.Rename(aside, target); back != nil {
+			return fmt.Errorf("%w (and the old file could not be given its name back: it is %s)", err, aside)
+		}
+		return err
+	}
+	if err := client.Remove(aside); err != nil {
+		r.note(fmt.Sprintf("the file that was replaced could not be removed: it is %s", aside))
+	}
+	return nil
+}
+
+// cleanupTime bounds what is done for an interrupted job.
+const cleanupTime = 5 * time.Second
+
+// abandonRemote ends an upload that has failed. What an interruption leaves is cut to what has arrived without a gap, so that a later run
+// may go on from there; after any other failure nothing is left.
+func (r *run) abandonRemote(f *usftp.File, temporary string, err error) {
+	client := r.Host.Client
+	keep := r.interrupted(err) && r.result.Bytes > 0 && !errors.Is(err, ErrSourceChanged)
+	if temporary == "" {
+		r.detail = "the target was written in place and is not complete"
+	} else if keep {
+		r.result.LeftBehind = temporary
+		r.detail = fmt.Sprintf("%d bytes of it are left in %s:%s", r.result.Bytes, r.Host.Name, temporary)
+	}
+	if r.lost() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTime)
+	defer cancel()
+	if keep && temporary != "" {
+		f.WithContext(ctx).Truncate(r.result.Bytes)
+	}
+	f.Close()
+	if temporary != "" && !keep {
+		if err := client.WithContext(ctx).Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			r.result.LeftBehind = temporary
+			r.detail = fmt.Sprintf("the temporary file %s:%s could not be removed", r.Host.Name, temporary)
+		}
+	}
+}
