@@ -1,0 +1,66 @@
+// Package bigread puts large reads under a protocol that asks for small ones.
+//
+// x/crypto/ssh asks its connection for 4 KiB and then for the rest of each packet: two system calls or more for 32 KiB. A
+// [Conn] reads whatever has arrived, up to [Size], with one. It holds a buffer only while there is something in it, so
+// that idle connections pin none.
+package bigread
+
+import (
+	"net"
+	"sync"
+	"syscall"
+)
+
+// Size is how much is read at once.
+const Size = 256 << 10
+
+// Pool lends buffers to connections. The zero Pool is ready for use; connections of one owner should share one.
+type Pool struct{ pool sync.Pool }
+
+func (p *Pool) get() *[]byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, Size)
+	return &b
+}
+
+func (p *Pool) put(b *[]byte) { p.pool.Put(b) }
+
+// Conn is a net.Conn whose Read takes from a large buffer. Read must not be called concurrently.
+type Conn struct {
+	net.Conn
+	pool *Pool
+	fill func() error // waits for input and reads it into buf, or gives the error; nil where that needs a buffer to wait with
+
+	buf        *[]byte // unread bytes are start to end of it; nil without any
+	start, end int
+}
+
+// New wraps c. Where the system cannot wait for input without a buffer, or c is not a socket of its own, reads pass through
+// as they are.
+func New(c net.Conn, pool *Pool) *Conn {
+	big := &Conn{Conn: c, pool: pool}
+	if file, ok := c.(syscall.Conn); ok {
+		big.fill = big.filler(file)
+	}
+	return big
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.buf == nil {
+		if c.fill == nil || len(p) >= Size {
+			return c.Conn.Read(p)
+		}
+		if err := c.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, (*c.buf)[c.start:c.end])
+	if c.start += n; c.start == c.end {
+		c.pool.put(c.buf)
+		c.buf = nil
+	}
+	return n, nil
+}

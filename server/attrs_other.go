@@ -1,0 +1,13 @@
+//go:build !linux && !darwin
+
+package server
+
+import (
+	"io/fs"
+
+	"github.com/usftp/usftp/wire"
+)
+
+func addSystemAttrs(*wire.Attrs, fs.FileInfo) {}
+
+func systemLinkCount(fs.FileInfo) uint64 { return 0 }

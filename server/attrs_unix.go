@@ -1,0 +1,29 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+func addSystemAttrs(attrs *wire.Attrs, info fs.FileInfo) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return
+	}
+	attrs.Flags |= wire.AttrUIDGID
+	attrs.UID, attrs.GID = st.Uid, st.Gid
+	atime := accessTime(st)
+	attrs.ATime = Seconds(time.Unix(atime.Unix()))
+}
+
+func systemLinkCount(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 0
+}

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// StatusError lets a backend say exactly what a client is told. Other errors are translated as OpenSSH's server does:
+//
+//	io.EOF                                          EOF
+//	fs.ErrNotExist; no directory; too many links    NO_SUCH_FILE
+//	fs.ErrPermission; a read-only file system       PERMISSION_DENIED
+//	fs.ErrInvalid; a name too long                  BAD_MESSAGE
+//	errors.ErrUnsupported                           OP_UNSUPPORTED
+//	anything else                                   FAILURE
+//
+// The message is the error's text, without the operation and path of *fs.PathError and *os.LinkError: those may name
+// places that the client is not to know.
+type StatusError struct {
+	Code    wire.Code
+	Message string
+}
+
+func (e *StatusError) Error() string {
+	if e.Message == "" {
+		return e.Code.String()
+	}
+	return e.Message
+}
+
+// Is makes a StatusError answer to the errors that its code stands for.
+func (e *StatusError) Is(target error) bool {
+	switch e.Code {
+	case wire.EOF:
+		return target == io.EOF
+	case wire.NoSuchFile:
+		return target == fs.ErrNotExist
+	case wire.PermissionDenied:
+		return target == fs.ErrPermission
+	case wire.BadMessage:
+		return target == fs.ErrInvalid
+	case wire.OpUnsupported:
+		return target == errors.ErrUnsupported
+	}
+	return false
+}
+
+var (
+	errUnsupported = &StatusError{Code: wire.OpUnsupported}
+	errReadOnly    = &StatusError{Code: wire.PermissionDenied, Message: "the server is read-only"}
+	errForbidden   = &StatusError{Code: wire.PermissionDenied, Message: "the operation is not allowed here"}
+	errBadHandle   = &StatusError{Code: wire.Failure, Message: "invalid handle"}
+	errBadMessage  = &StatusError{Code: wire.BadMessage}
+	errLongPath    = &StatusError{Code: wire.BadMessage, Message: "file name too long"}
+	errNulPath     = &StatusError{Code: wire.BadMessage, Message: "NUL in a file name"}
+	errHandles     = &StatusError{Code: wire.Failure, Message: "too many open handles"}
+)
+
+// maxMessage bounds the message of a status: nobody reads more, and errors of backends may be long.
+const maxMessage = 256
+
+// statusOf translates an error.
+func statusOf(err error) wire.Status {
+	if err == nil {
+		return wire.Status{Code: wire.OK, Message: wire.OK.String()}
+	}
+	status := wire.Status{Code: codeOf(err)}
+	if status.Code == wire.EOF {
+		status.Message = wire.EOF.String()
+		return status
+	}
+	status.Message = messageOf(err)
+	if len(status.Message) > maxMessage {
+		status.Message = status.Message[:maxMessage]
+	}
+	return status
+}
+
+func codeOf(err error) wire.Code {
+	var status *StatusError
+	switch {
+	case errors.As(err, &status):
+		return status.Code
+	case errors.Is(err, io.EOF):
+		return wire.EOF
+	case errors.Is(err, fs.ErrNotExist), isNotDirectory(err):
+		return wire.NoSuchFile
+	case errors.Is(err, fs.ErrPermission), isReadOnly(err), isEscape(err):
+		return wire.PermissionDenied
+	case errors.Is(err, fs.ErrInvalid), isInvalid(err):
+		return wire.BadMessage
+	case errors.Is(err, errors.ErrUnsupported):
+		return wire.OpUnsupported
+	}
+	return wire.Failure
+}
+
+// isEscape tells whether os.Root refused a path that leads out of it; the error has no name to compare with.
+func isEscape(err error) bool {
+	var pathError *fs.PathError
+	return errors.As(err, &pathError) && pathError.Err != nil && pathError.Err.Error() == "path escapes from parent"
+}
+
+func messageOf(err error) string {
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) && pathError.Err != nil {
+		return messageOf(pathError.Err)
+	}
+	var linkError *os.LinkError
+	if errors.As(err, &linkError) && linkError.Err != nil {
+		return messageOf(linkError.Err)
+	}
+	var syscallError *os.SyscallError
+	if errors.As(err, &syscallError) && syscallError.Err != nil {
+		return messageOf(syscallError.Err)
+	}
+	return err.Error()
+}

@@ -1,0 +1,282 @@
+package server
+
+import (
+	"io"
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// worker runs requests. It has room to make short replies in.
+type worker struct {
+	scratch [shortReply]byte
+}
+
+// execute runs a request and queues its reply. It returns the buffer that the request came in.
+func (w *worker) execute(s *session, r *request) {
+	switch r.op {
+	case opRead:
+		w.read(s, r)
+	case opWrite:
+		err := s.write(r)
+		s.releasePacket(r.own)
+		r.own = nil
+		w.status(s, r, err)
+	default:
+		w.executeRare(s, r)
+		s.releasePacket(r.own)
+		r.own = nil
+	}
+}
+
+// refuse answers a request that is bad.
+func (w *worker) refuse(s *session, r *request) {
+	s.releasePacket(r.own)
+	r.own = nil
+	w.status(s, r, r.bad)
+}
+
+// executeRare is execute for what does not move the contents of files.
+func (w *worker) executeRare(s *session, r *request) {
+	ctx, v := s.ctx, s.view
+	switch r.op {
+	case opOpen:
+		w.open(s, r)
+	case opOpendir:
+		w.opendir(s, r)
+	case opReaddir:
+		w.readdir(s, r)
+	case opClose:
+		w.status(s, r, s.close(r.handle))
+	case opStat:
+		info, err := v.Stat(ctx, r.path)
+		w.attrs(s, r, info, err)
+	case opLstat:
+		info, err := v.Lstat(ctx, r.path)
+		w.attrs(s, r, info, err)
+	case opFstat:
+		info, err := s.fstat(r.handle)
+		w.attrs(s, r, info, err)
+	case opSetstat:
+		w.status(s, r, v.Setstat(ctx, r.path, r.attrs))
+	case opLsetstat:
+		w.status(s, r, v.Lsetstat(ctx, r.path, r.attrs))
+	case opFsetstat:
+		w.status(s, r, s.fsetstat(r))
+	case opRemove:
+		w.status(s, r, v.Remove(ctx, r.path))
+	case opRmdir:
+		w.status(s, r, v.Rmdir(ctx, r.path))
+	case opMkdir:
+		w.status(s, r, v.Mkdir(ctx, r.path, r.attrs))
+	case opRename:
+		w.status(s, r, v.Rename(ctx, r.path, r.path2))
+	case opSymlink:
+		w.status(s, r, v.Symlink(ctx, r.text, r.path))
+	case opReadlink:
+		target, err := v.Readlink(ctx, r.path)
+		w.name(s, r, target, err)
+	case opRealpath:
+		name, err := v.RealPath(ctx, r.path)
+		w.name(s, r, name, err)
+	default:
+		w.extended(s, r)
+	}
+}
+
+// status queues a STATUS. A buffer lent for a longer reply is returned.
+func (w *worker) status(s *session, r *request, err error) {
+	w.short(s, r, statusOf(err).Append(w.scratch[:0], r.id))
+}
+
+// short queues a short reply, which is copied.
+func (w *worker) short(s *session, r *request, reply []byte) {
+	if r.reply != nil {
+		s.releasePacket(r.reply)
+		r.reply = nil
+	}
+	s.short.Add(int64(len(reply)))
+	s.out.put(reply)
+}
+
+// send queues the reply that was made in the buffer lent for it.
+func (s *session) send(r *request, reply []byte) {
+	b := r.reply
+	r.reply = nil
+	if len(reply) > len(b.data) || &reply[0] != &b.data[0] {
+		panic("sftp server: a reply outgrew its buffer") // its maker did not look at the bounds
+	}
+	b.end = len(reply)
+	s.out.send(b)
+}
+
+func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	w.short(s, r, wire.AttrsReply{Attrs: plainAttrs(info)}.Append(w.scratch[:0], r.id))
+}
+
+// plainAttrs is AttrsOf without extended attributes, which may be of any length and which no client uses.
+func plainAttrs(info fs.FileInfo) wire.Attrs {
+	attrs := AttrsOf(info)
+	attrs.Extended, attrs.Flags = nil, attrs.Flags&^wire.AttrExtended
+	return attrs
+}
+
+// name answers with one path (draft-02, sections 6.10 and 6.11: a NAME with one entry and dummy attributes).
+func (w *worker) name(s *session, r *request, name string, err error) {
+	if err == nil && len(name) > maxPath {
+		err = errLongPath
+	}
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	b := wire.BeginNames(r.reply.data[:0], r.id)
+	b = (&wire.Name{Filename: name, LongName: name}).Append(b)
+	s.send(r, wire.FinishNames(b, 0, 1))
+}
+
+// read answers READ: into the buffer that is sent, behind the room for the header. A read that is short because the file
+// ends there is what draft-02, section 6.4, has for files; any other is tried again by the client.
+func (w *worker) read(s *session, r *request) {
+	n, err := s.readAt(r)
+	if n == 0 && err == nil && r.length > 0 {
+		err = io.ErrNoProgress
+	}
+	if n == 0 && err != nil {
+		w.status(s, r, err)
+		return
+	}
+	b := r.reply
+	r.reply = nil
+	data := b.data[wire.DataHeaderSize : wire.DataHeaderSize+n]
+	wire.Data{Data: data}.AppendHeader(b.data[:0], r.id)
+	b.end = wire.DataHeaderSize + n
+	s.out.send(b)
+}
+
+func (s *session) readAt(r *request) (int, error) {
+	h := r.handle
+	switch {
+	case h.readerAt == nil && h.file != nil && h.flags&wire.OpenRead != 0:
+		return 0, errUnsupported
+	case h.readerAt == nil:
+		return 0, errBadHandle
+	case r.offset > math.MaxInt64-r.length:
+		return 0, io.EOF
+	}
+	n, err := h.readerAt.ReadAt(r.reply.data[wire.DataHeaderSize:wire.DataHeaderSize+int(r.length)], int64(r.offset))
+	h.bytesRead.Add(uint64(n))
+	return n, err
+}
+
+func (s *session) write(r *request) error {
+	h := r.handle
+	switch {
+	case h.writerAt == nil && h.file != nil && h.flags&wire.OpenWrite != 0:
+		return errUnsupported
+	case h.writerAt == nil:
+		return errBadHandle
+	}
+	if err := h.failed(); err != nil {
+		return err
+	}
+	var err error
+	if r.offset > math.MaxInt64-r.length {
+		err = &StatusError{Code: wire.Failure, Message: "file too large"}
+	} else if len(r.data) > 0 {
+		var n int
+		n, err = h.writerAt.WriteAt(r.data, int64(r.offset))
+		if n < len(r.data) && err == nil {
+			err = io.ErrShortWrite
+		}
+		h.bytesWritten.Add(uint64(max(n, 0)))
+	}
+	if err != nil {
+		h.failWrites(err)
+	}
+	return err
+}
+
+func (w *worker) open(s *session, r *request) {
+	file, err := s.view.Open(s.ctx, r.path, r.flags, r.attrs)
+	if err == nil && file == nil {
+		err = errUnsupported
+	}
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	flags := r.flags
+	if flags&wire.OpenAppend != 0 {
+		flags |= wire.OpenWrite
+	}
+	w.giveHandle(s, r, newFileHandle(file, r.path, flags))
+}
+
+// giveHandle answers OPEN and OPENDIR.
+func (w *worker) giveHandle(s *session, r *request, h *handle) {
+	s.mu.Lock()
+	ok := s.handles.add(h, s.maxOpen)
+	s.mu.Unlock()
+	if !ok {
+		h.close()
+		w.status(s, r, errHandles)
+		return
+	}
+	key := appendKey(make([]byte, 0, handleSize), h.key)
+	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
+}
+
+// close closes a handle that nothing uses any more.
+func (s *session) close(h *handle) error {
+	s.mu.Lock()
+	s.handles.remove(h)
+	s.mu.Unlock()
+	return s.closeHandle(h)
+}
+
+func (s *session) closeHandle(h *handle) error {
+	err := h.close()
+	if h.file != nil {
+		s.logTransfer(h, err)
+	}
+	return err
+}
+
+// logTransfer writes the line that says what became of a file.
+func (s *session) logTransfer(h *handle, err error) {
+	args := []any{
+		"path", h.path,
+		"read", h.bytesRead.Load(),
+		"written", h.bytesWritten.Load(),
+		"seconds", time.Since(h.opened).Seconds(),
+	}
+	if err != nil {
+		s.log.Warn("file closed badly", append(args, "error", err)...)
+		return
+	}
+	s.log.Info("file closed", args...)
+}
+
+func (s *session) fstat(h *handle) (fs.FileInfo, error) {
+	if stater, ok := h.file.(FileStater); ok {
+		return stater.Stat()
+	}
+	return s.view.fs.Stat(s.ctx, h.path)
+}
+
+func (s *session) fsetstat(r *request) error {
+	if setstater, ok := r.handle.file.(FileSetstater); ok {
+		return setstater.Setstat(r.attrs)
+	}
+	if r.handle.dir != nil {
+		return s.view.Setstat(s.ctx, r.handle.path, r.attrs)
+	}
+	return errUnsupported
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// extended runs an extended request.
+func (w *worker) extended(s *session, r *request) {
+	ctx, v := s.ctx, s.view
+	switch r.op {
+	case opPosixRename:
+		w.status(s, r, v.PosixRename(ctx, r.path, r.path2))
+	case opHardlink:
+		w.status(s, r, v.Link(ctx, r.path, r.path2))
+	case opLimits:
+		w.short(s, r, s.limits.Append(w.scratch[:0], r.id))
+	case opStatVFS:
+		reply, err := v.StatVFS(ctx, r.path)
+		w.statVFS(s, r, reply, err)
+	case opFstatVFS:
+		reply, err := s.fstatVFS(r.handle)
+		w.statVFS(s, r, reply, err)
+	case opFsync:
+		w.status(s, r, s.fsync(r.handle))
+	case opExpandPath:
+		name, err := s.expandPath(r.text)
+		w.name(s, r, name, err)
+	case opHomeDirectory:
+		name, err := v.HomeDir(ctx, r.text)
+		w.name(s, r, name, err)
+	case opUsersGroups:
+		w.usersGroups(s, r)
+	case opCopyData:
+		w.status(s, r, s.copyData(r))
+	case opCheckFileHandle, opCheckFileName:
+		w.checkFile(s, r)
+	}
+}
+
+func (w *worker) statVFS(s *session, r *request, reply wire.StatVFSReply, err error) {
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	w.short(s, r, reply.Append(w.scratch[:0], r.id))
+}
+
+func (s *session) fstatVFS(h *handle) (reply wire.StatVFSReply, err error) {
+	stater, ok := h.file.(FileStatVFSer)
+	if !ok {
+		return s.view.statVFS(s.ctx, h.path)
+	}
+	reply, err = stater.StatVFS()
+	if s.view.readOnly {
+		reply.Flags |= wire.StatVFSReadOnly
+	}
+	return reply, err
+}
+
+func (s *session) fsync(h *handle) error {
+	if err := h.failed(); err != nil {
+		return err
+	}
+	syncer, ok := h.file.(FileSyncer)
+	if !ok {
+		return errUnsupported
+	}
+	return syncer.Sync()
+}
+
+// expandPath resolves a path that may begin with "~" or "~user" (OpenSSH's PROTOCOL, section 4.9).
+func (s *session) expandPath(name string) (string, error) {
+	if strings.HasPrefix(name, "~") {
+		user, rest, _ := strings.Cut(name[1:], "/")
+		home, err := s.view.HomeDir(s.ctx, user)
+		if err != nil {
+			return "", err
+		}
+		name = home + "/" + rest
+	}
+	return s.view.realPath(s.ctx, s.view.Path(name))
+}
+
+// usersGroups answers users-groups-by-id (OpenSSH's PROTOCOL, section 4.11).
+func (w *worker) usersGroups(s *session, r *request) {
+	users, groups, err := s.view.ownerNames(s.ctx, r.uids, r.gids)
+	if err == nil && (len(users) != len(r.uids) || len(groups) != len(r.gids)) {
+		err = &StatusError{Code: wire.Failure, Message: "the backend named too few or too many"}
+	}
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	room := wire.MaxPacket - 1024 - 4*(len(users)+len(groups))
+	for _, list := range [...][]string{users, groups} {
+		for i, name := range list {
+			if room -= len(name); room < 0 {
+				list[i] = "" // no name is better than no reply
+			}
+		}
+	}
+	s.send(r, wire.UsersGroupsReply{Users: users, Groups: groups}.Append(r.reply.data[:0], r.id))
+}

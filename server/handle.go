@@ -1,0 +1,124 @@
+package server
+
+import (
+	"encoding/binary"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// noKey is a handle that is never given.
+const noKey = 0
+
+// handle is an open file or directory.
+type handle struct {
+	key      uint32
+	path     string
+	flags    uint32
+	file     File
+	readerAt io.ReaderAt
+	writerAt io.WriterAt
+	dir      *listing // of a directory
+	opened   time.Time
+
+	// Under the session's lock.
+	ops     requestList // what has arrived and is not done, in order
+	active  int         // position in the session's list of handles with ops, from 1
+	waiting int         // how many of ops have not started
+	closing bool        // CLOSE has arrived: nothing may follow it
+
+	bytesRead    atomic.Uint64
+	bytesWritten atomic.Uint64
+	writeError   atomic.Pointer[error] // the first failure; a file with a hole in it must not look well
+}
+
+func newFileHandle(file File, path string, flags uint32) *handle {
+	h := &handle{file: file, path: path, flags: flags, opened: time.Now()}
+	if flags&wire.OpenRead != 0 {
+		h.readerAt, _ = file.(io.ReaderAt)
+	}
+	if flags&(wire.OpenWrite|wire.OpenAppend) != 0 {
+		h.writerAt, _ = file.(io.WriterAt)
+	}
+	return h
+}
+
+// failWrites remembers a failed write; all that follow on the handle fail alike, and so does closing it.
+func (h *handle) failWrites(err error) {
+	h.writeError.CompareAndSwap(nil, &err)
+}
+
+func (h *handle) failed() error {
+	if err := h.writeError.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// close closes what is open and tells whether all that was written arrived.
+func (h *handle) close() error {
+	if h.dir != nil {
+		h.dir.stop()
+		return nil
+	}
+	err := h.file.Close()
+	if failed := h.failed(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// handleTable gives handles to clients: the slot in the lower half of the key, and in the upper how often the slot has been
+// used, so that a handle used after its CLOSE is found out.
+type handleTable struct {
+	slots []handleSlot
+	free  []uint16
+	open  int
+}
+
+type handleSlot struct {
+	h   *handle
+	use uint16
+}
+
+// add gives h a key; false means that there are limit handles already.
+func (t *handleTable) add(h *handle, limit int) bool {
+	if t.open >= limit {
+		return false
+	}
+	t.open++
+	var slot uint16
+	if n := len(t.free); n > 0 {
+		slot, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		slot = uint16(len(t.slots))
+		t.slots = append(t.slots, handleSlot{})
+	}
+	s := &t.slots[slot]
+	if s.use++; s.use == 0 { // a use of 0 would make slot 0's key noKey
+		s.use = 1
+	}
+	s.h = h
+	h.key = uint32(s.use)<<16 | uint32(slot)
+	return true
+}
+
+// find returns the handle with a key, or nil.
+func (t *handleTable) find(key uint32) *handle {
+	slot := int(key & 0xffff)
+	if slot >= len(t.slots) || t.slots[slot].h == nil || t.slots[slot].h.key != key {
+		return nil
+	}
+	return t.slots[slot].h
+}
+
+func (t *handleTable) remove(h *handle) {
+	slot := uint16(h.key)
+	t.slots[slot].h = nil
+	t.free = append(t.free, slot)
+	t.open--
+}
+
+func appendKey(b []byte, key uint32) []byte { return binary.BigEndian.AppendUint32(b, key) }

@@ -1,0 +1,161 @@
+package server
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"hash"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// AlgorithmBLAKE3 is the name under which check-file knows BLAKE3 with 32 bytes of hash: a name of our own, as the draft
+// has none.
+const AlgorithmBLAKE3 = "blake3@usftp"
+
+// hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3, but for BLAKE3). The draft's
+// md5 and sha1 are there for clients that know nothing else; they do not protect against anybody.
+var hashes = [...]struct {
+	name string
+	make func() hash.Hash
+}{
+	{AlgorithmBLAKE3, func() hash.Hash { return blake3.New() }},
+	{"sha256", sha256.New},
+	{"sha512", sha512.New},
+	{"sha384", sha512.New384},
+	{"sha224", sha256.New224},
+	{"sha1", sha1.New},
+	{"md5", md5.New},
+}
+
+// chooseHash takes the first algorithm of a list that is known.
+func chooseHash(list string) (name string, h hash.Hash) {
+	for wanted := range strings.SplitSeq(list, ",") {
+		for _, known := range hashes {
+			if known.name == wanted {
+				return wanted, known.make()
+			}
+		}
+	}
+	return "", nil
+}
+
+// minHashBlock is the smallest block that may be hashed (draft-ietf-secsh-filexfer-extensions-00, section 3).
+const minHashBlock = 256
+
+// checkFile answers check-file-handle and check-file-name.
+func (w *worker) checkFile(s *session, r *request) {
+	reply, err := w.hashRange(s, r)
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	b := reply.Append(r.reply.data[:0], r.id)
+	s.send(r, b)
+}
+
+func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, err error) {
+	name, h := chooseHash(r.text)
+	switch {
+	case h == nil:
+		return reply, &StatusError{Code: wire.OpUnsupported, Message: "no such hash algorithm: " + r.text}
+	case r.blockSize != 0 && r.blockSize < minHashBlock:
+		return reply, &StatusError{Code: wire.BadMessage, Message: "blocks of less than 256 bytes"}
+	case r.offset > math.MaxInt64:
+		return reply, &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+	}
+	source, closeSource, err := s.hashSource(r)
+	if err != nil {
+		return reply, err
+	}
+	defer closeSource()
+	reply.Algorithm = name
+	reply.Hashes, err = s.hashBlocks(source, h, r)
+	return reply, err
+}
+
+// hashSource returns what check-file reads.
+func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func(), err error) {
+	if r.handle != nil {
+		if r.handle.readerAt == nil {
+			return nil, nil, errBadHandle
+		}
+		return r.handle.readerAt, func() {}, nil
+	}
+	file, err := s.view.Open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
+	if err != nil {
+		return nil, nil, err
+	}
+	source, ok := file.(io.ReaderAt)
+	if !ok {
+		file.Close()
+		return nil, nil, errUnsupported
+	}
+	return source, func() { file.Close() }, nil
+}
+
+// maxHashes is the most that a reply holds.
+const maxHashes = wire.MaxPacket - 1024
+
+var errManyHashes = &StatusError{Code: wire.Failure, Message: "more hashes than fit into a reply"}
+
+// hashBlocks hashes a range block by block, or as one. It reads through the buffer that the reply will be made in.
+func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byte, error) {
+	left := r.length
+	if left == 0 || left > math.MaxInt64-r.offset {
+		left = math.MaxInt64 - r.offset
+	}
+	block := uint64(r.blockSize)
+	if block == 0 {
+		block = math.MaxInt64
+	} else if r.length != 0 && r.length/block*uint64(h.Size()) > maxHashes {
+		return nil, errManyHashes
+	}
+	var sums []byte
+	offset := int64(r.offset)
+	for left > 0 || len(sums) == 0 {
+		n, err := s.hashOne(source, h, offset, min(left, block), r.reply.data)
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		// An empty range has one hash, that of nothing; behind the end of the file there is no block.
+		if n > 0 || len(sums) == 0 {
+			if len(sums)+h.Size() > maxHashes {
+				return nil, errManyHashes
+			}
+			sums = h.Sum(sums)
+		}
+		if err == io.EOF {
+			break
+		}
+		h.Reset()
+		offset += n
+		left -= uint64(n)
+	}
+	return sums, nil
+}
+
+// hashOne feeds length bytes at offset to h. The error is io.EOF where the file ends before.
+func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length uint64, buf []byte) (done int64, err error) {
+	for uint64(done) < length {
+		if err := s.ctx.Err(); err != nil {
+			return done, err
+		}
+		n, err := source.ReadAt(buf[:min(length-uint64(done), uint64(len(buf)))], offset+done)
+		h.Write(buf[:n])
+		done += int64(n)
+		if err != nil {
+			return done, err
+		}
+		if n == 0 {
+			return done, io.ErrNoProgress
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"io"
+	"io/fs"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// listing is an open directory.
+type listing struct {
+	next func() (fs.FileInfo, error, bool)
+	stop func()
+	// The entry that did not fit into the last reply, or that OPENDIR has already taken.
+	entry   fs.FileInfo
+	err     error
+	pending bool
+	done    bool
+	// Who owned the last entry.
+	uid, gid    uint32
+	user, group string
+}
+
+func (w *worker) opendir(s *session, r *request) {
+	next, stop := iter.Pull2(s.view.List(s.ctx, r.path))
+	l := &listing{next: next, stop: stop}
+	if l.peek(); l.err != nil {
+		stop()
+		w.status(s, r, l.err)
+		return
+	}
+	w.giveHandle(s, r, &handle{dir: l, path: r.path})
+}
+
+// peek makes the next entry be in entry, unless the listing is done; a failed one is, with err.
+func (l *listing) peek() {
+	if l.pending || l.done {
+		return
+	}
+	for {
+		info, err, ok := l.next()
+		if !ok || err != nil || info == nil {
+			l.done, l.err = true, err
+			return
+		}
+		if listable(info.Name()) {
+			l.entry, l.pending = info, true
+			return
+		}
+	}
+}
+
+const (
+	// maxNames is how long a NAME gets: less than the 34000 bytes that draft-02, section 3, has every client take.
+	maxNames = 32000
+
+	// maxName is the longest name that is listed; file systems allow 255 bytes.
+	maxName = 1024
+)
+
+// A reply that is one entry past maxNames must still fit into its buffer.
+var _ [smallBuffer - maxNames - 3*maxName]struct{}
+
+// readdir answers READDIR with as many entries as fit, at least one.
+func (w *worker) readdir(s *session, r *request) {
+	l := r.handle.dir
+	if l == nil {
+		w.status(s, r, errBadHandle)
+		return
+	}
+	b, count, now := wire.BeginNames(r.reply.data[:0], r.id), 0, time.Now()
+	for {
+		l.peek()
+		if !l.pending {
+			break
+		}
+		before := len(b)
+		if b = w.appendEntry(b, s, l, now); len(b) > maxNames && count > 0 {
+			b = b[:before] // for the next reply
+			break
+		}
+		l.entry, l.pending = nil, false
+		count++
+	}
+	switch {
+	case count > 0:
+		s.send(r, wire.FinishNames(b, 0, count))
+	case l.err != nil:
+		err := l.err
+		l.err = nil
+		w.status(s, r, err)
+	default:
+		w.status(s, r, io.EOF)
+	}
+}
+
+// appendEntry appends the listing's entry as it stands in NAME.
+func (w *worker) appendEntry(b []byte, s *session, l *listing, now time.Time) []byte {
+	attrs := plainAttrs(l.entry)
+	if attrs.Has(wire.AttrUIDGID) {
+		l.lookUp(s, attrs.UID, attrs.GID)
+	}
+	long := appendLongName(w.scratch[:0], l.entry.Name(), &attrs, linkCount(l.entry), l.user, l.group, now)
+	return (&wire.Name{Filename: l.entry.Name(), LongName: string(long), Attrs: attrs}).Append(b)
+}
+
+// lookUp finds the names of an entry's owner and group, which are mostly those of the entry before it.
+func (l *listing) lookUp(s *session, uid, gid uint32) {
+	if l.user != "" && l.uid == uid && l.gid == gid {
+		return
+	}
+	l.uid, l.gid = uid, gid
+	l.user, l.group = strconv.FormatUint(uint64(uid), 10), strconv.FormatUint(uint64(gid), 10)
+	users, groups, err := s.view.ownerNames(s.ctx, []uint32{uid}, []uint32{gid})
+	if err == nil && len(users) == 1 && users[0] != "" {
+		l.user = users[0]
+	}
+	if err == nil && len(groups) == 1 && groups[0] != "" {
+		l.group = groups[0]
+	}
+}
+
+// listable tells whether a name can be sent: no client could use the others.
+func listable(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= maxName && !strings.ContainsAny(name, "/\x00")
+}

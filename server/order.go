@@ -1,0 +1,266 @@
+package server
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// requestList holds requests in order of arrival. Taking from its front and adding at its end allocates nothing in the
+// long run.
+type requestList struct {
+	buf  []*request
+	head int
+}
+
+func (l *requestList) all() []*request { return l.buf[l.head:] }
+
+func (l *requestList) len() int { return len(l.buf) - l.head }
+
+func (l *requestList) add(r *request) {
+	if l.head > 0 && len(l.buf) == cap(l.buf) {
+		n := copy(l.buf, l.buf[l.head:])
+		clear(l.buf[n:])
+		l.buf, l.head = l.buf[:n], 0
+	}
+	l.buf = append(l.buf, r)
+}
+
+// remove takes r out; it is mostly near the front.
+func (l *requestList) remove(r *request) {
+	i := slices.Index(l.all(), r)
+	if i < 0 {
+		return
+	}
+	copy(l.buf[l.head+1:], l.buf[l.head:l.head+i])
+	l.buf[l.head] = nil
+	l.head++
+	if l.head == len(l.buf) {
+		l.buf, l.head = l.buf[:0], 0
+	}
+}
+
+// mustFollow tells whether r, which came after e, has to wait for e on handle h, which both use.
+func mustFollow(r, e *request, h *handle) bool {
+	switch {
+	case h.dir != nil, r.op == opClose, e.op == opClose, r.op == opFsetstat, e.op == opFsetstat:
+		return true
+	case e.op == opFsync:
+		return false
+	case r.op == opFsync:
+		return e.writesTo(h)
+	case r.writesTo(h) && e.writesTo(h):
+		return r.overlaps(e, h)
+	}
+	return r.writesTo(h) || e.writesTo(h)
+}
+
+// writesTo tells whether r writes to the file of h. Reading and writing never overlap on one handle: a write behind a
+// read's end decides whether the read sees the end of the file there.
+func (r *request) writesTo(h *handle) bool {
+	return r.op == opWrite || r.op == opCopyData && r.target == h
+}
+
+// overlaps tells whether two requests that write to h write to the same place.
+func (r *request) overlaps(e *request, h *handle) bool {
+	if h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
+		return true
+	}
+	from, to := r.writeRange()
+	otherFrom, otherTo := e.writeRange()
+	return from < otherTo && otherFrom < to
+}
+
+func (r *request) writeRange() (from, to uint64) {
+	from = r.offset
+	if r.op == opCopyData {
+		if from = r.toOffset; r.length == 0 {
+			return from, math.MaxUint64
+		}
+	}
+	if r.length > math.MaxUint64-from {
+		return from, math.MaxUint64
+	}
+	return from, from + r.length
+}
+
+// touches tells whether one path is the other's, or lies above it.
+func touches(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if !strings.HasPrefix(b, a) {
+		return false
+	}
+	return len(a) == len(b) || b[len(a)] == '/' || a == "/"
+}
+
+// touches tells whether a request on paths has to do with a path.
+func (r *request) touches(path string) bool {
+	return touches(r.path, path) || r.path2 != "" && touches(r.path2, path)
+}
+
+// touchesRequest is touches for two requests on paths.
+func (r *request) touchesRequest(e *request) bool {
+	return r.touches(e.path) || e.path2 != "" && r.touches(e.path2)
+}
+
+// schedule knows which requests have arrived and are not done, and which of them may start.
+type schedule struct {
+	paths        requestList // requests on paths
+	pathsWaiting int
+	active       []*handle // those with requests
+	turn         int       // where among them the last search ended
+	waiting      int       // requests that have not started
+	running      int
+}
+
+// add takes in a request that has arrived.
+func (s *schedule) add(r *request) {
+	s.waiting++
+	if r.handle == nil {
+		s.paths.add(r)
+		s.pathsWaiting++
+		return
+	}
+	s.addTo(r.handle, r)
+	if r.target != nil && r.target != r.handle {
+		s.addTo(r.target, r)
+	}
+}
+
+func (s *schedule) addTo(h *handle, r *request) {
+	if h.ops.len() == 0 {
+		s.active = append(s.active, h)
+		h.active = len(s.active)
+	}
+	h.ops.add(r)
+	h.waiting++
+}
+
+// start notes that a request runs.
+func (s *schedule) start(r *request) {
+	r.running = true
+	s.waiting--
+	s.running++
+	if r.handle == nil {
+		s.pathsWaiting--
+		return
+	}
+	r.handle.waiting--
+	if r.target != nil && r.target != r.handle {
+		r.target.waiting--
+	}
+}
+
+// done takes out a request that ran.
+func (s *schedule) done(r *request) {
+	s.running--
+	if r.handle == nil {
+		s.paths.remove(r)
+		return
+	}
+	s.doneOn(r.handle, r)
+	if r.target != nil && r.target != r.handle {
+		s.doneOn(r.target, r)
+	}
+}
+
+func (s *schedule) doneOn(h *handle, r *request) {
+	h.ops.remove(r)
+	if h.ops.len() > 0 {
+		return
+	}
+	last := s.active[len(s.active)-1]
+	s.active[h.active-1], last.active = last, h.active
+	s.active[len(s.active)-1] = nil
+	s.active = s.active[:len(s.active)-1]
+	h.active = 0
+}
+
+// next returns a request that may start, if its reply fits into room, or nil.
+func (s *schedule) next(room int) *request {
+	if s.pathsWaiting > 0 {
+		for i, r := range s.paths.all() {
+			if !r.running && r.charge <= room && s.pathMayStart(r, i) {
+				return r
+			}
+		}
+	}
+	for range s.active {
+		if s.turn++; s.turn >= len(s.active) {
+			s.turn = 0
+		}
+		if r := s.firstOn(s.active[s.turn], room); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// mayStart tells whether a request that was added last may start at once.
+func (s *schedule) mayStart(r *request, room int) bool {
+	if r.charge > room {
+		return false
+	}
+	if r.handle == nil {
+		return s.pathMayStart(r, s.paths.len()-1)
+	}
+	return s.firstOn(r.handle, room) == r
+}
+
+// pathMayStart tells whether the request at place i among those on paths may start.
+func (s *schedule) pathMayStart(r *request, i int) bool {
+	for _, e := range s.paths.all()[:i] {
+		if (r.changes || e.changes) && r.touchesRequest(e) {
+			return false
+		}
+	}
+	for _, h := range s.active {
+		if !r.touches(h.path) {
+			continue
+		}
+		for _, e := range h.ops.all() {
+			if e.seq < r.seq && (r.changes || e.changes) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// firstOn returns the first request on h that has not started, if it may start. Requests on one handle start in order.
+func (s *schedule) firstOn(h *handle, room int) *request {
+	if h.waiting == 0 {
+		return nil
+	}
+	for _, r := range h.ops.all() {
+		if r.running {
+			continue
+		}
+		if r.charge > room || !s.mayStartOn(r, r.handle) || r.target != nil && !s.mayStartOn(r, r.target) {
+			return nil
+		}
+		return r
+	}
+	return nil
+}
+
+func (s *schedule) mayStartOn(r *request, h *handle) bool {
+	for _, e := range h.ops.all() {
+		if e == r {
+			break
+		}
+		if !e.running || mustFollow(r, e, h) {
+			return false
+		}
+	}
+	for _, e := range s.paths.all() {
+		if e.seq < r.seq && (r.changes || e.changes) && e.touches(h.path) {
+			return false
+		}
+	}
+	return true
+}

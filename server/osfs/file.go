@@ -1,0 +1,121 @@
+package osfs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// file is an open file.
+type file struct {
+	*os.File
+	fs   *FS
+	name string
+}
+
+// appendFile is a file whose writes go to its end: os.File refuses WriteAt there. The server writes one at a time.
+type appendFile struct{ *file }
+
+func (f appendFile) WriteAt(p []byte, _ int64) (int, error) { return f.Write(p) }
+
+// Open implements server.Opener.
+func (f *FS) Open(_ context.Context, name string, flags uint32, attrs wire.Attrs) (server.File, error) {
+	opened, created, err := f.openOrCreate(local(name), openFlags(flags), attrs)
+	if err != nil {
+		return nil, err
+	}
+	file := &file{File: opened, fs: f, name: local(name)}
+	if attrs.Flags &^= wire.AttrPermissions; created && attrs.Flags != 0 {
+		if err := file.Setstat(attrs); err != nil {
+			opened.Close()
+			return nil, err
+		}
+	}
+	if flags&wire.OpenAppend != 0 {
+		return appendFile{file}, nil
+	}
+	return file, nil
+}
+
+// openFlags translates the flags of OPEN. Without waiting: opening a named pipe would wait for its other end.
+func openFlags(flags uint32) int {
+	flag := openNonblock
+	switch {
+	case flags&wire.OpenWrite == 0:
+		flag |= os.O_RDONLY
+	case flags&wire.OpenRead == 0:
+		flag |= os.O_WRONLY
+	default:
+		flag |= os.O_RDWR
+	}
+	if flags&wire.OpenAppend != 0 {
+		flag |= os.O_APPEND
+	}
+	if flags&wire.OpenCreate != 0 {
+		flag |= os.O_CREATE
+		// EXCL means something with CREAT only, and TRUNC without it (draft-02, section 6.3, wants CREAT with both).
+		if flags&wire.OpenExclusive != 0 {
+			flag |= os.O_EXCL
+		}
+	}
+	if flags&wire.OpenTruncate != 0 {
+		flag |= os.O_TRUNC
+	}
+	return flag
+}
+
+// openOrCreate opens a file and tells whether it made it, where attributes beyond the mode hang on that.
+func (f *FS) openOrCreate(name string, flag int, attrs wire.Attrs) (opened *os.File, created bool, err error) {
+	perm := mode(attrs)
+	if flag&os.O_CREATE != 0 && attrs.Flags&^wire.AttrPermissions != 0 {
+		opened, err = f.tree.OpenFile(name, flag|os.O_EXCL, perm)
+		if err == nil || flag&os.O_EXCL != 0 || !errors.Is(err, fs.ErrExist) {
+			return opened, err == nil, err
+		}
+	}
+	opened, err = f.tree.OpenFile(name, flag, perm)
+	return opened, false, err
+}
+
+// Setstat implements server.FileSetstater.
+func (f *file) Setstat(attrs wire.Attrs) error {
+	var errs []error
+	if attrs.Has(wire.AttrSize) {
+		errs = append(errs, f.truncate(attrs.Size))
+	}
+	if attrs.Has(wire.AttrPermissions) {
+		errs = append(errs, f.Chmod(mode(attrs)))
+	}
+	if attrs.Has(wire.AttrACModTime) {
+		errs = append(errs, f.chtimes(seconds(attrs.ATime), seconds(attrs.MTime)))
+	}
+	if attrs.Has(wire.AttrUIDGID) {
+		errs = append(errs, f.Chown(int(int32(attrs.UID)), int(int32(attrs.GID))))
+	}
+	return first(errs)
+}
+
+func (f *file) truncate(size uint64) error {
+	if int64(size) < 0 {
+		return fs.ErrInvalid
+	}
+	return f.Truncate(int64(size))
+}
+
+// osFile finds the system's file behind a File of this package.
+func osFile(f server.File) (*os.File, bool) {
+	switch f := f.(type) {
+	case *file:
+		return f.File, true
+	case appendFile:
+		return f.File, true
+	}
+	return nil, false
+}
+
+func isEOF(err error) bool { return err == io.EOF }

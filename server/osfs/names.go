@@ -1,0 +1,63 @@
+package osfs
+
+import (
+	"context"
+	"os/user"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// namesKept is how long the name of a number is believed, and namesMost how many are kept: a client may ask for any.
+const (
+	namesKept = time.Minute
+	namesMost = 1024
+)
+
+// names remembers who owns what: looking a number up may read a file, or ask a directory service.
+type names struct {
+	mu     sync.Mutex
+	since  time.Time
+	users  map[uint32]string
+	groups map[uint32]string
+}
+
+// OwnerNames implements server.OwnerNamer.
+func (f *FS) OwnerNames(_ context.Context, uids, gids []uint32) (users, groups []string, err error) {
+	f.names.mu.Lock()
+	defer f.names.mu.Unlock()
+	n := &f.names
+	if n.users == nil || time.Since(n.since) > namesKept || len(n.users)+len(n.groups) > namesMost {
+		n.since, n.users, n.groups = time.Now(), map[uint32]string{}, map[uint32]string{}
+	}
+	for _, id := range uids {
+		users = append(users, lookUp(n.users, id, userName))
+	}
+	for _, id := range gids {
+		groups = append(groups, lookUp(n.groups, id, groupName))
+	}
+	return users, groups, nil
+}
+
+func lookUp(known map[uint32]string, id uint32, find func(string) string) string {
+	name, ok := known[id]
+	if !ok {
+		name = find(strconv.FormatUint(uint64(id), 10))
+		known[id] = name
+	}
+	return name
+}
+
+func userName(id string) string {
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return ""
+}
+
+func groupName(id string) string {
+	if g, err := user.LookupGroupId(id); err == nil {
+		return g.Name
+	}
+	return ""
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package osfs
+
+const (
+	openNonblock  = 0
+	openDirectory = 0
+)

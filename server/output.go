@@ -1,0 +1,144 @@
+package server
+
+import (
+	"io"
+	"sync"
+)
+
+// output sends replies. Whoever finds nobody writing writes all there is, so that replies made meanwhile go out together.
+type output struct {
+	w    io.Writer
+	pool *Pool
+	sent func(charged, short int) // called with what has been written or dropped, see session.sent
+
+	mu      sync.Mutex
+	stage   *buffer   // collects short replies
+	queue   []*buffer // is sent before the stage
+	spare   []*buffer // the queue's other backing array
+	size    int       // bytes in queue and stage
+	writing bool
+	ended   sync.Cond // writing has ended
+	err     error
+}
+
+// shortReply is the most that goes through the stage; longer replies come in a buffer of their own.
+const shortReply = 1 << 10
+
+// put adds a short reply, which it copies. It does not write.
+func (o *output) put(reply []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return
+	}
+	if o.stage != nil && o.stage.end+len(reply) > len(o.stage.data) {
+		o.queue = append(o.queue, o.stage)
+		o.stage = nil
+	}
+	if o.stage == nil {
+		o.stage = o.pool.lease(smallBuffer)
+		o.stage.charge = 0
+	}
+	o.stage.end += copy(o.stage.data[o.stage.end:], reply)
+	o.size += len(reply)
+}
+
+// long tells whether so much waits that more would not make a write any cheaper.
+func (o *output) long() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.size >= smallBuffer/2
+}
+
+// send adds a buffer that holds a reply, and takes it over. It does not write.
+func (o *output) send(b *buffer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		o.drop(b)
+		return
+	}
+	o.queue = append(o.queue, b)
+	o.size += b.end - b.start
+}
+
+// flush writes all there is, unless somebody else is writing, who then does. An error is final.
+func (o *output) flush() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.writing && o.err == nil && (len(o.queue) > 0 || o.stage != nil) {
+		batch := o.queue
+		if o.stage != nil {
+			batch = append(batch, o.stage)
+			o.stage = nil
+		}
+		o.queue, o.spare = o.spare[:0], nil
+		o.size = 0
+		o.writing = true
+		o.mu.Unlock()
+		err := o.write(batch)
+		clear(batch)
+		o.mu.Lock()
+		o.spare = batch
+		o.writing = false
+		o.ended.Broadcast()
+		if err != nil && o.err == nil {
+			o.fail(err)
+		}
+	}
+	return o.err
+}
+
+// drain is flush that also waits for whoever is writing.
+func (o *output) drain() {
+	o.flush()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.writing {
+		o.ended.Wait()
+	}
+}
+
+func (o *output) write(batch []*buffer) (err error) {
+	for _, b := range batch {
+		if err == nil {
+			_, err = o.w.Write(b.data[b.start:b.end])
+		}
+		o.drop(b)
+	}
+	return err
+}
+
+// drop gives a buffer back and says so.
+func (o *output) drop(b *buffer) {
+	charge, short := b.charge, 0
+	if charge == 0 {
+		short = b.end - b.start
+	}
+	o.pool.release(b)
+	o.sent(charge, short)
+}
+
+// fail ends the output: what waits is dropped, as is everything that comes.
+func (o *output) fail(err error) {
+	o.err = err
+	if o.stage != nil {
+		o.drop(o.stage)
+		o.stage = nil
+	}
+	for _, b := range o.queue {
+		o.drop(b)
+	}
+	clear(o.queue)
+	o.queue = o.queue[:0]
+	o.size = 0
+}
+
+// close ends the output before its writer notices; a Write that is under way finishes.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.fail(io.ErrClosedPipe)
+	}
+}

@@ -1,0 +1,300 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// reader takes requests off the stream. At any time one reader reads. It runs a request itself when nothing else is going
+// on, as handing it over costs more than most requests take. When that holds it up, or a client that takes no replies does,
+// the session's watch lets another reader read on, and this one becomes a worker.
+type reader struct {
+	session *session
+	in      *input
+	worker  worker
+}
+
+var errInitTwice = errors.New("sftp server: the client sent INIT twice")
+
+// begin answers INIT and then reads (draft-02, section 4).
+func (d *reader) begin() {
+	s := d.session
+	packet, own, err := d.in.next()
+	if err == nil && own != nil {
+		err = fmt.Errorf("%w: an INIT of %d bytes", errPacketLength, len(packet))
+	}
+	s.releasePacket(own)
+	if err == nil {
+		err = s.greet(packet)
+	}
+	if err != nil {
+		d.stop(err)
+		return
+	}
+	s.flush()
+	d.read()
+}
+
+// greet answers INIT. The version is ours whatever the client's is, as with OpenSSH's server.
+func (s *session) greet(packet []byte) error {
+	t, _, body, err := wire.ParseHeader(packet)
+	if err != nil || t != wire.TypeInit {
+		return fmt.Errorf("sftp server: the client began with %v instead of INIT", t)
+	}
+	var hello wire.Init
+	if err := hello.Parse(body); err != nil {
+		return fmt.Errorf("sftp server: INIT: %w", err)
+	}
+	s.log.Debug("session begins", slog.Uint64("client_version", uint64(hello.Version)))
+	s.out.put(wire.InitReply{Version: wire.Version, Extensions: s.view.extensions()}.Append(nil))
+	return nil
+}
+
+// stop ends reading: in order when the stream ended between two packets.
+func (d *reader) stop(err error) {
+	s := d.session
+	if !errors.Is(err, io.EOF) {
+		s.end(err)
+		return
+	}
+	s.mu.Lock()
+	s.eof = true
+	s.change.Broadcast()
+	s.mu.Unlock()
+}
+
+// read reads until the stream or this reader's turn ends.
+func (d *reader) read() {
+	s := d.session
+	for {
+		packet, own, err := d.in.next()
+		if err != nil {
+			s.releasePacket(own)
+			d.stop(err)
+			return
+		}
+		r, here, err := d.admit(packet, own)
+		if err != nil {
+			d.stop(err)
+			return
+		}
+		switch {
+		case here:
+			d.worker.execute(s, r)
+		case r != nil && r.bad != nil:
+			d.worker.refuse(s, r)
+		}
+		if !d.in.ready() || s.out.long() {
+			s.flush()
+		}
+		if !d.settle(r, here) {
+			return
+		}
+	}
+}
+
+// admit takes in a packet. It tells whether the reader is to run the request itself; a request that is bad is to be refused,
+// and any other is a worker's. From then on the reader counts as busy, until it settles.
+func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err error) {
+	s := d.session
+	t, id, body, err := wire.ParseHeader(packet)
+	if err == nil && t == wire.TypeInit {
+		err = errInitTwice
+	}
+	if err != nil {
+		s.releasePacket(own)
+		return nil, false, err
+	}
+	if err := s.awaitRoom(); err != nil {
+		s.releasePacket(own)
+		return nil, false, err
+	}
+	r = s.newRequest(t, id, own)
+	r.bad = s.parse(r, t, body)
+
+	s.mu.Lock()
+	if r.bad == nil {
+		r.bad = s.attach(r)
+	}
+	free := s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 && s.memory+r.charge <= s.maxMem
+	if !free && r.bad == nil && len(r.data) > 0 && r.own == nil {
+		// It will run while this reader reads on, over the place where its data lie.
+		s.mu.Unlock()
+		if r.own = s.leasePacket(len(r.data)); r.own == nil {
+			return nil, false, io.ErrClosedPipe
+		}
+		r.data = r.own.data[:copy(r.own.data, r.data)]
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	s.enterBusy(d)
+	s.handedOut = max(s.handedOut-1, 0)
+	if r.bad != nil {
+		return r, false, nil
+	}
+	s.pending++
+	s.schedule.add(r)
+	if free {
+		s.startRequest(r)
+		return r, true, nil
+	}
+	s.idle = false
+	s.addWorker()
+	return nil, false, nil
+}
+
+// settle ends what admit began and tells whether this reader reads on.
+func (d *reader) settle(r *request, here bool) bool {
+	s := d.session
+	s.mu.Lock()
+	if here {
+		s.finish(r)
+	} else if r != nil {
+		s.recycle(r)
+	}
+	s.progress++
+	if s.reading == d {
+		s.busy = false
+		s.addWorker()
+		s.mu.Unlock()
+		return true
+	}
+	next := s.take()
+	if next == nil {
+		s.workers--
+	}
+	s.mu.Unlock()
+	if next != nil {
+		s.work(next)
+	}
+	return false
+}
+
+// enterBusy tells the watch that the reader has begun something that may take long; the caller holds the lock.
+func (s *session) enterBusy(d *reader) {
+	s.reading = d
+	s.busy = true
+	if !s.watching {
+		s.watching = true
+		s.seen = s.progress
+		s.timer.Reset(patience)
+	}
+}
+
+// watch runs every now and then while requests arrive. It replaces a reader that is still at what it was at the last time.
+func (s *session) watch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed || !s.busy:
+		s.watching = false
+	case s.seen != s.progress:
+		s.seen = s.progress
+		s.timer.Reset(patience)
+	default:
+		s.watching = false
+		s.busy = false
+		s.handedOut = afterSlow
+		s.workers++ // the old one
+		next := &reader{session: s, in: s.reading.in.successor()}
+		s.reading = next
+		go next.read()
+	}
+}
+
+// newRequest returns an empty request.
+func (s *session) newRequest(t wire.Type, id uint32, own *buffer) *request {
+	s.mu.Lock()
+	r := s.spare
+	if r != nil {
+		s.spare = r.next
+		r.next = nil
+		s.spares--
+	} else {
+		r = &request{}
+	}
+	s.mu.Unlock()
+	r.op, r.id, r.own = operationByType[t], id, own
+	return r
+}
+
+// parse finds out what a packet asks for, and whether it may.
+func (s *session) parse(r *request, t wire.Type, body []byte) error {
+	if t == wire.TypeExtended {
+		in := wire.NewReader(body)
+		r.op = extensionOperation(in.Bytes())
+		if in.Err() != nil {
+			return errBadMessage
+		}
+		body = in.Rest()
+	}
+	// OpenSSH's server leaves types that it does not know unanswered; its client would wait for ever.
+	if r.op == opUnknown {
+		return errUnsupported
+	}
+	if err := r.parse(s.view, body); err != nil {
+		return err
+	}
+	return s.view.permit(r.op)
+}
+
+// attach finds the handles that a request is about; the caller holds the lock.
+func (s *session) attach(r *request) error {
+	s.seq++
+	r.seq = s.seq
+	switch r.op {
+	case opClose, opRead, opWrite, opFstat, opFsetstat, opReaddir, opFstatVFS, opFsync, opCheckFileHandle:
+		r.handle = s.findHandle(r.key)
+	case opCopyData:
+		r.handle, r.target = s.findHandle(r.key), s.findHandle(r.targetKey)
+		if r.target == nil {
+			return errBadHandle
+		}
+	default:
+		return nil
+	}
+	if r.handle == nil {
+		return errBadHandle
+	}
+	if r.op == opClose {
+		r.handle.closing = true
+		r.changes = r.handle.writerAt != nil
+	}
+	return nil
+}
+
+// findHandle finds a handle that the client has not closed; the caller holds the lock.
+func (s *session) findHandle(key uint32) *handle {
+	h := s.handles.find(key)
+	if h == nil || h.closing {
+		return nil
+	}
+	return h
+}
+
+// awaitRoom waits while the session holds as many requests, or replies that the client does not take, as it may.
+func (s *session) awaitRoom() error {
+	s.mu.Lock()
+	if s.full() {
+		s.mu.Unlock()
+		s.flush()
+		s.mu.Lock()
+	}
+	for s.full() && !s.closed {
+		s.change.Wait()
+	}
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return io.ErrClosedPipe
+	}
+	return nil
+}
+
+func (s *session) full() bool {
+	return s.pending >= maxPending || s.schedule.paths.len() >= maxPendingPaths || s.short.Load() >= maxShort
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// maxPath is the longest path taken: what Linux allows.
+	maxPath = 4096
+
+	// maxIDs bounds the numbers of one users-groups-by-id request, so that the reply fits into a packet.
+	maxIDs = 4096
+)
+
+// request is one request from its arrival to its reply.
+type request struct {
+	op  operation
+	id  uint32
+	seq uint64 // order of arrival
+	bad error  // found while parsing
+
+	handle, target   *handle // target is where copy-data writes
+	key, targetKey   uint32  // what the client sent for them
+	path, path2      string
+	text             string // a list of algorithms, a user's name, a link's target
+	flags            uint32
+	blockSize        uint32
+	length           uint64
+	offset, toOffset uint64
+	attrs            wire.Attrs
+	uids, gids       []uint32
+	data             []byte  // what WRITE writes; lies in own, or in the reader's input
+	own              *buffer // the buffer that the packet came in
+
+	reply   *buffer // lent before the request starts, where its reply needs one
+	charge  int     // what reply counts in the session's budget
+	changes bool    // changes something that a request on the path could see
+	running bool
+	next    *request // in the session's list of spare requests
+}
+
+// parse fills in r from a packet's body. Paths come out absolute and clean.
+func (r *request) parse(v *View, body []byte) error {
+	in := wire.NewReader(body)
+	switch r.op {
+	case opOpen:
+		r.path, r.flags = r.readPath(v, &in), in.Uint32()
+		in.ReadAttrs(&r.attrs)
+		r.changes = r.flags&(wire.OpenCreate|wire.OpenTruncate) != 0
+	case opRead:
+		r.key, r.offset, r.length = r.readKey(&in), in.Uint64(), uint64(min(in.Uint32(), wire.MaxData))
+		r.charge = classSize(classFor(wire.DataHeaderSize + int(r.length)))
+	case opWrite:
+		r.key, r.offset, r.data = r.readKey(&in), in.Uint64(), in.Bytes()
+		r.length, r.changes = uint64(len(r.data)), true
+	case opClose, opReaddir, opFstat:
+		r.key = r.readKey(&in)
+	case opFsetstat:
+		r.key = r.readKey(&in)
+		in.ReadAttrs(&r.attrs)
+		r.changes = true
+	case opLstat, opStat, opOpendir, opReadlink, opRealpath:
+		r.path = r.readPath(v, &in)
+	case opRemove, opRmdir:
+		r.path, r.changes = r.readPath(v, &in), true
+	case opMkdir, opSetstat:
+		r.path, r.changes = r.readPath(v, &in), true
+		in.ReadAttrs(&r.attrs)
+	case opRename:
+		r.path, r.path2, r.changes = r.readPath(v, &in), r.readPath(v, &in), true
+	case opSymlink:
+		// OpenSSH sends the target first, against draft-02, section 6.10, and everybody follows it (PROTOCOL, section 4.1).
+		r.text, r.path, r.changes = r.readName(&in), r.readPath(v, &in), true
+	default:
+		r.parseExtension(v, &in)
+	}
+	switch r.op {
+	case opReaddir, opReadlink, opRealpath, opExpandPath, opHomeDirectory:
+		r.charge = smallBuffer
+	}
+	if in.Err() != nil {
+		return &StatusError{Code: wire.BadMessage, Message: in.Err().Error()}
+	}
+	return r.bad
+}
+
+// parseExtension is parse for the payload of an extended request.
+func (r *request) parseExtension(v *View, in *wire.Reader) {
+	switch r.op {
+	case opPosixRename, opHardlink:
+		r.path, r.path2, r.changes = r.readPath(v, in), r.readPath(v, in), true
+	case opStatVFS:
+		r.path = r.readPath(v, in)
+	case opLsetstat:
+		r.path, r.changes = r.readPath(v, in), true
+		in.ReadAttrs(&r.attrs)
+	case opFstatVFS, opFsync:
+		r.key = r.readKey(in)
+	case opExpandPath, opHomeDirectory:
+		r.text = r.readName(in)
+	case opCopyData:
+		r.key, r.offset, r.length = r.readKey(in), in.Uint64(), in.Uint64()
+		r.targetKey, r.toOffset = r.readKey(in), in.Uint64()
+		r.changes, r.charge = true, largeBuffer
+	case opUsersGroups:
+		r.uids, r.gids = r.readIDs(in), r.readIDs(in)
+		r.charge = largeBuffer
+	case opCheckFileHandle, opCheckFileName:
+		if r.op == opCheckFileHandle {
+			r.key = r.readKey(in)
+		} else {
+			r.path = r.readPath(v, in)
+		}
+		r.text = r.readName(in)
+		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()
+		r.charge = largeBuffer
+	}
+}
+
+func (r *request) readPath(v *View, in *wire.Reader) string { return v.Path(r.readName(in)) }
+
+// readName reads a string that is short enough and holds no NUL, which no backend could tell from the string's end.
+func (r *request) readName(in *wire.Reader) string {
+	name := in.Bytes()
+	switch {
+	case len(name) > maxPath:
+		r.bad = errLongPath
+		return ""
+	case bytes.IndexByte(name, 0) >= 0:
+		r.bad = errNulPath
+		return ""
+	}
+	return string(name)
+}
+
+// handleSize is the length of the handles that this server gives.
+const handleSize = 4
+
+// readKey reads a handle. One that this server never gave becomes one that it never gives.
+func (r *request) readKey(in *wire.Reader) uint32 {
+	b := in.Bytes()
+	if len(b) != handleSize {
+		return noKey
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+// readIDs reads a string of numbers (OpenSSH's PROTOCOL, section 4.11).
+func (r *request) readIDs(in *wire.Reader) []uint32 {
+	b := in.Bytes()
+	if len(b)%4 != 0 || len(b) > 4*maxIDs {
+		r.bad = errBadMessage
+		return nil
+	}
+	ids := make([]uint32, len(b)/4)
+	for i := range ids {
+		ids[i] = binary.BigEndian.Uint32(b[4*i:])
+	}
+	return ids
+}

@@ -1,0 +1,308 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// Options bound a session and say what it may do. A nil *Options is valid; so is the zero value of every field.
+type Options struct {
+	Policy
+
+	// MaxHandles bounds the files and directories that are open at once: 1024 by default, 65535 at most. OPEN fails when
+	// there are so many. Clients learn it from limits@openssh.com.
+	MaxHandles int
+
+	// MaxMemory bounds, in bytes, the contents of files that are being moved for the session: 2.5 MiB by default, at
+	// least 1 MiB. A session needs about 1 MiB more when all its other bounds are reached.
+	MaxMemory int
+
+	// MaxConcurrent bounds the requests that run at once: 64 by default.
+	MaxConcurrent int
+
+	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
+	Pool *Pool
+
+	// Logger gets a line for each file and a warning for each session that ends badly; nil is silent.
+	Logger *slog.Logger
+}
+
+// Bounds of a session that need no option: they cost little memory and no client comes near them.
+const (
+	maxPending      = 4096      // requests that have arrived and are not done
+	maxPendingPaths = 256       // those of them that name paths
+	maxShort        = 256 << 10 // bytes of short replies that the client has not taken
+	maxSpares       = 128       // requests kept for later use
+)
+
+// patience is how long the reader may be busy with one request before somebody else reads on: between once and twice this.
+const patience = 2 * time.Millisecond
+
+// afterSlow is how many requests are handed out at once after one that took longer than patience.
+const afterSlow = 256
+
+var errSessionOver = errors.New("sftp server: the session is over")
+
+// session is one conversation with a client.
+type session struct {
+	view    *View
+	stream  io.Closer
+	log     *slog.Logger
+	pool    *Pool
+	out     output
+	ctx     context.Context // of handlers
+	cancel  context.CancelFunc
+	limits  wire.LimitsReply
+	maxOpen int
+	maxRun  int
+	maxMem  int
+
+	mu        sync.Mutex
+	change    sync.Cond // something that the reader or the end waits for
+	schedule  schedule
+	handles   handleTable
+	spare     *request // a list of requests to be used again
+	spares    int
+	seq       uint64
+	pending   int          // requests that have arrived and are not done
+	memory    int          // bytes charged
+	short     atomic.Int64 // bytes of short replies that have not been sent
+	workers   int
+	idle      bool // no waiting request may start until something changes
+	eof       bool // the client sends no more
+	closed    bool // the session has been ended
+	err       error
+	handedOut int // requests to hand out before the reader runs some itself again
+
+	// The watch over the reader.
+	reading  *reader // who reads
+	busy     bool
+	watching bool
+	progress uint64
+	seen     uint64
+	timer    *time.Timer
+}
+
+// Serve answers a client's requests on stream until the client closes it or ctx ends, and closes the stream. It returns nil
+// when the client left in order, between two packets and with every request answered; ctx's cause when ctx ended.
+//
+// Serve returns after the last of the backend's methods has. Open files are closed. Options may be nil.
+func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Options) error {
+	if opts == nil {
+		opts = &Options{}
+	}
+	defer stream.Close()
+	view, err := NewView(backend, &opts.Policy)
+	if err != nil {
+		return err
+	}
+	s := newSession(ctx, stream, view, opts)
+	defer s.cancel()
+	in := &input{r: stream, buf: make([]byte, inputSize), lease: s.leasePacket}
+	stop := context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
+	defer stop()
+	go (&reader{session: s, in: in}).begin()
+	return s.wait()
+}
+
+func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts *Options) *session {
+	s := &session{
+		view:    view,
+		stream:  stream,
+		log:     opts.Logger,
+		pool:    opts.Pool,
+		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
+		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
+		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.pool == nil {
+		s.pool = &Pool{}
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.change.L = &s.mu
+	s.out.w, s.out.pool, s.out.sent = stream, s.pool, s.sent
+	s.out.ended.L = &s.out.mu
+	s.limits = wire.LimitsReply{
+		MaxPacket:      wire.MaxPacket,
+		MaxRead:        wire.MaxData,
+		MaxWrite:       wire.MaxData,
+		MaxOpenHandles: uint64(s.maxOpen),
+	}
+	s.timer = time.AfterFunc(time.Hour, s.watch)
+	s.timer.Stop()
+	return s
+}
+
+func bounded(value, standard, least, most int) int {
+	if value == 0 {
+		return standard
+	}
+	return min(max(value, least), most)
+}
+
+// wait waits for the session's end and tidies up.
+func (s *session) wait() error {
+	s.mu.Lock()
+	for !(s.closed && s.schedule.running == 0 || s.eof && s.pending == 0) {
+		s.change.Wait()
+	}
+	closed := s.closed
+	s.mu.Unlock()
+	if !closed {
+		s.out.drain()
+	}
+	s.end(nil)
+	s.timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.schedule.running > 0 {
+		s.change.Wait()
+	}
+	for _, slot := range s.handles.slots {
+		if slot.h != nil { // nobody else is left to use it
+			s.closeHandle(slot.h)
+		}
+	}
+	return s.err
+}
+
+// end ends the session: nothing more is read, started or sent. The first error stays.
+func (s *session) end(err error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	s.err = err
+	s.change.Broadcast()
+	s.mu.Unlock()
+	s.cancel()
+	s.out.close()
+	s.stream.Close()
+}
+
+// flush sends what is ready.
+func (s *session) flush() {
+	if err := s.out.flush(); err != nil && err != io.ErrClosedPipe {
+		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
+	}
+}
+
+// sent gives back what a reply was charged. It may make room for requests and for the reader.
+func (s *session) sent(charge, short int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memory -= charge
+	s.short.Add(int64(-short))
+	s.idle = false
+	s.change.Broadcast()
+	s.addWorker()
+}
+
+// leasePacket waits until there is room for a long packet; nil means that the session is over.
+func (s *session) leasePacket(n int) *buffer {
+	charge := classSize(classFor(n))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.closed && s.memory+charge > s.maxMem {
+		s.change.Wait()
+	}
+	if s.closed {
+		return nil
+	}
+	s.memory += charge
+	b := s.pool.lease(n)
+	b.charge = charge
+	return b
+}
+
+// releasePacket gives a long packet's buffer back; the caller does not hold the lock.
+func (s *session) releasePacket(b *buffer) {
+	if b != nil {
+		charge := b.charge
+		s.pool.release(b)
+		s.sent(charge, 0)
+	}
+}
+
+// addWorker starts a worker if there is something to do; the caller holds the lock.
+func (s *session) addWorker() {
+	if s.idle || s.closed || s.schedule.waiting == 0 || s.workers >= s.maxRun {
+		return
+	}
+	if r := s.take(); r != nil {
+		s.workers++
+		go s.work(r)
+	}
+}
+
+// take finds a request that may start, and starts it; the caller holds the lock.
+func (s *session) take() *request {
+	if s.idle || s.closed || s.schedule.waiting == 0 {
+		return nil
+	}
+	r := s.schedule.next(s.maxMem - s.memory)
+	if r == nil {
+		s.idle = true
+		return nil
+	}
+	s.startRequest(r)
+	return r
+}
+
+func (s *session) startRequest(r *request) {
+	s.schedule.start(r)
+	if r.charge > 0 {
+		s.memory += r.charge
+		r.reply = s.pool.lease(r.charge)
+		r.reply.charge = r.charge
+	}
+}
+
+// work runs requests until none may start.
+func (s *session) work(r *request) {
+	var w worker
+	for r != nil {
+		w.execute(s, r)
+		s.flush()
+		s.mu.Lock()
+		s.finish(r)
+		if r = s.take(); r != nil {
+			s.addWorker() // what made one ready may have made more ready
+		} else {
+			s.workers--
+		}
+		s.mu.Unlock()
+	}
+}
+
+// finish takes a request off the books; the caller holds the lock.
+func (s *session) finish(r *request) {
+	s.schedule.done(r)
+	s.pending--
+	s.idle = false
+	s.recycle(r)
+	s.change.Broadcast()
+}
+
+// recycle keeps a request for later use; the caller holds the lock.
+func (s *session) recycle(r *request) {
+	*r = request{}
+	if s.spares < maxSpares {
+		r.next = s.spare
+		s.spare = r
+		s.spares++
+	}
+}

@@ -1,0 +1,352 @@
+package server
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// Policy says what of a backend a session may use. The zero Policy allows everything.
+type Policy struct {
+	// ReadOnly refuses whatever could change something: it looks at what is asked for, so that opening a file for
+	// reading works and creating one by opening it does not.
+	ReadOnly bool
+
+	// Allowed, when not empty, names the only operations that are answered; Denied names some that are not. Denied wins.
+	// See [Operations]. The handshake, and closing what is open, cannot be denied.
+	Allowed, Denied []string
+
+	// Umask takes permission bits away from files and directories that are made, besides what the process's own does.
+	Umask fs.FileMode
+
+	// Home is the directory where relative paths begin; "" is "/".
+	Home string
+}
+
+// View is a backend as a session may use it: with the policy applied, and an answer for everything, also where the
+// backend has no method for it. It is safe for concurrent use.
+type View struct {
+	fs        FS
+	home      string
+	readOnly  bool
+	umask     uint32
+	forbidden operationSet
+}
+
+// NewView returns a view of backend; policy may be nil. The error names what in the policy does not exist.
+func NewView(backend FS, policy *Policy) (*View, error) {
+	if policy == nil {
+		policy = &Policy{}
+	}
+	allowed, err := parseOperations(policy.Allowed)
+	if err != nil {
+		return nil, err
+	}
+	denied, err := parseOperations(policy.Denied)
+	if err != nil {
+		return nil, err
+	}
+	v := &View{
+		fs:        backend,
+		home:      path.Clean("/" + policy.Home),
+		readOnly:  policy.ReadOnly,
+		umask:     wire.PermissionBits(policy.Umask),
+		forbidden: denied,
+	}
+	if len(policy.Allowed) > 0 {
+		v.forbidden |= ^allowed
+	}
+	v.forbidden &^= 1 << opClose
+	return v, nil
+}
+
+// Path makes a client's path absolute and clean.
+func (v *View) Path(name string) string {
+	if strings.HasPrefix(name, "/") {
+		return path.Clean(name)
+	}
+	return path.Join(v.home, name)
+}
+
+// Home returns the directory where relative paths begin.
+func (v *View) Home() string { return v.home }
+
+// permit tells whether policy lets an operation through.
+func (v *View) permit(o operation) error {
+	if v.forbidden.has(o) {
+		return errForbidden
+	}
+	if v.readOnly && operationTable[o].writes {
+		return errReadOnly
+	}
+	return nil
+}
+
+// writing are the flags of OPEN that change something, if only the file's existence.
+const writing = wire.OpenWrite | wire.OpenAppend | wire.OpenCreate | wire.OpenTruncate
+
+// Open opens a file as [Opener] has it.
+func (v *View) Open(ctx context.Context, name string, flags uint32, attrs wire.Attrs) (File, error) {
+	if err := v.permit(opOpen); err != nil {
+		return nil, err
+	}
+	if flags&writing != 0 && v.readOnly {
+		return nil, errReadOnly
+	}
+	// OpenSSH's server knows no append without write; draft-02, section 6.3, does not forbid it, so it is made one.
+	if flags&wire.OpenAppend != 0 {
+		flags |= wire.OpenWrite
+	}
+	if flags&(wire.OpenRead|wire.OpenWrite) == 0 {
+		return nil, &StatusError{Code: wire.BadMessage, Message: "open for neither reading nor writing"}
+	}
+	opener, ok := v.fs.(Opener)
+	if !ok {
+		return nil, errUnsupported
+	}
+	return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
+}
+
+// masked applies the umask to the mode of what is about to be made.
+func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
+	if !attrs.Has(wire.AttrPermissions) {
+		attrs.Flags |= wire.AttrPermissions
+		attrs.Permissions = mode
+	}
+	attrs.Permissions &^= v.umask
+	return attrs
+}
+
+// Stat describes a file and follows links.
+func (v *View) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
+	if err := v.permit(opStat); err != nil {
+		return nil, err
+	}
+	return v.fs.Stat(ctx, name)
+}
+
+// Lstat describes a file or link.
+func (v *View) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
+	if err := v.permit(opLstat); err != nil {
+		return nil, err
+	}
+	if lstater, ok := v.fs.(Lstater); ok {
+		return lstater.Lstat(ctx, name)
+	}
+	return v.fs.Stat(ctx, name)
+}
+
+// List lists a directory as [Lister] has it.
+func (v *View) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	if err := v.permit(opOpendir); err != nil {
+		return failedList(err)
+	}
+	if lister, ok := v.fs.(Lister); ok {
+		return lister.List(ctx, name)
+	}
+	return failedList(errUnsupported)
+}
+
+func failedList(err error) iter.Seq2[fs.FileInfo, error] {
+	return func(yield func(fs.FileInfo, error) bool) { yield(nil, err) }
+}
+
+// Setstat changes attributes and follows links.
+func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	if err := v.permit(opSetstat); err != nil {
+		return err
+	}
+	if setstater, ok := v.fs.(Setstater); ok {
+		return setstater.Setstat(ctx, name, attrs)
+	}
+	return errUnsupported
+}
+
+// Lsetstat changes attributes of a file or link.
+func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) error {
+	if err := v.permit(opLsetstat); err != nil {
+		return err
+	}
+	if setstater, ok := v.fs.(Lsetstater); ok {
+		return setstater.Lsetstat(ctx, name, attrs)
+	}
+	return errUnsupported
+}
+
+// Rename gives a file a new name that must not exist.
+func (v *View) Rename(ctx context.Context, oldName, newName string) error {
+	if err := v.permit(opRename); err != nil {
+		return err
+	}
+	if renamer, ok := v.fs.(Renamer); ok {
+		return renamer.Rename(ctx, oldName, newName)
+	}
+	return errUnsupported
+}
+
+// PosixRename gives a file a new name, replacing what has it.
+func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
+	if err := v.permit(opPosixRename); err != nil {
+		return err
+	}
+	if renamer, ok := v.fs.(PosixRenamer); ok {
+		return renamer.PosixRename(ctx, oldName, newName)
+	}
+	return errUnsupported
+}
+
+// Remove removes a file or link.
+func (v *View) Remove(ctx context.Context, name string) error {
+	if err := v.permit(opRemove); err != nil {
+		return err
+	}
+	if remover, ok := v.fs.(Remover); ok {
+		return remover.Remove(ctx, name)
+	}
+	return errUnsupported
+}
+
+// Rmdir removes an empty directory.
+func (v *View) Rmdir(ctx context.Context, name string) error {
+	if err := v.permit(opRmdir); err != nil {
+		return err
+	}
+	if remover, ok := v.fs.(Rmdirer); ok {
+		return remover.Rmdir(ctx, name)
+	}
+	return errUnsupported
+}
+
+// Mkdir makes a directory.
+func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
+	if err := v.permit(opMkdir); err != nil {
+		return err
+	}
+	if mkdirer, ok := v.fs.(Mkdirer); ok {
+		return mkdirer.Mkdir(ctx, name, v.masked(attrs, 0o777))
+	}
+	return errUnsupported
+}
+
+// Symlink makes a symbolic link at name.
+func (v *View) Symlink(ctx context.Context, target, name string) error {
+	if err := v.permit(opSymlink); err != nil {
+		return err
+	}
+	if symlinker, ok := v.fs.(Symlinker); ok {
+		return symlinker.Symlink(ctx, target, name)
+	}
+	return errUnsupported
+}
+
+// Readlink reads a symbolic link.
+func (v *View) Readlink(ctx context.Context, name string) (string, error) {
+	if err := v.permit(opReadlink); err != nil {
+		return "", err
+	}
+	if readlinker, ok := v.fs.(Readlinker); ok {
+		return readlinker.Readlink(ctx, name)
+	}
+	return "", errUnsupported
+}
+
+// Link makes another name for a file.
+func (v *View) Link(ctx context.Context, oldName, newName string) error {
+	if err := v.permit(opHardlink); err != nil {
+		return err
+	}
+	if linker, ok := v.fs.(Linker); ok {
+		return linker.Link(ctx, oldName, newName)
+	}
+	return errUnsupported
+}
+
+// RealPath resolves a path.
+func (v *View) RealPath(ctx context.Context, name string) (string, error) {
+	if err := v.permit(opRealpath); err != nil {
+		return "", err
+	}
+	return v.realPath(ctx, name)
+}
+
+func (v *View) realPath(ctx context.Context, name string) (string, error) {
+	if real, ok := v.fs.(RealPather); ok {
+		return real.RealPath(ctx, name)
+	}
+	return name, nil
+}
+
+// StatVFS describes the file system that holds a path.
+func (v *View) StatVFS(ctx context.Context, name string) (wire.StatVFSReply, error) {
+	if err := v.permit(opStatVFS); err != nil {
+		return wire.StatVFSReply{}, err
+	}
+	return v.statVFS(ctx, name)
+}
+
+func (v *View) statVFS(ctx context.Context, name string) (wire.StatVFSReply, error) {
+	s, ok := v.fs.(StatVFSer)
+	if !ok {
+		return wire.StatVFSReply{}, errUnsupported
+	}
+	reply, err := s.StatVFS(ctx, name)
+	if v.readOnly {
+		reply.Flags |= wire.StatVFSReadOnly
+	}
+	return reply, err
+}
+
+// HomeDir tells where a user's home is; "" is the user of the session.
+func (v *View) HomeDir(ctx context.Context, user string) (string, error) {
+	if h, ok := v.fs.(HomeDirer); ok {
+		return h.HomeDir(ctx, user)
+	}
+	if user != "" {
+		return "", &StatusError{Code: wire.NoSuchFile, Message: "no such user"}
+	}
+	return v.home, nil
+}
+
+// ownerNames gives names to numbers, numbers where there are none.
+func (v *View) ownerNames(ctx context.Context, uids, gids []uint32) (users, groups []string, err error) {
+	if namer, ok := v.fs.(OwnerNamer); ok {
+		return namer.OwnerNames(ctx, uids, gids)
+	}
+	return nil, nil, errUnsupported
+}
+
+// extensions lists what VERSION offers: what the backend has a method for and policy lets through.
+func (v *View) extensions() []wire.ExtensionPair {
+	var list []wire.ExtensionPair
+	for o := opPosixRename; o < operationCount; o++ {
+		if v.permit(o) == nil && v.serves(o) {
+			list = append(list, wire.ExtensionPair{Name: operationTable[o].extension, Data: operationTable[o].version})
+		}
+	}
+	return list
+}
+
+// serves tells whether the backend has what an extension needs.
+func (v *View) serves(o operation) (ok bool) {
+	switch o {
+	case opPosixRename:
+		_, ok = v.fs.(PosixRenamer)
+	case opStatVFS, opFstatVFS:
+		_, ok = v.fs.(StatVFSer)
+	case opHardlink:
+		_, ok = v.fs.(Linker)
+	case opLsetstat:
+		_, ok = v.fs.(Lsetstater)
+	case opUsersGroups:
+		_, ok = v.fs.(OwnerNamer)
+	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName:
+		_, ok = v.fs.(Opener)
+	case opLimits, opExpandPath, opHomeDirectory:
+		ok = true
+	}
+	return ok
+}
