@@ -1,0 +1,79 @@
+package sftptest
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/usftp/usftp/wire"
+)
+
+func TestScriptedConforms(t *testing.T) {
+	all := append(OpenSSHExtensions(),
+		wire.ExtensionPair{Name: wire.ExtCheckFileHandle, Data: "1"}, wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})
+	for name, c := range map[string]struct {
+		script Script
+		link   LinkConfig
+	}{
+		"Plain":     {script: Script{Extensions: all}},
+		"Bytewise":  {script: Script{Extensions: all}, link: LinkConfig{MaxPiece: 1}},
+		"Reordered": {script: Script{Reorder: 7, Seed: 1, RandomReads: true}},
+		"Awkward":   {script: Script{ShortReads: 1000, ReaddirNames: 3, BareStatus: true, DraftSymlink: true, HandleSize: 256, Home: "/home/user"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := NewServer(t, c.script)
+			server.Files.Mkdir("/work")
+			Conformance{
+				Dial:         func(testing.TB) io.ReadWriteCloser { return server.Dial(c.link) },
+				Dir:          "/work",
+				DraftSymlink: c.script.DraftSymlink,
+			}.Run(t)
+		})
+	}
+}
+
+// The cases must be right about the server that everyone has, or they are right about nothing.
+func TestOpenSSHConforms(t *testing.T) {
+	const program = "/usr/lib/openssh/sftp-server"
+	if _, err := os.Stat(program); err != nil {
+		if os.Getenv("USFTP_REQUIRE") == "1" {
+			t.Fatalf("OpenSSH's sftp-server is missing: %v", err)
+		}
+		t.Skipf("OpenSSH's sftp-server is not installed: %v", err)
+	}
+	Conformance{
+		Dial: func(t testing.TB) io.ReadWriteCloser { return dialProgram(t, program) },
+		Dir:  t.TempDir(),
+		Skip: map[string]string{
+			"UnknownType": "it takes up the packet behind one that it did not answer only when more input comes",
+		},
+	}.Run(t)
+}
+
+// program is a server on the pipes of a process.
+type program struct {
+	io.Reader
+	io.WriteCloser
+}
+
+func dialProgram(t testing.TB, path string) io.ReadWriteCloser {
+	cmd := exec.Command(path, "-e")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait() // which fails where the case made the server give up
+	})
+	return program{out, in}
+}
