@@ -35,13 +35,7 @@ func TestScriptedConforms(t *testing.T) {
 
 // The cases must be right about the server that everyone has, or they are right about nothing.
 func TestOpenSSHConforms(t *testing.T) {
-	const program = "/usr/lib/openssh/sftp-server"
-	if _, err := os.Stat(program); err != nil {
-		if os.Getenv("USFTP_REQUIRE") == "1" {
-			t.Fatalf("OpenSSH's sftp-server is missing: %v", err)
-		}
-		t.Skipf("OpenSSH's sftp-server is not installed: %v", err)
-	}
+	program := opensshServer(t)
 	Conformance{
 		Dial: func(t testing.TB) io.ReadWriteCloser { return dialProgram(t, program) },
 		Dir:  t.TempDir(),
@@ -49,6 +43,18 @@ func TestOpenSSHConforms(t *testing.T) {
 			"UnknownType": "it takes up the packet behind one that it did not answer only when more input comes",
 		},
 	}.Run(t)
+}
+
+// opensshServer returns the path of sftp-server, or skips the test.
+func opensshServer(t *testing.T) string {
+	const program = "/usr/lib/openssh/sftp-server"
+	if _, err := os.Stat(program); err != nil {
+		if os.Getenv("USFTP_REQUIRE") == "1" {
+			t.Fatalf("OpenSSH's sftp-server is missing: %v", err)
+		}
+		t.Skipf("OpenSSH's sftp-server is not installed: %v", err)
+	}
+	return program
 }
 
 // program is a server on the pipes of a process.

@@ -26,14 +26,26 @@ func (s *session) extended(c *call) {
 	case wire.ExtHardlink:
 		s.status(c, s.hardlink(c))
 	case wire.ExtLsetstat:
+		if c.Attrs.Has(wire.AttrSize) {
+			s.status(c, wire.BadMessage)
+			return
+		}
 		s.status(c, s.setstat(c, false))
 	case wire.ExtStatVFS:
 		_, code := s.files.lookup(c.Path, true)
 		s.statvfs(c, code)
 	case wire.ExtFstatVFS:
-		s.statvfs(c, s.handleCode(c))
+		code := wire.OK
+		if s.handles[c.Handle] == nil {
+			code = wire.InvalidHandle
+		}
+		s.statvfs(c, code)
 	case wire.ExtFsync:
-		s.status(c, s.handleCode(c))
+		if s.handles[c.Handle] == nil {
+			s.status(c, wire.NoSuchFile) // EBADF
+			return
+		}
+		s.status(c, wire.OK)
 	case wire.ExtLimits:
 		c.answer(s.script.limits().Append(nil, c.ID))
 	case wire.ExtExpandPath:
@@ -43,6 +55,10 @@ func (s *session) extended(c *call) {
 		}
 		s.realpath(c, name)
 	case wire.ExtHomeDirectory:
+		if c.Path != "" && c.Path != userName {
+			s.status(c, wire.Failure)
+			return
+		}
 		s.nameReply(c, s.files.home)
 	case wire.ExtUsersGroupsByID:
 		s.usersGroups(c)
@@ -53,13 +69,6 @@ func (s *session) extended(c *call) {
 	default:
 		s.status(c, wire.OpUnsupported)
 	}
-}
-
-func (s *session) handleCode(c *call) wire.Code {
-	if s.handles[c.Handle] == nil {
-		return wire.InvalidHandle
-	}
-	return wire.OK
 }
 
 func (s *session) hardlink(c *call) wire.Code {
@@ -94,6 +103,9 @@ func (s *session) statvfs(c *call, code wire.Code) {
 	c.answer(reply.Append(nil, c.ID))
 }
 
+// userName is the user that clients are logged in as, and that owns what they make.
+const userName = "user"
+
 // usersGroups knows root and the user whose files these are.
 func (s *session) usersGroups(c *call) {
 	var m wire.UsersGroupsByID
@@ -104,7 +116,7 @@ func (s *session) usersGroups(c *call) {
 	name := func(ids []uint32) []string {
 		names := make([]string, len(ids))
 		for i, id := range ids {
-			names[i] = map[uint32]string{0: "root", 1000: "user"}[id]
+			names[i] = map[uint32]string{0: "root", 1000: userName}[id]
 		}
 		return names
 	}
@@ -118,10 +130,10 @@ func (s *session) copyData(c *call) wire.Code {
 	}
 	from, to := s.handles[c.Handle], s.handles[c.handle2]
 	switch {
-	case from == nil || to == nil || from.dir || to.dir:
+	case from == nil || to == nil || from.dir || to.dir || from.path == to.path:
 		return wire.Failure
 	case from.flags&wire.OpenRead == 0 || to.flags&wire.OpenWrite == 0:
-		return wire.Failure
+		return wire.NoSuchFile // EBADF
 	case m.FromOffset >= from.node.size():
 		return wire.OK
 	}

@@ -46,6 +46,10 @@ func (s *session) onHandle(c *call) {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
 	h := s.handles[c.Handle]
+	if h == nil && c.Type == wire.TypeClose {
+		s.status(c, wire.NoSuchFile) // EBADF
+		return
+	}
 	if h == nil {
 		s.status(c, wire.InvalidHandle)
 		return
@@ -65,6 +69,10 @@ func (s *session) onHandle(c *call) {
 	case wire.TypeFstat:
 		s.attrsReply(c, h.node, wire.OK)
 	case wire.TypeFsetstat:
+		if c.Attrs.Has(wire.AttrSize) && h.flags&wire.OpenWrite == 0 {
+			s.status(c, wire.BadMessage) // EINVAL
+			return
+		}
 		s.status(c, h.node.setAttrs(&c.Attrs))
 	case wire.TypeReaddir:
 		s.readdir(c, h)
@@ -80,7 +88,10 @@ func (s *session) read(c *call, h *handle) {
 		code = wire.NoSuchFile // EBADF
 	case s.script.SequentialReads && c.Offset != h.nextRead:
 		code = wire.Failure
-	case c.Offset >= h.node.size() || c.Length == 0:
+	case c.Length == 0:
+		c.answer(wire.Data{}.Append(nil, c.ID))
+		return
+	case c.Offset >= h.node.size():
 		code = wire.EOF
 	}
 	if code != wire.OK {

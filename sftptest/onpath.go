@@ -56,6 +56,9 @@ func (s *session) onPath(c *call) {
 const umask = 0o022
 
 func (s *session) setstat(c *call, follow bool) wire.Code {
+	if c.Attrs.Flags == 0 {
+		return wire.OK // nothing to do, nothing looked up
+	}
 	n, code := s.files.lookup(c.Path, follow)
 	if code == wire.OK {
 		code = n.setAttrs(&c.Attrs)
