@@ -6,10 +6,21 @@
 //   - [NewScripted] is a server on real wire bytes over a file system in memory. By default it does what OpenSSH's
 //     sftp-server does; a [Script] changes one thing at a time, a [Fault] spoils chosen replies, and all that was asked is
 //     recorded. [NewServer] is the same for the length of a test.
-//   - [NewRaw] is a client that sends packets as they are.
+//   - [NewRaw] is a client that sends packets as they are, and [Conformance] runs cases made of them against any server.
 //
 // All of it works inside testing/synctest, so that a test over a link with a delay of 150 ms takes no time and can assert
-// on the clock exactly.
+// on the clock exactly:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		server := sftptest.NewServer(t, sftptest.Script{})
+//		link := sftptest.LinkConfig{ToServer: 75 * time.Millisecond, ToClient: 75 * time.Millisecond}
+//		counter := sftptest.NewCounter(server.Dial(link))
+//		start := time.Now()
+//		// ... a client over counter does its work ...
+//		if counter.Counts().RoundTrips != 2 || time.Since(start) != 2*link.RTT() {
+//			t.Errorf(...)
+//		}
+//	})
 //
 // The pieces print themselves as Go literals, so that a test with random faults can say, when it fails, how to repeat it.
 package sftptest

@@ -2,10 +2,9 @@ package sftptest
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
-	"strings"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -37,22 +36,7 @@ type LinkConfig struct {
 }
 
 // String returns the configuration as a Go literal.
-func (c LinkConfig) String() string {
-	var fields []string
-	add := func(set bool, format string, args ...any) {
-		if set {
-			fields = append(fields, fmt.Sprintf(format, args...))
-		}
-	}
-	add(c.ToServer != 0, "ToServer: %d", int64(c.ToServer))
-	add(c.ToClient != 0, "ToClient: %d", int64(c.ToClient))
-	add(c.RateBytesPerSec != 0, "RateBytesPerSec: %d", c.RateBytesPerSec)
-	add(c.Buffer != 0, "Buffer: %d", c.Buffer)
-	add(c.Window != 0, "Window: %d", c.Window)
-	add(c.MaxPiece != 0, "MaxPiece: %d", c.MaxPiece)
-	add(c.Seed != 0, "Seed: %d", c.Seed)
-	return "sftptest.LinkConfig{" + strings.Join(fields, ", ") + "}"
-}
+func (c LinkConfig) String() string { return "sftptest.LinkConfig" + literal(reflect.ValueOf(c)) }
 
 // RTT returns the link's round trip.
 func (c LinkConfig) RTT() time.Duration { return c.ToServer + c.ToClient }
@@ -170,7 +154,7 @@ func (e *End) SilenceAfter(n int64) {
 }
 
 // Hold stops one way: what this end has sent and sends arrives only after [End.Release], as over a network that is down for
-// a while. Writes block once the buffer is full.
+// a while. Writes block once the buffer is full, as those to a peer that has stopped reading.
 func (e *End) Hold() {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()

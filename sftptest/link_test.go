@@ -251,6 +251,29 @@ func TestLinkSilence(t *testing.T) {
 	})
 }
 
+func TestLinkSilenceNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := NewLink(LinkConfig{ToServer: 10 * ms, ToClient: 10 * ms})
+		mustWrite(t, server, "on its way")
+		server.Silence()
+		mustWrite(t, server, "lost")
+		mustRead(t, client, "on its way")
+		mustWrite(t, client, "the other way goes on")
+		mustRead(t, server, "the other way goes on")
+		client.Close()
+		mustFail(t, server, io.EOF)
+	})
+}
+
+func TestLinkCutAsEOF(t *testing.T) {
+	client, server := NewLink(LinkConfig{})
+	client.CutAfter(0, io.EOF)
+	mustFail(t, server, io.EOF)
+	if _, err := server.Write([]byte("x")); err != io.ErrClosedPipe {
+		t.Errorf("Write to a link cut by EOF: %v", err)
+	}
+}
+
 func TestLinkHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := NewLink(LinkConfig{ToServer: 10 * ms})

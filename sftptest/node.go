@@ -27,9 +27,8 @@ type node struct {
 	children     map[string]*node // of a directory
 	extended     []wire.ExtensionPair
 
-	written  int64 // where the last WRITE ended, for Script.SequentialWrites
-	writing  bool  // a WRITE is being carried out, for Script.OneWrite
-	readOnce bool  // has been opened and read, for Script.ReadOnce
+	busyUntil time.Time // when the last WRITE is done, for Script.OneWrite
+	readOnce  bool      // has been opened and read, for Script.ReadOnce
 }
 
 func newNode(mode uint32) *node {

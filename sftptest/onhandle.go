@@ -15,6 +15,8 @@ type handle struct {
 
 	commit    *node  // UploadPerHandle: what CLOSE replaces
 	nextRead  uint64 // where the last READ ended
+	nextWrite uint64 // where the last WRITE ended
+	wrote     bool
 	falseEOFs int
 
 	dir   bool
@@ -131,8 +133,8 @@ func (s *session) write(c *call, h *handle) {
 		s.status(c, wire.NoSuchFile) // EBADF
 		return
 	case limits.MaxWrite > 0 && c.Length > limits.MaxWrite,
-		s.script.OneWrite && n.writing,
-		s.script.SequentialWrites && c.Offset != uint64(n.written):
+		s.script.OneWrite && time.Now().Before(n.busyUntil),
+		s.script.SequentialWrites && !h.continues(c.Offset):
 		s.status(c, wire.Failure)
 		return
 	}
@@ -152,18 +154,21 @@ func (s *session) write(c *call, h *handle) {
 		}
 	}
 	if code == wire.OK {
-		n.written = int64(offset) + int64(len(data))
+		h.nextWrite, h.wrote = offset+uint64(len(data)), true
 	}
 	s.status(c, code)
 	if s.script.OneWrite {
-		n.writing = true
+		n.busyUntil = time.Now().Add(writeTime)
 		c.delay += writeTime
-		time.AfterFunc(writeTime, func() {
-			s.files.mu.Lock()
-			defer s.files.mu.Unlock()
-			n.writing = false
-		})
 	}
+}
+
+// continues tells whether a WRITE at offset is in sequence, for [Script.SequentialWrites].
+func (h *handle) continues(offset uint64) bool {
+	if h.wrote {
+		return offset == h.nextWrite
+	}
+	return offset == 0 || offset == h.node.size()
 }
 
 // writeTime is how long a WRITE takes under [Script.OneWrite].

@@ -134,7 +134,6 @@ func (s *session) open(c *call) {
 	}
 	if c.Flags&wire.OpenTruncate != 0 && c.Flags&wire.OpenWrite != 0 {
 		h.node.resize(0)
-		h.node.written = 0
 	}
 	s.newHandle(c, h)
 }

@@ -3,7 +3,9 @@ package sftptest
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -24,6 +26,8 @@ func literal(v reflect.Value) string {
 
 func goValue(v reflect.Value) string {
 	switch value := v.Interface().(type) {
+	case time.Duration:
+		return strconv.FormatInt(int64(value), 10)
 	case wire.Type:
 		return goType(value)
 	case Action:
@@ -48,7 +52,7 @@ func goValue(v reflect.Value) string {
 	case reflect.String:
 		return fmt.Sprintf("%q", v.String())
 	}
-	return fmt.Sprintf("%d", v.Interface())
+	return fmt.Sprint(v.Interface())
 }
 
 // goType prints a packet type as the constant it is.

@@ -18,8 +18,8 @@ type Request struct {
 	Extension string // the name, where Type is wire.TypeExtended
 
 	Handle string // as it came
-	Path   string // as it came; for a handle, what it was opened by; for SYMLINK and hardlink, what is made by RENAME's order: see Path2
-	Path2  string // RENAME, posix-rename, hardlink: the new name; SYMLINK: the target; copy-data: what the second handle was opened by
+	Path   string // as it came; of a handle, what it was opened by; of SYMLINK, the link that is made
+	Path2  string // of renames and hardlink, the new name; of SYMLINK, the target; of copy-data, what the second handle was opened by
 
 	Offset uint64
 	Length uint64 // READ, copy-data: what was asked; WRITE: of the data

@@ -43,7 +43,8 @@ type Script struct {
 
 	// NoReadWrite refuses, with PERMISSION_DENIED, an OPEN for reading and writing.
 	NoReadWrite bool
-	// SequentialWrites refuses, with FAILURE, a WRITE that does not begin where the WRITE before it on its file ended.
+	// SequentialWrites refuses, with FAILURE, a WRITE that does not begin where the WRITE before it on its handle ended,
+	// or, as the first, at 0 or at the end of the file.
 	SequentialWrites bool
 	// OneWrite refuses, with FAILURE, a WRITE that comes while another on its file is being carried out. That takes a
 	// millisecond.

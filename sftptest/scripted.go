@@ -2,6 +2,7 @@ package sftptest
 
 import (
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -10,7 +11,7 @@ import (
 )
 
 // Scripted is an SFTP server that follows a [Script]. It serves any number of streams over one file system. Its methods may
-// be called from several goroutines at once.
+// be called from several goroutines at once. On each stream requests are carried out one after the other, in order.
 type Scripted struct {
 	// Files is what clients see.
 	Files *Files
@@ -58,8 +59,8 @@ func (s *Scripted) Dial(link LinkConfig) *End {
 	return client
 }
 
-// Serve serves one stream until it ends, and closes it. It returns nil when the client ended the conversation, when the
-// script did or when the server was closed, else what went wrong.
+// Serve serves one stream until it ends, and closes it. Closing the stream must end a Read of it. Serve returns nil when the
+// client ended the conversation, when the script did or when the server was closed, else what went wrong.
 func (s *Scripted) Serve(stream io.ReadWriteCloser) error {
 	session := s.begin(stream)
 	if session == nil {
@@ -96,10 +97,11 @@ func (s *Scripted) ended(session *session) {
 func (s *Scripted) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	for session := range s.streams {
+	sessions := slices.Collect(maps.Keys(s.streams))
+	s.mu.Unlock()
+	for _, session := range sessions {
 		session.stream.Close()
 	}
-	s.mu.Unlock()
 	s.serving.Wait()
 	return nil
 }
