@@ -23,10 +23,10 @@ func TestScriptedConforms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := NewServer(t, c.script)
-			server.Files.Mkdir("/work")
+			server.Files.Mkdir("/cases")
 			Conformance{
 				Dial:         func(testing.TB) io.ReadWriteCloser { return server.Dial(c.link) },
-				Dir:          "/work",
+				Dir:          "/cases",
 				DraftSymlink: c.script.DraftSymlink,
 			}.Run(t)
 		})

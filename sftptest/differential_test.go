@@ -11,8 +11,8 @@ import (
 func TestScriptedAnswersAsOpenSSH(t *testing.T) {
 	program := opensshServer(t)
 	server := NewServer(t, Script{})
-	server.Files.Mkdir("/work")
-	ours := statuses(t, newKit(t, server.Dial(LinkConfig{})), "/work")
+	server.Files.Mkdir("/cases")
+	ours := statuses(t, newKit(t, server.Dial(LinkConfig{})), "/cases")
 	theirs := statuses(t, newKit(t, dialProgram(t, program)), t.TempDir())
 	for i := range ours {
 		if ours[i] != theirs[i] {

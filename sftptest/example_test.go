@@ -98,10 +98,10 @@ func ExampleNewCounter() {
 func ExampleConformance() {
 	test := func(t *testing.T) {
 		server := sftptest.NewServer(t, sftptest.Script{})
-		server.Files.Mkdir("/work")
+		server.Files.Mkdir("/cases")
 		sftptest.Conformance{
 			Dial: func(testing.TB) io.ReadWriteCloser { return server.Dial(sftptest.LinkConfig{}) },
-			Dir:  "/work",
+			Dir:  "/cases",
 		}.Run(t)
 	}
 	_ = test // go test runs it

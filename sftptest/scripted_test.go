@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -340,34 +338,6 @@ func TestScriptedStopsReading(t *testing.T) {
 	})
 }
 
-func TestScriptedRecords(t *testing.T) {
-	scripted(t, Script{}, func(server *Scripted, k *kit) {
-		server.ForgetRequests()
-		h := k.open("/file", wire.OpenRead)
-		_ = k.one(h, 2, 3)
-		k.write(k.open("/new", create), 1, "xyz")
-		k.ok(wire.Rename{OldPath: "/new", NewPath: "/newer"})
-		k.symlink("target", "/link")
-		k.ok(wire.PosixRename{OldPath: "/newer", NewPath: "/file"})
-		k.closeHandle(h)
-		var lines []string
-		for _, r := range server.Requests() {
-			lines = append(lines, r.String())
-		}
-		want(t, "recorded", strings.Join(lines, "\n"), `OPEN id=1 "/file" flags=0x1
-READ id=2 handle=00000001 "/file" 2+3
-OPEN id=3 "/new" flags=0xa
-WRITE id=4 handle=00000002 "/new" 1+3
-RENAME id=5 "/new" "/newer"
-SYMLINK id=6 "/link" "target"
-EXTENDED posix-rename@openssh.com id=7 "/newer" "/file"
-CLOSE id=8 handle=00000001 "/file"`)
-		if got := server.Requests(wire.TypeClose, wire.TypeRead); len(got) != 2 || got[0].Type != wire.TypeRead {
-			t.Errorf("CLOSE and READ: %v", got)
-		}
-	})
-}
-
 func TestScriptedServesManyStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := NewServer(t, Script{})
@@ -407,36 +377,5 @@ func TestServeSaysWhyItEnded(t *testing.T) {
 	}
 	if err := serve("\x00\x00\x00\x05\x11\x00\x00\x00\x01"); err == nil {
 		t.Error("a STAT before INIT is served")
-	}
-}
-
-func TestFilesForTests(t *testing.T) {
-	f := newFiles("/home/user")
-	f.WriteFile("a/b", []byte("hello"))
-	f.Symlink("b", "a/c")
-	f.Mkdir("/d")
-	want(t, "names", strings.Join(f.List(), " "), "/d/ /home/ /home/user/ /home/user/a/ /home/user/a/b /home/user/a/c -> b")
-	if err := errors.Join(f.Append("a/c", []byte("!!")), f.Resize("a/b", 6), f.SetModTime("a/b", time.Unix(5, 0))); err != nil {
-		t.Error(err)
-	}
-	data, err := f.ReadFile("/home/user/a/c")
-	want(t, "through the link", fmt.Sprintf("%s %v", data, err), "hello! <nil>")
-	if a, err := f.Lstat("a/b"); err != nil || a.MTime != 5 || a.Size != 6 {
-		t.Errorf("Lstat: %+v, %v", a, err)
-	}
-	f.Remove("a")
-	if f.Exists("a") {
-		t.Error("a is still there")
-	}
-	_, err = f.ReadFile("a/b")
-	want(t, "error", err, "read a/b: no such file")
-	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		t.Errorf("%v is not fs.ErrNotExist", err)
-	}
-	if err := f.SetMode("/d", fs.ModeDevice|fs.ModeCharDevice|0o600); err != nil {
-		t.Error(err)
-	}
-	if a, _ := f.Lstat("/d"); a.Permissions != 0o020600 {
-		t.Errorf("a device of mode %o", a.Permissions)
 	}
 }
