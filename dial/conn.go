@@ -35,6 +35,9 @@ var ErrClosed = errors.New("the connection is closed")
 
 func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
 	c := &Conn{d: d, client: client, way: w}
+	if a, ok := client.Conn.(ssh.AlgorithmsConnMetadata); ok {
+		w.conn.join(a.Algorithms())
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
 		err := client.Wait()

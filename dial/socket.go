@@ -25,6 +25,10 @@ type socket struct {
 	sniff  *sniffer
 	heard  atomic.Int64 // when the peer was last heard of, UnixNano
 	closed atomic.Bool
+
+	joins  atomic.Bool // see join
+	head   []byte      // the first write of a packet whose second is awaited
+	pieces net.Buffers
 }
 
 func newSocket(c net.Conn, sniff *sniffer) *socket {
