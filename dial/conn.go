@@ -35,6 +35,9 @@ var ErrClosed = errors.New("the connection is closed")
 
 func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
 	c := &Conn{d: d, client: client, way: w}
+	if a, ok := client.Conn.(ssh.AlgorithmsConnMetadata); ok {
+		w.conn.join(a.Algorithms())
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
 		err := client.Wait()
@@ -124,20 +127,21 @@ func (c *Conn) stayAlive() {
 		case <-c.ctx.Done():
 			return
 		}
-		silent := time.Since(c.Heard())
-		if silent < interval {
+		if silent := time.Since(c.Heard()); silent < interval {
 			missed = 0
 			timer.Reset(interval - silent)
 			continue
 		}
-		if missed++; missed > count {
-			c.cancel(fmt.Errorf("%s has not answered for %v", c.Host(), silent.Round(time.Second)))
-			c.way.conn.Close()
+		ctx, cancel := context.WithTimeout(c.ctx, interval)
+		err := c.Keepalive(ctx)
+		cancel()
+		if err == nil {
+			missed = 0
+		} else if missed++; missed >= count {
+			c.cancel(fmt.Errorf("%s has not answered for %v", c.Host(), time.Since(c.Heard()).Round(time.Second)))
+			c.way.cut()
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, interval)
-		_ = c.Keepalive(ctx) // its answer moves Heard
-		cancel()
 		timer.Reset(max(0, interval-time.Since(c.Heard())))
 	}
 }

@@ -23,6 +23,7 @@ type Dialer struct {
 	s      *settings // nil with the system's ssh
 	hop    *Dialer   // the last jump host, nil without one
 	system *systemSSH
+	tcp    func(context.Context) (net.Conn, error) // how to reach the host directly
 
 	mu   sync.Mutex
 	last []step // how the last login succeeded, nil before the first
@@ -43,6 +44,7 @@ func New(ctx context.Context, t Target, config *Config) (*Dialer, error) {
 
 func newDialer(ctx context.Context, t Target, config *Config, a *asker, depth int) (*Dialer, error) {
 	d := &Dialer{target: t, config: config, log: config.logger(), asker: a}
+	d.tcp = d.connectTCP
 	fail := func(err error) (*Dialer, error) { return nil, &Error{Host: t.UserHost(), Err: err} }
 	if err := t.check(); err != nil {
 		return nil, err
@@ -248,7 +250,7 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*way, error) {
 		}
 		return &way{conn: newSocket(p, sniff), proxy: p}, nil
 	}
-	conn, err := d.connectTCP(ctx)
+	conn, err := d.tcp(ctx)
 	if err != nil {
 		return nil, err
 	}

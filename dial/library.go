@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/kevinburke/ssh_config"
@@ -19,9 +18,8 @@ const systemConfig = "/etc/ssh/ssh_config"
 // manyValued are the words whose values add up instead of the first one winning.
 var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, "sendenv": true, "setenv": true}
 
-// libraryWords reads ssh_config without OpenSSH's help. What the library cannot read
-// (Match with other criteria than "all" and "host") is an error and not skipped: it
-// might say where to connect.
+// libraryWords reads ssh_config without OpenSSH's help. What the library cannot read is
+// an error and not skipped: it might say where to connect.
 func libraryWords(t Target, c *Config) (words, error) {
 	w := make(words)
 	add := func(key, value string) {
@@ -109,15 +107,41 @@ func configFiles(c *Config) []string {
 	return []string{filepath.Join(homeDir(c), ".ssh", "config"), systemConfig}
 }
 
-var includeLine = regexp.MustCompile(`(?im)^([ \t]*include[ \t=]+)(.*)$`)
-
 // decodeConfig reads one file; nil without an error where it does not exist and was
 // not asked for by name.
 func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
-	f, err := os.Open(file)
+	// The library looks for relative names in its own idea of the home directory.
+	dir := filepath.Join(homeDir(c), ".ssh")
+	if file == systemConfig {
+		dir = filepath.Dir(systemConfig)
+	}
+	text, err := readConfig(file, dir, homeDir(c), 0)
 	if errors.Is(err, fs.ErrNotExist) && c.ConfigFile == "" {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := ssh_config.DecodeBytes(text)
+	if err != nil {
+		return nil, unreadable(file, err.Error())
+	}
+	return cfg, nil
+}
+
+func unreadable(file, why string) error {
+	return fmt.Errorf("%s: %s (OpenSSH's own client is not installed; with it every word could be read)", file, why)
+}
+
+// maxInclude is the library's own limit.
+const maxInclude = 5
+
+// readConfig reads a file, makes the names after Include absolute, and looks through it
+// and what it includes for what the library would take for something else in silence:
+// any Match but "all" (it compares "host" with the alias and takes further criteria for
+// patterns), and quotes or tabs among patterns.
+func readConfig(file, dir, home string, depth int) ([]byte, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("the ssh configuration: %w", err)
 	}
@@ -126,30 +150,53 @@ func decodeConfig(file string, c *Config) (*ssh_config.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the ssh configuration: %w", err)
 	}
-	// The library looks for relative names in its own idea of the home directory.
-	dir := filepath.Join(homeDir(c), ".ssh")
-	if file == systemConfig {
-		dir = filepath.Dir(systemConfig)
-	}
-	text = includeLine.ReplaceAllFunc(text, func(line []byte) []byte {
-		m := includeLine.FindSubmatch(line)
-		names := strings.Fields(string(m[2]))
-		for i, name := range names {
-			switch {
-			case strings.HasPrefix(name, "~/"):
-				names[i] = filepath.Join(homeDir(c), name[2:])
-			case strings.HasPrefix(name, "#"):
-			case !filepath.IsAbs(name):
-				names[i] = filepath.Join(dir, name)
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		key, value, err := splitOption(line)
+		if err != nil {
+			continue
+		}
+		switch strings.ToLower(key) {
+		case "match":
+			if !strings.EqualFold(value, "all") {
+				return nil, unreadable(file, fmt.Sprintf("line %d: Match %s", i+1, printable([]byte(value))))
+			}
+		case "host":
+			if strings.Contains(line, `"`) || strings.Contains(value, "\t") {
+				return nil, unreadable(file, fmt.Sprintf("line %d: Host with quotes or tabs", i+1))
+			}
+		case "include":
+			if lines[i], err = readIncluded(value, dir, home, depth); err != nil {
+				return nil, err
 			}
 		}
-		return append(m[1][:len(m[1]):len(m[1])], strings.Join(names, " ")...)
-	})
-	cfg, err := ssh_config.DecodeBytes(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w (OpenSSH's own client is not installed; with it every word could be read)", file, err)
 	}
-	return cfg, nil
+	return []byte(strings.Join(lines, "\n")), nil
+}
+
+// readIncluded looks through the files that an Include names, and gives the line anew.
+func readIncluded(value, dir, home string, depth int) (string, error) {
+	if depth >= maxInclude {
+		return "", fmt.Errorf("the ssh configuration: files include one another more than %d deep", maxInclude)
+	}
+	names := strings.Fields(value)
+	for i, name := range names {
+		if rest, ok := strings.CutPrefix(name, "~/"); ok {
+			names[i] = filepath.Join(home, rest)
+		} else if !filepath.IsAbs(name) {
+			names[i] = filepath.Join(dir, name)
+		}
+		files, err := filepath.Glob(names[i])
+		if err != nil {
+			return "", fmt.Errorf("the ssh configuration: Include %s: %w", name, err)
+		}
+		for _, file := range files {
+			if _, err := readConfig(file, dir, home, depth+1); err != nil {
+				return "", err
+			}
+		}
+	}
+	return "Include " + strings.Join(names, " "), nil
 }
 
 // finishWords fills in what `ssh -G` would.

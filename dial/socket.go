@@ -25,6 +25,10 @@ type socket struct {
 	sniff  *sniffer
 	heard  atomic.Int64 // when the peer was last heard of, UnixNano
 	closed atomic.Bool
+
+	joins  atomic.Bool // see join
+	head   []byte      // the first write of a packet whose second is awaited
+	pieces net.Buffers
 }
 
 func newSocket(c net.Conn, sniff *sniffer) *socket {
@@ -92,15 +96,15 @@ func (s *sniffer) saw(p []byte) {
 	if s.ssh || len(s.first) >= sniffLimit {
 		return
 	}
-	was := len(s.first)
-	s.first = append(s.first, p[:min(len(p), sniffLimit-was)]...)
+	s.first = append(s.first, p[:min(len(p), sniffLimit-len(s.first))]...)
 	// RFC 4253, 4.2: the server may send other lines before its version.
 	if bytes.HasPrefix(s.first, []byte("SSH-")) || bytes.Contains(s.first, []byte("\nSSH-")) {
 		s.ssh, s.first = true, nil
 		return
 	}
-	if was == 0 && len(s.first) >= 4 && s.odd != nil {
+	if len(s.first) >= len("SSH-") && s.odd != nil {
 		s.odd()
+		s.odd = nil
 	}
 }
 

@@ -3,6 +3,7 @@ package dial
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"runtime"
 	"strconv"
@@ -236,6 +237,11 @@ func (t Target) check() error {
 	}
 	if i := strings.IndexFunc(t.Host, badInHost); i >= 0 {
 		return fmt.Errorf("host %q holds the character %q", t.Host, t.Host[i:i+1])
+	}
+	if strings.Contains(t.Host, ":") {
+		if _, err := netip.ParseAddr(t.Host); err != nil {
+			return fmt.Errorf("host %q has a colon and is no address", t.Host)
+		}
 	}
 	if strings.HasPrefix(t.User, "-") {
 		return fmt.Errorf("user %q starts with '-'", t.User)

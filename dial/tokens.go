@@ -107,15 +107,15 @@ func (x expander) file(v string) (string, error) {
 }
 
 func (x expander) tilde(v string) string {
-	if v == "~" {
-		return x.home
-	}
 	rest, ok := strings.CutPrefix(v, "~")
 	if !ok {
 		return v
 	}
 	// A '%' of the directory itself must survive percent.
 	quote := func(s string) string { return strings.ReplaceAll(s, "%", "%%") }
+	if rest == "" {
+		return quote(x.home)
+	}
 	if rest[0] == '/' || os.IsPathSeparator(rest[0]) {
 		return filepath.Join(quote(x.home), rest[1:])
 	}

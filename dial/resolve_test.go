@@ -1,0 +1,367 @@
+package dial
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+func writeFile(t testing.TB, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// settingsOf resolves with OpenSSH or, where the environment has no ssh, the library.
+func settingsOf(t testing.TB, target Target, c *Config) (*settings, error) {
+	t.Helper()
+	w, exact, err := resolve(testContext(t), target, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSupport(w, exact, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, err
+	}
+	return readSettings(target, w, c)
+}
+
+// withoutSSH is an environment in which no ssh is found.
+func withoutSSH(home string) []string {
+	return []string{"PATH=" + filepath.Join(home, "nothing"), "HOME=" + home, "SSH_AUTH_SOCK=/agent"}
+}
+
+// TestParity reads the same configuration with `ssh -G` and with the library.
+func TestParity(t *testing.T) {
+	opensshd.Find(t, "ssh")
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "more.conf"), "Port 2022\nCompression yes\nHost inner\n  User included\n")
+	for _, c := range []struct {
+		name   string
+		text   string
+		target Target
+		config Config
+	}{
+		{name: "empty"},
+		{name: "host", text: "Host h\n HostName real.example\n User u\n Port 99\nHost *\n User other\n Port 100\n"},
+		{name: "tokens in HostName", text: "HostName %h.example.com\n"},
+		{name: "equals and quotes", text: "User=\"u\"\nPort = 77\n"},
+		{name: "alias", text: "HostKeyAlias other\nHashKnownHosts yes\nStrictHostKeyChecking accept-new\n"},
+		{name: "negation", text: "Host * !h\n Port 1\nHost ?\n Port 2\n"},
+		{name: "times", text: "ConnectTimeout 1m30s\nServerAliveInterval 2m\nServerAliveCountMax 7\nConnectionAttempts 3\n"},
+		{name: "identities", text: "IdentityFile ~/a_%r\nIdentityFile /b/%h/%n/%p/%%\nIdentitiesOnly yes\nCertificateFile ~/c\n"},
+		{name: "identity none", text: "IdentityFile none\nIdentityAgent none\n"},
+		{name: "agent", text: "IdentityAgent ~/agent.%u\n"},
+		{name: "agent by variable", text: "IdentityAgent $SSH_AUTH_SOCK\n"},
+		{name: "known hosts", text: "UserKnownHostsFile ~/k1 /k2/%h\nGlobalKnownHostsFile /g\n"},
+		{name: "no known hosts", text: "UserKnownHostsFile none\nGlobalKnownHostsFile none\n"},
+		{name: "jump", text: "ProxyJump a@b:22,c\nProxyCommand nc %h %p\n"},
+		{name: "jump taken back", text: "Host h\n ProxyJump none\nHost *\n ProxyJump x\n"},
+		{name: "command", text: "ProxyCommand nc  -x 'a b' %h %p\n"},
+		{name: "methods", text: "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPreferredAuthentications password,publickey\nNumberOfPasswordPrompts 1\n"},
+		{name: "no keys", text: "PubkeyAuthentication no\n"},
+		{name: "ciphers", text: "Ciphers aes256-ctr,aes128-gcm@openssh.com\nMACs hmac-sha2-256\nKexAlgorithms curve25519-sha256\nHostKeyAlgorithms ssh-ed25519,rsa-sha2-256\nPubkeyAcceptedAlgorithms ssh-ed25519\nCASignatureAlgorithms ssh-ed25519\n"},
+		{name: "family", text: "AddressFamily inet6\nBindAddress ::1\nTCPKeepAlive no\nRekeyLimit 1G\n"},
+		{name: "batch", text: "BatchMode yes\nServerAliveInterval 0\nNoHostAuthenticationForLocalhost yes\n"},
+		{name: "include", text: "Include " + dir + "/more.*\nPort 1\n", target: Target{Host: "inner"}},
+		{name: "match all", text: "Host zzz\n Port 1\nMatch all\n Port 2\n"},
+		{name: "flags", text: "User u\nPort 5\nIdentityFile ~/x\n", target: Target{User: "me", Host: "h", Port: 6},
+			config: Config{Options: []string{"HostName=1.2.3.4", "port 7", "IdentityFile=/o"}, AddressFamily: "inet", Jump: "j"}},
+		{name: "cipher flag", config: Config{Ciphers: "aes256-gcm@openssh.com"}},
+		{name: "port flag", text: "Port 5\n", config: Config{Port: 8}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			home := homeDir(new(Config))
+			target := c.target
+			if target.Host == "" {
+				target.Host = "h"
+			}
+			config := c.config
+			config.ConfigFile = writeFile(t, filepath.Join(t.TempDir(), "config"), c.text)
+			config.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSH_AUTH_SOCK=/agent"}
+			exact, err := settingsOf(t, target, &config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Env = withoutSSH(home)
+			ours, err := settingsOf(t, target, &config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*settings{exact, ours} {
+				s.env = nil
+				// Versions differ in which types of key they still look for.
+				s.identities = slices.DeleteFunc(s.identities, func(id identityFile) bool {
+					return !id.explicit && (strings.HasSuffix(id.path, "_dsa") || strings.HasSuffix(id.path, "_xmss"))
+				})
+			}
+			if !reflect.DeepEqual(exact, ours) {
+				t.Errorf("ssh -G gives\n%+v\nand the library\n%+v", exact, ours)
+			}
+		})
+	}
+}
+
+// TestStockConfigurations: what distributions ship must be no reason to refuse.
+func TestStockConfigurations(t *testing.T) {
+	debian := "Host *\n    SendEnv LANG LC_*\n    HashKnownHosts yes\n    GSSAPIAuthentication yes\n"
+	fedora := "Match all\n  GSSAPIAuthentication yes\n  Ciphers aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes256-ctr,aes128-gcm@openssh.com,aes128-ctr\n" +
+		"  MACs hmac-sha2-256-etm@openssh.com,hmac-sha1-etm@openssh.com,umac-128-etm@openssh.com,hmac-sha2-512-etm@openssh.com,hmac-sha2-256\n" +
+		"  KexAlgorithms mlkem768x25519-sha256,sntrup761x25519-sha512,curve25519-sha256,curve25519-sha256@libssh.org,ecdh-sha2-nistp256\n" +
+		"  HostKeyAlgorithms ecdsa-sha2-nistp256,ssh-ed25519,rsa-sha2-256\n  PubkeyAcceptedAlgorithms ecdsa-sha2-nistp256,ecdsa-sha2-nistp256-cert-v01@openssh.com,ssh-ed25519\n" +
+		"  CASignatureAlgorithms ssh-ed25519\n  RequiredRSASize 2048\n  ForwardX11Trusted yes\n  SendEnv LANG LC_CTYPE\n  SendEnv XMODIFIERS\n"
+	macos := "Host *\n  SendEnv LANG LC_*\n  HashKnownHosts yes\n"
+	for name, text := range map[string]string{"debian": debian, "fedora": fedora, "macos": macos} {
+		home := t.TempDir()
+		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), text), Env: withoutSSH(home)}
+		if _, err := settingsOf(t, Target{Host: "h"}, c); err != nil {
+			t.Errorf("%s's own ssh_config, by the library: %v", name, err)
+		}
+		if name == "fedora" { // names algorithms that this ssh may not have
+			continue
+		}
+		c.Env = nil
+		if _, err := settingsOf(t, Target{Host: "h"}, c); err != nil {
+			t.Errorf("%s's own ssh_config, by ssh -G: %v", name, err)
+		}
+	}
+}
+
+// TestRefusedWords: each word that is not implemented and changes where or how we
+// connect must be refused by name, whoever resolved it.
+func TestRefusedWords(t *testing.T) {
+	cases := map[string]string{
+		"BindInterface":            "BindInterface lo\n",
+		"ProxyUseFdpass":           "ProxyUseFdpass yes\nProxyCommand x\n",
+		"KnownHostsCommand":        "KnownHostsCommand /bin/echo\n",
+		"RevokedHostKeys":          "RevokedHostKeys /etc/revoked\n",
+		"VerifyHostKeyDNS":         "VerifyHostKeyDNS ask\n",
+		"PKCS11Provider":           "PKCS11Provider /lib/p11.so\n",
+		"SecurityKeyProvider":      "SecurityKeyProvider /lib/sk.so\n",
+		"PreferredAuthentications": "PreferredAuthentications gssapi-with-mic,hostbased\n",
+		"GSSAPIAuthentication":     "GSSAPIAuthentication yes\nPubkeyAuthentication no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
+		"HostbasedAuthentication":  "HostbasedAuthentication yes\nPubkeyAuthentication no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
+		"Ciphers":                  "Ciphers 3des-cbc,aes256-cbc\n",
+		"KexAlgorithms":            "KexAlgorithms diffie-hellman-group18-sha512\n",
+		"MACs":                     "MACs umac-64@openssh.com\n",
+		"HostKeyAlgorithms":        "HostKeyAlgorithms sk-ssh-ed25519@openssh.com\n",
+		"CanonicalizeHostname":     "CanonicalizeHostname yes\n",
+	}
+	for word, text := range cases {
+		for _, by := range []string{"library", "ssh -G"} {
+			home := t.TempDir()
+			c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), text)}
+			switch {
+			case by == "library":
+				c.Env = withoutSSH(home)
+			case word == "CanonicalizeHostname" || findSSH(c) == "":
+				continue // ssh -G has done it
+			}
+			if word == "Ciphers" { // 3des-cbc is known to x/crypto/ssh
+				c.Options = []string{"Ciphers=aes256-cbc"}
+			}
+			_, err := settingsOf(t, Target{Host: "h"}, c)
+			var refusedWord *UnsupportedError
+			if !errors.As(err, &refusedWord) || refusedWord.Word != word || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "--ssh") {
+				t.Errorf("%s, by %s: %v", word, by, err)
+			}
+		}
+	}
+	for _, harmless := range []string{
+		"BindInterface none\n", "ProxyUseFdpass yes\n", "ControlPath /x\nControlMaster auto\n", "VerifyHostKeyDNS no\n",
+		"Tunnel yes\n", "RemoteCommand ls\n", "LocalForward 1 a:2\n", "ForwardAgent yes\n", "Compression yes\n", "CheckHostIP yes\n",
+		"GSSAPIAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n", "CanonicalizeHostname no\n",
+	} {
+		home := t.TempDir()
+		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), harmless), Env: withoutSSH(home)}
+		if _, err := settingsOf(t, Target{Host: "h"}, c); err != nil {
+			t.Errorf("%q: %v", harmless, err)
+		}
+	}
+}
+
+func TestRefuseConnection(t *testing.T) {
+	w := words{"hostname": {"h"}, "refuseconnection": {"use the other one"}}
+	if err := checkSupport(w, true, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "use the other one") {
+		t.Errorf("RefuseConnection gave %v", err)
+	}
+}
+
+func TestConfigurationErrors(t *testing.T) {
+	for _, c := range []struct{ text, says string }{
+		{"Port x\n", "port"},
+		{"Port 70000\n", "port"},
+		{"HostName -oProxyCommand=x\n", "starts with '-'"},
+		{"HostName a;b\n", "character"},
+		{"User -x\n", "starts with '-'"},
+		{"ConnectTimeout soon\n", "time"},
+		{"AddressFamily inet7\n", "AddressFamily"},
+		{"StrictHostKeyChecking maybe\n", "StrictHostKeyChecking"},
+		{"Match user x\n Port 3\n", "OpenSSH's own client is not installed"},
+		{"Match host h user me\n Port 3\n", "OpenSSH's own client is not installed"},
+		{"Host \"h\"\n Port 3\n", "OpenSSH's own client is not installed"},
+		{"Match exec \"true\"\n", "OpenSSH's own client is not installed"},
+		{"HostName %q\n", "token"},
+	} {
+		home := t.TempDir()
+		config := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), c.text), Env: withoutSSH(home)}
+		if _, err := settingsOf(t, Target{Host: "h"}, config); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q, by the library: %v; want what says %q", c.text, err, c.says)
+		}
+	}
+	c := &Config{Options: []string{"NoSuchWord=1"}}
+	if findSSH(c) != "" {
+		if _, err := settingsOf(t, Target{Host: "h"}, c); err == nil || !strings.Contains(err.Error(), "NoSuchWord") && !strings.Contains(err.Error(), "nosuchword") {
+			t.Errorf("an unknown word gave %v", err)
+		}
+	}
+	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
+		if _, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "/nowhere/at/all", Env: env}); err == nil || !strings.Contains(err.Error(), "/nowhere/at/all") {
+			t.Errorf("a missing -F file gave %v", err)
+		}
+	}
+}
+
+// TestUserFiles reads ~/.ssh/config of the environment's home, with its relative Include.
+func TestUserFiles(t *testing.T) {
+	home := t.TempDir()
+	writeFile(t, filepath.Join(home, ".ssh", "config"), "Include more/*\nHost h\n Port 8\n")
+	writeFile(t, filepath.Join(home, ".ssh", "more", "a"), "Host h\n User u\n IdentityFile ~/k\n")
+	s, err := settingsOf(t, Target{Host: "h"}, &Config{Env: withoutSSH(home)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []identityFile{{filepath.Join(home, "k"), true}}
+	if s.port != 8 || s.user != "u" || !slices.Equal(s.identities, want) {
+		t.Errorf("the files gave port %d, user %q, identities %v", s.port, s.user, s.identities)
+	}
+	if got := s.userKnown; !slices.Equal(got, []string{filepath.Join(home, ".ssh/known_hosts"), filepath.Join(home, ".ssh/known_hosts2")}) {
+		t.Errorf("known hosts are %v", got)
+	}
+}
+
+func TestAlgorithmPreference(t *testing.T) {
+	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
+		plain, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "none", Env: env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]string{true: ssh.CipherAES128GCM, false: ssh.CipherChaCha20Poly1305}[hasAES()]; plain.ciphers[0] != want {
+			t.Errorf("where nothing is configured the first cipher is %s; want %s", plain.ciphers[0], want)
+		}
+		if plain.kexes[0] != ssh.KeyExchangeMLKEM768X25519 {
+			t.Errorf("the first key exchange is %s", plain.kexes[0])
+		}
+		chosen, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "none", Ciphers: "aes256-ctr,aes128-ctr", Env: env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(chosen.ciphers, []string{ssh.CipherAES256CTR, ssh.CipherAES128CTR}) {
+			t.Errorf("configured ciphers became %v", chosen.ciphers)
+		}
+	}
+}
+
+func TestResolveList(t *testing.T) {
+	def := []string{"a", "b@x", "c1", "c2"}
+	for in, want := range map[string]string{
+		"": "a b@x c1 c2", "z,a": "z a", "+z,a": "a b@x c1 c2 z", "-c*,a": "b@x", "^c2,z": "c2 z a b@x c1", "a,a": "a",
+	} {
+		if got := strings.Join(resolveList(in, def), " "); got != want {
+			t.Errorf("resolveList(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for in, want := range map[string]time.Duration{"": 0, "none": 0, "30": 30 * time.Second, "1h30m": 90 * time.Minute, "1W": 7 * 24 * time.Hour, "1m5": 65 * time.Second} {
+		if got, err := (words{"x": {in}}).duration("x"); err != nil || got != want {
+			t.Errorf("duration(%q) = %v, %v; want %v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"x", "m", "1y", "-1", "99999999999999999999", "9999999w"} {
+		if got, err := (words{"x": {in}}).duration("x"); err == nil {
+			t.Errorf("duration(%q) = %v", in, got)
+		}
+	}
+}
+
+func TestRekeyLimit(t *testing.T) {
+	for in, want := range map[string]uint64{"": 0, "0 0": 0, "default none": 0, "1G 1h": 1 << 30, "512k": 512 << 10, "1073741824 3600": 1 << 30, "8589934592": 8 << 30} {
+		if got, err := rekeyLimit(in); err != nil || got != want {
+			t.Errorf("rekeyLimit(%q) = %d, %v; want %d", in, got, err, want)
+		}
+	}
+}
+
+func TestExpander(t *testing.T) {
+	s := &settings{alias: "a", host: "h", user: "r", port: 5, home: "/home/50%", env: func(k string) (string, bool) { return "v%h", k == "V" }}
+	x := s.tokens()
+	for in, want := range map[string]string{
+		"~/k": "/home/50%/k", "~": "/home/50%", "%d/x": "/home/50%/x", "%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x": "vh/x", "plain": "plain",
+		"~no-such-user-here/x": "~no-such-user-here/x",
+	} {
+		if got, err := x.file(in); err != nil || (in != "~" && got != want) {
+			t.Errorf("file(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"%", "%Z", "${NONE}", "${open"} {
+		if got, err := x.file(in); err == nil {
+			t.Errorf("file(%q) = %q", in, got)
+		}
+	}
+	if got, err := s.proxyTokens().percent("nc %h %p %r %n %%"); err != nil || got != "nc h 5 r a %" {
+		t.Errorf("a ProxyCommand became %q, %v", got, err)
+	}
+}
+
+func TestFilesWithSpaces(t *testing.T) {
+	x := expander{home: "/home/me", env: func(string) (string, bool) { return "", false }}
+	if got := x.files(words{"k": {"/a b/c ~/d"}}, "k"); !slices.Equal(got, []string{"/a b/c", "/home/me/d"}) {
+		t.Errorf("files = %q", got)
+	}
+	if got := x.files(words{"k": {"/a /b"}}, "k"); !slices.Equal(got, []string{"/a", "/b"}) {
+		t.Errorf("files = %q", got)
+	}
+	if got := x.files(words{"k": {"/a b/c /d"}}, "k"); !slices.Equal(got, []string{"/a b/c", "/d"}) {
+		t.Errorf("files = %q", got)
+	}
+}
+
+func FuzzParseG(f *testing.F) {
+	f.Add([]byte("hostname h\nport 22\nidentityfile ~/a b\n"))
+	f.Add([]byte("hostname\n\n port 22\r\nrekeylimit 1G 1h\nconnecttimeout 1h\n"))
+	f.Fuzz(func(t *testing.T, out []byte) {
+		w, err := parseG(out)
+		if err != nil {
+			return
+		}
+		if err := checkSupport(w, true, slog.New(slog.DiscardHandler)); err != nil {
+			return
+		}
+		s, err := readSettings(Target{Host: "h"}, w, &Config{Env: []string{"HOME=/nowhere"}})
+		if err != nil {
+			return
+		}
+		if s.port < 1 || s.port > 65535 || s.connectTimeout < 0 || s.attempts < 1 || len(s.ciphers) == 0 {
+			t.Fatalf("%q became %+v", out, s)
+		}
+		if err := (Target{User: s.user, Host: s.host}).check(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
