@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -116,6 +117,13 @@ func MeterMain(arguments []string) error {
 	if err != nil {
 		return err
 	}
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-stopped
+		killTree()
+		os.Exit(1)
+	}()
 	figures, err := Meter(arguments[0], sample, timeout)
 	if err != nil {
 		return err

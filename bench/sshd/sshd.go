@@ -40,16 +40,22 @@ type Config struct {
 	Start func(*exec.Cmd) error
 }
 
-// Server is a running sshd and what a client needs to log in.
-type Server struct {
+// Access is what a client needs to log in.
+type Access struct {
 	Address, Port, User string
 	// Key, KnownHosts and ClientConfig are files: the private key, the server's key, and an ssh_config that names
 	// the server "host" and uses both.
 	Key, KnownHosts, ClientConfig string
+}
 
-	cmd    *exec.Cmd
-	dir    string
-	stderr bytes.Buffer
+// Server is a running sshd.
+type Server struct {
+	Access
+
+	hostKey ssh.PublicKey
+	cmd     *exec.Cmd
+	dir     string
+	stderr  bytes.Buffer
 }
 
 // Start runs sshd until Close.
@@ -62,7 +68,7 @@ func Start(config Config) (server *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Address: config.Address, Port: config.Port, dir: dir}
+	s := &Server{Access: Access{Address: config.Address, Port: config.Port}, dir: dir}
 	defer func() {
 		if err != nil {
 			os.RemoveAll(dir)
@@ -147,9 +153,7 @@ func (s *Server) writeFiles(cipher string) error {
 	}
 	s.User = account.Username
 	s.Key = filepath.Join(s.dir, "key")
-	s.KnownHosts = filepath.Join(s.dir, "known_hosts")
-	s.ClientConfig = filepath.Join(s.dir, "ssh_config")
-	hostKey, err := writeKey(filepath.Join(s.dir, "host_key"))
+	s.hostKey, err = writeKey(filepath.Join(s.dir, "host_key"))
 	if err != nil {
 		return err
 	}
@@ -167,7 +171,6 @@ func (s *Server) writeFiles(cipher string) error {
 	}
 	files := map[string]string{
 		"authorized_keys": string(ssh.MarshalAuthorizedKey(userKey)),
-		"known_hosts":     knownhosts.Line([]string{net.JoinHostPort(s.Address, s.Port)}, hostKey) + "\n",
 		"sshd_config": fmt.Sprintf(`ListenAddress %s
 Port %s
 HostKey %s/host_key
@@ -181,7 +184,24 @@ MaxStartups 100
 Subsystem sftp %s
 LogLevel INFO
 %s`, s.Address, s.Port, s.dir, s.dir, subsystem, ciphers),
-		"ssh_config": fmt.Sprintf(`Host host
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	s.Access, err = s.Via(s.Address, s.Port)
+	return err
+}
+
+// Via is the access to the server through another address that leads to it, such as a proxy's.
+func (s *Server) Via(address, port string) (Access, error) {
+	a := s.Access
+	a.Address, a.Port = address, port
+	a.KnownHosts = filepath.Join(s.dir, "known_hosts-"+port)
+	a.ClientConfig = filepath.Join(s.dir, "ssh_config-"+port)
+	known := knownhosts.Line([]string{net.JoinHostPort(address, port)}, s.hostKey) + "\n"
+	config := fmt.Sprintf(`Host host
 	HostName %s
 	Port %s
 	User %s
@@ -190,14 +210,34 @@ LogLevel INFO
 	UserKnownHostsFile %s
 	GlobalKnownHostsFile none
 	BatchMode yes
-`, s.Address, s.Port, s.User, s.Key, s.KnownHosts),
+`, a.Address, a.Port, a.User, a.Key, a.KnownHosts)
+	return a, errors.Join(
+		os.WriteFile(a.KnownHosts, []byte(known), 0o600),
+		os.WriteFile(a.ClientConfig, []byte(config), 0o600),
+	)
+}
+
+// Dial logs in with x/crypto/ssh and its default algorithms.
+func (a Access) Dial() (*ssh.Client, error) {
+	key, err := os.ReadFile(a.Key)
+	if err != nil {
+		return nil, err
 	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
-			return err
-		}
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	check, err := knownhosts.New(a.KnownHosts)
+	if err != nil {
+		return nil, err
+	}
+	return ssh.Dial("tcp", net.JoinHostPort(a.Address, a.Port), &ssh.ClientConfig{
+		User:              a.User,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback:   check,
+		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
+		Timeout:           20 * time.Second,
+	})
 }
 
 func writeKey(path string) (ssh.PublicKey, error) {
@@ -213,34 +253,6 @@ func writeKey(path string) (ssh.PublicKey, error) {
 		return nil, err
 	}
 	return ssh.NewPublicKey(public)
-}
-
-// ClientConfigGo is what x/crypto/ssh needs to log in, with its default algorithms.
-func (s *Server) ClientConfigGo() (*ssh.ClientConfig, error) {
-	return ClientConfig(s.User, s.Key, s.KnownHosts)
-}
-
-// ClientConfig is the x/crypto/ssh form of a key file and a known_hosts file.
-func ClientConfig(user, keyFile, knownHosts string) (*ssh.ClientConfig, error) {
-	key, err := os.ReadFile(keyFile)
-	if err != nil {
-		return nil, err
-	}
-	signer, err := ssh.ParsePrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	check, err := knownhosts.New(knownHosts)
-	if err != nil {
-		return nil, err
-	}
-	return &ssh.ClientConfig{
-		User:              user,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
-		HostKeyCallback:   check,
-		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
-		Timeout:           20 * time.Second,
-	}, nil
 }
 
 // Processor waits until no session is left and returns the processor time of all that have ended.

@@ -95,7 +95,8 @@ func await(cmd *exec.Cmd, ended <-chan error, signals <-chan os.Signal, timeout 
 	}
 }
 
-// settle gives the new PID namespace its own /proc, without which process ids would not match.
+// settle gives the new PID namespace its own /proc, without which process ids would not match, and the new network a
+// loopback.
 func settle() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("%w: private mounts: %w", ErrNoNamespaces, err)
@@ -103,5 +104,5 @@ func settle() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("%w: mount /proc: %w", ErrNoNamespaces, err)
 	}
-	return nil
+	return bringUp("lo")
 }

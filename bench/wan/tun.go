@@ -53,32 +53,37 @@ func newTUN(offload bool) (*os.File, error) {
 
 // configure gives a device its address and brings it and the loopback up.
 func configure(device string, address netip.Addr, mtu int) error {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(socket)
-	set := func(name string, what uint, fill func(*unix.Ifreq) error) error {
-		request, err := unix.NewIfreq(name)
-		if err == nil {
-			err = fill(request)
-		}
-		if err != nil {
-			return err
-		}
-		return unix.IoctlIfreq(socket, what, request)
-	}
+	ip, netmask := address.As4(), [4]byte{255, 255, 255, 0}
 	number := func(n int) func(*unix.Ifreq) error {
 		return func(r *unix.Ifreq) error { r.SetUint32(uint32(n)); return nil }
 	}
-	up := func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil }
-	ip, netmask := address.As4(), [4]byte{255, 255, 255, 0}
 	return errors.Join(
 		set(device, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(ip[:]) }),
 		set(device, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netmask[:]) }),
 		set(device, unix.SIOCSIFMTU, number(mtu)),
 		set(device, unix.SIOCSIFTXQLEN, number(transmitQueue)),
-		set(device, unix.SIOCSIFFLAGS, up),
-		set("lo", unix.SIOCSIFFLAGS, up),
+		bringUp(device),
+		bringUp("lo"),
 	)
+}
+
+func bringUp(device string) error {
+	return set(device, unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil })
+}
+
+// set makes one of the requests of netdevice(7) in the namespace of the calling thread.
+func set(device string, what uint, fill func(*unix.Ifreq) error) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	request, err := unix.NewIfreq(device)
+	if err == nil {
+		err = fill(request)
+	}
+	if err != nil {
+		return err
+	}
+	return unix.IoctlIfreq(socket, what, request)
 }
