@@ -79,7 +79,7 @@ func BenchmarkGrid(b *testing.B) {
 					client := connect(b, lib, pipes.LargePipe, cell.delay)
 					buffer := make([]byte, cell.size)
 					target := filepath.Join(memoryDir(b), "target")
-					measure(b, func() error {
+					measure(b, transferSize, func() error {
 						open, name := client.Open, path
 						if !op.down {
 							open, name = client.Create, target

@@ -27,7 +27,7 @@ func BenchmarkFloor(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					measure(b, func() error { return transfer(client) })
+					measure(b, transferSize, func() error { return transfer(client) })
 				})
 			}
 			run("WriteTo", func(c *floor.Client) error { return c.Download(path, int64(len(content)), setting) })
@@ -64,38 +64,25 @@ func BenchmarkDelay(b *testing.B) {
 	}
 }
 
-// BenchmarkSweepPipe is the search for pkg/sftp's best settings over pipes; BenchmarkSweepSSH is the one over SSH.
-func BenchmarkSweepPipe(b *testing.B) {
-	path, content := randomFile(b, transferSize)
-	for _, lib := range sweep() {
-		b.Run("op=WriteTo/"+lib.Name, func(b *testing.B) {
-			benchmarkDown(b, lib, pipes.LargePipe, 0, path, len(content))
-		})
-		b.Run("op=ReadFrom/"+lib.Name, func(b *testing.B) {
-			benchmarkUp(b, lib, pipes.LargePipe, 0, content, len(content))
-		})
-	}
-}
-
 func benchmarkDown(b *testing.B, lib library.Library, pipeSize int, delay time.Duration, path string, size int) {
 	client := connect(b, lib, pipeSize, delay)
-	measure(b, func() error { return download(client, path, int64(size)) })
+	measure(b, transferSize, func() error { return download(client, path, int64(size)) })
 }
 
 func benchmarkUp(b *testing.B, lib library.Library, pipeSize int, delay time.Duration, content []byte, piece int) {
 	client := connect(b, lib, pipeSize, delay)
 	target := filepath.Join(memoryDir(b), "target")
-	measure(b, func() error { return upload(client, target, &pieces{content, piece}) })
+	measure(b, transferSize, func() error { return upload(client, target, &pieces{content, piece}) })
 	checkFile(b, target, content)
 }
 
-// measure times a transfer of transferSize bytes from the second one on.
-func measure(b *testing.B, transfer func() error) {
+// measure times a transfer of size bytes from the second one on.
+func measure(b *testing.B, size int64, transfer func() error) {
 	b.Helper()
 	if err := transfer(); err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(transferSize)
+	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := transfer(); err != nil {

@@ -54,6 +54,9 @@ func Settings() []Setting {
 
 // Client is a connection without goroutines, locks or ids worth the name.
 type Client struct {
+	// Reads and Writes count the system calls.
+	Reads, Writes int
+
 	r, w    int
 	replies []byte // what one read system call may bring
 	out     []byte
@@ -86,6 +89,7 @@ func (c *Client) write(a, b []byte) error {
 	for len(a)+len(b) > 0 {
 		c.vectors[0], c.vectors[1] = a, b
 		n, err := unix.Writev(c.w, c.vectors)
+		c.Writes++
 		if err == unix.EINTR {
 			continue
 		}
@@ -101,6 +105,7 @@ func (c *Client) write(a, b []byte) error {
 func (c *Client) read(p []byte) (int, error) {
 	for {
 		n, err := unix.Read(c.r, p)
+		c.Reads++
 		switch {
 		case err == unix.EINTR:
 		case err != nil:

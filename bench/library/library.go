@@ -38,7 +38,7 @@ type Library struct {
 
 // All returns every contestant that this build holds, peers first.
 func All() []Library {
-	return append([]Library{pkgSFTP("pkgsftp-default", Default), pkgSFTP("pkgsftp-best", Best)}, ours()...)
+	return append([]Library{Default.Library("pkgsftp-default"), pkgSFTP("pkgsftp-best", BestPipe, BestSSH)}, ours()...)
 }
 
 // Named returns the contestant of that name.

@@ -21,9 +21,12 @@ type PkgSFTP struct {
 // Default is pkg/sftp as it comes.
 var Default = PkgSFTP{}
 
-// Best is the setting that won the sweep (BenchmarkSweepSSH, BenchmarkSweepPipe), over SSH and over pipes alike
-// within the noise. 261120 is the largest payload that OpenSSH's sftp-server reads or writes at once.
-var Best = PkgSFTP{Packet: 261120, Requests: 64, ConcurrentWrites: true}
+// The settings that won the sweeps: BenchmarkSweepPipe over pipes, BenchmarkSweepSSH over x/crypto/ssh. 261120 is the
+// largest payload that OpenSSH's sftp-server reads or writes at once.
+var (
+	BestPipe = PkgSFTP{Packet: 261120, Requests: 16, ConcurrentWrites: true}
+	BestSSH  = PkgSFTP{Packet: 128 << 10, Requests: 64, ConcurrentWrites: true}
+)
 
 func (s PkgSFTP) String() string {
 	if s == Default {
@@ -47,24 +50,28 @@ func (s PkgSFTP) options() []sftp.ClientOption {
 	return options
 }
 
-// Library makes a contestant of these settings, for the sweep.
-func (s PkgSFTP) Library(name string) Library { return pkgSFTP(name, s) }
+// Library makes a contestant of these settings.
+func (s PkgSFTP) Library(name string) Library { return pkgSFTP(name, s, s) }
 
-func pkgSFTP(name string, settings PkgSFTP) Library {
+func pkgSFTP(name string, overPipe, overSSH PkgSFTP) Library {
 	wrap := func(client *sftp.Client, err error) (Client, error) {
 		if err != nil {
 			return nil, err
 		}
 		return pkgClient{client}, nil
 	}
+	settings := overPipe.String()
+	if overSSH != overPipe {
+		settings = "over pipes " + settings + "; over SSH " + overSSH.String()
+	}
 	return Library{
 		Name:     name,
-		Settings: settings.String(),
+		Settings: settings,
 		OverPipe: func(r io.Reader, w io.WriteCloser) (Client, error) {
-			return wrap(sftp.NewClientPipe(r, w, settings.options()...))
+			return wrap(sftp.NewClientPipe(r, w, overPipe.options()...))
 		},
 		OverSSH: func(conn *ssh.Client) (Client, error) {
-			return wrap(sftp.NewClient(conn, settings.options()...))
+			return wrap(sftp.NewClient(conn, overSSH.options()...))
 		},
 	}
 }
