@@ -22,7 +22,7 @@ import (
 type Session struct {
 	// Commit of the repository, with "+" where its files were changed since.
 	Commit string `json:"commit"`
-	// Date is the day in UTC.
+	// Date is the minute in UTC at which the session began.
 	Date string `json:"date"`
 	// Machine says in words what the figures depend on, without naming it.
 	Machine Machine `json:"machine"`
@@ -65,7 +65,7 @@ type Run struct {
 func NewSession() Session {
 	s := Session{
 		Commit: output("git", "rev-parse", "--short=12", "HEAD"),
-		Date:   time.Now().UTC().Format(time.DateOnly),
+		Date:   time.Now().UTC().Format("2006-01-02T15:04Z"),
 		Machine: Machine{
 			CPU:     cpuModel(),
 			Cores:   runtime.NumCPU(),
@@ -138,24 +138,32 @@ func kernel() string {
 // Writer appends runs to a file, each as soon as it is known.
 type Writer struct{ file *os.File }
 
-// Create starts a file in dir for a session, under a name of its date and commit that is not taken yet.
-func Create(dir string, session Session) (*Writer, string, error) {
+// NewFile starts a file in dir for a session, under a name of its date and commit. Such names sort by time.
+func NewFile(dir string, session Session, extension string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	base := strings.ReplaceAll(session.Date, ":", "") + "-" + strings.TrimSuffix(session.Commit, "+")
+	for i := 1; ; i++ {
+		name := base + extension
+		if i > 1 {
+			name = fmt.Sprintf("%s-%d%s", base, i, extension)
+		}
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if !os.IsExist(err) {
+			return file, err
+		}
+	}
+}
+
+// Create starts a file of runs in dir.
+func Create(dir string, session Session) (w *Writer, name string, err error) {
+	file, err := NewFile(dir, session, ".jsonl")
+	if err != nil {
 		return nil, "", err
 	}
-	base := session.Date + "-" + strings.TrimSuffix(session.Commit, "+")
-	for i := 1; ; i++ {
-		name := filepath.Join(dir, fmt.Sprintf("%s-%02d.jsonl", base, i))
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if os.IsExist(err) {
-			continue
-		}
-		if err != nil {
-			return nil, "", err
-		}
-		w := &Writer{file}
-		return w, name, w.line(session)
-	}
+	w = &Writer{file}
+	return w, file.Name(), w.line(session)
 }
 
 func (w *Writer) line(value any) error { return json.NewEncoder(w.file).Encode(value) }

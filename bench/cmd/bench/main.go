@@ -2,6 +2,7 @@
 //
 //	bench -list
 //	bench -rows 'get|put' -runs 5 -usftp ./usftp
+//	bench gotest -bench 'Floor|Pipe'
 package main
 
 import (
@@ -48,6 +49,8 @@ func start(arguments []string) error {
 			return measure.MeterMain(arguments[1:])
 		case "library":
 			return libraryMain(arguments[1:])
+		case "gotest":
+			return goTestMain(arguments[1:])
 		}
 	}
 	var o options
