@@ -1,0 +1,192 @@
+// Bench runs the rows of package rows: commands that move files over SSH, side by side, and keeps the raw results.
+//
+//	bench -list
+//	bench -rows 'get|put' -runs 5 -usftp ./usftp
+//	bench gotest -bench 'Floor|Pipe'
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/usftp/usftp/bench/measure"
+	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/bench/rows"
+	"github.com/usftp/usftp/bench/wan"
+)
+
+type options struct {
+	rows    string
+	list    bool
+	runs    int
+	usftp   string
+	results string
+	dir     string
+	size    int64
+	only    string
+	timeout time.Duration
+}
+
+func main() {
+	if err := start(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func start(arguments []string) error {
+	if len(arguments) > 0 {
+		switch arguments[0] {
+		case measure.MeterArgument:
+			return measure.MeterMain(arguments[1:])
+		case "library":
+			return libraryMain(arguments[1:])
+		case "gotest":
+			return goTestMain(arguments[1:])
+		}
+	}
+	var o options
+	flag.StringVar(&o.rows, "rows", "get|put", "regular expression that a row's whole name must match")
+	flag.BoolVar(&o.list, "list", false, "list the rows and their commands, run nothing")
+	flag.IntVar(&o.runs, "runs", 5, "rounds, in each of which every contestant runs once")
+	flag.StringVar(&o.usftp, "usftp", "", "the usftp program; without it its contestants are left out")
+	flag.StringVar(&o.results, "results", "", "directory that takes the raw results; without it they are only printed")
+	flag.StringVar(&o.dir, "dir", "/dev/shm", "directory for the files, best on tmpfs")
+	flag.Int64Var(&o.size, "size", 0, "bytes of each file instead of the row's own, for a quick look")
+	flag.StringVar(&o.only, "only", "", "regular expression that a contestant's whole name must match")
+	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "longest that one command may take")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	selected, err := choose(o)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		list(selected)
+		return nil
+	}
+	for _, row := range selected {
+		if row.Link != nil {
+			// All rows then run inside, each on a network of its own.
+			if err := wan.Enter(24 * time.Hour); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return runAll(ctx, o, selected)
+}
+
+func choose(o options) ([]rows.Row, error) {
+	byRow, err := regexp.Compile("^(?:" + o.rows + ")$")
+	if err != nil {
+		return nil, err
+	}
+	byContestant, err := regexp.Compile("^(?:" + o.only + ")$")
+	if err != nil {
+		return nil, err
+	}
+	var selected []rows.Row
+	for _, row := range rows.All() {
+		if !byRow.MatchString(row.Name) {
+			continue
+		}
+		if o.only != "" {
+			var kept []rows.Contestant
+			for _, contestant := range row.Contestants {
+				if byContestant.MatchString(contestant.Name) {
+					kept = append(kept, contestant)
+				}
+			}
+			row.Contestants = kept
+		}
+		if o.size > 0 {
+			row.Bytes = o.size
+		}
+		selected = append(selected, row)
+	}
+	if len(selected) == 0 {
+		return nil, errors.New("no row of that name; -list -rows '.*' shows all")
+	}
+	return selected, nil
+}
+
+func list(selected []rows.Row) {
+	for _, row := range selected {
+		fmt.Printf("%s: %s\n", row.Name, row.Title)
+		for _, contestant := range row.Contestants {
+			fmt.Printf("    %-16s %s\n", contestant.Name, contestant.Command)
+		}
+	}
+}
+
+func runAll(ctx context.Context, o options, selected []rows.Row) (err error) {
+	keep := func(result.Run) error { return nil }
+	if o.results != "" {
+		writer, name, err := result.Create(o.results, result.NewSession())
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, writer.Close()) }()
+		fmt.Fprintln(os.Stderr, "results go to", name)
+		keep = writer.Add
+	}
+	for _, row := range selected {
+		fmt.Printf("\n%s: %s\n", row.Name, row.Title)
+		runs, err := runRow(ctx, o, row, keep)
+		fmt.Print(table(row, runs))
+		if err != nil {
+			return fmt.Errorf("row %s: %w", row.Name, err)
+		}
+	}
+	return nil
+}
+
+// table shows the medians of what has just been measured.
+func table(row rows.Row, runs []result.Run) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "    %-16s %9s %9s %12s %12s %9s %6s\n", "", "MB/s", "s", "cpu-s/GiB", "server", "peak MiB", "trips")
+	for _, contestant := range row.Contestants {
+		var seconds, processor, server, peak, trips []float64
+		var bytes int64
+		failure := ""
+		for _, run := range runs {
+			if run.Contestant != contestant.Name {
+				continue
+			}
+			if run.Failure != "" {
+				failure = run.Failure
+				continue
+			}
+			bytes = run.Bytes
+			seconds = append(seconds, run.Seconds)
+			processor = append(processor, run.User+run.System)
+			server = append(server, run.Server)
+			peak = append(peak, float64(run.PeakKiB)/1024)
+			trips = append(trips, float64(run.RoundTrips))
+		}
+		if len(seconds) > 0 {
+			gibibytes := float64(bytes) / (1 << 30)
+			median := result.Median(seconds)
+			fmt.Fprintf(&text, "    %-16s %9.0f %9.3f %12.2f %12.2f %9.1f %6.0f\n", contestant.Name,
+				float64(bytes)/median/1e6, median, result.Median(processor)/gibibytes, result.Median(server)/gibibytes,
+				result.Median(peak), result.Median(trips))
+		}
+		if failure != "" {
+			fmt.Fprintf(&text, "    %-16s failed: %s\n", contestant.Name, failure)
+		}
+	}
+	return text.String()
+}

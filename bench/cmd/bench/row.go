@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/usftp/usftp/bench/library"
+	"github.com/usftp/usftp/bench/measure"
+	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/bench/rows"
+	"github.com/usftp/usftp/bench/sshd"
+	"github.com/usftp/usftp/bench/turns"
+	"github.com/usftp/usftp/bench/wan"
+)
+
+const (
+	// longPort is where sshd listens at the far end of a long link, whose network is its own.
+	longPort = "2222"
+	// firstByteRTT and firstByteMark are those of the proxy that counts round trips. No login has as many bytes in
+	// one direction as the mark; the files of those rows have four times as many.
+	firstByteRTT  = 200 * time.Millisecond
+	firstByteMark = 16 << 10
+	// The memory is looked at rarely where time is what matters.
+	sampleRate   = 20 * time.Millisecond
+	sampleMemory = 2 * time.Millisecond
+)
+
+// job is a row being run.
+type job struct {
+	row      rows.Row
+	usftp    string
+	source   string
+	target   string
+	checksum [sha256.Size]byte
+	server   *sshd.Server
+	meter    measure.Runner
+}
+
+// runRow runs every contestant once in each round, and hands each run to keep as soon as it is known.
+func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) error) (runs []result.Run, err error) {
+	dir, err := os.MkdirTemp(o.dir, "usftp-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	j := &job{row: row, usftp: o.usftp, source: filepath.Join(dir, "source"), target: filepath.Join(dir, "target")}
+	j.meter = measure.Runner{Sample: sampleRate, Timeout: o.timeout}
+	if row.Kind == rows.Memory {
+		j.meter.Sample = sampleMemory
+	}
+	if err := j.makeSource(); err != nil {
+		return nil, err
+	}
+	config := sshd.Config{Cipher: row.Cipher}
+	if row.Link != nil {
+		link, err := wan.New(wan.Config{RTT: row.Link.RTT, Rate: row.Link.Rate, Loss: row.Link.Loss})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, link.Close()) }()
+		config.Address, config.Port, config.Start = wan.ServerAddress.String(), longPort, link.Server.Start
+		j.meter.Start = link.Client.Start
+	}
+	if j.server, err = sshd.Start(config); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.server.Close()) }()
+
+	contestants := j.present()
+	for round := 1; round <= o.runs; round++ {
+		for _, contestant := range contestants {
+			if err := ctx.Err(); err != nil {
+				return runs, err
+			}
+			run, err := j.run(contestant, round)
+			if err != nil {
+				return runs, fmt.Errorf("%s: %w", contestant.Name, err)
+			}
+			runs = append(runs, run)
+			if err := keep(run); err != nil {
+				return runs, err
+			}
+		}
+	}
+	return runs, nil
+}
+
+// present leaves out who is not on this machine or not in this build.
+func (j *job) present() []rows.Contestant {
+	var here []rows.Contestant
+	for _, contestant := range j.row.Contestants {
+		var err error
+		switch contestant.Program {
+		case rows.UsftpProgram:
+			if j.usftp == "" {
+				err = errors.New("no -usftp given")
+			}
+		case rows.BenchProgram:
+			_, err = library.Named(contestant.Name)
+		default:
+			_, err = exec.LookPath(contestant.Program)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "    without %s: %v\n", contestant.Name, err)
+			continue
+		}
+		here = append(here, contestant)
+	}
+	return here
+}
+
+func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
+	run := result.Run{Row: j.row.Name, Contestant: contestant.Name, Command: contestant.Command, Round: round, Bytes: j.row.Bytes}
+	if err := os.Remove(j.target); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return run, err
+	}
+	access := j.server.Access
+	var proxy *turns.Proxy
+	if j.row.Kind == rows.FirstByte {
+		var err error
+		proxy, err = turns.Listen(turns.Config{Target: net.JoinHostPort(access.Address, access.Port), RTT: firstByteRTT,
+			Upload: j.row.Upload, Mark: firstByteMark})
+		if err != nil {
+			return run, err
+		}
+		if access, err = j.server.Via("127.0.0.1", strconv.Itoa(proxy.Port())); err != nil {
+			return run, err
+		}
+	}
+	before, err := j.server.Processor()
+	if err != nil {
+		return run, err
+	}
+	if j.meter.Environment, err = j.environment(access); err != nil {
+		return run, err
+	}
+	figures, err := j.meter.Run(contestant.Command)
+	if proxy != nil {
+		count := proxy.Close()
+		run.RoundTrips, run.Connections = count.RoundTrips, count.Connections
+		if !count.Reached && figures.Failure == "" {
+			figures.Failure = "no bytes of the file were seen on the wire"
+		}
+	}
+	if err != nil {
+		return run, err
+	}
+	after, err := j.server.Processor()
+	if err != nil {
+		return run, err
+	}
+	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
+	run.Server = (after - before).Seconds()
+	run.Failure = figures.Failure
+	if run.Failure == "" {
+		if err := j.checkTarget(); err != nil {
+			run.Failure = err.Error()
+		}
+	}
+	return run, nil
+}
+
+func (j *job) environment(access sshd.Access) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"SRC=" + j.source, "DST=" + j.target, "CONFIG=" + access.ClientConfig, "ADDRESS=" + access.Address,
+		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" + access.KnownHosts,
+		"BENCH=" + self, "USFTP=" + j.usftp,
+	}, nil
+}
+
+// makeSource fills the source with what no compression could shorten, or leaves it a hole.
+func (j *job) makeSource() error {
+	file, err := os.Create(j.source)
+	if err != nil {
+		return err
+	}
+	if j.row.Sparse {
+		err = file.Truncate(j.row.Bytes)
+	} else {
+		_, err = io.CopyBuffer(file, io.LimitReader(rand.NewChaCha8([32]byte{1}), j.row.Bytes), make([]byte, 1<<20))
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	j.checksum, err = checksum(j.source)
+	return err
+}
+
+func (j *job) checkTarget() error {
+	got, err := checksum(j.target)
+	if err != nil {
+		return errors.New("the target cannot be read")
+	}
+	if got != j.checksum {
+		return errors.New("the target is not the source")
+	}
+	return nil
+}
+
+func checksum(name string) (sum [sha256.Size]byte, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return sum, err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.CopyBuffer(hash, file, make([]byte, 1<<20)); err != nil {
+		return sum, err
+	}
+	return [sha256.Size]byte(hash.Sum(nil)), nil
+}

@@ -1,0 +1,182 @@
+package measure
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Figures are what one run of a command took.
+type Figures struct {
+	// Seconds is from the start of the command to its end.
+	Seconds float64 `json:"seconds"`
+	// User and System are the processor seconds of the command and of every process below it.
+	User   float64 `json:"user"`
+	System float64 `json:"system"`
+	// PeakKiB is the largest sum, over the processes alive at one moment, of each one's peak resident memory so far.
+	PeakKiB int64 `json:"peak_kib"`
+	// Failure tells what went wrong, or is empty.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Meter runs a command of the shell in this process, which must have no other children: it becomes the parent of
+// whatever the command leaves behind, so that nothing escapes the account.
+func Meter(command string, sample, timeout time.Duration) (Figures, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return Figures{}, err
+	}
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Stderr = os.Stderr
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return Figures{}, err
+	}
+	expired := time.AfterFunc(timeout, killTree)
+	stop, peak := make(chan struct{}), make(chan int64)
+	go func() { peak <- samplePeak(sample, stop) }()
+
+	err := cmd.Wait()
+	figures := Figures{Seconds: time.Since(start).Seconds()}
+	if err != nil {
+		figures.Failure = err.Error()
+	}
+	left := time.AfterFunc(20*time.Second, killTree)
+	reapRest()
+	left.Stop()
+	if !expired.Stop() {
+		figures.Failure = fmt.Sprintf("stopped after %s", timeout)
+	}
+	close(stop)
+	figures.PeakKiB = <-peak
+
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &usage); err != nil {
+		return figures, err
+	}
+	figures.User = seconds(usage.Utime)
+	figures.System = seconds(usage.Stime)
+	return figures, nil
+}
+
+// reapRest waits for what the command left running, whose time counts too.
+func reapRest() {
+	for {
+		_, err := unix.Wait4(-1, nil, 0, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return // ECHILD: none is left
+		}
+	}
+}
+
+func killTree() {
+	for _, pid := range descendants(os.Getpid()) {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+func samplePeak(every time.Duration, stop <-chan struct{}) (peak int64) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return peak
+		case <-ticker.C:
+			var sum int64
+			for _, pid := range descendants(os.Getpid()) {
+				sum += highWater(pid)
+			}
+			peak = max(peak, sum)
+		}
+	}
+}
+
+func seconds(t unix.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
+
+// MeterArgument is the first argument with which this program is started again as the meter of one command.
+const MeterArgument = "meter"
+
+// MeterMain is the program behind MeterArgument; its arguments are the command, the sampling interval, the timeout
+// and the file that takes the figures.
+func MeterMain(arguments []string) error {
+	if len(arguments) != 4 {
+		return errors.New("meter: command, interval, timeout and output file were expected")
+	}
+	sample, err := time.ParseDuration(arguments[1])
+	if err != nil {
+		return err
+	}
+	timeout, err := time.ParseDuration(arguments[2])
+	if err != nil {
+		return err
+	}
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-stopped
+		killTree()
+		os.Exit(1)
+	}()
+	figures, err := Meter(arguments[0], sample, timeout)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(figures)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(arguments[3], text, 0o600)
+}
+
+// Runner runs commands, each under a meter of its own.
+type Runner struct {
+	// Environment is what the commands see beside this process's own.
+	Environment []string
+	// Sample is the interval between two looks at the memory.
+	Sample time.Duration
+	// Timeout ends a command that takes longer.
+	Timeout time.Duration
+	// Start starts the meter; nil is (*exec.Cmd).Start.
+	Start func(*exec.Cmd) error
+}
+
+// Run runs one command. A command that fails is told in the figures; the error is the measurement's own.
+func (r Runner) Run(command string) (Figures, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return Figures{}, err
+	}
+	output, err := os.CreateTemp("", "usftp-figures-")
+	if err != nil {
+		return Figures{}, err
+	}
+	defer os.Remove(output.Name())
+	output.Close()
+	cmd := exec.Command(self, MeterArgument, command, r.Sample.String(), r.Timeout.String(), output.Name())
+	cmd.Env = append(os.Environ(), r.Environment...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	start := (*exec.Cmd).Start
+	if r.Start != nil {
+		start = r.Start
+	}
+	if err := start(cmd); err != nil {
+		return Figures{}, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return Figures{}, fmt.Errorf("meter: %w", err)
+	}
+	text, err := os.ReadFile(output.Name())
+	if err != nil {
+		return Figures{}, err
+	}
+	var figures Figures
+	return figures, json.Unmarshal(text, &figures)
+}

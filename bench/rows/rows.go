@@ -1,0 +1,253 @@
+// Package rows is the table of what is measured over SSH: each row is one job that several contestants do, and what
+// usftp is to reach in it.
+package rows
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind is what a row is about.
+type Kind int
+
+const (
+	// Rate compares the time that whole commands take.
+	Rate Kind = iota
+	// Memory compares the peak memory of their processes.
+	Memory
+	// FirstByte compares the round trips up to a file's first bytes.
+	FirstByte
+)
+
+// Row is one job.
+type Row struct {
+	Name  string
+	Title string
+	Kind  Kind
+	// Upload tells the direction: from $SRC here to $DST there, or from $SRC there to $DST here.
+	Upload bool
+	// Bytes is the size of the file; Sparse makes it a hole, which costs no memory at its source.
+	Bytes  int64
+	Sparse bool
+	// Cipher is the only one that the server offers; empty leaves each contestant its default one.
+	Cipher string
+	// Link is the long link that the row runs over; nil is the loopback.
+	Link *Link
+	// Ours is the contestant to which the targets apply, in a build and on a machine that has it.
+	Ours        string
+	Contestants []Contestant
+	Targets     []Target
+}
+
+// Link is a long link's description.
+type Link struct {
+	RTT  time.Duration
+	Rate float64
+	Loss float64
+}
+
+// Contestant is one command. The shell runs it with these variables: $SRC and $DST, the files; $CONFIG, an ssh_config
+// that names the server "host"; $ADDRESS, $PORT, $USER, $KEY and $KNOWN_HOSTS, for tools that want these one by
+// one; $BENCH and $USFTP, the programs built from this repository.
+type Contestant struct {
+	Name    string
+	Command string
+	// Program must be there for the contestant to take part.
+	Program string
+}
+
+// Target is a bound on a ratio between ours and another contestant: of rates, and where Figure says so, of
+// processor time or memory.
+type Target struct {
+	Against string
+	Figure  Figure
+	// Bound is the least ratio of Rate, the greatest of anything else.
+	Bound float64
+	// OrAgainst and OrBound give a lesser aim that suffices: a bound against another contestant.
+	OrAgainst string
+	OrBound   float64
+	// Absolute bounds our own figure instead of a ratio: KiB of PeakMemory.
+	Absolute float64
+}
+
+// Figure is what a target is about.
+type Figure int
+
+// The figures of a run.
+const (
+	Throughput Figure = iota
+	Processor
+	PeakMemory
+	RoundTrips
+)
+
+const (
+	mebibyte = 1 << 20
+	gibibyte = 1 << 30
+	// fastCipher is the one at which SSH costs least where the processor has AES.
+	fastCipher = "aes128-gcm@openssh.com"
+)
+
+// UsftpProgram and BenchProgram are names of programs that are not looked up on the path.
+const (
+	UsftpProgram = "usftp"
+	BenchProgram = "bench"
+)
+
+const usftpFlags = `-q -i "$KEY" -P "$PORT" -o UserKnownHostsFile="$KNOWN_HOSTS"`
+
+var (
+	sshCatGet = Contestant{"ssh cat", `ssh -F "$CONFIG" host cat "$SRC" >"$DST"`, "ssh"}
+	sshCatPut = Contestant{"ssh cat", `ssh -F "$CONFIG" host "cat >$DST" <"$SRC"`, "ssh"}
+	scpGet    = Contestant{"scp", `scp -q -F "$CONFIG" "host:$SRC" "$DST"`, "scp"}
+	scpPut    = Contestant{"scp", `scp -q -F "$CONFIG" "$SRC" "host:$DST"`, "scp"}
+	scpOldGet = Contestant{"scp -O", `scp -O -q -F "$CONFIG" "host:$SRC" "$DST"`, "scp"}
+	scpOldPut = Contestant{"scp -O", `scp -O -q -F "$CONFIG" "$SRC" "host:$DST"`, "scp"}
+	sftpGet   = Contestant{"sftp", `echo "get $SRC $DST" | sftp -q -F "$CONFIG" -b - host >/dev/null`, "sftp"}
+	sftpPut   = Contestant{"sftp", `echo "put $SRC $DST" | sftp -q -F "$CONFIG" -b - host >/dev/null`, "sftp"}
+	usftpGet  = Contestant{"usftp cp", `"$USFTP" cp ` + usftpFlags + ` "$USER@$ADDRESS:$SRC" "$DST"`, UsftpProgram}
+	usftpPut  = Contestant{"usftp cp", `"$USFTP" cp ` + usftpFlags + ` "$SRC" "$USER@$ADDRESS:$DST"`, UsftpProgram}
+)
+
+const (
+	rcloneRemote = `:sftp,host=$ADDRESS,port=$PORT,user=$USER,key_file=$KEY,known_hosts_file=$KNOWN_HOSTS,shell_type=unix`
+	// rclone as it comes lets the server hash the file afterwards, and reads large files in four streams.
+	rcloneTuned = rcloneRemote + `,disable_hashcheck=true,chunk_size=255k,concurrency=64`
+	lftpOpen    = `set cmd:fail-exit yes; set sftp:connect-program 'ssh -a -x -F $CONFIG'; open sftp://$USER:@host`
+)
+
+func rclone(name, remote string, upload bool) Contestant {
+	command := `rclone --config /dev/null copyto "` + remote + `:$SRC" "$DST"`
+	if upload {
+		command = `rclone --config /dev/null copyto "$SRC" "` + remote + `:$DST"`
+	}
+	return Contestant{name, command, "rclone"}
+}
+
+func lftp(upload bool) Contestant {
+	command := `lftp -c "` + lftpOpen + `; get $SRC -o $DST"`
+	if upload {
+		command = `lftp -c "` + lftpOpen + `; put $SRC -o $DST"`
+	}
+	return Contestant{"lftp", command, "lftp"}
+}
+
+func commands(upload bool) []Contestant {
+	if upload {
+		return []Contestant{sshCatPut, scpPut, scpOldPut, sftpPut, rclone("rclone", rcloneRemote, true),
+			rclone("rclone tuned", rcloneTuned, true), lftp(true), usftpPut}
+	}
+	return []Contestant{sshCatGet, scpGet, scpOldGet, sftpGet, rclone("rclone", rcloneRemote, false),
+		rclone("rclone tuned", rcloneTuned, false), lftp(false), usftpGet}
+}
+
+func libraries(upload bool) []Contestant {
+	direction := "get"
+	if upload {
+		direction = "put"
+	}
+	var all []Contestant
+	for _, name := range []string{"pkgsftp-default", "pkgsftp-best", "usftp"} {
+		all = append(all, Contestant{name, fmt.Sprintf(`"$BENCH" library %s %s "$SRC" "$DST"`, name, direction), BenchProgram})
+	}
+	return all
+}
+
+// All returns every row, in the order of the report.
+func All() []Row {
+	var all []Row
+	for _, upload := range []bool{false, true} {
+		all = append(all, rateRows(upload)...)
+	}
+	for _, upload := range []bool{false, true} {
+		all = append(all, memoryRows(upload)...)
+	}
+	for _, upload := range []bool{false, true} {
+		all = append(all, firstByteRow(upload))
+	}
+	for _, upload := range []bool{false, true} {
+		all = append(all, longRow(upload))
+	}
+	return all
+}
+
+func verb(upload bool) string {
+	if upload {
+		return "put"
+	}
+	return "get"
+}
+
+func rateRows(upload bool) []Row {
+	name := verb(upload)
+	return []Row{
+		{
+			Name: name, Title: name + " of 1 GiB, " + fastCipher, Upload: upload, Bytes: gibibyte, Cipher: fastCipher,
+			Ours: "usftp cp", Contestants: commands(upload), Targets: []Target{
+				{Against: "ssh cat", Bound: 0.95},
+				{Against: "scp", Bound: 1.2, OrAgainst: "ssh cat", OrBound: 0.95},
+				{Against: "scp -O", Bound: 1},
+				{Against: "scp", Figure: Processor, Bound: 1},
+			},
+		},
+		{
+			Name: name + "-default", Title: name + " of 1 GiB, each tool's default cipher", Upload: upload, Bytes: gibibyte,
+			Ours: "usftp cp", Contestants: commands(upload), Targets: []Target{
+				{Against: "ssh cat", Bound: 0.95},
+				{Against: "scp", Bound: 1.2, OrAgainst: "ssh cat", OrBound: 0.95},
+				{Against: "scp -O", Bound: 1},
+			},
+		},
+		{
+			Name: "library-" + name, Title: name + " of 1 GiB by libraries over x/crypto/ssh, " + fastCipher,
+			Upload: upload, Bytes: gibibyte, Cipher: fastCipher,
+			Ours: "usftp", Contestants: libraries(upload), Targets: []Target{{Against: "pkgsftp-best", Bound: 1.5}},
+		},
+	}
+}
+
+// memoryRows have a hole for a source, since what is in a file changes nothing in memory.
+func memoryRows(upload bool) []Row {
+	var all []Row
+	for _, size := range []struct {
+		name  string
+		bytes int64
+	}{{"64MiB", 64 * mebibyte}, {"1GiB", gibibyte}, {"8GiB", 8 * gibibyte}} {
+		name := verb(upload)
+		contestants := []Contestant{sshCatGet, scpGet, sftpGet, rclone("rclone", rcloneRemote, false), usftpGet}
+		if upload {
+			contestants = []Contestant{sshCatPut, scpPut, sftpPut, rclone("rclone", rcloneRemote, true), usftpPut}
+		}
+		all = append(all, Row{
+			Name: "memory-" + name + "-" + size.name, Title: "peak memory: " + name + " of " + size.name, Kind: Memory,
+			Upload: upload, Bytes: size.bytes, Sparse: true, Cipher: fastCipher, Ours: "usftp cp",
+			Contestants: contestants, Targets: []Target{{Figure: PeakMemory, Absolute: 32 << 10}},
+		})
+	}
+	return all
+}
+
+func firstByteRow(upload bool) Row {
+	name := verb(upload)
+	contestants := []Contestant{sshCatGet, scpGet, scpOldGet, sftpGet, usftpGet}
+	if upload {
+		contestants = []Contestant{sshCatPut, scpPut, scpOldPut, sftpPut, usftpPut}
+	}
+	return Row{
+		Name: "first-byte-" + name, Title: "round trips from the connection to a file's first bytes: " + name,
+		Kind: FirstByte, Upload: upload, Bytes: 64 << 10, Cipher: fastCipher, Ours: "usftp cp",
+		Contestants: contestants, Targets: []Target{{Against: "scp", Figure: RoundTrips, Bound: 1}},
+	}
+}
+
+func longRow(upload bool) Row {
+	name := verb(upload)
+	contestants := []Contestant{sshCatGet, scpGet, lftp(false), rclone("rclone tuned", rcloneTuned, false), usftpGet}
+	if upload {
+		contestants = []Contestant{sshCatPut, scpPut, lftp(true), rclone("rclone tuned", rcloneTuned, true), usftpPut}
+	}
+	return Row{
+		Name: "long-" + name, Title: name + " of 200 MB over 1 Gbit/s and 100 ms", Upload: upload, Bytes: 200e6,
+		Cipher: fastCipher, Ours: "usftp cp", Link: &Link{RTT: 100 * time.Millisecond, Rate: 1e9}, Contestants: contestants,
+	}
+}

@@ -1,0 +1,83 @@
+package wan
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	// vnetHeader is the size of the kernel's struct virtio_net_hdr, which goes before each packet.
+	vnetHeader = 10
+	// largestPacket is what TUN may hand over at once: a run of segments with one header, and the vnet header.
+	largestPacket = vnetHeader + 65535
+	// smallPacket is the size up to which packets share small buffers, so that a queue of ordinary packets does not
+	// hold 64 KiB for each.
+	smallPacket = 2048
+	// segmentHeader is IPv4 and TCP with time stamps: what each segment of a run will carry on a wire.
+	segmentHeader = 20 + 32
+	// mostPackets bounds the packets on their way in one direction, beside the bytes that the queue bounds.
+	mostPackets = 1 << 16
+)
+
+type packet struct {
+	arrival time.Time
+	data    []byte
+}
+
+// relay carries packets of one direction from src to dst until src fails, which is how closing the device ends it.
+func relay(src io.Reader, dst io.Writer, s *shaper) {
+	small := sync.Pool{New: func() any { return make([]byte, smallPacket) }}
+	large := sync.Pool{New: func() any { return make([]byte, largestPacket) }}
+	onTheWay := make(chan packet, mostPackets)
+	var deliveries sync.WaitGroup
+	deliveries.Go(func() {
+		for p := range onTheWay {
+			time.Sleep(time.Until(p.arrival))
+			// A device that is down or full drops a packet, as a wire may: TCP makes up for it.
+			dst.Write(p.data)
+			if cap(p.data) == smallPacket {
+				small.Put(p.data[:smallPacket])
+			} else {
+				large.Put(p.data[:largestPacket])
+			}
+		}
+	})
+	defer deliveries.Wait()
+	defer close(onTheWay)
+
+	buffer := large.Get().([]byte)
+	for {
+		n, err := src.Read(buffer)
+		if err != nil {
+			return
+		}
+		arrival, ok := s.admit(time.Now(), wireBytes(buffer[:n]))
+		if !ok || len(onTheWay) == cap(onTheWay) {
+			continue
+		}
+		data := buffer[:n]
+		if n <= smallPacket {
+			data = small.Get().([]byte)
+			data = data[:copy(data, buffer[:n])]
+		} else {
+			buffer = large.Get().([]byte)
+		}
+		onTheWay <- packet{arrival, data}
+	}
+}
+
+// wireBytes is the size of a packet on a wire, where each segment of a run has a header of its own.
+func wireBytes(data []byte) int {
+	size := len(data) - vnetHeader
+	if size < segmentHeader {
+		return max(size, 0)
+	}
+	segment := int(binary.NativeEndian.Uint16(data[4:])) // virtio_net_hdr.gso_size
+	if segment == 0 {
+		return size
+	}
+	segments := (size - segmentHeader + segment - 1) / segment
+	return size + max(segments-1, 0)*segmentHeader
+}
