@@ -37,6 +37,11 @@ type Config struct {
 	Banner func(host, text string)
 	// Logger is told what -v shows. Nil is silence.
 	Logger *slog.Logger
+	// Received, if set, is told how many bytes have just been read from a connection of
+	// the native dialer's. It runs before they are used, so it may hold a connection back
+	// for a moment, as a program does that bounds the garbage which x/crypto/ssh makes of
+	// every packet. It is called from each connection's own goroutine.
+	Received func(bytes int)
 	// Env is the environment, as os.Environ gives it; nil is the process's own.
 	Env []string
 }

@@ -248,13 +248,13 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*way, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &way{conn: newSocket(p, sniff), proxy: p}, nil
+		return &way{conn: newSocket(p, sniff, d.config.Received), proxy: p}, nil
 	}
 	conn, err := d.tcp(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &way{conn: newSocket(conn, sniff)}, nil
+	return &way{conn: newSocket(conn, sniff, d.config.Received)}, nil
 }
 
 func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
@@ -307,5 +307,5 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 		}
 		return nil, jumpError(d.hop.Host(), err)
 	}
-	return &way{conn: newSocket(conn, sniff), jump: jump}, nil
+	return &way{conn: newSocket(conn, sniff, d.config.Received), jump: jump}, nil
 }

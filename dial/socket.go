@@ -23,7 +23,8 @@ type socket struct {
 	r, w   int
 	pool   *sync.Pool // of *[]byte
 	sniff  *sniffer
-	heard  atomic.Int64 // when the peer was last heard of, UnixNano
+	told   func(bytes int) // Config.Received, or nil
+	heard  atomic.Int64    // when the peer was last heard of, UnixNano
 	closed atomic.Bool
 
 	joins  atomic.Bool // see join
@@ -31,8 +32,8 @@ type socket struct {
 	pieces net.Buffers
 }
 
-func newSocket(c net.Conn, sniff *sniffer) *socket {
-	s := &socket{Conn: c, sniff: sniff}
+func newSocket(c net.Conn, sniff *sniffer, told func(bytes int)) *socket {
+	s := &socket{Conn: c, sniff: sniff, told: told}
 	s.pool = &sync.Pool{New: func() any { b := make([]byte, readSize); return &b }}
 	s.fill = filler(c, s.pool)
 	return s
@@ -64,6 +65,9 @@ func (s *socket) hear(p []byte) {
 	if len(p) > 0 {
 		s.heard.Store(time.Now().UnixNano())
 		s.sniff.saw(p)
+		if s.told != nil {
+			s.told(len(p))
+		}
 	}
 }
 
