@@ -76,8 +76,11 @@ func (u *upload) send(i int, r flow.Range) error {
 			u.broken = &sinkError{err}
 		}
 	}
-	if n < r.Len {
+	switch {
+	case u.ended:
 		r = u.ranges.Shorten(r, n)
+	case n < r.Len:
+		r = u.ranges.Trim(r, n)
 	}
 	if n == 0 {
 		block.Release()

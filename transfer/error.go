@@ -19,6 +19,8 @@ type Error struct {
 	Target    string
 	Err       error  // the cause; errors.Is holds for what it holds for
 	Detail    string // what is left behind, or what has happened to the target; "" where it is untouched
+
+	temporary string // the target's temporary name
 }
 
 // Error says the file, the host, the cause, and what is left.
@@ -42,18 +44,17 @@ func (e *Error) Unwrap() error { return e.Err }
 // cause says the cause without what the sentence has said already: the operation and the path that package os and its like put in
 // front, where the path is the source or the target.
 func (e *Error) cause() string {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.Is(e.Err, context.Canceled):
+	if errors.Is(e.Err, context.Canceled) {
 		return "interrupted"
-	case errors.As(e.Err, &path):
-		if path.Path == e.Source || path.Path == e.Target {
-			return plain(path.Err)
+	}
+	switch err := e.Err.(type) {
+	case *fs.PathError:
+		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
+			return plain(err.Err)
 		}
-		return fmt.Sprintf("cannot %s %s: %s", path.Op, path.Path, plain(path.Err))
-	case errors.As(e.Err, &link):
-		return fmt.Sprintf("cannot %s %s to %s: %s", link.Op, link.Old, link.New, plain(link.Err))
+		return fmt.Sprintf("cannot %s %s: %s", err.Op, err.Path, plain(err.Err))
+	case *os.LinkError:
+		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, plain(err.Err))
 	}
 	return plain(e.Err)
 }
@@ -69,7 +70,7 @@ func plain(err error) string {
 func (r *run) failure(err error) error {
 	return &Error{
 		Host: r.Host.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
-		Err: err, Detail: r.detail,
+		Err: err, Detail: r.detail, temporary: r.temporary,
 	}
 }
 

@@ -133,7 +133,9 @@ type run struct {
 	size   int64 // of the source, -1 where it is not known
 	result Result
 	detail string // for the error: what has become of the target
-	mu     sync.Mutex
+
+	temporary string // the path of the temporary file, for the error too
+	mu        sync.Mutex
 }
 
 // tell tells the job's listener.

@@ -102,6 +102,7 @@ func (r *run) createLocal(t *localTarget, before *usftp.FileStat) (err error) {
 		}
 		temporary := temporaryName(t.name)
 		t.file, err = t.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+		r.temporary = temporary // os.Root names files by their path in it
 		if err == nil {
 			t.temporary = temporary
 			return nil

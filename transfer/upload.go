@@ -184,6 +184,7 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 			private = 0o600 // until it is given the permissions that it is to have
 		}
 		f, err = r.Host.Client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+		r.temporary = temporary
 		if err == nil {
 			return f, temporary, nil
 		}

@@ -217,6 +217,19 @@ func (r *Ranges) reopen() {
 	r.insert(r.ended)
 }
 
+// Trim takes back the end of the range that was handed out last, before it is sent, because the source has only n bytes to give right
+// now. What it takes back is handed out next.
+func (r *Ranges) Trim(got Range, n int) Range {
+	rest := Range{Off: got.Off + int64(n), Len: got.Len - n}
+	got.Len = n
+	if rest.End() == r.next {
+		r.next = rest.Off
+	} else {
+		r.insert(rest)
+	}
+	return got
+}
+
 // Shorten takes back the end of the range that was handed out last, before it is sent, because the source has ended: what is
 // left of it has n bytes. Where n is 0 the range is settled.
 func (r *Ranges) Shorten(got Range, n int) Range {

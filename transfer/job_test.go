@@ -1,0 +1,346 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// bench is a scripted server, a client on it, and a local directory.
+type bench struct {
+	t      *testing.T
+	server *sftptest.Scripted
+	host   transfer.Host
+	dir    string
+	events []transfer.Event
+}
+
+func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *bench {
+	t.Helper()
+	server := sftptest.NewServer(t, script)
+	stream := server.Dial(link)
+	client, err := usftp.NewClientPipe(stream, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"}, dir: t.TempDir()}
+}
+
+func (b *bench) job(direction transfer.Direction, source, target string, change ...func(*transfer.Job)) (transfer.Result, error) {
+	return b.jobContext(context.Background(), direction, source, target, change...)
+}
+
+func (b *bench) jobContext(ctx context.Context, direction transfer.Direction, source, target string, change ...func(*transfer.Job)) (transfer.Result, error) {
+	b.events = nil
+	j := transfer.Job{Host: b.host, Direction: direction, Source: source, Target: target}
+	j.Options.Events = func(e transfer.Event) { b.events = append(b.events, e) }
+	for _, f := range change {
+		f(&j)
+	}
+	return j.Run(ctx)
+}
+
+func (b *bench) local(name string, data []byte) string {
+	b.t.Helper()
+	name = filepath.Join(b.dir, name)
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	return name
+}
+
+func (b *bench) remote(name string) []byte {
+	b.t.Helper()
+	data, err := b.server.Files.ReadFile(name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return data
+}
+
+func (b *bench) read(name string) []byte {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return data
+}
+
+// temporaries returns the names that look like a job's, of the host and of the directory.
+func (b *bench) temporaries() (names []string) {
+	for _, name := range b.server.Files.List() {
+		if strings.Contains(name, ".usftp-") {
+			names = append(names, name)
+		}
+	}
+	entries, _ := os.ReadDir(b.dir)
+	for _, e := range entries {
+		if strings.Contains(e.Name(), ".usftp-") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func (b *bench) notes() (notes []string) {
+	for _, e := range b.events {
+		if e.Kind == transfer.Note {
+			notes = append(notes, e.Message)
+		}
+	}
+	return notes
+}
+
+func random(size int) []byte {
+	data := make([]byte, size)
+	rand.New(rand.NewSource(int64(size))).Read(data)
+	return data
+}
+
+func TestUploadAndDownload(t *testing.T) {
+	for _, size := range []int{0, 1, 261120, 3<<20 + 5} {
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		data := random(size)
+		b.server.Files.Mkdir("/dir")
+		result, err := b.job(transfer.Upload, b.local("a", data), "/dir")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Target != "/dir/a" || result.Bytes != int64(size) || result.InPlace {
+			t.Errorf("the result is %+v", result)
+		}
+		if !bytes.Equal(b.remote("/dir/a"), data) {
+			t.Errorf("%d bytes arrived changed", size)
+		}
+		result, err = b.job(transfer.Download, "/dir/a", filepath.Join(b.dir, "b"))
+		if err != nil || result.Bytes != int64(size) {
+			t.Fatal(result, err)
+		}
+		if !bytes.Equal(b.read("b"), data) {
+			t.Errorf("%d bytes came back changed", size)
+		}
+		if first, last := b.events[0], b.events[len(b.events)-1]; first.Kind != transfer.Started || first.Size != int64(size) ||
+			last.Kind != transfer.Done || last.Bytes != int64(size) || last.Host != "far" {
+			t.Errorf("the events are %+v", b.events)
+		}
+		if left := b.temporaries(); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		b.host.Client.Stat("/") // behind the CLOSE that nobody waited for
+		if n := b.server.OpenHandles(); n != 0 {
+			t.Errorf("%d handles are open", n)
+		}
+	}
+}
+
+func TestReplacedFilesKeepTheirPermissions(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/old", []byte("old"))
+	b.server.Files.SetMode("/old", 0o604)
+	if _, err := b.job(transfer.Upload, b.local("new", []byte("new")), "/old"); err != nil {
+		t.Fatal(err)
+	}
+	if attrs, _ := b.server.Files.Lstat("/old"); attrs.Permissions&0o777 != 0o604 || string(b.remote("/old")) != "new" {
+		t.Errorf("the file has permissions %o", attrs.Permissions)
+	}
+	target := b.local("target", []byte("old"))
+	os.Chmod(target, 0o640)
+	if _, err := b.job(transfer.Download, "/old", target); err != nil {
+		t.Fatal(err)
+	}
+	if info, _ := os.Stat(target); info.Mode() != 0o640 || string(b.read("target")) != "new" {
+		t.Errorf("the file has mode %v", info.Mode())
+	}
+}
+
+func TestPreserve(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	source := b.local("source", []byte("data"))
+	when := time.Unix(1234567890, 0)
+	os.Chtimes(source, when, when)
+	os.Chmod(source, 0o751)
+	keep := func(j *transfer.Job) { j.Options.Preserve = true }
+	if _, err := b.job(transfer.Upload, source, "/there", keep); err != nil {
+		t.Fatal(err)
+	}
+	if attrs, _ := b.server.Files.Lstat("/there"); attrs.MTime != uint32(when.Unix()) || attrs.Permissions&0o777 != 0o751 {
+		t.Errorf("up there are mode %o and time %d", attrs.Permissions, attrs.MTime)
+	}
+	if _, err := b.job(transfer.Download, "/there", filepath.Join(b.dir, "back"), keep); err != nil {
+		t.Fatal(err)
+	}
+	if info, _ := os.Stat(filepath.Join(b.dir, "back")); !info.ModTime().Equal(when) || info.Mode() != 0o751 {
+		t.Errorf("back here are %v and %v", info.Mode(), info.ModTime())
+	}
+}
+
+func TestLinksAreFollowedAndKept(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/real", []byte("old"))
+	b.server.Files.Symlink("/real", "/link")
+	source := b.local("source", []byte("new"))
+	result, err := b.job(transfer.Upload, source, "/link")
+	if err != nil || string(b.remote("/real")) != "new" || result.Target != "/real" {
+		t.Errorf("through a link: %+v, %v", result, err)
+	}
+	if attrs, _ := b.server.Files.Lstat("/link"); wire.FileMode(attrs.Permissions)&fs.ModeSymlink == 0 {
+		t.Error("the remote link is gone")
+	}
+	b.local("here", []byte("old"))
+	os.Symlink("here", filepath.Join(b.dir, "alias"))
+	if _, err := b.job(transfer.Download, "/real", filepath.Join(b.dir, "alias")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(filepath.Join(b.dir, "alias")); err != nil || info.Mode()&fs.ModeSymlink == 0 || string(b.read("here")) != "new" {
+		t.Error("the local link is gone, or was not followed")
+	}
+	os.Symlink("nowhere", filepath.Join(b.dir, "dangling"))
+	if _, err := b.job(transfer.Download, "/real", filepath.Join(b.dir, "dangling")); err != nil || string(b.read("nowhere")) != "new" {
+		t.Errorf("through a dangling link: %v", err)
+	}
+}
+
+func TestTargetsThatAreWrittenInPlace(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/source", []byte("new"))
+	target := b.local("target", []byte("old"))
+	if err := os.Link(target, filepath.Join(b.dir, "second")); err != nil {
+		t.Skipf("this file system has no hard links: %v", err)
+	}
+	result, err := b.job(transfer.Download, "/source", target)
+	if err != nil || !result.InPlace || string(b.read("second")) != "new" || len(b.notes()) != 1 {
+		t.Errorf("a file of two names: %+v, %v, notes %q", result, err, b.notes())
+	}
+	if _, err := b.job(transfer.Download, "/source", target, func(j *transfer.Job) { j.Options.Placement = transfer.Atomic }); err == nil {
+		t.Error("a file of two names cannot be replaced atomically")
+	}
+	if result, err := b.job(transfer.Download, "/source", os.DevNull); err != nil || !result.InPlace {
+		t.Errorf("to a device: %+v, %v", result, err)
+	}
+	result, err = b.job(transfer.Upload, target, "/source", func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
+	if err != nil || !result.InPlace || len(b.notes()) != 0 {
+		t.Errorf("asked for: %+v, %v, notes %q", result, err, b.notes())
+	}
+}
+
+func TestDirectoryThatTakesNoTemporaryName(t *testing.T) {
+	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-") {
+			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/target", []byte("old"))
+	source := b.local("source", []byte("new"))
+	if result, err := b.job(transfer.Upload, source, "/target"); err != nil || !result.InPlace || len(b.notes()) != 1 {
+		t.Errorf("%+v, %v, notes %q", result, err, b.notes())
+	}
+	_, err := b.job(transfer.Upload, source, "/target", func(j *transfer.Job) { j.Options.Placement = transfer.Atomic })
+	if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("atomic: %v", err)
+	}
+}
+
+func TestServerWithoutPosixRename(t *testing.T) {
+	b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/target", []byte("old"))
+	source := b.local("source", []byte("new"))
+	if _, err := b.job(transfer.Upload, source, "/target"); err != nil || string(b.remote("/target")) != "new" || len(b.temporaries()) > 0 {
+		t.Errorf("%v, left %v", err, b.temporaries())
+	}
+}
+
+func TestRenameThatFailsKeepsTheData(t *testing.T) {
+	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{
+		On: wire.TypeExtended, Extension: wire.ExtPosixRename, Do: sftptest.Refuse(wire.PermissionDenied, ""),
+	}}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/target", []byte("old"))
+	result, err := b.job(transfer.Upload, b.local("source", []byte("new")), "/target")
+	if err == nil || result.LeftBehind == "" || !strings.Contains(err.Error(), "all of the data is in far:"+result.LeftBehind) {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if string(b.remote(result.LeftBehind)) != "new" || string(b.remote("/target")) != "old" {
+		t.Error("the data is not where the message says")
+	}
+}
+
+func TestStreams(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	data := random(700000)
+	_, err := b.job(transfer.Upload, "-", "/piped", func(j *transfer.Job) { j.Reader = io.MultiReader(bytes.NewReader(data[:5]), bytes.NewReader(data[5:])) })
+	if err != nil || !bytes.Equal(b.remote("/piped"), data) {
+		t.Errorf("from a reader: %v", err)
+	}
+	var out bytes.Buffer
+	if _, err := b.job(transfer.Download, "/piped", "-", func(j *transfer.Job) { j.Writer = &out }); err != nil || !bytes.Equal(out.Bytes(), data) {
+		t.Errorf("to a writer: %v", err)
+	}
+	b.server.Files.Mkdir("/dir")
+	if _, err := b.job(transfer.Upload, "-", "/dir", func(j *transfer.Job) { j.Reader = &out }); !errors.Is(err, transfer.ErrIsDirectory) {
+		t.Errorf("a reader has no name to give in a directory: %v", err)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/source", random(4<<20))
+		limit := func(j *transfer.Job) { j.Options.RateLimit = 1 << 20 }
+		for direction, run := range map[string]func() (transfer.Result, error){
+			"down": func() (transfer.Result, error) {
+				return b.job(transfer.Download, "/source", filepath.Join(b.dir, "a"), limit)
+			},
+			"up": func() (transfer.Result, error) {
+				return b.job(transfer.Upload, filepath.Join(b.dir, "a"), "/b", limit)
+			},
+		} {
+			if direction == "up" {
+				b.local("a", random(4<<20))
+			}
+			result, err := run()
+			if err != nil || result.Elapsed < 3900*time.Millisecond || result.Elapsed > 4100*time.Millisecond {
+				t.Errorf("%s: 4 MiB at 1 MiB/s took %v, %v", direction, result.Elapsed, err)
+			}
+		}
+	})
+}
+
+// A small file takes: up, a look at the target, OPEN, WRITE, FSETSTAT where there was a file, CLOSE, RENAME; down, OPEN with a STAT beside
+// it, READ, and FSTAT to see that the file is still the same. CLOSE of a file that was read costs nothing.
+func TestRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 100 * time.Millisecond
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		source := b.local("source", random(1<<20))
+		for name, test := range map[string]struct {
+			direction      transfer.Direction
+			source, target string
+			trips          time.Duration
+		}{
+			"up":   {transfer.Upload, source, "/new", 5},
+			"down": {transfer.Download, "/source", filepath.Join(b.dir, "new"), 3},
+		} {
+			b.server.Files.WriteFile("/source", random(1<<20))
+			result, err := b.job(test.direction, test.source, test.target)
+			if err != nil || result.Elapsed != test.trips*trip {
+				t.Errorf("%s took %v, want %d round trips of %v: %v", name, result.Elapsed, test.trips, trip, err)
+			}
+		}
+	})
+}
