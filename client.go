@@ -2,10 +2,8 @@ package usftp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,12 +24,12 @@ type Client struct {
 type session struct {
 	conn    *conn.Conn
 	options options
-	inOrder bool // the server is known to work strictly in order
 	offers  map[string]string
 	limited chan struct{} // closed when the limits are known, or will never be
 	mu      sync.Mutex
 	limits  wire.LimitsReply
-	channel *ssh.Session // of NewClient
+	quirks
+	dispatcher dispatcher
 }
 
 // sshWindow is the window of an SSH channel: what x/crypto/ssh grants and what OpenSSH grants.
@@ -104,6 +102,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	enlargePipe(r)
 	enlargePipe(w)
 	s := &session{options: o, limited: make(chan struct{})}
+	o.conn.Ended = s.report
 	s.conn = conn.New(r, w, o.conn)
 	timeout := o.conn.StallTimeout
 	if timeout == 0 {
@@ -123,7 +122,8 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	for _, e := range s.conn.Server().Extensions {
 		s.offers[e.Name] = e.Data
 	}
-	s.inOrder = strings.Contains(o.serverVersion, "OpenSSH")
+	s.inOrder = knownInOrder(o.serverVersion)
+	s.symlinks.Store(symlinkOrder(o.serverVersion))
 	s.askLimits()
 	return &Client{session: s, ctx: context.Background()}, nil
 }
@@ -247,5 +247,3 @@ func (s *session) dataSize(limit uint64) int {
 	}
 	return int(size)
 }
-
-var errShortReply = errors.New("the server's answer is cut short")

@@ -139,28 +139,28 @@ func (d *download) release() {
 }
 
 // during returns a context for a transfer of the file: it ends with the file's own, and when the file is closed.
-func (f *File) during() (context.Context, func()) {
+func (f *File) during(open *openFile) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(f.ctx)
-	stop := context.AfterFunc(f.closed, func() { cancel(fs.ErrClosed) })
+	stop := context.AfterFunc(open.closed, func() { cancel(fs.ErrClosed) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
 // download reads from an offset, up to limit, and hands the data to a sink in order.
 func (f *File) download(op string, from, limit, size int64, sink func([]byte) error, wrote func(int64)) (int64, error) {
-	handle, err := f.opened(op)
+	open, err := f.opened(op)
 	if err != nil {
 		return 0, err
 	}
-	if err := f.client.awaitLimits(f.ctx); err != nil {
+	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return 0, f.wrap(op, err)
 	}
-	ctx, done := f.during()
+	ctx, done := f.during(open)
 	defer done()
-	request, _ := f.client.dataSizes()
+	request, _ := open.client.dataSizes()
 	ranges := flow.NewRanges(from, size, request, false)
 	ranges.Limit(limit)
 	d := &download{
-		loop: newLoop(ctx, ranges, lane{client: f.client, handle: handle}),
+		loop: newLoop(ctx, ranges, lane{client: open.client, handle: open.handle}),
 		from: from, given: from, sink: sink, wrote: wrote,
 	}
 	n, err := d.run()
@@ -171,7 +171,7 @@ func (f *File) wrap(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	return &fs.PathError{Op: op, Path: f.path, Err: err}
+	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
 }
 
 // ReadAt reads len(p) bytes at an offset, in as many requests at once as they need. It returns io.EOF, bare, where the file ends
@@ -239,8 +239,8 @@ type sinkError struct{ error }
 func (f *File) expectedSize() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stat == nil || !f.stat.HasSize() || f.stat.Size > math.MaxInt64 || !f.stat.FileMode().IsRegular() {
+	if !f.cached || !f.attrs.HasSize() || f.attrs.Size > math.MaxInt64 || !f.attrs.FileMode().IsRegular() {
 		return flow.Unknown
 	}
-	return int64(f.stat.Size)
+	return int64(f.attrs.Size)
 }

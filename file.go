@@ -3,20 +3,24 @@ package usftp
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"path"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
 )
 
-// File is a remote file. Its methods may be called from any number of goroutines. Those that use the file's offset (Read, Write, Seek,
-// ReadFrom, WriteTo) take turns; ReadAt and WriteAt run side by side.
+// File is a remote file, open or closed. [Client.Open] and its like return one that is open; [Client.ReadDir] returns closed ones that
+// carry their attributes, and [NewFile] makes one of a name. A closed File can be opened, and an open one closed, any number of
+// times.
+//
+// Its methods may be called from any number of goroutines. Those that use the file's offset (Read, Write, Seek, ReadFrom, WriteTo)
+// take turns; ReadAt and WriteAt run side by side.
+//
+// A File keeps the attributes that it has heard of last. The accessors (Size, Mode, ModTime, IsDir, ...) tell what is kept and never ask
+// the server; [File.Stat] always asks.
 type File struct {
 	*fileState
 	ctx context.Context
@@ -24,277 +28,226 @@ type File struct {
 
 // fileState is what all views of a file share.
 type fileState struct {
-	client *session
-	path   string
-	flags  uint32          // of OPEN
-	closed context.Context // done when the file is closed
-	shut   context.CancelCauseFunc
-
 	turn     sync.Mutex   // held by those who use the offset
 	offset   int64        // guarded by turn
 	progress atomic.Int64 // of the transfer under way or the last
 
 	mu     sync.Mutex
-	handle []byte    // nil when closed; it is never changed in place
-	stat   *FileStat // what was heard of the file last; nil before
+	client *session
+	path   string
+	open   *openFile // nil when closed
+	attrs  FileStat  // what was heard of the file last
+	cached bool      // whether attrs was heard at all
+	stash  any
 }
 
-// Open opens a file for reading. One round trip.
-func (c *Client) Open(name string) (*File, error) {
-	return c.OpenFile(name, os.O_RDONLY, 0)
+// openFile is one opening of a file; it never changes.
+type openFile struct {
+	client *session
+	path   string // by which it was opened
+	handle []byte
+	flags  uint32          // of OPEN
+	closed context.Context // done when this opening is closed
+	shut   context.CancelCauseFunc
 }
 
-// Create opens a file for reading and writing, truncated to nothing or created with the permissions that the server gives new files. On
-// a server that refuses to open for both it opens for writing only. One round trip.
-func (c *Client) Create(name string) (*File, error) {
-	return run(c.ctx, c.session, c.openOperation(c.ctx, name, wire.OpenRead|wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, wire.Attrs{}))
-}
-
-// OpenFile opens a file with the flags of package os. perm travels only with O_CREATE, and the server applies its umask. O_SYNC is
-// an error for which errors.Is(err, errors.ErrUnsupported) holds. One round trip.
-func (c *Client) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
-	flags, err := openFlags(flag)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	var attrs wire.Attrs
-	if flag&os.O_CREATE != 0 {
-		attrs = wire.Attrs{Flags: wire.AttrPermissions, Permissions: wire.PermissionBits(perm)}
-	}
-	return run(c.ctx, c.session, c.openOperation(c.ctx, name, flags, attrs))
-}
-
-func openFlags(flag int) (flags uint32, err error) {
-	switch flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR) {
-	case os.O_RDONLY:
-		flags = wire.OpenRead
-	case os.O_WRONLY:
-		flags = wire.OpenWrite
-	case os.O_RDWR:
-		flags = wire.OpenRead | wire.OpenWrite
-	default:
-		return 0, fs.ErrInvalid
-	}
-	for _, f := range []struct {
-		os   int
-		wire uint32
-	}{{os.O_APPEND, wire.OpenAppend}, {os.O_CREATE, wire.OpenCreate}, {os.O_TRUNC, wire.OpenTruncate}, {os.O_EXCL, wire.OpenExclusive}} {
-		if flag&f.os != 0 {
-			flags |= f.wire
-		}
-	}
-	if flag&os.O_SYNC != 0 {
-		return 0, errors.ErrUnsupported
-	}
-	return flags, nil
-}
-
-// openOperation opens a file. A handle that comes after its caller has gone is closed.
-func (s *session) openOperation(ctx context.Context, name string, flags uint32, attrs wire.Attrs) operation[*File] {
-	call := s.request(wire.TypeHandle)
-	call.Request = wire.Open{Path: name, Flags: flags, Attrs: attrs}.Append(call.Scratch(), 0)
-	call.Orphan = s.closeOrphan
-	return operation[*File]{name: "open", path: name, call: call, result: func(call *conn.Call) (*File, error) {
-		var reply wire.Handle
-		if err := reply.Parse(call.Body); err != nil {
-			return nil, parse(err)
-		}
-		f := &fileState{client: s, path: name, flags: flags, handle: append([]byte{}, reply.Handle...)}
-		f.closed, f.shut = context.WithCancelCause(context.Background())
-		return &File{f, ctx}, nil
-	}}
-}
-
-// closeOrphan closes the handle in a reply that nobody waits for any more.
-func (s *session) closeOrphan(call *conn.Call) {
-	var reply wire.Handle
-	if call.Type != wire.TypeHandle || reply.Parse(call.Body) != nil {
-		return
-	}
-	s.closeHandle(reply.Handle)
-}
-
-// closeHandle closes a handle without waiting, which is all right where nothing was written.
-func (s *session) closeHandle(handle []byte) {
-	call := s.request(wire.TypeStatus)
-	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: handle}.Append(call.Scratch(), 0)
-	call.Done = discard{s}
-	s.conn.TryStart(call, true) // on a connection that has ended there is nothing to close
+// NewFile returns a closed File for a name on the server, which need not exist. It asks nothing.
+func NewFile(client *Client, name string) *File {
+	return &File{&fileState{client: client.session, path: name}, client.ctx}
 }
 
 // WithContext returns a view of the file whose calls end when ctx is done, with ctx's cause. All else, the offset too, is shared.
 func (f *File) WithContext(ctx context.Context) *File { return &File{f.fileState, ctx} }
 
-// Name returns the path that the file was opened by.
-func (f *File) Name() string { return f.path }
+// Client returns the client that the file belongs to, with the file's context.
+func (f *File) Client() *Client { return &Client{f.session(), f.ctx} }
 
-// BaseName returns the last element of the path.
-func (f *File) BaseName() string { return path.Base(f.path) }
-
-// opened returns the file's handle.
-func (f *File) opened(op string) ([]byte, error) {
+func (f *File) session() *session {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.handle == nil {
+	return f.client
+}
+
+// SetClient has a closed file belong to another client, to go on after the first has lost its connection. On an open file the
+// error is one for which errors.Is(err, fs.ErrInvalid) holds.
+func (f *File) SetClient(client *Client) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open != nil {
+		return &fs.PathError{Op: "setclient", Path: f.path, Err: errIsOpen}
+	}
+	f.client = client.session
+	return nil
+}
+
+// errIsOpen is why a file cannot be opened again, or be given another client.
+var errIsOpen error = isOpenError{}
+
+type isOpenError struct{}
+
+func (isOpenError) Error() string { return "the file is open" }
+func (isOpenError) Unwrap() error { return fs.ErrInvalid }
+
+// Name returns the path that the file was opened or listed by: a listed file's begins with the directory's.
+func (f *File) Name() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.path
+}
+
+// BaseName returns the last element of the path.
+func (f *File) BaseName() string { return path.Base(f.Name()) }
+
+// Stash returns what [File.SetStash] has put there, nil before.
+func (f *File) Stash() any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stash
+}
+
+// SetStash keeps a value of the caller's on the file. Nothing is done with it; all views of the file share it.
+func (f *File) SetStash(value any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stash = value
+}
+
+// IsOpen tells whether the file is open.
+func (f *File) IsOpen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open != nil
+}
+
+// opened returns the file's opening.
+func (f *File) opened(op string) (*openFile, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open == nil {
 		return nil, &fs.PathError{Op: op, Path: f.path, Err: fs.ErrClosed}
 	}
-	return f.handle, nil
+	return f.open, nil
 }
 
-// Close closes the file. A transfer that is under way ends with fs.ErrClosed. Where the file was open for writing, Close waits for the
-// server's answer, whatever f's context says: some servers store the file only now, and say only now that they could not. Where
-// it was open for reading only, Close costs no wait.
-func (f *File) Close() error {
-	f.mu.Lock()
-	handle := f.handle
-	f.handle = nil
-	f.mu.Unlock()
-	if handle == nil {
-		return &fs.PathError{Op: "close", Path: f.path, Err: fs.ErrClosed}
-	}
-	f.shut(fs.ErrClosed)
-	if f.flags&wire.OpenWrite == 0 {
-		f.client.closeHandle(handle)
-		return nil
-	}
-	call := f.client.request(wire.TypeStatus)
-	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: handle}.Append(call.Scratch(), 0)
-	call.Ordered = true // behind the WRITEs of a transfer that this ends
-	_, err := run(context.Background(), f.client, operation[struct{}]{name: "close", path: f.path, call: call})
-	return err
-}
-
-// Stat asks the server for the file's attributes. One round trip.
-func (f *File) Stat() (fs.FileInfo, error) {
-	op, err := f.statOperation()
+// onHandle makes an operation about the open file; on a closed one it fails.
+func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) operation[T] {
+	open, err := f.opened(op)
 	if err != nil {
-		return nil, err
+		return operation[T]{name: op, path: f.Name(), err: fs.ErrClosed}
 	}
-	stat, err := run(f.ctx, f.client, op)
+	return make(open)
+}
+
+// Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where it is not or where the server
+// refuses FSTAT, and keeps them. One round trip.
+func (f *File) Stat() (fs.FileInfo, error) {
+	stat, err := run(f.ctx, f.statOperation())
 	if err != nil {
 		return nil, err
 	}
 	return fileInfo{f.BaseName(), stat}, nil
 }
 
-// statOperation is an FSTAT whose result is remembered.
-func (f *File) statOperation() (operation[*FileStat], error) {
-	handle, err := f.opened("stat")
-	if err != nil {
-		return operation[*FileStat]{}, err
+// statOperation asks for the attributes and keeps them.
+func (f *File) statOperation() operation[*FileStat] {
+	f.mu.Lock()
+	s, open, name := f.client, f.open, f.path
+	f.mu.Unlock()
+	byPath := func() operation[*FileStat] {
+		return ask(s, "stat", name, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs)
 	}
-	call := f.client.request(wire.TypeAttrs)
-	call.Request = wire.HandleRequest{Type: wire.TypeFstat, Handle: handle}.Append(call.Scratch(), 0)
-	return operation[*FileStat]{name: "stat", path: f.path, call: call, result: func(call *conn.Call) (*FileStat, error) {
-		stat, err := attrsReply(call)
-		if err == nil {
-			f.mu.Lock()
-			f.stat = stat
-			f.mu.Unlock()
+	if open == nil || s.noFstat.Load() {
+		return byPath()
+	}
+	op := ask(s, "stat", name, wire.TypeAttrs, wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle}, f.keepAttrs)
+	op.instead = func(refusal error) *operation[*FileStat] {
+		if !errors.Is(refusal, errors.ErrUnsupported) {
+			return nil
 		}
-		return stat, err
-	}}, nil
-}
-
-// Chmod sets the file's permissions. One round trip.
-func (f *File) Chmod(mode fs.FileMode) error {
-	return f.setstat("chmod", wire.Attrs{Flags: wire.AttrPermissions, Permissions: wire.PermissionBits(mode)})
-}
-
-// Chtimes sets the file's times, as [Client.Chtimes] does. One round trip.
-func (f *File) Chtimes(atime, mtime time.Time) error {
-	attrs, err := timeAttrs(atime, mtime)
-	if err != nil {
-		return &fs.PathError{Op: "chtimes", Path: f.path, Err: err}
+		s.differs(&s.noFstat, "it does not serve FSTAT; STAT is used instead")
+		next := byPath()
+		return &next
 	}
-	return f.setstat("chtimes", attrs)
+	return op
 }
 
-// Truncate sets the file's size; what is added reads as zeros. One round trip.
-func (f *File) Truncate(size int64) error {
-	if size < 0 {
-		return &fs.PathError{Op: "truncate", Path: f.path, Err: fs.ErrInvalid}
-	}
-	return f.setstat("truncate", wire.Attrs{Flags: wire.AttrSize, Size: uint64(size)})
-}
-
-func (f *File) setstat(op string, attrs wire.Attrs) error {
-	handle, err := f.opened(op)
-	if err != nil {
-		return err
-	}
-	return f.status(op, wire.Fsetstat{Handle: handle, Attrs: attrs})
-}
-
-// Sync has the server write the file to its disk (fsync@openssh.com). Without that extension the error is one for which
-// errors.Is(err, errors.ErrUnsupported) holds. One round trip, which may be slow.
-func (f *File) Sync() error {
-	handle, err := f.opened("sync")
-	if err != nil {
-		return err
-	}
-	if f.client.offers[wire.ExtFsync] != "1" {
-		return &fs.PathError{Op: "sync", Path: f.path, Err: errors.ErrUnsupported}
-	}
-	return f.status("sync", wire.ExtendedHandle{Name: wire.ExtFsync, Handle: handle})
-}
-
-// status sends a request about the file whose good answer is success.
-func (f *File) status(op string, message appender) error {
-	operation := f.client.statusOperation(op, f.path, "", message)
-	operation.call.Ordered = true // behind the WRITEs of a transfer that has just been given up
-	_, err := run(f.ctx, f.client, operation)
+// Remove removes the file by its name, open or not. One round trip.
+func (f *File) Remove() error {
+	_, err := run(f.ctx, f.session().remove(f.Name()))
 	return err
 }
 
-// Seek sets the offset of the next Read or Write. From the end it costs a round trip unless the size is known from before, and a size
-// that is known may be old.
-func (f *File) Seek(offset int64, whence int) (int64, error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
-	if _, err := f.opened("seek"); err != nil {
-		return 0, err
-	}
-	switch whence {
-	case io.SeekStart:
-	case io.SeekCurrent:
-		offset += f.offset
-	case io.SeekEnd:
-		size, err := f.size()
-		if err != nil {
-			return 0, err
-		}
-		offset += size
-	default:
-		return 0, &fs.PathError{Op: "seek", Path: f.path, Err: fs.ErrInvalid}
-	}
-	if offset < 0 {
-		return 0, &fs.PathError{Op: "seek", Path: f.path, Err: fs.ErrInvalid}
-	}
-	f.offset = offset
-	return offset, nil
+// Rename gives the file a new name, as [Client.Rename], which Name returns from then on.
+func (f *File) Rename(newname string) error {
+	_, err := run(f.ctx, f.session().rename(f.Name(), newname))
+	return f.renamed(newname, err)
 }
 
-// size returns the file's size, from what is known or else from the server.
-func (f *File) size() (int64, error) {
-	f.mu.Lock()
-	stat := f.stat
-	f.mu.Unlock()
-	if stat == nil || !stat.HasSize() || f.flags&wire.OpenWrite != 0 {
-		op, err := f.statOperation()
-		if err == nil {
-			stat, err = run(f.ctx, f.client, op)
-		}
-		if err != nil {
-			return 0, err
-		}
-		if !stat.HasSize() {
-			return 0, &fs.PathError{Op: "seek", Path: f.path, Err: errors.New("the server does not tell the file's size")}
-		}
-	}
-	return int64(stat.Size), nil
+// PosixRename gives the file a new name, as [Client.PosixRename], which Name returns from then on.
+func (f *File) PosixRename(newname string) error {
+	_, err := run(f.ctx, f.session().posixRename(f.Name(), newname))
+	return f.renamed(newname, err)
 }
 
-// Progress returns how many bytes, from its beginning and without a gap, the ReadFrom or WriteTo under way, or the last one, has
-// behind it: acknowledged by the server, or handed to the writer.
-func (f *File) Progress() int64 { return f.progress.Load() }
+func (f *File) renamed(newname string, err error) error {
+	if err == nil {
+		f.mu.Lock()
+		f.path = newname
+		f.mu.Unlock()
+	}
+	return err
+}
+
+// Chmod sets the file's permissions. One round trip.
+func (f *File) Chmod(mode fs.FileMode) error { return f.change("chmod", toMode(mode)) }
+
+// Chown sets the numbers of the file's owner and group, as [Client.Chown]. One round trip.
+func (f *File) Chown(uid, gid int) error { return f.change("chown", toOwner(uid, gid)) }
+
+// Chtimes sets the file's times, as [Client.Chtimes] does. One round trip.
+func (f *File) Chtimes(atime, mtime time.Time) error {
+	return f.change("chtimes", toTimes(atime, mtime))
+}
+
+// Truncate sets the file's size; what is added reads as zeros. The offset stays. One round trip.
+func (f *File) Truncate(size int64) error { return f.change("truncate", toSize(size)) }
+
+// SetExtendedData sets attributes that the protocol does not define. The path is not used: the file is known by its handle. One round
+// trip.
+func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
+	return f.change("setstat", toExtended(extended))
+}
+
+func (f *File) change(op string, to change) error {
+	_, err := run(f.ctx, f.fsetstat(op, to))
+	return err
+}
+
+// fsetstat changes attributes by handle (draft-02, section 6.9).
+func (f *File) fsetstat(op string, to change) operation[none] {
+	return onHandle(f, op, func(open *openFile) operation[none] {
+		if to.err != nil {
+			return operation[none]{name: op, path: open.path, err: to.err}
+		}
+		command := open.client.command(op, f.Name(), wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
+		command.call.Ordered = true // behind the WRITEs of a transfer that was given up
+		return command
+	})
+}
+
+// Sync has the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section 4.6). Without that extension the
+// error is one for which errors.Is(err, errors.ErrUnsupported) holds. One round trip, which may be slow.
+func (f *File) Sync() error {
+	_, err := run(f.ctx, f.sync())
+	return err
+}
+
+func (f *File) sync() operation[none] {
+	return onHandle(f, "sync", func(open *openFile) operation[none] {
+		op := open.client.command("sync", f.Name(), wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle})
+		if op.call != nil {
+			op.call.Ordered = true // behind the WRITEs that it is to make safe
+		}
+		return op.needs(wire.ExtFsync)
+	})
+}

@@ -55,8 +55,8 @@ func (s *FileStat) AccessTime() time.Time {
 	return time.Unix(int64(s.Atime), 0)
 }
 
-func newFileStat(a *wire.Attrs) *FileStat {
-	s := &FileStat{
+func newFileStat(a *wire.Attrs) FileStat {
+	s := FileStat{
 		Size: a.Size, Mode: a.Permissions, Mtime: a.MTime, Atime: a.ATime, UID: a.UID, GID: a.GID, present: a.Flags,
 	}
 	for _, e := range a.Extended {

@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -11,72 +12,67 @@ import (
 )
 
 // operation is one request with what is needed to wait for it, to read its reply and to say what failed. Every operation of the
-// package that is one request is made as such a value, and then run, or started.
+// package that is one request is made as such a value, and then run, or started (see [Pending]): the asynchronous form of an
+// operation is the same value.
 type operation[T any] struct {
+	session *session
 	name    string // for errors: "open"
 	path    string
 	newPath string // where there are two
 	call    *conn.Call
+	err     error // why it cannot even be sent; then call is nil
 	result  func(*conn.Call) (T, error)
+
+	// instead returns what to ask when the server has refused, nil where the refusal stands: the protocol has too few codes
+	// to say what was wrong, and servers differ in what they refuse.
+	instead func(refusal error) *operation[T]
+	// refused replaces the error where the server refuses: that of an operation which was asked instead of another.
+	refused error
+}
+
+// fail makes an operation that fails before anything is sent.
+func (op operation[T]) fail(err error) operation[T] {
+	op.err = err
+	return op
 }
 
 // run sends the operation and waits for its result.
-func run[T any](ctx context.Context, s *session, op operation[T]) (T, error) {
-	err := s.conn.Do(ctx, op.call)
-	if err != nil {
-		var none T
-		return none, op.wrap(err) // the call may still be the connection's: it is not used again
+func run[T any](ctx context.Context, op operation[T]) (T, error) {
+	for {
+		if op.err != nil {
+			var none T
+			return none, op.wrap(op.err)
+		}
+		if err := op.session.conn.Do(ctx, op.call); err != nil {
+			var none T
+			return none, op.wrap(err) // the call may still be the connection's: it is not used again
+		}
+		result, next, err := op.finish()
+		if next == nil {
+			return result, err
+		}
+		op = *next
 	}
-	return finish(s, op)
 }
 
-// finish takes the result from a call that is complete.
-func finish[T any](s *session, op operation[T]) (result T, err error) {
+// finish takes the result from a call that is complete, or says what to ask instead.
+func (op *operation[T]) finish() (result T, next *operation[T], err error) {
+	lost := op.call.Err != nil
 	if err = op.call.Err; err == nil {
 		err = replyError(op.call)
 	}
 	if err == nil && op.result != nil {
 		result, err = op.result(op.call)
+	} else if err != nil && !lost {
+		if op.instead != nil {
+			next = op.instead(err)
+		}
+		if op.refused != nil {
+			err = op.refused
+		}
 	}
-	s.conn.Recycle(op.call)
-	return result, op.wrap(err)
-}
-
-// Pending is the result of an operation that has been started.
-type pending[T any] struct {
-	session *session
-	op      operation[T]
-	done    chan struct{}
-	value   T
-	err     error
-}
-
-// start sends the operation without waiting for its result, but where the budget of requests is full.
-func start[T any](ctx context.Context, s *session, op operation[T]) *pending[T] {
-	p := &pending[T]{session: s, op: op, done: make(chan struct{})}
-	op.call.Done = p
-	if err := s.conn.Start(ctx, op.call); err != nil {
-		p.err = op.wrap(err)
-		close(p.done)
-	}
-	return p
-}
-
-// Complete is called by the connection.
-func (p *pending[T]) Complete(*conn.Call) {
-	p.value, p.err = finish(p.session, p.op)
-	close(p.done)
-}
-
-// wait waits for the result, or until ctx is done.
-func (p *pending[T]) wait(ctx context.Context) (T, error) {
-	select {
-	case <-p.done:
-		return p.value, p.err
-	case <-ctx.Done():
-		var none T
-		return none, p.op.wrap(context.Cause(ctx))
-	}
+	op.session.conn.Recycle(op.call)
+	return result, next, op.wrap(err)
 }
 
 // wrap names the operation and its file. End of file stays bare, as everybody compares it.
@@ -91,11 +87,65 @@ func (op *operation[T]) wrap(err error) error {
 	}
 }
 
-// request makes a call whose request is of a type that has been appended to the call's scratch memory.
+// request makes a call whose reply is of a type; the message goes into the call's scratch memory where it fits.
 func (s *session) request(expect wire.Type) *conn.Call {
 	call := s.conn.NewCall()
 	call.Expect = expect
 	return call
+}
+
+// appender is a message that can be appended as a packet.
+type appender interface {
+	Append(b []byte, id uint32) []byte
+}
+
+// ask makes an operation of a message.
+func ask[T any](s *session, op, name string, expect wire.Type, message appender, result func(*conn.Call) (T, error)) operation[T] {
+	call := s.request(expect)
+	call.Request = message.Append(call.Scratch(), 0)
+	return operation[T]{session: s, name: op, path: name, call: call, result: result}
+}
+
+// none is the result of an operation that has none.
+type none = struct{}
+
+// command is an operation whose good answer is success.
+func (s *session) command(op, name string, message appender) operation[none] {
+	return ask[none](s, op, name, wire.TypeStatus, message, nil)
+}
+
+// command2 is a command about two names.
+func (s *session) command2(op, oldname, newname string, message appender) operation[none] {
+	o := s.command(op, oldname, message)
+	o.newPath = newname
+	return o
+}
+
+// offered tells whether the server offers an extension in the version that is spoken here.
+func (s *session) offered(extension string) bool {
+	version := "1"
+	if extension == wire.ExtStatVFS || extension == wire.ExtFstatVFS {
+		version = "2"
+	}
+	return s.offers[extension] == version
+}
+
+// unsupported is why an operation fails for which the server lacks an extension.
+type unsupported struct{ extension string }
+
+func (e *unsupported) Error() string { return "the server does not offer " + e.extension }
+func (e *unsupported) Unwrap() error { return errors.ErrUnsupported }
+
+// needs makes an operation fail at once on a server without the extension.
+func (op operation[T]) needs(extension string) operation[T] {
+	if op.session.offered(extension) {
+		return op
+	}
+	if op.call != nil {
+		op.session.conn.Recycle(op.call)
+		op.call = nil
+	}
+	return op.fail(&unsupported{extension})
 }
 
 // discard is the Completer of a call whose reply nobody wants.
@@ -109,4 +159,26 @@ func parse(err error) error {
 		return &ProtocolError{What: err.Error()}
 	}
 	return nil
+}
+
+// existsError is a refusal that turned out to be for a name that is taken. errors.Is holds for fs.ErrExist, and for all that
+// holds for the server's own answer.
+type existsError struct{ status error }
+
+func (e *existsError) Error() string   { return "the name exists already" }
+func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
+
+// orExists has a refusal that says nothing but FAILURE looked into: version 3 has no code for a name that is taken, and whoever makes
+// something new wants to know.
+func (op operation[T]) orExists(name string) operation[T] {
+	op.instead = func(refusal error) *operation[T] {
+		if !errors.Is(refusal, ErrSSHFxFailure) {
+			return nil
+		}
+		look := ask(op.session, op.name, op.path, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeLstat, Path: name},
+			func(*conn.Call) (nothing T, err error) { return nothing, &existsError{refusal} })
+		look.newPath, look.refused = op.newPath, refusal
+		return &look
+	}
+	return op
 }

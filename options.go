@@ -16,6 +16,8 @@ type options struct {
 	maxPacket     int
 	channelWindow int
 	serverVersion string
+	statStrategy  StatStrategy
+	errorFunc     func(error)
 	conn          conn.Config
 }
 
@@ -39,10 +41,11 @@ func WithStallTimeout(d time.Duration) ClientOption {
 	return func(o *options) { o.conn.StallTimeout = d }
 }
 
-// WithErrorFunc has f called, once and on a goroutine of its own, when the connection ends, with the reason; after Close that is
-// [ErrClosed].
+// WithErrorFunc has f called with errors that nobody waits for: with those of operations that were started and forgotten (see
+// [Pending.Forget]), and once with the reason when the connection ends; after Close that is [ErrClosed]. Calls of f come one at a
+// time, on a goroutine that is none of the connection's.
 func WithErrorFunc(f func(error)) ClientOption {
-	return func(o *options) { o.conn.Ended = f }
+	return func(o *options) { o.errorFunc = f }
 }
 
 // WithLogger has the client tell a logger what it notices: mostly where a server does not conform and what was done about it.
@@ -66,4 +69,9 @@ func WithServerVersion(version string) ClientOption {
 // channels do; transfers then start with as much in flight. [NewClient] knows by itself. The default is 0: not bound.
 func WithChannelWindow(bytes int) ClientOption {
 	return func(o *options) { o.channelWindow = bytes }
+}
+
+// WithStatStrategy says what to do where a file's size is needed and was not asked for. The default is [StatLazy].
+func WithStatStrategy(strategy StatStrategy) ClientOption {
+	return func(o *options) { o.statStrategy = strategy }
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"time"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -12,21 +11,22 @@ import (
 
 // Stat asks for the attributes of the file at name, following symbolic links. The result's Sys is a [*FileStat]. One round trip.
 func (c *Client) Stat(name string) (fs.FileInfo, error) {
-	return run(c.ctx, c.session, c.statOperation("stat", wire.TypeStat, name))
+	return run(c.ctx, c.stat("stat", wire.TypeStat, name))
 }
 
 // Lstat is Stat for the file itself where it is a symbolic link. One round trip.
 func (c *Client) Lstat(name string) (fs.FileInfo, error) {
-	return run(c.ctx, c.session, c.statOperation("lstat", wire.TypeLstat, name))
+	return run(c.ctx, c.stat("lstat", wire.TypeLstat, name))
 }
 
-func (s *session) statOperation(op string, t wire.Type, name string) operation[fs.FileInfo] {
-	call := s.request(wire.TypeAttrs)
-	call.Request = wire.PathRequest{Type: t, Path: name}.Append(call.Scratch(), 0)
-	return operation[fs.FileInfo]{name: op, path: name, call: call, result: func(call *conn.Call) (fs.FileInfo, error) {
+func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInfo] {
+	return ask(s, op, name, wire.TypeAttrs, wire.PathRequest{Type: t, Path: name}, func(call *conn.Call) (fs.FileInfo, error) {
 		stat, err := attrsReply(call)
-		return fileInfo{path.Base(name), stat}, err
-	}}
+		if err != nil {
+			return nil, err
+		}
+		return fileInfo{path.Base(name), stat}, nil
+	})
 }
 
 func attrsReply(call *conn.Call) (*FileStat, error) {
@@ -34,98 +34,113 @@ func attrsReply(call *conn.Call) (*FileStat, error) {
 	if err := reply.Parse(call.Body); err != nil {
 		return nil, parse(err)
 	}
-	return newFileStat(&reply.Attrs), nil
+	stat := newFileStat(&reply.Attrs)
+	return &stat, nil
 }
 
-// Remove removes the file, or the empty directory, at name. One round trip for a file, two for a directory.
+// Remove removes the file, or the empty directory, at name. It never follows a symbolic link. One round trip for a file, two for a
+// directory.
 func (c *Client) Remove(name string) error {
-	err := c.simple("remove", name, wire.PathRequest{Type: wire.TypeRemove, Path: name})
-	if err == nil || errors.Is(err, fs.ErrNotExist) || c.conn.Err() != nil || c.ctx.Err() != nil {
-		return err
-	}
-	// The protocol has one request for files and another for directories, and no code that says "it is a directory" (OpenSSH
-	// answers FAILURE, others PERMISSION_DENIED): os.Remove tries both, and reports the more telling error.
-	if c.simple("remove", name, wire.PathRequest{Type: wire.TypeRmdir, Path: name}) == nil {
-		return nil
-	}
+	_, err := run(c.ctx, c.remove(name))
 	return err
+}
+
+// remove asks to remove a file, and then a directory. The protocol has one request for each, and no code that says "it is a
+// directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED): os.Remove tries both, and reports the more telling error.
+func (s *session) remove(name string) operation[none] {
+	op := s.removeFile(name)
+	op.instead = func(refusal error) *operation[none] {
+		if errors.Is(refusal, fs.ErrNotExist) {
+			return nil
+		}
+		rmdir := s.removeDirectory("remove", name)
+		rmdir.refused = refusal
+		return &rmdir
+	}
+	return op
+}
+
+func (s *session) removeFile(name string) operation[none] {
+	return s.command("remove", name, wire.PathRequest{Type: wire.TypeRemove, Path: name})
+}
+
+func (s *session) removeDirectory(op, name string) operation[none] {
+	return s.command(op, name, wire.PathRequest{Type: wire.TypeRmdir, Path: name})
 }
 
 // RemoveDirectory removes the empty directory at name. One round trip.
 func (c *Client) RemoveDirectory(name string) error {
-	return c.simple("rmdir", name, wire.PathRequest{Type: wire.TypeRmdir, Path: name})
+	_, err := run(c.ctx, c.removeDirectory("rmdir", name))
+	return err
 }
 
-// Mkdir makes a directory, with the permissions that the server gives new ones. One round trip.
+// Mkdir makes a directory, with the permissions that the server gives new ones. Where the name is taken, errors.Is(err, fs.ErrExist)
+// holds. One round trip, and one more after a refusal that does not say why.
 func (c *Client) Mkdir(name string) error {
-	return c.simple("mkdir", name, wire.PathAttrs{Type: wire.TypeMkdir, Path: name})
+	_, err := run(c.ctx, c.mkdir(name).orExists(name))
+	return err
 }
 
-// Rename gives a file or directory a new name. By draft-02, section 6.5, it fails where the new name exists; some servers replace it
-// all the same. One round trip. See [Client.PosixRename].
+func (s *session) mkdir(name string) operation[none] {
+	return s.command("mkdir", name, wire.PathAttrs{Type: wire.TypeMkdir, Path: name})
+}
+
+// Rename gives a file or directory a new name. By draft-02, section 6.5, it fails where the new name exists, and then errors.Is(err,
+// fs.ErrExist) holds; some servers replace it all the same. One round trip, and one more after a refusal that does not say
+// why. See [Client.PosixRename].
 func (c *Client) Rename(oldname, newname string) error {
-	return c.simpleLink("rename", oldname, newname, wire.Rename{OldPath: oldname, NewPath: newname})
+	_, err := run(c.ctx, c.rename(oldname, newname))
+	return err
+}
+
+func (s *session) rename(oldname, newname string) operation[none] {
+	return s.command2("rename", oldname, newname, wire.Rename{OldPath: oldname, NewPath: newname}).orExists(newname)
 }
 
 // PosixRename gives a file or directory a new name and replaces a file that has it, in one step, as rename(2) does. It needs
-// posix-rename@openssh.com; without it the error is one for which errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+// posix-rename@openssh.com (OpenSSH's PROTOCOL, section 4.3); without it the error is one for which errors.Is(err,
+// errors.ErrUnsupported) holds. One round trip.
 func (c *Client) PosixRename(oldname, newname string) error {
-	return c.simpleLink("posix-rename", oldname, newname, wire.PosixRename{OldPath: oldname, NewPath: newname})
+	_, err := run(c.ctx, c.posixRename(oldname, newname))
+	return err
+}
+
+func (s *session) posixRename(oldname, newname string) operation[none] {
+	return s.command2("posix-rename", oldname, newname, wire.PosixRename{OldPath: oldname, NewPath: newname}).needs(wire.ExtPosixRename)
 }
 
 // HasPosixRename tells whether the server offers posix-rename@openssh.com.
-func (c *Client) HasPosixRename() bool { return c.offers[wire.ExtPosixRename] == "1" }
+func (c *Client) HasPosixRename() bool { return c.offered(wire.ExtPosixRename) }
 
-// Chmod sets the permissions of the file at name, following symbolic links. One round trip.
-func (c *Client) Chmod(name string, mode fs.FileMode) error {
-	return c.setstat("chmod", name, wire.Attrs{Flags: wire.AttrPermissions, Permissions: wire.PermissionBits(mode)})
-}
-
-// Chtimes sets the times of the last access and modification, following symbolic links. The protocol has whole seconds, from 1970 to
-// 2106; times outside of that are an error for which errors.Is(err, fs.ErrInvalid) holds. One round trip.
-func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
-	attrs, err := timeAttrs(atime, mtime)
-	if err != nil {
-		return &fs.PathError{Op: "chtimes", Path: name, Err: err}
-	}
-	return c.setstat("chtimes", name, attrs)
-}
-
-func timeAttrs(atime, mtime time.Time) (wire.Attrs, error) {
-	a, m := atime.Unix(), mtime.Unix()
-	if a < 0 || m < 0 || a > 1<<32-1 || m > 1<<32-1 {
-		return wire.Attrs{}, errTimeRange
-	}
-	return wire.Attrs{Flags: wire.AttrACModTime, ATime: uint32(a), MTime: uint32(m)}, nil
-}
-
-// errTimeRange says that a time cannot travel.
-var errTimeRange error = timeRangeError{}
-
-type timeRangeError struct{}
-
-func (timeRangeError) Error() string { return "SFTP has times from 1970 to 2106 only" }
-func (timeRangeError) Unwrap() error { return fs.ErrInvalid }
-
-func (c *Client) setstat(op, name string, attrs wire.Attrs) error {
-	return c.simple(op, name, wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: attrs})
-}
-
-// RealPath returns the absolute, cleaned path that the server makes of name; "." is where relative paths start. One round trip.
+// RealPath returns the absolute, cleaned path that the server makes of name; "." is where relative paths start (draft-02, section
+// 6.11). One round trip.
 func (c *Client) RealPath(name string) (string, error) {
-	return run(c.ctx, c.session, c.pathOperation("realpath", wire.TypeRealpath, name))
+	return run(c.ctx, c.name("realpath", name, wire.PathRequest{Type: wire.TypeRealpath, Path: name}))
 }
 
-// ReadLink returns the target of the symbolic link at name. One round trip.
+// Getwd returns the directory in which relative paths start, usually the user's home. One round trip.
+func (c *Client) Getwd() (string, error) { return c.RealPath(".") }
+
+// ReadLink returns the target of the symbolic link at name (draft-02, section 6.10). One round trip.
 func (c *Client) ReadLink(name string) (string, error) {
-	return run(c.ctx, c.session, c.pathOperation("readlink", wire.TypeReadlink, name))
+	return run(c.ctx, c.name("readlink", name, wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
 }
 
-// pathOperation is a request for a path whose reply is a NAME of one entry.
-func (s *session) pathOperation(op string, t wire.Type, name string) operation[string] {
-	call := s.request(wire.TypeName)
-	call.Request = wire.PathRequest{Type: t, Path: name}.Append(call.Scratch(), 0)
-	return operation[string]{name: op, path: name, call: call, result: func(call *conn.Call) (string, error) {
+// ExpandPath is RealPath that also expands a leading ~ or ~user. It needs expand-path@openssh.com (OpenSSH's PROTOCOL, section
+// 4.9), or else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+func (c *Client) ExpandPath(name string) (string, error) {
+	return run(c.ctx, c.name("expand-path", name, wire.ExtendedPath{Name: wire.ExtExpandPath, Path: name}).needs(wire.ExtExpandPath))
+}
+
+// HomeDirectory returns the home directory of a user; "" is the user who asks. It needs the extension home-directory (OpenSSH's
+// PROTOCOL, section 4.11), or else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+func (c *Client) HomeDirectory(user string) (string, error) {
+	return run(c.ctx, c.name("home-directory", user, wire.ExtendedPath{Name: wire.ExtHomeDirectory, Path: user}).needs(wire.ExtHomeDirectory))
+}
+
+// name is a request whose reply is a NAME of one entry.
+func (s *session) name(op, name string, message appender) operation[string] {
+	return ask(s, op, name, wire.TypeName, message, func(call *conn.Call) (string, error) {
 		r, err := wire.NewNameReader(call.Body)
 		if err != nil {
 			return "", parse(err)
@@ -138,26 +153,8 @@ func (s *session) pathOperation(op string, t wire.Type, name string) operation[s
 			return "", parse(err)
 		}
 		return n.Filename, nil
-	}}
+	})
 }
 
-// appender is a message that can be appended as a packet.
-type appender interface {
-	Append(b []byte, id uint32) []byte
-}
-
-// statusOperation is a request whose good answer is success.
-func (s *session) statusOperation(op, name, newname string, message appender) operation[struct{}] {
-	call := s.request(wire.TypeStatus)
-	call.Request = message.Append(call.Scratch(), 0)
-	return operation[struct{}]{name: op, path: name, newPath: newname, call: call}
-}
-
-func (c *Client) simple(op, name string, message appender) error {
-	return c.simpleLink(op, name, "", message)
-}
-
-func (c *Client) simpleLink(op, oldname, newname string, message appender) error {
-	_, err := run(c.ctx, c.session, c.statusOperation(op, oldname, newname, message))
-	return err
-}
+// Join joins path elements as [path.Join] does, with the slashes that SFTP has everywhere. No round trip.
+func (c *Client) Join(elem ...string) string { return path.Join(elem...) }

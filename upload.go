@@ -138,21 +138,21 @@ func (u *upload) settle(call *conn.Call) {
 
 // upload writes from an offset what source has. acked is told of the acknowledged length as it grows.
 func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)) (int64, error) {
-	handle, err := f.opened(op)
+	open, err := f.opened(op)
 	if err != nil {
 		return 0, err
 	}
-	if err := f.client.awaitLimits(f.ctx); err != nil {
+	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return 0, f.wrap(op, err)
 	}
-	ctx, done := f.during()
+	ctx, done := f.during(open)
 	defer done()
-	_, request := f.client.dataSizes()
+	_, request := open.client.dataSizes()
 	u := &upload{
-		loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: f.client, handle: handle}),
+		loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
 		from: from, source: source, acked: acked,
 	}
-	if f.flags&wire.OpenAppend != 0 {
+	if open.flags&wire.OpenAppend != 0 {
 		u.lanes[0].window = flow.NewWindow(1, 1, 1) // where the data lands is the order in which the server takes it
 	}
 	n, err := u.run()
@@ -162,7 +162,7 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 // WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns how many, from the beginning
 // and without a gap, the server has acknowledged. On a file opened with O_APPEND it fails, as in package os.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
-	if f.flags&wire.OpenAppend != 0 {
+	if f.appends() {
 		return 0, f.wrap("write", errors.New("WriteAt on a file that was opened with O_APPEND"))
 	}
 	return f.writeAt(p, off)

@@ -54,10 +54,10 @@ func (r *run) download() error {
 
 // checkSource looks at what the server said of the file, nil where it said nothing.
 func (r *run) checkSource(f *usftp.File) (*usftp.FileStat, error) {
-	before := f.Attrs()
-	if before == nil {
+	if !f.AttrsCached() {
 		return nil, nil
 	}
+	before := f.FileStat()
 	if before.HasMode() && before.FileMode().IsDir() {
 		return nil, &fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory}
 	}

@@ -117,3 +117,17 @@ func (n *NameReader) Next(name *Name) error {
 	n.r.ReadName(name)
 	return n.r.err
 }
+
+// NextEntry reads the next entry as far as programs need it, without the long name and without copying: the file's name aliases the
+// body. When Remaining is 0 there is none, which is [ErrShort].
+func (n *NameReader) NextEntry(attrs *Attrs) (filename []byte, err error) {
+	if n.remaining == 0 {
+		n.r.fail()
+		return nil, n.r.err
+	}
+	n.remaining--
+	filename = n.r.Bytes()
+	n.r.Bytes()
+	n.r.ReadAttrs(attrs)
+	return filename, n.r.err
+}

@@ -1,0 +1,257 @@
+package usftp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// Entries lists a directory as its entries come: closed Files that carry their attributes, in the server's order, without "." and
+// "..". An error ends the listing and comes with a nil File, after all that came before it. When the loop breaks, the directory is
+// closed and what was asked is forgotten.
+//
+// It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH); to servers that work strictly in
+// order many requests for names travel at once. Replies of any size are taken.
+func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
+	return func(yield func(*File, error) bool) {
+		l := &listing{session: c.session, ctx: c.ctx, dir: dir, prefix: listPrefix(dir)}
+		if err := l.run(yield); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// ReadDir lists a directory: closed Files that carry their attributes, in the server's order, without "." and "..". After an error
+// halfway it returns the entries so far with the error. See [Client.Entries] for what it costs, and for directories that need not
+// be in memory.
+func (c *Client) ReadDir(dir string) ([]*File, error) {
+	var files []*File
+	for f, err := range c.Entries(dir) {
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// listPrefix is what stands before the names that are listed in a directory, so that the server understands them.
+func listPrefix(dir string) string {
+	if dir == "" || dir == "." {
+		return ""
+	}
+	return strings.TrimRight(dir, "/") + "/"
+}
+
+const (
+	// mostListing is how many READDIRs are in flight in one listing at most, and mostListed about how many bytes of names
+	// they may bring, by the largest reply so far.
+	mostListing = 64
+	mostListed  = 4 << 20
+
+	// mostEmpty is how many replies without a name are taken in a row.
+	mostEmpty = 16
+)
+
+// listing is one directory being read.
+type listing struct {
+	session *session
+	ctx     context.Context
+	dir     string
+	prefix  string
+
+	handle  []byte
+	queue   *conn.Queue
+	window  int // READDIRs that may be in flight
+	out     int // that are
+	largest int // bytes of the largest reply
+	empty   int // replies without a name in a row
+	ended   bool
+	cycle   cycle
+}
+
+var errStopped = errors.New("the caller has stopped")
+
+// run lists until the end, an error, or the caller's break, which is no error.
+func (l *listing) run(yield func(*File, error) bool) error {
+	handle, err := run(l.ctx, l.session.opendir(l.dir))
+	if err != nil {
+		return err
+	}
+	l.handle = handle
+	l.queue = conn.NewQueue()
+	defer func() {
+		l.queue.Abandon()
+		l.session.closeHandle(l.handle)
+	}()
+	l.window = 1
+	if l.session.inOrder {
+		l.window = 2 // the second one brings the end of most directories
+	}
+	for {
+		if err := l.ask(); err != nil {
+			return l.wrap(err)
+		}
+		if l.out == 0 {
+			return nil
+		}
+		call, err := l.queue.Next(l.ctx)
+		if err != nil {
+			return l.wrap(err)
+		}
+		for ; call != nil; call = l.queue.Take() {
+			l.out--
+			err := l.take(call, yield)
+			l.session.conn.Recycle(call)
+			if err == errStopped {
+				return nil
+			}
+			if err != nil {
+				return l.wrap(err)
+			}
+			if l.ctx.Err() != nil {
+				return l.wrap(context.Cause(l.ctx))
+			}
+		}
+	}
+}
+
+func (l *listing) wrap(err error) error { return &fs.PathError{Op: "readdir", Path: l.dir, Err: err} }
+
+// opendir opens a directory (draft-02, section 6.7).
+func (s *session) opendir(dir string) operation[[]byte] {
+	path := dir
+	if path == "" {
+		path = "."
+	}
+	op := ask(s, "opendir", dir, wire.TypeHandle, wire.PathRequest{Type: wire.TypeOpendir, Path: path}, func(call *conn.Call) ([]byte, error) {
+		var reply wire.Handle
+		err := reply.Parse(call.Body)
+		return bytes.Clone(reply.Handle), parse(err)
+	})
+	op.call.Orphan = s.closeOrphan
+	return op
+}
+
+// ask sends as many READDIRs as may be in flight.
+func (l *listing) ask() error {
+	for !l.ended && l.out < l.window {
+		call := l.session.request(wire.TypeName)
+		call.Request = wire.HandleRequest{Type: wire.TypeReaddir, Handle: l.handle}.Append(call.Scratch(), 0)
+		call.Done = l.queue
+		if err := l.session.conn.Start(l.ctx, call); err != nil {
+			return err
+		}
+		l.out++
+	}
+	return nil
+}
+
+// take hands on the names of one reply.
+func (l *listing) take(call *conn.Call, yield func(*File, error) bool) error {
+	if call.Err != nil {
+		return call.Err
+	}
+	if call.Type == wire.TypeStatus {
+		if call.Status.Code == wire.EOF {
+			l.ended = true // what is still in flight may hold names where replies overtake each other
+			return nil
+		}
+		return replyError(call)
+	}
+	l.widen(len(call.Body))
+	names, err := wire.NewNameReader(call.Body)
+	if err != nil {
+		return parse(err)
+	}
+	if names.Remaining() > 0 {
+		l.empty = 0
+	} else if l.empty++; l.empty == mostEmpty {
+		return &ProtocolError{What: "a listing goes on without names and without an end"}
+	}
+	for names.Remaining() > 0 {
+		var attrs wire.Attrs
+		name, err := names.NextEntry(&attrs)
+		if err != nil {
+			return parse(err)
+		}
+		if l.cycle.repeats(name) {
+			return &ProtocolError{What: "a listing begins again instead of ending"}
+		}
+		if len(name) == 1 && name[0] == '.' || len(name) == 2 && name[0] == '.' && name[1] == '.' {
+			continue
+		}
+		if !validName(name) {
+			return fmt.Errorf("the server lists a name that no file can have: %q", name)
+		}
+		if !yield(l.listed(name, &attrs), nil) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// widen has more READDIRs in flight after each answer, on a server that works in order, as far as their replies fit.
+func (l *listing) widen(size int) {
+	if !l.session.inOrder {
+		return
+	}
+	l.largest = max(l.largest, size, 1)
+	l.window = max(1, min(l.window+1, mostListing, mostListed/l.largest))
+}
+
+// validName tells whether a name is one: an entry's name is the server's word, and what is made of it must lie in the directory.
+func validName(name []byte) bool {
+	return len(name) > 0 && bytes.IndexByte(name, '/') < 0 && bytes.IndexByte(name, 0) < 0
+}
+
+// listed makes the File of an entry, in one piece of memory.
+func (l *listing) listed(name []byte, attrs *wire.Attrs) *File {
+	entry := &struct {
+		File
+		state fileState
+	}{}
+	entry.File = File{&entry.state, l.ctx}
+	entry.state.client = l.session
+	entry.state.path = l.prefix + string(name)
+	entry.state.attrs = newFileStat(attrs)
+	entry.state.cached = attrs.Flags != 0
+	return &entry.File
+}
+
+// cycle finds a listing that starts again instead of ending, in constant memory: one name is remembered, a later one each time
+// the listing has doubled (after Brent, 1980). A directory that changes may be read with a name twice; one whose name comes back
+// three times at the same distance is being read again.
+type cycle struct {
+	name          []byte
+	count, at     int // names so far; where name was seen last
+	distance      int
+	times, update int
+}
+
+func (c *cycle) repeats(name []byte) bool {
+	c.count++
+	if c.count > c.update {
+		c.update = 2*c.update + 1
+		c.name = append(c.name[:0], name...)
+		c.at, c.distance, c.times = c.count, 0, 0
+		return false
+	}
+	if !bytes.Equal(c.name, name) {
+		return false
+	}
+	if distance := c.count - c.at; distance == c.distance {
+		c.times++
+	} else {
+		c.distance, c.times = distance, 1
+	}
+	c.at = c.count
+	return c.times == 3
+}

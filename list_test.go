@@ -1,0 +1,201 @@
+package usftp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+func TestReadDir(t *testing.T) {
+	r := newRig(t, sftptest.Script{Home: "/home"}, 0)
+	r.server.Files.WriteFile("/home/d/b", []byte("four"))
+	r.server.Files.WriteFile("/home/d/a", nil)
+	r.server.Files.Mkdir("/home/d/c")
+	r.server.Files.Symlink("b", "/home/d/l")
+	for dir, want := range map[string][]string{
+		"d":       {"d/a", "d/b", "d/c", "d/l"},
+		"d/":      {"d/a", "d/b", "d/c", "d/l"},
+		"/home/d": {"/home/d/a", "/home/d/b", "/home/d/c", "/home/d/l"},
+		".":       {"d"},
+		"":        {"d"},
+		"/":       {"/home"},
+		"d/c":     nil,
+	} {
+		files, err := r.ReadDir(dir)
+		if err != nil || !slices.Equal(names(files), want) {
+			t.Errorf("ReadDir(%q) = %v, %v, want %v", dir, names(files), err, want)
+		}
+		for _, f := range files {
+			if f.IsOpen() || !f.AttrsCached() {
+				t.Errorf("%s: open %v, attributes %v", f.Name(), f.IsOpen(), f.AttrsCached())
+			}
+			if f.BaseName() == "b" && (f.Size() != 4 || !f.IsRegular() || f.DirEntry().Name() != "b" || f.Info().Name() != "b") {
+				t.Errorf("%v", f.Info())
+			}
+			if f.BaseName() == "l" && f.Mode().Type() != fs.ModeSymlink {
+				t.Errorf("the link has mode %v", f.Mode())
+			}
+		}
+	}
+	if _, err := r.ReadDir("none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of nothing: %v", err)
+	}
+	if n := r.server.OpenHandles(); n != 0 {
+		t.Errorf("%d handles are open", n)
+	}
+}
+
+func TestListedFileOpens(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/d/a", []byte("hello"))
+	files := must[[]*usftp.File](t)(r.ReadDir("/d"))
+	f := files[0]
+	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Read of a closed file: %v", err)
+	}
+	ok(t, f.OpenRead())
+	if err := f.OpenRead(); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("opened twice: %v", err)
+	}
+	p := make([]byte, 10)
+	if n, err := f.Read(p); string(p[:n]) != "hello" || err != nil {
+		t.Errorf("%q, %v", p[:n], err)
+	}
+	ok(t, f.Close())
+	ok(t, f.OpenRead())
+	ok(t, f.Close())
+}
+
+// TestEntriesStopsEarly: breaking the loop closes the directory, with many requests in flight too.
+func TestEntriesStopsEarly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{ReaddirNames: 3}, 10*time.Millisecond, usftp.WithServerVersion(openSSH))
+		for i := range 300 {
+			r.server.Files.WriteFile(fmt.Sprintf("/d/%03d", i), nil)
+		}
+		n := 0
+		for f, err := range r.Entries("/d") {
+			if err != nil || f == nil {
+				t.Fatal(err)
+			}
+			if n++; n == 150 {
+				break
+			}
+		}
+		must[fs.FileInfo](t)(r.Stat("/d")) // behind all that was sent before
+		if n := r.server.OpenHandles(); n != 0 {
+			t.Errorf("%d handles are open", n)
+		}
+	})
+}
+
+func TestListingPipelines(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	for _, test := range []struct {
+		version  string
+		min, max float64
+	}{
+		{openSSH, 3, 20},
+		{"", 101, 103},
+	} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(test.version))
+			for i := range 9_950 {
+				r.server.Files.WriteFile(fmt.Sprintf("/d/file number %d", i), nil)
+			}
+			var files []*usftp.File
+			took := trips(rtt, func() { files = must[[]*usftp.File](t)(r.ReadDir("/d")) })
+			if len(files) != 9_950 {
+				t.Errorf("%d files", len(files))
+			}
+			if took < test.min || took > test.max {
+				t.Errorf("version %q: %.1f round trips for 100 packets of names", test.version, took)
+			}
+			seen := map[string]bool{}
+			for _, f := range files {
+				seen[f.Name()] = true
+			}
+			if len(seen) != 9_950 {
+				t.Errorf("%d different names", len(seen))
+			}
+		})
+	}
+}
+
+func TestBadListings(t *testing.T) {
+	listing := func(fault sftptest.Fault) sftptest.Script {
+		fault.On = wire.TypeReaddir
+		return sftptest.Script{ReaddirNames: 10, Faults: []sftptest.Fault{fault}}
+	}
+	for name, test := range map[string]struct {
+		script sftptest.Script
+		files  int // at least
+		is     func(error) bool
+	}{
+		"endless":       {sftptest.Script{ReaddirNames: 10, EndlessReaddir: true}, 50, isProtocolError},
+		"no names ever": {listing(sftptest.Fault{Do: sftptest.NoNames()}), 0, isProtocolError},
+		"no names once": {listing(sftptest.Fault{Skip: 1, Times: 1, Do: sftptest.NoNames()}), 50, func(err error) bool { return err == nil }},
+		"fails halfway": {listing(sftptest.Fault{Skip: 2, Do: sftptest.Refuse(wire.PermissionDenied, "enough")}), 18,
+			func(err error) bool { return errors.Is(err, fs.ErrPermission) }},
+		"cut off":    {listing(sftptest.Fault{Skip: 2, Do: sftptest.Hangup()}), 18, func(err error) bool { return errors.Is(err, usftp.ErrSSHFxConnectionLost) || err != nil }},
+		"one packet": {sftptest.Script{ReaddirNames: 1 << 20}, 50, func(err error) bool { return err == nil }},
+		"two NULs":   {listing(sftptest.Fault{Skip: 1, Do: sftptest.ReplyBytes("\x00\x00\x00\x05\x68\x00\x00\x00\x01")}), 0, func(err error) bool { return err != nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, test.script, 0)
+			for i := range 50 {
+				r.server.Files.WriteFile(fmt.Sprintf("/d/%d", i), nil)
+			}
+			files, err := r.ReadDir("/d")
+			if !test.is(err) || len(files) < test.files || len(files) > 1000 {
+				t.Errorf("%d files, %v", len(files), err)
+			}
+		})
+	}
+}
+
+func isProtocolError(err error) bool {
+	var broken *usftp.ProtocolError
+	return errors.As(err, &broken)
+}
+
+// TestEvilNames: what a server lists must lie in the directory.
+func TestEvilNames(t *testing.T) {
+	for _, name := range []string{"", "a/b", "/etc/passwd", "../x", "a\x00b"} {
+		reply := wire.Names{Names: []wire.Name{{Filename: "fine"}, {Filename: name}}}
+		r := newRig(t, sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {
+			if request.Type != wire.TypeReaddir {
+				return nil
+			}
+			return []sftptest.Action{sftptest.ReplyBytes(string(reply.Append(nil, request.ID)))}
+		}}, 0)
+		files, err := r.ReadDir("/")
+		if len(files) != 1 || err == nil {
+			t.Errorf("%q: %v, %v", name, names(files), err)
+		}
+	}
+}
+
+func TestListingIsCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeReaddir, Times: 1, Do: sftptest.Drop()}}}, 0)
+		r.server.Files.WriteFile("/d/a", nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := r.WithContext(ctx).ReadDir("/d")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if files, err := r.ReadDir("/d"); len(files) != 1 || err != nil {
+			t.Errorf("the next one: %v, %v", names(files), err)
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package usftp_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+func TestGlob(t *testing.T) {
+	r := newRig(t, sftptest.Script{Home: "/home"}, 0)
+	for _, name := range []string{"/home/a.txt", "/home/b.txt", "/home/.c.txt", "/home/d/x.txt", "/home/d/[1]", "/home/e/x.txt", "/home/f"} {
+		r.server.Files.WriteFile(name, nil)
+	}
+	for pattern, want := range map[string][]string{
+		"*.txt":        {".c.txt", "a.txt", "b.txt"},
+		"?.txt":        {"a.txt", "b.txt"},
+		"*/x.txt":      {"d/x.txt", "e/x.txt"},
+		"/home/?":      {"/home/d", "/home/e", "/home/f"},
+		"/h*/[de]/x*":  {"/home/d/x.txt", "/home/e/x.txt"},
+		"a.txt":        {"a.txt"},
+		"none":         nil,
+		"none/*":       nil,
+		"f/*":          nil,
+		`d/\[1\]`:      {"d/[1]"},
+		"./*.txt":      {".c.txt", "a.txt", "b.txt"},
+		"/home//d/x.*": {"/home/d/x.txt"},
+	} {
+		if got, err := r.Glob(pattern); err != nil || !slices.Equal(got, want) {
+			t.Errorf("Glob(%q) = %q, %v, want %q", pattern, got, err, want)
+		}
+	}
+	if _, err := r.Glob("["); !errors.Is(err, path.ErrBadPattern) {
+		t.Error(err)
+	}
+}
+
+func TestMkdirAll(t *testing.T) {
+	const rtt = 100 * time.Millisecond
+	for _, version := range []string{openSSH, "SSH-2.0-Go"} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{Home: "/home"}, rtt, usftp.WithServerVersion(version))
+			r.server.Files.WriteFile("/home/file", nil)
+			r.server.Files.Symlink("a", "/home/link")
+			for _, step := range []struct {
+				name    string
+				inOrder float64
+			}{{"a", 1}, {"a", 2}, {"a/b/c/d/e", 2}, {"/home/x//y/z/", 2}, {"link", 2}, {"link/k", 1}, {"./q/r", 2}, {"..", 2}, {"/", 2}} {
+				took := trips(rtt, func() {
+					if err := r.MkdirAll(step.name); err != nil {
+						t.Errorf("MkdirAll(%q): %v", step.name, err)
+					}
+				})
+				if version == openSSH && took > step.inOrder {
+					t.Errorf("MkdirAll(%q) took %v round trips", step.name, took)
+				}
+				if info, err := r.Stat(step.name); err != nil || !info.IsDir() {
+					t.Errorf("%q is not there: %v", step.name, err)
+				}
+			}
+			for _, name := range []string{"file", "file/x", "file/x/y"} {
+				if err := r.MkdirAll(name); err == nil {
+					t.Errorf("MkdirAll(%q) succeeded", name)
+				}
+			}
+		})
+	}
+}
+
+func TestMakingWhatExists(t *testing.T) {
+	for _, script := range []sftptest.Script{{}, {RichCodes: true}, {NoMessages: true}, {BareStatus: true}} {
+		r := newRig(t, script, 0)
+		r.server.Files.WriteFile("/f", []byte("x"))
+		r.server.Files.WriteFile("/g", []byte("y"))
+		exclusive := func() error { _, err := r.OpenFile("/f", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); return err }
+		for what, err := range map[string]error{
+			"mkdir": r.Mkdir("/f"), "rename": r.Rename("/g", "/f"), "link": r.Link("/g", "/f"),
+			"symlink": r.Symlink("/g", "/f"), "open": exclusive(),
+		} {
+			if !errors.Is(err, fs.ErrExist) {
+				t.Errorf("%v, %s: %v", script, what, err)
+			}
+			var status *usftp.StatusError
+			if !errors.As(err, &status) {
+				t.Errorf("%v, %s: the server's answer is lost: %#v", script, what, err)
+			}
+		}
+		if err := r.Mkdir("/none/d"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+			t.Errorf("without a parent: %v", err)
+		}
+	}
+}
+
+func TestSymlinkOrders(t *testing.T) {
+	for _, test := range []struct {
+		draft   bool
+		version string
+	}{{false, openSSH}, {false, ""}, {true, ""}, {true, "SSH-2.0-AsyncSSH_2.18.0"}} {
+		r := newRig(t, sftptest.Script{DraftSymlink: test.draft, Home: "/home"}, 0, usftp.WithServerVersion(test.version))
+		for _, name := range []string{"one", "two"} {
+			if err := r.Symlink("target of "+name, name); err != nil {
+				t.Errorf("%+v: %v", test, err)
+			}
+			if got, err := r.ReadLink(name); got != "target of "+name || err != nil {
+				t.Errorf("%+v: %q, %v", test, got, err)
+			}
+		}
+		if got := r.server.Files.List(); len(got) != 3 {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+}
+
+func TestCreateWhereReadWriteIsRefused(t *testing.T) {
+	r := newRig(t, sftptest.Script{NoReadWrite: true}, 0)
+	for range 2 {
+		f := must[*usftp.File](t)(r.Create("/f"))
+		if n, err := f.Write([]byte("data")); n != 4 || err != nil {
+			t.Error(n, err)
+		}
+		ok(t, f.Close())
+	}
+	if n := len(r.server.Requests(wire.TypeOpen)); n != 3 {
+		t.Errorf("%d OPENs, want 3: what the server refuses is remembered", n)
+	}
+}
+
+func TestStatVFS(t *testing.T) {
+	client := startServer(t)
+	stat, err := client.StatVFS(t.TempDir())
+	if err != nil || stat.TotalSpace() == 0 || stat.TotalSpace() < stat.FreeSpace() || stat.Namemax == 0 {
+		t.Errorf("%+v, %v", stat, err)
+	}
+	r := newRig(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, 0)
+	for what, err := range map[string]error{
+		"statvfs": r.StatVFSInto("/", stat), "posix-rename": r.PosixRename("/a", "/b"), "link": r.Link("/a", "/b"), "lchown": r.Lchown("/", 1, 1),
+	} {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n := len(r.server.Requests()); n != 1 {
+		t.Errorf("%d requests, want INIT alone", n)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/d/f", nil)
+	r.server.Files.Mkdir("/e")
+	r.server.Files.Symlink("/d", "/l")
+	if err := r.Remove("/d"); err == nil {
+		t.Error("a directory that is not empty was removed")
+	}
+	for _, name := range []string{"/d/f", "/e", "/l", "/d"} {
+		if err := r.Remove(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Remove("/d"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,26 @@
+package usftp
+
+import (
+	"strings"
+	"sync/atomic"
+)
+
+// quirks are what has been found out about a server that does not conform, or not as most do. What was found out holds for the
+// connection: nothing is tried twice that is known to fail.
+type quirks struct {
+	inOrder     bool        // it works strictly in order, so that what depends on one another may be sent at once
+	noReadWrite atomic.Bool // it refuses to open a file for reading and writing
+	noFstat     atomic.Bool // it does not serve FSTAT
+	symlinks    atomic.Int32
+}
+
+// knownInOrder tells by the SSH server's version line whether it serves requests one at a time, in the order in which they came.
+// OpenSSH's sftp-server does; pkg/sftp, SFTPGo and AsyncSSH do not.
+func knownInOrder(version string) bool { return strings.Contains(version, "OpenSSH") }
+
+// differs remembers what was found out, and says it once.
+func (s *session) differs(quirk *atomic.Bool, what string) {
+	if quirk.CompareAndSwap(false, true) && s.options.conn.Logger != nil {
+		s.options.conn.Logger.Info("the server differs: " + what)
+	}
+}
