@@ -333,8 +333,8 @@ func TestEnd(t *testing.T) {
 	srv.session = func(ch ssh.Channel, requests <-chan *ssh.Request) {
 		for r := range requests {
 			r.Reply(true, nil)
-			ch.CloseWrite()
 			io.WriteString(ch.Stderr(), strings.Repeat("x", 2*tailSize)+"\nout of memory\n")
+			ch.CloseWrite()
 			ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 				Signal string
 				Core   bool
