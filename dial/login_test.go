@@ -326,6 +326,44 @@ func TestSubsystemRefused(t *testing.T) {
 	}
 }
 
+// TestEnd: whoever sees a stream's end can ask why.
+func TestEnd(t *testing.T) {
+	srv := newTestServer(t)
+	srv.NoClientAuth = true
+	srv.session = func(ch ssh.Channel, requests <-chan *ssh.Request) {
+		for r := range requests {
+			r.Reply(true, nil)
+			io.WriteString(ch.Stderr(), strings.Repeat("x", 2*tailSize)+"\nout of memory\n")
+			ch.CloseWrite()
+			ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
+				Signal string
+				Core   bool
+				Text   string
+				Lang   string
+			}{"KILL", false, "", ""}))
+			ch.Close()
+		}
+	}
+	c, err := srv.dialer(t, &Config{}).Dial(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.Open(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(s); err != nil || len(b) > 0 {
+		t.Errorf("read %q, %v", b, err)
+	}
+	if status, ok := s.ExitStatus(); !ok || status != 255 {
+		t.Errorf("the exit status is %d, %v", status, ok)
+	}
+	if text := s.Stderr(); !strings.HasSuffix(text, "x\nout of memory") || len(text) > tailSize {
+		t.Errorf("standard error is %q", text)
+	}
+}
+
 // silent makes a Dialer whose server says first, and then nothing.
 func silent(t testing.TB, first string, c *Config) *Dialer {
 	d := newTestServer(t).dialer(t, c)

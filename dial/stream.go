@@ -31,7 +31,8 @@ type Stream struct {
 	status int // of the remote program, or of ssh; -1 while it is not known
 }
 
-// Read reads what the server sends; io.EOF when it has ended its side.
+// Read reads what the server sends; io.EOF when it has ended its side. Then
+// [Stream.ExitStatus] and [Stream.Stderr] may tell why.
 func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
 
 // Write sends p.
@@ -82,11 +83,12 @@ func openChannel(c *Conn) (*Stream, error) {
 		}
 		return nil, fmt.Errorf("opening a channel: %w", err)
 	}
-	s := &Stream{conn: c, read: ch, write: ch, stderr: new(tail), status: -1}
+	s := &Stream{conn: c, write: ch, stderr: new(tail), status: -1}
 	// Both end with the channel. They are below a goroutine that Close waits for.
 	var helpers sync.WaitGroup
 	helpers.Go(func() { io.Copy(s.stderr, ch.Stderr()) })
 	helpers.Go(func() { s.serve(requests) })
+	s.read = &channelOutput{ch, &helpers}
 	s.end = func() error {
 		// A peer that reads nothing could hold up even this.
 		within(closeLimit, func() { ch.Close() })
@@ -105,6 +107,22 @@ func openChannel(c *Conn) (*Stream, error) {
 	}
 	status, _ := s.ExitStatus()
 	return nil, &SubsystemError{Reason: reason, ExitStatus: status, Text: s.stderr.line()}
+}
+
+// A channelOutput is what a channel brings. Its end comes a moment before the news why:
+// the exit status and the last of the standard error. Those are waited for, so that
+// whoever sees the end can ask for them.
+type channelOutput struct {
+	ch      ssh.Channel
+	helpers *sync.WaitGroup
+}
+
+func (o *channelOutput) Read(p []byte) (int, error) {
+	n, err := o.ch.Read(p)
+	if err == io.EOF {
+		within(closeLimit/2, o.helpers.Wait)
+	}
+	return n, err
 }
 
 // serve hears what the server has to say about the program: RFC 4254, 6.10.
