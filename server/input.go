@@ -9,20 +9,32 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// inputSize is what a session reads requests into: hundreds of short ones at once, and little enough for an idle session.
-const inputSize = 16 << 10
+const (
+	// inputSize is what a session reads requests into: hundreds of short ones at once, and little enough for an idle one.
+	inputSize = 16 << 10
+
+	// mediumPacket is the longest packet that is read together with others, into a large buffer. Such are the writes of
+	// clients that know nothing of limits@openssh.com, which come by the dozen.
+	mediumPacket = 64 << 10
+)
 
 var (
 	errPacketLength = errors.New("sftp server: the client sent a packet of an impossible length")
 	errCutPacket    = errors.New("sftp server: the stream ended inside a packet")
 )
 
-// input cuts a stream into packets. Short packets are parsed where they were read; a long one is read straight into a
-// buffer of its own, so that the data of a WRITE is not copied again.
+// input cuts a stream into packets. Packets are parsed where they were read; a long one is read straight into a buffer of
+// its own. Either way the data of a WRITE are not copied.
 type input struct {
 	r          io.Reader
+	pool       *Pool
 	buf        []byte
 	start, end int // what of buf has been read and not been taken
+
+	// While many packets arrive, buf is this large one. It is given up by the first read of a few bytes.
+	large *buffer
+	small []byte // buf, meanwhile
+	last  int    // what the last read brought
 
 	// lease gets the buffer for a long packet and waits for it; nil means that the session is over.
 	lease func(n int) *buffer
@@ -38,8 +50,12 @@ func (in *input) ready() bool {
 }
 
 // next takes the next packet, without its length field. A long packet comes with the buffer it lies in, which the caller
-// must release; a short one stays valid until the next call. The error is io.EOF where the stream ended between packets.
+// must release, also with an error; any other stays valid until the next call. The error is io.EOF where the stream ended
+// between two packets.
 func (in *input) next() (packet []byte, own *buffer, err error) {
+	if in.large != nil && in.start == in.end && in.last < inputSize {
+		in.drop()
+	}
 	if err := in.fill(wire.LengthSize); err != nil {
 		return nil, nil, err
 	}
@@ -48,8 +64,11 @@ func (in *input) next() (packet []byte, own *buffer, err error) {
 		return nil, nil, fmt.Errorf("%w: %d bytes", errPacketLength, length)
 	}
 	need := wire.LengthSize + int(length)
-	if need > len(in.buf) {
+	switch {
+	case need > mediumPacket && need > in.end-in.start:
 		return in.long(need)
+	case need > len(in.buf):
+		in.grow()
 	}
 	if err := in.fill(need); err != nil {
 		return nil, nil, err
@@ -57,6 +76,23 @@ func (in *input) next() (packet []byte, own *buffer, err error) {
 	packet = in.buf[in.start+wire.LengthSize : in.start+need]
 	in.start += need
 	return packet, nil, nil
+}
+
+// grow makes buf a large one.
+func (in *input) grow() {
+	in.large, in.small = in.pool.lease(largeBuffer), in.buf
+	in.end = copy(in.large.data, in.buf[in.start:in.end])
+	in.start = 0
+	in.buf = in.large.data
+}
+
+// drop gives up the large buffer, and what is in it.
+func (in *input) drop() {
+	if in.large != nil {
+		in.pool.release(in.large)
+		in.buf, in.large = in.small, nil
+		in.start, in.end = 0, 0
+	}
 }
 
 // fill reads until n bytes are at hand.
@@ -69,6 +105,7 @@ func (in *input) fill(n int) error {
 		in.start = 0
 	}
 	got, err := io.ReadAtLeast(in.r, in.buf[in.end:], n-(in.end-in.start))
+	in.last = got
 	in.end += got
 	return in.readError(err, in.end-in.start)
 }
@@ -80,7 +117,7 @@ func (in *input) readError(err error, have int) error {
 	return err
 }
 
-// long reads a packet that does not fit into buf.
+// long reads a packet into a buffer of its own.
 func (in *input) long(need int) (packet []byte, own *buffer, err error) {
 	own = in.lease(need + lookahead)
 	if own == nil {
@@ -88,21 +125,21 @@ func (in *input) long(need int) (packet []byte, own *buffer, err error) {
 	}
 	have := copy(own.data, in.buf[in.start:in.end])
 	in.start, in.end = 0, 0
-	if have < need {
-		got, err := io.ReadAtLeast(in.r, own.data[have:need+lookahead], need-have)
-		have += got
-		if err != nil {
-			own.end = 0
-			return nil, own, in.readError(err, have)
-		}
+	got, err := io.ReadAtLeast(in.r, own.data[have:need+lookahead], need-have)
+	if have += got; err != nil {
+		return nil, own, in.readError(err, have)
 	}
 	in.end = copy(in.buf, own.data[need:have])
 	return own.data[wire.LengthSize:need], own, nil
 }
 
-// successor returns an input that carries on behind what this one has taken. This one's packets stay valid.
+// successor returns an input that carries on behind what this one has taken. This one's packets stay valid until it is
+// dropped.
 func (in *input) successor() *input {
-	next := &input{r: in.r, buf: make([]byte, len(in.buf)), lease: in.lease}
+	next := &input{r: in.r, pool: in.pool, buf: make([]byte, inputSize), lease: in.lease, last: in.last}
+	if in.end-in.start > len(next.buf) {
+		next.grow()
+	}
 	next.end = copy(next.buf, in.buf[in.start:in.end])
 	return next
 }

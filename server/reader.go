@@ -63,7 +63,7 @@ func (d *reader) stop(err error) {
 	}
 	s.mu.Lock()
 	s.eof = true
-	s.change.Broadcast()
+	s.over.Broadcast()
 	s.mu.Unlock()
 }
 
@@ -74,6 +74,7 @@ func (d *reader) read() {
 		packet, own, err := d.in.next()
 		if err != nil {
 			s.releasePacket(own)
+			d.in.drop()
 			d.stop(err)
 			return
 		}
@@ -168,6 +169,7 @@ func (d *reader) settle(r *request, here bool) bool {
 		s.workers--
 	}
 	s.mu.Unlock()
+	d.in.drop()
 	if next != nil {
 		s.work(next)
 	}
@@ -285,7 +287,7 @@ func (s *session) awaitRoom() error {
 		s.mu.Lock()
 	}
 	for s.full() && !s.closed {
-		s.change.Wait()
+		s.room.Wait()
 	}
 	closed := s.closed
 	s.mu.Unlock()

@@ -66,7 +66,8 @@ type session struct {
 	maxMem  int
 
 	mu        sync.Mutex
-	change    sync.Cond // something that the reader or the end waits for
+	room      sync.Cond // there may be room for what the reader waits with
+	over      sync.Cond // the session may be over
 	schedule  schedule
 	handles   handleTable
 	spare     *request // a list of requests to be used again
@@ -106,7 +107,7 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Opt
 	}
 	s := newSession(ctx, stream, view, opts)
 	defer s.cancel()
-	in := &input{r: stream, buf: make([]byte, inputSize), lease: s.leasePacket}
+	in := &input{r: stream, buf: make([]byte, inputSize), pool: s.pool, lease: s.leasePacket}
 	stop := context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
 	defer stop()
 	go (&reader{session: s, in: in}).begin()
@@ -130,7 +131,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 		s.pool = &Pool{}
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.change.L = &s.mu
+	s.room.L, s.over.L = &s.mu, &s.mu
 	s.out.w, s.out.pool, s.out.sent = stream, s.pool, s.sent
 	s.out.ended.L = &s.out.mu
 	s.limits = wire.LimitsReply{
@@ -155,7 +156,7 @@ func bounded(value, standard, least, most int) int {
 func (s *session) wait() error {
 	s.mu.Lock()
 	for !(s.closed && s.schedule.running == 0 || s.eof && s.pending == 0) {
-		s.change.Wait()
+		s.over.Wait()
 	}
 	closed := s.closed
 	s.mu.Unlock()
@@ -167,7 +168,7 @@ func (s *session) wait() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.schedule.running > 0 {
-		s.change.Wait()
+		s.over.Wait()
 	}
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
@@ -186,7 +187,8 @@ func (s *session) end(err error) {
 	}
 	s.closed = true
 	s.err = err
-	s.change.Broadcast()
+	s.room.Broadcast()
+	s.over.Broadcast()
 	s.mu.Unlock()
 	s.cancel()
 	s.out.close()
@@ -207,7 +209,7 @@ func (s *session) sent(charge, short int) {
 	s.memory -= charge
 	s.short.Add(int64(-short))
 	s.idle = false
-	s.change.Broadcast()
+	s.room.Broadcast()
 	s.addWorker()
 }
 
@@ -217,7 +219,7 @@ func (s *session) leasePacket(n int) *buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.closed && s.memory+charge > s.maxMem {
-		s.change.Wait()
+		s.room.Wait()
 	}
 	if s.closed {
 		return nil
@@ -294,7 +296,10 @@ func (s *session) finish(r *request) {
 	s.pending--
 	s.idle = false
 	s.recycle(r)
-	s.change.Broadcast()
+	s.room.Broadcast()
+	if s.eof || s.closed {
+		s.over.Broadcast()
+	}
 }
 
 // recycle keeps a request for later use; the caller holds the lock.

@@ -1,0 +1,199 @@
+// Package memfs serves a tree of files that lives in memory: for tests, for demonstrations, and as an example of a backend.
+package memfs
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// FS is a tree in memory. It implements every interface of package server but server.HomeDirer and server.OwnerNamer, and is
+// safe for concurrent use. Links are followed within the tree, absolute ones from its top. Modes are kept and not enforced.
+type FS struct {
+	mu    sync.RWMutex // guards the tree and all in it, but not the contents of files
+	root  *node
+	now   func() time.Time
+	space space
+}
+
+var _ interface {
+	server.FS
+	server.Lstater
+	server.Opener
+	server.Lister
+	server.Setstater
+	server.Lsetstater
+	server.Renamer
+	server.PosixRenamer
+	server.Remover
+	server.Rmdirer
+	server.Mkdirer
+	server.Symlinker
+	server.Readlinker
+	server.Linker
+	server.RealPather
+	server.StatVFSer
+} = (*FS)(nil)
+
+// New returns an empty tree whose files hold at most capacity bytes in all; what goes beyond fails as on a full disk. A
+// capacity of 0 means no limit but the machine's.
+func New(capacity int64) *FS {
+	if capacity <= 0 {
+		capacity = math.MaxInt64
+	}
+	f := &FS{now: time.Now, space: space{left: capacity, capacity: capacity}}
+	f.root = f.newNode(fs.ModeDir | 0o755)
+	return f
+}
+
+// node is a file, directory or link.
+type node struct {
+	mode         fs.FileMode
+	uid, gid     uint32
+	atime, mtime time.Time
+	links        int
+	children     map[string]*node // of a directory
+	target       string           // of a link
+	content      *content         // of a file
+}
+
+func (f *FS) newNode(mode fs.FileMode) *node {
+	now := f.now()
+	n := &node{mode: mode, atime: now, mtime: now, links: 1}
+	switch {
+	case mode.IsDir():
+		n.children = map[string]*node{}
+	case mode.IsRegular():
+		n.content = &content{space: &f.space}
+	}
+	return n
+}
+
+// info is a node as it was.
+type info struct {
+	name  string
+	attrs wire.Attrs
+	mtime time.Time
+}
+
+func (i *info) Name() string       { return i.name }
+func (i *info) Size() int64        { return int64(i.attrs.Size) }
+func (i *info) Mode() fs.FileMode  { return wire.FileMode(i.attrs.Permissions) }
+func (i *info) ModTime() time.Time { return i.mtime }
+func (i *info) IsDir() bool        { return i.Mode().IsDir() }
+func (i *info) Sys() any           { return &i.attrs }
+
+// describe makes the info of a node; the caller holds the lock.
+func (n *node) describe(name string) *info {
+	i := &info{name: name, mtime: n.mtime, attrs: wire.Attrs{
+		Flags:       wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,
+		UID:         n.uid,
+		GID:         n.gid,
+		Permissions: wire.Permissions(n.mode),
+		ATime:       server.Seconds(n.atime),
+		MTime:       server.Seconds(n.mtime),
+	}}
+	switch {
+	case n.content != nil:
+		i.attrs.Size = uint64(n.content.length())
+		if changed, ok := n.content.changed(); ok {
+			i.mtime, i.attrs.MTime = changed, server.Seconds(changed)
+		}
+	case n.target != "":
+		i.attrs.Size = uint64(len(n.target))
+	}
+	return i
+}
+
+// maxLinks is how many links a path may lead through, as on Linux.
+const maxLinks = 40
+
+// find walks to a path. It returns the node, nil if there is none, and the directory that holds or would hold it with the
+// name there; the directory of the top is nil. The last element, if it is a link, is followed when asked.
+func (f *FS) find(name string, follow bool) (dir *node, base string, n *node, err error) {
+	n, links := f.root, 0
+	var above []*node // the directories on the way to n, for ".."
+	for rest := name; rest != ""; {
+		var element string
+		element, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		rest = strings.TrimLeft(rest, "/")
+		switch element {
+		case "", ".":
+			continue
+		case "..":
+			if len(above) > 0 {
+				n, above = above[len(above)-1], above[:len(above)-1]
+			}
+			dir, base = nil, ""
+			continue
+		}
+		if !n.mode.IsDir() {
+			return nil, "", nil, syscall.ENOTDIR
+		}
+		child := n.children[element]
+		if child == nil && rest != "" {
+			return nil, "", nil, fs.ErrNotExist
+		}
+		if child != nil && child.target != "" && (follow || rest != "") {
+			if links++; links > maxLinks {
+				return nil, "", nil, syscall.ELOOP
+			}
+			rest = child.target + "/" + rest
+			if path.IsAbs(child.target) {
+				n, above = f.root, nil
+			}
+			continue
+		}
+		dir, base = n, element
+		above = append(above, n)
+		n = child
+	}
+	return dir, base, n, nil
+}
+
+// existing is find for what must be there.
+func (f *FS) existing(name string, follow bool) (dir *node, base string, n *node, err error) {
+	dir, base, n, err = f.find(name, follow)
+	if err == nil && n == nil {
+		err = fs.ErrNotExist
+	}
+	return dir, base, n, err
+}
+
+// absent is find for what must not be there.
+func (f *FS) absent(name string) (dir *node, base string, err error) {
+	dir, base, n, err := f.find(name, false)
+	if err == nil && (n != nil || dir == nil) {
+		err = fs.ErrExist
+	}
+	return dir, base, err
+}
+
+// put gives a node a name.
+func (f *FS) put(dir *node, base string, n *node) {
+	dir.children[base] = n
+	dir.mtime = f.now()
+}
+
+// take takes a name away. What nobody has open or by another name is gone.
+func (f *FS) take(dir *node, base string) {
+	n := dir.children[base]
+	delete(dir.children, base)
+	dir.mtime = f.now()
+	if n.links--; n.links == 0 && n.content != nil {
+		n.content.unlink()
+	}
+}
+
+var (
+	errNotEmpty    = errors.New("directory not empty")
+	errIsDirectory = errors.New("is a directory")
+)

@@ -1,0 +1,25 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// pipeSize is what pipes are widened to: the most that Linux lets anybody have. It holds four of the largest packets, where
+// the 64 KiB of a new pipe make the two sides wait for each other within each.
+const pipeSize = 1 << 20
+
+// Pipes makes a stream of two files, such as standard input and output, for [Serve]. Pipes are widened where the system
+// lets us. Close closes both.
+func Pipes(in, out *os.File) io.ReadWriteCloser {
+	widen(in)
+	widen(out)
+	return &pipes{in: in, out: out}
+}
+
+type pipes struct{ in, out *os.File }
+
+func (p *pipes) Read(b []byte) (int, error)  { return p.in.Read(b) }
+func (p *pipes) Write(b []byte) (int, error) { return p.out.Write(b) }
+func (p *pipes) Close() error                { return errors.Join(p.in.Close(), p.out.Close()) }

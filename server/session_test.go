@@ -1,0 +1,415 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// answers collects replies as they come.
+type answers struct {
+	c   *raw
+	got chan packet
+}
+
+func (c *raw) answers() *answers {
+	a := &answers{c: c, got: make(chan packet, 10_000)}
+	go func() {
+		for {
+			p, err := c.tryReceive()
+			if err != nil {
+				close(a.got)
+				return
+			}
+			a.got <- p
+		}
+	}()
+	return a
+}
+
+// now returns the replies that have come when nothing moves any more, by id.
+func (a *answers) now() map[uint32]packet {
+	synctest.Wait()
+	time.Sleep(time.Second) // the bubble's clock: the watch over the reader has done its work
+	synctest.Wait()
+	replies := map[uint32]packet{}
+	for len(a.got) > 0 {
+		p := <-a.got
+		replies[p.id] = p
+	}
+	return replies
+}
+
+// expect fails unless exactly these requests have been answered since the last time.
+func (a *answers) expect(ids ...uint32) map[uint32]packet {
+	a.c.t.Helper()
+	replies := a.now()
+	for _, id := range ids {
+		if _, ok := replies[id]; !ok {
+			a.c.t.Errorf("request %d has not been answered", id)
+		}
+	}
+	if len(replies) != len(ids) {
+		a.c.t.Errorf("%d requests have been answered, want %d", len(replies), len(ids))
+	}
+	return replies
+}
+
+// bubble runs a test in a bubble of its own, with a client of backend.
+func bubble(t *testing.T, backend server.FS, opts *server.Options, test func(t *testing.T, c *raw)) {
+	synctest.Test(t, func(t *testing.T) { test(t, start(t, backend, opts)) })
+}
+
+func stat(path string) message { return wire.PathRequest{Type: wire.TypeStat, Path: path} }
+
+func TestSlowRequestStallsNoOther(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		h := c.open("/f", wire.OpenRead)
+		a := c.answers()
+		release := g.hold("stat /slow")
+		slow := c.ask(stat("/slow"))
+		var others []uint32
+		for range 20 {
+			others = append(others, c.ask(stat("/f")), c.ask(wire.Read{Handle: h, Length: 4}))
+		}
+		a.expect(others...)
+		release()
+		a.expect(slow)
+	})
+}
+
+func TestManySlowRequests(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.put("/f", strings.Repeat("x", 1000))
+		h := c.open("/f", wire.OpenRead)
+		a := c.answers()
+		release := g.hold("read /f")
+		var reads []uint32
+		for range 100 {
+			reads = append(reads, c.ask(wire.Read{Handle: h, Length: wire.MaxData}))
+		}
+		// All that may run is waiting, or all the memory is promised to it. A short request goes by.
+		a.expect(c.ask(stat("/f")))
+		release()
+		a.expect(reads...)
+	})
+}
+
+func TestOrderOnOneHandle(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		h := c.open("/f", create|wire.OpenRead)
+		other := c.open("/g", create|wire.OpenRead)
+		c.ok(wire.Write{Handle: other, Data: []byte("other")})
+		a := c.answers()
+		release := g.hold("write /f")
+		slow := c.ask(wire.Write{Handle: h, Offset: 0, Data: []byte("slow write")})
+		apart := c.ask(wire.Write{Handle: h, Offset: 100, Data: []byte("apart")})
+		a.expect(apart, c.ask(wire.Read{Handle: other, Length: 5}))
+		over := c.ask(wire.Write{Handle: h, Offset: 5, Data: []byte("OVER")})
+		read := c.ask(wire.Read{Handle: h, Offset: 0, Length: 10})
+		fstat := c.ask(wire.HandleRequest{Type: wire.TypeFstat, Handle: h})
+		closed := c.ask(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
+		path := c.ask(stat("/f"))
+		late := c.ask(wire.Read{Handle: h, Length: 1}) // after CLOSE
+		want(t, a.expect(late)[late].status(t).Code, wire.Failure)
+		release()
+		got := a.expect(slow, over, read, fstat, closed, path)
+		want(t, string(got[read].data(t)), "slow OVERe")
+		want(t, got[fstat].attrs(t).Size, uint64(105))
+		want(t, got[path].attrs(t).Size, uint64(105))
+	})
+}
+
+func TestOrderOnPaths(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		a := c.answers()
+		release := g.hold("mkdir /a")
+		mkdir := c.ask(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/a"})
+		elsewhere := c.ask(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/ab"})
+		want(t, a.expect(elsewhere)[elsewhere].status(t).Code, wire.OK)
+		below := c.ask(wire.Open{Path: "/a/f", Flags: create})
+		above := c.ask(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"})
+		rename := c.ask(wire.Rename{OldPath: "/a", NewPath: "/b"})
+		found := c.ask(stat("/b/f"))
+		a.expect()
+		release()
+		got := a.expect(mkdir, below, above, rename, found)
+		want(t, got[rename].status(t).Code, wire.OK)
+		want(t, got[found].attrs(t).Size, uint64(0))
+	})
+}
+
+func TestWriteFollowsChangeOfPath(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		h := c.open("/f", create)
+		a := c.answers()
+		release := g.hold("open /f")
+		again := c.ask(wire.Open{Path: "/f", Flags: create})
+		write := c.ask(wire.Write{Handle: h, Data: []byte("kept")})
+		a.expect()
+		release()
+		a.expect(again, write)
+		size := c.ask(stat("/f"))
+		want(t, a.expect(size)[size].attrs(t).Size, uint64(4))
+	})
+}
+
+func TestClientThatReadsNoReplies(t *testing.T) {
+	pool := &server.Pool{}
+	opts := &server.Options{Pool: pool}
+	bubble(t, memfs.New(0), opts, func(t *testing.T, c *raw) {
+		data := bytes.Repeat([]byte("abcdefgh"), wire.MaxData/8)
+		h := c.open("/f", create|wire.OpenRead)
+		c.ok(wire.Write{Handle: h, Data: data})
+		const reads = 3000
+		for range reads {
+			c.ask(wire.Read{Handle: h, Length: wire.MaxData}) // does not freeze, although the pipe holds nothing
+		}
+		synctest.Wait()
+		if out := pool.Out(); out > 3<<20 {
+			t.Errorf("%d bytes are out for a client that takes nothing", out)
+		}
+		for range reads {
+			if p := c.receive(); !bytes.Equal(p.data(t), data) {
+				t.Fatal("a reply is wrong")
+			}
+		}
+		c.close(h)
+	})
+}
+
+func TestFloodStopsReading(t *testing.T) {
+	pool := &server.Pool{}
+	opts := &server.Options{Pool: pool}
+	for name, flood := range map[string]func(c *raw, h []byte) message{
+		"reads":    func(_ *raw, h []byte) message { return wire.Read{Handle: h, Length: 1} },
+		"stats":    func(*raw, []byte) message { return stat("/f") },
+		"paths":    func(*raw, []byte) message { return wire.PathRequest{Type: wire.TypeRealpath, Path: "/f"} },
+		"nonsense": func(*raw, []byte) message { return wire.HandleRequest{Type: 99} },
+		"writes":   func(_ *raw, h []byte) message { return wire.Write{Handle: h, Data: make([]byte, 100_000)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, memfs.New(0), opts, func(t *testing.T, c *raw) {
+				c.put("/f", "x")
+				h := c.open("/f", wire.OpenRead|wire.OpenWrite)
+				sent := make(chan int)
+				go func() {
+					b, n := flood(c, h).Append(nil, 1), 0
+					for ; n < 1_000_000; n++ {
+						if _, err := c.conn.Write(b); err != nil {
+							break
+						}
+					}
+					sent <- n
+				}()
+				synctest.Wait()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if out := pool.Out(); out > 4<<20 {
+					t.Errorf("%d bytes are out", out)
+				}
+				c.over()
+				if n := <-sent; n == 1_000_000 {
+					t.Error("the server took everything")
+				}
+				if out := pool.Out(); out != 0 {
+					t.Errorf("%d bytes are out after the end", out)
+				}
+			})
+		})
+	}
+}
+
+func TestContextEndsSession(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.open("/f", create)
+		release := g.hold("stat /slow")
+		c.ask(stat("/slow"))
+		for range 10 {
+			c.ask(stat("/f")) // whose replies nobody takes
+		}
+		c.cancel()
+		synctest.Wait()
+		select {
+		case err := <-c.done:
+			t.Errorf("Serve returned %v while a method of the backend ran", err)
+		default:
+		}
+		release()
+		err := <-c.done
+		c.done <- err
+		if err != context.Canceled {
+			t.Errorf("Serve returned %v", err)
+		}
+		if n := g.open.Load(); n != 0 {
+			t.Errorf("%d files are still open", n)
+		}
+	})
+}
+
+func TestEndInOrder(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.open("/f", create)
+		c.open("/g", create)
+		if err := c.over(); err != nil {
+			t.Errorf("Serve returned %v", err)
+		}
+		if n := g.open.Load(); n != 0 {
+			t.Errorf("%d files are still open", n)
+		}
+	})
+}
+
+// halfClosed is a stream whose client has stopped sending, but still reads.
+type halfClosed struct {
+	io.Reader
+	net.Conn
+}
+
+func (h halfClosed) Read(p []byte) (int, error) { return h.Reader.Read(p) }
+
+func TestAllIsAnsweredBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := wire.Init{Version: 3}.Append(nil)
+		const count = 2000
+		for id := range uint32(count) {
+			requests = wire.PathRequest{Type: wire.TypeRealpath, Path: "/x"}.Append(requests, id)
+		}
+		ours, theirs := net.Pipe()
+		done := make(chan error)
+		go func() {
+			done <- server.Serve(t.Context(), halfClosed{bytes.NewReader(requests), theirs}, memfs.New(0), nil)
+		}()
+		c := &raw{t: t, conn: ours}
+		c.receive()
+		for range count {
+			c.receive().names(t)
+		}
+		if _, err := c.tryReceive(); err != errEnded {
+			t.Errorf("more than was asked: %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFailedWritesStayFailed(t *testing.T) {
+	bubble(t, memfs.New(1<<20), nil, func(t *testing.T, c *raw) {
+		h := c.open("/f", create)
+		data := make([]byte, 200<<10)
+		for offset := uint64(0); ; offset += uint64(len(data)) {
+			s := c.do(wire.Write{Handle: h, Offset: offset, Data: data}).status(t)
+			if s.Code == wire.OK {
+				continue
+			}
+			want(t, s, wire.Status{Code: wire.Failure, Message: "no space left on device"})
+			break
+		}
+		want(t, c.status(wire.Write{Handle: h, Offset: 0, Data: []byte("fits")}), wire.Failure)
+		want(t, c.status(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}), wire.Failure)
+		want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h}), wire.Failure)
+		c.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"})
+		c.put("/f", "there is room again")
+	})
+}
+
+func TestHandleLimit(t *testing.T) {
+	g := newGated()
+	bubble(t, g, &server.Options{MaxHandles: 3}, func(t *testing.T, c *raw) {
+		h := c.open("/f", create)
+		c.open("/f", create)
+		c.do(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"}).handle(t)
+		for range 1000 {
+			want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenRead}), wire.Failure)
+			want(t, c.status(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"}), wire.Failure)
+		}
+		want(t, g.open.Load(), 2)
+		c.close(h)
+		c.open("/f", create)
+	})
+}
+
+func TestReadOnly(t *testing.T) {
+	g := newGated()
+	c := start(t, g, nil)
+	c.put("/f", "text")
+	c = start(t, g, &server.Options{Policy: server.Policy{ReadOnly: true}})
+	want(t, c.get("/f"), "text")
+	for _, flags := range []uint32{create, wire.OpenRead | wire.OpenWrite, wire.OpenRead | wire.OpenCreate,
+		wire.OpenRead | wire.OpenTruncate, wire.OpenAppend} {
+		want(t, c.status(wire.Open{Path: "/f", Flags: flags}), wire.PermissionDenied)
+	}
+	for _, m := range []message{
+		wire.PathRequest{Type: wire.TypeRemove, Path: "/f"},
+		wire.PathRequest{Type: wire.TypeRmdir, Path: "/f"},
+		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"},
+		wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f"},
+		wire.Lsetstat{Path: "/f"},
+		wire.Rename{OldPath: "/f", NewPath: "/g"},
+		wire.PosixRename{OldPath: "/f", NewPath: "/g"},
+		wire.Hardlink{OldPath: "/f", NewPath: "/g"},
+		wire.Symlink{First: "f", Second: "/g"},
+		wire.CopyData{},
+	} {
+		want(t, c.status(m), wire.PermissionDenied)
+	}
+	if _, ok := c.offers[wire.ExtPosixRename]; ok {
+		t.Error("posix-rename is offered by a read-only server")
+	}
+	want(t, c.list("/"), []string{"f"})
+}
+
+func TestAllowedAndDenied(t *testing.T) {
+	c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{Denied: []string{"remove", "posix-rename"}}})
+	c.put("/f", "x")
+	want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}), wire.PermissionDenied)
+	want(t, c.status(wire.PosixRename{OldPath: "/f", NewPath: "/g"}), wire.PermissionDenied)
+	want(t, c.offers[wire.ExtPosixRename], "")
+	c.ok(wire.Rename{OldPath: "/f", NewPath: "/g"})
+
+	c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Allowed: []string{"realpath", "stat"}}})
+	want(t, c.stat("/").Permissions, uint32(0o40755))
+	want(t, c.status(wire.Open{Path: "/f", Flags: create}), wire.PermissionDenied)
+
+	if err := server.Serve(t.Context(), nopStream{}, memfs.New(0), &server.Options{
+		Policy: server.Policy{Denied: []string{"reed"}},
+	}); err == nil || !strings.Contains(err.Error(), `"reed"`) {
+		t.Errorf("a request that does not exist: %v", err)
+	}
+}
+
+type nopStream struct{}
+
+func (nopStream) Read([]byte) (int, error)    { return 0, io.EOF }
+func (nopStream) Write(p []byte) (int, error) { return len(p), nil }
+func (nopStream) Close() error                { return nil }
+
+func TestUmaskAndHome(t *testing.T) {
+	f := memfs.New(0)
+	c := start(t, f, nil)
+	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/home"})
+	c = start(t, f, &server.Options{Policy: server.Policy{Umask: 0o027, Home: "/home"}})
+	c.put("f", "x")
+	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "d"})
+	want(t, c.stat("/home/f").Permissions, uint32(0o100640))
+	want(t, c.stat("/home/d").Permissions, uint32(0o40750))
+	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "."}).names(t)[0].Filename, "/home")
+}
