@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -41,29 +42,14 @@ func (a *app) copyCommand() *cobra.Command {
 	return cmd
 }
 
-// A copier is one run of cp.
-type copier struct {
-	*app
-	ctx     context.Context
-	hosts   *hosts
-	options transfer.Options
-	target  place
-	report  reporter
-	code    int // of the first failure
-}
-
 func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, target place) error {
-	c := &copier{app: a, ctx: ctx, hosts: newHosts(flags.dialConfig(a)), options: flags.transferOptions(), target: target}
+	config := flags.dialConfig(a)
+	if flags.compress && config.SSH == "" {
+		config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")
+	}
+	c := a.newCopier(ctx, config, flags.transferOptions(), a.reporter(flags, target))
 	defer c.hosts.close()
-	c.report = a.reporter(flags, target)
-	c.options.Events = c.report.event
-	if flags.compress && c.hosts.config.SSH == "" {
-		c.hosts.config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")
-	}
-	err := c.run(sources)
-	if err != nil {
-		c.fail(err)
-	}
+	c.copy(sources, target)
 	c.report.end(c.code)
 	if flags.verbose >= 2 {
 		a.console.say("at most " + peakMemory() + " of memory were used")
@@ -72,6 +58,21 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 		return &exitError{c.code}
 	}
 	return nil
+}
+
+// A copier copies files, and tells a reporter how that goes.
+type copier struct {
+	*app
+	ctx     context.Context
+	hosts   *hosts
+	options transfer.Options
+	report  reporter
+	code    int // of the first failure
+}
+
+func (a *app) newCopier(ctx context.Context, config *dial.Config, options transfer.Options, report reporter) *copier {
+	options.Events = report.event
+	return &copier{app: a, ctx: ctx, hosts: newHosts(config), options: options, report: report}
 }
 
 // fail tells a failure that is no job's.
@@ -91,7 +92,8 @@ func (c *copier) note(err error) {
 	}
 }
 
-func (c *copier) run(sources []place) error {
+// copy copies the sources to the target.
+func (c *copier) copy(sources []place, target place) {
 	// The names that globs stand for must be known before the target's form can be judged: several files want a directory.
 	var files []file
 	for _, s := range sources {
@@ -99,28 +101,25 @@ func (c *copier) run(sources []place) error {
 		if err != nil {
 			c.fail(err)
 			if c.ctx.Err() != nil {
-				return nil
+				return
 			}
 			continue
 		}
 		files = append(files, found...)
 	}
-	if len(files) == 0 {
-		return nil
-	}
 	several := len(sources) > 1 || len(files) > 1
-	if several && !c.target.stream {
-		if err := c.wantDirectory(); err != nil {
-			return err
+	if several && len(files) > 0 && !target.stream {
+		if err := c.wantDirectory(target); err != nil {
+			c.fail(err)
+			return
 		}
 	}
 	for _, f := range files {
 		if c.ctx.Err() != nil {
-			return nil
+			return
 		}
-		c.copyFile(f, several)
+		c.copyFile(f, target, several)
 	}
-	return nil
 }
 
 // A file is one source, after globs.
@@ -130,12 +129,12 @@ type file struct {
 }
 
 // copyFile runs one job. The job's own events tell how it went.
-func (c *copier) copyFile(f file, several bool) {
-	job := transfer.Job{Source: f.path, Target: c.target.path(), Direction: transfer.Download, Options: c.options}
+func (c *copier) copyFile(f file, target place, several bool) {
+	job := transfer.Job{Source: f.path, Target: target.path(), Direction: transfer.Download, Options: c.options}
 	at := f.place
-	if c.target.remote {
+	if target.remote {
 		job.Direction = transfer.Upload
-		at = c.target
+		at = target
 	}
 	host, told := c.hosts.get(c.ctx, at.target)
 	if host.err != nil {
@@ -148,9 +147,9 @@ func (c *copier) copyFile(f file, several bool) {
 	switch {
 	case f.stream:
 		job.Reader, job.Size = c.standardInput(c.ctx)
-	case c.target.stream:
+	case target.stream:
 		job.Writer = c.standardOutput(c.ctx)
-	case several && c.target.remote:
+	case several && target.remote:
 		// That it is a directory is known: the job need not ask again.
 		job.Target = path.Join(job.Target, filepath.Base(f.path))
 	}
@@ -160,19 +159,19 @@ func (c *copier) copyFile(f file, several bool) {
 }
 
 // wantDirectory makes sure that the target is a directory.
-func (c *copier) wantDirectory() error {
+func (c *copier) wantDirectory(target place) error {
 	var info fs.FileInfo
 	var err error
-	if c.target.remote {
-		host, told := c.hosts.get(c.ctx, c.target.target)
+	if target.remote {
+		host, told := c.hosts.get(c.ctx, target.target)
 		if host.err != nil && told {
 			return nil
 		} else if host.err != nil {
 			return host.err
 		}
-		info, err = host.Client.WithContext(c.ctx).Stat(c.target.path())
+		info, err = host.Client.WithContext(c.ctx).Stat(target.path())
 	} else {
-		info, err = os.Stat(c.target.path())
+		info, err = os.Stat(target.path())
 	}
 	if err == nil && info.IsDir() {
 		return nil
@@ -181,7 +180,7 @@ func (c *copier) wantDirectory() error {
 	if err != nil {
 		reason = reasonOf(err)
 	}
-	return fmt.Errorf("cannot copy several files to %s: %s", c.target.typed, reason)
+	return fmt.Errorf("cannot copy several files to %s: %s", target.typed, reason)
 }
 
 // reasonOf is an error without the operation and the path that package os and its like put in front.
