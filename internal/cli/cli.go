@@ -77,18 +77,10 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(a.copyCommand(), a.demoCommand(), a.versionCommand(), a.manCommand(root))
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		switch cmd.Name() {
-		case "help":
-			cmd.Short = "tell how a command is used"
-		case "completion":
-			cmd.Use, cmd.Short = "completion SHELL", "print a script that completes commands and flags in bash, zsh, fish or powershell"
-		}
-		cmd.DisableFlagsInUseLine = true
-	}
+	cobra.EnableCommandSorting = false // cp comes first
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(a.copyCommand(), a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
 	return root
 }
 

@@ -31,7 +31,7 @@ func writeMan(w io.Writer, root *cobra.Command) {
 	fmt.Fprintf(w, ".SH NAME\nusftp \\- %s\n.SH SYNOPSIS\n", roff(root.Short))
 	var commands []*cobra.Command
 	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() && cmd.Name() != "help" || cmd.Name() == "completion" {
+		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
 			commands = append(commands, cmd)
 		}
 	}

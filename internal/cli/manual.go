@@ -41,6 +41,13 @@ occasion, copies files to it and back with the code that cp runs, checks what
 has arrived, and says how fast it was. It needs nothing but room for the files
 in the directory for temporary files, and removes what it has made.`
 
+const completionLong = `Prints a script for a shell that completes commands and flags. To have it in
+every session of the shell:
+
+  bash   usftp completion bash >~/.local/share/bash-completion/completions/usftp
+  zsh    usftp completion zsh >"${fpath[1]}/_usftp"
+  fish   usftp completion fish >~/.config/fish/completions/usftp.fish`
+
 // manual is what the man page has besides the commands.
 var manual = []struct{ title, text string }{
 	{"JSON EVENTS", `With --json, each line of standard output is one JSON object. Errors still go to

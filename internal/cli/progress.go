@@ -129,12 +129,9 @@ func (m *meter) add(bytes int64, elapsed time.Duration) {
 		return
 	}
 	now := float64(bytes-m.bytes) / dt.Seconds()
-	if m.elapsed == 0 {
-		m.rate = now
-	} else {
-		weight := 1 - math.Exp(-float64(dt)/float64(rateOver))
-		m.rate += weight * (now - m.rate)
-	}
+	// In the beginning the rate is that of all there is: one slow first moment would else weigh for seconds.
+	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
+	m.rate += weight * (now - m.rate)
 	if bytes > m.bytes {
 		m.moved = elapsed
 	} else if elapsed-m.moved > stalledAfter {
