@@ -1,0 +1,10 @@
+// Command usftp copies files over SSH, with SFTP, at the speed of the wire. See `usftp help`.
+package main
+
+import (
+	"os"
+
+	"github.com/usftp/usftp/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:])) }

@@ -1,0 +1,103 @@
+// Package cli is the command usftp: flags, terminal, signals and exit codes around package transfer.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs the command with its arguments (without the program's name) and returns the exit code.
+func Main(args []string) int {
+	tuneMemory()
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, console: newConsole(os.Stderr)}
+	ctx, stop := a.catchSignals(context.Background())
+	defer stop()
+	return a.run(ctx, args)
+}
+
+// An app is one run of the command.
+type app struct {
+	stdin   *os.File
+	stdout  *os.File
+	console *console // standard error
+	restore restorer // puts the terminal back
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.command()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if signal := interrupted(ctx); signal != nil {
+		return signal.code()
+	}
+	var failed *exitError
+	if errors.As(err, &failed) { // all has been said
+		return failed.code
+	}
+	code := codeOf(err)
+	if err != nil && code != exitOutputGone {
+		a.console.say(err.Error())
+		var usage *usageError
+		if errors.As(err, &usage) {
+			a.console.say(fmt.Sprintf("`%s --help` tells how it is used", usage.command))
+		}
+	}
+	return code
+}
+
+// An exitError ends the program with a code, after the reasons have been told.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// command is the whole command line: what is parsed, shown as help, completed, and printed as the man page.
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "usftp",
+		Short:         "copy files over SSH, with SFTP, at the speed of the wire",
+		Long:          rootLong,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{"usftp", fmt.Errorf("there is no command %q", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(output{a})
+	root.SetErr(a.console)
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{cmd.CommandPath(), err}
+	})
+	cobra.EnableCommandSorting = false // cp comes first
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(a.copyCommand(), a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
+	return root
+}
+
+// output is standard output, whose reader may go away.
+type output struct{ *app }
+
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.stdout.Write(p)
+	return n, outputError(err)
+}
+
+// noArgs refuses operands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{cmd.CommandPath(), fmt.Errorf("%s takes no argument, and was given %q", cmd.Name(), args[0])}
+	}
+	return nil
+}
+
+var _ io.Writer = output{}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/transfer"
+)
+
+func (a *app) copyCommand() *cobra.Command {
+	var flags copyFlags
+	cmd := &cobra.Command{
+		Use:                   "cp [flags] SRC... DST",
+		Short:                 "copy files to and from hosts",
+		Long:                  copyLong,
+		Example:               copyExamples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(cmd); err != nil {
+				return err
+			}
+			sources, target, err := parsePlaces(args)
+			if err == nil && flags.json && target.stream {
+				err = errors.New("--json writes to standard output, and so cannot go with the target -")
+			}
+			if err != nil {
+				return &usageError{cmd.CommandPath(), err}
+			}
+			return a.copy(cmd.Context(), &flags, sources, target)
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, target place) error {
+	config := flags.dialConfig(a)
+	if flags.compress && config.SSH == "" {
+		config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")
+	}
+	c := a.newCopier(ctx, config, flags.transferOptions(), a.reporter(flags, target))
+	defer c.hosts.close()
+	c.copy(sources, target)
+	c.report.end(c.code)
+	if flags.verbose >= 2 {
+		a.console.say("at most " + peakMemory() + " of memory were used")
+	}
+	if c.code != exitOK {
+		return &exitError{c.code}
+	}
+	return nil
+}
+
+// A copier copies files, and tells a reporter how that goes.
+type copier struct {
+	*app
+	ctx     context.Context
+	hosts   *hosts
+	options transfer.Options
+	report  reporter
+	code    int // of the first failure
+}
+
+func (a *app) newCopier(ctx context.Context, config *dial.Config, options transfer.Options, report reporter) *copier {
+	options.Events = report.event
+	return &copier{app: a, ctx: ctx, hosts: newHosts(config), options: options, report: report}
+}
+
+// fail tells a failure that is no job's.
+func (c *copier) fail(err error) {
+	c.note(err)
+	if !errors.Is(err, errOutputGone) {
+		c.report.failed(err)
+	}
+}
+
+// note keeps the code of the first failure; a signal's wins over all.
+func (c *copier) note(err error) {
+	if signal := interrupted(c.ctx); signal != nil {
+		c.code = signal.code()
+	} else if c.code == exitOK {
+		c.code = codeOf(err)
+	}
+}
+
+// copy copies the sources to the target.
+func (c *copier) copy(sources []place, target place) {
+	// The names that globs stand for must be known before the target's form can be judged: several files want a directory.
+	var files []file
+	for _, s := range sources {
+		found, err := c.expand(s)
+		if err != nil {
+			c.fail(err)
+			if c.ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		files = append(files, found...)
+	}
+	several := len(sources) > 1 || len(files) > 1
+	if several && len(files) > 0 && !target.stream {
+		if err := c.wantDirectory(target); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+	for _, f := range files {
+		if c.ctx.Err() != nil {
+			return
+		}
+		c.copyFile(f, target, several)
+	}
+}
+
+// A file is one source, after globs.
+type file struct {
+	place
+	path string
+}
+
+// copyFile runs one job. The job's own events tell how it went.
+func (c *copier) copyFile(f file, target place, several bool) {
+	job := transfer.Job{Source: f.path, Target: target.path(), Direction: transfer.Download, Options: c.options}
+	at := f.place
+	if target.remote {
+		job.Direction = transfer.Upload
+		at = target
+	}
+	host, told := c.hosts.get(c.ctx, at.target)
+	if host.err != nil {
+		if !told {
+			c.fail(host.err)
+		}
+		return
+	}
+	job.Host = host.Host
+	switch {
+	case f.stream:
+		job.Reader, job.Size = c.standardInput(c.ctx)
+	case target.stream:
+		job.Writer = c.standardOutput(c.ctx)
+	case several && target.remote:
+		// That it is a directory is known: the job need not ask again.
+		job.Target = path.Join(job.Target, filepath.Base(f.path))
+	}
+	if _, err := job.Run(c.ctx); err != nil {
+		c.note(err)
+	}
+}
+
+// wantDirectory makes sure that the target is a directory.
+func (c *copier) wantDirectory(target place) error {
+	var info fs.FileInfo
+	var err error
+	if target.remote {
+		host, told := c.hosts.get(c.ctx, target.target)
+		if host.err != nil && told {
+			return nil
+		} else if host.err != nil {
+			return host.err
+		}
+		info, err = host.Client.WithContext(c.ctx).Stat(target.path())
+	} else {
+		info, err = os.Stat(target.path())
+	}
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	reason := "it is not a directory"
+	if err != nil {
+		reason = reasonOf(err)
+	}
+	return fmt.Errorf("cannot copy several files to %s: %s", target.typed, reason)
+}
+
+// reasonOf is an error without the operation and the path that package os and its like put in front.
+func reasonOf(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return err.Error()
+}
+
+// hasGlob tells whether a remote path is a pattern.
+func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }

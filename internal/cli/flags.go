@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/transfer"
+)
+
+// copyFlags is what the command line of cp says. The letters and their meanings are scp's, so that fingers need not learn.
+type copyFlags struct {
+	configFile, jump, cipher, program, ssh string
+	identities, options                    []string
+	port                                   int
+	ipv4, ipv6, batch                      bool
+
+	limit                               int64
+	preserve, inplace, atomic, fsync    bool
+	recursive, compress, legacy, ignore bool
+
+	quiet, noProgress, json bool
+	verbose                 int
+}
+
+// register is the table of flags: parsing, help, completion and the man page come from it.
+func (c *copyFlags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVarP(&c.configFile, "config", "F", "", "read `file` instead of the user's and the system's ssh_config; \"none\" reads none")
+	f.StringArrayVarP(&c.identities, "identity", "i", nil, "offer the private key in `file` first; may be given several times")
+	f.StringVarP(&c.jump, "jump", "J", "", "connect by way of `host`[,host...]")
+	f.StringArrayVarP(&c.options, "option", "o", nil, "a line of ssh_config, as `word=value`; may be given several times")
+	f.IntVarP(&c.port, "port", "P", 0, "connect to `port` on the host")
+	f.StringVarP(&c.cipher, "cipher", "c", "", "use one of these `ciphers`, as the word Ciphers of ssh_config has it")
+	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
+	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
+	f.BoolVarP(&c.batch, "batch", "B", false, "never ask for passwords, passphrases or anything else")
+	f.StringVar(&c.ssh, "ssh", "", "let the system's ssh make the connection, or another `command` that takes its place")
+	f.Lookup("ssh").NoOptDefVal = "ssh"
+	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
+	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s")
+	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
+	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories (not in this version)")
+	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
+	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
+	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
+	f.BoolVar(&c.fsync, "fsync", false, "have the data on the target's disk before it takes its name")
+	f.BoolVarP(&c.quiet, "quiet", "q", false, "no progress line, no banner, no notes; errors only")
+	f.CountVarP(&c.verbose, "verbose", "v", "say what is done; twice: say more")
+	f.BoolVar(&c.noProgress, "no-progress", false, "no progress line")
+	f.BoolVar(&c.json, "json", false, "write events to standard output, one JSON object a line")
+	// scp's, without a meaning here: -s and -O choose between its two protocols, -T trusts names, which ours need not.
+	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
+	f.BoolVarP(&c.ignore, "no-strict-names", "T", false, "")
+	f.BoolVarP(&c.legacy, "scp", "O", false, "")
+	for _, hidden := range []string{"sftp", "no-strict-names", "scp"} {
+		f.Lookup(hidden).Hidden = true
+	}
+}
+
+// maxLimit is scp's: 100 Gbit/s.
+const maxLimit = 100 << 20
+
+func (c *copyFlags) check(cmd *cobra.Command) error {
+	var err error
+	set := cmd.Flags().Changed
+	switch {
+	case c.ipv4 && c.ipv6:
+		err = errors.New("-4 and -6 exclude each other")
+	case c.inplace && c.atomic:
+		err = errors.New("--inplace and --atomic exclude each other")
+	case c.program != "" && c.ssh != "" && c.program != c.ssh:
+		err = errors.New("-S and --ssh name different programs")
+	case c.recursive:
+		err = errors.New("-r is not in this version: directories cannot be copied yet")
+	case c.legacy:
+		err = errors.New("-O asks for scp's old protocol, which usftp does not speak: it copies with SFTP")
+	case set("port") && (c.port < 1 || c.port > 65535):
+		err = fmt.Errorf("-P %d: a port is a number from 1 to 65535", c.port)
+	case set("limit") && (c.limit < 1 || c.limit > maxLimit):
+		err = fmt.Errorf("-l %d: a limit is a number of Kbit/s from 1 to %d", c.limit, maxLimit)
+	case set("ssh") && strings.TrimSpace(c.ssh) == "", set("program") && strings.TrimSpace(c.program) == "":
+		err = errors.New("--ssh and -S need the name of a program")
+	}
+	if err != nil {
+		return &usageError{cmd.CommandPath(), err}
+	}
+	return nil
+}
+
+// dialConfig is how connections are made.
+func (c *copyFlags) dialConfig(a *app) *dial.Config {
+	config := &dial.Config{
+		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
+		SSH: c.ssh, Prompter: a.prompter(c.batch), Logger: a.console.logger(c.verbose),
+	}
+	if c.program != "" {
+		config.SSH = c.program
+	}
+	switch {
+	case c.ipv4:
+		config.AddressFamily = "inet"
+	case c.ipv6:
+		config.AddressFamily = "inet6"
+	}
+	if c.batch {
+		config.Options = append([]string{"BatchMode=yes"}, config.Options...)
+	}
+	if c.compress && config.SSH != "" {
+		config.Options = append(config.Options, "Compression=yes")
+	}
+	if !c.quiet {
+		config.Banner = a.banner
+	}
+	return config
+}
+
+// transferOptions is how files are copied.
+func (c *copyFlags) transferOptions() transfer.Options {
+	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
+	switch {
+	case c.inplace:
+		o.Placement = transfer.InPlace
+	case c.atomic:
+		o.Placement = transfer.Atomic
+	}
+	return o
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// expand gives the files that a source stands for: those that a remote pattern matches; where it matches none, the file that has just
+// this name.
+func (c *copier) expand(s place) ([]file, error) {
+	if !s.remote || !hasGlob(s.target.Path) {
+		return []file{{s, s.path()}}, nil
+	}
+	host, told := c.hosts.get(c.ctx, s.target)
+	if host.err != nil {
+		if told {
+			return nil, nil
+		}
+		return nil, host.err
+	}
+	names, err := glob(c.ctx, host.Client, s.target.Path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot copy %s:%s: %w", host.Name, s.target.Path, err)
+	}
+	var files []file
+	for _, name := range names {
+		files = append(files, file{s, name})
+	}
+	return files, nil
+}
+
+// glob asks a host for the names that match.
+func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, error) {
+	client = client.WithContext(ctx)
+	names, err := remoteGlob(client, pattern)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if len(names) == 0 { // the file may have this name, and its directory may be one that cannot be listed
+		if _, statErr := client.Lstat(pattern); statErr == nil {
+			return []string{pattern}, nil
+		}
+		if err != nil && !errors.Is(err, path.ErrBadPattern) {
+			return nil, err
+		}
+		return nil, errors.New("no file on the host has such a name")
+	}
+	for _, name := range names {
+		if err := checkMatch(pattern, name); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// checkMatch makes sure that a name is one that was asked for. A server that answers a listing of "*.txt" with names of its own
+// choosing could otherwise have files written over that nobody meant, and in other directories.
+func checkMatch(pattern, name string) error {
+	base := path.Base(name)
+	matches, err := path.Match(clean(pattern), clean(name))
+	if err != nil || !matches || base == "." || base == ".." || strings.IndexByte(name, 0) >= 0 || !fs.ValidPath(base) {
+		return fmt.Errorf("the server has answered with the name %q, which is not what was asked for", name)
+	}
+	return nil
+}
+
+// clean drops empty elements, which path.Match takes by the letter.
+func clean(name string) string {
+	for strings.Contains(name, "//") {
+		name = strings.ReplaceAll(name, "//", "/")
+	}
+	return strings.TrimPrefix(name, "./")
+}
+
+func remoteGlob(client any, pattern string) ([]string, error) {
+	if g, ok := client.(interface {
+		Glob(string) ([]string, error)
+	}); ok {
+		return g.Glob(pattern)
+	}
+	return nil, errors.New("patterns are not in this version")
+}

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "tell how a command is used",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return &usageError{"usftp", fmt.Errorf("there is no command %q", args[0])}
+			}
+			return about.Help()
+		},
+	}
+}
+
+// shells are those that completion knows.
+var shells = map[string]func(root *cobra.Command, w io.Writer) error{
+	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+	"zsh":  (*cobra.Command).GenZshCompletion,
+	"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+}
+
+func completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "completion bash|zsh|fish",
+		Short:     "print a script that completes commands and flags",
+		Long:      completionLong,
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || shells[args[0]] == nil {
+				return &usageError{cmd.CommandPath(), errors.New("the name of a shell is needed: bash, zsh or fish")}
+			}
+			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
+		},
+	}
+}

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/transfer"
+)
+
+// hosts holds the connections of one run: one for each host, however many files are copied.
+type hosts struct {
+	config *dial.Config
+	open   map[dial.Target]*host // by target, without a path
+}
+
+// A host is one connection, or why there is none.
+type host struct {
+	transfer.Host
+	conn *dial.Conn
+	err  error
+}
+
+func newHosts(config *dial.Config) *hosts {
+	return &hosts{config: config, open: make(map[dial.Target]*host)}
+}
+
+// get connects, or gives the connection that there is. told is true where its error was returned before.
+func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool) {
+	t.Path = ""
+	if found, ok := h.open[t]; ok {
+		return found, found.err != nil
+	}
+	found = connect(ctx, t, h.config)
+	h.open[t] = found
+	return found, false
+}
+
+func (h *hosts) close() {
+	for _, host := range h.open {
+		if host.Client != nil {
+			host.Client.Close()
+		}
+		if host.conn != nil {
+			host.conn.Close()
+		}
+	}
+}
+
+func connect(ctx context.Context, t dial.Target, config *dial.Config) *host {
+	h := &host{Host: transfer.Host{Name: t.UserHost()}}
+	d, err := dial.New(ctx, t, config)
+	if err == nil {
+		h.conn, err = d.Dial(ctx)
+	}
+	if err == nil {
+		h.Client, err = startClient(ctx, h.conn, config.Logger)
+	}
+	if err != nil {
+		h.err = hostError(h.Name, err)
+	}
+	return h
+}
+
+// startClient begins to speak SFTP.
+func startClient(ctx context.Context, conn *dial.Conn, log *slog.Logger) (*usftp.Client, error) {
+	stream, err := conn.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	client, err := usftp.NewClientPipe(stream, stream,
+		usftp.WithServerVersion(conn.ServerVersion()),
+		usftp.WithChannelWindow(stream.Window()),
+		usftp.WithKeepalive(conn.Keepalive),
+		usftp.WithLogger(log))
+	if !stop() && err == nil {
+		client.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, &startError{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
+	}
+	return client, nil
+}
+
+// A startError is a stream on which SFTP did not begin. What a server has to say about it, it often says to standard error.
+type startError struct {
+	err    error
+	stderr string
+}
+
+func (e *startError) Error() string {
+	var lost *usftp.LostError
+	switch {
+	case e.stderr == "":
+		return e.err.Error()
+	case errors.As(e.err, &lost):
+		return "SFTP did not begin: " + e.stderr
+	}
+	return fmt.Sprintf("%s (and: %s)", e.err, e.stderr)
+}
+
+func (e *startError) Unwrap() error { return e.err }
+
+// hostError makes one sentence that begins with the host.
+func hostError(name string, err error) error {
+	var named *dial.Error
+	var signal *interruption
+	if errors.As(err, &named) || errors.As(err, &signal) {
+		return err
+	}
+	return &dial.Error{Host: name, Err: err}
+}

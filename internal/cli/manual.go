@@ -1,0 +1,84 @@
+package cli
+
+// The texts that help and the man page share. Paragraphs are separated by empty lines; a paragraph whose lines begin with two spaces
+// is kept as it is.
+
+const rootLong = `usftp copies files over SSH with SFTP. All that it needs on the other side is an
+account and the SFTP server that every sshd has.`
+
+const copyLong = `Copies files to hosts or from hosts.
+
+A source or target is a local file, host:path, user@host:path, or
+sftp://user@host:port/path; - is standard input or output. A path after host:
+starts at the login directory unless it begins with /. In an sftp:// address the
+path is absolute, and /~/ is the login directory. As with scp, a local name with
+a colon needs a / in front of the colon: ./a:b.
+
+Patterns (* ? [a-z]) in a remote source are matched on the host. Where nothing
+matches, a file that has exactly this name is taken.
+
+With several sources the target must be a directory, or - for all of them one
+after the other.
+
+Data goes into a temporary file beside the target, .NAME.usftp-RANDOM, which
+takes the target's name when all has arrived. When a copy fails, the target is
+as it was before. What an interrupted copy leaves behind, it says. Where no
+temporary file can be made, or the target is a device, a pipe, or a local file
+with several names, the target is written in place, and that is said.
+
+Connections are made as ssh makes them: with the user's ssh_config, known_hosts,
+agent and keys. Flags that scp has keep scp's letter and meaning. They may stand
+before, between and after the operands; what follows -- is an operand.`
+
+const copyExamples = `  usftp cp big.iso host:
+  usftp cp 'user@host:/var/log/*.gz' logs/
+  usftp cp sftp://user@host:2222/srv/data.tar .
+  mysqldump db | usftp cp - host:backup/db.sql
+  usftp cp host:backup/db.sql - | less`
+
+const demoLong = `Starts an SFTP server of its own on the loopback address, with keys made for the
+occasion, copies files to it and back with the code that cp runs, checks what
+has arrived, and says how fast it was. It needs nothing but room for the files
+in the directory for temporary files, and removes what it has made.`
+
+const completionLong = `Prints a script for a shell that completes commands and flags. To have it in
+every session of the shell:
+
+  bash   usftp completion bash >~/.local/share/bash-completion/completions/usftp
+  zsh    usftp completion zsh >"${fpath[1]}/_usftp"
+  fish   usftp completion fish >~/.config/fish/completions/usftp.fish`
+
+// manual is what the man page has besides the commands.
+var manual = []struct{ title, text string }{
+	{"JSON EVENTS", `With --json, each line of standard output is one JSON object. Errors still go to
+standard error too, for people.
+
+Every object has "v", the version of this form, now 1, "kind", and "time"
+(RFC 3339). The version changes when a field goes or changes its meaning; fields
+and kinds may be added without, so a program should skip those that it does not
+know.
+
+  started   a file: size is known, or -1
+  progress  bytes of it have arrived so far
+  note      message says what is no failure, but worth knowing
+  done      bytes and elapsed_ns are final
+  failed    message says why; left_behind names what is left of it
+  error     message says why a host or a source could not be used at all
+  exit      the last: code is the exit code, copied and failed count files,
+            bytes those of the files copied
+
+The events of a file have host, direction ("upload" or "download"), source and
+target (paths, without the host), size (-1 where it is not known), bytes, and
+elapsed_ns (nanoseconds since its start). Bytes of a name that are no UTF-8
+appear as U+FFFD.`},
+	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept under
+its temporary name, and that name is said. This takes at most a few seconds; a
+second signal ends the program at once.`},
+	{"ENVIRONMENT", `GOGC and GOMEMLIMIT replace the program's own setting of Go's memory manager.
+SSH_AUTH_SOCK names the agent's socket.`},
+	{"FILES", `~/.ssh/config, /etc/ssh/ssh_config: how to connect, see ssh_config(5).
+
+~/.ssh/known_hosts, /etc/ssh/ssh_known_hosts: the keys of hosts, see sshd(8).`},
+}
+
+const manSeeAlso = "ssh(1), scp(1), sftp(1), ssh_config(5), sftp-server(8)"

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/usftp/usftp/dial"
+)
+
+// A place is one operand of cp: a local file, a file on a host, or a standard stream.
+type place struct {
+	typed  string // as it was given
+	stream bool   // "-"
+	remote bool
+	target dial.Target // of a remote place
+}
+
+func parsePlace(s string) (place, error) {
+	p := place{typed: s, stream: s == "-"}
+	switch {
+	case s == "":
+		return p, errors.New("an operand is empty")
+	case p.stream:
+		return p, nil
+	case strings.IndexByte(s, 0) >= 0:
+		return p, fmt.Errorf("%q: a name cannot hold a NUL", s)
+	}
+	var err error
+	p.target, p.remote, err = dial.ParseTarget(s)
+	return p, err
+}
+
+// path is where the place is, on its machine.
+func (p place) path() string {
+	switch {
+	case !p.remote:
+		return p.typed
+	case p.target.Path == "":
+		return "." // where one is logged in to
+	}
+	return p.target.Path
+}
+
+// parsePlaces reads the operands: one or more sources and the target.
+func parsePlaces(args []string) (sources []place, target place, err error) {
+	if len(args) < 2 {
+		return nil, place{}, errors.New("a source and a target are needed")
+	}
+	var places []place
+	for _, arg := range args {
+		p, err := parsePlace(arg)
+		if err != nil {
+			return nil, place{}, err
+		}
+		places = append(places, p)
+	}
+	sources, target = places[:len(places)-1], places[len(places)-1]
+	return sources, target, checkPlaces(sources, target)
+}
+
+// checkPlaces refuses what cannot be carried out, before anything is.
+func checkPlaces(sources []place, target place) error {
+	streams := 0
+	for _, s := range sources {
+		switch {
+		case s.remote && target.remote:
+			return fmt.Errorf("%s to %s: copies between two hosts are not in this version; copy to this machine first", s.typed, target.typed)
+		case !s.remote && !target.remote:
+			return fmt.Errorf("neither %s nor %s is on a host (host:path or sftp://host/path): cp copies between local files", s.typed, target.typed)
+		case s.stream:
+			streams++
+		}
+	}
+	switch {
+	case streams > 1:
+		return errors.New("standard input (-) can be read only once")
+	case streams > 0 && len(sources) > 1:
+		return errors.New("standard input (-) has no name, and can only be copied to a file, alone")
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"github.com/usftp/usftp/transfer"
+)
+
+// A progressLine is the line of one file on a terminal: name, percent, bytes of bytes, rate, time left. A nil one does nothing.
+type progressLine struct {
+	console *console
+	bars    *mpb.Progress
+	bar     *mpb.Bar
+
+	mu    sync.Mutex
+	name  string
+	size  int64 // -1 where it is not known
+	meter meter
+	ended bool
+	good  bool
+}
+
+const refreshEvery = 200 * time.Millisecond
+
+func startLine(c *console, name string, size int64) *progressLine {
+	l := &progressLine{console: c, name: printable(path.Base(name)), size: size}
+	l.bars = mpb.New(mpb.WithOutput(c.file), mpb.WithRefreshRate(refreshEvery))
+	l.bar = l.bars.New(0, mpb.NopStyle(), mpb.BarFillerTrim(), mpb.PrependDecorators(decor.Any(l.text)))
+	c.above(l.bars)
+	return l
+}
+
+func (l *progressLine) update(e transfer.Event) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.meter.add(e.Bytes, e.Elapsed)
+}
+
+// finish leaves the line as it is and lets the next one begin below it.
+func (l *progressLine) finish(e transfer.Event, good bool) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.meter.finish(e.Bytes, e.Elapsed)
+	l.ended, l.good = true, good
+	l.mu.Unlock()
+	if good {
+		l.bar.SetTotal(-1, true)
+	} else {
+		l.bar.Abort(false)
+	}
+	l.bars.Wait()
+	l.console.above(nil)
+}
+
+// text is the line. It takes what width there is, and the name gives way first.
+func (l *progressLine) text(s decor.Statistics) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	numbers := l.numbers()
+	width := s.AvailableWidth - 1 // a full line would wrap on some terminals
+	room := width - runewidth.StringWidth(numbers) - 1
+	if room < 4 {
+		return runewidth.Truncate(numbers, max(0, width), "")
+	}
+	name := runewidth.Truncate(l.name, room, "…")
+	return name + strings.Repeat(" ", room-runewidth.StringWidth(name)+1) + numbers
+}
+
+func (l *progressLine) numbers() string {
+	m := &l.meter
+	percent, total, last := "    ", "", ""
+	if l.size >= 0 {
+		percent = fmt.Sprintf("%3d%%", percentOf(m.bytes, l.size))
+		total = " of " + amount(float64(l.size))
+	}
+	switch {
+	case l.ended && l.good:
+		last = "in " + clock(m.elapsed)
+	case l.ended:
+		last = "stopped"
+	case m.rate <= 0 && m.elapsed > stalledAfter:
+		last = "stalled"
+	case l.size >= 0 && m.rate > 0:
+		last = clock(time.Duration(min(float64(max(0, l.size-m.bytes))/m.rate, math.MaxInt32)*float64(time.Second))) + " left"
+	}
+	return fmt.Sprintf("%s %20s %11s %10s", percent, amount(float64(m.bytes))+total, amount(m.rate)+"/s", last)
+}
+
+// percentOf says 100 only when all is there.
+func percentOf(bytes, size int64) int {
+	if bytes >= size {
+		return 100
+	}
+	return int(float64(bytes) / float64(size) * 100)
+}
+
+// A meter makes a rate out of bytes and times: of the last seconds, so that it follows what happens; in the end of the whole.
+type meter struct {
+	bytes   int64
+	elapsed time.Duration
+	rate    float64 // bytes a second
+	moved   time.Duration
+}
+
+const (
+	rateOver     = 3 * time.Second // how far back the rate remembers, more or less
+	stalledAfter = 5 * time.Second
+)
+
+func (m *meter) add(bytes int64, elapsed time.Duration) {
+	dt := elapsed - m.elapsed
+	if dt <= 0 {
+		return
+	}
+	now := float64(bytes-m.bytes) / dt.Seconds()
+	// In the beginning the rate is that of all there is: one slow first moment would else weigh for seconds.
+	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
+	m.rate += weight * (now - m.rate)
+	if bytes > m.bytes {
+		m.moved = elapsed
+	} else if elapsed-m.moved > stalledAfter {
+		m.rate = 0
+	}
+	m.bytes, m.elapsed = bytes, elapsed
+}
+
+func (m *meter) finish(bytes int64, elapsed time.Duration) {
+	m.bytes, m.elapsed = bytes, elapsed
+	if elapsed > 0 {
+		m.rate = float64(bytes) / elapsed.Seconds()
+	}
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

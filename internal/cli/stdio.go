@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+)
+
+// standardInput gives the reader for "-" and its size, 0 where it is not known.
+func (a *app) standardInput(ctx context.Context) (io.Reader, int64) {
+	info, err := a.stdin.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		var size int64
+		if at, err := a.stdin.Seek(0, io.SeekCurrent); err == nil {
+			size = max(0, info.Size()-at)
+		}
+		return a.stdin, size
+	}
+	return newDetached(ctx, a.stdin.Read), 0
+}
+
+// standardOutput gives the writer for "-".
+func (a *app) standardOutput(ctx context.Context) io.Writer {
+	info, err := a.stdout.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		return a.stdout
+	}
+	return newDetached(ctx, a.stdout.Write)
+}
+
+// outputError tells the end of our reader from other failures.
+func outputError(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return errOutputGone
+	}
+	return err
+}
+
+// A detached stream is one whose Read or Write, which may wait for ever for another program or a person, is done by a goroutine of its
+// own with a buffer of its own, so that the end of the context ends the wait. A call that was given up ends with the program.
+type detached struct {
+	ctx  context.Context
+	do   func([]byte) (int, error)
+	buf  []byte
+	work chan []byte
+	done chan result
+}
+
+type result struct {
+	n   int
+	err error
+}
+
+// detachedBuffer is what a pipe holds.
+const detachedBuffer = 64 << 10
+
+func newDetached(ctx context.Context, do func([]byte) (int, error)) *detached {
+	return &detached{ctx: ctx, do: do}
+}
+
+// start starts the goroutine with the first call, and makes sure that the stream is still in use.
+func (d *detached) start() error {
+	if d.ctx.Err() != nil { // the buffer may be in the hands of a call that was given up
+		return context.Cause(d.ctx)
+	}
+	if d.work != nil {
+		return nil
+	}
+	d.buf, d.work, d.done = make([]byte, detachedBuffer), make(chan []byte), make(chan result, 1)
+	go func() {
+		for {
+			select {
+			case p := <-d.work:
+				n, err := d.do(p)
+				d.done <- result{n, err}
+			case <-d.ctx.Done():
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// run does one piece, of at most len(d.buf) bytes.
+func (d *detached) run(n int) result {
+	select {
+	case d.work <- d.buf[:n]:
+	case <-d.ctx.Done():
+		return result{0, context.Cause(d.ctx)}
+	}
+	select {
+	case r := <-d.done:
+		return r
+	case <-d.ctx.Done():
+		return result{0, context.Cause(d.ctx)}
+	}
+}
+
+func (d *detached) Read(p []byte) (int, error) {
+	if err := d.start(); err != nil {
+		return 0, err
+	}
+	r := d.run(min(len(p), len(d.buf)))
+	return copy(p, d.buf[:r.n]), r.err
+}
+
+func (d *detached) Write(p []byte) (int, error) {
+	written := 0
+	for len(p) > 0 {
+		if err := d.start(); err != nil {
+			return written, err
+		}
+		n := copy(d.buf, p)
+		r := d.run(n)
+		written += r.n
+		if r.err != nil {
+			return written, outputError(r.err)
+		}
+		p = p[n:]
+	}
+	return written, nil
+}
+
+var _ io.ReadWriter = (*detached)(nil)
