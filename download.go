@@ -21,6 +21,8 @@ type download struct {
 	parked []*conn.Call // data that came before what lies before it, by offset
 	given  int64        // the offset up to which the sink has everything
 	wrote  func(int64)  // told of given
+
+	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
 }
 
 var errNoData = errors.New("the server answered a read with no data and no end of file")
@@ -68,8 +70,39 @@ func (d *download) fill() error {
 	return nil
 }
 
+// sizeTag marks the question for the size among the calls of a download.
+const sizeTag = -1
+
+// askSize asks for the file's size along with the first READs: it costs no round trip, and saves one at the end, where the last READ comes
+// back short and only the size tells that nothing is missing.
+func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
+	d.keepAttrs = keep
+	lane := &d.lanes[0]
+	call := lane.client.request(wire.TypeAttrs)
+	call.Request = wire.HandleRequest{Type: wire.TypeFstat, Handle: lane.handle}.Append(call.Scratch(), 0)
+	call.Done = d.queue
+	call.Tag = sizeTag
+	if ok, _ := lane.client.conn.TryStart(call, false); !ok {
+		lane.client.conn.Recycle(call)
+	}
+}
+
+// settleSize takes the answer, which may as well be none.
+func (d *download) settleSize(call *conn.Call) {
+	if call.Err == nil && call.Type == wire.TypeAttrs {
+		if stat, err := d.keepAttrs(call); err == nil && stat.sized() {
+			d.ranges.SetSize(int64(stat.Size))
+		}
+	}
+	d.lanes[0].client.conn.Recycle(call)
+}
+
 // settle takes a complete call.
 func (d *download) settle(call *conn.Call) {
+	if call.Tag == sizeTag {
+		d.settleSize(call)
+		return
+	}
 	p := d.landed(call, len(call.Body))
 	switch {
 	case call.Err != nil:
@@ -163,6 +196,9 @@ func (f *File) download(op string, from, limit, size int64, sink func([]byte) er
 		loop: newLoop(ctx, ranges, lane{client: open.client, handle: open.handle}),
 		from: from, given: from, sink: sink, wrote: wrote,
 	}
+	if size == flow.Unknown && limit == math.MaxInt64 && !open.client.noFstat.Load() {
+		d.askSize(f.keepAttrs)
+	}
 	n, err := d.run()
 	return n, f.wrap(op, err)
 }
@@ -239,7 +275,7 @@ type sinkError struct{ error }
 func (f *File) expectedSize() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.cached || !f.attrs.HasSize() || f.attrs.Size > math.MaxInt64 || !f.attrs.FileMode().IsRegular() {
+	if !f.cached || !f.attrs.sized() {
 		return flow.Unknown
 	}
 	return int64(f.attrs.Size)

@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -35,6 +36,11 @@ func (s *FileStat) HasTimes() bool { return s.present&wire.AttrACModTime != 0 }
 
 // HasOwner tells whether the server sent the numbers of owner and group.
 func (s *FileStat) HasOwner() bool { return s.present&wire.AttrUIDGID != 0 }
+
+// sized tells whether the size is known, and means something: only that of a regular file does.
+func (s *FileStat) sized() bool {
+	return s.HasSize() && s.Size <= math.MaxInt64 && s.FileMode().IsRegular()
+}
 
 // FileMode returns the mode as package fs has it.
 func (s *FileStat) FileMode() fs.FileMode { return wire.FileMode(s.Mode) }

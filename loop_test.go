@@ -1,0 +1,356 @@
+package usftp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// scripted starts a server that follows a script and a client on it.
+func scripted(t testing.TB, script sftptest.Script, link sftptest.LinkConfig, opts ...usftp.ClientOption) (*usftp.Client, *sftptest.Scripted) {
+	t.Helper()
+	server := sftptest.NewServer(t, script)
+	stream := server.Dial(link)
+	client, err := usftp.NewClientPipe(stream, stream, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client, server
+}
+
+func randomBytes(size int) []byte {
+	data := make([]byte, size)
+	rand.NewChaCha8([32]byte{byte(size), byte(size >> 8)}).Read(data)
+	return data
+}
+
+// A transfer takes as many round trips as it needs and no more: down, OPEN and the READs; up, OPEN, the WRITEs, CLOSE.
+func TestTransferRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 100 * time.Millisecond
+		client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip})
+		data := randomBytes(10 << 20)
+		server.Files.WriteFile("/source", data)
+
+		began := time.Now()
+		f, err := client.Open("/source")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if n, err := f.WriteTo(&got); err != nil || n != int64(len(data)) || !bytes.Equal(got.Bytes(), data) {
+			t.Fatal(n, err)
+		}
+		f.Close()
+		if took := time.Since(began); took != 2*trip {
+			t.Errorf("10 MiB down took %v, want 2 round trips of %v", took, trip)
+		}
+
+		began = time.Now()
+		f, err = client.Create("/target")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := f.ReadFrom(bytes.NewReader(data)); err != nil || n != int64(len(data)) {
+			t.Fatal(n, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 3*trip {
+			t.Errorf("10 MiB up took %v, want 3 round trips of %v", took, trip)
+		}
+		if stored, err := server.Files.ReadFile("/target"); err != nil || !bytes.Equal(stored, data) {
+			t.Errorf("it arrived changed: %v", err)
+		}
+	})
+}
+
+// An upload slides: on a link whose window holds a part of it, the link is never idle.
+func TestUploadSlides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip, window, size = 100 * time.Millisecond, 2 << 20, 32 << 20
+		client, _ := scripted(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: window}, usftp.WithChannelWindow(window))
+		f, err := client.Create("/target")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if n, err := f.ReadFrom(io.LimitReader(zeros{}, size)); n != size || err != nil {
+			t.Fatal(n, err)
+		}
+		if took, want := time.Since(began), size/window*trip; took > want+2*trip {
+			t.Errorf("%d windows took %v, want about %v", size/window, took, want)
+		}
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// Whatever a server does that it may do, the bytes are right.
+func TestTransfersWithAwkwardServers(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) { transferWith(t, seed) })
+	}
+}
+
+func transferWith(t *testing.T, seed uint64) {
+	data := randomBytes(1<<19 + 12345)
+	script := sftptest.RandomScript(seed)
+	client, server := scripted(t, script, sftptest.LinkConfig{Seed: seed})
+	server.Files.WriteFile("/source", data)
+	check := func(what string, got []byte, err error) {
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("seed %d: %s: %d bytes, %v\n%v", seed, what, len(got), err, script)
+		}
+	}
+	f, err := client.Open("/source")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sink bytes.Buffer
+	_, err = f.WriteTo(&sink)
+	check("WriteTo", sink.Bytes(), err)
+	whole := make([]byte, len(data))
+	_, err = f.ReadAt(whole, 0)
+	check("ReadAt", whole, err)
+	f.Close()
+
+	source := map[uint64]io.Reader{
+		0: bytes.NewReader(data), 1: iotest.HalfReader(bytes.NewReader(data)), 2: iotest.DataErrReader(bytes.NewReader(data)),
+	}[seed%3]
+	g, err := client.Create("/target")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.ReadFrom(source)
+	if closeErr := g.Close(); err == nil {
+		err = closeErr
+	}
+	stored, _ := server.Files.ReadFile("/target")
+	check("ReadFrom", stored, err)
+}
+
+func TestEndOfFileIsAskedAgain(t *testing.T) {
+	data := randomBytes(3 << 20)
+	client, server := scripted(t, sftptest.Script{FalseEOFAt: 600000}, sftptest.LinkConfig{})
+	server.Files.WriteFile("/source", data)
+	f, err := client.Open("/source")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if n, err := f.WriteTo(&got); err != nil || !bytes.Equal(got.Bytes(), data) {
+		t.Errorf("%d of %d bytes, %v", n, len(data), err)
+	}
+}
+
+// After a failure the caller learns how much, from the beginning and without a gap, is safe; what failed first is what is said.
+func TestFailureTellsWhatIsSafe(t *testing.T) {
+	const packet = wire.MaxData
+	client, server := scripted(t, sftptest.Script{Faults: []sftptest.Fault{
+		{On: wire.TypeWrite, From: 5 * packet, To: 5*packet + 1, Do: sftptest.Refuse(wire.Failure, "first")},
+		{On: wire.TypeWrite, From: 7 * packet, To: 7*packet + 1, Do: sftptest.Refuse(wire.Failure, "second")},
+		{On: wire.TypeRead, From: 5 * packet, To: 5*packet + 1, Do: sftptest.Refuse(wire.Failure, "first")},
+		{On: wire.TypeRead, From: 7 * packet, To: 7*packet + 1, Do: sftptest.Refuse(wire.Failure, "second")},
+	}, Reorder: 4}, sftptest.LinkConfig{})
+	data := randomBytes(3 << 20)
+	server.Files.WriteFile("/source", data)
+	check := func(n int64, err error) {
+		t.Helper()
+		var path *fs.PathError
+		if n != 5*packet || !errors.As(err, &path) || !strings.Contains(err.Error(), "first") {
+			t.Errorf("%d bytes are safe, want %d: %v", n, 5*packet, err)
+		}
+	}
+	f, err := client.Create("/target")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(f.ReadFrom(bytes.NewReader(data)))
+	if at, err := f.Seek(0, io.SeekCurrent); at != 5*packet || err != nil {
+		t.Errorf("the offset is %d, %v", at, err)
+	}
+	f.Close()
+	g, err := client.Open("/source")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	check(g.WriteTo(&got))
+	if !bytes.Equal(got.Bytes(), data[:5*packet]) {
+		t.Error("what the writer has is not what is safe")
+	}
+}
+
+// The errors of the caller's own reader and writer come back as they are.
+func TestErrorsOfSourceAndSink(t *testing.T) {
+	client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{})
+	data := randomBytes(2 << 20)
+	server.Files.WriteFile("/source", data)
+	broken := errors.New("broken")
+	f, err := client.Create("/target")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := f.ReadFrom(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken)))
+	if err != broken || n != int64(len(data)) {
+		t.Errorf("ReadFrom: %d, %v", n, err)
+	}
+	g, err := client.Open("/source")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err = g.WriteTo(&short{left: 1 << 20, err: broken})
+	if err != broken || n != 4*wire.MaxData {
+		t.Errorf("WriteTo: %d, %v", n, err)
+	}
+	if _, err := g.Stat(); err != nil {
+		t.Errorf("the connection does not serve another call: %v", err)
+	}
+}
+
+type short struct {
+	left int
+	err  error
+}
+
+func (s *short) Write(p []byte) (int, error) {
+	if s.left < len(p) {
+		return 0, s.err
+	}
+	s.left -= len(p)
+	return len(p), nil
+}
+
+// Every call ends with its context, at once, on a server that says nothing any more; and the connection then serves another.
+func TestEveryCallEndsWithItsContext(t *testing.T) {
+	for name, call := range map[string]func(*usftp.Client, *usftp.File) error{
+		"Stat":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.Stat("/source"); return err },
+		"Open":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.Open("/source"); return err },
+		"Remove":      func(c *usftp.Client, _ *usftp.File) error { return c.Remove("/source") },
+		"PosixRename": func(c *usftp.Client, _ *usftp.File) error { return c.PosixRename("/source", "/other") },
+		"Read":        func(_ *usftp.Client, f *usftp.File) error { _, err := f.Read(make([]byte, 10)); return err },
+		"ReadAt":      func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadAt(make([]byte, 1<<20), 0); return err },
+		"Write":       func(_ *usftp.Client, f *usftp.File) error { _, err := f.Write(make([]byte, 10)); return err },
+		"WriteAt":     func(_ *usftp.Client, f *usftp.File) error { _, err := f.WriteAt(make([]byte, 1<<20), 0); return err },
+		"WriteTo":     func(_ *usftp.Client, f *usftp.File) error { _, err := f.WriteTo(io.Discard); return err },
+		"ReadFrom":    func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadFrom(zeros{}); return err },
+		"File.Stat":   func(_ *usftp.Client, f *usftp.File) error { _, err := f.Stat(); return err },
+		"Sync":        func(_ *usftp.Client, f *usftp.File) error { return f.Sync() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var gate sftptest.Gate
+				client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{})
+				server.Files.WriteFile("/source", randomBytes(4<<20))
+				f, err := client.OpenFile("/source", os.O_RDWR, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				server.AddFaults(sftptest.Fault{Do: sftptest.Hold(&gate)})
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					synctest.Wait() // until the call can only wait
+					cancel()
+				}()
+				began := time.Now()
+				if err := call(client.WithContext(ctx), f.WithContext(ctx)); !errors.Is(err, context.Canceled) {
+					t.Errorf("the error is %v", err)
+				}
+				if took := time.Since(began); took != 0 {
+					t.Errorf("it took %v to cancel", took)
+				}
+				gate.Open()
+				if _, err := client.Stat("/"); err != nil {
+					t.Errorf("the connection does not serve another call: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseEndsATransfer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gate sftptest.Gate
+		client, server := scripted(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Do: sftptest.Hold(&gate)}}}, sftptest.LinkConfig{})
+		server.Files.WriteFile("/source", randomBytes(4<<20))
+		f, err := client.Open("/source")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			synctest.Wait()
+			f.Close()
+		}()
+		if _, err := f.WriteTo(io.Discard); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("closing the file: %v", err)
+		}
+		g, err := client.Open("/source")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			synctest.Wait()
+			client.Close()
+		}()
+		if _, err := g.WriteTo(io.Discard); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("closing the client: %v", err)
+		}
+		gate.Open()
+	})
+}
+
+// A slow sink slows its own transfer and nothing else.
+func TestSlowSinkHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{}, usftp.WithMaxInFlight(4<<20))
+		server.Files.WriteFile("/source", randomBytes(8<<20))
+		stuck := make(chan struct{})
+		ended := make(chan struct{})
+		for range 3 {
+			f, err := client.Open("/source")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				f.WriteTo(blocked{stuck})
+				ended <- struct{}{}
+			}()
+		}
+		synctest.Wait()
+		began := time.Now()
+		f, err := client.Open("/source")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := f.WriteTo(io.Discard); n != 8<<20 || err != nil || time.Since(began) != 0 {
+			t.Errorf("beside three stuck transfers: %d bytes in %v, %v", n, time.Since(began), err)
+		}
+		close(stuck)
+		for range 3 {
+			<-ended
+		}
+	})
+}
+
+type blocked struct{ until chan struct{} }
+
+func (b blocked) Write(p []byte) (int, error) { <-b.until; return len(p), nil }
