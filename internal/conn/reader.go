@@ -111,11 +111,12 @@ func (in *input) skip(n int) error {
 	return nil
 }
 
-// maxReply bounds replies that are no data. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB.
+// maxReply bounds NAME and EXTENDED_REPLY. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB.
 const maxReply = 16 << 20
 
-// maxStatus bounds a STATUS, whose message nobody reads to its end when it is long.
-const maxStatus = 64 << 10
+// maxSmall bounds HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message nobody reads to its end
+// when it is long.
+const maxSmall = 64 << 10
 
 // readLoop is the only reader of the stream. Its stack is small: a reply's memory is leased for each.
 func (c *Conn) readLoop() {
@@ -140,7 +141,7 @@ type reply struct {
 	body   []byte
 }
 
-// readReply reads one reply and completes its call.
+// readReply reads one reply and completes its call. Whoever reads the body may return a block along with an error.
 func (c *Conn) readReply() error {
 	head, err := c.in.need(wire.HeaderSize)
 	if err != nil {
@@ -182,6 +183,7 @@ func (c *Conn) readReply() error {
 		r, err = c.readBody(kind, size)
 	}
 	if err != nil {
+		r.block.Release()
 		return err
 	}
 	r.kind = kind
@@ -191,7 +193,7 @@ func (c *Conn) readReply() error {
 
 // readStatus reads a STATUS of size bytes. The common one, success, costs no allocation.
 func (c *Conn) readStatus(size int64) (r reply, err error) {
-	if size > maxStatus {
+	if size > maxSmall {
 		return r, protocolErrorf("a STATUS of %d bytes", size)
 	}
 	if size > inputSize {
@@ -236,13 +238,13 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 		return r, protocolErrorf("DATA says %d bytes and holds %d", n, size-4)
 	case n > int64(limit):
 		return r, protocolErrorf("DATA of %d bytes where %d were asked for", n, limit)
-	case size-4-n > maxStatus:
+	case size-4-n > maxSmall:
 		return r, protocolErrorf("DATA with %d bytes behind its data", size-4-n)
 	}
 	r.block = c.pool.Get(int(n))
 	r.body = r.block.Bytes()[:n]
 	if err := c.in.full(r.body); err != nil {
-		return r, err // the block is not given back: the connection ends and its pool with it
+		return r, err
 	}
 	return r, c.in.skip(int(size - 4 - n))
 }
@@ -250,7 +252,11 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 // readBody reads any other reply into a block. A large one is taken as it comes, so that memory follows what has arrived and
 // not what a length field claims.
 func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
-	if size > maxReply {
+	limit := int64(maxReply)
+	if kind == wire.TypeHandle || kind == wire.TypeAttrs {
+		limit = maxSmall
+	}
+	if size > limit {
 		return r, protocolErrorf("%v of %d bytes", kind, size)
 	}
 	r.block = c.pool.Get(int(min(size, wire.MaxPacket)))
