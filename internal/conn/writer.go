@@ -26,7 +26,12 @@ const (
 func (c *Conn) writeLoop() {
 	defer c.idle.Done()
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
-		c.end(&LostError{Cause: err})
+		// What a server says, or that it ends, tells more than that it did not listen to INIT: the reader has a moment to hear it.
+		select {
+		case <-c.life.Done():
+		case <-time.After(closeGrace):
+			c.end(&LostError{Cause: err})
+		}
 		return
 	}
 	var batch []byte
