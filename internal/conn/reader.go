@@ -20,7 +20,7 @@ type input struct {
 	start, end int           // what of buf has been read and not used
 	count      *atomic.Int64 // bytes read
 	heard      *atomic.Int64 // counts reads that brought something
-	moved      *atomic.Int64 // counts those that went past the buffer: data
+	moved      *atomic.Int64 // counts those that brought a piece of a packet: one that went past the buffer, or comes in crumbs
 }
 
 func (in *input) read(p []byte) (int, error) {
@@ -46,6 +46,7 @@ func (in *input) need(n int) ([]byte, error) {
 		in.start = 0
 	}
 	for empty := 0; in.end-in.start < n; {
+		begun := in.end > in.start
 		got, err := in.read(in.buf[in.end:])
 		in.end += got
 		if err != nil {
@@ -56,6 +57,9 @@ func (in *input) need(n int) ([]byte, error) {
 		}
 		if got > 0 {
 			empty = 0
+			if begun || got < wire.HeaderSize {
+				in.moved.Add(1)
+			}
 		} else if empty++; empty == 100 {
 			return nil, io.ErrNoProgress
 		}
@@ -80,7 +84,6 @@ func (in *input) full(p []byte) error {
 	for empty := 0; n < len(p); {
 		got, err := in.read(p[n:])
 		n += got
-		in.moved.Add(1)
 		if err == io.EOF {
 			return io.ErrUnexpectedEOF
 		}
@@ -89,6 +92,7 @@ func (in *input) full(p []byte) error {
 		}
 		if got > 0 {
 			empty = 0
+			in.moved.Add(1)
 		} else if empty++; empty == 100 {
 			return io.ErrNoProgress
 		}
