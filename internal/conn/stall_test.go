@@ -3,6 +3,7 @@ package conn_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,9 +168,9 @@ func TestSlowRename(t *testing.T) {
 // TestRepliesStandForKeepalives has a transport whose keepalive fails while replies come.
 func TestRepliesStandForKeepalives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		var asked atomic.Int32
 		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: func(ctx context.Context) error {
-			asked++
+			asked.Add(1)
 			<-ctx.Done()
 			return ctx.Err()
 		}})
@@ -182,7 +183,7 @@ func TestRepliesStandForKeepalives(t *testing.T) {
 			p.status(p.next().id, wire.OK)
 			c.Recycle(take(t, q))
 		}
-		if must(t, c.Err()); asked == 0 {
+		if must(t, c.Err()); asked.Load() == 0 {
 			t.Error("no keepalive was sent")
 		}
 		p.status(slow.id, wire.OK)
