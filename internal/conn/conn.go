@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,7 +176,7 @@ func (c *Conn) end(err error) {
 	c.urgent, c.bulk, c.queued = callList{}, callList{}, 0
 	c.budget.endAll()
 	c.stall.stop()
-	c.idle.Add(1) // for closeStream; under mu, before Close can wait
+	c.idle.Add(1) // for closing c.out; under mu, before Close can wait
 	c.die()
 	c.wake.Broadcast()
 	c.mu.Unlock()
@@ -183,22 +184,32 @@ func (c *Conn) end(err error) {
 	for _, call := range calls {
 		call.Done.Complete(call)
 	}
-	go c.closeStream()
+	c.closeStream()
 	c.pool.Close()
 	if c.config.Ended != nil {
 		go c.config.Ended(err)
 	}
 }
 
-// closeStream runs on a goroutine of its own, because closing a stream may block as its Write does.
+// closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one may block as its Write
+// does, until the other is closed.
 func (c *Conn) closeStream() {
-	defer c.idle.Done()
-	if err := c.out.Close(); err != nil && !errors.Is(err, io.EOF) {
-		c.config.Logger.Debug("closing the stream", "error", err)
+	closeSide := func(side io.Closer) {
+		defer c.idle.Done()
+		if err := side.Close(); err != nil && !errors.Is(err, io.EOF) {
+			c.config.Logger.Debug("closing the stream", "error", err)
+		}
 	}
-	if closer, ok := c.source.(io.Closer); ok && any(c.source) != any(c.out) {
-		closer.Close()
+	go closeSide(c.out)
+	if source, ok := c.source.(io.Closer); ok && !same(c.source, c.out) {
+		c.idle.Add(1)
+		go closeSide(source)
 	}
+}
+
+// same tells whether both sides are one value, which is closed once.
+func same(r io.Reader, w io.Writer) bool {
+	return reflect.ValueOf(r).Comparable() && any(r) == any(w)
 }
 
 // Stats are counts since the connection began.

@@ -74,6 +74,16 @@ func (e *NotSFTPError) Error() string {
 
 func (e *NotSFTPError) Unwrap() error { return net.ErrClosed }
 
+// HandshakeError is why a connection ended whose handshake somebody gave up. errors.Is holds for [net.ErrClosed] and for the cause,
+// which is that of a context.
+type HandshakeError struct{ Cause error }
+
+func (e *HandshakeError) Error() string {
+	return "the server has not begun to speak SFTP: " + e.Cause.Error()
+}
+
+func (e *HandshakeError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }
+
 func wrongType(call *Call, got wire.Type) error {
 	return protocolErrorf("%v in reply to %v", got, call.kind)
 }

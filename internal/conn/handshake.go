@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -18,27 +20,31 @@ func (c *Conn) Handshake(ctx context.Context) error {
 	select {
 	case <-c.ready:
 		return nil
-	case <-c.life.Done():
-		return c.Err()
-	case <-ctx.Done():
-		err := context.Cause(ctx)
-		c.end(err)
-		return err
+	default:
 	}
+	select {
+	case <-c.ready:
+		return nil
+	case <-c.life.Done():
+	case <-ctx.Done():
+		c.end(&HandshakeError{Cause: context.Cause(ctx)})
+	}
+	return c.Err()
 }
 
 // readVersion reads the first packet, which must be VERSION.
 func (c *Conn) readVersion() error {
 	head, err := c.in.need(wire.LengthSize + 1 + 4)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return &NotSFTPError{Text: text(head)}
+		said, _ := text(head)
+		return &NotSFTPError{Text: said}
 	}
 	if err != nil {
 		return err
 	}
 	length := binary.BigEndian.Uint32(head)
 	if wire.Type(head[wire.LengthSize]) != wire.TypeVersion || length < 5 || length > maxVersion {
-		return &NotSFTPError{Text: c.firstWords()}
+		return c.notSFTP()
 	}
 	packet := make([]byte, length)
 	c.in.use(wire.LengthSize)
@@ -59,22 +65,47 @@ func (c *Conn) readVersion() error {
 	return nil
 }
 
-// textMax is how much of what is not SFTP is shown.
-const textMax = 512
+const (
+	// textMax is how much of what is not SFTP is shown.
+	textMax = 512
 
-// firstWords returns what has come that is not SFTP, up to where it stops looking like text: behind what a login script has
-// printed there may come packets of a server that speaks SFTP quite well.
-func (c *Conn) firstWords() []byte {
-	return text(c.in.buf[c.in.start:c.in.end])
+	// textGrace is how long more of it is waited for. Whoever says it may wait for us in turn, as a shell does.
+	textGrace = 200 * time.Millisecond
+)
+
+// notSFTP reads what there is of a text and returns the error that shows it. Behind what a login script has printed there may
+// come packets of a server that speaks SFTP quite well.
+func (c *Conn) notSFTP() error {
+	var mu sync.Mutex
+	said, more := text(c.in.buf[c.in.start:c.in.end])
+	timer := time.AfterFunc(textGrace, func() { // the stream's Read cannot be told to return
+		mu.Lock()
+		err := &NotSFTPError{Text: said}
+		mu.Unlock()
+		c.end(err)
+	})
+	defer timer.Stop()
+	for more {
+		head, err := c.in.need(c.in.end - c.in.start + 1)
+		if err != nil {
+			break
+		}
+		mu.Lock()
+		said, more = text(head)
+		mu.Unlock()
+	}
+	return &NotSFTPError{Text: said}
 }
 
-func text(p []byte) []byte {
+// text returns what p begins with that can be shown, and whether more of it may come.
+func text(p []byte) (said []byte, more bool) {
 	end := 0
 	for end < len(p) && end < textMax && (p[end] >= ' ' && p[end] != 0x7f || p[end] == '\n' || p[end] == '\r' || p[end] == '\t' || p[end] == 0x1b) {
 		end++
 	}
+	more = end == len(p) && end < textMax
 	if end == 0 {
 		end = min(len(p), 32)
 	}
-	return append([]byte(nil), p[:end]...)
+	return append([]byte(nil), p[:end]...), more
 }

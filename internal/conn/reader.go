@@ -20,7 +20,7 @@ type input struct {
 	start, end int           // what of buf has been read and not used
 	count      *atomic.Int64 // bytes read
 	heard      *atomic.Int64 // counts reads that brought something
-	moved      *atomic.Int64 // counts those that went past the buffer: data
+	moved      *atomic.Int64 // counts those that brought a piece of a packet: one that went past the buffer, or comes in crumbs
 }
 
 func (in *input) read(p []byte) (int, error) {
@@ -46,6 +46,7 @@ func (in *input) need(n int) ([]byte, error) {
 		in.start = 0
 	}
 	for empty := 0; in.end-in.start < n; {
+		begun := in.end > in.start
 		got, err := in.read(in.buf[in.end:])
 		in.end += got
 		if err != nil {
@@ -56,6 +57,9 @@ func (in *input) need(n int) ([]byte, error) {
 		}
 		if got > 0 {
 			empty = 0
+			if begun || got < wire.HeaderSize {
+				in.moved.Add(1)
+			}
 		} else if empty++; empty == 100 {
 			return nil, io.ErrNoProgress
 		}
@@ -80,7 +84,6 @@ func (in *input) full(p []byte) error {
 	for empty := 0; n < len(p); {
 		got, err := in.read(p[n:])
 		n += got
-		in.moved.Add(1)
 		if err == io.EOF {
 			return io.ErrUnexpectedEOF
 		}
@@ -89,6 +92,7 @@ func (in *input) full(p []byte) error {
 		}
 		if got > 0 {
 			empty = 0
+			in.moved.Add(1)
 		} else if empty++; empty == 100 {
 			return io.ErrNoProgress
 		}
@@ -111,11 +115,12 @@ func (in *input) skip(n int) error {
 	return nil
 }
 
-// maxReply bounds replies that are no data. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB.
+// maxReply bounds NAME and EXTENDED_REPLY. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB.
 const maxReply = 16 << 20
 
-// maxStatus bounds a STATUS, whose message nobody reads to its end when it is long.
-const maxStatus = 64 << 10
+// maxSmall bounds HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message nobody reads to its end
+// when it is long.
+const maxSmall = 64 << 10
 
 // readLoop is the only reader of the stream. Its stack is small: a reply's memory is leased for each.
 func (c *Conn) readLoop() {
@@ -140,7 +145,7 @@ type reply struct {
 	body   []byte
 }
 
-// readReply reads one reply and completes its call.
+// readReply reads one reply and completes its call. Whoever reads the body may return a block along with an error.
 func (c *Conn) readReply() error {
 	head, err := c.in.need(wire.HeaderSize)
 	if err != nil {
@@ -182,6 +187,7 @@ func (c *Conn) readReply() error {
 		r, err = c.readBody(kind, size)
 	}
 	if err != nil {
+		r.block.Release()
 		return err
 	}
 	r.kind = kind
@@ -191,7 +197,7 @@ func (c *Conn) readReply() error {
 
 // readStatus reads a STATUS of size bytes. The common one, success, costs no allocation.
 func (c *Conn) readStatus(size int64) (r reply, err error) {
-	if size > maxStatus {
+	if size > maxSmall {
 		return r, protocolErrorf("a STATUS of %d bytes", size)
 	}
 	if size > inputSize {
@@ -236,13 +242,13 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 		return r, protocolErrorf("DATA says %d bytes and holds %d", n, size-4)
 	case n > int64(limit):
 		return r, protocolErrorf("DATA of %d bytes where %d were asked for", n, limit)
-	case size-4-n > maxStatus:
+	case size-4-n > maxSmall:
 		return r, protocolErrorf("DATA with %d bytes behind its data", size-4-n)
 	}
 	r.block = c.pool.Get(int(n))
 	r.body = r.block.Bytes()[:n]
 	if err := c.in.full(r.body); err != nil {
-		return r, err // the block is not given back: the connection ends and its pool with it
+		return r, err
 	}
 	return r, c.in.skip(int(size - 4 - n))
 }
@@ -250,7 +256,11 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 // readBody reads any other reply into a block. A large one is taken as it comes, so that memory follows what has arrived and
 // not what a length field claims.
 func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
-	if size > maxReply {
+	limit := int64(maxReply)
+	if kind == wire.TypeHandle || kind == wire.TypeAttrs {
+		limit = maxSmall
+	}
+	if size > limit {
 		return r, protocolErrorf("%v of %d bytes", kind, size)
 	}
 	r.block = c.pool.Get(int(min(size, wire.MaxPacket)))

@@ -21,11 +21,12 @@ type stall struct {
 	moved atomic.Int64 // counts what shows that data moves: pieces of DATA and of WRITEs, acknowledgements
 	heard atomic.Int64 // counts reads of the stream that brought anything
 
-	timer  *time.Timer
-	armed  bool
-	asking bool // a keepalive is on its way
-	calls  int
-	data   int // of them READs and WRITEs
+	timer   *time.Timer
+	armed   bool
+	asking  bool      // a keepalive is on its way
+	askedAt time.Time // since when
+	calls   int
+	data    int // of them READs and WRITEs
 
 	movedSeen, heardSeen int64
 	movedAt, heardAt     time.Time
@@ -90,37 +91,48 @@ func (c *Conn) checkStall() {
 	if moved := s.moved.Load(); moved != s.movedSeen || s.data == 0 {
 		s.movedSeen, s.movedAt = moved, now
 	}
-	if heard := s.heard.Load(); heard != s.heardSeen {
+	heard := s.heard.Load()
+	if heard != s.heardSeen {
 		s.heardSeen, s.heardAt = heard, now
 	}
+	silent := s.asking && s.calls > s.data && now.Sub(s.askedAt) >= timeout && now.Sub(s.heardAt) >= timeout
 	overdue := s.data > 0 && now.Sub(s.movedAt) >= timeout
 	ask := s.calls > s.data && now.Sub(s.heardAt) >= timeout && c.config.Keepalive != nil && !s.asking
 	if ask {
-		s.asking = true
+		s.asking, s.askedAt = true, now
 		c.idle.Add(1)
 	}
 	s.armed = true
 	s.timer.Reset(timeout / looks)
 	c.mu.Unlock()
-	if overdue {
+	switch {
+	case overdue:
 		c.end(&StallError{After: timeout, Data: true})
+	case silent:
+		c.end(&StallError{After: timeout})
 	}
 	if ask {
-		go c.askKeepalive()
+		go c.askKeepalive(heard)
 	}
 }
 
-// askKeepalive ends the connection unless the transport says, within the stall timeout, that the peer lives.
-func (c *Conn) askKeepalive() {
+// askKeepalive ends the connection unless the transport says, within the stall timeout, that the peer lives, or the stream does: heard
+// is what had been heard of it before. A Keepalive that does not listen to its context is left to checkStall.
+func (c *Conn) askKeepalive(heard int64) {
 	defer c.idle.Done()
 	ctx, cancel := context.WithTimeout(c.life, c.config.StallTimeout)
 	defer cancel()
 	err := c.config.Keepalive(ctx)
+	s := &c.stall
 	c.mu.Lock()
-	c.stall.asking = false
-	c.stall.heardAt = time.Now()
+	s.asking = false
+	lives := err == nil || s.heard.Load() != heard
+	if lives {
+		s.heardAt = time.Now()
+	}
+	owes := s.calls > s.data
 	c.mu.Unlock()
-	if err != nil {
+	if !lives && owes {
 		c.end(&StallError{After: c.config.StallTimeout})
 	}
 }

@@ -26,7 +26,12 @@ const (
 func (c *Conn) writeLoop() {
 	defer c.idle.Done()
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
-		c.end(&LostError{Cause: err})
+		// What a server says, or that it ends, tells more than that it did not listen to INIT: the reader has a moment to hear it.
+		select {
+		case <-c.life.Done():
+		case <-time.After(closeGrace):
+			c.end(&LostError{Cause: err})
+		}
 		return
 	}
 	var batch []byte
@@ -41,7 +46,9 @@ func (c *Conn) writeLoop() {
 			if err == nil {
 				err = c.write(o.request)
 			}
-			c.sent(o.call)
+			if !c.sent(o.call) {
+				return
+			}
 		}
 		clear(large)
 		if err != nil {
@@ -76,7 +83,11 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 		c.stats.requests.Add(1)
 	}
 	for total := 0; c.bulk.head != nil && total < burst; {
-		call := c.bulk.pop()
+		call := c.bulk.head
+		if call.Payload == nil && (len(large) > 0 || len(batch) >= batchSize) {
+			break // it lies in the call itself, which must be copied while it is ours: in the next batch
+		}
+		c.bulk.pop()
 		c.queued -= len(call.Request)
 		total += len(call.Request)
 		if len(large) == 0 && len(call.Request) <= smallRequest && len(batch) < batchSize {
@@ -85,6 +96,9 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 			c.stats.requests.Add(1)
 			call.Payload.Release()
 			call.Payload = nil
+			if call.Sent != nil {
+				call.Sent.Wake()
+			}
 			continue
 		}
 		large = append(large, c.takeLarge(call))
@@ -105,13 +119,14 @@ func (c *Conn) takeLarge(call *Call) outgoing {
 	return outgoing{call, call.Request}
 }
 
-// sent ends the writer's part in a call whose request lies in memory that somebody else would like to have back.
-func (c *Conn) sent(call *Call) {
+// sent ends the writer's part in a call whose request lies in memory that somebody else would like to have back. It returns
+// false when the connection has ended.
+func (c *Conn) sent(call *Call) bool {
 	c.stats.requests.Add(1)
 	c.mu.Lock()
 	if c.err != nil { // the call is complete, its payload forgotten
 		c.mu.Unlock()
-		return
+		return false
 	}
 	call.writing, call.sent = false, true
 	call.Payload.Release()
@@ -127,6 +142,7 @@ func (c *Conn) sent(call *Call) {
 	if done {
 		call.Done.Complete(call)
 	}
+	return true
 }
 
 // write writes all of p. Where the last Write took long, it goes in pieces.

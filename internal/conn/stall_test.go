@@ -1,0 +1,228 @@
+package conn_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+const patience = 40 * time.Second // the stall timeout of these tests
+
+// stalls checks that the connection ends in [patience, patience*9/8] from began on.
+func stalls(t *testing.T, c *conn.Conn, began time.Time, data bool) {
+	t.Helper()
+	err := ended[*conn.StallError](t, c)
+	if took := time.Since(began); took < patience || took > patience+patience/8 {
+		t.Errorf("it took %v to notice, want %v to %v", took, patience, patience+patience/8)
+	}
+	if err.Data != data || !err.Timeout() || err.After != patience {
+		t.Errorf("the error is %+v", err)
+	}
+}
+
+func TestOverdueData(t *testing.T) {
+	for _, before := range []time.Duration{0, 1, 3 * time.Second, 5 * time.Second, 17*time.Second + 7, patience, 10 * patience} {
+		for _, test := range []struct {
+			name string
+			call func(*conn.Conn) *conn.Call
+		}{
+			{"READ", func(c *conn.Conn) *conn.Call { return read(c, 0, 100) }},
+			{"WRITE", func(c *conn.Conn) *conn.Call { return write(c, 0, 100) }},
+			{"large WRITE", func(c *conn.Conn) *conn.Call { return write(c, 0, 200_000) }},
+		} {
+			synctest.Test(t, func(t *testing.T) { // nothing comes at all
+				answer := func(context.Context) error { return nil } // the transport lives, but the data does not
+				c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: answer})
+				q := conn.NewQueue()
+				start(t, c, q, stat(c)) // makes the clock run
+				time.Sleep(before)
+				must(t, c.Err())
+				start(t, c, q, test.call(c))
+				stalls(t, c, time.Now(), true)
+				for range 2 {
+					c.Recycle(take(t, q))
+				}
+				p.Close()
+				finish(t, c)
+			})
+			synctest.Test(t, func(t *testing.T) { // some comes, and then no more
+				c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience})
+				q := conn.NewQueue()
+				start(t, c, q, test.call(c))
+				start(t, c, q, test.call(c))
+				p.next()
+				r := p.next()
+				time.Sleep(min(before, patience-1))
+				p.status(r.id, wire.Failure)
+				stalls(t, c, time.Now(), true)
+				for range 2 {
+					c.Recycle(take(t, q))
+				}
+				finish(t, c)
+			})
+		}
+	}
+}
+
+// TestCrumbsAreNoStall has the peer say everything a byte at a time, with half the stall timeout between them.
+func TestCrumbsAreNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience})
+		q := conn.NewQueue()
+		for _, call := range []*conn.Call{read(c, 0, 100), write(c, 0, 100), read(c, 0, 100)} {
+			start(t, c, q, call)
+			id := p.next().id
+			reply := wire.Data{Data: content(30, 'x')}.Append(nil, id)
+			if call.Expect == wire.TypeStatus {
+				reply = wire.Status{Message: "thank you"}.Append(nil, id)
+			}
+			for _, b := range reply {
+				time.Sleep(patience / 2)
+				p.send([]byte{b})
+			}
+			call := take(t, q)
+			must(t, call.Err)
+			c.Recycle(call)
+		}
+		finish(t, c)
+	})
+}
+
+// TestSlowWritesAreNoStall has the peer read slowly through a small buffer, so that one burst takes much longer than the
+// stall timeout.
+func TestSlowWritesAreNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{Buffer: 4000}, conn.Config{StallTimeout: patience})
+		q := conn.NewQueue()
+		const calls, size = 6, 60_000
+		for range calls {
+			start(t, c, q, write(c, 0, size))
+		}
+		piece := make([]byte, 2000)
+		left := 0
+		for range calls { // all is read before anything is answered, at 2 kB/s: 30 s for a WRITE, 180 s in all
+			left += size + wire.WriteHeaderSize(1)
+		}
+		for left > 0 {
+			time.Sleep(time.Second)
+			n, err := p.Read(piece[:min(left, len(piece))])
+			must(t, err)
+			left -= n
+		}
+		// The last of it moved when it went into the buffer, two seconds before it was read.
+		stalls(t, c, time.Now().Add(-2*time.Second), true)
+		for range calls {
+			c.Recycle(take(t, q))
+		}
+		finish(t, c)
+	})
+}
+
+func TestSlowRename(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer func(context.Context) error
+		stalls bool
+	}{
+		{"nobody can be asked", nil, false},
+		{"the transport answers", func(context.Context) error { time.Sleep(patience / 2); return nil }, false},
+		{"the transport is silent", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, true},
+		{"the transport is silent and does not listen", func(context.Context) error { time.Sleep(100 * patience); return errors.New("late") }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: test.answer})
+				q := conn.NewQueue()
+				start(t, c, q, stat(c))
+				r := p.next()
+				if test.stalls {
+					began := time.Now() // the question goes out when one timeout has passed, and a second one later the peer is dead
+					err := ended[*conn.StallError](t, c)
+					if took := time.Since(began); err.Data || took < 2*patience || took > 2*patience+patience/4 {
+						t.Errorf("%v after %v", err, took)
+					}
+					c.Recycle(take(t, q))
+					c.Close()
+					time.Sleep(100 * patience)
+					return
+				}
+				time.Sleep(20 * patience)
+				must(t, c.Err())
+				p.status(r.id, wire.OK)
+				c.Recycle(take(t, q))
+				time.Sleep(20 * patience) // idle
+				must(t, c.Err())
+				finish(t, c)
+			})
+		})
+	}
+}
+
+// TestRepliesStandForKeepalives has a transport whose keepalive fails while replies come.
+func TestRepliesStandForKeepalives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: func(ctx context.Context) error {
+			asked.Add(1)
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		q := conn.NewQueue()
+		start(t, c, q, stat(c))
+		slow := p.next()
+		for range 10 {
+			start(t, c, q, stat(c))
+			time.Sleep(patience * 3 / 2) // long enough to be asked for, not for the answer to be overdue
+			p.status(p.next().id, wire.OK)
+			c.Recycle(take(t, q))
+		}
+		if must(t, c.Err()); asked.Load() == 0 {
+			t.Error("no keepalive was sent")
+		}
+		p.status(slow.id, wire.OK)
+		c.Recycle(take(t, q))
+		time.Sleep(10 * patience)
+		finish(t, c)
+	})
+}
+
+func TestIdleNeverStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: func(context.Context) error {
+			t.Error("a keepalive on an idle connection")
+			return nil
+		}})
+		q := conn.NewQueue()
+		for range 5 {
+			time.Sleep(3 * patience)
+			start(t, c, q, read(c, 0, 10))
+			p.status(p.next().id, wire.EOF)
+			c.Recycle(take(t, q))
+		}
+		time.Sleep(100 * patience)
+		start(t, c, q, read(c, 0, 10)) // and what went before does not count
+		stalls(t, c, time.Now(), true)
+		c.Recycle(take(t, q))
+		finish(t, c)
+	})
+}
+
+func TestStallTimeoutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: -1})
+		q := conn.NewQueue()
+		start(t, c, q, read(c, 0, 10))
+		time.Sleep(24 * time.Hour)
+		must(t, c.Err())
+		c.Close()
+		c.Recycle(take(t, q))
+		finish(t, c)
+	})
+}
