@@ -450,6 +450,47 @@ func TestJump(t *testing.T) {
 	none(t)
 }
 
+// TestSilentBehindJump: a server that says nothing, behind a jump host, ends with the
+// context and with ConnectTimeout.
+func TestSilentBehindJump(t *testing.T) {
+	a := opensshd.Start(t, opensshd.Options{Alias: "a"})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 2)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	target, config := Target{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}, &Config{ConfigFile: a.ConfigFile, Jump: "a"}
+	d, err := New(testContext(t), target, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	go func() {
+		defer (<-accepted).Close()
+		cancel()
+	}()
+	if _, err := d.Dial(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	config.Options = []string{"ConnectTimeout=1"}
+	if err := dialError(t, target, config); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 1s") {
+		t.Errorf("timed out: %v", err)
+	}
+	(<-accepted).Close()
+	l.Close()
+	none(t)
+}
+
 func TestJumpLoop(t *testing.T) {
 	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
 		_, err := New(testContext(t), Target{Host: "x"}, &Config{ConfigFile: writeFile(t, filepath.Join(t.TempDir(), "c"), "Host *\n ProxyJump y\n"), Env: env})
