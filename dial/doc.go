@@ -18,6 +18,20 @@
 // or whom to trust, and that the native transport does not implement is refused with an
 // [*UnsupportedError]; what merely has no effect is told to the Logger.
 //
+// The native transport honours AddressFamily, BatchMode, BindAddress,
+// CASignatureAlgorithms, CertificateFile, Ciphers, ConnectionAttempts, ConnectTimeout,
+// GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms, HostKeyAlias, HostName,
+// IdentitiesOnly, IdentityAgent, IdentityFile, Include, KbdInteractiveAuthentication,
+// KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts,
+// PasswordAuthentication, Port, PreferredAuthentications, ProxyCommand, ProxyJump,
+// PubkeyAcceptedAlgorithms, PubkeyAuthentication, RefuseConnection, RekeyLimit (its
+// bytes), RequiredRSASize, ServerAliveCountMax, ServerAliveInterval,
+// StrictHostKeyChecking (but a changed key is refused even with "no"), TCPKeepAlive, User
+// and UserKnownHostsFile. It refuses BindInterface, KnownHostsCommand, PKCS11Provider,
+// ProxyUseFdpass, RevokedHostKeys, SecurityKeyProvider and VerifyHostKeyDNS where they
+// differ from their defaults, lists of algorithms of which it has none, and methods of
+// logging in of which it has none. CanonicalizeHostname needs OpenSSH to be installed.
+//
 // # Logging in
 //
 // A login and the opening of a stream take as many round trips as OpenSSH's own client
