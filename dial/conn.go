@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +33,13 @@ type Conn struct {
 	alive   chan struct{}        // closed when the keepalive under way is answered
 }
 
-// ErrClosed is what calls on a closed [Conn] give.
-var ErrClosed = errors.New("the connection is closed")
+// ErrClosed is what calls on a closed [Conn] give. errors.Is tells it as net.ErrClosed.
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string { return "the connection is closed" }
+func (closedError) Unwrap() error { return net.ErrClosed }
 
 func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
 	c := &Conn{d: d, client: client, way: w}
@@ -40,13 +48,23 @@ func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
-		err := client.Wait()
-		c.cancel(fmt.Errorf("the connection to %s ended: %w", d.Host(), err))
+		c.cancel(lost(client.Wait()))
 	})
 	if d.s.aliveInterval > 0 {
 		c.work.Go(c.stayAlive)
 	}
 	return c
+}
+
+// lost says how a connection died.
+func lost(err error) error {
+	if err == io.EOF {
+		return &describedError{"the server closed the connection", io.ErrUnexpectedEOF}
+	}
+	if strings.HasPrefix(err.Error(), "ssh: disconnect") {
+		return &describedError{"the server ended the connection: " + err.Error(), err}
+	}
+	return fmt.Errorf("the connection was lost: %w", err)
 }
 
 // Host names the target for messages: "user@host".
@@ -138,7 +156,7 @@ func (c *Conn) stayAlive() {
 		if err == nil {
 			missed = 0
 		} else if missed++; missed >= count {
-			c.cancel(fmt.Errorf("%s has not answered for %v", c.Host(), time.Since(c.Heard()).Round(time.Second)))
+			c.cancel(&timeoutError{"waiting for a sign of life", time.Since(c.Heard()).Round(time.Second)})
 			c.way.cut()
 			return
 		}

@@ -49,6 +49,9 @@ func newDialer(ctx context.Context, t Target, config *Config, a *asker, depth in
 	if err := t.check(); err != nil {
 		return nil, err
 	}
+	if _, err := network(config.AddressFamily); err != nil {
+		return fail(err)
+	}
 	if config.SSH != "" {
 		var err error
 		if d.system, err = newSystemSSH(t, config); err != nil {

@@ -69,6 +69,15 @@ func (e *timeoutError) Is(target error) bool {
 	return target == os.ErrDeadlineExceeded || target == context.DeadlineExceeded
 }
 
+// A describedError says in words of ours what err is.
+type describedError struct {
+	text string
+	err  error
+}
+
+func (e *describedError) Error() string { return printable([]byte(e.text)) }
+func (e *describedError) Unwrap() error { return e.err }
+
 // A NotSSHError is a peer that answered with something else than SSH.
 type NotSSHError struct {
 	Text string // what it sent first, made printable; empty when it hung up without a word

@@ -213,8 +213,6 @@ func (k *keyring) agentKeys() []*credential {
 	if k.agent == nil {
 		return nil
 	}
-	stop := context.AfterFunc(k.ctx, func() { k.conn.Close() })
-	defer stop()
 	signers, err := k.agent.Signers()
 	if err != nil {
 		k.note("the agent at %s does not list its keys: %v", k.s.agent, err)

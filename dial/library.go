@@ -64,7 +64,7 @@ func addFlags(t Target, c *Config, add func(key, value string)) error {
 		add("port", itoa(port))
 	}
 	for _, id := range c.Identities {
-		add("identityfile", strings.ReplaceAll(id, "%", "%%"))
+		add("identityfile", id)
 	}
 	if c.Jump != "" {
 		add("proxyjump", c.Jump)

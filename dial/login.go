@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -47,6 +46,7 @@ type login struct {
 	loaded        bool
 	pwTries       int
 	kbdTries      int
+	kbdAsked      bool // a server that offers it and asks nothing is not asked again
 	current       step
 	done          []step
 	offered       []string
@@ -62,12 +62,16 @@ func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(l.ctx, w.cut)
-	defer stop()
-	l.watch.start(w.cut)
-	defer l.watch.stop()
 	l.ring = openKeyring(l.ctx, l.s, l.d.asker)
 	defer l.ring.close()
+	end := func() {
+		w.cut()
+		l.ring.close() // an agent may hang as well
+	}
+	stop := context.AfterFunc(l.ctx, end)
+	defer stop()
+	l.watch.start(end)
+	defer l.watch.stop()
 	config := &ssh.ClientConfig{
 		Config: ssh.Config{
 			Ciphers: l.s.ciphers, MACs: l.s.macs, KeyExchanges: l.s.kexes, RekeyThreshold: l.s.rekeyBytes,
@@ -133,17 +137,8 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	if l.current.method != "" {
 		return l.refusal(nil, errors.New(printable([]byte(text))))
 	}
-	return fmt.Errorf("the SSH handshake failed: %w", &handshakeError{text, errors.Unwrap(err)})
+	return fmt.Errorf("the SSH handshake failed: %w", &describedError{text, errors.Unwrap(err)})
 }
-
-// A handshakeError shortens x/crypto/ssh's text and keeps its error.
-type handshakeError struct {
-	text string
-	err  error
-}
-
-func (e *handshakeError) Error() string { return printable([]byte(e.text)) }
-func (e *handshakeError) Unwrap() error { return e.err }
 
 // next picks the next way to try. The transport calls it after "none" was refused and
 // after each further refusal, or success that does not suffice.
@@ -165,7 +160,7 @@ func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 				return m, nil
 			}
 		case "keyboard-interactive":
-			if l.s.kbd && l.kbdTries < l.s.prompts && l.d.asker.canAsk(l.s) && l.interactError == nil {
+			if l.s.kbd && l.kbdTries < l.s.prompts && (l.kbdTries == 0 || l.kbdAsked) && l.d.asker.canAsk(l.s) && l.interactError == nil {
 				l.kbdTries++
 				return l.challenge(""), nil
 			}
@@ -300,6 +295,7 @@ func (l *login) challenge(kept string) ssh.AuthMethod {
 	l.began("keyboard-interactive", step{secret: kept})
 	asked := 0
 	return ssh.KeyboardInteractive(func(name, instruction string, questions []string, echos []bool) ([]string, error) {
+		l.kbdAsked = true
 		answers := make([]string, len(questions))
 		for i, q := range questions {
 			if asked++; asked > maxQuestions {
@@ -355,80 +351,3 @@ func (l *login) refusal(allowed []string, err error) error {
 
 // worked gives the steps of a login that succeeded.
 func (l *login) worked() []step { return append(slices.Clone(l.done), l.current) }
-
-// A watchdog ends a login in which the server falls silent, but not one in which a
-// person thinks.
-type watchdog struct {
-	mu      sync.Mutex
-	timer   *time.Timer
-	limit   time.Duration
-	doing   string
-	fired   *timeoutError
-	onFire  func()
-	stopped bool
-}
-
-func newWatchdog(limit time.Duration, doing string) *watchdog {
-	return &watchdog{limit: limit, doing: doing}
-}
-
-func (w *watchdog) start(onFire func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.onFire = onFire
-	w.timer = time.AfterFunc(w.limit, w.fire)
-}
-
-func (w *watchdog) fire() {
-	w.mu.Lock()
-	if w.stopped {
-		w.mu.Unlock()
-		return
-	}
-	w.stopped = true
-	w.fired = &timeoutError{w.doing, w.limit}
-	w.mu.Unlock()
-	w.onFire()
-}
-
-func (w *watchdog) pause() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer.Stop()
-}
-
-func (w *watchdog) resume(limit time.Duration, doing string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stopped {
-		return
-	}
-	w.limit, w.doing = limit, doing
-	w.timer.Reset(limit)
-}
-
-// shorten brings the end nearer; it is called before the login has got anywhere.
-func (w *watchdog) shorten(limit time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.stopped && limit < w.limit {
-		w.limit = limit
-		w.timer.Reset(limit)
-	}
-}
-
-func (w *watchdog) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stopped = true
-	w.timer.Stop()
-}
-
-func (w *watchdog) expired() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.fired == nil {
-		return nil
-	}
-	return w.fired
-}

@@ -43,6 +43,11 @@ func resolve(ctx context.Context, t Target, c *Config) (w words, exact bool, err
 		plain <- answer{w, err}
 	}()
 	w, err = sshG(ctx, path, c.sshArgs(t), t.Host, c)
+	if err != nil && !isOpenSSH(ctx, path, c) {
+		<-plain
+		w, err = libraryWords(t, c)
+		return w, false, err
+	}
 	if err != nil {
 		cancel()
 		<-plain
@@ -72,6 +77,18 @@ func findSSH(c *Config) string {
 		}
 	}
 	return ""
+}
+
+// isOpenSSH tells OpenSSH's ssh from others of that name (dropbear's has no -G). It is
+// asked only once something has failed.
+func isOpenSSH(ctx context.Context, path string, c *Config) bool {
+	cmd := exec.CommandContext(ctx, path, "-V")
+	cmd.Env = c.environ()
+	cmd.WaitDelay = time.Second
+	out := limitedBuffer{limit: 4 << 10}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Run()
+	return ctx.Err() != nil || bytes.Contains(out.Bytes(), []byte("OpenSSH"))
 }
 
 // sshG runs `ssh -G`.

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -251,6 +252,36 @@ func TestUserFiles(t *testing.T) {
 	}
 	if got := s.userKnown; !slices.Equal(got, []string{filepath.Join(home, ".ssh/known_hosts"), filepath.Join(home, ".ssh/known_hosts2")}) {
 		t.Errorf("known hosts are %v", got)
+	}
+}
+
+// TestOtherSSH: a program named ssh that is not OpenSSH's cannot be asked.
+func TestOtherSSH(t *testing.T) {
+	home := t.TempDir()
+	file := writeFile(t, filepath.Join(home, "bin", "ssh"), "#!/bin/sh\necho 'Dropbear v2024: unknown option -G' >&2\nexit 1\n")
+	if err := os.Chmod(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	conf := writeFile(t, filepath.Join(home, "conf"), "Port 8\n")
+	s, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: conf, Env: []string{"PATH=" + filepath.Dir(file), "HOME=" + home}})
+	if err != nil || s.port != 8 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	writeFile(t, file, "#!/bin/sh\nsleep 100 </dev/null\n")
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	if _, err := New(ctx, Target{Host: "h"}, &Config{Env: []string{"PATH=" + filepath.Dir(file), "HOME=" + home}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled New: %v", err)
+	}
+}
+
+// TestMissingIdentity: ssh -G leaves out a file of -i that is not there; we say so.
+func TestMissingIdentity(t *testing.T) {
+	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
+		s, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "none", Identities: []string{"/nowhere/key"}, Env: env})
+		if err != nil || s.identities[0] != (identityFile{"/nowhere/key", true}) {
+			t.Errorf("%+v, %v", s, err)
+		}
 	}
 }
 

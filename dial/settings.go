@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -248,6 +249,7 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 		return nil, err
 	}
 	s.readFiles(w)
+	s.addNamed(c.Identities)
 	return s, s.readAlgorithms(w)
 }
 
@@ -327,6 +329,22 @@ func (s *settings) readFiles(w words) {
 	s.userKnown = x.files(w, "userknownhostsfile")
 	s.globalKnown = x.files(w, "globalknownhostsfile")
 	s.agent = x.agent(w.get("identityagent"))
+}
+
+// addNamed puts back what ssh -G drops: a key named with -i that is not there. Leaving it
+// out in silence would hide why a login fails.
+func (s *settings) addNamed(files []string) {
+	x := s.tokens()
+	for i, f := range files {
+		path, err := x.file(f)
+		if err != nil {
+			path = f
+		}
+		named := func(id identityFile) bool { return id.path == path }
+		if !slices.ContainsFunc(s.identities, named) {
+			s.identities = slices.Insert(s.identities, min(i, len(s.identities)), identityFile{path, true})
+		}
+	}
 }
 
 func isDefaultIdentity(f string) bool {

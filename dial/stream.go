@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -31,8 +32,9 @@ type Stream struct {
 	status int // of the remote program, or of ssh; -1 while it is not known
 }
 
-// Read reads what the server sends; io.EOF when it has ended its side. Then
-// [Stream.ExitStatus] and [Stream.Stderr] may tell why.
+// Read reads what the server sends; io.EOF when it has ended its side, and then
+// [Stream.ExitStatus] and [Stream.Stderr] may tell why. Where the whole connection has
+// ended the error is an [*Error] that says how.
 func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
 
 // Write sends p.
@@ -88,7 +90,7 @@ func openChannel(c *Conn) (*Stream, error) {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { io.Copy(s.stderr, ch.Stderr()) })
 	helpers.Go(func() { s.serve(requests) })
-	s.read = &channelOutput{ch, &helpers}
+	s.read = &channelOutput{s, ch, &helpers}
 	s.end = func() error {
 		// A peer that reads nothing could hold up even this.
 		within(closeLimit, func() { ch.Close() })
@@ -110,19 +112,36 @@ func openChannel(c *Conn) (*Stream, error) {
 }
 
 // A channelOutput is what a channel brings. Its end comes a moment before the news why:
-// the exit status and the last of the standard error. Those are waited for, so that
-// whoever sees the end can ask for them.
+// the exit status and the last of the standard error, or that the connection has died.
+// Those are waited for, so that whoever sees the end can ask for them.
 type channelOutput struct {
+	s       *Stream
 	ch      ssh.Channel
 	helpers *sync.WaitGroup
 }
 
+// deathLimit is how long the death of a connection is waited for after that of a channel
+// that left no word: x/crypto/ssh ends its channels first.
+const deathLimit = 100 * time.Millisecond
+
 func (o *channelOutput) Read(p []byte) (int, error) {
 	n, err := o.ch.Read(p)
-	if err == io.EOF {
-		within(closeLimit/2, o.helpers.Wait)
+	if err != io.EOF {
+		return n, err
 	}
-	return n, err
+	within(closeLimit/2, o.helpers.Wait)
+	c := o.s.conn
+	if _, told := o.s.ExitStatus(); told {
+		return n, io.EOF
+	}
+	timer := time.NewTimer(deathLimit)
+	defer timer.Stop()
+	select {
+	case <-c.ctx.Done():
+		return n, &Error{Host: c.Host(), Err: c.Err()}
+	case <-timer.C:
+		return n, io.EOF
+	}
 }
 
 // serve hears what the server has to say about the program: RFC 4254, 6.10.

@@ -1,0 +1,51 @@
+package dial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/usftp/usftp/dial"
+)
+
+func ExampleParseTarget() {
+	for _, arg := range []string{"me@example.com:notes.txt", "sftp://example.com:2222/srv/a%20b", "./odd:name"} {
+		t, remote, err := dial.ParseTarget(arg)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%v %q %q %d %q\n", remote, t.User, t.Host, t.Port, t.Path)
+	}
+	// Output:
+	// true "me" "example.com" 0 "notes.txt"
+	// true "" "example.com" 2222 "/srv/a b"
+	// false "" "" 0 ""
+}
+
+func ExampleNew() {
+	ctx := context.Background()
+	target, err := dial.ParseHost("me@example.com")
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err := dial.New(ctx, target, &dial.Config{Options: []string{"ConnectTimeout=10"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := d.Dial(ctx)
+	var key *dial.HostKeyError
+	if errors.As(err, &key) && key.Problem == dial.HostKeyUnknown {
+		log.Fatalf("%v; connect once with ssh and compare %s", err, key.Fingerprint)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := conn.Open(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stream.Close()
+	// stream is an io.ReadWriteCloser that speaks SFTP.
+}

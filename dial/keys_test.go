@@ -1,0 +1,203 @@
+//go:build unix
+
+package dial
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// startAgent runs a real ssh-agent that holds the given keys.
+func startAgent(t testing.TB, keys ...string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	cmd := exec.Command(opensshd.Find(t, "ssh-agent"), "-D", "-a", socket)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	// It listens before it prints its variables.
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		add := exec.Command(opensshd.Find(t, "ssh-add"), "-q", key)
+		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
+		if out, err := add.CombinedOutput(); err != nil {
+			t.Fatalf("ssh-add %s: %v: %s", key, err, out)
+		}
+	}
+	return socket
+}
+
+func allow(t testing.TB, srv *opensshd.Server, publicFile, options string) {
+	t.Helper()
+	line, err := os.ReadFile(publicFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(srv.AuthorizedKeys, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(f, "%s%s", options, line)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"ed25519", []string{"-t", "ed25519"}},
+		{"rsa", []string{"-t", "rsa", "-b", "2048"}},
+		{"ecdsa", []string{"-t", "ecdsa"}},
+		{"pem", []string{"-t", "rsa", "-b", "2048", "-m", "PEM"}},
+		{"locked", []string{"-t", "ed25519", "-N", "phrase", "-a", "1"}},
+		{"lockedpem", []string{"-t", "ecdsa", "-m", "PEM", "-N", "phrase"}},
+		{"lockedpem without .pub", []string{"-t", "ecdsa", "-m", "PEM", "-N", "phrase"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			key := opensshd.Keygen(t, filepath.Join(dir, strings.ReplaceAll(c.name, " ", "_")), c.args...)
+			allow(t, srv, key+".pub", "")
+			if strings.Contains(c.name, "without") {
+				os.Remove(key + ".pub")
+			}
+			p := &script{answers: []string{"phrase"}}
+			d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Prompter: p, Options: []string{"IdentityFile=" + key}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.s.identities = d.s.identities[:1] // not the server's own
+			dialTwice(t, d)
+			want := 0
+			if strings.Contains(c.name, "locked") {
+				want = 1
+			}
+			if len(p.asked) != want {
+				t.Errorf("asked %+v", p.asked)
+			}
+		})
+	}
+}
+
+func TestAgent(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	rsa, other := opensshd.Keygen(t, filepath.Join(dir, "rsa"), "-t", "rsa", "-b", "2048"), opensshd.Keygen(t, filepath.Join(dir, "other"))
+	allow(t, srv, rsa+".pub", "")
+	socket := startAgent(t, other, rsa)
+	conf := writeFile(t, filepath.Join(dir, "conf"), fmt.Sprintf("HostName %s\nPort %d\nUser %s\nUserKnownHostsFile %s\nIdentityAgent %s\nIdentityFile %s/nothing\n", srv.Host, srv.Port, srv.User, srv.KnownHosts, socket, dir))
+	d, err := New(testContext(t), Target{Host: "x"}, &Config{ConfigFile: conf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialTwice(t, d)
+	if n := strings.Count(srv.Log(), "Failed publickey"); n != 0 {
+		t.Errorf("%d failed publickey", n)
+	}
+	// IdentitiesOnly lets the agent serve just what is named, if only by its public half.
+	os.Remove(rsa)
+	for _, c := range []struct {
+		identity string
+		ok       bool
+	}{{rsa, true}, {rsa + ".pub", true}, {other, false}} {
+		d, err := New(testContext(t), Target{Host: "x"}, &Config{ConfigFile: conf, Identities: []string{rsa + ".pub"}, Options: []string{"IdentitiesOnly=yes"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.s.identities = []identityFile{{c.identity, true}}
+		conn, err := d.Dial(testContext(t))
+		if (err == nil) != c.ok {
+			t.Errorf("IdentitiesOnly with %s: %v", c.identity, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+	err = dialError(t, Target{Host: "x"}, &Config{ConfigFile: conf, Options: []string{"IdentityAgent=none"}})
+	var auth *AuthError
+	if !errors.As(err, &auth) || len(auth.Tried) != 0 || !strings.Contains(err.Error(), "tried nothing") || !strings.Contains(err.Error(), "nothing: no such file") {
+		t.Errorf("without agent and keys: %v", err)
+	}
+	none(t)
+}
+
+func TestUserCertificate(t *testing.T) {
+	dir := t.TempDir()
+	ca := opensshd.Keygen(t, filepath.Join(dir, "ca"))
+	srv := opensshd.Start(t, opensshd.Options{Config: []string{"TrustedUserCAKeys " + ca + ".pub"}})
+	for _, kind := range []string{"ed25519", "rsa"} {
+		key := opensshd.Keygen(t, filepath.Join(dir, kind), "-t", kind)
+		if out, err := exec.Command(opensshd.Find(t, "ssh-keygen"), "-q", "-s", ca, "-I", "me", "-n", srv.User, "-V", "+1h", key+".pub").CombinedOutput(); err != nil {
+			t.Fatalf("signing: %v: %s", err, out)
+		}
+		base := Config{ConfigFile: srv.ConfigFile, Options: []string{"IdentityFile=" + key}}
+		login := func(name string, c Config) {
+			t.Helper()
+			d, err := New(testContext(t), Target{Host: srv.Alias}, &c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.s.identities = d.s.identities[:1]
+			conn, err := d.Dial(testContext(t))
+			if err != nil {
+				t.Errorf("%s, %s: %v", kind, name, err)
+				return
+			}
+			open(t, conn)
+			conn.Close()
+		}
+		login("beside the key", base)
+		moved := filepath.Join(dir, kind+".cert")
+		if err := os.Rename(key+"-cert.pub", moved); err != nil {
+			t.Fatal(err)
+		}
+		named := base
+		named.Options = append(named.Options, "CertificateFile="+moved)
+		login("by CertificateFile", named)
+		named.Options = append(named.Options, "IdentityAgent="+startAgent(t, key))
+		os.Remove(key)
+		login("with the key in an agent", named)
+	}
+}
+
+// TestTooManyKeys: what the server says when it hangs up is part of the error.
+func TestTooManyKeys(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{Config: []string{"MaxAuthTries 2"}})
+	dir := t.TempDir()
+	c := &Config{ConfigFile: srv.ConfigFile}
+	for _, name := range []string{"a", "b", "c"} {
+		key := filepath.Join(dir, name)
+		writeKey(t, key, "")
+		c.Identities = append(c.Identities, key)
+	}
+	err := dialError(t, Target{Host: srv.Alias}, c)
+	var auth *AuthError
+	if !errors.As(err, &auth) || len(auth.Keys) < 2 || !strings.Contains(err.Error(), "Too many authentication failures") {
+		t.Errorf("got %v", err)
+	}
+}

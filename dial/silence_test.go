@@ -1,0 +1,310 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// TestEnd: whoever sees a stream's end can ask why.
+func TestEnd(t *testing.T) {
+	srv := newTestServer(t)
+	srv.NoClientAuth = true
+	srv.session = func(ch ssh.Channel, requests <-chan *ssh.Request) {
+		for r := range requests {
+			r.Reply(true, nil)
+			io.WriteString(ch.Stderr(), strings.Repeat("x", 2*tailSize)+"\nout of memory\n")
+			ch.CloseWrite()
+			ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
+				Signal string
+				Core   bool
+				Text   string
+				Lang   string
+			}{"KILL", false, "", ""}))
+			ch.Close()
+		}
+	}
+	c, err := srv.dialer(t, &Config{}).Dial(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.Open(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(s); err != nil || len(b) > 0 {
+		t.Errorf("read %q, %v", b, err)
+	}
+	if status, ok := s.ExitStatus(); !ok || status != 255 {
+		t.Errorf("the exit status is %d, %v", status, ok)
+	}
+	if text := s.Stderr(); !strings.HasSuffix(text, "x\nout of memory") || len(text) > tailSize {
+		t.Errorf("standard error is %q", text)
+	}
+}
+
+// TestDeath: a server that goes away is not the end of a file.
+func TestDeath(t *testing.T) {
+	srv := newTestServer(t)
+	srv.NoClientAuth = true
+	d := srv.dialer(t, &Config{})
+	var raw net.Conn
+	inner := d.tcp
+	d.tcp = func(ctx context.Context) (net.Conn, error) {
+		var err error
+		raw, err = inner(ctx)
+		return raw, err
+	}
+	c, err := d.Dial(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.Open(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Close()
+	_, err = io.Copy(io.Discard, s)
+	if want := "me@h: the server closed the connection"; err == nil || err.Error() != want || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the stream ended with %v; want %s", err, want)
+	}
+	if _, err := c.Open(testContext(t)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Open gives %v", err)
+	}
+}
+
+// TestHangingAgent: an agent that does not answer holds up no longer than a server.
+func TestHangingAgent(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("agents are pipes there")
+	}
+	dir, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	srv := newTestServer(t)
+	srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, errors.New("no") }
+	ctx, cancel := context.WithCancel(testContext(t))
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		c.Read(make([]byte, 1)) // asked for its keys
+		cancel()
+		c.Read(make([]byte, 1))
+		io.Copy(io.Discard, c)
+	}()
+	if _, err := srv.dialer(t, &Config{Options: []string{"IdentityAgent=" + filepath.Join(dir, "s")}}).Dial(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// silent makes a Dialer whose server says first, and then nothing.
+func silent(t testing.TB, first string, c *Config) *Dialer {
+	d := newTestServer(t).dialer(t, c)
+	d.tcp = func(context.Context) (net.Conn, error) {
+		ours, theirs := socketPair()
+		theirs.Write([]byte(first))
+		return ours, nil
+	}
+	return d
+}
+
+// TestSilentServers runs in synctest's bubble: it takes no time, and a goroutine that
+// outlived the login would fail it.
+func TestSilentServers(t *testing.T) {
+	for _, c := range []struct {
+		name, first string
+		option      string
+		within      time.Duration
+		says        string
+	}{
+		{"nothing", "", "ConnectTimeout=7", 7 * time.Second, "no answer within 7s"},
+		{"nothing, without a limit", "", "ConnectTimeout=none", loginStall, "no answer within 2m"},
+		{"version only", "SSH-2.0-x\r\n", "ConnectTimeout=7", 7 * time.Second, "no answer within 7s"},
+		{"something else", "220 mail.example ESMTP\r\n", "ConnectTimeout=none", notSSHWait, `something else than SSH: "220 mail.example ESMTP"`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := silent(t, c.first, &Config{Options: []string{c.option}})
+			began := time.Now()
+			_, err := d.Dial(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.says) || time.Since(began) != c.within {
+				t.Errorf("%s: %v after %v", c.name, err, time.Since(began))
+			}
+			if strings.HasPrefix(c.says, "no answer") {
+				var timeout interface{ Timeout() bool }
+				if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+					t.Errorf("%s: %v is no timeout", c.name, err)
+				}
+			}
+		})
+	}
+}
+
+func TestCancelledLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, first := range []string{"", "SSH-2.0-x\r\n"} {
+			d := silent(t, first, &Config{})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			why := errors.New("changed my mind")
+			go func() {
+				synctest.Wait()
+				cancel(why)
+			}()
+			began := time.Now()
+			if _, err := d.Dial(ctx); !errors.Is(err, why) || time.Since(began) != 0 {
+				t.Errorf("%q: %v after %v", first, err, time.Since(began))
+			}
+		}
+	})
+}
+
+// TestThinkingPerson: while a person thinks no limit runs.
+func TestThinkingPerson(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newTestServer(t)
+		takesPassword(srv, "secret")
+		d := srv.dialer(t, &Config{
+			Options: []string{"ConnectTimeout=3"},
+			Prompter: PrompterFunc(func(context.Context, Prompt) (string, error) {
+				time.Sleep(time.Hour)
+				return "secret", nil
+			}),
+		})
+		c, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	})
+}
+
+// TestServerAlive: a server that falls silent is given up after the configured time,
+// and whoever waits hears of it.
+func TestServerAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newTestServer(t)
+		srv.NoClientAuth = true
+		d := srv.dialer(t, &Config{Options: []string{"ServerAliveInterval=10", "ServerAliveCountMax=3"}})
+		var hold holdConn
+		inner := d.tcp
+		d.tcp = func(ctx context.Context) (net.Conn, error) {
+			c, err := inner(ctx)
+			hold.Conn = c
+			return &hold, err
+		}
+		c, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s, err := c.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // the bubble's: it answers, and so it lives
+		if c.Err() != nil {
+			t.Fatalf("a server that answers was given up: %v", c.Err())
+		}
+		hold.drop.Lock()
+		hold.dropping = true
+		hold.drop.Unlock()
+		began := time.Now()
+		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the stream ended with %v", err)
+		}
+		<-c.Done()
+		if d := time.Since(began); d > 45*time.Second || d < 30*time.Second || !errors.Is(c.Err(), os.ErrDeadlineExceeded) {
+			t.Errorf("%v after %v", c.Err(), d)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Keepalive(ctx); err == nil {
+			t.Error("a keepalive over a dead connection succeeded")
+		}
+	})
+}
+
+// A holdConn loses what we send, once told so.
+type holdConn struct {
+	net.Conn
+	drop     sync.Mutex
+	dropping bool
+}
+
+func (h *holdConn) Write(p []byte) (int, error) {
+	h.drop.Lock()
+	defer h.drop.Unlock()
+	if h.dropping {
+		return len(p), nil
+	}
+	return h.Conn.Write(p)
+}
+
+// TestKeepalive: one that is not answered ends with its context, at once and as often
+// as one likes; and nothing is left behind.
+func TestKeepalive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newTestServer(t)
+		srv.NoClientAuth = true
+		d := srv.dialer(t, &Config{})
+		var hold holdConn
+		inner := d.tcp
+		d.tcp = func(ctx context.Context) (net.Conn, error) {
+			c, err := inner(ctx)
+			hold.Conn = c
+			return &hold, err
+		}
+		c, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Keepalive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		hold.drop.Lock()
+		hold.dropping = true
+		hold.drop.Unlock()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := c.Keepalive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			cancel()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := c.Open(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("Open: %v after %v", err, time.Since(began))
+		}
+		c.Close()
+		if _, err := c.Open(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Open on a closed connection: %v", err)
+		}
+		if err := c.Keepalive(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Keepalive on a closed connection: %v", err)
+		}
+	})
+}

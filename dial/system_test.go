@@ -1,0 +1,83 @@
+//go:build unix
+
+package dial
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+func TestSystem(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{})
+	command := opensshd.Find(t, "ssh")
+	d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, SSH: `"` + command + `" -q`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := d.Dial(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := open(t, conn), open(t, conn)
+	if conn.SSH() != nil || conn.ServerVersion() != "" || !errors.Is(conn.Keepalive(testContext(t)), errors.ErrUnsupported) {
+		t.Error("the system's ssh looks like the native one")
+	}
+	first.Close()
+	if status, ok := first.ExitStatus(); !ok || status != 0 {
+		t.Errorf("ssh ended with %d, %v: %s", status, ok, first.Stderr())
+	}
+	greetAgain := second // still there
+	if _, err := greetAgain.Write([]byte{0, 0, 0, 5, 17, 0, 0, 0, 1}); err != nil {
+		t.Error(err)
+	}
+	conn.Close()
+	if _, err := io.Copy(io.Discard, second); err == nil {
+		t.Error("a stream outlived its connection")
+	}
+	if _, err := conn.Open(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("Open after Close: %v", err)
+	}
+	none(t)
+}
+
+func TestSystemFails(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true})
+	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, SSH: "ssh"})
+	s, err := conn.Open(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.ReadAll(s)
+	var sub *SubsystemError
+	if !errors.As(err, &sub) || sub.ExitStatus != 255 || !strings.Contains(err.Error(), "Host key verification failed") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := New(testContext(t), Target{Host: "h"}, &Config{SSH: "'open"}); err == nil {
+		t.Error("an open quote was taken")
+	}
+	conn = connect(t, Target{Host: "h"}, &Config{SSH: "/nonexistent/ssh"})
+	if _, err := conn.Open(testContext(t)); err == nil || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a command that is not there: %v", err)
+	}
+}
+
+func TestSplitCommand(t *testing.T) {
+	for in, want := range map[string]string{
+		"ssh": "ssh", " ssh  -v ": "ssh|-v", `'/a b/ssh' -o "X=a b"`: "/a b/ssh|-o|X=a b", `a'b'c ""`: "abc|",
+	} {
+		got, err := splitCommand(in)
+		if err != nil || strings.Join(got, "|") != want {
+			t.Errorf("splitCommand(%q) = %q, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "  ", "'a"} {
+		if got, err := splitCommand(in); err == nil {
+			t.Errorf("splitCommand(%q) = %q", in, got)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package dial
+
+import (
+	"sync"
+	"time"
+)
+
+// A watchdog ends a login in which the server falls silent, but not one in which a
+// person thinks.
+type watchdog struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	limit   time.Duration
+	doing   string
+	fired   *timeoutError
+	onFire  func()
+	stopped bool
+}
+
+func newWatchdog(limit time.Duration, doing string) *watchdog {
+	return &watchdog{limit: limit, doing: doing}
+}
+
+func (w *watchdog) start(onFire func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onFire = onFire
+	w.timer = time.AfterFunc(w.limit, w.fire)
+}
+
+func (w *watchdog) fire() {
+	w.mu.Lock()
+	if w.stopped {
+		w.mu.Unlock()
+		return
+	}
+	w.stopped = true
+	w.fired = &timeoutError{w.doing, w.limit}
+	w.mu.Unlock()
+	w.onFire()
+}
+
+func (w *watchdog) pause() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+}
+
+func (w *watchdog) resume(limit time.Duration, doing string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.limit, w.doing = limit, doing
+	w.timer.Reset(limit)
+}
+
+// shorten brings the end nearer; it is called before the login has got anywhere.
+func (w *watchdog) shorten(limit time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped && limit < w.limit {
+		w.limit = limit
+		w.timer.Reset(limit)
+	}
+}
+
+func (w *watchdog) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}
+
+func (w *watchdog) expired() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fired == nil {
+		return nil
+	}
+	return w.fired
+}

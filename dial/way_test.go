@@ -1,0 +1,247 @@
+//go:build unix
+
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// chain makes the configuration for servers of which each is reached through the last.
+func chain(t testing.TB, servers ...*opensshd.Server) string {
+	var text strings.Builder
+	for i, s := range servers {
+		text.WriteString(s.ClientBlock())
+		if i > 0 {
+			fmt.Fprintf(&text, "\tProxyJump %s\n", servers[i-1].Alias)
+		}
+	}
+	return writeFile(t, filepath.Join(t.TempDir(), "chain"), text.String())
+}
+
+func TestJump(t *testing.T) {
+	a := opensshd.Start(t, opensshd.Options{Alias: "a"})
+	b := opensshd.Start(t, opensshd.Options{Alias: "b"})
+	c := opensshd.Start(t, opensshd.Options{Alias: "c"})
+	conf := chain(t, a, b, c)
+	conn := connect(t, Target{Host: "c"}, &Config{ConfigFile: conf})
+	open(t, conn)
+	open(t, conn)
+	for _, s := range []*opensshd.Server{a, b, c} {
+		if n := strings.Count(s.Log(), "Accepted publickey"); n != 1 {
+			t.Errorf("%s saw %d logins", s.Alias, n)
+		}
+	}
+	conn.Close()
+	none(t)
+	flat := writeFile(t, filepath.Join(t.TempDir(), "flat"), a.ClientBlock()+b.ClientBlock()+c.ClientBlock())
+	conn = connect(t, Target{Host: "c"}, &Config{ConfigFile: flat, Jump: fmt.Sprintf("a,%s@b:%d", b.User, b.Port)})
+	open(t, conn)
+	conn.Close()
+
+	// Which hop failed is named.
+	writeFile(t, b.KnownHosts, "")
+	err := dialError(t, Target{Host: "c"}, &Config{ConfigFile: conf})
+	var jump *JumpError
+	var key *HostKeyError
+	if !errors.As(err, &jump) || jump.Hop != "b" || !errors.As(err, &key) || !strings.HasPrefix(err.Error(), "c: jump host b: the host key of ") {
+		t.Errorf("a hop with an unknown key: %v", err)
+	}
+	l, lerr := net.Listen("tcp", "127.0.0.1:0")
+	if lerr != nil {
+		t.Fatal(lerr)
+	}
+	nobody := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	err = dialError(t, Target{Host: "127.0.0.1", Port: nobody}, &Config{ConfigFile: conf, Jump: "a"})
+	if !errors.As(err, &jump) || jump.Hop != "a" || !strings.Contains(err.Error(), fmt.Sprintf("jump host a: it cannot reach 127.0.0.1:%d", nobody)) {
+		t.Errorf("a target that refuses its jump host: %v", err)
+	}
+	none(t)
+}
+
+// TestSilentBehindJump: a server that says nothing, behind a jump host, ends with the
+// context and with ConnectTimeout.
+func TestSilentBehindJump(t *testing.T) {
+	a := opensshd.Start(t, opensshd.Options{Alias: "a"})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 2)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	target, config := Target{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}, &Config{ConfigFile: a.ConfigFile, Jump: "a"}
+	d, err := New(testContext(t), target, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	go func() {
+		defer (<-accepted).Close()
+		cancel()
+	}()
+	if _, err := d.Dial(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	config.Options = []string{"ConnectTimeout=1"}
+	if err := dialError(t, target, config); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 1s") {
+		t.Errorf("timed out: %v", err)
+	}
+	(<-accepted).Close()
+	l.Close()
+	none(t)
+}
+
+func TestJumpLoop(t *testing.T) {
+	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
+		_, err := New(testContext(t), Target{Host: "x"}, &Config{ConfigFile: writeFile(t, filepath.Join(t.TempDir(), "c"), "Host *\n ProxyJump y\n"), Env: env})
+		if err == nil || !strings.Contains(err.Error(), "loop") && !strings.Contains(err.Error(), "through itself") {
+			t.Errorf("a jump host that jumps through itself: %v", err)
+		}
+	}
+}
+
+func TestParseHop(t *testing.T) {
+	for in, want := range map[string]Target{
+		"h": {Host: "h"}, "u@h": {User: "u", Host: "h"}, "u@h:22": {User: "u", Host: "h", Port: 22}, "[::1]:5": {Host: "::1", Port: 5},
+		"::1": {Host: "::1"}, "[::1]": {Host: "::1"}, "ssh://u@h:7": {User: "u", Host: "h", Port: 7},
+	} {
+		if got, err := parseHop(in); err != nil || got != want {
+			t.Errorf("parseHop(%q) = %+v, %v; want %+v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "-x", "h:0", "h:x", "a b"} {
+		if got, err := parseHop(in); err == nil {
+			t.Errorf("parseHop(%q) = %+v", in, got)
+		}
+	}
+}
+
+// alive tells whether a process is there and no zombie.
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func TestProxyCommand(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{})
+	proxy := fmt.Sprintf("ProxyCommand=%s -F %s -W %%h:%%p %s", opensshd.Find(t, "ssh"), srv.ConfigFile, srv.Alias)
+	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Options: []string{proxy}})
+	open(t, conn)
+	pid := conn.way.proxy.cmd.Process.Pid
+	if !alive(pid) {
+		t.Fatal("the command is not there")
+	}
+	conn.Close()
+	if alive(pid) {
+		t.Error("the command outlived its connection")
+	}
+	none(t)
+
+	for _, c := range []struct{ command, says string }{
+		{"echo some reason >&2; exit 3", "the ProxyCommand ended (exit status 3): some reason"},
+		{"/nonexistent/command", "the ProxyCommand ended (exit status 127)"},
+		{"echo hello; exit 0", `something else than SSH: "hello"`},
+	} {
+		err := dialError(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Options: []string{"ProxyCommand=sh -c '" + c.command + "'"}})
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.command, err)
+		}
+	}
+	// One that ignores its end is killed, and Close still takes bounded time.
+	ctx, cancel := context.WithCancel(testContext(t))
+	d, err := New(ctx, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Options: []string{"ProxyCommand=sh -c 'trap \"\" TERM HUP PIPE; echo up >&2; while :; do sleep 0.1; done'"},
+		Logger: slog.New(&lineHandler{on: "up", do: func() { cancel() }})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := d.Dial(ctx); !errors.Is(err, context.Canceled) || time.Since(began) > 20*time.Second {
+		t.Errorf("a stubborn command: %v after %v", err, time.Since(began))
+	}
+	none(t)
+}
+
+// A lineHandler calls do when a message that contains on is logged.
+type lineHandler struct {
+	on string
+	do func()
+}
+
+func (h *lineHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, h.on) {
+		h.do()
+	}
+	return nil
+}
+func (h *lineHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h *lineHandler) WithGroup(string) slog.Handler      { return h }
+
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	err = dialError(t, Target{User: "me", Host: "127.0.0.1", Port: port}, &Config{ConfigFile: "none"})
+	if !errors.Is(err, syscall.ECONNREFUSED) || err.Error() != fmt.Sprintf("me@127.0.0.1: the connection to 127.0.0.1:%d was refused", port) {
+		t.Errorf("a refused connection: %v", err)
+	}
+	err = dialError(t, Target{Host: "no-such-host.invalid"}, &Config{ConfigFile: "none", Options: []string{"ConnectTimeout=10"}})
+	var dns *net.DNSError
+	if !errors.As(err, &dns) || !strings.HasPrefix(err.Error(), "no-such-host.invalid: the name no-such-host.invalid ") {
+		t.Errorf("a name that does not resolve: %v", err)
+	}
+	none(t)
+}
+
+func TestNotSSH(t *testing.T) {
+	for _, c := range []struct{ answer, says string }{
+		{"HTTP/1.0 400 Bad Request\r\nServer: x\r\n\r\n", `something else than SSH: "HTTP/1.0 400 Bad Request"`},
+		{"Exceeded MaxStartups\r\n", `something else than SSH: "Exceeded MaxStartups"`},
+		{"", "closed the connection before it said anything"},
+		{"\x1b[2J\x00evil", `"?[2J?evil"`},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			io.WriteString(conn, c.answer)
+			conn.(*net.TCPConn).CloseWrite()
+			io.Copy(io.Discard, conn)
+		}()
+		err = dialError(t, Target{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}, &Config{ConfigFile: "none"})
+		l.Close()
+		var not *NotSSHError
+		if !errors.As(err, &not) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v", c.answer, err)
+		}
+	}
+	none(t)
+}
