@@ -132,6 +132,12 @@ func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err e
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
+	if s.closed {
+		if r.own != nil {
+			s.pool.release(r.own)
+		}
+		return nil, false, io.ErrClosedPipe
+	}
 	s.enterBusy(d)
 	s.handedOut = max(s.handedOut-1, 0)
 	s.pending++

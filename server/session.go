@@ -172,6 +172,13 @@ func (s *session) wait() error {
 		s.over.Wait()
 	}
 	s.awaitWriters()
+	for r := range s.schedule.all() {
+		if r.own != nil {
+			s.memory -= r.own.charge
+			s.pool.release(r.own)
+			r.own = nil
+		}
+	}
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
 			s.closeHandle(slot.h)
