@@ -57,6 +57,8 @@ var (
 	errBadMessage  = &StatusError{Code: wire.BadMessage}
 	errLongPath    = &StatusError{Code: wire.BadMessage, Message: "file name too long"}
 	errNulPath     = &StatusError{Code: wire.BadMessage, Message: "NUL in a file name"}
+	errLongReply   = &StatusError{Code: wire.Failure, Message: "the reply is too long"}
+	errNoUser      = &StatusError{Code: wire.NoSuchFile, Message: "no such user"}
 	errHandles     = &StatusError{Code: wire.Failure, Message: "too many open handles"}
 )
 

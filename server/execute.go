@@ -102,12 +102,13 @@ func (w *worker) short(s *session, r *request, reply []byte) {
 }
 
 // send queues the reply that was made in the buffer lent for it.
-func (s *session) send(r *request, reply []byte) {
+func (w *worker) send(s *session, r *request, reply []byte) {
 	b := r.reply
-	r.reply = nil
-	if len(reply) > len(b.data) || &reply[0] != &b.data[0] {
-		panic("sftp server: a reply outgrew its buffer") // its maker did not look at the bounds
+	if len(reply) > len(b.data) {
+		w.status(s, r, errLongReply) // what the backend said does not fit
+		return
 	}
+	r.reply = nil
 	b.end = len(reply)
 	s.out.send(b)
 }
@@ -138,7 +139,7 @@ func (w *worker) name(s *session, r *request, name string, err error) {
 	}
 	b := wire.BeginNames(r.reply.data[:0], r.id)
 	b = (&wire.Name{Filename: name, LongName: name}).Append(b)
-	s.send(r, wire.FinishNames(b, 0, 1))
+	w.send(s, r, wire.FinishNames(b, 0, 1))
 }
 
 // read answers READ: into the buffer that is sent, behind the room for the header. A read that is short because the file

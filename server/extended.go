@@ -101,5 +101,5 @@ func (w *worker) usersGroups(s *session, r *request) {
 			}
 		}
 	}
-	s.send(r, wire.UsersGroupsReply{Users: users, Groups: groups}.Append(r.reply.data[:0], r.id))
+	w.send(s, r, wire.UsersGroupsReply{Users: users, Groups: groups}.Append(r.reply.data[:0], r.id))
 }

@@ -101,8 +101,8 @@ type StatVFSer interface {
 	StatVFS(ctx context.Context, path string) (wire.StatVFSReply, error)
 }
 
-// HomeDirer tells where a user's home is; the empty name means the user of the session. Absent: home-directory and
-// expand-path@openssh.com know the session's own home only, which is [Options].Home.
+// HomeDirer tells where the home of a user is. Absent: home-directory and expand-path@openssh.com know the session's own
+// home only, which is [Policy].Home.
 type HomeDirer interface {
 	HomeDir(ctx context.Context, user string) (string, error)
 }

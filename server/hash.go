@@ -56,8 +56,7 @@ func (w *worker) checkFile(s *session, r *request) {
 		w.status(s, r, err)
 		return
 	}
-	b := reply.Append(r.reply.data[:0], r.id)
-	s.send(r, b)
+	w.send(s, r, reply.Append(r.reply.data[:0], r.id))
 }
 
 func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, err error) {

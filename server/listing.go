@@ -60,6 +60,9 @@ const (
 
 	// maxName is the longest name that is listed; file systems allow 255 bytes.
 	maxName = 1024
+
+	// maxOwner is the longest name of an owner that is listed.
+	maxOwner = 64
 )
 
 // A reply that is one entry past maxNames must still fit into its buffer.
@@ -88,7 +91,7 @@ func (w *worker) readdir(s *session, r *request) {
 	}
 	switch {
 	case count > 0:
-		s.send(r, wire.FinishNames(b, 0, count))
+		w.send(s, r, wire.FinishNames(b, 0, count))
 	case l.err != nil:
 		err := l.err
 		l.err = nil
@@ -116,10 +119,10 @@ func (l *listing) lookUp(s *session, uid, gid uint32) {
 	l.uid, l.gid = uid, gid
 	l.user, l.group = strconv.FormatUint(uint64(uid), 10), strconv.FormatUint(uint64(gid), 10)
 	users, groups, err := s.view.ownerNames(s.ctx, []uint32{uid}, []uint32{gid})
-	if err == nil && len(users) == 1 && users[0] != "" {
+	if err == nil && len(users) == 1 && users[0] != "" && len(users[0]) <= maxOwner {
 		l.user = users[0]
 	}
-	if err == nil && len(groups) == 1 && groups[0] != "" {
+	if err == nil && len(groups) == 1 && groups[0] != "" && len(groups[0]) <= maxOwner {
 		l.group = groups[0]
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -178,6 +179,24 @@ func (s *schedule) doneOn(h *handle, r *request) {
 	s.active[len(s.active)-1] = nil
 	s.active = s.active[:len(s.active)-1]
 	h.active = 0
+}
+
+// all yields every request, those on two handles twice.
+func (s *schedule) all() iter.Seq[*request] {
+	return func(yield func(*request) bool) {
+		for _, r := range s.paths.all() {
+			if !yield(r) {
+				return
+			}
+		}
+		for _, h := range s.active {
+			for _, r := range h.ops.all() {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // next returns a request that may start, if its reply fits into room, or nil.

@@ -54,9 +54,10 @@ func (s *session) greet(packet []byte) error {
 	return nil
 }
 
-// stop ends reading: in order when the stream ended between two packets.
+// stop ends reading for good: in order when the stream ended between two packets.
 func (d *reader) stop(err error) {
 	s := d.session
+	d.in.drop()
 	if !errors.Is(err, io.EOF) {
 		s.end(err)
 		return
@@ -74,7 +75,6 @@ func (d *reader) read() {
 		packet, own, err := d.in.next()
 		if err != nil {
 			s.releasePacket(own)
-			d.in.drop()
 			d.stop(err)
 			return
 		}
@@ -132,12 +132,18 @@ func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err e
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
+	if s.closed {
+		if r.own != nil {
+			s.pool.release(r.own)
+		}
+		return nil, false, io.ErrClosedPipe
+	}
 	s.enterBusy(d)
 	s.handedOut = max(s.handedOut-1, 0)
+	s.pending++
 	if r.bad != nil {
 		return r, false, nil
 	}
-	s.pending++
 	s.schedule.add(r)
 	if free {
 		s.startRequest(r)
@@ -152,10 +158,12 @@ func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err e
 func (d *reader) settle(r *request, here bool) bool {
 	s := d.session
 	s.mu.Lock()
-	if here {
+	switch {
+	case here:
+		s.schedule.done(r)
 		s.finish(r)
-	} else if r != nil {
-		s.recycle(r)
+	case r != nil:
+		s.finish(r)
 	}
 	s.progress++
 	if s.reading == d {
@@ -164,12 +172,12 @@ func (d *reader) settle(r *request, here bool) bool {
 		s.mu.Unlock()
 		return true
 	}
+	d.in.drop()
 	next := s.take()
 	if next == nil {
-		s.workers--
+		s.leaveWork()
 	}
 	s.mu.Unlock()
-	d.in.drop()
 	if next != nil {
 		s.work(next)
 	}

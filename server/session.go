@@ -79,7 +79,8 @@ type session struct {
 	workers   int
 	idle      bool // no waiting request may start until something changes
 	eof       bool // the client sends no more
-	closed    bool // the session has been ended
+	closed    bool // the session is being ended
+	ended     bool // nothing more will be sent
 	err       error
 	handedOut int // requests to hand out before the reader runs some itself again
 
@@ -167,8 +168,16 @@ func (s *session) wait() error {
 	s.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.schedule.running > 0 {
+	for s.schedule.running > 0 || !s.ended {
 		s.over.Wait()
+	}
+	s.awaitWriters()
+	for r := range s.schedule.all() {
+		if r.own != nil {
+			s.memory -= r.own.charge
+			s.pool.release(r.own)
+			r.own = nil
+		}
 	}
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
@@ -176,6 +185,28 @@ func (s *session) wait() error {
 		}
 	}
 	return s.err
+}
+
+// writerGrace is how long the end waits for who is still writing to the closed stream. There are streams whose Close does not
+// end a Write, standard output among them; that Write is left alone then, and touches nothing when it ends.
+const writerGrace = time.Second
+
+// awaitWriters waits for workers that have nothing left to do but to send; the caller holds the lock.
+func (s *session) awaitWriters() {
+	if s.workers == 0 {
+		return
+	}
+	late := false
+	timer := time.AfterFunc(writerGrace, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		late = true
+		s.over.Broadcast()
+	})
+	defer timer.Stop()
+	for s.workers > 0 && !late {
+		s.over.Wait()
+	}
 }
 
 // end ends the session: nothing more is read, started or sent. The first error stays.
@@ -192,6 +223,10 @@ func (s *session) end(err error) {
 	s.mu.Unlock()
 	s.cancel()
 	s.out.close()
+	s.mu.Lock()
+	s.ended = true
+	s.over.Broadcast()
+	s.mu.Unlock()
 	s.stream.Close()
 }
 
@@ -280,19 +315,27 @@ func (s *session) work(r *request) {
 		w.execute(s, r)
 		s.flush()
 		s.mu.Lock()
+		s.schedule.done(r)
 		s.finish(r)
 		if r = s.take(); r != nil {
 			s.addWorker() // what made one ready may have made more ready
 		} else {
-			s.workers--
+			s.leaveWork()
 		}
 		s.mu.Unlock()
 	}
 }
 
-// finish takes a request off the books; the caller holds the lock.
+// leaveWork notes that a worker has nothing left to do; the caller holds the lock.
+func (s *session) leaveWork() {
+	s.workers--
+	if s.closed {
+		s.over.Broadcast()
+	}
+}
+
+// finish takes a request that has been answered off the books; the caller holds the lock.
 func (s *session) finish(r *request) {
-	s.schedule.done(r)
 	s.pending--
 	s.idle = false
 	s.recycle(r)

@@ -227,6 +227,7 @@ func TestFloodStopsReading(t *testing.T) {
 				if n := <-sent; n == 1_000_000 {
 					t.Error("the server took everything")
 				}
+				synctest.Wait()
 				if out := pool.Out(); out != 0 {
 					t.Errorf("%d bytes are out after the end", out)
 				}

@@ -302,13 +302,13 @@ func (v *View) statVFS(ctx context.Context, name string) (wire.StatVFSReply, err
 
 // HomeDir tells where a user's home is; "" is the user of the session.
 func (v *View) HomeDir(ctx context.Context, user string) (string, error) {
+	if user == "" {
+		return v.home, nil
+	}
 	if h, ok := v.fs.(HomeDirer); ok {
 		return h.HomeDir(ctx, user)
 	}
-	if user != "" {
-		return "", &StatusError{Code: wire.NoSuchFile, Message: "no such user"}
-	}
-	return v.home, nil
+	return "", errNoUser
 }
 
 // ownerNames gives names to numbers, numbers where there are none.

@@ -2,7 +2,9 @@ package osfs
 
 import (
 	"context"
+	"io/fs"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -37,6 +39,18 @@ func (f *FS) OwnerNames(_ context.Context, uids, gids []uint32) (users, groups [
 		groups = append(groups, lookUp(n.groups, id, groupName))
 	}
 	return users, groups, nil
+}
+
+// HomeDir implements server.HomeDirer. Homes lie where clients can see them only where the whole system is served.
+func (f *FS) HomeDir(_ context.Context, name string) (string, error) {
+	if _, ok := f.tree.(host); !ok {
+		return "", fs.ErrNotExist
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return "", fs.ErrNotExist
+	}
+	return filepath.ToSlash(u.HomeDir), nil
 }
 
 func lookUp(known map[uint32]string, id uint32, find func(string) string) string {

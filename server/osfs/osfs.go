@@ -67,6 +67,7 @@ var _ interface {
 	server.Linker
 	server.RealPather
 	server.StatVFSer
+	server.HomeDirer
 	server.OwnerNamer
 } = (*FS)(nil)
 

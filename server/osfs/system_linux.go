@@ -97,7 +97,11 @@ func (f *file) chtimes(atime, mtime time.Time) error {
 
 // StatVFS implements server.StatVFSer.
 func (f *FS) StatVFS(_ context.Context, name string) (wire.StatVFSReply, error) {
-	opened, err := f.tree.OpenFile(local(name), unix.O_PATH, 0)
+	opened, err := f.tree.OpenFile(local(name), unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		// What cannot be read can still be asked about, if it is no link: O_PATH would open that itself.
+		opened, err = f.tree.OpenFile(local(name), unix.O_PATH, 0)
+	}
 	if err != nil {
 		return wire.StatVFSReply{}, err
 	}

@@ -1,0 +1,110 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestSteadyStateAllocatesNothing is the promise that makes the speed: a READ or WRITE costs no garbage.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	c := start(t, memfs.New(0), nil)
+	h := c.open("/f", create|wire.OpenRead)
+	c.ok(wire.Write{Handle: h, Data: make([]byte, wire.MaxData)})
+	reply := make([]byte, wire.MaxPacket+wire.LengthSize)
+	for name, m := range map[string]struct {
+		request []byte
+		reply   int
+	}{
+		"small read":  {wire.Read{Handle: h, Length: 1000}.Append(nil, 1), wire.DataHeaderSize + 1000},
+		"large read":  {wire.Read{Handle: h, Length: wire.MaxData}.Append(nil, 1), wire.DataHeaderSize + wire.MaxData},
+		"small write": {wire.Write{Handle: h, Data: make([]byte, 1000)}.Append(nil, 1), okSize},
+		"write":       {wire.Write{Handle: h, Data: make([]byte, 32<<10)}.Append(nil, 1), okSize},
+		"large write": {wire.Write{Handle: h, Data: make([]byte, wire.MaxData)}.Append(nil, 1), okSize},
+		"fsync":       {wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}.Append(nil, 1), okSize},
+	} {
+		exchange := func() {
+			if _, err := c.conn.Write(m.request); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(c.conn, reply[:m.reply]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exchange()
+		// One in a hundred is left for the pool's timer and the runtime's own.
+		if n := testing.AllocsPerRun(1000, exchange); n > 0.01 {
+			t.Errorf("%s: %.2f allocations", name, n)
+		}
+	}
+}
+
+// okSize is the length of a STATUS that says success.
+var okSize = len(wire.Status{Message: wire.OK.String()}.Append(nil, 0))
+
+// TestIdleSessionIsSmall looks at what sessions that have moved a file keep.
+func TestIdleSessionIsSmall(t *testing.T) { synctest.Test(t, testIdleSession) }
+
+func testIdleSession(t *testing.T) {
+	const sessions = 50
+	pool := &server.Pool{}
+	backend := memfs.New(0)
+	before := inUse()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, sessions)
+	for range sessions {
+		ours, theirs := net.Pipe()
+		go func() { done <- server.Serve(ctx, theirs, backend, &server.Options{Pool: pool}) }()
+		c := &raw{t: t, conn: ours}
+		c.send(wire.Init{Version: 3}.Append(nil))
+		c.receive()
+		h := c.open("/f", create|wire.OpenRead)
+		c.ok(wire.Write{Handle: h, Data: make([]byte, wire.MaxData)})
+		c.do(wire.Read{Handle: h, Length: wire.MaxData})
+		c.close(h)
+		c.list("/")
+	}
+	synctest.Wait()
+	if out := pool.Out(); out != 0 {
+		t.Errorf("idle sessions hold %d bytes of buffers", out)
+	}
+	if each := (inUse() - before - pool.Kept()) / sessions; each > 64<<10 {
+		t.Errorf("an idle session takes %d bytes", each)
+	}
+	cancel()
+	for range sessions {
+		<-done
+	}
+}
+
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse + m.StackInuse)
+}
+
+func TestPoolShrinksWhenIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := &server.Pool{}
+		c := start(t, memfs.New(0), &server.Options{Pool: pool})
+		h := c.open("/f", create|wire.OpenRead)
+		c.ok(wire.Write{Handle: h, Data: make([]byte, wire.MaxData)})
+		if pool.Kept() == 0 {
+			t.Error("nothing is kept for the next request")
+		}
+		time.Sleep(10 * time.Second) // of the bubble
+		synctest.Wait()
+		if kept := pool.Kept(); kept > 0 {
+			t.Errorf("%d bytes are kept for nothing", kept)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package osfs_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestPipeDoesNotHang: opening a named pipe waits for its other end, if one lets it.
+func TestPipeDoesNotHang(t *testing.T) {
+	f, dir, _ := served(t)
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if file, err := open(f, "/pipe", wire.OpenRead); err == nil {
+		if _, err := file.(io.ReaderAt).ReadAt(make([]byte, 10), 0); err == nil {
+			t.Error("read from a pipe that nobody writes to")
+		}
+		file.Close()
+	}
+	if _, err := open(f, "/pipe", wire.OpenWrite); err == nil {
+		t.Error("opened a pipe that nobody reads")
+	}
+	if err := f.Setstat(context.Background(), "/pipe", wire.Attrs{Flags: wire.AttrSize}); err == nil {
+		t.Error("truncated a pipe")
+	}
+}
+
+func TestKernelCopies(t *testing.T) {
+	f, dir, _ := served(t)
+	data := make([]byte, 3<<20)
+	rand.Read(data)
+	write(t, filepath.Join(dir, "from"), string(data))
+	from, err := open(f, "/from", wire.OpenRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := open(f, "/to", wire.OpenWrite|wire.OpenCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	n, err := to.(server.FileCopier).CopyFrom(context.Background(), from, 1000, 1<<40, 10)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("the file system does not copy")
+	}
+	if err != nil || n != int64(len(data)-1000) {
+		t.Fatalf("copied %d, %v", n, err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "to"))
+	if err != nil || !bytes.Equal(got[10:], data[1000:]) {
+		t.Error("the copy differs")
+	}
+}
+
+func TestLinkTimes(t *testing.T) {
+	f, dir, _ := served(t)
+	write(t, filepath.Join(dir, "f"), "x")
+	link(t, "f", filepath.Join(dir, "l"))
+	ctx := context.Background()
+	if err := f.Lsetstat(ctx, "/l", wire.Attrs{Flags: wire.AttrACModTime, ATime: 10, MTime: 20}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Lstat(ctx, "/l")
+	if err != nil || info.ModTime().Unix() != 20 {
+		t.Errorf("the link's time is %v, %v", info.ModTime(), err)
+	}
+	if err := f.Lsetstat(ctx, "/l", wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("the mode of a link: %v", err)
+	}
+	// What is reached through a directory that is a link is found.
+	link(t, ".", filepath.Join(dir, "here"))
+	if err := f.Rename(ctx, "/here/f", "/here/g"); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.StatVFS(ctx, "/here"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,224 @@
+package osfs_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// served makes a directory with a secret beside it, and serves it.
+func served(t *testing.T) (f *osfs.FS, dir, outside string) {
+	t.Helper()
+	top := t.TempDir()
+	dir, outside = filepath.Join(top, "served"), filepath.Join(top, "outside")
+	for _, d := range []string{dir, outside} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(outside, "f"), "secret")
+	f, err := osfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f, dir, outside
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Skipf("links cannot be made here: %v", err)
+	}
+}
+
+func open(f *osfs.FS, name string, flags uint32) (server.File, error) {
+	return f.Open(context.Background(), name, flags, wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o644})
+}
+
+// everything tries all that goes through a path.
+func everything(f *osfs.FS, name string) map[string]error {
+	ctx := context.Background()
+	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}
+	errs := map[string]error{}
+	_, errs["stat"] = f.Stat(ctx, name)
+	file, err := open(f, name, wire.OpenRead)
+	if errs["read"] = err; err == nil {
+		file.Close()
+	}
+	file, err = open(f, name, wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
+	if errs["write"] = err; err == nil {
+		file.Close()
+	}
+	errs["chmod"] = f.Setstat(ctx, name, mode)
+	errs["truncate"] = f.Setstat(ctx, name, wire.Attrs{Flags: wire.AttrSize})
+	errs["times"] = f.Setstat(ctx, name, wire.Attrs{Flags: wire.AttrACModTime})
+	for _, err := range f.List(ctx, filepath.ToSlash(filepath.Dir(name))) {
+		errs["list"] = err
+		break
+	}
+	return errs
+}
+
+func TestNothingLeadsOut(t *testing.T) {
+	f, dir, outside := served(t)
+	link(t, "../outside", filepath.Join(dir, "relative"))
+	link(t, outside, filepath.Join(dir, "absolute"))
+	link(t, "../outside/f", filepath.Join(dir, "file"))
+	link(t, dir, filepath.Join(dir, "self")) // absolute, to a place inside
+	write(t, filepath.Join(dir, "f"), "inside")
+	for _, name := range []string{"/relative/f", "/absolute/f", "/file", "/self/f"} {
+		for what, err := range everything(f, name) {
+			if name == "/file" && what == "list" {
+				continue // of the served directory
+			}
+			if err == nil {
+				t.Errorf("%s %s went through", what, name)
+			}
+		}
+	}
+	got, err := os.ReadFile(filepath.Join(outside, "f"))
+	if err != nil || string(got) != "secret" {
+		t.Errorf("the file outside is %q, %v", got, err)
+	}
+	// Links themselves are the client's to see and to remove.
+	ctx := context.Background()
+	if target, err := f.Readlink(ctx, "/relative"); err != nil || target != "../outside" {
+		t.Errorf("Readlink: %q, %v", target, err)
+	}
+	if info, err := f.Lstat(ctx, "/absolute"); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("Lstat: %v, %v", info, err)
+	}
+	for _, name := range []string{"/relative", "/absolute", "/file", "/self"} {
+		if err := f.Rename(ctx, name, name+"2"); err != nil {
+			t.Error(err)
+		}
+		if err := f.Remove(ctx, name+"2"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLinksSwappedWhileWalking has somebody change a directory into a link to the outside and back while clients go
+// through it.
+func TestLinksSwappedWhileWalking(t *testing.T) {
+	f, dir, _ := served(t)
+	real, parked, bait := filepath.Join(dir, "d"), filepath.Join(dir, "parked"), filepath.Join(dir, "bait")
+	if err := os.Mkdir(real, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(real, "f"), "inside")
+	link(t, "../outside", bait)
+	stop := make(chan struct{})
+	var swapper sync.WaitGroup
+	swapper.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			os.Rename(real, parked)
+			os.Rename(bait, real)
+			os.Rename(real, bait)
+			os.Rename(parked, real)
+		}
+	})
+	ctx := context.Background()
+	seen := 0
+	for range 2000 {
+		if file, err := open(f, "/d/f", wire.OpenRead); err == nil {
+			text, err := io.ReadAll(io.NewSectionReader(file.(io.ReaderAt), 0, 100))
+			file.Close()
+			if err != nil || string(text) != "inside" {
+				t.Fatalf("read %q, %v", text, err)
+			}
+			seen++
+		}
+		if file, err := open(f, "/d/g", wire.OpenWrite|wire.OpenCreate); err == nil {
+			file.Close()
+		}
+		f.Rename(ctx, "/d/g", "/d/h")
+		f.Mkdir(ctx, "/d/sub", wire.Attrs{})
+		f.Lsetstat(ctx, "/d/h", wire.Attrs{Flags: wire.AttrACModTime})
+		f.Remove(ctx, "/d/h")
+		f.Rmdir(ctx, "/d/sub")
+	}
+	close(stop)
+	swapper.Wait()
+	if seen == 0 {
+		t.Error("the directory was never there")
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "../outside"))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("outside there are %v, %v", entries, err)
+	}
+}
+
+func TestAnswersOfErrors(t *testing.T) {
+	f, dir, _ := served(t)
+	write(t, filepath.Join(dir, "f"), "x")
+	ctx := context.Background()
+	if err := f.Rename(ctx, "/f", "/f"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("renaming to an existing name: %v", err)
+	}
+	if err := f.Remove(ctx, "/"); err == nil {
+		t.Error("the served directory was removed")
+	}
+	if err := f.Rmdir(ctx, "/"); err == nil {
+		t.Error("the served directory was removed")
+	}
+	if err := f.PosixRename(ctx, "/", "/g"); err == nil {
+		t.Error("the served directory was renamed")
+	}
+}
+
+func TestHostIsTheWholeSystem(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "f"), "text")
+	link(t, filepath.Join(dir, "f"), filepath.Join(dir, "l"))
+	f := osfs.Host()
+	name := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(dir, "l")), "/")
+	file, err := open(f, name, wire.OpenRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.NewSectionReader(file.(io.ReaderAt), 0, 100))
+	if err != nil || string(text) != "text" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	resolved, err := f.RealPath(context.Background(), name)
+	want, _ := filepath.EvalSymlinks(filepath.Join(dir, "l"))
+	if err != nil || resolved != filepath.ToSlash(want) {
+		t.Errorf("RealPath: %q, %v, want %q", resolved, err, want)
+	}
+}
+
+func TestOwnerNames(t *testing.T) {
+	f := osfs.Host()
+	users, groups, err := f.OwnerNames(context.Background(), []uint32{0, 4_000_000_001}, []uint32{4_000_000_002})
+	if err != nil || len(users) != 2 || len(groups) != 1 || users[1] != "" || groups[0] != "" {
+		t.Errorf("%q %q %v", users, groups, err)
+	}
+	if os.Getuid() >= 0 && users[0] != "root" {
+		t.Errorf("user 0 is %q", users[0])
+	}
+}
