@@ -2,19 +2,19 @@ package sshd
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/usftp/usftp/bench/pipes"
+	"github.com/usftp/usftp/bench/testenv"
 )
 
 func start(t *testing.T, config Config) *Server {
 	t.Helper()
 	server, err := Start(config)
-	if (errors.Is(err, ErrNoServer) || errors.Is(err, pipes.ErrNoServer)) && os.Getenv("USFTP_REQUIRE") != "1" {
-		t.Skip(err)
+	if errors.Is(err, ErrNoServer) || errors.Is(err, pipes.ErrNoServer) {
+		testenv.Unavailable(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

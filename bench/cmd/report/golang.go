@@ -10,9 +10,6 @@ import (
 	"github.com/usftp/usftp/bench/result"
 )
 
-// oursName is our library among the others.
-const oursName = "usftp"
-
 // allowance is how much longer than the needed round trips a delayed transfer may take.
 const allowance = 1.15
 

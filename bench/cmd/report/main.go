@@ -32,14 +32,28 @@ func run(results, out, chart string) error {
 	if err != nil {
 		return err
 	}
-	relative, err := filepath.Rel(filepath.Dir(out), chart)
+	relative, err := linkTo(chart, out)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(out, []byte(report.markdown(filepath.ToSlash(relative))), 0o644); err != nil {
+	if err := os.WriteFile(out, []byte(report.markdown(relative)), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(chart, []byte(report.rateChart()), 0o644)
+}
+
+// linkTo is how one file names another. Both become absolute first, because ".." has no relative way back.
+func linkTo(target, from string) (string, error) {
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return "", err
+	}
+	from, err = filepath.Abs(from)
+	if err != nil {
+		return "", err
+	}
+	relative, err := filepath.Rel(filepath.Dir(from), target)
+	return filepath.ToSlash(relative), err
 }
 
 // report is everything that was measured, the newest of each.

@@ -155,3 +155,21 @@ func TestChartIsXML(t *testing.T) {
 		t.Errorf("widths of the bars: %v", rectangles)
 	}
 }
+
+func TestPageLinksItsChart(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "bench")
+	writeRuns(t, filepath.Join(dir, "results"), session, getRun("scp", 1, 100, 1))
+	t.Chdir(dir)
+	if err := run("results", "../BENCHMARKS.md", "rates.svg"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "BENCHMARKS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, string(page), "![rates of one file](bench/rates.svg)")
+	if _, err := os.Stat(filepath.Join(dir, "rates.svg")); err != nil {
+		t.Error(err)
+	}
+}
