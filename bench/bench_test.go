@@ -12,16 +12,17 @@ import (
 
 	"github.com/usftp/usftp/bench/library"
 	"github.com/usftp/usftp/bench/pipes"
+	"github.com/usftp/usftp/bench/testenv"
 )
 
 const transferSize = 10 << 20
 
-// startServer starts sftp-server on pipes. Where there is none it skips, unless USFTP_REQUIRE=1 makes that a failure.
+// startServer starts sftp-server on pipes.
 func startServer(tb testing.TB, pipeSize int) *pipes.Server {
 	tb.Helper()
 	server, err := pipes.Start(pipeSize)
-	if errors.Is(err, pipes.ErrNoServer) && os.Getenv("USFTP_REQUIRE") != "1" {
-		tb.Skip(err)
+	if errors.Is(err, pipes.ErrNoServer) {
+		testenv.Unavailable(tb, err)
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -4,6 +4,7 @@ go 1.26.5
 
 require (
 	github.com/pkg/sftp v1.13.12
+	github.com/usftp/usftp v0.0.0-00010101000000-000000000000
 	golang.org/x/crypto v0.58.0
 	golang.org/x/sys v0.49.0
 )

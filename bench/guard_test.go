@@ -3,7 +3,6 @@ package bench
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,12 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pkg/sftp"
-
 	"github.com/usftp/usftp/bench/floor"
 	"github.com/usftp/usftp/bench/library"
 	"github.com/usftp/usftp/bench/pipes"
 	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/sftptest"
 )
 
 // counts are what a transfer of 10 MiB costs in things that do not depend on how fast the machine is.
@@ -84,16 +82,20 @@ func TestBounds(t *testing.T) {
 
 	for _, lib := range library.All() {
 		t.Run(lib.Name+"/WriteTo", func(t *testing.T) {
-			got := countOverPipes(t, lib, func(c library.Client) error { return download(c, path, transferSize) })
-			got.RoundTrips = roundTrips(t, lib, func(c library.Client) error { return download(c, path, transferSize) })
+			down := func(from string) func(library.Client) error {
+				return func(c library.Client) error { return download(c, from, transferSize) }
+			}
+			got := countOverPipes(t, lib, down(path))
+			got.RoundTrips = roundTrips(t, lib, content, down(scriptedSource))
 			check(t, lib.Name, "WriteTo", got)
 		})
 		t.Run(lib.Name+"/ReadFrom", func(t *testing.T) {
-			up := func(c library.Client) error { return upload(c, target, &pieces{content, len(content)}) }
-			got := countOverPipes(t, lib, up)
+			up := func(to string) func(library.Client) error {
+				return func(c library.Client) error { return upload(c, to, &pieces{content, len(content)}) }
+			}
+			got := countOverPipes(t, lib, up(target))
 			checkFile(t, target, content)
-			got.RoundTrips = roundTrips(t, lib, up)
-			checkFile(t, target, content)
+			got.RoundTrips = roundTrips(t, lib, nil, up(scriptedTarget))
 			check(t, lib.Name, "ReadFrom", got)
 		})
 	}
@@ -184,24 +186,15 @@ func countFloor(t *testing.T, transfer func(*floor.Client) error) counts {
 }
 
 // roundTrips counts what a transfer waits for: over a link whose only cost is the delay of the client's writes, on a
-// clock that stands still while anyone computes.
-func roundTrips(t *testing.T, lib library.Library, transfer func(library.Client) error) (trips float64) {
+// clock that stands still while anyone computes, against a server that answers as OpenSSH's does.
+func roundTrips(t *testing.T, lib library.Library, content []byte, transfer func(library.Client) error) (trips float64) {
 	t.Helper()
 	const delay = time.Second
 	synctest.Test(t, func(t *testing.T) {
-		requestsOut, requestsIn := io.Pipe()
-		repliesOut, repliesIn := io.Pipe()
-		// pkg/sftp's client takes a short read for the end of the file, so its server must not shorten any.
-		server, err := sftp.NewServer(serverStream{requestsOut, repliesIn}, sftp.WithMaxTxPacket(1<<18))
-		if err != nil {
-			t.Fatal(err)
-		}
-		served := make(chan error, 1)
-		go func() {
-			served <- server.Serve()
-			repliesIn.Close() // as the end of a process would
-		}()
-		client, err := lib.OverPipe(repliesOut, pipes.NewDelayed(requestsIn, delay))
+		server := sftptest.NewServer(t, sftptest.Script{})
+		server.Files.WriteFile(scriptedSource, content)
+		stream := server.Dial(sftptest.LinkConfig{ToServer: delay})
+		client, err := lib.OverPipe(stream, stream)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,18 +203,18 @@ func roundTrips(t *testing.T, lib library.Library, transfer func(library.Client)
 		start := time.Now()
 		err = errors.Join(err, transfer(client))
 		trips = float64(time.Since(start)) / float64(delay)
-		if err := errors.Join(err, client.Close(), <-served); err != nil {
+		if err := errors.Join(err, client.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 	return trips
 }
 
-// serverStream is the server's end of two pipes.
-type serverStream struct {
-	io.Reader
-	io.WriteCloser
-}
+// The names of files on the scripted server.
+const (
+	scriptedSource = "/source"
+	scriptedTarget = "/target"
+)
 
 // TestFloorMovesWhatIsAsked: a floor that did less than its work would be a wrong measure.
 func TestFloorMovesWhatIsAsked(t *testing.T) {

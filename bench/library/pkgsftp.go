@@ -24,7 +24,7 @@ var Default = PkgSFTP{}
 // The settings that won the sweeps: BenchmarkSweepPipe over pipes, BenchmarkSweepSSH over x/crypto/ssh. 261120 is the
 // largest payload that OpenSSH's sftp-server reads or writes at once.
 var (
-	BestPipe = PkgSFTP{Packet: 261120, Requests: 16, ConcurrentWrites: true}
+	BestPipe = PkgSFTP{Packet: 261120, Requests: 64, ConcurrentWrites: true}
 	BestSSH  = PkgSFTP{Packet: 128 << 10, Requests: 64, ConcurrentWrites: true}
 )
 

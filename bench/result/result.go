@@ -166,7 +166,12 @@ func Create(dir string, session Session) (w *Writer, name string, err error) {
 	return w, file.Name(), w.line(session)
 }
 
-func (w *Writer) line(value any) error { return json.NewEncoder(w.file).Encode(value) }
+// line keeps a command's > and & as they are: people read these files too.
+func (w *Writer) line(value any) error {
+	encoder := json.NewEncoder(w.file)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
 
 // Add appends a run.
 func (w *Writer) Add(run Run) error { return w.line(run) }

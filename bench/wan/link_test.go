@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp/bench/testenv"
 )
 
 // playVariable makes the test binary play a program that uses links, for the tests of its end.
@@ -59,11 +61,11 @@ func play(timeout string) error {
 func newLink(t *testing.T, config Config) *Link {
 	t.Helper()
 	if enterErr != nil {
-		unavailable(t, enterErr)
+		testenv.Unavailable(t, enterErr)
 	}
 	link, err := New(config)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
-		unavailable(t, err)
+		testenv.Unavailable(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -74,14 +76,6 @@ func newLink(t *testing.T, config Config) *Link {
 		}
 	})
 	return link
-}
-
-func unavailable(t *testing.T, reason error) {
-	t.Helper()
-	if os.Getenv("USFTP_REQUIRE") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip("no links on this machine: ", reason)
 }
 
 // listen opens a port on the server's side.
@@ -234,7 +228,7 @@ func TestLinkCarriesItsRate(t *testing.T) {
 	}
 	iperf, err := exec.LookPath("iperf3")
 	if err != nil {
-		unavailable(t, err)
+		testenv.Unavailable(t, err)
 	}
 	const rate, enough, attempts = 1e9, 0.85, 3
 	best := 0.0

@@ -28,8 +28,7 @@ type packet struct {
 
 // relay carries packets of one direction from src to dst until src fails, which is how closing the device ends it.
 func relay(src io.Reader, dst io.Writer, s *shaper) {
-	small := sync.Pool{New: func() any { return make([]byte, smallPacket) }}
-	large := sync.Pool{New: func() any { return make([]byte, largestPacket) }}
+	small, large := newBuffers(smallPacket), newBuffers(largestPacket)
 	onTheWay := make(chan packet, mostPackets)
 	var deliveries sync.WaitGroup
 	deliveries.Go(func() {
@@ -38,16 +37,16 @@ func relay(src io.Reader, dst io.Writer, s *shaper) {
 			// A device that is down or full drops a packet, as a wire may: TCP makes up for it.
 			dst.Write(p.data)
 			if cap(p.data) == smallPacket {
-				small.Put(p.data[:smallPacket])
+				small.put(p.data)
 			} else {
-				large.Put(p.data[:largestPacket])
+				large.put(p.data)
 			}
 		}
 	})
 	defer deliveries.Wait()
 	defer close(onTheWay)
 
-	buffer := large.Get().([]byte)
+	buffer := large.get()
 	for {
 		n, err := src.Read(buffer)
 		if err != nil {
@@ -59,12 +58,39 @@ func relay(src io.Reader, dst io.Writer, s *shaper) {
 		}
 		data := buffer[:n]
 		if n <= smallPacket {
-			data = small.Get().([]byte)
+			data = small.get()
 			data = data[:copy(data, buffer[:n])]
 		} else {
-			buffer = large.Get().([]byte)
+			buffer = large.get()
 		}
 		onTheWay <- packet{arrival, data}
+	}
+}
+
+// buffers are those of one size that are free.
+type buffers struct {
+	size int
+	free chan []byte
+}
+
+// freeBuffers is as many as are kept for the next burst.
+const freeBuffers = 1024
+
+func newBuffers(size int) buffers { return buffers{size, make(chan []byte, freeBuffers)} }
+
+func (b buffers) get() []byte {
+	select {
+	case buffer := <-b.free:
+		return buffer
+	default:
+		return make([]byte, b.size)
+	}
+}
+
+func (b buffers) put(buffer []byte) {
+	select {
+	case b.free <- buffer[:b.size]:
+	default:
 	}
 }
 

@@ -1,8 +1,10 @@
 package wan
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 
@@ -54,14 +56,11 @@ func newTUN(offload bool) (*os.File, error) {
 // configure gives a device its address and brings it and the loopback up.
 func configure(device string, address netip.Addr, mtu int) error {
 	ip, netmask := address.As4(), [4]byte{255, 255, 255, 0}
-	number := func(n int) func(*unix.Ifreq) error {
-		return func(r *unix.Ifreq) error { r.SetUint32(uint32(n)); return nil }
-	}
 	return errors.Join(
 		set(device, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(ip[:]) }),
 		set(device, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netmask[:]) }),
-		set(device, unix.SIOCSIFMTU, number(mtu)),
-		set(device, unix.SIOCSIFTXQLEN, number(transmitQueue)),
+		set(device, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(uint32(mtu)); return nil }),
+		setTransmitQueue(device, transmitQueue),
 		bringUp(device),
 		bringUp("lo"),
 	)
@@ -86,4 +85,45 @@ func set(device string, what uint, fill func(*unix.Ifreq) error) error {
 		return err
 	}
 	return unix.IoctlIfreq(socket, what, request)
+}
+
+// setTransmitQueue asks by rtnetlink(7), because SIOCSIFTXQLEN wants to be root outside the user namespace too.
+func setTransmitQueue(device string, packets uint32) error {
+	link, err := net.InterfaceByName(device)
+	if err != nil {
+		return err
+	}
+	const length = unix.SizeofNlMsghdr + unix.SizeofIfInfomsg + unix.SizeofRtAttr + 4
+	order := binary.NativeEndian
+	m := order.AppendUint32(nil, length) // nlmsghdr: length, type, flags, sequence, port
+	m = order.AppendUint16(m, unix.RTM_NEWLINK)
+	m = order.AppendUint16(m, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	m = append(m, make([]byte, 8)...)
+	m = append(m, make([]byte, 4)...) // ifinfomsg: family and type, index, flags, their mask
+	m = order.AppendUint32(m, uint32(link.Index))
+	m = append(m, make([]byte, 8)...)
+	m = order.AppendUint16(m, unix.SizeofRtAttr+4)
+	m = order.AppendUint16(m, unix.IFLA_TXQLEN)
+	m = order.AppendUint32(m, packets)
+
+	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	if err := unix.Sendto(socket, m, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	reply := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(socket, reply, 0)
+	if err != nil {
+		return err
+	}
+	if n < unix.SizeofNlMsghdr+4 || order.Uint16(reply[4:]) != unix.NLMSG_ERROR {
+		return errors.New("rtnetlink: no acknowledgement")
+	}
+	if code := int32(order.Uint32(reply[unix.SizeofNlMsghdr:])); code != 0 {
+		return os.NewSyscallError("RTM_NEWLINK", unix.Errno(-code))
+	}
+	return nil
 }

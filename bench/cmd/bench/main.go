@@ -11,7 +11,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -74,6 +76,14 @@ func start(arguments []string) error {
 	if o.list {
 		list(selected)
 		return nil
+	}
+	if o.usftp != "" {
+		if o.usftp, err = exec.LookPath(o.usftp); err != nil {
+			return err
+		}
+		if o.usftp, err = filepath.Abs(o.usftp); err != nil {
+			return err
+		}
 	}
 	for _, row := range selected {
 		if row.Link != nil {

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/bench/result"
+)
+
+var session = result.Session{Commit: "abc", Date: "2026-01-02T03:04Z", Machine: result.Machine{CPU: "Some CPU", Cores: 2, Go: "1.26"}}
+
+func writeRuns(t *testing.T, dir string, session result.Session, runs ...result.Run) {
+	t.Helper()
+	w, _, err := result.Create(dir, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range runs {
+		if err := w.Add(run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// getRun is a run of the row "get" at a rate in MiB a second.
+func getRun(contestant string, round int, rate, processor float64) result.Run {
+	return result.Run{Row: "get", Contestant: contestant, Command: "run " + contestant, Round: round, Bytes: 1 << 30,
+		Seconds: 1024 / rate, User: processor}
+}
+
+func render(t *testing.T, dir string) string {
+	t.Helper()
+	r, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.markdown("chart.svg")
+}
+
+func expect(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(text, line) {
+			t.Errorf("the report lacks %q", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+// TestTargets has us run at 1.1 x scp and 0.96 x ssh cat in each round, while the rounds differ by a factor of two:
+// that is enough, because the ratio is taken within the rounds and 1.2 x scp is more than ssh cat allows.
+func TestTargets(t *testing.T) {
+	dir := t.TempDir()
+	var runs []result.Run
+	for round, scale := range []float64{1, 2, 1.5} {
+		runs = append(runs, getRun("ssh cat", round, 110*scale/0.96, 1), getRun("scp", round, 100*scale, 2),
+			getRun("scp -O", round, 120*scale, 2), getRun("usftp cp", round, 110*scale, 1))
+	}
+	failed := getRun("lftp", 0, 1, 1)
+	failed.Failure = "exit status 1"
+	writeRuns(t, dir, session, append(runs, failed)...)
+	text := render(t, dir)
+	expect(t, text,
+		"3 rounds. *2026-01-02T03:04Z, commit abc; Some CPU, 2 cores",
+		"| usftp cp | 173 |", // 165 MiB/s in MB/s
+		"| lftp | failed: exit status 1 |",
+		"| rate at least 0.95 x ssh cat | 0.96 | met |",
+		"| rate at least 1.20 x scp, or 0.95 x ssh cat where that is less | 1.10 | met |",
+		"| rate at least 1.00 x scp -O | 0.92 | **missed** |",
+		"| processor seconds at most 1.00 x scp | 0.50 | met |",
+		"# scp -O\nrun scp -O\n")
+}
+
+func TestTheNewestSessionCounts(t *testing.T) {
+	dir := t.TempDir()
+	later := session
+	later.Date, later.Commit = "2026-01-02T03:05Z", "def"
+	writeRuns(t, dir, later, getRun("scp", 1, 200, 1))
+	writeRuns(t, dir, session, getRun("scp", 1, 100, 1))
+	expect(t, render(t, dir), "commit def", "| scp | 210 |")
+}
+
+func TestUnknownRowIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	writeRuns(t, dir, session, result.Run{Row: "no such row", Contestant: "scp"})
+	if _, err := load(dir); err == nil || !strings.Contains(err.Error(), "no such row") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := load(t.TempDir()); err == nil {
+		t.Error("no results made a report")
+	}
+}
+
+func TestGoBenchmarks(t *testing.T) {
+	dir := t.TempDir()
+	const output = `commit: abc
+date: 2026-01-02T03:04Z
+processor: Some CPU
+cores: 2
+goos: linux
+BenchmarkFloor/op=WriteTo/pipe=1MiB/packet=32KiB/inflight=4-2 50 1 ns/op 1000 MB/s
+BenchmarkFloor/op=WriteTo/pipe=1MiB/packet=255KiB/inflight=16-2 50 1 ns/op 2000 MB/s
+BenchmarkPipe/op=WriteTo/pipe=1MiB/library=pkgsftp-best-2 50 1 ns/op 1200 MB/s 1024 B/op 300 allocs/op
+BenchmarkPipe/op=WriteTo/pipe=1MiB/library=usftp-2 50 1 ns/op 1900 MB/s 2048 B/op 30 allocs/op
+BenchmarkDelay/op=CopyUp/delay=0s/library=usftp-2 50 10000000 ns/op 1 MB/s
+BenchmarkDelay/op=CopyUp/delay=10ms/library=usftp-2 50 44000000 ns/op 1 MB/s
+BenchmarkGrid/op=Read/size=1KiB/delay=0s/library=usftp-2 50 1 ns/op 64.5 MB/s 4096 B/op 7 allocs/op
+BenchmarkSweepSSH/op=WriteTo/packet=128KiB/requests=16-2 50 1 ns/op 500 MB/s
+BenchmarkSweepSSH/op=WriteTo/default-2 50 1 ns/op 600 MB/s
+PASS
+`
+	if err := os.WriteFile(filepath.Join(dir, "2026-01-02T0304Z-abc.txt"), []byte(output), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, render(t, dir),
+		"*2026-01-02T03:04Z, commit abc; Some CPU, 2 cores",
+		"| WriteTo floor (255KiB, 16 in flight) | 1MiB | 2000 |",
+		"| WriteTo usftp | 1MiB | 1900 | 0.95 | 1.58 | 30 | 2 |",
+		"| CopyUp usftp | 10ms | 44 | 40 | 1.10 |",
+		"| Read | 1KiB | 0s | 64.5, 4, 7 |",
+		"| WriteTo | default | default | 600 |\n| WriteTo | 128KiB | 16 | 500 |")
+}
+
+func TestChartIsXML(t *testing.T) {
+	text := drawBars([]barGroup{{"get <&>", []bar{{"one & two", 100, true}, {"three", 50, false}}}})
+	decoder := xml.NewDecoder(strings.NewReader(text))
+	rectangles := map[string]bool{}
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if element, ok := token.(xml.StartElement); ok && element.Name.Local == "rect" {
+			for _, attribute := range element.Attr {
+				if attribute.Name.Local == "width" {
+					rectangles[attribute.Value] = true
+				}
+			}
+		}
+	}
+	if !rectangles["510.0"] || !rectangles["255.0"] {
+		t.Errorf("widths of the bars: %v", rectangles)
+	}
+}
+
+func TestPageLinksItsChart(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "bench")
+	writeRuns(t, filepath.Join(dir, "results"), session, getRun("scp", 1, 100, 1))
+	t.Chdir(dir)
+	if err := run("results", "../BENCHMARKS.md", "rates.svg"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "BENCHMARKS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, string(page), "![rates of one file](bench/rates.svg)")
+	if _, err := os.Stat(filepath.Join(dir, "rates.svg")); err != nil {
+		t.Error(err)
+	}
+}

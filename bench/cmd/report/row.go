@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/bench/rows"
+)
+
+// figures are the medians of one contestant in one row.
+type figures struct {
+	name, command string
+	bytes         int64
+	rounds        map[int]result.Run // those that count
+	failure       string
+}
+
+func (m measuredRow) figures() []figures {
+	var all []figures
+	for _, contestant := range m.row.Contestants {
+		f := figures{name: contestant.Name, rounds: map[int]result.Run{}}
+		for _, run := range m.runs {
+			if run.Contestant != contestant.Name {
+				continue
+			}
+			f.command, f.bytes = run.Command, run.Bytes
+			if run.Failure != "" {
+				f.failure = run.Failure
+				continue
+			}
+			f.rounds[run.Round] = run
+		}
+		if f.command != "" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (f figures) median(of func(result.Run) float64) float64 {
+	var values []float64
+	for _, run := range f.rounds {
+		values = append(values, of(run))
+	}
+	return result.Median(values)
+}
+
+func seconds(r result.Run) float64    { return r.Seconds }
+func processor(r result.Run) float64  { return r.User + r.System }
+func server(r result.Run) float64     { return r.Server }
+func peak(r result.Run) float64       { return float64(r.PeakKiB) }
+func roundTrips(r result.Run) float64 { return float64(r.RoundTrips) }
+func rate(r result.Run) float64       { return float64(r.Bytes) / r.Seconds / 1e6 }
+
+// ratio is the median, over the rounds that both ran, of one's figure over the other's.
+func ratio(one, other figures, of func(result.Run) float64) (float64, bool) {
+	var values []float64
+	for round, run := range one.rounds {
+		if with, ok := other.rounds[round]; ok && of(with) > 0 {
+			values = append(values, of(run)/of(with))
+		}
+	}
+	return result.Median(values), len(values) > 0
+}
+
+func (m measuredRow) markdown() string {
+	var text strings.Builder
+	all := m.figures()
+	fmt.Fprintf(&text, "\n## %s\n\n", capital(m.row.Title))
+	rounds := 0
+	for _, f := range all {
+		rounds = max(rounds, len(f.rounds))
+	}
+	if len(all) > 0 && all[0].bytes != m.row.Bytes {
+		fmt.Fprintf(&text, "**Measured with %d bytes instead.** ", all[0].bytes)
+	}
+	fmt.Fprintf(&text, "%d rounds. %s\n", rounds, origin(m.session, m.file))
+	text.WriteString(m.table(all))
+	text.WriteString(m.targets(all))
+	text.WriteString("\n<details><summary>Commands</summary>\n\n```sh\n")
+	for _, f := range all {
+		fmt.Fprintf(&text, "# %s\n%s\n", f.name, f.command)
+	}
+	text.WriteString("```\n\n</details>\n")
+	return text.String()
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+func (m measuredRow) table(all []figures) string {
+	var text strings.Builder
+	switch m.row.Kind {
+	case rows.FirstByte:
+		text.WriteString("| | round trips |\n|---|---:|\n")
+	case rows.Memory:
+		text.WriteString("| | peak MiB | MB/s | cpu-s/GiB |\n|---|---:|---:|---:|\n")
+	default:
+		text.WriteString("| | MB/s | seconds | cpu-s/GiB | server | peak MiB |\n|---|---:|---:|---:|---:|---:|\n")
+	}
+	for _, f := range all {
+		if len(f.rounds) == 0 {
+			fmt.Fprintf(&text, "| %s | failed: %s |\n", f.name, f.failure)
+			continue
+		}
+		perGiB := float64(1<<30) / float64(f.bytes)
+		switch m.row.Kind {
+		case rows.FirstByte:
+			fmt.Fprintf(&text, "| %s | %.0f |\n", f.name, f.median(roundTrips))
+		case rows.Memory:
+			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", f.name, f.median(peak)/1024, f.median(rate), f.median(processor)*perGiB)
+		default:
+			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %.2f | %.1f |\n", f.name, f.median(rate), f.median(seconds),
+				f.median(processor)*perGiB, f.median(server)*perGiB, f.median(peak)/1024)
+		}
+	}
+	return text.String()
+}
+
+// targets tells for each target whether it was met, or nothing where we did not run.
+func (m measuredRow) targets(all []figures) string {
+	byName := map[string]figures{}
+	for _, f := range all {
+		byName[f.name] = f
+	}
+	ours := byName[m.row.Ours]
+	if len(ours.rounds) == 0 || len(m.row.Targets) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	text.WriteString("\n| target | reached | |\n|---|---:|---|\n")
+	for _, target := range m.row.Targets {
+		words, value, met := judge(target, ours, byName)
+		verdict := "met"
+		if !met {
+			verdict = "**missed**"
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s |\n", words, value, verdict)
+	}
+	return text.String()
+}
+
+var figureOf = map[rows.Figure]func(result.Run) float64{
+	rows.Throughput: rate, rows.Processor: processor, rows.PeakMemory: peak, rows.RoundTrips: roundTrips,
+}
+
+var figureWords = map[rows.Figure]string{
+	rows.Throughput: "rate", rows.Processor: "processor seconds", rows.PeakMemory: "peak memory", rows.RoundTrips: "round trips",
+}
+
+func judge(target rows.Target, ours figures, others map[string]figures) (words, value string, met bool) {
+	of := figureOf[target.Figure]
+	name := figureWords[target.Figure]
+	if target.Absolute > 0 {
+		got := ours.median(of)
+		return fmt.Sprintf("%s at most %.0f MiB", name, target.Absolute/1024), fmt.Sprintf("%.1f MiB", got/1024), got <= target.Absolute
+	}
+	got, ok := ratio(ours, others[target.Against], of)
+	if !ok {
+		return fmt.Sprintf("%s against %s", name, target.Against), "not measured", false
+	}
+	value = fmt.Sprintf("%.2f", got)
+	if target.Figure != rows.Throughput {
+		return fmt.Sprintf("%s at most %.2f x %s", name, target.Bound, target.Against), value, got <= target.Bound
+	}
+	words = fmt.Sprintf("%s at least %.2f x %s", name, target.Bound, target.Against)
+	met = got >= target.Bound
+	if target.OrAgainst != "" {
+		words += fmt.Sprintf(", or %.2f x %s where that is less", target.OrBound, target.OrAgainst)
+		other, ok := ratio(ours, others[target.OrAgainst], of)
+		met = met || ok && other >= target.OrBound
+	}
+	return words, value, met
+}
