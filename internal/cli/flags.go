@@ -96,7 +96,7 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 func (c *copyFlags) dialConfig(a *app) *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
-		SSH: c.ssh, Prompter: a.prompter(c.batch), Logger: a.console.logger(c.verbose),
+		SSH: c.ssh, Prompter: a.prompter(c.batch), Logger: a.console.logger(c.verbose), Received: collector(),
 	}
 	if c.program != "" {
 		config.SSH = c.program

@@ -5,22 +5,45 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 )
 
-// Package x/crypto/ssh makes a garbage copy of every packet. With little alive, Go's default has the collector run many hundred times a
-// GiB; with four times as much allowed between two runs it costs a quarter less processor time. The limit bounds what that may take.
+// Package x/crypto/ssh makes a garbage copy of every packet that it receives. With little alive, Go's default has the collector run many
+// hundred times a GiB; with four times as much allowed between two runs it costs a quarter less processor time. The limit bounds
+// what that may take, softly: where the processors are busy a collection begins in time but ends late, and what is received
+// meanwhile adds up. So whoever receives waits for a collection now and then.
 const (
-	gcPercent   = 400
-	memoryLimit = 24 << 20
+	gcPercent    = 400
+	memoryLimit  = 22 << 20
+	collectEvery = 16 << 20 // bytes received
 )
 
 // tuneMemory sets the collector for a program that copies, unless the environment does.
 func tuneMemory() {
-	if _, set := os.LookupEnv("GOGC"); !set {
+	if !inEnvironment("GOGC") {
 		debug.SetGCPercent(gcPercent)
 	}
-	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
+	if !inEnvironment("GOMEMLIMIT") {
 		debug.SetMemoryLimit(memoryLimit)
+	}
+}
+
+func inEnvironment(name string) bool {
+	_, set := os.LookupEnv(name)
+	return set
+}
+
+// collector gives what is to be told of bytes received, or nil where the environment sets the collector.
+func collector() func(bytes int) {
+	if inEnvironment("GOGC") || inEnvironment("GOMEMLIMIT") {
+		return nil
+	}
+	var received atomic.Int64
+	return func(bytes int) {
+		if received.Add(int64(bytes)) >= collectEvery {
+			received.Store(0)
+			runtime.GC()
+		}
 	}
 }
 

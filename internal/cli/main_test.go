@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// The test binary is the command too: where it is started as "usftp", which is in PATH for the tests.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"usftp": func() { os.Exit(Main(os.Args[1:])) },
+	})
+}
+
+// An outcome is what a run of the command has left.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// run runs the command in a directory, without a terminal.
+func run(t *testing.T, dir string, args ...string) outcome {
+	t.Helper()
+	return finish(t, command(t, dir, args...))
+}
+
+// command is the command, not yet started, in an environment of its own.
+func command(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("usftp", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
+	noTerminal(cmd)
+	return cmd
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// randomData makes bytes that are the same in each run.
+func randomData(size int) []byte {
+	data := make([]byte, size)
+	rand.NewChaCha8([32]byte{'u', 's', 'f', 't', 'p'}).Read(data)
+	return data
+}
+
+func writeFile(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// The scripts share one sshd; each has directories of its own.
+func TestScripts(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("CONF", sshd.ConfigFile)
+			env.Setenv("ADDRESS", sshd.User+"@"+sshd.Addr())
+			env.Setenv("KEY", sshd.IdentityFile)
+			env.Setenv("KNOWN", sshd.KnownHosts)
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("R", "testhost:"+filepath.Join(env.WorkDir, "remote"))
+			return os.Mkdir(filepath.Join(env.WorkDir, "remote"), 0o755)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":   codeCommand,
+			"random": randomCommand,
+		},
+	})
+}
+
+// code N command args... runs a command that must end with the exit code N.
+func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command args...")
+	}
+	got := "0"
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.String()[len("exit status "):]
+	} else {
+		ts.Check(err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+// random FILE makes a file of 3 MB.
+func randomCommand(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		ts.Check(os.WriteFile(ts.MkAbs(name), randomData(3_000_000), 0o644))
+	}
+}
