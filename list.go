@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -254,4 +255,33 @@ func (c *cycle) repeats(name []byte) bool {
 	}
 	c.at = c.count
 	return c.times == 3
+}
+
+// ReadDirLimit lists the entries of a directory that filter accepts, until filter says stop or the time is up; 0 means no limit. A nil filter
+// accepts all. Where the time is up, it returns the entries so far with an error for which errors.Is(err,
+// context.DeadlineExceeded) holds.
+func (c *Client) ReadDirLimit(dir string, timeout time.Duration, filter func(*File) (accept, stop bool)) ([]*File, error) {
+	ctx := c.ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	var files []*File
+	for f, err := range c.WithContext(ctx).Entries(dir) {
+		if err != nil {
+			return files, err
+		}
+		accept, stop := true, false
+		if filter != nil {
+			accept, stop = filter(f)
+		}
+		if accept {
+			files = append(files, f.WithContext(c.ctx))
+		}
+		if stop {
+			break
+		}
+	}
+	return files, nil
 }
