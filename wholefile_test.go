@@ -138,7 +138,7 @@ func TestExtensionsOfOpenSSH(t *testing.T) {
 	if home, err := client.HomeDirectory(me.Username); home != me.HomeDir || err != nil {
 		t.Errorf("%q, %v", home, err)
 	}
-	if home, err := client.ExpandPath("~"); home != me.HomeDir || err != nil {
+	if home, err := client.ExpandPath("~" + me.Username); home != me.HomeDir || err != nil {
 		t.Errorf("%q, %v", home, err)
 	}
 	dir := t.TempDir()
