@@ -90,6 +90,7 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 		}
 		op := s.command2("copy", source.path, target.path, message)
 		op.call.Ordered = true // behind the WRITEs whose data it copies
+		op.orEOF = true
 		if _, err := run(f.ctx, op); err != nil {
 			if err == io.EOF {
 				err = f.wrap("copy", io.ErrUnexpectedEOF)

@@ -132,11 +132,7 @@ func (s *session) opendir(dir string) operation[[]byte] {
 	if path == "" {
 		path = "."
 	}
-	op := ask(s, "opendir", dir, wire.TypeHandle, wire.PathRequest{Type: wire.TypeOpendir, Path: path}, func(call *conn.Call) ([]byte, error) {
-		var reply wire.Handle
-		err := reply.Parse(call.Body)
-		return bytes.Clone(reply.Handle), parse(err)
-	})
+	op := ask(s, "opendir", dir, wire.TypeHandle, wire.PathRequest{Type: wire.TypeOpendir, Path: path}, handleReply)
 	op.call.Orphan = s.closeOrphan
 	return op
 }
