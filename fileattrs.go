@@ -11,11 +11,15 @@ import (
 func (f *File) keepAttrs(call *conn.Call) (*FileStat, error) {
 	stat, err := attrsReply(call)
 	if err == nil {
-		f.mu.Lock()
-		f.attrs, f.cached = *stat, true
-		f.mu.Unlock()
+		f.remember(stat)
 	}
 	return stat, err
+}
+
+func (f *File) remember(stat *FileStat) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.attrs, f.cached = *stat, true
 }
 
 // AttrsCached tells whether the file's attributes are known, so that the accessors mean something.

@@ -3,11 +3,12 @@ package usftp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -21,9 +22,13 @@ import (
 // order many requests for names travel at once. Replies of any size are taken.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
-		l := &listing{session: c.session, ctx: c.ctx, dir: dir, prefix: listPrefix(dir)}
-		if err := l.run(yield); err != nil {
-			yield(nil, err)
+		l := c.list(dir)
+		defer l.close()
+		for {
+			f, err := l.next()
+			if err == io.EOF || !yield(f, err) || err != nil {
+				return
+			}
 		}
 	}
 }
@@ -60,70 +65,93 @@ const (
 	mostEmpty = 16
 )
 
-// listing is one directory being read.
+// listing is one directory being read, entry by entry.
 type listing struct {
 	session *session
 	ctx     context.Context
 	dir     string
 	prefix  string
 
-	handle  []byte
+	handle  []byte // nil before the first entry and after the last
 	queue   *conn.Queue
+	call    *conn.Call // whose names are being taken
+	names   wire.NameReader
 	window  int // READDIRs that may be in flight
 	out     int // that are
 	largest int // bytes of the largest reply
 	empty   int // replies without a name in a row
 	ended   bool
+	err     error // what next returns from now on
 	cycle   cycle
 }
 
-var errStopped = errors.New("the caller has stopped")
+func (c *Client) list(dir string) *listing {
+	return &listing{session: c.session, ctx: c.ctx, dir: dir, prefix: listPrefix(dir)}
+}
 
-// run lists until the end, an error, or the caller's break, which is no error.
-func (l *listing) run(yield func(*File, error) bool) error {
-	handle, err := run(l.ctx, l.session.opendir(l.dir))
-	if err != nil {
-		return err
+// next returns the next entry, io.EOF behind the last.
+func (l *listing) next() (*File, error) {
+	for l.err == nil {
+		f, err := l.entry()
+		if f != nil {
+			return f, nil
+		}
+		if err == nil {
+			err = l.more()
+		}
+		if err != nil {
+			l.close()
+			l.err = err
+			if _, named := err.(*fs.PathError); !named && err != io.EOF {
+				l.err = &fs.PathError{Op: "readdir", Path: l.dir, Err: err}
+			}
+		}
 	}
-	l.handle = handle
-	l.queue = conn.NewQueue()
-	defer func() {
+	return nil, l.err
+}
+
+// close closes the directory and forgets what was asked.
+func (l *listing) close() {
+	if l.err == nil {
+		l.err = fs.ErrClosed
+	}
+	if l.call != nil {
+		l.session.conn.Recycle(l.call)
+		l.call = nil
+	}
+	if l.queue != nil {
 		l.queue.Abandon()
 		l.session.closeHandle(l.handle)
-	}()
-	l.window = 1
-	if l.session.inOrder {
-		l.window = 2 // the second one brings the end of most directories
-	}
-	for {
-		if err := l.ask(); err != nil {
-			return l.wrap(err)
-		}
-		if l.out == 0 {
-			return nil
-		}
-		call, err := l.queue.Next(l.ctx)
-		if err != nil {
-			return l.wrap(err)
-		}
-		for ; call != nil; call = l.queue.Take() {
-			l.out--
-			err := l.take(call, yield)
-			l.session.conn.Recycle(call)
-			if err == errStopped {
-				return nil
-			}
-			if err != nil {
-				return l.wrap(err)
-			}
-			if l.ctx.Err() != nil {
-				return l.wrap(context.Cause(l.ctx))
-			}
-		}
+		l.queue = nil
 	}
 }
 
-func (l *listing) wrap(err error) error { return &fs.PathError{Op: "readdir", Path: l.dir, Err: err} }
+// more waits for the next reply.
+func (l *listing) more() error {
+	if l.queue == nil {
+		handle, err := run(l.ctx, l.session.opendir(l.dir))
+		if err != nil {
+			return err
+		}
+		l.handle, l.queue, l.window = handle, conn.NewQueue(), 1
+		if l.session.inOrder {
+			l.window = 2 // the second one brings the end of most directories
+		}
+	}
+	if err := l.ask(); err != nil {
+		return err
+	}
+	if l.out == 0 {
+		return io.EOF
+	}
+	call, err := l.queue.Next(l.ctx)
+	if call == nil || err != nil {
+		return err
+	}
+	l.out--
+	l.call = call
+	return l.take()
+}
 
 // opendir opens a directory (draft-02, section 6.7).
 func (s *session) opendir(dir string) operation[[]byte] {
@@ -131,11 +159,7 @@ func (s *session) opendir(dir string) operation[[]byte] {
 	if path == "" {
 		path = "."
 	}
-	op := ask(s, "opendir", dir, wire.TypeHandle, wire.PathRequest{Type: wire.TypeOpendir, Path: path}, func(call *conn.Call) ([]byte, error) {
-		var reply wire.Handle
-		err := reply.Parse(call.Body)
-		return bytes.Clone(reply.Handle), parse(err)
-	})
+	op := ask(s, "opendir", dir, wire.TypeHandle, wire.PathRequest{Type: wire.TypeOpendir, Path: path}, handleReply)
 	op.call.Orphan = s.closeOrphan
 	return op
 }
@@ -154,17 +178,20 @@ func (l *listing) ask() error {
 	return nil
 }
 
-// take hands on the names of one reply.
-func (l *listing) take(call *conn.Call, yield func(*File, error) bool) error {
+// take looks at a reply.
+func (l *listing) take() error {
+	call := l.call
 	if call.Err != nil {
 		return call.Err
 	}
 	if call.Type == wire.TypeStatus {
-		if call.Status.Code == wire.EOF {
-			l.ended = true // what is still in flight may hold names where replies overtake each other
-			return nil
+		if call.Status.Code != wire.EOF {
+			return replyError(call)
 		}
-		return replyError(call)
+		l.ended = true // what is still in flight may hold names where replies overtake each other
+		l.session.conn.Recycle(call)
+		l.call = nil
+		return nil
 	}
 	l.widen(len(call.Body))
 	names, err := wire.NewNameReader(call.Body)
@@ -176,26 +203,35 @@ func (l *listing) take(call *conn.Call, yield func(*File, error) bool) error {
 	} else if l.empty++; l.empty == mostEmpty {
 		return &ProtocolError{What: "a listing goes on without names and without an end"}
 	}
-	for names.Remaining() > 0 {
+	l.names = names
+	return nil
+}
+
+// entry takes the next name of the reply at hand; nil and no error mean that it has no more.
+func (l *listing) entry() (*File, error) {
+	if l.call == nil {
+		return nil, nil
+	}
+	for l.names.Remaining() > 0 {
 		var attrs wire.Attrs
-		name, err := names.NextEntry(&attrs)
+		name, err := l.names.NextEntry(&attrs)
 		if err != nil {
-			return parse(err)
+			return nil, parse(err)
 		}
 		if l.cycle.repeats(name) {
-			return &ProtocolError{What: "a listing begins again instead of ending"}
+			return nil, &ProtocolError{What: "a listing begins again instead of ending"}
 		}
 		if len(name) == 1 && name[0] == '.' || len(name) == 2 && name[0] == '.' && name[1] == '.' {
 			continue
 		}
 		if !validName(name) {
-			return fmt.Errorf("the server lists a name that no file can have: %q", name)
+			return nil, fmt.Errorf("the server lists a name that no file can have: %q", name)
 		}
-		if !yield(l.listed(name, &attrs), nil) {
-			return errStopped
-		}
+		return l.listed(name, &attrs), nil
 	}
-	return nil
+	l.session.conn.Recycle(l.call)
+	l.call = nil
+	return nil, nil
 }
 
 // widen has more READDIRs in flight after each answer, on a server that works in order, as far as their replies fit.
@@ -254,4 +290,33 @@ func (c *cycle) repeats(name []byte) bool {
 	}
 	c.at = c.count
 	return c.times == 3
+}
+
+// ReadDirLimit lists the entries of a directory that filter accepts, until filter says stop or the time is up; 0 means no limit. A nil filter
+// accepts all. Where the time is up, it returns the entries so far with an error for which errors.Is(err,
+// context.DeadlineExceeded) holds.
+func (c *Client) ReadDirLimit(dir string, timeout time.Duration, filter func(*File) (accept, stop bool)) ([]*File, error) {
+	ctx := c.ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	var files []*File
+	for f, err := range c.WithContext(ctx).Entries(dir) {
+		if err != nil {
+			return files, err
+		}
+		accept, stop := true, false
+		if filter != nil {
+			accept, stop = filter(f)
+		}
+		if accept {
+			files = append(files, f.WithContext(c.ctx))
+		}
+		if stop {
+			break
+		}
+	}
+	return files, nil
 }

@@ -28,6 +28,10 @@ type operation[T any] struct {
 	instead func(refusal error) *operation[T]
 	// refused replaces the error where the server refuses: that of an operation which was asked instead of another.
 	refused error
+	// orSuccess takes a STATUS that says OK for a good answer, besides the type that is due.
+	orSuccess bool
+	// orEOF makes io.EOF of a STATUS that says so; from other operations it is a refusal.
+	orEOF bool
 }
 
 // fail makes an operation that fails before anything is sent.
@@ -58,7 +62,7 @@ func run[T any](ctx context.Context, op operation[T]) (T, error) {
 // finish takes the result from a call that is complete, or says what to ask instead.
 func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 	lost := op.call.Err != nil
-	if err = op.call.Err; err == nil {
+	if err = op.call.Err; err == nil && !(op.orSuccess && op.call.Type == wire.TypeStatus && op.call.Status.Code == wire.OK) {
 		err = replyError(op.call)
 	}
 	if err == nil && op.result != nil {
@@ -69,6 +73,9 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 		}
 		if op.refused != nil {
 			err = op.refused
+		}
+		if op.orEOF && op.call.Status.Code == wire.EOF {
+			err = io.EOF
 		}
 	}
 	op.session.conn.Recycle(op.call)

@@ -22,8 +22,9 @@ type Pending[T any] struct {
 	value   T
 	err     error
 	then    []func(T, error)
+	hook    func() // the package's own, which does not block
 	forgot  bool
-	unwatch func() bool // stops watching the context
+	unwatch []func() bool // each stops watching a context
 }
 
 // start sends the operation without waiting for its result. It waits only where the budget of bytes or requests is full.
@@ -42,7 +43,7 @@ func start[T any](ctx context.Context, s *session, op operation[T]) *Pending[T] 
 	return p
 }
 
-// watch has the pending operation end with the context. That costs no goroutine as long as nothing is cancelled.
+// watch has the pending operation end with a context. That costs no goroutine as long as nothing is cancelled.
 func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 	if ctx.Done() == nil {
 		return
@@ -52,7 +53,7 @@ func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 		p.end(none, op.wrap(context.Cause(ctx)))
 	})
 	p.mu.Lock()
-	p.unwatch = stop
+	p.unwatch = append(p.unwatch, stop)
 	ended := p.ended
 	p.mu.Unlock()
 	if ended {
@@ -101,19 +102,34 @@ func (p *Pending[T]) end(value T, err error) {
 		return
 	}
 	p.ended, p.value, p.err = true, value, err
-	then, unwatch, forgot := p.then, p.unwatch, p.forgot
-	p.then, p.unwatch = nil, nil
+	then, hook, unwatch, forgot := p.then, p.hook, p.unwatch, p.forgot
+	p.then, p.hook, p.unwatch = nil, nil, nil
 	close(p.done)
 	p.mu.Unlock()
-	if unwatch != nil {
-		unwatch()
+	for _, stop := range unwatch {
+		stop()
 	}
 	for _, f := range then {
 		p.session.dispatcher.run(func() { f(value, err) })
 	}
+	if hook != nil {
+		hook()
+	}
 	if forgot && err != nil {
 		p.session.report(err)
 	}
+}
+
+// whenEnded has a function of the package called when the operation is complete, now if it is.
+func (p *Pending[T]) whenEnded(hook func()) {
+	p.mu.Lock()
+	if !p.ended {
+		p.hook = hook
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	hook()
 }
 
 // Done returns a channel that is closed when the operation is complete.

@@ -163,7 +163,7 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 // and without a gap, the server has acknowledged. On a file opened with O_APPEND it fails, as in package os.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
 	if f.appends() {
-		return 0, f.wrap("write", errors.New("WriteAt on a file that was opened with O_APPEND"))
+		return 0, f.wrap("write", errAppendAt)
 	}
 	return f.writeAt(p, off)
 }

@@ -1,0 +1,335 @@
+package usftp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestTenThousandPending: pending operations cost no goroutine each, and few round trips.
+func TestTenThousandPending(t *testing.T) {
+	const n, rtt = 10_000, 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, rtt)
+		r.server.Files.WriteFile("/f", []byte("12345"))
+		before := runtime.NumGoroutine()
+		async := r.Async()
+		pending := make([]*usftp.Pending[fs.FileInfo], n)
+		took := trips(rtt, func() {
+			for i := range pending {
+				pending[i] = async.Stat("/f")
+			}
+			synctest.Wait()
+			if after := runtime.NumGoroutine(); after > before+1 {
+				t.Errorf("%d goroutines for %d pending operations", after-before, n)
+			}
+			for _, p := range pending {
+				if info, err := p.Wait(); err != nil || info.Size() != 5 {
+					t.Fatal(info, err)
+				}
+			}
+		})
+		if took >= 6 {
+			t.Errorf("%d stats took %v round trips", n, took)
+		}
+	})
+}
+
+func TestBatch(t *testing.T) {
+	const n, rtt = 10_000, 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, rtt)
+		for i := range n {
+			if i%10 != 0 {
+				r.server.Files.WriteFile(fmt.Sprint("/", i), make([]byte, i))
+			}
+		}
+		items := func(yield func(int) bool) {
+			for i := 0; i < n && yield(i); i++ {
+			}
+		}
+		seen := make([]bool, n)
+		took := trips(rtt, func() {
+			for result := range usftp.Batch(items, 0, func(i int) *usftp.Pending[fs.FileInfo] { return r.Async().Stat(fmt.Sprint("/", i)) }) {
+				i := result.Item
+				if seen[i] {
+					t.Errorf("%d comes twice", i)
+				}
+				seen[i] = true
+				if missing := i%10 == 0; missing != errors.Is(result.Err, fs.ErrNotExist) || !missing && result.Value.Size() != int64(i) {
+					t.Errorf("%d: %v, %v", i, result.Value, result.Err)
+				}
+			}
+		})
+		for i, ok := range seen {
+			if !ok {
+				t.Fatalf("%d is missing", i)
+			}
+		}
+		if took >= 6 {
+			t.Errorf("%v round trips", took)
+		}
+		for range usftp.Batch(items, 10, func(i int) *usftp.Pending[fs.FileInfo] { return r.Async().Lstat(fmt.Sprint("/", i)) }) {
+			break
+		}
+		synctest.Wait()
+		if n := len(r.server.Requests(wire.TypeLstat)); n > 20 {
+			t.Errorf("%d operations were started of a batch that was left at once", n)
+		}
+	})
+}
+
+// TestThen: functions are called one after the other, in order, and a slow one delays nothing else.
+func TestThen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, 0)
+		r.server.Files.WriteFile("/f", nil)
+		block, entered := make(chan struct{}), make(chan struct{})
+		var order []int
+		r.Async().Stat("/f").Then(func(fs.FileInfo, error) { close(entered); <-block; order = append(order, 0) })
+		<-entered
+		var last *usftp.Pending[fs.FileInfo]
+		for i := 1; i <= 5; i++ {
+			last = r.Async().Stat("/f")
+			last.Then(func(info fs.FileInfo, err error) {
+				if err != nil || info == nil {
+					t.Error(info, err)
+				}
+				order = append(order, i)
+			})
+			must[fs.FileInfo](t)(last.Wait())
+		}
+		data := noise(3 << 20)
+		ok(t, r.WriteFile("/g", data, 0o600)) // a transfer does not wait for the function either
+		finished := make(chan struct{})
+		last.Then(func(fs.FileInfo, error) { close(finished) }) // it is complete already
+		close(block)
+		<-finished
+		if fmt.Sprint(order) != "[0 1 2 3 4 5]" {
+			t.Error(order)
+		}
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		r.Async().Stat("/f").Then(func(fs.FileInfo, error) {
+			must[fs.FileInfo](t)(r.Stat("/f")) // a function may ask and wait
+		})
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before {
+			t.Errorf("%d goroutines stay behind", after-before)
+		}
+	})
+}
+
+func TestForget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var errs []error
+		r := newRig(t, sftptest.Script{}, 0, usftp.WithErrorFunc(func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}))
+		r.server.Files.WriteFile("/f", nil)
+		r.Async().Remove("/f").Forget()
+		p := r.Async().Remove("/none")
+		p.Forget()
+		p.Forget()
+		synctest.Wait()
+		r.Async().Chown("/x", -1, -1).Forget()
+		synctest.Wait()
+		r.Close()
+		synctest.Wait()
+		if len(errs) != 3 || !errors.Is(errs[0], fs.ErrNotExist) || !errors.Is(errs[1], fs.ErrInvalid) || !errors.Is(errs[2], usftp.ErrClosed) {
+			t.Error(errs)
+		}
+	})
+}
+
+func TestPendingIsCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, 10*time.Millisecond)
+		gate := new(sftptest.Gate)
+		data := noise(100_000)
+		r.server.Files.WriteFile("/f", data)
+		f := must[*usftp.File](t)(r.Open("/f"))
+		r.server.AddFaults(sftptest.Fault{On: wire.TypeRead, Do: sftptest.Hold(gate)}, sftptest.Fault{On: wire.TypeStat, Do: sftptest.Hold(gate)},
+			sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Hold(gate)})
+		ctx, cancel := context.WithCancel(t.Context())
+		buf := make([]byte, 100_000)
+		read := f.WithContext(ctx).Async().ReadAt(buf, 0)
+		view := r.WithContext(ctx).Async()
+		stat, open := view.Stat("/f"), view.Open("/f")
+		kept := r.Async().Stat("/f")
+		if _, err := kept.WaitContext(done(t)); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		gate.Wait(4)
+		began := time.Now()
+		cancel()
+		if n, err := read.Wait(); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Error(n, err)
+		}
+		_, err1 := stat.Wait()
+		_, err2 := open.Wait()
+		if !errors.Is(err1, context.Canceled) || !errors.Is(err2, context.Canceled) || time.Since(began) > 0 {
+			t.Error(err1, err2, time.Since(began))
+		}
+		gate.Open()
+		must[fs.FileInfo](t)(kept.Wait())
+		must[fs.FileInfo](t)(r.Lstat("/f"))
+		if !bytes.Equal(buf, make([]byte, len(buf))) {
+			t.Error("the buffer was touched after the result was there")
+		}
+		if n := r.server.OpenHandles(); n != 1 {
+			t.Errorf("%d handles are open, want the file's alone", n)
+		}
+	})
+}
+
+// done returns a context that is done.
+func done(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func TestPendingEndsWithTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat, Do: sftptest.Drop()}}}, 0)
+		p := r.Async().Stat("/")
+		synctest.Wait()
+		r.Close()
+		if _, err := p.Wait(); !errors.Is(err, usftp.ErrClosed) {
+			t.Error(err)
+		}
+		if _, err := r.Async().Stat("/").Wait(); !errors.Is(err, usftp.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAsyncAt: ranges read and written piece by piece, over servers that answer short and out of order.
+func TestAsyncAt(t *testing.T) {
+	data := noise(700_001)
+	for _, script := range []sftptest.Script{
+		{}, {ShortReads: 1000}, {ShortReads: 32 << 10}, {RandomReads: true, Seed: 7}, {Reorder: 5, Seed: 3},
+		{Extensions: []wire.ExtensionPair{}}, {FalseEOFAt: 300_000, Extensions: []wire.ExtensionPair{}},
+	} {
+		r := newRig(t, script, 0)
+		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR|os.O_CREATE, 0o600))
+		if n, err := f.Async().WriteAt(data, 5).Wait(); n != len(data) || err != nil {
+			t.Errorf("%v: WriteAt: %d, %v", script, n, err)
+		}
+		for range 20 {
+			off := rand.IntN(len(data))
+			p := make([]byte, 1+rand.IntN(400_000))
+			want := data[off:min(off+len(p), len(data))]
+			n, err := f.Async().ReadAt(p, int64(5+off)).Wait()
+			if n != len(want) || !bytes.Equal(p[:n], want) || (n < len(p)) != (err == io.EOF) {
+				t.Errorf("%v: ReadAt of %d at %d: %d, %v", script, len(p), off, n, err)
+			}
+		}
+		if n, err := f.Async().ReadAt(nil, 0).Wait(); n != 0 || err != nil {
+			t.Error(n, err)
+		}
+		if _, err := f.Async().ReadAt(make([]byte, 1), -1).Wait(); !errors.Is(err, fs.ErrInvalid) {
+			t.Error(err)
+		}
+		if _, err := f.Async().Sync().Wait(); err != nil && script.Extensions == nil {
+			t.Error(err)
+		}
+		must[struct{}](t)(f.Async().Close().Wait())
+		if _, err := f.Async().ReadAt(make([]byte, 1), 0).Wait(); !errors.Is(err, fs.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAsyncBudget: starting waits when the budget of bytes is full, and no sooner.
+func TestAsyncBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := new(sftptest.Gate)
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Do: sftptest.Hold(gate)}}}, 0, usftp.WithMaxInFlight(1<<20))
+		r.server.Files.WriteFile("/f", noise(1<<20))
+		must[usftp.Limits](t)(r.Limits())
+		f := must[*usftp.File](t)(r.Open("/f"))
+		var pending []*usftp.Pending[int]
+		started := make(chan struct{})
+		go func() {
+			for i := range 12 {
+				pending = append(pending, f.Async().ReadAt(make([]byte, 200<<10), int64(i)*1000))
+			}
+			close(started)
+		}()
+		gate.Wait(6) // the sixth overdraws what is left
+		synctest.Wait()
+		if n := gate.Held(); n != 6 {
+			t.Errorf("%d reads of 200 KiB are in flight under a budget of 1 MiB", n)
+		}
+		gate.Open()
+		<-started
+		for _, p := range pending {
+			if n, err := p.Wait(); n != 200<<10 || err != nil {
+				t.Error(n, err)
+			}
+		}
+	})
+}
+
+func TestRaw(t *testing.T) {
+	r := newRig(t, sftptest.Script{ShortReads: 10}, 0)
+	r.server.Files.WriteFile("/f", []byte("a few words of no importance"))
+	raw := r.Raw()
+	h := must[[]byte](t)(raw.Open("/f", wire.OpenRead|wire.OpenWrite, wire.Attrs{}).Wait())
+	p := make([]byte, 100)
+	if n, err := raw.Read(h, 2, p).Wait(); string(p[:n]) != "few words " || err != nil {
+		t.Errorf("%q, %v", p[:n], err)
+	}
+	must[struct{}](t)(raw.Write(h, 0, []byte("A")).Wait())
+	if _, err := raw.Read(h, 1000, p).Wait(); err != io.EOF {
+		t.Error(err)
+	}
+	must[struct{}](t)(raw.Fsetstat(h, wire.Attrs{Flags: wire.AttrSize, Size: 5}).Wait())
+	if stat := must[*usftp.FileStat](t)(raw.Fstat(h).Wait()); stat.Size != 5 {
+		t.Errorf("%+v", stat)
+	}
+	must[struct{}](t)(raw.Close(h).Wait())
+	d := must[[]byte](t)(raw.Opendir("/").Wait())
+	if list := must[[]wire.Name](t)(raw.Readdir(d).Wait()); len(list) != 3 {
+		t.Errorf("%+v", list)
+	}
+	if _, err := raw.Readdir(d).Wait(); err != io.EOF {
+		t.Error(err)
+	}
+	must[struct{}](t)(raw.Close(d).Wait())
+	body := must[[]byte](t)(raw.Extended(wire.ExtLimits, nil, wire.TypeExtendedReply).Wait())
+	var limits wire.LimitsReply
+	if err := limits.Parse(body); err != nil || limits.MaxRead == 0 {
+		t.Error(limits, err)
+	}
+	if _, err := r.Extended("nobody@example.com", []byte("x")); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	f := must[*usftp.File](t)(r.Open("/f"))
+	h = must[[]byte](t)(f.Handle())
+	if payload, err := r.Extended(wire.ExtFsync, append([]byte{0, 0, 0, byte(len(h))}, h...)); payload != nil || err != nil {
+		t.Error(payload, err)
+	}
+	if got := r.Extensions(); got[wire.ExtLimits] != "1" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,139 @@
+package usftp
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
+)
+
+// copyPiece is how much one request copies at most: a server says nothing while it copies, and a piece of 64 MiB takes a moment
+// even on a slow disk.
+const copyPiece = 64 << 20
+
+// CopyFile copies a file on the server, without its data passing through the client where the server offers copy-data
+// (draft-ietf-secsh-filexfer-extensions-00, section 7), else through it. newname is truncated, or created with the mode of oldname,
+// as far as it is known. It returns how many bytes were copied.
+func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
+	from, err := c.Open(oldname)
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	if _, err := from.Stat(); err != nil {
+		return 0, err
+	}
+	to, err := c.createLike(newname, from.FileStat())
+	if err != nil {
+		return 0, err
+	}
+	n, err = from.CopyRange(0, -1, to, 0)
+	return n, errors.Join(err, to.Close())
+}
+
+// createLike opens a file for writing, with a mode for the case that it does not exist.
+func (c *Client) createLike(name string, stat *FileStat) (*File, error) {
+	var attrs wire.Attrs
+	if stat.HasMode() {
+		attrs = toMode(stat.FileMode()).Attrs
+	}
+	f := NewFile(c, name)
+	return run(c.ctx, f.openOperation(wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, attrs))
+}
+
+// CopyRange copies length bytes at an offset of the file to an offset of another, or all to its end where length is below 0. Where the
+// server offers copy-data and both files belong to one client, the data does not leave the server, and travels in pieces of 64 MiB;
+// else it passes through the client. It returns how many bytes were copied, from the beginning and without a gap. A file that ends
+// before is an error for which errors.Is(err, io.ErrUnexpectedEOF) holds.
+func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
+	if off < 0 || at < 0 {
+		return 0, f.wrap("copy", fs.ErrInvalid)
+	}
+	source, err := f.opened("copy")
+	if err != nil {
+		return 0, err
+	}
+	target, err := to.opened("copy")
+	if err != nil {
+		return 0, err
+	}
+	if source.client == target.client && source.client.offered(wire.ExtCopyData) {
+		n, err := f.copyData(source, off, length, to, target, at)
+		if n > 0 || !errors.Is(err, errors.ErrUnsupported) {
+			return n, err
+		}
+	}
+	return f.copyThrough(off, length, to, at)
+}
+
+// copyData copies on the server.
+func (f *File) copyData(source *openFile, off, length int64, to *File, target *openFile, at int64) (n int64, err error) {
+	if length < 0 {
+		info, err := f.Stat()
+		if err != nil {
+			return 0, err
+		}
+		if !info.Sys().(*FileStat).HasSize() {
+			return 0, f.wrap("copy", errNoSize)
+		}
+		length = max(info.Size()-off, 0)
+	}
+	s := source.client
+	for n < length {
+		piece := min(length-n, copyPiece)
+		message := wire.CopyData{
+			FromHandle: source.handle, FromOffset: uint64(off + n), Length: uint64(piece),
+			ToHandle: target.handle, ToOffset: uint64(at + n),
+		}
+		op := s.command2("copy", source.path, target.path, message)
+		op.call.Ordered = true // behind the WRITEs whose data it copies
+		op.orEOF = true
+		if _, err := run(f.ctx, op); err != nil {
+			if err == io.EOF {
+				err = f.wrap("copy", io.ErrUnexpectedEOF)
+			}
+			return n, err
+		}
+		n += piece
+	}
+	// OpenSSH's server answers well to a last piece that the file was too short for: what counts is what is there.
+	info, err := to.Stat()
+	if err == nil && info.Sys().(*FileStat).HasSize() && info.Size() < at+n {
+		n = max(info.Size()-at, 0)
+		err = f.wrap("copy", io.ErrUnexpectedEOF)
+	}
+	return n, err
+}
+
+// copyThrough copies through the client.
+func (f *File) copyThrough(off, length int64, to *File, at int64) (int64, error) {
+	limit := int64(math.MaxInt64)
+	if length >= 0 {
+		limit = off + length
+	}
+	r, w := io.Pipe()
+	var read int64
+	var readErr error
+	done := make(chan struct{})
+	go func() { // ends with the reading, which closing the pipe ends
+		defer close(done)
+		read, readErr = f.download("copy", off, limit, flow.Unknown, func(p []byte) error {
+			_, err := w.Write(p)
+			return err
+		}, func(int64) {})
+		w.CloseWithError(readErr)
+	}()
+	n, err := to.upload("copy", at, r, func(int64) {})
+	r.CloseWithError(err)
+	<-done
+	switch {
+	case readErr != nil && readErr != err:
+		err = errors.Join(readErr, err)
+	case err == nil && length >= 0 && read < length:
+		err = f.wrap("copy", io.ErrUnexpectedEOF)
+	}
+	return n, err
+}

@@ -1,0 +1,138 @@
+package usftp
+
+import (
+	"bytes"
+	"context"
+	"maps"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// Raw is less abstracted access to a server: one request for each call, and what the server says as it says it. A handle is the
+// server's word for something open; whoever asks for one closes it. Results are [Pending], so that as many requests as one likes can
+// be in flight; Wait takes one at a time. The end of a file or a directory is io.EOF.
+//
+// Requests count against the client's budget, and their replies are matched and checked as all others are; but nothing is
+// asked again, split, or put in order. [Client.Limits], [Client.Extensions] and [Client.Stats] say what was negotiated and what has
+// travelled.
+type Raw struct {
+	session *session
+	ctx     context.Context
+}
+
+// Raw returns the raw form of the client. Its requests end when the context of c is done.
+func (c *Client) Raw() Raw { return Raw{c.session, c.ctx} }
+
+// Handle returns the open file's handle, which is valid until the file is closed. On a closed file, errors.Is(err, fs.ErrClosed)
+// holds.
+func (f *File) Handle() ([]byte, error) {
+	open, err := f.opened("handle")
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(open.handle), nil
+}
+
+// Open sends OPEN (draft-02, section 6.3) with flags such as [wire.OpenRead].
+func (r Raw) Open(name string, flags uint32, attrs wire.Attrs) *Pending[[]byte] {
+	op := ask(r.session, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs}, handleReply)
+	op.call.Orphan = r.session.closeOrphan
+	return start(r.ctx, r.session, op)
+}
+
+// Opendir sends OPENDIR (draft-02, section 6.7).
+func (r Raw) Opendir(name string) *Pending[[]byte] {
+	return start(r.ctx, r.session, r.session.opendir(name))
+}
+
+// Readdir sends READDIR (draft-02, section 6.7). The names are the server's word: see [Client.ReadDir] for what must be checked.
+func (r Raw) Readdir(handle []byte) *Pending[[]wire.Name] {
+	message := wire.HandleRequest{Type: wire.TypeReaddir, Handle: handle}
+	op := ask(r.session, "readdir", "", wire.TypeName, message, func(call *conn.Call) ([]wire.Name, error) {
+		var reply wire.Names
+		err := reply.Parse(call.Body)
+		return reply.Names, parse(err)
+	})
+	op.orEOF = true
+	return start(r.ctx, r.session, op)
+}
+
+// Close sends CLOSE (draft-02, section 6.3), behind all WRITEs that were started before it.
+func (r Raw) Close(handle []byte) *Pending[struct{}] {
+	op := r.session.command("close", "", wire.HandleRequest{Type: wire.TypeClose, Handle: handle})
+	op.call.Ordered = true
+	return start(r.ctx, r.session, op)
+}
+
+// Read sends one READ for len(p) bytes (draft-02, section 6.4), which may be answered with fewer. io.EOF is the server's. p is the
+// library's until the result is there.
+func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
+	message := wire.Read{Handle: handle, Offset: off, Length: uint32(len(p))}
+	op := ask(r.session, "read", "", wire.TypeData, message, func(call *conn.Call) (int, error) {
+		return copy(p, call.Body), nil
+	})
+	op.call.Bytes = len(p)
+	op.orEOF = true
+	return start(r.ctx, r.session, op)
+}
+
+// Write sends one WRITE (draft-02, section 6.4). p has been copied when Write returns.
+func (r Raw) Write(handle []byte, off uint64, p []byte) *Pending[struct{}] {
+	block := r.session.conn.Pool().Get(wire.WriteHeaderSize(len(handle)) + len(p))
+	call := r.session.request(wire.TypeStatus)
+	call.Request = wire.Write{Handle: handle, Offset: off, Data: p}.Append(block.Bytes()[:0], 0)
+	call.Payload = block
+	call.Bytes = len(p)
+	return start(r.ctx, r.session, operation[none]{session: r.session, name: "write", call: call})
+}
+
+// Fstat sends FSTAT (draft-02, section 6.8).
+func (r Raw) Fstat(handle []byte) *Pending[*FileStat] {
+	message := wire.HandleRequest{Type: wire.TypeFstat, Handle: handle}
+	return start(r.ctx, r.session, ask(r.session, "stat", "", wire.TypeAttrs, message, attrsReply))
+}
+
+// Fsetstat sends FSETSTAT (draft-02, section 6.9).
+func (r Raw) Fsetstat(handle []byte, attrs wire.Attrs) *Pending[struct{}] {
+	return start(r.ctx, r.session, r.session.command("setstat", "", wire.Fsetstat{Handle: handle, Attrs: attrs}))
+}
+
+// Extended sends any extended request, as [Client.ExtendedReply].
+func (r Raw) Extended(name string, payload []byte, expect wire.Type) *Pending[[]byte] {
+	return start(r.ctx, r.session, r.session.extended(expect, name, payload))
+}
+
+func handleReply(call *conn.Call) ([]byte, error) {
+	var reply wire.Handle
+	err := reply.Parse(call.Body)
+	return bytes.Clone(reply.Handle), parse(err)
+}
+
+// Extended sends any extended request (draft-02, section 8) and returns the payload of the EXTENDED_REPLY, nil where the server
+// answers with mere success. Whether the server offers the extension is not looked at; one that does not know it answers so
+// that errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+func (c *Client) Extended(name string, payload []byte) ([]byte, error) {
+	return run(c.ctx, c.extended(wire.TypeExtendedReply, name, payload))
+}
+
+// ExtendedReply is Extended for extensions that are answered by a packet of another type, such as wire.TypeName. It returns the
+// packet's body, which the types of package wire parse. A server that answers with yet another type has broken the protocol,
+// which ends the connection.
+func (c *Client) ExtendedReply(name string, payload []byte, expect wire.Type) ([]byte, error) {
+	return run(c.ctx, c.extended(expect, name, payload))
+}
+
+func (s *session) extended(expect wire.Type, name string, payload []byte) operation[[]byte] {
+	op := ask(s, name, "", expect, wire.Extended{Name: name, Payload: payload}, func(call *conn.Call) ([]byte, error) {
+		if call.Type == wire.TypeStatus {
+			return nil, nil
+		}
+		return bytes.Clone(call.Body), nil
+	})
+	op.orSuccess = true
+	return op
+}
+
+// Extensions returns what the server offers: the names of its extensions with their versions or other data. The map is the caller's.
+func (c *Client) Extensions() map[string]string { return maps.Clone(c.offers) }
