@@ -207,13 +207,7 @@ func TestServerAlive(t *testing.T) {
 		srv := newTestServer(t)
 		srv.NoClientAuth = true
 		d := srv.dialer(t, &Config{Options: []string{"ServerAliveInterval=10", "ServerAliveCountMax=3"}})
-		var hold holdConn
-		inner := d.tcp
-		d.tcp = func(ctx context.Context) (net.Conn, error) {
-			c, err := inner(ctx)
-			hold.Conn = c
-			return &hold, err
-		}
+		hold := holdBack(d)
 		c, err := d.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -227,9 +221,7 @@ func TestServerAlive(t *testing.T) {
 		if c.Err() != nil {
 			t.Fatalf("a server that answers was given up: %v", c.Err())
 		}
-		hold.drop.Lock()
-		hold.dropping = true
-		hold.drop.Unlock()
+		hold.stop()
 		began := time.Now()
 		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the stream ended with %v", err)
@@ -253,6 +245,23 @@ type holdConn struct {
 	dropping bool
 }
 
+// holdBack puts one under d's connection.
+func holdBack(d *Dialer) *holdConn {
+	hold, inner := new(holdConn), d.tcp
+	d.tcp = func(ctx context.Context) (net.Conn, error) {
+		c, err := inner(ctx)
+		hold.Conn = c
+		return hold, err
+	}
+	return hold
+}
+
+func (h *holdConn) stop() {
+	h.drop.Lock()
+	defer h.drop.Unlock()
+	h.dropping = true
+}
+
 func (h *holdConn) Write(p []byte) (int, error) {
 	h.drop.Lock()
 	defer h.drop.Unlock()
@@ -262,6 +271,39 @@ func (h *holdConn) Write(p []byte) (int, error) {
 	return h.Conn.Write(p)
 }
 
+// TestCloseOfDeadStream: a Read in progress ends even where the server is dead.
+func TestCloseOfDeadStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newTestServer(t)
+		srv.NoClientAuth = true
+		d := srv.dialer(t, &Config{})
+		hold := holdBack(d)
+		c, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s, err := c.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		healthy, err := c.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		healthy.Close()
+		if _, err := io.Copy(io.Discard, healthy); err != nil {
+			t.Errorf("the end of a healthy stream: %v", err)
+		}
+		hold.stop()
+		began := time.Now()
+		s.Close()
+		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) < endLimit {
+			t.Errorf("the stream ended with %v after %v", err, time.Since(began))
+		}
+	})
+}
+
 // TestKeepalive: one that is not answered ends with its context, at once and as often
 // as one likes; and nothing is left behind.
 func TestKeepalive(t *testing.T) {
@@ -269,13 +311,7 @@ func TestKeepalive(t *testing.T) {
 		srv := newTestServer(t)
 		srv.NoClientAuth = true
 		d := srv.dialer(t, &Config{})
-		var hold holdConn
-		inner := d.tcp
-		d.tcp = func(ctx context.Context) (net.Conn, error) {
-			c, err := inner(ctx)
-			hold.Conn = c
-			return &hold, err
-		}
+		hold := holdBack(d)
 		c, err := d.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -283,9 +319,7 @@ func TestKeepalive(t *testing.T) {
 		if err := c.Keepalive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		hold.drop.Lock()
-		hold.dropping = true
-		hold.drop.Unlock()
+		hold.stop()
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := c.Keepalive(ctx); !errors.Is(err, context.DeadlineExceeded) {

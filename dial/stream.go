@@ -17,7 +17,9 @@ const channelWindow = 2 << 20
 
 // A Stream is a byte stream that speaks SFTP. Read and Write may be called at the same
 // time, each by one goroutine. Its end is the server's: after [Stream.Close] a Read in
-// progress ends when the server has closed the channel too, or with the [Conn].
+// progress ends when the server has closed the channel too, one round trip later, or with
+// the [Conn], which is given up where nothing is heard for 15 s. Who must not wait closes
+// the Conn.
 type Stream struct {
 	conn   *Conn
 	read   io.Reader
@@ -86,14 +88,20 @@ func openChannel(c *Conn) (*Stream, error) {
 		return nil, fmt.Errorf("opening a channel: %w", err)
 	}
 	s := &Stream{conn: c, write: ch, stderr: new(tail), status: -1}
-	// Both end with the channel. They are below a goroutine that Close waits for.
+	// Both end with the channel.
 	var helpers sync.WaitGroup
 	helpers.Go(func() { io.Copy(s.stderr, ch.Stderr()) })
 	helpers.Go(func() { s.serve(requests) })
-	s.read = &channelOutput{s, ch, &helpers}
+	ended := make(chan struct{})
+	go func() {
+		helpers.Wait()
+		close(ended)
+	}()
+	s.read = &channelOutput{s, ch, ended}
 	s.end = func() error {
 		// A peer that reads nothing could hold up even this.
 		within(closeLimit, func() { ch.Close() })
+		c.start(func() { s.awaitEnd(ended, time.Now()) })
 		return nil
 	}
 	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
@@ -102,7 +110,7 @@ func openChannel(c *Conn) (*Stream, error) {
 	}
 	s.Close()
 	// What it says to standard error, and its exit status, may be on their way.
-	within(closeLimit/2, helpers.Wait)
+	within(closeLimit/2, func() { <-ended })
 	reason := "it refused the request for the subsystem sftp"
 	if err != nil {
 		reason = "it closed the channel"
@@ -111,13 +119,33 @@ func openChannel(c *Conn) (*Stream, error) {
 	return nil, &SubsystemError{Reason: reason, ExitStatus: status, Text: s.stderr.line()}
 }
 
+// endLimit is what a server gets to answer the end of a channel.
+const endLimit = 15 * time.Second
+
+// awaitEnd looks after a channel that we have closed. A server answers that whatever its
+// program does (RFC 4254, 5.3), and until then a Read in progress cannot return; so a peer
+// of whom nothing at all has been heard for so long is a dead one.
+func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
+	timer := time.NewTimer(endLimit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-s.conn.ctx.Done():
+	case <-timer.C:
+		if s.conn.Heard().Before(since) {
+			s.conn.cancel(&timeoutError{"closing a channel", endLimit})
+			s.conn.way.cut()
+		}
+	}
+}
+
 // A channelOutput is what a channel brings. Its end comes a moment before the news why:
 // the exit status and the last of the standard error, or that the connection has died.
 // Those are waited for, so that whoever sees the end can ask for them.
 type channelOutput struct {
-	s       *Stream
-	ch      ssh.Channel
-	helpers *sync.WaitGroup
+	s     *Stream
+	ch    ssh.Channel
+	ended <-chan struct{} // closed once all is known
 }
 
 // deathLimit is how long the death of a connection is waited for after that of a channel
@@ -129,7 +157,7 @@ func (o *channelOutput) Read(p []byte) (int, error) {
 	if err != io.EOF {
 		return n, err
 	}
-	within(closeLimit/2, o.helpers.Wait)
+	within(closeLimit/2, func() { <-o.ended })
 	c := o.s.conn
 	if _, told := o.s.ExitStatus(); told {
 		return n, io.EOF
