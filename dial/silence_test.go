@@ -204,14 +204,7 @@ func TestThinkingPerson(t *testing.T) {
 // and whoever waits hears of it.
 func TestServerAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newTestServer(t)
-		srv.NoClientAuth = true
-		d := srv.dialer(t, &Config{Options: []string{"ServerAliveInterval=10", "ServerAliveCountMax=3"}})
-		hold := holdBack(d)
-		c, err := d.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, hold := heldBack(t, &Config{Options: []string{"ServerAliveInterval=10", "ServerAliveCountMax=3"}})
 		defer c.Close()
 		s, err := c.Open(t.Context())
 		if err != nil {
@@ -245,15 +238,22 @@ type holdConn struct {
 	dropping bool
 }
 
-// holdBack puts one under d's connection.
-func holdBack(d *Dialer) *holdConn {
+// heldBack connects to a server over one.
+func heldBack(t *testing.T, config *Config) (*Conn, *holdConn) {
+	srv := newTestServer(t)
+	srv.NoClientAuth = true
+	d := srv.dialer(t, config)
 	hold, inner := new(holdConn), d.tcp
 	d.tcp = func(ctx context.Context) (net.Conn, error) {
 		c, err := inner(ctx)
 		hold.Conn = c
 		return hold, err
 	}
-	return hold
+	c, err := d.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, hold
 }
 
 func (h *holdConn) stop() {
@@ -274,14 +274,7 @@ func (h *holdConn) Write(p []byte) (int, error) {
 // TestCloseOfDeadStream: a Read in progress ends even where the server is dead.
 func TestCloseOfDeadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newTestServer(t)
-		srv.NoClientAuth = true
-		d := srv.dialer(t, &Config{})
-		hold := holdBack(d)
-		c, err := d.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, hold := heldBack(t, &Config{})
 		defer c.Close()
 		s, err := c.Open(t.Context())
 		if err != nil {
@@ -308,14 +301,7 @@ func TestCloseOfDeadStream(t *testing.T) {
 // as one likes; and nothing is left behind.
 func TestKeepalive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newTestServer(t)
-		srv.NoClientAuth = true
-		d := srv.dialer(t, &Config{})
-		hold := holdBack(d)
-		c, err := d.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, hold := heldBack(t, &Config{})
 		if err := c.Keepalive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
