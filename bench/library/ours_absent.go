@@ -1,5 +1,0 @@
-//go:build !ours
-
-package library
-
-func ours() []Library { return nil }
