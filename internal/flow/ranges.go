@@ -39,6 +39,7 @@ type Ranges struct {
 	inOrder bool
 
 	next   int64   // the lowest offset that was never handed out
+	newest int64   // the offset of the range that ends there
 	mark   int64   // all below it is done
 	size   int64   // what somebody said of the file's size
 	end    int64   // where the file ends, by the lowest of ends
@@ -63,7 +64,7 @@ type span struct{ from, to int64 }
 // where it does end. A range has at most request bytes. In order means that ranges are on one stream at a time, because the
 // server cannot write any other way.
 func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
-	return &Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter,
+	return &Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter, newest: -1,
 		next: from, mark: from, size: size, end: Unknown, limit: Unknown}
 }
 
@@ -110,7 +111,7 @@ func (r *Ranges) pick() (Range, bool) {
 	}
 	length = min(length, stop-r.next)
 	got := Range{Off: r.next, Len: int(length)}
-	r.next += length
+	r.next, r.newest = got.End(), got.Off
 	return got, true
 }
 
@@ -137,7 +138,7 @@ func (r *Ranges) SetSize(size int64) {
 		return // it has grown since
 	}
 	r.size = size
-	r.probed = r.next > size // a range beyond it is out already
+	r.probed = r.newest >= size
 }
 
 // Done settles a range of which the first n bytes have come, or have been acknowledged; n is at least 1. The rest of a short
