@@ -53,8 +53,8 @@ type Ranges struct {
 	out    int     // ranges handed out and not settled
 	holder int     // the stream that the ranges in flight are on, where order matters
 	whole  int     // answers in full since the last short one
-	grown  bool    // since the request last shrank
-	grow   int     // how many of them it takes
+	grow   int     // how many of them make the request grow
+	grown  bool    // it has grown since it last shrank
 	shrunk bool
 }
 
