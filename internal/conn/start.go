@@ -16,9 +16,12 @@ const (
 // keepSlots is how large a table an idle connection keeps.
 const keepSlots = 256
 
-// Start queues a call. It waits while the budget is full, until ctx is done. When it returns nil the call's Completer will be
+// Start queues a call. It waits while the budget is full, until ctx is done; where it is done already nothing is sent. When it returns nil the call's Completer will be
 // told exactly once; else never, and the call is its owner's again, except its Payload, which has been released.
 func (c *Conn) Start(ctx context.Context, call *Call) error {
+	if ctx.Err() != nil {
+		return c.refuse(call, context.Cause(ctx))
+	}
 	c.mu.Lock()
 	if c.err == nil && c.budget.take(int64(call.Bytes)) {
 		c.enqueue(call)

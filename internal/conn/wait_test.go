@@ -49,6 +49,15 @@ func TestCancelled(t *testing.T) {
 		})
 		untilCancelled(t, "Do with the budget full", func(ctx context.Context) error { return c.Do(ctx, read(c, 0, 1)) })
 
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := c.Do(gone, stat(c)); err != context.Canceled {
+			t.Errorf("Do with a context that is done: %v", err)
+		}
+		if sent := c.Stats().Requests; sent != 2 {
+			t.Errorf("%d requests were sent, want 2: those that could be", sent)
+		}
+
 		given, asked := p.next(), p.next()
 		must(t, c.Err())
 		served := make(chan error)

@@ -18,7 +18,8 @@ const (
 	burst = 256 << 10
 
 	// slowPiece is what a Write is cut into when the stream takes seconds for a burst, so that each piece that got through
-	// shows that the peer is alive.
+	// shows that the peer is alive. Buffers may hide for a while how slow it is: then the one Write that first blocks has the
+	// stall timeout for all of its request, which takes 4 KiB a second at 60 s.
 	slowPiece = 4 << 10
 )
 

@@ -23,10 +23,12 @@ func (r Range) End() int64 { return r.Off + int64(r.Len) }
 // Unknown is the size of a file whose size nobody knows.
 const Unknown = math.MaxInt64
 
-// smallest is the least a request shrinks to when the server's answers are short.
-const smallest = 512
+// smallest is the least a request shrinks to when the server's answers are short. A shorter answer is no server's limit: more
+// likely the file ends there, and its rest should not be asked for in hundreds of pieces.
+const smallest = 4 << 10
 
-// growAfter is how many answers in full make a shrunk request grow again: a short answer may have been chance.
+// growAfter is how many answers in full make a shrunk request grow again: a short answer may have been chance. Each time that this
+// was wrong it takes twice as many.
 const growAfter = 16
 
 // Ranges hands out the ranges of one file, to be read or to be written, to any number of streams, and keeps what has come of
@@ -36,12 +38,13 @@ type Ranges struct {
 	largest int // bytes of a range at most
 	inOrder bool
 
-	next   int64 // the lowest offset that was never handed out
-	mark   int64 // all below it is done
-	size   int64 // what somebody said of the file's size
-	end    int64 // where the file ends, by an EOF
-	ended  Range // the range whose EOF that was
-	probed bool  // a range at or beyond size is out or was answered
+	next   int64   // the lowest offset that was never handed out
+	newest int64   // the offset of the range that ends there
+	mark   int64   // all below it is done
+	size   int64   // what somebody said of the file's size
+	end    int64   // where the file ends, by the lowest of ends
+	probed bool    // a range at or beyond size is out or was answered
+	ends   []Range // the ranges that an EOF has answered: asked again should data come from beyond
 
 	again  []Range // to be handed out before anything new, by offset
 	limit  int64   // nothing at or beyond it is handed out
@@ -50,6 +53,8 @@ type Ranges struct {
 	out    int     // ranges handed out and not settled
 	holder int     // the stream that the ranges in flight are on, where order matters
 	whole  int     // answers in full since the last short one
+	grow   int     // how many of them make the request grow
+	grown  bool    // it has grown since it last shrank
 	shrunk bool
 }
 
@@ -59,7 +64,8 @@ type span struct{ from, to int64 }
 // where it does end. A range has at most request bytes. In order means that ranges are on one stream at a time, because the
 // server cannot write any other way.
 func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
-	return &Ranges{request: request, largest: request, inOrder: inOrder, next: from, mark: from, size: size, end: Unknown, limit: Unknown}
+	return &Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter, newest: -1,
+		next: from, mark: from, size: size, end: Unknown, limit: Unknown}
 }
 
 // Next hands a range to a stream; false means that there is none now. At the size that was announced a range ends, and one
@@ -78,7 +84,7 @@ func (r *Ranges) Next(stream int) (Range, bool) {
 }
 
 func (r *Ranges) pick() (Range, bool) {
-	if len(r.again) > 0 {
+	if r.waiting() {
 		first := r.again[0]
 		if first.Len > r.request {
 			r.again[0] = Range{Off: first.Off + int64(r.request), Len: first.Len - r.request}
@@ -105,9 +111,12 @@ func (r *Ranges) pick() (Range, bool) {
 	}
 	length = min(length, stop-r.next)
 	got := Range{Off: r.next, Len: int(length)}
-	r.next += length
+	r.next, r.newest = got.End(), got.Off
 	return got, true
 }
+
+// waiting tells whether a range is to be handed out again. What lies beyond the end is kept in case the end is none.
+func (r *Ranges) waiting() bool { return len(r.again) > 0 && r.again[0].Off < r.end }
 
 // Limit has nothing at or beyond an offset handed out: what is wanted ends there, or an answer has failed there, and all that
 // matters is what lies before it. A limit only ever falls.
@@ -129,27 +138,37 @@ func (r *Ranges) SetSize(size int64) {
 		return // it has grown since
 	}
 	r.size = size
-	r.probed = r.next > size // a range beyond it is out already
+	r.probed = r.newest >= size
 }
 
 // Done settles a range of which the first n bytes have come, or have been acknowledged; n is at least 1. The rest of a short
 // answer is handed out again, in smaller requests: the server may not give more at once.
 func (r *Ranges) Done(got Range, n int) {
 	r.out--
-	if n < got.Len {
+	switch {
+	case n < got.Len:
 		r.short(got, n)
-	} else if r.whole++; r.whole >= growAfter && r.request < r.largest {
-		r.whole = 0
-		r.request = min(2*r.request, r.largest)
+	case got.Len >= r.request:
+		r.full()
 	}
-	if reached := got.Off + int64(n); reached > r.size {
+	reached := got.Off + int64(n)
+	if reached > r.size {
 		r.size = Unknown // it has grown
 	}
-	if got.Off >= r.end {
-		r.reopen()
+	if reached > r.end {
+		r.reopen(reached)
 	}
-	r.add(span{got.Off, got.Off + int64(n)})
+	r.add(span{got.Off, reached})
 	r.settleHeld()
+}
+
+// full counts an answer in full.
+func (r *Ranges) full() {
+	if r.whole++; r.whole >= r.grow && r.request < r.largest {
+		r.whole = 0
+		r.request = min(2*r.request, r.largest)
+		r.grown = true
+	}
 }
 
 func (r *Ranges) short(got Range, n int) {
@@ -159,7 +178,12 @@ func (r *Ranges) short(got Range, n int) {
 		return
 	}
 	r.whole = 0
-	r.request = min(r.request, max(n, smallest))
+	if least := max(n, smallest); least < r.request {
+		r.request = least
+		if r.grown {
+			r.grow, r.grown = min(2*r.grow, math.MaxInt32), false
+		}
+	}
 	r.insert(rest)
 }
 
@@ -167,37 +191,34 @@ func (r *Ranges) short(got Range, n int) {
 // request that was already under way, says that the file ends there; data beyond it, or nobody left to say, make it a
 // range to ask for.
 func (r *Ranges) settleHeld() {
-	if len(r.held) == 0 {
-		return
-	}
-	for _, rest := range r.held {
+	r.held = slices.DeleteFunc(r.held, func(rest Range) bool {
 		switch {
 		case r.end != Unknown && rest.Off <= r.end && r.size == rest.Off:
-			r.end, r.ended = rest.Off, rest
+			r.ends = append(r.ends, rest)
+			r.end = rest.Off
 		case r.out == 0 || r.size != rest.Off:
 			r.insert(rest)
 		default:
-			return
+			return false
 		}
-	}
-	r.held = r.held[:0]
+		return true
+	})
 }
 
 // EOF settles a range at whose offset the server says that the file has ended. Where data has come from beyond, it is asked
 // again, once; if the server stays with it, the file has shrunk.
 func (r *Ranges) EOF(got Range) {
 	r.out--
-	if got.Off < r.end {
-		if r.beyond(got.Off) && got.asked == 0 {
+	if got.Off < r.end && r.beyond(got.Off) {
+		if got.asked == 0 {
 			got.asked++
 			r.insert(got)
 			return
 		}
-		r.shrunk = r.shrunk || r.beyond(got.Off)
-		r.end, r.ended = got.Off, got
-		r.again = slices.DeleteFunc(r.again, func(a Range) bool { return a.Off >= r.end })
-		r.done = slices.DeleteFunc(r.done, func(s span) bool { return s.from >= r.end })
+		r.shrunk = true
 	}
+	r.ends = append(r.ends, got)
+	r.end = min(r.end, got.Off)
 	r.settleHeld()
 }
 
@@ -206,15 +227,19 @@ func (r *Ranges) beyond(off int64) bool {
 	return r.mark > off || (len(r.done) > 0 && r.done[len(r.done)-1].to > off)
 }
 
-// reopen takes back an end of file that data from beyond it has disproved: that range is asked again, once.
-func (r *Ranges) reopen() {
-	if r.ended.asked > 0 {
-		r.shrunk = true
-		return
-	}
+// reopen doubts every end of file that data from beyond it, up to an offset, has disproved: those ranges are asked again, once.
+func (r *Ranges) reopen(reached int64) {
 	r.end = Unknown
-	r.ended.asked++
-	r.insert(r.ended)
+	r.ends = slices.DeleteFunc(r.ends, func(e Range) bool {
+		if e.Off < reached && e.asked == 0 {
+			e.asked++
+			r.insert(e)
+			return true
+		}
+		r.shrunk = r.shrunk || e.Off < reached
+		r.end = min(r.end, e.Off)
+		return false
+	})
 }
 
 // Trim takes back the end of the range that was handed out last, before it is sent, because the source has only n bytes to give right
@@ -302,5 +327,5 @@ func (r *Ranges) Shrunk() bool { return r.shrunk }
 
 // Finished tells that all before the limit or the end of the file is done, and nothing is out that could say otherwise.
 func (r *Ranges) Finished() bool {
-	return r.out == 0 && len(r.again) == 0 && len(r.held) == 0 && r.mark >= min(r.end, r.limit)
+	return r.out == 0 && !r.waiting() && len(r.held) == 0 && r.mark >= min(r.end, r.limit)
 }
