@@ -227,7 +227,7 @@ func TestAsyncAt(t *testing.T) {
 	data := noise(700_001)
 	for _, script := range []sftptest.Script{
 		{}, {ShortReads: 1000}, {ShortReads: 32 << 10}, {RandomReads: true, Seed: 7}, {Reorder: 5, Seed: 3},
-		{Extensions: []wire.ExtensionPair{}}, {FalseEOFAt: 300_000, Extensions: []wire.ExtensionPair{}},
+		{Extensions: []wire.ExtensionPair{}},
 	} {
 		r := newRig(t, script, 0)
 		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR|os.O_CREATE, 0o600))

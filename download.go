@@ -36,7 +36,7 @@ func (d *download) run() (int64, error) {
 			return d.given - d.from, err
 		}
 		if d.ranges.Out() == 0 {
-			return d.given - d.from, d.err
+			return d.given - d.from, d.verdict(nil)
 		}
 		call, err := d.queue.Next(d.ctx)
 		if err != nil {

@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -117,4 +118,21 @@ func (l *loop) fail(r flow.Range, err error) {
 	}
 	l.ranges.Again(r)
 	l.ranges.Limit(r.Off)
+}
+
+// errUnfinished says that a transfer has stopped before its end without a reason. It would be an error of this package's, and the worst
+// there can be were it silent.
+var errUnfinished = errors.New("the transfer has stopped before its end; this is a mistake in usftp")
+
+// verdict returns how a transfer of which nothing is in flight has ended. A failure on the way counts before the source's.
+func (l *loop) verdict(source error) error {
+	switch {
+	case l.err != nil:
+		return l.err
+	case source != nil:
+		return source
+	case !l.ranges.Finished():
+		return errUnfinished
+	}
+	return nil
 }

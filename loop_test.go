@@ -354,3 +354,33 @@ func TestSlowSinkHoldsUpNobody(t *testing.T) {
 type blocked struct{ until chan struct{} }
 
 func (b blocked) Write(p []byte) (int, error) { <-b.until; return len(p), nil }
+
+// Two uploads share a connection whose writer is busy with the first: the second neither waits for it to end nor takes that for its own end.
+func TestUploadBesideABusyOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{RateBytesPerSec: 1 << 20, Buffer: 64 << 10})
+		sizes := map[string]int{"/first": 8 << 20, "/second": 1 << 20}
+		done := make(chan string, len(sizes))
+		upload := func(name string) {
+			f, err := client.Create(name)
+			if err != nil {
+				t.Error(err)
+			} else if n, err := f.ReadFrom(bytes.NewReader(make([]byte, sizes[name]))); n != int64(sizes[name]) || err != nil {
+				t.Errorf("%s: %d bytes, %v", name, n, err)
+			}
+			done <- name
+		}
+		go upload("/first")
+		time.Sleep(time.Second) // of the bubble: the writer is busy now
+		go upload("/second")
+		if first := <-done; first != "/second" {
+			t.Errorf("%s ended first", first)
+		}
+		<-done
+		for name, size := range sizes {
+			if data, err := server.Files.ReadFile(name); len(data) != size {
+				t.Errorf("%s has %d bytes, %v", name, len(data), err)
+			}
+		}
+	})
+}

@@ -29,10 +29,7 @@ func (u *upload) run() (int64, error) {
 			return u.done(), err
 		}
 		if u.ranges.Out() == 0 {
-			if u.err == nil {
-				u.err = u.broken
-			}
-			return u.done(), u.err
+			return u.done(), u.verdict(u.broken)
 		}
 		call, err := u.queue.Next(u.ctx)
 		if err != nil {
@@ -47,10 +44,12 @@ func (u *upload) run() (int64, error) {
 
 func (u *upload) done() int64 { return u.ranges.Mark() - u.from }
 
-// fill sends as much as may be in flight, as long as the writer keeps up.
+// fill sends as much as may be in flight, as long as the writer keeps up. With nothing in flight it sends all the same: the writer may
+// be busy with others, and nobody would wake this one.
 func (u *upload) fill() error {
 	for i := range u.lanes {
-		for !u.ended && u.lanes[i].client.conn.Queued() < writeAhead {
+		lane := &u.lanes[i]
+		for !u.ended && (lane.window.InFlight() == 0 || lane.client.conn.Queued() < writeAhead) {
 			r, ok := u.claim(i)
 			if !ok {
 				break
