@@ -77,12 +77,18 @@ func (in *input) use(n int) []byte {
 	return p
 }
 
-// full fills p, from the buffer and then straight from the stream.
+// spare is how much behind a body is read along with it: the next packet's header, so that a packet costs one read and not two, and little
+// of what follows, since that has to be copied.
+const spare = 64
+
+// full fills p, from the buffer and then straight from the stream. Where p has more room than length, what comes behind it may pass through
+// there on its way into the buffer.
 func (in *input) full(p []byte) error {
 	n := copy(p, in.buf[in.start:in.end])
 	in.use(n)
+	room := p[:min(cap(p), len(p)+spare)]
 	for empty := 0; n < len(p); {
-		got, err := in.read(p[n:])
+		got, err := in.read(room[n:])
 		n += got
 		if err == io.EOF {
 			return io.ErrUnexpectedEOF
@@ -96,6 +102,9 @@ func (in *input) full(p []byte) error {
 		} else if empty++; empty == 100 {
 			return io.ErrNoProgress
 		}
+	}
+	if n > len(p) {
+		in.end = copy(in.buf, room[len(p):n]) // the buffer is empty: all of it has gone into p
 	}
 	return nil
 }
