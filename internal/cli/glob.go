@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/usftp/usftp"
@@ -38,7 +39,8 @@ func (c *copier) expand(s place) ([]file, error) {
 // glob asks a host for the names that match.
 func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, error) {
 	client = client.WithContext(ctx)
-	names, err := remoteGlob(client, pattern)
+	names, err := client.Glob(pattern)
+	names = slices.DeleteFunc(names, func(name string) bool { return hidden(pattern, name) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -59,30 +61,27 @@ func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, 
 	return names, nil
 }
 
-// checkMatch makes sure that a name is one that was asked for. A server that answers a listing of "*.txt" with names of its own
-// choosing could otherwise have files written over that nobody meant, and in other directories.
+// checkMatch makes sure that a name's last element, by which the copy will be called, is one that was asked for. A server that answers
+// a listing of "*.txt" with names of its own choosing could otherwise have files written over that nobody meant, and in other
+// directories.
 func checkMatch(pattern, name string) error {
 	base := path.Base(name)
-	matches, err := path.Match(clean(pattern), clean(name))
-	if err != nil || !matches || base == "." || base == ".." || strings.IndexByte(name, 0) >= 0 || !fs.ValidPath(base) {
+	matches, err := path.Match(path.Base(pattern), base)
+	if err != nil || !matches || base == "." || base == ".." || strings.IndexByte(base, 0) >= 0 || !fs.ValidPath(base) {
 		return fmt.Errorf("the server has answered with the name %q, which is not what was asked for", name)
 	}
 	return nil
 }
 
-// clean drops empty elements, which path.Match takes by the letter.
-func clean(name string) string {
-	for strings.Contains(name, "//") {
-		name = strings.ReplaceAll(name, "//", "/")
+// hidden tells whether a name begins with a dot where the pattern does not, in one of its elements: as in a shell and in scp,
+// such names are not meant.
+func hidden(pattern, name string) bool {
+	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
+	for i := 1; i <= min(len(p), len(n)); i++ {
+		want, got := p[len(p)-i], n[len(n)-i]
+		if strings.HasPrefix(got, ".") && !strings.HasPrefix(strings.TrimPrefix(want, `\`), ".") && got != want {
+			return true
+		}
 	}
-	return strings.TrimPrefix(name, "./")
-}
-
-func remoteGlob(client any, pattern string) ([]string, error) {
-	if g, ok := client.(interface {
-		Glob(string) ([]string, error)
-	}); ok {
-		return g.Glob(pattern)
-	}
-	return nil, errors.New("patterns are not in this version")
+	return false
 }
