@@ -58,7 +58,7 @@ func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
 
 // lost says how a connection died.
 func lost(err error) error {
-	if err == io.EOF {
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // between two packets, or in one
 		return &describedError{"the server closed the connection", io.ErrUnexpectedEOF}
 	}
 	if strings.HasPrefix(err.Error(), "ssh: disconnect") {

@@ -85,6 +85,10 @@ func startClient(ctx context.Context, conn *dial.Conn, log *slog.Logger) (*usftp
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	var named *dial.Error
+	if errors.As(err, &named) { // the stream knows better why it has ended
+		return nil, named
+	}
 	if err != nil {
 		return nil, &startError{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
 	}
@@ -99,10 +103,11 @@ type startError struct {
 
 func (e *startError) Error() string {
 	var lost *usftp.LostError
+	var other *usftp.NotSFTPError
 	switch {
 	case e.stderr == "":
 		return e.err.Error()
-	case errors.As(e.err, &lost):
+	case errors.As(e.err, &lost), errors.As(e.err, &other) && len(other.Text) == 0:
 		return "SFTP did not begin: " + e.stderr
 	}
 	return fmt.Sprintf("%s (and: %s)", e.err, e.stderr)

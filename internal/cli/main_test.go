@@ -2,12 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -33,10 +35,16 @@ func run(t *testing.T, dir string, args ...string) outcome {
 	return finish(t, command(t, dir, args...))
 }
 
+// tooLong is when a command is killed that does not end.
+const tooLong = time.Minute
+
 // command is the command, not yet started, in an environment of its own.
 func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("usftp", args...)
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, "usftp", args...)
+	cmd.WaitDelay = time.Second
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
 	noTerminal(cmd)

@@ -24,8 +24,11 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	if e.Cause == io.EOF {
+	switch e.Cause {
+	case io.EOF:
 		return "the server closed the SFTP connection"
+	case io.ErrUnexpectedEOF:
+		return "the server closed the SFTP connection in the middle of a packet"
 	}
 	return "the SFTP connection was lost: " + e.Cause.Error()
 }

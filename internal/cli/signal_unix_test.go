@@ -1,0 +1,246 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// A line of --json, as far as the tests look.
+type jsonLine struct {
+	Kind       string
+	Bytes      int64
+	Code       int
+	Source     string
+	LeftBehind string `json:"left_behind"`
+}
+
+// until reads events until one is of a kind and tells of so many bytes.
+func until(t *testing.T, events *bufio.Scanner, kind string, bytes int64) jsonLine {
+	t.Helper()
+	for events.Scan() {
+		var line jsonLine
+		if err := json.Unmarshal(events.Bytes(), &line); err != nil {
+			t.Fatalf("%v: %s", err, events.Bytes())
+		}
+		if line.Kind == kind && line.Bytes >= bytes {
+			return line
+		}
+	}
+	t.Fatalf("no event %q with %d bytes", kind, bytes)
+	return jsonLine{}
+}
+
+// A signal in the middle of a copy: it stops, what has arrived stays and is named, the target is as it was.
+func TestSignal(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	data := randomData(64 << 20)
+	for _, c := range []struct {
+		name     string
+		upload   bool
+		signal   syscall.Signal
+		code     int
+		sentence string
+	}{
+		{"Ctrl-C, upload", true, syscall.SIGINT, 130, `usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:(\S+)`},
+		{"Ctrl-C, download", false, syscall.SIGINT, 130, `usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in (\S+)`},
+		{"TERM", true, syscall.SIGTERM, 143, `usftp: cannot copy .*/big to testhost:.*/target: ended by a signal \(terminated\); (\d+) bytes of it are left in testhost:(\S+)`},
+		{"HUP", false, syscall.SIGHUP, 129, `usftp: cannot copy testhost:.*/big to .*/target: ended by a signal \(hangup\); (\d+) bytes of it are left in (\S+)`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir, far := t.TempDir(), t.TempDir()
+			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
+			writeFile(t, big, data)
+			writeFile(t, target, []byte("old"))
+			from, to := "testhost:"+big, target
+			if c.upload {
+				from, to = big, "testhost:"+target
+			}
+			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", from, to)
+			events, stderr := started(t, cmd)
+			until(t, events, "progress", 1<<20)
+			cmd.Process.Signal(c.signal)
+			failed := until(t, events, "failed", 0)
+			exit := until(t, events, "exit", 0)
+			cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != c.code || exit.Code != c.code {
+				t.Errorf("exit code %d (%d in the last event), want %d", code, exit.Code, c.code)
+			}
+			if !regexp.MustCompile(`^` + c.sentence + `\n$`).MatchString(stderr.String()) {
+				t.Errorf("it says:\n%s", stderr)
+			}
+			if old := string(readFile(t, target)); old != "old" {
+				t.Errorf("the target has changed: %.40q", old)
+			}
+			left(t, stderr.String(), c.sentence, data)
+			if m := regexp.MustCompile(c.sentence).FindStringSubmatch(stderr.String()); m != nil && failed.LeftBehind != m[2] {
+				t.Errorf("the event says that %q is left, the message %q", failed.LeftBehind, m[2])
+			}
+		})
+	}
+}
+
+// started starts a command and gives its standard output, line by line, and its standard error.
+func started(t *testing.T, cmd *exec.Cmd) (*bufio.Scanner, *bytes.Buffer) {
+	t.Helper()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return bufio.NewScanner(stdout), &stderr
+}
+
+// A read of standard input that waits for ever, and a write to standard output that nobody reads, do not hold up an interruption.
+func TestSignalWhileAStreamWaits(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "big"), randomData(8<<20))
+	t.Run("standard input", func(t *testing.T) {
+		cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-", "testhost:"+filepath.Join(dir, "in"))
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stdin.Close()
+		events, stderr := started(t, cmd)
+		io.WriteString(stdin, "something, and then nothing")
+		until(t, events, "started", 0)
+		cmd.Process.Signal(syscall.SIGINT)
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 130 {
+			t.Errorf("exit code %d, want 130", code)
+		}
+		if !regexp.MustCompile(`^usftp: cannot copy - to testhost:.*/in: interrupted(; .* are left in .*)?\n$`).MatchString(stderr.String()) {
+			t.Errorf("it says %q", stderr)
+		}
+	})
+	t.Run("standard output", func(t *testing.T) {
+		cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "testhost:"+filepath.Join(dir, "big"), "-")
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(stdout, make([]byte, 10)); err != nil { // and no more
+			t.Fatal(err)
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 130 {
+			t.Errorf("exit code %d, want 130: %s", code, &stderr)
+		}
+		if !strings.Contains(stderr.String(), ": interrupted") {
+			t.Errorf("it says %q", &stderr)
+		}
+	})
+}
+
+// While a connection is being made, or the server has gone silent, one Ctrl-C ends the program too.
+func TestSignalWhileTheServerIsSilent(t *testing.T) {
+	reached := make(chan struct{})
+	port := listen(t, func(c net.Conn) {
+		t.Cleanup(func() { c.Close() })
+		close(reached)
+	})
+	cmd := command(t, t.TempDir(), "cp", "-F", "none", "-P", port, "127.0.0.1:x", ".")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	cmd.Process.Signal(syscall.SIGINT)
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d, want 130: %s", code, &stderr)
+	}
+}
+
+// A second Ctrl-C ends the program at once, also where the server has gone silent and the first waits to clean up.
+func TestSecondSignal(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	silent := make(chan struct{})
+	port := listen(t, func(client net.Conn) {
+		server, err := net.Dial("tcp", sshd.Addr())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { client.Close() })
+		t.Cleanup(func() { server.Close() })
+		go carryUntil(silent, client, server)
+		go carryUntil(silent, server, client)
+	})
+	dir := t.TempDir()
+	big := filepath.Join(dir, "big")
+	writeFile(t, big, randomData(32<<20))
+	alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
+	cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, "--json", "-l", "20000", big, "testhost:"+filepath.Join(dir, "target"))
+	events, _ := started(t, cmd)
+	until(t, events, "progress", 1)
+	close(silent)
+	began := time.Now()
+	// As a person does: until it helps. Signals that come at the same moment are one.
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait()
+	}()
+	for waiting := true; waiting; {
+		cmd.Process.Signal(syscall.SIGINT)
+		select {
+		case <-again.C:
+		case <-ended:
+			waiting = false
+		}
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it ends after %v only", took)
+	}
+}
+
+// carryUntil carries bytes one way until it is to be silent; the connections stay.
+func carryUntil(silent chan struct{}, to, from net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		select {
+		case <-silent:
+			return
+		default:
+		}
+		if _, err2 := to.Write(buf[:n]); err != nil || err2 != nil {
+			return
+		}
+	}
+}
