@@ -3,6 +3,7 @@ module github.com/usftp/usftp
 go 1.26.5
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/kevinburke/ssh_config v1.6.0
 	github.com/mattn/go-runewidth v0.0.16
 	github.com/rogpeppe/go-internal v1.16.0

@@ -1,0 +1,230 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// A screen is a terminal in which the command runs.
+type screen struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	pty   *os.File
+	shown bytes.Buffer
+	bytes chan []byte // what comes to be shown
+}
+
+// onScreen starts the command on a terminal of so many columns; stdin and stdout are the terminal unless they are set.
+func onScreen(t *testing.T, columns uint16, cmd *exec.Cmd) *screen {
+	t.Helper()
+	cmd.SysProcAttr = nil
+	p, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: columns})
+	if err != nil {
+		t.Skipf("this test needs a terminal, and none can be made here: %s", err)
+	}
+	s := &screen{t: t, cmd: cmd, pty: p, bytes: make(chan []byte)}
+	t.Cleanup(func() { p.Close() })
+	go func() {
+		defer close(s.bytes)
+		for {
+			buf := make([]byte, 4096)
+			n, err := p.Read(buf)
+			if n > 0 {
+				s.bytes <- buf[:n]
+			}
+			if err != nil { // EIO when the last that had the terminal open has ended
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// await waits until what is shown matches.
+func (s *screen) await(pattern string) {
+	s.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for !re.Match(s.shown.Bytes()) {
+		b, ok := <-s.bytes
+		if !ok {
+			s.t.Fatalf("it has ended, and never showed %q, but:\n%q", pattern, &s.shown)
+		}
+		s.shown.Write(b)
+	}
+}
+
+func (s *screen) typed(text string) { io.WriteString(s.pty, text) }
+
+// end waits for the command and gives its exit code.
+func (s *screen) end() int {
+	for b := range s.bytes {
+		s.shown.Write(b)
+	}
+	s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// lines are what is shown, line by line, without what moves the cursor.
+func (s *screen) lines() []string {
+	text := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]").ReplaceAllString(s.shown.String(), "")
+	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
+}
+
+func TestProgressLine(t *testing.T) {
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	name := "a name that is rather long, with \x1b[31m in it"
+	writeFile(t, filepath.Join(dir, name), randomData(4<<20))
+	target := "testhost:" + filepath.Join(dir, "target")
+	for _, columns := range []uint16{100, 60, 30, 8} {
+		t.Run(fmt.Sprint(columns, " columns"), func(t *testing.T) {
+			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000", name, target))
+			if columns == 100 {
+				s.await(`a name .* +\d+%  .* of 4\.19 MB .*[kM]B/s +00:0\d left`)
+			}
+			if code := s.end(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			for _, line := range s.lines() {
+				if n := len([]rune(line)); n >= int(columns) {
+					t.Errorf("a line of %d columns: %q", n, line)
+				}
+			}
+			if strings.Contains(s.shown.String(), "\x1b[31m") {
+				t.Error("the name's own escape sequence has reached the terminal")
+			}
+			last := s.lines()[len(s.lines())-1]
+			if columns == 100 && !regexp.MustCompile(`^a name that.*\\x1b\[31m.* 100% +4\.19 MB of 4\.19 MB .*MB/s +in 00:0\d$`).MatchString(last) {
+				t.Errorf("in the end it shows %q", last)
+			}
+		})
+	}
+	for _, flag := range []string{"-q", "--no-progress", "--json"} {
+		s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, flag, name, target))
+		if code := s.end(); code != 0 || strings.Contains(s.shown.String(), "%") {
+			t.Errorf("with %s: exit code %d, and it shows %q", flag, code, &s.shown)
+		}
+	}
+}
+
+// Ctrl-C is typed on a terminal.
+func TestCtrlC(t *testing.T) {
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "big"), randomData(16<<20))
+	s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big", "testhost:"+filepath.Join(dir, "target")))
+	s.await(`\d+% +[1-9].* left`)
+	s.typed("\x03")
+	if code := s.end(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	s.await(`big .* stopped`)
+	s.await(`usftp: cannot copy big to testhost:.*: interrupted; \d+ bytes of it are left in testhost:.*target`)
+}
+
+const secret = "open sesame"
+
+// passwordServer is an SSH server that wants a password, and files that it serves.
+func passwordServer(t *testing.T) (dir, port string) {
+	t.Helper()
+	dir = t.TempDir()
+	files, err := osfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { files.Close() })
+	server, err := sshd.New(sshd.Config{Password: func(_ ssh.ConnMetadata, password string) (*sshd.Access, error) {
+		if password != secret {
+			return nil, errors.New("no")
+		}
+		return &sshd.Access{FS: files}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	return dir, fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+// Questions go to the terminal, also where standard input is the file to copy; a password is not shown.
+func TestQuestions(t *testing.T) {
+	dir, port := passwordServer(t)
+	known := filepath.Join(t.TempDir(), "known_hosts")
+	args := []string{"cp", "-F", "none", "-P", port, "-o", "UserKnownHostsFile=" + known, "-", "me@127.0.0.1:got"}
+	cmd := command(t, t.TempDir(), args...)
+	cmd.Stdin = strings.NewReader("the file")
+	s := onScreen(t, 80, cmd)
+	s.await(`The authenticity of host '.*127.0.0.1.*' can't be established`)
+	s.await(`\(yes/no/\[fingerprint\]\)\? $`)
+	s.typed("perhaps\n")
+	s.await(`Please type 'yes', 'no' or the fingerprint: $`)
+	s.typed("yes\n")
+	s.await(`(?i)me@127\.0\.0\.1's password: $`)
+	s.typed("wrong\n")
+	s.await(`(?is)password: .*password: $`)
+	s.typed(secret + "\n")
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	if strings.Contains(s.shown.String(), secret) || strings.Contains(s.shown.String(), "wrong") {
+		t.Errorf("a password was shown: %q", &s.shown)
+	}
+	if got := string(readFile(t, filepath.Join(dir, "got"))); got != "the file" {
+		t.Errorf("the file is %q", got)
+	}
+	if !bytes.Contains(readFile(t, known), []byte("127.0.0.1")) {
+		t.Error("the host's key was not kept")
+	}
+	// With -B nobody is asked, and Ctrl-C at a question ends the program with the terminal as it was.
+	s = onScreen(t, 80, command(t, t.TempDir(), append(args, "-B")...))
+	if code := s.end(); code != exitNoHost || strings.Contains(s.shown.String(), "password: ") {
+		t.Errorf("with -B: exit code %d, and it shows %q", code, &s.shown)
+	}
+	s = onScreen(t, 80, command(t, t.TempDir(), args...))
+	s.await(`password: $`)
+	s.typed("\x03")
+	if code := s.end(); code != 130 {
+		t.Errorf("Ctrl-C at a question: exit code %d: %q", code, &s.shown)
+	}
+}
+
+// The terminal's echo is on again after Ctrl-C at a password.
+func TestEchoComesBack(t *testing.T) {
+	_, port := passwordServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+	defer cancel()
+	script := `usftp cp -F none -P ` + port + ` -o UserKnownHostsFile=none -o StrictHostKeyChecking=no x me@127.0.0.1:; echo "code $?"; stty -a | grep -o -- '-\?\becho\b'`
+	cmd := exec.CommandContext(ctx, "sh", "-c", "trap : INT; "+script)
+	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
+	s := onScreen(t, 80, cmd)
+	s.await(`password: $`)
+	s.typed("\x03")
+	s.end()
+	s.await(`code 130\r\n(.*\r\n)*echo\r\n`)
+}
