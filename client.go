@@ -220,6 +220,13 @@ func (s *session) awaitLimits(ctx context.Context) error {
 	}
 }
 
+// openHandles returns how many handles the server says may be open, 0 where it has not said, or not yet.
+func (s *session) openHandles() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limits.MaxOpenHandles
+}
+
 // dataSizes returns how much data one READ and one WRITE may carry.
 func (s *session) dataSizes() (read, write int) {
 	s.mu.Lock()
