@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/wire"
@@ -86,9 +87,16 @@ func (u *upload) send(i int, r flow.Range) error {
 		block.Release()
 		return nil
 	}
+	return u.sendBlock(i, r, block)
+}
+
+// sendBlock starts the WRITE of a range whose data lies in a block, behind the room for the request's header.
+func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
+	lane := &u.lanes[i]
+	header := wire.WriteHeaderSize(len(lane.handle))
 	call := lane.client.request(wire.TypeStatus)
-	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off), Data: data[:n]}.AppendHeader(block.Bytes()[:0], 0)
-	call.Request = packet[:header+n]
+	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off), Data: block.Bytes()[header : header+r.Len]}.AppendHeader(block.Bytes()[:0], 0)
+	call.Request = packet[:header+r.Len]
 	call.Payload = block
 	call.Sent = u.queue
 	return u.launch(i, r, call)
@@ -155,6 +163,8 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	if open.flags&wire.OpenAppend != 0 {
 		u.lanes[0].window = flow.NewWindow(1, 1, 1) // where the data lands is the order in which the server takes it
 	}
+	open.client.changed(f.Name())
+	defer open.client.changed(f.Name())
 	n, err := u.run()
 	return n, f.wrap(op, err)
 }
@@ -171,6 +181,9 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 func (f *File) writeAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.wrap("write", fs.ErrInvalid)
+	}
+	if err := f.flushBehind(); err != nil {
+		return 0, err
 	}
 	if len(p) == 0 {
 		return 0, nil
@@ -192,10 +205,14 @@ func (m *memory) Read(p []byte) (int, error) {
 }
 
 // Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what the server has acknowledged. It
-// waits for the server's answer; a loop of small Writes runs a round trip each.
+// waits for the server's answer, so that a loop of Writes takes a round trip for each: see [File.Writer], [File.ReadFrom] and
+// [WithWriteBehind], which do not.
 func (f *File) Write(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
+	if most := f.session().options.writeBehind; most > 0 {
+		return f.writeBehind(p, most)
+	}
 	n, err := f.writeAt(p, f.offset)
 	f.offset += int64(n)
 	return n, err
@@ -207,6 +224,9 @@ func (f *File) Write(p []byte) (int, error) {
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
+	if err := f.flushBehind(); err != nil {
+		return 0, err
+	}
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, f.progress.Store)
 	f.offset += n
