@@ -54,22 +54,19 @@ type prefetch struct {
 func (f *File) Read(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
-	open, err := f.opened("read")
-	if err != nil {
-		return 0, err
-	}
-	if err := f.flushBehind(); err != nil {
-		return 0, err
-	}
+	f.mu.Lock()
+	open, ahead := f.open, f.reading
+	f.mu.Unlock()
 	if f.ctx.Err() != nil {
 		return 0, f.wrap("read", context.Cause(f.ctx))
 	}
-	if len(p) == 0 {
-		return 0, nil
+	n := 0
+	if ahead != nil && ahead.open == open && f.writing.Load() == nil {
+		n = ahead.readHere(p, f.offset)
 	}
-	n, err := f.readPrefetched(open, p)
-	if n == 0 && err == nil {
-		n, err = f.ReadAt(p, f.offset)
+	var err error
+	if n == 0 {
+		n, err = f.readSlow(p)
 	}
 	f.offset += int64(n)
 	f.readEnd = f.offset
@@ -77,6 +74,35 @@ func (f *File) Read(p []byte) (int, error) {
 		err = nil // the next Read says so
 	}
 	return n, err
+}
+
+// readSlow reads what is not all here yet.
+func (f *File) readSlow(p []byte) (int, error) {
+	open, err := f.opened("read")
+	if err == nil {
+		err = f.flushBehind()
+	}
+	if err != nil || len(p) == 0 {
+		return 0, err
+	}
+	n, err := f.readPrefetched(open, p)
+	if n == 0 && err == nil {
+		n, err = f.ReadAt(p, f.offset)
+	}
+	return n, err
+}
+
+// readHere fills p where that takes nothing but copying from the block at hand, or else does nothing: most of small Reads end here.
+func (a *prefetch) readHere(p []byte, off int64) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone || a.stale.Load() || a.given+int64(a.used) != off || !a.ready() || len(a.parked[0].Body)-a.used <= len(p) {
+		return 0
+	}
+	n := copy(p, a.parked[0].Body[a.used:])
+	a.used += n
+	a.consumed += int64(n)
+	return n
 }
 
 // readPrefetched reads from what is ahead; nothing and no error mean that there is nothing ahead.
