@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -22,6 +23,13 @@ type AsyncClient struct {
 func (c *Client) Async() AsyncClient { return AsyncClient{c.session, c.ctx} }
 
 func startOn[T any](a AsyncClient, op operation[T]) *Pending[T] { return start(a.ctx, a.session, op) }
+
+// startChange has what was read ahead of a file dropped: now, and when the operation that changes it is complete.
+func startChange[T any](p *Pending[T], name string) *Pending[T] {
+	p.session.changed(name)
+	p.whenEnded(func() { p.session.changed(name) })
+	return p
+}
 
 // Open opens a file for reading. The pending result of an operation that opens a file must be taken: else the file stays open until
 // the client is closed.
@@ -65,7 +73,7 @@ func (a AsyncClient) Chtimes(name string, atime, mtime time.Time) *Pending[struc
 
 // Truncate sets a size, as [Client.Truncate].
 func (a AsyncClient) Truncate(name string, size int64) *Pending[struct{}] {
-	return startOn(a, a.session.setstat("truncate", name, toSize(size)))
+	return startChange(startOn(a, a.session.setstat("truncate", name, toSize(size))), name)
 }
 
 // SetExtendedData sets extended attributes, as [Client.SetExtendedData].
@@ -163,9 +171,15 @@ func (a AsyncFile) Open(flag int, perm fs.FileMode) *Pending[*File] {
 func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 
 // Close closes the file, as [File.Close]; the file is closed for further calls at once, and the result is the server's answer. The
-// file's context does not end it.
+// file's context does not end it. Where something was written behind (see [File.Writer]), Close waits for that before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
 	s := a.file.session()
+	if err := a.file.beforeClose(); err != nil {
+		op, _ := a.file.closeOperation()
+		op.refused = err
+		op.result = func(*conn.Call) (none, error) { return none{}, err }
+		return start(context.Background(), s, op)
+	}
 	op, _ := a.file.closeOperation()
 	return start(context.Background(), s, op)
 }
@@ -190,7 +204,7 @@ func (a AsyncFile) Chtimes(atime, mtime time.Time) *Pending[struct{}] {
 
 // Truncate sets the file's size.
 func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
-	return startOnFile(a, a.file.fsetstat("truncate", toSize(size)))
+	return startChange(startOnFile(a, a.file.fsetstat("truncate", toSize(size))), a.file.Name())
 }
 
 // SetExtendedData sets extended attributes of the file.
@@ -220,5 +234,5 @@ func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	if a.file.appends() {
 		return startOnFile(a, operation[int]{name: "write", path: a.file.Name(), err: errAppendAt})
 	}
-	return a.file.startAt("write", p, off, true)
+	return startChange(a.file.startAt("write", p, off, true), a.file.Name())
 }

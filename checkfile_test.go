@@ -14,6 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+func md5Of(p []byte) []byte { h := md5.Sum(p); return h[:] }
+
 func TestCheckFile(t *testing.T) {
 	data := noise(3 << 20)
 	whole := sha256.Sum256(data)

@@ -30,6 +30,7 @@ type session struct {
 	limits  wire.LimitsReply
 	quirks
 	dispatcher dispatcher
+	ahead      prefetches
 }
 
 // sshWindow is the window of an SSH channel: what x/crypto/ssh grants and what OpenSSH grants.
@@ -95,7 +96,7 @@ const handshakeTimeout = 60 * time.Second
 //
 // Where r or w is a pipe of the operating system's, a large one makes a great difference: the client enlarges it where it can.
 func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client, error) {
-	var o options
+	o := options{readAhead: defaultReadAhead}
 	for _, option := range opts {
 		option(&o)
 	}
@@ -121,6 +122,9 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	s.offers = make(map[string]string)
 	for _, e := range s.conn.Server().Extensions {
 		s.offers[e.Name] = e.Data
+	}
+	if readsOnce(o.serverVersion) {
+		s.options.readAhead = 0
 	}
 	s.inOrder = knownInOrder(o.serverVersion)
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
@@ -218,6 +222,13 @@ func (s *session) awaitLimits(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// openHandles returns how many handles the server says may be open, 0 where it has not said, or not yet.
+func (s *session) openHandles() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limits.MaxOpenHandles
 }
 
 // dataSizes returns how much data one READ and one WRITE may carry.

@@ -60,6 +60,9 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := errors.Join(f.flushBehind(), to.flushBehind()); err != nil {
+		return 0, err
+	}
 	if source.client == target.client && source.client.offered(wire.ExtCopyData) {
 		n, err := f.copyData(source, off, length, to, target, at)
 		if n > 0 || !errors.Is(err, errors.ErrUnsupported) {
@@ -82,6 +85,8 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 		length = max(info.Size()-off, 0)
 	}
 	s := source.client
+	s.changed(to.Name())
+	defer s.changed(to.Name())
 	for n < length {
 		piece := min(length-n, copyPiece)
 		message := wire.CopyData{

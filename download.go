@@ -22,6 +22,7 @@ type download struct {
 	given  int64        // the offset up to which the sink has everything
 	wrote  func(int64)  // told of given
 
+	kept      func(*conn.Call)                    // where data counts in the budget until it is used: gives back that of a reply that nobody takes
 	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
 }
 
@@ -59,15 +60,21 @@ func (d *download) fill() error {
 			if !ok {
 				break
 			}
-			lane := &d.lanes[i]
-			call := lane.client.request(wire.TypeData)
-			call.Request = wire.Read{Handle: lane.handle, Offset: uint64(r.Off), Length: uint32(r.Len)}.Append(call.Scratch(), 0)
-			if err := d.launch(i, r, call); err != nil {
+			if err := d.ask(i, r); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// ask asks for a range.
+func (d *download) ask(i int, r flow.Range) error {
+	lane := &d.lanes[i]
+	call := lane.client.request(wire.TypeData)
+	call.Request = wire.Read{Handle: lane.handle, Offset: uint64(r.Off), Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+	call.Keep, call.Orphan = d.kept != nil, d.kept
+	return d.launch(i, r, call)
 }
 
 // sizeTag marks the question for the size among the calls of a download.
@@ -219,6 +226,9 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	if err := f.flushBehind(); err != nil {
+		return 0, err
+	}
 	n := 0
 	_, err := f.download("read", off, off+int64(len(p)), flow.Unknown, func(data []byte) error {
 		n += copy(p[n:], data)
@@ -230,24 +240,16 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, bare, at the end of the file.
-func (f *File) Read(p []byte) (int, error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
-	n, err := f.ReadAt(p, f.offset)
-	f.offset += int64(n)
-	if n > 0 && err == io.EOF {
-		err = nil // the next Read says so
-	}
-	return n, err
-}
-
 // WriteTo writes the file, from its offset to its end, to w, and moves the offset. It never needs the size: it keeps as much
 // in flight as the link holds, and the end is where the server says that it is. w's Write runs on the calling goroutine, in order. It
 // returns how many bytes w has taken.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
+	f.dropAhead()
+	if err := f.flushBehind(); err != nil {
+		return 0, err
+	}
 	f.progress.Store(0)
 	sink := func(p []byte) error {
 		n, err := w.Write(p)

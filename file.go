@@ -30,7 +30,10 @@ type File struct {
 type fileState struct {
 	turn     sync.Mutex   // held by those who use the offset
 	offset   int64        // guarded by turn
+	readEnd  int64        // where the last Read ended, 0 where another would not be sequential; guarded by turn
+	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
 	progress atomic.Int64 // of the transfer under way or the last
+	writing  atomic.Pointer[behind]
 
 	mu     sync.Mutex
 	client *session
@@ -39,6 +42,8 @@ type fileState struct {
 	attrs  FileStat  // what was heard of the file last
 	cached bool      // whether attrs was heard at all
 	stash  any
+
+	reading *prefetch // what is being read ahead
 }
 
 // openFile is one opening of a file; it never changes.
@@ -141,6 +146,9 @@ func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) oper
 // Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where it is not or where the server
 // refuses FSTAT, and keeps them. One round trip.
 func (f *File) Stat() (fs.FileInfo, error) {
+	if err := f.flushBehind(); err != nil {
+		return nil, err
+	}
 	stat, err := run(f.ctx, f.statOperation())
 	if err != nil {
 		return nil, err
@@ -210,7 +218,11 @@ func (f *File) Chtimes(atime, mtime time.Time) error {
 }
 
 // Truncate sets the file's size; what is added reads as zeros. The offset stays. One round trip.
-func (f *File) Truncate(size int64) error { return f.change("truncate", toSize(size)) }
+func (f *File) Truncate(size int64) error {
+	f.session().changed(f.Name())
+	defer f.session().changed(f.Name())
+	return f.change("truncate", toSize(size))
+}
 
 // SetExtendedData sets attributes that the protocol does not define. The path is not used: the file is known by its handle. One round
 // trip.
@@ -219,6 +231,9 @@ func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
 }
 
 func (f *File) change(op string, to change) error {
+	if err := f.flushBehind(); err != nil {
+		return err // a WRITE that came later would undo it
+	}
 	_, err := run(f.ctx, f.fsetstat(op, to))
 	return err
 }
@@ -238,6 +253,9 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 // Sync has the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section 4.6). Without that extension the
 // error is one for which errors.Is(err, errors.ErrUnsupported) holds. One round trip, which may be slow.
 func (f *File) Sync() error {
+	if err := f.flushBehind(); err != nil {
+		return err
+	}
 	_, err := run(f.ctx, f.sync())
 	return err
 }

@@ -41,7 +41,8 @@ func (c *Client) OpenFile(name string, flag int, perm fs.FileMode) (*File, error
 	return run(c.ctx, f.openWith(flag, perm))
 }
 
-// Open opens a closed file with the flags of package os, as [Client.OpenFile]. The offset is 0 then. One round trip.
+// Open opens a closed file with the flags of package os, as [Client.OpenFile]. The offset is where it was: 0 on a File that was
+// never open. One round trip.
 func (f *File) Open(flag int, perm fs.FileMode) error {
 	_, err := run(f.ctx, f.openWith(flag, perm))
 	return err
@@ -145,6 +146,9 @@ func (f *File) becomeOpen(s *session, name string, handle []byte, flags uint32) 
 		return nil, errIsOpen
 	}
 	f.open = open
+	if flags&wire.OpenTruncate != 0 {
+		defer s.changed(name)
+	}
 	return f, nil
 }
 
@@ -170,6 +174,7 @@ func (s *session) closeHandle(handle []byte) {
 // it was open for reading only, Close costs no wait. Closing a closed file is an error for which errors.Is(err, fs.ErrClosed)
 // holds.
 func (f *File) Close() error {
+	behind := f.beforeClose()
 	op, open := f.closeOperation()
 	if open != nil && open.flags&wire.OpenWrite == 0 {
 		op.call.Done = discard{open.client}
@@ -177,7 +182,19 @@ func (f *File) Close() error {
 		return nil
 	}
 	_, err := run(context.Background(), op)
+	if behind != nil {
+		return behind // what was written is not there; what became of the handle matters less
+	}
 	return err
+}
+
+// beforeClose finishes what was written behind and drops what was read ahead.
+func (f *File) beforeClose() error {
+	f.mu.Lock()
+	open := f.open
+	f.mu.Unlock()
+	f.dropAhead()
+	return f.endBehind(open)
 }
 
 // closeOperation takes the handle from the file and closes it.

@@ -18,6 +18,8 @@ type options struct {
 	serverVersion string
 	statStrategy  StatStrategy
 	errorFunc     func(error)
+	readAhead     int64
+	writeBehind   int64
 	conn          conn.Config
 }
 
@@ -32,6 +34,20 @@ func WithMaxPacket(bytes int) ClientOption {
 // default is 32 MiB; how much of it is used follows from the link. One transfer never takes more than half of it.
 func WithMaxInFlight(bytes int64) ClientOption {
 	return func(o *options) { o.conn.MaxInFlight = bytes }
+}
+
+// WithReadAhead bounds the bytes that sequential [File.Read] asks for ahead, for each file; they count in the budget of
+// [WithMaxInFlight] until they are read. 0 turns reading ahead off, as it must be where every read of a file counts: mailboxes of
+// some exchanges are gone, or paid for, once they were read. The default is 16 MiB.
+func WithReadAhead(bytes int64) ClientOption {
+	return func(o *options) { o.readAhead = max(bytes, 0) }
+}
+
+// WithWriteBehind has [File.Write] not wait for the server's answer, as long as no more than so many bytes of a file are in flight.
+// Then an error comes with a later Write, with Sync or with Close, as described at [File.Writer]. 0, the default, has each Write
+// wait.
+func WithWriteBehind(bytes int64) ClientOption {
+	return func(o *options) { o.writeBehind = max(bytes, 0) }
 }
 
 // WithStallTimeout says how long bytes of a read or write may be overdue before the connection is given up with a [StallError].

@@ -22,7 +22,7 @@ type Pending[T any] struct {
 	value   T
 	err     error
 	then    []func(T, error)
-	hook    func() // the package's own, which does not block
+	hooks   []func() // the package's own, which do not block
 	forgot  bool
 	unwatch []func() bool // each stops watching a context
 }
@@ -102,8 +102,8 @@ func (p *Pending[T]) end(value T, err error) {
 		return
 	}
 	p.ended, p.value, p.err = true, value, err
-	then, hook, unwatch, forgot := p.then, p.hook, p.unwatch, p.forgot
-	p.then, p.hook, p.unwatch = nil, nil, nil
+	then, hooks, unwatch, forgot := p.then, p.hooks, p.unwatch, p.forgot
+	p.then, p.hooks, p.unwatch = nil, nil, nil
 	close(p.done)
 	p.mu.Unlock()
 	for _, stop := range unwatch {
@@ -112,7 +112,7 @@ func (p *Pending[T]) end(value T, err error) {
 	for _, f := range then {
 		p.session.dispatcher.run(func() { f(value, err) })
 	}
-	if hook != nil {
+	for _, hook := range hooks {
 		hook()
 	}
 	if forgot && err != nil {
@@ -124,7 +124,7 @@ func (p *Pending[T]) end(value T, err error) {
 func (p *Pending[T]) whenEnded(hook func()) {
 	p.mu.Lock()
 	if !p.ended {
-		p.hook = hook
+		p.hooks = append(p.hooks, hook)
 		p.mu.Unlock()
 		return
 	}

@@ -11,6 +11,7 @@ type quirks struct {
 	inOrder     bool        // it works strictly in order, so that what depends on one another may be sent at once
 	noReadWrite atomic.Bool // it refuses to open a file for reading and writing
 	noFstat     atomic.Bool // it does not serve FSTAT
+	oneWrite    atomic.Bool // it takes one WRITE of a file at a time, in order
 	symlinks    atomic.Int32
 }
 

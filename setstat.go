@@ -27,6 +27,8 @@ func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 
 // Truncate sets the size of the file at name, in bytes; what is added reads as zeros. One round trip.
 func (c *Client) Truncate(name string, size int64) error {
+	c.changed(name)
+	defer c.changed(name)
 	return c.change(c.setstat("truncate", name, toSize(size)))
 }
 

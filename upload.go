@@ -1,10 +1,13 @@
 package usftp
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 
+	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/wire"
@@ -14,11 +17,12 @@ import (
 // stream is never drained before it is filled again.
 type upload struct {
 	*loop
-	from   int64 // where it began
-	source io.Reader
-	ended  bool  // the source has no more, or has failed
-	broken error // what the source failed with
-	acked  func(int64)
+	from     int64 // where it began
+	source   io.Reader
+	ended    bool  // the source has no more, or has failed
+	broken   error // what the source failed with
+	consumed int64 // bytes that the source has given
+	acked    func(int64)
 }
 
 // run writes until the source ends and returns how many bytes, from the beginning and without a gap, the server has acknowledged.
@@ -85,9 +89,16 @@ func (u *upload) send(i int, r flow.Range) error {
 		block.Release()
 		return nil
 	}
+	return u.sendBlock(i, r, block)
+}
+
+// sendBlock starts the WRITE of a range whose data lies in a block, behind the room for the request's header.
+func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
+	lane := &u.lanes[i]
+	header := wire.WriteHeaderSize(len(lane.handle))
 	call := lane.client.request(wire.TypeStatus)
-	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off), Data: data[:n]}.AppendHeader(block.Bytes()[:0], 0)
-	call.Request = packet[:header+n]
+	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off), Data: block.Bytes()[header : header+r.Len]}.AppendHeader(block.Bytes()[:0], 0)
+	call.Request = packet[:header+r.Len]
 	call.Payload = block
 	call.Sent = u.queue
 	return u.launch(i, r, call)
@@ -103,6 +114,7 @@ func (u *upload) read(p []byte) (n int, err error) {
 			return n, errors.New("the source's Read returned an impossible count")
 		}
 		n += got
+		u.consumed += int64(got)
 		if n > 0 && u.ranges.Out() == 1 {
 			break // only the range that this is for
 		}
@@ -147,15 +159,50 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	ctx, done := f.during(open)
 	defer done()
 	_, request := open.client.dataSizes()
+	open.client.changed(f.Name())
+	defer open.client.changed(f.Name())
+	orderly := open.flags&wire.OpenAppend != 0 || open.client.oneWrite.Load()
+	u := newUpload(ctx, open, from, request, source, acked, orderly)
+	n, err := u.run()
+	if !orderly && n+int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
+		// Some servers refuse a WRITE while another one is under way, and do not say that this is why.
+		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
+		m, err2 := again.run()
+		if m > 0 {
+			open.client.differs(&open.client.oneWrite, "it refuses WRITEs side by side; they go one by one")
+			n, err = n+m, err2
+		}
+	}
+	return n, f.wrap(op, err)
+}
+
+// newUpload prepares a transfer to an open file. Orderly means that there is one WRITE in flight at most: where the data lands is the
+// order in which the server takes it, or the server cannot do otherwise.
+func newUpload(ctx context.Context, open *openFile, from int64, request int, source io.Reader, acked func(int64), orderly bool) *upload {
 	u := &upload{
 		loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
 		from: from, source: source, acked: acked,
 	}
-	if open.flags&wire.OpenAppend != 0 {
-		u.lanes[0].window = flow.NewWindow(1, 1, 1) // where the data lands is the order in which the server takes it
+	if orderly {
+		u.lanes[0].window = flow.NewWindow(1, 1, 1)
 	}
-	n, err := u.run()
-	return n, f.wrap(op, err)
+	return u
+}
+
+// refusal tells whether an error is a server's word.
+func refusal(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status)
+}
+
+// rewind takes a source back by n bytes, where it can be.
+func rewind(source io.Reader, n int64) bool {
+	seeker, ok := source.(io.Seeker)
+	if !ok {
+		return false
+	}
+	_, err := seeker.Seek(-n, io.SeekCurrent)
+	return err == nil
 }
 
 // WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns how many, from the beginning
@@ -171,30 +218,36 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.wrap("write", fs.ErrInvalid)
 	}
+	if err := f.flushBehind(); err != nil {
+		return 0, err
+	}
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := f.upload("write", off, &memory{p}, func(int64) {})
+	n, err := f.upload("write", off, memory{bytes.NewReader(p)}, func(int64) {})
 	return int(n), err
 }
 
-// memory is a source that lies in memory.
-type memory struct{ rest []byte }
+// memory is a source that lies in memory. It says where it ends along with its last bytes, which saves looking for more.
+type memory struct{ *bytes.Reader }
 
-func (m *memory) Read(p []byte) (int, error) {
-	n := copy(p, m.rest)
-	m.rest = m.rest[n:]
-	if len(m.rest) == 0 {
-		return n, io.EOF
+func (m memory) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if m.Len() == 0 {
+		err = io.EOF
 	}
-	return n, nil
+	return n, err
 }
 
 // Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what the server has acknowledged. It
-// waits for the server's answer; a loop of small Writes runs a round trip each.
+// waits for the server's answer, so that a loop of Writes takes a round trip for each: see [File.Writer], [File.ReadFrom] and
+// [WithWriteBehind], which do not.
 func (f *File) Write(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
+	if most := f.session().options.writeBehind; most > 0 {
+		return f.writeBehind(p, most)
+	}
 	n, err := f.writeAt(p, f.offset)
 	f.offset += int64(n)
 	return n, err
@@ -206,6 +259,9 @@ func (f *File) Write(p []byte) (int, error) {
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
+	if err := f.flushBehind(); err != nil {
+		return 0, err
+	}
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, f.progress.Store)
 	f.offset += n

@@ -28,6 +28,10 @@ type Call struct {
 	// which is also the most that its reply may hold.
 	Bytes int
 
+	// Keep leaves Bytes taken when the call is complete: its owner gives them back, by [Conn.GiveBack], when the reply has been
+	// used up or Orphan was told. Not where Err is set: the budget has ended with the connection.
+	Keep bool
+
 	// Tag is the owner's, to know the call by.
 	Tag int
 

@@ -85,6 +85,14 @@ func (c *Conn) Room(mine int64) int64 {
 	return (c.budget.free + mine) / 2
 }
 
+// GiveBack gives back bytes of the budget that a call with Keep has left with its owner.
+func (c *Conn) GiveBack(bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget.free += bytes
+	c.budget.serve()
+}
+
 // Queued returns how many bytes of WRITEs wait for the writer.
 func (c *Conn) Queued() int {
 	c.mu.Lock()
@@ -141,7 +149,11 @@ func (c *Conn) retire(call *Call) {
 	c.slots[index] = nil
 	c.free = append(c.free, index)
 	c.active--
-	c.budget.give(int64(call.size))
+	if call.Keep {
+		c.budget.give(0)
+	} else {
+		c.budget.give(int64(call.size))
+	}
 	c.stall.finished(call)
 	if c.active == 0 && len(c.slots) > keepSlots {
 		c.slots, c.free = nil, nil // an idle connection keeps no table that a burst of thousands has made

@@ -1,0 +1,244 @@
+package usftp_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestEverythingAtOnce: Client and File in the hands of many goroutines, for the race detector, and for what each of them reads.
+func TestEverythingAtOnce(t *testing.T) {
+	r := newRig(t, sftptest.Script{Reorder: 3, Seed: 1}, 0, usftp.WithWriteBehind(1<<20))
+	data := noise(1 << 20)
+	r.server.Files.WriteFile("/f", data)
+	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+	const region = 100_000
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 0))
+			mine := bytes.Clone(data[i*region : (i+1)*region])
+			for range 60 {
+				at, size := rng.IntN(region), 1+rng.IntN(30_000)
+				size = min(size, region-at)
+				off := int64(i*region + at)
+				switch rng.IntN(12) {
+				case 0, 1:
+					copy(mine[at:at+size], noise(size))
+					if n, err := f.WriteAt(mine[at:at+size], off); n != size || err != nil {
+						t.Error(n, err)
+					}
+				case 2:
+					copy(mine[at:at+size], noise(size))
+					if n, err := f.Async().WriteAt(mine[at:at+size], off).Wait(); n != size || err != nil {
+						t.Error(n, err)
+					}
+				case 3, 4:
+					p := make([]byte, size)
+					if n, err := f.ReadAt(p, off); n != size || err != nil || !bytes.Equal(p, mine[at:at+size]) {
+						t.Errorf("ReadAt: %d, %v", n, err)
+					}
+				case 5:
+					p := make([]byte, size)
+					if n, err := f.Async().ReadAt(p, off).Wait(); n != size || err != nil || !bytes.Equal(p, mine[at:at+size]) {
+						t.Errorf("async ReadAt: %d, %v", n, err)
+					}
+				case 6:
+					f.Read(make([]byte, size))
+				case 7:
+					f.Seek(int64(rng.IntN(1<<20)), io.SeekStart)
+				case 8:
+					f.Stat()
+					f.Size()
+					f.SetStash(i)
+				case 9:
+					name := fmt.Sprint("/", i)
+					if err := r.WriteFile(name, mine[:size], 0o600); err != nil {
+						t.Error(err)
+					}
+					if got, err := r.ReadFile(name); err != nil || !bytes.Equal(got, mine[:size]) {
+						t.Errorf("%s: %d bytes, %v", name, len(got), err)
+					}
+				case 10:
+					for _, err := range r.Entries("/") {
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				case 11:
+					g := must[*usftp.File](t)(r.Open("/f"))
+					io.CopyN(io.Discard, g, int64(size))
+					g.Close()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	ok(t, f.Close())
+}
+
+// TestReadAtScales: reads from many goroutines travel side by side.
+func TestReadAtScales(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, rtt)
+		data := noise(10 << 20)
+		r.server.Files.WriteFile("/f", data)
+		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+		var wg sync.WaitGroup
+		took := trips(rtt, func() {
+			for i := range 1000 {
+				wg.Go(func() {
+					p := make([]byte, 4096)
+					if n, err := f.ReadAt(p, int64(i*10_000)); n != 4096 || err != nil || !bytes.Equal(p, data[i*10_000:i*10_000+4096]) {
+						t.Error(n, err)
+					}
+				})
+			}
+			wg.Wait()
+		})
+		if took != 1 {
+			t.Errorf("1,000 ReadAts took %v round trips", took)
+		}
+		took = trips(rtt, func() {
+			for i := range 1000 {
+				wg.Go(func() { must[int](t)(f.WriteAt(data[:4096], int64(i*10_000))) })
+			}
+			wg.Wait()
+		})
+		if took != 1 {
+			t.Errorf("1,000 WriteAts took %v round trips", took)
+		}
+	})
+}
+
+// TestClosingEndsTransfers: File.Close ends what is under way on the file, Client.Close all that waits, and neither takes time.
+func TestClosingEndsTransfers(t *testing.T) {
+	begin := map[string]func(r *rig, f *usftp.File) error{
+		"WriteTo":  func(r *rig, f *usftp.File) error { _, err := f.WriteTo(io.Discard); return err },
+		"ReadFrom": func(r *rig, f *usftp.File) error { _, err := f.ReadFrom(bytes.NewReader(noise(1 << 20))); return err },
+		"Read":     func(r *rig, f *usftp.File) error { _, err := f.Read(make([]byte, 10)); return err },
+		"ReadAt":   func(r *rig, f *usftp.File) error { _, err := f.ReadAt(make([]byte, 1<<20), 0); return err },
+		"Write":    func(r *rig, f *usftp.File) error { _, err := f.Write(noise(1 << 20)); return err },
+		"Writer":   func(r *rig, f *usftp.File) error { w := f.Writer(); w.Write(noise(100)); return w.Close() },
+		"async": func(r *rig, f *usftp.File) error {
+			_, err := f.Async().ReadAt(make([]byte, 1<<20), 0).Wait()
+			return err
+		},
+	}
+	ofClient := map[string]func(r *rig, f *usftp.File) error{
+		"Stat":      func(r *rig, f *usftp.File) error { _, err := r.Stat("/"); return err },
+		"Open":      func(r *rig, f *usftp.File) error { _, err := r.Open("/f"); return err },
+		"ReadDir":   func(r *rig, f *usftp.File) error { _, err := r.ReadDir("/"); return err },
+		"MkdirAll":  func(r *rig, f *usftp.File) error { return r.MkdirAll("/a/b") },
+		"RemoveAll": func(r *rig, f *usftp.File) error { return r.RemoveAllIn("/") },
+		"WalkDir": func(r *rig, f *usftp.File) error {
+			return r.WalkDir("/", func(_ string, _ fs.DirEntry, err error) error { return err })
+		},
+		"Glob":  func(r *rig, f *usftp.File) error { _, err := r.Glob("/*"); return err },
+		"Sync":  func(r *rig, f *usftp.File) error { return f.Sync() },
+		"Close": func(r *rig, f *usftp.File) error { f.WriteAt(nil, 0); return f.Close() },
+		"Wait":  func(r *rig, f *usftp.File) error { return r.Wait() },
+		"Batch": func(r *rig, f *usftp.File) (err error) {
+			items := func(yield func(int) bool) { _ = yield(1) && yield(2) }
+			for result := range usftp.Batch(items, 1, func(int) *usftp.Pending[fs.FileInfo] { return r.Async().Stat("/") }) {
+				err = result.Err
+			}
+			return err
+		},
+	}
+	run := func(name string, f func(r *rig, f *usftp.File) error, end func(r *rig, f *usftp.File), want error) {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, sftptest.Script{}, 0)
+				r.server.Files.WriteFile("/f", noise(2<<20))
+				file := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+				r.server.AddFaults(sftptest.Fault{Do: sftptest.Silence()})
+				ended := make(chan error, 1)
+				go func() { ended <- f(r, file) }()
+				synctest.Wait()
+				began := time.Now()
+				end(r, file)
+				if err := <-ended; !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+	for name, f := range begin {
+		run("File.Close/"+name, f, func(r *rig, f *usftp.File) { go f.Close() }, fs.ErrClosed)
+		run("Client.Close/"+name, f, func(r *rig, f *usftp.File) { r.Close() }, usftp.ErrClosed)
+	}
+	for name, f := range ofClient {
+		run("Client.Close/"+name, f, func(r *rig, f *usftp.File) { r.Close() }, usftp.ErrClosed)
+	}
+}
+
+// TestWaitSaysWhy: after the connection's end every call says why it ended, and so does Wait.
+func TestWaitSaysWhy(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat, Do: sftptest.Hangup()}}}, 0)
+	_, err := r.Stat("/")
+	var lost *usftp.LostError
+	if !errors.As(err, &lost) || !errors.As(r.Wait(), &lost) {
+		t.Error(err, r.Wait())
+	}
+	if _, err := r.ReadDir("/"); !errors.As(err, &lost) {
+		t.Error(err)
+	}
+}
+
+func TestClientsOfAFile(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/f", []byte("hello"))
+	f := usftp.NewFile(r.Client, "/f")
+	if f.IsOpen() || f.AttrsCached() || f.Size() != 0 {
+		t.Error("a new File is not blank")
+	}
+	ok(t, f.OpenRead())
+	link := r.server.Dial(sftptest.LinkConfig{})
+	other := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
+	defer other.Close()
+	if err := f.SetClient(other); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+	ok(t, f.Close())
+	if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+		t.Error(err)
+	}
+	ok(t, f.SetClient(other))
+	r.Close()
+	ok(t, f.OpenRead())
+	if got := readAll(t, f, 10); string(got) != "hello" {
+		t.Errorf("%q", got)
+	}
+	ok(t, f.Rename("/g"))
+	if f.Name() != "/g" || f.BaseName() != "g" {
+		t.Error(f.Name())
+	}
+	ok(t, f.Close())
+	r.server.Files.WriteFile("/h", nil)
+	ok(t, f.PosixRename("/h"))
+	must[fs.FileInfo](t)(f.Stat())
+	if f.Size() != 5 {
+		t.Error(f.Size())
+	}
+	ok(t, f.Remove())
+	if r.server.Files.Exists("/h") {
+		t.Error("the file is still there")
+	}
+}

@@ -1,0 +1,352 @@
+package usftp
+
+import (
+	"context"
+	"io"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// defaultReadAhead is as much as one transfer has in flight at most.
+	defaultReadAhead = maxInFlight
+
+	// firstReadAhead is how much is asked for ahead at first; it grows by twice of what has been read, so that who reads a
+	// little does not fetch megabytes, and who reads on is soon at full speed.
+	firstReadAhead = 256 << 10
+)
+
+// readsOnce tells by the SSH server's version line whether every read of a file counts, so that none may be made that nobody asked for.
+func readsOnce(version string) bool { return strings.Contains(version, "Sterling") }
+
+// prefetch is a download that is ahead of a program's Reads: it has no sink, but keeps what comes until it is read. It runs only within
+// calls of Read; between them, what was asked for arrives by itself. What it holds counts in the client's budget.
+type prefetch struct {
+	*download
+	client *session
+	open   *openFile
+	name   string
+	size   int // of a request
+	most   int64
+
+	stale atomic.Bool // somebody has written to the file, or moved the offset
+
+	mu       sync.Mutex // held by the Read that uses it, or by who discards it
+	gone     bool
+	used     int   // bytes of the first parked block that have been read
+	held     int64 // bytes parked
+	consumed int64
+}
+
+// Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, bare, at the end of the file, and fewer bytes
+// only where the file ends.
+//
+// From the second Read on that begins where the one before ended, a regular file is read ahead, as far as the link holds, up to
+// [WithReadAhead] bytes. What was read ahead is dropped by a Seek and by anything written through this client to a file of the
+// same name; what others write meanwhile may be seen late. That the file has ended is never told from memory. To learn whether it
+// is regular, its attributes are asked for along with the first Read.
+func (f *File) Read(p []byte) (int, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	open, ahead := f.open, f.reading
+	f.mu.Unlock()
+	if f.ctx.Err() != nil {
+		return 0, f.wrap("read", context.Cause(f.ctx))
+	}
+	n := 0
+	if ahead != nil && ahead.open == open && f.writing.Load() == nil {
+		n = ahead.readHere(p, f.offset)
+	}
+	var err error
+	if n == 0 {
+		n, err = f.readSlow(p)
+	}
+	f.offset += int64(n)
+	f.readEnd = f.offset
+	if n > 0 && err == io.EOF {
+		err = nil // the next Read says so
+	}
+	return n, err
+}
+
+// readSlow reads what is not all here yet.
+func (f *File) readSlow(p []byte) (int, error) {
+	open, err := f.opened("read")
+	if err == nil {
+		err = f.flushBehind()
+	}
+	if err != nil || len(p) == 0 {
+		return 0, err
+	}
+	n, err := f.readPrefetched(open, p)
+	if n == 0 && err == nil {
+		n, err = f.ReadAt(p, f.offset)
+	}
+	return n, err
+}
+
+// readHere fills p where that takes nothing but copying from the block at hand, or else does nothing: most of small Reads end here.
+func (a *prefetch) readHere(p []byte, off int64) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone || a.stale.Load() || a.given+int64(a.used) != off || !a.ready() || len(a.parked[0].Body)-a.used <= len(p) {
+		return 0
+	}
+	n := copy(p, a.parked[0].Body[a.used:])
+	a.used += n
+	a.consumed += int64(n)
+	return n
+}
+
+// readPrefetched reads from what is ahead; nothing and no error mean that there is nothing ahead.
+func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
+	ahead := f.ahead()
+	if ahead != nil && (ahead.open != open || ahead.offset() != f.offset) {
+		f.dropAhead()
+		ahead = nil
+	}
+	if ahead == nil {
+		if open.client.options.readAhead <= 0 || open.flags&wire.OpenRead == 0 {
+			return 0, nil
+		}
+		sequential := f.readEnd > 0 && f.readEnd == f.offset
+		if !f.IsRegular() {
+			if !sequential && f.asked != open {
+				f.asked = open
+				start(f.ctx, open.client, f.statOperation())
+			}
+			return 0, nil
+		}
+		if !sequential {
+			return 0, nil
+		}
+		if err := open.client.awaitLimits(f.ctx); err != nil {
+			return 0, f.wrap("read", err)
+		}
+		ahead = f.startAhead(open)
+	}
+	n, err := ahead.read(f, p)
+	if err != nil {
+		return n, f.wrap("read", err)
+	}
+	if n == 0 {
+		f.dropAhead()
+	}
+	return n, nil
+}
+
+// startAhead begins to read ahead at the file's offset.
+func (f *File) startAhead(open *openFile) *prefetch {
+	s := open.client
+	request, _ := s.dataSizes()
+	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), size: request, most: int64(s.options.readAhead)}
+	ahead.download = &download{
+		loop: newLoop(open.closed, flow.NewRanges(f.offset, f.expectedSize(), request, false), lane{client: s, handle: open.handle}),
+		from: f.offset, given: f.offset,
+		kept: func(call *conn.Call) { s.conn.GiveBack(int64(call.Bytes)) },
+	}
+	s.ahead.add(ahead)
+	f.mu.Lock()
+	f.reading = ahead
+	f.mu.Unlock()
+	return ahead
+}
+
+func (f *File) ahead() *prefetch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reading
+}
+
+// dropAhead forgets what was read ahead of this file.
+func (f *File) dropAhead() {
+	f.mu.Lock()
+	ahead := f.reading
+	f.reading = nil
+	f.mu.Unlock()
+	if ahead != nil {
+		ahead.discard()
+	}
+}
+
+// offset returns where the next Read must begin.
+func (a *prefetch) offset() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.given + int64(a.used)
+}
+
+// read fills p as far as the file, or what can be read of it, goes.
+func (a *prefetch) read(f *File, p []byte) (n int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		if a.stale.Load() {
+			a.drop()
+		}
+		if a.gone {
+			return n, nil
+		}
+		a.collect()
+		n += a.take(p[n:])
+		if err := a.fillAhead(); err != nil {
+			return n, err
+		}
+		if n == len(p) || a.ranges.Out() == 0 && !a.ready() {
+			return n, nil // all, or an end or an error, which the next Read asks about itself
+		}
+		if a.ready() {
+			continue
+		}
+		ctx, done := f.during(a.open)
+		call, err := a.queue.Next(ctx)
+		done()
+		if err != nil {
+			return n, err
+		}
+		if call != nil {
+			a.settled(call)
+		}
+	}
+}
+
+// collect takes what has come.
+func (a *prefetch) collect() {
+	for call := a.queue.Take(); call != nil; call = a.queue.Take() {
+		a.settled(call)
+	}
+}
+
+// settled takes one reply. Its data counts in the budget until it is read.
+func (a *prefetch) settled(call *conn.Call) {
+	asked, got := int64(call.Bytes), int64(len(call.Body))
+	before := len(a.parked)
+	a.settle(call)
+	if len(a.parked) > before {
+		a.held += got
+		asked -= got
+	}
+	a.client.conn.GiveBack(asked)
+}
+
+// ready tells whether the next byte is here.
+func (a *prefetch) ready() bool {
+	return len(a.parked) > 0 && a.pieces[a.parked[0].Tag].Off == a.given
+}
+
+// take copies what is here to p.
+func (a *prefetch) take(p []byte) (n int) {
+	for n < len(p) && a.ready() {
+		call := a.parked[0]
+		got := copy(p[n:], call.Body[a.used:])
+		n += got
+		a.used += got
+		a.consumed += int64(got)
+		if a.used < len(call.Body) {
+			break
+		}
+		size := int64(len(call.Body))
+		a.given += size
+		a.used = 0
+		a.parked = append(a.parked[:0], a.parked[1:]...)
+		a.held -= size
+		a.client.conn.GiveBack(size)
+		a.loop.idle = append(a.loop.idle, call.Tag)
+		a.client.conn.Recycle(call)
+	}
+	return n
+}
+
+// fillAhead asks for as much as may lie ahead.
+func (a *prefetch) fillAhead() error {
+	limit := min(a.most, firstReadAhead+2*a.consumed)
+	for {
+		ahead := a.held + a.lanes[0].window.InFlight()
+		if ahead > 0 && ahead+int64(a.ranges.Request()) > min(limit, a.client.conn.Room(ahead)) {
+			return nil
+		}
+		r, ok := a.claim(0)
+		if !ok {
+			return nil
+		}
+		if err := a.ask(0, r); err != nil {
+			return err
+		}
+	}
+}
+
+// drop lets go of all. The caller holds the lock.
+func (a *prefetch) drop() {
+	if a.gone {
+		return
+	}
+	a.gone = true
+	a.release()
+	a.client.conn.GiveBack(a.held)
+	a.held, a.used = 0, 0
+	a.client.ahead.remove(a)
+}
+
+// discard drops what is held, now or, where a Read is using it, when that one notices.
+func (a *prefetch) discard() {
+	a.stale.Store(true)
+	if a.mu.TryLock() {
+		a.drop()
+		a.mu.Unlock()
+	}
+}
+
+// prefetches are those of one client, by name of the file.
+type prefetches struct {
+	count atomic.Int32
+	mu    sync.Mutex
+	files map[string][]*prefetch
+}
+
+func (l *prefetches) add(a *prefetch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.files == nil {
+		l.files = make(map[string][]*prefetch)
+	}
+	l.files[a.name] = append(l.files[a.name], a)
+	l.count.Add(1)
+}
+
+func (l *prefetches) remove(a *prefetch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.files[a.name]
+	for i, other := range list {
+		if other == a {
+			list = append(list[:i:i], list[i+1:]...)
+			l.count.Add(-1)
+			break
+		}
+	}
+	l.files[a.name] = list
+	if len(list) == 0 {
+		delete(l.files, a.name)
+	}
+}
+
+// changed drops what was read ahead of the file of a name. Whoever changes a file calls it before, and again when that is done: what
+// was read ahead meanwhile may be either.
+func (s *session) changed(name string) {
+	if s.ahead.count.Load() == 0 {
+		return
+	}
+	s.ahead.mu.Lock()
+	list := append([]*prefetch{}, s.ahead.files[path.Clean(name)]...)
+	s.ahead.mu.Unlock()
+	for _, a := range list {
+		a.discard()
+	}
+}

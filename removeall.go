@@ -1,0 +1,228 @@
+package usftp
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+const (
+	// mostRemovers is how many directories are being emptied at once, and removeBatch how many names of one are held.
+	mostRemovers = 32
+	removeBatch  = 10_000
+)
+
+// RemoveAll removes name and, where it is a directory, all in it. Symbolic links are removed and never followed, name itself included.
+// Where nothing is there it does nothing. It removes what it can and returns the first error. One round trip for a file; in trees
+// many directories are emptied at once, and in each many files are removed at once.
+//
+// A directory that somebody else replaces by a link while this runs may be followed: the protocol cannot open a directory without
+// following links.
+func (c *Client) RemoveAll(name string) error {
+	name, err := c.removable("removeall", name)
+	if err != nil {
+		return err
+	}
+	_, err = run(c.ctx, c.removeFile(name))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	isDir, statErr := c.isDirectory(name)
+	switch {
+	case errors.Is(statErr, fs.ErrNotExist):
+		return nil
+	case statErr != nil:
+		return statErr
+	case !isDir:
+		return err
+	}
+	return c.removeTree(name, true)
+}
+
+// RemoveAllIn removes all in a directory, and leaves the directory; else it is as [Client.RemoveAll]. Where dir is a symbolic link it
+// fails.
+func (c *Client) RemoveAllIn(dir string) error {
+	isDir, err := c.isDirectory(dir)
+	if err == nil && !isDir {
+		err = &fs.PathError{Op: "removeall", Path: dir, Err: errNotDirectory}
+	}
+	if err != nil {
+		return err
+	}
+	return c.removeTree(dir, false)
+}
+
+// removable refuses what nobody means to remove, and takes the slashes from the end, which would have a link followed.
+func (c *Client) removable(op, name string) (string, error) {
+	trimmed := strings.TrimRight(name, "/")
+	if base := path.Base(trimmed); trimmed == "" || base == "." || base == ".." {
+		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return trimmed, nil
+}
+
+func (c *Client) isDirectory(name string) (bool, error) {
+	info, err := c.Lstat(name)
+	return err == nil && info.IsDir(), err
+}
+
+// remover removes a tree: a few workers, a stack of directories, the deepest on top, so that what is held is what one path through
+// the tree has beside it.
+type remover struct {
+	client *Client
+
+	mu    sync.Mutex
+	stack []*removal
+	busy  int
+	err   error // the first
+	work  sync.WaitGroup
+}
+
+// removal is a directory to be emptied, and removed but for the top where that stays.
+type removal struct {
+	name   string
+	parent *removal
+	keep   bool
+	left   int  // directories in it that are not done; guarded by remover.mu
+	stuck  bool // something in it cannot be removed; guarded by remover.mu
+	more   bool // it has more than was listed
+}
+
+func (c *Client) removeTree(name string, top bool) error {
+	r := &remover{client: c, stack: []*removal{{name: name, keep: !top}}}
+	r.mu.Lock()
+	r.hire()
+	r.mu.Unlock()
+	r.work.Wait()
+	if r.err == nil && c.ctx.Err() != nil {
+		return &fs.PathError{Op: "removeall", Path: name, Err: context.Cause(c.ctx)}
+	}
+	return r.err
+}
+
+// hire starts as many workers as there is work for. The caller holds the lock.
+func (r *remover) hire() {
+	for waiting := len(r.stack); waiting > 0 && r.busy < mostRemovers; waiting-- {
+		r.busy++
+		r.work.Go(r.run)
+	}
+}
+
+// run takes directories from the stack until there are none.
+func (r *remover) run() {
+	for {
+		r.mu.Lock()
+		last := len(r.stack) - 1
+		if last < 0 || r.client.ctx.Err() != nil {
+			r.busy--
+			r.mu.Unlock()
+			return
+		}
+		dir := r.stack[last]
+		r.stack = r.stack[:last]
+		r.mu.Unlock()
+		r.empty(dir)
+	}
+}
+
+// empty removes the files in a directory, and has the directories in it emptied.
+func (r *remover) empty(dir *removal) {
+	files, dirs, more, err := r.list(dir.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.failed(dir, err)
+	}
+	removed := 0
+	for result := range Batch(slices.Values(files), 0, r.removeAsync) {
+		if result.Err == nil {
+			removed++
+		} else if !errors.Is(result.Err, fs.ErrNotExist) {
+			r.failed(dir, result.Err)
+		}
+	}
+	r.mu.Lock()
+	dir.more = more && !dir.stuck && removed+len(dirs) > 0
+	dir.left = len(dirs)
+	for _, name := range dirs {
+		r.stack = append(r.stack, &removal{name: name, parent: dir})
+	}
+	r.hire()
+	r.mu.Unlock()
+	if len(dirs) == 0 {
+		r.emptied(dir)
+	}
+}
+
+func (r *remover) removeAsync(name string) *Pending[struct{}] {
+	return startOn(r.client.Async(), r.client.removeFile(name))
+}
+
+// list returns files and directories in a directory, as many as are held at a time. A link is a file.
+func (r *remover) list(dir string) (files, dirs []string, more bool, err error) {
+	var entries []*File
+	for f, listErr := range r.client.Entries(dir) {
+		if listErr != nil {
+			err = listErr
+			break
+		}
+		if entries = append(entries, f); len(entries) == removeBatch {
+			more = true
+			break
+		}
+	}
+	if statErr := r.client.statUnknown(entries); statErr != nil && err == nil {
+		err = statErr
+	}
+	for _, f := range entries {
+		if f.IsDir() {
+			dirs = append(dirs, f.path)
+		} else {
+			files = append(files, f.path)
+		}
+	}
+	return files, dirs, more, err
+}
+
+// emptied removes a directory whose contents are gone, and so those above it of which it was the last.
+func (r *remover) emptied(dir *removal) {
+	for dir != nil && r.client.ctx.Err() == nil {
+		r.mu.Lock()
+		again, stuck := dir.more && !dir.stuck, dir.stuck
+		r.mu.Unlock()
+		if again {
+			r.empty(dir)
+			return
+		}
+		if !stuck && !dir.keep {
+			if err := r.client.RemoveDirectory(dir.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				r.failed(dir, err)
+			}
+		}
+		parent := dir.parent
+		if parent == nil {
+			return
+		}
+		r.mu.Lock()
+		parent.stuck = parent.stuck || dir.stuck
+		parent.left--
+		last := parent.left == 0
+		r.mu.Unlock()
+		if !last {
+			return
+		}
+		dir = parent
+	}
+}
+
+// failed notes that something in a directory, or the directory itself, stays.
+func (r *remover) failed(dir *removal, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dir.stuck = true
+	if r.err == nil {
+		r.err = err
+	}
+}

@@ -1,0 +1,314 @@
+package usftp
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// leastListings and mostListings are how many directories a walk has open at once, in the beginning and at most. Servers
+	// limit open handles; OpenSSH's at about a thousand.
+	leastListings = 16
+	mostListings  = 128
+
+	// mostAhead is how many entries a walk has listed and not visited at most, but for those of the directory that it waits
+	// for: some 10 MB.
+	mostAhead = 1 << 15
+)
+
+// WalkDir walks the tree at root as [path/filepath.WalkDir] does, and calls fn for each file and directory in it, root included, in
+// lexical order; errors, [fs.SkipDir] and [fs.SkipAll] work as there. It does not follow symbolic links. Entries carry their
+// attributes, so that Info costs nothing.
+//
+// fn runs on the calling goroutine, one call at a time, while up to 128 directories that it has not reached are being listed. So a
+// walk over a long link takes a few round trips for each hundred directories; what fn does with one entry may already be too late for
+// what it hears of the next. The memory is that of the listings on the current path and of some ten thousand entries more.
+func (c *Client) WalkDir(root string, fn fs.WalkDirFunc) error {
+	info, err := c.Lstat(root)
+	if err != nil {
+		err = fn(root, nil, err)
+	} else {
+		top := NewFile(c, root)
+		top.remember(info.Sys().(*FileStat))
+		err = c.walk(top, fn)
+	}
+	if err == fs.SkipDir || err == fs.SkipAll {
+		return nil
+	}
+	return err
+}
+
+func (c *Client) walk(top *File, fn fs.WalkDirFunc) error {
+	ctx, cancel := context.WithCancel(c.ctx)
+	w := &walk{client: c.WithContext(ctx), owner: c, fn: fn, limit: leastListings, most: mostListings}
+	if handles := c.openHandles(); handles > 0 {
+		w.most = int(min(mostListings, max(1, handles/2)))
+	}
+	w.quiet.L = &w.mu
+	defer w.lists.Wait()
+	defer cancel()
+	return w.visit(&walkDir{file: top, index: -1}, top)
+}
+
+// Walk is [Client.WalkDir] as an iterator: closed Files that carry their attributes, in lexical order, root first. An error comes with
+// the File of the directory that it is about, nil for root, and the walk goes on behind it. To leave out a directory, use WalkDir.
+func (c *Client) Walk(root string) iter.Seq2[*File, error] {
+	return func(yield func(*File, error) bool) {
+		c.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+			var f *File
+			if d != nil {
+				f = d.(dirEntry).file
+			}
+			if !yield(f, err) {
+				return fs.SkipAll
+			}
+			return nil
+		})
+	}
+}
+
+// walk is one tree being walked: one goroutine visits, and others list ahead of it, in the order in which it will come by.
+type walk struct {
+	client *Client // with the walk's context
+	owner  *Client
+	fn     fs.WalkDirFunc
+
+	lists sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting dirHeap // directories that are known and not being listed
+	active  int     // listings under way
+	limit   int     // that may be
+	most    int     // that ever may be
+	ahead   int     // entries listed and not visited
+	alone   bool    // nothing new is to begin
+	quiet   sync.Cond
+}
+
+// walkDir is a directory of the tree.
+type walkDir struct {
+	file  *File
+	key   string // sorts as the walk visits
+	index int    // in the heap; -1 when not there
+
+	listed  chan struct{} // closed when the listing is done; nil before it has begun
+	left    bool          // by the walk, which does not come back
+	entries []*File       // sorted
+	counted int           // of the entries in walk.ahead
+	dirs    map[*File]*walkDir
+	err     error
+	crowded bool // it failed while others were being listed
+}
+
+// visit calls fn for a file, and for what lies below it. dir is the place of a directory in the tree.
+func (w *walk) visit(dir *walkDir, f *File) error {
+	if w.owner.ctx.Err() != nil {
+		return context.Cause(w.owner.ctx)
+	}
+	entry := f.DirEntry()
+	err := w.fn(f.Name(), entry, nil)
+	if dir == nil || !f.IsDir() {
+		return err
+	}
+	defer w.leave(dir)
+	if err == nil {
+		err = w.visitBelow(dir, entry)
+	}
+	if err == fs.SkipDir {
+		return nil
+	}
+	return err
+}
+
+// visitBelow visits what lies in a directory. fs.SkipDir is for the directory's rest.
+func (w *walk) visitBelow(dir *walkDir, entry fs.DirEntry) error {
+	w.await(dir)
+	if w.owner.ctx.Err() != nil {
+		return context.Cause(w.owner.ctx)
+	}
+	if dir.err != nil {
+		if err := w.fn(dir.file.Name(), entry, dir.err); err != nil {
+			return err
+		}
+	}
+	for i, child := range dir.entries {
+		w.mu.Lock()
+		w.ahead--
+		dir.counted--
+		below := dir.dirs[child]
+		delete(dir.dirs, child)
+		w.launch()
+		w.mu.Unlock()
+		dir.entries[i] = nil
+		if err := w.visit(below, child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave has nothing more listed in a directory and below it, and forgets what was.
+func (w *walk) leave(dir *walkDir) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(dir)
+}
+
+// forget is leave for one who holds the lock.
+func (w *walk) forget(dir *walkDir) {
+	dir.left = true
+	w.ahead -= dir.counted
+	dir.counted, dir.entries = 0, nil
+	if dir.index >= 0 {
+		heap.Remove(&w.waiting, dir.index)
+	}
+	for _, child := range dir.dirs {
+		w.forget(child)
+	}
+	dir.dirs = nil
+}
+
+// await waits until a directory is listed, which comes first if it is not under way.
+func (w *walk) await(dir *walkDir) {
+	w.mu.Lock()
+	if dir.index >= 0 {
+		heap.Remove(&w.waiting, dir.index)
+	}
+	if dir.listed == nil {
+		w.begin(dir)
+	}
+	listed := dir.listed
+	w.mu.Unlock()
+	<-listed
+	if !dir.crowded {
+		return
+	}
+	// It may have been refused because too much was open at once, for which version 3 has no code: it is asked again, alone.
+	w.mu.Lock()
+	w.limit = max(1, w.limit/2)
+	w.most = w.limit
+	w.alone = true
+	for w.active > 0 {
+		w.quiet.Wait()
+	}
+	w.forget(dir)
+	dir.left, dir.err = false, nil
+	w.begin(dir)
+	w.alone = false
+	listed = dir.listed
+	w.mu.Unlock()
+	<-listed
+}
+
+// launch begins as many listings as may be under way. The caller holds the lock.
+func (w *walk) launch() {
+	for !w.alone && w.active < w.limit && w.ahead < mostAhead && len(w.waiting) > 0 {
+		w.begin(heap.Pop(&w.waiting).(*walkDir))
+	}
+}
+
+// begin begins to list a directory. The caller holds the lock.
+func (w *walk) begin(dir *walkDir) {
+	dir.listed = make(chan struct{})
+	w.active++
+	crowd := w.active > 1
+	w.lists.Go(func() { w.list(dir, crowd) })
+}
+
+// list lists a directory and notes the directories in it.
+func (w *walk) list(dir *walkDir, crowd bool) {
+	entries, err := w.client.ReadDir(dir.file.Name())
+	if err == nil {
+		err = w.client.statUnknown(entries)
+	}
+	for _, f := range entries {
+		f.ctx = w.owner.ctx
+	}
+	slices.SortFunc(entries, func(a, b *File) int { return strings.Compare(a.path, b.path) }) // they differ in the last element only
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer close(dir.listed)
+	w.active--
+	w.quiet.Signal()
+	if err == nil && w.limit < w.most {
+		w.limit++
+	}
+	if !dir.left {
+		w.keep(dir, entries)
+		dir.err = err
+		dir.crowded = crowd && errors.Is(err, ErrSSHFxFailure)
+	}
+	w.launch()
+}
+
+// keep takes the entries of a directory. The caller holds the lock.
+func (w *walk) keep(dir *walkDir, entries []*File) {
+	dir.entries, dir.counted = entries, len(entries)
+	w.ahead += len(entries)
+	for _, f := range entries {
+		if !f.IsDir() {
+			continue
+		}
+		child := &walkDir{file: f, key: dir.key + path.Base(f.path) + "\x00"}
+		if dir.dirs == nil {
+			dir.dirs = make(map[*File]*walkDir)
+		}
+		dir.dirs[f] = child
+		heap.Push(&w.waiting, child)
+	}
+}
+
+// statUnknown asks for the attributes of entries whose mode the listing did not say.
+func (c *Client) statUnknown(entries []*File) error {
+	unknown := func(yield func(*File) bool) {
+		for _, f := range entries {
+			if !f.attrs.HasMode() && !yield(f) {
+				return
+			}
+		}
+	}
+	for r := range Batch(unknown, 0, func(f *File) *Pending[*FileStat] {
+		return startOn(c.Async(), ask(c.session, "lstat", f.path, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeLstat, Path: f.path}, f.keepAttrs))
+	}) {
+		if c.ctx.Err() != nil {
+			return r.Err
+		}
+	}
+	return nil
+}
+
+// dirHeap holds directories, first the one that the walk comes to first.
+type dirHeap []*walkDir
+
+func (h dirHeap) Len() int           { return len(h) }
+func (h dirHeap) Less(i, j int) bool { return h[i].key < h[j].key }
+func (h dirHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *dirHeap) Push(x any) {
+	dir := x.(*walkDir)
+	dir.index = len(*h)
+	*h = append(*h, dir)
+}
+
+// Pop implements heap.Interface.
+func (h *dirHeap) Pop() any {
+	last := len(*h) - 1
+	dir := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	dir.index = -1
+	return dir
+}

@@ -1,0 +1,262 @@
+package usftp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// tree makes a tree of files with names that sort awkwardly, and returns its paths.
+func tree(rng *rand.Rand, root string, depth int, make func(name string, dir bool)) {
+	names := []string{"a", "a-b", "a b", "a.b", "b", "B", "ab", "a!", "z", "ä", "0"}
+	for _, i := range rng.Perm(len(names))[:2+rng.IntN(4)] {
+		name := root + "/" + names[i]
+		dir := depth > 0 && rng.IntN(3) > 0
+		make(name, dir)
+		if dir {
+			tree(rng, name, depth-1, make)
+		}
+	}
+}
+
+// TestWalkDirIsFilepaths: the same calls as those of path/filepath, whatever the function answers.
+func TestWalkDirIsFilepaths(t *testing.T) {
+	for seed := range uint64(30) {
+		dir := t.TempDir()
+		r := newRig(t, sftptest.Script{ReaddirNames: 2}, 0, usftp.WithServerVersion([]string{"", openSSH}[seed%2]))
+		tree(rand.New(rand.NewPCG(seed, 1)), dir, 4, func(name string, isDir bool) {
+			if isDir {
+				ok(t, os.Mkdir(name, 0o755))
+				r.server.Files.Mkdir(name)
+			} else {
+				ok(t, os.WriteFile(name, []byte(name), 0o644))
+				r.server.Files.WriteFile(name, []byte(name))
+			}
+		})
+		ok(t, os.Symlink(dir, filepath.Join(dir, "link")))
+		r.server.Files.Symlink(dir, dir+"/link")
+		visit := func(calls *[]string) fs.WalkDirFunc {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			return func(path string, d fs.DirEntry, err error) error {
+				*calls = append(*calls, fmt.Sprint(path, d.IsDir(), d.Type(), err))
+				switch n := rng.IntN(40); {
+				case seed%3 == 0:
+				case n == 0:
+					return fs.SkipAll
+				case n < 5:
+					return fs.SkipDir
+				case n == 6:
+					return errors.New("enough")
+				}
+				return nil
+			}
+		}
+		var want, got []string
+		wantErr := filepath.WalkDir(dir, visit(&want))
+		gotErr := r.WalkDir(dir, visit(&got))
+		if !slices.Equal(got, want) || fmt.Sprint(gotErr) != fmt.Sprint(wantErr) {
+			t.Fatalf("seed %d: %v\n%s\nwant %v\n%s", seed, gotErr, strings.Join(got, "\n"), wantErr, strings.Join(want, "\n"))
+		}
+		r.Stat("/") // the replies to what was left behind come before this one's, and have their handles closed
+		if _, err := r.Stat("/"); err != nil || r.server.OpenHandles() != 0 {
+			t.Errorf("seed %d: %v, %d handles are open", seed, err, r.server.OpenHandles())
+		}
+	}
+}
+
+// TestWalkPipelines: 20,000 files in 2,000 directories. One directory after the other they take over 4,000 round trips.
+func TestWalkPipelines(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	for _, test := range []struct {
+		version string
+		trips   float64
+	}{{openSSH, 64}, {"", 80}} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(test.version))
+			for i := range 20_000 {
+				r.server.Files.WriteFile(fmt.Sprintf("/t/%02d/%03d/%d", i/10/100, i/10, i), nil)
+			}
+			n := 0
+			took := trips(rtt, func() {
+				for f, err := range r.Walk("/t") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if f.IsRegular() {
+						n++
+					}
+				}
+			})
+			t.Logf("%v round trips", took)
+			if n != 20_000 || took > test.trips {
+				t.Errorf("%q: %d files in %v round trips", test.version, n, took)
+			}
+		})
+	}
+}
+
+// TestWalkWithoutAttributes: where listings do not say what is a directory, it is asked.
+func TestWalkWithoutAttributes(t *testing.T) {
+	var got []string
+	listed := map[string][]wire.Name{"/d": {{Filename: "e"}, {Filename: "l"}}, "/d/e": {{Filename: "f"}}}
+	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {
+		if names := listed[request.Path]; request.Type == wire.TypeReaddir && names != nil {
+			delete(listed, request.Path)
+			return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, request.ID)))}
+		}
+		if request.Type == wire.TypeReaddir {
+			return []sftptest.Action{sftptest.Refuse(wire.EOF, "")}
+		}
+		return nil
+	}})
+	server.Files.WriteFile("/d/e/f", nil)
+	server.Files.Symlink("/d", "/d/l")
+	link := server.Dial(sftptest.LinkConfig{})
+	client := must[*usftp.Client](t)(usftp.NewClientPipe(link, link))
+	defer client.Close()
+	ok(t, client.WalkDir("/d", func(path string, d fs.DirEntry, err error) error {
+		got = append(got, fmt.Sprint(path, " ", d.Type(), " ", err))
+		return nil
+	}))
+	want := []string{"/d d--------- <nil>", "/d/e d--------- <nil>", "/d/e/f ---------- <nil>", "/d/l L--------- <nil>"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestWalkFewHandles: a server that allows few open handles, and does not say so, is walked nevertheless.
+func TestWalkFewHandles(t *testing.T) {
+	r := newRig(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: 3}, Extensions: []wire.ExtensionPair{}}, 0)
+	for i := range 300 {
+		r.server.Files.WriteFile(fmt.Sprintf("/t/%d/f", i), nil)
+	}
+	n := 0
+	for f, err := range r.Walk("/t") {
+		if err != nil {
+			t.Fatal(f, err)
+		}
+		n++
+	}
+	if n != 601 {
+		t.Errorf("%d entries, want 601", n)
+	}
+}
+
+func TestWalkErrors(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpendir, Path: "/t/b", Do: sftptest.Refuse(wire.PermissionDenied, "")}}}, 0)
+	for _, name := range []string{"/t/a/1", "/t/b/2", "/t/c/3"} {
+		r.server.Files.WriteFile(name, nil)
+	}
+	var failed []string
+	n := 0
+	for f, err := range r.Walk("/t") {
+		n++
+		if err != nil {
+			failed = append(failed, f.Name())
+		}
+	}
+	if n != 7 || !slices.Equal(failed, []string{"/t/b"}) {
+		t.Error(n, failed)
+	}
+	for f, err := range r.Walk("/none") {
+		if f != nil || !errors.Is(err, fs.ErrNotExist) {
+			t.Error(f, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := r.WithContext(ctx).WalkDir("/t", func(path string, _ fs.DirEntry, err error) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestRemoveAll(t *testing.T) {
+	for _, version := range []string{"", openSSH} {
+		r := newRig(t, sftptest.Script{ReaddirNames: 3}, 0, usftp.WithServerVersion(version))
+		files := r.server.Files
+		tree(rand.New(rand.NewPCG(3, 3)), "/t", 5, func(name string, dir bool) {
+			if dir {
+				files.Mkdir(name)
+			} else {
+				files.WriteFile(name, nil)
+			}
+		})
+		files.WriteFile("/keep/f", nil)
+		files.Symlink("/keep", "/t/link")
+		files.Symlink("/keep", "/link")
+		files.WriteFile("/file", nil)
+		for _, name := range []string{"/t", "/link/", "/file", "/none", "/none/x"} {
+			if err := r.RemoveAll(name); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if got := files.List(); !slices.Equal(got, []string{"/keep/", "/keep/f"}) {
+			t.Errorf("%q is left", got)
+		}
+		for _, name := range []string{"", ".", "..", "/", "/keep/..", "/keep/."} {
+			if err := r.RemoveAll(name); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		files.Symlink("/keep", "/link")
+		if err := r.RemoveAllIn("/link"); err == nil || !files.Exists("/keep/f") {
+			t.Errorf("RemoveAllIn followed a link: %v", err)
+		}
+		ok(t, r.RemoveAllIn("/keep"))
+		if got := files.List(); !slices.Equal(got, []string{"/keep/", "/link -> /keep"}) {
+			t.Errorf("%q is left", got)
+		}
+	}
+}
+
+func TestRemoveAllOfManyRounds(t *testing.T) {
+	r := newRig(t, sftptest.Script{ReaddirNames: 1000}, 0)
+	for i := range 25_000 {
+		r.server.Files.WriteFile(fmt.Sprint("/t/", i), nil)
+	}
+	ok(t, r.RemoveAll("/t"))
+	if got := r.server.Files.List(); len(got) != 0 {
+		t.Errorf("%d are left", len(got))
+	}
+}
+
+func TestRemoveAllFails(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRemove, Path: "/t/b/x", Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0)
+	for _, name := range []string{"/t/a/x", "/t/b/x", "/t/b/y", "/t/c/x"} {
+		r.server.Files.WriteFile(name, nil)
+	}
+	err := r.RemoveAll("/t")
+	var named *fs.PathError
+	if !errors.Is(err, fs.ErrPermission) || !errors.As(err, &named) || named.Path != "/t/b/x" {
+		t.Error(err)
+	}
+	if got := r.server.Files.List(); !slices.Equal(got, []string{"/t/", "/t/b/", "/t/b/x"}) {
+		t.Errorf("%q is left", got)
+	}
+}
+
+func TestRemoveAllPipelines(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(openSSH))
+		for i := range 5_000 {
+			r.server.Files.WriteFile(fmt.Sprintf("/t/%d/%d", i/20, i), nil)
+		}
+		if took := trips(rtt, func() { ok(t, r.RemoveAll("/t")) }); took > 60 {
+			t.Errorf("5,000 files in 250 directories took %v round trips", took)
+		}
+	})
+}

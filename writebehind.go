@@ -1,0 +1,229 @@
+package usftp
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
+)
+
+// behind is an upload whose source is a program's Writes: they are gathered into blocks, blocks go out as the link takes them, and
+// nobody waits for the answers but where too many are due. It runs only within the program's calls. A File has one at a time,
+// from the first Write to the next call that needs all to be done.
+type behind struct {
+	file *File
+	open *openFile
+
+	mu    sync.Mutex
+	u     *upload
+	block *buffer.Block // being filled, behind the room for a header
+	n     int           // bytes in it
+	size  int           // bytes that it takes
+	most  int64
+}
+
+// Writer is a pipelined writer to a file, for loops of Write: see [File.Writer].
+type Writer struct{ file *File }
+
+// Writer returns a writer at the file's offset, which moves it. Its Write copies what it is given and waits only where the link, or
+// the client's budget, is full, so that a loop of Writes of any size runs as fast as [File.ReadFrom]. Small Writes are gathered
+// until they fill a packet, or until Flush.
+//
+// An error of the server's comes with a later call: with the next Write, with Flush, with [File.Sync] or with Close of the writer
+// or the file, and with each of them from then on; then the file's offset is the length that is safe, without a gap. Methods of the
+// File that depend on what was written (Read, Seek, Stat, Truncate, ...) wait for it first. Close does not close the file.
+func (f *File) Writer() *Writer { return &Writer{f} }
+
+// Write hands p to the writer, which has copied it when Write returns.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.file.turn.Lock()
+	defer w.file.turn.Unlock()
+	return w.file.writeBehind(p, maxInFlight)
+}
+
+// ReadFrom writes what r has, as [File.ReadFrom].
+func (w *Writer) ReadFrom(r io.Reader) (int64, error) { return w.file.ReadFrom(r) }
+
+// Flush sends what was gathered and waits until the server has acknowledged all.
+func (w *Writer) Flush() error { return w.file.flushBehind() }
+
+// Close is Flush. The file stays open.
+func (w *Writer) Close() error { return w.Flush() }
+
+// writeBehind writes at the offset without waiting for the answer. The caller holds the turn.
+func (f *File) writeBehind(p []byte, most int64) (int, error) {
+	open, err := f.opened("write")
+	if err != nil {
+		return 0, err
+	}
+	if err := open.client.awaitLimits(f.ctx); err != nil {
+		return 0, f.wrap("write", err)
+	}
+	b := f.writing.Load()
+	if b == nil || b.open != open {
+		b = &behind{file: f, open: open, most: most}
+		f.writing.Store(b)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, err := b.write(f, p)
+	f.offset += int64(n)
+	if b.u.err != nil {
+		f.offset = b.u.ranges.Mark()
+	}
+	return n, f.wrap("write", err)
+}
+
+// write gathers p. The caller holds the lock.
+func (b *behind) write(f *File, p []byte) (n int, err error) {
+	if b.u == nil {
+		b.begin(f.offset)
+	}
+	b.collect()
+	for len(p) > 0 && b.u.err == nil {
+		if b.block == nil {
+			b.block = b.open.client.conn.Pool().Get(b.header() + b.size)
+		}
+		got := copy(b.block.Bytes()[b.header()+b.n:b.header()+b.size], p)
+		b.n += got
+		n += got
+		p = p[got:]
+		if b.n < b.size {
+			break
+		}
+		if err := b.send(f); err != nil {
+			return n, err
+		}
+	}
+	return n, b.u.err
+}
+
+func (b *behind) header() int { return wire.WriteHeaderSize(len(b.open.handle)) }
+
+// begin begins at an offset.
+func (b *behind) begin(off int64) {
+	s := b.open.client
+	_, b.size = s.dataSizes()
+	l := newLoop(b.open.closed, flow.NewRanges(off, flow.Unknown, b.size, s.oneWrite.Load()), lane{client: s, handle: b.open.handle})
+	b.u = &upload{loop: l, from: off}
+	switch {
+	case b.open.flags&wire.OpenAppend != 0 || s.oneWrite.Load():
+		l.lanes[0].window = flow.NewWindow(1, 1, 1)
+	case b.most < maxInFlight:
+		l.lanes[0].window = flow.NewWindow(b.most, min(leastInFlight, b.most), b.most)
+	}
+}
+
+// collect takes the answers that have come.
+func (b *behind) collect() {
+	for call := b.u.queue.Take(); call != nil; call = b.u.queue.Take() {
+		b.u.settle(call)
+	}
+	b.file.progress.Store(b.u.done())
+}
+
+// send sends the block, as soon as it may be in flight.
+func (b *behind) send(f *File) error {
+	for {
+		if b.u.err != nil {
+			return b.u.err
+		}
+		if b.open.client.conn.Queued() < writeAhead {
+			if r, ok := b.u.claim(0); ok {
+				return b.sendRange(r)
+			}
+		}
+		if err := b.wait(f.ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *behind) sendRange(r flow.Range) error {
+	b.open.client.changed(b.file.Name())
+	if b.n < r.Len {
+		r = b.u.ranges.Trim(r, b.n)
+	}
+	block := b.block
+	b.block, b.n = nil, 0
+	return b.u.sendBlock(0, r, block)
+}
+
+// wait waits for an answer, for room with the writer, or until the file is closed or ctx is done.
+func (b *behind) wait(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.open.closed, func() { cancel(fs.ErrClosed) })
+	defer func() { stop(); cancel(nil) }()
+	call, err := b.u.queue.Next(ctx)
+	if call != nil {
+		b.u.settle(call)
+	}
+	b.collect()
+	return err
+}
+
+// flush sends what was gathered and waits for all answers. The caller holds the lock.
+func (b *behind) flush(f *File) error {
+	if b.u == nil {
+		return nil
+	}
+	b.collect()
+	if b.n > 0 && b.u.err == nil {
+		if err := b.send(f); err != nil && b.u.err == nil {
+			return err
+		}
+	}
+	for b.u.ranges.Out() > 0 {
+		if err := b.wait(f.ctx); err != nil {
+			return err
+		}
+	}
+	b.open.client.changed(b.file.Name())
+	return b.u.err
+}
+
+// flushBehind waits until all that was written behind is acknowledged. What has failed stays so.
+func (f *File) flushBehind() error {
+	b := f.writing.Load()
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.flush(f); err != nil {
+		return f.wrap("write", err)
+	}
+	b.end()
+	f.writing.CompareAndSwap(b, nil)
+	return nil
+}
+
+// end lets go of what is held.
+func (b *behind) end() {
+	b.block.Release()
+	b.block, b.n = nil, 0
+	if b.u != nil {
+		b.u.queue.Abandon()
+	}
+}
+
+// endBehind is flushBehind for Close. Where a Write is under way in another goroutine, closing ends it.
+func (f *File) endBehind(open *openFile) error {
+	b := f.writing.Load()
+	if b == nil || b.open != open {
+		return nil
+	}
+	if !b.mu.TryLock() {
+		open.shut(fs.ErrClosed)
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	err := b.flush(&File{f.fileState, context.Background()})
+	b.end()
+	f.writing.CompareAndSwap(b, nil)
+	return f.wrap("write", err)
+}

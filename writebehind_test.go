@@ -1,0 +1,146 @@
+package usftp_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestWriteLoops: a loop of Writes runs as ReadFrom does, by a Writer and by WithWriteBehind, whatever the size of a Write. The pieces of
+// 100 KB are those of libssh2's example, which took a round trip for each.
+func TestWriteLoops(t *testing.T) {
+	const rtt = 140 * time.Millisecond
+	data := noise(5 << 20)
+	for _, size := range []int{100, 1 << 10, 100_000, 1 << 20} {
+		for _, behind := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				opts := []usftp.ClientOption{}
+				if behind {
+					opts = append(opts, usftp.WithWriteBehind(16<<20))
+				}
+				r := newRig(t, sftptest.Script{}, rtt, opts...)
+				f := must[*usftp.File](t)(r.Create("/f"))
+				var w io.Writer = f.Writer()
+				if behind {
+					w = f
+				}
+				took := trips(rtt, func() {
+					for rest := data; len(rest) > 0; {
+						n := must[int](t)(w.Write(rest[:min(size, len(rest))]))
+						rest = rest[n:]
+					}
+					ok(t, f.Close())
+				})
+				if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got, data) {
+					t.Errorf("pieces of %d: the file differs", size)
+				}
+				if took > 3 {
+					t.Errorf("pieces of %d, behind %v: %v round trips", size, behind, took)
+				}
+			})
+		}
+	}
+}
+
+// TestWriteErrorsComeLater: an error comes with a later call, with each of them, and Close never says that all is well.
+func TestWriteErrorsComeLater(t *testing.T) {
+	calls := map[string]func(f *usftp.File, w *usftp.Writer) error{
+		"Write":    func(f *usftp.File, w *usftp.Writer) error { _, err := w.Write([]byte("x")); return err },
+		"Flush":    func(f *usftp.File, w *usftp.Writer) error { return w.Flush() },
+		"Close":    func(f *usftp.File, w *usftp.Writer) error { return w.Close() },
+		"Sync":     func(f *usftp.File, w *usftp.Writer) error { return f.Sync() },
+		"Seek":     func(f *usftp.File, w *usftp.Writer) error { _, err := f.Seek(0, io.SeekStart); return err },
+		"Read":     func(f *usftp.File, w *usftp.Writer) error { _, err := f.Read(make([]byte, 1)); return err },
+		"Stat":     func(f *usftp.File, w *usftp.Writer) error { _, err := f.Stat(); return err },
+		"Truncate": func(f *usftp.File, w *usftp.Writer) error { return f.Truncate(0) },
+	}
+	for name, call := range calls {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{FullAt: 1 << 20}, 0)
+			f := must[*usftp.File](t)(r.Create("/f"))
+			w := f.Writer()
+			if n, err := w.Write(noise(2 << 20)); n == 0 || err != nil && !errors.Is(err, usftp.ErrSSHFxFailure) {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+			synctest.Wait()
+			for range 2 {
+				if err := call(f, w); !errors.Is(err, usftp.ErrSSHFxFailure) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if n := f.Progress(); n == 0 || n > 1<<20 {
+				t.Errorf("%s: %d bytes are said to be safe", name, n)
+			}
+			var named *fs.PathError
+			if err := f.Close(); !errors.Is(err, usftp.ErrSSHFxFailure) || !errors.As(err, &named) || named.Path != "/f" {
+				t.Errorf("%s: Close: %v", name, err)
+			}
+			if n := r.server.OpenHandles(); n != 0 {
+				t.Errorf("%s: %d handles are open", name, n)
+			}
+		})
+	}
+}
+
+func TestWriteBehindIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := new(sftptest.Gate)
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Do: sftptest.Hold(gate)}}}, 0, usftp.WithWriteBehind(1<<20))
+		f := must[*usftp.File](t)(r.Create("/f"))
+		done := make(chan error)
+		go func() {
+			_, err := f.Write(noise(3 << 20))
+			done <- err
+		}()
+		synctest.Wait()
+		if n := gate.Held(); n < 3 || n > 5 {
+			t.Errorf("%d WRITEs of 255 KiB are in flight, 1 MiB was allowed", n)
+		}
+		gate.Open()
+		ok(t, <-done)
+		ok(t, f.Close())
+		if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); len(got) != 3<<20 {
+			t.Errorf("%d bytes", len(got))
+		}
+	})
+}
+
+func TestWriterAppends(t *testing.T) {
+	r := newRig(t, sftptest.Script{Reorder: 3}, 0)
+	r.server.Files.WriteFile("/f", []byte("start "))
+	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_WRONLY|os.O_APPEND, 0))
+	data := noise(2 << 20)
+	w := f.Writer()
+	for rest := data; len(rest) > 0; rest = rest[min(len(rest), 70_000):] {
+		must[int](t)(w.Write(rest[:min(len(rest), 70_000)]))
+	}
+	ok(t, w.Close())
+	if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got, append([]byte("start "), data...)) {
+		t.Error("the file differs")
+	}
+}
+
+func TestCloseEndsAWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Do: sftptest.Drop()}}}, 0, usftp.WithWriteBehind(1<<20))
+		f := must[*usftp.File](t)(r.Create("/f"))
+		ended := make(chan error)
+		go func() { _, err := f.Write(noise(3 << 20)); ended <- err }()
+		synctest.Wait()
+		if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, fs.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
