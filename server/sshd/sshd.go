@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -265,56 +264,4 @@ func (s *Server) serveLogin(l *login, channels <-chan ssh.NewChannel, requests <
 			l.session(ctx, offered)
 		})
 	}
-}
-
-// login is one connection of somebody who logged in.
-type login struct {
-	server *Server
-	access *Access
-	log    *slog.Logger
-}
-
-// session serves one channel.
-func (l *login) session(ctx context.Context, offered ssh.NewChannel) {
-	channel, requests, err := offered.Accept()
-	if err != nil {
-		return
-	}
-	defer channel.Close()
-	for request := range requests {
-		if !isSFTP(request) {
-			if request.WantReply {
-				request.Reply(false, nil)
-			}
-			continue
-		}
-		request.Reply(true, nil)
-		go ssh.DiscardRequests(requests)
-		err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
-			Policy: l.access.Policy,
-			Pool:   &l.server.buffers,
-			Logger: l.log,
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
-			l.log.Warn("session ended badly", "error", err)
-		}
-		return
-	}
-}
-
-func isSFTP(request *ssh.Request) bool {
-	var subsystem struct{ Name string }
-	return request.Type == "subsystem" && ssh.Unmarshal(request.Payload, &subsystem) == nil && subsystem.Name == "sftp"
-}
-
-// exiting is a channel that says that its program ended well before it closes (RFC 4254, section 6.10), as OpenSSH's
-// client wants to hear.
-type exiting struct {
-	ssh.Channel
-	once sync.Once
-}
-
-func (e *exiting) Close() error {
-	e.once.Do(func() { e.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{0})) })
-	return e.Channel.Close()
 }
