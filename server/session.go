@@ -31,6 +31,10 @@ type Options struct {
 	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
 	Pool *Pool
 
+	// Working, when not nil, counts the requests that the backend is at. Whoever ends idle connections looks there for what
+	// takes long and moves nothing.
+	Working *atomic.Int64
+
 	// Logger gets a line for each file and a warning for each session that ends badly; nil is silent.
 	Logger *slog.Logger
 }
@@ -64,6 +68,7 @@ type session struct {
 	maxOpen int
 	maxRun  int
 	maxMem  int
+	working *atomic.Int64
 
 	mu        sync.Mutex
 	room      sync.Cond // there may be room for what the reader waits with
@@ -124,6 +129,9 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
 		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
+	}
+	if s.working = opts.Working; s.working == nil {
+		s.working = new(atomic.Int64)
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

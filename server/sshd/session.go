@@ -16,6 +16,7 @@ import (
 // login is one connection of somebody who logged in.
 type login struct {
 	server *Server
+	conn   *connection
 	access *Access
 	log    *slog.Logger
 }
@@ -36,6 +37,9 @@ func (l *login) session(ctx context.Context, offered ssh.NewChannel) {
 			continue
 		}
 		go ssh.DiscardRequests(requests)
+		if l.access.Bandwidth != nil {
+			channel = &throttled{Channel: channel, ctx: ctx, b: l.access.Bandwidth}
+		}
 		run(ctx, channel)
 		return
 	}
@@ -71,9 +75,10 @@ func (l *login) program(request *ssh.Request) program {
 
 func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 	err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
-		Policy: l.access.Policy,
-		Pool:   &l.server.buffers,
-		Logger: l.log,
+		Policy:  l.access.Policy,
+		Pool:    &l.server.buffers,
+		Logger:  l.log,
+		Working: &l.conn.working,
 	})
 	if err != nil && ctx.Err() == nil {
 		l.log.Warn("session ended badly", "error", err)
