@@ -31,9 +31,8 @@ type Options struct {
 	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
 	Pool *Pool
 
-	// Working, when not nil, counts the requests that the backend is at. Whoever ends idle connections looks there for what
-	// takes long and moves nothing.
-	Working *atomic.Int64
+	// Activity, when not nil, is told what the backend is at. Sessions may share one.
+	Activity *Activity
 
 	// Logger gets a line for each file and a warning for each session that ends badly; nil is silent.
 	Logger *slog.Logger
@@ -61,6 +60,7 @@ type session struct {
 	stream  io.Closer
 	log     *slog.Logger
 	pool    *Pool
+	active  *Activity
 	out     output
 	ctx     context.Context // of handlers
 	cancel  context.CancelFunc
@@ -68,7 +68,6 @@ type session struct {
 	maxOpen int
 	maxRun  int
 	maxMem  int
-	working *atomic.Int64
 
 	mu        sync.Mutex
 	room      sync.Cond // there may be room for what the reader waits with
@@ -125,13 +124,11 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 		view:    view,
 		stream:  stream,
 		log:     opts.Logger,
+		active:  opts.Activity,
 		pool:    opts.Pool,
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
 		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
-	}
-	if s.working = opts.Working; s.working == nil {
-		s.working = new(atomic.Int64)
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/internal/bigread"
+	"github.com/usftp/usftp/server"
 )
 
 // connection is an accepted connection.
@@ -18,8 +19,8 @@ type connection struct {
 	net.Conn
 	server   *Server
 	moved    atomic.Int64 // when a byte last came or went, in nanoseconds since 1970
-	working  atomic.Int64 // requests that the server is at
-	sessions int          // under the server's lock
+	activity server.Activity
+	sessions int // under the server's lock
 }
 
 // Read and Write note that something moved.
@@ -53,11 +54,13 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 		if timer == nil {
 			return
 		}
-		left := timeout - time.Since(time.Unix(0, c.moved.Load()))
+		// In this order: a request that ends meanwhile is seen as running, or as one that has just ended.
+		running := c.activity.Running()
+		left := timeout - min(time.Since(time.Unix(0, c.moved.Load())), time.Since(c.activity.Last()))
 		switch {
 		case left > 0:
 			timer.Reset(left)
-		case c.working.Load() > 0:
+		case running > 0:
 			timer.Reset(timeout)
 		default:
 			log.Info("idle connection closed", "seconds", timeout.Seconds())

@@ -75,10 +75,10 @@ func (l *login) program(request *ssh.Request) program {
 
 func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 	err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
-		Policy:  l.access.Policy,
-		Pool:    &l.server.buffers,
-		Logger:  l.log,
-		Working: &l.conn.working,
+		Policy:   l.access.Policy,
+		Pool:     &l.server.buffers,
+		Logger:   l.log,
+		Activity: &l.conn.activity,
 	})
 	if err != nil && ctx.Err() == nil {
 		l.log.Warn("session ended badly", "error", err)
