@@ -103,6 +103,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 		server: s,
 		conn:   conn,
 		access: secure.Permissions.ExtraData[accessKey{}].(*Access),
+		client: string(secure.ClientVersion()),
 		log:    log,
 	}
 	l.serve(channels, requests, state.MaxSessions)

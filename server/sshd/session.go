@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"golang.org/x/crypto/ssh"
@@ -18,6 +19,7 @@ type login struct {
 	server *Server
 	conn   *connection
 	access *Access
+	client string // its version line
 	log    *slog.Logger
 }
 
@@ -79,10 +81,18 @@ func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 		Pool:     &l.server.buffers,
 		Logger:   l.log,
 		Activity: &l.conn.activity,
+
+		DraftSymlinks: draftSymlinks(l.client),
 	})
 	if err != nil && ctx.Err() == nil {
 		l.log.Warn("session ended badly", "error", err)
 	}
+}
+
+// draftSymlinks tells whether a client sends SYMLINK's paths in the order of the draft to servers that do not call
+// themselves OpenSSH. Such are asyncssh and libssh (which is not libssh2).
+func draftSymlinks(client string) bool {
+	return strings.HasPrefix(client, "SSH-2.0-AsyncSSH_") || strings.HasPrefix(client, "SSH-2.0-libssh_")
 }
 
 func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Command) {
