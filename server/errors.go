@@ -75,10 +75,7 @@ func statusOf(err error) wire.Status {
 		status.Message = wire.EOF.String()
 		return status
 	}
-	status.Message = messageOf(err)
-	if len(status.Message) > maxMessage {
-		status.Message = status.Message[:maxMessage]
-	}
+	status.Message = ErrorMessage(err)
 	return status
 }
 
@@ -105,6 +102,15 @@ func codeOf(err error) wire.Code {
 func isEscape(err error) bool {
 	var pathError *fs.PathError
 	return errors.As(err, &pathError) && pathError.Err != nil && pathError.Err.Error() == "path escapes from parent"
+}
+
+// ErrorMessage returns what a client is told of an error in words: its text without operation and path.
+func ErrorMessage(err error) string {
+	message := messageOf(err)
+	if len(message) > maxMessage {
+		message = message[:maxMessage]
+	}
+	return message
 }
 
 func messageOf(err error) string {

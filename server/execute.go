@@ -16,6 +16,8 @@ type worker struct {
 
 // execute runs a request and queues its reply. It returns the buffer that the request came in.
 func (w *worker) execute(s *session, r *request) {
+	s.active.begin()
+	defer s.active.end()
 	switch r.op {
 	case opRead:
 		w.read(s, r)

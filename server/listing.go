@@ -47,7 +47,7 @@ func (l *listing) peek() {
 			l.done, l.err = true, err
 			return
 		}
-		if listable(info.Name()) {
+		if Listable(info.Name()) {
 			l.entry, l.pending = info, true
 			return
 		}
@@ -127,7 +127,8 @@ func (l *listing) lookUp(s *session, uid, gid uint32) {
 	}
 }
 
-// listable tells whether a name can be sent: no client could use the others.
-func listable(name string) bool {
+// Listable tells whether a name may stand in a listing: it is one element of a path, and not "." or "..". What is not is
+// left out of listings, as no client could use it.
+func Listable(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName && !strings.ContainsAny(name, "/\x00")
 }

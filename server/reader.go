@@ -246,7 +246,7 @@ func (s *session) parse(r *request, t wire.Type, body []byte) error {
 	if r.op == opUnknown {
 		return errUnsupported
 	}
-	if err := r.parse(s.view, body); err != nil {
+	if err := r.parse(s.view, s.draft, body); err != nil {
 		return err
 	}
 	return s.view.permit(r.op)

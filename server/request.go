@@ -43,7 +43,7 @@ type request struct {
 }
 
 // parse fills in r from a packet's body. Paths come out absolute and clean.
-func (r *request) parse(v *View, body []byte) error {
+func (r *request) parse(v *View, draft bool, body []byte) error {
 	in := wire.NewReader(body)
 	switch r.op {
 	case opOpen:
@@ -72,8 +72,12 @@ func (r *request) parse(v *View, body []byte) error {
 	case opRename:
 		r.path, r.path2, r.changes = r.readPath(v, &in), r.readPath(v, &in), true
 	case opSymlink:
-		// OpenSSH sends the target first, against draft-02, section 6.10, and everybody follows it (PROTOCOL, section 4.1).
-		r.text, r.path, r.changes = r.readName(&in), r.readPath(v, &in), true
+		// OpenSSH sends the target first, against draft-02, section 6.10, and most follow it (PROTOCOL, section 4.1).
+		if r.changes = true; draft {
+			r.path, r.text = r.readPath(v, &in), r.readName(&in)
+		} else {
+			r.text, r.path = r.readName(&in), r.readPath(v, &in)
+		}
 	default:
 		r.parseExtension(v, &in)
 	}

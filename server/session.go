@@ -31,6 +31,13 @@ type Options struct {
 	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
 	Pool *Pool
 
+	// DraftSymlinks is for clients that send the two paths of SYMLINK in the order of draft-02, section 6.10, the link's own
+	// first; nearly all send the target first, as OpenSSH does.
+	DraftSymlinks bool
+
+	// Activity, when not nil, is told what the backend is at. Sessions may share one.
+	Activity *Activity
+
 	// Logger gets a line for each file and a warning for each session that ends badly; nil is silent.
 	Logger *slog.Logger
 }
@@ -54,9 +61,11 @@ var errSessionOver = errors.New("sftp server: the session is over")
 // session is one conversation with a client.
 type session struct {
 	view    *View
+	draft   bool // SYMLINK has the link's own path first
 	stream  io.Closer
 	log     *slog.Logger
 	pool    *Pool
+	active  *Activity
 	out     output
 	ctx     context.Context // of handlers
 	cancel  context.CancelFunc
@@ -118,8 +127,10 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Opt
 func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts *Options) *session {
 	s := &session{
 		view:    view,
+		draft:   opts.DraftSymlinks,
 		stream:  stream,
 		log:     opts.Logger,
+		active:  opts.Activity,
 		pool:    opts.Pool,
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
 		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),

@@ -403,6 +403,12 @@ func (nopStream) Read([]byte) (int, error)    { return 0, io.EOF }
 func (nopStream) Write(p []byte) (int, error) { return len(p), nil }
 func (nopStream) Close() error                { return nil }
 
+func TestDraftSymlinks(t *testing.T) {
+	c := start(t, memfs.New(0), &server.Options{DraftSymlinks: true})
+	c.ok(wire.Symlink{First: "/link", Second: "target"})
+	want(t, c.do(wire.PathRequest{Type: wire.TypeReadlink, Path: "/link"}).names(t)[0].Filename, "target")
+}
+
 func TestUmaskAndHome(t *testing.T) {
 	f := memfs.New(0)
 	c := start(t, f, nil)

@@ -86,6 +86,20 @@ func (v *View) permit(o operation) error {
 	return nil
 }
 
+// Allows tells whether policy lets operations through, by their names of [Operations]; the error says which it does not.
+func (v *View) Allows(names ...string) error {
+	set, err := parseOperations(names)
+	if err != nil {
+		return err
+	}
+	for o := opOpen; o < operationCount; o++ {
+		if err := v.permit(o); set.has(o) && err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writing are the flags of OPEN that change something, if only the file's existence.
 const writing = wire.OpenWrite | wire.OpenAppend | wire.OpenCreate | wire.OpenTruncate
 

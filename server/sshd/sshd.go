@@ -1,17 +1,19 @@
-// Package sshd serves files over SSH: it accepts connections, lets users in, and runs [server.Serve] on the channels of
-// those who ask for SFTP. There are no shells, no commands, no forwarding.
+// Package sshd serves files over SSH: it accepts connections, lets users in, and serves SFTP and the old protocol of scp on
+// their channels. There are no shells, no commands, no forwarding.
+//
+// [Config] has one function for keys and one for passwords. A [Directory] has both for a list of users with their keys,
+// passwords and limits, and can be changed while the server runs.
 package sshd
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -27,39 +29,55 @@ type Access struct {
 
 	// Policy is how it is served.
 	Policy server.Policy
+
+	// Bandwidth, when not nil, bounds what is sent and received; logins may share one.
+	Bandwidth *Bandwidth
+
+	// Sessions, when not nil, bounds the sessions at any time; logins may share one.
+	Sessions *SessionLimit
 }
 
 // Config describes a server. At least one way to log in must be there.
 type Config struct {
 	// HostKeys are the keys that the server proves itself with. Without any, an Ed25519 key is made, which clients will
-	// not know again after a restart.
+	// not know again after a restart; see [LoadHostKeys].
 	HostKeys []ssh.Signer
 
-	// PublicKey decides on a key, whose owner has yet to prove that it is theirs: it may be called for keys that the client
-	// only asks about. Nil: no keys.
+	// PublicKey decides on a key or certificate, whose owner has yet to prove that it is theirs: it may be called for keys
+	// that the client only asks about. Nil: no keys.
 	PublicKey func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error)
 
-	// Password decides on a password. Nil: no passwords.
+	// Password decides on a password, also one that was asked for by keyboard-interactive. Nil: no passwords.
 	Password func(conn ssh.ConnMetadata, password string) (*Access, error)
 
-	// Logger gets what happens; nil is silent.
+	// Logger gets what happens: logins, files, refusals; nil is silent.
 	Logger *slog.Logger
 
 	// LoginTimeout bounds the time between the connection and a successful login: 30 seconds by default.
 	LoginTimeout time.Duration
 
+	// IdleTimeout ends a connection on which nothing has moved for so long, in either direction, and for which the server
+	// is doing nothing: 30 minutes by default, never when negative.
+	IdleTimeout time.Duration
+
 	// MaxSessions bounds the channels of one connection: 10 by default, as with OpenSSH.
 	MaxSessions int
+
+	// MaxLogins bounds the connections that have not logged in yet, MaxLoginsEach those of one address: 100 and 20 by
+	// default. What is beyond is closed at once.
+	MaxLogins, MaxLoginsEach int
+
+	// Exempt tells which addresses are never banned or counted, such as load balancers that hide the client's own.
+	Exempt func(netip.Addr) bool
 }
 
-// ErrServerClosed is what Serve returns after Close.
+// ErrServerClosed is what Serve returns after Close or Shutdown.
 var ErrServerClosed = errors.New("sshd: the server is closed")
 
 // Server accepts SSH connections. It is safe for concurrent use.
 type Server struct {
-	config  Config
-	ssh     *ssh.ServerConfig
-	log     *slog.Logger
+	state   atomic.Pointer[state]
+	guard   *guard
 	buffers server.Pool
 	reads   bigread.Pool
 
@@ -67,93 +85,77 @@ type Server struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	closed    bool
+	draining  bool // no new connections or sessions
 	listeners map[net.Listener]struct{}
-	conns     map[net.Conn]struct{}
+	conns     map[*connection]struct{}
 	running   sync.WaitGroup
+}
+
+// state is what Reload replaces.
+type state struct {
+	Config
+	ssh *ssh.ServerConfig
 }
 
 // New returns a server.
 func New(config Config) (*Server, error) {
+	s := &Server{
+		guard:     newGuard(),
+		listeners: map[net.Listener]struct{}{},
+		conns:     map[*connection]struct{}{},
+	}
+	if err := s.Reload(config); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Reload makes config hold for connections to come. Those that are there go on as they are. Without HostKeys the ones there
+// are stay.
+func (s *Server) Reload(config Config) error {
 	if config.PublicKey == nil && config.Password == nil {
-		return nil, errors.New("sshd: nobody could log in: neither keys nor passwords are accepted")
+		return errors.New("sshd: nobody could log in: neither keys nor passwords are accepted")
 	}
-	if config.LoginTimeout <= 0 {
-		config.LoginTimeout = 30 * time.Second
-	}
-	if config.MaxSessions <= 0 {
-		config.MaxSessions = 10
+	if old := s.state.Load(); len(config.HostKeys) == 0 && old != nil {
+		config.HostKeys = old.HostKeys
 	}
 	if len(config.HostKeys) == 0 {
 		key, err := NewHostKey()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		config.HostKeys = []ssh.Signer{key}
 	}
-	s := &Server{
-		config:    config,
-		log:       config.Logger,
-		listeners: map[net.Listener]struct{}{},
-		conns:     map[net.Conn]struct{}{},
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	setDefault(&config.LoginTimeout, 30*time.Second)
+	setDefault(&config.IdleTimeout, 30*time.Minute)
+	setDefault(&config.MaxSessions, 10)
+	setDefault(&config.MaxLogins, 100)
+	setDefault(&config.MaxLoginsEach, 20)
+	if config.Exempt == nil {
+		config.Exempt = func(netip.Addr) bool { return false }
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.ssh = s.serverConfig()
-	return s, nil
+	s.state.Store(&state{Config: config, ssh: s.serverConfig(&config)})
+	return nil
 }
 
-// NewHostKey makes an Ed25519 key.
-func NewHostKey() (ssh.Signer, error) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
+func setDefault[T comparable](value *T, standard T) {
+	var zero T
+	if *value == zero {
+		*value = standard
 	}
-	return ssh.NewSignerFromKey(private)
 }
 
 // HostKeys returns the public halves of the server's keys.
 func (s *Server) HostKeys() []ssh.PublicKey {
 	var keys []ssh.PublicKey
-	for _, signer := range s.config.HostKeys {
+	for _, signer := range s.state.Load().HostKeys {
 		keys = append(keys, signer.PublicKey())
 	}
 	return keys
-}
-
-// accessKey is where an Access travels from a login to the connection.
-type accessKey struct{}
-
-func (s *Server) serverConfig() *ssh.ServerConfig {
-	config := &ssh.ServerConfig{ServerVersion: "SSH-2.0-usftp", MaxAuthTries: 6}
-	for _, key := range s.config.HostKeys {
-		config.AddHostKey(key)
-	}
-	if decide := s.config.PublicKey; decide != nil {
-		config.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-			return permissions(decide(conn, key))
-		}
-	}
-	if decide := s.config.Password; decide != nil {
-		config.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
-			return permissions(decide(conn, string(password)))
-		}
-	}
-	return config
-}
-
-var errNoAccess = errors.New("sshd: access denied")
-
-func permissions(access *Access, err error) (*ssh.Permissions, error) {
-	if err == nil && (access == nil || access.FS == nil) {
-		err = errNoAccess
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
 }
 
 // Serve accepts connections on l until the server is closed, or accepting fails for good, and closes l.
@@ -163,15 +165,25 @@ func (s *Server) Serve(l net.Listener) error {
 		return ErrServerClosed
 	}
 	defer s.untrack(func() { delete(s.listeners, l) })
-	for {
+	for pause := time.Duration(0); ; {
 		conn, err := l.Accept()
-		if err != nil {
-			if s.isClosed() {
-				return ErrServerClosed
-			}
+		switch {
+		case err == nil:
+			pause = 0
+			go s.ServeConn(conn)
+		case s.isDraining():
+			return ErrServerClosed
+		case !outOfFiles(err):
 			return fmt.Errorf("sshd: accepting connections: %w", err)
+		default:
+			// Connections that end give their descriptors back.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.state.Load().Logger.Error("cannot accept connections", "error", err)
+			select {
+			case <-time.After(pause):
+			case <-s.ctx.Done():
+			}
 		}
-		go s.ServeConn(conn)
 	}
 }
 
@@ -179,7 +191,7 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) track(note func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.draining {
 		return false
 	}
 	s.running.Add(1)
@@ -194,127 +206,55 @@ func (s *Server) untrack(forget func()) {
 	s.running.Done()
 }
 
-func (s *Server) isClosed() bool {
+func (s *Server) isDraining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed
+	return s.draining
 }
 
-// Close ends everything and waits until it has ended.
-func (s *Server) Close() error {
+// drain stops accepting, and closes the connections on which nothing runs.
+func (s *Server) drain() {
 	s.mu.Lock()
-	s.closed = true
+	defer s.mu.Unlock()
+	s.draining = true
 	for l := range s.listeners {
 		l.Close()
 	}
 	for conn := range s.conns {
+		if conn.sessions == 0 {
+			conn.Close()
+		}
+	}
+}
+
+// Shutdown stops accepting connections and sessions, waits until the sessions that run have ended, or ctx has, and closes
+// what is left then. The error is ctx's when it had to.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.drain()
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		s.cancel()
+		return nil
+	case <-ctx.Done():
+		s.Close()
+		return ctx.Err()
+	}
+}
+
+// Close ends everything and waits until it has ended.
+func (s *Server) Close() error {
+	s.drain()
+	s.cancel()
+	s.mu.Lock()
+	for conn := range s.conns {
 		conn.Close()
 	}
 	s.mu.Unlock()
-	s.cancel()
 	s.running.Wait()
 	return nil
-}
-
-// ServeConn serves one connection until it ends.
-func (s *Server) ServeConn(conn net.Conn) {
-	if !s.track(func() { s.conns[conn] = struct{}{} }) {
-		conn.Close()
-		return
-	}
-	defer s.untrack(func() { delete(s.conns, conn) })
-	defer conn.Close()
-	log := s.log.With("remote", conn.RemoteAddr().String())
-	conn.SetDeadline(time.Now().Add(s.config.LoginTimeout))
-	ssh, channels, requests, err := ssh.NewServerConn(bigread.New(conn, &s.reads), s.ssh)
-	if err != nil {
-		log.Warn("login failed", "error", err)
-		return
-	}
-	conn.SetDeadline(time.Time{})
-	log = log.With("user", ssh.User())
-	log.Info("logged in", "client", string(ssh.ClientVersion()))
-	s.serveLogin(&login{
-		server: s,
-		access: ssh.Permissions.ExtraData[accessKey{}].(*Access),
-		log:    log,
-	}, channels, requests)
-	log.Info("connection closed")
-}
-
-func (s *Server) serveLogin(l *login, channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	go ssh.DiscardRequests(requests)
-	var sessions sync.WaitGroup
-	defer sessions.Wait()
-	places := make(chan struct{}, s.config.MaxSessions)
-	for offered := range channels {
-		if offered.ChannelType() != "session" {
-			offered.Reject(ssh.UnknownChannelType, "only sessions are served")
-			continue
-		}
-		select {
-		case places <- struct{}{}:
-		default:
-			offered.Reject(ssh.ResourceShortage, "too many sessions")
-			continue
-		}
-		sessions.Go(func() {
-			defer func() { <-places }()
-			l.session(ctx, offered)
-		})
-	}
-}
-
-// login is one connection of somebody who logged in.
-type login struct {
-	server *Server
-	access *Access
-	log    *slog.Logger
-}
-
-// session serves one channel.
-func (l *login) session(ctx context.Context, offered ssh.NewChannel) {
-	channel, requests, err := offered.Accept()
-	if err != nil {
-		return
-	}
-	defer channel.Close()
-	for request := range requests {
-		if !isSFTP(request) {
-			if request.WantReply {
-				request.Reply(false, nil)
-			}
-			continue
-		}
-		request.Reply(true, nil)
-		go ssh.DiscardRequests(requests)
-		err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
-			Policy: l.access.Policy,
-			Pool:   &l.server.buffers,
-			Logger: l.log,
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
-			l.log.Warn("session ended badly", "error", err)
-		}
-		return
-	}
-}
-
-func isSFTP(request *ssh.Request) bool {
-	var subsystem struct{ Name string }
-	return request.Type == "subsystem" && ssh.Unmarshal(request.Payload, &subsystem) == nil && subsystem.Name == "sftp"
-}
-
-// exiting is a channel that says that its program ended well before it closes (RFC 4254, section 6.10), as OpenSSH's
-// client wants to hear.
-type exiting struct {
-	ssh.Channel
-	once sync.Once
-}
-
-func (e *exiting) Close() error {
-	e.once.Do(func() { e.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{0})) })
-	return e.Channel.Close()
 }

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -72,28 +74,112 @@ func serve(t *testing.T, dir string) (port int, keyFile string) {
 	return l.Addr().(*net.TCPAddr).Port, keyFile
 }
 
-func TestOpenSSHClient(t *testing.T) {
-	require(t, "sftp")
-	served, local := t.TempDir(), t.TempDir()
-	port, key := serve(t, served)
-	data := make([]byte, 5<<20+123)
+// run runs one of OpenSSH's programs against the server and returns what it says.
+func run(t *testing.T, port int, key string, stdin string, program string, args ...string) (string, error) {
+	t.Helper()
+	require(t, program)
+	options := []string{"-P", fmt.Sprint(port), "-i", key, "-F", "none", "-o", "StrictHostKeyChecking=no",
+		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"}
+	cmd := exec.Command(program, append(options, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// randomFile makes a file of random bytes and returns them.
+func randomFile(t *testing.T, name string, size int) []byte {
+	t.Helper()
+	data := make([]byte, size)
 	rand.Read(data)
-	if err := os.WriteFile(filepath.Join(local, "a"), data, 0o644); err != nil {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(name, data, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func expectFile(t *testing.T, name string, want []byte) {
+	t.Helper()
+	got, err := os.ReadFile(name)
+	if err != nil {
+		t.Error(err)
+	} else if !bytes.Equal(got, want) {
+		t.Errorf("%s has %d bytes that are not the %d expected", name, len(got), len(want))
+	}
+}
+
+func TestOpenSSHClient(t *testing.T) {
+	served, local := t.TempDir(), t.TempDir()
+	port, key := serve(t, served)
+	data := randomFile(t, local+"/a", 5<<20+123)
 	batch := fmt.Sprintf("put %s/a up\nget up %s/b\nmkdir d\nrename up d/up\nls -la\nls -l d\ndf\n", local, local)
-	cmd := exec.Command("sftp", "-P", fmt.Sprint(port), "-i", key, "-b", "-", "-F", "none",
-		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "127.0.0.1")
-	cmd.Stdin = bytes.NewBufferString(batch)
-	out, err := cmd.CombinedOutput()
+	out, err := run(t, port, key, batch, "sftp", "-b", "-", "127.0.0.1")
 	if err != nil {
 		t.Fatalf("sftp: %v\n%s", err, out)
 	}
-	t.Logf("%s", out)
-	for _, name := range []string{filepath.Join(local, "b"), filepath.Join(served, "d/up")} {
-		got, err := os.ReadFile(name)
-		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(data), err)
+	expectFile(t, local+"/b", data)
+	expectFile(t, served+"/d/up", data)
+}
+
+func TestOldSCP(t *testing.T) {
+	served, local := t.TempDir(), t.TempDir()
+	port, key := serve(t, served)
+	host := "127.0.0.1:"
+	scp := func(args ...string) {
+		t.Helper()
+		if out, err := run(t, port, key, "", "scp", append([]string{"-O"}, args...)...); err != nil {
+			t.Errorf("scp %q: %v\n%s", args, err, out)
+		}
+	}
+	data := randomFile(t, local+"/tree/a", 3<<20+7)
+	small := randomFile(t, local+"/tree/sub/b b", 10)
+	empty := randomFile(t, local+"/tree/sub/empty", 0)
+	past := time.Unix(1_000_000_000, 0)
+	if err := os.Chtimes(local+"/tree/a", past, past); err != nil {
+		t.Fatal(err)
+	}
+
+	scp(local+"/tree/a", host+"up")
+	expectFile(t, served+"/up", data)
+	scp("-r", "-p", local+"/tree", host)
+	expectFile(t, served+"/tree/a", data)
+	expectFile(t, served+"/tree/sub/b b", small)
+	expectFile(t, served+"/tree/sub/empty", empty)
+	if info, err := os.Stat(served + "/tree/a"); err != nil || !info.ModTime().Equal(past) || info.Mode().Perm() != 0o640 {
+		t.Errorf("-p up: %v, %v", info, err)
+	}
+	scp(host+"up", local+"/down")
+	expectFile(t, local+"/down", data)
+	scp("-r", "-p", host+"tree", local+"/back")
+	expectFile(t, local+"/back/a", data)
+	expectFile(t, local+"/back/sub/b b", small)
+	if info, err := os.Stat(local + "/back/a"); err != nil || !info.ModTime().Equal(past) || info.Mode().Perm() != 0o640 {
+		t.Errorf("-p down: %v, %v", info, err)
+	}
+	scp(host+"tree/sub/b\\ b", local+"/quoted")
+	expectFile(t, local+"/quoted", small)
+	if err := os.Mkdir(local+"/globbed", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	scp(host+"tree/s?b/[be]*", local+"/globbed")
+	expectFile(t, local+"/globbed/b b", small)
+	expectFile(t, local+"/globbed/empty", empty)
+	scp(local+"/tree/a", local+"/tree/sub/empty", host+"tree/sub")
+	expectFile(t, served+"/tree/sub/a", data)
+
+	for _, bad := range [][]string{
+		{host + "none", local + "/x"},
+		{local + "/tree/a", host + "none/x"},
+		{local + "/tree/a", host + "../../etc/x"},
+		{host + "tree", local + "/x"},
+		{host + "$HOME/x", local + "/x"},
+		{local + "/tree/a", host + "`touch pwned`"},
+		{local + "/tree/a", local + "/tree/a", host + "up"},
+	} {
+		if out, err := run(t, port, key, "", "scp", append([]string{"-O"}, bad...)...); err == nil {
+			t.Errorf("scp %q went well\n%s", bad, out)
 		}
 	}
 }

@@ -1,0 +1,185 @@
+package scp
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Command is what a client of the old protocol asks for: the arguments of the scp that it believes to start.
+type Command struct {
+	Source      bool // -f: files go to the client
+	Sink        bool // -t: files come from the client
+	Recursive   bool // -r
+	Preserve    bool // -p: times and modes travel, too
+	IsDirectory bool // -d: the target must be a directory
+	Paths       []Word
+}
+
+// Word is an argument as a shell would understand it.
+type Word struct {
+	Pattern string // as path.Match has it: what was quoted is escaped
+	Glob    bool   // something in it is special to path.Match
+	Tilde   bool   // begins with an unquoted "~"
+}
+
+// Literal returns the word with nothing special about it.
+func (w Word) Literal() string {
+	var b strings.Builder
+	for i := 0; i < len(w.Pattern); i++ {
+		if w.Pattern[i] == '\\' && i+1 < len(w.Pattern) {
+			i++
+		}
+		b.WriteByte(w.Pattern[i])
+	}
+	return b.String()
+}
+
+// ErrNotSCP says that a command is not scp's.
+var ErrNotSCP = errors.New("not an scp command")
+
+// Parse takes a command line apart as a shell would: words, quotes of both kinds, backslashes. There is no shell, so what else
+// one could do (variables, substitution, pipes, lists, redirection) is an error, and nothing is ever run.
+func Parse(line string) (*Command, error) {
+	words, err := split(line)
+	if len(words) == 0 || path.Base(words[0].Literal()) != "scp" {
+		return nil, ErrNotSCP
+	}
+	if err != nil {
+		return nil, err
+	}
+	command := &Command{}
+	rest := words[1:]
+	for len(rest) > 0 {
+		argument := rest[0].Literal()
+		if argument == "--" {
+			rest = rest[1:]
+			break
+		}
+		if len(argument) < 2 || argument[0] != '-' {
+			break
+		}
+		if err := command.flags(argument[1:]); err != nil {
+			return nil, err
+		}
+		rest = rest[1:]
+	}
+	command.Paths = rest
+	switch {
+	case command.Source == command.Sink:
+		return nil, errors.New("scp: neither -f nor -t, or both")
+	case command.Sink && len(rest) != 1, len(rest) == 0:
+		return nil, errors.New("scp: wrong number of paths")
+	}
+	return command, nil
+}
+
+func (c *Command) flags(letters string) error {
+	for _, letter := range letters {
+		switch letter {
+		case 'f':
+			c.Source = true
+		case 't':
+			c.Sink = true
+		case 'r':
+			c.Recursive = true
+		case 'p':
+			c.Preserve = true
+		case 'd':
+			c.IsDirectory = true
+		case 'v', 'q':
+			// How much the other scp would say on its terminal.
+		default:
+			return fmt.Errorf("scp: unknown option -%c", letter)
+		}
+	}
+	return nil
+}
+
+// special are the characters by which a shell does more than to take a word.
+const special = "$`;&|<>()\n\r\x00"
+
+// splitter takes a line apart.
+type splitter struct {
+	words  []Word
+	word   strings.Builder
+	inWord bool
+	glob   bool
+	tilde  bool
+}
+
+func split(line string) ([]Word, error) {
+	var s splitter
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case c == ' ' || c == '\t':
+			s.end()
+		case c == '\'' || c == '"':
+			length, err := s.quoted(line[i+1:], c)
+			if err != nil {
+				return s.words, err
+			}
+			i += length + 1
+		case c == '\\':
+			if i++; i == len(line) {
+				return s.words, errors.New("scp: the command ends in a backslash")
+			}
+			s.literal(line[i])
+		case strings.IndexByte(special, c) >= 0:
+			return s.words, fmt.Errorf("scp: there is no shell here that understands %q", c)
+		default:
+			s.plain(c)
+		}
+	}
+	s.end()
+	return s.words, nil
+}
+
+// quoted takes what stands in quotes and returns its length.
+func (s *splitter) quoted(rest string, quote byte) (int, error) {
+	s.inWord = true
+	for i := 0; i < len(rest); i++ {
+		c := rest[i]
+		switch {
+		case c == quote:
+			return i, nil
+		case quote == '"' && c == '\\' && i+1 < len(rest) && strings.IndexByte("$`\"\\", rest[i+1]) >= 0:
+			i++
+			s.literal(rest[i])
+		case quote == '"' && (c == '$' || c == '`'):
+			return 0, fmt.Errorf("scp: there is no shell here that understands %q", c)
+		case c == 0:
+			return 0, errors.New("scp: NUL in the command")
+		default:
+			s.literal(c)
+		}
+	}
+	return 0, fmt.Errorf("scp: the command has an unfinished %c", quote)
+}
+
+// literal adds a character that means itself.
+func (s *splitter) literal(c byte) {
+	s.inWord = true
+	if strings.IndexByte(`*?[\`, c) >= 0 {
+		s.word.WriteByte('\\')
+	}
+	s.word.WriteByte(c)
+}
+
+// plain adds a character that was not quoted.
+func (s *splitter) plain(c byte) {
+	s.tilde = s.tilde || c == '~' && !s.inWord
+	s.glob = s.glob || strings.IndexByte("*?[", c) >= 0
+	s.inWord = true
+	s.word.WriteByte(c)
+}
+
+func (s *splitter) end() {
+	if s.inWord {
+		s.words = append(s.words, Word{Pattern: s.word.String(), Glob: s.glob, Tilde: s.tilde})
+	}
+	s.word.Reset()
+	s.inWord, s.glob, s.tilde = false, false, false
+}

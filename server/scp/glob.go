@@ -1,0 +1,65 @@
+package scp
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// maxMatches bounds what a pattern may stand for.
+const maxMatches = 100_000
+
+// expand returns the paths that an argument stands for. As a shell has it, a pattern that matches nothing stands for itself.
+func (s *session) expand(w Word) ([]string, error) {
+	if !w.Glob {
+		name, err := s.resolve(w, w.Literal())
+		return []string{name}, err
+	}
+	pattern, err := s.resolve(w, w.Pattern)
+	if err != nil {
+		return nil, err
+	}
+	found := []string{"/"}
+	for element := range strings.SplitSeq(strings.TrimPrefix(pattern, "/"), "/") {
+		if found, err = s.expandElement(found, element); err != nil {
+			return nil, err
+		}
+	}
+	if len(found) == 0 {
+		return []string{s.view.Path(w.Literal())}, nil
+	}
+	return found, nil
+}
+
+// expandElement goes one element of a pattern further, from each of some directories.
+func (s *session) expandElement(dirs []string, element string) (found []string, err error) {
+	if !strings.ContainsAny(element, `*?[`) {
+		for _, dir := range dirs {
+			found = append(found, path.Join(dir, Word{Pattern: element}.Literal()))
+		}
+		return found, nil
+	}
+	for _, dir := range dirs {
+		var names []string
+		for entry, err := range s.view.List(s.ctx, dir) {
+			if err != nil {
+				break // what is no directory, or not for this user, holds no matches
+			}
+			ok, err := path.Match(element, entry.Name())
+			if err != nil {
+				return nil, fs.ErrInvalid
+			}
+			// A shell's patterns do not match hidden files unless they say so.
+			if ok && (!strings.HasPrefix(entry.Name(), ".") || strings.HasPrefix(element, ".")) {
+				names = append(names, path.Join(dir, entry.Name()))
+			}
+			if len(found)+len(names) > maxMatches {
+				return nil, fs.ErrInvalid
+			}
+		}
+		slices.Sort(names)
+		found = append(found, names...)
+	}
+	return found, nil
+}

@@ -1,0 +1,235 @@
+package scp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/server/scp"
+	"github.com/usftp/usftp/wire"
+)
+
+func TestParse(t *testing.T) {
+	for line, want := range map[string][]string{
+		`scp -t x`:                       {"x"},
+		`/usr/bin/scp -v -r -p -t -- -x`: {"-x"},
+		`scp -f a b`:                     {"a", "b"},
+		`scp -f 'a b' "c d" e\ f`:        {"a b", "c d", "e f"},
+		`scp -f 'it'\''s'`:               {"it's"},
+		`scp -f "a\"b\\c\d"`:             {`a"b\\c\\d`}, // as a pattern
+		`scp -f 'a*b' "c?d" \[e`:         {`a\*b`, `c\?d`, `\[e`},
+		`scp -f a*b [c]?`:                {"a*b", "[c]?"},
+		`scp -f ''`:                      {""},
+		`scp -f ~/x '~/y' a~b`:           {"~/x", "~/y", "a~b"},
+		`scp -f '$HOME;rm'`:              {"$HOME;rm"},
+		"scp  -f\ta ":                    {"a"},
+	} {
+		c, err := scp.Parse(line)
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		var got []string
+		for _, w := range c.Paths {
+			got = append(got, w.Pattern)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+	c, err := scp.Parse("scp -rpd -t x")
+	if err != nil || !c.Recursive || !c.Preserve || !c.IsDirectory || !c.Sink || c.Source {
+		t.Errorf("flags: %+v, %v", c, err)
+	}
+	c, err = scp.Parse(`scp -f ~u/* '~'`)
+	if err != nil || !c.Paths[0].Tilde || !c.Paths[0].Glob || c.Paths[1].Tilde {
+		t.Errorf("tilde: %+v, %v", c, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, line := range []string{
+		"scp -f $HOME", `scp -f "$HOME"`, "scp -f `id`", "scp -f \"`id`\"", "scp -f $(id)", "scp -f a;b", "scp -f a|b", "scp -f a&",
+		"scp -f <a", "scp -t >a", "scp -f a\nb", "scp -f 'a", `scp -f "a`, `scp -f a\`, "scp -t", "scp -t a b", "scp -f", "scp a b",
+		"scp -f -t a", "scp -fS prog a", "scp -f a\x00b", "scp -f 'a\x00b'",
+	} {
+		if c, err := scp.Parse(line); err == nil {
+			t.Errorf("%q was taken as %+v", line, c)
+		} else if errors.Is(err, scp.ErrNotSCP) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	for _, line := range []string{"", "  ", "ls", "scpx -f a", "rm -rf /", "; scp -f a", "'scp"} {
+		if _, err := scp.Parse(line); !errors.Is(err, scp.ErrNotSCP) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+// talk runs a command with all that the client will say, and returns what it is told.
+func talk(t *testing.T, backend server.FS, policy *server.Policy, line, says string) (told string, err error) {
+	t.Helper()
+	command, err := scp.Parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := server.NewView(backend, policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	stream := struct {
+		io.Reader
+		io.Writer
+	}{strings.NewReader(says), &out}
+	err = scp.Serve(context.Background(), stream, view, command, nil)
+	return out.String(), err
+}
+
+func content(t *testing.T, f *memfs.FS, name string) string {
+	t.Helper()
+	file, err := f.Open(context.Background(), name, wire.OpenRead, wire.Attrs{})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.NewSectionReader(file.(io.ReaderAt), 0, 1<<20))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func TestConversation(t *testing.T) {
+	f := memfs.New(0)
+	told, err := talk(t, f, nil, "scp -r -p -t /", "T1000 0 2000 0\nD0750 0 d\nC0640 5 f\nhello\x00E\n")
+	if err != nil || told != "\x00\x00\x00\x00\x00\x00" {
+		t.Errorf("up: %q, %v", told, err)
+	}
+	if got := content(t, f, "/d/f"); got != "hello" {
+		t.Errorf("the file holds %q", got)
+	}
+	info, err := f.Stat(context.Background(), "/d")
+	if err != nil || info.ModTime().Unix() != 1000 || info.Mode() != fs.ModeDir|0o750 {
+		t.Errorf("the directory is %v %v, %v", info.Mode(), info.ModTime(), err)
+	}
+	told, err = talk(t, f, nil, "scp -r -f /d", strings.Repeat("\x00", 10))
+	if err != nil || told != "D0750 0 d\nC0640 5 f\nhello\x00E\n" {
+		t.Errorf("down: %q, %v", told, err)
+	}
+}
+
+func TestHostileClients(t *testing.T) {
+	for says, want := range map[string]string{
+		"C0644 5 ../f\nhello\x00":        "a name of",
+		"C0644 5 a/b\nhello\x00":         "a name of",
+		"C0644 5 ..\nhello\x00":          "a name of",
+		"C0644 5 .\nhello\x00":           "a name of",
+		"C0644 5 \nhello\x00":            "a name of",
+		"D0755 0 d\n":                    "without -r",
+		"C0644 -5 f\n":                   "a size of",
+		"C0644 99999999999999999999 f\n": "a size of",
+		"C99999 5 f\n":                   "a mode of",
+		"C0644\n":                        "a header without",
+		"T1 2 3\n":                       "four numbers",
+		"T1 2 3 x\n":                     "a time of",
+		"E\n":                            "did not begin",
+		"hello\n":                        "no line of the protocol",
+		"\n":                             "an empty line",
+		"C0644 5 " + strings.Repeat("n", 5000) + "\n": "too long",
+	} {
+		told, err := talk(t, memfs.New(0), nil, "scp -t /", says)
+		if err == nil || !strings.Contains(told, "\x02scp: ") || !strings.Contains(told, want) {
+			t.Errorf("%.40q: told %q, %v", says, told, err)
+		}
+	}
+	deep := strings.Repeat("D0755 0 d\n", 1000)
+	if told, err := talk(t, memfs.New(0), nil, "scp -r -t /", deep); err == nil || !strings.Contains(told, "too deep") {
+		t.Errorf("a thousand directories: %.100q, %v", told, err)
+	}
+	// Ends where more was to come.
+	for _, says := range []string{"C0644 5 f\nhel", "C0644 5 f\nhello", "C0644 5 f", "D0755 0 d\n"} {
+		if _, err := talk(t, memfs.New(0), nil, "scp -r -t /", says); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%q: %v", says, err)
+		}
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	f := memfs.New(1 << 20)
+	big := strings.Repeat("x", 2<<20)
+	told, err := talk(t, f, nil, "scp -t /", fmt.Sprintf("C0644 %d big\n%s\x00C0644 2 small\nok\x00", len(big), big))
+	if !errors.Is(err, scp.ErrFailed) || !strings.Contains(told, "\x01scp: /big: no space left on device\n") {
+		t.Errorf("told %q, %v", told, err)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	f := memfs.New(0)
+	if _, err := talk(t, f, nil, "scp -t /f", "C0644 2 f\nhi\x00"); err != nil {
+		t.Fatal(err)
+	}
+	for _, policy := range []server.Policy{{ReadOnly: true}, {Denied: []string{"write"}}, {Denied: []string{"open"}}} {
+		if told, err := talk(t, f, &policy, "scp -t /f", "C0644 2 f\nno\x00"); err == nil || content(t, f, "/f") != "hi" {
+			t.Errorf("%+v let a file in: %q, %v", policy, told, err)
+		}
+	}
+	if told, err := talk(t, f, &server.Policy{Denied: []string{"read"}}, "scp -f /f", "\x00\x00\x00\x00"); err == nil || strings.Contains(told, "hi") {
+		t.Errorf("a file was read: %q, %v", told, err)
+	}
+	told, err := talk(t, f, &server.Policy{ReadOnly: true}, "scp -f /f", "\x00\x00\x00\x00")
+	if err != nil || told != "C0644 2 f\nhi\x00" {
+		t.Errorf("reading where only that is allowed: %q, %v", told, err)
+	}
+}
+
+func TestWarningsOfTheClient(t *testing.T) {
+	told, err := talk(t, memfs.New(0), nil, "scp -t /", "\x01scp: x: no such file\nC0644 2 f\nhi\x00")
+	if !errors.Is(err, scp.ErrFailed) || told != "\x00\x00\x00" {
+		t.Errorf("told %q, %v", told, err)
+	}
+	if _, err := talk(t, memfs.New(0), nil, "scp -t /", "\x02gone\n"); err == nil {
+		t.Error("a client that gave up was not noticed")
+	}
+}
+
+// FuzzServe lets a client say anything on any command line. It must end, and touch nothing above the target.
+func FuzzServe(f *testing.F) {
+	f.Add("scp -r -p -t /d", "T1 0 2 0\nD0755 0 x\nC0644 2 f\nhi\x00E\n")
+	f.Add("scp -r -p -f /d/*", "\x00\x00\x00\x00\x00\x00")
+	f.Add(`scp -f '~a'/[x "b\"c"`, "\x00\x01no\n\x02")
+	f.Fuzz(func(t *testing.T, line, says string) {
+		command, err := scp.Parse(line)
+		if err != nil {
+			return
+		}
+		backend := memfs.New(4 << 20)
+		ctx := context.Background()
+		backend.Mkdir(ctx, "/d", wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o755})
+		view, err := server.NewView(backend, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream := struct {
+			io.Reader
+			io.Writer
+		}{strings.NewReader(says), io.Discard}
+		scp.Serve(ctx, stream, view, command, nil)
+		if command.Sink && command.Paths[0].Pattern == "/d" {
+			for info, err := range backend.List(ctx, "/") {
+				if err != nil || info.Name() != "d" {
+					t.Errorf("beside the target there is %q, %v", info.Name(), err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package scp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// sink takes files from the client (scp -t).
+func (s *session) sink() error {
+	if err := s.view.Allows("write"); err != nil {
+		return s.giveUp(server.ErrorMessage(err))
+	}
+	word := s.command.Paths[0]
+	target, err := s.resolve(word, word.Literal())
+	if err != nil {
+		return s.giveUp(fmt.Sprintf("%s: %s", word.Literal(), server.ErrorMessage(err)))
+	}
+	isDir := isDirectory(s.view.Stat(s.ctx, target))
+	if s.command.IsDirectory && !isDir {
+		return s.giveUp(target + ": not a directory")
+	}
+	if err := s.ok(); err != nil {
+		return err
+	}
+	return s.receive(target, isDir, 0)
+}
+
+// header is a line that announces a file or directory.
+type header struct {
+	directory bool
+	mode      uint32
+	size      int64
+	name      string
+	times     *wire.Attrs // from a T line before it
+}
+
+// receive takes what belongs into target until the directory, or the session, ends.
+func (s *session) receive(target string, isDir bool, depth int) error {
+	var times *wire.Attrs
+	for {
+		line, err := s.next(depth)
+		if err != nil || line == "" {
+			return err
+		}
+		switch line[0] {
+		case 'E':
+			if depth == 0 {
+				return s.giveUp("the end of a directory that did not begin")
+			}
+			return s.ok()
+		case 'T':
+			if times, err = parseTimes(line); err != nil {
+				return s.giveUp(err.Error())
+			}
+			if err := s.ok(); err != nil {
+				return err
+			}
+		case 'C', 'D':
+			head, err := parseHeader(line)
+			if err == nil && head.directory && !s.command.Recursive {
+				err = errors.New("a directory without -r")
+			}
+			if err != nil {
+				return s.giveUp(err.Error())
+			}
+			head.times, times = times, nil
+			if err := s.receiveOne(target, isDir, head, depth); err != nil {
+				return err
+			}
+		case 1:
+			s.failures++
+			s.log.Warn("scp: the client failed", "message", line[1:])
+		case 2:
+			return &fatal{"the client gave up: " + line[1:]}
+		default:
+			return s.giveUp("this is no line of the protocol")
+		}
+	}
+}
+
+// next reads a line; "" means that the client has nothing more, which it may say between files only.
+func (s *session) next(depth int) (string, error) {
+	if _, err := s.in.Peek(1); err == io.EOF && depth == 0 {
+		return "", nil
+	}
+	line, err := s.line()
+	if err == nil && line == "" {
+		err = s.giveUp("an empty line")
+	}
+	return line, err
+}
+
+func (s *session) receiveOne(target string, isDir bool, head *header, depth int) error {
+	name := target
+	if isDir {
+		name = path.Join(target, head.name)
+	}
+	if head.directory {
+		return s.receiveDirectory(name, head, depth)
+	}
+	return s.receiveFile(name, head)
+}
+
+func (s *session) receiveDirectory(name string, head *header, depth int) error {
+	if depth == maxDepth {
+		return s.giveUp("directories lie too deep")
+	}
+	info, err := s.view.Stat(s.ctx, name)
+	made := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case made:
+		// Until its end the directory must let its contents in.
+		mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.mode | 0o700}
+		err = s.view.Mkdir(s.ctx, name, mode)
+	case err == nil && !info.IsDir():
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return s.fail(name, err)
+	}
+	if err := s.ok(); err != nil {
+		return err
+	}
+	if err := s.receive(name, true, depth+1); err != nil {
+		return err
+	}
+	attrs := wire.Attrs{}
+	if head.times != nil {
+		attrs = *head.times
+	}
+	if s.command.Preserve || made && head.mode&0o700 != 0o700 {
+		attrs.Flags |= wire.AttrPermissions
+		attrs.Permissions = head.mode
+	}
+	if attrs.Flags == 0 {
+		return nil
+	}
+	if err := s.view.Setstat(s.ctx, name, attrs); err != nil {
+		return s.fail(name, err)
+	}
+	return nil
+}
+
+func (s *session) receiveFile(name string, head *header) error {
+	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.mode}
+	file, err := s.view.Open(s.ctx, name, wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, mode)
+	if err != nil {
+		return s.fail(name, err)
+	}
+	writer, ok := file.(io.WriterAt)
+	if !ok {
+		file.Close()
+		return s.fail(name, errors.ErrUnsupported)
+	}
+	if err := s.ok(); err != nil {
+		file.Close()
+		return err
+	}
+	began := time.Now()
+	writeErr, err := s.receiveContents(writer, head.size)
+	if err != nil {
+		file.Close()
+		return err
+	}
+	// The client tells whether it could read all it has sent.
+	if _, err := s.answer(); err != nil {
+		file.Close()
+		return err
+	}
+	if writeErr == nil {
+		writeErr = s.settle(file, name, head)
+	}
+	if err := file.Close(); writeErr == nil {
+		writeErr = err
+	}
+	if writeErr != nil {
+		return s.fail(name, writeErr)
+	}
+	s.logTransfer("written", name, head.size, began)
+	return s.ok()
+}
+
+// settle gives a file the times and the mode that -p brought.
+func (s *session) settle(file server.File, name string, head *header) error {
+	if !s.command.Preserve && head.times == nil {
+		return nil
+	}
+	attrs := wire.Attrs{}
+	if head.times != nil {
+		attrs = *head.times
+	}
+	if s.command.Preserve {
+		attrs.Flags |= wire.AttrPermissions
+		attrs.Permissions = head.mode
+	}
+	if setstater, ok := file.(server.FileSetstater); ok {
+		return setstater.Setstat(attrs)
+	}
+	return s.view.Setstat(s.ctx, name, attrs)
+}
+
+// receiveContents takes exactly size bytes. After a failed write the rest is taken and dropped, so that the two sides still
+// understand each other.
+func (s *session) receiveContents(file io.WriterAt, size int64) (writeErr, err error) {
+	buffer := s.scratch()
+	for offset := int64(0); offset < size; {
+		if err := s.ctx.Err(); err != nil {
+			return writeErr, err
+		}
+		n, err := s.in.Read(buffer[:min(size-offset, int64(len(buffer)))])
+		if writeErr == nil && n > 0 {
+			_, writeErr = file.WriteAt(buffer[:n], offset)
+		}
+		offset += int64(n)
+		if err != nil && offset < size {
+			return writeErr, lost(err)
+		}
+	}
+	return writeErr, nil
+}
+
+// parseHeader takes a C or D line apart: mode in octal, size, name.
+func parseHeader(line string) (*header, error) {
+	fields := strings.SplitN(line[1:], " ", 3)
+	if len(fields) != 3 {
+		return nil, errors.New("a header without mode, size and name")
+	}
+	mode, err := strconv.ParseUint(fields[0], 8, 16)
+	if err != nil || mode > 0o7777 {
+		return nil, fmt.Errorf("a mode of %q", fields[0])
+	}
+	size, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || size < 0 {
+		return nil, fmt.Errorf("a size of %q", fields[1])
+	}
+	// The name is the last element of a path and nothing else: "..", "a/b" and the like would lead elsewhere.
+	if !server.Listable(fields[2]) {
+		return nil, fmt.Errorf("a name of %q", fields[2])
+	}
+	return &header{directory: line[0] == 'D', mode: uint32(mode), size: size, name: fields[2]}, nil
+}
+
+// parseTimes takes a T line apart: seconds and microseconds, modified and accessed.
+func parseTimes(line string) (*wire.Attrs, error) {
+	fields := strings.Fields(line[1:])
+	if len(fields) != 4 {
+		return nil, errors.New("a T line without four numbers")
+	}
+	var values [4]int64
+	for i, field := range fields {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("a time of %q", field)
+		}
+		values[i] = n
+	}
+	return &wire.Attrs{
+		Flags: wire.AttrACModTime,
+		MTime: server.Seconds(time.Unix(values[0], 0)),
+		ATime: server.Seconds(time.Unix(values[2], 0)),
+	}, nil
+}

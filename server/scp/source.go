@@ -1,0 +1,182 @@
+package scp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+// source sends files to the client (scp -f).
+func (s *session) source() error {
+	if ok, err := s.answer(); !ok {
+		return err
+	}
+	if err := s.view.Allows("read"); err != nil {
+		return s.giveUp(server.ErrorMessage(err))
+	}
+	for _, word := range s.command.Paths {
+		names, err := s.expand(word)
+		if err != nil {
+			if err := s.fail(word.Literal(), err); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, name := range names {
+			if err := s.sendAny(name, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sendAny sends a file, or a directory and what is in it. Links are followed, as scp does.
+func (s *session) sendAny(name string, depth int) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	info, err := s.view.Stat(s.ctx, name)
+	switch {
+	case err != nil:
+		return s.fail(name, err)
+	case info.IsDir() && s.command.Recursive:
+		return s.sendDirectory(name, info, depth)
+	case !info.Mode().IsRegular():
+		return s.fail(name, errNotRegular)
+	}
+	return s.sendFile(name)
+}
+
+// sendTimes sends a file's times where -p asks for them. It tells whether to go on with the file.
+func (s *session) sendTimes(attrs *wire.Attrs) (ok bool, err error) {
+	if !s.command.Preserve || !attrs.Has(wire.AttrACModTime) {
+		return true, nil
+	}
+	if err := s.say(fmt.Sprintf("T%d 0 %d 0\n", attrs.MTime, attrs.ATime)); err != nil {
+		return false, err
+	}
+	return s.answer()
+}
+
+func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error {
+	if depth == maxDepth {
+		return s.fail(name, errors.New("directories lie too deep"))
+	}
+	attrs := server.AttrsOf(info)
+	if ok, err := s.sendTimes(&attrs); !ok {
+		return err
+	}
+	if err := s.say(fmt.Sprintf("D%04o 0 %s\n", attrs.Permissions&0o7777, path.Base(name))); err != nil {
+		return err
+	}
+	if ok, err := s.answer(); !ok {
+		return err
+	}
+	for entry, err := range s.view.List(s.ctx, name) {
+		if err != nil {
+			if err := s.fail(name, err); err != nil {
+				return err
+			}
+			break
+		}
+		// The protocol ends a name with the line.
+		if server.Listable(entry.Name()) && oneLine(entry.Name()) == entry.Name() {
+			err = s.sendAny(path.Join(name, entry.Name()), depth+1)
+		} else {
+			err = s.fail(path.Join(name, entry.Name()), errors.New("a name that the protocol cannot carry"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.say("E\n"); err != nil {
+		return err
+	}
+	_, err := s.answer()
+	return err
+}
+
+func (s *session) sendFile(name string) error {
+	file, err := s.view.Open(s.ctx, name, wire.OpenRead, wire.Attrs{})
+	if err != nil {
+		return s.fail(name, err)
+	}
+	defer file.Close()
+	reader, ok := file.(io.ReaderAt)
+	if !ok {
+		return s.fail(name, errors.ErrUnsupported)
+	}
+	info, err := s.statOpen(file, name)
+	if err != nil {
+		return s.fail(name, err)
+	}
+	attrs := server.AttrsOf(info)
+	if ok, err := s.sendTimes(&attrs); !ok {
+		return err
+	}
+	size := int64(attrs.Size)
+	if err := s.say(fmt.Sprintf("C%04o %d %s\n", attrs.Permissions&0o7777, size, path.Base(name))); err != nil {
+		return err
+	}
+	if ok, err := s.answer(); !ok {
+		return err
+	}
+	began := time.Now()
+	readErr, err := s.sendContents(reader, size)
+	if err != nil {
+		return err
+	}
+	if readErr != nil {
+		if err := s.fail(name, readErr); err != nil {
+			return err
+		}
+	} else if err := s.ok(); err != nil {
+		return err
+	}
+	s.logTransfer("read", name, size, began)
+	_, err = s.answer()
+	return err
+}
+
+// statOpen asks the open file: its name may have another by now.
+func (s *session) statOpen(file server.File, name string) (fs.FileInfo, error) {
+	if stater, ok := file.(server.FileStater); ok {
+		return stater.Stat()
+	}
+	return s.view.Stat(s.ctx, name)
+}
+
+var errShrank = errors.New("the file became shorter while it was read")
+
+// sendContents sends exactly size bytes, as was promised. What cannot be read goes out as zeros, and is told afterwards.
+func (s *session) sendContents(file io.ReaderAt, size int64) (readErr, err error) {
+	buffer := s.scratch()
+	for offset := int64(0); offset < size; {
+		if err := s.ctx.Err(); err != nil {
+			return readErr, err
+		}
+		piece := buffer[:min(size-offset, int64(len(buffer)))]
+		n := 0
+		if readErr == nil {
+			n, readErr = file.ReadAt(piece, offset)
+			if n == len(piece) {
+				readErr = nil
+			} else if readErr == io.EOF || readErr == nil {
+				readErr = errShrank
+			}
+		}
+		clear(piece[n:])
+		if _, err := s.out.Write(piece); err != nil {
+			return readErr, err
+		}
+		offset += int64(len(piece))
+	}
+	return readErr, nil
+}

@@ -1,0 +1,200 @@
+package sshd
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// AuthorizedKeys are the keys of one user, as a file in the format of OpenSSH's authorized_keys lists them (sshd(8),
+// AUTHORIZED_KEYS FILE FORMAT).
+//
+// The options from, expiry-time, cert-authority and principals are honoured. Those that only take something away that is
+// not served anyway are accepted: restrict, no-pty, permitopen and their like. A key with command= may, with OpenSSH, run that
+// command and nothing else; none is run here, so the key is refused, with a warning. So is a line with an option that is not
+// known, as with OpenSSH.
+type AuthorizedKeys struct {
+	keys     []authorizedKey
+	Warnings []string // lines that are refused and why, with file and number
+}
+
+// authorizedKey is a line of the file.
+type authorizedKey struct {
+	key        []byte // as on the wire
+	from       addressList
+	expires    time.Time
+	authority  bool // signs certificates, and is no key itself
+	principals []string
+	line       int
+}
+
+// ReadAuthorizedKeys reads a file. One that is not there is an error.
+func ReadAuthorizedKeys(name string) (*AuthorizedKeys, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAuthorizedKeys(name, data), nil
+}
+
+// ParseAuthorizedKeys parses the contents of a file; name is for warnings. Lines that are not understood are left out, as
+// somebody who mistypes one key must not lock out all.
+func ParseAuthorizedKeys(name string, data []byte) *AuthorizedKeys {
+	list := &AuthorizedKeys{}
+	scanner := bufio.NewScanner(bytes.NewReader(data))
+	scanner.Buffer(nil, 1<<20)
+	for number := 1; scanner.Scan(); number++ {
+		line := bytes.TrimSpace(scanner.Bytes())
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		key, err := parseAuthorizedKey(line)
+		if err != nil {
+			list.Warnings = append(list.Warnings, fmt.Sprintf("%s:%d: %v", name, number, err))
+			continue
+		}
+		key.line = number
+		list.keys = append(list.keys, key)
+	}
+	if err := scanner.Err(); err != nil {
+		list.Warnings = append(list.Warnings, fmt.Sprintf("%s: %v", name, err))
+	}
+	return list
+}
+
+func parseAuthorizedKey(line []byte) (k authorizedKey, err error) {
+	key, _, options, _, err := ssh.ParseAuthorizedKey(line)
+	if err != nil {
+		return k, errors.New("no key")
+	}
+	if _, ok := key.(*ssh.Certificate); ok {
+		return k, errors.New("a certificate where its authority's key should be")
+	}
+	k.key = key.Marshal()
+	for _, option := range options {
+		if err := k.option(option); err != nil {
+			return k, err
+		}
+	}
+	if len(k.principals) > 0 && !k.authority {
+		return k, errors.New("principals without cert-authority")
+	}
+	return k, nil
+}
+
+// harmless are options that take away, or give, what is not served at all.
+var harmless = []string{
+	"restrict", "no-pty", "pty", "no-port-forwarding", "port-forwarding", "no-agent-forwarding", "agent-forwarding",
+	"no-x11-forwarding", "x11-forwarding", "no-user-rc", "user-rc", "permitopen", "permitlisten", "tunnel", "environment",
+	"no-touch-required",
+}
+
+// option takes in one option.
+func (k *authorizedKey) option(option string) (err error) {
+	name, value, _ := strings.Cut(option, "=")
+	value = unquote(value)
+	switch name = strings.ToLower(name); name {
+	case "from":
+		k.from, err = parseAddressList(value)
+	case "expiry-time":
+		k.expires, err = parseExpiry(value)
+	case "cert-authority":
+		k.authority = true
+	case "principals":
+		k.principals = strings.Split(value, ",")
+	case "command":
+		err = errors.New("the key is refused: it is for a command, and no commands are run here")
+	case "verify-required":
+		err = errors.New("the key is refused: verify-required is not supported")
+	default:
+		if !slices.Contains(harmless, name) {
+			err = fmt.Errorf("the option %q is not known", name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// unquote takes the quotes off an option's value, within which a quote is written with a backslash.
+func unquote(value string) string {
+	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
+		return value
+	}
+	return strings.ReplaceAll(value[1:len(value)-1], `\"`, `"`)
+}
+
+// parseExpiry parses YYYYMMDD[Z] and YYYYMMDDHHMM[SS][Z].
+func parseExpiry(value string) (time.Time, error) {
+	location := time.Local
+	if rest, ok := strings.CutSuffix(value, "Z"); ok {
+		value, location = rest, time.UTC
+	}
+	for _, layout := range []string{"20060102", "200601021504", "20060102150405"} {
+		if len(value) == len(layout) {
+			return time.ParseInLocation(layout, value, location)
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time", value)
+}
+
+var (
+	errUnknownKey = errors.New("the key is not authorized")
+	errWrongFrom  = errors.New("the key is not authorized from this address")
+	errExpired    = errors.New("the key's time is over")
+)
+
+// Check tells whether key, or the authority of key where it is a certificate for user, is among those authorized to log
+// in from address now. That the key itself has not been revoked, and a certificate is in order, is for [Authorities] to say.
+func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.Addr) error {
+	return list.check(user, key, address, nil, time.Now())
+}
+
+func (list *AuthorizedKeys) check(user string, key ssh.PublicKey, address netip.Addr, revoked *RevocationList, now time.Time) error {
+	wanted := key
+	certificate, isCertificate := key.(*ssh.Certificate)
+	if isCertificate {
+		wanted = certificate.SignatureKey
+	}
+	err := errUnknownKey
+	for _, k := range list.keys {
+		if k.authority != isCertificate || !bytes.Equal(k.key, wanted.Marshal()) {
+			continue
+		}
+		if err = k.usable(address, now); err != nil {
+			continue
+		}
+		if isCertificate {
+			principals := k.principals
+			if len(principals) == 0 {
+				principals = []string{user}
+			}
+			err = checkCertificate(certificate, principals, address, revoked, now)
+		} else if revoked.KeyRevoked(key) {
+			err = errRevoked
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (k *authorizedKey) usable(address netip.Addr, now time.Time) error {
+	if k.from != nil && !k.from.allows(address) {
+		return errWrongFrom
+	}
+	if !k.expires.IsZero() && now.After(k.expires) {
+		return errExpired
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package sshd
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/bigread"
+	"github.com/usftp/usftp/server"
+)
+
+// connection is an accepted connection.
+type connection struct {
+	net.Conn
+	server   *Server
+	moved    atomic.Int64 // when a byte last came or went, in nanoseconds since 1970
+	activity server.Activity
+	sessions int // under the server's lock
+}
+
+// Read and Write note that something moved.
+
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.moved.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+func (c *connection) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.moved.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// watchIdle closes the connection when nothing has moved for timeout and nothing is being worked at.
+func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop func()) {
+	if timeout < 0 {
+		return func() {}
+	}
+	var mu sync.Mutex
+	var timer *time.Timer
+	check := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if timer == nil {
+			return
+		}
+		// In this order: a request that ends meanwhile is seen as running, or as one that has just ended.
+		running := c.activity.Running()
+		left := timeout - min(time.Since(time.Unix(0, c.moved.Load())), time.Since(c.activity.Last()))
+		switch {
+		case left > 0:
+			timer.Reset(left)
+		case running > 0:
+			timer.Reset(timeout)
+		default:
+			log.Info("idle connection closed", "seconds", timeout.Seconds())
+			c.Close()
+		}
+	}
+	c.moved.Store(time.Now().UnixNano())
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(timeout, check)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+		timer = nil
+	}
+}
+
+// ServeConn serves one connection until it ends.
+func (s *Server) ServeConn(raw net.Conn) {
+	conn := &connection{Conn: bigread.New(raw, &s.reads), server: s}
+	if !s.track(func() { s.conns[conn] = struct{}{} }) {
+		raw.Close()
+		return
+	}
+	defer s.untrack(func() { delete(s.conns, conn) })
+	defer conn.Close()
+	state := s.state.Load()
+	log := state.Logger.With("remote", raw.RemoteAddr().String())
+	secure, channels, requests, err := s.login(state, conn, log)
+	if err != nil {
+		log.Info("login failed", "error", err)
+		return
+	}
+	log = log.With("user", secure.User())
+	log.Info("logged in", "client", string(secure.ClientVersion()))
+	stop := conn.watchIdle(state.IdleTimeout, log)
+	defer stop()
+	l := &login{
+		server: s,
+		conn:   conn,
+		access: secure.Permissions.ExtraData[accessKey{}].(*Access),
+		client: string(secure.ClientVersion()),
+		log:    log,
+	}
+	l.serve(channels, requests, state.MaxSessions)
+	log.Info("connection closed")
+}
+
+// login lets the client prove who it is.
+func (s *Server) login(state *state, conn *connection, log *slog.Logger) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
+	address := addressOf(conn.RemoteAddr())
+	if !state.Exempt(address) {
+		if reason := s.guard.begin(address, state.MaxLogins, state.MaxLoginsEach); reason != "" {
+			return nil, nil, nil, refused(reason)
+		}
+		defer s.guard.end(address)
+	}
+	conn.SetDeadline(time.Now().Add(state.LoginTimeout))
+	secure, channels, requests, err := ssh.NewServerConn(conn, state.ssh)
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	return secure, channels, requests, err
+}
+
+// refused is why a connection was not even talked to.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
+// serve takes channels until the connection ends, and waits for those that run.
+func (l *login) serve(channels <-chan ssh.NewChannel, requests <-chan *ssh.Request, most int) {
+	ctx, cancel := context.WithCancel(l.server.ctx)
+	go ssh.DiscardRequests(requests)
+	var sessions sync.WaitGroup
+	for offered := range channels {
+		if offered.ChannelType() != "session" {
+			offered.Reject(ssh.UnknownChannelType, "only sessions are served")
+			continue
+		}
+		if reason := l.enter(most); reason != "" {
+			l.log.Warn("session refused", "reason", reason)
+			offered.Reject(ssh.ResourceShortage, reason)
+			continue
+		}
+		sessions.Go(func() {
+			defer l.leave()
+			l.session(ctx, offered)
+		})
+	}
+	cancel()
+	sessions.Wait()
+}
+
+// enter takes a place for a session; a reason means that there is none.
+func (l *login) enter(most int) (reason string) {
+	s := l.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.draining:
+		return "the server is shutting down"
+	case l.conn.sessions >= most:
+		return "too many sessions"
+	case !l.access.Sessions.take():
+		return "too many sessions of the user"
+	}
+	l.conn.sessions++
+	return ""
+}
+
+// leave gives it back. A server that shuts down closes connections on which nothing runs any more.
+func (l *login) leave() {
+	s := l.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.access.Sessions.give()
+	if l.conn.sessions--; l.conn.sessions == 0 && s.draining {
+		l.conn.Close()
+	}
+}

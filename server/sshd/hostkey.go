@@ -1,0 +1,80 @@
+package sshd
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// NewHostKey makes an Ed25519 key.
+func NewHostKey() (ssh.Signer, error) {
+	signer, _, err := makeKey()
+	return signer, err
+}
+
+func makeKey() (ssh.Signer, crypto.PrivateKey, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	return signer, private, err
+}
+
+// LoadHostKeys reads host keys from files in OpenSSH's format. A file that is not there is made, with an Ed25519 key that
+// only its owner may read.
+func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
+	var keys []ssh.Signer
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			data, err = createHostKey(name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("host key: %w", err)
+		}
+		key, err := ssh.ParsePrivateKey(data)
+		if err != nil {
+			return nil, fmt.Errorf("host key %s: %w", name, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// createHostKey makes a key file. It appears whole or not at all, and whoever comes second gets the first one's key.
+func createHostKey(name string) ([]byte, error) {
+	_, private, err := makeKey()
+	if err != nil {
+		return nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		return nil, err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(name), ".hostkey-*") // of mode 0600
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(temporary.Name())
+	_, err = temporary.Write(pem.EncodeToMemory(block))
+	err = errors.Join(err, temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Link(temporary.Name(), name)
+		if errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(name)
+}

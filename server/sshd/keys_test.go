@@ -1,0 +1,324 @@
+package sshd
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// keygen runs ssh-keygen in a directory.
+func keygen(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		if os.Getenv("USFTP_REQUIRE") == "1" {
+			t.Fatal("ssh-keygen is not installed")
+		}
+		t.Skip("ssh-keygen is not installed")
+	}
+	cmd := exec.Command("ssh-keygen", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen %q: %v\n%s", args, err, out)
+	}
+}
+
+// makeKeys makes key pairs by name, and returns the directory they are in.
+func makeKeys(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		keygen(t, dir, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", name)
+	}
+	return dir
+}
+
+func publicKey(t *testing.T, dir, name string) ssh.PublicKey {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name+".pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func line(key ssh.PublicKey) string { return string(ssh.MarshalAuthorizedKey(key)) }
+
+var home = netip.MustParseAddr("192.0.2.7")
+
+func TestAuthorizedKeys(t *testing.T) {
+	dir := makeKeys(t, "a", "b")
+	a, b := publicKey(t, dir, "a"), publicKey(t, dir, "b")
+	for options, want := range map[string]string{
+		"":                                 "",
+		"restrict ":                        "",
+		"restrict,pty,no-port-forwarding ": "",
+		`permitopen="host:1",environment="A=b c" `: "",
+		`from="192.0.2.*" `:                        "",
+		`from="192.0.2.0/24,!192.0.2.7" `:          errWrongFrom.Error(),
+		`from="10.0.0.0/8" `:                       errWrongFrom.Error(),
+		`expiry-time="20300101" `:                  "",
+		`expiry-time="20200101" `:                  errExpired.Error(),
+		`expiry-time="202001011200Z" `:             errExpired.Error(),
+		`cert-authority `:                          errUnknownKey.Error(),
+	} {
+		list := ParseAuthorizedKeys("keys", []byte("# comment\n\n"+options+line(a)))
+		if len(list.Warnings) > 0 {
+			t.Errorf("%s: %q", options, list.Warnings)
+		}
+		got := ""
+		if err := list.Check("u", a, home); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", options, got, want)
+		}
+		if err := list.Check("u", b, home); err == nil {
+			t.Errorf("%s: another key is authorized", options)
+		}
+	}
+	for options, want := range map[string]string{
+		`command="rm -rf /" `:      "no commands are run here",
+		`restrict,command="x" `:    "no commands are run here",
+		`from="host.example.com" `: "names of hosts are not looked up",
+		`from="" `:                 "empty pattern",
+		`from="10.0.0.0/99" `:      "10.0.0.0/99",
+		`expiry-time="never" `:     "is no time",
+		`unheard-of `:              "is not known",
+		`principals="x" `:          "principals without",
+		`verify-required `:         "not supported",
+		"nonsense":                 "no key",
+	} {
+		list := ParseAuthorizedKeys("keys", []byte("\n"+options+line(a)))
+		if len(list.Warnings) != 1 || !strings.HasPrefix(list.Warnings[0], "keys:2: ") || !strings.Contains(list.Warnings[0], want) {
+			t.Errorf("%s: %q, want %q", options, list.Warnings, want)
+		}
+		if err := list.Check("u", a, home); err == nil {
+			t.Errorf("%s: the key is authorized", options)
+		}
+	}
+}
+
+// certificate has ssh-keygen sign a key.
+func certificate(t *testing.T, dir, ca, name string, options ...string) *ssh.Certificate {
+	t.Helper()
+	keygen(t, dir, append(append([]string{"-q", "-s", ca}, options...), name+".pub")...)
+	return publicKey(t, dir, name+"-cert").(*ssh.Certificate)
+}
+
+func TestCertificates(t *testing.T) {
+	dir := makeKeys(t, "ca", "other", "k")
+	authorities := &Authorities{Keys: []ssh.PublicKey{publicKey(t, dir, "ca")}}
+	for _, c := range []struct {
+		options []string
+		want    string
+	}{
+		{[]string{"-I", "id", "-n", "u,v"}, ""},
+		{[]string{"-I", "id", "-n", "w"}, `for ["w"]`},
+		{[]string{"-I", "id"}, "for []"},
+		{[]string{"-I", "id", "-n", "u", "-h"}, "not for users"},
+		{[]string{"-I", "id", "-n", "u", "-V", "-2d:-1d"}, "expired"},
+		{[]string{"-I", "id", "-n", "u", "-V", "+1d:+2d"}, "not yet valid"},
+		{[]string{"-I", "id", "-n", "u", "-O", "source-address=192.0.2.0/24"}, ""},
+		{[]string{"-I", "id", "-n", "u", "-O", "source-address=10.0.0.0/8"}, "not for this address"},
+		{[]string{"-I", "id", "-n", "u", "-O", "force-command=ls"}, "force-command"},
+	} {
+		err := authorities.Check("u", certificate(t, dir, "ca", "k", c.options...), home)
+		if c.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.options, err, c.want)
+		}
+	}
+	if err := authorities.Check("u", certificate(t, dir, "other", "k", "-I", "id", "-n", "u"), home); err == nil {
+		t.Error("a stranger's certificate was taken")
+	}
+	forged := certificate(t, dir, "ca", "k", "-I", "id", "-n", "w")
+	forged.ValidPrincipals = []string{"u"}
+	if err := authorities.Check("u", forged, home); err == nil || !strings.Contains(err.Error(), "signature") {
+		t.Errorf("a forged certificate: %v", err)
+	}
+
+	good := certificate(t, dir, "ca", "k", "-I", "id", "-n", "u,group")
+	ca := publicKey(t, dir, "ca")
+	for text, want := range map[string]bool{
+		"cert-authority " + line(ca):                      true,
+		`cert-authority,principals="group,x" ` + line(ca): true,
+		`cert-authority,principals="x" ` + line(ca):       false,
+		`cert-authority,from="10.0.0.1" ` + line(ca):      false,
+		line(ca): false,
+		"cert-authority " + line(publicKey(t, dir, "other")): false,
+	} {
+		list := ParseAuthorizedKeys("keys", []byte(text))
+		if err := list.Check("u", good, home); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestRevocationList(t *testing.T) {
+	dir := makeKeys(t, "ca", "ca2", "a", "b", "c", "d")
+	certs := map[uint64]*ssh.Certificate{}
+	for serial := range uint64(80) {
+		// A certificate's signature is not looked at here.
+		certs[serial] = &ssh.Certificate{
+			Key: publicKey(t, dir, "d"), SignatureKey: publicKey(t, dir, "ca"), Serial: serial, KeyId: fmt.Sprintf("id%d", serial),
+		}
+	}
+	spec := "serial: 3\nserial: 10-12\nserial: 40\nserial: 42\nserial: 43\nserial: 45\nserial: 47\nserial: 50-51\nserial: 53\n" +
+		"id: id77\n"
+	for name, text := range map[string]string{
+		"spec": spec,
+		"keys": "key: " + line(publicKey(t, dir, "a")) + "sha1: " + line(publicKey(t, dir, "b")) + "sha256: " + line(publicKey(t, dir, "c")),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keygen(t, dir, "-q", "-k", "-f", "krl", "-s", "ca.pub", "spec")
+	keygen(t, dir, "-q", "-k", "-u", "-f", "krl", "keys")
+	list, err := ReadRevocationList(filepath.Join(dir, "krl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked := map[uint64]bool{3: true, 10: true, 11: true, 12: true, 40: true, 42: true, 43: true, 45: true, 47: true, 50: true,
+		51: true, 53: true, 77: true}
+	for serial, c := range certs {
+		if got := list.CertificateRevoked(c); got != revoked[serial] {
+			t.Errorf("certificate %d: %v", serial, got)
+		}
+	}
+	stranger := *certs[3]
+	stranger.SignatureKey = publicKey(t, dir, "ca2")
+	if list.CertificateRevoked(&stranger) {
+		t.Error("a serial is revoked for another authority")
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if !list.KeyRevoked(publicKey(t, dir, name)) {
+			t.Errorf("key %s is not revoked", name)
+		}
+		holder := *certs[1]
+		holder.Key = publicKey(t, dir, name)
+		if !list.CertificateRevoked(&holder) {
+			t.Errorf("a certificate of key %s is not revoked", name)
+		}
+	}
+	if list.KeyRevoked(publicKey(t, dir, "d")) {
+		t.Error("a key is revoked that is not on the list")
+	}
+
+	text, err := ParseRevocationList([]byte("# some\n" + line(publicKey(t, dir, "ca"))))
+	if err != nil || !text.CertificateRevoked(certs[1]) || text.KeyRevoked(publicKey(t, dir, "a")) {
+		t.Errorf("a list as text: %v", err)
+	}
+	if _, err := ParseRevocationList([]byte("nonsense\n")); err == nil {
+		t.Error("nonsense was taken as a list")
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "krl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := 0
+	for end := range data {
+		if _, err := ParseRevocationList(data[:end]); err == nil {
+			whole++ // ends between two sections
+		}
+	}
+	if whole > 5 {
+		t.Errorf("%d of %d beginnings of a list were taken", whole, len(data))
+	}
+	var none *RevocationList
+	if none.KeyRevoked(publicKey(t, dir, "a")) || none.CertificateRevoked(certs[3]) {
+		t.Error("no list revokes something")
+	}
+}
+
+func FuzzParseRevocationList(f *testing.F) {
+	f.Add([]byte(krlMagic + "\x00\x00\x00\x01"))
+	f.Fuzz(func(t *testing.T, data []byte) { ParseRevocationList(data) })
+}
+
+func FuzzParseAuthorizedKeys(f *testing.F) {
+	f.Add([]byte("from=\"10.*,!10.1.*\",expiry-time=\"20300101\" ssh-ed25519 AAAA x\n"))
+	f.Fuzz(func(t *testing.T, data []byte) { ParseAuthorizedKeys("keys", data) })
+}
+
+func TestMatchWildcard(t *testing.T) {
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"*", "", true}, {"*", "x", true}, {"?", "", false}, {"a*c", "abc", true}, {"a*c", "abd", false}, {"*.*.2.?", "192.0.2.7", true},
+		{"192.0.2.?", "192.0.2.77", false}, {"", "", true}, {"", "a", false}, {"a", "", false}, {"**a**", "xxaxx", true},
+		{strings.Repeat("*a", 50) + "b", strings.Repeat("a", 5000), false},
+	} {
+		if got := matchWildcard(c.pattern, c.text); got != c.want {
+			t.Errorf("%q against %q: %v", c.pattern, c.text, got)
+		}
+	}
+}
+
+func TestGuard(t *testing.T) {
+	g := newGuard()
+	now := time.Unix(1_700_000_000, 0)
+	g.now = func() time.Time { return now }
+	attacker, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
+	other := netip.MustParseAddr("2001:db8:0:1::1")
+	var delays []time.Duration
+	for range freeFailures {
+		delay, ban := g.failed(attacker)
+		delays = append(delays, delay)
+		if ban != 0 {
+			t.Fatalf("banned after %d failures", len(delays))
+		}
+	}
+	if delays[0] != firstDelay || delays[1] != 2*firstDelay || delays[9] != longestDelay {
+		t.Errorf("delays of %v", delays)
+	}
+	if _, ban := g.failed(attacker); ban != firstBan {
+		t.Errorf("banned for %v", ban)
+	}
+	if g.begin(attacker, 10, 10) == "" || g.begin(neighbour, 10, 10) == "" {
+		t.Error("a banned network may try")
+	}
+	if reason := g.begin(other, 10, 10); reason != "" {
+		t.Errorf("another network may not: %s", reason)
+	}
+	now = now.Add(firstBan)
+	if reason := g.begin(attacker, 10, 10); reason != "" {
+		t.Errorf("the ban is over, but %s", reason)
+	}
+	if _, ban := g.failed(attacker); ban != 2*firstBan && ban != firstBan {
+		t.Errorf("the next ban takes %v", ban)
+	}
+	now = now.Add(24 * time.Hour)
+	if _, ban := g.failed(attacker); ban != 0 {
+		t.Error("nothing is forgotten")
+	}
+
+	g = newGuard()
+	if g.begin(home, 3, 2) != "" || g.begin(home, 3, 2) != "" || g.begin(home, 3, 2) == "" {
+		t.Error("the bound for an address is not kept")
+	}
+	if g.begin(other, 3, 2) != "" || g.begin(other, 3, 2) == "" {
+		t.Error("the bound for all is not kept")
+	}
+	g.end(home)
+	if g.begin(home, 3, 2) != "" {
+		t.Error("a place was not given back")
+	}
+	for i := range 2 * guardMost {
+		g.failed(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+	}
+	if len(g.records) > guardMost {
+		t.Errorf("%d addresses are remembered", len(g.records))
+	}
+}

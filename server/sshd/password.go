@@ -1,0 +1,219 @@
+package sshd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// passwordMemory bounds, in KiB, what all the checks of passwords under way may take together, and each hash alone:
+// argon2id is made to need much, and a login costs nothing to begin.
+const passwordMemory = 256 << 10
+
+// Passwords are the hashes of users' passwords, as a file has them: "name:hash" a line, where a hash is argon2id's
+// ("$argon2id$v=19$m=65536,t=3,p=4$salt$hash") or bcrypt's ("$2y$12$..."), as htpasswd -B writes it. Lines that are empty or
+// begin with "#" are skipped. It is safe for concurrent use.
+type Passwords struct {
+	hashes map[string]passwordHash
+	memory memoryBound
+}
+
+// passwordHash checks a password.
+type passwordHash interface {
+	check(password []byte) bool
+	memory() int // KiB that a check takes
+}
+
+// ReadPasswords reads a file.
+func ReadPasswords(name string) (*Passwords, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePasswords(name, data)
+}
+
+// ParsePasswords parses the contents of a file; name is for errors, which tell the line.
+func ParsePasswords(name string, data []byte) (*Passwords, error) {
+	p := &Passwords{hashes: map[string]passwordHash{}}
+	p.memory.init(passwordMemory)
+	scanner := bufio.NewScanner(bytes.NewReader(data))
+	for number := 1; scanner.Scan(); number++ {
+		line := strings.TrimSpace(scanner.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		user, text, ok := strings.Cut(line, ":")
+		if !ok || user == "" {
+			return nil, fmt.Errorf("%s:%d: not of the form name:hash", name, number)
+		}
+		if _, twice := p.hashes[user]; twice {
+			return nil, fmt.Errorf("%s:%d: %s has a password already", name, number, user)
+		}
+		hash, err := parsePasswordHash(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+		p.hashes[user] = hash
+	}
+	if err := scanner.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// errWrongPassword says nothing about whether there is such a user.
+var errWrongPassword = errors.New("the password is wrong, or there is no such user")
+
+// Check tells whether password is user's. It waits while the checks under way take too much memory, and gives up with ctx.
+// For a user that is not there it takes as long as for one that is.
+func (p *Passwords) Check(ctx context.Context, user, password string) error {
+	hash, known := p.hashes[user]
+	if !known {
+		for _, hash = range p.hashes {
+			break // any: its time is what the attacker is to see
+		}
+	}
+	if hash == nil {
+		return errWrongPassword
+	}
+	if err := p.memory.take(ctx, hash.memory()); err != nil {
+		return err
+	}
+	defer p.memory.give(hash.memory())
+	if ok := hash.check([]byte(password)); !ok || !known {
+		return errWrongPassword
+	}
+	return nil
+}
+
+func parsePasswordHash(text string) (passwordHash, error) {
+	switch {
+	case strings.HasPrefix(text, "$argon2id$"):
+		return parseArgon2(text)
+	case strings.HasPrefix(text, "$2"):
+		cost, err := bcrypt.Cost([]byte(text))
+		if err != nil {
+			return nil, fmt.Errorf("a bcrypt hash that is none: %w", err)
+		}
+		if cost > 16 {
+			return nil, fmt.Errorf("a bcrypt cost of %d, which keeps a processor busy for seconds", cost)
+		}
+		return bcryptHash(text), nil
+	}
+	return nil, errors.New("a hash that is neither argon2id's nor bcrypt's")
+}
+
+type bcryptHash string
+
+func (h bcryptHash) check(password []byte) bool {
+	return bcrypt.CompareHashAndPassword([]byte(h), password) == nil
+}
+
+func (h bcryptHash) memory() int { return 4 }
+
+// argon2Hash is a hash in the form that argon2's reference implementation prints.
+type argon2Hash struct {
+	time, kib  uint32
+	threads    uint8
+	salt, hash []byte
+}
+
+func parseArgon2(text string) (passwordHash, error) {
+	fields := strings.Split(text, "$")
+	if len(fields) != 6 || fields[2] != "v=19" {
+		return nil, errors.New("an argon2id hash that is not of version 19 in five fields")
+	}
+	var h argon2Hash
+	if _, err := fmt.Sscanf(fields[3], "m=%d,t=%d,p=%d", &h.kib, &h.time, &h.threads); err != nil {
+		return nil, fmt.Errorf("the parameters %q: %w", fields[3], err)
+	}
+	var err, err2 error
+	h.salt, err = base64.RawStdEncoding.DecodeString(fields[4])
+	h.hash, err2 = base64.RawStdEncoding.DecodeString(fields[5])
+	switch {
+	case err != nil || err2 != nil || len(h.salt) < 8 || len(h.hash) < 16:
+		return nil, errors.New("an argon2id hash whose salt or hash is damaged")
+	case h.time == 0 || h.threads == 0 || h.time > 100:
+		return nil, fmt.Errorf("the parameters %q are out of range", fields[3])
+	case h.kib > passwordMemory:
+		return nil, fmt.Errorf("an argon2id hash that takes %d KiB, more than the %d that there are for all", h.kib, passwordMemory)
+	}
+	return &h, nil
+}
+
+func (h *argon2Hash) check(password []byte) bool {
+	got := argon2.IDKey(password, h.salt, h.time, h.kib, h.threads, uint32(len(h.hash)))
+	return subtle.ConstantTimeCompare(got, h.hash) == 1
+}
+
+func (h *argon2Hash) memory() int { return int(h.kib) }
+
+// memoryBound hands out shares of a budget, to whoever came first first.
+type memoryBound struct {
+	mu    sync.Mutex
+	free  int
+	queue []*memoryWait
+}
+
+type memoryWait struct {
+	need  int
+	ready chan struct{}
+}
+
+func (b *memoryBound) init(kib int) { b.free = kib }
+
+func (b *memoryBound) take(ctx context.Context, need int) error {
+	b.mu.Lock()
+	if len(b.queue) == 0 && need <= b.free {
+		b.free -= need
+		b.mu.Unlock()
+		return nil
+	}
+	w := &memoryWait{need: need, ready: make(chan struct{})}
+	b.queue = append(b.queue, w)
+	b.mu.Unlock()
+	select {
+	case <-w.ready:
+		return nil
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, waiting := range b.queue {
+		if waiting == w {
+			b.queue = append(b.queue[:i], b.queue[i+1:]...)
+			b.serve()
+			return ctx.Err()
+		}
+	}
+	b.free += need // it came at the same moment
+	b.serve()
+	return ctx.Err()
+}
+
+func (b *memoryBound) give(kib int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free += kib
+	b.serve()
+}
+
+// serve lets in those at the front of the queue that fit; the caller holds the lock.
+func (b *memoryBound) serve() {
+	for len(b.queue) > 0 && b.queue[0].need <= b.free {
+		b.free -= b.queue[0].need
+		close(b.queue[0].ready)
+		b.queue = b.queue[1:]
+	}
+}

@@ -1,0 +1,100 @@
+package sshd
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
+)
+
+func argon2Line(password string, kib uint32) string {
+	salt := []byte("saltsalt")
+	hash := argon2.IDKey([]byte(password), salt, 1, kib, 1, 32)
+	encode := base64.RawStdEncoding.EncodeToString
+	return fmt.Sprintf("$argon2id$v=19$m=%d,t=1,p=1$%s$%s", kib, encode(salt), encode(hash))
+}
+
+func TestPasswords(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret of b"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := ParsePasswords("users", []byte("# users\n\na:"+argon2Line("secret of a", 64)+"\nb:"+string(hash)+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for _, c := range []struct {
+		user, password string
+		want           bool
+	}{
+		{"a", "secret of a", true}, {"b", "secret of b", true}, {"a", "secret of b", false}, {"b", "", false},
+		{"c", "secret of a", false}, {"", "", false},
+	} {
+		if err := p.Check(ctx, c.user, c.password); (err == nil) != c.want {
+			t.Errorf("%s with %q: %v", c.user, c.password, err)
+		}
+	}
+	empty, err := ParsePasswords("users", nil)
+	if err != nil || empty.Check(ctx, "a", "x") == nil {
+		t.Errorf("an empty file lets somebody in: %v", err)
+	}
+}
+
+func TestPasswordFilesThatAreWrong(t *testing.T) {
+	good := argon2Line("x", 64)
+	for text, want := range map[string]string{
+		"a":                         "name:hash",
+		":x":                        "name:hash",
+		"a:plain":                   "neither argon2id's nor bcrypt's",
+		"a:{SHA}x":                  "neither argon2id's nor bcrypt's",
+		"a:$2y$99$x":                "bcrypt",
+		"a:" + good + "\na:" + good: "already",
+		"a:" + strings.Replace(good, "m=64", "m=99999999", 1): "takes 99999999 KiB",
+		"a:" + strings.Replace(good, "t=1", "t=0", 1):         "out of range",
+		"a:" + strings.Replace(good, "v=19", "v=16", 1):       "version 19",
+		"a:" + good[:len(good)-30]:                            "damaged",
+	} {
+		_, err := ParsePasswords("users", []byte("# x\n"+text))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "users:") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestMemoryOfChecksIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b memoryBound
+		b.init(100)
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := b.take(ctx, 60); err != nil {
+			t.Fatal(err)
+		}
+		var waiters sync.WaitGroup
+		var large, small error
+		waiters.Go(func() { large = b.take(ctx, 60) })
+		synctest.Wait()
+		waiters.Go(func() { small = b.take(t.Context(), 10) })
+		synctest.Wait()
+		if b.free != 40 {
+			t.Errorf("somebody went past the queue: %d free", b.free)
+		}
+		cancel()
+		waiters.Wait()
+		if !errors.Is(large, context.Canceled) || small != nil || b.free != 30 {
+			t.Errorf("%v, %v, %d free", large, small, b.free)
+		}
+		b.give(10)
+		b.give(60)
+		if b.free != 100 {
+			t.Errorf("%d free in the end", b.free)
+		}
+	})
+}

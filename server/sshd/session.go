@@ -1,0 +1,135 @@
+package sshd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/scp"
+)
+
+// login is one connection of somebody who logged in.
+type login struct {
+	server *Server
+	conn   *connection
+	access *Access
+	client string // its version line
+	log    *slog.Logger
+}
+
+// session serves one channel: the first request that asks for files is its only one.
+func (l *login) session(ctx context.Context, offered ssh.NewChannel) {
+	channel, requests, err := offered.Accept()
+	if err != nil {
+		return
+	}
+	defer channel.Close()
+	for request := range requests {
+		run := l.program(request)
+		if request.WantReply {
+			request.Reply(run != nil, nil)
+		}
+		if run == nil {
+			continue
+		}
+		go ssh.DiscardRequests(requests)
+		if l.access.Bandwidth != nil {
+			channel = &throttled{Channel: channel, ctx: ctx, b: l.access.Bandwidth}
+		}
+		run(ctx, channel)
+		return
+	}
+}
+
+// program is what a channel runs.
+type program func(ctx context.Context, channel ssh.Channel)
+
+// program finds what a request asks for; nil for what is not served: shells, terminals, other commands.
+func (l *login) program(request *ssh.Request) program {
+	var payload struct{ Text string }
+	switch request.Type {
+	case "subsystem": // RFC 4254, section 6.5
+		if ssh.Unmarshal(request.Payload, &payload) == nil && payload.Text == "sftp" {
+			return l.sftp
+		}
+	case "exec":
+		if ssh.Unmarshal(request.Payload, &payload) != nil {
+			return nil
+		}
+		command, err := scp.Parse(payload.Text)
+		switch {
+		case errors.Is(err, scp.ErrNotSCP):
+			l.log.Warn("a command was refused", "command", payload.Text)
+		case err != nil:
+			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
+		default:
+			return func(ctx context.Context, channel ssh.Channel) { l.scp(ctx, channel, command) }
+		}
+	}
+	return nil
+}
+
+func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
+	err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
+		Policy:   l.access.Policy,
+		Pool:     &l.server.buffers,
+		Logger:   l.log,
+		Activity: &l.conn.activity,
+
+		DraftSymlinks: draftSymlinks(l.client),
+	})
+	if err != nil && ctx.Err() == nil {
+		l.log.Warn("session ended badly", "error", err)
+	}
+}
+
+// draftSymlinks tells whether a client sends SYMLINK's paths in the order of the draft to servers that do not call
+// themselves OpenSSH. Such are asyncssh and libssh (which is not libssh2).
+func draftSymlinks(client string) bool {
+	return strings.HasPrefix(client, "SSH-2.0-AsyncSSH_") || strings.HasPrefix(client, "SSH-2.0-libssh_")
+}
+
+func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Command) {
+	view, err := server.NewView(l.access.FS, &l.access.Policy)
+	if err != nil {
+		l.complain(channel, err)
+		return
+	}
+	status := uint32(0)
+	if err := scp.Serve(ctx, channel, view, command, l.log); err != nil {
+		if status = 1; !errors.Is(err, scp.ErrFailed) && ctx.Err() == nil {
+			l.log.Warn("session ended badly", "error", err)
+		}
+	}
+	exit(channel, status)
+}
+
+// complain tells a client what was wrong with its command.
+func (l *login) complain(channel ssh.Channel, err error) {
+	l.log.Warn("a command was refused", "error", err)
+	io.WriteString(channel.Stderr(), err.Error()+"\n")
+	exit(channel, 1)
+}
+
+// exit says how a program ended (RFC 4254, section 6.10), which OpenSSH's client passes on to its own caller.
+func exit(channel ssh.Channel, status uint32) {
+	channel.CloseWrite()
+	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
+}
+
+// exiting is a channel that says that its program ended well before it closes.
+type exiting struct {
+	ssh.Channel
+	once sync.Once
+}
+
+func (e *exiting) Close() error {
+	e.once.Do(func() { exit(e.Channel, 0) })
+	return e.Channel.Close()
+}
