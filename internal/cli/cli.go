@@ -14,6 +14,7 @@ import (
 // Main runs the command with its arguments (without the program's name) and returns the exit code.
 func Main(args []string) int {
 	tuneMemory()
+	tuneProcessors()
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, console: newConsole(os.Stderr)}
 	ctx, stop := a.catchSignals(context.Background())
 	defer stop()

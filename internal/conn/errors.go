@@ -1,9 +1,11 @@
 package conn
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -30,7 +32,20 @@ func (e *LostError) Error() string {
 	case io.ErrUnexpectedEOF:
 		return "the server closed the SFTP connection in the middle of a packet"
 	}
-	return "the SFTP connection was lost: " + e.Cause.Error()
+	return "the SFTP connection was lost: " + plain(e.Cause).Error()
+}
+
+// plain leaves out of a socket's error which call on which addresses it was: a person wants "broken pipe".
+func plain(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	var syscallError *os.SyscallError
+	if errors.As(err, &syscallError) {
+		err = syscallError.Err
+	}
+	return err
 }
 
 func (e *LostError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }
