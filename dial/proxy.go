@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -151,6 +152,9 @@ type proxyConn struct {
 	*process
 	command string
 }
+
+// SyscallConn lets the reads be large ones.
+func (p *proxyConn) SyscallConn() (syscall.RawConn, error) { return p.out.SyscallConn() }
 
 func startProxy(command string, c *Config) (*proxyConn, error) {
 	shell := []string{"/bin/sh", "-c", "exec " + command}

@@ -7,21 +7,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/usftp/usftp/internal/bigread"
 )
 
-// readSize is how much is read from a socket at once. x/crypto/ssh asks for 4 KiB and
-// then for the rest of each packet: two system calls or more for 32 KiB.
-const readSize = 256 << 10
-
-// A socket is the net.Conn under x/crypto/ssh. Its reads fill a large buffer, which it
-// holds only while there is something in it: an idle connection pins nothing.
+// A socket is the net.Conn under x/crypto/ssh. It reads in large pieces, and joins what x/crypto/ssh
+// writes of one packet.
 type socket struct {
-	net.Conn
-	fill func() (*[]byte, int, error) // waits, then reads once into a buffer of pool's
-
-	buf    *[]byte // holds unread bytes r to w, nil without any
-	r, w   int
-	pool   *sync.Pool // of *[]byte
+	*bigread.Conn
 	sniff  *sniffer
 	told   func(bytes int) // Config.Received, or nil
 	heard  atomic.Int64    // when the peer was last heard of, UnixNano
@@ -33,41 +26,16 @@ type socket struct {
 }
 
 func newSocket(c net.Conn, sniff *sniffer, told func(bytes int)) *socket {
-	s := &socket{Conn: c, sniff: sniff, told: told}
-	s.pool = &sync.Pool{New: func() any { b := make([]byte, readSize); return &b }}
-	s.fill = filler(c, s.pool)
+	s := &socket{Conn: bigread.New(c, new(bigread.Pool)), sniff: sniff, told: told}
+	s.Saw = s.hear
 	return s
 }
 
-// Read is called by one goroutine at a time: the transport's.
-func (s *socket) Read(p []byte) (n int, err error) {
-	if s.buf == nil {
-		if s.fill == nil { // no system call to save
-			n, err = s.Conn.Read(p)
-			s.hear(p[:n])
-			return n, err
-		}
-		if s.buf, s.w, err = s.fill(); err != nil {
-			return 0, err
-		}
-		s.r = 0
-		s.hear((*s.buf)[:s.w])
-	}
-	n = copy(p, (*s.buf)[s.r:s.w])
-	if s.r += n; s.r == s.w {
-		s.pool.Put(s.buf)
-		s.buf = nil
-	}
-	return n, nil
-}
-
 func (s *socket) hear(p []byte) {
-	if len(p) > 0 {
-		s.heard.Store(time.Now().UnixNano())
-		s.sniff.saw(p)
-		if s.told != nil {
-			s.told(len(p))
-		}
+	s.heard.Store(time.Now().UnixNano())
+	s.sniff.saw(p)
+	if s.told != nil {
+		s.told(len(p))
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *socket) join(algorithms ssh.NegotiatedAlgorithms) {
 	if c := algorithms.Write.Cipher; c != ssh.CipherAES128GCM && c != ssh.CipherAES256GCM {
 		return
 	}
-	if _, ok := s.Conn.(*net.TCPConn); ok { // what has writev
+	if _, ok := s.Conn.Conn.(*net.TCPConn); ok { // what has writev
 		s.joins.Store(true)
 	}
 }
@@ -37,7 +37,7 @@ func (s *socket) Write(p []byte) (int, error) {
 		head := int64(len(s.head))
 		s.head = s.head[:0]
 		pieces := s.pieces // WriteTo uses it up
-		n, err := pieces.WriteTo(s.Conn)
+		n, err := pieces.WriteTo(s.Conn.Conn)
 		clear(s.pieces)
 		return int(max(n-head, 0)), err
 	}

@@ -30,6 +30,10 @@ func (p *Pool) put(b *[]byte) { p.pool.Put(b) }
 // Conn is a net.Conn whose Read takes from a large buffer. Read must not be called concurrently.
 type Conn struct {
 	net.Conn
+
+	// Saw, where it is not nil, is shown what was read, as soon as it was and before it is used. It is set before the first Read.
+	Saw func(p []byte)
+
 	pool *Pool
 	fill func() error // waits for input and reads it into buf, or gives the error; nil where that needs a buffer to wait with
 
@@ -51,11 +55,14 @@ func New(c net.Conn, pool *Pool) *Conn {
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.buf == nil {
 		if c.fill == nil || len(p) >= Size {
-			return c.Conn.Read(p)
+			n, err := c.Conn.Read(p)
+			c.show(p[:max(n, 0)])
+			return n, err
 		}
 		if err := c.fill(); err != nil {
 			return 0, err
 		}
+		c.show((*c.buf)[c.start:c.end])
 	}
 	n := copy(p, (*c.buf)[c.start:c.end])
 	if c.start += n; c.start == c.end {
@@ -63,4 +70,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.buf = nil
 	}
 	return n, nil
+}
+
+func (c *Conn) show(p []byte) {
+	if c.Saw != nil && len(p) > 0 {
+		c.Saw(p)
+	}
 }
