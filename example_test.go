@@ -1,0 +1,339 @@
+package usftp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+)
+
+// connect returns a client of a server in memory, which holds the given files, and what closes both. A program would call
+// [usftp.NewClient], or package dial.
+func connect(files map[string]string, opts ...usftp.ClientOption) (*usftp.Client, func()) {
+	server := sftptest.NewScripted(sftptest.Script{Home: "/home/me"})
+	for name, data := range files {
+		server.Files.WriteFile(name, []byte(data))
+	}
+	stream := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(stream, stream, opts...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { client.Close(); server.Close() }
+}
+
+func Example() {
+	client, done := connect(map[string]string{"greeting": "hello, world\n"})
+	defer done()
+
+	// Download.
+	f, err := client.Open("greeting")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(os.Stdout, f); err != nil {
+		log.Fatal(err)
+	}
+
+	// Upload. Close says whether the server has stored it.
+	g, err := client.Create("answer")
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, err := io.Copy(g, strings.NewReader("hello to you"))
+	if err := errors.Join(err, g.Close()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n, "bytes sent")
+	// Output:
+	// hello, world
+	// 12 bytes sent
+}
+
+func ExampleNewClient() {
+	conn, err := ssh.Dial("tcp", "example.com:22", &ssh.ClientConfig{ /* ... */ })
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	client, err := usftp.NewClient(conn)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	fmt.Println(client.Getwd())
+}
+
+func ExampleClient_ReadFile() {
+	client, done := connect(nil)
+	defer done()
+	if err := client.WriteFile("notes", []byte("buy milk"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	data, err := client.ReadFile("notes")
+	fmt.Println(string(data), err)
+	// Output: buy milk <nil>
+}
+
+func ExampleClient_Stat() {
+	client, done := connect(map[string]string{"notes": "buy milk"})
+	defer done()
+	info, err := client.Stat("notes")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(info.Name(), info.Size(), info.Mode())
+
+	_, err = client.Stat("nothing")
+	fmt.Println(errors.Is(err, fs.ErrNotExist), err)
+	var status *usftp.StatusError
+	fmt.Println(errors.As(err, &status), status.Code)
+	// Output:
+	// notes 8 -rw-r--r--
+	// true stat nothing: no such file
+	// true 2
+}
+
+func ExampleClient_ReadDir() {
+	client, done := connect(map[string]string{"logs/today": "some lines\n", "logs/old/monday": "more\n"})
+	defer done()
+	files, err := client.ReadDir("logs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range files {
+		if f.IsDir() {
+			continue
+		}
+		fmt.Println(f.Name(), f.BaseName(), f.Size()) // nothing is asked: the listing has told
+		if err := f.OpenRead(); err != nil {
+			log.Fatal(err)
+		}
+		f.WriteTo(os.Stdout)
+		f.Close()
+	}
+	// Output:
+	// logs/today today 11
+	// some lines
+}
+
+func ExampleClient_Entries() {
+	client, done := connect(map[string]string{"d/a": "", "d/b": "", "d/c": ""})
+	defer done()
+	// A directory of any size, an entry at a time; leaving the loop ends the listing.
+	for f, err := range client.Entries("d") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if f.BaseName() == "b" {
+			fmt.Println("found", f.Name())
+			break
+		}
+	}
+	// Output: found d/b
+}
+
+func ExampleClient_ReadDirLimit() {
+	client, done := connect(map[string]string{"d/1.log": "", "d/2.txt": "", "d/3.log": "", "d/4.log": ""})
+	defer done()
+	logs := 0
+	files, err := client.ReadDirLimit("d", 10*time.Second, func(f *usftp.File) (accept, stop bool) {
+		accept = strings.HasSuffix(f.BaseName(), ".log")
+		if accept {
+			logs++
+		}
+		return accept, logs == 2
+	})
+	fmt.Println(len(files), err)
+	// Output: 2 <nil>
+}
+
+func ExampleClient_WalkDir() {
+	client, done := connect(map[string]string{"p/a": "", "p/cache/x": "", "p/src/main": "1234"})
+	defer done()
+	err := client.WalkDir("p", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.Name() == "cache" {
+			return fs.SkipDir
+		}
+		fmt.Println(path)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// p
+	// p/a
+	// p/src
+	// p/src/main
+}
+
+func ExampleClient_Walk() {
+	client, done := connect(map[string]string{"p/a": "12", "p/src/main": "1234"})
+	defer done()
+	var total int64
+	for f, err := range client.Walk("p") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if f.IsRegular() {
+			total += f.Size()
+		}
+	}
+	fmt.Println(total, "bytes")
+	// Output: 6 bytes
+}
+
+func ExampleClient_Glob() {
+	client, done := connect(map[string]string{"a.txt": "", "b.txt": "", "c.log": ""})
+	defer done()
+	fmt.Println(client.Glob("*.txt"))
+	// Output: [a.txt b.txt] <nil>
+}
+
+func ExampleClient_RemoveAll() {
+	client, done := connect(map[string]string{"tmp/a/b/c": "", "tmp/d": ""})
+	defer done()
+	fmt.Println(client.RemoveAll("tmp"))
+	_, err := client.Stat("tmp")
+	fmt.Println(errors.Is(err, fs.ErrNotExist))
+	// Output:
+	// <nil>
+	// true
+}
+
+func ExampleClient_MkdirAll() {
+	client, done := connect(nil)
+	defer done()
+	fmt.Println(client.MkdirAll("a/b/c"))
+	fmt.Println(client.MkdirAll("a/b/c"))
+	err := client.Mkdir("a")
+	fmt.Println(errors.Is(err, fs.ErrExist))
+	// Output:
+	// <nil>
+	// <nil>
+	// true
+}
+
+func ExampleClient_PosixRename() {
+	client, done := connect(map[string]string{"config": "old", "config.new": "new"})
+	defer done()
+	err := client.Rename("config.new", "config")
+	fmt.Println(errors.Is(err, fs.ErrExist)) // Rename replaces nothing
+	fmt.Println(client.PosixRename("config.new", "config"))
+	data, _ := client.ReadFile("config")
+	fmt.Println(string(data))
+	// Output:
+	// true
+	// <nil>
+	// new
+}
+
+func ExampleClient_WithContext() {
+	client, done := connect(nil)
+	defer done()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cancel() // or the minute is over
+	_, err := client.WithContext(ctx).ReadDir("/")
+	fmt.Println(errors.Is(err, context.Canceled))
+	_, err = client.ReadDir("/") // the client itself goes on
+	fmt.Println(err)
+	// Output:
+	// true
+	// <nil>
+}
+
+func ExampleClient_FS() {
+	client, done := connect(map[string]string{"www/index.html": "<p>hello", "www/data": "0123456789"})
+	defer done()
+	www := client.DirFS("www")
+	names, _ := fs.Glob(www, "*")
+	fmt.Println(names)
+
+	// A web server of files that are elsewhere; ranges work.
+	web := httptest.NewServer(http.FileServerFS(www))
+	defer web.Close()
+	request, _ := http.NewRequest("GET", web.URL+"/data", nil)
+	request.Header.Set("Range", "bytes=2-4")
+	response, err := web.Client().Do(request)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	fmt.Println(response.StatusCode, string(body))
+	// Output:
+	// [data index.html]
+	// 206 234
+}
+
+func ExampleFile_Writer() {
+	client, done := connect(nil)
+	defer done()
+	f, err := client.Create("log")
+	if err != nil {
+		log.Fatal(err)
+	}
+	w := f.Writer() // no Write waits for the server
+	for i := range 3 {
+		fmt.Fprintln(w, "line", i)
+	}
+	// An error of any Write is here at the latest: Close of the file waits until the server has it all.
+	if err := f.Close(); err != nil {
+		log.Fatal(err)
+	}
+	data, _ := client.ReadFile("log")
+	fmt.Print(string(data))
+	// Output:
+	// line 0
+	// line 1
+	// line 2
+}
+
+func ExampleFile_ReadFrom() {
+	client, done := connect(nil)
+	defer done()
+	f, err := client.OpenFile("upload", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, err := f.ReadFrom(strings.NewReader("any reader, of any size"))
+	if err != nil {
+		log.Fatalf("%v; the first %d bytes are safe", err, n)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n)
+	// Output: 23
+}
+
+func ExampleFile_ReadAt() {
+	client, done := connect(map[string]string{"f": "0123456789"})
+	defer done()
+	f, err := client.Open("f")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	p := make([]byte, 4)
+	n, err := f.ReadAt(p, 8)
+	fmt.Println(string(p[:n]), err)
+	// Output: 89 EOF
+}
