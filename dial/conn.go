@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -63,6 +64,10 @@ func lost(err error) error {
 	}
 	if strings.HasPrefix(err.Error(), "ssh: disconnect") {
 		return &describedError{"the server ended the connection: " + err.Error(), err}
+	}
+	var call *os.SyscallError
+	if errors.As(err, &call) { // without Go's "read tcp 127.0.0.1:1->127.0.0.1:2: read"
+		return &describedError{"the connection was lost: " + call.Err.Error(), err}
 	}
 	return fmt.Errorf("the connection was lost: %w", err)
 }
