@@ -33,7 +33,7 @@ func download(config *ssh.ClientConfig, w io.Writer) error {
 	return err
 }
 
-func ExampleNewClient() {
+func Example_readme() {
 	config := &ssh.ClientConfig{User: "user" /* Auth and HostKeyCallback too */}
 	if err := download(config, os.Stdout); err != nil {
 		os.Exit(1)
