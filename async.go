@@ -152,7 +152,8 @@ func (a AsyncClient) Extended(name string, payload []byte) *Pending[[]byte] {
 	return startOn(a, a.session.extended(wire.TypeExtendedReply, name, payload))
 }
 
-// AsyncFile is a file whose operations are started and not waited for; see [AsyncClient].
+// AsyncFile is a file whose operations are started and not waited for; see [AsyncClient]. But for Close they do not wait for what was
+// written behind: see [Writer.Flush].
 type AsyncFile struct{ file *File }
 
 // Async returns the asynchronous form of the file. Operations that are started through it end when the context of f is done.

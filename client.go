@@ -127,6 +127,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 		s.options.readAhead = 0
 	}
 	s.inOrder = knownInOrder(o.serverVersion)
+	s.listsAhead = knownToList(o.serverVersion)
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
 	s.askLimits()
 	return &Client{session: s, ctx: context.Background()}, nil

@@ -132,11 +132,12 @@ func (f *File) copyThrough(off, length int64, to *File, at int64) (int64, error)
 		w.CloseWithError(readErr)
 	}()
 	n, err := to.upload("copy", at, r, func(int64) {})
-	r.CloseWithError(err)
+	r.CloseWithError(io.ErrClosedPipe)
 	<-done
+	var source *sinkError
 	switch {
-	case readErr != nil && readErr != err:
-		err = errors.Join(readErr, err)
+	case errors.As(err, &source):
+		err = readErr
 	case err == nil && length >= 0 && read < length:
 		err = f.wrap("copy", io.ErrUnexpectedEOF)
 	}

@@ -180,6 +180,9 @@ func (d *download) release() {
 
 // during returns a context for a transfer of the file: it ends with the file's own, and when the file is closed.
 func (f *File) during(open *openFile) (context.Context, func()) {
+	if f.ctx.Done() == nil {
+		return open.closed, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	stop := context.AfterFunc(open.closed, func() { cancel(fs.ErrClosed) })
 	return ctx, func() { stop(); cancel(nil) }
@@ -229,8 +232,15 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.flushBehind(); err != nil {
 		return 0, err
 	}
-	n := 0
-	_, err := f.download("read", off, off+int64(len(p)), flow.Unknown, func(data []byte) error {
+	open, err := f.opened("read")
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.readPacket(open, p, off)
+	if n == len(p) || err != nil {
+		return n, err
+	}
+	_, err = f.download("read", off+int64(n), off+int64(len(p)), flow.Unknown, func(data []byte) error {
 		n += copy(p[n:], data)
 		return nil
 	}, func(int64) {})

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 )
@@ -61,20 +59,6 @@ func Example() {
 	// Output:
 	// hello, world
 	// 12 bytes sent
-}
-
-func ExampleNewClient() {
-	conn, err := ssh.Dial("tcp", "example.com:22", &ssh.ClientConfig{ /* ... */ })
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
-	client, err := usftp.NewClient(conn)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	fmt.Println(client.Getwd())
 }
 
 func ExampleClient_ReadFile() {

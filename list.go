@@ -18,8 +18,8 @@ import (
 // "..". An error ends the listing and comes with a nil File, after all that came before it. When the loop breaks, the directory is
 // closed and what was asked is forgotten.
 //
-// It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH); to servers that work strictly in
-// order many requests for names travel at once. Replies of any size are taken.
+// It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH); to servers that are
+// known to answer them in order many requests for names travel at once. Replies of any size are taken.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		l := c.list(dir)
@@ -134,7 +134,7 @@ func (l *listing) more() error {
 			return err
 		}
 		l.handle, l.queue, l.window = handle, conn.NewQueue(), 1
-		if l.session.inOrder {
+		if l.session.listsAhead {
 			l.window = 2 // the second one brings the end of most directories
 		}
 	}
@@ -234,9 +234,9 @@ func (l *listing) entry() (*File, error) {
 	return nil, nil
 }
 
-// widen has more READDIRs in flight after each answer, on a server that works in order, as far as their replies fit.
+// widen has more READDIRs in flight after each answer, where several may be asked at once, as far as their replies fit.
 func (l *listing) widen(size int) {
-	if !l.session.inOrder {
+	if !l.session.listsAhead {
 		return
 	}
 	l.largest = max(l.largest, size, 1)

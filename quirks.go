@@ -9,6 +9,7 @@ import (
 // connection: nothing is tried twice that is known to fail.
 type quirks struct {
 	inOrder     bool        // it works strictly in order, so that what depends on one another may be sent at once
+	listsAhead  bool        // several READDIRs on one handle may be asked at once
 	noReadWrite atomic.Bool // it refuses to open a file for reading and writing
 	noFstat     atomic.Bool // it does not serve FSTAT
 	oneWrite    atomic.Bool // it takes one WRITE of a file at a time, in order
@@ -18,6 +19,12 @@ type quirks struct {
 // knownInOrder tells by the SSH server's version line whether it serves requests one at a time, in the order in which they came.
 // OpenSSH's sftp-server does; pkg/sftp, SFTPGo and AsyncSSH do not.
 func knownInOrder(version string) bool { return strings.Contains(version, "OpenSSH") }
+
+// knownToList tells by the SSH server's version line whether it answers READDIRs on one handle one after the other, so that several may be
+// asked at once: those that work in order do, and so does package server, whatever else it does side by side.
+func knownToList(version string) bool {
+	return knownInOrder(version) || strings.HasPrefix(version, "SSH-2.0-usftp")
+}
 
 // differs remembers what was found out, and says it once.
 func (s *session) differs(quirk *atomic.Bool, what string) {

@@ -32,7 +32,6 @@ type prefetch struct {
 	client *session
 	open   *openFile
 	name   string
-	size   int // of a request
 	most   int64
 
 	stale atomic.Bool // somebody has written to the file, or moved the offset
@@ -130,7 +129,9 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 		if err := open.client.awaitLimits(f.ctx); err != nil {
 			return 0, f.wrap("read", err)
 		}
-		ahead = f.startAhead(open)
+		if ahead = f.startAhead(open); ahead == nil {
+			return 0, nil
+		}
 	}
 	n, err := ahead.read(f, p)
 	if err != nil {
@@ -142,11 +143,16 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 	return n, nil
 }
 
-// startAhead begins to read ahead at the file's offset.
+// startAhead begins to read ahead at the file's offset, if the budget has room for it.
 func (f *File) startAhead(open *openFile) *prefetch {
 	s := open.client
+	most := s.options.readAhead
 	request, _ := s.dataSizes()
-	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), size: request, most: int64(s.options.readAhead)}
+	request = int(min(int64(request), max(most/2, 1)))
+	if s.conn.Room(0) < int64(request) {
+		return nil
+	}
+	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), most: most}
 	ahead.download = &download{
 		loop: newLoop(open.closed, flow.NewRanges(f.offset, f.expectedSize(), request, false), lane{client: s, handle: open.handle}),
 		from: f.offset, given: f.offset,
@@ -269,7 +275,8 @@ func (a *prefetch) fillAhead() error {
 	limit := min(a.most, firstReadAhead+2*a.consumed)
 	for {
 		ahead := a.held + a.lanes[0].window.InFlight()
-		if ahead > 0 && ahead+int64(a.ranges.Request()) > min(limit, a.client.conn.Room(ahead)) {
+		// Never beyond what is free, not even for one request: what lies here waits for a program, and others wait for the budget.
+		if ahead+int64(a.ranges.Request()) > min(limit, a.client.conn.Room(ahead)) {
 			return nil
 		}
 		r, ok := a.claim(0)

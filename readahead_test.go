@@ -204,7 +204,7 @@ func TestReadAheadIsCounted(t *testing.T) {
 		for _, request := range r.server.Requests(wire.TypeRead) {
 			asked += request.Length
 		}
-		if ahead := int64(asked) - 8*4*200<<10; ahead > 4<<20+8*255<<10 {
+		if ahead := int64(asked) - 8*4*200<<10; ahead > 4<<20 {
 			t.Errorf("%d bytes were asked for ahead, under a budget of 4 MiB", ahead)
 		}
 		for _, f := range files {
@@ -254,7 +254,7 @@ func TestReadIsCancelledAndClosed(t *testing.T) {
 
 // TestRandomUse: a file with both kinds of buffering behaves as one in memory, whatever is done to it.
 func TestRandomUse(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(16) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		script := sftptest.Script{Seed: seed + 1}
 		switch seed % 4 {

@@ -224,6 +224,13 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	open, err := f.opened("write")
+	if err != nil {
+		return 0, err
+	}
+	if n, err := f.writePacket(open, p, off); n > 0 || err != nil {
+		return n, err
+	}
 	n, err := f.upload("write", off, memory{bytes.NewReader(p)}, func(int64) {})
 	return int(n), err
 }

@@ -211,3 +211,29 @@ func TestSetstatFamily(t *testing.T) {
 		}
 	}
 }
+
+// TestCopyFails: whichever side fails, its error comes back, with what was copied.
+func TestCopyFails(t *testing.T) {
+	for _, extensions := range [][]wire.ExtensionPair{nil, {}} {
+		for path, kind := range map[string]wire.Type{"/a": wire.TypeRead, "/b": wire.TypeWrite} {
+			if extensions == nil {
+				kind = wire.TypeExtended
+			}
+			r := newRig(t, sftptest.Script{Extensions: extensions, Faults: []sftptest.Fault{
+				{On: kind, From: 600_000, To: 1 << 40, Do: sftptest.Refuse(wire.PermissionDenied, "enough")},
+			}}, 0)
+			r.server.Files.WriteFile("/a", noise(1<<20))
+			if extensions == nil {
+				r.server.AddFaults(sftptest.Fault{On: kind, Extension: wire.ExtCopyData, Do: sftptest.Refuse(wire.PermissionDenied, "enough")})
+			}
+			n, err := r.CopyFile("/a", "/b")
+			if n > 600_000 || !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%v, %s: %d, %v", extensions, path, n, err)
+			}
+			r.Stat("/")
+			if _, err := r.Stat("/"); err != nil || r.server.OpenHandles() != 0 {
+				t.Errorf("%v, %s: %v, %d handles are open", extensions, path, err, r.server.OpenHandles())
+			}
+		}
+	}
+}
