@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"math"
@@ -269,7 +270,9 @@ func (s *session) logTransfer(h *handle, err error) {
 
 func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 	if stater, ok := h.file.(FileStater); ok {
-		return stater.Stat()
+		if info, err := stater.Stat(); !errors.Is(err, errors.ErrUnsupported) {
+			return info, err
+		}
 	}
 	return s.view.fs.Stat(s.ctx, h.path)
 }

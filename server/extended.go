@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/usftp/usftp/wire"
@@ -48,15 +49,12 @@ func (w *worker) statVFS(s *session, r *request, reply wire.StatVFSReply, err er
 }
 
 func (s *session) fstatVFS(h *handle) (reply wire.StatVFSReply, err error) {
-	stater, ok := h.file.(FileStatVFSer)
-	if !ok {
-		return s.view.statVFS(s.ctx, h.path)
+	if stater, ok := h.file.(FileStatVFSer); ok {
+		if reply, err = stater.StatVFS(); !errors.Is(err, errors.ErrUnsupported) {
+			return s.view.limitStatVFS(reply), err
+		}
 	}
-	reply, err = stater.StatVFS()
-	if s.view.readOnly {
-		reply.Flags |= wire.StatVFSReadOnly
-	}
-	return reply, err
+	return s.view.statVFS(s.ctx, h.path)
 }
 
 func (s *session) fsync(h *handle) error {

@@ -25,6 +25,9 @@ type Policy struct {
 
 	// Home is the directory where relative paths begin; "" is "/".
 	Home string
+
+	// Quota, when not nil, bounds what lies below Home. It is for backends that serve nothing else to the same user.
+	Quota *Quota
 }
 
 // View is a backend as a session may use it: with the policy applied, and an answer for everything, also where the
@@ -34,6 +37,7 @@ type View struct {
 	home      string
 	readOnly  bool
 	umask     uint32
+	quota     *Quota
 	forbidden operationSet
 }
 
@@ -55,6 +59,7 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 		home:      path.Clean("/" + policy.Home),
 		readOnly:  policy.ReadOnly,
 		umask:     wire.PermissionBits(policy.Umask),
+		quota:     policy.Quota,
 		forbidden: denied,
 	}
 	if len(policy.Allowed) > 0 {
@@ -122,7 +127,9 @@ func (v *View) Open(ctx context.Context, name string, flags uint32, attrs wire.A
 	if !ok {
 		return nil, errUnsupported
 	}
-	return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
+	return v.quotaOpen(ctx, name, flags, func() (File, error) {
+		return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
+	})
 }
 
 // masked applies the umask to the mode of what is about to be made.
@@ -148,6 +155,10 @@ func (v *View) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 	if err := v.permit(opLstat); err != nil {
 		return nil, err
 	}
+	return v.lstat(ctx, name)
+}
+
+func (v *View) lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 	if lstater, ok := v.fs.(Lstater); ok {
 		return lstater.Lstat(ctx, name)
 	}
@@ -174,10 +185,14 @@ func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	if err := v.permit(opSetstat); err != nil {
 		return err
 	}
-	if setstater, ok := v.fs.(Setstater); ok {
-		return setstater.Setstat(ctx, name, attrs)
+	setstater, ok := v.fs.(Setstater)
+	switch {
+	case !ok:
+		return errUnsupported
+	case attrs.Has(wire.AttrSize):
+		return v.quotaResize(ctx, name, attrs.Size, func() error { return setstater.Setstat(ctx, name, attrs) })
 	}
-	return errUnsupported
+	return setstater.Setstat(ctx, name, attrs)
 }
 
 // Lsetstat changes attributes of a file or link.
@@ -197,7 +212,7 @@ func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 		return err
 	}
 	if renamer, ok := v.fs.(Renamer); ok {
-		return renamer.Rename(ctx, oldName, newName)
+		return v.quotaReplace(ctx, oldName, newName, func() error { return renamer.Rename(ctx, oldName, newName) })
 	}
 	return errUnsupported
 }
@@ -208,7 +223,7 @@ func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
 		return err
 	}
 	if renamer, ok := v.fs.(PosixRenamer); ok {
-		return renamer.PosixRename(ctx, oldName, newName)
+		return v.quotaReplace(ctx, oldName, newName, func() error { return renamer.PosixRename(ctx, oldName, newName) })
 	}
 	return errUnsupported
 }
@@ -219,7 +234,7 @@ func (v *View) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	if remover, ok := v.fs.(Remover); ok {
-		return remover.Remove(ctx, name)
+		return v.quotaRemove(ctx, name, func() error { return remover.Remove(ctx, name) })
 	}
 	return errUnsupported
 }
@@ -230,7 +245,7 @@ func (v *View) Rmdir(ctx context.Context, name string) error {
 		return err
 	}
 	if remover, ok := v.fs.(Rmdirer); ok {
-		return remover.Rmdir(ctx, name)
+		return v.quotaRemove(ctx, name, func() error { return remover.Rmdir(ctx, name) })
 	}
 	return errUnsupported
 }
@@ -241,7 +256,7 @@ func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 		return err
 	}
 	if mkdirer, ok := v.fs.(Mkdirer); ok {
-		return mkdirer.Mkdir(ctx, name, v.masked(attrs, 0o777))
+		return v.quotaMake(ctx, func() error { return mkdirer.Mkdir(ctx, name, v.masked(attrs, 0o777)) })
 	}
 	return errUnsupported
 }
@@ -252,7 +267,7 @@ func (v *View) Symlink(ctx context.Context, target, name string) error {
 		return err
 	}
 	if symlinker, ok := v.fs.(Symlinker); ok {
-		return symlinker.Symlink(ctx, target, name)
+		return v.quotaMake(ctx, func() error { return symlinker.Symlink(ctx, target, name) })
 	}
 	return errUnsupported
 }
@@ -274,7 +289,7 @@ func (v *View) Link(ctx context.Context, oldName, newName string) error {
 		return err
 	}
 	if linker, ok := v.fs.(Linker); ok {
-		return linker.Link(ctx, oldName, newName)
+		return v.quotaMake(ctx, func() error { return linker.Link(ctx, oldName, newName) })
 	}
 	return errUnsupported
 }
@@ -308,10 +323,18 @@ func (v *View) statVFS(ctx context.Context, name string) (wire.StatVFSReply, err
 		return wire.StatVFSReply{}, errUnsupported
 	}
 	reply, err := s.StatVFS(ctx, name)
+	return v.limitStatVFS(reply), err
+}
+
+// limitStatVFS is what a file system looks like from under the policy.
+func (v *View) limitStatVFS(reply wire.StatVFSReply) wire.StatVFSReply {
 	if v.readOnly {
 		reply.Flags |= wire.StatVFSReadOnly
 	}
-	return reply, err
+	if v.quota != nil {
+		v.quota.limit(&reply)
+	}
+	return reply
 }
 
 // HomeDir tells where a user's home is; "" is the user of the session.

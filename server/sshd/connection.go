@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/usftp/usftp/internal/bigread"
+	"github.com/usftp/usftp/internal/bigconn"
 	"github.com/usftp/usftp/server"
 )
 
@@ -81,7 +81,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 
 // ServeConn serves one connection until it ends.
 func (s *Server) ServeConn(raw net.Conn) {
-	conn := &connection{Conn: bigread.New(raw, &s.reads), server: s}
+	conn := &connection{Conn: bigconn.New(raw, &s.reads), server: s}
 	if !s.track(func() { s.conns[conn] = struct{}{} }) {
 		raw.Close()
 		return

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/usftp/usftp/internal/bigread"
+	"github.com/usftp/usftp/internal/bigconn"
 	"github.com/usftp/usftp/server"
 )
 
@@ -79,7 +79,7 @@ type Server struct {
 	state   atomic.Pointer[state]
 	guard   *guard
 	buffers server.Pool
-	reads   bigread.Pool
+	reads   bigconn.Pool
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -1,9 +1,9 @@
-// Package bigread puts large reads under a protocol that asks for small ones.
+// Package bigconn puts large system calls under a protocol that makes small ones.
 //
-// x/crypto/ssh asks its connection for 4 KiB and then for the rest of each packet: two system calls or more for 32 KiB. A
-// [Conn] reads whatever has arrived, up to [Size], with one. It holds a buffer only while there is something in it, so
-// that idle connections pin none.
-package bigread
+// x/crypto/ssh asks its connection for 4 KiB and then for the rest of each packet, and writes a packet in two or three
+// pieces. A [Conn] reads whatever has arrived, up to [Size], with one call, and writes together what was written meanwhile.
+// It holds buffers only while there is something in them, so that idle connections pin none.
+package bigconn
 
 import (
 	"net"
@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Size is how much is read at once.
+// Size is how much is read or written at once.
 const Size = 256 << 10
 
 // Pool lends buffers to connections. The zero Pool is ready for use; connections of one owner should share one.
@@ -27,7 +27,8 @@ func (p *Pool) get() *[]byte {
 
 func (p *Pool) put(b *[]byte) { p.pool.Put(b) }
 
-// Conn is a net.Conn whose Read takes from a large buffer. Read must not be called concurrently.
+// Conn is a net.Conn with large buffers. Write returns when its bytes are gathered, so that an error may come with a later
+// Write; Close gives what was gathered a second to go out. Read must not be called concurrently.
 type Conn struct {
 	net.Conn
 
@@ -39,16 +40,28 @@ type Conn struct {
 
 	buf        *[]byte // unread bytes are start to end of it; nil without any
 	start, end int
+
+	out writer
 }
 
 // New wraps c. Where the system cannot wait for input without a buffer, or c is not a socket of its own, reads pass through
 // as they are.
 func New(c net.Conn, pool *Pool) *Conn {
-	big := &Conn{Conn: c, pool: pool}
+	big := &Conn{Conn: c, pool: pool, out: writer{conn: c, pool: pool}}
+	big.out.change.L = &big.out.mu
 	if file, ok := c.(syscall.Conn); ok {
 		big.fill = big.filler(file)
 	}
 	return big
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (int, error) { return c.out.write(p) }
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.out.close()
+	return c.Conn.Close()
 }
 
 // Read implements net.Conn.

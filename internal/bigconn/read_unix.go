@@ -1,6 +1,6 @@
 //go:build unix
 
-package bigread
+package bigconn
 
 import (
 	"io"

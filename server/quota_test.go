@@ -1,0 +1,122 @@
+package server_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/wire"
+)
+
+func TestQuota(t *testing.T) {
+	for name, make := range backends {
+		t.Run(name, func(t *testing.T) {
+			backend := make(t)
+			c := start(t, backend, nil)
+			c.put("/there", "0123456789")
+			q := server.NewQuota(100, 4)
+			c = start(t, backend, &server.Options{Policy: server.Policy{Quota: q}})
+			h := c.open("/f", create|wire.OpenRead)
+			c.ok(wire.Write{Handle: h, Offset: 50, Data: []byte("0123456789")})
+			want(t, usage(q), [2]int64{70, 2})
+			c.ok(wire.Write{Handle: h, Offset: 0, Data: []byte("0123456789")}) // fills the hole
+			want(t, usage(q), [2]int64{70, 2})
+			want(t, c.status(wire.Write{Handle: h, Offset: 90, Data: []byte("0")}), wire.Failure)
+			want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h}), wire.Failure)
+			size := func(n uint64) message {
+				return wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: wire.Attrs{Flags: wire.AttrSize, Size: n}}
+			}
+			want(t, c.status(size(91)), wire.Failure)
+			want(t, c.status(size(1<<63)), wire.Failure)
+			c.ok(size(90))
+			want(t, usage(q), [2]int64{100, 2})
+			var fs wire.StatVFSReply
+			if err := fs.Parse(c.do(wire.ExtendedPath{Name: wire.ExtStatVFS, Path: "/"}).body); err != nil || fs.BlocksAvailable != 0 {
+				t.Errorf("a full quota has %d blocks left, %v", fs.BlocksAvailable, err)
+			}
+			c.ok(size(0))
+			c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"})
+			c.ok(wire.Symlink{First: "x", Second: "/l"})
+			want(t, usage(q), [2]int64{10, 4})
+			want(t, c.status(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/e"}), wire.Failure)
+			want(t, c.status(wire.Open{Path: "/g", Flags: create}), wire.Failure)
+			c.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/l"})
+			c.ok(wire.PathRequest{Type: wire.TypeRmdir, Path: "/d"})
+			c.ok(wire.PosixRename{OldPath: "/f", NewPath: "/there"})
+			want(t, usage(q), [2]int64{0, 1})
+
+			c.put("/from", "0123456789012345678901234567890123456789012345678901")
+			from, to := c.open("/from", wire.OpenRead), c.open("/to", create|wire.OpenRead)
+			want(t, c.status(wire.CopyData{FromHandle: from, ToHandle: to}), wire.Failure)
+			c.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/to"})
+			to = c.open("/to", create|wire.OpenRead)
+			c.ok(wire.CopyData{FromHandle: from, FromOffset: 40, ToHandle: to})
+			want(t, usage(q), [2]int64{64, 3})
+		})
+	}
+}
+
+func usage(q *server.Quota) [2]int64 {
+	bytes, files := q.Usage()
+	return [2]int64{bytes, files}
+}
+
+// TestQuotaKeepsCount does random things and compares what was kept with what a walk finds.
+func TestQuotaKeepsCount(t *testing.T) {
+	for name, make := range backends {
+		t.Run(name, func(t *testing.T) {
+			backend := make(t)
+			random := rand.New(rand.NewPCG(1, 2))
+			q := server.NewQuota(2000, 12)
+			c := start(t, backend, &server.Options{Policy: server.Policy{Quota: q}})
+			path := func() string { return fmt.Sprintf("/%c", 'a'+random.IntN(5)) }
+			if random.IntN(2) == 0 {
+				path = func() string { return fmt.Sprintf("/%c", 'a'+random.IntN(15)) }
+			}
+			for i := range 2000 {
+				var m message
+				switch random.IntN(8) {
+				case 0, 1:
+					flags := []uint32{create, wire.OpenWrite, wire.OpenWrite | wire.OpenCreate, wire.OpenAppend | wire.OpenCreate}
+					p := c.do(wire.Open{Path: path(), Flags: flags[random.IntN(4)]})
+					if p.typ != wire.TypeHandle {
+						continue
+					}
+					h := p.handle(t)
+					for range random.IntN(3) {
+						c.status(wire.Write{Handle: h, Offset: uint64(random.IntN(300)), Data: []byte(path() + path())})
+					}
+					if random.IntN(3) == 0 {
+						c.status(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrSize, Size: uint64(random.IntN(400))}})
+					}
+					m = wire.HandleRequest{Type: wire.TypeClose, Handle: h}
+				case 2:
+					m = wire.PathRequest{Type: wire.TypeRemove, Path: path()}
+				case 3:
+					m = wire.PathRequest{Type: wire.TypeRmdir, Path: path()}
+				case 4:
+					m = wire.PathAttrs{Type: wire.TypeMkdir, Path: path()}
+				case 5:
+					m = wire.PosixRename{OldPath: path(), NewPath: path()}
+				case 6:
+					m = wire.Rename{OldPath: path(), NewPath: path()}
+				case 7:
+					m = wire.PathAttrs{Type: wire.TypeSetstat, Path: path(), Attrs: wire.Attrs{
+						Flags: wire.AttrSize, Size: uint64(random.IntN(500)),
+					}}
+				}
+				c.do(m)
+				kept := usage(q)
+				if err := q.Recount(t.Context(), backend, "/"); err != nil {
+					t.Fatal(err)
+				}
+				if found := usage(q); kept != found && i > 20 {
+					t.Fatalf("after %d steps, the last %+v: %v was kept, %v is there", i, m, kept, found)
+				} else if found[0] > 2000 || found[1] > 12 {
+					t.Fatalf("%v is there", found)
+				}
+			}
+		})
+	}
+}
