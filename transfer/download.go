@@ -14,6 +14,11 @@ import (
 // download copies from the host.
 func (r *run) download() error {
 	r.size = -1
+	if r.item != nil && r.isSmall(r.item.facts.size) {
+		if done, err := r.downloadSmall(); done {
+			return err
+		}
+	}
 	f, err := r.Host.Client.OpenRead(r.Source)
 	if err != nil {
 		return err
@@ -26,11 +31,7 @@ func (r *run) download() error {
 	if r.Writer != nil {
 		return r.stream(f, before)
 	}
-	base, err := localName(r.Source)
-	if err != nil {
-		return err
-	}
-	target, err := findLocal(r.Target, base)
+	target, err := r.findLocal()
 	if target != nil {
 		r.result.Target = target.path
 	}
@@ -50,6 +51,18 @@ func (r *run) download() error {
 		r.abandonLocal(target, err)
 	}
 	return err
+}
+
+// findLocal looks at the target.
+func (r *run) findLocal() (*localTarget, error) {
+	if r.item != nil {
+		return r.itemTarget()
+	}
+	base, err := localName(r.Source)
+	if err != nil {
+		return nil, err
+	}
+	return findLocal(r.Target, base)
 }
 
 // checkSource looks at what the server said of the file, nil where it said nothing.
@@ -104,7 +117,7 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 // a stranger's word: a name that leads anywhere else is refused.
 func localName(remote string) (string, error) {
 	base := path.Base(strings.TrimRight(remote, "/"))
-	if base == "." || base == ".." || base == "/" || !fs.ValidPath(base) || strings.ContainsAny(base, "\x00") || !localBase(base) {
+	if base == "." || base == ".." || base == "/" || strings.IndexByte(base, 0) >= 0 || !localBase(base) {
 		return "", &fs.PathError{Op: "copy", Path: remote, Err: ErrBadName}
 	}
 	return base, nil
@@ -136,8 +149,8 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 	if t.temporary != "" {
 		name = t.temporary
 	}
-	if r.Options.Preserve && before != nil && before.HasTimes() {
-		if err := t.root.Chtimes(name, before.AccessTime(), before.ModTime()); err != nil {
+	if (r.Options.Preserve || r.item != nil) && before != nil && before.HasTimes() {
+		if err := t.root.Chtimes(name, before.AccessTime(), before.ModTime()); err != nil && r.Options.Preserve {
 			return err
 		}
 	}

@@ -12,6 +12,11 @@ const (
 	Note     Kind = "note"     // Message is something that a person should know, and is no failure
 	Done     Kind = "done"     // Bytes and Elapsed are final
 	Failed   Kind = "failed"   // Err and Message say why, and LeftBehind what is left
+
+	// Those of trees. A tree's own Started, Progress and Ended events carry Totals, those of its entries do not.
+	Planned Kind = "planned" // a dry run would copy it
+	Skipped Kind = "skipped" // Message says why it is not copied
+	Ended   Kind = "ended"   // Totals are final; Err and Message say what went wrong, if anything did
 )
 
 // Event is something that has happened to a job. The fields that its kind does not name are zero.
@@ -28,4 +33,6 @@ type Event struct {
 	Message    string        `json:"message,omitempty"`
 	LeftBehind string        `json:"left_behind,omitempty"`
 	Err        error         `json:"-"`
+	Tree       bool          `json:"tree,omitempty"`   // it is about a tree, or something in one
+	Totals     *Totals       `json:"totals,omitempty"` // of the whole tree
 }

@@ -108,21 +108,37 @@ type Result struct {
 func (j *Job) Run(ctx context.Context) (Result, error) {
 	r := &run{Job: *j, ctx: ctx, began: time.Now()}
 	r.Host.Client = j.Host.Client.WithContext(ctx)
-	r.result.Target = j.Target
+	if j.Options.RateLimit > 0 {
+		r.limiter = &limiter{ctx: ctx, rate: j.Options.RateLimit}
+	}
+	return r.do()
+}
+
+// do runs the job and tells how it went.
+func (r *run) do() (Result, error) {
+	err := r.copy()
+	if err != nil {
+		r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
+		return r.result, err
+	}
+	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
+	return r.result, nil
+}
+
+// copy copies the file. Its error is an [*Error].
+func (r *run) copy() error {
+	r.result.Target = r.Target
 	var err error
-	if j.Direction == Download {
+	if r.Direction == Download {
 		err = r.download()
 	} else {
 		err = r.upload()
 	}
 	r.result.Elapsed = time.Since(r.began)
 	if err != nil {
-		err = r.failure(err)
-		r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
-		return r.result, err
+		return r.failure(err)
 	}
-	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
-	return r.result, nil
+	return nil
 }
 
 // run is one run of a job.
@@ -136,6 +152,10 @@ type run struct {
 
 	temporary string // the path of the temporary file, for the error too
 	mu        sync.Mutex
+
+	limiter *limiter // nil without a limit; shared by the files of a tree
+	item    *item    // what a tree knows of the file, nil where there is no tree
+	worker  *worker  // of the tree
 }
 
 // tell tells the job's listener.
@@ -145,7 +165,7 @@ func (r *run) tell(e Event) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.Time, e.Host, e.Direction, e.Source, e.Target = time.Now(), r.Host.Name, r.Direction, r.Source, r.result.Target
+	e.Time, e.Host, e.Direction, e.Source, e.Target, e.Tree = time.Now(), r.Host.Name, r.Direction, r.Source, r.result.Target, r.item != nil
 	r.Options.Events(e)
 }
 
@@ -153,13 +173,26 @@ func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Mess
 
 // watch tells of progress until the returned function is called.
 func (r *run) watch(progress func() int64) (stop func()) {
+	if r.item != nil {
+		return r.item.dir.tree.watch(r.Source, progress)
+	}
 	if r.Options.Events == nil {
 		return func() {}
 	}
 	every := r.Options.ProgressEvery
 	if every <= 0 {
-		every = 200 * time.Millisecond
+		every = defaultProgressEvery
 	}
+	return each(every, func() {
+		r.tell(Event{Kind: Progress, Size: r.size, Bytes: progress(), Elapsed: time.Since(r.began)})
+	})
+}
+
+// defaultProgressEvery is the time between progress events where nothing is said.
+const defaultProgressEvery = 200 * time.Millisecond
+
+// each calls a function in steady intervals until the returned function is called, which waits for it.
+func each(every time.Duration, f func()) (stop func()) {
 	ticker := time.NewTicker(every)
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -167,7 +200,7 @@ func (r *run) watch(progress func() int64) (stop func()) {
 		for {
 			select {
 			case <-ticker.C:
-				r.tell(Event{Kind: Progress, Size: r.size, Bytes: progress(), Elapsed: time.Since(r.began)})
+				f()
 			case <-quit:
 				return
 			}

@@ -3,13 +3,16 @@ package transfer
 import (
 	"context"
 	"io"
+	"sync"
 	"time"
 )
 
 // limiter keeps a rate, by waiting after each piece for as long as it should have taken.
 type limiter struct {
-	ctx   context.Context
-	rate  int64 // bytes a second
+	ctx  context.Context
+	rate int64 // bytes a second
+
+	mu    sync.Mutex
 	began time.Time
 	moved int64
 }
@@ -19,16 +22,8 @@ const limitedPiece = 32 << 10
 
 // wait counts n bytes and waits until they are due, or the context is done.
 func (l *limiter) wait(n int) error {
-	if l.began.IsZero() {
-		l.began = time.Now()
-	}
-	l.moved += int64(n)
-	due := l.began.Add(time.Duration(float64(l.moved) / float64(l.rate) * float64(time.Second)))
-	delay := time.Until(due)
+	delay := l.count(n)
 	if delay <= 0 {
-		if delay < -time.Second { // nobody may save up time that the link did not use
-			l.began, l.moved = time.Now(), 0
-		}
 		return nil
 	}
 	timer := time.NewTimer(delay)
@@ -39,6 +34,22 @@ func (l *limiter) wait(n int) error {
 	case <-l.ctx.Done():
 		return context.Cause(l.ctx)
 	}
+}
+
+// count counts n bytes and returns how long it is until they are due.
+func (l *limiter) count(n int) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.began.IsZero() {
+		l.began = time.Now()
+	}
+	l.moved += int64(n)
+	due := l.began.Add(time.Duration(float64(l.moved) / float64(l.rate) * float64(time.Second)))
+	delay := time.Until(due)
+	if delay < -time.Second { // nobody may save up time that the link did not use
+		l.began, l.moved = time.Now(), 0
+	}
+	return delay
 }
 
 type limitedReader struct {
@@ -74,16 +85,16 @@ func (w limitedWriter) Write(p []byte) (n int, err error) {
 
 // limitReader bounds the rate of a source where the job has a limit.
 func (r *run) limitReader(source io.Reader) io.Reader {
-	if r.Options.RateLimit <= 0 {
+	if r.limiter == nil {
 		return source
 	}
-	return limitedReader{source, &limiter{ctx: r.ctx, rate: r.Options.RateLimit}}
+	return limitedReader{source, r.limiter}
 }
 
 // limitWriter bounds the rate of a sink where the job has a limit.
 func (r *run) limitWriter(sink io.Writer) io.Writer {
-	if r.Options.RateLimit <= 0 {
+	if r.limiter == nil {
 		return sink
 	}
-	return limitedWriter{sink, &limiter{ctx: r.ctx, rate: r.Options.RateLimit}}
+	return limitedWriter{sink, r.limiter}
 }

@@ -20,9 +20,16 @@ type localTarget struct {
 	direct    bool        // it can only be written as it is
 	temporary string      // in root; "" where the target itself is written
 	file      *os.File
+	release   func() // of root, where it is a tree's
 }
 
-func (t *localTarget) close() { t.root.Close() }
+func (t *localTarget) close() {
+	if t.release != nil {
+		t.release()
+		return
+	}
+	t.root.Close()
+}
 
 func (t *localTarget) join(name string) string { return filepath.Join(filepath.Dir(t.path), name) }
 

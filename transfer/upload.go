@@ -20,6 +20,7 @@ type source struct {
 	io.Reader
 	file   *os.File    // nil where the job brought a reader
 	before fs.FileInfo // of file
+	data   []byte      // all of it, where it is small and file is closed already; nil where it is not
 }
 
 // openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
@@ -46,11 +47,22 @@ func (r *run) openSource() (*source, error) {
 	if info.Mode().IsRegular() {
 		r.size = info.Size()
 	}
+	if r.isSmall(r.size) {
+		data, err := r.readSmall(f, r.size)
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		if data != nil {
+			f.Close()
+			return &source{file: f, before: info, data: data}, nil
+		}
+	}
 	return &source{Reader: f, file: f, before: info}, nil
 }
 
 func (s *source) close() {
-	if s.file != nil {
+	if s.file != nil && s.data == nil {
 		s.file.Close()
 	}
 }
@@ -92,6 +104,11 @@ type remoteTarget struct {
 
 // upload copies to the host.
 func (r *run) upload() error {
+	if r.item != nil && r.isSmall(r.item.facts.size) {
+		memory := r.item.dir.tree.memory
+		memory.take(r.item.facts.size)
+		defer memory.give(r.item.facts.size)
+	}
 	from, err := r.openSource()
 	if err != nil {
 		return err
@@ -120,6 +137,9 @@ func (r *run) upload() error {
 // findTarget looks at the target: a directory is entered, a symbolic link is followed to what it leads to, since a rename would replace
 // the link. One round trip, and one more for a directory or a link.
 func (r *run) findTarget() (*remoteTarget, error) {
+	if r.item != nil {
+		return r.item.dir.tree.target.(*remoteTree).place(r.item)
+	}
 	name := r.Target
 	if name == "" {
 		name = "."
@@ -211,6 +231,12 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 
 // send copies the contents and closes the file.
 func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
+	if from.data != nil {
+		if err := r.sendSmall(f, from, target); err != nil {
+			return r.explainWrite(err, path.Dir(target.path))
+		}
+		return nil
+	}
 	stop := r.watch(f.Progress)
 	n, err := f.ReadFrom(r.limitReader(from))
 	stop()
@@ -232,15 +258,11 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 
 // finishRemote gives the file what it has besides contents.
 func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
-	if r.Options.Preserve && from.file != nil {
-		if err := f.Chtimes(from.before.ModTime(), from.before.ModTime()); err != nil {
+	if err := f.SetAttrs(r.remoteAttrs(from, target)); err != nil {
+		if r.Options.Preserve {
 			return err
 		}
-		if err := f.Chmod(from.before.Mode()); err != nil {
-			return err
-		}
-	} else if target.before != nil && !r.result.InPlace {
-		if err := f.Chmod(target.before.Mode()); err != nil {
+		if target.before != nil {
 			r.note("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
 		}
 	}

@@ -49,6 +49,10 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	}
 	c := a.newCopier(ctx, config, flags.transferOptions(), a.reporter(flags, target))
 	defer c.hosts.close()
+	if flags.recursive {
+		options := flags.treeOptions()
+		c.tree = &options
+	}
 	c.copy(sources, target)
 	c.report.end(c.code)
 	if flags.verbose >= 2 {
@@ -66,6 +70,7 @@ type copier struct {
 	ctx     context.Context
 	hosts   *hosts
 	options transfer.Options
+	tree    *transfer.TreeOptions // nil where directories are not copied
 	report  reporter
 	code    int // of the first failure
 }
@@ -144,6 +149,13 @@ func (c *copier) copyFile(f file, target place, several bool) {
 		return
 	}
 	job.Host = host.Host
+	if c.tree != nil && !f.stream && !target.stream {
+		tree := transfer.Tree{Host: job.Host, Direction: job.Direction, Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
+		if _, err := tree.Run(c.ctx); err != nil {
+			c.note(err)
+		}
+		return
+	}
 	switch {
 	case f.stream:
 		job.Reader, job.Size = c.standardInput(c.ctx)

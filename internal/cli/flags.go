@@ -22,6 +22,9 @@ type copyFlags struct {
 	limit                               int64
 	preserve, inplace, atomic, fsync    bool
 	recursive, compress, legacy, ignore bool
+	dryRun, stopOnError                 bool
+	links                               string
+	include, exclude                    []string
 
 	quiet, noProgress, json bool
 	verbose                 int
@@ -44,7 +47,12 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s")
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
-	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories (not in this version)")
+	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
+	f.StringVar(&c.links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
+	f.StringArrayVar(&c.exclude, "exclude", nil, "with -r: do not copy what matches `pattern`; may be given several times")
+	f.StringArrayVar(&c.include, "include", nil, "with -r: copy only files that match `pattern`; may be given several times")
+	f.BoolVarP(&c.dryRun, "dry-run", "n", false, "with -r: say what would be copied, and copy nothing")
+	f.BoolVar(&c.stopOnError, "stop-on-error", false, "with -r: end at the first error; else the others go on")
 	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
 	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
 	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
@@ -75,8 +83,10 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("--inplace and --atomic exclude each other")
 	case c.program != "" && c.ssh != "" && c.program != c.ssh:
 		err = errors.New("-S and --ssh name different programs")
-	case c.recursive:
-		err = errors.New("-r is not in this version: directories cannot be copied yet")
+	case (c.dryRun || c.stopOnError || len(c.include)+len(c.exclude) > 0 || set("links")) && !c.recursive:
+		err = errors.New("--links, --include, --exclude, --dry-run and --stop-on-error are for -r")
+	case c.links != "preserve" && c.links != "follow" && c.links != "skip":
+		err = fmt.Errorf("--links %s: it must be preserve, follow or skip", c.links)
 	case c.legacy:
 		err = errors.New("-O asks for scp's old protocol, which usftp does not speak: it copies with SFTP")
 	case set("port") && (c.port < 1 || c.port > 65535):
@@ -127,6 +137,15 @@ func (c *copyFlags) transferOptions() transfer.Options {
 		o.Placement = transfer.InPlace
 	case c.atomic:
 		o.Placement = transfer.Atomic
+	}
+	return o
+}
+
+// treeOptions is how directories are copied.
+func (c *copyFlags) treeOptions() transfer.TreeOptions {
+	o := transfer.TreeOptions{Include: c.include, Exclude: c.exclude, DryRun: c.dryRun, StopOnError: c.stopOnError}
+	if c.links != "preserve" {
+		o.Links = transfer.LinkMode(c.links)
 	}
 	return o
 }

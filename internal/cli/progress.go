@@ -27,6 +27,7 @@ type progressLine struct {
 	name  string
 	size  int64 // -1 where it is not known
 	meter meter
+	tree  *transfer.Totals // nil for one file
 	ended bool
 	good  bool
 }
@@ -47,6 +48,20 @@ func (l *progressLine) update(e transfer.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.meter.add(e.Bytes, e.Elapsed)
+}
+
+// updateTree is update for a whole tree, whose size grows while it is listed.
+func (l *progressLine) updateTree(e transfer.Event) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tree = e.Totals
+	if e.Totals.Complete {
+		l.size = e.Totals.PlannedBytes
+	}
 	l.meter.add(e.Bytes, e.Elapsed)
 }
 
@@ -99,7 +114,15 @@ func (l *progressLine) numbers() string {
 	case l.size >= 0 && m.rate > 0:
 		last = clock(time.Duration(min(float64(max(0, l.size-m.bytes))/m.rate, math.MaxInt32)*float64(time.Second))) + " left"
 	}
-	return fmt.Sprintf("%s %20s %11s %10s", percent, amount(float64(m.bytes))+total, amount(m.rate)+"/s", last)
+	files := ""
+	if l.tree != nil {
+		files = fmt.Sprintf("%d of %d", l.tree.Files, l.tree.PlannedFiles)
+		if !l.tree.Complete {
+			files += "+"
+		}
+		files = fmt.Sprintf("%15s files ", files)
+	}
+	return fmt.Sprintf("%s%s %20s %11s %10s", files, percent, amount(float64(m.bytes))+total, amount(m.rate)+"/s", last)
 }
 
 // percentOf says 100 only when all is there.

@@ -33,6 +33,10 @@ type person struct {
 }
 
 func (p *person) event(e transfer.Event) {
+	if e.Tree {
+		p.treeEvent(e)
+		return
+	}
 	switch e.Kind {
 	case transfer.Started:
 		if p.moving {
@@ -57,6 +61,49 @@ func (p *person) event(e transfer.Event) {
 			p.console.say(e.Message)
 		}
 	}
+}
+
+// treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words for what goes wrong.
+func (p *person) treeEvent(e transfer.Event) {
+	switch {
+	case e.Kind == transfer.Started && e.Totals != nil && p.moving:
+		p.line = startLine(p.console, sourceOf(e), -1)
+		p.line.updateTree(e)
+	case e.Kind == transfer.Progress:
+		p.line.updateTree(e)
+	case e.Kind == transfer.Planned:
+		p.console.say(fmt.Sprintf("would copy %s to %s", sourceOf(e), targetOf(e)))
+	case e.Kind == transfer.Skipped && !p.quiet:
+		p.console.say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
+	case e.Kind == transfer.Note && !p.quiet:
+		p.console.say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
+	case e.Kind == transfer.Done && p.verbose:
+		p.console.say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes))))
+	case e.Kind == transfer.Failed:
+		p.console.say(e.Message)
+	case e.Kind == transfer.Ended:
+		p.line.updateTree(e)
+		p.line.finish(e, e.Err == nil)
+		p.line = nil
+		if t := e.Totals; p.verbose || t.Failed > 1 || e.Err != nil && t.Failed == 0 {
+			p.console.say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
+		}
+	}
+}
+
+// summaryOf says what has become of a tree.
+func summaryOf(t *transfer.Totals) string {
+	text := fmt.Sprintf("%d files, %d directories, %d links; %s in %.1f s, %s", t.Files, t.Directories, t.Links, amount(float64(t.Bytes)), t.Elapsed.Seconds(), rate(t.Bytes, t.Elapsed))
+	if t.Skipped > 0 {
+		text += fmt.Sprintf("; %d skipped", t.Skipped)
+	}
+	if t.Failed > 0 {
+		text += fmt.Sprintf("; %d failed", t.Failed)
+	}
+	if !t.Complete {
+		text += "; not all of the tree was looked at"
+	}
+	return text
 }
 
 func (p *person) failed(err error) { p.console.say(err.Error()) }

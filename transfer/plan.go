@@ -1,0 +1,393 @@
+package transfer
+
+import (
+	"errors"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// facts are what is known of a source's entry.
+type facts struct {
+	mode     fs.FileMode
+	hasMode  bool
+	size     int64 // -1 where it is not known
+	mtime    time.Time
+	atime    time.Time
+	hasTimes bool
+	info     fs.FileInfo // of a local entry
+}
+
+// directory is one directory of the tree, from when it is found until all in it is done.
+type directory struct {
+	tree           *treeRun
+	parent         *directory // nil for the source itself
+	source, target string     // paths
+	rel            string     // path from the source on, with slashes; "." for the source itself
+	depth          int
+	facts          facts
+	real           string          // where it is, links followed; only with FollowLinks, and only on a host
+	names          map[string]bool // of its entries, where names that differ may be one
+	fresh          bool            // we have made it
+	failed         bool            // it could not be made
+	pending        atomic.Int64
+}
+
+// item is one file or link to copy.
+type item struct {
+	dir   *directory
+	name  string
+	facts facts
+}
+
+func (i *item) source() string { return i.dir.tree.source.join(i.dir.source, i.name) }
+func (i *item) target() string { return i.dir.tree.target.join(i.dir.target, i.name) }
+
+// plan is what is to be done and who does it: walkers take directories, make them at the target and list them at the source, while
+// workers copy what they have found. Memory is bounded: walkers wait while enough is found, and directories that no walker is
+// free for are walked at once, depth first, when many wait.
+type plan struct {
+	tree  *treeRun
+	small chan *item
+	large chan *item
+
+	mu      sync.Mutex
+	changed sync.Cond
+	waiting []*directory // the last one found is walked first
+	walking int
+
+	most    int // workers for small files
+	workers atomic.Int64
+	working sync.WaitGroup
+}
+
+const (
+	walkers      = 16
+	largeWorkers = 4
+	mostWaiting  = 4096 // directories
+)
+
+func newPlan(t *treeRun, most int) *plan {
+	p := &plan{tree: t, most: most, small: make(chan *item, most), large: make(chan *item, 64)}
+	p.changed.L = &p.mu
+	return p
+}
+
+// run walks and copies until all is done, or the tree's context is.
+func (p *plan) run() {
+	for range largeWorkers {
+		p.working.Go(func() { p.work(p.large) })
+	}
+	p.push(p.tree.root)
+	var walking sync.WaitGroup
+	for range walkers {
+		walking.Go(p.walk)
+	}
+	walking.Wait()
+	p.tree.complete.Store(p.tree.ctx.Err() == nil)
+	close(p.small)
+	close(p.large)
+	p.working.Wait()
+}
+
+func (p *plan) push(d *directory) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, d)
+	p.changed.Signal()
+}
+
+// walk takes directories until there are none, and nobody is left who could find any.
+func (p *plan) walk() {
+	for {
+		p.mu.Lock()
+		for len(p.waiting) == 0 && p.walking > 0 {
+			p.changed.Wait()
+		}
+		n := len(p.waiting)
+		if n == 0 {
+			p.mu.Unlock()
+			p.changed.Broadcast()
+			return
+		}
+		d := p.waiting[n-1]
+		p.waiting[n-1] = nil
+		p.waiting = p.waiting[:n-1]
+		p.walking++
+		p.mu.Unlock()
+		p.visit(d)
+		p.mu.Lock()
+		p.walking--
+		p.mu.Unlock()
+		p.changed.Broadcast()
+	}
+}
+
+// visit makes a directory at the target and hands out what lies in it.
+func (p *plan) visit(d *directory) {
+	t := p.tree
+	defer d.done()
+	if t.ctx.Err() != nil {
+		return
+	}
+	if !t.TreeOptions.DryRun {
+		fresh, err := t.target.makeDir(d)
+		if err != nil {
+			d.failed = true
+			t.fail(d.source, d.target, err)
+			return
+		}
+		d.fresh = fresh
+	}
+	err := t.source.list(d, func(i *item, err error) bool {
+		if err != nil {
+			t.fail(t.source.join(d.source, i.name), d.target, err)
+		} else {
+			p.found(i)
+		}
+		return t.ctx.Err() == nil
+	})
+	if err != nil {
+		t.fail(d.source, d.target, err)
+		return
+	}
+	t.directories.Add(1)
+}
+
+// found decides about an entry.
+func (p *plan) found(i *item) {
+	t := p.tree
+	most := t.TreeOptions.MaxEntries
+	if most == 0 {
+		most = defaultEntries
+	}
+	if n := t.entries.Add(1); most > 0 && n > most {
+		err := t.failure(t.Source, t.Target, errTooLarge)
+		t.failedFirst(err)
+		t.cancel(err)
+		return
+	}
+	rel := i.name
+	if i.dir.rel != "." {
+		rel = i.dir.rel + "/" + i.name
+	}
+	if !t.filter.wants(rel, i.facts.mode.IsDir()) {
+		return
+	}
+	if i.facts.mode&fs.ModeSymlink != 0 && !p.link(i, rel) {
+		return
+	}
+	mode := i.facts.mode
+	switch {
+	case mode.IsDir():
+		p.enter(i, rel)
+	case mode.IsRegular():
+		p.hand(i)
+	case mode&fs.ModeSymlink != 0:
+		p.hand(i)
+	default:
+		t.skip(i.source(), "it is "+kindOf(mode)+", and not copied")
+	}
+}
+
+// link decides about a symbolic link, and looks at what it leads to where that is wanted. It returns false where nothing is to be
+// done.
+func (p *plan) link(i *item, rel string) bool {
+	t := p.tree
+	switch t.TreeOptions.Links {
+	case SkipLinks:
+		t.skip(i.source(), "it is a symbolic link")
+		return false
+	case FollowLinks:
+		found, err := t.source.look(i.source())
+		if err != nil {
+			t.fail(i.source(), i.target(), err)
+			return false
+		}
+		i.facts = found
+		return t.filter.wants(rel, found.mode.IsDir())
+	}
+	return true
+}
+
+// enter has a directory walked.
+func (p *plan) enter(i *item, rel string) {
+	t := p.tree
+	d := &directory{tree: t, parent: i.dir, source: i.source(), target: i.target(), rel: rel, depth: i.dir.depth + 1, facts: i.facts}
+	most := t.TreeOptions.MaxDepth
+	if most == 0 {
+		most = defaultDepth
+	}
+	err := t.target.check(i.dir, i.name)
+	if most > 0 && d.depth > most {
+		err = errTooDeep
+	}
+	if err != nil {
+		t.fail(d.source, d.target, err)
+		return
+	}
+	if t.TreeOptions.Links == FollowLinks {
+		if why := t.source.loops(d); why != "" {
+			t.skip(d.source, why)
+			return
+		}
+	}
+	d.pending.Store(1)
+	d.parent.pending.Add(1)
+	p.mu.Lock()
+	full := len(p.waiting) >= mostWaiting
+	p.mu.Unlock()
+	if full {
+		p.visit(d)
+		return
+	}
+	p.push(d)
+}
+
+// hand gives a file or a link to the workers, and waits until one of them can take it.
+func (p *plan) hand(i *item) {
+	t := p.tree
+	if i.facts.mode.IsRegular() {
+		t.plannedFiles.Add(1)
+		t.plannedBytes.Add(max(0, i.facts.size))
+	}
+	if t.TreeOptions.DryRun {
+		t.tell(Event{Kind: Planned, Source: i.source(), Target: i.target(), Size: i.facts.size})
+		return
+	}
+	if err := t.target.check(i.dir, i.name); err != nil {
+		t.fail(i.source(), i.target(), err)
+		return
+	}
+	i.dir.pending.Add(1)
+	queue := p.large
+	if i.facts.mode.IsRegular() && t.isSmall(i.facts.size) || !i.facts.mode.IsRegular() {
+		queue = p.small
+		select {
+		case queue <- i: // somebody will be free soon: all that have begun are still there
+			if p.workers.Load() >= int64(p.most) {
+				return
+			}
+		default:
+			queue <- i
+			return
+		}
+		if len(queue) > 0 && int(p.workers.Add(1)) <= p.most {
+			p.working.Go(func() { p.work(p.small) })
+		}
+		return
+	}
+	queue <- i
+}
+
+// work copies what is found until the walk is over.
+func (p *plan) work(queue <-chan *item) {
+	var w worker
+	for i := range queue {
+		if p.tree.ctx.Err() == nil {
+			w.copy(p.tree, i)
+		}
+		i.dir.done()
+	}
+}
+
+// worker copies one thing after the other.
+type worker struct{ memory []byte }
+
+func (w *worker) copy(t *treeRun, i *item) {
+	if i.facts.mode&fs.ModeSymlink != 0 {
+		t.copyLink(i)
+		return
+	}
+	r := &run{
+		Job: Job{Host: t.Host, Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
+		ctx: t.ctx, began: time.Now(), limiter: t.limiter, item: i, worker: w,
+	}
+	err := r.copy()
+	if err == nil {
+		t.files.Add(1)
+		t.bytes.Add(r.result.Bytes)
+		r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
+		return
+	}
+	if t.ending(err) && (r.result.LeftBehind == "" || t.isSmall(i.facts.size)) {
+		return // what is left of a small file is worth no word
+	}
+	t.failed.Add(1)
+	r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
+	t.failedFirst(err)
+}
+
+// copyLink makes a symbolic link like the source's.
+func (t *treeRun) copyLink(i *item) {
+	to, err := t.source.readLink(i.source())
+	if err == nil {
+		err = t.target.makeLink(i, to)
+	}
+	if err != nil {
+		t.fail(i.source(), i.target(), err)
+		return
+	}
+	t.links.Add(1)
+}
+
+// done counts one thing in the directory that is done. When it was the last, the directory gets its attributes, and the one above
+// counts it.
+func (d *directory) done() {
+	for ; d != nil && d.pending.Add(-1) == 0; d = d.parent {
+		d.tree.finish(d)
+	}
+}
+
+// finish gives a directory that is complete what it has besides entries. That changes nothing of the directory above, which so need
+// not wait.
+func (t *treeRun) finish(d *directory) {
+	if d.failed || t.TreeOptions.DryRun || t.ctx.Err() != nil {
+		t.target.leave(d)
+		return
+	}
+	t.finished.Go(func() {
+		defer t.target.leave(d)
+		if err := t.target.finishDir(d); err != nil {
+			if t.Options.Preserve {
+				t.fail(d.source, d.target, err)
+			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
+				t.note(d.source, d.target, "the directory cannot have the attributes of its source: "+err.Error())
+			}
+		}
+	})
+}
+
+// isSmall tells whether a file of a size travels in one piece.
+func (t *treeRun) isSmall(size int64) bool { return size >= 0 && size <= int64(t.small) }
+
+// allowance bounds the memory of those who ask for it. A wait ends when others give back what they have, which all do in the
+// end.
+type allowance struct {
+	mu    sync.Mutex
+	freed sync.Cond
+	free  int64
+}
+
+func newAllowance(bytes int64) *allowance {
+	a := &allowance{free: bytes}
+	a.freed.L = &a.mu
+	return a
+}
+
+func (a *allowance) take(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.free < n {
+		a.freed.Wait()
+	}
+	a.free -= n
+}
+
+func (a *allowance) give(n int64) {
+	a.mu.Lock()
+	a.free += n
+	a.mu.Unlock()
+	a.freed.Broadcast()
+}

@@ -1,0 +1,226 @@
+package transfer
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// treeSource is where a tree is read.
+type treeSource interface {
+	join(dir, name string) string
+	look(name string) (facts, error) // following links
+	list(d *directory, yield func(*item, error) bool) error
+	readLink(name string) (string, error)
+	loops(d *directory) string // why a linked directory is not entered, "" where it is
+}
+
+// treeTarget is where a tree is written.
+type treeTarget interface {
+	join(dir, name string) string
+	check(d *directory, name string) error // of an entry
+	makeDir(d *directory) (fresh bool, err error)
+	finishDir(d *directory) error
+	leave(d *directory) // nothing more is written in it
+	makeLink(i *item, to string) error
+	close()
+}
+
+// prepare looks at the source and the target. Root stays nil where the source is a file.
+func (t *treeRun) prepare() (err error) {
+	if t.filter, err = newFilter(t.TreeOptions.Include, t.TreeOptions.Exclude); err != nil {
+		return err
+	}
+	began := time.Now()
+	t.source = localSource{}
+	if t.Direction == Download {
+		t.source = remoteSource{t.Host.Client}
+	}
+	found, err := t.source.look(t.Source)
+	if err != nil {
+		return err
+	}
+	trip := time.Since(began)
+	if !found.mode.IsDir() {
+		return nil
+	}
+	base, err := t.base()
+	if err != nil {
+		return err
+	}
+	root := &directory{tree: t, source: t.Source, rel: ".", facts: found}
+	root.pending.Store(1)
+	t.root = root
+	defer func() {
+		if err != nil {
+			t.root = nil
+		}
+	}()
+	if t.Direction == Download {
+		t.target, root.target, err = openLocal(t, base)
+	} else {
+		began = time.Now()
+		t.target, root.target, err = openRemote(t, base)
+		trip = time.Since(began)
+	}
+	if err != nil {
+		return err
+	}
+	return t.measure(trip)
+}
+
+// These two keep a nil pointer from becoming an interface that is not nil.
+func openLocal(t *treeRun, base string) (treeTarget, string, error) {
+	l, target, err := openLocalTree(t, base)
+	if err != nil {
+		return nil, target, err
+	}
+	return l, target, nil
+}
+
+func openRemote(t *treeRun, base string) (treeTarget, string, error) {
+	r, target, err := openRemoteTree(t, base)
+	if err != nil {
+		return nil, target, err
+	}
+	return r, target, nil
+}
+
+const (
+	// smallest is the largest file that travels in one piece, where the packets allow it.
+	largestSmall = 256 << 10
+
+	// smallMemory bounds what the small files under way hold of this machine's memory.
+	smallMemory = 8 << 20
+)
+
+// measure decides how many files are in flight, and which of them are small.
+func (t *treeRun) measure(trip time.Duration) error {
+	client := t.Host.Client
+	limits, err := client.Limits()
+	if err != nil {
+		return err
+	}
+	read, write, err := client.DataSizes()
+	if err != nil {
+		return err
+	}
+	t.small = min(write, largestSmall)
+	if t.Direction == Download {
+		t.small = min(read, largestSmall)
+	}
+	if t.Options.Sync || t.Options.Placement == InPlace {
+		t.small = -1
+	}
+	t.memory = newAllowance(smallMemory)
+	most := t.TreeOptions.MaxFiles
+	if most <= 0 {
+		_, told := client.HasExtension("limits@openssh.com")
+		most = filesInFlight(trip, limits, told)
+	}
+	t.plan = newPlan(t, most)
+	return nil
+}
+
+// base returns the name that the copy gets where the target is a directory; "." where what lies in the source is meant.
+func (t *treeRun) base() (string, error) {
+	if t.Direction == Download {
+		name := strings.TrimRight(t.Source, "/")
+		base := path.Base(name)
+		if name == "" || base == "." || base == ".." {
+			return ".", nil
+		}
+		return localName(base)
+	}
+	name := t.Source
+	for len(name) > 1 && os.IsPathSeparator(name[len(name)-1]) {
+		name = name[:len(name)-1]
+	}
+	switch base := filepath.Base(name); base {
+	case ".", "..", string(filepath.Separator):
+		return ".", nil
+	default:
+		return base, nil
+	}
+}
+
+// filter decides which entries are copied.
+type filter struct{ include, exclude []pattern }
+
+type pattern struct {
+	elements []string
+	whole    bool // matched with the path, not with its last element
+	dirs     bool // matches directories only
+}
+
+func newFilter(include, exclude []string) (f filter, err error) {
+	if f.include, err = newPatterns(include); err == nil {
+		f.exclude, err = newPatterns(exclude)
+	}
+	return f, err
+}
+
+func newPatterns(texts []string) (all []pattern, err error) {
+	for _, text := range texts {
+		var p pattern
+		trimmed := strings.TrimRight(text, "/")
+		p.dirs = trimmed != text
+		p.whole = strings.Contains(trimmed, "/")
+		p.elements = strings.Split(strings.TrimLeft(trimmed, "/"), "/")
+		for _, element := range p.elements {
+			if _, err := path.Match(element, ""); err != nil || element == "" {
+				return nil, fmt.Errorf("%q is no pattern", text)
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// wants tells whether an entry is copied. A directory that no pattern of Include matches is looked into all the same.
+func (f *filter) wants(rel string, dir bool) bool {
+	if matchAny(f.exclude, rel, dir) {
+		return false
+	}
+	return dir || len(f.include) == 0 || matchAny(f.include, rel, dir)
+}
+
+func matchAny(patterns []pattern, rel string, dir bool) bool {
+	for _, p := range patterns {
+		if p.dirs && !dir {
+			continue
+		}
+		name := strings.Split(rel, "/")
+		if !p.whole {
+			name = name[len(name)-1:]
+		}
+		if matchElements(p.elements, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func matchElements(pattern, name []string) bool {
+	for len(pattern) > 0 {
+		if pattern[0] == "**" {
+			for skip := range len(name) + 1 {
+				if matchElements(pattern[1:], name[skip:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(name) == 0 {
+			return false
+		}
+		if ok, _ := path.Match(pattern[0], name[0]); !ok {
+			return false
+		}
+		pattern, name = pattern[1:], name[1:]
+	}
+	return len(name) == 0
+}

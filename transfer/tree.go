@@ -1,0 +1,401 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// Tree is a directory to copy, with all that lies in it.
+//
+// The walk and the copying overlap: files are under way while directories are still being listed. Many small files are in flight at
+// once over the one connection, and a small file takes three round trips: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME (on
+// the way down two: OPEN; READ, FSTAT and CLOSE together). One more looks at the target where its directory was there before, and two
+// more are needed with servers that are not known to work strictly in order. How many run at a time follows from the round trip and the
+// handles that the server allows.
+//
+// Times of files and directories are kept where the target lets them be, and with Options.Preserve it is an error where it does
+// not. A directory gets its times and its permissions when all in it is done.
+//
+// Below the target no symbolic link is followed: a link where a directory should be is an error, and one where a file should be is
+// replaced. What is neither file, directory nor link is skipped with a note.
+type Tree struct {
+	Host      Host
+	Direction Direction
+
+	// Source is the directory; one that is a file is copied as a [Job] does. Target is what the copy is to be called; where
+	// it is a directory, the copy gets the source's last element as its name in it, as with scp -r. A source that ends in
+	// "/." means what lies in the directory.
+	Source, Target string
+
+	Options     Options
+	TreeOptions TreeOptions
+}
+
+// TreeOptions change how trees are copied. The zero TreeOptions are valid.
+type TreeOptions struct {
+	Links LinkMode
+
+	// Include and Exclude are patterns as of package path, in which "**" stands for any number of elements. One without a slash is
+	// matched with the last element of a path, others with the path from the source on; one that ends in a slash matches directories
+	// only. What Exclude matches is not copied, nor is what lies in it; where there are any in Include, files that none of
+	// them matches are not.
+	Include, Exclude []string
+
+	// DryRun has nothing written: Planned events say what would be copied.
+	DryRun bool
+
+	// StopOnError ends all at the first error. Else the errors of one file do not stop the others.
+	StopOnError bool
+
+	// MaxDepth and MaxEntries bound the tree, since a server could send one without end: 0 means 256 levels and 20 million
+	// entries, below 0 means no bound.
+	MaxDepth   int
+	MaxEntries int64
+
+	// MaxFiles bounds how many files are in flight at once. 0 means as many as the link needs and the server allows.
+	MaxFiles int
+}
+
+// LinkMode says what becomes of symbolic links in a tree. The source itself is followed in any case.
+type LinkMode string
+
+// The link modes. Preserve is the default.
+const (
+	PreserveLinks LinkMode = ""       // links become links to the same name
+	FollowLinks   LinkMode = "follow" // what they lead to is copied; those that lead back to a directory above are skipped
+	SkipLinks     LinkMode = "skip"   // they are skipped, with a note
+)
+
+// Bounds of a tree where nothing is said.
+const (
+	defaultDepth   = 256
+	defaultEntries = 20_000_000
+)
+
+// Totals tell how far the copying of a tree is. Planned numbers grow until Complete.
+type Totals struct {
+	PlannedFiles int64         `json:"planned_files"`
+	PlannedBytes int64         `json:"planned_bytes"`
+	Complete     bool          `json:"complete"` // the whole tree has been listed
+	Files        int64         `json:"files"`    // copied
+	Bytes        int64         `json:"bytes"`    // copied, those of files under way too
+	Directories  int64         `json:"directories"`
+	Links        int64         `json:"links"`
+	Skipped      int64         `json:"skipped"`
+	Failed       int64         `json:"failed"`
+	Active       []string      `json:"active,omitempty"` // a few of the files under way, by their source
+	Elapsed      time.Duration `json:"elapsed_ns"`
+}
+
+// Summary tells what has become of a tree.
+type Summary struct {
+	Totals
+	Target string // the path of the copy
+}
+
+// TreeError says that part of a tree was not copied. errors.Is holds for what it holds for First.
+type TreeError struct {
+	Failed int64 // files, directories and links
+	First  error // the first that went wrong
+}
+
+func (e *TreeError) Error() string {
+	if e.Failed <= 1 {
+		return e.First.Error()
+	}
+	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
+}
+
+// Unwrap returns the first error.
+func (e *TreeError) Unwrap() error { return e.First }
+
+// UploadDir copies a directory to the host; see [Tree].
+func UploadDir(ctx context.Context, host Host, source, target string, options Options) (Summary, error) {
+	t := Tree{Host: host, Direction: Upload, Source: source, Target: target, Options: options}
+	return t.Run(ctx)
+}
+
+// DownloadDir copies a directory from the host; see [Tree].
+func DownloadDir(ctx context.Context, host Host, source, target string, options Options) (Summary, error) {
+	t := Tree{Host: host, Direction: Download, Source: source, Target: target, Options: options}
+	return t.Run(ctx)
+}
+
+// UploadFile copies a file to the host; see [Job].
+func UploadFile(ctx context.Context, host Host, source, target string, options Options) (Result, error) {
+	j := Job{Host: host, Direction: Upload, Source: source, Target: target, Options: options}
+	return j.Run(ctx)
+}
+
+// DownloadFile copies a file from the host; see [Job].
+func DownloadFile(ctx context.Context, host Host, source, target string, options Options) (Result, error) {
+	j := Job{Host: host, Direction: Download, Source: source, Target: target, Options: options}
+	return j.Run(ctx)
+}
+
+// Run copies the tree. It returns when everything is in place or has failed; the error is then a [*TreeError], or an [*Error] where the
+// source or the target cannot be used at all. When ctx ends, or the connection does, the rest of the tree is left.
+func (t *Tree) Run(ctx context.Context) (Summary, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &treeRun{Tree: *t, ctx: ctx, cancel: cancel, began: time.Now()}
+	r.Host.Client = t.Host.Client.WithContext(ctx)
+	r.Options.Events = nil
+	if listener := t.Options.Events; listener != nil {
+		r.Options.Events = func(e Event) {
+			r.telling.Lock()
+			defer r.telling.Unlock()
+			listener(e)
+		}
+	}
+	if t.Options.RateLimit > 0 {
+		r.limiter = &limiter{ctx: ctx, rate: t.Options.RateLimit}
+	}
+	return r.run()
+}
+
+// treeRun is one run of a tree.
+type treeRun struct {
+	Tree
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	began   time.Time
+	telling sync.Mutex
+	limiter *limiter
+	source  treeSource
+	target  treeTarget
+	filter  filter
+	root    *directory
+	plan    *plan
+	small   int // the largest file that travels in one piece
+	memory  *allowance
+
+	plannedFiles, plannedBytes, files, bytes, directories, links, skipped, failed atomic.Int64
+	entries                                                                       atomic.Int64
+	complete                                                                      atomic.Bool
+
+	mu       sync.Mutex
+	first    error
+	active   map[*activity]struct{}
+	finished sync.WaitGroup // directories that are getting their attributes
+}
+
+// activity is a large file under way.
+type activity struct {
+	name     string
+	progress func() int64
+}
+
+var (
+	errTooDeep  = errors.New("the tree is deeper than is allowed")
+	errTooLarge = errors.New("the tree has more entries than are allowed")
+)
+
+func (t *treeRun) run() (Summary, error) {
+	if err := t.prepare(); err != nil {
+		err = t.failure(t.Source, t.Target, err)
+		t.tell(Event{Kind: Failed, Source: t.Source, Target: t.Target, Size: -1, Err: err, Message: err.Error()})
+		return Summary{Totals: t.totals(), Target: t.Target}, err
+	}
+	if t.root == nil { // a file
+		return t.single()
+	}
+	defer t.target.close()
+	stop := t.reportTotals()
+	t.plan.run()
+	t.finished.Wait()
+	stop()
+	return t.summary()
+}
+
+// single copies a source that is a file.
+func (t *treeRun) single() (Summary, error) {
+	j := Job{Host: t.Host, Direction: t.Direction, Source: t.Source, Target: t.Target, Options: t.Options}
+	if t.TreeOptions.DryRun {
+		t.tell(Event{Kind: Planned, Source: t.Source, Target: t.Target, Size: -1})
+		return Summary{Target: t.Target}, nil
+	}
+	result, err := j.Run(t.ctx)
+	summary := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: result.Bytes, Elapsed: result.Elapsed}, Target: result.Target}
+	if err != nil {
+		summary.Failed = 1
+		return summary, &TreeError{1, err}
+	}
+	summary.Files = 1
+	return summary, nil
+}
+
+func (t *treeRun) summary() (Summary, error) {
+	s := Summary{Totals: t.totals(), Target: t.root.target}
+	s.Active = nil
+	var err error
+	t.mu.Lock()
+	first := t.first
+	t.mu.Unlock()
+	if first == nil && t.ctx.Err() != nil {
+		first = t.failure(t.Source, t.root.target, context.Cause(t.ctx))
+	}
+	if first != nil {
+		err = &TreeError{max(1, s.Failed), first}
+	}
+	e := Event{Kind: Ended, Source: t.Source, Target: t.root.target, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed, Totals: &s.Totals}
+	if err != nil {
+		e.Err, e.Message = err, err.Error()
+	}
+	t.tell(e)
+	return s, err
+}
+
+func (t *treeRun) totals() Totals {
+	s := Totals{
+		PlannedFiles: t.plannedFiles.Load(), PlannedBytes: t.plannedBytes.Load(), Complete: t.complete.Load(),
+		Files: t.files.Load(), Bytes: t.bytes.Load(), Directories: t.directories.Load(), Links: t.links.Load(),
+		Skipped: t.skipped.Load(), Failed: t.failed.Load(), Elapsed: time.Since(t.began),
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for a := range t.active {
+		s.Bytes += a.progress()
+		if len(s.Active) < 4 {
+			s.Active = append(s.Active, a.name)
+		}
+	}
+	return s
+}
+
+// tell tells the listener, which hears one event at a time.
+func (t *treeRun) tell(e Event) {
+	if t.Options.Events == nil {
+		return
+	}
+	e.Time, e.Host, e.Direction, e.Tree = time.Now(), t.Host.Name, t.Direction, true
+	t.Options.Events(e)
+}
+
+// reportTotals tells of the totals until the returned function is called.
+func (t *treeRun) reportTotals() (stop func()) {
+	if t.Options.Events == nil {
+		return func() {}
+	}
+	tell := func() {
+		totals := t.totals()
+		t.tell(Event{Kind: Progress, Source: t.Source, Target: t.root.target, Size: totals.PlannedBytes, Bytes: totals.Bytes, Elapsed: totals.Elapsed, Totals: &totals})
+	}
+	t.tell(Event{Kind: Started, Source: t.Source, Target: t.root.target, Size: -1, Totals: &Totals{}})
+	every := t.Options.ProgressEvery
+	if every <= 0 {
+		every = defaultProgressEvery
+	}
+	return each(every, tell)
+}
+
+// watch counts a file under way among the active ones.
+func (t *treeRun) watch(name string, progress func() int64) (stop func()) {
+	a := &activity{name, progress}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active == nil {
+		t.active = make(map[*activity]struct{})
+	}
+	t.active[a] = struct{}{}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.active, a)
+	}
+}
+
+// failure makes an error of one entry's.
+func (t *treeRun) failure(source, target string, err error) error {
+	var ours *Error
+	if errors.As(err, &ours) {
+		return err
+	}
+	return &Error{Host: t.Host.Name, Direction: t.Direction, Source: source, Target: target, Err: err}
+}
+
+// fail counts an entry that could not be copied, and tells.
+func (t *treeRun) fail(source, target string, err error) {
+	if t.ending(err) {
+		return
+	}
+	err = t.failure(source, target, err)
+	t.failed.Add(1)
+	t.tell(Event{Kind: Failed, Source: source, Target: target, Size: -1, Err: err, Message: err.Error()})
+	t.failedFirst(err)
+}
+
+// ending tells whether an error is only that everything ends, which is said once and not for each file.
+func (t *treeRun) ending(err error) bool {
+	select {
+	case <-t.Host.Client.Done():
+		t.failedFirst(t.failure(t.Source, t.root.target, err))
+		t.cancel(err)
+		return true
+	default:
+		return t.ctx.Err() != nil
+	}
+}
+
+// failedFirst keeps the first error, and ends all where that is asked for.
+func (t *treeRun) failedFirst(err error) {
+	t.mu.Lock()
+	if t.first == nil {
+		t.first = err
+	}
+	t.mu.Unlock()
+	if t.TreeOptions.StopOnError {
+		t.cancel(err)
+	}
+}
+
+// skip counts an entry that is not copied, and says why.
+func (t *treeRun) skip(source, why string) {
+	t.skipped.Add(1)
+	t.tell(Event{Kind: Skipped, Source: source, Size: -1, Message: why})
+}
+
+func (t *treeRun) note(source, target, message string) {
+	t.tell(Event{Kind: Note, Source: source, Target: target, Size: -1, Message: message})
+}
+
+// filesInFlight returns how many small files may be under way at once. A file takes a few round trips, in which a fast server could do
+// tens of thousands a second; so what keeps it busy grows with the round trip. Each holds a handle for a while.
+func filesInFlight(trip time.Duration, limits usftp.Limits, told bool) int {
+	const (
+		least   = 32
+		most    = 1024
+		unasked = 128 // servers that say nothing of handles
+		perMs   = 128
+	)
+	n := max(least, int(min(trip.Seconds()*1000*perMs, most)))
+	switch {
+	case !told:
+		n = min(n, unasked)
+	case limits.MaxOpenHandles > 0:
+		n = int(min(uint64(n), max(1, limits.MaxOpenHandles/2)))
+	}
+	return n
+}
+
+// kindOf names the kind of a file that is not copied.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeCharDevice != 0:
+		return "a character device"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "no file, directory or link"
+}
