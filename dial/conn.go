@@ -44,9 +44,6 @@ func (closedError) Unwrap() error { return net.ErrClosed }
 
 func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
 	c := &Conn{d: d, client: client, way: w}
-	if a, ok := client.Conn.(ssh.AlgorithmsConnMetadata); ok {
-		w.conn.join(a.Algorithms())
-	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
 		c.cancel(lost(client.Wait()))

@@ -127,8 +127,8 @@ func TestNative(t *testing.T) {
 	none(t)
 }
 
-// TestPackets sends packets of all sizes around those at which a packet's two writes
-// are joined, and expects the same bytes back, through key exchanges.
+// TestPackets sends packets of all sizes around that at which x/crypto/ssh writes one in two pieces, which
+// go out together, and expects the same bytes back, through key exchanges.
 func TestPackets(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
 	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr"} {

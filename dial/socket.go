@@ -8,25 +8,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/usftp/usftp/internal/bigread"
+	"github.com/usftp/usftp/internal/bigconn"
 )
 
-// A socket is the net.Conn under x/crypto/ssh. It reads in large pieces, and joins what x/crypto/ssh
-// writes of one packet.
+// A socket is the net.Conn under x/crypto/ssh. It reads and writes in large pieces.
 type socket struct {
-	*bigread.Conn
+	*bigconn.Conn
 	sniff  *sniffer
 	told   func(bytes int) // Config.Received, or nil
 	heard  atomic.Int64    // when the peer was last heard of, UnixNano
 	closed atomic.Bool
-
-	joins  atomic.Bool // see join
-	head   []byte      // the first write of a packet whose second is awaited
-	pieces net.Buffers
 }
 
 func newSocket(c net.Conn, sniff *sniffer, told func(bytes int)) *socket {
-	s := &socket{Conn: bigread.New(c, new(bigread.Pool)), sniff: sniff, told: told}
+	s := &socket{Conn: bigconn.New(c, new(bigconn.Pool)), sniff: sniff, told: told}
 	s.Saw = s.hear
 	return s
 }
