@@ -60,3 +60,56 @@ func TestCheckFile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOddHashes: what servers answer to check-file besides what the draft says.
+func TestOddHashes(t *testing.T) {
+	sum := bytes.Repeat([]byte{7}, 16)
+	withLength := func(n int) (b []byte) {
+		for range n {
+			b = append(append(b, 0, 0, 0, 16), sum...)
+		}
+		return b
+	}
+	for name, test := range map[string]struct {
+		reply  wire.CheckFileReply
+		blocks int // of 1000 bytes that are asked for, 0 for one hash of all
+		ok     bool
+	}{
+		"as the draft has it":      {wire.CheckFileReply{Algorithm: "md5", Hashes: sum}, 0, true},
+		"with the name":            {wire.CheckFileReply{Name: wire.ExtCheckFile, Algorithm: "md5", Hashes: sum}, 0, true},
+		"with a length":            {wire.CheckFileReply{Algorithm: "md5", Hashes: withLength(1)}, 0, true},
+		"with lengths":             {wire.CheckFileReply{Algorithm: "md5", Hashes: withLength(3)}, 3, true},
+		"an algorithm of its own":  {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 0, true},
+		"blocks of its own":        {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 3, false},
+		"too few":                  {wire.CheckFileReply{Algorithm: "md5", Hashes: bytes.Repeat(sum, 2)}, 3, false},
+		"too many":                 {wire.CheckFileReply{Algorithm: "md5", Hashes: bytes.Repeat(sum, 4)}, 3, false},
+		"cut":                      {wire.CheckFileReply{Algorithm: "md5", Hashes: sum[:15]}, 0, false},
+		"none":                     {wire.CheckFileReply{Algorithm: "md5"}, 0, false},
+		"none of an unknown":       {wire.CheckFileReply{Algorithm: "tiger"}, 0, false},
+		"two where one was asked":  {wire.CheckFileReply{Algorithm: "md5", Hashes: bytes.Repeat(sum, 2)}, 0, false},
+		"nothing at all, not even": {wire.CheckFileReply{}, 0, false},
+	} {
+		r := newRig(t, sftptest.Script{
+			Extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileName}},
+			Intercept: func(request sftptest.Request) []sftptest.Action {
+				if request.Type != wire.TypeExtended {
+					return nil
+				}
+				return []sftptest.Action{sftptest.ReplyBytes(string(test.reply.Append(nil, request.ID)))}
+			},
+		}, 0)
+		what := usftp.CheckFile{}
+		if test.blocks > 0 {
+			what.BlockSize, what.Length = 1000, int64(1000*test.blocks)
+		}
+		got, err := r.CheckFile("/f", what)
+		if (err == nil) != test.ok {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		for i := 0; err == nil && i < max(1, test.blocks); i++ {
+			if !bytes.Equal(got.Hashes[i], sum) {
+				t.Errorf("%s: %x", name, got.Hashes[i])
+			}
+		}
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -122,71 +121,6 @@ func TestReadAtScales(t *testing.T) {
 			t.Errorf("1,000 WriteAts took %v round trips", took)
 		}
 	})
-}
-
-// TestClosingEndsTransfers: File.Close ends what is under way on the file, Client.Close all that waits, and neither takes time.
-func TestClosingEndsTransfers(t *testing.T) {
-	begin := map[string]func(r *rig, f *usftp.File) error{
-		"WriteTo":  func(r *rig, f *usftp.File) error { _, err := f.WriteTo(io.Discard); return err },
-		"ReadFrom": func(r *rig, f *usftp.File) error { _, err := f.ReadFrom(bytes.NewReader(noise(1 << 20))); return err },
-		"Read":     func(r *rig, f *usftp.File) error { _, err := f.Read(make([]byte, 10)); return err },
-		"ReadAt":   func(r *rig, f *usftp.File) error { _, err := f.ReadAt(make([]byte, 1<<20), 0); return err },
-		"Write":    func(r *rig, f *usftp.File) error { _, err := f.Write(noise(1 << 20)); return err },
-		"Writer":   func(r *rig, f *usftp.File) error { w := f.Writer(); w.Write(noise(100)); return w.Close() },
-		"async": func(r *rig, f *usftp.File) error {
-			_, err := f.Async().ReadAt(make([]byte, 1<<20), 0).Wait()
-			return err
-		},
-	}
-	ofClient := map[string]func(r *rig, f *usftp.File) error{
-		"Stat":      func(r *rig, f *usftp.File) error { _, err := r.Stat("/"); return err },
-		"Open":      func(r *rig, f *usftp.File) error { _, err := r.Open("/f"); return err },
-		"ReadDir":   func(r *rig, f *usftp.File) error { _, err := r.ReadDir("/"); return err },
-		"MkdirAll":  func(r *rig, f *usftp.File) error { return r.MkdirAll("/a/b") },
-		"RemoveAll": func(r *rig, f *usftp.File) error { return r.RemoveAllIn("/") },
-		"WalkDir": func(r *rig, f *usftp.File) error {
-			return r.WalkDir("/", func(_ string, _ fs.DirEntry, err error) error { return err })
-		},
-		"Glob":  func(r *rig, f *usftp.File) error { _, err := r.Glob("/*"); return err },
-		"Sync":  func(r *rig, f *usftp.File) error { return f.Sync() },
-		"Close": func(r *rig, f *usftp.File) error { f.WriteAt(nil, 0); return f.Close() },
-		"Wait":  func(r *rig, f *usftp.File) error { return r.Wait() },
-		"Batch": func(r *rig, f *usftp.File) (err error) {
-			items := func(yield func(int) bool) { _ = yield(1) && yield(2) }
-			for result := range usftp.Batch(items, 1, func(int) *usftp.Pending[fs.FileInfo] { return r.Async().Stat("/") }) {
-				err = result.Err
-			}
-			return err
-		},
-	}
-	run := func(name string, f func(r *rig, f *usftp.File) error, end func(r *rig, f *usftp.File), want error) {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(t, sftptest.Script{}, 0)
-				r.server.Files.WriteFile("/f", noise(2<<20))
-				file := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
-				r.server.AddFaults(sftptest.Fault{Do: sftptest.Silence()})
-				ended := make(chan error, 1)
-				go func() { ended <- f(r, file) }()
-				synctest.Wait()
-				began := time.Now()
-				end(r, file)
-				if err := <-ended; !errors.Is(err, want) {
-					t.Errorf("%v, want %v", err, want)
-				}
-				if took := time.Since(began); took > 2*time.Second {
-					t.Errorf("it took %v", took)
-				}
-			})
-		})
-	}
-	for name, f := range begin {
-		run("File.Close/"+name, f, func(r *rig, f *usftp.File) { go f.Close() }, fs.ErrClosed)
-		run("Client.Close/"+name, f, func(r *rig, f *usftp.File) { r.Close() }, usftp.ErrClosed)
-	}
-	for name, f := range ofClient {
-		run("Client.Close/"+name, f, func(r *rig, f *usftp.File) { r.Close() }, usftp.ErrClosed)
-	}
 }
 
 // TestWaitSaysWhy: after the connection's end every call says why it ended, and so does Wait.

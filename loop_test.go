@@ -2,13 +2,11 @@ package usftp_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -238,53 +236,6 @@ func (s *short) Write(p []byte) (int, error) {
 	}
 	s.left -= len(p)
 	return len(p), nil
-}
-
-// Every call ends with its context, at once, on a server that says nothing any more; and the connection then serves another.
-func TestEveryCallEndsWithItsContext(t *testing.T) {
-	for name, call := range map[string]func(*usftp.Client, *usftp.File) error{
-		"Stat":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.Stat("/source"); return err },
-		"Open":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.Open("/source"); return err },
-		"Remove":      func(c *usftp.Client, _ *usftp.File) error { return c.Remove("/source") },
-		"PosixRename": func(c *usftp.Client, _ *usftp.File) error { return c.PosixRename("/source", "/other") },
-		"Read":        func(_ *usftp.Client, f *usftp.File) error { _, err := f.Read(make([]byte, 10)); return err },
-		"ReadAt":      func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadAt(make([]byte, 1<<20), 0); return err },
-		"Write":       func(_ *usftp.Client, f *usftp.File) error { _, err := f.Write(make([]byte, 10)); return err },
-		"WriteAt":     func(_ *usftp.Client, f *usftp.File) error { _, err := f.WriteAt(make([]byte, 1<<20), 0); return err },
-		"WriteTo":     func(_ *usftp.Client, f *usftp.File) error { _, err := f.WriteTo(io.Discard); return err },
-		"ReadFrom":    func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadFrom(zeros{}); return err },
-		"File.Stat":   func(_ *usftp.Client, f *usftp.File) error { _, err := f.Stat(); return err },
-		"Sync":        func(_ *usftp.Client, f *usftp.File) error { return f.Sync() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var gate sftptest.Gate
-				client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{})
-				server.Files.WriteFile("/source", randomBytes(4<<20))
-				f, err := client.OpenFile("/source", os.O_RDWR, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				server.AddFaults(sftptest.Fault{Do: sftptest.Hold(&gate)})
-				ctx, cancel := context.WithCancel(t.Context())
-				go func() {
-					synctest.Wait() // until the call can only wait
-					cancel()
-				}()
-				began := time.Now()
-				if err := call(client.WithContext(ctx), f.WithContext(ctx)); !errors.Is(err, context.Canceled) {
-					t.Errorf("the error is %v", err)
-				}
-				if took := time.Since(began); took != 0 {
-					t.Errorf("it took %v to cancel", took)
-				}
-				gate.Open()
-				if _, err := client.Stat("/"); err != nil {
-					t.Errorf("the connection does not serve another call: %v", err)
-				}
-			})
-		})
-	}
 }
 
 func TestCloseEndsATransfer(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/wire"
@@ -20,7 +21,8 @@ type handle struct {
 	file     File
 	readerAt io.ReaderAt
 	writerAt io.WriterAt
-	dir      *listing // of a directory
+	raw      syscall.RawConn // of a file that may go through a relay
+	dir      *listing        // of a directory
 	opened   time.Time
 
 	// Under the session's lock.
@@ -42,7 +44,28 @@ func newFileHandle(file File, path string, flags uint32) *handle {
 	if flags&(wire.OpenWrite|wire.OpenAppend) != 0 {
 		h.writerAt, _ = file.(io.WriterAt)
 	}
+	if flags&writing == 0 {
+		h.raw = systemFile(file)
+	}
 	return h
+}
+
+// systemFile returns the regular file of the system behind file, if there is one.
+func systemFile(file File) syscall.RawConn {
+	system, ok := file.(FileInSystem)
+	if !ok {
+		return nil
+	}
+	f := system.SystemFile()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // failWrites remembers a failed write; all that follow on the handle fail alike, and so does closing it.

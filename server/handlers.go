@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"os"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -147,4 +148,10 @@ type FileStatVFSer interface {
 // and returns how many; fewer mean that source ends there. Absent, or errors.ErrUnsupported: the session reads and writes.
 type FileCopier interface {
 	CopyFrom(ctx context.Context, source File, from, length, to int64) (int64, error)
+}
+
+// FileInSystem is a file whose contents are just those of a file of the operating system: reading from that at an offset is
+// the same as ReadAt. The session may have the kernel move them, without a copy in the process. Absent: ReadAt is called.
+type FileInSystem interface {
+	SystemFile() *os.File
 }

@@ -67,26 +67,63 @@ func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !o.writing && o.err == nil && (len(o.queue) > 0 || o.stage != nil) {
-		batch := o.queue
-		if o.stage != nil {
-			batch = append(batch, o.stage)
-			o.stage = nil
-		}
-		o.queue, o.spare = o.spare[:0], nil
-		o.size = 0
-		o.writing = true
+		batch := o.takeAll()
 		o.mu.Unlock()
 		err := o.write(batch)
 		clear(batch)
 		o.mu.Lock()
-		o.spare = batch
-		o.writing = false
-		o.ended.Broadcast()
-		if err != nil && o.err == nil {
-			o.fail(err)
-		}
+		o.wrote(batch, err)
 	}
 	return o.err
+}
+
+// sendRelayed writes a header and the n bytes that are in the relay, after what waits.
+func (o *output) sendRelayed(header []byte, y *relay, n int) error {
+	o.mu.Lock()
+	for o.writing {
+		o.ended.Wait()
+	}
+	if o.err != nil {
+		o.mu.Unlock()
+		return o.err
+	}
+	batch := o.takeAll()
+	o.mu.Unlock()
+	err := o.write(batch)
+	clear(batch)
+	if err == nil {
+		_, err = o.w.Write(header)
+	}
+	if err == nil {
+		err = y.send(n)
+	}
+	o.mu.Lock()
+	o.wrote(batch, err)
+	o.mu.Unlock()
+	return err
+}
+
+// takeAll begins writing what there is; the caller holds the lock.
+func (o *output) takeAll() (batch []*buffer) {
+	batch = o.queue
+	if o.stage != nil {
+		batch = append(batch, o.stage)
+		o.stage = nil
+	}
+	o.queue, o.spare = o.spare[:0], nil
+	o.size = 0
+	o.writing = true
+	return batch
+}
+
+// wrote ends it.
+func (o *output) wrote(batch []*buffer, err error) {
+	o.spare = batch
+	o.writing = false
+	o.ended.Broadcast()
+	if err != nil && o.err == nil {
+		o.fail(err)
+	}
 }
 
 // drain is flush that also waits for whoever is writing.

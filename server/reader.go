@@ -85,6 +85,7 @@ func (d *reader) read() {
 		}
 		switch {
 		case here:
+			d.worker.alone = true
 			d.worker.execute(s, r)
 		case r != nil && r.bad != nil:
 			d.worker.refuse(s, r)

@@ -66,6 +66,7 @@ type session struct {
 	log     *slog.Logger
 	pool    *Pool
 	active  *Activity
+	relay   *relay // nil where the stream is no pipe
 	out     output
 	ctx     context.Context // of handlers
 	cancel  context.CancelFunc
@@ -136,6 +137,9 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
 	}
+	if r, ok := stream.(interface{ relay() *relay }); ok {
+		s.relay = r.relay()
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -183,6 +187,9 @@ func (s *session) wait() error {
 		s.over.Wait()
 	}
 	s.awaitWriters()
+	if s.relay != nil && s.workers == 0 {
+		s.relay.close()
+	}
 	for r := range s.schedule.all() {
 		if r.own != nil {
 			s.memory -= r.own.charge

@@ -125,10 +125,15 @@ func (m Data) Append(b []byte, id uint32) []byte {
 
 // AppendHeader appends all of the packet but Data, whose length it counts: [DataHeaderSize] bytes.
 func (m Data) AppendHeader(b []byte, id uint32) []byte {
+	return AppendDataHeader(b, id, len(m.Data))
+}
+
+// AppendDataHeader is [Data.AppendHeader] for n bytes that are sent without having been in memory.
+func AppendDataHeader(b []byte, id uint32, n int) []byte {
 	start := len(b)
 	b = appendHeader(b, TypeData, id)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(m.Data)))
-	return finish(b, start, len(m.Data))
+	b = binary.BigEndian.AppendUint32(b, uint32(n))
+	return finish(b, start, n)
 }
 
 // Parse parses the packet's body. Data aliases it.

@@ -92,6 +92,18 @@ func FuzzNameReader(f *testing.F) {
 		if err == nil && !reflect.DeepEqual(single, whole.Names) {
 			t.Fatalf("one at a time: %+v, whole: %+v", single, whole.Names)
 		}
+
+		r, err = NewNameReader(body)
+		for i := 0; err == nil && r.Remaining() > 0; i++ {
+			var attrs Attrs
+			var filename []byte
+			if filename, err = r.NextEntry(&attrs); err == nil && (string(filename) != single[i].Filename || !reflect.DeepEqual(attrs, single[i].Attrs)) {
+				t.Fatalf("as an entry: %q %+v, whole: %+v", filename, attrs, single[i])
+			}
+		}
+		if err != wholeErr {
+			t.Fatalf("as entries: %v, whole: %v", err, wholeErr)
+		}
 	})
 }
 

@@ -107,6 +107,9 @@ func (f *file) truncate(size uint64) error {
 	return f.Truncate(int64(size))
 }
 
+// SystemFile implements server.FileInSystem.
+func (f *file) SystemFile() *os.File { return f.File }
+
 // osFile finds the system's file behind a File of this package.
 func osFile(f server.File) (*os.File, bool) {
 	switch f := f.(type) {
