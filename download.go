@@ -141,26 +141,22 @@ func (d *download) park(call *conn.Call, off int64) {
 	d.parked = slices.Insert(d.parked, at, call)
 }
 
-// deliver hands the sink what has come in order.
+// deliver hands the sink what has come in order. What the sink fails on, or panics on, stays parked, and nothing that it has taken does.
 func (d *download) deliver() error {
 	n := 0
+	defer func() { d.parked = slices.Delete(d.parked, 0, n) }()
 	for _, call := range d.parked {
-		off := d.pieces[call.Tag].Off
-		if off != d.given {
+		if d.pieces[call.Tag].Off != d.given {
 			break
+		}
+		if err := d.sink(call.Body); err != nil {
+			return err
 		}
 		n++
 		d.given += int64(len(call.Body))
-		err := d.sink(call.Body)
 		d.drop(call)
-		if err != nil {
-			d.given = off
-			d.parked = slices.Delete(d.parked, 0, n)
-			return err
-		}
 		d.wrote(d.given - d.from)
 	}
-	d.parked = slices.Delete(d.parked, 0, n)
 	return nil
 }
 
@@ -177,6 +173,9 @@ func (d *download) release() {
 	d.parked = nil
 	d.queue.Abandon()
 }
+
+// endOf returns the offset behind n bytes, or the last that there can be.
+func endOf(off int64, n int) int64 { return off + min(int64(n), math.MaxInt64-off) }
 
 // during returns a context for a transfer of the file: it ends with the file's own, and when the file is closed.
 func (f *File) during(open *openFile) (context.Context, func()) {
@@ -240,7 +239,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if n == len(p) || err != nil {
 		return n, err
 	}
-	_, err = f.download("read", off+int64(n), off+int64(len(p)), flow.Unknown, func(data []byte) error {
+	_, err = f.download("read", off+int64(n), endOf(off, len(p)), flow.Unknown, func(data []byte) error {
 		n += copy(p[n:], data)
 		return nil
 	}, func(int64) {})

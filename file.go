@@ -202,6 +202,7 @@ func (f *File) renamed(newname string, err error) error {
 		f.mu.Lock()
 		f.path = newname
 		f.mu.Unlock()
+		f.dropAhead() // it is known by the old name
 	}
 	return err
 }

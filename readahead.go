@@ -134,11 +134,11 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 		}
 	}
 	n, err := ahead.read(f, p)
+	if open.closed.Err() != nil || n == 0 && err == nil {
+		f.dropAhead() // Close, where it came before this began, has not seen it
+	}
 	if err != nil {
 		return n, f.wrap("read", err)
-	}
-	if n == 0 {
-		f.dropAhead()
 	}
 	return n, nil
 }

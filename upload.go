@@ -19,20 +19,30 @@ type upload struct {
 	*loop
 	from     int64 // where it began
 	source   io.Reader
-	ended    bool  // the source has no more, or has failed
-	broken   error // what the source failed with
-	consumed int64 // bytes that the source has given
+	ended    bool          // the source has no more, or has failed
+	broken   error         // what the source failed with
+	filling  *buffer.Block // what the source is reading into
+	consumed int64         // bytes that the source has given
 	acked    func(int64)
 }
 
+// errTooLong says that data does not fit in front of the last offset that there is.
+var errTooLong = errors.New("a file cannot be as long")
+
 // run writes until the source ends and returns how many bytes, from the beginning and without a gap, the server has acknowledged.
 func (u *upload) run() (int64, error) {
-	defer u.queue.Abandon()
+	defer func() {
+		u.filling.Release() // where the source has panicked
+		u.queue.Abandon()
+	}()
 	for {
 		if err := u.fill(); err != nil {
 			return u.done(), err
 		}
 		if u.ranges.Out() == 0 {
+			if !u.ended {
+				return u.done(), errTooLong
+			}
 			return u.done(), u.verdict(u.broken)
 		}
 		call, err := u.queue.Next(u.ctx)
@@ -72,7 +82,9 @@ func (u *upload) send(i int, r flow.Range) error {
 	header := wire.WriteHeaderSize(len(lane.handle))
 	block := lane.client.conn.Pool().Get(header + r.Len)
 	data := block.Bytes()[header : header+r.Len]
+	u.filling = block
 	n, err := u.read(data)
+	u.filling = nil
 	if err != nil {
 		u.ended = true
 		if err != io.EOF {

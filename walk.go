@@ -87,6 +87,7 @@ type walk struct {
 	mu      sync.Mutex
 	waiting dirHeap // directories that are known and not being listed
 	active  int     // listings under way
+	begun   int     // listings so far
 	limit   int     // that may be
 	most    int     // that ever may be
 	ahead   int     // entries listed and not visited
@@ -220,12 +221,14 @@ func (w *walk) launch() {
 func (w *walk) begin(dir *walkDir) {
 	dir.listed = make(chan struct{})
 	w.active++
-	crowd := w.active > 1
-	w.lists.Go(func() { w.list(dir, crowd) })
+	w.begun++
+	crowd, begun := w.active > 1, w.begun
+	w.lists.Go(func() { w.list(dir, crowd, begun) })
 }
 
-// list lists a directory and notes the directories in it.
-func (w *walk) list(dir *walkDir, crowd bool) {
+// list lists a directory and notes the directories in it. Crowd says that others were being listed when it began, begun how many had
+// begun by then: one that begins later may be the first to open its directory all the same.
+func (w *walk) list(dir *walkDir, crowd bool, begun int) {
 	entries, err := w.client.ReadDir(dir.file.Name())
 	if err == nil {
 		err = w.client.statUnknown(entries)
@@ -245,7 +248,7 @@ func (w *walk) list(dir *walkDir, crowd bool) {
 	if !dir.left {
 		w.keep(dir, entries)
 		dir.err = err
-		dir.crowded = crowd && errors.Is(err, ErrSSHFxFailure)
+		dir.crowded = (crowd || w.begun > begun) && errors.Is(err, ErrSSHFxFailure)
 	}
 	w.launch()
 }
