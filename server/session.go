@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -56,8 +55,6 @@ const patience = 2 * time.Millisecond
 
 // afterSlow is how many requests are handed out at once after one that took longer than patience.
 const afterSlow = 256
-
-var errSessionOver = errors.New("sftp server: the session is over")
 
 // session is one conversation with a client.
 type session struct {
