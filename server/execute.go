@@ -93,7 +93,21 @@ func (w *worker) executeRare(s *session, r *request) {
 
 // status queues a STATUS. A buffer lent for a longer reply is returned.
 func (w *worker) status(s *session, r *request, err error) {
+	if err != nil {
+		s.logRefusal(r, err)
+	}
 	w.short(s, r, statusOf(err).Append(w.scratch[:0], r.id))
+}
+
+// logRefusal writes a line for what somebody may want to know of: what was not allowed, and what was not understood. What a
+// client asks for in vain is its own business.
+func (s *session) logRefusal(r *request, err error) {
+	switch codeOf(err) {
+	case wire.PermissionDenied:
+		s.log.Info("request denied", "request", r.op.String(), "path", r.path, "error", err)
+	case wire.BadMessage:
+		s.log.Info("bad request", "request", r.op.String(), "error", err)
+	}
 }
 
 // short queues a short reply, which is copied.
@@ -154,7 +168,7 @@ func (w *worker) read(s *session, r *request) {
 		return
 	}
 	n, err := s.readAt(r)
-	if n == 0 && err == nil && r.length > 0 {
+	if n == 0 && err == nil {
 		err = io.ErrNoProgress
 	}
 	if n == 0 && err != nil {
@@ -198,6 +212,8 @@ func (s *session) readAt(r *request) (int, error) {
 		return 0, errUnsupported
 	case h.readerAt == nil:
 		return 0, errBadHandle
+	case r.length == 0: // as OpenSSH's server has it; a DATA without data would say nothing
+		return 0, io.EOF
 	case r.offset > math.MaxInt64-r.length:
 		return 0, io.EOF
 	}

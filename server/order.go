@@ -64,9 +64,9 @@ func (r *request) writesTo(h *handle) bool {
 	return r.op == opWrite || r.op == opCopyData && r.target == h
 }
 
-// overlaps tells whether two requests that write to h write to the same place.
+// overlaps tells whether two requests that write to h write to the same place, or may as well wait for each other.
 func (r *request) overlaps(e *request, h *handle) bool {
-	if h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
+	if h.system || h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
 		return true
 	}
 	from, to := r.writeRange()
@@ -217,17 +217,6 @@ func (s *schedule) next(room int) *request {
 		}
 	}
 	return nil
-}
-
-// mayStart tells whether a request that was added last may start at once.
-func (s *schedule) mayStart(r *request, room int) bool {
-	if r.charge > room {
-		return false
-	}
-	if r.handle == nil {
-		return s.pathMayStart(r, s.paths.len()-1)
-	}
-	return s.firstOn(r.handle, room) == r
 }
 
 // pathMayStart tells whether the request at place i among those on paths may start.

@@ -2,10 +2,10 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,8 +56,6 @@ const patience = 2 * time.Millisecond
 // afterSlow is how many requests are handed out at once after one that took longer than patience.
 const afterSlow = 256
 
-var errSessionOver = errors.New("sftp server: the session is over")
-
 // session is one conversation with a client.
 type session struct {
 	view    *View
@@ -74,6 +72,8 @@ type session struct {
 	maxOpen int
 	maxRun  int
 	maxMem  int
+
+	parallel bool // there is more than one processor
 
 	mu        sync.Mutex
 	room      sync.Cond // there may be room for what the reader waits with
@@ -146,6 +146,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 	if s.pool == nil {
 		s.pool = &Pool{}
 	}
+	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.room.L, s.over.L = &s.mu, &s.mu
 	s.out.w, s.out.pool, s.out.sent = stream, s.pool, s.sent

@@ -124,6 +124,7 @@ type client struct {
 func TestClients(t *testing.T) {
 	for name, c := range clients {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			require(t, c.programs...)
 			s := newSite(t)
 			if c.prepare != nil {
