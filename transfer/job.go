@@ -155,7 +155,7 @@ type run struct {
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree
-	worker  *worker  // of the tree
+	handle  bool     // a handle of the tree's allowance is taken
 }
 
 // tell tells the job's listener.
