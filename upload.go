@@ -23,12 +23,14 @@ type upload struct {
 	broken   error // what the source failed with
 	consumed int64 // bytes that the source has given
 	acked    func(int64)
+	at       io.ReaderAt // the source, where it can be read anywhere; nil where it cannot
 }
 
 // run writes until the source ends and returns how many bytes, from the beginning and without a gap, the server has acknowledged.
 func (u *upload) run() (int64, error) {
 	defer u.queue.Abandon()
 	for {
+		u.adopt()
 		if err := u.fill(); err != nil {
 			return u.done(), err
 		}
@@ -72,6 +74,9 @@ func (u *upload) send(i int, r flow.Range) error {
 	header := wire.WriteHeaderSize(len(lane.handle))
 	block := lane.client.conn.Pool().Get(header + r.Len)
 	data := block.Bytes()[header : header+r.Len]
+	if u.at != nil {
+		return u.sendAt(i, r, block, data)
+	}
 	n, err := u.read(data)
 	if err != nil {
 		u.ended = true
@@ -84,6 +89,23 @@ func (u *upload) send(i int, r flow.Range) error {
 		r = u.ranges.Shorten(r, n)
 	case n < r.Len:
 		r = u.ranges.Trim(r, n)
+	}
+	if n == 0 {
+		block.Release()
+		return nil
+	}
+	return u.sendBlock(i, r, block)
+}
+
+// sendAt is send for a source that can be read anywhere: what another lane has lost is read again.
+func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) error {
+	n, err := u.at.ReadAt(data, r.Off-u.from)
+	if n < r.Len {
+		if err != io.EOF {
+			u.broken, u.ended = &sinkError{err}, true
+		}
+		// What was handed out last ends where the source does; what comes again has been there before.
+		r = u.ranges.Shorten(r, n)
 	}
 	if n == 0 {
 		block.Release()
@@ -138,6 +160,10 @@ func (u *upload) settle(call *conn.Call) {
 		got = 0
 	}
 	p := u.landed(call, got)
+	if call.Err != nil && u.pass(p, call.Err) {
+		u.lanes[p.lane].client.conn.Recycle(call)
+		return
+	}
 	if err != nil {
 		u.fail(p.Range, err)
 		u.ended = true
