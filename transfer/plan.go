@@ -299,7 +299,7 @@ func (t *treeRun) copy(i *item) {
 	}
 	r := &run{
 		Job: Job{Host: t.Host, Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
-		ctx: t.ctx, began: time.Now(), limiter: t.limiter, item: i,
+		ctx: t.ctx, began: time.Now(), limiter: t.limiter, item: i, trip: t.trip,
 	}
 	t.handles.take(1)
 	r.handle = true

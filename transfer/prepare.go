@@ -108,6 +108,7 @@ func (t *treeRun) measure(trip time.Duration) error {
 	if err != nil {
 		return err
 	}
+	t.trip = trip
 	t.small = min(write, largestSmall)
 	if t.Direction == Download {
 		t.small = min(read, largestSmall)

@@ -174,6 +174,7 @@ type treeRun struct {
 	filter  filter
 	root    *directory
 	plan    *plan
+	trip    time.Duration
 	small   int // the largest file that travels in one piece
 	memory  *allowance
 	handles *allowance

@@ -174,6 +174,8 @@ func (r *run) findTarget() (*remoteTarget, error) {
 
 // look asks at once what a path leads to and whether it is a symbolic link.
 func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
+	began := time.Now()
+	defer func() { r.trip = time.Since(began) }()
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -239,7 +241,7 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 		}
 	}
 	stop := r.watch(f.Progress)
-	n, err := f.ReadFrom(r.limitReader(from))
+	n, err := r.sendContents(f, from)
 	stop()
 	r.result.Bytes = n
 	if err != nil {
@@ -255,6 +257,21 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 		return r.explainWrite(err, path.Dir(target.path))
 	}
 	return nil
+}
+
+// sendContents copies the contents over as many lanes as help.
+func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
+	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()) {
+		return f.ReadFrom(r.limitReader(from))
+	}
+	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
+	defer s.stop()
+	n, err := f.ReadFromAt(from.file, &s.stripes)
+	r.result.Stripes = s.stripes.Joined()
+	if err == nil {
+		err = s.whole(f, n)
+	}
+	return n, err
 }
 
 // finishRemote gives the file what it has besides contents.
