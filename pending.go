@@ -221,6 +221,6 @@ func (s *session) report(err error) {
 	if f := s.options.errorFunc; f != nil {
 		s.dispatcher.run(func() { f(err) })
 	} else if logger := s.options.conn.Logger; logger != nil && !errors.Is(err, ErrClosed) {
-		s.dispatcher.run(func() { logger.Warn("an error that nobody waits for", "error", err) })
+		s.dispatcher.run(func() { logger.Info("an error that nobody waits for", "error", err) })
 	}
 }

@@ -26,6 +26,7 @@ type upload struct {
 	filling  *buffer.Block // what the source is reading into
 	consumed int64         // bytes that the source has given
 	acked    func(int64)
+	at       io.ReaderAt // the source, where it can be read anywhere; nil where it cannot
 }
 
 // errTooLong says that data does not fit in front of the last offset that there is.
@@ -40,6 +41,7 @@ func (u *upload) run() (int64, error) {
 		}
 	}()
 	for {
+		u.adopt()
 		if err := u.fill(); err != nil {
 			return u.done(), err
 		}
@@ -87,6 +89,9 @@ func (u *upload) send(i int, r flow.Range) error {
 	block := lane.client.conn.Pool().Get(header + r.Len)
 	data := block.Bytes()[header : header+r.Len]
 	u.filling = block
+	if u.at != nil {
+		return u.sendAt(i, r, block, data)
+	}
 	n, err := u.read(data)
 	u.filling = nil
 	if err != nil {
@@ -100,6 +105,24 @@ func (u *upload) send(i int, r flow.Range) error {
 		r = u.ranges.Shorten(r, n)
 	case n < r.Len:
 		r = u.ranges.Trim(r, n)
+	}
+	if n == 0 {
+		block.Release()
+		return nil
+	}
+	return u.sendBlock(i, r, block)
+}
+
+// sendAt is send for a source that can be read anywhere: what another lane has lost is read again.
+func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) error {
+	n, err := u.at.ReadAt(data, r.Off-u.from)
+	u.filling = nil
+	if n < r.Len {
+		if err != io.EOF {
+			u.broken, u.ended = &sinkError{err}, true
+		}
+		// What was handed out last ends where the source does; what comes again has been there before.
+		r = u.ranges.Shorten(r, n)
 	}
 	if n == 0 {
 		block.Release()
@@ -154,6 +177,10 @@ func (u *upload) settle(call *conn.Call) {
 		got = 0
 	}
 	p := u.landed(call, got)
+	if call.Err != nil && u.pass(p, call.Err) {
+		u.lanes[p.lane].client.conn.Recycle(call)
+		return
+	}
 	if err != nil {
 		u.fail(p.Range, err)
 		u.ended = true

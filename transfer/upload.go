@@ -20,7 +20,6 @@ type source struct {
 	io.Reader
 	file   *os.File    // nil where the job brought a reader
 	before fs.FileInfo // of file
-	data   []byte      // all of it, where it is small and file is closed already; nil where it is not
 }
 
 // openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
@@ -32,37 +31,38 @@ func (r *run) openSource() (*source, error) {
 		}
 		return &source{Reader: r.Reader}, nil
 	}
-	f, err := os.Open(r.Source)
-	if err != nil {
+	from := &source{}
+	if r.item != nil && r.isSmall(r.item.facts.size) {
+		from.before = r.item.facts.info // it is opened when there is somewhere to put it
+	} else if err := from.open(r.Source); err != nil {
 		return nil, err
+	}
+	if from.before.Mode().IsRegular() {
+		r.size = from.before.Size()
+	}
+	return from, nil
+}
+
+// open opens the file.
+func (s *source) open(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = &fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory}
+		err = &fs.PathError{Op: "read", Path: name, Err: ErrIsDirectory}
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return err
 	}
-	if info.Mode().IsRegular() {
-		r.size = info.Size()
-	}
-	if r.isSmall(r.size) {
-		data, err := r.readSmall(f, r.size)
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		if data != nil {
-			f.Close()
-			return &source{file: f, before: info, data: data}, nil
-		}
-	}
-	return &source{Reader: f, file: f, before: info}, nil
+	s.Reader, s.file, s.before = f, f, info
+	return nil
 }
 
 func (s *source) close() {
-	if s.file != nil && s.data == nil {
+	if s.file != nil {
 		s.file.Close()
 	}
 }
@@ -104,11 +104,6 @@ type remoteTarget struct {
 
 // upload copies to the host.
 func (r *run) upload() error {
-	if r.item != nil && r.isSmall(r.item.facts.size) {
-		memory := r.item.dir.tree.memory
-		memory.take(r.item.facts.size)
-		defer memory.give(r.item.facts.size)
-	}
 	from, err := r.openSource()
 	if err != nil {
 		return err
@@ -179,6 +174,8 @@ func (r *run) findTarget() (*remoteTarget, error) {
 
 // look asks at once what a path leads to and whether it is a symbolic link.
 func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
+	began := time.Now()
+	defer func() { r.trip = time.Since(began) }()
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -194,7 +191,7 @@ func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
 // createRemote creates the temporary file, or opens the target where that is asked for or has to be.
 func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, err error) {
 	perm := fs.FileMode(0o666)
-	if from.file != nil {
+	if from.before != nil {
 		perm = from.before.Mode().Perm()
 	}
 	if !target.direct && r.Options.Placement != InPlace {
@@ -231,14 +228,20 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 
 // send copies the contents and closes the file.
 func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
-	if from.data != nil {
-		if err := r.sendSmall(f, from, target); err != nil {
+	if from.file == nil && from.before != nil {
+		done, err := r.sendSmall(f, from, target)
+		if done && err != nil {
 			return r.explainWrite(err, path.Dir(target.path))
 		}
-		return nil
+		if done {
+			return nil
+		}
+		if err := from.open(r.Source); err != nil {
+			return err
+		}
 	}
 	stop := r.watch(f.Progress)
-	n, err := f.ReadFrom(r.limitReader(from))
+	n, err := r.sendContents(f, from)
 	stop()
 	r.result.Bytes = n
 	if err != nil {
@@ -254,6 +257,21 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 		return r.explainWrite(err, path.Dir(target.path))
 	}
 	return nil
+}
+
+// sendContents copies the contents over as many lanes as help.
+func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
+	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()) {
+		return f.ReadFrom(r.limitReader(from))
+	}
+	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
+	defer s.stop()
+	n, err := f.ReadFromAt(from.file, &s.stripes)
+	r.result.Stripes = s.stripes.Joined()
+	if err == nil {
+		err = s.whole(f, n)
+	}
+	return n, err
 }
 
 // finishRemote gives the file what it has besides contents.

@@ -49,6 +49,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	}
 	c := a.newCopier(ctx, config, flags.transferOptions(), a.reporter(flags, target))
 	defer c.hosts.close()
+	c.hosts.connections, c.hosts.streams = flags.connections, flags.streams
 	if flags.recursive {
 		options := flags.treeOptions()
 		c.tree = &options

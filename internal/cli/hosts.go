@@ -16,6 +16,8 @@ import (
 type hosts struct {
 	config *dial.Config
 	open   map[dial.Target]*host // by target, without a path
+
+	connections, streams int // most of them, to one host; 0 leaves it to the pool
 }
 
 // A host is one connection, or why there is none.
@@ -35,13 +37,16 @@ func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool)
 	if found, ok := h.open[t]; ok {
 		return found, found.err != nil
 	}
-	found = connect(ctx, t, h.config)
+	found = connect(ctx, t, h.config, h.connections, h.streams)
 	h.open[t] = found
 	return found, false
 }
 
 func (h *hosts) close() {
 	for _, host := range h.open {
+		if host.Pool != nil {
+			host.Pool.Close()
+		}
 		if host.Client != nil {
 			host.Client.Close()
 		}
@@ -51,7 +56,7 @@ func (h *hosts) close() {
 	}
 }
 
-func connect(ctx context.Context, t dial.Target, config *dial.Config) *host {
+func connect(ctx context.Context, t dial.Target, config *dial.Config, connections, streams int) *host {
 	h := &host{Host: transfer.Host{Name: t.UserHost()}}
 	d, err := dial.New(ctx, t, config)
 	if err == nil {
@@ -59,6 +64,14 @@ func connect(ctx context.Context, t dial.Target, config *dial.Config) *host {
 	}
 	if err == nil {
 		h.Client, err = startClient(ctx, h.conn, config.Logger)
+	}
+	if err == nil {
+		h.Pool = transfer.NewPool(transfer.PoolConfig{
+			Dialer: d, First: h.conn, Connections: connections, Streams: streams, Logger: config.Logger,
+			Start: func(ctx context.Context, conn *dial.Conn) (*usftp.Client, error) {
+				return startClient(ctx, conn, config.Logger)
+			},
+		})
 	}
 	if err != nil {
 		h.err = hostError(h.Name, err)
