@@ -46,8 +46,8 @@ func (u *upload) run() (int64, error) {
 			return u.done(), err
 		}
 		if u.ranges.Out() == 0 {
-			if !u.ended {
-				return u.done(), errTooLong
+			if !u.ended && (u.at == nil || !u.ranges.Finished()) {
+				return u.done(), errTooLong // the ranges have run out before the source
 			}
 			return u.done(), u.verdict(u.broken)
 		}
