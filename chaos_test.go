@@ -362,7 +362,7 @@ func (c *chaos) alive(handlesMayLeak bool) {
 	}
 }
 
-const chaosRuns = 100
+const chaosRuns = 60
 
 // TestRandomCancellation: contexts that end at any moment. The connection lives, and nothing is left of what was given up.
 func TestRandomCancellation(t *testing.T) {
