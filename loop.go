@@ -52,13 +52,17 @@ const maxInFlight = 64 * wire.MaxData
 func newLoop(ctx context.Context, ranges *flow.Ranges, lanes ...lane) *loop {
 	l := &loop{ctx: ctx, began: time.Now(), ranges: ranges, lanes: lanes, queue: conn.NewQueue()}
 	for i := range l.lanes {
-		start := int64(maxInFlight)
-		if window := l.lanes[i].client.options.channelWindow; window > 0 {
-			start = int64(window)
-		}
-		l.lanes[i].window = flow.NewWindow(start, leastInFlight, maxInFlight)
+		l.lanes[i].window = flow.NewWindow(l.lanes[i].client.startInFlight(), leastInFlight, maxInFlight)
 	}
 	return l
+}
+
+// startInFlight is how much a transfer starts with in flight, before anything is known of the link.
+func (s *session) startInFlight() int64 {
+	if window := s.options.channelWindow; window > 0 {
+		return int64(window)
+	}
+	return maxInFlight
 }
 
 // claim takes the next range for a lane that has room for it.

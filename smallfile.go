@@ -43,6 +43,10 @@ func (f *File) begin(op string) (*burst, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.flushBehind(); err != nil {
+		return nil, err
+	}
+	f.dropAhead()
 	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return nil, f.wrap(op, err)
 	}
@@ -112,6 +116,8 @@ func (f *File) WriteClose(p []byte, attrs NewAttrs) (refused, err error) {
 		return nil, err
 	}
 	s := b.open.client
+	s.changed(f.Name())
+	defer s.changed(f.Name())
 	if _, most := s.dataSizes(); !s.inOrder || len(p) > most {
 		return f.writeThenClose(p, attrs)
 	}

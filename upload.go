@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"sync"
+	"time"
 
 	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/internal/conn"
@@ -33,7 +35,9 @@ var errTooLong = errors.New("a file cannot be as long")
 func (u *upload) run() (int64, error) {
 	defer func() {
 		u.filling.Release() // where the source has panicked
-		u.queue.Abandon()
+		if u.ranges.Out() > 0 {
+			u.queue.Abandon()
+		}
 	}()
 	for {
 		if err := u.fill(); err != nil {
@@ -175,6 +179,7 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	defer open.client.changed(f.Name())
 	orderly := open.flags&wire.OpenAppend != 0 || open.client.oneWrite.Load()
 	u := newUpload(ctx, open, from, request, source, acked, orderly)
+	defer open.client.uploads.put(u)
 	n, err := u.run()
 	if !orderly && n+int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
 		// Some servers refuse a WRITE while another one is under way, and do not say that this is why.
@@ -191,14 +196,49 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 // newUpload prepares a transfer to an open file. Orderly means that there is one WRITE in flight at most: where the data lands is the
 // order in which the server takes it, or the server cannot do otherwise.
 func newUpload(ctx context.Context, open *openFile, from int64, request int, source io.Reader, acked func(int64), orderly bool) *upload {
-	u := &upload{
-		loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
-		from: from, source: source, acked: acked,
+	u := open.client.uploads.take()
+	if u == nil {
+		u = &upload{loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: open.client, handle: open.handle})}
+	} else {
+		u.ctx, u.began = ctx, time.Now()
+		u.ranges.Reset(from, flow.Unknown, request, false)
+		u.lanes[0].handle = open.handle
+		u.lanes[0].window.Reset(open.client.startInFlight(), leastInFlight, maxInFlight)
 	}
+	u.from, u.source, u.acked = from, source, acked
 	if orderly {
-		u.lanes[0].window = flow.NewWindow(1, 1, 1)
+		u.lanes[0].window.Reset(1, 1, 1)
 	}
 	return u
+}
+
+// uploads keeps the memory of an upload for the next one: programs that write in pieces of a few packets run many.
+type uploads struct {
+	mu    sync.Mutex
+	spare *upload
+}
+
+func (s *uploads) take() *upload {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.spare
+	s.spare = nil
+	return u
+}
+
+// put takes back an upload that has run, if nothing of it is in flight, so that nothing can come to its queue any more. The memory of a
+// large one is not kept.
+func (s *uploads) put(u *upload) {
+	const mostPieces = 16
+	if u.ranges.Out() > 0 || cap(u.pieces) > mostPieces {
+		return
+	}
+	*u = upload{loop: u.loop}
+	u.ctx, u.pieces, u.idle, u.err, u.errOff = nil, u.pieces[:0], u.idle[:0], nil, 0
+	u.lanes[0].handle = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = u
 }
 
 // refusal tells whether an error is a server's word.
