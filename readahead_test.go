@@ -61,6 +61,32 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
+// TestLargeReads: a Read never takes more round trips for being read ahead of.
+func TestLargeReads(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	data := noise(10 << 20)
+	for size, most := range map[int]float64{4 << 20: 3, 1 << 20: 6, 128 << 10: 7} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, rtt)
+			r.server.Files.WriteFile("/f", data)
+			f := must[*usftp.File](t)(r.Open("/f"))
+			took := trips(rtt, func() {
+				p := make([]byte, size)
+				for total := 0; total < len(data); {
+					n := must[int](t)(f.Read(p))
+					if !bytes.Equal(p[:n], data[total:total+n]) {
+						t.Fatal("the data differs")
+					}
+					total += n
+				}
+			})
+			if took > most {
+				t.Errorf("pieces of %d: %v round trips", size, took)
+			}
+		})
+	}
+}
+
 // TestReadAheadStartsSecond: one Read asks for what it needs and no more, but for the attributes; a second one that follows asks ahead.
 func TestReadAheadStartsSecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
