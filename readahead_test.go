@@ -245,6 +245,27 @@ func TestReadAheadIsCounted(t *testing.T) {
 	})
 }
 
+// TestReadWithLittleBudget: where the budget has no room to read ahead, or for all of a Read, it is read nevertheless.
+func TestReadWithLittleBudget(t *testing.T) {
+	data := noise(2 << 20)
+	for _, budget := range []int64{1, 100 << 10, 600 << 10} {
+		r := newRig(t, sftptest.Script{}, 0, usftp.WithMaxInFlight(budget))
+		r.server.Files.WriteFile("/f", data)
+		for _, size := range []int{1000, 64 << 10, 700 << 10} {
+			f := must[*usftp.File](t)(r.Open("/f"))
+			for total := 0; total < len(data); {
+				p := make([]byte, size)
+				n := must[int](t)(f.Read(p))
+				if n != min(size, len(data)-total) || !bytes.Equal(p[:n], data[total:total+n]) {
+					t.Fatalf("budget %d: a Read of %d at %d gave %d", budget, size, total, n)
+				}
+				total += n
+			}
+			ok(t, f.Close())
+		}
+	}
+}
+
 func TestReadIsCancelledAndClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := new(sftptest.Gate)
