@@ -286,9 +286,10 @@ func (a *prefetch) take(p []byte) (n int) {
 	return n
 }
 
-// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it.
+// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it: what keeps the link busy and no more, however slow
+// the program is.
 func (a *prefetch) fillAhead(wanted int64) error {
-	limit := wanted + min(a.most, firstReadAhead+2*a.consumed)
+	limit := wanted + min(a.most, firstReadAhead+2*a.consumed, a.lanes[0].window.Limit())
 	for {
 		ahead := a.held + a.lanes[0].window.InFlight()
 		// Never beyond what is free, not even for one request: what lies here waits for a program, and others wait for the budget.
