@@ -138,19 +138,16 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 		}
 	}
 	n, err := ahead.read(f, p)
-	if open.closed.Err() != nil || n == 0 && err == nil {
+	over, ended := n < len(p) && err == nil, ahead.ended()
+	if over || open.closed.Err() != nil {
 		f.dropAhead() // Close, where it came before this began, has not seen it
 	}
 	if err != nil {
 		return n, f.wrap("read", err)
 	}
-	if n < len(p) {
-		ended := ahead.ended()
-		f.dropAhead()
-		if n > 0 && !ended { // the budget had no room for more
-			m, err := f.ReadAt(p[n:], f.offset+int64(n))
-			return n + m, err
-		}
+	if over && n > 0 && !ended { // the budget had no room for more
+		m, err := f.ReadAt(p[n:], f.offset+int64(n))
+		return n + m, err
 	}
 	return n, nil
 }
@@ -289,9 +286,10 @@ func (a *prefetch) take(p []byte) (n int) {
 	return n
 }
 
-// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it.
+// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it: what keeps the link busy and no more, however slow
+// the program is.
 func (a *prefetch) fillAhead(wanted int64) error {
-	limit := wanted + min(a.most, firstReadAhead+2*a.consumed)
+	limit := wanted + min(a.most, firstReadAhead+2*a.consumed, a.lanes[0].window.Limit())
 	for {
 		ahead := a.held + a.lanes[0].window.InFlight()
 		// Never beyond what is free, not even for one request: what lies here waits for a program, and others wait for the budget.
