@@ -96,9 +96,7 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 
 // receive copies the contents, and makes sure that they are of one state of the file.
 func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) error {
-	stop := r.watch(f.Progress)
 	n, err := r.receiveContents(f, sink, before)
-	stop()
 	r.result.Bytes = n
 	if err != nil {
 		return err
@@ -119,6 +117,7 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 
 // receiveContents copies the contents over as many lanes as help.
 func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileStat) (int64, error) {
+	defer r.watch(f.Progress)()
 	file, ok := sink.(*os.File)
 	if !ok || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size) {
 		return f.WriteTo(r.limitWriter(sink))

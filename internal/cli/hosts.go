@@ -85,7 +85,7 @@ func startClient(ctx context.Context, conn *dial.Conn, log *slog.Logger) (*usftp
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // the stream's end would wait for the server
 	client, err := usftp.NewClientPipe(stream, stream,
 		usftp.WithServerVersion(conn.ServerVersion()),
 		usftp.WithChannelWindow(stream.Window()),
