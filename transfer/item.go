@@ -48,10 +48,10 @@ func (r *run) isSmall(size int64) bool { return r.item != nil && r.item.dir.tree
 // sendSmall reads, writes, finishes and closes a small file. It returns false where the file is not what it was when it was listed,
 // which the usual way copes with.
 func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done bool, err error) {
-	if err := from.open(r.Source); err != nil {
+	if err := from.open(r.ctx, r.Source); err != nil {
 		return true, err
 	}
-	defer from.file.Close()
+	defer from.close()
 	size := r.item.facts.size
 	if from.before.Size() != size {
 		return false, nil

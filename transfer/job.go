@@ -2,7 +2,9 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -139,6 +141,9 @@ func (r *run) copy() error {
 		err = r.upload()
 	}
 	r.result.Elapsed = time.Since(r.began)
+	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
+		err = context.Cause(r.ctx) // see interruptible
+	}
 	if err != nil {
 		return r.failure(err)
 	}

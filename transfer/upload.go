@@ -20,6 +20,7 @@ type source struct {
 	io.Reader
 	file   *os.File    // nil where the job brought a reader
 	before fs.FileInfo // of file
+	free   func()      // ends what watches over file
 }
 
 // openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
@@ -34,7 +35,7 @@ func (r *run) openSource() (*source, error) {
 	from := &source{}
 	if r.item != nil && r.isSmall(r.item.facts.size) {
 		from.before = r.item.facts.info // it is opened when there is somewhere to put it
-	} else if err := from.open(r.Source); err != nil {
+	} else if err := from.open(r.ctx, r.Source); err != nil {
 		return nil, err
 	}
 	if from.before.Mode().IsRegular() {
@@ -44,8 +45,14 @@ func (r *run) openSource() (*source, error) {
 }
 
 // open opens the file.
-func (s *source) open(name string) error {
-	f, err := os.Open(name)
+func (s *source) open(ctx context.Context, name string) error {
+	var f *os.File
+	var err error
+	if s.before != nil && s.before.Mode().IsRegular() { // one of thousands
+		f, err = os.Open(name)
+	} else {
+		f, err = openWaiting(ctx, func() (*os.File, error) { return os.Open(name) })
+	}
 	if err != nil {
 		return err
 	}
@@ -57,12 +64,16 @@ func (s *source) open(name string) error {
 		f.Close()
 		return err
 	}
-	s.Reader, s.file, s.before = f, f, info
+	s.Reader, s.file, s.before, s.free = f, f, info, func() {}
+	if !info.Mode().IsRegular() {
+		s.free = interruptible(ctx, f)
+	}
 	return nil
 }
 
 func (s *source) close() {
 	if s.file != nil {
+		s.free()
 		s.file.Close()
 	}
 }
@@ -190,7 +201,7 @@ func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
 
 // createRemote creates the temporary file, or opens the target where that is asked for or has to be.
 func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, err error) {
-	perm := fs.FileMode(0o666)
+	perm, note := fs.FileMode(0o666), ""
 	if from.before != nil {
 		perm = from.before.Mode().Perm()
 	}
@@ -226,12 +237,15 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 			}
 			return f, "", err
 		}
-		r.note("no temporary file can be created beside the target: it is written in place")
+		note = "no temporary file can be created beside the target: it is written in place"
 	}
 	if r.Options.Placement == Atomic {
 		return nil, "", &fs.PathError{Op: "replace", Path: target.path, Err: errors.New("it is no regular file, and can only be written in place")}
 	}
 	f, err = r.Host.Client.OpenFile(target.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err == nil && note != "" {
+		r.note(note)
+	}
 	return f, "", err
 }
 
@@ -245,7 +259,7 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 		if done {
 			return nil
 		}
-		if err := from.open(r.Source); err != nil {
+		if err := from.open(r.ctx, r.Source); err != nil {
 			return err
 		}
 	}
