@@ -88,10 +88,10 @@ type session struct {
 	short     atomic.Int64 // bytes of short replies that have not been sent
 	workers   int
 	begin     func() // beginWork; made once, as each go statement with arguments makes garbage
-	idle      bool // no waiting request may start until something changes
-	eof       bool // the client sends no more
-	closed    bool // the session is being ended
-	ended     bool // nothing more will be sent
+	idle      bool   // no waiting request may start until something changes
+	eof       bool   // the client sends no more
+	closed    bool   // the session is being ended
+	ended     bool   // nothing more will be sent
 	err       error
 	handedOut int // requests to hand out before the reader runs some itself again
 
