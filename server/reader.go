@@ -176,6 +176,9 @@ func (d *reader) settle(r *request, here bool) bool {
 		return true
 	}
 	d.in.drop()
+	s.mu.Unlock()
+	s.flush() // the reply, which was to wait for those to the packets that another reader has taken over
+	s.mu.Lock()
 	next := s.take()
 	if next == nil {
 		s.leaveWork()

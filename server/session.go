@@ -87,10 +87,11 @@ type session struct {
 	memory    int          // bytes charged
 	short     atomic.Int64 // bytes of short replies that have not been sent
 	workers   int
-	idle      bool // no waiting request may start until something changes
-	eof       bool // the client sends no more
-	closed    bool // the session is being ended
-	ended     bool // nothing more will be sent
+	begin     func() // beginWork; made once, as each go statement with arguments makes garbage
+	idle      bool   // no waiting request may start until something changes
+	eof       bool   // the client sends no more
+	closed    bool   // the session is being ended
+	ended     bool   // nothing more will be sent
 	err       error
 	handedOut int // requests to hand out before the reader runs some itself again
 
@@ -148,6 +149,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 	}
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.begin = s.beginWork
 	s.room.L, s.over.L = &s.mu, &s.mu
 	s.out.w, s.out.pool, s.out.sent = stream, s.pool, s.sent
 	s.out.ended.L = &s.out.mu
@@ -298,10 +300,19 @@ func (s *session) addWorker() {
 	if s.idle || s.closed || s.schedule.waiting == 0 || s.workers >= s.maxRun {
 		return
 	}
-	if r := s.take(); r != nil {
-		s.workers++
-		go s.work(r)
+	s.workers++
+	go s.begin()
+}
+
+// beginWork is what a new worker does.
+func (s *session) beginWork() {
+	s.mu.Lock()
+	r := s.take()
+	if r == nil {
+		s.leaveWork()
 	}
+	s.mu.Unlock()
+	s.work(r)
 }
 
 // take finds a request that may start, and starts it; the caller holds the lock.

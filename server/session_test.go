@@ -420,3 +420,18 @@ func TestUmaskAndHome(t *testing.T) {
 	want(t, c.stat("/home/d").Permissions, uint32(0o40750))
 	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "."}).names(t)[0].Filename, "/home")
 }
+
+// TestSlowReplyIsSent has the reader held up by a request while the next is at hand already: whoever reads on answers that
+// one, and the first is sent when it is done, although nothing more comes.
+func TestSlowReplyIsSent(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		a := c.answers()
+		release := g.hold("stat /slow")
+		c.send(stat("/f").Append(stat("/slow").Append(nil, 1001), 1002))
+		a.expect(1002)
+		release()
+		a.expect(1001)
+	})
+}
