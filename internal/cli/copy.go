@@ -102,8 +102,9 @@ func (c *copier) note(err error) {
 func (c *copier) copy(sources []place, target place) {
 	// The names that globs stand for must be known before the target's form can be judged: several files want a directory.
 	var files []file
+	target = c.atHome(target)
 	for _, s := range sources {
-		found, err := c.expand(s)
+		found, err := c.expand(c.atHome(s))
 		if err != nil {
 			c.fail(err)
 			if c.ctx.Err() != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,6 +72,17 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	for _, hidden := range []string{"sftp", "no-strict-names", "scp"} {
 		f.Lookup(hidden).Hidden = true
 	}
+}
+
+// flagError says in a person's words what is wrong with a flag.
+func flagError(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &value) && errors.As(err, &number) {
+		form, _ := flagForm(value.GetFlag())
+		return fmt.Errorf("%s: %q is not a number that can be used", strings.TrimSpace(form), value.GetValue())
+	}
+	return err
 }
 
 // maxLimit is scp's: 100 Gbit/s.
