@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/dial"
 )
 
 // Pool holds further connections to one host, and further SFTP sessions on them. They are opened when somebody needs them, while data already
@@ -20,7 +19,7 @@ type Pool struct {
 	mu      sync.Mutex
 	conns   []*pooled
 	clients []*usftp.Client // besides the first
-	wanted  int             // connections, the first too, that somebody asked for
+	wanted  int             // connections, the first too, that somebody asked for; 0 before anybody did
 	opening int
 	refused bool // the host lets us have no more
 	closed  bool
@@ -28,20 +27,25 @@ type Pool struct {
 }
 
 type pooled struct {
-	conn    *dial.Conn
+	conn    Connection
 	streams int
 	full    bool // no further stream is allowed
 }
 
+// Connection is a connection to a host on which SFTP sessions can be opened, as package dial's are.
+type Connection interface {
+	Open(context.Context) (*usftp.Client, error)
+	Close() error
+}
+
 // PoolConfig says where connections come from.
 type PoolConfig struct {
-	// Dialer makes connections, First is the one that there is, and Start begins to speak SFTP on one.
-	Dialer *dial.Dialer
-	First  *dial.Conn
-	Start  func(context.Context, *dial.Conn) (*usftp.Client, error)
+	// First is the connection that there is, and Connect makes another.
+	First   Connection
+	Connect func(context.Context) (Connection, error)
 
-	// Connections and Streams bound how many connections there are, and how many SFTP sessions on each. 0 means 8 (or 1 where
-	// each login needs a person) and 2.
+	// Connections and Streams bound how many connections there are, and how many SFTP sessions on each. 0 means 8 and 2. Where each login
+	// needs a person, one connection should do.
 	Connections, Streams int
 
 	// Logger is told of what is opened and refused. Nil is silence.
@@ -60,9 +64,6 @@ const (
 func NewPool(config PoolConfig) *Pool {
 	if config.Connections <= 0 {
 		config.Connections = defaultConnections
-		if config.Dialer.NeedsPerson() {
-			config.Connections = 1
-		}
 	}
 	if config.Streams <= 0 {
 		config.Streams = defaultStreams
@@ -70,7 +71,7 @@ func NewPool(config PoolConfig) *Pool {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{config: config, wanted: 1, changed: make(chan struct{})}
+	p := &Pool{config: config, changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.conns = []*pooled{{conn: config.First, streams: 1}}
 	return p
@@ -107,7 +108,7 @@ func (p *Pool) want(n int) {
 
 // open starts what is wanted. The caller holds the lock.
 func (p *Pool) open() {
-	if p.closed || p.wanted <= 1 {
+	if p.closed || p.wanted == 0 {
 		return
 	}
 	for _, c := range p.conns {
@@ -123,23 +124,23 @@ func (p *Pool) open() {
 }
 
 func (p *Pool) openStream(c *pooled) {
-	client, err := p.config.Start(p.ctx, c.conn)
+	client, err := c.conn.Open(p.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
 		c.streams--
 		c.full = true
-		p.config.Logger.Info("no further channel: "+err.Error(), "host", p.config.Dialer.Host())
+		p.config.Logger.Info("no further channel: " + err.Error())
 		return
 	}
 	p.add(client)
 }
 
 func (p *Pool) openConn() {
-	conn, err := p.config.Dialer.Dial(p.ctx)
+	conn, err := p.config.Connect(p.ctx)
 	var client *usftp.Client
 	if err == nil {
-		if client, err = p.config.Start(p.ctx, conn); err != nil {
+		if client, err = conn.Open(p.ctx); err != nil {
 			conn.Close()
 		}
 	}
@@ -149,7 +150,7 @@ func (p *Pool) openConn() {
 	switch {
 	case err != nil:
 		if !p.refused && p.ctx.Err() == nil {
-			p.config.Logger.Info("no further connection: "+err.Error(), "host", p.config.Dialer.Host())
+			p.config.Logger.Info("no further connection: " + err.Error())
 		}
 		p.refused = true // what is refused once is not asked for again
 		p.tell()
@@ -157,7 +158,7 @@ func (p *Pool) openConn() {
 		p.work.Go(func() { client.Close(); conn.Close() })
 	default:
 		p.conns = append(p.conns, &pooled{conn: conn, streams: 1})
-		p.config.Logger.Info("another connection", "host", p.config.Dialer.Host(), "connections", len(p.conns))
+		p.config.Logger.Info("another connection", "connections", len(p.conns))
 		p.add(client)
 		p.open()
 	}
@@ -179,7 +180,7 @@ func (p *Pool) tell() {
 	p.changed = make(chan struct{})
 }
 
-// open returns the clients that there are besides the first, but not those that have died, and a channel that is closed when there
+// others returns the clients that there are besides the first, but not those that have died, and a channel that is closed when there
 // are others.
 func (p *Pool) others() (clients []*usftp.Client, changed <-chan struct{}) {
 	p.mu.Lock()

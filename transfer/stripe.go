@@ -73,7 +73,7 @@ func (s *striper) grow(ctx context.Context) {
 		growing = 1.25
 		near    = 0.5
 	)
-	wanted := 2
+	wanted := s.first()
 	s.run.Host.Pool.want(wanted)
 	every := max(s.trip, 20*time.Millisecond)
 	ticker := time.NewTicker(every)
@@ -102,6 +102,13 @@ func (s *striper) grow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// first returns how many connections are wanted before any rate was seen. Until a login is done the first connection has not even come
+// to its full rate; so what is worth it by the window alone is asked for at once, as far as connections may log in at the same time.
+func (s *striper) first() int {
+	alone := float64(s.size) / sshWindow * s.trip.Seconds() / stripeFor.Seconds()
+	return int(max(2, min(alone, 1+mostLogins)))
 }
 
 // join opens the file on each client that there is, and each that comes.

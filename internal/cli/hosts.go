@@ -66,17 +66,36 @@ func connect(ctx context.Context, t dial.Target, config *dial.Config, connection
 		h.Client, err = startClient(ctx, h.conn, config.Logger)
 	}
 	if err == nil {
-		h.Pool = transfer.NewPool(transfer.PoolConfig{
-			Dialer: d, First: h.conn, Connections: connections, Streams: streams, Logger: config.Logger,
-			Start: func(ctx context.Context, conn *dial.Conn) (*usftp.Client, error) {
-				return startClient(ctx, conn, config.Logger)
-			},
-		})
+		h.Pool = newPool(d, h.conn, connections, streams, config.Logger)
 	}
 	if err != nil {
 		h.err = hostError(h.Name, err)
 	}
 	return h
+}
+
+// newPool makes a pool of a host's connections.
+func newPool(d *dial.Dialer, first *dial.Conn, connections, streams int, log *slog.Logger) *transfer.Pool {
+	if connections == 0 && d.NeedsPerson() {
+		connections = 1
+	}
+	return transfer.NewPool(transfer.PoolConfig{
+		First: connection{first, log}, Connections: connections, Streams: streams, Logger: log,
+		Connect: func(ctx context.Context) (transfer.Connection, error) {
+			conn, err := d.Dial(ctx)
+			return connection{conn, log}, err
+		},
+	})
+}
+
+// connection is a connection as a pool has it.
+type connection struct {
+	*dial.Conn
+	log *slog.Logger
+}
+
+func (c connection) Open(ctx context.Context) (*usftp.Client, error) {
+	return startClient(ctx, c.Conn, c.log)
 }
 
 // startClient begins to speak SFTP.
