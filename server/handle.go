@@ -22,6 +22,7 @@ type handle struct {
 	readerAt io.ReaderAt
 	writerAt io.WriterAt
 	raw      syscall.RawConn // of a file that may go through a relay
+	system   bool            // a file of the system, which itself lets one write in at a time
 	dir      *listing        // of a directory
 	opened   time.Time
 
@@ -44,8 +45,9 @@ func newFileHandle(file File, path string, flags uint32) *handle {
 	if flags&(wire.OpenWrite|wire.OpenAppend) != 0 {
 		h.writerAt, _ = file.(io.WriterAt)
 	}
-	if flags&writing == 0 {
-		h.raw = systemFile(file)
+	raw := systemFile(file)
+	if h.system = raw != nil; flags&writing == 0 {
+		h.raw = raw
 	}
 	return h
 }

@@ -64,9 +64,9 @@ func (r *request) writesTo(h *handle) bool {
 	return r.op == opWrite || r.op == opCopyData && r.target == h
 }
 
-// overlaps tells whether two requests that write to h write to the same place.
+// overlaps tells whether two requests that write to h write to the same place, or may as well wait for each other.
 func (r *request) overlaps(e *request, h *handle) bool {
-	if h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
+	if h.system || h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
 		return true
 	}
 	from, to := r.writeRange()

@@ -122,7 +122,9 @@ func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err e
 	if r.bad == nil {
 		r.bad = s.attach(r)
 	}
-	free := s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 && s.memory+r.charge <= s.maxMem
+	// A long WRITE is written while the next one is read: that takes so long that handing it over costs little.
+	long := own != nil && r.op == opWrite && s.parallel
+	free := !long && s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 && s.memory+r.charge <= s.maxMem
 	if !free && r.bad == nil && len(r.data) > 0 && r.own == nil {
 		// It will run while this reader reads on, over the place where its data lie.
 		s.mu.Unlock()

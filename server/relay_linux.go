@@ -8,7 +8,7 @@ import (
 )
 
 // relayLeast is the least that goes through a relay: less is copied sooner.
-const relayLeast = 64 << 10
+const relayLeast = 16 << 10
 
 // relay is a pipe of our own, by which the contents of files go to a client's pipe without being copied: the kernel puts
 // the file's pages into ours, and moves them on once it is known how many there are and the header has been sent. What

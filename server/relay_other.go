@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-const relayLeast = 64 << 10
+const relayLeast = 16 << 10
 
 // relay is for Linux.
 type relay struct{}

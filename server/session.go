@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,8 @@ type session struct {
 	maxOpen int
 	maxRun  int
 	maxMem  int
+
+	parallel bool // there is more than one processor
 
 	mu        sync.Mutex
 	room      sync.Cond // there may be room for what the reader waits with
@@ -146,6 +149,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 	if s.pool == nil {
 		s.pool = &Pool{}
 	}
+	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.room.L, s.over.L = &s.mu, &s.mu
 	s.out.w, s.out.pool, s.out.sent = stream, s.pool, s.sent

@@ -20,9 +20,10 @@ var errNoAccess = errors.New("sshd: access denied")
 // serverConfig makes what x/crypto/ssh asks of logins.
 func (s *Server) serverConfig(config *Config) *ssh.ServerConfig {
 	c := &ssh.ServerConfig{
-		ServerVersion: "SSH-2.0-usftp",
+		ServerVersion: serverVersion,
 		MaxAuthTries:  6, // as OpenSSH has it
 	}
+	c.Ciphers = config.Ciphers
 	for _, key := range config.HostKeys {
 		c.AddHostKey(key)
 	}

@@ -119,8 +119,19 @@ func (s *Server) login(state *state, conn *connection, log *slog.Logger) (*ssh.S
 		}
 		defer s.guard.end(address)
 	}
-	conn.SetDeadline(time.Now().Add(state.LoginTimeout))
-	secure, channels, requests, err := ssh.NewServerConn(conn, state.ssh)
+	deadline := time.Now().Add(state.LoginTimeout)
+	conn.SetDeadline(deadline)
+	under, config := net.Conn(conn), state.ssh
+	if state.fast != nil {
+		replay, fast, err := listenFirst(conn, deadline)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if under = replay; fast {
+			config = state.fast
+		}
+	}
+	secure, channels, requests, err := ssh.NewServerConn(under, config)
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}

@@ -1,0 +1,74 @@
+package server_test
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestManySessions has a thousand clients come, list and leave. The bubble sees to it that no goroutine stays.
+func TestManySessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend, pool := memfs.New(0), &server.Pool{}
+		c := start(t, backend, nil)
+		for i := range 20 {
+			c.put(fmt.Sprintf("/file%d", i), "x")
+		}
+		var clients sync.WaitGroup
+		for range 1000 {
+			clients.Go(func() {
+				ours, theirs := net.Pipe()
+				done := make(chan error)
+				go func() { done <- server.Serve(t.Context(), theirs, backend, &server.Options{Pool: pool}) }()
+				c := &raw{t: t, conn: ours}
+				c.send(wire.Init{Version: 3}.Append(nil))
+				c.receive()
+				if names := c.list("/"); len(names) != 20 {
+					t.Errorf("%d names", len(names))
+				}
+				ours.Close()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		clients.Wait()
+		if out := pool.Out(); out != 0 {
+			t.Errorf("%d bytes are out", out)
+		}
+	})
+}
+
+// TestBusySessionsAreBounded has a hundred clients each ask for as much as they can, and read nothing.
+func TestBusySessionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sessions = 100
+		backend, pool := memfs.New(0), &server.Pool{}
+		c := start(t, backend, nil)
+		h := c.open("/f", create)
+		c.ok(wire.Write{Handle: h, Data: make([]byte, wire.MaxData)})
+		before := inUse()
+		for range sessions {
+			c := start(t, backend, &server.Options{Pool: pool})
+			h := c.open("/f", wire.OpenRead)
+			for range 100 {
+				c.ask(wire.Read{Handle: h, Length: wire.MaxData})
+			}
+		}
+		synctest.Wait()
+		if each := pool.Out() / sessions; each < 1<<20 || each > 3<<20 {
+			t.Errorf("a busy session has %d bytes of buffers", each)
+		}
+		if each := (inUse() - before) / sessions; each > 4<<20 {
+			t.Errorf("a busy session takes %d bytes", each)
+		}
+		runtime.KeepAlive(backend)
+	})
+}

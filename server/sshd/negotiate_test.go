@@ -1,0 +1,152 @@
+package sshd
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server/memfs"
+)
+
+func TestCipherOfOpenSSH(t *testing.T) {
+	if _, err := exec.LookPath("sftp"); err != nil {
+		if os.Getenv("USFTP_REQUIRE") == "1" {
+			t.Fatal("sftp is not installed")
+		}
+		t.Skip("sftp is not installed")
+	}
+	dir := makeKeys(t, "key")
+	keys, err := ReadAuthorizedKeys(filepath.Join(dir, "key.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDirectory(Accounts{Users: []User{{Name: "u", FS: memfs.New(0), Keys: keys}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, Config{PublicKey: d.PublicKey})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Serve(l) }()
+	defer func() {
+		s.Close()
+		if err := <-done; !errors.Is(err, ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for asked, want := range map[string]string{
+		"":                                  "-gcm@openssh.com",
+		"chacha20-poly1305@openssh.com":     "chacha20-poly1305@openssh.com",
+		"aes128-ctr":                        "aes128-ctr",
+		"aes256-ctr,aes256-gcm@openssh.com": "aes256-gcm@openssh.com",
+	} {
+		if !hasAES && (asked == "" || strings.Contains(asked, ",")) {
+			continue
+		}
+		args := []string{"-v", "-b", "-", "-P", port, "-F", "none", "-i", filepath.Join(dir, "key"), "-o", "BatchMode=yes",
+			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"}
+		if asked != "" {
+			args = append(args, "-c", asked)
+		}
+		cmd := exec.Command("sftp", append(args, "u@127.0.0.1")...)
+		cmd.Stdin = strings.NewReader("pwd\n")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", asked, err, out)
+			continue
+		}
+		_, line, _ := strings.Cut(string(out), "kex: server->client cipher: ")
+		if got, _, _ := strings.Cut(line, " "); !strings.HasSuffix(got, want) {
+			t.Errorf("asked for %q, got %q", asked, got)
+		}
+	}
+}
+
+// talker is a client that says something and then listens.
+func talker(t *testing.T, s *Server, says ...string) (heard string) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	go s.ServeConn(address{theirs})
+	go func() {
+		for _, text := range says {
+			if _, err := io.WriteString(ours, text); err != nil {
+				return
+			}
+			time.Sleep(time.Second) // of the bubble
+		}
+	}()
+	b, err := io.ReadAll(ours)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func TestStrangeOvertures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
+		for _, says := range [][]string{
+			{""},
+			{"GET / HTTP/1.1\r\n", "\r\n"},
+			{"SSH-2.0-OpenSSH_9.2\r\n"},
+			{"SSH-2.0-OpenSSH_9.2\r\n", "\xff\xff\xff\xff\xff"},
+			{"SSH-2.0-OpenSSH_9.2\r\n\x00\x00\x00\x01\x05"},
+			{"SSH-2.0-OpenSSH_9.2\r\n\x00\x00\x00\x0c\x0a\x14"},
+			{strings.Repeat("x", 100_000)},
+			{"SSH-2.0-", "Open", "SSH_9.2\r", "\n"},
+		} {
+			if heard := talker(t, s, says...); !strings.HasPrefix(heard, serverVersion+"\r\n") || strings.Count(heard, "SSH-2.0") != 1 {
+				t.Errorf("%.50q heard %.100q", says, heard)
+			}
+		}
+	})
+}
+
+// TestSlowOverture: a client whose first packet comes late is let in all the same.
+func TestSlowOverture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
+		client, theirs := net.Pipe()
+		go s.ServeConn(address{theirs})
+		slow := &slowReader{newEager(client)}
+		conn, channels, requests, err := ssh.NewClientConn(slow, "server", &ssh.ClientConfig{
+			User: "u", Auth: []ssh.AuthMethod{ssh.Password("secret")}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+			ClientVersion: "SSH-2.0-OpenSSH_9.2",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ssh.NewClient(conn, channels, requests).Close()
+		time.Sleep(time.Minute) // of the bubble: all that hears late has heard
+	})
+}
+
+// slowReader hears everything late.
+type slowReader struct{ net.Conn }
+
+func (s *slowReader) Read(p []byte) (int, error) {
+	time.Sleep(200 * time.Millisecond) // of the bubble
+	return s.Conn.Read(p)
+}
+
+func FuzzFirstPacket(f *testing.F) {
+	f.Add([]byte("SSH-2.0-x\r\n\x00\x00\x00\x0c\x04\x14abcdefg"))
+	f.Fuzz(func(t *testing.T, heard []byte) {
+		if packet, ok := firstPacket(heard); ok {
+			knowsFastCiphers(packet)
+		}
+	})
+}
