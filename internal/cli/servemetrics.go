@@ -4,49 +4,47 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	vm "github.com/VictoriaMetrics/metrics"
 )
 
 // metrics are what Prometheus asks for. A nil *metrics counts nothing.
 type metrics struct {
-	registry *prometheus.Registry
 	listener net.Listener
 	server   *http.Server
 	ended    chan struct{}
 
-	loggedIn              prometheus.Gauge
-	events                map[string]prometheus.Counter // by the log's message
-	files                 *prometheus.CounterVec        // by protocol
-	failed, read, written prometheus.Counter
+	set                   *vm.Set
+	loggedIn              atomic.Int64
+	events                map[string]*vm.Counter // by the log's message
+	sftpFiles, scpFiles   *vm.Counter
+	failed, read, written *vm.Counter
 }
 
+// newMetrics makes the counters; docs/serve.md says what they count.
 func newMetrics() *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		m.registry.MustRegister(c)
-		return c
+	vm.ExposeMetadata(true)
+	set := vm.NewSet()
+	m := &metrics{
+		set: set,
+		events: map[string]*vm.Counter{
+			"logged in":              set.NewCounter("usftp_logins_total"),
+			"login failed":           set.NewCounter("usftp_logins_failed_total"),
+			"address banned":         set.NewCounter("usftp_bans_total"),
+			"session refused":        set.NewCounter("usftp_sessions_refused_total"),
+			"session ended badly":    set.NewCounter("usftp_sessions_failed_total"),
+			"a command was refused":  set.NewCounter("usftp_commands_refused_total"),
+			"idle connection closed": set.NewCounter("usftp_connections_idle_total"),
+		},
+		sftpFiles: set.NewCounter(`usftp_files_total{protocol="sftp"}`),
+		scpFiles:  set.NewCounter(`usftp_files_total{protocol="scp"}`),
+		failed:    set.NewCounter("usftp_files_failed_total"),
+		read:      set.NewCounter("usftp_read_bytes_total"),
+		written:   set.NewCounter("usftp_written_bytes_total"),
 	}
-	m.loggedIn = prometheus.NewGauge(prometheus.GaugeOpts{Name: "usftp_connections", Help: "Connections of users that are logged in."})
-	m.files = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "usftp_files_total", Help: "Files that were closed after a transfer."}, []string{"protocol"})
-	m.registry.MustRegister(m.loggedIn, m.files)
-	m.events = map[string]prometheus.Counter{
-		"logged in":              counter("usftp_logins_total", "Connections that have logged in."),
-		"login failed":           counter("usftp_logins_failed_total", "Connections that ended before anybody was logged in."),
-		"address banned":         counter("usftp_bans_total", "Bans of addresses, and prolongations of bans, for wrong passwords."),
-		"session refused":        counter("usftp_sessions_refused_total", "Sessions that were one too many."),
-		"a command was refused":  counter("usftp_commands_refused_total", "Commands that clients asked for and that are not served."),
-		"session ended badly":    counter("usftp_sessions_failed_total", "Sessions that broke off or broke the protocol."),
-		"idle connection closed": counter("usftp_connections_idle_total", "Connections closed because nothing moved on them."),
-	}
-	m.failed = counter("usftp_files_failed_total", "Files that could not be closed well, or copied by scp.")
-	m.read = counter("usftp_read_bytes_total", "Bytes that clients have read from files, counted when the file is closed.")
-	m.written = counter("usftp_written_bytes_total", "Bytes that clients have written to files, counted when the file is closed.")
+	set.NewGauge("usftp_connections", func() float64 { return float64(m.loggedIn.Load()) })
 	return m
 }
 
@@ -60,20 +58,20 @@ func (m *metrics) count(e serveEvent) {
 	}
 	switch e.message {
 	case "logged in":
-		m.loggedIn.Inc()
+		m.loggedIn.Add(1)
 	case "connection closed":
-		m.loggedIn.Dec()
+		m.loggedIn.Add(-1)
 	case "file closed":
-		protocol := "sftp"
 		if e.scp {
-			protocol = "scp"
+			m.scpFiles.Inc()
+		} else {
+			m.sftpFiles.Inc()
 		}
-		m.files.WithLabelValues(protocol).Inc()
 	case "file closed badly", "scp failed":
 		m.failed.Inc()
 	}
-	m.read.Add(float64(e.read))
-	m.written.Add(float64(e.written))
+	m.read.AddInt64(e.read)
+	m.written.AddInt64(e.written)
 }
 
 // metricsTimeout bounds what a client of the metrics may take for its request.
@@ -92,7 +90,11 @@ func (s *site) serveMetrics() (err error) {
 		s.log.Warn("metrics are served to a network, to whoever asks", "address", address.String())
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		m.set.WritePrometheus(w)
+		vm.WriteProcessMetrics(w)
+	})
 	m.server = &http.Server{
 		Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
