@@ -128,14 +128,14 @@ func (f *configFile) path(name string) string {
 
 func (f *configFile) settings(file *serveFile) (*settings, error) {
 	f.made = &settings{
-		metrics: string(file.Metrics), grace: time.Duration(file.Grace), logFormat: string(file.LogFormat), logLevel: slog.Level(file.LogLevel),
+		metrics: file.Metrics.text, grace: time.Duration(file.Grace), logFormat: file.LogFormat.text, logLevel: slog.Level(file.LogLevel),
 		sshd: sshd.Config{
 			LoginTimeout: time.Duration(file.Limits.LoginTimeout), IdleTimeout: time.Duration(file.Limits.IdleTimeout),
 			MaxSessions: int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins), MaxLoginsEach: int(file.Limits.LoginsEachAddress),
 		},
 	}
 	for _, address := range file.Listen {
-		f.made.listen = append(f.made.listen, string(address))
+		f.made.listen = append(f.made.listen, address.text)
 	}
 	for _, prefix := range file.ProxyProtocol {
 		f.made.proxies = append(f.made.proxies, prefix.Prefix)
@@ -199,7 +199,7 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 
 // user makes sense of one user.
 func (f *configFile) user(i int, u *userTable) (one account, err error) {
-	one.Name, one.root, one.passwordHash = u.Name, f.path(u.Root), string(u.Password)
+	one.Name, one.root, one.passwordHash = u.Name, f.path(u.Root), u.Password.text
 	one.quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
 	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
 	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny), Umask: fs.FileMode(u.Umask)}
@@ -244,9 +244,9 @@ func (f *configFile) keys(i int, u *userTable, one *account) error {
 	return nil
 }
 
-func texts[T ~string](list []T) (made []string) {
+func texts[T interface{ value() string }](list []T) (made []string) {
 	for _, one := range list {
-		made = append(made, string(one))
+		made = append(made, one.value())
 	}
 	return made
 }

@@ -16,29 +16,34 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
+// checked is a text that was looked at. The decoder asks structures how they are read, but not kinds of string.
+type checked struct{ text string }
+
+func (c checked) value() string { return c.text }
+
 // The values of a configuration check themselves when they are read, for the decoder to tell where one is wrong.
 type (
-	addressText   string
-	formatText    string
+	addressText   struct{ checked }
+	formatText    struct{ checked }
 	levelText     slog.Level
 	durationText  time.Duration
 	prefixText    struct{ netip.Prefix }
 	countNumber   uint32
 	sizeText      int64
 	umaskText     fs.FileMode
-	operationText string
-	keyText       string
-	passwordText  string
+	operationText struct{ checked }
+	keyText       struct{ checked }
+	passwordText  struct{ checked }
 )
 
 func (a *addressText) UnmarshalText(text []byte) error {
-	*a = addressText(text)
+	a.text = string(text)
 	return checkAddress(string(text))
 }
 
 func (f *formatText) UnmarshalText(text []byte) error {
-	*f = formatText(text)
-	if *f != "text" && *f != "json" {
+	f.text = string(text)
+	if f.text != "text" && f.text != "json" {
 		return fmt.Errorf("%q: it must be text or json", text)
 	}
 	return nil
@@ -77,12 +82,12 @@ func (u *umaskText) UnmarshalText(text []byte) error {
 }
 
 func (o *operationText) UnmarshalText(text []byte) error {
-	*o = operationText(text)
+	o.text = string(text)
 	return knownOperation(string(text))
 }
 
 func (k *keyText) UnmarshalText(text []byte) error {
-	*k = keyText(text)
+	k.text = string(text)
 	if strings.ContainsAny(string(text), "\r\n") {
 		return errors.New("a key is one line")
 	}
@@ -98,7 +103,7 @@ func (k *keyText) UnmarshalText(text []byte) error {
 }
 
 func (p *passwordText) UnmarshalText(text []byte) error {
-	*p = passwordText(text)
+	p.text = string(text)
 	_, err := sshd.ParsePasswords("", []byte("user:"+string(text)))
 	if err == nil && strings.ContainsAny(string(text), "\r\n") {
 		err = errors.New("not a hash")

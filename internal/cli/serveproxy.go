@@ -92,6 +92,10 @@ func (c *proxyConn) begin() {
 		c.SetReadDeadline(time.Now().Add(proxyTimeout))
 		header, err := readProxyHeader(c.TCPConn)
 		c.SetReadDeadline(time.Time{})
+		if err == io.EOF { // nothing at all: a health check
+			c.TCPConn.Close()
+			return
+		}
 		if err != nil {
 			c.log.Warn("connection of a trusted proxy refused: no header of the PROXY protocol", "remote", c.client.String(), "error", err)
 			c.TCPConn.Close()
@@ -109,7 +113,7 @@ const (
 	proxyV2Most   = 2048
 )
 
-// readProxyHeader reads a header and no byte more; what it says is the library's to parse.
+// readProxyHeader reads a header and no byte more; what it says is the library's to parse. The error is io.EOF when nothing came.
 func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	buf := make([]byte, 1, proxyV2Prefix)
 	if _, err := io.ReadFull(r, buf); err != nil {
@@ -122,13 +126,13 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 			}
 			buf = append(buf, 0)
 			if _, err := io.ReadFull(r, buf[len(buf)-1:]); err != nil {
-				return nil, err
+				return nil, cutOff(err)
 			}
 		}
 	} else {
 		buf = buf[:proxyV2Prefix]
 		if _, err := io.ReadFull(r, buf[1:]); err != nil {
-			return nil, err
+			return nil, cutOff(err)
 		}
 		rest := int(binary.BigEndian.Uint16(buf[proxyV2Prefix-2:]))
 		if rest > proxyV2Most {
@@ -136,8 +140,16 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 		}
 		buf = append(buf, make([]byte, rest)...)
 		if _, err := io.ReadFull(r, buf[proxyV2Prefix:]); err != nil {
-			return nil, err
+			return nil, cutOff(err)
 		}
 	}
 	return proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(buf), len(buf)))
+}
+
+// cutOff is what the end means in the middle of a header.
+func cutOff(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
