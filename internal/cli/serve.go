@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,8 @@ var errServed = errors.New("the server has ended")
 
 // run serves until ctx ends, and then until the sessions that run have ended or the time of grace is over.
 func (s *site) run(ctx context.Context) error {
+	ballast := tuneForServing()
+	defer runtime.KeepAlive(ballast)
 	if err := s.start(); err != nil {
 		return err
 	}
