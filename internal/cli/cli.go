@@ -27,12 +27,16 @@ type app struct {
 	stdout  *os.File
 	console *console // standard error
 	restore restorer // puts the terminal back
+	signals signalPlan
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.command()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if errors.Is(err, errServed) {
+		return exitOK
+	}
 	if signal := interrupted(ctx); signal != nil {
 		return signal.code()
 	}
@@ -84,7 +88,7 @@ func (a *app) command() *cobra.Command {
 	cobra.EnableCommandSorting = false // cp comes first
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.copyCommand(), a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
+	root.AddCommand(a.copyCommand(), a.serveCommand(), a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
 	return root
 }
 

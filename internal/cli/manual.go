@@ -38,6 +38,38 @@ const copyExamples = `  usftp cp big.iso host:
   mysqldump db | usftp cp - host:backup/db.sql
   usftp cp host:backup/db.sql - | less`
 
+const serveLong = `Serves a directory to SFTP and SCP clients, over SSH, until it is ended. There are
+no shells, no commands and no forwarding, and no path or link leads out of the
+directory.
+
+Who may log in: the owners of the keys in --authorized-keys, or in the caller's
+own ~/.ssh/authorized_keys; where there are none, whoever has the one-off
+password that is shown at the start. The server's own key is made at the first
+start and kept in the user's configuration directory, as
+~/.config/usftp/host_ed25519_key, so that clients know the server again.
+
+Unless --listen says otherwise, it listens on 127.0.0.1:2022, where only programs
+on this machine reach it. What happens is written to standard error: logins,
+files with their bytes and rate, refusals.
+
+SIGINT (Ctrl-C) and SIGTERM end it: nobody new is let in, and sessions that run
+may go on for the time of --grace; a second signal ends it at once. SIGHUP has it
+read its keys, users and limits again; who has logged in stays.
+
+With --config it serves several users, each with a directory, keys, a password
+and bounds; docs/serve.md describes the file. Flags win over it.
+
+With --stdio it takes the place of sftp-server in sshd_config, with its flags
+-d, -e, -l, -P, -p, -R and -u. It serves the whole file system, with the rights of
+the user who logged in:
+
+  Subsystem sftp /usr/local/bin/usftp serve --stdio`
+
+const serveExamples = `  usftp serve .
+  usftp serve --listen :2022 --read-only /srv/pub
+  usftp serve --user deploy --authorized-keys deploy.pub --metrics=:9722 /srv/www
+  usftp serve --config /etc/usftp/serve.toml`
+
 const demoLong = `Starts an SFTP server of its own on the loopback address, with keys made for the
 occasion, copies files to it and back with the code that cp runs, checks what
 has arrived, and says how fast it was. It needs nothing but room for the files
@@ -75,12 +107,18 @@ elapsed_ns (nanoseconds since its start). Bytes of a name that are no UTF-8
 appear as U+FFFD.`},
 	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept under
 its temporary name, and that name is said. This takes at most a few seconds; a
-second signal ends the program at once.`},
+second signal ends the program at once. usftp serve has its own: see there.`},
 	{"ENVIRONMENT", `GOGC and GOMEMLIMIT replace the program's own setting of Go's memory manager.
 SSH_AUTH_SOCK names the agent's socket.`},
 	{"FILES", `~/.ssh/config, /etc/ssh/ssh_config: how to connect, see ssh_config(5).
 
-~/.ssh/known_hosts, /etc/ssh/ssh_known_hosts: the keys of hosts, see sshd(8).`},
+~/.ssh/known_hosts, /etc/ssh/ssh_known_hosts: the keys of hosts, see sshd(8).
+
+~/.config/usftp/host_ed25519_key: the key of usftp serve, where --host-key names
+no other.
+
+~/.ssh/authorized_keys: who may log in to usftp serve, where --authorized-keys
+names no other file, see sshd(8).`},
 }
 
-const manSeeAlso = "ssh(1), scp(1), sftp(1), ssh_config(5), sftp-server(8)"
+const manSeeAlso = "ssh(1), scp(1), sftp(1), ssh_config(5), sftp-server(8), sshd_config(5)"

@@ -12,6 +12,37 @@ import (
 // cleanupTime is how long an interrupted program may take to leave things in order: longer than package transfer takes at most.
 const cleanupTime = 8 * time.Second
 
+// signalPlan is what a command does about signals that differs from others.
+type signalPlan struct {
+	mu       sync.Mutex
+	cleanup  time.Duration // instead of cleanupTime
+	reloaded func()        // what SIGHUP asks for, instead of the end
+}
+
+func (p *signalPlan) set(cleanup time.Duration, reload func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleanup, p.reloaded = cleanup, reload
+}
+
+// reload does what SIGHUP asks for; false where that is the end.
+func (p *signalPlan) reload() bool {
+	p.mu.Lock()
+	reload := p.reloaded
+	p.mu.Unlock()
+	if reload == nil {
+		return false
+	}
+	reload()
+	return true
+}
+
+func (p *signalPlan) patience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.cleanup, cleanupTime)
+}
+
 // catchSignals gives a context that ends with the first signal that asks us to. A second one ends the program at once, and so
 // does the end of cleanupTime: a person who presses Ctrl-C wants the prompt back.
 func (a *app) catchSignals(parent context.Context) (context.Context, func()) {
@@ -23,23 +54,35 @@ func (a *app) catchSignals(parent context.Context) (context.Context, func()) {
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
-		var cause *interruption
-		select {
-		case s := <-signals:
-			cause = &interruption{s}
-		case <-done:
+		next := func(overdue <-chan time.Time) (s os.Signal, goOn bool) {
+			for {
+				select {
+				case s = <-signals:
+					if s != syscall.SIGHUP || !a.signals.reload() {
+						return s, true
+					}
+				case <-overdue:
+					return nil, true
+				case <-done:
+					return nil, false
+				}
+			}
+		}
+		first, goOn := next(nil)
+		if !goOn {
 			return
 		}
+		cause := &interruption{first}
 		a.restore.now()
 		cancel(cause)
-		overdue := time.NewTimer(cleanupTime)
+		overdue := time.NewTimer(a.signals.patience())
 		defer overdue.Stop()
-		select {
-		case s := <-signals:
-			cause = &interruption{s}
-		case <-overdue.C:
-		case <-done:
+		second, goOn := next(overdue.C)
+		if !goOn {
 			return
+		}
+		if second != nil {
+			cause = &interruption{second}
 		}
 		a.restore.now()
 		os.Exit(cause.code())

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// checked is a text that was looked at. The decoder asks structures how they are read, but not kinds of string.
+type checked struct{ text string }
+
+func (c checked) value() string { return c.text }
+
+// The values of a configuration check themselves when they are read, for the decoder to tell where one is wrong.
+type (
+	addressText   struct{ checked }
+	formatText    struct{ checked }
+	levelText     slog.Level
+	durationText  time.Duration
+	prefixText    struct{ netip.Prefix }
+	countNumber   uint32
+	sizeText      int64
+	umaskText     fs.FileMode
+	operationText struct{ checked }
+	keyText       struct{ checked }
+	passwordText  struct{ checked }
+)
+
+func (a *addressText) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	return checkAddress(string(text))
+}
+
+func (f *formatText) UnmarshalText(text []byte) error {
+	f.text = string(text)
+	if f.text != "text" && f.text != "json" {
+		return fmt.Errorf("%q: it must be text or json", text)
+	}
+	return nil
+}
+
+func (l *levelText) UnmarshalText(text []byte) error {
+	level, err := parseLevel(string(text))
+	*l = levelText(level)
+	return err
+}
+
+func (d *durationText) UnmarshalText(text []byte) error {
+	value, err := time.ParseDuration(string(text))
+	if err != nil || value <= 0 {
+		return fmt.Errorf("%q is no time: it must be like 30s, 5m or 1h30m", text)
+	}
+	*d = durationText(value)
+	return nil
+}
+
+func (p *prefixText) UnmarshalText(text []byte) (err error) {
+	p.Prefix, err = parsePrefix(string(text))
+	return err
+}
+
+func (s *sizeText) UnmarshalText(text []byte) error {
+	size, err := parseSize(string(text))
+	*s = sizeText(size)
+	return err
+}
+
+func (u *umaskText) UnmarshalText(text []byte) error {
+	umask, err := parseUmask(string(text))
+	*u = umaskText(umask)
+	return err
+}
+
+func (o *operationText) UnmarshalText(text []byte) error {
+	o.text = string(text)
+	return knownOperation(string(text))
+}
+
+func (k *keyText) UnmarshalText(text []byte) error {
+	k.text = string(text)
+	if strings.ContainsAny(string(text), "\r\n") {
+		return errors.New("a key is one line")
+	}
+	keys, count := parseKeys("", text)
+	if len(keys.Warnings) > 0 {
+		_, warning, _ := strings.Cut(keys.Warnings[0], ": ")
+		return errors.New(warning)
+	}
+	if count == 0 {
+		return errors.New("no key")
+	}
+	return nil
+}
+
+func (p *passwordText) UnmarshalText(text []byte) error {
+	p.text = string(text)
+	_, err := sshd.ParsePasswords("", []byte("user:"+string(text)))
+	if err == nil && strings.ContainsAny(string(text), "\r\n") {
+		err = errors.New("not a hash")
+	}
+	if err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), ":1: "))
+	}
+	return nil
+}
+
+// units are those of sizes: decimal, and binary.
+var units = []struct {
+	name  string
+	bytes float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1},
+}
+
+// parseSize takes a number of bytes with a unit, such as 1.5GiB.
+func parseSize(text string) (int64, error) {
+	for _, unit := range units {
+		digits, ok := strings.CutSuffix(text, unit.name)
+		if !ok {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+		if err == nil && value > 0 && value*unit.bytes >= 1 && value*unit.bytes < math.MaxInt64 {
+			return int64(value * unit.bytes), nil
+		}
+		break
+	}
+	return 0, fmt.Errorf("%q is no size: it must be a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB", text)
+}
+
+// linesOf tells where keys are: "grace", "certificates.revoked", "users[2].root", and "users[2]" for the table itself.
+func linesOf(data []byte) map[string]int {
+	lines := map[string]int{}
+	var p unstable.Parser
+	p.Reset(data)
+	table := ""
+	tables := map[string]int{}
+	for p.NextExpression() {
+		e := p.Expression()
+		var parts []string
+		line := 0
+		for key := e.Key(); key.Next(); {
+			parts = append(parts, string(key.Node().Data))
+			line = p.Shape(key.Node().Raw).Start.Line
+		}
+		name := strings.Join(parts, ".")
+		switch e.Kind {
+		case unstable.ArrayTable:
+			table = fmt.Sprintf("%s[%d]", name, tables[name])
+			tables[name]++
+			lines[table] = line
+			table += "."
+		case unstable.Table:
+			table = name + "."
+			lines[name] = line
+		case unstable.KeyValue:
+			lines[table+name] = line
+		}
+	}
+	return lines
+}

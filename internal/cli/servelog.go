@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+)
+
+// newLog writes to standard error. What the metrics count are the same records, so that the two never disagree.
+func (s *site) newLog(format string) *slog.Logger {
+	return slog.New(&serveHandler{Handler: formatHandler(s.console, format, &s.level), metrics: s.metrics})
+}
+
+func formatHandler(console *console, format string, level slog.Leveler) slog.Handler {
+	options := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.NewJSONHandler(console, options)
+	}
+	return slog.NewTextHandler(console, options)
+}
+
+// A serveHandler adds to the line of a transfer how fast it was, and has the metrics count.
+type serveHandler struct {
+	slog.Handler
+	metrics *metrics
+}
+
+func (h *serveHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.metrics != nil && level >= slog.LevelInfo || h.Handler.Enabled(ctx, level)
+}
+
+func (h *serveHandler) Handle(ctx context.Context, r slog.Record) error {
+	e := eventOf(r)
+	h.metrics.count(e)
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	if bytes := e.read + e.written; bytes > 0 && e.seconds > 0 {
+		r = r.Clone()
+		r.Add("bytes_per_second", int64(float64(bytes)/e.seconds))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h *serveHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &serveHandler{h.Handler.WithAttrs(attrs), h.metrics}
+}
+
+func (h *serveHandler) WithGroup(name string) slog.Handler {
+	return &serveHandler{h.Handler.WithGroup(name), h.metrics}
+}
+
+// A serveEvent is what a record of package server or sshd says, as far as it is counted.
+type serveEvent struct {
+	message       string
+	read, written int64
+	seconds       float64
+	scp           bool
+}
+
+func eventOf(r slog.Record) serveEvent {
+	e := serveEvent{message: r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "read":
+			e.read = number(a.Value)
+		case "written":
+			e.written = number(a.Value)
+		case "seconds":
+			if a.Value.Kind() == slog.KindFloat64 {
+				e.seconds = a.Value.Float64()
+			}
+		case "protocol":
+			e.scp = a.Value.String() == "scp"
+		}
+		return true
+	})
+	return e
+}
+
+func number(v slog.Value) int64 {
+	switch v.Kind() {
+	case slog.KindInt64:
+		return v.Int64()
+	case slog.KindUint64:
+		return int64(v.Uint64())
+	}
+	return 0
+}
