@@ -14,7 +14,8 @@ import (
 // worker runs requests. It has room to make short replies in.
 type worker struct {
 	scratch [shortReply]byte
-	alone   bool // it is the reader's, which runs requests when no other runs
+	alone   bool    // it is the reader's, which runs requests when no other runs
+	next    *worker // in the session's list
 }
 
 // execute runs a request and queues its reply. It returns the buffer that the request came in.
@@ -116,8 +117,7 @@ func (w *worker) short(s *session, r *request, reply []byte) {
 		s.releasePacket(r.reply)
 		r.reply = nil
 	}
-	s.short.Add(int64(len(reply)))
-	s.out.put(reply)
+	s.deliver(r, reply, nil)
 }
 
 // send queues the reply that was made in the buffer lent for it.
@@ -129,7 +129,7 @@ func (w *worker) send(s *session, r *request, reply []byte) {
 	}
 	r.reply = nil
 	b.end = len(reply)
-	s.out.send(b)
+	s.deliver(r, nil, b)
 }
 
 func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
@@ -180,7 +180,7 @@ func (w *worker) read(s *session, r *request) {
 	data := b.data[wire.DataHeaderSize : wire.DataHeaderSize+n]
 	wire.Data{Data: data}.AppendHeader(b.data[:0], r.id)
 	b.end = wire.DataHeaderSize + n
-	s.out.send(b)
+	s.deliver(r, nil, b)
 }
 
 // readRelayed is read by way of the relay. It tells whether it has answered.
@@ -199,9 +199,11 @@ func (w *worker) readRelayed(s *session, r *request) bool {
 	r.reply = nil
 	header := wire.AppendDataHeader(w.scratch[:0], r.id, n)
 	r.handle.bytesRead.Add(uint64(n))
+	// Nothing else runs, so that it is this one's turn.
 	if err := s.out.sendRelayed(header, s.relay, n); err != nil {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
 	}
+	s.delivered(r)
 	return true
 }
 
