@@ -113,6 +113,7 @@ func testReadEnd(t *testing.T, c *raw) {
 	h := c.open("/f", wire.OpenRead)
 	want(t, string(c.do(wire.Read{Handle: h, Offset: 3, Length: 100}).data(t)), "lo")
 	want(t, c.status(wire.Read{Handle: h, Offset: 5, Length: 1}), wire.EOF)
+	want(t, c.status(wire.Read{Handle: h, Offset: 0, Length: 0}), wire.EOF)
 	want(t, c.status(wire.Read{Handle: h, Offset: 1 << 40, Length: 1}), wire.EOF)
 	want(t, c.status(wire.Read{Handle: h, Offset: 1<<64 - 1, Length: 1}), wire.EOF)
 	want(t, c.status(wire.Write{Handle: h, Data: []byte("x")}), wire.Failure)

@@ -8,7 +8,8 @@
 //
 // # Concurrency and order
 //
-// Requests of a session run concurrently and replies go out as they are ready, except where order matters. A request waits
+// Requests of a session run concurrently and replies go out as they are ready, except where order matters. Replies to
+// requests on one handle go out in the order of the requests, as there are clients that cannot do without. A request waits
 // for the earlier ones on the same handle that its result depends on: reads run beside reads, writes beside writes that do
 // not overlap; an fstat waits for writes, a close for everything. A request that names a path waits for earlier requests
 // that touch the path and where one of the two changes something: the same path, one above or below it, or a handle opened

@@ -14,7 +14,8 @@ import (
 // worker runs requests. It has room to make short replies in.
 type worker struct {
 	scratch [shortReply]byte
-	alone   bool // it is the reader's, which runs requests when no other runs
+	alone   bool    // it is the reader's, which runs requests when no other runs
+	next    *worker // in the session's list
 }
 
 // execute runs a request and queues its reply. It returns the buffer that the request came in.
@@ -93,7 +94,21 @@ func (w *worker) executeRare(s *session, r *request) {
 
 // status queues a STATUS. A buffer lent for a longer reply is returned.
 func (w *worker) status(s *session, r *request, err error) {
+	if err != nil {
+		s.logRefusal(r, err)
+	}
 	w.short(s, r, statusOf(err).Append(w.scratch[:0], r.id))
+}
+
+// logRefusal writes a line for what somebody may want to know of: what was not allowed, and what was not understood. What a
+// client asks for in vain is its own business.
+func (s *session) logRefusal(r *request, err error) {
+	switch codeOf(err) {
+	case wire.PermissionDenied:
+		s.log.Info("request denied", "request", r.op.String(), "path", r.path, "error", err)
+	case wire.BadMessage:
+		s.log.Info("bad request", "request", r.op.String(), "error", err)
+	}
 }
 
 // short queues a short reply, which is copied.
@@ -102,8 +117,7 @@ func (w *worker) short(s *session, r *request, reply []byte) {
 		s.releasePacket(r.reply)
 		r.reply = nil
 	}
-	s.short.Add(int64(len(reply)))
-	s.out.put(reply)
+	s.deliver(r, reply, nil)
 }
 
 // send queues the reply that was made in the buffer lent for it.
@@ -115,7 +129,7 @@ func (w *worker) send(s *session, r *request, reply []byte) {
 	}
 	r.reply = nil
 	b.end = len(reply)
-	s.out.send(b)
+	s.deliver(r, nil, b)
 }
 
 func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
@@ -154,7 +168,7 @@ func (w *worker) read(s *session, r *request) {
 		return
 	}
 	n, err := s.readAt(r)
-	if n == 0 && err == nil && r.length > 0 {
+	if n == 0 && err == nil {
 		err = io.ErrNoProgress
 	}
 	if n == 0 && err != nil {
@@ -166,7 +180,7 @@ func (w *worker) read(s *session, r *request) {
 	data := b.data[wire.DataHeaderSize : wire.DataHeaderSize+n]
 	wire.Data{Data: data}.AppendHeader(b.data[:0], r.id)
 	b.end = wire.DataHeaderSize + n
-	s.out.send(b)
+	s.deliver(r, nil, b)
 }
 
 // readRelayed is read by way of the relay. It tells whether it has answered.
@@ -185,9 +199,11 @@ func (w *worker) readRelayed(s *session, r *request) bool {
 	r.reply = nil
 	header := wire.AppendDataHeader(w.scratch[:0], r.id, n)
 	r.handle.bytesRead.Add(uint64(n))
+	// Nothing else runs, so that it is this one's turn.
 	if err := s.out.sendRelayed(header, s.relay, n); err != nil {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
 	}
+	s.delivered(r)
 	return true
 }
 
@@ -198,6 +214,8 @@ func (s *session) readAt(r *request) (int, error) {
 		return 0, errUnsupported
 	case h.readerAt == nil:
 		return 0, errBadHandle
+	case r.length == 0: // as OpenSSH's server has it; a DATA without data would say nothing
+		return 0, io.EOF
 	case r.offset > math.MaxInt64-r.length:
 		return 0, io.EOF
 	}

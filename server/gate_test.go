@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ type gated struct {
 	gates map[string]chan struct{} // by operation and path, "write /f"
 	open  atomic.Int64             // files that are open
 	wrote atomic.Int64             // calls of WriteAt
+	read  atomic.Int64             // calls of ReadAt
 }
 
 func newGated() *gated { return &gated{FS: memfs.New(0), gates: map[string]chan struct{}{}} }
@@ -83,7 +85,9 @@ type gatedFile struct {
 }
 
 func (f *gatedFile) ReadAt(p []byte, offset int64) (int, error) {
+	f.g.read.Add(1)
 	f.g.pass("read " + f.name)
+	f.g.pass(fmt.Sprintf("read %d %s", offset, f.name))
 	return f.memFile.ReadAt(p, offset)
 }
 

@@ -31,6 +31,7 @@ type handle struct {
 	active  int         // position in the session's list of handles with ops, from 1
 	waiting int         // how many of ops have not started
 	closing bool        // CLOSE has arrived: nothing may follow it
+	turns   turns
 
 	bytesRead    atomic.Uint64
 	bytesWritten atomic.Uint64

@@ -57,10 +57,7 @@ type lyingInfo struct {
 func (i lyingInfo) Name() string { return i.name }
 
 // careless answers what no backend should.
-type careless struct {
-	bare
-	info fs.FileInfo
-}
+type careless struct{ info fs.FileInfo }
 
 func (b careless) Stat(context.Context, string) (fs.FileInfo, error) { return b.info, nil }
 

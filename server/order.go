@@ -219,17 +219,6 @@ func (s *schedule) next(room int) *request {
 	return nil
 }
 
-// mayStart tells whether a request that was added last may start at once.
-func (s *schedule) mayStart(r *request, room int) bool {
-	if r.charge > room {
-		return false
-	}
-	if r.handle == nil {
-		return s.pathMayStart(r, s.paths.len()-1)
-	}
-	return s.firstOn(r.handle, room) == r
-}
-
 // pathMayStart tells whether the request at place i among those on paths may start.
 func (s *schedule) pathMayStart(r *request, i int) bool {
 	for _, e := range s.paths.all()[:i] {

@@ -176,13 +176,16 @@ func (d *reader) settle(r *request, here bool) bool {
 		return true
 	}
 	d.in.drop()
+	s.mu.Unlock()
+	s.flush() // the reply, which was to wait for those to the packets that another reader has taken over
+	s.mu.Lock()
 	next := s.take()
 	if next == nil {
 		s.leaveWork()
 	}
 	s.mu.Unlock()
 	if next != nil {
-		s.work(next)
+		s.work(&worker{}, next)
 	}
 	return false
 }
@@ -265,6 +268,7 @@ func (s *session) attach(r *request) error {
 	case opCopyData:
 		r.handle, r.target = s.findHandle(r.key), s.findHandle(r.targetKey)
 		if r.target == nil {
+			r.handle = nil
 			return errBadHandle
 		}
 	default:
@@ -273,6 +277,8 @@ func (s *session) attach(r *request) error {
 	if r.handle == nil {
 		return errBadHandle
 	}
+	r.handle.turns.last++
+	r.turn = r.handle.turns.last
 	if r.op == opClose {
 		r.handle.closing = true
 		r.changes = r.handle.writerAt != nil

@@ -17,10 +17,11 @@ const (
 
 // request is one request from its arrival to its reply.
 type request struct {
-	op  operation
-	id  uint32
-	seq uint64 // order of arrival
-	bad error  // found while parsing
+	op   operation
+	id   uint32
+	seq  uint64 // order of arrival
+	turn uint64 // order of arrival on handle
+	bad  error  // found while parsing
 
 	handle, target   *handle // target is where copy-data writes
 	key, targetKey   uint32  // what the client sent for them

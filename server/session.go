@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,6 +48,7 @@ const (
 	maxPendingPaths = 256       // those of them that name paths
 	maxShort        = 256 << 10 // bytes of short replies that the client has not taken
 	maxSpares       = 128       // requests kept for later use
+	maxIdlers       = 4         // workers kept for later use, see session.idlers
 )
 
 // patience is how long the reader may be busy with one request before somebody else reads on: between once and twice this.
@@ -56,8 +56,6 @@ const patience = 2 * time.Millisecond
 
 // afterSlow is how many requests are handed out at once after one that took longer than patience.
 const afterSlow = 256
-
-var errSessionOver = errors.New("sftp server: the session is over")
 
 // session is one conversation with a client.
 type session struct {
@@ -90,10 +88,12 @@ type session struct {
 	memory    int          // bytes charged
 	short     atomic.Int64 // bytes of short replies that have not been sent
 	workers   int
-	idle      bool // no waiting request may start until something changes
-	eof       bool // the client sends no more
-	closed    bool // the session is being ended
-	ended     bool // nothing more will be sent
+	idlers    *worker // a list of those that may be used again; none has a goroutine
+	begin     func()  // beginWork; made once, as each go statement with arguments makes garbage
+	idle      bool    // no waiting request may start until something changes
+	eof       bool    // the client sends no more
+	closed    bool    // the session is being ended
+	ended     bool    // nothing more will be sent
 	err       error
 	handedOut int // requests to hand out before the reader runs some itself again
 
@@ -151,6 +151,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 	}
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.begin = s.beginWork
 	s.room.L, s.over.L = &s.mu, &s.mu
 	s.out.w, s.out.pool, s.out.sent = stream, s.pool, s.sent
 	s.out.ended.L = &s.out.mu
@@ -203,6 +204,7 @@ func (s *session) wait() error {
 	}
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
+			slot.h.turns.drop(s.pool)
 			s.closeHandle(slot.h)
 		}
 	}
@@ -301,10 +303,27 @@ func (s *session) addWorker() {
 	if s.idle || s.closed || s.schedule.waiting == 0 || s.workers >= s.maxRun {
 		return
 	}
-	if r := s.take(); r != nil {
-		s.workers++
-		go s.work(r)
+	s.workers++
+	go s.begin()
+}
+
+// beginWork is what a new worker does.
+func (s *session) beginWork() {
+	s.mu.Lock()
+	r := s.take()
+	if r == nil {
+		s.leaveWork()
+		s.mu.Unlock()
+		return
 	}
+	w := s.idlers
+	if w != nil {
+		s.idlers = w.next
+	} else {
+		w = &worker{}
+	}
+	s.mu.Unlock()
+	s.work(w, r)
 }
 
 // take finds a request that may start, and starts it; the caller holds the lock.
@@ -331,8 +350,7 @@ func (s *session) startRequest(r *request) {
 }
 
 // work runs requests until none may start.
-func (s *session) work(r *request) {
-	var w worker
+func (s *session) work(w *worker, r *request) {
 	for r != nil {
 		w.execute(s, r)
 		s.flush()
@@ -343,6 +361,9 @@ func (s *session) work(r *request) {
 			s.addWorker() // what made one ready may have made more ready
 		} else {
 			s.leaveWork()
+			if s.workers < maxIdlers {
+				w.next, s.idlers = s.idlers, w
+			}
 		}
 		s.mu.Unlock()
 	}

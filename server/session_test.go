@@ -117,7 +117,8 @@ func TestOrderOnOneHandle(t *testing.T) {
 		release := g.hold("write /f")
 		slow := c.ask(wire.Write{Handle: h, Offset: 0, Data: []byte("slow write")})
 		apart := c.ask(wire.Write{Handle: h, Offset: 100, Data: []byte("apart")})
-		a.expect(apart, c.ask(wire.Read{Handle: other, Length: 5}))
+		a.expect(c.ask(wire.Read{Handle: other, Length: 5}))
+		want(t, g.wrote.Load(), 3) // the one apart has been written, and its reply waits for its turn
 		over := c.ask(wire.Write{Handle: h, Offset: 5, Data: []byte("OVER")})
 		read := c.ask(wire.Read{Handle: h, Offset: 0, Length: 10})
 		fstat := c.ask(wire.HandleRequest{Type: wire.TypeFstat, Handle: h})
@@ -126,7 +127,7 @@ func TestOrderOnOneHandle(t *testing.T) {
 		late := c.ask(wire.Read{Handle: h, Length: 1}) // after CLOSE
 		want(t, a.expect(late)[late].status(t).Code, wire.Failure)
 		release()
-		got := a.expect(slow, over, read, fstat, closed, path)
+		got := a.expect(slow, apart, over, read, fstat, closed, path)
 		want(t, string(got[read].data(t)), "slow OVERe")
 		want(t, got[fstat].attrs(t).Size, uint64(105))
 		want(t, got[path].attrs(t).Size, uint64(105))
@@ -419,4 +420,40 @@ func TestUmaskAndHome(t *testing.T) {
 	want(t, c.stat("/home/f").Permissions, uint32(0o100640))
 	want(t, c.stat("/home/d").Permissions, uint32(0o40750))
 	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "."}).names(t)[0].Filename, "/home")
+}
+
+// TestSlowReplyIsSent has the reader held up by a request while the next is at hand already: whoever reads on answers that
+// one, and the first is sent when it is done, although nothing more comes.
+func TestSlowReplyIsSent(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		a := c.answers()
+		release := g.hold("stat /slow")
+		c.send(stat("/f").Append(stat("/slow").Append(nil, 1001), 1002))
+		a.expect(1002)
+		release()
+		a.expect(1001)
+	})
+}
+
+// TestRepliesOnOneHandleKeepTheirOrder: pscp takes the answer to a later READ for the end of the file.
+func TestRepliesOnOneHandleKeepTheirOrder(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.put("/f", "0123456789")
+		h, other := c.open("/f", wire.OpenRead), c.open("/f", wire.OpenRead)
+		a := c.answers()
+		release := g.hold("read 0 /f")
+		for offset := range uint64(5) {
+			c.ask(wire.Read{Handle: h, Offset: offset, Length: 1})
+		}
+		a.expect(c.ask(wire.Read{Handle: other, Offset: 1, Length: 1}))
+		want(t, g.read.Load(), 6) // all have been read
+		release()
+		synctest.Wait()
+		for offset := range 5 {
+			want(t, string((<-a.got).data(t)), string(rune('0'+offset)))
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -65,7 +66,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey})
+	server, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +125,7 @@ type client struct {
 func TestClients(t *testing.T) {
 	for name, c := range clients {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			require(t, c.programs...)
 			s := newSite(t)
 			if c.prepare != nil {

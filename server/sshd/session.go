@@ -126,10 +126,24 @@ func exit(channel ssh.Channel, status uint32) {
 // exiting is a channel that says that its program ended well before it closes.
 type exiting struct {
 	ssh.Channel
-	once sync.Once
+	writing sync.Mutex
+	once    sync.Once
 }
 
+func (e *exiting) Write(p []byte) (int, error) {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	return e.Channel.Write(p)
+}
+
+// Close leaves the words out when a Write is under way: the session is broken off then, and a channel does not take the two
+// at once.
 func (e *exiting) Close() error {
-	e.once.Do(func() { exit(e.Channel, 0) })
+	e.once.Do(func() {
+		if e.writing.TryLock() {
+			defer e.writing.Unlock()
+			exit(e.Channel, 0)
+		}
+	})
 	return e.Channel.Close()
 }

@@ -1,0 +1,99 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// Serve works on any stream; here it is a pipe within the program.
+func ExampleServe() {
+	client, stream := net.Pipe()
+	done := make(chan error)
+	go func() { done <- server.Serve(context.Background(), stream, memfs.New(0), nil) }()
+
+	// A client says INIT and learns what the server can do.
+	client.Write(wire.Init{Version: wire.Version}.Append(nil))
+	reply := make([]byte, 9)
+	io.ReadFull(client, reply)
+	fmt.Println(wire.Type(reply[4]), reply[8])
+
+	go io.Copy(io.Discard, client)
+	client.Close()
+	<-done
+	// Output: VERSION 3
+}
+
+// motd is a backend with one file. It can be described and read, and nothing else.
+type motd struct{ text string }
+
+func (m motd) Stat(_ context.Context, path string) (fs.FileInfo, error) {
+	switch path {
+	case "/":
+		return motdInfo{name: "/", mode: fs.ModeDir | 0o555}, nil
+	case "/motd":
+		return motdInfo{name: "motd", size: int64(len(m.text)), mode: 0o444}, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (m motd) Open(_ context.Context, path string, flags uint32, _ wire.Attrs) (server.File, error) {
+	switch {
+	case path != "/motd":
+		return nil, fs.ErrNotExist
+	case flags != wire.OpenRead:
+		return nil, fs.ErrPermission
+	}
+	return motdFile{strings.NewReader(m.text)}, nil
+}
+
+type motdFile struct{ *strings.Reader }
+
+func (motdFile) Close() error { return nil }
+
+type motdInfo struct {
+	name string
+	size int64
+	mode fs.FileMode
+}
+
+func (i motdInfo) Name() string       { return i.name }
+func (i motdInfo) Size() int64        { return i.size }
+func (i motdInfo) Mode() fs.FileMode  { return i.mode }
+func (i motdInfo) ModTime() time.Time { return time.Time{} }
+func (i motdInfo) IsDir() bool        { return i.mode.IsDir() }
+func (i motdInfo) Sys() any           { return nil }
+
+// A backend of one's own needs few methods.
+func ExampleFS() {
+	view, err := server.NewView(motd{"welcome"}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	info, err := view.Stat(context.Background(), "/motd")
+	fmt.Println(info.Size(), err)
+	fmt.Println(view.Remove(context.Background(), "/motd"))
+	// Output:
+	// 7 <nil>
+	// operation unsupported
+}
+
+// A policy names what is not allowed, in the words of OpenSSH's sftp-server.
+func ExamplePolicy() {
+	_, err := server.NewView(memfs.New(0), &server.Policy{
+		Denied: []string{"remove", "rmdir", "rename", "posix-rename"},
+		Umask:  0o027,
+		Quota:  server.NewQuota(10<<30, 100_000),
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
