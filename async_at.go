@@ -41,6 +41,8 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 		o.err = fs.ErrClosed
 	case off < 0:
 		o.err = fs.ErrInvalid
+	case write && endOf(off, len(p))-off < int64(len(p)):
+		o.err = errTooLong
 	}
 	if o.err != nil || len(p) == 0 {
 		result := &Pending[int]{session: f.session(), op: o, done: make(chan struct{})}
@@ -56,7 +58,7 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 		open:    open, buf: p, off: off, write: write, starting: true,
 		ranges: flow.NewRanges(off, flow.Unknown, request, false),
 	}
-	at.ranges.Limit(off + int64(len(p)))
+	at.ranges.Limit(endOf(off, len(p)))
 	at.pending.watch(f.ctx, o)
 	at.pending.watch(open.closed, o)
 	at.sendAll(f)

@@ -31,6 +31,7 @@ type session struct {
 	quirks
 	dispatcher dispatcher
 	ahead      prefetches
+	uploads    uploads
 }
 
 // sshWindow is the window of an SSH channel: what x/crypto/ssh grants and what OpenSSH grants.

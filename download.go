@@ -18,9 +18,11 @@ type download struct {
 	*loop
 	from   int64 // where it began
 	sink   func(p []byte) error
-	parked []*conn.Call // data that came before what lies before it, by offset
-	given  int64        // the offset up to which the sink has everything
-	wrote  func(int64)  // told of given
+	parked []*conn.Call                    // data that came before what lies before it, by offset
+	given  int64                           // the offset up to which the sink has everything
+	wrote  func(int64)                     // told of given
+	place  func(p []byte, off int64) error // where the sink takes data in any order; nil where it does not
+	broken error                           // what place failed with
 
 	kept      func(*conn.Call)                    // where data counts in the budget until it is used: gives back that of a reply that nobody takes
 	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
@@ -33,6 +35,7 @@ var errNoData = errors.New("the server answered a read with no data and no end o
 func (d *download) run() (int64, error) {
 	defer d.release()
 	for {
+		d.adopt()
 		if err := d.fill(); err != nil {
 			return d.given - d.from, err
 		}
@@ -48,6 +51,9 @@ func (d *download) run() (int64, error) {
 		}
 		if err := d.deliver(); err != nil {
 			return d.given - d.from, err
+		}
+		if d.broken != nil {
+			return d.given - d.from, d.broken
 		}
 	}
 }
@@ -112,11 +118,16 @@ func (d *download) settle(call *conn.Call) {
 	}
 	p := d.landed(call, len(call.Body))
 	switch {
+	case call.Err != nil && d.pass(p, call.Err):
 	case call.Err != nil:
 		d.fail(p.Range, call.Err)
 	case call.Type == wire.TypeData && len(call.Body) > 0:
+		if d.place != nil {
+			d.putAt(call, p)
+			break
+		}
 		d.ranges.Done(p.Range, len(call.Body))
-		d.park(call, p.Off)
+		d.park(call, p)
 		return
 	case call.Type == wire.TypeData:
 		d.fail(p.Range, errNoData)
@@ -129,9 +140,10 @@ func (d *download) settle(call *conn.Call) {
 }
 
 // park keeps data until it is its turn. It waits in the piece's order, not its call's.
-func (d *download) park(call *conn.Call, off int64) {
-	call.Tag = d.takePiece() // a piece of its own, which holds the offset
-	d.pieces[call.Tag].Off = off
+func (d *download) park(call *conn.Call, p piece) {
+	off := p.Off
+	call.Tag = d.takePiece() // a piece of its own, which holds the offset and the lane
+	d.pieces[call.Tag] = p
 	at, _ := slices.BinarySearchFunc(d.parked, off, func(c *conn.Call, off int64) int {
 		if d.pieces[c.Tag].Off < off {
 			return -1
@@ -141,32 +153,42 @@ func (d *download) park(call *conn.Call, off int64) {
 	d.parked = slices.Insert(d.parked, at, call)
 }
 
-// deliver hands the sink what has come in order.
+// deliver hands the sink what has come in order. What the sink fails on, or panics on, stays parked, and nothing that it has taken does.
 func (d *download) deliver() error {
 	n := 0
+	defer func() { d.parked = slices.Delete(d.parked, 0, n) }()
 	for _, call := range d.parked {
-		off := d.pieces[call.Tag].Off
-		if off != d.given {
+		if d.pieces[call.Tag].Off != d.given {
 			break
+		}
+		if err := d.sink(call.Body); err != nil {
+			return err
 		}
 		n++
 		d.given += int64(len(call.Body))
-		err := d.sink(call.Body)
 		d.drop(call)
-		if err != nil {
-			d.given = off
-			d.parked = slices.Delete(d.parked, 0, n)
-			return err
-		}
 		d.wrote(d.given - d.from)
 	}
-	d.parked = slices.Delete(d.parked, 0, n)
 	return nil
+}
+
+// putAt hands the sink data where it belongs.
+func (d *download) putAt(call *conn.Call, p piece) {
+	if err := d.place(call.Body, p.Off); err != nil {
+		if d.broken == nil {
+			d.broken = &sinkError{err}
+		}
+		d.ranges.Again(p.Range)
+		return
+	}
+	d.ranges.Done(p.Range, len(call.Body))
+	d.given = d.ranges.Mark()
+	d.wrote(d.given - d.from)
 }
 
 func (d *download) drop(call *conn.Call) {
 	d.idle = append(d.idle, call.Tag)
-	d.lanes[0].client.conn.Recycle(call)
+	d.lanes[d.pieces[call.Tag].lane].client.conn.Recycle(call)
 }
 
 // release lets go of what the transfer holds when it ends before its replies have come.
@@ -177,6 +199,9 @@ func (d *download) release() {
 	d.parked = nil
 	d.queue.Abandon()
 }
+
+// endOf returns the offset behind n bytes, or the last that there can be.
+func endOf(off int64, n int) int64 { return off + min(int64(n), math.MaxInt64-off) }
 
 // during returns a context for a transfer of the file: it ends with the file's own, and when the file is closed.
 func (f *File) during(open *openFile) (context.Context, func()) {
@@ -240,7 +265,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if n == len(p) || err != nil {
 		return n, err
 	}
-	_, err = f.download("read", off+int64(n), off+int64(len(p)), flow.Unknown, func(data []byte) error {
+	_, err = f.download("read", off+int64(n), endOf(off, len(p)), flow.Unknown, func(data []byte) error {
 		n += copy(p[n:], data)
 		return nil
 	}, func(int64) {})

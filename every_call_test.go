@@ -67,6 +67,10 @@ var clientCalls = map[string]anyCall{
 	"Truncate":        func(c *usftp.Client, _ *usftp.File) error { return c.Truncate("/f", 0) },
 	"UsersGroups":     func(c *usftp.Client, _ *usftp.File) error { _, _, err := c.UsersGroups([]uint32{1}, nil); return err },
 	"WriteFile":       func(c *usftp.Client, _ *usftp.File) error { return c.WriteFile("/f", nil, 0) },
+	"MkdirPerm":       func(c *usftp.Client, _ *usftp.File) error { return c.MkdirPerm("/d", 0o700) },
+	"SetAttrs": func(c *usftp.Client, _ *usftp.File) error {
+		return c.SetAttrs("/f", usftp.NewAttrs{SetMode: true})
+	},
 	"Entries": func(c *usftp.Client, _ *usftp.File) (err error) {
 		for _, err = range c.Entries("/") {
 		}
@@ -88,7 +92,7 @@ var clientCalls = map[string]anyCall{
 
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
 var noClientCalls = []string{"Close", "Done", "Wait", "WithContext", "Stats", "HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile",
-	"Extensions", "Join", "Limits"}
+	"Extensions", "Join", "Limits", "DataSizes", "WorksInOrder"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
@@ -125,6 +129,20 @@ var fileCalls = map[string]anyCall{
 		w.Write(make([]byte, 100))
 		return w.Close()
 	},
+	"SetAttrs": func(_ *usftp.Client, f *usftp.File) error { return f.SetAttrs(usftp.NewAttrs{SetMode: true}) },
+	"WriteClose": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := f.WriteClose(make([]byte, 10), usftp.NewAttrs{})
+		return err
+	},
+	"ReadClose": func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadClose(make([]byte, 10)); return err },
+	"WriteToAt": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := f.WriteToAt(nowhere{}, new(usftp.Stripes))
+		return err
+	},
+	"ReadFromAt": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := f.ReadFromAt(nowhere{}, new(usftp.Stripes))
+		return err
+	},
 	"Open": func(c *usftp.Client, _ *usftp.File) error {
 		return usftp.NewFile(c, "/f").Open(os.O_RDWR, 0)
 	},
@@ -135,11 +153,19 @@ var fileCalls = map[string]anyCall{
 	},
 }
 
+// nowhere is an endless source and sink.
+type nowhere struct{}
+
+func (nowhere) ReadAt(p []byte, _ int64) (int, error)  { return len(p), nil }
+func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+
+// noFileCalls are the methods of File that ask nothing, and those that close it, whose wait for the server's last word a context does
+// not end.
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName", "Stash", "SetStash", "IsOpen", "AttrsCached",
-	"FileStat", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress"}
+	"FileStat", "WriteClose", "ReadClose", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress"}
 
 // transfers are those of them that a File.Close ends, since they use the open file.
-var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom", "ReadFromWithConcurrency", "Async", "Writer"}
+var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom", "ReadFromWithConcurrency", "Async", "Writer", "WriteToAt", "ReadFromAt"}
 
 // TestEveryCallIsListed: no method is forgotten below.
 func TestEveryCallIsListed(t *testing.T) {

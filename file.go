@@ -31,6 +31,7 @@ type fileState struct {
 	turn     sync.Mutex   // held by those who use the offset
 	offset   int64        // guarded by turn
 	readEnd  int64        // where the last Read ended, 0 where another would not be sequential; guarded by turn
+	readRun  int64        // bytes that the last Reads have read one after the other; guarded by turn
 	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
 	progress atomic.Int64 // of the transfer under way or the last
 	writing  atomic.Pointer[behind]
@@ -202,6 +203,7 @@ func (f *File) renamed(newname string, err error) error {
 		f.mu.Lock()
 		f.path = newname
 		f.mu.Unlock()
+		f.dropAhead() // it is known by the old name
 	}
 	return err
 }

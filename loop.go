@@ -15,6 +15,7 @@ type lane struct {
 	client *session
 	handle []byte
 	window *flow.Window
+	lost   bool // its connection has ended: others do what was its
 }
 
 // piece is a range that is in flight.
@@ -33,8 +34,9 @@ type loop struct {
 	lanes  []lane
 	queue  *conn.Queue
 	pieces []piece
-	idle   []int // pieces that are free
-	err    error // why the transfer ends before its end: what the lowest range that failed met
+	idle   []int    // pieces that are free
+	joins  *Stripes // where further lanes come from; nil where there is one for good
+	err    error    // why the transfer ends before its end: what the lowest range that failed met
 	errOff int64
 }
 
@@ -52,19 +54,27 @@ const maxInFlight = 64 * wire.MaxData
 func newLoop(ctx context.Context, ranges *flow.Ranges, lanes ...lane) *loop {
 	l := &loop{ctx: ctx, began: time.Now(), ranges: ranges, lanes: lanes, queue: conn.NewQueue()}
 	for i := range l.lanes {
-		start := int64(maxInFlight)
-		if window := l.lanes[i].client.options.channelWindow; window > 0 {
-			start = int64(window)
-		}
-		l.lanes[i].window = flow.NewWindow(start, leastInFlight, maxInFlight)
+		l.lanes[i].window = newWindow(l.lanes[i].client)
 	}
 	return l
+}
+
+func newWindow(s *session) *flow.Window {
+	return flow.NewWindow(s.startInFlight(), leastInFlight, maxInFlight)
+}
+
+// startInFlight is how much a transfer starts with in flight, before anything is known of the link.
+func (s *session) startInFlight() int64 {
+	if window := s.options.channelWindow; window > 0 {
+		return int64(window)
+	}
+	return maxInFlight
 }
 
 // claim takes the next range for a lane that has room for it.
 func (l *loop) claim(i int) (flow.Range, bool) {
 	w := l.lanes[i].window
-	if !w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
+	if l.lanes[i].lost || !w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
 		return flow.Range{}, false
 	}
 	return l.ranges.Next(i)
@@ -89,6 +99,10 @@ func (l *loop) launch(i int, r flow.Range, call *conn.Call) error {
 		l.ranges.Again(r)
 		call.Payload.Release()
 		lane.client.conn.Recycle(call)
+		if i > 0 && l.ctx.Err() == nil {
+			lane.lost = true
+			return nil
+		}
 	}
 	return err
 }
@@ -108,7 +122,20 @@ func (l *loop) landed(call *conn.Call, got int) piece {
 	p := l.pieces[call.Tag]
 	l.idle = append(l.idle, call.Tag)
 	l.lanes[p.lane].window.Settled(time.Since(l.began), p.stamp, p.Len, got)
+	if l.joins != nil {
+		l.joins.moved.Add(int64(got))
+	}
 	return p
+}
+
+// pass gives a range to the other lanes, where it failed because its own, and that was not the first, has gone.
+func (l *loop) pass(p piece, err error) bool {
+	if p.lane == 0 || err == nil {
+		return false
+	}
+	l.lanes[p.lane].lost = true
+	l.ranges.Again(p.Range)
+	return true
 }
 
 // fail notes that a range has failed: what lies before it still counts, what lies behind it no more.

@@ -2,6 +2,7 @@ package usftp_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -40,6 +41,21 @@ func TestGlob(t *testing.T) {
 	if _, err := r.Glob("["); !errors.Is(err, path.ErrBadPattern) {
 		t.Error(err)
 	}
+}
+
+func TestGlobPipelines(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, rtt)
+		for i := range 320 {
+			r.server.Files.WriteFile(fmt.Sprintf("/logs/%d/today", i), nil)
+		}
+		var names []string
+		took := trips(rtt, func() { names = must[[]string](t)(r.Glob("/logs/*/t*")) })
+		if len(names) != 320 || took > 40 {
+			t.Errorf("%d names in %v round trips", len(names), took)
+		}
+	})
 }
 
 func TestMkdirAll(t *testing.T) {

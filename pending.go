@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -219,5 +220,7 @@ func (d *dispatcher) work() {
 func (s *session) report(err error) {
 	if f := s.options.errorFunc; f != nil {
 		s.dispatcher.run(func() { f(err) })
+	} else if logger := s.options.conn.Logger; logger != nil && !errors.Is(err, ErrClosed) {
+		s.dispatcher.run(func() { logger.Info("an error that nobody waits for", "error", err) })
 	}
 }

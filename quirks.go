@@ -28,7 +28,7 @@ func knownToList(version string) bool {
 
 // differs remembers what was found out, and says it once.
 func (s *session) differs(quirk *atomic.Bool, what string) {
-	if quirk.CompareAndSwap(false, true) && s.options.conn.Logger != nil {
-		s.options.conn.Logger.Info("the server differs: " + what)
+	if logger := s.options.conn.Logger; quirk.CompareAndSwap(false, true) && logger != nil {
+		s.dispatcher.run(func() { logger.Info("the server differs: " + what) }) // this may be a goroutine of the connection's
 	}
 }

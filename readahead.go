@@ -40,7 +40,7 @@ type prefetch struct {
 	gone     bool
 	used     int   // bytes of the first parked block that have been read
 	held     int64 // bytes parked
-	consumed int64
+	consumed int64 // bytes read, one after the other
 }
 
 // Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, bare, at the end of the file, and fewer bytes
@@ -67,6 +67,10 @@ func (f *File) Read(p []byte) (int, error) {
 	if n == 0 {
 		n, err = f.readSlow(p)
 	}
+	if f.readEnd != f.offset {
+		f.readRun = 0
+	}
+	f.readRun += int64(n)
 	f.offset += int64(n)
 	f.readEnd = f.offset
 	if n > 0 && err == io.EOF {
@@ -134,13 +138,25 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 		}
 	}
 	n, err := ahead.read(f, p)
+	over, ended := n < len(p) && err == nil, ahead.ended()
+	if over || open.closed.Err() != nil {
+		f.dropAhead() // Close, where it came before this began, has not seen it
+	}
 	if err != nil {
 		return n, f.wrap("read", err)
 	}
-	if n == 0 {
-		f.dropAhead()
+	if over && n > 0 && !ended { // the budget had no room for more
+		m, err := f.ReadAt(p[n:], f.offset+int64(n))
+		return n + m, err
 	}
 	return n, nil
+}
+
+// ended tells whether an end of the file, or an error, was met.
+func (a *prefetch) ended() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err != nil || a.ranges.End() != flow.Unknown
 }
 
 // startAhead begins to read ahead at the file's offset, if the budget has room for it.
@@ -152,7 +168,7 @@ func (f *File) startAhead(open *openFile) *prefetch {
 	if s.conn.Room(0) < int64(request) {
 		return nil
 	}
-	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), most: most}
+	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), most: most, consumed: f.readRun}
 	ahead.download = &download{
 		loop: newLoop(open.closed, flow.NewRanges(f.offset, f.expectedSize(), request, false), lane{client: s, handle: open.handle}),
 		from: f.offset, given: f.offset,
@@ -202,7 +218,7 @@ func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 		}
 		a.collect()
 		n += a.take(p[n:])
-		if err := a.fillAhead(); err != nil {
+		if err := a.fillAhead(int64(len(p) - n)); err != nil {
 			return n, err
 		}
 		if n == len(p) || a.ranges.Out() == 0 && !a.ready() {
@@ -270,9 +286,10 @@ func (a *prefetch) take(p []byte) (n int) {
 	return n
 }
 
-// fillAhead asks for as much as may lie ahead.
-func (a *prefetch) fillAhead() error {
-	limit := min(a.most, firstReadAhead+2*a.consumed)
+// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it: what keeps the link busy and no more, however slow
+// the program is.
+func (a *prefetch) fillAhead(wanted int64) error {
+	limit := wanted + min(a.most, firstReadAhead+2*a.consumed, a.lanes[0].window.Limit())
 	for {
 		ahead := a.held + a.lanes[0].window.InFlight()
 		// Never beyond what is free, not even for one request: what lies here waits for a program, and others wait for the budget.

@@ -61,6 +61,32 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
+// TestLargeReads: a Read never takes more round trips for being read ahead of.
+func TestLargeReads(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	data := noise(10 << 20)
+	for size, most := range map[int]float64{4 << 20: 3, 1 << 20: 6, 128 << 10: 7} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftptest.Script{}, rtt)
+			r.server.Files.WriteFile("/f", data)
+			f := must[*usftp.File](t)(r.Open("/f"))
+			took := trips(rtt, func() {
+				p := make([]byte, size)
+				for total := 0; total < len(data); {
+					n := must[int](t)(f.Read(p))
+					if !bytes.Equal(p[:n], data[total:total+n]) {
+						t.Fatal("the data differs")
+					}
+					total += n
+				}
+			})
+			if took > most {
+				t.Errorf("pieces of %d: %v round trips", size, took)
+			}
+		})
+	}
+}
+
 // TestReadAheadStartsSecond: one Read asks for what it needs and no more, but for the attributes; a second one that follows asks ahead.
 func TestReadAheadStartsSecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -217,6 +243,27 @@ func TestReadAheadIsCounted(t *testing.T) {
 			t.Error("the data differs")
 		}
 	})
+}
+
+// TestReadWithLittleBudget: where the budget has no room to read ahead, or for all of a Read, it is read nevertheless.
+func TestReadWithLittleBudget(t *testing.T) {
+	data := noise(2 << 20)
+	for _, budget := range []int64{1, 100 << 10, 600 << 10} {
+		r := newRig(t, sftptest.Script{}, 0, usftp.WithMaxInFlight(budget))
+		r.server.Files.WriteFile("/f", data)
+		for _, size := range []int{1000, 64 << 10, 700 << 10} {
+			f := must[*usftp.File](t)(r.Open("/f"))
+			for total := 0; total < len(data); {
+				p := make([]byte, size)
+				n := must[int](t)(f.Read(p))
+				if n != min(size, len(data)-total) || !bytes.Equal(p[:n], data[total:total+n]) {
+					t.Fatalf("budget %d: a Read of %d at %d gave %d", budget, size, total, n)
+				}
+				total += n
+			}
+			ok(t, f.Close())
+		}
+	}
 }
 
 func TestReadIsCancelledAndClosed(t *testing.T) {

@@ -43,6 +43,10 @@ func (f *File) begin(op string) (*burst, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.flushBehind(); err != nil {
+		return nil, err
+	}
+	f.dropAhead()
 	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return nil, f.wrap(op, err)
 	}
@@ -112,12 +116,15 @@ func (f *File) WriteClose(p []byte, attrs NewAttrs) (refused, err error) {
 		return nil, err
 	}
 	s := b.open.client
+	s.changed(f.Name())
+	defer s.changed(f.Name())
 	if _, most := s.dataSizes(); !s.inOrder || len(p) > most {
 		return f.writeThenClose(p, attrs)
 	}
 	if len(p) > 0 {
 		if err := b.send(burstData, b.writeCall(p)); err != nil {
-			return nil, errors.Join(f.wrap("write", err), f.Close())
+			f.Async().Close()
+			return nil, f.wrap("write", err)
 		}
 	}
 	set := attrs.change()
@@ -166,11 +173,12 @@ func (b *burst) writeCall(p []byte) *conn.Call {
 // writeThenClose is WriteClose one after the other.
 func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 	if _, err := f.writeAt(p, 0); err != nil {
-		f.Close()
+		f.Async().Close()
 		return nil, err
 	}
 	refused = f.SetAttrs(attrs)
-	return refused, f.Close()
+	_, err = f.Async().Close().WaitContext(f.ctx)
+	return refused, err
 }
 
 // ErrOtherSize says that a file does not have the size that it was expected to have.
@@ -186,7 +194,11 @@ func (f *File) ReadClose(p []byte) (after *FileStat, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() {
+		if f.IsOpen() {
+			f.Async().Close() // what was only read need not be waited for
+		}
+	}()
 	s := b.open.client
 	reads := []*conn.Call{b.readCall(int64(len(p)), 1)}
 	tags := []int{burstEnd}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"sync"
+	"time"
 
 	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/internal/conn"
@@ -19,20 +21,34 @@ type upload struct {
 	*loop
 	from     int64 // where it began
 	source   io.Reader
-	ended    bool  // the source has no more, or has failed
-	broken   error // what the source failed with
-	consumed int64 // bytes that the source has given
+	ended    bool          // the source has no more, or has failed
+	broken   error         // what the source failed with
+	filling  *buffer.Block // what the source is reading into
+	consumed int64         // bytes that the source has given
 	acked    func(int64)
+	at       io.ReaderAt // the source, where it can be read anywhere; nil where it cannot
 }
+
+// errTooLong says that data does not fit in front of the last offset that there is.
+var errTooLong = errors.New("a file cannot be as long")
 
 // run writes until the source ends and returns how many bytes, from the beginning and without a gap, the server has acknowledged.
 func (u *upload) run() (int64, error) {
-	defer u.queue.Abandon()
+	defer func() {
+		u.filling.Release() // where the source has panicked
+		if u.ranges.Out() > 0 {
+			u.queue.Abandon()
+		}
+	}()
 	for {
+		u.adopt()
 		if err := u.fill(); err != nil {
 			return u.done(), err
 		}
 		if u.ranges.Out() == 0 {
+			if !u.ended && (u.at == nil || !u.ranges.Finished()) {
+				return u.done(), errTooLong // the ranges have run out before the source
+			}
 			return u.done(), u.verdict(u.broken)
 		}
 		call, err := u.queue.Next(u.ctx)
@@ -72,7 +88,12 @@ func (u *upload) send(i int, r flow.Range) error {
 	header := wire.WriteHeaderSize(len(lane.handle))
 	block := lane.client.conn.Pool().Get(header + r.Len)
 	data := block.Bytes()[header : header+r.Len]
+	u.filling = block
+	if u.at != nil {
+		return u.sendAt(i, r, block, data)
+	}
 	n, err := u.read(data)
+	u.filling = nil
 	if err != nil {
 		u.ended = true
 		if err != io.EOF {
@@ -84,6 +105,24 @@ func (u *upload) send(i int, r flow.Range) error {
 		r = u.ranges.Shorten(r, n)
 	case n < r.Len:
 		r = u.ranges.Trim(r, n)
+	}
+	if n == 0 {
+		block.Release()
+		return nil
+	}
+	return u.sendBlock(i, r, block)
+}
+
+// sendAt is send for a source that can be read anywhere: what another lane has lost is read again.
+func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) error {
+	n, err := u.at.ReadAt(data, r.Off-u.from)
+	u.filling = nil
+	if n < r.Len {
+		if err != io.EOF {
+			u.broken, u.ended = &sinkError{err}, true
+		}
+		// What was handed out last ends where the source does; what comes again has been there before.
+		r = u.ranges.Shorten(r, n)
 	}
 	if n == 0 {
 		block.Release()
@@ -138,6 +177,10 @@ func (u *upload) settle(call *conn.Call) {
 		got = 0
 	}
 	p := u.landed(call, got)
+	if call.Err != nil && u.pass(p, call.Err) {
+		u.lanes[p.lane].client.conn.Recycle(call)
+		return
+	}
 	if err != nil {
 		u.fail(p.Range, err)
 		u.ended = true
@@ -163,6 +206,7 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	defer open.client.changed(f.Name())
 	orderly := open.flags&wire.OpenAppend != 0 || open.client.oneWrite.Load()
 	u := newUpload(ctx, open, from, request, source, acked, orderly)
+	defer open.client.uploads.put(u)
 	n, err := u.run()
 	if !orderly && n+int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
 		// Some servers refuse a WRITE while another one is under way, and do not say that this is why.
@@ -179,14 +223,49 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 // newUpload prepares a transfer to an open file. Orderly means that there is one WRITE in flight at most: where the data lands is the
 // order in which the server takes it, or the server cannot do otherwise.
 func newUpload(ctx context.Context, open *openFile, from int64, request int, source io.Reader, acked func(int64), orderly bool) *upload {
-	u := &upload{
-		loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
-		from: from, source: source, acked: acked,
+	u := open.client.uploads.take()
+	if u == nil {
+		u = &upload{loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: open.client, handle: open.handle})}
+	} else {
+		u.ctx, u.began = ctx, time.Now()
+		u.ranges.Reset(from, flow.Unknown, request, false)
+		u.lanes[0].handle = open.handle
+		u.lanes[0].window.Reset(open.client.startInFlight(), leastInFlight, maxInFlight)
 	}
+	u.from, u.source, u.acked = from, source, acked
 	if orderly {
-		u.lanes[0].window = flow.NewWindow(1, 1, 1)
+		u.lanes[0].window.Reset(1, 1, 1)
 	}
 	return u
+}
+
+// uploads keeps the memory of an upload for the next one: programs that write in pieces of a few packets run many.
+type uploads struct {
+	mu    sync.Mutex
+	spare *upload
+}
+
+func (s *uploads) take() *upload {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.spare
+	s.spare = nil
+	return u
+}
+
+// put takes back an upload that has run, if nothing of it is in flight, so that nothing can come to its queue any more. The memory of a
+// large one is not kept.
+func (s *uploads) put(u *upload) {
+	const mostPieces = 16
+	if u.ranges.Out() > 0 || cap(u.pieces) > mostPieces {
+		return
+	}
+	*u = upload{loop: u.loop}
+	u.ctx, u.pieces, u.idle, u.err, u.errOff = nil, u.pieces[:0], u.idle[:0], nil, 0
+	u.lanes[0].handle = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = u
 }
 
 // refusal tells whether an error is a server's word.

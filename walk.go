@@ -87,6 +87,7 @@ type walk struct {
 	mu      sync.Mutex
 	waiting dirHeap // directories that are known and not being listed
 	active  int     // listings under way
+	begun   int     // listings ever
 	limit   int     // that may be
 	most    int     // that ever may be
 	ahead   int     // entries listed and not visited
@@ -220,12 +221,14 @@ func (w *walk) launch() {
 func (w *walk) begin(dir *walkDir) {
 	dir.listed = make(chan struct{})
 	w.active++
-	crowd := w.active > 1
-	w.lists.Go(func() { w.list(dir, crowd) })
+	w.begun++
+	others, begun := w.active > 1, w.begun
+	w.lists.Go(func() { w.list(dir, func() bool { return others || w.begun != begun }) })
 }
 
-// list lists a directory and notes the directories in it.
-func (w *walk) list(dir *walkDir, crowd bool) {
+// list lists a directory and notes the directories in it. Crowd tells, to one who holds the lock, whether others were being listed
+// meanwhile.
+func (w *walk) list(dir *walkDir, crowd func() bool) {
 	entries, err := w.client.ReadDir(dir.file.Name())
 	if err == nil {
 		err = w.client.statUnknown(entries)
@@ -245,7 +248,7 @@ func (w *walk) list(dir *walkDir, crowd bool) {
 	if !dir.left {
 		w.keep(dir, entries)
 		dir.err = err
-		dir.crowded = crowd && errors.Is(err, ErrSSHFxFailure)
+		dir.crowded = crowd() && errors.Is(err, ErrSSHFxFailure)
 	}
 	w.launch()
 }

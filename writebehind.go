@@ -63,6 +63,9 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return 0, f.wrap("write", err)
 	}
+	if endOf(f.offset, len(p))-f.offset < int64(len(p)) {
+		return 0, f.wrap("write", errTooLong)
+	}
 	b := f.writing.Load()
 	if b == nil || b.open != open {
 		b = &behind{file: f, open: open, most: most}

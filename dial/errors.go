@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"time"
@@ -33,7 +35,10 @@ func (e *Error) Timeout() bool {
 func sentence(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
+	var family *net.AddrError
 	switch {
+	case errors.As(err, &family) && family.Err == "no suitable address found":
+		return fmt.Sprintf("%s has no address of the family that was asked for (-4, -6, AddressFamily)", family.Addr)
 	case errors.As(err, &dns):
 		if dns.IsNotFound {
 			return fmt.Sprintf("the name %s does not resolve", dns.Name)
@@ -196,6 +201,19 @@ func (e *SubsystemError) Error() string {
 		s += ": " + e.Text
 	}
 	return s
+}
+
+// startError says why a program could not be started, without Go's names for it.
+func startError(program string, err error) error {
+	reason := err
+	var path *fs.PathError
+	var find *exec.Error
+	if errors.As(err, &path) {
+		reason = path.Err
+	} else if errors.As(err, &find) {
+		reason = find.Err
+	}
+	return &describedError{fmt.Sprintf("%s could not be started: %s", program, reason), err}
 }
 
 // causeOf prefers the reason of a done context over what closing the connection for

@@ -279,7 +279,12 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 			return f, true
 		}
 		if id.explicit || !errors.Is(err, fs.ErrNotExist) {
-			k.note("identity %v", err)
+			reason := err
+			var path *fs.PathError
+			if errors.As(err, &path) {
+				reason = path.Err
+			}
+			k.note("the key %s cannot be read: %v", id.path, reason)
 		}
 		return f, false
 	}

@@ -140,7 +140,7 @@ func TestAgent(t *testing.T) {
 	}
 	err = dialError(t, Target{Host: "x"}, &Config{ConfigFile: conf, Options: []string{"IdentityAgent=none"}})
 	var auth *AuthError
-	if !errors.As(err, &auth) || len(auth.Tried) != 0 || !strings.Contains(err.Error(), "tried nothing") || !strings.Contains(err.Error(), "nothing: no such file") {
+	if !errors.As(err, &auth) || len(auth.Tried) != 0 || !strings.Contains(err.Error(), "tried nothing") || !strings.Contains(err.Error(), "nothing cannot be read: no such file") {
 		t.Errorf("without agent and keys: %v", err)
 	}
 	none(t)

@@ -276,10 +276,17 @@ func (l *login) ask(p Prompt) (string, error) {
 	return answer, err
 }
 
+// tryAgain says, as ssh does, why a question comes again.
+const tryAgain = "Permission denied, please try again."
+
 func (l *login) passwordMethod() ssh.AuthMethod {
 	l.began("password", step{})
+	text := l.s.userHost() + "'s password: "
+	if l.pwTries > 1 {
+		text = joinLines(tryAgain, text)
+	}
 	return ssh.PasswordCallback(func() (string, error) {
-		answer, err := l.ask(Prompt{Kind: AskPassword, Text: l.s.userHost() + "'s password: "})
+		answer, err := l.ask(Prompt{Kind: AskPassword, Text: text})
 		l.current.secret = answer
 		return answer, err
 	})
@@ -313,6 +320,9 @@ func (l *login) challenge(kept string) ssh.AuthMethod {
 			text := q
 			if i == 0 {
 				text = joinLines(name, instruction, q)
+			}
+			if asked == 1 && l.kbdTries > 1 {
+				text = joinLines(tryAgain, text)
 			}
 			answer, err := l.ask(Prompt{Kind: AskChallenge, Text: text, Echo: echos[i]})
 			if err != nil {

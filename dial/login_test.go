@@ -67,7 +67,8 @@ func TestPasswordIsAskedOnce(t *testing.T) {
 	p := &script{answers: []string{"wrong", "secret"}}
 	d := srv.dialer(t, &Config{Prompter: p})
 	dialTwice(t, d)
-	if len(p.asked) != 2 || p.asked[0].Kind != AskPassword || p.asked[0].Echo || p.asked[0].Text != "me@h's password: " {
+	if len(p.asked) != 2 || p.asked[0].Kind != AskPassword || p.asked[0].Echo || p.asked[0].Text != "me@h's password: " ||
+		p.asked[1].Text != "Permission denied, please try again.\nme@h's password: " {
 		t.Errorf("asked %+v", p.asked)
 	}
 	// "none" opens each login; but for the typing error nothing else was refused.
@@ -244,7 +245,7 @@ func TestUnusableKeys(t *testing.T) {
 	goodKey := writeKey(t, good, "")
 	writeFile(t, public, authorizedLine(newSigner(t).PublicKey()))
 	ids := []string{missing, garbage, public, good}
-	wants := []string{missing, garbage, public, ssh.FingerprintSHA256(goodKey), good, "tried publickey"}
+	wants := []string{"the key " + missing + " cannot be read: no such file or directory", garbage, public, ssh.FingerprintSHA256(goodKey), good, "tried publickey"}
 	if os.Getuid() >= 0 {
 		bare := filepath.Join(dir, "bare")
 		writeKey(t, bare, "")

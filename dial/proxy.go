@@ -167,7 +167,7 @@ func startProxy(command string, c *Config) (*proxyConn, error) {
 	cmd.Env = c.environ()
 	p, err := startProcess(cmd, func(line string) { c.logger().Info("ProxyCommand: " + line) })
 	if err != nil {
-		return nil, fmt.Errorf("the ProxyCommand could not be started: %w", err)
+		return nil, startError("the ProxyCommand", err)
 	}
 	return &proxyConn{p, command}, nil
 }

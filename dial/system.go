@@ -67,7 +67,7 @@ func (s *systemSSH) open(c *Conn) (*Stream, error) {
 	log := s.config.logger()
 	p, err := startProcess(cmd, func(line string) { log.Info("ssh: " + line) })
 	if err != nil {
-		return nil, fmt.Errorf("ssh could not be started: %w", err)
+		return nil, startError(s.command[0], err)
 	}
 	stream := &Stream{conn: c, write: p.in, stderr: p.stderr, status: -1}
 	stream.read = &sshOutput{s: stream, p: p}

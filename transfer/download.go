@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp"
 )
@@ -19,10 +21,12 @@ func (r *run) download() error {
 			return err
 		}
 	}
+	began := time.Now()
 	f, err := r.Host.Client.OpenRead(r.Source)
 	if err != nil {
 		return err
 	}
+	r.trip = time.Since(began)
 	defer f.Close()
 	before, err := r.checkSource(f)
 	if err != nil {
@@ -92,9 +96,7 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 
 // receive copies the contents, and makes sure that they are of one state of the file.
 func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) error {
-	stop := r.watch(f.Progress)
-	n, err := f.WriteTo(r.limitWriter(sink))
-	stop()
+	n, err := r.receiveContents(f, sink, before)
 	r.result.Bytes = n
 	if err != nil {
 		return err
@@ -111,6 +113,20 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 	}
 	after := info.Sys().(*usftp.FileStat)
 	return sameSource(int64(before.Size), int64(after.Size), n, before.ModTime(), after.ModTime())
+}
+
+// receiveContents copies the contents over as many lanes as help.
+func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileStat) (int64, error) {
+	defer r.watch(f.Progress)()
+	file, ok := sink.(*os.File)
+	if !ok || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size) {
+		return f.WriteTo(r.limitWriter(sink))
+	}
+	s := r.stripe(f.Name(), os.O_RDONLY, r.size)
+	defer s.stop()
+	n, err := f.WriteToAt(file, &s.stripes)
+	r.result.Stripes = s.stripes.Joined()
+	return n, err
 }
 
 // localName returns the last element of a remote path, as a name for a local file. A path that the server has sent, in a listing, is
@@ -165,14 +181,17 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 	return nil
 }
 
+// cutLocal cuts what was written to what came without a gap.
+func (r *run) cutLocal(t *localTarget) bool { return t.file.Truncate(r.result.Bytes) == nil }
+
 // abandonLocal ends a download that has failed.
 func (r *run) abandonLocal(t *localTarget, err error) {
-	t.file.Close()
+	defer t.file.Close()
 	switch {
 	case r.result.LeftBehind != "": // the rename failed
 	case t.temporary == "":
 		r.detail = "the target was written in place and is not complete"
-	case r.interrupted(err) && r.result.Bytes > 0 && !errors.Is(err, ErrSourceChanged):
+	case r.interrupted(err) && r.result.Bytes > 0 && r.cutLocal(t) && !errors.Is(err, ErrSourceChanged):
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)
 	default:

@@ -49,6 +49,9 @@ func (e *Error) cause() string {
 	}
 	switch err := e.Err.(type) {
 	case *fs.PathError:
+		if e.noDirectory(err) {
+			return "there is no directory to put it in"
+		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
 			return plain(err.Err)
 		}
@@ -57,6 +60,15 @@ func (e *Error) cause() string {
 		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, plain(err.Err))
 	}
 	return plain(e.Err)
+}
+
+// noDirectory tells whether it was the target that could not be made or found. "No such file" of a file that is to be made would
+// let a person look at the source.
+func (e *Error) noDirectory(err *fs.PathError) bool {
+	var status *usftp.StatusError
+	atHost := errors.As(err, &status)
+	opening := err.Op == "open" || err.Op == "openat" || err.Op == "stat"
+	return opening && errors.Is(err, fs.ErrNotExist) && atHost == (e.Direction == Upload)
 }
 
 func plain(err error) string {

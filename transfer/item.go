@@ -4,62 +4,89 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
+	"sync"
 
 	"github.com/usftp/usftp"
 )
 
-// buffer lends the worker's memory.
-func (w *worker) buffer(n int) []byte {
-	const kept = 16 << 10
-	if n > kept {
-		return make([]byte, n)
+// buffers are the memory of small files, of two sizes; what is larger is made anew.
+type buffers struct{ small, medium sync.Pool }
+
+const (
+	smallBuffer  = 4<<10 + 1
+	mediumBuffer = 32 << 10
+)
+
+// get lends n bytes; what they hold is whatever they held before.
+func (b *buffers) get(n int) (memory []byte, release func()) {
+	pool, size := &b.small, smallBuffer
+	switch {
+	case n > mediumBuffer:
+		return make([]byte, n), func() {}
+	case n > smallBuffer:
+		pool, size = &b.medium, mediumBuffer
 	}
-	if w.memory == nil {
-		w.memory = make([]byte, kept)
+	lent, _ := pool.Get().(*[]byte)
+	if lent == nil {
+		fresh := make([]byte, size)
+		lent = &fresh
 	}
-	return w.memory[:n]
+	return (*lent)[:n], func() { pool.Put(lent) }
+}
+
+// freeHandle tells the tree that the file holds no handle of the server's any more.
+func (r *run) freeHandle() {
+	if r.handle {
+		r.handle = false
+		r.item.dir.tree.handles.give(1)
+	}
 }
 
 // isSmall tells whether the file is one of a tree that travels in one piece.
 func (r *run) isSmall(size int64) bool { return r.item != nil && r.item.dir.tree.isSmall(size) }
 
-// readSmall reads a small local file whole. It returns nil where the file turns out to have another size than it said, which the usual way
-// copes with.
-func (r *run) readSmall(f *os.File, size int64) ([]byte, error) {
-	data := r.worker.buffer(int(size) + 1)
-	n, err := io.ReadFull(f, data)
-	switch {
-	case err == io.EOF || err == io.ErrUnexpectedEOF:
-	case err != nil:
-		return nil, err
+// sendSmall reads, writes, finishes and closes a small file. It returns false where the file is not what it was when it was listed,
+// which the usual way copes with.
+func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done bool, err error) {
+	if err := from.open(r.ctx, r.Source); err != nil {
+		return true, err
 	}
-	if int64(n) == size {
-		return data[:n], nil
+	defer from.close()
+	size := r.item.facts.size
+	if from.before.Size() != size {
+		return false, nil
 	}
-	_, err = f.Seek(0, io.SeekStart)
-	return nil, err
-}
-
-// sendSmall writes, finishes and closes a small file.
-func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) error {
-	refused, err := f.WriteClose(from.data, r.remoteAttrs(from, target))
+	memory := r.item.dir.tree.memory
+	memory.take(size)
+	defer memory.give(size)
+	data, release := r.item.dir.tree.buffers.get(int(size) + 1)
+	defer release()
+	n, err := io.ReadFull(from.file, data)
+	if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
+		return true, err
+	}
+	if int64(n) != size {
+		return false, nil
+	}
+	from.file.Close()
+	refused, err := f.WriteClose(data[:n], r.remoteAttrs(from, target))
+	r.freeHandle()
 	if err != nil {
-		return err
+		return true, err
 	}
-	r.result.Bytes = int64(len(from.data))
+	r.result.Bytes = size
 	if refused != nil && r.Options.Preserve {
-		return refused
+		return true, refused
 	}
 	if r.limiter != nil {
-		return r.limiter.wait(len(from.data))
+		return true, r.limiter.wait(n)
 	}
-	return nil
+	return true, nil
 }
 
 // remoteAttrs are what an upload gives its target besides contents.
 func (r *run) remoteAttrs(from *source, target *remoteTarget) (set usftp.NewAttrs) {
-	if from.file == nil {
+	if from.before == nil {
 		return set
 	}
 	if seconds := from.before.ModTime().Unix(); r.Options.Preserve || r.item != nil && seconds >= 0 && seconds <= math.MaxUint32 {
@@ -76,15 +103,16 @@ func (r *run) remoteAttrs(from *source, target *remoteTarget) (set usftp.NewAttr
 // downloadSmall copies a small file of a tree: what the server sends is in memory before anything is made here. It returns false where
 // the file is not what it was when it was listed, which the usual way copes with.
 func (r *run) downloadSmall() (done bool, err error) {
-	size := r.item.facts.size
-	memory := r.item.dir.tree.memory
-	memory.take(size)
-	defer memory.give(size)
 	f := usftp.NewFile(r.Host.Client, r.Source)
 	if err := f.OpenRead(); err != nil {
 		return true, err
 	}
-	data := r.worker.buffer(int(size))
+	size := r.item.facts.size
+	memory := r.item.dir.tree.memory
+	memory.take(size)
+	defer memory.give(size)
+	data, release := r.item.dir.tree.buffers.get(int(size))
+	defer release()
 	before, err := f.ReadClose(data)
 	if errors.Is(err, usftp.ErrOtherSize) {
 		return false, nil
@@ -92,6 +120,7 @@ func (r *run) downloadSmall() (done bool, err error) {
 	if err != nil {
 		return true, err
 	}
+	r.freeHandle()
 	if before == nil || !before.HasMode() || !before.FileMode().IsRegular() {
 		return false, nil
 	}

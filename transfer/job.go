@@ -2,7 +2,9 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -13,6 +15,9 @@ import (
 type Host struct {
 	Client *usftp.Client
 	Name   string // in messages and events: "host" or "user@host"
+
+	// Pool is where further connections come from, for large files over long links. Nil means that Client is all there is.
+	Pool *Pool
 }
 
 // Direction is the way of a job.
@@ -97,6 +102,7 @@ type Result struct {
 	Target     string        // the path that was written; with what was appended where it was a directory
 	Bytes      int64         // copied, and on a failure: safe, from the beginning and without a gap
 	Elapsed    time.Duration // from start to end
+	Stripes    int           // further handles that took part
 	InPlace    bool          // the target itself was written
 	LeftBehind string        // the temporary file that an interruption or a lost connection has left, "" where there is none
 }
@@ -135,6 +141,9 @@ func (r *run) copy() error {
 		err = r.upload()
 	}
 	r.result.Elapsed = time.Since(r.began)
+	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
+		err = context.Cause(r.ctx) // see interruptible
+	}
 	if err != nil {
 		return r.failure(err)
 	}
@@ -153,9 +162,11 @@ type run struct {
 	temporary string // the path of the temporary file, for the error too
 	mu        sync.Mutex
 
+	trip time.Duration // a round trip, as far as one was seen; 0 before
+
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree
-	worker  *worker  // of the tree
+	handle  bool     // a handle of the tree's allowance is taken
 }
 
 // tell tells the job's listener.

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -73,7 +74,11 @@ type limitedWriter struct {
 func (w limitedWriter) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		var wrote int
-		wrote, err = w.Writer.Write(p[:min(len(p), limitedPiece)])
+		piece := p[:min(len(p), limitedPiece)]
+		wrote, err = w.Writer.Write(piece)
+		if wrote < 0 || wrote > len(piece) || wrote < len(piece) && err == nil {
+			return n, errors.Join(io.ErrShortWrite, err)
+		}
 		n += wrote
 		p = p[wrote:]
 		if waitErr := w.wait(wrote); waitErr != nil && err == nil {

@@ -20,10 +20,14 @@ type localTarget struct {
 	direct    bool        // it can only be written as it is
 	temporary string      // in root; "" where the target itself is written
 	file      *os.File
+	free      func() // ends what watches over file, where that may wait
 	release   func() // of root, where it is a tree's
 }
 
 func (t *localTarget) close() {
+	if t.free != nil {
+		t.free()
+	}
 	if t.release != nil {
 		t.release()
 		return
@@ -125,7 +129,10 @@ func (r *run) createLocal(t *localTarget, before *usftp.FileStat) (err error) {
 	if t.before != nil && !t.before.Mode().IsRegular() {
 		flags = os.O_WRONLY
 	}
-	t.file, err = t.root.OpenFile(t.name, flags, perm)
+	t.file, err = openWaiting(r.ctx, func() (*os.File, error) { return t.root.OpenFile(t.name, flags, perm) })
+	if err == nil && t.before != nil && !t.before.Mode().IsRegular() {
+		t.free = interruptible(r.ctx, t.file)
+	}
 	if err == nil && r.Options.Placement != InPlace && (t.before == nil || t.before.Mode().IsRegular()) {
 		why := "no temporary file can be created beside the target"
 		if t.direct {

@@ -283,28 +283,28 @@ func (p *plan) hand(i *item) {
 
 // work copies what is found until the walk is over.
 func (p *plan) work(queue <-chan *item) {
-	var w worker
 	for i := range queue {
 		if p.tree.ctx.Err() == nil {
-			w.copy(p.tree, i)
+			p.tree.copy(i)
 		}
 		i.dir.done()
 	}
 }
 
-// worker copies one thing after the other.
-type worker struct{ memory []byte }
-
-func (w *worker) copy(t *treeRun, i *item) {
+// copy copies a file or a link.
+func (t *treeRun) copy(i *item) {
 	if i.facts.mode&fs.ModeSymlink != 0 {
 		t.copyLink(i)
 		return
 	}
 	r := &run{
 		Job: Job{Host: t.Host, Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
-		ctx: t.ctx, began: time.Now(), limiter: t.limiter, item: i, worker: w,
+		ctx: t.ctx, began: time.Now(), limiter: t.limiter, item: i, trip: t.trip,
 	}
+	t.handles.take(1)
+	r.handle = true
 	err := r.copy()
+	r.freeHandle()
 	if err == nil {
 		t.files.Add(1)
 		t.bytes.Add(r.result.Bytes)
@@ -362,7 +362,7 @@ func (t *treeRun) finish(d *directory) {
 // isSmall tells whether a file of a size travels in one piece.
 func (t *treeRun) isSmall(size int64) bool { return size >= 0 && size <= int64(t.small) }
 
-// allowance bounds the memory of those who ask for it. A wait ends when others give back what they have, which all do in the
+// allowance bounds what many share: bytes of memory, handles of the server. A wait ends when others give back what they have, which all do in the
 // end.
 type allowance struct {
 	mu    sync.Mutex
@@ -370,8 +370,8 @@ type allowance struct {
 	free  int64
 }
 
-func newAllowance(bytes int64) *allowance {
-	a := &allowance{free: bytes}
+func newAllowance(free int64) *allowance {
+	a := &allowance{free: free}
 	a.freed.L = &a.mu
 	return a
 }

@@ -94,7 +94,7 @@ const (
 	largestSmall = 256 << 10
 
 	// smallMemory bounds what the small files under way hold of this machine's memory.
-	smallMemory = 8 << 20
+	smallMemory = 16 << 20
 )
 
 // measure decides how many files are in flight, and which of them are small.
@@ -108,6 +108,7 @@ func (t *treeRun) measure(trip time.Duration) error {
 	if err != nil {
 		return err
 	}
+	t.trip = trip
 	t.small = min(write, largestSmall)
 	if t.Direction == Download {
 		t.small = min(read, largestSmall)
@@ -116,10 +117,11 @@ func (t *treeRun) measure(trip time.Duration) error {
 		t.small = -1
 	}
 	t.memory = newAllowance(smallMemory)
+	_, told := client.HasExtension("limits@openssh.com")
+	t.handles = newAllowance(mostHandles(limits, told))
 	most := t.TreeOptions.MaxFiles
 	if most <= 0 {
-		_, told := client.HasExtension("limits@openssh.com")
-		most = filesInFlight(trip, limits, told)
+		most = filesInFlight(trip)
 	}
 	t.plan = newPlan(t, most)
 	return nil

@@ -174,8 +174,11 @@ type treeRun struct {
 	filter  filter
 	root    *directory
 	plan    *plan
+	trip    time.Duration
 	small   int // the largest file that travels in one piece
 	memory  *allowance
+	handles *allowance
+	buffers buffers
 
 	plannedFiles, plannedBytes, files, bytes, directories, links, skipped, failed atomic.Int64
 	entries                                                                       atomic.Int64
@@ -367,22 +370,28 @@ func (t *treeRun) note(source, target, message string) {
 }
 
 // filesInFlight returns how many small files may be under way at once. A file takes a few round trips, in which a fast server could do
-// tens of thousands a second; so what keeps it busy grows with the round trip. Each holds a handle for a while.
-func filesInFlight(trip time.Duration, limits usftp.Limits, told bool) int {
+// tens of thousands a second; so what keeps it busy grows with the round trip.
+func filesInFlight(trip time.Duration) int {
 	const (
-		least   = 32
-		most    = 1024
-		unasked = 128 // servers that say nothing of handles
-		perMs   = 128
+		least = 32
+		most  = 2048
+		perMs = 128
 	)
-	n := max(least, int(min(trip.Seconds()*1000*perMs, most)))
+	return max(least, int(min(trip.Seconds()*1000*perMs, most)))
+}
+
+// unaskedHandles is how many files may be open at once on a server that does not say how many it allows.
+const unaskedHandles = 128
+
+// mostHandles leaves some of what the server allows to listings, and to others.
+func mostHandles(limits usftp.Limits, told bool) int64 {
 	switch {
 	case !told:
-		n = min(n, unasked)
+		return unaskedHandles
 	case limits.MaxOpenHandles > 0:
-		n = int(min(uint64(n), max(1, limits.MaxOpenHandles/2)))
+		return int64(max(1, min(limits.MaxOpenHandles, 1<<20)*3/4))
 	}
-	return n
+	return 1 << 20
 }
 
 // kindOf names the kind of a file that is not copied.

@@ -244,7 +244,7 @@ func TestTreeErrors(t *testing.T) {
 	b.server.AddFaults(refuse)
 	_, err = b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "stopped"), func(tree *transfer.Tree) {
 		tree.TreeOptions.StopOnError, tree.TreeOptions.MaxFiles = true, 1
-		tree.TreeOptions.Include = []string{"one"}
+		tree.TreeOptions.Exclude = []string{"deep"}
 	})
 	if !errors.As(err, &failed) || failed.Failed != 1 {
 		t.Errorf("stopped with %v", err)

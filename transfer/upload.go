@@ -20,7 +20,7 @@ type source struct {
 	io.Reader
 	file   *os.File    // nil where the job brought a reader
 	before fs.FileInfo // of file
-	data   []byte      // all of it, where it is small and file is closed already; nil where it is not
+	free   func()      // ends what watches over file
 }
 
 // openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
@@ -32,37 +32,48 @@ func (r *run) openSource() (*source, error) {
 		}
 		return &source{Reader: r.Reader}, nil
 	}
-	f, err := os.Open(r.Source)
-	if err != nil {
+	from := &source{}
+	if r.item != nil && r.isSmall(r.item.facts.size) {
+		from.before = r.item.facts.info // it is opened when there is somewhere to put it
+	} else if err := from.open(r.ctx, r.Source); err != nil {
 		return nil, err
+	}
+	if from.before.Mode().IsRegular() {
+		r.size = from.before.Size()
+	}
+	return from, nil
+}
+
+// open opens the file.
+func (s *source) open(ctx context.Context, name string) error {
+	var f *os.File
+	var err error
+	if s.before != nil && s.before.Mode().IsRegular() { // one of thousands
+		f, err = os.Open(name)
+	} else {
+		f, err = openWaiting(ctx, func() (*os.File, error) { return os.Open(name) })
+	}
+	if err != nil {
+		return err
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = &fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory}
+		err = &fs.PathError{Op: "read", Path: name, Err: ErrIsDirectory}
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return err
 	}
-	if info.Mode().IsRegular() {
-		r.size = info.Size()
+	s.Reader, s.file, s.before, s.free = f, f, info, func() {}
+	if !info.Mode().IsRegular() {
+		s.free = interruptible(ctx, f)
 	}
-	if r.isSmall(r.size) {
-		data, err := r.readSmall(f, r.size)
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		if data != nil {
-			f.Close()
-			return &source{file: f, before: info, data: data}, nil
-		}
-	}
-	return &source{Reader: f, file: f, before: info}, nil
+	return nil
 }
 
 func (s *source) close() {
-	if s.file != nil && s.data == nil {
+	if s.file != nil {
+		s.free()
 		s.file.Close()
 	}
 }
@@ -104,11 +115,6 @@ type remoteTarget struct {
 
 // upload copies to the host.
 func (r *run) upload() error {
-	if r.item != nil && r.isSmall(r.item.facts.size) {
-		memory := r.item.dir.tree.memory
-		memory.take(r.item.facts.size)
-		defer memory.give(r.item.facts.size)
-	}
 	from, err := r.openSource()
 	if err != nil {
 		return err
@@ -179,6 +185,8 @@ func (r *run) findTarget() (*remoteTarget, error) {
 
 // look asks at once what a path leads to and whether it is a symbolic link.
 func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
+	began := time.Now()
+	defer func() { r.trip = time.Since(began) }()
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -193,8 +201,8 @@ func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
 
 // createRemote creates the temporary file, or opens the target where that is asked for or has to be.
 func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, err error) {
-	perm := fs.FileMode(0o666)
-	if from.file != nil {
+	perm, note := fs.FileMode(0o666), ""
+	if from.before != nil {
 		perm = from.before.Mode().Perm()
 	}
 	if !target.direct && r.Options.Placement != InPlace {
@@ -203,12 +211,21 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		if target.before != nil || r.Options.Preserve {
 			private = 0o600 // until it is given the permissions that it is to have
 		}
+		lost := r.lost()
 		f, err = r.Host.Client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		r.temporary = temporary
 		if err == nil {
 			return f, temporary, nil
 		}
-		if r.Options.Placement == Atomic || r.interrupted(err) {
+		if r.interrupted(err) {
+			if !lost { // the server may have created it
+				ctx, cancel := r.cleanupContext()
+				defer cancel()
+				r.removeRemote(ctx, temporary)
+			}
+			return nil, "", err
+		}
+		if r.Options.Placement == Atomic {
 			return nil, "", err
 		}
 		if target.before == nil {
@@ -220,26 +237,33 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 			}
 			return f, "", err
 		}
-		r.note("no temporary file can be created beside the target: it is written in place")
+		note = "no temporary file can be created beside the target: it is written in place"
 	}
 	if r.Options.Placement == Atomic {
 		return nil, "", &fs.PathError{Op: "replace", Path: target.path, Err: errors.New("it is no regular file, and can only be written in place")}
 	}
 	f, err = r.Host.Client.OpenFile(target.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err == nil && note != "" {
+		r.note(note)
+	}
 	return f, "", err
 }
 
 // send copies the contents and closes the file.
 func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
-	if from.data != nil {
-		if err := r.sendSmall(f, from, target); err != nil {
+	if from.file == nil && from.before != nil {
+		done, err := r.sendSmall(f, from, target)
+		if done && err != nil {
 			return r.explainWrite(err, path.Dir(target.path))
 		}
-		return nil
+		if done {
+			return nil
+		}
+		if err := from.open(r.ctx, r.Source); err != nil {
+			return err
+		}
 	}
-	stop := r.watch(f.Progress)
-	n, err := f.ReadFrom(r.limitReader(from))
-	stop()
+	n, err := r.sendContents(f, from)
 	r.result.Bytes = n
 	if err != nil {
 		return r.explainWrite(err, path.Dir(target.path))
@@ -250,10 +274,26 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 	if err := r.finishRemote(f, from, target); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	if _, err := f.Async().Close().WaitContext(r.ctx); err != nil {
 		return r.explainWrite(err, path.Dir(target.path))
 	}
 	return nil
+}
+
+// sendContents copies the contents over as many lanes as help.
+func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
+	defer r.watch(f.Progress)()
+	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()) {
+		return f.ReadFrom(r.limitReader(from.Reader)) // itself: it may be one that can be taken back
+	}
+	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
+	defer s.stop()
+	n, err := f.ReadFromAt(from.file, &s.stripes)
+	r.result.Stripes = s.stripes.Joined()
+	if err == nil {
+		err = s.whole(f, n)
+	}
+	return n, err
 }
 
 // finishRemote gives the file what it has besides contents.
@@ -274,7 +314,10 @@ func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) er
 
 // place gives the temporary file the target's name.
 func (r *run) place(temporary string, target *remoteTarget) error {
-	client := r.Host.Client
+	ctx, cancel := r.lateContext()
+	defer cancel()
+	client := r.Host.Client.WithContext(ctx)
+	var aside string
 	var err error
 	switch {
 	case client.HasPosixRename():
@@ -282,33 +325,59 @@ func (r *run) place(temporary string, target *remoteTarget) error {
 	case target.before == nil:
 		err = client.Rename(temporary, target.path)
 	default:
-		err = r.replace(temporary, target.path)
+		aside, err = r.replace(client, temporary, target.path)
 	}
 	if err != nil {
 		r.result.LeftBehind = temporary
 		r.detail = fmt.Sprintf("all of the data is in %s:%s", r.Host.Name, temporary)
+		if !refused(err) {
+			r.detail += ", or has its name already"
+		}
+		if aside != "" {
+			r.detail += fmt.Sprintf("; the file that it replaces may be %s:%s", r.Host.Name, aside)
+		}
 	}
 	return err
 }
 
+// lateContext is the context for what must not stop halfway: it ends cleanupTime after the job's.
+func (r *run) lateContext() (context.Context, func()) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(r.ctx))
+	stop := context.AfterFunc(r.ctx, func() {
+		select {
+		case <-late.Done():
+		case <-time.After(cleanupTime):
+			cancel(context.Cause(r.ctx))
+		}
+	})
+	return late, func() { stop(); cancel(nil) }
+}
+
+// refused tells whether a server has said that it has not done something; else nobody knows.
+func refused(err error) bool {
+	var status *usftp.StatusError
+	return errors.As(err, &status)
+}
+
 // replace is posix-rename where the server has none: RENAME fails on a name that exists (draft-02, section 6.5), so the old file steps
-// aside until the new one is in place.
-func (r *run) replace(temporary, target string) error {
-	client := r.Host.Client
+// aside until the new one is in place. It returns the name under which the old one may still be when it fails, and "" where it has its own.
+func (r *run) replace(client *usftp.Client, temporary, target string) (string, error) {
 	aside := path.Join(path.Dir(target), temporaryName(path.Base(target)))
-	if err := client.Rename(target, aside); err != nil {
-		return err
+	if err := client.Rename(target, aside); refused(err) {
+		return "", err
+	} else if err != nil {
+		return aside, err
 	}
 	if err := client.Rename(temporary, target); err != nil {
 		if back := client.Rename(aside, target); back != nil {
-			return fmt.Errorf("%w (and the old file could not be given its name back: it is %s)", err, aside)
+			return aside, err
 		}
-		return err
+		return "", err
 	}
 	if err := client.Remove(aside); err != nil {
 		r.note(fmt.Sprintf("the file that was replaced could not be removed: it is %s", aside))
 	}
-	return nil
+	return "", nil
 }
 
 // cleanupTime bounds what is done for an interrupted job.
@@ -317,7 +386,6 @@ const cleanupTime = 5 * time.Second
 // abandonRemote ends an upload that has failed. What an interruption leaves is cut to what has arrived without a gap, so that a later run
 // may go on from there; after any other failure nothing is left.
 func (r *run) abandonRemote(f *usftp.File, temporary string, err error) {
-	client := r.Host.Client
 	keep := r.interrupted(err) && r.result.Bytes > 0 && !errors.Is(err, ErrSourceChanged)
 	if temporary == "" {
 		r.detail = "the target was written in place and is not complete"
@@ -325,19 +393,26 @@ func (r *run) abandonRemote(f *usftp.File, temporary string, err error) {
 		r.result.LeftBehind = temporary
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s:%s", r.result.Bytes, r.Host.Name, temporary)
 	}
-	if r.lost() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTime)
+	ctx, cancel := r.cleanupContext()
 	defer cancel()
 	if keep && temporary != "" {
 		f.WithContext(ctx).Truncate(r.result.Bytes)
 	}
-	f.Close()
+	f.Async().Close().WaitContext(ctx)
 	if temporary != "" && !keep {
-		if err := client.WithContext(ctx).Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			r.result.LeftBehind = temporary
-			r.detail = fmt.Sprintf("the temporary file %s:%s could not be removed", r.Host.Name, temporary)
-		}
+		r.removeRemote(ctx, temporary)
+	}
+}
+
+// cleanupContext is the context of what is done for a job that has ended.
+func (r *run) cleanupContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTime)
+}
+
+// removeRemote removes a temporary file that holds nothing of use, or says that it is there.
+func (r *run) removeRemote(ctx context.Context, temporary string) {
+	if err := r.Host.Client.WithContext(ctx).Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.result.LeftBehind = temporary
+		r.detail = fmt.Sprintf("the temporary file %s:%s could not be removed", r.Host.Name, temporary)
 	}
 }

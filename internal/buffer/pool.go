@@ -28,6 +28,7 @@ type Pool struct {
 	out   int64
 	timer *time.Timer
 	armed bool
+	shut  bool // by Close
 }
 
 // Block is memory that is lent. Exactly one owner at a time may use it and gives it back once.
@@ -73,7 +74,7 @@ func (b *Block) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out -= int64(len(b.mem))
-	if b.class < 0 {
+	if b.class < 0 || p.shut {
 		return
 	}
 	p.free[b.class] = append(p.free[b.class], b)
@@ -132,13 +133,13 @@ func (p *Pool) trim() {
 		p.least[class] = keep
 		kept += keep
 	}
-	p.armed = kept > 0
+	p.armed = kept > 0 && !p.shut
 	if p.armed {
 		p.timer.Reset(idleAfter)
 	}
 }
 
-// Close lets go of all that is kept and stops the pool's timer. Blocks that are out may still be released.
+// Close lets go of all that is kept and stops the pool's timer. Blocks that are out may still be released, and are not kept.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,5 +148,5 @@ func (p *Pool) Close() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	p.armed = false
+	p.armed, p.shut = false, true
 }

@@ -86,3 +86,18 @@ func TestBusyPoolKeepsWhatItNeeds(t *testing.T) {
 		p.Close()
 	})
 }
+
+// TestClosedPoolKeepsNothing: what comes back late neither stays nor starts the timer again.
+func TestClosedPoolKeepsNothing(t *testing.T) {
+	var p Pool
+	early, late := p.Get(Large), p.Get(Large)
+	early.Release()
+	p.Close()
+	late.Release()
+	if p.Kept() != 0 || p.Out() != 0 {
+		t.Errorf("kept %d, out %d after Close, want none", p.Kept(), p.Out())
+	}
+	if p.armed || p.timer.Stop() {
+		t.Error("the timer of a closed pool runs")
+	}
+}

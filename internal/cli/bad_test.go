@@ -93,6 +93,8 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 	}{
 		{"does not resolve", "a nowhere.invalid:", `nowhere\.invalid: the name nowhere\.invalid does not resolve`},
 		{"refuses", "-P " + closed + " a 127.0.0.1:", `127\.0\.0\.1: the connection to 127\.0\.0\.1:\d+ was refused`},
+		{"has no such address", "-6 a 127.0.0.1:", `127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(-4, -6, AddressFamily\)`},
+		{"transport is missing", "-S /none/ssh a 127.0.0.1:", `127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
 		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:", `127\.0\.0\.1: no answer within 1s while connecting`},
 		{"hangs up", "-P " + hangsUp + " a 127.0.0.1:", `127\.0\.0\.1: the server closed the connection before it said anything.*`},
 		{"is no SSH server", "-P " + mail + " a 127.0.0.1:", `127\.0\.0\.1: the server answers with something else than SSH: "220 mail.example ESMTP.*`},
@@ -173,9 +175,9 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 		{"local source is missing", "L/none testhost:R/x", `cannot copy L/none to testhost:R/x: no such file or directory`},
 		{"remote source is a directory", "testhost:R/dir L/x", `cannot copy testhost:R/dir to L/x: it is a directory`},
 		{"local source is a directory", "L testhost:R/x", `cannot copy L to testhost:R/x: it is a directory`},
-		{"remote directory is missing", "L/new testhost:R/none/x", `cannot copy L/new to testhost:R/none/x: no such file`},
-		{"local directory is missing", "testhost:R/dir/file L/none/x", `cannot copy testhost:R/dir/file to L/none/x: .*no such file or directory`},
-		{"remote file as a directory", "L/new testhost:R/dir/file/", `cannot copy L/new to testhost:R/dir/file/: (it is not a directory|no such file)`},
+		{"remote directory is missing", "L/new testhost:R/none/x", `cannot copy L/new to testhost:R/none/x: there is no directory to put it in`},
+		{"local directory is missing", "testhost:R/dir/file L/none/x", `cannot copy testhost:R/dir/file to L/none/x: there is no directory to put it in`},
+		{"remote file as a directory", "L/new testhost:R/dir/file/", `cannot copy L/new to testhost:R/dir/file/: (it is not a directory|there is no directory to put it in)`},
 		{"remote target's place is a directory", "L/sub testhost:R/dir", `cannot copy L/sub to testhost:R/dir/sub: it is a directory`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -80,8 +80,11 @@ func (a *app) command() *cobra.Command {
 	root.SetErr(a.console)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{cmd.CommandPath(), err}
+		return &usageError{cmd.CommandPath(), flagError(err)}
 	})
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "say which version this is")
 	cobra.EnableCommandSorting = false // cp comes first
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())

@@ -49,6 +49,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	}
 	c := a.newCopier(ctx, config, flags.transferOptions(), a.reporter(flags, target))
 	defer c.hosts.close()
+	c.hosts.connections, c.hosts.streams = flags.connections, flags.streams
 	if flags.recursive {
 		options := flags.treeOptions()
 		c.tree = &options
@@ -101,8 +102,9 @@ func (c *copier) note(err error) {
 func (c *copier) copy(sources []place, target place) {
 	// The names that globs stand for must be known before the target's form can be judged: several files want a directory.
 	var files []file
+	target = c.atHome(target)
 	for _, s := range sources {
-		found, err := c.expand(s)
+		found, err := c.expand(c.atHome(s))
 		if err != nil {
 			c.fail(err)
 			if c.ctx.Err() != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ type copyFlags struct {
 	configFile, jump, cipher, program, ssh string
 	identities, options                    []string
 	port                                   int
+	connections, streams                   int
 	ipv4, ipv6, batch                      bool
 
 	limit                               int64
@@ -46,6 +48,8 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.Lookup("ssh").NoOptDefVal = "ssh"
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s")
+	f.IntVar(&c.connections, "connections", 0, "use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
+	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
 	f.StringVar(&c.links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
@@ -70,6 +74,17 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	}
 }
 
+// flagError says in a person's words what is wrong with a flag.
+func flagError(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &value) && errors.As(err, &number) {
+		form, _ := flagForm(value.GetFlag())
+		return fmt.Errorf("%s: %q is not a number that can be used", strings.TrimSpace(form), value.GetValue())
+	}
+	return err
+}
+
 // maxLimit is scp's: 100 Gbit/s.
 const maxLimit = 100 << 20
 
@@ -91,6 +106,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("-O asks for scp's old protocol, which usftp does not speak: it copies with SFTP")
 	case set("port") && (c.port < 1 || c.port > 65535):
 		err = fmt.Errorf("-P %d: a port is a number from 1 to 65535", c.port)
+	case set("connections") && (c.connections < 1 || c.connections > 64), set("streams") && (c.streams < 1 || c.streams > 10):
+		err = errors.New("--connections takes a number from 1 to 64, and --streams one from 1 to 10, as many as sshd allows")
 	case set("limit") && (c.limit < 1 || c.limit > maxLimit):
 		err = fmt.Errorf("-l %d: a limit is a number of Kbit/s from 1 to %d", c.limit, maxLimit)
 	case set("ssh") && strings.TrimSpace(c.ssh) == "", set("program") && strings.TrimSpace(c.program) == "":

@@ -36,6 +36,30 @@ func (c *copier) expand(s place) ([]file, error) {
 	return files, nil
 }
 
+// atHome gives a path that begins with ~user its place, as scp does. Where the server cannot tell, or knows no such user, it is a name like
+// any other.
+func (c *copier) atHome(p place) place {
+	if !p.remote || !strings.HasPrefix(p.target.Path, "~") {
+		return p
+	}
+	host, told := c.hosts.get(c.ctx, p.target)
+	if host.err != nil {
+		if !told {
+			c.fail(host.err)
+		}
+		return p
+	}
+	user, rest, below := strings.Cut(p.target.Path, "/")
+	home, err := host.Client.WithContext(c.ctx).ExpandPath(user)
+	if err != nil {
+		return p
+	}
+	if p.target.Path = home; below {
+		p.target.Path += "/" + rest
+	}
+	return p
+}
+
 // glob asks a host for the names that match.
 func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, error) {
 	client = client.WithContext(ctx)

@@ -16,6 +16,8 @@ import (
 type hosts struct {
 	config *dial.Config
 	open   map[dial.Target]*host // by target, without a path
+
+	connections, streams int // most of them, to one host; 0 leaves it to the pool
 }
 
 // A host is one connection, or why there is none.
@@ -35,13 +37,16 @@ func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool)
 	if found, ok := h.open[t]; ok {
 		return found, found.err != nil
 	}
-	found = connect(ctx, t, h.config)
+	found = connect(ctx, t, h.config, h.connections, h.streams)
 	h.open[t] = found
 	return found, false
 }
 
 func (h *hosts) close() {
 	for _, host := range h.open {
+		if host.Pool != nil {
+			host.Pool.Close()
+		}
 		if host.Client != nil {
 			host.Client.Close()
 		}
@@ -51,7 +56,7 @@ func (h *hosts) close() {
 	}
 }
 
-func connect(ctx context.Context, t dial.Target, config *dial.Config) *host {
+func connect(ctx context.Context, t dial.Target, config *dial.Config, connections, streams int) *host {
 	h := &host{Host: transfer.Host{Name: t.UserHost()}}
 	d, err := dial.New(ctx, t, config)
 	if err == nil {
@@ -60,10 +65,37 @@ func connect(ctx context.Context, t dial.Target, config *dial.Config) *host {
 	if err == nil {
 		h.Client, err = startClient(ctx, h.conn, config.Logger)
 	}
+	if err == nil {
+		h.Pool = newPool(d, h.conn, connections, streams, config.Logger)
+	}
 	if err != nil {
 		h.err = hostError(h.Name, err)
 	}
 	return h
+}
+
+// newPool makes a pool of a host's connections.
+func newPool(d *dial.Dialer, first *dial.Conn, connections, streams int, log *slog.Logger) *transfer.Pool {
+	if connections == 0 && d.NeedsPerson() {
+		connections = 1
+	}
+	return transfer.NewPool(transfer.PoolConfig{
+		First: connection{first, log}, Connections: connections, Streams: streams, Logger: log,
+		Connect: func(ctx context.Context) (transfer.Connection, error) {
+			conn, err := d.Dial(ctx)
+			return connection{conn, log}, err
+		},
+	})
+}
+
+// connection is a connection as a pool has it.
+type connection struct {
+	*dial.Conn
+	log *slog.Logger
+}
+
+func (c connection) Open(ctx context.Context) (*usftp.Client, error) {
+	return startClient(ctx, c.Conn, c.log)
 }
 
 // startClient begins to speak SFTP.
@@ -72,7 +104,7 @@ func startClient(ctx context.Context, conn *dial.Conn, log *slog.Logger) (*usftp
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // the stream's end would wait for the server
 	client, err := usftp.NewClientPipe(stream, stream,
 		usftp.WithServerVersion(conn.ServerVersion()),
 		usftp.WithChannelWindow(stream.Window()),

@@ -95,6 +95,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("CONF", sshd.ConfigFile)
 			env.Setenv("ADDRESS", sshd.User+"@"+sshd.Addr())
+			env.Setenv("LOGIN", sshd.User)
 			env.Setenv("KEY", sshd.IdentityFile)
 			env.Setenv("KNOWN", sshd.KnownHosts)
 			env.Setenv("HOME", env.WorkDir)

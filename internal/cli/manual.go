@@ -10,9 +10,10 @@ const copyLong = `Copies files to hosts or from hosts.
 
 A source or target is a local file, host:path, user@host:path, or
 sftp://user@host:port/path; - is standard input or output. A path after host:
-starts at the login directory unless it begins with /. In an sftp:// address the
-path is absolute, and /~/ is the login directory. As with scp, a local name with
-a colon needs a / in front of the colon: ./a:b.
+starts at the login directory unless it begins with / or, where the server knows
+homes, ~user/. In an sftp:// address the path is absolute, and /~/ is the login
+directory. As with scp, a local name with a colon needs a / in front of the
+colon: ./a:b.
 
 Patterns (* ? [a-z]) in a remote source are matched on the host. Where nothing
 matches, a file that has exactly this name is taken.
@@ -23,8 +24,9 @@ after the other.
 Data goes into a temporary file beside the target, .NAME.usftp-RANDOM, which
 takes the target's name when all has arrived. When a copy fails, the target is
 as it was before. What an interrupted copy leaves behind, it says. Where no
-temporary file can be made, or the target is a device, a pipe, or a local file
-with several names, the target is written in place, and that is said.
+temporary file can be made, or the target is a local file with several names,
+the target is written in place, and that is said. Devices and pipes are always
+written so.
 
 Connections are made as ssh makes them: with the user's ssh_config, known_hosts,
 agent and keys. Flags that scp has keep scp's letter and meaning. They may stand

@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/usftp/usftp/dial"
@@ -65,6 +67,11 @@ func checkPlaces(sources []place, target place) error {
 	for _, s := range sources {
 		switch {
 		case s.remote && target.remote:
+			for _, p := range []place{s, target} {
+				if _, err := os.Lstat(p.typed); err == nil {
+					return fmt.Errorf("%s means a file on the host %s; for the local file of this name write .%c%s", p.typed, p.target.UserHost(), filepath.Separator, p.typed)
+				}
+			}
 			return fmt.Errorf("%s to %s: copies between two hosts are not in this version; copy to this machine first", s.typed, target.typed)
 		case !s.remote && !target.remote:
 			return fmt.Errorf("neither %s nor %s is on a host (host:path or sftp://host/path): cp copies between local files", s.typed, target.typed)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path"
@@ -34,9 +35,21 @@ type progressLine struct {
 
 const refreshEvery = 200 * time.Millisecond
 
+// usualWidth is that of a terminal that does not tell its own.
+const usualWidth = 80
+
+// screenOf gives the terminal to draw on. One that does not know its size (a serial line, what expect and containers make) says that
+// it has none, and nothing would be drawn on it: it is hidden that it is a terminal, so that the width is usualWidth.
+func screenOf(f *os.File) mpb.ContainerOption {
+	if columns, rows, err := term.GetSize(int(f.Fd())); err != nil || columns == 0 || rows == 0 {
+		return mpb.WithOutput(struct{ io.Writer }{f})
+	}
+	return mpb.WithOutput(f)
+}
+
 func startLine(c *console, name string, size int64) *progressLine {
 	l := &progressLine{console: c, name: printable(path.Base(name)), size: size}
-	l.bars = mpb.New(mpb.WithOutput(c.file), mpb.WithRefreshRate(refreshEvery))
+	l.bars = mpb.New(screenOf(c.file), mpb.WithWidth(usualWidth), mpb.WithRefreshRate(refreshEvery), mpb.WithAutoRefresh())
 	l.bar = l.bars.New(0, mpb.NopStyle(), mpb.BarFillerTrim(), mpb.PrependDecorators(decor.Any(l.text)))
 	c.above(l.bars)
 	return l

@@ -43,8 +43,8 @@ func (a *app) prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	if err != nil {
 		return "", errors.New("the terminal cannot be opened")
 	}
-	io.WriteString(tty.out, printableLines(p.Text))
 	if p.Echo {
+		io.WriteString(tty.out, printableLines(p.Text))
 		return await(ctx, tty, func() (string, error) { return readLine(tty.in) })
 	}
 	// Fd makes the file's reads block, which is what ReadPassword needs.
@@ -58,6 +58,13 @@ func (a *app) prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		term.Restore(fd, state)
 		io.WriteString(tty.out, "\n")
 	})
+	// ReadPassword turns the echo off too, but only once it reads: what is typed as soon as the question is seen would be shown.
+	if err := echoOff(fd); err != nil {
+		restored()
+		tty.close()
+		return "", fmt.Errorf("the terminal's echo cannot be turned off: %w", err)
+	}
+	io.WriteString(tty.out, printableLines(p.Text))
 	return await(ctx, tty, func() (string, error) {
 		answer, err := term.ReadPassword(fd)
 		restored()

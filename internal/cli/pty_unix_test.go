@@ -20,6 +20,7 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
@@ -98,7 +99,7 @@ func TestProgressLine(t *testing.T) {
 	name := "a name that is rather long, with \x1b[31m in it"
 	writeFile(t, filepath.Join(dir, name), randomData(4<<20))
 	target := "testhost:" + filepath.Join(dir, "target")
-	for _, columns := range []uint16{100, 60, 30, 8} {
+	for _, columns := range []uint16{100, 60, 30, 8, 0} {
 		t.Run(fmt.Sprint(columns, " columns"), func(t *testing.T) {
 			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000", name, target))
 			if columns == 100 {
@@ -107,8 +108,13 @@ func TestProgressLine(t *testing.T) {
 			if code := s.end(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
+			width := columns
+			if columns == 0 { // a terminal that does not know its size
+				width = 80
+				s.await(`a name .* 100% +4\.19 MB of 4\.19 MB`)
+			}
 			for _, line := range s.lines() {
-				if n := len([]rune(line)); n >= int(columns) {
+				if n := len([]rune(line)); n >= int(width) {
 					t.Errorf("a line of %d columns: %q", n, line)
 				}
 			}
@@ -173,6 +179,20 @@ func passwordServer(t *testing.T) (dir, port string) {
 	return dir, fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
+// echoes tells whether the terminal shows what is typed.
+func (s *screen) echoes() bool {
+	s.t.Helper()
+	raw, err := s.pty.SyscallConn()
+	var state *unix.Termios
+	if err == nil {
+		raw.Control(func(fd uintptr) { state, err = unix.IoctlGetTermios(int(fd), getTermios) })
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state.Lflag&unix.ECHO != 0
+}
+
 // Questions go to the terminal, also where standard input is the file to copy; a password is not shown.
 func TestQuestions(t *testing.T) {
 	dir, port := passwordServer(t)
@@ -187,8 +207,11 @@ func TestQuestions(t *testing.T) {
 	s.await(`Please type 'yes', 'no' or the fingerprint: $`)
 	s.typed("yes\n")
 	s.await(`(?i)password: $`)
+	if s.echoes() { // once the question is seen it is too late to turn the echo off
+		t.Error("the terminal shows what is typed at the question for a password")
+	}
 	s.typed("wrong\n")
-	s.await(`(?is)password: .*password: $`)
+	s.await(`(?is)password: .*Permission denied, please try again\..*password: $`)
 	s.typed(secret + "\n")
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)

@@ -5,6 +5,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
@@ -176,6 +179,66 @@ func TestSignalWhileTheServerIsSilent(t *testing.T) {
 	<-reached
 	cmd.Process.Signal(syscall.SIGINT)
 	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d, want 130: %s", code, &stderr)
+	}
+}
+
+// One Ctrl-C is enough, and is told, where a server has granted SFTP and says nothing more.
+func TestSignalBeforeTheFirstWord(t *testing.T) {
+	silent := make(chan struct{})
+	dir := t.TempDir()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &ssh.ServerConfig{NoClientAuth: true}
+	config.AddHostKey(key)
+	port := listen(t, func(client net.Conn) {
+		t.Cleanup(func() { client.Close() })
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close() })
+		go carryUntil(silent, client, near)
+		go carryUntil(silent, near, client)
+		go func() {
+			_, channels, requests, err := ssh.NewServerConn(far, config)
+			if err != nil {
+				t.Error(err)
+				close(silent)
+				return
+			}
+			go ssh.DiscardRequests(requests)
+			channel, requests, err := (<-channels).Accept()
+			if err != nil {
+				t.Error(err)
+			}
+			go func() {
+				for r := range requests {
+					r.Reply(r.Type == "subsystem", nil)
+				}
+			}()
+			channel.Read(make([]byte, 100)) // INIT
+			close(silent)
+		}()
+	})
+	cmd := command(t, dir, "cp", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+filepath.Join(dir, "known"),
+		"-P", port, "127.0.0.1:x", ".")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-silent
+	began := time.Now()
+	cmd.Process.Signal(syscall.SIGINT)
+	cmd.Wait()
+	if took := time.Since(began); took > 4*time.Second || !strings.Contains(stderr.String(), "interrupted") {
+		t.Errorf("after %v: %s", took, &stderr)
+	}
 	if code := cmd.ProcessState.ExitCode(); code != 130 {
 		t.Errorf("exit code %d, want 130: %s", code, &stderr)
 	}

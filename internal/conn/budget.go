@@ -1,7 +1,7 @@
 package conn
 
-// maxRequests bounds the requests in flight, whatever they carry. It is less than there are ids, and what makes Start wait
-// when a program starts operations faster than a server answers them.
+// maxRequests bounds the requests in flight, whatever they carry. It is half of the ids that there are, and what makes Start wait
+// when a program starts operations faster than a server answers them. The other half is for what cannot wait: see overdraw.
 const maxRequests = maxSlots / 2
 
 // budget counts the bytes and the requests in flight. Those who wait for bytes are served in the order in which they came;
@@ -33,9 +33,10 @@ func (b *budget) take(bytes int64) bool {
 	return true
 }
 
-// overdraw takes bytes that are not free. Only a lack of requests makes it fail.
+// overdraw takes bytes and a request that are not free: a handle must be closed, and the rest of a short answer asked for, however many
+// others wait. Only a lack of ids makes it fail.
 func (b *budget) overdraw(bytes int64) bool {
-	if b.requests <= 0 {
+	if b.requests <= maxRequests-maxSlots {
 		return false
 	}
 	b.free -= bytes

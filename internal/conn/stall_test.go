@@ -125,6 +125,29 @@ func TestSlowWritesAreNoStall(t *testing.T) {
 	})
 }
 
+// TestSlowUplink has a stream whose buffers fill within the first request, on a line that takes several stall timeouts for the rest of it.
+func TestSlowUplink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout, rate, calls, size = 5 * time.Second, 16 << 10, 4, 200_000
+		c, p := connect(t, sftptest.LinkConfig{Buffer: 32 << 10, RateBytesPerSec: rate}, conn.Config{StallTimeout: timeout})
+		q := conn.NewQueue()
+		for range calls {
+			start(t, c, q, write(c, 0, size))
+		}
+		began := time.Now()
+		for range calls {
+			p.status(p.next().id, wire.OK)
+			call := take(t, q)
+			must(t, call.Err)
+			c.Recycle(call)
+		}
+		if took := time.Since(began); took < calls*size/rate*time.Second {
+			t.Errorf("the line was not slow: %v", took)
+		}
+		finish(t, c)
+	})
+}
+
 func TestSlowRename(t *testing.T) {
 	for _, test := range []struct {
 		name   string

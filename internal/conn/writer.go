@@ -18,10 +18,20 @@ const (
 	burst = 256 << 10
 
 	// slowPiece is what a Write is cut into when the stream takes seconds for a burst, so that each piece that got through
-	// shows that the peer is alive. Buffers may hide for a while how slow it is: then the one Write that first blocks has the
-	// stall timeout for all of its request, which takes 4 KiB a second at 60 s.
+	// shows that the peer is alive. Buffers may hide for a while how slow it is: see mostAtOnce.
 	slowPiece = 4 << 10
 )
+
+// mostAtOnce is how much goes into one Write of a stream that has not been slow so far. The one that first blocks has the stall timeout to
+// get through, and must not need more than 4 KiB a second for that: with the default timeout that is a whole request, with a shorter one a
+// part.
+func (c *Conn) mostAtOnce() int {
+	timeout := c.config.StallTimeout
+	if timeout < 0 || timeout >= DefaultStallTimeout {
+		return wire.MaxPacket
+	}
+	return max(slowPiece, int(burst*timeout/DefaultStallTimeout))
+}
 
 // writeLoop is the only writer of the stream. Whatever has been queued while it wrote goes out next, short requests first.
 func (c *Conn) writeLoop() {
@@ -149,10 +159,11 @@ func (c *Conn) sent(call *Call) bool {
 // write writes all of p. Where the last Write took long, it goes in pieces.
 func (c *Conn) write(p []byte) error {
 	for len(p) > 0 {
-		piece := p
-		if c.slow && len(piece) > slowPiece {
-			piece = piece[:slowPiece]
+		most := c.mostAtOnce()
+		if c.slow {
+			most = slowPiece
 		}
+		piece := p[:min(len(p), most)]
 		began := time.Now()
 		n, err := c.out.Write(piece)
 		if err == nil && n != len(piece) {

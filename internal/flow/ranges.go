@@ -64,8 +64,16 @@ type span struct{ from, to int64 }
 // where it does end. A range has at most request bytes. In order means that ranges are on one stream at a time, because the
 // server cannot write any other way.
 func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
-	return &Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter, newest: -1,
-		next: from, mark: from, size: size, end: Unknown, limit: Unknown}
+	r := new(Ranges)
+	r.Reset(from, size, request, inOrder)
+	return r
+}
+
+// Reset starts anew, in the memory of ranges that are done with.
+func (r *Ranges) Reset(from, size int64, request int, inOrder bool) {
+	*r = Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter, newest: -1,
+		next: from, mark: from, size: size, end: Unknown, limit: Unknown,
+		ends: r.ends[:0], again: r.again[:0], held: r.held[:0], done: r.done[:0]}
 }
 
 // Next hands a range to a stream; false means that there is none now. At the size that was announced a range ends, and one

@@ -21,8 +21,15 @@ type Window struct {
 
 // NewWindow starts with the given bytes in flight and stays between least and most.
 func NewWindow(start, least, most int64) *Window {
+	w := new(Window)
+	w.Reset(start, least, most)
+	return w
+}
+
+// Reset starts anew, in the memory of a window that is done with.
+func (w *Window) Reset(start, least, most int64) {
 	most = max(most, 1)
-	return &Window{least: min(least, most), most: most, limit: min(max(start, least), most)}
+	*w = Window{least: min(least, most), most: most, limit: min(max(start, least), most)}
 }
 
 // Stamp is what a request remembers of its start.

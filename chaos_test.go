@@ -1,0 +1,391 @@
+package usftp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// chaos is a client that is ill-treated while several goroutines use it. Whatever happens, an operation gives the right bytes or an
+// error, and ends.
+type chaos struct {
+	t      *testing.T
+	recipe string
+	client *usftp.Client
+	server *sftptest.Scripted
+	data   []byte // of /a
+	names  int    // files in /d
+}
+
+func (c *chaos) wrong(format string, args ...any) {
+	c.t.Helper()
+	c.t.Errorf("%s\n\t%s", fmt.Sprintf(format, args...), c.recipe)
+}
+
+// chaosOps are what is done to the server, each with its own judgement.
+var chaosOps = []func(c *chaos, client *usftp.Client, rng *rand.Rand, own string) error{
+	(*chaos).readFile, (*chaos).writeTo, (*chaos).readLoop, (*chaos).readAts,
+	(*chaos).writeFile, (*chaos).readFrom, (*chaos).writeLoop, (*chaos).writeAts,
+	(*chaos).list, (*chaos).stat, (*chaos).copyThrough,
+}
+
+func (c *chaos) readFile(client *usftp.Client, _ *rand.Rand, _ string) error {
+	got, err := client.ReadFile("/a")
+	if err == nil && !bytes.Equal(got, c.data) {
+		c.wrong("ReadFile gave %d bytes, not the %d of the file", len(got), len(c.data))
+	}
+	return err
+}
+
+func (c *chaos) writeTo(client *usftp.Client, _ *rand.Rand, _ string) error {
+	f, err := client.Open("/a")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var got bytes.Buffer
+	n, err := f.WriteTo(&got)
+	if n != int64(got.Len()) || !bytes.HasPrefix(c.data, got.Bytes()) || (err == nil && got.Len() != len(c.data)) {
+		c.wrong("WriteTo says %d, %v and gave %d bytes of %d", n, err, got.Len(), len(c.data))
+	}
+	return err
+}
+
+func (c *chaos) readLoop(client *usftp.Client, rng *rand.Rand, _ string) error {
+	f, err := client.Open("/a")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var got []byte
+	for p := make([]byte, 1+rng.IntN(20_000)); ; {
+		n, err := f.Read(p)
+		if n == 0 && err == nil {
+			c.wrong("Read gave nothing and no error at %d", len(got))
+			return nil
+		}
+		got = append(got, p[:n]...)
+		if !bytes.HasPrefix(c.data, got) || (err == io.EOF && len(got) != len(c.data)) {
+			c.wrong("Read says %d, %v, and %d bytes of %d so far are wrong or at their end", n, err, len(got), len(c.data))
+		}
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *chaos) readAts(client *usftp.Client, rng *rand.Rand, _ string) error {
+	f, err := client.Open("/a")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var failed error
+	type at struct {
+		p       []byte
+		off     int
+		pending *usftp.Pending[int]
+	}
+	var ats []at
+	for range 5 {
+		a := at{p: make([]byte, 1+rng.IntN(50_000)), off: rng.IntN(len(c.data) + 10)}
+		if rng.IntN(2) == 0 {
+			a.pending = f.Async().ReadAt(a.p, int64(a.off))
+			ats = append(ats, a)
+			continue
+		}
+		n, err := f.ReadAt(a.p, int64(a.off))
+		failed = errors.Join(failed, c.judgeReadAt(a.p, a.off, n, err))
+	}
+	for _, a := range ats {
+		n, err := a.pending.Wait()
+		failed = errors.Join(failed, c.judgeReadAt(a.p, a.off, n, err))
+	}
+	return failed
+}
+
+func (c *chaos) judgeReadAt(p []byte, off, n int, err error) error {
+	want := c.data[min(off, len(c.data)):min(off+len(p), len(c.data))]
+	if n > len(want) || !bytes.Equal(p[:n], want[:n]) || (n < len(p) && err == nil) || (err == io.EOF && n != len(want)) {
+		c.wrong("ReadAt(%d, %d) of a file of %d says %d, %v", len(p), off, len(c.data), n, err)
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// judgeWritten compares what is on the server with what an operation says of it: n bytes are safe, and all where there is no error.
+func (c *chaos) judgeWritten(what, name string, data []byte, n int64, err error) error {
+	got, readErr := c.server.Files.ReadFile(name)
+	if readErr != nil && (err == nil || n > 0) {
+		c.wrong("%s says %d, %v: %v", what, n, err, readErr)
+	}
+	if n > int64(len(got)) || !bytes.HasPrefix(data, got[:n]) || (err == nil && !bytes.Equal(got, data)) {
+		c.wrong("%s of %d bytes says %d, %v, and the file has %d", what, len(data), n, err, len(got))
+	}
+	return err
+}
+
+func (c *chaos) writeFile(client *usftp.Client, rng *rand.Rand, own string) error {
+	data := noise(rng.IntN(400_000))
+	return c.judgeWritten("WriteFile", own, data, 0, client.WriteFile(own, data, 0o600))
+}
+
+func (c *chaos) readFrom(client *usftp.Client, rng *rand.Rand, own string) error {
+	f, err := client.Create(own)
+	if err != nil {
+		return err
+	}
+	data := noise(rng.IntN(400_000))
+	n, err := f.ReadFrom(bytes.NewReader(data))
+	err = errors.Join(err, f.Close())
+	return c.judgeWritten("ReadFrom", own, data, n, err)
+}
+
+func (c *chaos) writeLoop(client *usftp.Client, rng *rand.Rand, own string) error {
+	f, err := client.Create(own)
+	if err != nil {
+		return err
+	}
+	data := noise(rng.IntN(200_000))
+	var failed error
+	w := f.Writer()
+	for rest := data; len(rest) > 0 && failed == nil; {
+		n := min(1+rng.IntN(30_000), len(rest))
+		_, failed = w.Write(rest[:n])
+		rest = rest[n:]
+		if rng.IntN(8) == 0 && failed == nil {
+			failed = w.Flush()
+		}
+	}
+	closed := f.Close()
+	var refusal *usftp.StatusError
+	if errors.As(failed, &refusal) && closed == nil {
+		c.wrong("a Write failed (%v) and Close says nothing of it", failed)
+	}
+	return c.judgeWritten("a loop of Writes", own, data, 0, errors.Join(failed, closed))
+}
+
+func (c *chaos) writeAts(client *usftp.Client, rng *rand.Rand, own string) error {
+	f, err := client.Create(own)
+	if err != nil {
+		return err
+	}
+	data := noise(100_000)
+	var failed error
+	var pending []*usftp.Pending[int]
+	const piece = 20_000
+	for off := 0; off < len(data); off += piece {
+		p := bytes.Clone(data[off : off+piece])
+		if rng.IntN(2) == 0 {
+			pending = append(pending, f.Async().WriteAt(p, int64(off)))
+			clear(p) // it has been copied
+			continue
+		}
+		n, err := f.WriteAt(p, int64(off))
+		if n < piece && err == nil {
+			c.wrong("WriteAt says %d of %d and no error", n, piece)
+		}
+		failed = errors.Join(failed, err)
+	}
+	for _, p := range pending {
+		n, err := p.Wait()
+		if n < piece && err == nil {
+			c.wrong("async WriteAt says %d of %d and no error", n, piece)
+		}
+		failed = errors.Join(failed, err)
+	}
+	failed = errors.Join(failed, f.Close())
+	return c.judgeWritten("WriteAt", own, data, 0, failed)
+}
+
+func (c *chaos) list(client *usftp.Client, _ *rand.Rand, _ string) error {
+	files, err := client.ReadDir("/d")
+	seen := make(map[string]bool)
+	for _, f := range files {
+		seen[f.BaseName()] = true
+	}
+	if len(seen) != len(files) || (err == nil && len(files) != c.names) {
+		c.wrong("ReadDir gave %d names, %d of them once, of %d, and %v", len(files), len(seen), c.names, err)
+	}
+	return err
+}
+
+func (c *chaos) stat(client *usftp.Client, _ *rand.Rand, _ string) error {
+	info, err := client.Stat("/a")
+	if stat, ok := sysOf(info); ok && stat.HasSize() && info.Size() != int64(len(c.data)) {
+		c.wrong("Stat says %d bytes of %d", info.Size(), len(c.data))
+	}
+	return err
+}
+
+func sysOf(info fs.FileInfo) (*usftp.FileStat, bool) {
+	if info == nil {
+		return nil, false
+	}
+	stat, ok := info.Sys().(*usftp.FileStat)
+	return stat, ok
+}
+
+// copyThrough reads one file into another over the same connection.
+func (c *chaos) copyThrough(client *usftp.Client, _ *rand.Rand, own string) error {
+	from, err := client.Open("/a")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := client.OpenFile(own, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := to.ReadFrom(io.MultiReader(from)) // by Read
+	err = errors.Join(err, to.Close())
+	return c.judgeWritten("a copy", own, c.data, n, err)
+}
+
+// newChaos starts a server with a file and a directory, and a client. It must be called within a bubble.
+func newChaos(t *testing.T, seed uint64, script sftptest.Script, link sftptest.LinkConfig) (*chaos, error) {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	c := &chaos{t: t, server: sftptest.NewScripted(script), data: noise(rng.IntN(600_000)), names: rng.IntN(300)}
+	c.recipe = fmt.Sprintf("seed %d: %v, %v", seed, script, link)
+	c.server.Files.WriteFile("/a", c.data)
+	c.server.Files.Mkdir("/d")
+	for i := range c.names {
+		c.server.Files.WriteFile(fmt.Sprint("/d/", i), nil)
+	}
+	stream := c.server.Dial(link)
+	var err error
+	c.client, err = usftp.NewClientPipe(stream, stream, usftp.WithMaxInFlight(1<<20),
+		usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody there") }))
+	return c, err
+}
+
+// run has several goroutines do some operations each. Each begins in a context by begin.
+func (c *chaos) run(seed uint64, begin func(*rand.Rand) (context.Context, context.CancelFunc)) {
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(20+i)))
+			for j := range 3 {
+				ctx, cancel := begin(rng)
+				k := rng.IntN(len(chaosOps))
+				began := time.Now()
+				err := chaosOps[k](c, c.client.WithContext(ctx), rng, fmt.Sprintf("/own%d%d", i, j))
+				cancel()
+				if took := time.Since(began); took > time.Hour {
+					c.wrong("operation %d took %v: %v", k, took, err)
+				}
+				if err != nil && (strings.Contains(err.Error(), "mistake in usftp") || strings.ContainsAny(err.Error(), "\x00\x1b")) {
+					c.wrong("operation %d: %v", k, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// end closes all and looks at what is left.
+func (c *chaos) end() {
+	c.client.Close()
+	c.server.Close()
+	synctest.Wait()
+	if out := usftp.PoolOut(c.client); out != 0 {
+		c.wrong("%d bytes of the pool are out at the end", out)
+	}
+}
+
+// TestRandomFaults: awkward servers, one of whose replies or two are spoiled.
+func TestRandomFaults(t *testing.T) {
+	for seed := range uint64(chaosRuns) {
+		script := sftptest.RandomScript(seed)
+		rng := rand.New(rand.NewPCG(seed, 10))
+		handlesMayLeak := false
+		for range 1 + rng.IntN(2) {
+			fault := sftptest.RandomFault(rng.Uint64())
+			if strings.Contains(fault.Do.String(), "TypeStatus") {
+				continue // success where nothing was done is a lie that no client can see
+			}
+			switch fault.On {
+			case wire.TypeOpen, wire.TypeOpendir, wire.TypeClose, 0:
+				handlesMayLeak = true
+			}
+			script.Faults = append(script.Faults, fault)
+		}
+		bubble(t, func(t *testing.T) {
+			c, err := newChaos(t, seed, script, sftptest.RandomLink(seed))
+			if err != nil {
+				c.server.Close()
+				return
+			}
+			c.run(seed, func(*rand.Rand) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(context.Background(), 20*time.Minute)
+			})
+			time.Sleep(time.Minute) // what was closed without waiting
+			c.alive(handlesMayLeak)
+			c.end()
+		})
+	}
+}
+
+// alive looks at a client on which nothing is under way, where the connection lives.
+func (c *chaos) alive(handlesMayLeak bool) {
+	select {
+	case <-c.client.Done():
+		return
+	default:
+	}
+	if n := c.server.OpenHandles(); n > 0 && !handlesMayLeak {
+		c.wrong("%d handles are open on the server", n)
+	}
+	if out := usftp.PoolOut(c.client); out != 0 {
+		c.wrong("%d bytes of the pool are out with nothing under way", out)
+	}
+	if free := usftp.BudgetFree(c.client); free != 1<<20 && !handlesMayLeak {
+		c.wrong("%d bytes of the budget of %d are free with nothing under way", free, 1<<20)
+	}
+}
+
+const chaosRuns = 60
+
+// TestRandomCancellation: contexts that end at any moment. The connection lives, and nothing is left of what was given up.
+func TestRandomCancellation(t *testing.T) {
+	for seed := range uint64(chaosRuns) {
+		bubble(t, func(t *testing.T) {
+			link := sftptest.RandomLink(seed)
+			c, err := newChaos(t, seed, sftptest.RandomScript(seed), link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.run(seed, func(rng *rand.Rand) (context.Context, context.CancelFunc) {
+				after := time.Duration(rng.Int64N(int64(8*link.RTT()) + int64(20*time.Millisecond)))
+				return context.WithTimeout(context.Background(), after)
+			})
+			if _, err := c.client.Stat("/a"); err != nil {
+				c.wrong("the client is of no more use: %v", err)
+			}
+			time.Sleep(10 * time.Minute) // slow links have much to bring that nobody wants
+			c.alive(false)
+			if err := c.readFile(c.client, nil, ""); err != nil {
+				c.wrong("the client is of no more use: %v", err)
+			}
+			c.end()
+		})
+	}
+}

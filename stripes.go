@@ -1,0 +1,167 @@
+package usftp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
+)
+
+// Stripes lets the contents of one file travel over several handles of it, on several connections: one SSH channel carries at most one
+// window in a round trip. Handles may join while the transfer runs. The zero Stripes is ready for one transfer.
+type Stripes struct {
+	moved atomic.Int64
+
+	mu      sync.Mutex
+	joining []lane
+	joined  int
+	queue   *conn.Queue // of the transfer under way
+	ended   bool
+}
+
+// Join gives the transfer another handle: f is the same file, opened through another client, for writing without os.O_CREATE and
+// os.O_TRUNC. It must stay open until the transfer has ended. Join returns false where that is so already. When f's connection
+// is lost the others do what was its. That f is the same file, and that each handle sees what others write, is for the caller to
+// find out.
+func (s *Stripes) Join(f *File) bool {
+	open, err := f.opened("join")
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.joining = append(s.joining, lane{client: open.client, handle: open.handle})
+	if s.queue != nil {
+		s.queue.Wake()
+	}
+	return true
+}
+
+// Moved returns how many bytes have been acknowledged or have arrived so far, over all handles and in any order.
+func (s *Stripes) Moved() int64 { return s.moved.Load() }
+
+// Joined returns how many handles have joined.
+func (s *Stripes) Joined() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joined
+}
+
+// begin has a loop take its lanes from s.
+func (s *Stripes) begin(l *loop) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue != nil || s.ended {
+		return errors.New("Stripes are for one transfer")
+	}
+	s.queue = l.queue
+	l.joins = s
+	return nil
+}
+
+func (s *Stripes) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+// adopt takes the lanes that have joined.
+func (l *loop) adopt() {
+	if l.joins == nil {
+		return
+	}
+	l.joins.mu.Lock()
+	defer l.joins.mu.Unlock()
+	for _, lane := range l.joins.joining {
+		lane.window = newWindow(lane.client)
+		l.lanes = append(l.lanes, lane)
+		l.joins.joined++
+	}
+	l.joins.joining = nil
+}
+
+// WriteToAt writes the file from its beginning to its end to w, at the same offsets and in any order, over the file's own handle and
+// those that join stripes. w's WriteAt runs on the calling goroutine. It returns how many bytes have arrived from the beginning and
+// without a gap; after an error there may be more behind one.
+func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
+	f.progress.Store(0)
+	open, ctx, done, err := f.striped("read")
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	defer stripes.end()
+	request, _ := open.client.dataSizes()
+	d := &download{
+		loop:  newLoop(ctx, flow.NewRanges(0, f.expectedSize(), request, false), lane{client: open.client, handle: open.handle}),
+		wrote: f.progress.Store,
+		place: func(p []byte, off int64) error {
+			_, err := w.WriteAt(p, off)
+			return err
+		},
+	}
+	d.ranges.Limit(math.MaxInt64)
+	if err := stripes.begin(d.loop); err != nil {
+		return 0, f.wrap("read", err)
+	}
+	n, err := d.run()
+	return n, f.ownError("read", err)
+}
+
+// ReadFromAt writes what r has, from its beginning to its end, to the file at the same offsets, over the file's own handle and those that
+// join stripes. r's ReadAt runs on the calling goroutine. It returns how many bytes the server has acknowledged from the beginning and
+// without a gap; after an error there may be more behind one.
+func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
+	f.progress.Store(0)
+	open, ctx, done, err := f.striped("write")
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	defer stripes.end()
+	_, request := open.client.dataSizes()
+	u := &upload{
+		loop: newLoop(ctx, flow.NewRanges(0, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
+		at:   r, acked: f.progress.Store,
+	}
+	if err := stripes.begin(u.loop); err != nil {
+		return 0, f.wrap("write", err)
+	}
+	open.client.changed(f.Name())
+	defer open.client.changed(f.Name())
+	n, err := u.run()
+	return n, f.ownError("write", err)
+}
+
+// striped looks at the file for a transfer of several lanes.
+func (f *File) striped(op string) (*openFile, context.Context, func(), error) {
+	open, err := f.opened(op)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := open.client.awaitLimits(f.ctx); err != nil {
+		return nil, nil, nil, f.wrap(op, err)
+	}
+	if f.appends() {
+		return nil, nil, nil, f.wrap(op, errAppendAt)
+	}
+	ctx, done := f.during(open)
+	return open, ctx, done, nil
+}
+
+// ownError gives an error of the user's reader or writer as it came.
+func (f *File) ownError(op string, err error) error {
+	var ours *sinkError
+	if errors.As(err, &ours) {
+		return ours.error
+	}
+	return f.wrap(op, err)
+}

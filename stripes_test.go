@@ -1,0 +1,98 @@
+package usftp_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+)
+
+// One file travels over several connections, in a fraction of the time, and is whole even where one of them ends halfway.
+func TestStripes(t *testing.T) {
+	const window = 256 << 10
+	data := make([]byte, 9<<20+12345)
+	for i := range data {
+		data[i] = byte(i>>8 ^ i)
+	}
+	for _, lanes := range []int{1, 4} {
+		for _, cut := range []bool{false, true} {
+			var took [2]time.Duration
+			synctest.Test(t, func(t *testing.T) {
+				server := sftptest.NewServer(t, sftptest.Script{})
+				server.Files.WriteFile("/down", data)
+				server.Files.WriteFile("/up", nil)
+				var clients []*usftp.Client
+				var ends []*sftptest.End
+				for range lanes {
+					end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: window})
+					c, err := usftp.NewClientPipe(end, end, usftp.WithChannelWindow(window))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					clients, ends = append(clients, c), append(ends, end)
+				}
+				local := filepath.Join(t.TempDir(), "file")
+				for way, name := range []string{"/down", "/up"} {
+					var stripes usftp.Stripes
+					flag := os.O_RDONLY
+					if way == 1 {
+						flag = os.O_WRONLY
+					}
+					var first *usftp.File
+					for i, c := range clients {
+						f, err := c.OpenFile(name, flag, 0)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer f.Close()
+						if i == 0 {
+							first = f
+						} else if !stripes.Join(f) {
+							t.Fatal("it may not join")
+						}
+					}
+					if cut && way == 1 && lanes > 1 {
+						time.AfterFunc(500*time.Millisecond, func() { ends[lanes-1].Cut(nil) })
+					}
+					began := time.Now()
+					var n int64
+					var err error
+					if way == 0 {
+						out, createErr := os.Create(local)
+						if createErr != nil {
+							t.Fatal(createErr)
+						}
+						n, err = first.WriteToAt(out, &stripes)
+						out.Close()
+					} else {
+						n, err = first.ReadFromAt(bytes.NewReader(data), &stripes)
+					}
+					took[way] = time.Since(began)
+					if err != nil || n != int64(len(data)) {
+						t.Fatalf("%s over %d lanes: %d bytes, %v", name, lanes, n, err)
+					}
+					if stripes.Moved() < n || stripes.Joined() != lanes-1 || stripes.Join(first) {
+						t.Errorf("%d moved, %d joined", stripes.Moved(), stripes.Joined())
+					}
+				}
+				got, _ := os.ReadFile(local)
+				if !bytes.Equal(got, data) {
+					t.Error("what came down differs")
+				}
+				if got, _ := server.Files.ReadFile("/up"); !bytes.Equal(got, data) {
+					t.Error("what went up differs")
+				}
+			})
+			// A window in a round trip, for each lane.
+			if one := time.Duration(len(data)/window) * 100 * time.Millisecond; !cut && took[1] > one/time.Duration(lanes)*3/2 {
+				t.Errorf("%d lanes took %v, of one's %v", lanes, took, one)
+			}
+		}
+	}
+}

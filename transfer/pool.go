@@ -1,0 +1,196 @@
+package transfer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/usftp/usftp"
+)
+
+// Pool holds further connections to one host, and further SFTP sessions on them. They are opened when somebody needs them, while data already
+// flows over the first, and stay for whoever comes next. Its methods may be called from any number of goroutines.
+type Pool struct {
+	config PoolConfig
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	conns   []*pooled
+	clients []*usftp.Client // besides the first
+	wanted  int             // connections, the first too, that somebody asked for; 0 before anybody did
+	opening int
+	refused bool // the host lets us have no more
+	closed  bool
+	changed chan struct{} // closed and made anew when a client was added, or none will be
+}
+
+type pooled struct {
+	conn    Connection
+	streams int
+	full    bool // no further stream is allowed
+}
+
+// Connection is a connection to a host on which SFTP sessions can be opened, as package dial's are.
+type Connection interface {
+	Open(context.Context) (*usftp.Client, error)
+	Close() error
+}
+
+// PoolConfig says where connections come from.
+type PoolConfig struct {
+	// First is the connection that there is, and Connect makes another.
+	First   Connection
+	Connect func(context.Context) (Connection, error)
+
+	// Connections and Streams bound how many connections there are, and how many SFTP sessions on each. 0 means 8 and 2. Where each login
+	// needs a person, one connection should do.
+	Connections, Streams int
+
+	// Logger is told of what is opened and refused. Nil is silence.
+	Logger *slog.Logger
+}
+
+const (
+	defaultConnections = 8
+	defaultStreams     = 2
+
+	// mostLogins is how many connections log in at a time: sshd begins to refuse at 10, from all users (MaxStartups).
+	mostLogins = 4
+)
+
+// NewPool returns a pool that has nothing open yet besides the first connection, which stays its owner's.
+func NewPool(config PoolConfig) *Pool {
+	if config.Connections <= 0 {
+		config.Connections = defaultConnections
+	}
+	if config.Streams <= 0 {
+		config.Streams = defaultStreams
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Pool{config: config, changed: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.conns = []*pooled{{conn: config.First, streams: 1}}
+	return p
+}
+
+// Close ends all that the pool has opened. It does not touch the first connection.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	clients, conns := p.clients, p.conns[1:]
+	p.clients, p.conns = nil, nil
+	p.mu.Unlock()
+	p.cancel()
+	for _, c := range clients {
+		p.work.Go(func() { c.Close() })
+	}
+	for _, c := range conns {
+		p.work.Go(func() { c.conn.Close() })
+	}
+	p.work.Wait()
+	return nil
+}
+
+// most returns how many sessions there can be, the first too.
+func (p *Pool) most() int { return p.config.Connections * p.config.Streams }
+
+// want has connections opened until there are n, the first counted in, and on each as many sessions as are allowed. It does not wait.
+func (p *Pool) want(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = max(p.wanted, min(n, p.config.Connections))
+	p.open()
+}
+
+// open starts what is wanted. The caller holds the lock.
+func (p *Pool) open() {
+	if p.closed || p.wanted == 0 {
+		return
+	}
+	for _, c := range p.conns {
+		for c.streams < p.config.Streams && !c.full {
+			c.streams++
+			p.work.Go(func() { p.openStream(c) })
+		}
+	}
+	for !p.refused && p.opening < mostLogins && len(p.conns)+p.opening < p.wanted {
+		p.opening++
+		p.work.Go(p.openConn)
+	}
+}
+
+func (p *Pool) openStream(c *pooled) {
+	client, err := c.conn.Open(p.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		c.streams--
+		c.full = true
+		p.config.Logger.Info("no further channel: " + err.Error())
+		return
+	}
+	p.add(client)
+}
+
+func (p *Pool) openConn() {
+	conn, err := p.config.Connect(p.ctx)
+	var client *usftp.Client
+	if err == nil {
+		if client, err = conn.Open(p.ctx); err != nil {
+			conn.Close()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening--
+	switch {
+	case err != nil:
+		if !p.refused && p.ctx.Err() == nil {
+			p.config.Logger.Info("no further connection: " + err.Error())
+		}
+		p.refused = true // what is refused once is not asked for again
+		p.tell()
+	case p.closed:
+		p.work.Go(func() { client.Close(); conn.Close() })
+	default:
+		p.conns = append(p.conns, &pooled{conn: conn, streams: 1})
+		p.config.Logger.Info("another connection", "connections", len(p.conns))
+		p.add(client)
+		p.open()
+	}
+}
+
+// add takes a client in. The caller holds the lock.
+func (p *Pool) add(client *usftp.Client) {
+	if p.closed {
+		p.work.Go(func() { client.Close() })
+		return
+	}
+	p.clients = append(p.clients, client)
+	p.tell()
+}
+
+// tell wakes those who wait for a change. The caller holds the lock.
+func (p *Pool) tell() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// others returns the clients that there are besides the first, but not those that have died, and a channel that is closed when there
+// are others.
+func (p *Pool) others() (clients []*usftp.Client, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clients {
+		select {
+		case <-c.Done():
+		default:
+			clients = append(clients, c)
+		}
+	}
+	return clients, p.changed
+}

@@ -1,0 +1,156 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// farHost is a server behind a long link, to which logging in takes as long as it does with SSH.
+type farHost struct {
+	server *sftptest.Scripted
+	link   sftptest.LinkConfig
+
+	mu     sync.Mutex
+	logins int // under way
+	most   int // that were at a time
+	conns  int
+	refuse int // connections from which on no more are allowed; 0 for none
+}
+
+type farConn struct{ *farHost }
+
+func (c farConn) Close() error { return nil }
+
+func (c farConn) Open(context.Context) (*usftp.Client, error) {
+	end := c.server.Dial(c.link)
+	return usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"), usftp.WithChannelWindow(c.link.Window))
+}
+
+func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
+	h.mu.Lock()
+	h.logins++
+	h.conns++
+	h.most = max(h.most, h.logins)
+	refused := h.refuse > 0 && h.conns >= h.refuse
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.logins--
+		h.mu.Unlock()
+	}()
+	select {
+	case <-time.After(8 * (h.link.ToServer + h.link.ToClient)):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if refused {
+		return nil, errors.New("too many connections")
+	}
+	return farConn{h}, nil
+}
+
+// A large file over a long link goes over several connections, which come while it is under way, and is whole.
+func TestLargeFileOverLongLink(t *testing.T) {
+	const trip = 400 * time.Millisecond
+	data := random(48 << 20) // a window a round trip makes that ten seconds, and a login takes three
+	for name, test := range map[string]struct {
+		script      sftptest.Script
+		refuse      int
+		rate        int64
+		connections int
+		most        time.Duration // up and down
+		stripes     func(int) bool
+	}{
+		"open way":       {most: 9 * time.Second, stripes: func(n int) bool { return n > 7 }},
+		"one connection": {connections: 1, most: 9 * time.Second, stripes: func(n int) bool { return n == 1 }},
+		"refused":        {refuse: 2, most: 9 * time.Second, stripes: func(n int) bool { return n >= 2 && n < 6 }},
+		"one open each": {most: 14 * time.Second, stripes: func(n int) bool { return n == 0 },
+			script: sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeOpen && r.Stream != 1 {
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, "it is open")}
+				}
+				return nil
+			}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &farHost{server: sftptest.NewServer(t, test.script), refuse: test.refuse,
+					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+				first, err := farConn{h}.Open(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer first.Close()
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: test.connections})
+				defer pool.Close()
+				host := transfer.Host{Client: first, Name: "far", Pool: pool}
+				dir := t.TempDir()
+				source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
+				if err := os.WriteFile(source, data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				up, err := transfer.UploadFile(t.Context(), host, source, "/target", transfer.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				took := time.Since(began)
+				if took > test.most {
+					t.Errorf("it took %v to go up over %d more lanes", took, up.Stripes)
+				}
+				down, err := transfer.DownloadFile(t.Context(), host, "/target", back, transfer.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !test.stripes(up.Stripes) && !test.stripes(down.Stripes) {
+					t.Errorf("%d and %d more lanes took part", up.Stripes, down.Stripes)
+				}
+				if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("what came back differs: %v", err)
+				}
+				if h.most > 4 {
+					t.Errorf("%d logged in at a time", h.most)
+				}
+			})
+		})
+	}
+}
+
+// A server that keeps to itself what each handle writes is found out, and gets no striped file.
+func TestServerThatKeepsUploadsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{UploadPerHandle: true}),
+			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond, ToClient: 200 * time.Millisecond, Window: 2 << 20}}
+		first, err := farConn{h}.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+		defer pool.Close()
+		data := random(24 << 20)
+		source := filepath.Join(t.TempDir(), "source")
+		if err := os.WriteFile(source, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := transfer.UploadFile(t.Context(), transfer.Host{Client: first, Name: "far", Pool: pool}, source, "/target", transfer.Options{})
+		if err != nil || r.Stripes != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if got, err := h.server.Files.ReadFile("/target"); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("the target differs: %v", err)
+		}
+	})
+}
