@@ -214,9 +214,15 @@ const loopbackPort = "127.0.0.1:0"
 func same(t *testing.T, data []byte, files ...string) {
 	t.Helper()
 	for _, name := range files {
-		if !bytes.Equal(readFile(t, name), data) {
-			t.Errorf("%s is not what was copied", name)
+		got := readFile(t, name)
+		if bytes.Equal(got, data) {
+			continue
 		}
+		at := 0
+		for at < min(len(got), len(data)) && got[at] == data[at] {
+			at++
+		}
+		t.Errorf("%s is not what was copied: %d bytes instead of %d, the first difference at %d", name, len(got), len(data), at)
 	}
 }
 
