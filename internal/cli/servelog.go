@@ -7,7 +7,7 @@ import (
 
 // newLog writes to standard error. What the metrics count are the same records, so that the two never disagree.
 func (s *site) newLog(format string) *slog.Logger {
-	return slog.New(&serveHandler{Handler: formatHandler(s.console, format, &s.level), metrics: s.metrics})
+	return slog.New(&serveHandler{Handler: formatHandler(s.console, format, &s.level), metrics: s.metrics, checks: &s.checks})
 }
 
 func formatHandler(console *console, format string, level slog.Leveler) slog.Handler {
@@ -18,10 +18,13 @@ func formatHandler(console *console, format string, level slog.Leveler) slog.Han
 	return slog.NewTextHandler(console, options)
 }
 
-// A serveHandler adds to the line of a transfer how fast it was, and has the metrics count.
+// A serveHandler adds to the line of a transfer how fast it was, and has the metrics count. That nobody logs in by a health check
+// is for debugging only: they come every few seconds.
 type serveHandler struct {
 	slog.Handler
 	metrics *metrics
+	checks  *healthChecks // may be nil
+	check   bool          // the records are of one
 }
 
 func (h *serveHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -30,7 +33,11 @@ func (h *serveHandler) Enabled(ctx context.Context, level slog.Level) bool {
 
 func (h *serveHandler) Handle(ctx context.Context, r slog.Record) error {
 	e := eventOf(r)
-	h.metrics.count(e)
+	if h.check && e.message == "login failed" {
+		r.Level = slog.LevelDebug
+	} else {
+		h.metrics.count(e)
+	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
@@ -42,11 +49,20 @@ func (h *serveHandler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h *serveHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &serveHandler{h.Handler.WithAttrs(attrs), h.metrics}
+	with := *h
+	with.Handler = h.Handler.WithAttrs(attrs)
+	for _, a := range attrs {
+		if a.Key == "remote" && h.checks.has(a.Value.String()) {
+			with.check = true
+		}
+	}
+	return &with
 }
 
 func (h *serveHandler) WithGroup(name string) slog.Handler {
-	return &serveHandler{h.Handler.WithGroup(name), h.metrics}
+	with := *h
+	with.Handler = h.Handler.WithGroup(name)
+	return &with
 }
 
 // A serveEvent is what a record of package server or sshd says, as far as it is counted.

@@ -23,13 +23,42 @@ func (s *site) proxied(l net.Listener) net.Listener {
 	if len(s.proxies) == 0 {
 		return l
 	}
-	return &proxyListener{l, s.proxies, s.log}
+	return &proxyListener{l, s.proxies, s.log, &s.checks}
 }
 
 type proxyListener struct {
 	net.Listener
 	trusted []netip.Prefix
 	log     *slog.Logger
+	checks  *healthChecks
+}
+
+// healthChecks are the connections that a balancer makes for itself.
+type healthChecks struct {
+	mu   sync.Mutex
+	ends map[string]bool
+}
+
+func (h *healthChecks) set(end string, is bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !is {
+		delete(h.ends, end)
+		return
+	}
+	if h.ends == nil {
+		h.ends = map[string]bool{}
+	}
+	h.ends[end] = true
+}
+
+func (h *healthChecks) has(end string) bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ends[end]
 }
 
 func (l *proxyListener) Accept() (net.Conn, error) {
@@ -41,7 +70,7 @@ func (l *proxyListener) Accept() (net.Conn, error) {
 	if !ok || !l.trusts(tcp.RemoteAddr()) {
 		return conn, nil
 	}
-	return &proxyConn{TCPConn: tcp, log: l.log}, nil
+	return &proxyConn{TCPConn: tcp, log: l.log, checks: l.checks}, nil
 }
 
 func (l *proxyListener) trusts(end net.Addr) bool {
@@ -63,6 +92,7 @@ func (l *proxyListener) trusts(end net.Addr) bool {
 type proxyConn struct {
 	*net.TCPConn
 	log    *slog.Logger
+	checks *healthChecks
 	once   sync.Once
 	client net.Addr
 }
@@ -103,8 +133,15 @@ func (c *proxyConn) begin() {
 		}
 		if client, _, ok := header.TCPAddrs(); ok && header.Command == proxyproto.PROXY {
 			c.client = client
+			return
 		}
+		c.checks.set(c.client.String(), true)
 	})
+}
+
+func (c *proxyConn) Close() error {
+	c.checks.set(c.TCPConn.RemoteAddr().String(), false)
+	return c.TCPConn.Close()
 }
 
 const (

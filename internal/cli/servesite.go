@@ -33,6 +33,7 @@ type site struct {
 	metrics   *metrics // nil without
 	addresses []string // to listen on
 	proxies   []netip.Prefix
+	checks    healthChecks
 	grace     time.Duration
 	settings  *settings // that hold now
 
