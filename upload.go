@@ -208,7 +208,7 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	u := newUpload(ctx, open, from, request, source, acked, orderly)
 	defer open.client.uploads.put(u)
 	n, err := u.run()
-	if !orderly && n+int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
+	if !orderly && int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
 		// Some servers refuse a WRITE while another one is under way, and do not say that this is why.
 		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
 		m, err2 := again.run()
