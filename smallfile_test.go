@@ -14,10 +14,12 @@ import (
 
 // A small file costs one round trip besides its OPEN to a server in order, and the requests reach it in the order that keeps
 // the file right.
-func TestSmallFiles(t *testing.T) {
+func TestSmallFiles(t *testing.T) { bubble(t, smallFiles) } // where requests that are sent together are seen to be
+
+func smallFiles(t *testing.T) {
 	for _, version := range []string{"SSH-2.0-OpenSSH_9.6", "SSH-2.0-Go"} {
 		server := sftptest.NewServer(t, sftptest.Script{})
-		counter := sftptest.NewCounter(server.Dial(sftptest.LinkConfig{}))
+		counter := sftptest.NewCounter(server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}))
 		client, err := usftp.NewClientPipe(counter, counter, usftp.WithServerVersion(version))
 		if err != nil {
 			t.Fatal(err)

@@ -88,10 +88,12 @@ func (l *loop) adopt() {
 	l.joins.joining = nil
 }
 
-// WriteToAt writes the file from its beginning to its end to w, at the same offsets and in any order, over the file's own handle and
-// those that join stripes. w's WriteAt runs on the calling goroutine. It returns how many bytes have arrived from the beginning and
-// without a gap; after an error there may be more behind one.
+// WriteToAt writes the file from its offset to its end to w, at the same offsets and in any order, over the file's own handle and
+// those that join stripes, and moves the offset. w's WriteAt runs on the calling goroutine. It returns how many bytes have arrived without
+// a gap; after an error there may be more behind one.
 func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	f.progress.Store(0)
 	open, ctx, done, err := f.striped("read")
 	if err != nil {
@@ -101,7 +103,8 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 	defer stripes.end()
 	request, _ := open.client.dataSizes()
 	d := &download{
-		loop:  newLoop(ctx, flow.NewRanges(0, f.expectedSize(), request, false), lane{client: open.client, handle: open.handle}),
+		loop: newLoop(ctx, flow.NewRanges(f.offset, f.expectedSize(), request, false), lane{client: open.client, handle: open.handle}),
+		from: f.offset, given: f.offset,
 		wrote: f.progress.Store,
 		place: func(p []byte, off int64) error {
 			_, err := w.WriteAt(p, off)
@@ -113,13 +116,16 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 		return 0, f.wrap("read", err)
 	}
 	n, err := d.run()
+	f.offset += n
 	return n, f.ownError("read", err)
 }
 
-// ReadFromAt writes what r has, from its beginning to its end, to the file at the same offsets, over the file's own handle and those that
-// join stripes. r's ReadAt runs on the calling goroutine. It returns how many bytes the server has acknowledged from the beginning and
+// ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same offsets, over the file's own handle and those
+// that join stripes, and moves the offset. r's ReadAt runs on the calling goroutine. It returns how many bytes the server has acknowledged
 // without a gap; after an error there may be more behind one.
 func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	f.progress.Store(0)
 	open, ctx, done, err := f.striped("write")
 	if err != nil {
@@ -129,8 +135,8 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 	defer stripes.end()
 	_, request := open.client.dataSizes()
 	u := &upload{
-		loop: newLoop(ctx, flow.NewRanges(0, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
-		at:   r, acked: f.progress.Store,
+		loop: newLoop(ctx, flow.NewRanges(f.offset, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
+		from: f.offset, at: r, acked: f.progress.Store,
 	}
 	if err := stripes.begin(u.loop); err != nil {
 		return 0, f.wrap("write", err)
@@ -138,6 +144,7 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 	open.client.changed(f.Name())
 	defer open.client.changed(f.Name())
 	n, err := u.run()
+	f.offset += n
 	return n, f.ownError("write", err)
 }
 

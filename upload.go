@@ -115,7 +115,7 @@ func (u *upload) send(i int, r flow.Range) error {
 
 // sendAt is send for a source that can be read anywhere: what another lane has lost is read again.
 func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) error {
-	n, err := u.at.ReadAt(data, r.Off-u.from)
+	n, err := u.at.ReadAt(data, r.Off)
 	u.filling = nil
 	if n < r.Len {
 		if err != io.EOF {

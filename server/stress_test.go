@@ -64,7 +64,7 @@ func (f *moodyFile) WriteAt(p []byte, offset int64) (int, error) {
 // TestMoodyBackend sends requests in bursts of any length to a backend that is slow now and then, so that readers are
 // replaced at any moment. Every request must be answered, once, with nothing more coming to push it along.
 func TestMoodyBackend(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testMoody(t, rand.New(rand.NewPCG(seed, 7))) })
 		})

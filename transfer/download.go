@@ -16,6 +16,17 @@ import (
 // download copies from the host.
 func (r *run) download() error {
 	r.size = -1
+	if r.item != nil && r.Options.Resume && !r.item.dir.fresh {
+		target, err := r.itemTarget()
+		if err != nil {
+			return err
+		}
+		before := target.before
+		target.close()
+		if r.kept(before) {
+			return errKept
+		}
+	}
 	if r.item != nil && r.isSmall(r.item.facts.size) {
 		if done, err := r.downloadSmall(); done {
 			return err
@@ -44,7 +55,12 @@ func (r *run) download() error {
 	}
 	defer target.close()
 	r.tell(Event{Kind: Started, Size: r.size})
-	if err := r.createLocal(target, before); err != nil {
+	if r.result.Resumed = r.resumeLocal(target, f, before); r.result.Resumed == 0 {
+		err = r.createLocal(target, before)
+	} else {
+		err = r.goOn(f, target.file)
+	}
+	if err != nil {
 		return err
 	}
 	r.result.InPlace = target.temporary == ""
@@ -52,7 +68,9 @@ func (r *run) download() error {
 		err = r.finishLocal(target, before)
 	}
 	if err != nil {
-		r.abandonLocal(target, err)
+		r.abandonLocal(target, err, before)
+	} else if r.Options.Resume {
+		r.dropMark(target.path)
 	}
 	return err
 }
@@ -97,6 +115,7 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 // receive copies the contents, and makes sure that they are of one state of the file.
 func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) error {
 	n, err := r.receiveContents(f, sink, before)
+	n += r.result.Resumed
 	r.result.Bytes = n
 	if err != nil {
 		return err
@@ -117,9 +136,9 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 
 // receiveContents copies the contents over as many lanes as help.
 func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileStat) (int64, error) {
-	defer r.watch(f.Progress)()
+	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	file, ok := sink.(*os.File)
-	if !ok || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size) {
+	if !ok || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
 		return f.WriteTo(r.limitWriter(sink))
 	}
 	s := r.stripe(f.Name(), os.O_RDONLY, r.size)
@@ -185,7 +204,7 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 func (r *run) cutLocal(t *localTarget) bool { return t.file.Truncate(r.result.Bytes) == nil }
 
 // abandonLocal ends a download that has failed.
-func (r *run) abandonLocal(t *localTarget, err error) {
+func (r *run) abandonLocal(t *localTarget, err error, before *usftp.FileStat) {
 	defer t.file.Close()
 	switch {
 	case r.result.LeftBehind != "": // the rename failed
@@ -194,6 +213,7 @@ func (r *run) abandonLocal(t *localTarget, err error) {
 	case r.interrupted(err) && r.result.Bytes > 0 && r.cutLocal(t) && !errors.Is(err, ErrSourceChanged):
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)
+		r.keepLocal(t, before)
 	default:
 		t.root.Remove(t.temporary)
 	}

@@ -15,6 +15,7 @@ const (
 
 	// Those of trees. A tree's own Started, Progress and Ended events carry Totals, those of its entries do not.
 	Planned Kind = "planned" // a dry run would copy it
+	Kept    Kind = "kept"    // it is there already
 	Skipped Kind = "skipped" // Message says why it is not copied
 	Ended   Kind = "ended"   // Totals are final; Err and Message say what went wrong, if anything did
 )

@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"sync"
 
@@ -146,9 +147,21 @@ func (r *run) downloadSmall() (done bool, err error) {
 		err = r.finishLocal(target, before)
 	}
 	if err != nil {
-		r.abandonLocal(target, err)
+		r.abandonLocal(target, err, before)
 	}
 	return true, err
+}
+
+// errKept ends a job whose target is the source's copy already, by size and time.
+var errKept = errors.New("it is there already")
+
+// kept tells whether a tree that goes on after an interruption has copied a file before.
+func (r *run) kept(before fs.FileInfo) bool {
+	if r.item == nil || !r.Options.Resume || before == nil || !before.Mode().IsRegular() {
+		return false
+	}
+	source := r.item.facts
+	return source.hasTimes && before.Size() == source.size && before.ModTime().Unix() == source.mtime.Unix()
 }
 
 // itemTarget looks at where a file of a tree goes on this machine.

@@ -16,6 +16,9 @@ type Host struct {
 	Client *usftp.Client
 	Name   string // in messages and events: "host" or "user@host"
 
+	// Identity is what tells the host from others in the journal, whatever it is called: user and host key, say. "" takes Name.
+	Identity string
+
 	// Pool is where further connections come from, for large files over long links. Nil means that Client is all there is.
 	Pool *Pool
 }
@@ -66,6 +69,15 @@ type Options struct {
 	// an error.
 	Sync bool
 
+	// Resume goes on from what an interrupted job of the same source, target and host has left, where it is proved to be the same: by the journal,
+	// and the server's hash of it (check-file) or else the end of it, which is read back. Where nothing is proved all is sent again. In a
+	// tree, files whose target has the source's size and time are taken for copied.
+	Resume bool
+
+	// Journal is a directory of this machine's where interrupted jobs note what they have left; "" keeps no notes. Without it nothing
+	// can be resumed.
+	Journal string
+
 	// RateLimit bounds the rate, in bytes a second. 0 means that it is not bound.
 	RateLimit int64
 
@@ -102,6 +114,7 @@ type Result struct {
 	Target     string        // the path that was written; with what was appended where it was a directory
 	Bytes      int64         // copied, and on a failure: safe, from the beginning and without a gap
 	Elapsed    time.Duration // from start to end
+	Resumed    int64         // of Bytes, those that an earlier job had copied
 	Stripes    int           // further handles that took part
 	InPlace    bool          // the target itself was written
 	LeftBehind string        // the temporary file that an interruption or a lost connection has left, "" where there is none

@@ -5,6 +5,7 @@ package transfer
 import (
 	"io/fs"
 	"os"
+	"strconv"
 	"syscall"
 )
 
@@ -23,4 +24,12 @@ func (t *localTarget) keepOwner() error {
 		return nil
 	}
 	return t.file.Chown(int(old.Uid), int(old.Gid))
+}
+
+// fileID is what tells a file from others, whatever their names.
+func fileID(info fs.FileInfo) string {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return strconv.FormatUint(uint64(stat.Dev), 16) + ":" + strconv.FormatUint(uint64(stat.Ino), 16)
+	}
+	return ""
 }

@@ -311,6 +311,11 @@ func (t *treeRun) copy(i *item) {
 		r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
 		return
 	}
+	if errors.Is(err, errKept) {
+		t.kept.Add(1)
+		r.tell(Event{Kind: Kept, Size: i.facts.size})
+		return
+	}
 	if t.ending(err) && (r.result.LeftBehind == "" || t.isSmall(i.facts.size)) {
 		return // what is left of a small file is worth no word
 	}

@@ -88,6 +88,7 @@ type Totals struct {
 	Bytes        int64         `json:"bytes"`    // copied, those of files under way too
 	Directories  int64         `json:"directories"`
 	Links        int64         `json:"links"`
+	Kept         int64         `json:"kept"` // with Resume: files that were there already
 	Skipped      int64         `json:"skipped"`
 	Failed       int64         `json:"failed"`
 	Active       []string      `json:"active,omitempty"` // a few of the files under way, by their source
@@ -180,9 +181,9 @@ type treeRun struct {
 	handles *allowance
 	buffers buffers
 
-	plannedFiles, plannedBytes, files, bytes, directories, links, skipped, failed atomic.Int64
-	entries                                                                       atomic.Int64
-	complete                                                                      atomic.Bool
+	plannedFiles, plannedBytes, files, bytes, directories, links, kept, skipped, failed atomic.Int64
+	entries                                                                             atomic.Int64
+	complete                                                                            atomic.Bool
 
 	mu       sync.Mutex
 	first    error
@@ -260,7 +261,7 @@ func (t *treeRun) totals() Totals {
 	s := Totals{
 		PlannedFiles: t.plannedFiles.Load(), PlannedBytes: t.plannedBytes.Load(), Complete: t.complete.Load(),
 		Files: t.files.Load(), Bytes: t.bytes.Load(), Directories: t.directories.Load(), Links: t.links.Load(),
-		Skipped: t.skipped.Load(), Failed: t.failed.Load(), Elapsed: time.Since(t.began),
+		Kept: t.kept.Load(), Skipped: t.skipped.Load(), Failed: t.failed.Load(), Elapsed: time.Since(t.began),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

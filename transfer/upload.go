@@ -125,17 +125,26 @@ func (r *run) upload() error {
 		return err
 	}
 	r.result.Target = target.path
+	if r.kept(target.before) {
+		return errKept
+	}
 	r.tell(Event{Kind: Started, Size: r.size})
-	f, temporary, err := r.createRemote(target, from)
-	if err != nil {
-		return err
+	f, temporary, offset := r.resumeRemote(target, from)
+	if f == nil {
+		if f, temporary, err = r.createRemote(target, from); err != nil {
+			return err
+		}
 	}
 	r.result.InPlace = temporary == ""
+	r.result.Resumed = offset
 	err = r.send(f, from, target)
 	if err == nil && temporary != "" {
 		err = r.place(temporary, target)
 	} else if err != nil {
-		r.abandonRemote(f, temporary, err)
+		r.abandonRemote(f, temporary, err, target, from)
+	}
+	if err == nil && r.Options.Resume {
+		r.dropMark(target.path)
 	}
 	return err
 }
@@ -263,7 +272,11 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 			return err
 		}
 	}
+	if err := r.goOn(f, from.file); err != nil {
+		return err
+	}
 	n, err := r.sendContents(f, from)
+	n += r.result.Resumed
 	r.result.Bytes = n
 	if err != nil {
 		return r.explainWrite(err, path.Dir(target.path))
@@ -282,8 +295,8 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 
 // sendContents copies the contents over as many lanes as help.
 func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
-	defer r.watch(f.Progress)()
-	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()) {
+	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
+	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()-r.result.Resumed) {
 		return f.ReadFrom(r.limitReader(from.Reader)) // itself: it may be one that can be taken back
 	}
 	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
@@ -291,7 +304,7 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	n, err := f.ReadFromAt(from.file, &s.stripes)
 	r.result.Stripes = s.stripes.Joined()
 	if err == nil {
-		err = s.whole(f, n)
+		err = s.whole(f, r.result.Resumed+n)
 	}
 	return n, err
 }
@@ -385,7 +398,7 @@ const cleanupTime = 5 * time.Second
 
 // abandonRemote ends an upload that has failed. What an interruption leaves is cut to what has arrived without a gap, so that a later run
 // may go on from there; after any other failure nothing is left.
-func (r *run) abandonRemote(f *usftp.File, temporary string, err error) {
+func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *remoteTarget, from *source) {
 	keep := r.interrupted(err) && r.result.Bytes > 0 && !errors.Is(err, ErrSourceChanged)
 	if temporary == "" {
 		r.detail = "the target was written in place and is not complete"
@@ -393,10 +406,17 @@ func (r *run) abandonRemote(f *usftp.File, temporary string, err error) {
 		r.result.LeftBehind = temporary
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s:%s", r.result.Bytes, r.Host.Name, temporary)
 	}
+	keep = keep && temporary != ""
+	if keep && r.lost() {
+		r.keepRemote(target, temporary, from, false)
+		return
+	}
 	ctx, cancel := r.cleanupContext()
 	defer cancel()
-	if keep && temporary != "" {
-		f.WithContext(ctx).Truncate(r.result.Bytes)
+	if keep {
+		f := f.WithContext(ctx)
+		cut := f.Truncate(r.result.Bytes)
+		r.keepRemote(target, temporary, from, cut == nil && f.Sync() == nil)
 	}
 	f.Async().Close().WaitContext(ctx)
 	if temporary != "" && !keep {

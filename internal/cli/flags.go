@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -24,7 +26,7 @@ type copyFlags struct {
 	limit                               int64
 	preserve, inplace, atomic, fsync    bool
 	recursive, compress, legacy, ignore bool
-	dryRun, stopOnError                 bool
+	dryRun, stopOnError, resume         bool
 	links                               string
 	include, exclude                    []string
 
@@ -58,6 +60,7 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.BoolVarP(&c.dryRun, "dry-run", "n", false, "with -r: say what would be copied, and copy nothing")
 	f.BoolVar(&c.stopOnError, "stop-on-error", false, "with -r: end at the first error; else the others go on")
 	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
+	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
 	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
 	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false, "have the data on the target's disk before it takes its name")
@@ -94,6 +97,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 	switch {
 	case c.ipv4 && c.ipv6:
 		err = errors.New("-4 and -6 exclude each other")
+	case c.inplace && c.resume:
+		err = errors.New("--inplace and --resume exclude each other: what is written in place cannot be told from what was there before")
 	case c.inplace && c.atomic:
 		err = errors.New("--inplace and --atomic exclude each other")
 	case c.program != "" && c.ssh != "" && c.program != c.ssh:
@@ -148,7 +153,7 @@ func (c *copyFlags) dialConfig(a *app) *dial.Config {
 
 // transferOptions is how files are copied.
 func (c *copyFlags) transferOptions() transfer.Options {
-	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
+	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
 	switch {
 	case c.inplace:
 		o.Placement = transfer.InPlace
@@ -156,6 +161,18 @@ func (c *copyFlags) transferOptions() transfer.Options {
 		o.Placement = transfer.Atomic
 	}
 	return o
+}
+
+// journalDirectory is where interrupted copies note what they have left: where programs keep their state, by the XDG base directories.
+func journalDirectory() string {
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "usftp", "journal")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "usftp", "journal")
 }
 
 // treeOptions is how directories are copied.

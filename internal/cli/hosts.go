@@ -57,7 +57,7 @@ func (h *hosts) close() {
 }
 
 func connect(ctx context.Context, t dial.Target, config *dial.Config, connections, streams int) *host {
-	h := &host{Host: transfer.Host{Name: t.UserHost()}}
+	h := &host{Host: transfer.Host{Name: t.UserHost(), Identity: fmt.Sprintf("%s:%d", t.UserHost(), t.Port)}}
 	d, err := dial.New(ctx, t, config)
 	if err == nil {
 		h.conn, err = d.Dial(ctx)

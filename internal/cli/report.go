@@ -94,6 +94,9 @@ func (p *person) treeEvent(e transfer.Event) {
 // summaryOf says what has become of a tree.
 func summaryOf(t *transfer.Totals) string {
 	text := fmt.Sprintf("%d files, %d directories, %d links; %s in %.1f s, %s", t.Files, t.Directories, t.Links, amount(float64(t.Bytes)), t.Elapsed.Seconds(), rate(t.Bytes, t.Elapsed))
+	if t.Kept > 0 {
+		text += fmt.Sprintf("; %d files were there already", t.Kept)
+	}
 	if t.Skipped > 0 {
 		text += fmt.Sprintf("; %d skipped", t.Skipped)
 	}

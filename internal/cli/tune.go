@@ -14,8 +14,8 @@ import (
 // meanwhile adds up. So whoever receives waits for a collection now and then.
 const (
 	gcPercent    = 400
-	memoryLimit  = 22 << 20
-	collectEvery = 16 << 20 // bytes received
+	memoryLimit  = 20 << 20
+	collectEvery = 12 << 20 // bytes received
 )
 
 // mostProcessors is how many of a large machine's processors a copy may keep busy: with one it carries about 7 Gbit/s, and more connections

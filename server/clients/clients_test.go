@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -66,7 +65,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	server, err := sshd.New(sshd.Config{PublicKey: directory.PublicKey})
 	if err != nil {
 		t.Fatal(err)
 	}

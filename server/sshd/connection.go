@@ -114,7 +114,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 func (s *Server) login(state *state, conn *connection, log *slog.Logger) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 	address := addressOf(conn.RemoteAddr())
 	if !state.Exempt(address) {
-		if reason := s.guard.begin(address, state.MaxLogins, state.MaxLoginsEach); reason != "" {
+		if reason := s.guard.begin(address, state.MaxLogins, state.MaxLoginsEach, state.LoginTimeout/2); reason != "" {
 			return nil, nil, nil, refused(reason)
 		}
 		defer s.guard.end(address)

@@ -31,8 +31,10 @@ type guard struct {
 
 	mu      sync.Mutex
 	records map[netip.Prefix]*record
-	waiting map[netip.Prefix]int // connections that have not logged in
+	waiting map[netip.Prefix]int // connections that are logging in
 	all     int                  // their sum
+	queued  int                  // connections that wait until they may
+	freed   chan struct{}        // closed when a place is given back
 }
 
 // record is what is held against an address.
@@ -43,7 +45,12 @@ type record struct {
 }
 
 func newGuard() *guard {
-	return &guard{now: time.Now, records: map[netip.Prefix]*record{}, waiting: map[netip.Prefix]int{}}
+	return &guard{
+		now:     time.Now,
+		records: map[netip.Prefix]*record{},
+		waiting: map[netip.Prefix]int{},
+		freed:   make(chan struct{}),
+	}
 }
 
 // network is what an address counts as.
@@ -57,23 +64,58 @@ func network(address netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// begin asks whether a connection from address may try to log in, and counts it if so; end takes it off again.
-func (g *guard) begin(address netip.Addr, most, mostEach int) (reason string) {
+// maxQueued is how many connections wait for a place to log in: they cost a descriptor and little else.
+const maxQueued = 2000
+
+// begin asks whether a connection from address may log in, and counts it if so; end takes it off again. While there are too
+// many it waits, until the timeout: bursts pass, floods do not.
+func (g *guard) begin(address netip.Addr, most, mostEach int, timeout time.Duration) (reason string) {
+	reason, freed := g.tryBegin(address, most, mostEach)
+	if freed == nil {
+		return reason
+	}
+	g.mu.Lock()
+	if g.queued >= maxQueued {
+		g.mu.Unlock()
+		return reason
+	}
+	g.queued++
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.queued--
+		g.mu.Unlock()
+	}()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for freed != nil {
+		select {
+		case <-freed:
+		case <-timer.C:
+			return reason
+		}
+		reason, freed = g.tryBegin(address, most, mostEach)
+	}
+	return reason
+}
+
+// tryBegin is begin without waiting. The channel, if there is one, is closed when it is worth another try.
+func (g *guard) tryBegin(address netip.Addr, most, mostEach int) (reason string, freed chan struct{}) {
 	key := network(address)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r := g.records[key]; r != nil && g.now().Before(r.banned) {
-		return "the address is banned"
+		return "the address is banned", nil
 	}
 	if g.all >= most {
-		return "too many connections that have not logged in"
+		return "too many connections are logging in", g.freed
 	}
 	if g.waiting[key] >= mostEach {
-		return "too many connections from the address that have not logged in"
+		return "too many connections from the address are logging in", g.freed
 	}
 	g.all++
 	g.waiting[key]++
-	return ""
+	return "", nil
 }
 
 func (g *guard) end(address netip.Addr) {
@@ -84,6 +126,8 @@ func (g *guard) end(address netip.Addr) {
 	if g.waiting[key]--; g.waiting[key] == 0 {
 		delete(g.waiting, key)
 	}
+	close(g.freed)
+	g.freed = make(chan struct{})
 }
 
 // failed notes a failed login and returns how long its answer should wait, and for how long the address is banned now.

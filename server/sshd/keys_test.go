@@ -286,14 +286,14 @@ func TestGuard(t *testing.T) {
 	if _, ban := g.failed(attacker); ban != firstBan {
 		t.Errorf("banned for %v", ban)
 	}
-	if g.begin(attacker, 10, 10) == "" || g.begin(neighbour, 10, 10) == "" {
+	if g.begin(attacker, 10, 10, 0) == "" || g.begin(neighbour, 10, 10, 0) == "" {
 		t.Error("a banned network may try")
 	}
-	if reason := g.begin(other, 10, 10); reason != "" {
+	if reason := g.begin(other, 10, 10, 0); reason != "" {
 		t.Errorf("another network may not: %s", reason)
 	}
 	now = now.Add(firstBan)
-	if reason := g.begin(attacker, 10, 10); reason != "" {
+	if reason := g.begin(attacker, 10, 10, 0); reason != "" {
 		t.Errorf("the ban is over, but %s", reason)
 	}
 	if _, ban := g.failed(attacker); ban != 2*firstBan && ban != firstBan {
@@ -307,12 +307,12 @@ func TestGuard(t *testing.T) {
 	g = newGuard()
 	for i, address := range []netip.Addr{home, home, home, other, other} {
 		// Two of an address, three in all.
-		if reason := g.begin(address, 3, 2); (reason != "") != (i == 2 || i == 4) {
+		if reason := g.begin(address, 3, 2, 0); (reason != "") != (i == 2 || i == 4) {
 			t.Errorf("connection %d: %q", i, reason)
 		}
 	}
 	g.end(home)
-	if g.begin(home, 3, 2) != "" {
+	if g.begin(home, 3, 2, 0) != "" {
 		t.Error("a place was not given back")
 	}
 	for i := range 2 * guardMost {

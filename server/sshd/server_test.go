@@ -227,10 +227,20 @@ func TestBansAndBounds(t *testing.T) {
 			silent = append(silent, ours)
 		}
 		synctest.Wait()
+		began := time.Now()
 		if _, err := connect(s, ssh.Password("secret")); err == nil {
 			t.Error("a fourth connection was let in")
 		}
-		// Those that say nothing are closed in time.
+		if waited := time.Since(began); waited != 15*time.Second {
+			t.Errorf("it was closed after %v", waited)
+		}
+		// Those that say nothing are closed in time, and whoever waits comes in.
+		time.Sleep(5 * time.Second)
+		began = time.Now()
+		mustConnect(t, s)
+		if waited := time.Since(began); waited > 20*time.Second {
+			t.Errorf("it came in after %v", waited)
+		}
 		for _, conn := range silent {
 			if _, err := io.Copy(io.Discard, conn); err != nil {
 				t.Error(err)

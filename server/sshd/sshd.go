@@ -63,8 +63,8 @@ type Config struct {
 	// MaxSessions bounds the channels of one connection: 10 by default, as with OpenSSH.
 	MaxSessions int
 
-	// MaxLogins bounds the connections that have not logged in yet, MaxLoginsEach those of one address: 100 and 20 by
-	// default. What is beyond is closed at once.
+	// MaxLogins bounds the connections that are logging in, MaxLoginsEach those of one address: 100 and 20 by default. What
+	// is beyond waits, for half of LoginTimeout at most, and is closed then.
 	MaxLogins, MaxLoginsEach int
 
 	// Ciphers are those that clients may choose from; the order is the client's. By default they are those that x/crypto/ssh

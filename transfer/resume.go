@@ -1,0 +1,245 @@
+package transfer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+const (
+	// tail is how much of what an earlier run has left is read back and compared before going on from there. Where it was not
+	// synced the server may have lost what it had not yet written, if it has gone down in between.
+	tail         = 1 << 20
+	unsyncedTail = 16 << 20
+)
+
+// resumeHint tells how to go on, for errors.
+const resumeHint = "the same with --resume goes on from there"
+
+// sourceID is a local file's identity.
+func sourceID(info fs.FileInfo) string { return fileID(info) }
+
+// resumeRemote opens what an earlier upload has left, if it is proved to be the beginning of the source: by the journal, which knows the source
+// and the temporary name, and by the server's hash where there is one, else by reading back its end. It returns nil where there is
+// nothing to go on from.
+func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, offset int64) {
+	if !r.Options.Resume || r.Options.Placement == InPlace || from.file == nil || target.direct {
+		return nil, "", 0
+	}
+	m := r.loadMark(target.path)
+	if m == nil {
+		return nil, "", 0
+	}
+	why := ""
+	switch {
+	case m.SourceSize != from.before.Size() || !m.SourceTime.Equal(from.before.ModTime()) || m.SourceID != sourceID(from.before):
+		why = "the source has changed since"
+	case path.Dir(m.Temporary) != path.Dir(target.path) || !strings.HasPrefix(path.Base(m.Temporary), temporaryPrefix(path.Base(target.path))):
+		why = "it lies elsewhere"
+	}
+	client := r.Host.Client
+	if why == "" {
+		var err error
+		if f, err = client.OpenFile(m.Temporary, os.O_RDWR, 0); errors.Is(err, fs.ErrNotExist) {
+			r.dropMark(target.path)
+			return nil, "", 0
+		} else if err != nil {
+			why = "it cannot be opened: " + plain(err)
+		} else if why = r.proveRemote(f, from.file, m); why == "" {
+			return f, m.Temporary, m.Bytes
+		}
+	}
+	if f != nil {
+		f.Close()
+	}
+	r.note("what an earlier run has left is not gone on from: " + why)
+	if !r.interrupted(nil) {
+		client.Remove(m.Temporary)
+		r.dropMark(target.path)
+	}
+	return nil, "", 0
+}
+
+// proveRemote returns why what is in the file is not known to be the beginning of the source, "" where it is. It cuts off what lies
+// behind.
+func (r *run) proveRemote(f *usftp.File, local *os.File, m *mark) string {
+	info, err := f.Stat()
+	if err != nil {
+		return plain(err)
+	}
+	if !info.Mode().IsRegular() || info.Size() < m.Bytes {
+		return "it is shorter than it was"
+	}
+	if info.Size() > m.Bytes {
+		if err := f.Truncate(m.Bytes); err != nil {
+			return "it cannot be cut to what is known: " + plain(err)
+		}
+	}
+	if same, told := r.sameHash(f, local, m.Bytes); told {
+		if !same {
+			return "it differs from the source"
+		}
+		return ""
+	}
+	length := int64(tail)
+	if !m.Synced {
+		length = unsyncedTail
+	}
+	off := max(0, m.Bytes-length)
+	equal := &comparer{local: io.NewSectionReader(local, off, m.Bytes-off)}
+	if _, err := f.Seek(off, io.SeekStart); err != nil {
+		return plain(err)
+	}
+	if _, err := f.WriteTo(equal); err != nil {
+		return plain(err)
+	}
+	return ""
+}
+
+// sameHash compares the first n bytes of a file on the host with those of a local one, by the server's hash. Told is false where it
+// offers none.
+func (r *run) sameHash(f *usftp.File, local io.ReaderAt, n int64) (same, told bool) {
+	if !r.Host.Client.HasCheckFile() {
+		return false, false
+	}
+	far, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n})
+	if err != nil || far.Algorithm != "sha256" || len(far.Hashes) != 1 {
+		return false, false
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(local, 0, n)); err != nil {
+		return false, true
+	}
+	return bytes.Equal(h.Sum(nil), far.Hashes[0]), true
+}
+
+var errDiffers = errors.New("it differs from the source")
+
+// comparer is a writer that fails when what it is given differs from a local file.
+type comparer struct {
+	local  io.Reader
+	buffer []byte
+}
+
+func (c *comparer) Write(p []byte) (int, error) {
+	if cap(c.buffer) < len(p) {
+		c.buffer = make([]byte, len(p))
+	}
+	got := c.buffer[:len(p)]
+	if _, err := io.ReadFull(c.local, got); err != nil || !bytes.Equal(got, p) {
+		return 0, errDiffers
+	}
+	return len(p), nil
+}
+
+// resumeLocal opens what an earlier download has left, if it is proved to be the beginning of the source. It returns where to go on, 0
+// where there is nothing to go on from. Of what was not synced the end is fetched again.
+func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.FileStat) (offset int64) {
+	if !r.Options.Resume || r.Options.Placement == InPlace || t.direct || before == nil || !before.HasSize() || !before.HasTimes() {
+		return 0
+	}
+	m := r.loadMark(t.path)
+	if m == nil {
+		return 0
+	}
+	name := filepath.Base(m.Temporary)
+	why := ""
+	switch {
+	case m.SourceSize != int64(before.Size) || !m.SourceTime.Equal(before.ModTime()):
+		why = "the source has changed since"
+	case !strings.HasPrefix(name, temporaryPrefix(t.name)):
+		why = "it lies elsewhere"
+	}
+	if why == "" {
+		file, err := t.root.OpenFile(name, os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			r.dropMark(t.path)
+			return 0
+		}
+		if err == nil {
+			if offset, why = r.proveLocal(file, remote, m); why == "" {
+				t.file, t.temporary, r.temporary = file, name, name
+				return offset
+			}
+			file.Close()
+		} else {
+			why = plain(err)
+		}
+	}
+	r.note("what an earlier run has left is not gone on from: " + why)
+	t.root.Remove(name)
+	r.dropMark(t.path)
+	return 0
+}
+
+func (r *run) proveLocal(file *os.File, remote *usftp.File, m *mark) (offset int64, why string) {
+	info, err := file.Stat()
+	if err != nil {
+		return 0, plain(err)
+	}
+	if !info.Mode().IsRegular() || links(info) > 1 || info.Size() < m.Bytes {
+		return 0, "it is not what it was"
+	}
+	if same, told := r.sameHash(remote, file, m.Bytes); told && !same {
+		return 0, "it differs from the source"
+	} else if told {
+		offset = m.Bytes
+	} else if m.Synced {
+		offset = max(0, m.Bytes-tail)
+	} else {
+		offset = max(0, m.Bytes-unsyncedTail)
+	}
+	if offset == 0 {
+		return 0, "too little of it is there"
+	}
+	if err := file.Truncate(offset); err != nil {
+		return 0, plain(err)
+	}
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return 0, plain(err)
+	}
+	return offset, ""
+}
+
+// goOn moves both ends to where an earlier run has come to.
+func (r *run) goOn(remote *usftp.File, local *os.File) error {
+	if r.result.Resumed == 0 {
+		return nil
+	}
+	if _, err := remote.Seek(r.result.Resumed, io.SeekStart); err != nil {
+		return err
+	}
+	_, err := local.Seek(r.result.Resumed, io.SeekStart)
+	return err
+}
+
+// keepRemote notes what an upload has left.
+func (r *run) keepRemote(target *remoteTarget, temporary string, from *source, synced bool) {
+	if from.file == nil || !from.before.Mode().IsRegular() {
+		return
+	}
+	if r.saveMark(target.path, mark{Temporary: temporary, Bytes: r.result.Bytes, Synced: synced,
+		SourceSize: from.before.Size(), SourceTime: from.before.ModTime(), SourceID: sourceID(from.before)}) {
+		r.detail += "; " + resumeHint
+	}
+}
+
+// keepLocal notes what a download has left.
+func (r *run) keepLocal(t *localTarget, before *usftp.FileStat) {
+	synced := t.file.Sync() == nil
+	if before == nil || !before.HasSize() || !before.HasTimes() {
+		return
+	}
+	if r.saveMark(t.path, mark{Temporary: t.join(t.temporary), Bytes: r.result.Bytes, Synced: synced,
+		SourceSize: int64(before.Size), SourceTime: before.ModTime()}) {
+		r.detail += "; " + resumeHint
+	}
+}

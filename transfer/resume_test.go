@@ -1,0 +1,150 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// reconnect gives the bench a new connection to its server.
+func (b *bench) reconnect(link sftptest.LinkConfig) *sftptest.End {
+	b.t.Helper()
+	stream := b.server.Dial(link)
+	client, err := usftp.NewClientPipe(stream, stream)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { client.Close() })
+	b.host.Client = client
+	return stream
+}
+
+// A job that was interrupted, or whose connection was lost, is gone on from when the source is the same, and only then.
+func TestResume(t *testing.T) {
+	const size = 40 << 20
+	for name, test := range map[string]struct {
+		script  sftptest.Script
+		lose    bool // the connection ends, instead of the context
+		between func(b *bench, local, left string)
+		sends   int64 // at most, of the second run
+		again   bool  // all of it travels again
+	}{
+		"interrupted":     {sends: size / 2},
+		"connection lost": {lose: true, sends: size * 7 / 8},
+		"no fsync":        {sends: size * 7 / 8, script: sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}}}},
+		"another source": {again: true, between: func(b *bench, local, _ string) {
+			os.Chtimes(local, oldTime, oldTime)
+			b.server.Files.SetModTime("/source", oldTime)
+		}},
+		"what is left has changed": {again: true, between: func(b *bench, _, left string) { b.spoil(left) }},
+		"what is left is gone":     {again: true, between: func(b *bench, _, left string) { b.server.Files.Remove(left); os.Remove(left) }},
+	} {
+		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+					b := newBench(t, test.script, link)
+					end := b.reconnect(link)
+					data := random(size)
+					local, remote := b.local("source", data), "/source"
+					b.server.Files.WriteFile(remote, data)
+					source, target := local, "/target"
+					if direction == transfer.Download {
+						source, target = remote, filepath.Join(b.dir, "target")
+					}
+					journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+					ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+					defer cancel()
+					if test.lose {
+						time.AfterFunc(4*time.Second, func() { end.Cut(nil) })
+						ctx = t.Context()
+					}
+					first, err := b.jobContext(ctx, direction, source, target, journal)
+					if err == nil || first.LeftBehind == "" || first.Bytes == 0 {
+						t.Fatalf("%+v, %v", first, err)
+					}
+					if !strings.Contains(err.Error(), "--resume goes on from there") {
+						t.Errorf("it does not say how to go on: %v", err)
+					}
+					if test.between != nil {
+						test.between(b, local, first.LeftBehind)
+					}
+					b.reconnect(link)
+					began := time.Now()
+					second, err := b.job(direction, source, target, journal)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if test.again != (second.Resumed == 0) {
+						t.Errorf("%+v", second)
+					}
+					if moved := int64(time.Since(began).Seconds() * float64(link.RateBytesPerSec)); !test.again && moved > test.sends {
+						t.Errorf("about %d bytes travelled again, of %d", moved, size)
+					}
+					got := []byte(nil)
+					if direction == transfer.Upload {
+						got = b.remote("/target")
+					} else {
+						got = b.read("target")
+					}
+					if !bytes.Equal(got, data) {
+						t.Error("the target differs")
+					}
+					if left := b.temporaries(); len(left) > 0 && !test.again {
+						t.Errorf("left behind: %q", left)
+					}
+					if marks, _ := os.ReadDir(filepath.Join(b.dir, "journal")); len(marks) != 0 {
+						t.Errorf("%d marks are left", len(marks))
+					}
+				})
+			})
+		}
+	}
+}
+
+// spoil changes the end of a file, here or on the host.
+func (b *bench) spoil(name string) {
+	if data, err := os.ReadFile(name); err == nil {
+		os.WriteFile(name, data[:len(data)/2], 0o600)
+		return
+	}
+	data := b.remote(name)
+	data[len(data)-5]++
+	b.server.Files.WriteFile(name, data)
+}
+
+// A tree that goes on takes the files that are there, by size and time, for copied.
+func TestResumeTree(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	source := b.sample("source")
+	resume := func(tree *transfer.Tree) { tree.Options.Resume = true }
+	for direction, way := range map[transfer.Direction][2]string{transfer.Upload: {source, "/"}} {
+		if _, err := b.tree(direction, way[0], way[1]); err != nil {
+			t.Fatal(err)
+		}
+		b.server.Files.WriteFile("/source/one", []byte("another"))
+		b.server.Files.Remove("/source/zero")
+		s, err := b.tree(direction, way[0], way[1], resume)
+		if err != nil || s.Files != 2 || s.Kept != 7 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+	out := filepath.Join(b.dir, "out")
+	if _, err := b.tree(transfer.Download, "/source", out); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(out, "one"))
+	if s, err := b.tree(transfer.Download, "/source/.", out, resume); err != nil || s.Files != 1 || s.Kept != 8 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
