@@ -618,32 +618,39 @@ func TestServeConfig(t *testing.T) {
 	}
 }
 
+// aliceOn logs in as alice on a connection, with a client of our own.
+func aliceOn(t *testing.T, conn net.Conn, key string) *usftp.Client {
+	t.Helper()
+	signer, err := ssh.ParsePrivateKey(readFile(t, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, channels, requests, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{
+		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := usftp.NewClient(ssh.NewClient(secure, channels, requests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // Behind a load balancer a client has the address that the balancer tells.
 func TestServeBehindProxy(t *testing.T) {
 	home, key := homeWithKey(t)
 	file, alice, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
 	writeFile(t, filepath.Join(alice, "a"), randomData(300_000))
 	s := startServe(t, home, "--config", file)
-	signer, err := ssh.ParsePrivateKey(readFile(t, key))
-	if err != nil {
-		t.Fatal(err)
-	}
 	conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	io.WriteString(conn, "PROXY TCP4 192.0.2.7 192.0.2.1 4711 22\r\n")
-	secure, channels, requests, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{
-		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
-	})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, s.log)
-	}
-	client, err := usftp.NewClient(ssh.NewClient(secure, channels, requests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := aliceOn(t, conn, key)
 	f, err := client.Open("a")
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
-
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -71,25 +68,12 @@ func TestServeBehindHAProxy(t *testing.T) {
 		t.Fatal("the instances have different keys")
 	}
 	port := startHAProxy(t, one, two)
-	signer, err := ssh.ParsePrivateKey(readFile(t, key))
-	if err != nil {
-		t.Fatal(err)
-	}
 	// The address that the client has for itself, to find it in the log.
 	conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure, channels, requests, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{
-		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
-	})
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, one.log, two.log)
-	}
-	client, err := usftp.NewClient(ssh.NewClient(secure, channels, requests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := aliceOn(t, conn, key)
 	defer client.Close()
 	data := randomData(8_000_001)
 	writeFile(t, filepath.Join(home, "big"), data)

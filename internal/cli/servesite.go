@@ -260,11 +260,7 @@ func loadHostKeys(names []string) ([]ssh.Signer, error) {
 // apply makes settings hold, at first or from now on.
 func (s *site) apply(made *settings) error {
 	if s.settings != nil && !sameListening(s.settings, made) {
-		s.log.Warn("changed addresses, trusted proxies and the log's format hold after a restart")
-	}
-	s.level.Set(made.logLevel)
-	for _, warning := range made.warnings {
-		s.log.Warn("authorized_keys: " + warning)
+		s.log.Warn("changed addresses, trusted proxies, grace and the log's format hold after a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -291,6 +287,10 @@ func (s *site) apply(made *settings) error {
 		config.Password = s.directory.Password
 	}
 	s.settings = made
+	s.level.Set(made.logLevel)
+	for _, warning := range made.warnings {
+		s.log.Warn("a line of authorized_keys does not count: " + warning)
+	}
 	if !first {
 		return s.sshd.Reload(config)
 	}
