@@ -92,7 +92,7 @@ var clientCalls = map[string]anyCall{
 
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
 var noClientCalls = []string{"Close", "Done", "Wait", "WithContext", "Stats", "HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile",
-	"Extensions", "Join", "Limits", "DataSizes", "WorksInOrder"}
+	"Extensions", "Join", "Limits", "DataSizes", "WorksInOrder", "ReadsOnce"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{

@@ -11,6 +11,9 @@ import (
 // does: what depends on one another may then be sent at once.
 func (c *Client) WorksInOrder() bool { return c.inOrder }
 
+// ReadsOnce tells whether the server is known to count how often a file is read, so that none should be read without need.
+func (c *Client) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
+
 // DataSizes returns how many bytes one READ and one WRITE may carry, waiting for the server's limits where they are still on their
 // way.
 func (c *Client) DataSizes() (read, write int, err error) {

@@ -61,10 +61,16 @@ func (r *run) download() error {
 		err = r.goOn(f, target.file)
 	}
 	if err != nil {
+		if target.file != nil {
+			target.file.Close()
+		}
 		return err
 	}
 	r.result.InPlace = target.temporary == ""
 	if err = r.receive(f, target.file, before); err == nil {
+		err = r.verifyLocal(target, r.result.Bytes)
+	}
+	if err == nil {
 		err = r.finishLocal(target, before)
 	}
 	if err != nil {

@@ -144,6 +144,9 @@ func (r *run) downloadSmall() (done bool, err error) {
 		}
 	}
 	if err == nil {
+		err = r.verifyLocal(target, size)
+	}
+	if err == nil {
 		err = r.finishLocal(target, before)
 	}
 	if err != nil {

@@ -74,6 +74,11 @@ type Options struct {
 	// tree, files whose target has the source's size and time are taken for copied.
 	Resume bool
 
+	// Verify compares what was stored with the source before it gets its name: by the host's hash where it offers one (check-file), else by
+	// reading all of it back. Where it differs the job fails with ErrVerify, and leaves the old target. A host that counts how often a
+	// file is read is not read again; that is an error.
+	Verify bool
+
 	// Journal is a directory of this machine's where interrupted jobs note what they have left; "" keeps no notes. Without it nothing
 	// can be resumed.
 	Journal string
@@ -109,11 +114,21 @@ type Job struct {
 	Options Options
 }
 
+// Verification is how a copy was verified.
+type Verification string
+
+// The ways to verify.
+const (
+	VerifiedByHash    Verification = "hash"    // the host's
+	VerifiedByReading Verification = "reading" // all of it was read back
+)
+
 // Result tells what a job has done.
 type Result struct {
 	Target     string        // the path that was written; with what was appended where it was a directory
 	Bytes      int64         // copied, and on a failure: safe, from the beginning and without a gap
 	Elapsed    time.Duration // from start to end
+	Verified   Verification  // how, "" where it was not
 	Resumed    int64         // of Bytes, those that an earlier job had copied
 	Stripes    int           // further handles that took part
 	InPlace    bool          // the target itself was written

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/usftp/usftp"
@@ -94,7 +95,7 @@ func (r *run) proveRemote(f *usftp.File, local *os.File, m *mark) string {
 		length = unsyncedTail
 	}
 	off := max(0, m.Bytes-length)
-	equal := &comparer{local: io.NewSectionReader(local, off, m.Bytes-off)}
+	equal := &comparer{at: local, size: m.Bytes, off: off}
 	if _, err := f.Seek(off, io.SeekStart); err != nil {
 		return plain(err)
 	}
@@ -104,40 +105,43 @@ func (r *run) proveRemote(f *usftp.File, local *os.File, m *mark) string {
 	return ""
 }
 
-// sameHash compares the first n bytes of a file on the host with those of a local one, by the server's hash. Told is false where it
-// offers none.
+// hashPiece is how much one hash is taken of: so no answer takes long, and a server that is stuck can be told from one that is busy.
+const hashPiece = 64 << 20
+
+// sameHash compares the first n bytes of a file on the host with those of a local one, by the host's hashes, while it takes its own. Told is
+// false where it offers none.
 func (r *run) sameHash(f *usftp.File, local io.ReaderAt, n int64) (same, told bool) {
 	if !r.Host.Client.HasCheckFile() {
 		return false, false
 	}
-	far, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n})
-	if err != nil || far.Algorithm != "sha256" || len(far.Hashes) != 1 {
+	type answer struct {
+		hashes *usftp.FileHashes
+		err    error
+	}
+	asked := make(chan answer, 1)
+	go func() {
+		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n, BlockSize: hashPiece})
+		asked <- answer{hashes, err}
+	}()
+	ours, err := hashPieces(local, n)
+	far := <-asked
+	if far.err != nil || far.hashes.Algorithm != "sha256" {
 		return false, false
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(local, 0, n)); err != nil {
-		return false, true
-	}
-	return bytes.Equal(h.Sum(nil), far.Hashes[0]), true
+	return err == nil && slices.EqualFunc(ours, far.hashes.Hashes, bytes.Equal), true
 }
 
-var errDiffers = errors.New("it differs from the source")
-
-// comparer is a writer that fails when what it is given differs from a local file.
-type comparer struct {
-	local  io.Reader
-	buffer []byte
-}
-
-func (c *comparer) Write(p []byte) (int, error) {
-	if cap(c.buffer) < len(p) {
-		c.buffer = make([]byte, len(p))
+// hashPieces hashes the first n bytes piece by piece.
+func hashPieces(local io.ReaderAt, n int64) (hashes [][]byte, err error) {
+	for off := int64(0); off < n; off += hashPiece {
+		h := sha256.New()
+		length := min(hashPiece, n-off)
+		if got, err := io.Copy(h, io.NewSectionReader(local, off, length)); err != nil || got != length {
+			return nil, errors.Join(errDiffers, err)
+		}
+		hashes = append(hashes, h.Sum(nil))
 	}
-	got := c.buffer[:len(p)]
-	if _, err := io.ReadFull(c.local, got); err != nil || !bytes.Equal(got, p) {
-		return 0, errDiffers
-	}
-	return len(p), nil
+	return hashes, nil
 }
 
 // resumeLocal opens what an earlier download has left, if it is proved to be the beginning of the source. It returns where to go on, 0

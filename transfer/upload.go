@@ -138,6 +138,13 @@ func (r *run) upload() error {
 	r.result.InPlace = temporary == ""
 	r.result.Resumed = offset
 	err = r.send(f, from, target)
+	if err == nil {
+		at := temporary
+		if at == "" {
+			at = target.path
+		}
+		err = r.verifyRemote(at, from)
+	}
 	if err == nil && temporary != "" {
 		err = r.place(temporary, target)
 	} else if err != nil {

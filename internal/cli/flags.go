@@ -26,7 +26,7 @@ type copyFlags struct {
 	limit                               int64
 	preserve, inplace, atomic, fsync    bool
 	recursive, compress, legacy, ignore bool
-	dryRun, stopOnError, resume         bool
+	dryRun, stopOnError, resume, verify bool
 	links                               string
 	include, exclude                    []string
 
@@ -61,6 +61,7 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.stopOnError, "stop-on-error", false, "with -r: end at the first error; else the others go on")
 	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
 	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
+	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back, before it gets its name")
 	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
 	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false, "have the data on the target's disk before it takes its name")
@@ -153,7 +154,7 @@ func (c *copyFlags) dialConfig(a *app) *dial.Config {
 
 // transferOptions is how files are copied.
 func (c *copyFlags) transferOptions() transfer.Options {
-	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
+	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Verify: c.verify, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
 	switch {
 	case c.inplace:
 		o.Placement = transfer.InPlace

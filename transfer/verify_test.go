@@ -1,0 +1,91 @@
+package transfer_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// What differs is found out before it takes the target's place, by hash and by reading, whole files and small ones of a tree.
+func TestVerify(t *testing.T) {
+	verify := func(j *transfer.Job) { j.Options.Verify = true }
+	verifyTree := func(tree *transfer.Tree) { tree.Options.Verify = true }
+	hashes := append(sftptest.OpenSSHExtensions(), wire.ExtensionPair{Name: wire.ExtCheckFileHandle, Data: "1"})
+	for name, test := range map[string]struct {
+		script sftptest.Script
+		how    transfer.Verification
+	}{
+		"reading": {how: transfer.VerifiedByReading},
+		"hash":    {how: transfer.VerifiedByHash, script: sftptest.Script{Extensions: hashes}},
+	} {
+		for _, size := range []int{0, 1000, 700_000} {
+			b := newTreeBench(t, test.script, sftptest.LinkConfig{})
+			local := b.local("source", random(size))
+			want := test.how
+			if size == 0 {
+				want = transfer.VerifiedByReading
+			}
+			up, err := b.job(transfer.Upload, local, "/target", verify)
+			if err != nil || up.Verified != want {
+				t.Errorf("%s, %d bytes up: %+v, %v", name, size, up, err)
+			}
+			down, err := b.job(transfer.Download, "/target", b.dir+"/back", verify)
+			if err != nil || down.Verified != want {
+				t.Errorf("%s, %d bytes down: %+v, %v", name, size, down, err)
+			}
+			if size == 0 {
+				continue
+			}
+			os.Mkdir(b.dir+"/tree", 0o755)
+			b.local("tree/file", random(size))
+			if _, err := b.tree(transfer.Upload, b.dir+"/tree", "/tree", verifyTree); err != nil {
+				t.Errorf("%s, a tree of %d bytes up: %v", name, size, err)
+			}
+			if _, err := b.tree(transfer.Download, "/tree", b.dir+"/tree2", verifyTree); err != nil {
+				t.Errorf("%s, a tree of %d bytes down: %v", name, size, err)
+			}
+			// The server stores something else than it was given.
+			spoil := sftptest.Fault{On: wire.TypeClose, Do: sftptest.Call("spoil", func(r sftptest.Request) {
+				b.spoil(r.Path)
+			})}
+			b.server.AddFaults(spoil)
+			if _, err := b.job(transfer.Upload, local, "/target", verify); !errors.Is(err, transfer.ErrVerify) {
+				t.Errorf("%s, %d bytes: spoilt on the host: %v", name, size, err)
+			}
+			b.server.AddFaults(spoil)
+			if _, err := b.tree(transfer.Upload, b.dir+"/tree", "/tree", verifyTree); !errors.Is(err, transfer.ErrVerify) {
+				t.Errorf("%s, a tree of %d bytes: spoilt on the host: %v", name, size, err)
+			}
+			if got := b.remote("/target"); len(got) != size {
+				t.Errorf("the old target has gone: %d bytes", len(got))
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		}
+	}
+}
+
+// A host that counts how often a file is read is not read again.
+func TestVerifyReadOnce(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{})
+	stream := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion("SSH-2.0-Sterling"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	b := &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"}, dir: t.TempDir()}
+	_, err = b.job(transfer.Upload, b.local("source", []byte("x")), "/target", func(j *transfer.Job) { j.Options.Verify = true })
+	if !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	if reads := server.Requests(wire.TypeRead); len(reads) > 0 {
+		t.Errorf("%d reads", len(reads))
+	}
+}
