@@ -13,11 +13,13 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "say which version this is",
 		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())
-			return err
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
 	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())
+	return err
 }
 
 // versionText is one line: version, commit, and what it was built with, as far as the build has recorded them.
