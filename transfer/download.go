@@ -75,7 +75,7 @@ func (r *run) download() error {
 	}
 	if err != nil {
 		r.abandonLocal(target, err, before)
-	} else if r.Options.Resume {
+	} else if r.resumes() {
 		r.dropMark(target.path)
 	}
 	return err

@@ -9,6 +9,7 @@ type Kind string
 const (
 	Started  Kind = "started"  // Size is known, or -1
 	Progress Kind = "progress" // Bytes have arrived so far
+	Retried  Kind = "retried"  // the connection was lost, and the job goes on over a new one; Err and Message say why
 	Note     Kind = "note"     // Message is something that a person should know, and is no failure
 	Done     Kind = "done"     // Bytes and Elapsed are final
 	Failed   Kind = "failed"   // Err and Message say why, and LeftBehind what is left

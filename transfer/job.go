@@ -16,6 +16,10 @@ type Host struct {
 	Client *usftp.Client
 	Name   string // in messages and events: "host" or "user@host"
 
+	// Redial, where it is not nil, makes a lost connection anew. It is for jobs with Options.Retries; it may be called several times, and
+	// whatever it has opened before is its own to close.
+	Redial func(context.Context) (Host, error)
+
 	// Identity is what tells the host from others in the journal, whatever it is called: user and host key, say. "" takes Name.
 	Identity string
 
@@ -78,6 +82,10 @@ type Options struct {
 	// reading all of it back. Where it differs the job fails with ErrVerify, and leaves the old target. A host that counts how often a
 	// file is read is not read again; that is an error.
 	Verify bool
+
+	// Retries is how often a lost connection is made anew without any data arriving in between, where the Host can redial. The job goes on
+	// from what had arrived without a gap. 0 means never.
+	Retries int
 
 	// Journal is a directory of this machine's where interrupted jobs note what they have left; "" keeps no notes. Without it nothing
 	// can be resumed.
@@ -163,10 +171,16 @@ func (r *run) do() (Result, error) {
 func (r *run) copy() error {
 	r.result.Target = r.Target
 	var err error
-	if r.Direction == Download {
-		err = r.download()
-	} else {
-		err = r.upload()
+	for {
+		if r.Direction == Download {
+			err = r.download()
+		} else {
+			err = r.upload()
+		}
+		if err == nil || !r.retry(err) {
+			break
+		}
+		r.result.Target = r.Target
 	}
 	r.result.Elapsed = time.Since(r.began)
 	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
@@ -191,6 +205,12 @@ type run struct {
 	mu        sync.Mutex
 
 	trip time.Duration // a round trip, as far as one was seen; 0 before
+
+	left     *mark  // what a try that lost its connection has left
+	renaming string // the temporary file whose rename was not answered
+	unsure   bool   // whether it has done something that must not be done twice
+	reached  int64  // bytes, at the last loss
+	tries    int
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree

@@ -46,6 +46,9 @@ func (r *run) journalFile(target string) string {
 
 // loadMark returns what an earlier run has left, nil where nothing is known.
 func (r *run) loadMark(target string) *mark {
+	if r.left != nil {
+		return r.left
+	}
 	name := r.journalFile(target)
 	if name == "" {
 		return nil
@@ -60,6 +63,7 @@ func (r *run) loadMark(target string) *mark {
 
 // saveMark keeps a mark. It says whether a later run will find it.
 func (r *run) saveMark(target string, m mark) bool {
+	r.left = &m
 	name := r.journalFile(target)
 	data, err := json.Marshal(m)
 	if name == "" || err != nil || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
@@ -77,6 +81,7 @@ func (r *run) saveMark(target string, m mark) bool {
 
 // dropMark forgets what an earlier run has left.
 func (r *run) dropMark(target string) {
+	r.left = nil
 	if name := r.journalFile(target); name != "" {
 		os.Remove(name)
 	}

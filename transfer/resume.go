@@ -20,6 +20,9 @@ const (
 	// synced the server may have lost what it had not yet written, if it has gone down in between.
 	tail         = 1 << 20
 	unsyncedTail = 16 << 20
+
+	// retriedTail is for a job that goes on by itself: seconds have passed since.
+	retriedTail = 4 << 20
 )
 
 // resumeHint tells how to go on, for errors.
@@ -32,7 +35,7 @@ func sourceID(info fs.FileInfo) string { return fileID(info) }
 // and the temporary name, and by the server's hash where there is one, else by reading back its end. It returns nil where there is
 // nothing to go on from.
 func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, offset int64) {
-	if !r.Options.Resume || r.Options.Placement == InPlace || from.file == nil || target.direct {
+	if !r.resumes() || r.Options.Placement == InPlace || from.file == nil || target.direct {
 		return nil, "", 0
 	}
 	m := r.loadMark(target.path)
@@ -91,7 +94,10 @@ func (r *run) proveRemote(f *usftp.File, local *os.File, m *mark) string {
 		return ""
 	}
 	length := int64(tail)
-	if !m.Synced {
+	switch {
+	case m == r.left:
+		length = retriedTail
+	case !m.Synced:
 		length = unsyncedTail
 	}
 	off := max(0, m.Bytes-length)
@@ -147,7 +153,7 @@ func hashPieces(local io.ReaderAt, n int64) (hashes [][]byte, err error) {
 // resumeLocal opens what an earlier download has left, if it is proved to be the beginning of the source. It returns where to go on, 0
 // where there is nothing to go on from. Of what was not synced the end is fetched again.
 func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.FileStat) (offset int64) {
-	if !r.Options.Resume || r.Options.Placement == InPlace || t.direct || before == nil || !before.HasSize() || !before.HasTimes() {
+	if !r.resumes() || r.Options.Placement == InPlace || t.direct || before == nil || !before.HasSize() || !before.HasTimes() {
 		return 0
 	}
 	m := r.loadMark(t.path)

@@ -129,6 +129,9 @@ func (r *run) upload() error {
 		return errKept
 	}
 	r.tell(Event{Kind: Started, Size: r.size})
+	if r.placed(target, from) {
+		return nil
+	}
 	f, temporary, offset := r.resumeRemote(target, from)
 	if f == nil {
 		if f, temporary, err = r.createRemote(target, from); err != nil {
@@ -146,11 +149,14 @@ func (r *run) upload() error {
 		err = r.verifyRemote(at, from)
 	}
 	if err == nil && temporary != "" {
-		err = r.place(temporary, target)
+		if err = r.place(temporary, target); err != nil && !refused(err) {
+			r.keepRemote(target, temporary, from, false)
+			r.renaming = temporary
+		}
 	} else if err != nil {
 		r.abandonRemote(f, temporary, err, target, from)
 	}
-	if err == nil && r.Options.Resume {
+	if err == nil && r.resumes() {
 		r.dropMark(target.path)
 	}
 	return err
@@ -332,6 +338,22 @@ func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) er
 	return nil
 }
 
+// placed tells whether a rename whose answer was lost has been done: its temporary name, which nobody else knows, is no more, and what
+// has the target's is as large as it was.
+func (r *run) placed(target *remoteTarget, from *source) bool {
+	if r.renaming == "" || from.before == nil {
+		return false
+	}
+	_, err := r.Host.Client.Lstat(r.renaming)
+	r.renaming = ""
+	if !errors.Is(err, fs.ErrNotExist) || target.before == nil || target.before.Size() != from.before.Size() {
+		return false
+	}
+	r.result.Bytes = from.before.Size()
+	r.dropMark(target.path)
+	return true
+}
+
 // place gives the temporary file the target's name.
 func (r *run) place(temporary string, target *remoteTarget) error {
 	ctx, cancel := r.lateContext()
@@ -354,6 +376,7 @@ func (r *run) place(temporary string, target *remoteTarget) error {
 			r.detail += ", or has its name already"
 		}
 		if aside != "" {
+			r.unsure = true
 			r.detail += fmt.Sprintf("; the file that it replaces may be %s:%s", r.Host.Name, aside)
 		}
 	}

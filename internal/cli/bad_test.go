@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -233,6 +234,42 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A link that breaks again and again is no match for one who tries again: the file arrives, and nothing but a word each time is said.
+func TestConnectionLostAgainAndAgain(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	data := randomData(40 << 20)
+	for _, way := range []string{"download", "upload"} {
+		t.Run(way, func(t *testing.T) {
+			port := listen(t, func(client net.Conn) {
+				server, err := net.Dial("tcp", sshd.Addr())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				pass(client, server, 16<<20)
+			})
+			dir, far := t.TempDir(), t.TempDir()
+			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
+			writeFile(t, big, data)
+			from, to := "testhost:"+big, target
+			if way == "upload" {
+				from, to = big, "testhost:"+target
+			}
+			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
+			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from, to)
+			if got.code != 0 || !strings.Contains(got.stderr, "it is tried again in 1s") {
+				t.Errorf("exit code %d: %s", got.code, got.stderr)
+			}
+			if !bytes.Equal(readFile(t, target), data) {
+				t.Error("what has arrived differs")
+			}
+			if left, _ := filepath.Glob(filepath.Join(far, ".*usftp*")); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
 // A link that breaks in the middle: what has arrived stays, under a name that is said; the target is as it was.
 func TestConnectionLostMidway(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -259,7 +296,7 @@ func TestConnectionLostMidway(t *testing.T) {
 				from, to = big, "testhost:"+target
 			}
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
-			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from, to)
+			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from, to)
 			got.says(t, exitNoHost, c.sentence)
 			if old := string(readFile(t, target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)

@@ -20,7 +20,7 @@ type copyFlags struct {
 	configFile, jump, cipher, program, ssh string
 	identities, options                    []string
 	port                                   int
-	connections, streams                   int
+	connections, streams, retries          int
 	ipv4, ipv6, batch                      bool
 
 	limit                               int64
@@ -52,6 +52,7 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s")
 	f.IntVar(&c.connections, "connections", 0, "use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
+	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without any data in between, and go on with the file; not where a login needs a person")
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
 	f.StringVar(&c.links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
@@ -154,7 +155,7 @@ func (c *copyFlags) dialConfig(a *app) *dial.Config {
 
 // transferOptions is how files are copied.
 func (c *copyFlags) transferOptions() transfer.Options {
-	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Verify: c.verify, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
+	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Verify: c.verify, Retries: c.retries, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
 	switch {
 	case c.inplace:
 		o.Placement = transfer.InPlace

@@ -44,15 +44,7 @@ func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool)
 
 func (h *hosts) close() {
 	for _, host := range h.open {
-		if host.Pool != nil {
-			host.Pool.Close()
-		}
-		if host.Client != nil {
-			host.Client.Close()
-		}
-		if host.conn != nil {
-			host.conn.Close()
-		}
+		host.close()
 	}
 }
 
@@ -67,11 +59,45 @@ func connect(ctx context.Context, t dial.Target, config *dial.Config, connection
 	}
 	if err == nil {
 		h.Pool = newPool(d, h.conn, connections, streams, config.Logger)
+		if !d.NeedsPerson() {
+			h.Redial = func(ctx context.Context) (transfer.Host, error) {
+				return h.redial(ctx, d, connections, streams, config.Logger)
+			}
+		}
 	}
 	if err != nil {
 		h.err = hostError(h.Name, err)
 	}
 	return h
+}
+
+// redial takes the place of a connection that was lost, for this job and those that follow.
+func (h *host) redial(ctx context.Context, d *dial.Dialer, connections, streams int, log *slog.Logger) (transfer.Host, error) {
+	conn, err := d.Dial(ctx)
+	if err != nil {
+		return transfer.Host{}, hostError(h.Name, err)
+	}
+	client, err := startClient(ctx, conn, log)
+	if err != nil {
+		conn.Close()
+		return transfer.Host{}, hostError(h.Name, err)
+	}
+	h.close()
+	h.conn, h.Client, h.Pool = conn, client, newPool(d, conn, connections, streams, log)
+	return h.Host, nil
+}
+
+// close ends what is open.
+func (h *host) close() {
+	if h.Pool != nil {
+		h.Pool.Close()
+	}
+	if h.Client != nil {
+		h.Client.Close()
+	}
+	if h.conn != nil {
+		h.conn.Close()
+	}
 }
 
 // newPool makes a pool of a host's connections.

@@ -44,6 +44,8 @@ func (p *person) event(e transfer.Event) {
 		}
 	case transfer.Progress:
 		p.line.update(e)
+	case transfer.Retried:
+		p.console.say(e.Message)
 	case transfer.Note:
 		if !p.quiet {
 			p.console.say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))

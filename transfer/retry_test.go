@@ -1,0 +1,98 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// A job whose connection is lost goes on over a new one, and does not do twice what was done.
+func TestRetry(t *testing.T) {
+	const size = 30 << 20
+	link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+	for name, test := range map[string]struct {
+		script sftptest.Script
+		lose   bool // while data flows
+		dials  int  // that fail first
+	}{
+		"once":                   {lose: true},
+		"with nobody there":      {lose: true, dials: 3},
+		"rename not answered":    {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Truncate(3)}}}},
+		"rename not carried out": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Hangup()}}}},
+	} {
+		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, test.script, link)
+					end := b.reconnect(link)
+					data := random(size)
+					source, target := b.local("source", data), "/target"
+					b.server.Files.WriteFile("/source", data)
+					if direction == transfer.Download {
+						source, target = "/source", filepath.Join(b.dir, "target")
+					}
+					if test.lose {
+						time.AfterFunc(3*time.Second, func() { end.Cut(nil) })
+					}
+					left := test.dials
+					b.host.Redial = func(context.Context) (transfer.Host, error) {
+						if left--; left >= 0 {
+							return transfer.Host{}, errors.New("nobody is there")
+						}
+						b.reconnect(link)
+						return b.host, nil
+					}
+					began := time.Now()
+					r, err := b.job(direction, source, target, func(j *transfer.Job) { j.Options.Retries = 5 })
+					if err != nil || r.Bytes != size {
+						t.Fatalf("%+v, %v", r, err)
+					}
+					if test.lose && r.Resumed == 0 {
+						t.Error("it began anew")
+					}
+					if took := time.Since(began); took > 25*time.Second {
+						t.Errorf("it took %v", took)
+					}
+					got := b.read("source")
+					if direction == transfer.Upload {
+						got = b.remote("/target")
+					} else {
+						got = b.read("target")
+					}
+					if !bytes.Equal(got, data) {
+						t.Error("the target differs")
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+					retried := 0
+					for _, e := range b.events {
+						if e.Kind == transfer.Retried {
+							retried++
+						}
+					}
+					if want := test.dials + 1; (test.lose || direction == transfer.Upload) && retried != want {
+						t.Errorf("%d tries were told, want %d", retried, want)
+					}
+				})
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, sftptest.Script{}, link)
+		end := b.reconnect(link)
+		time.AfterFunc(time.Second, func() { end.Cut(nil) })
+		b.host.Redial = func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }
+		if _, err := b.job(transfer.Upload, b.local("source", random(size)), "/target", func(j *transfer.Job) { j.Options.Retries = 3 }); err == nil {
+			t.Error("it went on without a host")
+		}
+	})
+}
