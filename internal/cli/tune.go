@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 )
 
-// Package x/crypto/ssh makes a garbage copy of every packet that it receives. With little alive, Go's default has the collector run many
-// hundred times a GiB; with four times as much allowed between two runs it costs a quarter less processor time. The limit bounds
-// what that may take, softly: where the processors are busy a collection begins in time but ends late, and what is received
-// meanwhile adds up. So whoever receives waits for a collection now and then.
+// Package x/crypto/ssh makes a garbage copy of every packet that it receives. The collector alone would bound it softly: where the processors are
+// busy a collection begins in time but ends late, and what is received meanwhile adds up. So whoever receives runs a collection every few
+// MiB, and the collector's own triggers are far behind that. A tight memory limit instead would have the runtime give memory back to the
+// system after each collection and fault it in again, at a sixth of the whole processor time.
 const (
-	gcPercent    = 400
-	memoryLimit  = 20 << 20
-	collectEvery = 12 << 20 // bytes received
+	gcPercent    = 1000
+	memoryLimit  = 64 << 20
+	collectEvery = 8 << 20 // bytes received
 )
 
 // mostProcessors is how many of a large machine's processors a copy may keep busy: with one it carries about 7 Gbit/s, and more connections
