@@ -13,7 +13,7 @@ import (
 // MiB, and the collector's own triggers are far behind that. A tight memory limit instead would have the runtime give memory back to the
 // system after each collection and fault it in again, at a sixth of the whole processor time.
 const (
-	gcPercent    = 1000
+	gcPercent    = 400
 	memoryLimit  = 64 << 20
 	collectEvery = 8 << 20 // bytes received
 )
