@@ -61,7 +61,7 @@ func TestRetry(t *testing.T) {
 					if took := time.Since(began); took > 25*time.Second {
 						t.Errorf("it took %v", took)
 					}
-					got := b.read("source")
+					var got []byte
 					if direction == transfer.Upload {
 						got = b.remote("/target")
 					} else {
