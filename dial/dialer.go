@@ -235,6 +235,9 @@ func (w *way) explain(err error) error {
 	if !errors.As(err, &not) || not.Text != "" {
 		return err
 	}
+	if not.Text = w.conn.sniff.text(); not.Text != "" {
+		return err
+	}
 	return w.proxy.failure()
 }
 

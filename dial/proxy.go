@@ -172,6 +172,17 @@ func startProxy(command string, c *Config) (*proxyConn, error) {
 	return &proxyConn{p, command}, nil
 }
 
+// lastWordsGrace is how long a command that has failed may hold its output open.
+const lastWordsGrace = 100 * time.Millisecond
+
+// lastWords reads what nobody has read of the command's output.
+func (p *proxyConn) lastWords() []byte {
+	p.out.SetReadDeadline(time.Now().Add(lastWordsGrace))
+	words := make([]byte, sniffLimit)
+	n, _ := io.ReadFull(p.out, words)
+	return words[:n]
+}
+
 // failure says how the command ended, where the connection got nowhere.
 func (p *proxyConn) failure() error {
 	p.waitExit(exitGrace)
