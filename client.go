@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/bigpipe"
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
 )
@@ -101,8 +103,11 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	for _, option := range opts {
 		option(&o)
 	}
-	enlargePipe(r)
-	enlargePipe(w)
+	for _, stream := range []any{r, w} {
+		if f, ok := stream.(*os.File); ok {
+			bigpipe.Widen(f)
+		}
+	}
 	s := &session{options: o, limited: make(chan struct{})}
 	o.conn.Ended = s.report
 	s.conn = conn.New(r, w, o.conn)

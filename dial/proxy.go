@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/usftp/usftp/internal/bigpipe"
 )
 
 // A process is a helper of ours, with pipes to it.
@@ -56,8 +58,8 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 		closeAll(append(theirs, ours...))
 		return nil, err
 	}
-	growPipe(p.in)
-	growPipe(p.out)
+	bigpipe.Widen(p.in)
+	bigpipe.Widen(p.out)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
 	err := cmd.Start()
 	closeAll(theirs)

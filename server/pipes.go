@@ -4,11 +4,9 @@ import (
 	"errors"
 	"io"
 	"os"
-)
 
-// pipeSize is what pipes are widened to: the most that Linux lets anybody have. It holds four of the largest packets, where
-// the 64 KiB of a new pipe make the two sides wait for each other within each.
-const pipeSize = 1 << 20
+	"github.com/usftp/usftp/internal/bigpipe"
+)
 
 // Pipes makes a stream of two files, such as standard input and output, for [Serve]. Pipes are widened where the system
 // lets us. Close closes both.
@@ -17,8 +15,8 @@ const pipeSize = 1 << 20
 // handles that can only read. What is written to such a file after a READ has been answered, and before the client has taken
 // the answer, may then show in it.
 func Pipes(in, out *os.File) io.ReadWriteCloser {
-	widen(in)
-	widen(out)
+	bigpipe.Widen(in)
+	bigpipe.Widen(out)
 	return &pipes{in: in, out: out}
 }
 

@@ -5,6 +5,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/internal/bigpipe"
 )
 
 // relayLeast is the least that goes through a relay: less is copied sooner.
@@ -42,7 +44,7 @@ func newRelay(client *os.File) *relay {
 		return nil
 	}
 	// A file's pages need a slot each: the usual 64 KiB would be too few for what is read at once.
-	if size, err := unix.FcntlInt(uintptr(y.fds[1]), unix.F_SETPIPE_SZ, pipeSize); err != nil || size < pipeSize {
+	if size, err := unix.FcntlInt(uintptr(y.fds[1]), unix.F_SETPIPE_SZ, bigpipe.Size); err != nil || size < bigpipe.Size {
 		y.close()
 		return nil
 	}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package server
-
-import "os"
-
-func widen(*os.File) {}
