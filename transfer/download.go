@@ -216,7 +216,7 @@ func (r *run) abandonLocal(t *localTarget, err error, before *usftp.FileStat) {
 	case r.result.LeftBehind != "": // the rename failed
 	case t.temporary == "":
 		r.detail = "the target was written in place and is not complete"
-	case r.interrupted(err) && r.result.Bytes > 0 && r.cutLocal(t) && !errors.Is(err, ErrSourceChanged):
+	case !r.isSmall(r.size) && r.interrupted(err) && r.result.Bytes > 0 && r.cutLocal(t) && !errors.Is(err, ErrSourceChanged):
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)
 		r.keepLocal(t, before)

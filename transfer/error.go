@@ -134,11 +134,4 @@ func (r *run) interrupted(err error) bool {
 }
 
 // lost tells whether the connection has ended.
-func (r *run) lost() bool {
-	select {
-	case <-r.Host.Client.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (r *run) lost() bool { return lost(r.Host.Client) }

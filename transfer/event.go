@@ -9,7 +9,7 @@ type Kind string
 const (
 	Started  Kind = "started"  // Size is known, or -1
 	Progress Kind = "progress" // Bytes have arrived so far
-	Retried  Kind = "retried"  // the connection was lost, and the job goes on over a new one; Err and Message say why
+	Retried  Kind = "retried"  // the connection was lost, and is made anew after Wait; Err and Message say why
 	Note     Kind = "note"     // Message is something that a person should know, and is no failure
 	Done     Kind = "done"     // Bytes and Elapsed are final
 	Failed   Kind = "failed"   // Err and Message say why, and LeftBehind what is left
@@ -32,6 +32,7 @@ type Event struct {
 	Size       int64         `json:"size"`
 	Bytes      int64         `json:"bytes"`
 	Elapsed    time.Duration `json:"elapsed_ns,omitempty"`
+	Wait       time.Duration `json:"wait_ns,omitempty"`
 	Message    string        `json:"message,omitempty"`
 	LeftBehind string        `json:"left_behind,omitempty"`
 	Err        error         `json:"-"`

@@ -35,6 +35,14 @@ func (b *buffers) get(n int) (memory []byte, release func()) {
 	return (*lent)[:n], func() { pool.Put(lent) }
 }
 
+// takeHandle waits until the file of a tree may hold one of the server's handles, where it has none to hold.
+func (r *run) takeHandle() {
+	if r.item != nil && !r.handle {
+		r.item.dir.tree.handles.take(1)
+		r.handle = true
+	}
+}
+
 // freeHandle tells the tree that the file holds no handle of the server's any more.
 func (r *run) freeHandle() {
 	if r.handle {

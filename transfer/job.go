@@ -83,9 +83,16 @@ type Options struct {
 	// file is read is not read again; that is an error.
 	Verify bool
 
-	// Retries is how often a lost connection is made anew without any data arriving in between, where the Host can redial. The job goes on
-	// from what had arrived without a gap. 0 means never.
+	// Retries is how often a lost connection is made anew without anything arriving in between, where the Host can redial. What was under way
+	// goes on from what had arrived without a gap; in a tree, what is done is not done again. 0 means never.
 	Retries int
+
+	// RetryFor bounds how long a lost connection is tried to be made anew without anything arriving in between. 0 means 15 minutes.
+	RetryFor time.Duration
+
+	// Backoff, where it is not nil, says how long is waited before a try, from 1 on. Else it is a second, and twice as long before each
+	// further try, up to 30 s, of which up to half is taken off at random.
+	Backoff func(try int) time.Duration
 
 	// Journal is a directory of this machine's where interrupted jobs note what they have left; "" keeps no notes. Without it nothing
 	// can be resumed.
@@ -149,7 +156,7 @@ type Result struct {
 // It runs on the calling goroutine; so does Reader's Read and Writer's Write, which are waited for even when ctx ends.
 func (j *Job) Run(ctx context.Context) (Result, error) {
 	r := &run{Job: *j, ctx: ctx, began: time.Now()}
-	r.Host.Client = j.Host.Client.WithContext(ctx)
+	r.line = newLifeline(ctx, j.Host, &r.Options)
 	if j.Options.RateLimit > 0 {
 		r.limiter = &limiter{ctx: ctx, rate: j.Options.RateLimit}
 	}
@@ -172,6 +179,8 @@ func (r *run) copy() error {
 	r.result.Target = r.Target
 	var err error
 	for {
+		r.Host = r.line.current()
+		r.takeHandle()
 		if r.Direction == Download {
 			err = r.download()
 		} else {
@@ -180,14 +189,13 @@ func (r *run) copy() error {
 		if err == nil || !r.retry(err) {
 			break
 		}
-		r.result.Target = r.Target
 	}
 	r.result.Elapsed = time.Since(r.began)
 	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // see interruptible
 	}
 	if err != nil {
-		return r.failure(err)
+		return r.failure(r.line.why(err))
 	}
 	return nil
 }
@@ -206,11 +214,11 @@ type run struct {
 
 	trip time.Duration // a round trip, as far as one was seen; 0 before
 
-	left     *mark  // what a try that lost its connection has left
-	renaming string // the temporary file whose rename was not answered
-	unsure   bool   // whether it has done something that must not be done twice
-	reached  int64  // bytes, at the last loss
-	tries    int
+	line    *lifeline
+	left    *mark    // what a try that lost its connection has left
+	placing *placing // the last step of an upload, once it has begun
+	strays  []string // temporary files on the host that such a try may have left
+	reached int64    // bytes, at the last loss
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree

@@ -298,13 +298,14 @@ func (t *treeRun) copy(i *item) {
 		return
 	}
 	r := &run{
-		Job: Job{Host: t.Host, Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
-		ctx: t.ctx, began: time.Now(), limiter: t.limiter, item: i, trip: t.trip,
+		Job: Job{Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
+		ctx: t.ctx, began: time.Now(), line: t.line, limiter: t.limiter, item: i, trip: t.trip,
 	}
-	t.handles.take(1)
-	r.handle = true
 	err := r.copy()
 	r.freeHandle()
+	if err == nil || errors.Is(err, errKept) {
+		t.line.arrived.Add(1)
+	}
 	if err == nil {
 		t.files.Add(1)
 		t.bytes.Add(r.result.Bytes)

@@ -19,6 +19,7 @@ type Pool struct {
 	mu      sync.Mutex
 	conns   []*pooled
 	clients []*usftp.Client // besides the first
+	first   *usftp.Client   // of clients: the one that has taken the place of the first, which was lost
 	wanted  int             // connections, the first too, that somebody asked for; 0 before anybody did
 	opening int
 	refused bool // the host lets us have no more
@@ -186,9 +187,7 @@ func (p *Pool) others() (clients []*usftp.Client, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.clients {
-		select {
-		case <-c.Done():
-		default:
+		if c != p.first && !lost(c) {
 			clients = append(clients, c)
 		}
 	}

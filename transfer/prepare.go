@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/usftp/usftp"
 )
 
 // treeSource is where a tree is read.
@@ -37,7 +39,7 @@ func (t *treeRun) prepare() (err error) {
 	began := time.Now()
 	t.source = localSource{}
 	if t.Direction == Download {
-		t.source = remoteSource{t.Host.Client}
+		t.source = remoteSource{t}
 	}
 	found, err := t.source.look(t.Source)
 	if err != nil {
@@ -99,13 +101,16 @@ const (
 
 // measure decides how many files are in flight, and which of them are small.
 func (t *treeRun) measure(trip time.Duration) error {
-	client := t.Host.Client
-	limits, err := client.Limits()
-	if err != nil {
+	var limits usftp.Limits
+	var told bool
+	var read, write int
+	if err := t.over(t.Source, func(client *usftp.Client, _ bool) (err error) {
+		if limits, err = client.Limits(); err == nil {
+			read, write, err = client.DataSizes()
+		}
+		_, told = client.HasExtension("limits@openssh.com")
 		return err
-	}
-	read, write, err := client.DataSizes()
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	t.trip = trip
@@ -117,7 +122,6 @@ func (t *treeRun) measure(trip time.Duration) error {
 		t.small = -1
 	}
 	t.memory = newAllowance(smallMemory)
-	_, told := client.HasExtension("limits@openssh.com")
 	t.handles = newAllowance(mostHandles(limits, told))
 	most := t.TreeOptions.MaxFiles
 	if most <= 0 {

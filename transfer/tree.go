@@ -147,7 +147,7 @@ func (t *Tree) Run(ctx context.Context) (Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &treeRun{Tree: *t, ctx: ctx, cancel: cancel, began: time.Now()}
-	r.Host.Client = t.Host.Client.WithContext(ctx)
+	r.line = newLifeline(ctx, t.Host, &r.Options)
 	r.Options.Events = nil
 	if listener := t.Options.Events; listener != nil {
 		r.Options.Events = func(e Event) {
@@ -169,6 +169,7 @@ type treeRun struct {
 	cancel  context.CancelCauseFunc
 	began   time.Time
 	telling sync.Mutex
+	line    *lifeline
 	limiter *limiter
 	source  treeSource
 	target  treeTarget
@@ -221,7 +222,7 @@ func (t *treeRun) run() (Summary, error) {
 
 // single copies a source that is a file.
 func (t *treeRun) single() (Summary, error) {
-	j := Job{Host: t.Host, Direction: t.Direction, Source: t.Source, Target: t.Target, Options: t.Options}
+	j := Job{Host: t.line.current(), Direction: t.Direction, Source: t.Source, Target: t.Target, Options: t.Options}
 	if t.TreeOptions.DryRun {
 		t.tell(Event{Kind: Planned, Source: t.Source, Target: t.Target, Size: -1})
 		return Summary{Target: t.Target}, nil
@@ -338,14 +339,16 @@ func (t *treeRun) fail(source, target string, err error) {
 
 // ending tells whether an error is only that everything ends, which is said once and not for each file.
 func (t *treeRun) ending(err error) bool {
-	select {
-	case <-t.Host.Client.Done():
-		t.failedFirst(t.failure(t.Source, t.root.target, err))
-		t.cancel(err)
+	if t.ctx.Err() != nil {
 		return true
-	default:
-		return t.ctx.Err() != nil
 	}
+	if !t.line.ended() {
+		return false
+	}
+	err = t.line.why(err)
+	t.failedFirst(t.failure(t.Source, t.root.target, err))
+	t.cancel(err)
+	return true
 }
 
 // failedFirst keeps the first error, and ends all where that is asked for.
@@ -364,6 +367,14 @@ func (t *treeRun) failedFirst(err error) {
 func (t *treeRun) skip(source, why string) {
 	t.skipped.Add(1)
 	t.tell(Event{Kind: Skipped, Source: source, Size: -1, Message: why})
+}
+
+// over does something about an entry over the tree's connection; see [lifeline.over].
+func (t *treeRun) over(source string, do func(client *usftp.Client, again bool) error) error {
+	return t.line.over(func(e Event) {
+		e.Source, e.Size, e.Message = source, -1, "copying "+source+": "+e.Message
+		t.tell(e)
+	}, do)
 }
 
 func (t *treeRun) note(source, target, message string) {

@@ -10,16 +10,19 @@ import (
 )
 
 // remoteSource is a tree on a host.
-type remoteSource struct{ client *usftp.Client }
+type remoteSource struct{ tree *treeRun }
 
 func (s remoteSource) join(dir, name string) string { return path.Join(dir, name) }
 
-func (s remoteSource) look(name string) (facts, error) {
-	info, err := s.client.Stat(name)
-	if err != nil {
-		return facts{}, err
-	}
-	return remoteFacts(info.Sys().(*usftp.FileStat)), nil
+func (s remoteSource) look(name string) (found facts, err error) {
+	err = s.tree.over(name, func(client *usftp.Client, _ bool) error {
+		info, err := client.Stat(name)
+		if err == nil {
+			found = remoteFacts(info.Sys().(*usftp.FileStat))
+		}
+		return err
+	})
+	return found, err
 }
 
 func remoteFacts(stat *usftp.FileStat) facts {
@@ -33,37 +36,57 @@ func remoteFacts(stat *usftp.FileStat) facts {
 	return f
 }
 
+// list lists a directory. A listing that was cut off is begun anew, and of what it brings only that is handed on which was not before:
+// a server need not keep its order, nor a directory its entries.
 func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
-	for f, err := range s.client.Entries(d.source) {
-		if err != nil {
-			return err
+	known := newNames()
+	return s.tree.over(d.source, func(client *usftp.Client, again bool) error {
+		if again && known.again() {
+			s.tree.line.arrived.Add(1)
 		}
-		i := &item{dir: d, name: f.BaseName(), facts: remoteFacts(f.FileStat())}
-		if !i.facts.hasMode { // a listing without attributes
-			var info fs.FileInfo
-			if info, err = s.client.Lstat(f.Name()); err == nil {
-				i.facts = remoteFacts(info.Sys().(*usftp.FileStat))
+		for f, err := range client.Entries(d.source) {
+			if err != nil {
+				return err
+			}
+			if known.has(f.BaseName()) {
+				continue
+			}
+			i := &item{dir: d, name: f.BaseName(), facts: remoteFacts(f.FileStat())}
+			if !i.facts.hasMode { // a listing without attributes
+				var info fs.FileInfo
+				if info, err = client.Lstat(f.Name()); err == nil {
+					i.facts = remoteFacts(info.Sys().(*usftp.FileStat))
+				} else if lost(client) {
+					return err
+				}
+			}
+			known.add(f.BaseName())
+			if !yield(i, err) {
+				break
 			}
 		}
-		if !yield(i, err) {
-			break
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
-func (s remoteSource) readLink(name string) (string, error) { return s.client.ReadLink(name) }
+func (s remoteSource) readLink(name string) (to string, err error) {
+	err = s.tree.over(name, func(client *usftp.Client, _ bool) error {
+		to, err = client.ReadLink(name)
+		return err
+	})
+	return to, err
+}
 
 // loops tells by the server's word for where directories are whether a link leads back.
 func (s remoteSource) loops(d *directory) string {
-	real, err := s.client.RealPath(d.source)
+	real, err := s.realPath(d.source)
 	if err != nil {
 		return ""
 	}
 	d.real = real
 	for above := d.parent; above != nil; above = above.parent {
 		if above.real == "" {
-			above.real, _ = s.client.RealPath(above.source)
+			above.real, _ = s.realPath(above.source)
 		}
 		if above.real == real {
 			return "it leads back to " + above.source
@@ -72,10 +95,16 @@ func (s remoteSource) loops(d *directory) string {
 	return ""
 }
 
-// remoteTree is a tree at a target on a host.
-type remoteTree struct {
-	client *usftp.Client
+func (s remoteSource) realPath(name string) (real string, err error) {
+	err = s.tree.over(name, func(client *usftp.Client, _ bool) error {
+		real, err = client.RealPath(name)
+		return err
+	})
+	return real, err
 }
+
+// remoteTree is a tree at a target on a host.
+type remoteTree struct{ tree *treeRun }
 
 // openRemoteTree finds out what the target means.
 func openRemoteTree(t *treeRun, base string) (*remoteTree, string, error) {
@@ -83,8 +112,12 @@ func openRemoteTree(t *treeRun, base string) (*remoteTree, string, error) {
 	if target == "" {
 		target = "."
 	}
-	tree := &remoteTree{t.Host.Client}
-	info, err := tree.client.Stat(target)
+	tree := &remoteTree{t}
+	var info fs.FileInfo
+	err := t.over(target, func(client *usftp.Client, _ bool) (err error) {
+		info, err = client.Stat(target)
+		return err
+	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return tree, target, nil
@@ -109,7 +142,17 @@ func (r *remoteTree) check(_ *directory, name string) error {
 }
 
 func (r *remoteTree) makeDir(d *directory) (fresh bool, err error) {
-	err = r.client.MkdirPerm(d.target, d.perm()|0o700)
+	err = r.tree.over(d.source, func(client *usftp.Client, again bool) error {
+		fresh, err = r.makeDirOver(client, d, again)
+		return err
+	})
+	return fresh, err
+}
+
+// makeDirOver makes a directory. Again means that a connection was lost while it was asked for: a directory that is there then may be
+// ours.
+func (r *remoteTree) makeDirOver(client *usftp.Client, d *directory, again bool) (fresh bool, err error) {
+	err = client.MkdirPerm(d.target, d.perm()|0o700)
 	if err == nil {
 		return true, nil
 	}
@@ -117,9 +160,9 @@ func (r *remoteTree) makeDir(d *directory) (fresh bool, err error) {
 		return false, err
 	}
 	// Version 3 has no code that says "it exists already"; what counts is what is there.
-	look := r.client.Lstat
+	look := client.Lstat
 	if d.parent == nil {
-		look = r.client.Stat // the target is named by a person, whose links are followed
+		look = client.Stat // the target is named by a person, whose links are followed
 	}
 	info, lookErr := look(d.target)
 	switch {
@@ -130,7 +173,15 @@ func (r *remoteTree) makeDir(d *directory) (fresh bool, err error) {
 	case !info.IsDir():
 		return false, errNotDirectory
 	}
-	return false, nil
+	return again && (d.parent != nil && d.parent.fresh || isEmpty(client, d.target)), nil
+}
+
+// isEmpty tells whether a directory is known to hold nothing.
+func isEmpty(client *usftp.Client, dir string) bool {
+	for range client.Entries(dir) {
+		return false // an entry, or an error
+	}
+	return true
 }
 
 func (r *remoteTree) finishDir(d *directory) error {
@@ -145,48 +196,60 @@ func (r *remoteTree) finishDir(d *directory) error {
 	if d.facts.hasTimes {
 		set.SetTimes, set.Atime, set.Mtime = true, d.facts.atime, d.facts.mtime
 	}
-	return r.client.SetAttrs(d.target, set)
+	return t.over(d.source, func(client *usftp.Client, _ bool) error { return client.SetAttrs(d.target, set) })
 }
 
 func (r *remoteTree) makeLink(i *item, to string) error {
+	temporary := path.Join(i.dir.target, temporaryName(i.name))
+	return r.tree.over(i.source(), func(client *usftp.Client, again bool) error {
+		if again {
+			client.Remove(temporary)
+			if made, err := client.ReadLink(i.target()); err == nil && made == to {
+				return nil
+			}
+		}
+		return makeLinkOver(client, i, to, temporary)
+	})
+}
+
+func makeLinkOver(client *usftp.Client, i *item, to, temporary string) error {
 	target := i.target()
-	err := r.client.Symlink(to, target)
+	err := client.Symlink(to, target)
 	if err == nil || i.dir.fresh {
 		return err
 	}
-	info, lookErr := r.client.Lstat(target)
+	info, lookErr := client.Lstat(target)
 	switch {
 	case lookErr != nil:
 		return err
 	case info.IsDir():
 		return &fs.PathError{Op: "replace", Path: target, Err: ErrIsDirectory}
 	case info.Mode()&fs.ModeSymlink != 0:
-		if old, err := r.client.ReadLink(target); err == nil && old == to {
+		if old, err := client.ReadLink(target); err == nil && old == to {
 			return nil
 		}
 	}
-	temporary := path.Join(i.dir.target, temporaryName(i.name))
-	if err := r.client.Symlink(to, temporary); err != nil {
+	if err := client.Symlink(to, temporary); err != nil {
 		return err
 	}
-	if r.client.HasPosixRename() {
-		err = r.client.PosixRename(temporary, target)
-	} else if err = r.client.Remove(target); err == nil {
-		err = r.client.Rename(temporary, target)
+	if client.HasPosixRename() {
+		err = client.PosixRename(temporary, target)
+	} else if err = client.Remove(target); err == nil {
+		err = client.Rename(temporary, target)
 	}
 	if err != nil {
-		r.client.Remove(temporary)
+		client.Remove(temporary)
 	}
 	return err
 }
 
 // place looks at where a file is to go. No round trip in a directory that we have made.
-func (r *remoteTree) place(i *item) (*remoteTarget, error) {
+func (r *remoteTree) place(client *usftp.Client, i *item) (*remoteTarget, error) {
 	t := &remoteTarget{path: i.target()}
 	if i.dir.fresh {
 		return t, nil
 	}
-	info, err := r.client.Lstat(t.path)
+	info, err := client.Lstat(t.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return t, nil

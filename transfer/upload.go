@@ -129,9 +129,15 @@ func (r *run) upload() error {
 		return errKept
 	}
 	r.tell(Event{Kind: Started, Size: r.size})
-	if r.placed(target, from) {
-		return nil
+	if r.placing != nil {
+		if done, err := r.settle(target); done || err != nil {
+			if done {
+				r.dropMark(target.path)
+			}
+			return err
+		}
 	}
+	r.removeStrays()
 	f, temporary, offset := r.resumeRemote(target, from)
 	if f == nil {
 		if f, temporary, err = r.createRemote(target, from); err != nil {
@@ -149,9 +155,8 @@ func (r *run) upload() error {
 		err = r.verifyRemote(at, from)
 	}
 	if err == nil && temporary != "" {
-		if err = r.place(temporary, target); err != nil && !refused(err) {
+		if err = r.place(temporary, target, r.result.Bytes); err != nil && !refused(err) {
 			r.keepRemote(target, temporary, from, false)
-			r.renaming = temporary
 		}
 	} else if err != nil {
 		r.abandonRemote(f, temporary, err, target, from)
@@ -166,7 +171,7 @@ func (r *run) upload() error {
 // the link. One round trip, and one more for a directory or a link.
 func (r *run) findTarget() (*remoteTarget, error) {
 	if r.item != nil {
-		return r.item.dir.tree.target.(*remoteTree).place(r.item)
+		return r.item.dir.tree.target.(*remoteTree).place(r.Host.Client, r.item)
 	}
 	name := r.Target
 	if name == "" {
@@ -338,51 +343,6 @@ func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) er
 	return nil
 }
 
-// placed tells whether a rename whose answer was lost has been done: its temporary name, which nobody else knows, is no more, and what
-// has the target's is as large as it was.
-func (r *run) placed(target *remoteTarget, from *source) bool {
-	if r.renaming == "" || from.before == nil {
-		return false
-	}
-	_, err := r.Host.Client.Lstat(r.renaming)
-	r.renaming = ""
-	if !errors.Is(err, fs.ErrNotExist) || target.before == nil || target.before.Size() != from.before.Size() {
-		return false
-	}
-	r.result.Bytes = from.before.Size()
-	r.dropMark(target.path)
-	return true
-}
-
-// place gives the temporary file the target's name.
-func (r *run) place(temporary string, target *remoteTarget) error {
-	ctx, cancel := r.lateContext()
-	defer cancel()
-	client := r.Host.Client.WithContext(ctx)
-	var aside string
-	var err error
-	switch {
-	case client.HasPosixRename():
-		err = client.PosixRename(temporary, target.path)
-	case target.before == nil:
-		err = client.Rename(temporary, target.path)
-	default:
-		aside, err = r.replace(client, temporary, target.path)
-	}
-	if err != nil {
-		r.result.LeftBehind = temporary
-		r.detail = fmt.Sprintf("all of the data is in %s:%s", r.Host.Name, temporary)
-		if !refused(err) {
-			r.detail += ", or has its name already"
-		}
-		if aside != "" {
-			r.unsure = true
-			r.detail += fmt.Sprintf("; the file that it replaces may be %s:%s", r.Host.Name, aside)
-		}
-	}
-	return err
-}
-
 // lateContext is the context for what must not stop halfway: it ends cleanupTime after the job's.
 func (r *run) lateContext() (context.Context, func()) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(r.ctx))
@@ -394,33 +354,6 @@ func (r *run) lateContext() (context.Context, func()) {
 		}
 	})
 	return late, func() { stop(); cancel(nil) }
-}
-
-// refused tells whether a server has said that it has not done something; else nobody knows.
-func refused(err error) bool {
-	var status *usftp.StatusError
-	return errors.As(err, &status)
-}
-
-// replace is posix-rename where the server has none: RENAME fails on a name that exists (draft-02, section 6.5), so the old file steps
-// aside until the new one is in place. It returns the name under which the old one may still be when it fails, and "" where it has its own.
-func (r *run) replace(client *usftp.Client, temporary, target string) (string, error) {
-	aside := path.Join(path.Dir(target), temporaryName(path.Base(target)))
-	if err := client.Rename(target, aside); refused(err) {
-		return "", err
-	} else if err != nil {
-		return aside, err
-	}
-	if err := client.Rename(temporary, target); err != nil {
-		if back := client.Rename(aside, target); back != nil {
-			return aside, err
-		}
-		return "", err
-	}
-	if err := client.Remove(aside); err != nil {
-		r.note(fmt.Sprintf("the file that was replaced could not be removed: it is %s", aside))
-	}
-	return "", nil
 }
 
 // cleanupTime bounds what is done for an interrupted job.

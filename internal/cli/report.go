@@ -68,6 +68,8 @@ func (p *person) event(e transfer.Event) {
 // treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words for what goes wrong.
 func (p *person) treeEvent(e transfer.Event) {
 	switch {
+	case e.Kind == transfer.Retried:
+		p.console.say(e.Message)
 	case e.Kind == transfer.Started && e.Totals != nil && p.moving:
 		p.line = startLine(p.console, sourceOf(e), -1)
 		p.line.updateTree(e)
