@@ -25,15 +25,13 @@ func (n *names) has(name string) bool {
 	return there
 }
 
-// again begins the listing anew. It returns whether the one that was cut off had brought anything.
-func (n *names) again() bool {
+// again begins the listing anew.
+func (n *names) again() {
 	if n.known == nil {
 		n.known = make(map[uint64]struct{}, len(n.added))
 	}
 	for _, sum := range n.added {
 		n.known[sum] = struct{}{}
 	}
-	brought := len(n.added) > 0
 	n.added = nil
-	return brought
 }

@@ -21,8 +21,9 @@ const (
 	tail         = 1 << 20
 	unsyncedTail = 16 << 20
 
-	// retriedTail is for a job that goes on by itself: seconds have passed since.
-	retriedTail = 4 << 20
+	// retriedTail is for a job that goes on by itself: seconds have passed since. It is little, so that a job gets on over a link that breaks
+	// every few seconds too.
+	retriedTail = 256 << 10
 )
 
 // resumeHint tells how to go on, for errors.

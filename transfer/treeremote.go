@@ -41,11 +41,12 @@ func remoteFacts(stat *usftp.FileStat) facts {
 func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
 	known := newNames()
 	return s.tree.over(d.source, func(client *usftp.Client, again bool) error {
-		if again && known.again() {
-			s.tree.line.arrived.Add(1)
+		if again {
+			known.again()
 		}
 		for f, err := range client.Entries(d.source) {
 			if err != nil {
+				s.tree.line.arrived.Add(int64(len(known.added)))
 				return err
 			}
 			if known.has(f.BaseName()) {

@@ -1,0 +1,417 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// redials has the bench's connection, and each that takes its place, prepared by a function: cut, say, after some bytes. It counts them.
+func (b *bench) redials(link sftptest.LinkConfig, prepare func(n int, end *sftptest.End)) (count *int) {
+	b.t.Helper()
+	count = new(int)
+	dial := func() (*usftp.Client, error) {
+		end := b.server.Dial(link)
+		if prepare != nil {
+			prepare(*count, end)
+		}
+		*count++
+		client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"),
+			usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody is there") }))
+		if err == nil {
+			b.t.Cleanup(func() { client.Close() })
+		}
+		return client, err
+	}
+	client, err := dial()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.host.Client = client
+	b.host.Redial = func(context.Context) (transfer.Host, error) {
+		client, err := dial()
+		return transfer.Host{Client: client, Name: "far"}, err
+	}
+	return count
+}
+
+func retries(n int) func(*transfer.Tree) {
+	return func(tree *transfer.Tree) { tree.Options.Retries = n }
+}
+
+// A mixed tree of many files, with a few that are large, deep directories, and links.
+func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
+	b.t.Helper()
+	root := filepath.Join(b.dir, name)
+	dirs := []string{"."}
+	for i := range max(3, files/20) {
+		dirs = append(dirs, filepath.Join(dirs[rng.IntN(len(dirs))], fmt.Sprintf("dir%d", i)))
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	for i := range files {
+		size := rng.IntN(20_000)
+		switch {
+		case i%50 == 7:
+			size = 300_000 + rng.IntN(3_000_000)
+		case i%10 == 3:
+			size = rng.IntN(250_000)
+		case i%25 == 4:
+			size = 0
+		}
+		file := filepath.Join(root, dirs[rng.IntN(len(dirs))], fmt.Sprintf("file%d", i))
+		data := make([]byte, size)
+		for at := range len(data) / 64 { // cheaper than random in each byte
+			data[at*64] = byte(rng.Uint32())
+		}
+		if err := os.WriteFile(file, data, 0o640); err != nil {
+			b.t.Fatal(err)
+		}
+		os.Chtimes(file, oldTime, oldTime.Add(time.Duration(i)*time.Second))
+	}
+	os.Symlink("dir0/none", filepath.Join(root, "link"))
+	slices.Reverse(dirs)
+	for _, dir := range dirs {
+		os.Chtimes(filepath.Join(root, dir), oldTime, oldTime)
+	}
+	return root
+}
+
+// TestTreeCutAgainAndAgain: a tree over connections that are cut, each after a random number of bytes in a random direction, arrives whole:
+// contents, times and modes, of directories too; nothing that was finished is sent again, and nothing is left behind.
+func TestTreeCutAgainAndAgain(t *testing.T) {
+	for seed := range uint64(12) {
+		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+			t.Run(fmt.Sprintf("seed %d %v", seed, direction), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { treeCut(t, seed, direction) })
+			})
+		}
+	}
+}
+
+func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
+	rng := rand.New(rand.NewPCG(seed, 41))
+	script := sftptest.Script{ReaddirNames: 7}
+	if rng.IntN(3) == 0 {
+		script.Extensions = []wire.ExtensionPair{} // no posix-rename
+	}
+	link := sftptest.LinkConfig{ToServer: 5 * time.Millisecond, ToClient: 5 * time.Millisecond, RateBytesPerSec: 4 << 20}
+	b := newBench(t, script, link)
+	var lost []string
+	cut := func(n int, end *sftptest.End) {
+		if n > 9 {
+			return
+		}
+		// By the client's own bytes, so that it may be in the middle of a request, or by time, so that replies are lost.
+		if direction == transfer.Upload && rng.IntN(2) == 0 {
+			end.CutAfter(int64(200+rng.IntN(1_500_000)), nil)
+		} else {
+			time.AfterFunc(time.Duration(10+rng.IntN(350))*time.Millisecond, func() { end.Cut(nil) })
+		}
+	}
+	local := b.mixed("source", 120, rng)
+	source, target := local, "/target"
+	if direction == transfer.Download {
+		if _, err := b.tree(transfer.Upload, local, "/target"); err != nil {
+			t.Fatal(err)
+		}
+		source, target = "/target", filepath.Join(b.dir, "target")
+	}
+	b.server.ForgetRequests()
+	count := b.redials(link, cut)
+	done := make(map[string]int)
+	s, err := b.tree(direction, source, target, retries(3), func(tree *transfer.Tree) {
+		tree.Options.Events = func(e transfer.Event) {
+			switch {
+			case e.Kind == transfer.Done:
+				done[e.Source]++
+			case e.Kind == transfer.Retried:
+				lost = append(lost, e.Message)
+				if e.Source == "" || e.Host != "far" || e.Err == nil || e.Wait <= 0 || !e.Tree {
+					t.Errorf("the event is %+v", e)
+				}
+			}
+		}
+	})
+	if err != nil {
+		t.Fatalf("%+v, %v; it was lost:\n%s", s, err, strings.Join(lost, "\n"))
+	}
+	if *count < 5 || len(lost) < *count-1 {
+		t.Errorf("%d connections and %d events: too few to prove anything", *count, len(lost))
+	}
+	if s.Files != 120 || len(done) != 120 || s.Failed != 0 || s.Links != 1 || !s.Complete || s.PlannedFiles != 120 {
+		t.Errorf("%d files are said to be done; %+v", len(done), s)
+	}
+	for name, times := range done {
+		if times != 1 {
+			t.Errorf("%s was done %d times", name, times)
+		}
+	}
+	b.notSentTwice(direction)
+	b.reconnect(sftptest.LinkConfig{})
+	out := filepath.Join(b.dir, "out")
+	if direction == transfer.Download {
+		out = target
+	} else if _, err := b.tree(transfer.Download, "/target", out); err != nil {
+		t.Fatal(err)
+	}
+	sameTrees(t, local, out)
+	sameContents(t, local, out)
+	if left := b.temporaries(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if t.Failed() {
+		t.Logf("seed %d; it was lost:\n%s", seed, strings.Join(lost, "\n"))
+	}
+}
+
+// notSentTwice looks at what the server was asked: once a name was given to a file, nothing is opened for it again; a file that was read to its
+// end is not.
+func (b *bench) notSentTwice(direction transfer.Direction) {
+	b.t.Helper()
+	placed := make(map[string]bool)
+	for _, r := range b.server.Requests() {
+		switch {
+		case direction == transfer.Upload && (r.Type == wire.TypeRename || r.Extension == wire.ExtPosixRename):
+			placed[r.Path] = true // of the temporary name
+		case direction == transfer.Upload && r.Type == wire.TypeWrite && placed[r.Path]:
+			b.t.Errorf("%s is written to after it was renamed", r.Path)
+		}
+	}
+}
+
+// sameContents compares all bytes of two local trees.
+func sameContents(t *testing.T, a, b string) {
+	t.Helper()
+	files := 0
+	filepath.WalkDir(a, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			t.Error(err)
+		} else if d.Type().IsRegular() {
+			rel, _ := filepath.Rel(a, name)
+			want, _ := os.ReadFile(name)
+			got, err := os.ReadFile(filepath.Join(b, rel))
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s differs: %d bytes, want %d, %v", rel, len(got), len(want), err)
+			}
+			files++
+		}
+		return nil
+	})
+	if files == 0 {
+		t.Error("there is nothing to compare")
+	}
+}
+
+// TestReplyLost: the connection ends behind a request that was carried out, and in front of its reply. It is looked at before it is asked
+// for again.
+func TestReplyLost(t *testing.T) {
+	posix := sftptest.OpenSSHExtensions()
+	for name, test := range map[string]struct {
+		on         wire.Type
+		extension  string
+		from       uint64 // WRITEs from there on
+		skip       int
+		plain      bool // no posix-rename
+		there      bool // the target tree is there already
+		notCarried bool // hung up instead of carried out
+	}{
+		"mkdir":                           {on: wire.TypeMkdir, skip: 2},
+		"mkdir of the top":                {on: wire.TypeMkdir},
+		"mkdir not carried out":           {on: wire.TypeMkdir, skip: 2, notCarried: true},
+		"mkdir where it is":               {on: wire.TypeMkdir, skip: 2, there: true},
+		"open":                            {on: wire.TypeOpen, skip: 3},
+		"write":                           {on: wire.TypeWrite, skip: 3},
+		"write of the large":              {on: wire.TypeWrite, from: 300_000},
+		"fsetstat":                        {on: wire.TypeFsetstat, skip: 3},
+		"close":                           {on: wire.TypeClose, skip: 3},
+		"rename":                          {on: wire.TypeExtended, extension: wire.ExtPosixRename, skip: 2},
+		"rename where it is":              {on: wire.TypeExtended, extension: wire.ExtPosixRename, skip: 2, there: true},
+		"rename not carried out":          {on: wire.TypeExtended, extension: wire.ExtPosixRename, skip: 2, notCarried: true},
+		"plain rename":                    {on: wire.TypeRename, skip: 2, plain: true},
+		"plain rename where it is, 1":     {on: wire.TypeRename, skip: 4, plain: true, there: true},
+		"plain rename where it is, 2":     {on: wire.TypeRename, skip: 5, plain: true, there: true},
+		"plain rename where it is, 3":     {on: wire.TypeRename, skip: 6, plain: true, there: true, notCarried: true},
+		"plain rename where it is, 4":     {on: wire.TypeRename, skip: 7, plain: true, there: true, notCarried: true},
+		"remove":                          {on: wire.TypeRemove, skip: 2, plain: true, there: true},
+		"remove not carried out":          {on: wire.TypeRemove, skip: 2, plain: true, there: true, notCarried: true},
+		"symlink":                         {on: wire.TypeSymlink, skip: 1},
+		"symlink not carried out":         {on: wire.TypeSymlink, skip: 1, notCarried: true},
+		"symlink where another is":        {on: wire.TypeSymlink, skip: 1, there: true},
+		"symlink where another is, plain": {on: wire.TypeSymlink, skip: 1, there: true, plain: true},
+		"setstat of a directory":          {on: wire.TypeSetstat, skip: 1},
+		"lstat":                           {on: wire.TypeLstat, skip: 1, there: true},
+		"stat":                            {on: wire.TypeStat},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				do := sftptest.Truncate(0)
+				if test.notCarried {
+					do = sftptest.Hangup()
+				}
+				b := newTreeBench(t, sftptest.Script{Extensions: posix}, sftptest.LinkConfig{})
+				if test.plain {
+					b = newTreeBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"}}}, sftptest.LinkConfig{})
+				}
+				source := b.sample("source")
+				if test.there {
+					if _, err := b.tree(transfer.Upload, source, "/target"); err != nil {
+						t.Fatal(err)
+					}
+					b.server.Files.Remove("/target/dangling")
+					b.server.Files.Remove("/target/deep/link")
+					b.server.Files.Symlink("elsewhere", "/target/dangling")
+					b.server.Files.Symlink("elsewhere", "/target/deep/link")
+				}
+				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
+				count := b.redials(link, nil)
+				fault := sftptest.Fault{On: test.on, Extension: test.extension, Skip: test.skip, Times: 1, Do: do}
+				if test.from > 0 {
+					fault.From, fault.To = test.from, math.MaxUint64
+				}
+				b.server.AddFaults(fault)
+				name := source
+				if test.there {
+					name += "/."
+				}
+				s, err := b.tree(transfer.Upload, name, "/target", retries(2))
+				if err != nil || s.Files != 9 || s.Links != 3 {
+					t.Fatalf("%+v, %v", s, err)
+				}
+				if *count != 2 || len(b.kinds(transfer.Retried, "")) != 1 {
+					t.Errorf("%d connections, %d tries", *count, len(b.kinds(transfer.Retried, "")))
+				}
+				b.reconnect(sftptest.LinkConfig{})
+				out := filepath.Join(b.dir, "out")
+				if _, err := b.tree(transfer.Download, "/target", out); err != nil {
+					t.Fatal(err)
+				}
+				sameTrees(t, source, out)
+				sameContents(t, source, out)
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("left behind: %q", left)
+				}
+				if n := b.server.OpenHandles(); n != 0 {
+					t.Errorf("%d handles are open", n)
+				}
+			})
+		})
+	}
+}
+
+// TestListingCut: a listing that is cut off is taken up again, and no entry is missed or done twice, though the server lists in another
+// order then.
+func TestListingCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTreeBench(t, sftptest.Script{ReaddirNames: 10}, sftptest.LinkConfig{})
+		for i := range 500 {
+			b.server.Files.WriteFile(fmt.Sprintf("/source/file%d", i), random(i))
+		}
+		count := b.redials(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}, func(n int, end *sftptest.End) {
+			if n < 4 {
+				b.server.AddFaults(sftptest.Fault{On: wire.TypeReaddir, Skip: 8 + 5*n, Times: 1, Do: sftptest.Hangup()})
+			}
+		})
+		out := filepath.Join(b.dir, "out")
+		s, err := b.tree(transfer.Download, "/source", out, retries(1))
+		if err != nil || s.Files != 500 || s.PlannedFiles != 500 || *count < 3 {
+			t.Fatalf("%d connections, %+v, %v", *count, s, err)
+		}
+		for i := range 500 {
+			if got, err := os.ReadFile(filepath.Join(out, fmt.Sprintf("file%d", i))); err != nil || !bytes.Equal(got, random(i)) {
+				t.Errorf("file%d: %d bytes, %v", i, len(got), err)
+			}
+		}
+	})
+}
+
+// TestTreeStalled: a connection that swallows all that is sent is given up when the peer has owed an answer for too long, and its work goes on over
+// another.
+func TestTreeStalled(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		synctest.Test(t, func(t *testing.T) {
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
+			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			local := b.mixed("source", 60, rand.New(rand.NewPCG(1, 2)))
+			source, target := local, "/target"
+			if direction == transfer.Download {
+				if _, err := b.tree(transfer.Upload, local, target); err != nil {
+					t.Fatal(err)
+				}
+				source, target = target, filepath.Join(b.dir, "out")
+			}
+			count := b.redials(link, func(n int, end *sftptest.End) {
+				if n == 0 {
+					end.SilenceAfter(3000)
+				}
+			})
+			began := time.Now()
+			s, err := b.tree(direction, source, target, retries(1))
+			if err != nil || s.Files != 60 || *count != 2 {
+				t.Fatalf("%v: %d connections, %+v, %v", direction, *count, s, err)
+			}
+			if took := time.Since(began); took < 60*time.Second || took > 200*time.Second {
+				t.Errorf("%v: it took %v", direction, took)
+			}
+			var stall *usftp.StallError
+			for _, e := range b.events {
+				if e.Kind == transfer.Retried && !errors.As(e.Err, &stall) {
+					t.Errorf("it was lost by %v", e.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestTreeGivenUp: when the tries are over, all ends with one sentence.
+func TestTreeGivenUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*transfer.Options)
+		most   time.Duration
+		tries  int
+		says   string
+	}{
+		"tries":   {func(o *transfer.Options) { o.Retries = 4 }, 20 * time.Second, 4, "connecting again has failed 4 times"},
+		"time":    {func(o *transfer.Options) { o.Retries, o.RetryFor = 1000, 2*time.Minute }, 2*time.Minute + 5*time.Second, 5, "within 2m0s"},
+		"backoff": {func(o *transfer.Options) { o.Retries, o.Backoff = 50, func(int) time.Duration { return time.Millisecond } }, time.Second, 50, "failed 50 times"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+				source := b.mixed("source", 100, rand.New(rand.NewPCG(3, 4)))
+				b.redials(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}, func(_ int, end *sftptest.End) { end.CutAfter(500_000, nil) })
+				b.host.Redial = func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }
+				began := time.Now()
+				s, err := b.tree(transfer.Upload, source, "/target", func(tree *transfer.Tree) { test.change(&tree.Options) })
+				if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), "nobody is there") || !errors.Is(err, sftptest.ErrCut) {
+					t.Errorf("%+v, %v", s, err)
+				}
+				if took := time.Since(began); took > test.most {
+					t.Errorf("it took %v", took)
+				}
+				if tries := len(b.kinds(transfer.Retried, "")); tries < test.tries {
+					t.Errorf("%d tries", tries)
+				}
+			})
+		})
+	}
+}
