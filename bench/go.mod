@@ -5,10 +5,14 @@ go 1.26.5
 require (
 	github.com/pkg/sftp v1.13.12
 	github.com/usftp/usftp v0.0.0-00010101000000-000000000000
+	github.com/zeebo/blake3 v0.2.4
 	golang.org/x/crypto v0.58.0
 	golang.org/x/sys v0.49.0
 )
 
-require github.com/kr/fs v0.1.0 // indirect
+require (
+	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
+	github.com/kr/fs v0.1.0 // indirect
+)
 
 replace github.com/usftp/usftp => ../

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/usftp/usftp/internal/filecopy"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
@@ -119,6 +120,24 @@ func osFile(f server.File) (*os.File, bool) {
 		return f.File, true
 	}
 	return nil, false
+}
+
+// CopyFrom implements server.FileCopier: the file system shares blocks, the kernel copies, or this process does, and what is a hole in
+// the source stays one.
+func (f *file) CopyFrom(ctx context.Context, source server.File, from, length, to int64) (int64, error) {
+	src, ok := osFile(source)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	if length <= 0 {
+		return 0, nil
+	}
+	return filecopy.Copy(ctx, f.File, src, filecopy.Options{From: from, To: to, Length: length})
+}
+
+// CopyFrom leaves it to the session, whose writes go to the end.
+func (f appendFile) CopyFrom(context.Context, server.File, int64, int64, int64) (int64, error) {
+	return 0, errors.ErrUnsupported
 }
 
 func isEOF(err error) bool { return err == io.EOF }

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -147,40 +146,4 @@ func statVFS(file *os.File) (reply wire.StatVFSReply, err error) {
 		reply.Flags |= wire.StatVFSNoSetuid
 	}
 	return reply, nil
-}
-
-// copyPiece is copied with one system call, so that a session that ends does not wait for more.
-const copyPiece = 64 << 20
-
-// CopyFrom implements server.FileCopier: the kernel copies, or shares blocks where the file system can.
-func (f *file) CopyFrom(ctx context.Context, source server.File, from, length, to int64) (done int64, err error) {
-	src, ok := osFile(source)
-	if !ok {
-		return 0, errors.ErrUnsupported
-	}
-	for done < length {
-		if err := ctx.Err(); err != nil {
-			return done, err
-		}
-		in, out := from+done, to+done
-		n, err := unix.CopyFileRange(int(src.Fd()), &in, int(f.Fd()), &out, int(min(length-done, copyPiece)), 0)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil && done == 0 && (err == unix.EXDEV || err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP) {
-			return 0, errors.ErrUnsupported
-		}
-		if err != nil {
-			return done, &fs.PathError{Op: "copy_file_range", Path: f.name, Err: err}
-		}
-		if n == 0 {
-			// Some special file systems, such as /proc, have files of size 0 with something in them.
-			if info, err := src.Stat(); done == 0 && err == nil && info.Size() == 0 {
-				return 0, errors.ErrUnsupported
-			}
-			break
-		}
-		done += int64(n)
-	}
-	return done, nil
 }
