@@ -255,7 +255,7 @@ func TestHeldRepliesAreBounded(t *testing.T) {
 			}
 			asked <- ids
 		}()
-		synctest.Wait()
+		a.expect() // and the reader has been replaced
 		select {
 		case <-asked:
 			t.Errorf("%d replies were held for a request that takes long", most)

@@ -12,7 +12,7 @@ type turns struct {
 	last uint64 // given to the request that arrived last, under the session's lock
 
 	mu   sync.Mutex
-	sent uint64 // of the request that was answered last
+	sent uint64               // of the request that was answered last
 	held map[uint64]heldReply // by their turns
 }
 
