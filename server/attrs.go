@@ -30,10 +30,34 @@ func Seconds(t time.Time) uint32 {
 	return uint32(min(max(t.Unix(), 0), 1<<32-1))
 }
 
-// linkCount is for people only: version 3 has no field for it.
+// Linked is what a FileInfo of a backend may tell of a file that can have several names. Absent: the system's own structure is
+// understood on Unix, and elsewhere each name is taken for a file of its own.
+type Linked interface {
+	// FileIdentity is equal for infos of one file, and comparable.
+	FileIdentity() any
+
+	// LinkCount is how many names the file has.
+	LinkCount() uint64
+}
+
+// linkCount is for people, as version 3 has no field for it, and for quotas.
 func linkCount(info fs.FileInfo) uint64 {
+	if linked, ok := info.(Linked); ok {
+		return linked.LinkCount()
+	}
 	if n := systemLinkCount(info); n > 0 {
 		return n
 	}
 	return 1
+}
+
+// identityOf is what a file is known by, whatever its name; where that cannot be told it is the name.
+func identityOf(info fs.FileInfo, name string) any {
+	if linked, ok := info.(Linked); ok {
+		return linked.FileIdentity()
+	}
+	if id, ok := systemIdentity(info); ok {
+		return id
+	}
+	return name
 }

@@ -11,3 +11,5 @@ import (
 func addSystemAttrs(*wire.Attrs, fs.FileInfo) {}
 
 func systemLinkCount(fs.FileInfo) uint64 { return 0 }
+
+func systemIdentity(fs.FileInfo) (any, bool) { return nil, false }

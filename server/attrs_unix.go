@@ -27,3 +27,12 @@ func systemLinkCount(info fs.FileInfo) uint64 {
 	}
 	return 0
 }
+
+// systemIdentity is the numbers by which the system knows a file.
+func systemIdentity(info fs.FileInfo) (id any, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, false
+	}
+	return [2]uint64{uint64(st.Dev), st.Ino}, true
+}

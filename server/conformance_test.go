@@ -136,17 +136,20 @@ func testExclusive(t *testing.T, c *raw) {
 
 func testOpenAttrs(t *testing.T, c *raw) {
 	attrs := wire.Attrs{
-		Flags:       wire.AttrPermissions | wire.AttrACModTime,
+		Flags:       wire.AttrSize | wire.AttrPermissions | wire.AttrACModTime,
+		Size:        7,
 		Permissions: 0o600, ATime: 1000, MTime: 2000,
 	}
 	c.close(c.do(wire.Open{Path: "/f", Flags: create, Attrs: attrs}).handle(t))
 	got := c.stat("/f")
 	want(t, got.Permissions, uint32(0o100600))
 	want(t, got.MTime, uint32(2000))
+	want(t, c.get("/f"), "\x00\x00\x00\x00\x00\x00\x00")
 	// Attributes are for a file that OPEN makes.
-	attrs.Permissions, attrs.MTime = 0o644, 3000
+	attrs.Size, attrs.Permissions, attrs.MTime = 9, 0o644, 3000
 	c.close(c.do(wire.Open{Path: "/f", Flags: wire.OpenWrite | wire.OpenCreate, Attrs: attrs}).handle(t))
 	got = c.stat("/f")
+	want(t, got.Size, uint64(7))
 	want(t, got.Permissions, uint32(0o100600))
 	want(t, got.MTime, uint32(2000))
 }

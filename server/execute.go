@@ -22,6 +22,7 @@ type worker struct {
 func (w *worker) execute(s *session, r *request) {
 	s.active.begin()
 	defer s.active.end()
+	r.repeated = r.op != opRead && r.handle != nil && r.handle.failed() != nil
 	switch r.op {
 	case opRead:
 		w.read(s, r)
@@ -94,21 +95,10 @@ func (w *worker) executeRare(s *session, r *request) {
 
 // status queues a STATUS. A buffer lent for a longer reply is returned.
 func (w *worker) status(s *session, r *request, err error) {
-	if err != nil {
-		s.logRefusal(r, err)
+	if err != nil && !r.repeated {
+		s.told.note(r, err)
 	}
 	w.short(s, r, statusOf(err).Append(w.scratch[:0], r.id))
-}
-
-// logRefusal writes a line for what somebody may want to know of: what was not allowed, and what was not understood. What a
-// client asks for in vain is its own business.
-func (s *session) logRefusal(r *request, err error) {
-	switch codeOf(err) {
-	case wire.PermissionDenied:
-		s.log.Info("request denied", "request", r.op.String(), "path", r.path, "error", err)
-	case wire.BadMessage:
-		s.log.Info("bad request", "request", r.op.String(), "error", err)
-	}
 }
 
 // short queues a short reply, which is copied.

@@ -121,6 +121,8 @@ func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err e
 	s.mu.Lock()
 	if r.bad == nil {
 		r.bad = s.attach(r)
+	} else if h := s.findHandle(r.key); h != nil {
+		r.path = h.path // for the log: the request goes no further
 	}
 	// A long WRITE is written while the next one is read: that takes so long that handing it over costs little.
 	long := own != nil && r.op == opWrite && s.parallel

@@ -36,11 +36,12 @@ type request struct {
 	data             []byte  // what WRITE writes; lies in own, or in the reader's input
 	own              *buffer // the buffer that the packet came in
 
-	reply   *buffer // lent before the request starts, where its reply needs one
-	charge  int     // what reply counts in the session's budget
-	changes bool    // changes something that a request on the path could see
-	running bool
-	next    *request // in the session's list of spare requests
+	reply    *buffer // lent before the request starts, where its reply needs one
+	charge   int     // what reply counts in the session's budget
+	changes  bool    // changes something that a request on the path could see
+	running  bool
+	repeated bool     // fails like one before it on its handle, of which the log has told
+	next     *request // in the session's list of spare requests
 }
 
 // parse fills in r from a packet's body. Paths come out absolute and clean.

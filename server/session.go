@@ -67,6 +67,7 @@ type session struct {
 	active  *Activity
 	relay   *relay // nil where the stream is no pipe
 	out     output
+	told    refusals
 	ctx     context.Context // of handlers
 	cancel  context.CancelFunc
 	limits  wire.LimitsReply
@@ -146,6 +147,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.told.log = s.log
 	if s.pool == nil {
 		s.pool = &Pool{}
 	}
@@ -202,6 +204,7 @@ func (s *session) wait() error {
 			r.own = nil
 		}
 	}
+	s.told.end()
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
 			slot.h.turns.drop(s.pool)

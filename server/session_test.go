@@ -237,6 +237,36 @@ func TestFloodStopsReading(t *testing.T) {
 	}
 }
 
+// TestHeldRepliesAreBounded: replies that wait for an earlier one on their handle count as replies that the client leaves unread.
+func TestHeldRepliesAreBounded(t *testing.T) {
+	g := newGated()
+	bubble(t, g, nil, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		h := c.open("/f", wire.OpenRead)
+		a := c.answers()
+		release := g.hold("read /f")
+		slow := c.ask(wire.Read{Handle: h, Length: 4})
+		const most = 9_900
+		asked := make(chan []uint32)
+		go func() {
+			var ids []uint32
+			for range most {
+				ids = append(ids, c.ask(wire.HandleRequest{Type: wire.TypeFstat, Handle: h}))
+			}
+			asked <- ids
+		}()
+		a.expect() // and the reader has been replaced
+		select {
+		case <-asked:
+			t.Errorf("%d replies were held for a request that takes long", most)
+			return
+		default:
+		}
+		release()
+		a.expect(append(<-asked, slow)...)
+	})
+}
+
 func TestContextEndsSession(t *testing.T) {
 	g := newGated()
 	bubble(t, g, nil, func(t *testing.T, c *raw) {

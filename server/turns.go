@@ -12,20 +12,21 @@ type turns struct {
 	last uint64 // given to the request that arrived last, under the session's lock
 
 	mu   sync.Mutex
-	sent uint64 // of the request that was answered last
-	held []heldReply
+	sent uint64               // of the request that was answered last
+	held map[uint64]heldReply // by their turns
 }
 
 // heldReply is a reply whose turn has not come.
 type heldReply struct {
-	turn  uint64
 	short []byte
 	long  *buffer
 }
 
 // deliver queues a reply when its turn has come, and those that waited for it: a short one, which is copied, or one in a
-// buffer, which is taken over.
+// buffer, which is taken over. Short ones count from now on as not taken by the client, long ones have been charged: what is held
+// while a request takes long is bounded like what the client leaves unread.
 func (s *session) deliver(r *request, short []byte, long *buffer) {
+	s.short.Add(int64(len(short)))
 	if r.handle == nil {
 		s.enqueue(short, long)
 		return
@@ -34,7 +35,10 @@ func (s *session) deliver(r *request, short []byte, long *buffer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.turn != t.sent+1 {
-		t.held = append(t.held, heldReply{r.turn, bytes.Clone(short), long})
+		if t.held == nil {
+			t.held = map[uint64]heldReply{}
+		}
+		t.held[r.turn] = heldReply{bytes.Clone(short), long}
 		return
 	}
 	s.enqueue(short, long)
@@ -51,17 +55,13 @@ func (s *session) delivered(r *request) {
 
 // nextTurn queues those whose turn it is now; the caller holds the lock of t.
 func (s *session) nextTurn(t *turns) {
-	t.sent++
-	for i := 0; i < len(t.held); i++ {
-		if t.held[i].turn != t.sent+1 {
-			continue
+	for t.sent++; len(t.held) > 0; t.sent++ {
+		reply, ok := t.held[t.sent+1]
+		if !ok {
+			return
 		}
-		s.enqueue(t.held[i].short, t.held[i].long)
-		t.sent++
-		last := len(t.held) - 1
-		t.held[i], t.held[last] = t.held[last], heldReply{}
-		t.held = t.held[:last]
-		i = -1
+		delete(t.held, t.sent+1)
+		s.enqueue(reply.short, reply.long)
 	}
 }
 
@@ -70,7 +70,6 @@ func (s *session) enqueue(short []byte, long *buffer) {
 		s.out.send(long)
 		return
 	}
-	s.short.Add(int64(len(short)))
 	s.out.put(short)
 }
 

@@ -127,7 +127,7 @@ func (v *View) Open(ctx context.Context, name string, flags uint32, attrs wire.A
 	if !ok {
 		return nil, errUnsupported
 	}
-	return v.quotaOpen(ctx, name, flags, func() (File, error) {
+	return v.quotaOpen(ctx, name, flags, &attrs, func() (File, error) {
 		return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
 	})
 }

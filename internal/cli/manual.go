@@ -50,11 +50,12 @@ start and kept in the user's configuration directory, as
 
 Unless --listen says otherwise, it listens on 127.0.0.1:2022, where only programs
 on this machine reach it. What happens is written to standard error: logins,
-files with their bytes and rate, refusals.
+files with their bytes and rate, and what was denied.
 
 SIGINT (Ctrl-C) and SIGTERM end it: nobody new is let in, and sessions that run
 may go on for the time of --grace; a second signal ends it at once. SIGHUP has it
-read its keys, users and limits again; who has logged in stays.
+read its keys, users and limits again, and count anew what lies under quotas; who
+has logged in stays.
 
 With --config it serves several users, each with a directory, keys, a password
 and bounds; docs/serve.md describes the file. Flags win over it.
@@ -69,6 +70,13 @@ const serveExamples = `  usftp serve .
   usftp serve --listen :2022 --read-only /srv/pub
   usftp serve --user deploy --authorized-keys deploy.pub --metrics=:9722 /srv/www
   usftp serve --config /etc/usftp/serve.toml`
+
+const hashPasswordLong = `Asks for a password, twice, and prints its hash by argon2id, as the setting
+"password" of a user in the configuration of serve takes it. Where standard input
+is no terminal, its first line is the password.`
+
+const hashPasswordExamples = `  usftp hash-password
+  pass show sftp/guest | usftp hash-password`
 
 const demoLong = `Starts an SFTP server of its own on the loopback address, with keys made for the
 occasion, copies files to it and back with the code that cp runs, checks what

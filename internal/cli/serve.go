@@ -56,6 +56,7 @@ func (s *site) run(ctx context.Context) error {
 		return err
 	}
 	defer s.metrics.close()
+	defer s.recounting.Wait()
 	hangups := make(chan struct{}, 1)
 	s.app.signals.set(s.grace+cleanupTime, func() {
 		select {
@@ -74,7 +75,7 @@ func (s *site) run(ctx context.Context) error {
 	for {
 		select {
 		case <-hangups:
-			s.reload()
+			s.reload(ctx)
 		case err := <-ended: // accepting has failed for good
 			s.sshd.Close()
 			return err
@@ -97,7 +98,7 @@ func (s *site) shutdown(ctx context.Context) error {
 }
 
 // reload reads again what may have changed. What cannot be understood changes nothing.
-func (s *site) reload() {
+func (s *site) reload(ctx context.Context) {
 	settings, err := s.read()
 	if err == nil {
 		err = s.apply(settings)
@@ -107,6 +108,8 @@ func (s *site) reload() {
 		return
 	}
 	s.log.Info("reloaded")
+	quotas := s.quotas()
+	s.recounting.Go(func() { s.recount(ctx, quotas) })
 }
 
 func (s *site) listen() (listeners []net.Listener, err error) {

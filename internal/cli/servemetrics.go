@@ -36,6 +36,7 @@ func newMetrics() *metrics {
 			"session refused":        set.NewCounter("usftp_sessions_refused_total"),
 			"session ended badly":    set.NewCounter("usftp_sessions_failed_total"),
 			"a command was refused":  set.NewCounter("usftp_commands_refused_total"),
+			"request denied":         set.NewCounter("usftp_requests_denied_total"),
 			"idle connection closed": set.NewCounter("usftp_connections_idle_total"),
 		},
 		sftpFiles: set.NewCounter(`usftp_files_total{protocol="sftp"}`),
@@ -69,6 +70,10 @@ func (m *metrics) count(e serveEvent) {
 		}
 	case "file closed badly", "scp failed":
 		m.failed.Inc()
+	case "request denied":
+		if e.scp { // which says nothing more of the file
+			m.failed.Inc()
+		}
 	}
 	m.read.AddInt64(e.read)
 	m.written.AddInt64(e.written)

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -12,13 +11,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/server"
-	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/server/sshd"
 )
 
@@ -41,6 +40,8 @@ type site struct {
 	directory *sshd.Directory
 	trees     map[string]*tree
 	password  string // the one-off one, once made
+
+	recounting sync.WaitGroup // of quotas, by reloads
 }
 
 // settings is what is served, to whom and how: made of the command line or of a file, and anew for each reload.
@@ -65,14 +66,6 @@ type account struct {
 	root         string
 	quota        [2]int64 // bytes and files
 	passwordHash string
-}
-
-// A tree is a directory that is served, with what the users of it share. It stays open until the program ends: sessions that
-// began before a reload go on.
-type tree struct {
-	fs     *osfs.FS
-	info   fs.FileInfo
-	quotas map[[2]int64]*server.Quota
 }
 
 // start makes the server, not listening yet.
@@ -326,36 +319,4 @@ func (s *site) accounts(made *settings) (accounts sshd.Accounts, keys bool, err 
 		accounts.Passwords, err = sshd.ParsePasswords("passwords", []byte(passwords.String()))
 	}
 	return accounts, keys, err
-}
-
-// tree opens a directory, or finds it open.
-func (s *site) tree(root string) (*tree, error) {
-	info, err := os.Stat(root)
-	if err == nil && !info.IsDir() {
-		err = errors.New("it is no directory")
-	}
-	if err != nil {
-		return nil, fileError("cannot serve", root, err)
-	}
-	if t := s.trees[root]; t != nil && os.SameFile(t.info, info) {
-		return t, nil
-	}
-	files, err := osfs.New(root)
-	if err != nil {
-		return nil, fileError("cannot serve", root, err)
-	}
-	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
-	if s.trees == nil {
-		s.trees = map[string]*tree{}
-	}
-	s.trees[root] = t
-	return t, nil
-}
-
-// quota is shared by users of the same directory with the same bounds.
-func (t *tree) quota(bounds [2]int64) *server.Quota {
-	if t.quotas[bounds] == nil {
-		t.quotas[bounds] = server.NewQuota(bounds[0], bounds[1])
-	}
-	return t.quotas[bounds]
 }

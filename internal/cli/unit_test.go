@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/server/sshd"
 )
 
 func TestPrintable(t *testing.T) {
@@ -177,5 +179,28 @@ func TestManPage(t *testing.T) {
 	writeMan(&page, (&app{console: newConsole(os.Stderr)}).command())
 	if !bytes.Equal(page.Bytes(), committed) {
 		t.Error("docs/usftp.1 is old: run `go run ./cmd/usftp man >docs/usftp.1`")
+	}
+}
+
+func TestHashPassword(t *testing.T) {
+	cmd := command(t, t.TempDir(), "hash-password")
+	cmd.Stdin = strings.NewReader("open sesame\n")
+	got := finish(t, cmd)
+	if got.code != 0 || got.stderr != "" {
+		t.Fatalf("%+v", got)
+	}
+	users, err := sshd.ParsePasswords("users", []byte("u:"+got.stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := users.Check(t.Context(), "u", "open sesame"); err != nil {
+		t.Error(err)
+	}
+	for _, stdin := range []string{"", "\n", strings.Repeat("x", 5000)} {
+		cmd := command(t, t.TempDir(), "hash-password")
+		cmd.Stdin = strings.NewReader(stdin)
+		if got := finish(t, cmd); got.code == 0 || got.stdout != "" {
+			t.Errorf("%.10q was taken: %+v", stdin, got)
+		}
 	}
 }

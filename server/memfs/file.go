@@ -205,7 +205,6 @@ func (f *FS) Open(_ context.Context, name string, flags uint32, attrs wire.Attrs
 		return nil, errIsDirectory
 	case n == nil:
 		n = f.newNode(0)
-		attrs.Flags &^= wire.AttrSize
 		if err := n.set(attrs); err != nil {
 			return nil, err
 		}

@@ -82,7 +82,13 @@ type info struct {
 	name  string
 	attrs wire.Attrs
 	mtime time.Time
+	node  *node // for which one it is only
+	links int
 }
+
+// FileIdentity and LinkCount implement server.Linked.
+func (i *info) FileIdentity() any { return i.node }
+func (i *info) LinkCount() uint64 { return uint64(i.links) }
 
 func (i *info) Name() string       { return i.name }
 func (i *info) Size() int64        { return int64(i.attrs.Size) }
@@ -93,7 +99,7 @@ func (i *info) Sys() any           { return &i.attrs }
 
 // describe makes the info of a node; the caller holds the lock.
 func (n *node) describe(name string) *info {
-	i := &info{name: name, mtime: n.mtime, attrs: wire.Attrs{
+	i := &info{name: name, mtime: n.mtime, node: n, links: n.links, attrs: wire.Attrs{
 		Flags:       wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,
 		UID:         n.uid,
 		GID:         n.gid,

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/lograte"
 )
 
 const (
@@ -37,6 +38,7 @@ type session struct {
 	in       *bufio.Reader
 	out      io.Writer
 	log      *slog.Logger
+	rate     lograte.Limit
 	buffer   []byte
 	failures int
 }
@@ -78,8 +80,36 @@ func (f *fatal) Error() string { return "scp: " + f.text }
 // fail tells the client of something that went wrong with one file, after which it goes on.
 func (s *session) fail(name string, cause error) error {
 	s.failures++
-	s.log.Warn("scp failed", "path", name, "error", cause)
+	s.logFailure(name, cause)
 	return s.say(fmt.Sprintf("\x01scp: %s: %s\n", oneLine(name), oneLine(server.ErrorMessage(cause))))
+}
+
+// logFailure writes the line that tells of what could not be done, or was not allowed.
+func (s *session) logFailure(name string, cause error) {
+	ok, omitted := s.rate.Take()
+	if !ok {
+		return
+	}
+	args := []any{"request", "scp -t", "path", name, "protocol", "scp", "error", cause}
+	if s.command.Source {
+		args[1] = "scp -f"
+	}
+	if omitted > 0 {
+		args = append(args, "omitted", omitted)
+	}
+	if errors.Is(cause, fs.ErrPermission) || errors.Is(cause, server.ErrQuota) {
+		s.log.Info("request denied", args...)
+		return
+	}
+	s.log.Warn("scp failed", args...)
+}
+
+// clientFailed notes what the client says of a file that it could not copy, and goes on after.
+func (s *session) clientFailed(text string) {
+	s.failures++
+	if ok, _ := s.rate.Take(); ok {
+		s.log.Warn("scp: the client failed", "message", text)
+	}
 }
 
 // giveUp tells the client why the session ends.
@@ -118,8 +148,7 @@ func (s *session) answer() (ok bool, err error) {
 		return false, err
 	}
 	if code == 1 {
-		s.failures++
-		s.log.Warn("scp: the client failed", "message", text)
+		s.clientFailed(text)
 		return false, nil
 	}
 	return false, &fatal{"the client gave up: " + text}

@@ -17,10 +17,11 @@ import (
 
 // sink takes files from the client (scp -t).
 func (s *session) sink() error {
+	word := s.command.Paths[0]
 	if err := s.view.Allows("write"); err != nil {
+		s.logFailure(word.Literal(), err)
 		return s.giveUp(server.ErrorMessage(err))
 	}
-	word := s.command.Paths[0]
 	target, err := s.resolve(word, word.Literal())
 	if err != nil {
 		return s.giveUp(fmt.Sprintf("%s: %s", word.Literal(), server.ErrorMessage(err)))
@@ -78,8 +79,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 				return err
 			}
 		case 1:
-			s.failures++
-			s.log.Warn("scp: the client failed", "message", line[1:])
+			s.clientFailed(line[1:])
 		case 2:
 			return &fatal{"the client gave up: " + line[1:]}
 		default:

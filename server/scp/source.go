@@ -18,6 +18,7 @@ func (s *session) source() error {
 		return err
 	}
 	if err := s.view.Allows("read"); err != nil {
+		s.logFailure(s.command.Paths[0].Literal(), err)
 		return s.giveUp(server.ErrorMessage(err))
 	}
 	for _, word := range s.command.Paths {

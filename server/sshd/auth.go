@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,20 +87,59 @@ func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err erro
 	log.Log(context.Background(), level, "login attempt", args...)
 }
 
+// attempts are what a client has tried to log in with.
+type attempts struct {
+	user    string
+	methods []string // that failed, each once
+}
+
+// noting is config for one connection, which notes what is tried there.
+func (a *attempts) noting(config *ssh.ServerConfig) *ssh.ServerConfig {
+	own, log := *config, config.AuthLogCallback
+	own.AuthLogCallback = func(conn ssh.ConnMetadata, method string, err error) {
+		a.user = conn.User()
+		if err != nil && method != "none" && !slices.Contains(a.methods, method) {
+			a.methods = append(a.methods, method)
+		}
+		log(conn, method, err)
+	}
+	return &own
+}
+
+// args are the fields of a line that tells of them.
+func (a *attempts) args() (args []any) {
+	if a.user != "" {
+		args = append(args, "user", a.user)
+	}
+	if len(a.methods) > 0 {
+		args = append(args, "tried", strings.Join(a.methods, ","))
+	}
+	return args
+}
+
+// onlyKeys tells whether keys were tried, all in vain, and nothing else was: each wrong password has been counted when it came,
+// and keys are as a client goes through those that it has.
+func (a *attempts) onlyKeys() bool { return slices.Equal(a.methods, []string{"publickey"}) }
+
 // punish counts a wrong password against its address, and lets the answer wait.
 func (s *Server) punish(config *Config, conn ssh.ConnMetadata) {
-	address := addressOf(conn.RemoteAddr())
+	select {
+	case <-time.After(s.blame(config, conn.RemoteAddr())):
+	case <-s.ctx.Done():
+	}
+}
+
+// blame counts a failed login against its address, and returns how long an answer should wait.
+func (s *Server) blame(config *Config, end net.Addr) time.Duration {
+	address := addressOf(end)
 	if config.Exempt(address) {
-		return
+		return 0
 	}
 	delay, ban := s.guard.failed(address)
 	if ban > 0 {
-		config.Logger.Warn("address banned", "remote", conn.RemoteAddr().String(), "seconds", ban.Seconds())
+		config.Logger.Warn("address banned", "remote", end.String(), "seconds", ban.Seconds())
 	}
-	select {
-	case <-time.After(delay):
-	case <-s.ctx.Done():
-	}
+	return delay
 }
 
 // addressOf returns the address of a network's end; the zero Addr for what has none.

@@ -90,9 +90,10 @@ func (s *Server) ServeConn(raw net.Conn) {
 	defer conn.Close()
 	state := s.state.Load()
 	log := state.Logger.With("remote", raw.RemoteAddr().String())
-	secure, channels, requests, err := s.login(state, conn, log)
+	var tried attempts
+	secure, channels, requests, err := s.login(state, conn, &tried)
 	if err != nil {
-		log.Info("login failed", "error", err)
+		log.Info("login failed", append(tried.args(), "error", err)...)
 		return
 	}
 	log = log.With("user", secure.User())
@@ -111,11 +112,11 @@ func (s *Server) ServeConn(raw net.Conn) {
 }
 
 // login lets the client prove who it is.
-func (s *Server) login(state *state, conn *connection, log *slog.Logger) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
+func (s *Server) login(state *state, conn *connection, tried *attempts) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 	address := addressOf(conn.RemoteAddr())
 	if !state.Exempt(address) {
 		if reason := s.guard.begin(address, state.MaxLogins, state.MaxLoginsEach, state.LoginTimeout/2); reason != "" {
-			return nil, nil, nil, refused(reason)
+			return nil, nil, nil, notServed(reason)
 		}
 		defer s.guard.end(address)
 	}
@@ -131,17 +132,19 @@ func (s *Server) login(state *state, conn *connection, log *slog.Logger) (*ssh.S
 			config = state.fast
 		}
 	}
-	secure, channels, requests, err := ssh.NewServerConn(under, config)
+	secure, channels, requests, err := ssh.NewServerConn(under, tried.noting(config))
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
+	} else if tried.onlyKeys() {
+		s.blame(&state.Config, conn.RemoteAddr())
 	}
 	return secure, channels, requests, err
 }
 
-// refused is why a connection was not even talked to.
-type refused string
+// notServed is why a connection was not even talked to.
+type notServed string
 
-func (r refused) Error() string { return string(r) }
+func (r notServed) Error() string { return string(r) }
 
 // serve takes channels until the connection ends, and waits for those that run.
 func (l *login) serve(channels <-chan ssh.NewChannel, requests <-chan *ssh.Request, most int) {
@@ -154,7 +157,7 @@ func (l *login) serve(channels <-chan ssh.NewChannel, requests <-chan *ssh.Reque
 			continue
 		}
 		if reason := l.enter(most); reason != "" {
-			l.log.Warn("session refused", "reason", reason)
+			l.refused("session refused", "reason", reason)
 			offered.Reject(ssh.ResourceShortage, reason)
 			continue
 		}

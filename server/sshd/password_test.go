@@ -98,3 +98,22 @@ func TestMemoryOfChecksIsBounded(t *testing.T) {
 		}
 	})
 }
+
+func TestHashPassword(t *testing.T) {
+	one, two := HashPassword("open sesame"), HashPassword("open sesame")
+	if one == two {
+		t.Error("two hashes have the same salt")
+	}
+	p, err := ParsePasswords("users", []byte("u:"+one+"\nv:"+two+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"u", "v"} {
+		if err := p.Check(t.Context(), user, "open sesame"); err != nil {
+			t.Error(err)
+		}
+		if err := p.Check(t.Context(), user, "open sesam"); err == nil {
+			t.Error("another password is taken")
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/server/scp"
 )
 
@@ -21,6 +22,17 @@ type login struct {
 	access *Access
 	client string // its version line
 	log    *slog.Logger
+	rate   lograte.Limit // of lines about what was refused
+}
+
+// refused writes a line for what is not served, unless there were many.
+func (l *login) refused(message string, args ...any) {
+	if ok, omitted := l.rate.Take(); ok {
+		if omitted > 0 {
+			args = append(args, "omitted", omitted)
+		}
+		l.log.Warn(message, args...)
+	}
 }
 
 // session serves one channel: the first request that asks for files is its only one.
@@ -65,7 +77,7 @@ func (l *login) program(request *ssh.Request) program {
 		command, err := scp.Parse(payload.Text)
 		switch {
 		case errors.Is(err, scp.ErrNotSCP):
-			l.log.Warn("a command was refused", "command", payload.Text)
+			l.refused("a command was refused", "command", payload.Text)
 		case err != nil:
 			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
 		default:
@@ -112,7 +124,7 @@ func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Comma
 
 // complain tells a client what was wrong with its command.
 func (l *login) complain(channel ssh.Channel, err error) {
-	l.log.Warn("a command was refused", "error", err)
+	l.refused("a command was refused", "error", err)
 	io.WriteString(channel.Stderr(), err.Error()+"\n")
 	exit(channel, 1)
 }

@@ -1,0 +1,127 @@
+package server_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// logBook keeps what is logged.
+type logBook struct {
+	mu    sync.Mutex
+	lines []map[string]string
+}
+
+func (b *logBook) Enabled(context.Context, slog.Level) bool { return true }
+func (b *logBook) WithAttrs([]slog.Attr) slog.Handler       { return b }
+func (b *logBook) WithGroup(string) slog.Handler            { return b }
+
+func (b *logBook) Handle(_ context.Context, r slog.Record) error {
+	line := map[string]string{"": r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		line[a.Key] = a.Value.String()
+		return true
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = append(b.lines, line)
+	return nil
+}
+
+// count counts the lines that have all these fields; "" is the message.
+func (b *logBook) count(fields map[string]string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, line := range b.lines {
+		all := true
+		for key, value := range fields {
+			all = all && line[key] == value
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRefusalsAreLogged: which request, which path, and who refused it.
+func TestRefusalsAreLogged(t *testing.T) {
+	backend := memfs.New(0)
+	start(t, backend, nil).put("/f", "text")
+	policies := map[string]server.Policy{
+		"read-only": {ReadOnly: true},
+		"denied":    {Denied: []string{"remove", "write"}},
+		"quota":     {Quota: server.NewQuota(10, 2)},
+		"none":      {},
+	}
+	h := func(c *raw) []byte { return c.open("/f", wire.OpenRead) }
+	for _, one := range []struct {
+		policy string
+		ask    func(c *raw) message
+		want   map[string]string
+	}{
+		{"read-only", func(*raw) message { return wire.PathRequest{Type: wire.TypeRemove, Path: "/f"} },
+			map[string]string{"": "request denied", "by": "policy", "request": "remove", "path": "/f", "error": "the server is read-only"}},
+		{"read-only", func(*raw) message { return wire.Open{Path: "/f", Flags: wire.OpenWrite} },
+			map[string]string{"": "request denied", "by": "policy", "request": "open", "path": "/f"}},
+		{"read-only", func(c *raw) message { return wire.Write{Handle: h(c), Data: []byte("x")} },
+			map[string]string{"": "request denied", "by": "policy", "request": "write", "path": "/f"}},
+		{"read-only", func(*raw) message { return wire.PosixRename{OldPath: "/f", NewPath: "/g"} },
+			map[string]string{"": "request denied", "request": "posix-rename", "path": "/f", "to": "/g"}},
+		{"denied", func(*raw) message { return wire.PathRequest{Type: wire.TypeRemove, Path: "/f"} },
+			map[string]string{"": "request denied", "by": "policy", "request": "remove", "error": "the operation is not allowed here"}},
+		{"quota", func(c *raw) message { return wire.Write{Handle: c.open("/f", wire.OpenWrite), Data: make([]byte, 100)} },
+			map[string]string{"": "request denied", "by": "quota", "request": "write", "path": "/f"}},
+		{"none", func(*raw) message { return wire.HandleRequest{Type: wire.TypeClose, Handle: []byte{9, 9, 9, 9}} },
+			map[string]string{"": "bad request", "request": "close", "error": "invalid handle"}},
+		{"none", func(*raw) message { return wire.PathRequest{Type: wire.TypeStat, Path: "/a\x00b"} },
+			map[string]string{"": "bad request", "request": "stat", "error": "NUL in a file name"}},
+	} {
+		book := &logBook{}
+		c := start(t, backend, &server.Options{Policy: policies[one.policy], Logger: slog.New(book)})
+		if code := c.status(one.ask(c)); code == wire.OK {
+			t.Errorf("%v went well", one.want)
+		}
+		c.over()
+		if n := book.count(one.want); n != 1 {
+			t.Errorf("%s: %d lines with %v; the log has %v", one.policy, n, one.want, book.lines)
+		}
+	}
+}
+
+// TestRefusalsDoNotFloodTheLog: a client may be refused as often as it likes, but not fill the disk with it.
+func TestRefusalsDoNotFloodTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := &logBook{}
+		c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{ReadOnly: true}, Logger: slog.New(book)})
+		refuse := func(times int) {
+			for range times {
+				want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}), wire.PermissionDenied)
+			}
+		}
+		denied := map[string]string{"": "request denied"}
+		refuse(5000)
+		want(t, book.count(denied), 100)
+		time.Sleep(3 * time.Second)
+		refuse(5000)
+		want(t, book.count(denied), 103)
+		want(t, book.count(map[string]string{"": "request denied", "omitted": "4900"}), 1)
+		c.over()
+		want(t, book.count(map[string]string{"": "more requests refused", "omitted": "4997"}), 1)
+
+		// Writes that fail because one has failed say nothing new.
+		c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Quota: server.NewQuota(10, 0)}, Logger: slog.New(book)})
+		h := c.open("/f", create)
+		for range 10 {
+			want(t, c.status(wire.Write{Handle: h, Offset: 10, Data: []byte("x")}), wire.Failure)
+		}
+		want(t, book.count(map[string]string{"": "request denied", "by": "quota"}), 1)
+	})
+}

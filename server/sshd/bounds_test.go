@@ -1,0 +1,187 @@
+package sshd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+func TestBansAndBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
+		for range freeFailures + 3 {
+			if _, err := connect(s, ssh.Password("wrong")); err == nil {
+				t.Fatal("a wrong password was taken")
+			}
+		}
+		if _, err := connect(s, ssh.Password("secret")); err == nil {
+			t.Error("a banned address got in")
+		}
+		time.Sleep(2 * firstBan)
+		mustConnect(t, s)
+
+		config := onlyPassword(&Access{FS: memfs.New(0)})
+		config.Exempt = func(a netip.Addr) bool { return a == netip.MustParseAddr("192.0.2.7") }
+		s = newServer(t, config)
+		for range freeFailures + 3 {
+			connect(s, ssh.Password("wrong"))
+		}
+		mustConnect(t, s)
+
+		config.Exempt, config.MaxLoginsEach = nil, 3
+		s = newServer(t, config)
+		var silent []net.Conn
+		for range 3 {
+			ours, theirs := net.Pipe()
+			go s.ServeConn(address{theirs})
+			silent = append(silent, ours)
+		}
+		synctest.Wait()
+		began := time.Now()
+		if _, err := connect(s, ssh.Password("secret")); err == nil {
+			t.Error("a fourth connection was let in")
+		}
+		if waited := time.Since(began); waited != 15*time.Second {
+			t.Errorf("it was closed after %v", waited)
+		}
+		// Those that say nothing are closed in time, and whoever waits comes in.
+		time.Sleep(5 * time.Second)
+		began = time.Now()
+		mustConnect(t, s)
+		if waited := time.Since(began); waited > 20*time.Second {
+			t.Errorf("it came in after %v", waited)
+		}
+		for _, conn := range silent {
+			if _, err := io.Copy(io.Discard, conn); err != nil {
+				t.Error(err)
+			}
+		}
+		mustConnect(t, s)
+	})
+}
+
+func TestSessionLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		access := &Access{FS: memfs.New(0), Sessions: NewSessionLimit(3)}
+		config := onlyPassword(access)
+		config.MaxSessions = 2
+		s := newServer(t, config)
+		first, second := mustConnect(t, s), mustConnect(t, s)
+		open := func(client *ssh.Client, want bool) ssh.Channel {
+			t.Helper()
+			channel, err := sftp(client)
+			if (err == nil) != want {
+				t.Errorf("a session: %v", err)
+			}
+			return channel
+		}
+		open(first, true)
+		channel := open(first, true)
+		open(first, false) // of the connection
+		open(second, true)
+		open(second, false) // of the user
+		channel.Close()
+		synctest.Wait()
+		open(second, true)
+	})
+}
+
+// slowFS takes its time to describe a file.
+type slowFS struct {
+	*memfs.FS
+	delay time.Duration
+}
+
+func (f slowFS) Stat(ctx context.Context, name string) (os.FileInfo, error) {
+	time.Sleep(f.delay)
+	return f.FS.Stat(ctx, name)
+}
+
+func TestIdleConnectionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := onlyPassword(&Access{FS: slowFS{memfs.New(0), time.Hour}})
+		config.IdleTimeout = time.Minute
+		s := newServer(t, config)
+		client := mustConnect(t, s)
+		channel, err := sftp(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			client.Wait()
+			close(ended)
+		}()
+		isEnded := func() bool {
+			synctest.Wait()
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		}
+		// A little now and then keeps it, as does what the server is at.
+		for range 10 {
+			time.Sleep(40 * time.Second)
+			channel.Write(wire.PathRequest{Type: wire.TypeRealpath, Path: "/"}.Append(nil, 1))
+			if _, err := receive(channel); err != nil {
+				t.Fatal(err)
+			}
+		}
+		channel.Write(wire.PathRequest{Type: wire.TypeStat, Path: "/"}.Append(nil, 2))
+		if _, err := receive(channel); err != nil {
+			t.Fatalf("a slow request was not waited for: %v", err)
+		}
+		time.Sleep(50 * time.Second)
+		if isEnded() {
+			t.Error("ended too early")
+		}
+		time.Sleep(50 * time.Second)
+		if !isEnded() {
+			t.Error("an idle connection stays")
+		}
+	})
+}
+
+func TestBandwidth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate = 100 << 10
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0), Bandwidth: NewBandwidth(rate)}))
+		client := mustConnect(t, s)
+		for _, direction := range []string{"up", "down"} {
+			session, err := client.NewSession()
+			if err != nil {
+				t.Fatal(err)
+			}
+			const size = 1 << 20
+			began := time.Now()
+			if direction == "up" {
+				session.Stdin = strings.NewReader(fmt.Sprintf("C0644 %d f\n", size) + strings.Repeat("x", size) + "\x00")
+				err = session.Run("scp -t /f")
+			} else {
+				session.Stdin = strings.NewReader(strings.Repeat("\x00", 10))
+				err = session.Run("scp -f /f")
+			}
+			if err != nil {
+				t.Errorf("%s: %v", direction, err)
+			}
+			took := time.Since(began).Seconds()
+			if want := float64(size) / rate; took < 0.9*want || took > 1.2*want {
+				t.Errorf("%s: %.1f s, want %.1f", direction, took, want)
+			}
+		}
+	})
+}

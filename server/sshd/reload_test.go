@@ -1,0 +1,133 @@
+package sshd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/wire"
+)
+
+func TestShutdownLetsSessionsFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
+		idle, busy := mustConnect(t, s), mustConnect(t, s)
+		channel, err := sftp(busy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(t.Context()) }()
+		idle.Wait() // is closed at once
+		if _, err := sftp(busy); err == nil {
+			t.Error("a new session began")
+		}
+		if _, err := connect(s, ssh.Password("secret")); err == nil {
+			t.Error("a new connection began")
+		}
+		channel.Write(wire.PathRequest{Type: wire.TypeRealpath, Path: "/"}.Append(nil, 1))
+		if _, err := receive(channel); err != nil {
+			t.Errorf("the session that ran: %v", err)
+		}
+		channel.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		busy.Wait()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
+		client := mustConnect(t, s)
+		if _, err := sftp(client); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a session that does not end: %v", err)
+		}
+		client.Wait()
+	})
+}
+
+func TestDirectoryCanBeChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		passwords, err := ParsePasswords("users", []byte("u:"+argon2Line("secret", 64)+"\nother:"+argon2Line("x", 64)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		user := User{Name: "u", FS: memfs.New(0), MaxSessions: 1}
+		d, err := NewDirectory(Accounts{Users: []User{user}, Passwords: passwords})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newServer(t, Config{Password: d.Password, PublicKey: d.PublicKey})
+		client := mustConnect(t, s)
+		if _, err := sftp(client); err != nil {
+			t.Fatal(err)
+		}
+		user.Policy = server.Policy{ReadOnly: true}
+		if err := d.Set(Accounts{Users: []User{user}, Passwords: passwords}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sftp(mustConnect(t, s)); err == nil {
+			t.Error("the bound on sessions has forgotten one")
+		}
+		if err := d.Set(Accounts{Passwords: passwords}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := connect(s, ssh.Password("secret")); err == nil {
+			t.Error("a user who is gone got in")
+		}
+		for _, bad := range [][]User{{{Name: "u"}}, {{FS: user.FS}}, {user, user},
+			{{Name: "u", FS: user.FS, Policy: server.Policy{Denied: []string{"reed"}}}}} {
+			if err := d.Set(Accounts{Users: bad}); err == nil {
+				t.Errorf("%+v was taken", bad)
+			}
+		}
+	})
+}
+
+func TestReloadKeepsHostKeys(t *testing.T) {
+	s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
+	before := line(s.HostKeys()[0])
+	if err := s.Reload(onlyPassword(&Access{FS: memfs.New(0)})); err != nil {
+		t.Fatal(err)
+	}
+	if line(s.HostKeys()[0]) != before {
+		t.Error("the host key has changed")
+	}
+	if err := s.Reload(Config{}); err == nil {
+		t.Error("a configuration by which nobody gets in was taken")
+	}
+}
+
+func TestLoadHostKeys(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "key")
+	made, err := LoadHostKeys(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadHostKeys(name)
+	if err != nil || line(again[0].PublicKey()) != line(made[0].PublicKey()) {
+		t.Errorf("the key was not kept: %v", err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if err := os.WriteFile(name, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadHostKeys(name); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("a damaged key: %v", err)
+	}
+}
