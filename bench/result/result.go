@@ -50,6 +50,8 @@ type Run struct {
 	Seconds float64 `json:"seconds"`
 	User    float64 `json:"user"`
 	System  float64 `json:"system"`
+	// Busiest is the processor time of that one of the command's processes that took most, where that was looked at.
+	Busiest float64 `json:"busiest,omitempty"`
 	// Server is the processor time at the server's side: sshd and its children.
 	Server float64 `json:"server"`
 	// PeakKiB is the peak memory of the command's processes together.
@@ -79,7 +81,8 @@ func NewSession() Session {
 	if output("git", "status", "--porcelain", "--untracked-files=no", "--", ":/") != "" {
 		s.Commit += "+"
 	}
-	for tool, arguments := range map[string][]string{"rclone": {"version"}, "lftp": {"--version"}, "iperf3": {"--version"}, "rsync": {"--version"}} {
+	for tool, arguments := range map[string][]string{"rclone": {"version"}, "lftp": {"--version"}, "iperf3": {"--version"}, "rsync": {"--version"},
+		"sftpgo": {"--version"}, "haproxy": {"-v"}} {
 		if _, err := exec.LookPath(tool); err == nil {
 			s.Machine.Tools[tool] = version(output(tool, arguments...))
 		}
