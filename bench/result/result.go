@@ -59,6 +59,11 @@ type Run struct {
 	// RoundTrips and Connections come from the rows that count on the wire.
 	RoundTrips  int `json:"round_trips,omitempty"`
 	Connections int `json:"connections,omitempty"`
+	// Sessions is how many there were in the rows of sessions, where PeakKiB is what the server's memory grew by at most, EndKiB
+	// by how much it was larger in the end, and Goroutines how many more it had then, where it tells.
+	Sessions   int   `json:"sessions,omitempty"`
+	EndKiB     int64 `json:"end_kib,omitempty"`
+	Goroutines int   `json:"goroutines,omitempty"`
 	// Failure tells why the run does not count, or is empty.
 	Failure string `json:"failure,omitempty"`
 }

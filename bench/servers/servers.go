@@ -3,14 +3,18 @@
 package servers
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -222,6 +226,43 @@ func (s *Server) Memory() (resident, peak int64) {
 		resident, peak = resident+now, peak+most
 	}
 	return resident, peak
+}
+
+// Goroutines returns how many the server has, once that does not change any more; 0 of a server that does not tell.
+func (s *Server) Goroutines() (int, error) {
+	if s.Metrics == "" {
+		return 0, nil
+	}
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	last := -1
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		now, err := s.metric("go_goroutines")
+		if err != nil || now == last {
+			return now, err
+		}
+		last = now
+		if t := <-ticker.C; t.After(deadline) {
+			return now, fmt.Errorf("the goroutines of the server %s come and go", s.Name)
+		}
+	}
+}
+
+func (s *Server) metric(name string) (int, error) {
+	// Each on a connection of its own, which has left no goroutine behind when the next comes.
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("http://" + s.Metrics + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.Atoi(value)
+		}
+	}
+	return 0, errors.Join(lines.Err(), fmt.Errorf("the server %s has no metric %s", s.Name, name))
 }
 
 // Close ends the server.

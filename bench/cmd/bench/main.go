@@ -4,6 +4,7 @@
 //	bench -rows 'get|put' -runs 5 -usftp ./usftp
 //	bench gotest -bench 'Floor|Pipe'
 //	bench serve -usftp ./usftp -runs 1
+//	bench sessions -usftp ./usftp
 package main
 
 import (
@@ -59,6 +60,8 @@ func start(arguments []string) error {
 			return goTestMain(arguments[1:])
 		case "serve":
 			return serveMain(arguments[1:])
+		case "sessions":
+			return sessionsMain(arguments[1:])
 		}
 	}
 	o, err := parse("bench", "get|put", 5, arguments)
