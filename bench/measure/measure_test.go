@@ -90,6 +90,9 @@ func TestProcessorIsThatOfTheWholeTree(t *testing.T) {
 		if busy := figures.User + figures.System; busy < 0.05 || busy < 3*(idle.User+idle.System) {
 			t.Errorf("%s: %.3f s of processor, idle %.3f", name, busy, idle.User+idle.System)
 		}
+		if busy := figures.User + figures.System; figures.Busiest < busy/2 || figures.Busiest > busy {
+			t.Errorf("%s: its busiest process took %.3f s of %.3f", name, figures.Busiest, busy)
+		}
 		if figures.Failure != "" {
 			t.Errorf("%s: %s", name, figures.Failure)
 		}

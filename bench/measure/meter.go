@@ -22,6 +22,9 @@ type Figures struct {
 	System float64 `json:"system"`
 	// PeakKiB is the largest sum, over the processes alive at one moment, of each one's peak resident memory so far.
 	PeakKiB int64 `json:"peak_kib"`
+	// Busiest is the processor time of the one process that took most, as seen when last looked: a program that keeps a core busy
+	// shows there, whatever others of the command wait.
+	Busiest float64 `json:"busiest"`
 	// Failure tells what went wrong, or is empty.
 	Failure string `json:"failure,omitempty"`
 }
@@ -39,8 +42,8 @@ func Meter(command string, sample, timeout time.Duration) (Figures, error) {
 		return Figures{}, err
 	}
 	expired := time.AfterFunc(timeout, killTree)
-	stop, peak := make(chan struct{}), make(chan int64)
-	go func() { peak <- samplePeak(sample, stop) }()
+	stop, seen := make(chan struct{}), make(chan samples)
+	go func() { seen <- look(sample, stop) }()
 
 	err := cmd.Wait()
 	figures := Figures{Seconds: time.Since(start).Seconds()}
@@ -54,7 +57,8 @@ func Meter(command string, sample, timeout time.Duration) (Figures, error) {
 		figures.Failure = fmt.Sprintf("stopped after %s", timeout)
 	}
 	close(stop)
-	figures.PeakKiB = <-peak
+	last := <-seen
+	figures.PeakKiB, figures.Busiest = last.peakKiB, last.busiest.Seconds()
 
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &usage); err != nil {
@@ -81,19 +85,28 @@ func killTree() {
 	}
 }
 
-func samplePeak(every time.Duration, stop <-chan struct{}) (peak int64) {
+// samples are what was seen of the processes while they ran.
+type samples struct {
+	peakKiB int64
+	busiest time.Duration
+}
+
+func look(every time.Duration, stop <-chan struct{}) (s samples) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-stop:
-			return peak
+			return s
 		case <-ticker.C:
 			var sum int64
 			for _, pid := range descendants(os.Getpid()) {
 				sum += highWater(pid)
+				if own, _, err := processor(pid); err == nil {
+					s.busiest = max(s.busiest, own)
+				}
 			}
-			peak = max(peak, sum)
+			s.peakKiB = max(s.peakKiB, sum)
 		}
 	}
 }

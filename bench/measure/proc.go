@@ -43,26 +43,26 @@ func descendants(pid int) []int {
 	return all
 }
 
-// processor returns the user and system time of a process and of its children that have ended.
-func processor(pid int) (time.Duration, error) {
+// processor returns the user and system time of a process, and of its children that have ended.
+func processor(pid int) (own, children time.Duration, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	// The name in parentheses may hold anything, so the fields are counted from its end: utime is the 14th of all.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 15 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
+		return 0, 0, fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
 	}
-	var ticks int64
-	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
-		n, err := strconv.ParseInt(field, 10, 64)
+	var times [4]time.Duration // utime, stime, cutime, cstime
+	for i := range times {
+		n, err := strconv.ParseInt(fields[11+i], 10, 64)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		ticks += n
+		times[i] = time.Duration(n) * clockTick
 	}
-	return time.Duration(ticks) * clockTick, nil
+	return times[0] + times[1], times[2] + times[3], nil
 }
 
 // SettledProcessor waits until a process has no children and returns its processor time and theirs. A server like
@@ -75,27 +75,37 @@ func SettledProcessor(pid int, patience time.Duration) (time.Duration, error) {
 			return 0, fmt.Errorf("process %d still has children after %s", pid, patience)
 		}
 	}
-	return processor(pid)
+	own, children, err := processor(pid)
+	return own + children, err
 }
 
 // highWater returns the peak resident memory of one process in KiB. It only grows until the process runs another
 // program, so reading it now and then misses nothing but the last moments.
-func highWater(pid int) (kib int64) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+func highWater(pid int) (kib int64) { return status(pid, "VmHWM:") }
+
+// Memory returns what a process and all below it have resident now, and the sum of what each of them has had at most, in KiB.
+func Memory(pid int) (resident, peak int64) {
+	for _, pid := range append(descendants(pid), pid) {
+		resident += status(pid, "VmRSS:")
+		peak += highWater(pid)
+	}
+	return resident, peak
+}
+
+// status returns a number of /proc/PID/status; 0 for what it lacks: zombies and kernel threads have no memory.
+func status(pid int, name string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, found := bytes.Cut(status, []byte("VmHWM:"))
-	if !found {
-		return 0 // a zombie or a kernel thread
-	}
+	_, rest, _ := bytes.Cut(text, []byte(name))
 	fields := bytes.Fields(rest)
 	if len(fields) == 0 {
 		return 0
 	}
-	kib, err = strconv.ParseInt(string(fields[0]), 10, 64)
+	number, err := strconv.ParseInt(string(fields[0]), 10, 64)
 	if err != nil {
 		return 0
 	}
-	return kib
+	return number
 }

@@ -50,6 +50,8 @@ type Run struct {
 	Seconds float64 `json:"seconds"`
 	User    float64 `json:"user"`
 	System  float64 `json:"system"`
+	// Busiest is the processor time of that one of the command's processes that took most, where that was looked at.
+	Busiest float64 `json:"busiest,omitempty"`
 	// Server is the processor time at the server's side: sshd and its children.
 	Server float64 `json:"server"`
 	// PeakKiB is the peak memory of the command's processes together.
@@ -57,6 +59,11 @@ type Run struct {
 	// RoundTrips and Connections come from the rows that count on the wire.
 	RoundTrips  int `json:"round_trips,omitempty"`
 	Connections int `json:"connections,omitempty"`
+	// Sessions is how many there were in the rows of sessions, where PeakKiB is what the server's memory grew by at most, EndKiB
+	// by how much it was larger in the end, and Goroutines how many more it had then, where it tells.
+	Sessions   int   `json:"sessions,omitempty"`
+	EndKiB     int64 `json:"end_kib,omitempty"`
+	Goroutines int   `json:"goroutines,omitempty"`
 	// Failure tells why the run does not count, or is empty.
 	Failure string `json:"failure,omitempty"`
 }
@@ -79,7 +86,8 @@ func NewSession() Session {
 	if output("git", "status", "--porcelain", "--untracked-files=no", "--", ":/") != "" {
 		s.Commit += "+"
 	}
-	for tool, arguments := range map[string][]string{"rclone": {"version"}, "lftp": {"--version"}, "iperf3": {"--version"}, "rsync": {"--version"}} {
+	for tool, arguments := range map[string][]string{"rclone": {"version"}, "lftp": {"--version"}, "iperf3": {"--version"}, "rsync": {"--version"},
+		"sftpgo": {"--version"}, "haproxy": {"-v"}} {
 		if _, err := exec.LookPath(tool); err == nil {
 			s.Machine.Tools[tool] = version(output(tool, arguments...))
 		}

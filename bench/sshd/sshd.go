@@ -51,6 +51,8 @@ type Access struct {
 // Server is a running sshd.
 type Server struct {
 	Access
+	// HostKey and AuthorizedKeys are files, for other servers to have the same.
+	HostKey, AuthorizedKeys string
 
 	hostKey ssh.PublicKey
 	cmd     *exec.Cmd
@@ -78,7 +80,7 @@ func Start(config Config) (server *Server, err error) {
 		s.Address = "127.0.0.1"
 	}
 	if s.Port == "" {
-		if s.Port, err = freePort(s.Address); err != nil {
+		if s.Port, err = FreePort(s.Address); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +116,8 @@ func find() (string, error) {
 	return "", ErrNoServer
 }
 
-func freePort(address string) (string, error) {
+// FreePort returns a TCP port that nobody listens on.
+func FreePort(address string) (string, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		return "", err
@@ -153,7 +156,8 @@ func (s *Server) writeFiles(cipher string) error {
 	}
 	s.User = account.Username
 	s.Key = filepath.Join(s.dir, "key")
-	s.hostKey, err = writeKey(filepath.Join(s.dir, "host_key"))
+	s.HostKey, s.AuthorizedKeys = filepath.Join(s.dir, "host_key"), filepath.Join(s.dir, "authorized_keys")
+	s.hostKey, err = writeKey(s.HostKey)
 	if err != nil {
 		return err
 	}
@@ -259,6 +263,9 @@ func writeKey(path string) (ssh.PublicKey, error) {
 func (s *Server) Processor() (time.Duration, error) {
 	return measure.SettledProcessor(s.cmd.Process.Pid, 20*time.Second)
 }
+
+// Process is sshd's.
+func (s *Server) Process() *os.Process { return s.cmd.Process }
 
 // Close ends the server and removes its keys.
 func (s *Server) Close() error {

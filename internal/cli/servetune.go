@@ -6,10 +6,14 @@ import (
 	"runtime/debug"
 )
 
-// serveBallast is allocated and never touched, so that it takes no memory: the collector counts it as alive, and waits for as much garbage
-// again before it runs. With few sessions, little is alive, and what x/crypto/ssh drops would have it run all the time; with
-// many it hardly counts, and memory stays at twice what is alive, which a large GOGC would not keep to.
-const serveBallast = 32 << 20
+// The collector runs when there is a quarter as much garbage as is alive, and takes the ballast for alive, which is allocated and never
+// touched, so that it takes no memory. With few sessions little else is alive, and what x/crypto/ssh drops would have the collector run
+// all the time: so it runs every 32 MiB. With many, their buffers count, which cost it nothing to look at since there are no
+// pointers in them, and memory stays close to what is alive.
+const (
+	serveGCPercent = 25
+	serveBallast   = 128 << 20
+)
 
 // tuneForServing undoes what is good for one copy: all the processors are for the sessions, and a limit that their buffers alone exceed
 // would have the collector run without end. It gives what must be kept alive.
@@ -23,6 +27,6 @@ func tuneForServing() (ballast []byte) {
 	if inEnvironment("GOGC") {
 		return nil
 	}
-	debug.SetGCPercent(100)
+	debug.SetGCPercent(serveGCPercent)
 	return make([]byte, serveBallast)
 }

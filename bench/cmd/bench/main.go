@@ -3,6 +3,8 @@
 //	bench -list
 //	bench -rows 'get|put' -runs 5 -usftp ./usftp
 //	bench gotest -bench 'Floor|Pipe'
+//	bench serve -usftp ./usftp -runs 1
+//	bench sessions -usftp ./usftp
 package main
 
 import (
@@ -15,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +27,8 @@ import (
 	"github.com/usftp/usftp/bench/rows"
 	"github.com/usftp/usftp/bench/wan"
 )
+
+var errNoRow = errors.New("no row of that name; -list -rows '.*' shows all")
 
 type options struct {
 	rows    string
@@ -53,21 +58,15 @@ func start(arguments []string) error {
 			return libraryMain(arguments[1:])
 		case "gotest":
 			return goTestMain(arguments[1:])
+		case "serve":
+			return serveMain(arguments[1:])
+		case "sessions":
+			return sessionsMain(arguments[1:])
 		}
 	}
-	var o options
-	flag.StringVar(&o.rows, "rows", "get|put", "regular expression that a row's whole name must match")
-	flag.BoolVar(&o.list, "list", false, "list the rows and their commands, run nothing")
-	flag.IntVar(&o.runs, "runs", 5, "rounds, in each of which every contestant runs once")
-	flag.StringVar(&o.usftp, "usftp", "", "the usftp program; without it its contestants are left out")
-	flag.StringVar(&o.results, "results", "", "directory that takes the raw results; without it they are only printed")
-	flag.StringVar(&o.dir, "dir", "/dev/shm", "directory for the files, best on tmpfs")
-	flag.Int64Var(&o.size, "size", 0, "bytes of each file instead of the row's own, for a quick look")
-	flag.StringVar(&o.only, "only", "", "regular expression that a contestant's whole name must match")
-	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "longest that one command may take")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	o, err := parse("bench", "get|put", 5, arguments)
+	if err != nil {
+		return err
 	}
 	selected, err := choose(o)
 	if err != nil {
@@ -76,14 +75,6 @@ func start(arguments []string) error {
 	if o.list {
 		list(selected)
 		return nil
-	}
-	if o.usftp != "" {
-		if o.usftp, err = exec.LookPath(o.usftp); err != nil {
-			return err
-		}
-		if o.usftp, err = filepath.Abs(o.usftp); err != nil {
-			return err
-		}
 	}
 	for _, row := range selected {
 		if row.Link != nil {
@@ -99,12 +90,46 @@ func start(arguments []string) error {
 	return runAll(ctx, o, selected)
 }
 
+// parse reads the flags that all commands over SSH have.
+func parse(name, standard string, runs int, arguments []string) (o options, err error) {
+	flags := flag.NewFlagSet(name, flag.ExitOnError)
+	flags.StringVar(&o.rows, "rows", standard, "regular expression that a row's whole name must match")
+	flags.BoolVar(&o.list, "list", false, "list the rows and their commands, run nothing")
+	flags.IntVar(&o.runs, "runs", runs, "rounds, in each of which every contestant runs once")
+	flags.StringVar(&o.usftp, "usftp", "", "the usftp program; without it its contestants are left out")
+	flags.StringVar(&o.results, "results", "", "directory that takes the raw results; without it they are only printed")
+	flags.StringVar(&o.dir, "dir", "/dev/shm", "directory for the files, best on tmpfs")
+	flags.Int64Var(&o.size, "size", 0, "bytes of each file instead of the row's own, for a quick look")
+	flags.StringVar(&o.only, "only", "", "regular expression that a contestant's whole name must match")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "longest that one command may take")
+	flags.Parse(arguments)
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.usftp == "" || o.list {
+		return o, nil
+	}
+	if o.usftp, err = exec.LookPath(o.usftp); err != nil {
+		return o, err
+	}
+	o.usftp, err = filepath.Abs(o.usftp)
+	return o, err
+}
+
+// pattern is a regular expression for a whole name. Nothing stands for every name.
+func pattern(text string) (*regexp.Regexp, error) {
+	if text == "" {
+		text = ".*"
+	}
+	return regexp.Compile("^(?:" + text + ")$")
+}
+
 func choose(o options) ([]rows.Row, error) {
-	byRow, err := regexp.Compile("^(?:" + o.rows + ")$")
+	byRow, err := pattern(o.rows)
 	if err != nil {
 		return nil, err
 	}
-	byContestant, err := regexp.Compile("^(?:" + o.only + ")$")
+	byContestant, err := pattern(o.only)
 	if err != nil {
 		return nil, err
 	}
@@ -113,22 +138,14 @@ func choose(o options) ([]rows.Row, error) {
 		if !byRow.MatchString(row.Name) {
 			continue
 		}
-		if o.only != "" {
-			var kept []rows.Contestant
-			for _, contestant := range row.Contestants {
-				if byContestant.MatchString(contestant.Name) {
-					kept = append(kept, contestant)
-				}
-			}
-			row.Contestants = kept
-		}
+		row.Contestants = slices.DeleteFunc(row.Contestants, func(c rows.Contestant) bool { return !byContestant.MatchString(c.Name) })
 		if o.size > 0 {
 			row.Bytes = o.size
 		}
 		selected = append(selected, row)
 	}
 	if len(selected) == 0 {
-		return nil, errors.New("no row of that name; -list -rows '.*' shows all")
+		return nil, errNoRow
 	}
 	return selected, nil
 }
@@ -142,17 +159,25 @@ func list(selected []rows.Row) {
 	}
 }
 
-func runAll(ctx context.Context, o options, selected []rows.Row) (err error) {
-	keep := func(result.Run) error { return nil }
-	if o.results != "" {
-		writer, name, err := result.Create(o.results, result.NewSession())
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, writer.Close()) }()
-		fmt.Fprintln(os.Stderr, "results go to", name)
-		keep = writer.Add
+// keeper opens the file of results, or nothing where none is wanted.
+func keeper(o options) (keep func(result.Run) error, end func() error, err error) {
+	if o.results == "" {
+		return func(result.Run) error { return nil }, func() error { return nil }, nil
 	}
+	writer, name, err := result.Create(o.results, result.NewSession())
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintln(os.Stderr, "results go to", name)
+	return writer.Add, writer.Close, nil
+}
+
+func runAll(ctx context.Context, o options, selected []rows.Row) (err error) {
+	keep, end, err := keeper(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	for _, row := range selected {
 		fmt.Printf("\n%s: %s\n", row.Name, row.Title)
 		runs, err := runRow(ctx, o, row, keep)

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -37,13 +37,12 @@ const (
 
 // job is a row being run.
 type job struct {
-	row      rows.Row
-	usftp    string
-	source   string
-	target   string
-	checksum [sha256.Size]byte
-	server   *sshd.Server
-	meter    measure.Runner
+	row    rows.Row
+	usftp  string
+	source string
+	target string
+	server *sshd.Server
+	meter  measure.Runner
 }
 
 // runRow runs every contestant once in each round, and hands each run to keep as soon as it is known.
@@ -58,7 +57,7 @@ func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) 
 	if row.Kind == rows.Memory {
 		j.meter.Sample = sampleMemory
 	}
-	if err := j.makeSource(); err != nil {
+	if err := makeSource(j.source, row.Bytes, row.Sparse); err != nil {
 		return nil, err
 	}
 	config := sshd.Config{Cipher: row.Cipher}
@@ -163,7 +162,7 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 	run.Server = (after - before).Seconds()
 	run.Failure = figures.Failure
 	if run.Failure == "" {
-		if err := j.checkTarget(); err != nil {
+		if err := same(j.source, j.target); err != nil {
 			run.Failure = err.Error()
 		}
 	}
@@ -183,43 +182,44 @@ func (j *job) environment(access sshd.Access) ([]string, error) {
 }
 
 // makeSource fills the source with what no compression could shorten, or leaves it a hole.
-func (j *job) makeSource() error {
-	file, err := os.Create(j.source)
+func makeSource(name string, size int64, sparse bool) error {
+	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	if j.row.Sparse {
-		err = file.Truncate(j.row.Bytes)
+	if sparse {
+		err = file.Truncate(size)
 	} else {
-		_, err = io.CopyBuffer(file, io.LimitReader(rand.NewChaCha8([32]byte{1}), j.row.Bytes), make([]byte, 1<<20))
+		_, err = io.CopyBuffer(file, io.LimitReader(rand.NewChaCha8([32]byte{1}), size), make([]byte, 1<<20))
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	j.checksum, err = checksum(j.source)
-	return err
+	return errors.Join(err, file.Close())
 }
 
-func (j *job) checkTarget() error {
-	got, err := checksum(j.target)
+var errDiffers = errors.New("the target is not the source")
+
+// same compares a target with its source, byte by byte.
+func same(source, target string) error {
+	want, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer want.Close()
+	got, err := os.Open(target)
 	if err != nil {
 		return errors.New("the target cannot be read")
 	}
-	if got != j.checksum {
-		return errors.New("the target is not the source")
+	defer got.Close()
+	var buffers [2][1 << 18]byte
+	for {
+		n, wantErr := io.ReadFull(want, buffers[0][:])
+		m, gotErr := io.ReadFull(got, buffers[1][:])
+		switch {
+		case !bytes.Equal(buffers[0][:n], buffers[1][:m]) || wantErr != gotErr:
+			return errDiffers
+		case wantErr == io.EOF || wantErr == io.ErrUnexpectedEOF:
+			return nil
+		case wantErr != nil:
+			return wantErr
+		}
 	}
-	return nil
-}
-
-func checksum(name string) (sum [sha256.Size]byte, err error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return sum, err
-	}
-	defer file.Close()
-	hash := sha256.New()
-	if _, err := io.CopyBuffer(hash, file, make([]byte, 1<<20)); err != nil {
-		return sum, err
-	}
-	return [sha256.Size]byte(hash.Sum(nil)), nil
 }

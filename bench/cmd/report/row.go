@@ -19,23 +19,28 @@ type figures struct {
 func (m measuredRow) figures() []figures {
 	var all []figures
 	for _, contestant := range m.row.Contestants {
-		f := figures{name: contestant.Name, rounds: map[int]result.Run{}}
-		for _, run := range m.runs {
-			if run.Contestant != contestant.Name {
-				continue
-			}
-			f.command, f.bytes = run.Command, run.Bytes
-			if run.Failure != "" {
-				f.failure = run.Failure
-				continue
-			}
-			f.rounds[run.Round] = run
-		}
-		if f.command != "" {
+		if f := figuresOf(contestant.Name, m.runs); f.command != "" {
 			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// figuresOf picks out the runs of one contestant.
+func figuresOf(name string, runs []result.Run) figures {
+	f := figures{name: name, rounds: map[int]result.Run{}}
+	for _, run := range runs {
+		if run.Contestant != name {
+			continue
+		}
+		f.command, f.bytes = run.Command, run.Bytes
+		if run.Failure != "" {
+			f.failure = run.Failure
+			continue
+		}
+		f.rounds[run.Round] = run
+	}
+	return f
 }
 
 func (f figures) median(of func(result.Run) float64) float64 {

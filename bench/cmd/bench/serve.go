@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/usftp/usftp/bench/measure"
+	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/bench/rows"
+	"github.com/usftp/usftp/bench/servers"
+)
+
+// serveMain compares servers: the rows of rows.Serve.
+func serveMain(arguments []string) (err error) {
+	o, err := parse("bench serve", "serve-.*", 1, arguments)
+	if err != nil {
+		return err
+	}
+	selected, err := chooseServe(o)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		for _, row := range selected {
+			fmt.Println(row.Name)
+			for _, contestant := range row.Contestants {
+				fmt.Printf("    %-20s %s\n", contestant.Name(), contestant.Command)
+			}
+		}
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b, err := newServeBench(o, selected)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	keep, end, err := keeper(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	for _, row := range selected {
+		fmt.Printf("\n%s\n", row.Name)
+		runs, err := b.row(ctx, row, keep)
+		fmt.Print(serveTable(row, runs))
+		if err != nil {
+			return fmt.Errorf("row %s: %w", row.Name, err)
+		}
+	}
+	return nil
+}
+
+func chooseServe(o options) ([]rows.ServeRow, error) {
+	byRow, err := pattern(o.rows)
+	if err != nil {
+		return nil, err
+	}
+	byContestant, err := pattern(o.only)
+	if err != nil {
+		return nil, err
+	}
+	selected := slices.DeleteFunc(rows.Serve(), func(row rows.ServeRow) bool { return !byRow.MatchString(row.Name) })
+	if len(selected) == 0 {
+		return nil, errNoRow
+	}
+	for i := range selected {
+		row := &selected[i]
+		row.Contestants = slices.DeleteFunc(row.Contestants, func(c rows.ServeContestant) bool { return !byContestant.MatchString(c.Name()) })
+		if o.size > 0 {
+			row.Bytes = o.size
+		}
+	}
+	return selected, nil
+}
+
+// serveBench has the servers, which run from the first row to the last, as servers do.
+type serveBench struct {
+	o       options
+	dir     string
+	size    int64 // of the source that is there
+	rig     *servers.Rig
+	servers map[string]*servers.Server
+	meter   measure.Runner
+}
+
+func newServeBench(o options, selected []rows.ServeRow) (b *serveBench, err error) {
+	b = &serveBench{o: o, servers: map[string]*servers.Server{}, meter: measure.Runner{Sample: sampleRate, Timeout: o.timeout}}
+	if b.dir, err = os.MkdirTemp(o.dir, "usftp-bench-"); err != nil {
+		return nil, err
+	}
+	if b.rig, err = servers.NewRig(servers.Config{Dir: b.dir, Usftp: o.usftp}); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(b.dir))
+	}
+	for _, name := range rows.Servers() {
+		if !slices.ContainsFunc(selected, func(row rows.ServeRow) bool {
+			return slices.ContainsFunc(row.Contestants, func(c rows.ServeContestant) bool { return c.Server == name })
+		}) {
+			continue
+		}
+		server, err := b.rig.Start(name)
+		if errors.Is(err, servers.ErrAbsent) {
+			fmt.Fprintf(os.Stderr, "    without the rows of %s: %v\n", name, err)
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(err, b.close())
+		}
+		b.servers[name] = server
+	}
+	return b, nil
+}
+
+func (b *serveBench) close() (err error) {
+	for _, server := range b.servers {
+		err = errors.Join(err, server.Close())
+	}
+	return errors.Join(err, b.rig.Close(), os.RemoveAll(b.dir))
+}
+
+// row runs every contestant of a row once in each round.
+func (b *serveBench) row(ctx context.Context, row rows.ServeRow, keep func(result.Run) error) (runs []result.Run, err error) {
+	if source := filepath.Join(b.dir, "source"); b.size != row.Bytes {
+		if err := makeSource(source, row.Bytes, false); err != nil {
+			return nil, err
+		}
+		b.size = row.Bytes
+	}
+	for round := 1; round <= b.o.runs; round++ {
+		for _, contestant := range row.Contestants {
+			if b.absent(contestant) {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return runs, err
+			}
+			run, err := b.run(row, contestant, round)
+			if err != nil {
+				return runs, fmt.Errorf("%s: %w", contestant.Name(), err)
+			}
+			runs = append(runs, run)
+			if err := keep(run); err != nil {
+				return runs, err
+			}
+		}
+	}
+	return runs, nil
+}
+
+// absent tells whether the contestant's server or client is not here.
+func (b *serveBench) absent(contestant rows.ServeContestant) bool {
+	if b.servers[contestant.Server] == nil {
+		return true
+	}
+	if contestant.Program == rows.UsftpProgram {
+		return b.o.usftp == ""
+	}
+	_, err := exec.LookPath(contestant.Program)
+	return err != nil
+}
+
+func (b *serveBench) run(row rows.ServeRow, contestant rows.ServeContestant, round int) (result.Run, error) {
+	run := result.Run{Row: row.Name, Contestant: contestant.Name(), Command: contestant.Command, Round: round,
+		Bytes: int64(row.Streams) * row.Bytes}
+	server := b.servers[contestant.Server]
+	access := server.Access
+	b.meter.Environment = []string{"HERE=" + b.dir, "THERE=" + server.Root, "CONFIG=" + access.ClientConfig, "ADDRESS=" + access.Address,
+		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" + access.KnownHosts, "USFTP=" + b.o.usftp}
+	before, err := server.Processor()
+	if err != nil {
+		return run, err
+	}
+	figures, err := b.meter.Run(rows.Together(contestant.Command, row.Streams))
+	if err != nil {
+		return run, err
+	}
+	after, err := server.Processor()
+	if err != nil {
+		return run, err
+	}
+	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
+	run.Busiest, run.Server, run.Failure = figures.Busiest, (after - before).Seconds(), figures.Failure
+	return run, b.checkTargets(row.Streams, &run)
+}
+
+// checkTargets compares the targets with the source, and removes them.
+func (b *serveBench) checkTargets(streams int, run *result.Run) error {
+	for i := 1; i <= streams; i++ {
+		target := filepath.Join(b.dir, fmt.Sprintf("target%d", i))
+		if run.Failure == "" {
+			if err := same(filepath.Join(b.dir, "source"), target); err != nil {
+				run.Failure = err.Error()
+			}
+		}
+		if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveTable shows the medians of what has just been measured.
+func serveTable(row rows.ServeRow, runs []result.Run) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "    %-20s %9s %9s %15s %15s %12s\n", "", "MB/s", "s", "server, s/GiB", "client, s/GiB", "client's core")
+	for _, contestant := range row.Contestants {
+		var seconds, client, server, busy []float64
+		failure := ""
+		for _, run := range runs {
+			if run.Contestant != contestant.Name() {
+				continue
+			}
+			if run.Failure != "" {
+				failure = run.Failure
+				continue
+			}
+			gibibytes := float64(run.Bytes) / (1 << 30)
+			seconds = append(seconds, run.Seconds)
+			client = append(client, (run.User+run.System)/gibibytes)
+			server = append(server, run.Server/gibibytes)
+			busy = append(busy, run.Busiest/run.Seconds)
+		}
+		if len(seconds) > 0 {
+			median := result.Median(seconds)
+			fmt.Fprintf(&text, "    %-20s %9.0f %9.3f %15.2f %15.2f %11.0f %%\n", contestant.Name(),
+				float64(row.Bytes)*float64(row.Streams)/median/1e6, median, result.Median(server), result.Median(client), 100*result.Median(busy))
+		}
+		if failure != "" {
+			fmt.Fprintf(&text, "    %-20s failed: %s\n", contestant.Name(), failure)
+		}
+	}
+	return text.String()
+}

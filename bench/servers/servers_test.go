@@ -1,0 +1,77 @@
+package servers
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/usftp/usftp/bench/rows"
+	"github.com/usftp/usftp/bench/sshd"
+	"github.com/usftp/usftp/bench/testenv"
+)
+
+// TestServersServe has the same client fetch a file, and bring one, by both protocols at every server.
+func TestServersServe(t *testing.T) {
+	dir := t.TempDir()
+	usftp := filepath.Join(t.TempDir(), "usftp")
+	if out, err := exec.Command("go", "build", "-C", "../..", "-o", usftp, "./cmd/usftp").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	rig, err := NewRig(Config{Dir: dir, Usftp: usftp})
+	if errors.Is(err, sshd.ErrNoServer) {
+		testenv.Unavailable(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rig.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := os.WriteFile(filepath.Join(dir, "source"), []byte("what is served"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range rows.Servers() {
+		t.Run(name, func(t *testing.T) {
+			server, err := rig.Start(name)
+			if errors.Is(err, ErrAbsent) && name == rows.SFTPGo {
+				t.Skip(err) // no distribution has it
+			}
+			if errors.Is(err, ErrAbsent) {
+				testenv.Unavailable(t, err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := server.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			for _, flags := range []string{"-q", "-qO"} {
+				got, back := filepath.Join(dir, "got"), filepath.Join(dir, "back")
+				for _, words := range [][]string{{"host:" + server.Root + "/source", got}, {got, "host:" + server.Root + "/back"}} {
+					arguments := append([]string{flags, "-F", server.ClientConfig}, words...)
+					if out, err := exec.Command("scp", arguments...).CombinedOutput(); err != nil {
+						t.Fatalf("scp %v: %v: %s", arguments, err, out)
+					}
+				}
+				if text, err := os.ReadFile(back); err != nil || string(text) != "what is served" {
+					t.Errorf("%s: %q (%v)", flags, text, err)
+				}
+				if err := errors.Join(os.Remove(got), os.Remove(back)); err != nil {
+					t.Error(err)
+				}
+			}
+			if spent, err := server.Processor(); err != nil || spent <= 0 {
+				t.Errorf("processor time: %v (%v)", spent, err)
+			}
+			if resident, peak := server.Memory(); resident <= 0 || peak < resident {
+				t.Errorf("memory: %d KiB, at most %d KiB", resident, peak)
+			}
+		})
+	}
+}
