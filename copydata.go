@@ -1,12 +1,11 @@
 package usftp
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
-	"math"
 
-	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -60,6 +59,7 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	to.progress.Store(0)
 	if err := errors.Join(f.flushBehind(), to.flushBehind()); err != nil {
 		return 0, err
 	}
@@ -103,6 +103,7 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 			return n, err
 		}
 		n += piece
+		to.progress.Store(n)
 	}
 	// OpenSSH's server answers well to a last piece that the file was too short for: what counts is what is there.
 	info, err := to.Stat()
@@ -115,31 +116,16 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 
 // copyThrough copies through the client.
 func (f *File) copyThrough(off, length int64, to *File, at int64) (int64, error) {
-	limit := int64(math.MaxInt64)
-	if length >= 0 {
-		limit = off + length
-	}
-	r, w := io.Pipe()
-	var read int64
-	var readErr error
-	done := make(chan struct{})
-	go func() { // ends with the reading, which closing the pipe ends
-		defer close(done)
-		read, readErr = f.download("copy", off, limit, flow.Unknown, func(p []byte) error {
-			_, err := w.Write(p)
-			return err
-		}, func(int64) {})
-		w.CloseWithError(readErr)
-	}()
-	n, err := to.upload("copy", at, r, func(int64) {})
-	r.CloseWithError(io.ErrClosedPipe)
-	<-done
+	r := f.ReadRange(off, length)
+	defer r.Close()
+	defer context.AfterFunc(to.ctx, func() { r.Close() })() // the source may have another context, and be silent
+	n, err := to.upload("copy", at, r, to.progress.Store)
 	var source *sinkError
 	switch {
+	case err != nil && to.ctx.Err() != nil:
+		err = to.wrap("copy", context.Cause(to.ctx))
 	case errors.As(err, &source):
-		err = readErr
-	case err == nil && length >= 0 && read < length:
-		err = f.wrap("copy", io.ErrUnexpectedEOF)
+		err = source.error
 	}
 	return n, err
 }

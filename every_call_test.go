@@ -117,6 +117,7 @@ var fileCalls = map[string]anyCall{
 	"SetExtendedData": func(_ *usftp.Client, f *usftp.File) error { return f.SetExtendedData("", nil) },
 	"Seek":            func(_ *usftp.Client, f *usftp.File) error { _, err := f.Seek(0, io.SeekEnd); return err },
 	"CopyRange":       func(_ *usftp.Client, f *usftp.File) error { _, err := f.CopyRange(0, 10, f, 100); return err },
+	"ReadRange":       func(_ *usftp.Client, f *usftp.File) error { return readRange(f) },
 	"Remove":          func(_ *usftp.Client, f *usftp.File) error { return f.Remove() },
 	"Rename":          func(_ *usftp.Client, f *usftp.File) error { return f.Rename("/g") },
 	"PosixRename":     func(_ *usftp.Client, f *usftp.File) error { return f.PosixRename("/g") },
@@ -265,4 +266,12 @@ func TestTransfersEndWithTheFile(t *testing.T) {
 			t.Errorf("the connection does not serve another call: %v", err)
 		}
 	})
+}
+
+// readRange reads what ReadRange gives.
+func readRange(f *usftp.File) error {
+	r := f.ReadRange(0, -1)
+	defer r.Close()
+	_, err := io.Copy(io.Discard, r)
+	return err
 }

@@ -119,6 +119,16 @@ func TestCopyOnServer(t *testing.T) {
 		if _, err := to.ReadAt(p, 30); err != nil || !bytes.Equal(p, data[10:30]) {
 			t.Errorf("%v: the range differs: %v", extensions, err)
 		}
+		part := from.ReadRange(1000, 250_000)
+		if got, err := io.ReadAll(part); err != nil || !bytes.Equal(got, data[1000:251_000]) {
+			t.Errorf("%v: %d bytes of the range, %v", extensions, len(got), err)
+		}
+		ok(t, part.Close())
+		part = from.ReadRange(299_990, 20)
+		if got, err := io.ReadAll(part); !errors.Is(err, io.ErrUnexpectedEOF) || !bytes.Equal(got, data[299_990:]) {
+			t.Errorf("%v: beyond the end: %d bytes, %v", extensions, len(got), err)
+		}
+		ok(t, part.Close())
 		if n, err := from.CopyRange(299_990, 20, to, 300_000); n != 10 || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%v: beyond the end: %d, %v", extensions, n, err)
 		}
