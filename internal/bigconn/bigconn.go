@@ -58,6 +58,13 @@ func New(c net.Conn, pool *Pool) *Conn {
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) { return c.out.write(p) }
 
+// Hold says that more writes are coming at once, until Release: they are written together by the last of them. False means that
+// they go out as they come, and that there is nothing to release.
+func (c *Conn) Hold() bool { return c.out.hold() }
+
+// Release ends what a Hold began.
+func (c *Conn) Release() { c.out.release() }
+
 // Close implements net.Conn.
 func (c *Conn) Close() error {
 	c.out.close()

@@ -26,8 +26,8 @@ const (
 	// maxDepth is how deep directories may lie in each other.
 	maxDepth = 256
 
-	// bufferSize is what is read and written at once.
-	bufferSize = 256 << 10
+	// bufferSize is what is read and written at once. With what SSH adds it goes out in one system call.
+	bufferSize = 255 << 10
 )
 
 // session is one run of the protocol.

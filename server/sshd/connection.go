@@ -16,7 +16,7 @@ import (
 
 // connection is an accepted connection.
 type connection struct {
-	net.Conn
+	*bigconn.Conn
 	server   *Server
 	moved    atomic.Int64 // when a byte last came or went, in nanoseconds since 1970
 	activity server.Activity

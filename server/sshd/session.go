@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/bigconn"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/server/scp"
@@ -51,6 +52,7 @@ func (l *login) session(ctx context.Context, offered ssh.NewChannel) {
 			continue
 		}
 		go ssh.DiscardRequests(requests)
+		channel = &gathered{Channel: channel, conn: l.conn.Conn}
 		if l.access.Bandwidth != nil {
 			channel = &throttled{Channel: channel, ctx: ctx, b: l.access.Bandwidth}
 		}
@@ -133,6 +135,22 @@ func (l *login) complain(channel ssh.Channel, err error) {
 func exit(channel ssh.Channel, status uint32) {
 	channel.CloseWrite()
 	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
+}
+
+// gathered is a channel whose long writes go to the connection together.
+type gathered struct {
+	ssh.Channel
+	conn *bigconn.Conn
+}
+
+// onePacket is the most that fits into one of SSH's packets, as x/crypto/ssh makes them.
+const onePacket = 32 << 10
+
+func (g *gathered) Write(p []byte) (int, error) {
+	if len(p) > onePacket && g.conn.Hold() {
+		defer g.conn.Release()
+	}
+	return g.Channel.Write(p)
 }
 
 // exiting is a channel that says that its program ended well before it closes.
