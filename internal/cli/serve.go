@@ -42,7 +42,7 @@ var errServed = errors.New("the server has ended")
 
 // run serves until ctx ends, and then until the sessions that run have ended or the time of grace is over.
 func (s *site) run(ctx context.Context) error {
-	ballast := tuneForServing()
+	ballast, processors := tuneForServing()
 	defer runtime.KeepAlive(ballast)
 	if err := s.start(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *site) run(ctx context.Context) error {
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
 		s.log.Info("listening", "address", l.Addr().String())
-		go func() { ended <- s.sshd.Serve(s.proxied(l)) }()
+		go func() { ended <- s.sshd.Serve(processors.count(s.proxied(l))) }()
 	}
 	if err := s.greet(listeners); err != nil {
 		s.log.Warn("the greeting could not be written", "error", err)

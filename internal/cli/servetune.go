@@ -15,18 +15,19 @@ const (
 	serveBallast   = 128 << 20
 )
 
-// tuneForServing undoes what is good for one copy: all the processors are for the sessions, and a limit that their buffers alone exceed
-// would have the collector run without end. It gives what must be kept alive.
-func tuneForServing() (ballast []byte) {
+// tuneForServing undoes what is good for one copy: as many processors as there are are for the sessions, and a limit that their buffers
+// alone exceed would have the collector run without end. It gives what must be kept alive.
+func tuneForServing() (ballast []byte, p *processors) {
 	if !inEnvironment("GOMAXPROCS") {
-		runtime.GOMAXPROCS(runtime.NumCPU())
+		runtime.SetDefaultGOMAXPROCS()
+		p = newProcessors(runtime.GOMAXPROCS(0))
 	}
 	if !inEnvironment("GOMEMLIMIT") {
 		debug.SetMemoryLimit(math.MaxInt64)
 	}
 	if inEnvironment("GOGC") {
-		return nil
+		return nil, p
 	}
 	debug.SetGCPercent(serveGCPercent)
-	return make([]byte, serveBallast)
+	return make([]byte, serveBallast), p
 }
