@@ -52,12 +52,12 @@ func sessionsMain(arguments []string) (err error) {
 			continue
 		}
 		fmt.Printf("    %-16s %9s %9s %15s %15s %11s\n", "", "s", "server, s", "KiB each, most", "in the end", "goroutines")
-		for range o.runs {
+		for round := 1; round <= o.runs; round++ {
 			for _, server := range rows.SessionServers() {
 				if !byServer.MatchString(server) {
 					continue
 				}
-				if err := sessionsRun(ctx, o, row, server, keep); err != nil {
+				if err := sessionsRun(ctx, o, row, server, round, keep); err != nil {
 					return fmt.Errorf("row %s: %s: %w", row.Name, server, err)
 				}
 			}
@@ -67,7 +67,7 @@ func sessionsMain(arguments []string) (err error) {
 }
 
 // sessionsRun starts a server for one run, so that nothing is left of another, and prints what it took.
-func sessionsRun(ctx context.Context, o options, row rows.SessionRow, name string, keep func(result.Run) error) (err error) {
+func sessionsRun(ctx context.Context, o options, row rows.SessionRow, name string, round int, keep func(result.Run) error) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "usftp-bench-")
 	if err != nil {
 		return err
@@ -94,6 +94,7 @@ func sessionsRun(ctx context.Context, o options, row rows.SessionRow, name strin
 	if err != nil {
 		return err
 	}
+	run.Round = round
 	each := func(kib int64) float64 { return float64(kib) / float64(row.Sessions) }
 	fmt.Printf("    %-16s %9.2f %9.2f %15.0f %15.0f %11d %s\n", name, run.Seconds, run.Server, each(run.PeakKiB), each(run.EndKiB),
 		run.Goroutines, run.Failure)
@@ -106,7 +107,7 @@ const idleTime = 10 * time.Second
 func measureSessions(ctx context.Context, timeout time.Duration, row rows.SessionRow, server *servers.Server) (result.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	run := result.Run{Row: row.Name, Contestant: server.Name, Round: 1, Bytes: row.Bytes, Sessions: row.Sessions}
+	run := result.Run{Row: row.Name, Contestant: server.Name, Bytes: row.Bytes, Sessions: row.Sessions}
 	spent, err := server.Processor()
 	if err != nil {
 		return run, err

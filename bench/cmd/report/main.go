@@ -58,9 +58,10 @@ func linkTo(target, from string) (string, error) {
 
 // report is everything that was measured, the newest of each.
 type report struct {
-	rows   []measuredRow
-	serve  []servedRow
-	golang []goFamily
+	rows     []measuredRow
+	serve    []servedRow
+	sessions []sessionRow
+	golang   []goFamily
 }
 
 // measuredRow is a row with the runs of the newest session that has it.
@@ -88,7 +89,7 @@ func load(dir string) (*report, error) {
 	if err := r.loadGo(dir); err != nil {
 		return nil, err
 	}
-	if len(r.rows)+len(r.serve)+len(r.golang) == 0 {
+	if len(r.rows)+len(r.serve)+len(r.sessions)+len(r.golang) == 0 {
 		return nil, fmt.Errorf("no results in %s", dir)
 	}
 	return r, nil
@@ -123,6 +124,12 @@ func (r *report) loadRows(dir string) error {
 	for _, row := range rows.Serve() {
 		if m, ok := newest[row.Name]; ok {
 			r.serve = append(r.serve, servedRow{row, m})
+			delete(newest, row.Name)
+		}
+	}
+	for _, row := range rows.Sessions() {
+		if m, ok := newest[row.Name]; ok {
+			r.sessions = append(r.sessions, sessionRow{row, m})
 			delete(newest, row.Name)
 		}
 	}
@@ -182,6 +189,7 @@ func (r *report) markdown(chart string) string {
 		text.WriteString(m.markdown())
 	}
 	text.WriteString(r.serveMarkdown())
+	text.WriteString(r.sessionMarkdown())
 	text.WriteString(r.goMarkdown())
 	return text.String()
 }
