@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"time"
@@ -35,8 +36,12 @@ func (e *LostError) Error() string {
 	return "the SFTP connection was lost: " + plain(e.Cause).Error()
 }
 
-// plain leaves out of a socket's error which call on which addresses it was: a person wants "broken pipe".
+// plain leaves out of a socket's or pipe's error which call on which addresses it was: a person wants "broken pipe".
 func plain(err error) error {
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		err = file.Err
+	}
 	var op *net.OpError
 	if errors.As(err, &op) {
 		err = op.Err
