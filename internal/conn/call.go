@@ -52,7 +52,7 @@ type Call struct {
 	// that nobody will close). It must not block. The reply is released after it.
 	Orphan func(*Call)
 
-	// Err is why there is no reply: the connection has ended.
+	// Err is why there is no reply: the connection has ended, or the reply was larger than anything that can be held.
 	Err error
 
 	// Type is the type of the reply: Expect or STATUS.
