@@ -153,7 +153,8 @@ func (a AsyncClient) Extended(name string, payload []byte) *Pending[[]byte] {
 }
 
 // AsyncFile is a file whose operations are started and not waited for; see [AsyncClient]. But for Close they do not wait for what was
-// written behind: see [Writer.Flush].
+// written behind, of which some may not even have been sent: a WriteAt where a [File.Writer] has just written may be overwritten by it.
+// Call [Writer.Flush] in between.
 type AsyncFile struct{ file *File }
 
 // Async returns the asynchronous form of the file. Operations that are started through it end when the context of f is done.
@@ -230,7 +231,9 @@ func (a AsyncFile) ReadAt(p []byte, off int64) *Pending[int] {
 	return a.file.startAt("read", p, off, false)
 }
 
-// WriteAt writes p, as [File.WriteAt]. p has been copied when WriteAt returns.
+// WriteAt writes p, as [File.WriteAt]. p has been copied when WriteAt returns. It is not ordered with other writes: where ranges
+// overlap, wait for one before the other is started. Servers that take one WRITE at a time, or only in order, refuse what is started
+// meanwhile: there, too, wait for each.
 func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	if a.file.appends() {
 		return startOnFile(a, operation[int]{name: "write", path: a.file.Name(), err: errAppendAt})

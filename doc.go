@@ -56,7 +56,8 @@
 //
 // Errors are [*io/fs.PathError] or [*os.LinkError], which name the operation and the file. Inside is, where the server has refused, a
 // [*StatusError] with its code and its words; where the connection has ended, the reason: [ErrClosed], [*LostError],
-// [*StallError], [*ProtocolError] or [*NotSFTPError], for all of which errors.Is(err, net.ErrClosed) holds.
+// [*StallError], [*ProtocolError] or [*NotSFTPError], for all of which errors.Is(err, net.ErrClosed) holds. A *ProtocolError for which it does
+// not hold is about one broken reply: that operation has failed, and the connection goes on.
 //
 // Use errors.Is with fs.ErrNotExist, fs.ErrExist, fs.ErrPermission and errors.ErrUnsupported: os.IsNotExist and its like do not see
 // through wrapped errors. The end of a file is io.EOF, bare. Version 3 of the protocol has few codes, and most of what goes wrong is

@@ -34,28 +34,19 @@ var errNoData = errors.New("the server answered a read with no data and no end o
 // the file the error is nil.
 func (d *download) run() (int64, error) {
 	defer d.release()
-	for {
-		d.adopt()
-		if err := d.fill(); err != nil {
-			return d.given - d.from, err
-		}
-		if d.ranges.Out() == 0 {
-			return d.given - d.from, d.verdict(nil)
-		}
-		call, err := d.queue.Next(d.ctx)
-		if err != nil {
-			return d.given - d.from, err
-		}
-		for ; call != nil; call = d.queue.Take() {
-			d.settle(call)
-		}
-		if err := d.deliver(); err != nil {
-			return d.given - d.from, err
-		}
-		if d.broken != nil {
-			return d.given - d.from, d.broken
-		}
+	err := d.move(d)
+	if err == nil {
+		err = d.verdict(nil)
 	}
+	return d.given - d.from, err
+}
+
+// settledAll hands on what has come.
+func (d *download) settledAll() error {
+	if err := d.deliver(); err != nil {
+		return err
+	}
+	return d.broken
 }
 
 // fill asks for as much as may be in flight.

@@ -14,13 +14,15 @@ import (
 // does for every error by which a connection ends.
 var ErrClosed = conn.ErrClosed
 
-// The errors by which a connection ends, for errors.As. All of them satisfy errors.Is for [net.ErrClosed].
+// The errors by which a connection ends, for errors.As. All of them satisfy errors.Is for [net.ErrClosed], but for a ProtocolError that
+// concerns one reply and leaves the connection as it is.
 type (
 	// LostError says that the peer, or what lies between, ended the connection; it wraps what the stream said.
 	LostError = conn.LostError
 	// StallError says that the server owed something for longer than the stall timeout (see [WithStallTimeout]).
 	StallError = conn.StallError
-	// ProtocolError says that the server sent what no SFTP server may send.
+	// ProtocolError says that the server sent what no SFTP server may send; its Ended, whether that was the connection's end or one
+	// operation's.
 	ProtocolError = conn.ProtocolError
 	// NotSFTPError says that the other side spoke, but not SFTP: a login script that prints, or an account without it.
 	NotSFTPError = conn.NotSFTPError

@@ -19,7 +19,9 @@ import (
 // closed and what was asked is forgotten.
 //
 // It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH); to servers that are
-// known to answer them in order many requests for names travel at once. Replies of any size are taken.
+// known to answer them in order many requests for names travel at once. A reply is taken whatever any limit of packets says, as long as there
+// is room for it: 96 MiB with all else that the client holds, or about a million names. Memory for it is taken as it comes. Beyond
+// that the listing fails with a [*ProtocolError], and the connection goes on.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		l := c.list(dir)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -158,13 +159,17 @@ func TestBadListings(t *testing.T) {
 			if !test.is(err) || len(files) < test.files || len(files) > 1000 {
 				t.Errorf("%d files, %v", len(files), err)
 			}
+			if isProtocolError(err) {
+				must[fs.FileInfo](t)(r.Stat("/d/1"))
+			}
 		})
 	}
 }
 
+// isProtocolError tells whether an error is about what a reply holds, and not about the connection, which goes on.
 func isProtocolError(err error) bool {
 	var broken *usftp.ProtocolError
-	return errors.As(err, &broken)
+	return errors.As(err, &broken) && !errors.Is(err, net.ErrClosed)
 }
 
 // TestEvilNames: what a server lists must lie in the directory.

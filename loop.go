@@ -40,6 +40,33 @@ type loop struct {
 	errOff int64
 }
 
+// mover is what moves the data of a loop: a download or an upload.
+type mover interface {
+	fill() error            // sends as much as may be in flight
+	settle(call *conn.Call) // takes a complete call
+	settledAll() error      // comes after those that were complete together
+}
+
+// move fills and settles until nothing is in flight and nothing more is sent.
+func (l *loop) move(m mover) error {
+	for {
+		l.adopt()
+		if err := m.fill(); err != nil || l.ranges.Out() == 0 {
+			return err
+		}
+		call, err := l.queue.Next(l.ctx)
+		if err != nil {
+			return err
+		}
+		for ; call != nil; call = l.queue.Take() {
+			m.settle(call)
+		}
+		if err := m.settledAll(); err != nil {
+			return err
+		}
+	}
+}
+
 const (
 	// leastInFlight keeps a server busy on a link whose round trip is too short to measure.
 	leastInFlight = 1 << 20

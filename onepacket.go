@@ -44,10 +44,9 @@ func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
 	}
 	s.changed(f.Name())
 	defer s.changed(f.Name())
-	block := s.conn.Pool().Get(wire.WriteHeaderSize(len(open.handle)) + len(p))
 	call := s.request(wire.TypeStatus)
-	call.Request = wire.Write{Handle: open.handle, Offset: uint64(off), Data: p}.Append(block.Bytes()[:0], 0)
-	call.Payload = block
+	call.Request = wire.Write{Handle: open.handle, Offset: uint64(off), Data: p}.AppendHeader(call.Scratch(), 0)
+	call.Data = p
 	call.Bytes = len(p)
 	ctx, done := f.during(open)
 	defer done()

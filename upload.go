@@ -40,26 +40,20 @@ func (u *upload) run() (int64, error) {
 			u.queue.Abandon()
 		}
 	}()
-	for {
-		u.adopt()
-		if err := u.fill(); err != nil {
-			return u.done(), err
-		}
-		if u.ranges.Out() == 0 {
-			if !u.ended && (u.at == nil || !u.ranges.Finished()) {
-				return u.done(), errTooLong // the ranges have run out before the source
-			}
-			return u.done(), u.verdict(u.broken)
-		}
-		call, err := u.queue.Next(u.ctx)
-		if err != nil {
-			return u.done(), err
-		}
-		for ; call != nil; call = u.queue.Take() {
-			u.settle(call)
-		}
-		u.acked(u.done())
+	err := u.move(u)
+	switch {
+	case err != nil:
+	case !u.ended && (u.at == nil || !u.ranges.Finished()):
+		err = errTooLong // the ranges have run out before the source
+	default:
+		err = u.verdict(u.broken)
 	}
+	return u.done(), err
+}
+
+func (u *upload) settledAll() error {
+	u.acked(u.done())
+	return nil
 }
 
 func (u *upload) done() int64 { return u.ranges.Mark() - u.from }

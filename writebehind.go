@@ -35,7 +35,11 @@ type Writer struct{ file *File }
 //
 // An error of the server's comes with a later call: with the next Write, with Flush, with [File.Sync] or with Close of the writer
 // or the file, and with each of them from then on; then the file's offset is the length that is safe, without a gap. Methods of the
-// File that depend on what was written (Read, Seek, Stat, Truncate, ...) wait for it first. Close does not close the file.
+// File that depend on what was written (Read, Seek, Stat, Truncate, ...) wait for it first; those of [File.Async] do not. Close does not close
+// the file.
+//
+// On a server that refuses WRITEs while another is under way, or out of order, the first of them fails, since what it was to write is gone:
+// [File.ReadFrom] with a source that can seek finds that out and goes on one by one, and a Writer does so from then on.
 func (f *File) Writer() *Writer { return &Writer{f} }
 
 // Write hands p to the writer, which has copied it when Write returns.

@@ -144,3 +144,47 @@ func TestCloseEndsAWrite(t *testing.T) {
 		}
 	})
 }
+
+// TestAsyncAndWriter: what is started does not wait for what was written behind, unless that was flushed.
+func TestAsyncAndWriter(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	holds := func(when, want string) {
+		t.Helper()
+		if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); string(got) != want {
+			t.Errorf("%s the file holds %q, want %q", when, got, want)
+		}
+	}
+	f := must[*usftp.File](t)(r.Create("/f"))
+	w := f.Writer()
+	must[int](t)(w.Write([]byte("behind")))
+	must[int](t)(f.Async().WriteAt([]byte("start"), 0).Wait())
+	holds("before Flush", "start")
+	ok(t, w.Flush())
+	holds("after it", "behind")
+	must[int](t)(f.Async().WriteAt([]byte("start"), 0).Wait())
+	holds("what was started after it", "startd")
+	ok(t, f.Close())
+}
+
+// TestWriterWhereWritesAreRefused: on a server that takes one WRITE at a time a Writer fails aloud, until that is known of the server.
+func TestWriterWhereWritesAreRefused(t *testing.T) {
+	r := newRig(t, sftptest.Script{OneWrite: true}, 0)
+	data := noise(3 << 20)
+	write := func(name string) error {
+		f := must[*usftp.File](t)(r.Create(name))
+		_, err := f.Writer().Write(data)
+		return errors.Join(err, f.Close())
+	}
+	if err := write("/first"); !errors.Is(err, usftp.ErrSSHFxFailure) {
+		t.Errorf("the first: %v", err)
+	}
+	f := must[*usftp.File](t)(r.Create("/second"))
+	must[int64](t)(f.ReadFrom(bytes.NewReader(data)))
+	ok(t, f.Close())
+	ok(t, write("/third"))
+	for _, name := range []string{"/second", "/third"} {
+		if got := must[[]byte](t)(r.server.Files.ReadFile(name)); !bytes.Equal(got, data) {
+			t.Errorf("%s differs", name)
+		}
+	}
+}

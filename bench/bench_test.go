@@ -39,16 +39,20 @@ func startServer(tb testing.TB, pipeSize int) *pipes.Server {
 func connect(tb testing.TB, lib library.Library, pipeSize int, delay time.Duration) library.Client {
 	tb.Helper()
 	server := startServer(tb, pipeSize)
-	var w io.WriteCloser = server.W
-	if delay > 0 {
-		w = pipes.NewDelayed(server.W, delay)
-	}
-	client, err := lib.OverPipe(server.R, w)
+	client, err := lib.OverPipe(server.R, delayed(server, delay))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { client.Close() })
 	return client
+}
+
+// delayed returns the client's way to a server, delayed.
+func delayed(server *pipes.Server, delay time.Duration) io.WriteCloser {
+	if delay > 0 {
+		return pipes.NewDelayed(server.W, delay)
+	}
+	return server.W
 }
 
 // memoryDir returns a directory on tmpfs where there is one, so that no disk is measured.

@@ -82,6 +82,12 @@ func measure(b *testing.B, size int64, transfer func() error) {
 	if err := transfer(); err != nil {
 		b.Fatal(err)
 	}
+	measureCold(b, size, transfer)
+}
+
+// measureCold times a transfer from the first one on.
+func measureCold(b *testing.B, size int64, transfer func() error) {
+	b.Helper()
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {

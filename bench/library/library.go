@@ -36,9 +36,12 @@ type Library struct {
 	OverSSH  func(*ssh.Client) (Client, error)
 }
 
+// BestName is the name of pkg/sftp at its best settings.
+const BestName = "pkgsftp-best"
+
 // All returns every contestant that this build holds, peers first.
 func All() []Library {
-	return append([]Library{Default.Library("pkgsftp-default"), pkgSFTP("pkgsftp-best", BestPipe, BestSSH)}, ours()...)
+	return append([]Library{Default.Library("pkgsftp-default"), pkgSFTP(BestName, BestPipe, BestSSH)}, ours()...)
 }
 
 // Named returns the contestant of that name.

@@ -18,6 +18,10 @@ type Call struct {
 	// Request is the packet, from its length field on. The connection fills in the id.
 	Request []byte
 
+	// Data, where it is not nil, follows Request, which counts it in its length, and makes of it a WRITE. It is the caller's memory: when
+	// Start returns, it has been written or copied.
+	Data []byte
+
 	// Payload is the block that Request lies in, for a WRITE. The connection releases it as soon as it has been sent.
 	Payload *buffer.Block
 
@@ -48,7 +52,7 @@ type Call struct {
 	// that nobody will close). It must not block. The reply is released after it.
 	Orphan func(*Call)
 
-	// Err is why there is no reply: the connection has ended.
+	// Err is why there is no reply: the connection has ended, or the reply was larger than anything that can be held.
 	Err error
 
 	// Type is the type of the reply: Expect or STATUS.
@@ -70,7 +74,7 @@ type Call struct {
 	size    int   // bytes of Bytes that the budget gave
 	kind    wire.Type
 	sent    bool // all of Request is with the stream, nobody reads it any more
-	writing bool // the writer is reading Request, by a slice of its own
+	writing bool // somebody is writing Request, by a slice of its own
 	replied bool // the reply is here; the call completes as soon as it is sent
 }
 
@@ -140,14 +144,14 @@ func (call *Call) orphaned() {
 	call.Discard()
 }
 
-// Do starts a call and waits until it is complete or ctx is done. It returns nil when there is a reply, whatever it says.
+// Do starts a call, where it can by writing it at once, and waits until it is complete or ctx is done. It returns nil when there is a reply, whatever it says.
 // After an error of ctx the call is the connection's for ever: it must not be touched, nor recycled.
 func (c *Conn) Do(ctx context.Context, call *Call) error {
 	if call.waiter == nil {
 		call.waiter = make(chan struct{}, 1)
 	}
 	call.Done = rendezvous{}
-	if err := c.Start(ctx, call); err != nil {
+	if err := c.start(ctx, call, true); err != nil {
 		return err
 	}
 	select {

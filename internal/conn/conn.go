@@ -54,6 +54,7 @@ type Conn struct {
 	config Config
 	in     input
 	out    io.WriteCloser
+	try    *tryWriter // the same, where it can be asked what it takes at once; nil where not. For who has made busy true
 	source io.Reader
 	pool   buffer.Pool
 	server wire.InitReply
@@ -75,6 +76,8 @@ type Conn struct {
 	urgent  callList // requests without data
 	bulk    callList // WRITEs, and what must not overtake them
 	queued  int      // bytes in bulk
+	left    outgoing // what is left of a request that was written at once
+	busy    bool     // somebody writes to the stream: the writer, or who writes at once
 	wake    sync.Cond
 	stall   stall
 	slow    bool  // the last Write took long; the writer's own
@@ -98,6 +101,8 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 		config: config,
 		source: r,
 		out:    w,
+		try:    newTryWriter(w),
+		busy:   true, // INIT
 		ready:  make(chan struct{}),
 	}
 	c.life, c.die = context.WithCancel(context.Background())
@@ -167,13 +172,13 @@ func (c *Conn) end(err error) {
 		} else {
 			call.Payload.Release()
 		}
-		call.Payload, call.Request = nil, nil
+		call.Payload, call.Request, call.Data = nil, nil, nil
 		call.Discard() // a reply that came before the request was sent to its end
 		calls = append(calls, call)
 	}
 	c.slots, c.free = nil, nil
 	c.active = 0
-	c.urgent, c.bulk, c.queued = callList{}, callList{}, 0
+	c.urgent, c.bulk, c.queued, c.left = callList{}, callList{}, 0, outgoing{}
 	c.budget.endAll()
 	c.stall.stop()
 	c.idle.Add(1) // for closing c.out; under mu, before Close can wait

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"time"
@@ -35,8 +36,12 @@ func (e *LostError) Error() string {
 	return "the SFTP connection was lost: " + plain(e.Cause).Error()
 }
 
-// plain leaves out of a socket's error which call on which addresses it was: a person wants "broken pipe".
+// plain leaves out of a socket's or pipe's error which call on which addresses it was: a person wants "broken pipe".
 func plain(err error) error {
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		err = file.Err
+	}
 	var op *net.OpError
 	if errors.As(err, &op) {
 		err = op.Err
@@ -68,14 +73,24 @@ func (e *StallError) Unwrap() error   { return net.ErrClosed }
 func (e *StallError) Timeout() bool   { return true }
 func (e *StallError) Temporary() bool { return false }
 
-// ProtocolError is why a connection ended whose peer broke the protocol. errors.Is holds for [net.ErrClosed].
-type ProtocolError struct{ What string }
+// ProtocolError says that the peer broke the protocol: by what it did on the stream, which ends the connection, or by what a reply holds, which
+// fails one operation. Where the connection has ended, errors.Is holds for [net.ErrClosed].
+type ProtocolError struct {
+	What  string
+	Ended bool // the connection has ended by it
+}
 
 func (e *ProtocolError) Error() string { return "the server broke the SFTP protocol: " + e.What }
-func (e *ProtocolError) Unwrap() error { return net.ErrClosed }
+
+func (e *ProtocolError) Unwrap() error {
+	if e.Ended {
+		return net.ErrClosed
+	}
+	return nil
+}
 
 func protocolErrorf(format string, args ...any) error {
-	return &ProtocolError{What: fmt.Sprintf(format, args...)}
+	return &ProtocolError{What: fmt.Sprintf(format, args...), Ended: true}
 }
 
 // NotSFTPError is why a connection ended on which something else than SFTP was spoken. errors.Is holds for [net.ErrClosed].

@@ -3,6 +3,7 @@ package conn
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 
@@ -124,8 +125,15 @@ func (in *input) skip(n int) error {
 	return nil
 }
 
-// maxReply bounds NAME and EXTENDED_REPLY. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB.
-const maxReply = 16 << 20
+const (
+	// maxHeld bounds what NAME and EXTENDED_REPLY packets, and all else that is lent, may take of memory where one of them is beyond the
+	// usual. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB. What is larger than there is room for
+	// passes by unread, and fails the operation that it answers.
+	maxHeld = 96 << 20
+
+	// maxReply is the longest packet that is taken for one.
+	maxReply = 1 << 30
+)
 
 // maxSmall bounds HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message nobody reads to its end
 // when it is long.
@@ -152,6 +160,7 @@ type reply struct {
 	status wire.Status
 	block  *buffer.Block
 	body   []byte
+	err    error // in place of all else
 }
 
 // readReply reads one reply and completes its call. Whoever reads the body may return a block along with an error.
@@ -187,11 +196,15 @@ func (c *Conn) readReply() error {
 	c.in.use(wire.HeaderSize)
 
 	var r reply
-	switch kind {
-	case wire.TypeStatus:
+	switch {
+	case kind == wire.TypeStatus:
 		r, err = c.readStatus(size)
-	case wire.TypeData:
+	case kind == wire.TypeData:
 		r, err = c.readData(size, limit)
+	case c.tooLarge(kind, size):
+		r.err = &ProtocolError{What: fmt.Sprintf("%v of %d bytes, for which there is no room", kind, size)}
+		c.deliver(call, r)
+		return unexpected(c.in.skip(int(size)))
 	default:
 		r, err = c.readBody(kind, size)
 	}
@@ -262,6 +275,11 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 	return r, c.in.skip(int(size - 4 - n))
 }
 
+// tooLarge tells whether a reply has more bytes than there is room for.
+func (c *Conn) tooLarge(kind wire.Type, size int64) bool {
+	return kind != wire.TypeHandle && kind != wire.TypeAttrs && size > wire.MaxPacket && size <= maxReply && c.pool.Out()+size > maxHeld
+}
+
 // readBody reads any other reply into a block. A large one is taken as it comes, so that memory follows what has arrived and
 // not what a length field claims.
 func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
@@ -278,11 +296,12 @@ func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
 		return r, err
 	}
 	for have := int64(len(r.body)); have < size; {
-		grown := c.pool.Get(int(min(size, 2*have)))
+		next := min(size, 2*have)
+		grown := c.pool.Get(int(next))
 		copy(grown.Bytes(), r.body)
 		r.block.Release()
 		r.block = grown
-		r.body = grown.Bytes()[:min(size, 2*have)]
+		r.body = grown.Bytes()[:next]
 		if err := c.in.full(r.body[have:]); err != nil {
 			return r, err
 		}
@@ -307,7 +326,7 @@ func (c *Conn) deliver(call *Call, r reply) {
 		r.block.Release()
 		return
 	}
-	call.Type, call.Status, call.Body, call.Reply = r.kind, r.status, r.body, r.block
+	call.Type, call.Status, call.Body, call.Reply, call.Err = r.kind, r.status, r.body, r.block, r.err
 	call.replied = true
 	if call.depth > c.stats.roundTrips.Load() {
 		c.stats.roundTrips.Store(call.depth)

@@ -3,8 +3,10 @@ package conn_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -124,9 +126,9 @@ func TestOversizedReplies(t *testing.T) {
 		kind wire.Type
 		size uint32
 	}{
-		{wire.TypeName, 64 << 20},
+		{wire.TypeName, 1<<30 + 100},
 		{wire.TypeName, 1<<32 - 1},
-		{wire.TypeExtendedReply, 17 << 20},
+		{wire.TypeExtendedReply, 1<<30 + 100},
 		{wire.TypeHandle, 1 << 20},
 		{wire.TypeAttrs, 1 << 20},
 	} {
@@ -274,6 +276,59 @@ func TestLargeName(t *testing.T) {
 		rand.NewChaCha8([32]byte{1}).Read(want)
 		if string(call.Body) != string(want) {
 			t.Errorf("a body of %d bytes is not what was sent", len(call.Body))
+		}
+		c.Recycle(call)
+		finish(t, c)
+	})
+}
+
+// TestReplyBeyondRoom: a reply that is larger than what may be held fails its own call, at once, passes by without taking memory, and leaves the
+// connection as it was. One of 40 MiB is taken.
+func TestReplyBeyondRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{})
+		q := conn.NewQueue()
+		piece := content(1<<20, 'n')
+		for _, mebibytes := range []int{40, 200} {
+			call := stat(c)
+			call.Expect = wire.TypeName
+			start(t, c, q, call)
+			head := packet(wire.TypeName, p.next().id)
+			binary.BigEndian.PutUint32(head, uint32(mebibytes<<20+5))
+			p.send(head)
+			synctest.Wait()
+			call = q.Take()
+			var protocol *conn.ProtocolError
+			switch {
+			case mebibytes == 40 && call != nil:
+				t.Fatalf("the reply is complete before it is here: %v", call.Err)
+			case mebibytes == 40:
+			case call == nil || !errors.As(call.Err, &protocol) || errors.Is(call.Err, net.ErrClosed):
+				t.Fatalf("a reply of 200 MiB: %v", call)
+			default:
+				c.Recycle(call)
+			}
+			most := int64(0)
+			for range mebibytes {
+				p.send(piece)
+				most = max(most, c.Pool().Out())
+			}
+			synctest.Wait()
+			if mebibytes == 40 {
+				call = take(t, q)
+				if call.Err != nil || len(call.Body) != 40<<20 || call.Body[len(call.Body)-1] != 'n' {
+					t.Errorf("a reply of 40 MiB: %v", call.Err)
+				}
+				c.Recycle(call)
+			} else if most > 0 {
+				t.Errorf("%d bytes were lent for what passes by", most)
+			}
+		}
+		start(t, c, q, stat(c))
+		p.status(p.next().id, wire.NoSuchFile)
+		call := take(t, q)
+		if call.Status.Code != wire.NoSuchFile {
+			t.Errorf("afterwards: %v %v", call.Status, call.Err)
 		}
 		c.Recycle(call)
 		finish(t, c)

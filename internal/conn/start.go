@@ -18,12 +18,20 @@ const keepSlots = 256
 
 // Start queues a call. It waits while the budget is full, until ctx is done; where it is done already nothing is sent. When it returns nil the call's Completer will be
 // told exactly once; else never, and the call is its owner's again, except its Payload, which has been released.
-func (c *Conn) Start(ctx context.Context, call *Call) error {
+func (c *Conn) Start(ctx context.Context, call *Call) error { return c.start(ctx, call, false) }
+
+// start is Start, which may write the call at once.
+func (c *Conn) start(ctx context.Context, call *Call, mayWrite bool) error {
 	if ctx.Err() != nil {
 		return c.refuse(call, context.Cause(ctx))
 	}
-	c.mu.Lock()
+	atOnce := c.lockFor(call, mayWrite)
 	if c.err == nil && c.budget.take(int64(call.Bytes)) {
+		if atOnce {
+			c.register(call)
+			c.writeAtOnce(call)
+			return nil
+		}
 		c.enqueue(call)
 		c.mu.Unlock()
 		return nil
@@ -34,6 +42,9 @@ func (c *Conn) Start(ctx context.Context, call *Call) error {
 	}
 	turn := c.budget.wait(int64(call.Bytes))
 	c.mu.Unlock()
+	if call.Data != nil {
+		c.gather(call)
+	}
 
 	select {
 	case <-turn.granted:
@@ -56,7 +67,7 @@ func (c *Conn) Start(ctx context.Context, call *Call) error {
 // refuse gives up what the call has brought along.
 func (c *Conn) refuse(call *Call, err error) error {
 	call.Payload.Release()
-	call.Payload, call.Request = nil, nil
+	call.Payload, call.Request, call.Data = nil, nil, nil
 	return err
 }
 
@@ -100,8 +111,8 @@ func (c *Conn) Queued() int {
 	return c.queued
 }
 
-// enqueue gives a call, for which the budget has been taken, an id, and queues it. The caller holds mu.
-func (c *Conn) enqueue(call *Call) {
+// register gives a call, for which the budget has been taken, an id. The caller holds mu.
+func (c *Conn) register(call *Call) {
 	index := c.takeSlot()
 	c.slots[index] = call
 	c.uses++
@@ -112,13 +123,20 @@ func (c *Conn) enqueue(call *Call) {
 	wire.SetID(call.Request, call.id)
 	c.active++
 	c.stall.started(c, call)
+}
+
+// enqueue registers a call and queues it. The caller holds mu.
+func (c *Conn) enqueue(call *Call) {
+	c.register(call)
 	if call.Payload != nil || (call.Ordered && c.bulk.head != nil) {
 		c.bulk.push(call)
 		c.queued += len(call.Request)
 	} else {
 		c.urgent.push(call)
 	}
-	c.wake.Signal()
+	if !c.busy {
+		c.wake.Signal()
+	}
 }
 
 func (c *Conn) takeSlot() uint32 {

@@ -33,7 +33,8 @@ func (c *Conn) mostAtOnce() int {
 	return max(slowPiece, int(burst*timeout/DefaultStallTimeout))
 }
 
-// writeLoop is the only writer of the stream. Whatever has been queued while it wrote goes out next, short requests first.
+// writeLoop is the writer of the stream, but for what is written at once. Whatever has been queued while it wrote goes out next, short
+// requests first.
 func (c *Conn) writeLoop() {
 	defer c.idle.Done()
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
@@ -77,11 +78,18 @@ func (c *Conn) writeLoop() {
 func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.urgent.head == nil && c.bulk.head == nil && c.err == nil {
+	c.busy = false
+	for c.err == nil && (c.busy || c.urgent.head == nil && c.bulk.head == nil && c.left.call == nil) {
 		c.wake.Wait()
 	}
 	if c.err != nil {
 		return nil, nil
+	}
+	c.busy = true
+	if c.left.call != nil {
+		large = append(large, c.left)
+		c.left = outgoing{}
+		return batch, large
 	}
 	for c.urgent.head != nil && len(batch) < batchSize {
 		call := c.urgent.pop()
@@ -133,8 +141,13 @@ func (c *Conn) takeLarge(call *Call) outgoing {
 // sent ends the writer's part in a call whose request lies in memory that somebody else would like to have back. It returns
 // false when the connection has ended.
 func (c *Conn) sent(call *Call) bool {
-	c.stats.requests.Add(1)
 	c.mu.Lock()
+	return c.sentLocked(call)
+}
+
+// sentLocked is sent for who holds mu, which is unlocked.
+func (c *Conn) sentLocked(call *Call) bool {
+	c.stats.requests.Add(1)
 	if c.err != nil { // the call is complete, its payload forgotten
 		c.mu.Unlock()
 		return false

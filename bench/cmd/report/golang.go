@@ -34,6 +34,12 @@ func (r *report) goMarkdown() string {
 	if grid, ok := r.family("Grid"); ok {
 		text.WriteString(gridMarkdown(grid))
 	}
+	if grid, ok := r.family("GridDelay"); ok {
+		text.WriteString(gridDelayMarkdown(grid))
+	}
+	if tasks, ok := r.family("Task"); ok {
+		text.WriteString(taskMarkdown(tasks))
+	}
 	for _, sweep := range []struct{ name, where string }{{"SweepPipe", "pipes"}, {"SweepSSH", "x/crypto/ssh"}} {
 		if f, ok := r.family(sweep.name); ok {
 			text.WriteString(sweepMarkdown(f, sweep.where))
@@ -165,7 +171,7 @@ func delayMarkdown(f goFamily) string {
 
 func gridMarkdown(f goFamily) string {
 	var text strings.Builder
-	text.WriteString(head("The grid: 10 MiB by each operation, size and delay", f))
+	text.WriteString(head("The grid: 10 MiB by each operation and size", f))
 	text.WriteString("One operation is a whole file with its open and close. Each cell gives MB/s, KiB allocated and allocations.\n\n")
 	libraries := f.values("library")
 	text.WriteString(columns(append([]string{"operation", "size", "delay"}, libraries...)))

@@ -115,6 +115,11 @@ BenchmarkPipe/op=WriteTo/pipe=1MiB/library=usftp-2 50 1 ns/op 1900 MB/s 2048 B/o
 BenchmarkDelay/op=CopyUp/delay=0s/library=usftp-2 50 10000000 ns/op 1 MB/s
 BenchmarkDelay/op=CopyUp/delay=10ms/library=usftp-2 50 44000000 ns/op 1 MB/s
 BenchmarkGrid/op=Read/size=1KiB/delay=0s/library=usftp-2 50 1 ns/op 64.5 MB/s 4096 B/op 7 allocs/op
+BenchmarkGridDelay/op=Read/size=4096KiB/delay=50ms/library=usftp-2 1 105000000 ns/op 64.5 MB/s
+BenchmarkTask/task=stat-10000/library=usftp-2 1 1 ns/op 13.30 allocs/item 0.4 s/task
+BenchmarkTask/task=walk-20000/library=pkgsftp-2 1 1 ns/op 10.4 allocs/item 400 s/task
+BenchmarkTask/task=walk-20000/library=usftp-2 1 1 ns/op 5.4 allocs/item 2 s/task
+BenchmarkTask/task=idle/library=usftp-2 1 1 ns/op 2.000 goroutines 51200 heap-B
 BenchmarkSweepSSH/op=WriteTo/packet=128KiB/requests=16-2 50 1 ns/op 500 MB/s
 BenchmarkSweepSSH/op=WriteTo/default-2 50 1 ns/op 600 MB/s
 PASS
@@ -128,6 +133,12 @@ PASS
 		"| WriteTo usftp | 1MiB | 1900 | 0.95 | 1.58 | 30 | 2 |",
 		"| CopyUp usftp | 10ms | 44 | 40 | 1.10 |",
 		"| Read | 1KiB | 0s | 64.5, 4, 7 |",
+		"| Read | 50ms | 105, 2.1 |",
+		"| walk-20000 | usftp | 2.000 | 5.40 |  |  |",
+		"| 10,000 stats over 50 ms, in round trips | 6 | 8 | **missed** |",
+		"of pkg/sftp's Walk | 0.01 | 0.005 | met |",
+		"| an idle client's heap, in KiB | 64 | 50 | met |",
+		"| an idle client's goroutines | 2 | 2 | met |",
 		"| WriteTo | default | default | 600 |\n| WriteTo | 128KiB | 16 | 500 |")
 }
 

@@ -1,0 +1,77 @@
+package conn
+
+import "github.com/usftp/usftp/internal/buffer"
+
+// Who waits for the answer to one request, as a Write or a Stat does, gains nothing by a writer of its own: the hand-off costs more than
+// the system call. So [Conn.Do] writes the request itself, from the caller's goroutine and from the caller's memory, where four things hold:
+//
+//   - the stream can be asked to take what it takes at once (see tryWriter), so that the call can be cancelled at any moment, Close is
+//     bounded and no Write of a user's is run here;
+//   - nobody else is writing;
+//   - nothing is queued, so that order is kept;
+//   - nothing is left of a request of which the stream has taken a part.
+//
+// What the stream does not take is the writer's, in memory of the connection's, and goes before anything else. What others start meanwhile
+// is queued for the writer as ever.
+
+// lockFor locks mu, and tells whether the call may be written at once. Where it may not, its data has been copied: the caller's memory is
+// the caller's again when Start returns.
+func (c *Conn) lockFor(call *Call, atOnce bool) bool {
+	for {
+		c.mu.Lock()
+		atOnce = atOnce && c.try != nil && !c.busy && c.urgent.head == nil && c.bulk.head == nil && c.left.call == nil
+		if atOnce || call.Data == nil {
+			return atOnce
+		}
+		c.mu.Unlock()
+		c.gather(call)
+	}
+}
+
+// gather copies a request and its data into a block.
+func (c *Conn) gather(call *Call) {
+	call.Payload = c.pool.Get(len(call.Request) + len(call.Data))
+	call.Request = append(append(call.Payload.Bytes()[:0], call.Request...), call.Data...)
+	call.Data = nil
+}
+
+// writeAtOnce writes a call that has been registered, as far as the stream takes it. The caller holds mu, which is unlocked.
+func (c *Conn) writeAtOnce(call *Call) {
+	request, data := call.Request, call.Data
+	call.Data = nil
+	call.writing = true
+	c.busy = true
+	c.mu.Unlock()
+
+	n, err := c.try.write(request, data)
+	c.stats.bytesWritten.Add(int64(n))
+	if err != nil {
+		c.end(&LostError{Cause: err}) // the call is complete with it
+		return
+	}
+	if n > smallRequest {
+		c.stall.moved.Add(1)
+	}
+	var rest *buffer.Block
+	restSize := len(request) + len(data) - n
+	if restSize > 0 {
+		rest = c.pool.Get(restSize)
+		p := append(rest.Bytes()[:0], request[min(n, len(request)):]...)
+		_ = append(p, data[max(n-len(request), 0):]...)
+	}
+
+	c.mu.Lock()
+	c.busy = false
+	if c.err != nil || rest == nil {
+		rest.Release()
+		if c.urgent.head != nil || c.bulk.head != nil {
+			c.wake.Signal()
+		}
+		c.sentLocked(call)
+		return
+	}
+	call.Payload = rest
+	c.left = outgoing{call, rest.Bytes()[:restSize]}
+	c.wake.Signal()
+	c.mu.Unlock()
+}
