@@ -181,11 +181,13 @@ func (r *run) copy() error {
 	for {
 		r.Host = r.line.current()
 		r.takeHandle()
+		leave := r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))
 		if r.Direction == Download {
 			err = r.download()
 		} else {
 			err = r.upload()
 		}
+		leave()
 		if err == nil || !r.retry(err) {
 			break
 		}
@@ -218,7 +220,7 @@ type run struct {
 	left    *mark    // what a try that lost its connection has left
 	placing *placing // the last step of an upload, once it has begun
 	strays  []string // temporary files on the host that such a try may have left
-	reached int64    // bytes, at the last loss
+	way     way      // how far it has come
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree
@@ -240,6 +242,16 @@ func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Mess
 
 // watch tells of progress until the returned function is called.
 func (r *run) watch(progress func() int64) (stop func()) {
+	unfollow := r.line.follow(&r.way, progress)
+	unreport := r.report(progress)
+	return func() {
+		unreport()
+		unfollow()
+	}
+}
+
+// report is watch for the job's listener, or the tree's.
+func (r *run) report(progress func() int64) (stop func()) {
 	if r.item != nil {
 		return r.item.dir.tree.watch(r.Source, progress)
 	}
