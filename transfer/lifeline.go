@@ -23,8 +23,8 @@ const (
 // lifeline is the connection to a host as all share it that is done in one run. Who finds it lost asks for another, and one of
 // them makes it while the others wait; what was under way then goes on, each thing from where it had come to.
 type lifeline struct {
-	ctx     context.Context
-	options *Options
+	ctx      context.Context
+	options  *Options
 	mu       sync.Mutex
 	host     Host          // its Client ends with ctx
 	renewing chan struct{} // closed when the renewal under way has ended; nil where there is none
