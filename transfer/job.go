@@ -192,6 +192,7 @@ func (r *run) copy() error {
 			break
 		}
 	}
+	r.releaseJournal(err != nil)
 	r.result.Elapsed = time.Since(r.began)
 	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // see interruptible
@@ -216,11 +217,14 @@ type run struct {
 
 	trip time.Duration // a round trip, as far as one was seen; 0 before
 
-	line    *lifeline
-	left    *mark    // what a try that lost its connection has left
-	placing *placing // the last step of an upload, once it has begun
-	strays  []string // temporary files on the host that such a try may have left
-	way     way      // how far it has come
+	line      *lifeline
+	claim     *claim   // of its mark in the journal
+	unclaimed bool     // it was asked for
+	marks     *marks   // what is noted as it goes
+	left      *mark    // what a try that lost its connection has left
+	placing   *placing // the last step of an upload, once it has begun
+	strays    []string // temporary files on the host that such a try may have left
+	way       way      // how far it has come
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree
@@ -244,7 +248,9 @@ func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Mess
 func (r *run) watch(progress func() int64) (stop func()) {
 	unfollow := r.line.follow(&r.way, progress)
 	unreport := r.report(progress)
+	unmark := r.markAsItGoes(progress)
 	return func() {
+		unmark()
 		unreport()
 		unfollow()
 	}
