@@ -218,6 +218,7 @@ type run struct {
 	trip time.Duration // a round trip, as far as one was seen; 0 before
 
 	line      *lifeline
+	resumable bool     // a mark was saved, for a later run
 	claim     *claim   // of its mark in the journal
 	unclaimed bool     // it was asked for
 	marks     *marks   // what is noted as it goes

@@ -258,6 +258,7 @@ func (r *run) keep(m *marks, synced bool) {
 	}
 	m.mark.Bytes, m.mark.Synced = r.result.Bytes, synced
 	if r.saveMark(m.target, m.mark) {
+		r.resumable = true
 		r.detail += "; " + resumeHint
 	}
 }

@@ -15,6 +15,7 @@ func (r *run) retry(err error) bool {
 	if r.Direction == Upload && r.temporary != "" && (r.left == nil || r.left.Temporary != r.temporary) && (r.placing == nil || r.placing.temporary != r.temporary) {
 		r.strays = append(r.strays, r.temporary)
 	}
+	r.resumable = false
 	r.result, r.detail, r.temporary = Result{Target: r.Target}, "", ""
 	return true
 }
