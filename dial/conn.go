@@ -23,6 +23,7 @@ type Conn struct {
 	d      *Dialer
 	client *ssh.Client // nil with the system's ssh
 	way    *way
+	key    ssh.PublicKey // the server's; nil with the system's ssh
 
 	ctx    context.Context // done when the connection is closed or has died
 	cancel context.CancelCauseFunc
@@ -42,8 +43,11 @@ type closedError struct{}
 func (closedError) Error() string { return "the connection is closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-func newConn(d *Dialer, client *ssh.Client, w *way) *Conn {
-	c := &Conn{d: d, client: client, way: w}
+func newConn(d *Dialer, client *ssh.Client, w *way, key ssh.PublicKey) *Conn {
+	if cert, ok := key.(*ssh.Certificate); ok {
+		key = cert.Key
+	}
+	c := &Conn{d: d, client: client, way: w, key: key}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
 		c.cancel(lost(client.Wait()))
@@ -75,6 +79,11 @@ func (c *Conn) Host() string { return c.d.Host() }
 // SSH gives the connection itself, for further channels; nil with the system's ssh. It
 // must not be closed: that is for [Conn.Close].
 func (c *Conn) SSH() *ssh.Client { return c.client }
+
+// HostKey is the key that the server has proved to have, and that was found to be known or
+// was accepted: what tells one server from another, whatever it is called. Of a certificate it
+// is the key that is certified. It is nil with the system's ssh, which keeps it to itself.
+func (c *Conn) HostKey() ssh.PublicKey { return c.key }
 
 // ServerVersion is the server's line, such as "SSH-2.0-OpenSSH_9.2p1"; "" with the
 // system's ssh, which keeps it to itself.

@@ -197,7 +197,7 @@ func (d *Dialer) dial(ctx context.Context) (*Conn, error) {
 	d.mu.Lock()
 	d.last = l.worked()
 	d.mu.Unlock()
-	return newConn(d, client, way), nil
+	return newConn(d, client, way, l.hostKey), nil
 }
 
 // A way is what leads to a server: a socket, a channel through a jump host, or the

@@ -52,8 +52,9 @@ type login struct {
 	offered       []string
 	tried         []string
 	hostKeyErr    error
-	failure       error // what the callback gave up with
-	interactError error // why a question was not answered
+	hostKey       ssh.PublicKey // the first that was accepted
+	failure       error         // what the callback gave up with
+	interactError error         // why a question was not answered
 }
 
 // run speaks SSH along w until logged in. Closing w is left to the caller.
@@ -82,6 +83,9 @@ func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
 		HostKeyCallback: func(_ string, remote net.Addr, key ssh.PublicKey) error {
 			l.watch.pause()
 			l.hostKeyErr = checker.check(l.ctx, remote, key)
+			if l.hostKeyErr == nil && l.hostKey == nil { // it is asked at each new exchange of keys
+				l.hostKey = key
+			}
 			// ConnectTimeout ends here, as in OpenSSH: what follows may wait for a person.
 			l.watch.resume(loginStall, "logging in")
 			return l.hostKeyErr

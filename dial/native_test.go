@@ -102,6 +102,9 @@ func TestNative(t *testing.T) {
 	if v := conn.ServerVersion(); !strings.HasPrefix(v, "SSH-2.0-OpenSSH") {
 		t.Errorf("the server's version is %q", v)
 	}
+	if line, err := os.ReadFile(srv.HostKeys[0] + ".pub"); err != nil || !strings.HasPrefix(string(line), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(conn.HostKey())))) {
+		t.Errorf("the host's key is %s, want %s, %v", ssh.FingerprintSHA256(conn.HostKey()), line, err)
+	}
 	if a := conn.SSH().Conn.(ssh.AlgorithmsConnMetadata).Algorithms(); hasAES() && a.Read.Cipher != ssh.CipherAES128GCM {
 		t.Errorf("the cipher is %s", a.Read.Cipher)
 	}
@@ -244,7 +247,11 @@ func TestHostCertificateOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, srv.KnownHosts, "@cert-authority 127.0.0.* "+string(line))
-	open(t, connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile}))
+	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile})
+	open(t, conn)
+	if kind := conn.HostKey().Type(); kind != ssh.KeyAlgoED25519 {
+		t.Errorf("the host's key is of type %s, and should be what the certificate certifies", kind)
+	}
 	writeFile(t, srv.KnownHosts, "@cert-authority 127.0.0.* "+string(line)+"@revoked * "+string(line))
 	var bad *HostKeyError
 	if err := dialError(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile}); !errors.As(err, &bad) || bad.Problem != HostKeyRevoked {

@@ -67,6 +67,9 @@ func (r *run) download() error {
 		return err
 	}
 	r.result.InPlace = target.temporary == ""
+	if !r.result.InPlace {
+		r.marks = r.localMarks(target, before)
+	}
 	if err = r.receive(f, target.file, before); err == nil {
 		err = r.verifyLocal(target, r.result.Bytes)
 	}
@@ -75,8 +78,6 @@ func (r *run) download() error {
 	}
 	if err != nil {
 		r.abandonLocal(target, err, before)
-	} else if r.resumes() {
-		r.dropMark(target.path)
 	}
 	return err
 }
@@ -219,7 +220,7 @@ func (r *run) abandonLocal(t *localTarget, err error, before *usftp.FileStat) {
 	case !r.isSmall(r.size) && r.interrupted(err) && r.result.Bytes > 0 && r.cutLocal(t) && !errors.Is(err, ErrSourceChanged):
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)
-		r.keepLocal(t, before)
+		r.keep(r.localMarks(t, before), t.file.Sync() == nil)
 	default:
 		t.root.Remove(t.temporary)
 	}

@@ -20,6 +20,9 @@ type Error struct {
 	Err       error  // the cause; errors.Is holds for what it holds for
 	Detail    string // what is left behind, or what has happened to the target; "" where it is untouched
 
+	// Resumable says that the same job with Options.Resume would go on from what is left behind.
+	Resumable bool
+
 	temporary string // the target's temporary name
 }
 
@@ -82,7 +85,7 @@ func plain(err error) string {
 func (r *run) failure(err error) error {
 	return &Error{
 		Host: r.Host.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
-		Err: err, Detail: r.detail, temporary: r.temporary,
+		Err: err, Detail: r.detail, Resumable: r.resumable, temporary: r.temporary,
 	}
 }
 

@@ -77,6 +77,9 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 	if int64(n) != size {
 		return false, nil
 	}
+	if err := from.changed(size); err != nil {
+		return true, err
+	}
 	from.file.Close()
 	refused, err := f.WriteClose(data[:n], r.remoteAttrs(from, target))
 	r.freeHandle()
@@ -132,6 +135,9 @@ func (r *run) downloadSmall() (done bool, err error) {
 	r.freeHandle()
 	if before == nil || !before.HasMode() || !before.FileMode().IsRegular() {
 		return false, nil
+	}
+	if listed := r.item.facts; listed.hasTimes && before.HasTimes() && !listed.mtime.Equal(before.ModTime()) {
+		return false, nil // it was written to since it was listed, and perhaps just now
 	}
 	r.size = size
 	target, err := r.itemTarget()

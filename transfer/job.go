@@ -181,15 +181,18 @@ func (r *run) copy() error {
 	for {
 		r.Host = r.line.current()
 		r.takeHandle()
+		leave := r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))
 		if r.Direction == Download {
 			err = r.download()
 		} else {
 			err = r.upload()
 		}
+		leave()
 		if err == nil || !r.retry(err) {
 			break
 		}
 	}
+	r.releaseJournal(err != nil)
 	r.result.Elapsed = time.Since(r.began)
 	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // see interruptible
@@ -214,11 +217,15 @@ type run struct {
 
 	trip time.Duration // a round trip, as far as one was seen; 0 before
 
-	line    *lifeline
-	left    *mark    // what a try that lost its connection has left
-	placing *placing // the last step of an upload, once it has begun
-	strays  []string // temporary files on the host that such a try may have left
-	reached int64    // bytes, at the last loss
+	line      *lifeline
+	resumable bool     // a mark was saved, for a later run
+	claim     *claim   // of its mark in the journal
+	unclaimed bool     // it was asked for
+	marks     *marks   // what is noted as it goes
+	left      *mark    // what a try that lost its connection has left
+	placing   *placing // the last step of an upload, once it has begun
+	strays    []string // temporary files on the host that such a try may have left
+	way       way      // how far it has come
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree
@@ -240,6 +247,18 @@ func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Mess
 
 // watch tells of progress until the returned function is called.
 func (r *run) watch(progress func() int64) (stop func()) {
+	unfollow := r.line.follow(&r.way, progress)
+	unreport := r.report(progress)
+	unmark := r.markAsItGoes(progress)
+	return func() {
+		unmark()
+		unreport()
+		unfollow()
+	}
+}
+
+// report is watch for the job's listener, or the tree's.
+func (r *run) report(progress func() int64) (stop func()) {
 	if r.item != nil {
 		return r.item.dir.tree.watch(r.Source, progress)
 	}

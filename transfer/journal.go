@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,47 +47,138 @@ func (r *run) journalFile(target string) string {
 	return filepath.Join(r.Options.Journal, hex.EncodeToString(sum[:16])+".json")
 }
 
-// loadMark returns what an earlier run has left, nil where nothing is known.
+// loadMark returns what an earlier try or run has left, nil where nothing is known.
 func (r *run) loadMark(target string) *mark {
 	if r.left != nil {
 		return r.left
 	}
-	name := r.journalFile(target)
-	if name == "" {
+	c := r.claimJournal(target)
+	if c == nil {
 		return nil
 	}
-	data, err := os.ReadFile(name)
 	var m mark
-	if err != nil || json.Unmarshal(data, &m) != nil || m.Bytes <= 0 || m.Temporary == "" {
+	if json.NewDecoder(io.NewSectionReader(c.file, 0, longestMark)).Decode(&m) != nil || m.Bytes <= 0 || m.Temporary == "" {
 		return nil
 	}
 	return &m
 }
 
-// saveMark keeps a mark. It says whether a later run will find it.
+// longestMark is more than any mark is long.
+const longestMark = 64 << 10
+
+// saveMark keeps a mark of what a try has left. It says whether a later run will find it.
 func (r *run) saveMark(target string, m mark) bool {
 	r.left = &m
-	name := r.journalFile(target)
-	data, err := json.Marshal(m)
-	if name == "" || err != nil || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
-		return false
-	}
-	r.sweepJournal()
-	temporary := temporaryName(filepath.Base(name))
-	temporary = filepath.Join(filepath.Dir(name), temporary)
-	if os.WriteFile(temporary, data, 0o600) != nil || os.Rename(temporary, name) != nil {
-		os.Remove(temporary)
-		return false
-	}
-	return true
+	return r.writeMark(target, m)
 }
 
-// dropMark forgets what an earlier run has left.
+// writeMark writes a mark to the journal.
+func (r *run) writeMark(target string, m mark) bool {
+	c := r.claimJournal(target)
+	data, err := json.Marshal(m)
+	if c == nil || err != nil {
+		return false
+	}
+	// In one piece, and what lay behind is cut off after that: who reads it takes the first value, whenever we are killed.
+	if _, err := c.file.WriteAt(append(data, '\n'), 0); err != nil {
+		return false
+	}
+	return c.file.Truncate(int64(len(data))+1) == nil
+}
+
+// dropMark forgets what an earlier try or run has left.
 func (r *run) dropMark(target string) {
 	r.left = nil
-	if name := r.journalFile(target); name != "" {
-		os.Remove(name)
+	if c := r.claimJournal(target); c != nil {
+		c.file.Truncate(0)
 	}
+}
+
+const (
+	// leastMarked is how large a file is that notes as it goes how far it has come, so that a process that is killed leaves that too.
+	leastMarked = 8 << 20
+	markEvery   = time.Second
+)
+
+// markAsItGoes notes how far a large file has come until the returned function is called.
+func (r *run) markAsItGoes(progress func() int64) (stop func()) {
+	if r.marks == nil || r.size < leastMarked || r.Options.Journal == "" {
+		return func() {}
+	}
+	last := r.result.Resumed
+	return each(markEvery, func() {
+		if bytes := progress(); bytes > last {
+			last = bytes
+			m := r.marks.mark
+			m.Bytes = bytes
+			r.writeMark(r.marks.target, m)
+		}
+	})
+}
+
+// marks is what is noted of a file that is under way.
+type marks struct {
+	target string
+	mark   mark // but for Bytes
+}
+
+// claim is a run's hold on its mark: as long as it lasts no other run of the same job goes on from what this one has under way.
+type claim struct {
+	name string
+	file *os.File // locked
+}
+
+// claimJournal returns the run's claim, nil where no journal is kept, or another run has it.
+func (r *run) claimJournal(target string) *claim {
+	if r.claim != nil || r.unclaimed {
+		return r.claim
+	}
+	r.unclaimed = true
+	name := r.journalFile(target)
+	if name == "" || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
+		return nil
+	}
+	r.sweepJournal()
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil
+		}
+		if !lockFile(f) {
+			f.Close()
+			r.note("another run copies the same to the same target: each does so for itself")
+			return nil
+		}
+		ours, err := f.Stat()
+		there, thereErr := os.Stat(name)
+		if err == nil && thereErr == nil && os.SameFile(ours, there) {
+			r.claim = &claim{name, f}
+			return r.claim
+		}
+		f.Close() // who had it removed it before we had the lock
+		if err != nil || thereErr != nil && !errors.Is(thereErr, fs.ErrNotExist) {
+			return nil
+		}
+	}
+}
+
+// releaseJournal ends the run's claim. A mark stays where something is left to go on from.
+func (r *run) releaseJournal(keep bool) {
+	c := r.claim
+	if c == nil {
+		return
+	}
+	r.claim = nil
+	if info, err := c.file.Stat(); keep && err == nil && info.Size() > 0 {
+		c.file.Close()
+		return
+	}
+	if os.Remove(c.name) != nil { // as long as it is open, on some systems
+		c.file.Close()
+		os.Remove(c.name)
+		return
+	}
+	c.file.Close()
 }
 
 // sweepJournal removes marks that nobody has come back to.

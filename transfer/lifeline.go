@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -24,22 +23,64 @@ const (
 // lifeline is the connection to a host as all share it that is done in one run. Who finds it lost asks for another, and one of
 // them makes it while the others wait; what was under way then goes on, each thing from where it had come to.
 type lifeline struct {
-	ctx     context.Context
-	options *Options
-	arrived atomic.Int64 // grows with whatever need not be done again
-
+	ctx      context.Context
+	options  *Options
 	mu       sync.Mutex
 	host     Host          // its Client ends with ctx
 	renewing chan struct{} // closed when the renewal under way has ended; nil where there is none
 	tries    int           // without anything arriving in between
-	reached  int64         // arrived, at the first of them
+	arrived  int64         // grows with whatever need not be done again
+	reached  int64         // arrived, at the first of the tries
 	since    time.Time     // of the first of them
 	gaveUp   error
+	ways     map[*way]func() int64 // the progress of large files under way
+	gate     gate
+}
+
+// arrive counts something that need not be done again.
+func (l *lifeline) arrive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arriveLocked()
+}
+
+func (l *lifeline) arriveLocked() {
+	l.arrived++
+	l.gate.widen()
+}
+
+// way is how far a file has come over all connections, in bytes from its beginning.
+type way struct{ reached int64 }
+
+// follow counts what arrives of a file until the returned function is called.
+func (l *lifeline) follow(w *way, progress func() int64) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ways == nil {
+		l.ways = make(map[*way]func() int64)
+	}
+	l.ways[w] = progress
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.count(w, progress())
+		delete(l.ways, w)
+	}
+}
+
+// count counts what of a file was not there before any loss. The caller holds the lock.
+func (l *lifeline) count(w *way, reached int64) {
+	if reached > w.reached {
+		w.reached = reached
+		l.arriveLocked()
+	}
 }
 
 func newLifeline(ctx context.Context, host Host, options *Options) *lifeline {
 	host.Client = host.Client.WithContext(ctx)
-	return &lifeline{ctx: ctx, options: options, host: host}
+	l := &lifeline{ctx: ctx, options: options, host: host}
+	l.gate.wider.L = &l.mu
+	return l
 }
 
 // current returns the host with the connection that there is now.
@@ -118,6 +159,7 @@ func (l *lifeline) lead(err error, tell func(Event)) bool {
 	l.renewing = nil
 	if err != nil {
 		l.gaveUp = err
+		l.gate.wider.Broadcast()
 		return false
 	}
 	l.host = host
@@ -127,10 +169,17 @@ func (l *lifeline) lead(err error, tell func(Event)) bool {
 // redial makes the connection anew, with back-off. Tries count since something last arrived: over a link that breaks again and again all gets
 // through in the end. Only the one who leads calls it.
 func (l *lifeline) redial(lost error, tell func(Event)) (Host, error) {
+	l.mu.Lock()
 	host := l.host
-	if arrived := l.arrived.Load(); arrived > l.reached || l.tries == 0 {
-		l.reached, l.tries, l.since = arrived, 0, time.Now()
+	for w, progress := range l.ways {
+		l.count(w, progress())
 	}
+	if l.arrived > l.reached || l.tries == 0 {
+		l.reached, l.tries, l.since = l.arrived, 0, time.Now()
+	} else {
+		l.gate.narrow()
+	}
+	l.mu.Unlock()
 	if other := host.Pool.survivor(); other != nil {
 		tell(Event{Kind: Retried, Err: lost, Message: fmt.Sprintf("%v; it goes on over another connection to %s", lost, host.Name)})
 		host.Client = other.WithContext(l.ctx)

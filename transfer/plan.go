@@ -304,7 +304,7 @@ func (t *treeRun) copy(i *item) {
 	err := r.copy()
 	r.freeHandle()
 	if err == nil || errors.Is(err, errKept) {
-		t.line.arrived.Add(1)
+		t.line.arrive()
 	}
 	if err == nil {
 		t.files.Add(1)

@@ -234,25 +234,31 @@ func (r *run) goOn(remote *usftp.File, local *os.File) error {
 	return err
 }
 
-// keepRemote notes what an upload has left.
-func (r *run) keepRemote(target *remoteTarget, temporary string, from *source, synced bool) {
+// remoteMarks is what is noted of an upload; nil where nothing can be gone on from.
+func (r *run) remoteMarks(target *remoteTarget, temporary string, from *source) *marks {
 	if from.file == nil || !from.before.Mode().IsRegular() {
-		return
+		return nil
 	}
-	if r.saveMark(target.path, mark{Temporary: temporary, Bytes: r.result.Bytes, Synced: synced,
-		SourceSize: from.before.Size(), SourceTime: from.before.ModTime(), SourceID: sourceID(from.before)}) {
-		r.detail += "; " + resumeHint
-	}
+	return &marks{target.path, mark{Temporary: temporary,
+		SourceSize: from.before.Size(), SourceTime: from.before.ModTime(), SourceID: sourceID(from.before)}}
 }
 
-// keepLocal notes what a download has left.
-func (r *run) keepLocal(t *localTarget, before *usftp.FileStat) {
-	synced := t.file.Sync() == nil
+// localMarks is what is noted of a download; nil where nothing can be gone on from.
+func (r *run) localMarks(t *localTarget, before *usftp.FileStat) *marks {
 	if before == nil || !before.HasSize() || !before.HasTimes() {
+		return nil
+	}
+	return &marks{t.path, mark{Temporary: t.join(t.temporary), SourceSize: int64(before.Size), SourceTime: before.ModTime()}}
+}
+
+// keep notes what a try has left.
+func (r *run) keep(m *marks, synced bool) {
+	if m == nil {
 		return
 	}
-	if r.saveMark(t.path, mark{Temporary: t.join(t.temporary), Bytes: r.result.Bytes, Synced: synced,
-		SourceSize: int64(before.Size), SourceTime: before.ModTime()}) {
+	m.mark.Bytes, m.mark.Synced = r.result.Bytes, synced
+	if r.saveMark(m.target, m.mark) {
+		r.resumable = true
 		r.detail += "; " + resumeHint
 	}
 }

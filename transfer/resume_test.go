@@ -148,3 +148,76 @@ func TestResumeTree(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
+
+// Two runs of the same job at once: each has a temporary file of its own, and only one has the journal.
+func TestTwoRuns(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		synctest.Test(t, func(t *testing.T) {
+			const size = 40 << 20
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+			b := newBench(t, sftptest.Script{}, link)
+			data := random(size)
+			source, target := b.local("source", data), "/target"
+			if direction == transfer.Download {
+				b.server.Files.WriteFile("/source", data)
+				source, target = "/source", filepath.Join(b.dir, "target")
+			}
+			journal := filepath.Join(b.dir, "journal")
+			type outcome struct {
+				result transfer.Result
+				err    error
+				notes  []string
+			}
+			begin := func() chan outcome {
+				b.reconnect(link)
+				var o outcome
+				j := transfer.Job{Host: b.host, Direction: direction, Source: source, Target: target}
+				j.Options.Journal, j.Options.Resume = journal, true
+				j.Options.Events = func(e transfer.Event) {
+					if e.Kind == transfer.Note {
+						o.notes = append(o.notes, e.Message)
+					}
+				}
+				ended := make(chan outcome, 1)
+				go func() {
+					o.result, o.err = j.Run(t.Context())
+					ended <- o
+				}()
+				return ended
+			}
+			first := begin()
+			time.Sleep(3 * time.Second)
+			if marks, _ := os.ReadDir(journal); len(marks) != 1 {
+				t.Errorf("%d marks while it is under way", len(marks))
+			} else if mark, err := os.ReadFile(filepath.Join(journal, marks[0].Name())); err != nil || !bytes.Contains(mark, []byte(`"bytes":1`)) && !bytes.Contains(mark, []byte(`"bytes":2`)) {
+				t.Errorf("the mark is %s, %v", mark, err)
+			}
+			second := begin()
+			time.Sleep(time.Second) // of the fake clock; the first needs two more
+			if left := b.temporaries(); len(left) != 2 {
+				t.Errorf("temporary files: %q", left)
+			}
+			for i, ended := range []chan outcome{first, second} {
+				o := <-ended
+				if o.err != nil || o.result.Bytes != size || o.result.Resumed != 0 {
+					t.Errorf("run %d: %+v, %v", i, o.result, o.err)
+				}
+				if said := strings.Contains(strings.Join(o.notes, "\n"), "another run copies the same"); said != (i == 1) {
+					t.Errorf("run %d: the notes are %q", i, o.notes)
+				}
+			}
+			got := []byte(nil)
+			if direction == transfer.Upload {
+				got = b.remote("/target")
+			} else {
+				got = b.read("target")
+			}
+			if !bytes.Equal(got, data) {
+				t.Error("the target differs")
+			}
+			if marks, _ := os.ReadDir(journal); len(marks) != 0 || len(b.temporaries()) != 0 {
+				t.Errorf("left: %v, %q", marks, b.temporaries())
+			}
+		})
+	}
+}

@@ -6,10 +6,6 @@ func (r *run) retry(err error) bool {
 	if r.Reader != nil || r.Writer != nil {
 		return false // what was read, or written, is gone
 	}
-	if r.result.Bytes > r.reached {
-		r.reached = r.result.Bytes
-		r.line.arrived.Add(1)
-	}
 	if !r.line.renew(r.Host.Client, err, func(e Event) {
 		e.Size, e.Bytes, e.Message = r.size, r.result.Bytes, "copying "+r.Source+": "+e.Message
 		r.tell(e)
@@ -19,6 +15,7 @@ func (r *run) retry(err error) bool {
 	if r.Direction == Upload && r.temporary != "" && (r.left == nil || r.left.Temporary != r.temporary) && (r.placing == nil || r.placing.temporary != r.temporary) {
 		r.strays = append(r.strays, r.temporary)
 	}
+	r.resumable = false
 	r.result, r.detail, r.temporary = Result{Target: r.Target}, "", ""
 	return true
 }

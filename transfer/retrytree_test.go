@@ -139,7 +139,7 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 	b.server.ForgetRequests()
 	count := b.redials(link, cut)
 	done := make(map[string]int)
-	s, err := b.tree(direction, source, target, retries(3), func(tree *transfer.Tree) {
+	s, err := b.tree(direction, source, target, retries(8), func(tree *transfer.Tree) {
 		tree.Options.Events = func(e transfer.Event) {
 			switch {
 			case e.Kind == transfer.Done:
@@ -390,9 +390,11 @@ func TestTreeGivenUp(t *testing.T) {
 		tries  int
 		says   string
 	}{
-		"tries":   {func(o *transfer.Options) { o.Retries = 4 }, 20 * time.Second, 4, "connecting again has failed 4 times"},
-		"time":    {func(o *transfer.Options) { o.Retries, o.RetryFor = 1000, 2*time.Minute }, 2*time.Minute + 5*time.Second, 5, "within 2m0s"},
-		"backoff": {func(o *transfer.Options) { o.Retries, o.Backoff = 50, func(int) time.Duration { return time.Millisecond } }, time.Second, 50, "failed 50 times"},
+		"tries": {func(o *transfer.Options) { o.Retries = 4 }, 20 * time.Second, 4, "connecting again has failed 4 times"},
+		"time":  {func(o *transfer.Options) { o.Retries, o.RetryFor = 1000, 2*time.Minute }, 2*time.Minute + 5*time.Second, 5, "within 2m0s"},
+		"backoff": {func(o *transfer.Options) {
+			o.Retries, o.Backoff = 50, func(int) time.Duration { return time.Millisecond }
+		}, time.Second, 50, "failed 50 times"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

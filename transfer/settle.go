@@ -24,6 +24,7 @@ func (r *run) place(temporary string, target *remoteTarget, size int64) error {
 	client := r.Host.Client.WithContext(ctx)
 	if r.placing == nil {
 		r.placing = &placing{temporary: temporary, size: size}
+		r.line.arrive() // whatever becomes of the name, none of it travels again
 	}
 	var err error
 	switch {

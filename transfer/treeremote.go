@@ -46,7 +46,6 @@ func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
 		}
 		for f, err := range client.Entries(d.source) {
 			if err != nil {
-				s.tree.line.arrived.Add(int64(len(known.added)))
 				return err
 			}
 			if known.has(f.BaseName()) {
@@ -62,6 +61,7 @@ func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
 				}
 			}
 			known.add(f.BaseName())
+			s.tree.line.arrive()
 			if !yield(i, err) {
 				break
 			}

@@ -131,9 +131,6 @@ func (r *run) upload() error {
 	r.tell(Event{Kind: Started, Size: r.size})
 	if r.placing != nil {
 		if done, err := r.settle(target); done || err != nil {
-			if done {
-				r.dropMark(target.path)
-			}
 			return err
 		}
 	}
@@ -146,6 +143,9 @@ func (r *run) upload() error {
 	}
 	r.result.InPlace = temporary == ""
 	r.result.Resumed = offset
+	if temporary != "" {
+		r.marks = r.remoteMarks(target, temporary, from)
+	}
 	err = r.send(f, from, target)
 	if err == nil {
 		at := temporary
@@ -156,13 +156,10 @@ func (r *run) upload() error {
 	}
 	if err == nil && temporary != "" {
 		if err = r.place(temporary, target, r.result.Bytes); err != nil && !refused(err) {
-			r.keepRemote(target, temporary, from, false)
+			r.keep(r.remoteMarks(target, temporary, from), false)
 		}
 	} else if err != nil {
 		r.abandonRemote(f, temporary, err, target, from)
-	}
-	if err == nil && r.resumes() {
-		r.dropMark(target.path)
 	}
 	return err
 }
@@ -371,7 +368,7 @@ func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *
 	}
 	keep = keep && temporary != ""
 	if keep && r.lost() {
-		r.keepRemote(target, temporary, from, false)
+		r.keep(r.remoteMarks(target, temporary, from), false)
 		return
 	}
 	ctx, cancel := r.cleanupContext()
@@ -379,7 +376,7 @@ func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *
 	if keep {
 		f := f.WithContext(ctx)
 		cut := f.Truncate(r.result.Bytes)
-		r.keepRemote(target, temporary, from, cut == nil && f.Sync() == nil)
+		r.keep(r.remoteMarks(target, temporary, from), cut == nil && f.Sync() == nil)
 	}
 	f.Async().Close().WaitContext(ctx)
 	if temporary != "" && !keep {

@@ -28,10 +28,12 @@ type app struct {
 	console *console // standard error
 	restore restorer // puts the terminal back
 	signals signalPlan
+	args    []string // as they were typed
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.command()
+	a.args = args
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, errServed) {

@@ -55,6 +55,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 		c.tree = &options
 	}
 	c.copy(sources, target)
+	c.sayHowToGoOn()
 	c.report.end(c.code)
 	if flags.verbose >= 2 {
 		a.console.say("at most " + peakMemory() + " of memory were used")
@@ -73,7 +74,8 @@ type copier struct {
 	options transfer.Options
 	tree    *transfer.TreeOptions // nil where directories are not copied
 	report  reporter
-	code    int // of the first failure
+	code    int  // of the first failure
+	goesOn  bool // --resume would go on from what is left
 }
 
 func (a *app) newCopier(ctx context.Context, config *dial.Config, options transfer.Options, report reporter) *copier {
@@ -91,6 +93,7 @@ func (c *copier) fail(err error) {
 
 // note keeps the code of the first failure; a signal's wins over all.
 func (c *copier) note(err error) {
+	c.goesOn = c.goesOn || c.canGoOn(err)
 	if signal := interrupted(c.ctx); signal != nil {
 		c.code = signal.code()
 	} else if c.code == exitOK {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,6 +22,7 @@ type copyFlags struct {
 	identities, options                    []string
 	port                                   int
 	connections, streams, retries          int
+	retryFor                               time.Duration
 	ipv4, ipv6, batch                      bool
 
 	limit                               int64
@@ -52,7 +54,8 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s")
 	f.IntVar(&c.connections, "connections", 0, "use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
-	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without any data in between, and go on with the file; not where a login needs a person")
+	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without anything arriving in between, and go on from there; not where a login needs a person")
+	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute, "make a lost connection anew for at most a `time` without anything arriving in between")
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
 	f.StringVar(&c.links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
@@ -113,6 +116,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("-O asks for scp's old protocol, which usftp does not speak: it copies with SFTP")
 	case set("port") && (c.port < 1 || c.port > 65535):
 		err = fmt.Errorf("-P %d: a port is a number from 1 to 65535", c.port)
+	case c.retries < 0, c.retryFor <= 0:
+		err = errors.New("--retries takes a number from 0 on, and --retry-for a time such as 90s or 2h")
 	case set("connections") && (c.connections < 1 || c.connections > 64), set("streams") && (c.streams < 1 || c.streams > 10):
 		err = errors.New("--connections takes a number from 1 to 64, and --streams one from 1 to 10, as many as sshd allows")
 	case set("limit") && (c.limit < 1 || c.limit > maxLimit):
@@ -155,7 +160,7 @@ func (c *copyFlags) dialConfig(a *app) *dial.Config {
 
 // transferOptions is how files are copied.
 func (c *copyFlags) transferOptions() transfer.Options {
-	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Verify: c.verify, Retries: c.retries, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
+	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Verify: c.verify, Retries: c.retries, RetryFor: c.retryFor, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
 	switch {
 	case c.inplace:
 		o.Placement = transfer.InPlace

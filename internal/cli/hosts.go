@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/transfer"
@@ -49,7 +51,7 @@ func (h *hosts) close() {
 }
 
 func connect(ctx context.Context, t dial.Target, config *dial.Config, connections, streams int) *host {
-	h := &host{Host: transfer.Host{Name: t.UserHost(), Identity: fmt.Sprintf("%s:%d", t.UserHost(), t.Port)}}
+	h := &host{Host: transfer.Host{Name: t.UserHost()}}
 	d, err := dial.New(ctx, t, config)
 	if err == nil {
 		h.conn, err = d.Dial(ctx)
@@ -58,10 +60,11 @@ func connect(ctx context.Context, t dial.Target, config *dial.Config, connection
 		h.Client, err = startClient(ctx, h.conn, config.Logger)
 	}
 	if err == nil {
+		h.Identity = identityOf(h.conn, t)
 		h.Pool = newPool(d, h.conn, connections, streams, config.Logger)
 		if !d.NeedsPerson() {
 			h.Redial = func(ctx context.Context) (transfer.Host, error) {
-				return h.redial(ctx, d, connections, streams, config.Logger)
+				return h.redial(ctx, d, t, connections, streams, config.Logger)
 			}
 		}
 	}
@@ -72,7 +75,7 @@ func connect(ctx context.Context, t dial.Target, config *dial.Config, connection
 }
 
 // redial takes the place of a connection that was lost, for this job and those that follow.
-func (h *host) redial(ctx context.Context, d *dial.Dialer, connections, streams int, log *slog.Logger) (transfer.Host, error) {
+func (h *host) redial(ctx context.Context, d *dial.Dialer, t dial.Target, connections, streams int, log *slog.Logger) (transfer.Host, error) {
 	conn, err := d.Dial(ctx)
 	if err != nil {
 		return transfer.Host{}, hostError(h.Name, err)
@@ -83,8 +86,18 @@ func (h *host) redial(ctx context.Context, d *dial.Dialer, connections, streams 
 		return transfer.Host{}, hostError(h.Name, err)
 	}
 	h.close()
+	h.Identity = identityOf(conn, t)
 	h.conn, h.Client, h.Pool = conn, client, newPool(d, conn, connections, streams, log)
 	return h.Host, nil
+}
+
+// identityOf tells a host from others in the journal, whatever it is called: by its key and the user's name there, and where the system's
+// ssh keeps the key to itself by what was typed.
+func identityOf(conn *dial.Conn, t dial.Target) string {
+	if key := conn.HostKey(); key != nil {
+		return conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
+	}
+	return fmt.Sprintf("%s:%d", t.UserHost(), t.Port)
 }
 
 // close ends what is open.

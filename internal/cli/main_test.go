@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -103,8 +106,9 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(filepath.Join(env.WorkDir, "remote"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":   codeCommand,
-			"random": randomCommand,
+			"code":     codeCommand,
+			"random":   randomCommand,
+			"breaking": func(ts *testscript.TestScript, _ bool, args []string) { breakingCommand(t, ts, sshd, args) },
 		},
 	})
 }
@@ -124,6 +128,20 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s", got, args[0])
 	}
+}
+
+// breaking BYTES... starts a proxy whose connections break after so many bytes, each after its own number, and then no more. PORT and ALIAS
+// lead through it.
+func breakingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Server, args []string) {
+	var breaks []cutproxy.Break
+	for _, arg := range args {
+		n, err := strconv.ParseInt(arg, 10, 64)
+		ts.Check(err)
+		breaks = append(breaks, cutproxy.Break{After: n})
+	}
+	proxy := cutproxy.Start(t, sshd.Addr(), breaks...)
+	ts.Setenv("PORT", strconv.Itoa(proxy.Port))
+	ts.Setenv("ALIAS", fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port))
 }
 
 // random FILE makes a file of 3 MB.

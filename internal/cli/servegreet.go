@@ -59,13 +59,3 @@ func reachable(address *net.TCPAddr) (host string, port int) {
 	}
 	return host, address.Port
 }
-
-// shellWord quotes what a shell would not take for one plain word.
-func shellWord(text string) string {
-	for _, r := range text {
-		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/@%+=", r) {
-			return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-		}
-	}
-	return text
-}

@@ -84,7 +84,7 @@ func TestSignal(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != c.code || exit.Code != c.code {
 				t.Errorf("exit code %d (%d in the last event), want %d", code, exit.Code, c.code)
 			}
-			if !regexp.MustCompile(`^` + c.sentence + `\n$`).MatchString(stderr.String()) {
+			if !regexp.MustCompile(`^` + c.sentence + `\nusftp: to go on from there: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
 				t.Errorf("it says:\n%s", stderr)
 			}
 			if old := string(readFile(t, target)); old != "old" {

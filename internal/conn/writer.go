@@ -38,12 +38,7 @@ func (c *Conn) mostAtOnce() int {
 func (c *Conn) writeLoop() {
 	defer c.idle.Done()
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
-		// What a server says, or that it ends, tells more than that it did not listen to INIT: the reader has a moment to hear it.
-		select {
-		case <-c.life.Done():
-		case <-time.After(closeGrace):
-			c.end(&LostError{Cause: err})
-		}
+		c.writeFailed(err)
 		return
 	}
 	var batch []byte
@@ -64,7 +59,7 @@ func (c *Conn) writeLoop() {
 		}
 		clear(large)
 		if err != nil {
-			c.end(&LostError{Cause: err})
+			c.writeFailed(err)
 			return
 		}
 		if cap(batch) > 2*batchSize {

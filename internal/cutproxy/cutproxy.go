@@ -1,0 +1,164 @@
+// Package cutproxy is a TCP proxy for tests that breaks connections: each after a number of bytes that the test chooses, so that
+// nothing depends on a clock.
+package cutproxy
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// Break says when and how one connection breaks. The zero Break never does.
+type Break struct {
+	After   int64 // bytes, of both ways together
+	Swallow bool  // from then on nothing passes, and nobody is told, instead of a reset
+}
+
+// Proxy passes connections on to one address.
+type Proxy struct {
+	Host string
+	Port int
+
+	listener net.Listener
+	target   string
+	work     sync.WaitGroup
+
+	mu     sync.Mutex
+	breaks []Break
+	open   map[net.Conn]struct{}
+	count  int
+	closed bool
+}
+
+// Start runs a proxy until the test ends. The first connection breaks as the first of breaks says, and so on; those after the last of them
+// do not break.
+func Start(t testing.TB, target string, breaks ...Break) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().(*net.TCPAddr)
+	p := &Proxy{Host: "127.0.0.1", Port: addr.Port, listener: l, target: target, breaks: breaks, open: make(map[net.Conn]struct{})}
+	p.work.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+// Connections returns how many there were.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
+// Cut breaks all connections that there are.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		reset(c)
+	}
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.listener.Close()
+	p.Cut()
+	p.work.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p.begin(client, server)
+	}
+}
+
+func (p *Proxy) begin(client, server net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		client.Close()
+		server.Close()
+		return
+	}
+	l := &line{both: [2]net.Conn{client, server}}
+	if p.count < len(p.breaks) {
+		l.Break = p.breaks[p.count]
+	}
+	p.count++
+	p.open[client], p.open[server] = struct{}{}, struct{}{}
+	p.work.Go(func() {
+		var ways sync.WaitGroup
+		ways.Go(func() { l.pass(server, client) })
+		ways.Go(func() { l.pass(client, server) })
+		ways.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, c := range l.both {
+			delete(p.open, c)
+			c.Close()
+		}
+	})
+}
+
+// line is one connection through the proxy.
+type line struct {
+	Break
+	both [2]net.Conn
+
+	mu     sync.Mutex
+	passed int64
+}
+
+// pass passes bytes one way until the connection ends or breaks.
+func (l *line) pass(to, from net.Conn) {
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buffer)
+		n, broken := l.allow(n)
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				reset(from)
+				return
+			}
+		}
+		if broken && !l.Swallow {
+			reset(l.both[0])
+			reset(l.both[1])
+			return
+		}
+		if err != nil {
+			to.(*net.TCPConn).CloseWrite()
+			return
+		}
+	}
+}
+
+// allow returns how many of n bytes pass, and whether the connection is broken behind them.
+func (l *line) allow(n int) (passing int, broken bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.After > 0 && l.passed+int64(n) >= l.After {
+		n, broken = int(l.After-l.passed), true
+	}
+	l.passed += int64(n)
+	return n, broken
+}
+
+// reset ends a connection so that the peer hears of it as of a crash.
+func reset(c net.Conn) {
+	c.(*net.TCPConn).SetLinger(0)
+	c.Close()
+}
