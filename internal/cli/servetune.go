@@ -18,9 +18,7 @@ const (
 // tuneForServing undoes what is good for one copy: all the processors are for the sessions, and a limit that their buffers alone exceed
 // would have the collector run without end. It gives what must be kept alive.
 func tuneForServing() (ballast []byte) {
-	if !inEnvironment("GOMAXPROCS") {
-		runtime.GOMAXPROCS(runtime.NumCPU())
-	}
+	useAllProcessors()
 	if !inEnvironment("GOMEMLIMIT") {
 		debug.SetMemoryLimit(math.MaxInt64)
 	}
@@ -29,4 +27,12 @@ func tuneForServing() (ballast []byte) {
 	}
 	debug.SetGCPercent(serveGCPercent)
 	return make([]byte, serveBallast)
+}
+
+// useAllProcessors undoes tuneProcessors. One session over pipes wants two: it reads a packet while it writes the one before, and with one
+// processor it would be hardly ahead of sftp-server in that.
+func useAllProcessors() {
+	if !inEnvironment("GOMAXPROCS") {
+		runtime.GOMAXPROCS(runtime.NumCPU())
+	}
 }
