@@ -373,6 +373,11 @@ func TestHandleLimit(t *testing.T) {
 			want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenRead}), wire.Failure)
 			want(t, c.status(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"}), wire.Failure)
 		}
+		c.ok(wire.Write{Handle: h, Data: []byte("kept")})
+		want(t, c.status(wire.Open{Path: "/f", Flags: create}), wire.Failure)
+		want(t, c.status(wire.Open{Path: "/new", Flags: create}), wire.Failure)
+		want(t, c.stat("/f").Size, uint64(4))
+		want(t, c.status(stat("/new")), wire.NoSuchFile)
 		want(t, g.open.Load(), 2)
 		c.close(h)
 		c.open("/f", create)
