@@ -184,7 +184,9 @@ func (s *session) wait() error {
 	closed := s.closed
 	s.mu.Unlock()
 	if !closed {
-		s.out.drain()
+		if err := s.out.drain(); err != nil {
+			s.end(fmt.Errorf("sftp server: sending replies: %w", err))
+		}
 	}
 	s.end(nil)
 	s.timer.Stop()
@@ -259,7 +261,7 @@ func (s *session) end(err error) {
 
 // flush sends what is ready.
 func (s *session) flush() {
-	if err := s.out.flush(); err != nil && err != io.ErrClosedPipe {
+	if err := s.out.flush(); err != nil && err != errOutputClosed {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
 	}
 }
