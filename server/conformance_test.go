@@ -17,6 +17,36 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+// complete is a backend that can do all there is; a method whose name or type is mistyped would go unnoticed otherwise, as each
+// is optional.
+type complete interface {
+	server.FS
+	server.Lstater
+	server.Opener
+	server.Lister
+	server.Setstater
+	server.Lsetstater
+	server.Renamer
+	server.PosixRenamer
+	server.Remover
+	server.Rmdirer
+	server.Mkdirer
+	server.Symlinker
+	server.Readlinker
+	server.Linker
+	server.RealPather
+	server.StatVFSer
+}
+
+var (
+	_ complete = (*memfs.FS)(nil)
+	_ complete = (*osfs.FS)(nil)
+
+	// What only a system knows.
+	_ server.HomeDirer  = (*osfs.FS)(nil)
+	_ server.OwnerNamer = (*osfs.FS)(nil)
+)
+
 // backends are those that every case of the conformance table runs against.
 var backends = map[string]func(t *testing.T) server.FS{
 	"memfs": func(*testing.T) server.FS { return memfs.New(0) },

@@ -243,29 +243,41 @@ func (s *session) write(r *request) error {
 }
 
 func (w *worker) open(s *session, r *request) {
-	file, err := s.view.Open(s.ctx, r.path, r.flags, r.attrs)
-	if err == nil && file == nil {
-		err = errUnsupported
-	}
-	if err != nil {
-		w.status(s, r, err)
-		return
-	}
-	flags := r.flags
-	if flags&wire.OpenAppend != 0 {
-		flags |= wire.OpenWrite
-	}
-	w.giveHandle(s, r, newFileHandle(file, r.path, flags))
+	w.giveHandle(s, r, func() (*handle, error) {
+		file, err := s.view.Open(s.ctx, r.path, r.flags, r.attrs)
+		if err == nil && file == nil {
+			err = errUnsupported
+		}
+		if err != nil {
+			return nil, err
+		}
+		flags := r.flags
+		if flags&wire.OpenAppend != 0 {
+			flags |= wire.OpenWrite
+		}
+		return newFileHandle(file, r.path, flags), nil
+	})
 }
 
-// giveHandle answers OPEN and OPENDIR.
-func (w *worker) giveHandle(s *session, r *request, h *handle) {
+// giveHandle answers OPEN and OPENDIR. Where there are too many handles nothing is opened, as that may make a file, or empty one.
+func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)) {
 	s.mu.Lock()
-	ok := s.handles.add(h, s.maxOpen)
+	ok := s.handles.reserve(s.maxOpen)
 	s.mu.Unlock()
 	if !ok {
-		h.close()
 		w.status(s, r, errHandles)
+		return
+	}
+	h, err := open()
+	s.mu.Lock()
+	if err != nil {
+		s.handles.unreserve()
+	} else {
+		s.handles.add(h)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		w.status(s, r, err)
 		return
 	}
 	key := appendKey(make([]byte, 0, handleSize), h.key)

@@ -101,7 +101,7 @@ func (h *handle) close() error {
 type handleTable struct {
 	slots []handleSlot
 	free  []uint16
-	open  int
+	open  int // those given, and those that are kept for what is being opened
 }
 
 type handleSlot struct {
@@ -109,12 +109,20 @@ type handleSlot struct {
 	use uint16
 }
 
-// add gives h a key; false means that there are limit handles already.
-func (t *handleTable) add(h *handle, limit int) bool {
+// reserve keeps a handle for what is about to be opened; false means that there are limit handles already.
+func (t *handleTable) reserve(limit int) bool {
 	if t.open >= limit {
 		return false
 	}
 	t.open++
+	return true
+}
+
+// unreserve gives up a handle that was kept.
+func (t *handleTable) unreserve() { t.open-- }
+
+// add gives h the handle that was kept for it, and its key.
+func (t *handleTable) add(h *handle) {
 	var slot uint16
 	if n := len(t.free); n > 0 {
 		slot, t.free = t.free[n-1], t.free[:n-1]
@@ -128,7 +136,6 @@ func (t *handleTable) add(h *handle, limit int) bool {
 	}
 	s.h = h
 	h.key = uint32(s.use)<<16 | uint32(slot)
-	return true
 }
 
 // find returns the handle with a key, or nil.

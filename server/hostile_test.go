@@ -151,6 +151,14 @@ func TestCutPackets(t *testing.T) {
 	for _, m := range []message{
 		wire.Open{Path: "/f", Flags: create},
 		wire.Write{Handle: []byte{0, 1, 0, 0}, Data: []byte("data")},
+		wire.Read{Handle: []byte{0, 1, 0, 0}, Length: 4},
+		wire.Fsetstat{Handle: []byte{0, 1, 0, 0}, Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1, MTime: 1}},
+		wire.CopyData{FromHandle: []byte{0, 1, 0, 0}, ToHandle: []byte{0, 1, 0, 0}, ToOffset: 100},
+		wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "sha256"},
+		wire.Symlink{First: "f", Second: "/l"},
+		wire.PathRequest{Type: wire.TypeOpendir, Path: "/"},
+		wire.PosixRename{OldPath: "/l", NewPath: "/m"},
+		wire.UsersGroupsByID{UIDs: []uint32{0}, GIDs: []uint32{0}},
 		wire.HandleRequest{Type: wire.TypeClose, Handle: []byte{0, 1, 0, 0}},
 	} {
 		whole = m.Append(whole, 1)

@@ -26,14 +26,15 @@ type listing struct {
 }
 
 func (w *worker) opendir(s *session, r *request) {
-	next, stop := iter.Pull2(s.view.List(s.ctx, r.path))
-	l := &listing{next: next, stop: stop}
-	if l.peek(); l.err != nil {
-		stop()
-		w.status(s, r, l.err)
-		return
-	}
-	w.giveHandle(s, r, &handle{dir: l, path: r.path})
+	w.giveHandle(s, r, func() (*handle, error) {
+		next, stop := iter.Pull2(s.view.List(s.ctx, r.path))
+		l := &listing{next: next, stop: stop}
+		if l.peek(); l.err != nil {
+			stop()
+			return nil, l.err
+		}
+		return &handle{dir: l, path: r.path}, nil
+	})
 }
 
 // peek makes the next entry be in entry, unless the listing is done; a failed one is, with err.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"sync"
 )
@@ -20,6 +21,9 @@ type output struct {
 	ended   sync.Cond // writing has ended
 	err     error
 }
+
+// errOutputClosed is what becomes of replies after the session's end.
+var errOutputClosed = errors.New("sftp server: the session is over")
 
 // shortReply is the most that goes through the stage; longer replies come in a buffer of their own.
 const shortReply = 1 << 10
@@ -127,13 +131,14 @@ func (o *output) wrote(batch []*buffer, err error) {
 }
 
 // drain is flush that also waits for whoever is writing.
-func (o *output) drain() {
+func (o *output) drain() error {
 	o.flush()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.writing {
 		o.ended.Wait()
 	}
+	return o.err
 }
 
 func (o *output) write(batch []*buffer) (err error) {
@@ -176,6 +181,6 @@ func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
-		o.fail(io.ErrClosedPipe)
+		o.fail(errOutputClosed)
 	}
 }

@@ -13,35 +13,6 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Options bound a session and say what it may do. A nil *Options is valid; so is the zero value of every field.
-type Options struct {
-	Policy
-
-	// MaxHandles bounds the files and directories that are open at once: 1024 by default, 65535 at most. OPEN fails when
-	// there are so many. Clients learn it from limits@openssh.com.
-	MaxHandles int
-
-	// MaxMemory bounds, in bytes, the contents of files that are being moved for the session: 2.5 MiB by default, at
-	// least 1 MiB. A session needs about 1 MiB more when all its other bounds are reached.
-	MaxMemory int
-
-	// MaxConcurrent bounds the requests that run at once: 64 by default.
-	MaxConcurrent int
-
-	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
-	Pool *Pool
-
-	// DraftSymlinks is for clients that send the two paths of SYMLINK in the order of draft-02, section 6.10, the link's own
-	// first; nearly all send the target first, as OpenSSH does.
-	DraftSymlinks bool
-
-	// Activity, when not nil, is told what the backend is at. Sessions may share one.
-	Activity *Activity
-
-	// Logger gets a line for each file and a warning for each session that ends badly; nil is silent.
-	Logger *slog.Logger
-}
-
 // Bounds of a session that need no option: they cost little memory and no client comes near them.
 const (
 	maxPending      = 4096      // requests that have arrived and are not done
@@ -184,7 +155,9 @@ func (s *session) wait() error {
 	closed := s.closed
 	s.mu.Unlock()
 	if !closed {
-		s.out.drain()
+		if err := s.out.drain(); err != nil {
+			s.end(fmt.Errorf("sftp server: sending replies: %w", err))
+		}
 	}
 	s.end(nil)
 	s.timer.Stop()
@@ -259,7 +232,7 @@ func (s *session) end(err error) {
 
 // flush sends what is ready.
 func (s *session) flush() {
-	if err := s.out.flush(); err != nil && err != io.ErrClosedPipe {
+	if err := s.out.flush(); err != nil && err != errOutputClosed {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
 	}
 }

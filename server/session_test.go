@@ -373,83 +373,15 @@ func TestHandleLimit(t *testing.T) {
 			want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenRead}), wire.Failure)
 			want(t, c.status(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"}), wire.Failure)
 		}
+		c.ok(wire.Write{Handle: h, Data: []byte("kept")})
+		want(t, c.status(wire.Open{Path: "/f", Flags: create}), wire.Failure)
+		want(t, c.status(wire.Open{Path: "/new", Flags: create}), wire.Failure)
+		want(t, c.stat("/f").Size, uint64(4))
+		want(t, c.status(stat("/new")), wire.NoSuchFile)
 		want(t, g.open.Load(), 2)
 		c.close(h)
 		c.open("/f", create)
 	})
-}
-
-func TestReadOnly(t *testing.T) {
-	g := newGated()
-	c := start(t, g, nil)
-	c.put("/f", "text")
-	c = start(t, g, &server.Options{Policy: server.Policy{ReadOnly: true}})
-	want(t, c.get("/f"), "text")
-	for _, flags := range []uint32{create, wire.OpenRead | wire.OpenWrite, wire.OpenRead | wire.OpenCreate,
-		wire.OpenRead | wire.OpenTruncate, wire.OpenAppend} {
-		want(t, c.status(wire.Open{Path: "/f", Flags: flags}), wire.PermissionDenied)
-	}
-	for _, m := range []message{
-		wire.PathRequest{Type: wire.TypeRemove, Path: "/f"},
-		wire.PathRequest{Type: wire.TypeRmdir, Path: "/f"},
-		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"},
-		wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f"},
-		wire.Lsetstat{Path: "/f"},
-		wire.Rename{OldPath: "/f", NewPath: "/g"},
-		wire.PosixRename{OldPath: "/f", NewPath: "/g"},
-		wire.Hardlink{OldPath: "/f", NewPath: "/g"},
-		wire.Symlink{First: "f", Second: "/g"},
-		wire.CopyData{},
-	} {
-		want(t, c.status(m), wire.PermissionDenied)
-	}
-	if _, ok := c.offers[wire.ExtPosixRename]; ok {
-		t.Error("posix-rename is offered by a read-only server")
-	}
-	want(t, c.list("/"), []string{"f"})
-}
-
-func TestAllowedAndDenied(t *testing.T) {
-	c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{Denied: []string{"remove", "posix-rename"}}})
-	c.put("/f", "x")
-	want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}), wire.PermissionDenied)
-	want(t, c.status(wire.PosixRename{OldPath: "/f", NewPath: "/g"}), wire.PermissionDenied)
-	want(t, c.offers[wire.ExtPosixRename], "")
-	c.ok(wire.Rename{OldPath: "/f", NewPath: "/g"})
-
-	c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Allowed: []string{"realpath", "stat"}}})
-	want(t, c.stat("/").Permissions, uint32(0o40755))
-	want(t, c.status(wire.Open{Path: "/f", Flags: create}), wire.PermissionDenied)
-
-	if err := server.Serve(t.Context(), nopStream{}, memfs.New(0), &server.Options{
-		Policy: server.Policy{Denied: []string{"reed"}},
-	}); err == nil || !strings.Contains(err.Error(), `"reed"`) {
-		t.Errorf("a request that does not exist: %v", err)
-	}
-}
-
-type nopStream struct{}
-
-func (nopStream) Read([]byte) (int, error)    { return 0, io.EOF }
-func (nopStream) Write(p []byte) (int, error) { return len(p), nil }
-func (nopStream) Close() error                { return nil }
-
-func TestDraftSymlinks(t *testing.T) {
-	c := start(t, memfs.New(0), &server.Options{DraftSymlinks: true})
-	c.ok(wire.Symlink{First: "/link", Second: "target"})
-	want(t, c.do(wire.PathRequest{Type: wire.TypeReadlink, Path: "/link"}).names(t)[0].Filename, "target")
-}
-
-func TestUmaskAndHome(t *testing.T) {
-	f := memfs.New(0)
-	c := start(t, f, nil)
-	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/home"})
-	c = start(t, f, &server.Options{Policy: server.Policy{Umask: 0o027, Home: "/home"}})
-	c.put("f", "x")
-	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "d"})
-	want(t, c.stat("/home/f").Permissions, uint32(0o100640))
-	want(t, c.stat("/home/d").Permissions, uint32(0o40750))
-	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "."}).names(t)[0].Filename, "/home")
 }
 
 // TestSlowReplyIsSent has the reader held up by a request while the next is at hand already: whoever reads on answers that

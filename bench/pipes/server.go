@@ -42,6 +42,11 @@ func Start(pipeSize int) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return StartCommand(pipeSize, path)
+}
+
+// StartCommand runs another server in place of sftp-server.
+func StartCommand(pipeSize int, path string, args ...string) (*Server, error) {
 	requestsOut, requestsIn, err := pipe(pipeSize)
 	if err != nil {
 		return nil, err
@@ -52,7 +57,7 @@ func Start(pipeSize int) (*Server, error) {
 		requestsIn.Close()
 		return nil, err
 	}
-	cmd := exec.Command(path)
+	cmd := exec.Command(path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = requestsOut, repliesIn, os.Stderr
 	err = cmd.Start()
 	requestsOut.Close()
@@ -82,6 +87,9 @@ func pipe(size int) (r, w *os.File, err error) {
 	}
 	return r, w, nil
 }
+
+// PID is the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 // Close ends the server, which leaves by itself at the end of its requests, and waits for it.
 func (s *Server) Close() error {

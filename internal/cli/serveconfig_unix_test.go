@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
 // writeConfig makes a configuration of two users with directories of their own, who have the key.
@@ -106,6 +107,20 @@ func TestServeConfig(t *testing.T) {
 // aliceOn logs in as alice on a connection, with a client of our own.
 func aliceOn(t *testing.T, conn net.Conn, key string) *usftp.Client {
 	t.Helper()
+	secure, err := loginOn(t, conn, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := usftp.NewClient(secure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// loginOn is aliceOn for a key that may be the wrong one.
+func loginOn(t *testing.T, conn net.Conn, key string) (*ssh.Client, error) {
+	t.Helper()
 	signer, err := ssh.ParsePrivateKey(readFile(t, key))
 	if err != nil {
 		t.Fatal(err)
@@ -114,13 +129,44 @@ func aliceOn(t *testing.T, conn net.Conn, key string) *usftp.Client {
 		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	client, err := usftp.NewClient(ssh.NewClient(secure, channels, requests))
-	if err != nil {
-		t.Fatal(err)
+	return ssh.NewClient(secure, channels, requests), nil
+}
+
+// Who is shut out is the client that failed, and not the balancer that brought it.
+func TestServeBansBehindProxy(t *testing.T) {
+	home, key := homeWithKey(t)
+	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
+	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
+	s := startServe(t, home, "--config", file)
+	login := func(from, key string) error {
+		t.Helper()
+		conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "PROXY TCP4 "+from+" 192.0.2.1 4711 22\r\n")
+		client, err := loginOn(t, conn, key)
+		if err == nil {
+			client.Close()
+		}
+		return err
 	}
-	return client
+	for range 12 { // a little is forgiven meanwhile
+		if login("192.0.2.7", stranger) == nil {
+			t.Fatal("a stranger was let in")
+		}
+	}
+	s.wait("address banned", func(f map[string]any) bool { return f["remote"] == "192.0.2.7:4711" })
+	if login("192.0.2.7", key) == nil {
+		t.Error("a banned address was let in")
+	}
+	s.wait("login failed", func(f map[string]any) bool { return f["error"] == "the address is banned" })
+	if err := login("192.0.2.8", key); err != nil {
+		t.Errorf("another client of the same balancer: %v", err)
+	}
 }
 
 // Behind a load balancer a client has the address that the balancer tells.

@@ -9,6 +9,7 @@ import (
 
 // serveStdio stands in for OpenSSH's sftp-server(8).
 func (a *app) serveStdio(ctx context.Context, flags *serveFlags) error {
+	useAllProcessors()
 	config := stdio.Config{
 		In: a.stdin, Out: a.stdout,
 		ReadOnly: flags.readOnly, StartDirectory: flags.start, Denied: flags.deny, Allowed: flags.allow,

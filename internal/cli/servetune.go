@@ -18,8 +18,7 @@ const (
 // tuneForServing undoes what is good for one copy: as many processors as there are are for the sessions, and a limit that their buffers
 // alone exceed would have the collector run without end. It gives what must be kept alive.
 func tuneForServing() (ballast []byte, p *processors) {
-	if !inEnvironment("GOMAXPROCS") {
-		runtime.SetDefaultGOMAXPROCS()
+	if useAllProcessors() {
 		p = newProcessors(runtime.GOMAXPROCS(0))
 	}
 	if !inEnvironment("GOMEMLIMIT") {
@@ -30,4 +29,14 @@ func tuneForServing() (ballast []byte, p *processors) {
 	}
 	debug.SetGCPercent(serveGCPercent)
 	return make([]byte, serveBallast), p
+}
+
+// useAllProcessors undoes tuneProcessors. One session over pipes wants two: it reads a packet while it writes the one before, and with one
+// processor it would be hardly ahead of sftp-server in that. It tells whether the environment left it to us.
+func useAllProcessors() bool {
+	if inEnvironment("GOMAXPROCS") {
+		return false
+	}
+	runtime.SetDefaultGOMAXPROCS()
+	return true
 }

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,16 +109,44 @@ func (s *site) sshOptions() []string {
 		"-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"}
 }
 
-// client is a program with what it can do; what it cannot is nil. Paths on the server are relative to its top, local ones
-// absolute.
+// client is a program with what it can do, and why it cannot do the rest. Paths on the server are relative to its top, local
+// ones absolute.
 type client struct {
-	programs                     []string
-	prepare                      func(s *site)
-	put, get                     func(s *site, from, to string)
-	resumePut, resumeGet         func(s *site, from, to string)
-	putTree, getTree             func(s *site, from, to string)
-	list                         func(s *site, dir string) string
-	rename, symlink, chmod, copy func(s *site, a, b string)
+	programs                           []string
+	prepare                            func(s *site)
+	put, get                           func(s *site, from, to string)
+	resumePut, resumeGet               func(s *site, from, to string)
+	putTree, getTree                   func(s *site, from, to string)
+	list                               func(s *site, dir string) string
+	rename, symlink, link, chmod, copy func(s *site, a, b string)
+
+	cannot map[string]string // by the step's name
+}
+
+// steps are those of the round, each with whether the client does it.
+func (c *client) steps() map[string]bool {
+	return map[string]bool{
+		"put": c.put != nil, "get": c.get != nil, "resume put": c.resumePut != nil, "resume get": c.resumeGet != nil,
+		"put tree": c.putTree != nil, "get tree": c.getTree != nil, "list": c.list != nil, "rename": c.rename != nil,
+		"symlink": c.symlink != nil, "link": c.link != nil, "chmod": c.chmod != nil, "copy": c.copy != nil,
+	}
+}
+
+// TestEveryStepIsDoneOrExplained: no client leaves out a step of the round without a reason.
+func TestEveryStepIsDoneOrExplained(t *testing.T) {
+	for name, c := range clients {
+		steps := c.steps()
+		for step, done := range steps {
+			if reason := c.cannot[step]; done == (reason != "") {
+				t.Errorf("%s, %s: done is %v, and the reason why not is %q", name, step, done, reason)
+			}
+		}
+		for step := range c.cannot {
+			if _, ok := steps[step]; !ok {
+				t.Errorf("%s: there is no step %q", name, step)
+			}
+		}
+	}
 }
 
 func TestClients(t *testing.T) {
@@ -172,7 +200,7 @@ func (c *client) resume(s *site) {
 
 func (c *client) trees(s *site) {
 	if c.putTree == nil {
-		return
+		return // which cannot tells of
 	}
 	tree := map[string][]byte{}
 	for _, name := range []string{"a", "b c", "sub/d", "sub/deep/e"} {
@@ -217,9 +245,21 @@ func (c *client) names(s *site) {
 			s.t.Error("the old name is still there")
 		}
 	}
+	name := "old"
+	if c.rename != nil {
+		name = "new"
+	}
+	if c.link != nil {
+		c.link(s, name, "hard")
+		one, err := os.Stat(filepath.Join(s.served, name))
+		two, err2 := os.Stat(filepath.Join(s.served, "hard"))
+		if err != nil || err2 != nil || !os.SameFile(one, two) {
+			s.t.Errorf("two names of one file: %v, %v", err, err2)
+		}
+	}
 	if c.symlink != nil {
-		c.symlink(s, "new", "link")
-		if target, err := os.Readlink(filepath.Join(s.served, "link")); err != nil || target != "new" {
+		c.symlink(s, name, "link")
+		if target, err := os.Readlink(filepath.Join(s.served, "link")); err != nil || target != name {
 			s.t.Errorf("the link leads to %q, %v", target, err)
 		}
 		s.expect(filepath.Join(s.served, "link"), data)
@@ -291,241 +331,26 @@ func words(format string, names ...string) string {
 	return fmt.Sprintf(format, args...)
 }
 
-var openSSHSFTP = func() *client {
-	batch := func(s *site, command string) string {
-		return s.feed(command+"\n", "sftp", append(s.sshOptions(), "-P", s.port, "-b", "-", "u@127.0.0.1")...)
-	}
-	do := func(format string) func(*site, string, string) {
-		return func(s *site, a, b string) { batch(s, words(format, a, b)) }
-	}
-	return &client{
-		programs: []string{"sftp"},
-		put:      do("put %s %s"), get: do("get %s %s"),
-		resumePut: do("reput %s %s"), resumeGet: do("reget %s %s"),
-		putTree: do("put -r %s %s"), getTree: do("get -r %s %s"),
-		list:   func(s *site, dir string) string { return batch(s, "ls -1 "+dir) },
-		rename: do("rename %s %s"), symlink: do("symlink %s %s"), chmod: do("chmod %s %s"), copy: do("copy %s %s"),
-	}
-}()
-
-func openSSHSCP(protocol string) *client {
-	scp := func(s *site, args ...string) {
-		s.t.Helper()
-		s.run("scp", slices.Concat(s.sshOptions(), []string{protocol, "-P", s.port}, args)...)
-	}
-	remote := func(name string) string {
-		if protocol == "-O" {
-			name = strings.ReplaceAll(name, " ", `\ `) // for the shell that is not there
-		}
-		return "u@127.0.0.1:" + name
-	}
-	return &client{
-		programs: []string{"scp"},
-		put:      func(s *site, from, to string) { scp(s, from, remote(to)) },
-		get:      func(s *site, from, to string) { scp(s, remote(from), to) },
-		putTree:  func(s *site, from, to string) { scp(s, "-r", from, remote(to)) },
-		getTree:  func(s *site, from, to string) { scp(s, "-r", remote(from), to) },
-	}
+// onlyCopies is why a program that copies whole files does nothing else.
+func onlyCopies(program string) map[string]string {
+	reason := program + " copies whole files and has no commands"
+	return map[string]string{"resume put": reason, "resume get": reason, "list": reason, "rename": reason, "symlink": reason,
+		"link": reason, "copy": reason}
 }
 
-var lftp = func() *client {
-	do := func(s *site, command string) string {
-		connect := "ssh -a -x " + strings.Join(s.sshOptions(), " ")
-		return s.run("lftp", "--norc", "-c", fmt.Sprintf("set sftp:auto-confirm yes; set cmd:fail-exit yes; set net:max-retries 1; "+
-			"set sftp:connect-program %s; open -u u, sftp://127.0.0.1:%s && %s", quote(connect), s.port, command))
-	}
-	with := func(format string) func(*site, string, string) {
-		return func(s *site, a, b string) { do(s, words(format, a, b)) }
-	}
-	return &client{
-		programs: []string{"lftp", "ssh"},
-		put:      with("put %s -o %s"), get: with("get %s -o %s"),
-		resumePut: with("put -c %s -o %s"), resumeGet: with("get -c %s -o %s"),
-		putTree: with("mirror -R %s %s"), getTree: with("mirror %s %s"),
-		list:   func(s *site, dir string) string { return do(s, "cls -1 "+dir) },
-		rename: with("mv %s %s"), symlink: with("ln -s %s %s"), chmod: with("chmod %s %s"),
-	}
-}()
-
-var rclone = func() *client {
-	do := func(s *site, args ...string) string {
-		return s.run("rclone", append([]string{"--config", "/dev/null", "--retries", "1"}, args...)...)
-	}
-	remote := func(s *site, name string) string {
-		return fmt.Sprintf(":sftp,host=127.0.0.1,port=%s,user=u,key_file=%q,shell_type=none:%s", s.port, s.key, name)
-	}
-	return &client{
-		programs: []string{"rclone"},
-		put:      func(s *site, from, to string) { do(s, "copyto", from, remote(s, to)) },
-		get:      func(s *site, from, to string) { do(s, "copyto", remote(s, from), to) },
-		putTree:  func(s *site, from, to string) { do(s, "copy", from, remote(s, to)) },
-		getTree:  func(s *site, from, to string) { do(s, "copy", remote(s, from), to) },
-		list:     func(s *site, dir string) string { return do(s, "lsf", remote(s, dir)) },
-		rename:   func(s *site, a, b string) { do(s, "moveto", remote(s, a), remote(s, b)) },
-	}
-}()
-
-var curl = func() *client {
-	do := func(s *site, name string, args ...string) string {
-		url := fmt.Sprintf("sftp://u@127.0.0.1:%s/%s", s.port, strings.ReplaceAll(name, " ", "%20"))
-		return s.run("curl", slices.Concat([]string{"-sS", "-k", "--key", s.key, "--pubkey", s.key + ".pub"}, args, []string{url})...)
-	}
-	command := func(word string) func(*site, string, string) {
-		return func(s *site, a, b string) { do(s, "", "-l", "-o", "/dev/null", "-Q", words(word+" %s %s", a, b)) }
-	}
-	return &client{
-		programs: []string{"curl"},
-		prepare: func(s *site) {
-			if !strings.Contains(s.run("curl", "--version"), "sftp") {
-				missing(s.t, "a curl that speaks SFTP")
-			}
-		},
-		put:       func(s *site, from, to string) { do(s, to, "-T", from) },
-		get:       func(s *site, from, to string) { do(s, from, "-o", to) },
-		resumePut: func(s *site, from, to string) { do(s, to, "-C", "-", "-T", from) },
-		resumeGet: func(s *site, from, to string) { do(s, from, "-C", "-", "-o", to) },
-		list:      func(s *site, dir string) string { return do(s, dir+"/", "-l") },
-		rename:    command("rename"), symlink: command("symlink"),
-		chmod: func(s *site, mode, name string) { do(s, "", "-l", "-o", "/dev/null", "-Q", "chmod "+mode+" "+name) },
-	}
-}()
-
-// puttyKey makes a key that PuTTY's programs read.
-func puttyKey(s *site) { s.run("puttygen", s.key, "-o", s.key+".ppk") }
-
-var psftp = func() *client {
-	batch := func(s *site, command string) string {
-		file := filepath.Join(s.local, ".batch")
-		s.write(file, []byte(command+"\nquit\n"))
-		return s.run("psftp", "-batch", "-P", s.port, "-i", s.key+".ppk", "-hostkey", s.hostKey, "-b", file, "u@127.0.0.1")
-	}
-	do := func(format string) func(*site, string, string) {
-		return func(s *site, a, b string) { batch(s, words(format, a, b)) }
-	}
-	return &client{
-		programs: []string{"psftp", "puttygen"},
-		prepare:  puttyKey,
-		put:      do("put %s %s"), get: do("get %s %s"),
-		resumePut: do("reput %s %s"), resumeGet: do("reget %s %s"),
-		putTree: do("put -r %s %s"), getTree: do("get -r %s %s"),
-		list:   func(s *site, dir string) string { return batch(s, "ls "+dir) },
-		rename: do("mv %s %s"), chmod: do("chmod %s %s"),
-	}
-}()
-
-func pscp(protocol string) *client {
-	do := func(s *site, args ...string) {
-		s.t.Helper()
-		s.run("pscp", append([]string{"-q", "-batch", protocol, "-P", s.port, "-i", s.key + ".ppk", "-hostkey", s.hostKey}, args...)...)
-	}
-	remote := func(name string) string {
-		if protocol == "-scp" {
-			name = strings.ReplaceAll(name, " ", `\ `)
-		}
-		return "u@127.0.0.1:" + name
-	}
-	c := &client{
-		programs: []string{"pscp", "puttygen"},
-		prepare:  puttyKey,
-		put:      func(s *site, from, to string) { do(s, from, remote(to)) },
-		get:      func(s *site, from, to string) { do(s, remote(from), to) },
-	}
-	// Trees go into a directory that is there.
-	c.putTree = func(s *site, from, _ string) { do(s, "-r", from, remote(".")) }
-	c.getTree = func(s *site, from, to string) {
-		into := filepath.Join(s.local, "into")
-		if err := os.Mkdir(into, 0o755); err != nil {
-			s.t.Fatal(err)
-		}
-		do(s, "-r", remote(from), into)
-		if err := os.Rename(filepath.Join(into, from), to); err != nil {
-			s.t.Error(err)
-		}
-	}
-	return c
-}
-
-// python is a client of a library, driven by a program in testdata. USFTP_PYTHON names an interpreter that has the library.
-func python(library string) *client {
-	interpreter := os.Getenv("USFTP_PYTHON")
-	if interpreter == "" {
-		interpreter = "python3"
-	}
-	do := func(operation string) func(*site, string, string) {
-		return func(s *site, a, b string) {
-			s.t.Helper()
-			s.run(interpreter, script(library), s.port, s.key, operation, a, b)
-		}
-	}
-	c := &client{
-		programs: []string{interpreter},
-		prepare: func(s *site) {
-			if exec.Command(interpreter, "-c", "import "+library).Run() != nil {
-				missing(s.t, library)
-			}
-		},
-		put: do("put"), get: do("get"), putTree: do("put-tree"), getTree: do("get-tree"),
-		list: func(s *site, dir string) string {
-			return s.run(interpreter, script(library), s.port, s.key, "list", dir)
-		},
-		rename: do("rename"), symlink: do("symlink"), chmod: do("chmod"),
-	}
-	if library == "paramiko" {
-		c.resumePut = do("resume-put")
-	} else {
-		c.copy = do("copy")
-	}
-	return c
-}
-
-func script(library string) string {
-	name, err := filepath.Abs("testdata/" + library + "_client.py")
+// copyWithMode makes a local file like one of the server's, with a mode in octal.
+func (s *site) copyWithMode(name, mode string) {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.served, name))
 	if err != nil {
-		panic(err) // there is no working directory
+		s.t.Fatal(err)
 	}
-	return name
+	s.write(filepath.Join(s.local, name), data)
+	bits, err := strconv.ParseUint(mode, 8, 32)
+	if err == nil {
+		err = os.Chmod(filepath.Join(s.local, name), os.FileMode(bits))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
-
-// sshfs mounts the server; what it can do the system's own calls do.
-var sshfs = func() *client {
-	mounted := func(s *site, name string) string { return filepath.Join(s.local, "mnt", name) }
-	copyFile := func(s *site, from, to string) {
-		s.t.Helper()
-		data, err := os.ReadFile(from)
-		if err == nil {
-			err = os.WriteFile(to, data, 0o644)
-		}
-		if err != nil {
-			s.t.Error(err)
-		}
-	}
-	check := func(s *site, err error) {
-		s.t.Helper()
-		if err != nil {
-			s.t.Error(err)
-		}
-	}
-	return &client{
-		programs: []string{"sshfs", "fusermount3"},
-		prepare: func(s *site) {
-			mnt := mounted(s, "")
-			if err := os.MkdirAll(mnt, 0o755); err != nil {
-				s.t.Fatal(err)
-			}
-			args := append(s.sshOptions()[2:], "-p", s.port, "u@127.0.0.1:/", mnt) // it knows no -F none, and no -i
-			args = append([]string{"-o", "IdentityFile=" + s.key}, args[2:]...)
-			if out, err := exec.Command("sshfs", args...).CombinedOutput(); err != nil {
-				s.t.Skipf("nothing can be mounted here: %v\n%s", err, out)
-			}
-			s.t.Cleanup(func() { exec.Command("fusermount3", "-u", mnt).Run() })
-		},
-		put:     func(s *site, from, to string) { copyFile(s, from, mounted(s, to)) },
-		get:     func(s *site, from, to string) { copyFile(s, mounted(s, from), to) },
-		putTree: func(s *site, from, to string) { s.run("cp", "-r", from, mounted(s, to)) },
-		getTree: func(s *site, from, to string) { s.run("cp", "-r", mounted(s, from), to) },
-		list:    func(s *site, dir string) string { return s.run("ls", mounted(s, dir)) },
-		rename:  func(s *site, a, b string) { check(s, os.Rename(mounted(s, a), mounted(s, b))) },
-		symlink: func(s *site, a, b string) { check(s, os.Symlink(a, mounted(s, b))) },
-		chmod:   func(s *site, mode, name string) { s.run("chmod", mode, mounted(s, name)) },
-	}
-}()

@@ -24,25 +24,6 @@ type FS struct {
 	space space
 }
 
-var _ interface {
-	server.FS
-	server.Lstater
-	server.Opener
-	server.Lister
-	server.Setstater
-	server.Lsetstater
-	server.Renamer
-	server.PosixRenamer
-	server.Remover
-	server.Rmdirer
-	server.Mkdirer
-	server.Symlinker
-	server.Readlinker
-	server.Linker
-	server.RealPather
-	server.StatVFSer
-} = (*FS)(nil)
-
 // New returns an empty tree whose files hold at most capacity bytes in all; what goes beyond fails as on a full disk. A
 // capacity of 0 means no limit but the machine's.
 func New(capacity int64) *FS {

@@ -21,7 +21,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -49,27 +48,6 @@ type FS struct {
 	tree  tree
 	names names
 }
-
-var _ interface {
-	server.FS
-	server.Lstater
-	server.Opener
-	server.Lister
-	server.Setstater
-	server.Lsetstater
-	server.Renamer
-	server.PosixRenamer
-	server.Remover
-	server.Rmdirer
-	server.Mkdirer
-	server.Symlinker
-	server.Readlinker
-	server.Linker
-	server.RealPather
-	server.StatVFSer
-	server.HomeDirer
-	server.OwnerNamer
-} = (*FS)(nil)
 
 // New serves the directory dir, and nothing outside of it. The FS must be closed.
 func New(dir string) (*FS, error) {

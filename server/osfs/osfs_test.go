@@ -119,7 +119,16 @@ func TestNothingLeadsOut(t *testing.T) {
 // TestLinksSwappedWhileWalking has somebody change a directory into a link to the outside and back while clients go
 // through it.
 func TestLinksSwappedWhileWalking(t *testing.T) {
-	f, dir, _ := served(t)
+	f, dir, outside := served(t)
+	write(t, filepath.Join(outside, "only outside"), "secret")
+	before := map[string]fs.FileInfo{}
+	for _, name := range []string{"f", "only outside"} {
+		info, err := os.Stat(filepath.Join(outside, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[name] = info
+	}
 	real, parked, bait := filepath.Join(dir, "d"), filepath.Join(dir, "parked"), filepath.Join(dir, "bait")
 	if err := os.Mkdir(real, 0o755); err != nil {
 		t.Fatal(err)
@@ -143,6 +152,7 @@ func TestLinksSwappedWhileWalking(t *testing.T) {
 	})
 	ctx := context.Background()
 	seen := 0
+	attrs := wire.Attrs{Flags: wire.AttrSize | wire.AttrPermissions | wire.AttrACModTime, Permissions: 0o600}
 	for range 2000 {
 		if file, err := open(f, "/d/f", wire.OpenRead); err == nil {
 			text, err := io.ReadAll(io.NewSectionReader(file.(io.ReaderAt), 0, 100))
@@ -152,23 +162,48 @@ func TestLinksSwappedWhileWalking(t *testing.T) {
 			}
 			seen++
 		}
+		for info, err := range f.List(ctx, "/d") {
+			if err == nil && info.Name() == "only outside" {
+				t.Fatal("the directory outside was listed")
+			}
+		}
+		for _, name := range []string{"/d/only outside", "/d/sub/../only outside"} {
+			if _, err := f.Stat(ctx, name); err == nil {
+				t.Fatal("a file outside was described")
+			}
+			if f.Setstat(ctx, name, attrs) == nil || f.Lsetstat(ctx, name, wire.Attrs{Flags: wire.AttrPermissions}) == nil {
+				t.Fatal("a file outside was changed")
+			}
+			if f.Link(ctx, name, "/stolen") == nil || f.PosixRename(ctx, name, "/stolen") == nil || f.Remove(ctx, name) == nil {
+				t.Fatal("a file outside was taken")
+			}
+		}
 		if file, err := open(f, "/d/g", wire.OpenWrite|wire.OpenCreate); err == nil {
 			file.Close()
 		}
 		f.Rename(ctx, "/d/g", "/d/h")
 		f.Mkdir(ctx, "/d/sub", wire.Attrs{})
+		f.Symlink(ctx, "f", "/d/l")
 		f.Lsetstat(ctx, "/d/h", wire.Attrs{Flags: wire.AttrACModTime})
-		f.Remove(ctx, "/d/h")
+		for _, name := range []string{"/d/h", "/d/l"} {
+			f.Remove(ctx, name)
+		}
 		f.Rmdir(ctx, "/d/sub")
 	}
 	close(stop)
 	swapper.Wait()
-	if seen == 0 {
-		t.Error("the directory was never there")
+	if seen == 0 || seen == 2000 {
+		t.Errorf("the directory was there %d times", seen)
 	}
-	entries, err := os.ReadDir(filepath.Join(dir, "../outside"))
-	if err != nil || len(entries) != 1 {
+	entries, err := os.ReadDir(outside)
+	if err != nil || len(entries) != 2 {
 		t.Errorf("outside there are %v, %v", entries, err)
+	}
+	for name, want := range before {
+		info, err := os.Stat(filepath.Join(outside, name))
+		if err != nil || info.Size() != want.Size() || info.Mode() != want.Mode() || !info.ModTime().Equal(want.ModTime()) {
+			t.Errorf("%s outside has changed: %v, %v", name, info, err)
+		}
 	}
 }
 

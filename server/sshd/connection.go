@@ -17,6 +17,7 @@ import (
 // connection is an accepted connection.
 type connection struct {
 	*bigconn.Conn
+	raw      net.Conn
 	server   *Server
 	moved    atomic.Int64 // when a byte last came or went, in nanoseconds since 1970
 	activity server.Activity
@@ -41,13 +42,15 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// watchIdle closes the connection when nothing has moved for timeout and nothing is being worked at.
+// watchIdle closes the connection when nothing has moved for timeout and nothing is being worked at. A client that stops taking what
+// it is sent may have twice the time.
 func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop func()) {
 	if timeout < 0 {
 		return func() {}
 	}
 	var mu sync.Mutex
 	var timer *time.Timer
+	taken, _ := acknowledged(c.raw)
 	check := func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -57,10 +60,14 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 		// In this order: a request that ends meanwhile is seen as running, or as one that has just ended.
 		running := c.activity.Running()
 		left := timeout - min(time.Since(time.Unix(0, c.moved.Load())), time.Since(c.activity.Last()))
+		before, waiting := taken, false
+		if left <= 0 {
+			taken, waiting = acknowledged(c.raw)
+		}
 		switch {
 		case left > 0:
 			timer.Reset(left)
-		case running > 0:
+		case running > 0, waiting && taken != before:
 			timer.Reset(timeout)
 		default:
 			log.Info("idle connection closed", "seconds", timeout.Seconds())
@@ -81,7 +88,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 
 // ServeConn serves one connection until it ends.
 func (s *Server) ServeConn(raw net.Conn) {
-	conn := &connection{Conn: bigconn.New(raw, &s.reads), server: s}
+	conn := &connection{Conn: bigconn.New(raw, &s.reads), raw: raw, server: s}
 	if !s.track(func() { s.conns[conn] = struct{}{} }) {
 		raw.Close()
 		return

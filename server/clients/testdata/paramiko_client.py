@@ -33,10 +33,19 @@ def resume_put(local, remote):
             target.write(data)
 
 
+def resume_get(remote, local):
+    with sftp.open(remote, "rb") as source, open(local, "ab") as target:
+        source.seek(target.tell())
+        source.prefetch()
+        while data := source.read(100_000):
+            target.write(data)
+
+
 operations = {
     "put": sftp.put,
     "get": sftp.get,
     "resume-put": resume_put,
+    "resume-get": resume_get,
     "put-tree": put_tree,
     "get-tree": get_tree,
     "list": lambda path: print("\n".join(sftp.listdir(path))),

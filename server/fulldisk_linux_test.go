@@ -1,0 +1,101 @@
+package server_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/wire"
+)
+
+// mountVariable names the directory on which this binary, run anew in a mount namespace of its own, is to mount a small disk.
+const mountVariable = "USFTP_TEST_MOUNT"
+
+// TestDiskThatFills has one client fill a disk on which another has files: who writes is told, at once and for good, and the
+// other goes on.
+func TestDiskThatFills(t *testing.T) {
+	if dir := os.Getenv(mountVariable); dir != "" {
+		fillDisk(t, dir)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDiskThatFills$", "-test.v")
+	cmd.Env = append(os.Environ(), mountVariable+"="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	if uid := os.Getuid(); uid != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit) && os.Getenv("USFTP_REQUIRE") != "1":
+		t.Skipf("no mount namespace can be had here: %v", err)
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	case !bytes.Contains(out, []byte("--- PASS: TestDiskThatFills")):
+		t.Fatalf("the test has not run there:\n%s", out)
+	}
+}
+
+func fillDisk(t *testing.T, dir string) {
+	const size = 2 << 20
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatal(err)
+	}
+	backend, err := osfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	book := &logBook{}
+	bystander := start(t, backend, nil)
+	bystander.put("/kept", "what was there before")
+	c := start(t, backend, &server.Options{Logger: slog.New(book)})
+	from := c.open("/kept", wire.OpenRead)
+	h, copied := c.open("/big", create), c.open("/copied", create|wire.OpenRead)
+	offset := uint64(0)
+	for ; offset <= size; offset += wire.MaxData {
+		s := c.do(wire.Write{Handle: h, Offset: offset, Data: make([]byte, wire.MaxData)}).status(t)
+		if s.Code == wire.OK {
+			continue
+		}
+		want(t, s, wire.Status{Code: wire.Failure, Message: "no space left on device"})
+		break
+	}
+	if offset > size {
+		t.Fatalf("%d bytes went onto a disk of %d", offset, size)
+	}
+	want(t, c.status(wire.Write{Handle: h, Data: []byte("fits")}), wire.Failure) // where there is something already
+	want(t, c.status(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}), wire.Failure)
+	// What is left of the disk is taken by the failed write, or less than a page.
+	want(t, c.status(wire.CopyData{FromHandle: from, ToHandle: copied, ToOffset: 1 << 20}), wire.Failure)
+	want(t, c.status(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/kept", Attrs: wire.Attrs{Flags: wire.AttrACModTime}}), wire.OK)
+	want(t, bystander.get("/kept"), "what was there before")
+	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: copied}), wire.Failure)
+	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h}), wire.Failure)
+	for _, path := range []string{"/big", "/copied"} {
+		if n := book.count(map[string]string{"": "file closed badly", "path": path}); n != 1 {
+			t.Errorf("%d lines say that %s failed: %v", n, path, book.lines)
+		}
+	}
+	bystander.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/big"})
+	bystander.put("/kept", "there is room again")
+	want(t, c.get("/kept"), "there is room again")
+	text, err := os.ReadFile(filepath.Join(dir, "kept"))
+	if err != nil || string(text) != "there is room again" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
