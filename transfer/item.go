@@ -78,6 +78,7 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 		return false, nil
 	}
 	from.file.Close()
+	r.hashSmall(data[:n])
 	refused, err := f.WriteClose(data[:n], r.remoteAttrs(from, target))
 	r.freeHandle()
 	if err != nil {
@@ -145,6 +146,7 @@ func (r *run) downloadSmall() (done bool, err error) {
 		return true, err
 	}
 	r.result.InPlace = target.temporary == ""
+	r.hashSmall(data)
 	if _, err = target.file.Write(data); err == nil {
 		r.result.Bytes = size
 		if r.limiter != nil {
@@ -152,7 +154,10 @@ func (r *run) downloadSmall() (done bool, err error) {
 		}
 	}
 	if err == nil {
-		err = r.verifyLocal(target, size)
+		err = r.finishHashing()
+	}
+	if err == nil {
+		err = r.verify(r.Source, nil, target.again(target.written()))
 	}
 	if err == nil {
 		err = r.finishLocal(target, before)
@@ -166,13 +171,37 @@ func (r *run) downloadSmall() (done bool, err error) {
 // errKept ends a job whose target is the source's copy already, by size and time.
 var errKept = errors.New("it is there already")
 
-// kept tells whether a tree that goes on after an interruption has copied a file before.
-func (r *run) kept(before fs.FileInfo) bool {
+// kept tells whether a tree that goes on after an interruption has copied a file before: by size and time, and where hashes are wanted by
+// that of the file on this machine, as far as a list or the host knows it.
+func (r *run) kept(before fs.FileInfo, remote string, local reopen) bool {
 	if r.item == nil || !r.Options.Resume || before == nil || !before.Mode().IsRegular() {
 		return false
 	}
 	source := r.item.facts
-	return source.hasTimes && before.Size() == source.size && before.ModTime().Unix() == source.mtime.Unix()
+	if !source.hasTimes || before.Size() != source.size || before.ModTime().Unix() != source.mtime.Unix() {
+		return false
+	}
+	return !r.hashes() || r.keptSame(remote, source.size, local)
+}
+
+func (r *run) keptSame(remote string, size int64, local reopen) bool {
+	if local == nil {
+		return false
+	}
+	r.passing = newPassing(r.newDigests(size), size, local)
+	defer r.stopHashing()
+	r.result.Bytes = size
+	err := r.finishHashing()
+	r.result.Bytes = 0
+	if err != nil {
+		r.hash = Hash{}
+		return false
+	}
+	same, told := !r.Options.Verify, true
+	if r.Options.Verify {
+		same, told = r.sameAtHost(remote, nil)
+	}
+	return same || !told
 }
 
 // itemTarget looks at where a file of a tree goes on this machine.

@@ -71,6 +71,9 @@ func (t *treeRun) prepare() (err error) {
 	if err != nil {
 		return err
 	}
+	if root.target != t.Target {
+		t.below = base
+	}
 	return t.measure(trip)
 }
 

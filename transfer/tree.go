@@ -148,6 +148,7 @@ func (t *Tree) Run(ctx context.Context) (Summary, error) {
 	defer cancel(nil)
 	r := &treeRun{Tree: *t, ctx: ctx, cancel: cancel, began: time.Now()}
 	r.line = newLifeline(ctx, t.Host, &r.Options)
+	r.Options.Hash = r.Options.algorithm()
 	r.Options.Events = nil
 	if listener := t.Options.Events; listener != nil {
 		r.Options.Events = func(e Event) {
@@ -175,6 +176,7 @@ type treeRun struct {
 	target  treeTarget
 	filter  filter
 	root    *directory
+	below   string // name of the copy, in the directory that was named as the target; "" where it is that itself
 	plan    *plan
 	trip    time.Duration
 	small   int // the largest file that travels in one piece
