@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// buffers are the memory of small files, of two sizes; what is larger is made anew.
-type buffers struct{ small, medium sync.Pool }
+// buffers are the memory of small files, of two sizes; what is larger is made anew. Those of passing are for hashing the large ones.
+type buffers struct{ small, medium, passing sync.Pool }
 
 const (
 	smallBuffer  = 4<<10 + 1
@@ -120,9 +120,12 @@ func (r *run) downloadSmall() (done bool, err error) {
 	size := r.item.facts.size
 	memory := r.item.dir.tree.memory
 	memory.take(size)
-	defer memory.give(size)
 	data, release := r.item.dir.tree.buffers.get(int(size))
-	defer release()
+	forget := sync.OnceFunc(func() { // what is in memory, before more is taken to verify it
+		release()
+		memory.give(size)
+	})
+	defer forget()
 	before, err := f.ReadClose(data)
 	if errors.Is(err, usftp.ErrOtherSize) {
 		return false, nil
@@ -156,6 +159,7 @@ func (r *run) downloadSmall() (done bool, err error) {
 	if err == nil {
 		err = r.finishHashing()
 	}
+	forget()
 	if err == nil {
 		err = r.verify(r.Source, nil, target.again(target.written()))
 	}
@@ -188,12 +192,8 @@ func (r *run) keptSame(remote string, size int64, local reopen) bool {
 	if local == nil {
 		return false
 	}
-	r.passing = newPassing(r.newDigests(size), size, local)
 	defer r.stopHashing()
-	r.result.Bytes = size
-	err := r.finishHashing()
-	r.result.Bytes = 0
-	if err != nil {
+	if err := r.hashKept(size, local); err != nil {
 		r.hash = Hash{}
 		return false
 	}
@@ -202,6 +202,31 @@ func (r *run) keptSame(remote string, size int64, local reopen) bool {
 		same, told = r.sameAtHost(remote, nil)
 	}
 	return same || !told
+}
+
+// hashKept hashes the file on this machine.
+func (r *run) hashKept(size int64, local reopen) error {
+	if !r.isSmall(size) {
+		r.passing = newPassing(r.newDigests(size), size, local, r.passingPool())
+		r.result.Bytes = size
+		defer func() { r.result.Bytes = 0 }()
+		return r.finishHashing()
+	}
+	file, free, err := local()
+	if err != nil {
+		return err
+	}
+	defer free()
+	memory := r.item.dir.tree.memory
+	memory.take(size)
+	defer memory.give(size)
+	data, release := r.item.dir.tree.buffers.get(int(size))
+	defer release()
+	if n, err := file.ReadAt(data, 0); n < len(data) {
+		return errors.Join(errDiffers, err)
+	}
+	r.hashSmall(data)
+	return r.finishHashing()
 }
 
 // itemTarget looks at where a file of a tree goes on this machine.

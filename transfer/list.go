@@ -123,6 +123,8 @@ func (l *List) at(line listLine) (sum []byte, name string, err error) {
 // find counts the lines of a name as met, and returns their hashes.
 func (l *List) find(name string) (sums [][]byte, err error) {
 	key := maphash.String(l.seed, name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	i, _ := slices.BinarySearchFunc(l.lines, key, func(line listLine, key uint64) int { return cmp.Compare(line.key, key) })
 	for ; i < len(l.lines) && l.lines[i].key == key; i++ {
 		sum, found, err := l.at(l.lines[i])
@@ -130,9 +132,7 @@ func (l *List) find(name string) (sums [][]byte, err error) {
 			return nil, fmt.Errorf("%w: it has changed meanwhile: %v", ErrList, err)
 		}
 		if found == name {
-			l.mu.Lock()
 			l.lines[i].met = true
-			l.mu.Unlock()
 			sums = append(sums, sum)
 		}
 	}
@@ -164,13 +164,15 @@ func (l *List) Missing() iter.Seq[string] {
 			return
 		}
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		slices.SortFunc(l.lines, func(a, b listLine) int { return cmp.Compare(a.off, b.off) })
-		defer l.sort()
+		var missing []listLine
 		for _, line := range l.lines {
-			if line.met {
-				continue
+			if !line.met {
+				missing = append(missing, line)
 			}
+		}
+		l.mu.Unlock()
+		slices.SortFunc(missing, func(a, b listLine) int { return cmp.Compare(a.off, b.off) })
+		for _, line := range missing {
 			if _, name, err := l.at(line); err == nil && !yield(name) {
 				return
 			}

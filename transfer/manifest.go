@@ -17,7 +17,7 @@ import (
 
 // Manifest writes a list of hashes of what was copied, in the form of sha256sum, or of b3sum: sorted by the bytes of the names, each name once. The list
 // takes its name when it is complete; before that whatever has the name stays as it is. However many files there are, a few MiB of memory
-// hold them: the rest goes into a temporary file beside the list.
+// hold them: the rest goes into a file in the directory for temporary files.
 //
 // Add may be called by several goroutines. It is for the Done and Kept events:
 //
@@ -73,9 +73,13 @@ func NewManifest(name string) (*Manifest, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	// Whether there is room for it is found out before anything is copied.
-	m.spilled, err = os.CreateTemp(filepath.Dir(resolved), temporaryPrefix(filepath.Base(resolved))+"*")
-	return m, err
+	// Whether it can be made is found out before anything is copied. It does not stay: it may lie in the tree that is.
+	probe := filepath.Join(filepath.Dir(resolved), temporaryName(filepath.Base(resolved)))
+	file, err := os.OpenFile(probe, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return m, errors.Join(file.Close(), os.Remove(probe))
 }
 
 // Add adds a file. Its errors are Commit's too. A name that a list cannot have (see [OpenList]) is an error.
@@ -96,7 +100,7 @@ func (m *Manifest) Add(name string, h Hash) error {
 	m.added++
 	m.entries = append(m.entries, manifestEntry{name: clean, number: m.added, algorithm: h.Algorithm, sum: [hashSize]byte(h.Sum)})
 	m.size += len(clean) + entryMemory
-	if m.size >= manifestMemory && m.spilled != nil {
+	if m.size >= manifestMemory {
 		m.err = m.spill()
 	}
 	return m.err
@@ -114,7 +118,12 @@ func (m *Manifest) sort() {
 }
 
 // spill writes the entries that are in memory to the end of the temporary file, sorted. The caller holds the lock.
-func (m *Manifest) spill() error {
+func (m *Manifest) spill() (err error) {
+	if m.spilled == nil {
+		if m.spilled, err = os.CreateTemp("", "usftp-list-*"); err != nil {
+			return err
+		}
+	}
 	m.sort()
 	out := bufio.NewWriterSize(m.spilled, passingBuffer)
 	end := m.runs[len(m.runs)-1]

@@ -17,7 +17,8 @@ import (
 // the system's cache mostly, and takes the pieces again as soon as it has caught up. Nobody waits for that but the end.
 type passing struct {
 	digests digests
-	open    func() (file io.ReaderAt, free func(), err error) // the file on this machine; nil where there is none, and all comes in order
+	open    reopen     // the file on this machine; nil where there is none, and all comes in order
+	pool    *sync.Pool // of a tree, for buffers; nil where there is one file
 	ended   chan struct{}
 
 	mu      sync.Mutex
@@ -27,9 +28,9 @@ type passing struct {
 	safe    int64 // before this
 	ahead   [][]byte
 	idle    [][]byte
-	made    int // buffers
-	last    bool
-	stopped bool
+	made    int  // buffers
+	last    bool // no more comes
+	stopped bool // nobody wants it any more
 	err     error
 }
 
@@ -46,8 +47,8 @@ const (
 var errNotInOrder = errors.New("what has passed cannot be hashed: it did not come in order; this is a mistake in usftp")
 
 // newPassing begins to hash. The first present bytes are in the file already.
-func newPassing(all digests, present int64, open func() (io.ReaderAt, func(), error)) *passing {
-	p := &passing{digests: all, open: open, ended: make(chan struct{}), behind: present > 0, safe: present}
+func newPassing(all digests, present int64, open reopen, pool *sync.Pool) *passing {
+	p := &passing{digests: all, open: open, pool: pool, ended: make(chan struct{}), behind: present > 0, safe: present}
 	p.changed.L = &p.mu
 	go p.run()
 	return p
@@ -100,7 +101,24 @@ func (p *passing) buffer() []byte {
 		return nil
 	}
 	p.made++
+	return p.lend()
+}
+
+// lend returns a buffer, maybe one that another file of the tree has used.
+func (p *passing) lend() []byte {
+	if p.pool != nil {
+		if lent, _ := p.pool.Get().(*[]byte); lent != nil {
+			return *lent
+		}
+	}
 	return make([]byte, passingBuffer)
+}
+
+func (p *passing) giveBack(buffer []byte) {
+	if p.pool != nil && buffer != nil {
+		buffer = buffer[:passingBuffer]
+		p.pool.Put(&buffer)
+	}
 }
 
 // run hashes until all has been, or nobody wants it any more.
@@ -110,6 +128,13 @@ func (p *passing) run() {
 	defer p.mu.Unlock()
 	var file io.ReaderAt
 	var own []byte
+	defer func() {
+		p.giveBack(own)
+		for _, buffer := range p.idle {
+			p.giveBack(buffer)
+		}
+		p.idle, p.made = nil, passingBuffers
+	}()
 	for !p.stopped && p.err == nil {
 		switch {
 		case len(p.ahead) > 0:
@@ -121,7 +146,7 @@ func (p *passing) run() {
 					return
 				}
 				defer free()
-				own = make([]byte, passingBuffer)
+				own = p.lend()
 			}
 			p.readOne(file, own)
 		case p.behind && p.next >= p.safe && !p.last:

@@ -71,12 +71,18 @@ func (s *source) open(ctx context.Context, name string) error {
 	return nil
 }
 
-// again returns what opens the source once more, nil where it can be read but once.
+// again returns what has the source read anywhere, nil where it can be read but once. Where it is open that is the same file, whatever has its
+// name by then.
 func (s *source) again(name string) reopen {
 	if s.before == nil || !s.before.Mode().IsRegular() {
 		return nil
 	}
-	return func() (io.ReaderAt, func(), error) { return opened(os.Open(name)) }
+	return func() (io.ReaderAt, func(), error) {
+		if s.file != nil {
+			return s.file, func() {}, nil
+		}
+		return opened(os.Open(name))
+	}
 }
 
 func opened(f *os.File, err error) (io.ReaderAt, func(), error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/usftp/usftp"
 )
@@ -25,8 +26,15 @@ func (r *run) hashes() bool { return r.Options.Hash != "" || r.Options.Verify }
 func (r *run) startHashing(local reopen) {
 	r.stopHashing()
 	if r.hashes() {
-		r.passing = newPassing(r.newDigests(r.size), r.result.Resumed, local)
+		r.passing = newPassing(r.newDigests(r.size), r.result.Resumed, local, r.passingPool())
 	}
+}
+
+func (r *run) passingPool() *sync.Pool {
+	if r.item == nil {
+		return nil
+	}
+	return &r.item.dir.tree.buffers.passing
 }
 
 func (r *run) stopHashing() {
@@ -133,9 +141,9 @@ func (r *run) readBack(name string, f *usftp.File, local reopen) error {
 		return r.compareBack(f, size, local)
 	}
 	ours := r.digests.check()
-	theirs := newPassing(digests{newDigest(ours.algorithm, ours.piece)}, 0, nil)
+	theirs := newPassing(digests{newDigest(ours.algorithm, ours.piece)}, 0, nil, r.passingPool())
 	defer theirs.stop()
-	n, err := f.WriteTo(&passingWriter{Writer: &bounded{left: size}, to: theirs})
+	n, err := f.WriteTo(&passingWriter{Writer: r.limitWriter(&bounded{left: size}), to: theirs})
 	switch {
 	case err != nil:
 		return err
@@ -162,6 +170,11 @@ func (r *run) readBackSmall(name string) error {
 	defer release()
 	if _, err := f.ReadClose(data); err != nil {
 		return err
+	}
+	if r.limiter != nil {
+		if err := r.limiter.wait(len(data)); err != nil {
+			return err
+		}
 	}
 	ours := r.digests.check()
 	theirs := newDigest(ours.algorithm, ours.piece)
