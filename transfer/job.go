@@ -197,6 +197,9 @@ func (r *run) copy() error {
 	for {
 		r.Host = r.line.current()
 		r.takeHandle()
+		if err = verifiable(r.Host.Client, &r.Options); err != nil {
+			break
+		}
 		if r.Direction == Download {
 			err = r.download()
 		} else {

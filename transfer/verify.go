@@ -15,6 +15,16 @@ import (
 // ErrVerify says that what was stored is not what was to be copied.
 var ErrVerify = errors.New("what was stored differs from the source")
 
+var errReadOnce = fmt.Errorf("%w: it cannot be verified: the host hashes no files, and counts every time that one is read", errors.ErrUnsupported)
+
+// verifiable says, before anything is copied or read, that a host is one where nothing can be verified.
+func verifiable(client *usftp.Client, o *Options) error {
+	if o.Verify && client.ReadsOnce() && !client.HasCheckFile() {
+		return errReadOnce
+	}
+	return nil
+}
+
 // reopen opens the file on this machine once more, for reading anywhere in it.
 type reopen func() (file io.ReaderAt, free func(), err error)
 
@@ -80,8 +90,8 @@ func (r *run) verify(name string, f *usftp.File, local reopen) error {
 		r.verified = VerifiedByHash
 		return nil
 	}
-	if r.Host.Client.ReadsOnce() {
-		return fmt.Errorf("%w: it cannot be verified: the host offers no hashes, and counts every time that a file is read", errors.ErrUnsupported)
+	if r.Host.Client.ReadsOnce() { // it has hashes, and not those that were wanted
+		return errReadOnce
 	}
 	if err := r.readBack(name, f, local); err != nil {
 		if errors.Is(err, errDiffers) {
