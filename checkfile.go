@@ -10,10 +10,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+// AlgorithmBLAKE3 is the name by which usftp's own servers know BLAKE3 with 32 bytes of hash; the draft has none.
+const AlgorithmBLAKE3 = wire.HashBLAKE3
+
 // CheckFile says what to hash (draft-ietf-secsh-filexfer-extensions-00, section 3).
 type CheckFile struct {
-	// Algorithms are names, the most wanted first: "sha256", "sha512", "sha384", "sha224", "sha1", "md5", "crc32". nil means
-	// sha256 and whatever else the server has of these.
+	// Algorithms are names, the most wanted first: "sha256", "sha512", "sha384", "sha224", "sha1", "md5", "crc32", and usftp's own
+	// servers have "blake3@usftp". nil means sha256 and whatever else the server has of the draft's.
 	Algorithms []string
 	Offset     int64
 	Length     int64 // in bytes; 0 means to the end
@@ -27,13 +30,29 @@ type FileHashes struct {
 }
 
 // hashSizes are the lengths of hashes in bytes.
-var hashSizes = map[string]int{"crc32": 4, "md5": 16, "sha1": 20, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
+var hashSizes = map[string]int{"crc32": 4, "md5": 16, "sha1": 20, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64, wire.HashBLAKE3: 32}
 
 // leastBlock is the smallest block that the draft allows.
 const leastBlock = 256
 
 // HasCheckFile tells whether the server offers to hash files.
 func (c *Client) HasCheckFile() bool { return c.checkFileName() != "" || c.checkHandleName() != "" }
+
+// CheckFileAlgorithms returns the algorithms that the server says it can hash by, nil where it says none: most that offer check-file do not, and
+// have sha256.
+func (c *Client) CheckFileAlgorithms() []string {
+	list, told := c.offers[wire.ExtCheckFileAlgorithms]
+	if !told {
+		list = c.offers[wire.ExtCheckFile] // Paramiko's
+		if list == "1" {
+			list = ""
+		}
+	}
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
 
 // checkHandleName is the request by which this server hashes an open file, "" where there is none. See [wire.ExtCheckFile].
 func (s *session) checkHandleName() string {

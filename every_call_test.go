@@ -91,7 +91,7 @@ var clientCalls = map[string]anyCall{
 }
 
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
-var noClientCalls = []string{"Close", "Done", "Wait", "WithContext", "Stats", "HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile",
+var noClientCalls = []string{"Close", "Done", "Wait", "WithContext", "Stats", "HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "DataSizes", "WorksInOrder", "ReadsOnce"}
 
 // fileCalls are the methods of File that wait for a server.

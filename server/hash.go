@@ -17,7 +17,7 @@ import (
 
 // AlgorithmBLAKE3 is the name under which check-file knows BLAKE3 with 32 bytes of hash: a name of our own, as the draft
 // has none.
-const AlgorithmBLAKE3 = "blake3@usftp"
+const AlgorithmBLAKE3 = wire.HashBLAKE3
 
 // hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3, but for BLAKE3). The draft's
 // md5 and sha1 are there for clients that know nothing else; they do not protect against anybody.
@@ -32,6 +32,15 @@ var hashes = [...]struct {
 	{"sha224", sha256.New224},
 	{"sha1", sha1.New},
 	{"md5", md5.New},
+}
+
+// hashNames lists the algorithms, as [wire.ExtCheckFileAlgorithms] offers them.
+func hashNames() string {
+	var names []string
+	for _, known := range hashes {
+		names = append(names, known.name)
+	}
+	return strings.Join(names, ",")
 }
 
 // chooseHash takes the first algorithm of a list that is known.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/usftp/usftp/wire"
@@ -363,6 +364,12 @@ func (v *View) extensions() []wire.ExtensionPair {
 		if v.permit(o) == nil && v.serves(o) {
 			list = append(list, wire.ExtensionPair{Name: operationTable[o].extension, Data: operationTable[o].version})
 		}
+	}
+	hashes := func(e wire.ExtensionPair) bool {
+		return e.Name == wire.ExtCheckFileHandle || e.Name == wire.ExtCheckFileName
+	}
+	if slices.ContainsFunc(list, hashes) {
+		list = append(list, wire.ExtensionPair{Name: wire.ExtCheckFileAlgorithms, Data: hashNames()})
 	}
 	return list
 }

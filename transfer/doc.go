@@ -5,5 +5,8 @@
 // one. Where that cannot be (the target is a device, a pipe, a file with several names; the directory takes no new name), the
 // target is written in place, and the job says so.
 //
+// The contents can be hashed while they pass, for the result, for a [Manifest], to be compared with a [List] or with what the host has
+// stored; see [Options].
+//
 // What a job does comes as a stream of [Event] values, for a progress bar, a log or another program.
 package transfer

@@ -21,9 +21,9 @@ func (r *run) download() error {
 		if err != nil {
 			return err
 		}
-		before := target.before
+		keep := r.kept(target.before, r.Source, target.again(target.name))
 		target.close()
-		if r.kept(before) {
+		if keep {
 			return errKept
 		}
 	}
@@ -70,8 +70,12 @@ func (r *run) download() error {
 	if !r.result.InPlace {
 		r.marks = r.localMarks(target, before)
 	}
+	r.startHashing(target.again(target.written()))
 	if err = r.receive(f, target.file, before); err == nil {
-		err = r.verifyLocal(target, r.result.Bytes)
+		err = r.finishHashing()
+	}
+	if err == nil {
+		err = r.verify(r.Source, f, target.again(target.written()))
 	}
 	if err == nil {
 		err = r.finishLocal(target, before)
@@ -91,7 +95,11 @@ func (r *run) findLocal() (*localTarget, error) {
 	if err != nil {
 		return nil, err
 	}
-	return findLocal(r.Target, base)
+	t, err := findLocal(r.Target, base)
+	if t != nil {
+		r.name = t.called
+	}
+	return t, err
 }
 
 // checkSource looks at what the server said of the file, nil where it said nothing.
@@ -112,7 +120,15 @@ func (r *run) checkSource(f *usftp.File) (*usftp.FileStat, error) {
 // stream copies to the job's writer.
 func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 	r.tell(Event{Kind: Started, Size: r.size})
+	r.name = path.Base(r.Source)
+	r.startHashing(nil)
 	err := r.receive(f, r.Writer, before)
+	if err == nil {
+		err = r.finishHashing()
+	}
+	if err == nil {
+		err = r.verify(r.Source, f, nil)
+	}
 	if err != nil && r.result.Bytes > 0 {
 		r.detail = fmt.Sprintf("%d bytes of it have been written", r.result.Bytes)
 	}
@@ -145,12 +161,13 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileStat) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	file, ok := sink.(*os.File)
-	if !ok || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
-		return f.WriteTo(r.limitWriter(sink))
+	inOrder := r.passing != nil && r.passing.open == nil // what is hashed and cannot be read again
+	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
+		return f.WriteTo(r.passWriter(r.limitWriter(sink)))
 	}
 	s := r.stripe(f.Name(), os.O_RDONLY, r.size)
 	defer s.stop()
-	n, err := f.WriteToAt(file, &s.stripes)
+	n, err := f.WriteToAt(r.passWriterAt(file, f), &s.stripes)
 	r.result.Stripes = s.stripes.Joined()
 	return n, err
 }
@@ -187,10 +204,7 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 	if err := t.file.Close(); err != nil { // NFS and the like store, or fail to, only now
 		return err
 	}
-	name := t.name
-	if t.temporary != "" {
-		name = t.temporary
-	}
+	name := t.written()
 	if (r.Options.Preserve || r.item != nil) && before != nil && before.HasTimes() {
 		if err := t.root.Chtimes(name, before.AccessTime(), before.ModTime()); err != nil && r.Options.Preserve {
 			return err

@@ -11,12 +11,12 @@ const (
 	Progress Kind = "progress" // Bytes have arrived so far
 	Retried  Kind = "retried"  // the connection was lost, and is made anew after Wait; Err and Message say why
 	Note     Kind = "note"     // Message is something that a person should know, and is no failure
-	Done     Kind = "done"     // Bytes and Elapsed are final
+	Done     Kind = "done"     // Bytes, Elapsed, Hash and Verified are final
 	Failed   Kind = "failed"   // Err and Message say why, and LeftBehind what is left
 
 	// Those of trees. A tree's own Started, Progress and Ended events carry Totals, those of its entries do not.
 	Planned Kind = "planned" // a dry run would copy it
-	Kept    Kind = "kept"    // it is there already
+	Kept    Kind = "kept"    // it is there already; Hash
 	Skipped Kind = "skipped" // Message says why it is not copied
 	Ended   Kind = "ended"   // Totals are final; Err and Message say what went wrong, if anything did
 )
@@ -35,6 +35,9 @@ type Event struct {
 	Wait       time.Duration `json:"wait_ns,omitempty"`
 	Message    string        `json:"message,omitempty"`
 	LeftBehind string        `json:"left_behind,omitempty"`
+	Name       string        `json:"name,omitempty"` // of a file with a hash: the copy's path below the directory that was named as the target, with slashes
+	Hash       Hash          `json:"hash,omitzero"`  // of the contents; as "sha256:HEX"
+	Verified   Verification  `json:"verified,omitempty"`
 	Err        error         `json:"-"`
 	Tree       bool          `json:"tree,omitempty"`   // it is about a tree, or something in one
 	Totals     *Totals       `json:"totals,omitempty"` // of the whole tree

@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// buffers are the memory of small files, of two sizes; what is larger is made anew.
-type buffers struct{ small, medium sync.Pool }
+// buffers are the memory of small files, of two sizes; what is larger is made anew. Those of passing are for hashing the large ones.
+type buffers struct{ small, medium, passing sync.Pool }
 
 const (
 	smallBuffer  = 4<<10 + 1
@@ -81,6 +81,7 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 		return true, err
 	}
 	from.file.Close()
+	r.hashSmall(data[:n])
 	refused, err := f.WriteClose(data[:n], r.remoteAttrs(from, target))
 	r.freeHandle()
 	if err != nil {
@@ -122,9 +123,12 @@ func (r *run) downloadSmall() (done bool, err error) {
 	size := r.item.facts.size
 	memory := r.item.dir.tree.memory
 	memory.take(size)
-	defer memory.give(size)
 	data, release := r.item.dir.tree.buffers.get(int(size))
-	defer release()
+	forget := sync.OnceFunc(func() { // what is in memory, before more is taken to verify it
+		release()
+		memory.give(size)
+	})
+	defer forget()
 	before, err := f.ReadClose(data)
 	if errors.Is(err, usftp.ErrOtherSize) {
 		return false, nil
@@ -151,6 +155,7 @@ func (r *run) downloadSmall() (done bool, err error) {
 		return true, err
 	}
 	r.result.InPlace = target.temporary == ""
+	r.hashSmall(data)
 	if _, err = target.file.Write(data); err == nil {
 		r.result.Bytes = size
 		if r.limiter != nil {
@@ -158,7 +163,11 @@ func (r *run) downloadSmall() (done bool, err error) {
 		}
 	}
 	if err == nil {
-		err = r.verifyLocal(target, size)
+		err = r.finishHashing()
+	}
+	forget()
+	if err == nil {
+		err = r.verify(r.Source, nil, target.again(target.written()))
 	}
 	if err == nil {
 		err = r.finishLocal(target, before)
@@ -172,13 +181,58 @@ func (r *run) downloadSmall() (done bool, err error) {
 // errKept ends a job whose target is the source's copy already, by size and time.
 var errKept = errors.New("it is there already")
 
-// kept tells whether a tree that goes on after an interruption has copied a file before.
-func (r *run) kept(before fs.FileInfo) bool {
+// kept tells whether a tree that goes on after an interruption has copied a file before: by size and time, and where hashes are wanted by
+// that of the file on this machine, as far as a list or the host knows it.
+func (r *run) kept(before fs.FileInfo, remote string, local reopen) bool {
 	if r.item == nil || !r.Options.Resume || before == nil || !before.Mode().IsRegular() {
 		return false
 	}
 	source := r.item.facts
-	return source.hasTimes && before.Size() == source.size && before.ModTime().Unix() == source.mtime.Unix()
+	if !source.hasTimes || before.Size() != source.size || before.ModTime().Unix() != source.mtime.Unix() {
+		return false
+	}
+	return !r.hashes() || r.keptSame(remote, source.size, local)
+}
+
+func (r *run) keptSame(remote string, size int64, local reopen) bool {
+	if local == nil {
+		return false
+	}
+	defer r.stopHashing()
+	if err := r.hashKept(size, local); err != nil {
+		r.hash = Hash{}
+		return false
+	}
+	same, told := !r.Options.Verify, true
+	if r.Options.Verify {
+		same, told = r.sameAtHost(remote, nil)
+	}
+	return same || !told
+}
+
+// hashKept hashes the file on this machine.
+func (r *run) hashKept(size int64, local reopen) error {
+	if !r.isSmall(size) {
+		r.passing = newPassing(r.newDigests(size), size, local, r.passingPool())
+		r.result.Bytes = size
+		defer func() { r.result.Bytes = 0 }()
+		return r.finishHashing()
+	}
+	file, free, err := local()
+	if err != nil {
+		return err
+	}
+	defer free()
+	memory := r.item.dir.tree.memory
+	memory.take(size)
+	defer memory.give(size)
+	data, release := r.item.dir.tree.buffers.get(int(size))
+	defer release()
+	if n, err := file.ReadAt(data, 0); n < len(data) {
+		return errors.Join(errDiffers, err)
+	}
+	r.hashSmall(data)
+	return r.finishHashing()
 }
 
 // itemTarget looks at where a file of a tree goes on this machine.

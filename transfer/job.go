@@ -78,10 +78,20 @@ type Options struct {
 	// tree, files whose target has the source's size and time are taken for copied.
 	Resume bool
 
-	// Verify compares what was stored with the source before it gets its name: by the host's hash where it offers one (check-file), else by
-	// reading all of it back. Where it differs the job fails with ErrVerify, and leaves the old target. A host that counts how often a
-	// file is read is not read again; that is an error.
+	// Verify compares what the host has with what has passed, before the copy gets its name: by the host's hash where it offers one (check-file),
+	// else by reading all of it back. What has passed is hashed meanwhile; the file on this machine is not read a second time. Where it
+	// differs the job fails with ErrVerify, and leaves the old target. A host that counts how often a file is read is not read again;
+	// that is an error. In a tree, files that Resume would take for copied are compared too, by the host's hash where it offers
+	// one, and copied again where they differ.
 	Verify bool
+
+	// Hash has the contents of each file hashed while they pass, on a goroutine of its own: Result.Hash, and the Done and Kept events. "" takes
+	// none, and costs nothing.
+	Hash Algorithm
+
+	// List is what the contents are to be: a file whose hash is not the one that the list has for it fails with ErrList before the copy gets its
+	// name. See [OpenList]. Its algorithm is taken for Hash. What the list has and nobody has copied, List.Missing tells.
+	List *List
 
 	// Retries is how often a lost connection is made anew without anything arriving in between, where the Host can redial. What was under way
 	// goes on from what had arrived without a gap; in a tree, what is done is not done again. 0 means never.
@@ -144,6 +154,7 @@ type Result struct {
 	Bytes      int64         // copied, and on a failure: safe, from the beginning and without a gap
 	Elapsed    time.Duration // from start to end
 	Verified   Verification  // how, "" where it was not
+	Hash       Hash          // of the contents, where Options.Hash asked for it
 	Resumed    int64         // of Bytes, those that an earlier job had copied
 	Stripes    int           // further handles that took part
 	InPlace    bool          // the target itself was written
@@ -157,6 +168,7 @@ type Result struct {
 func (j *Job) Run(ctx context.Context) (Result, error) {
 	r := &run{Job: *j, ctx: ctx, began: time.Now()}
 	r.line = newLifeline(ctx, j.Host, &r.Options)
+	r.Options.Hash = r.Options.algorithm()
 	if j.Options.RateLimit > 0 {
 		r.limiter = &limiter{ctx: ctx, rate: j.Options.RateLimit}
 	}
@@ -170,8 +182,12 @@ func (r *run) do() (Result, error) {
 		r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
 		return r.result, err
 	}
-	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
+	r.tellDone()
 	return r.result, nil
+}
+
+func (r *run) tellDone() {
+	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, Hash: r.result.Hash, Verified: r.result.Verified})
 }
 
 // copy copies the file. Its error is an [*Error].
@@ -180,6 +196,9 @@ func (r *run) copy() error {
 	var err error
 	for {
 		r.Host = r.line.current()
+		if err = verifiable(r.Host.Client, &r.Options); err != nil {
+			break
+		}
 		r.takeHandle()
 		leave := r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))
 		if r.Direction == Download {
@@ -193,11 +212,14 @@ func (r *run) copy() error {
 		}
 	}
 	r.releaseJournal(err != nil)
+	r.stopHashing()
 	r.result.Elapsed = time.Since(r.began)
+	r.result.Hash, r.result.Verified = r.hash, r.verified // maybe by a try before the last, which had but to give it its name
 	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // see interruptible
 	}
 	if err != nil {
+		r.Options.List.met(r.names())
 		return r.failure(r.line.why(err))
 	}
 	return nil
@@ -227,6 +249,12 @@ type run struct {
 	strays    []string // temporary files on the host that such a try may have left
 	way       way      // how far it has come
 
+	passing  *passing // hashes what passes, nil where nobody wants that
+	digests  digests  // of all that has passed
+	hash     Hash
+	verified Verification
+	name     string // the copy's, below what was named as the target
+
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree
 	handle  bool     // a handle of the tree's allowance is taken
@@ -240,6 +268,9 @@ func (r *run) tell(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Time, e.Host, e.Direction, e.Source, e.Target, e.Tree = time.Now(), r.Host.Name, r.Direction, r.Source, r.result.Target, r.item != nil
+	if !e.Hash.IsZero() {
+		e.Name = r.name
+	}
 	r.Options.Events(e)
 }
 

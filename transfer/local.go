@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ type localTarget struct {
 	path      string // for people
 	root      *os.Root
 	name      string      // in root
+	called    string      // what the person or the source calls it: where that is a link, not the name of what it leads to
 	before    fs.FileInfo // what is there, nil where nothing is
 	direct    bool        // it can only be written as it is
 	temporary string      // in root; "" where the target itself is written
@@ -33,6 +35,22 @@ func (t *localTarget) close() {
 		return
 	}
 	t.root.Close()
+}
+
+// written is the name of what is being written.
+func (t *localTarget) written() string {
+	if t.temporary != "" {
+		return t.temporary
+	}
+	return t.name
+}
+
+// again returns what opens a file beside the target for reading, nil where the target is none that can be read anywhere.
+func (t *localTarget) again(name string) reopen {
+	if t.before != nil && !t.before.Mode().IsRegular() {
+		return nil
+	}
+	return func() (io.ReaderAt, func(), error) { return opened(t.root.Open(name)) }
 }
 
 func (t *localTarget) join(name string) string { return filepath.Join(filepath.Dir(t.path), name) }
@@ -60,7 +78,7 @@ func findLocal(target, base string) (*localTarget, error) {
 	if err != nil {
 		return &localTarget{path: name}, err
 	}
-	t := &localTarget{path: resolved, name: filepath.Base(resolved), before: info}
+	t := &localTarget{path: resolved, name: filepath.Base(resolved), called: filepath.Base(name), before: info}
 	if info != nil {
 		t.direct = !info.Mode().IsRegular() || links(info) > 1
 	}

@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,10 @@ type item struct {
 }
 
 func (i *item) source() string { return i.dir.tree.source.join(i.dir.source, i.name) }
+
+// rel is the path from the source on, with slashes.
+func (i *item) rel() string { return path.Join(i.dir.rel, i.name) }
+
 func (i *item) target() string { return i.dir.tree.target.join(i.dir.target, i.name) }
 
 // plan is what is to be done and who does it: walkers take directories, make them at the target and list them at the source, while
@@ -168,10 +173,7 @@ func (p *plan) found(i *item) {
 		t.cancel(err)
 		return
 	}
-	rel := i.name
-	if i.dir.rel != "." {
-		rel = i.dir.rel + "/" + i.name
-	}
+	rel := i.rel()
 	if !t.filter.wants(rel, i.facts.mode.IsDir()) {
 		return
 	}
@@ -299,7 +301,7 @@ func (t *treeRun) copy(i *item) {
 	}
 	r := &run{
 		Job: Job{Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
-		ctx: t.ctx, began: time.Now(), line: t.line, limiter: t.limiter, item: i, trip: t.trip,
+		ctx: t.ctx, began: time.Now(), line: t.line, limiter: t.limiter, item: i, trip: t.trip, name: path.Join(t.below, i.rel()),
 	}
 	err := r.copy()
 	r.freeHandle()
@@ -309,12 +311,12 @@ func (t *treeRun) copy(i *item) {
 	if err == nil {
 		t.files.Add(1)
 		t.bytes.Add(r.result.Bytes)
-		r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
+		r.tellDone()
 		return
 	}
 	if errors.Is(err, errKept) {
 		t.kept.Add(1)
-		r.tell(Event{Kind: Kept, Size: i.facts.size})
+		r.tell(Event{Kind: Kept, Size: i.facts.size, Hash: r.hash})
 		return
 	}
 	if t.ending(err) && (r.result.LeftBehind == "" || t.isSmall(i.facts.size)) {

@@ -36,6 +36,9 @@ func (t *treeRun) prepare() (err error) {
 	if t.filter, err = newFilter(t.TreeOptions.Include, t.TreeOptions.Exclude); err != nil {
 		return err
 	}
+	if err := verifiable(t.line.client(), &t.Options); err != nil {
+		return err
+	}
 	began := time.Now()
 	t.source = localSource{}
 	if t.Direction == Download {
@@ -70,6 +73,9 @@ func (t *treeRun) prepare() (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if root.target != t.Target {
+		t.below = base
 	}
 	return t.measure(trip)
 }

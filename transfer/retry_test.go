@@ -51,8 +51,8 @@ func TestRetry(t *testing.T) {
 						return b.host, nil
 					}
 					began := time.Now()
-					r, err := b.job(direction, source, target, func(j *transfer.Job) { j.Options.Retries = 5 })
-					if err != nil || r.Bytes != size {
+					r, err := b.job(direction, source, target, func(j *transfer.Job) { j.Options.Retries, j.Options.Hash = 5, transfer.SHA256 })
+					if err != nil || r.Bytes != size || !r.Hash.Equal(hashOf(transfer.SHA256, data)) {
 						t.Fatalf("%+v, %v", r, err)
 					}
 					if test.lose && r.Resumed == 0 {

@@ -17,8 +17,9 @@ import (
 // The walk and the copying overlap: files are under way while directories are still being listed. Many small files are in flight at
 // once over the one connection, and a small file takes three round trips: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME (on
 // the way down two: OPEN; READ, FSTAT and CLOSE together). One more looks at the target where its directory was there before, and two
-// more are needed with servers that are not known to work strictly in order. How many run at a time follows from the round trip and the
-// handles that the server allows.
+// more are needed with servers that are not known to work strictly in order. To verify takes one
+// more where the host hashes files by their names, three where it hashes open ones only, two where it is read back. How many run at a time
+// follows from the round trip and the handles that the server allows.
 //
 // Times of files and directories are kept where the target lets them be, and with Options.Preserve it is an error where it does
 // not. A directory gets its times and its permissions when all in it is done.
@@ -148,6 +149,7 @@ func (t *Tree) Run(ctx context.Context) (Summary, error) {
 	defer cancel(nil)
 	r := &treeRun{Tree: *t, ctx: ctx, cancel: cancel, began: time.Now()}
 	r.line = newLifeline(ctx, t.Host, &r.Options)
+	r.Options.Hash = r.Options.algorithm()
 	r.Options.Events = nil
 	if listener := t.Options.Events; listener != nil {
 		r.Options.Events = func(e Event) {
@@ -175,6 +177,7 @@ type treeRun struct {
 	target  treeTarget
 	filter  filter
 	root    *directory
+	below   string // name of the copy, in the directory that was named as the target; "" where it is that itself
 	plan    *plan
 	trip    time.Duration
 	small   int // the largest file that travels in one piece

@@ -71,6 +71,27 @@ func (s *source) open(ctx context.Context, name string) error {
 	return nil
 }
 
+// again returns what has the source read anywhere, nil where it can be read but once. Where it is open that is the same file, whatever has its
+// name by then.
+func (s *source) again(name string) reopen {
+	if s.before == nil || !s.before.Mode().IsRegular() {
+		return nil
+	}
+	return func() (io.ReaderAt, func(), error) {
+		if s.file != nil {
+			return s.file, func() {}, nil
+		}
+		return opened(os.Open(name))
+	}
+}
+
+func opened(f *os.File, err error) (io.ReaderAt, func(), error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { f.Close() }, nil
+}
+
 func (s *source) close() {
 	if s.file != nil {
 		s.free()
@@ -125,7 +146,8 @@ func (r *run) upload() error {
 		return err
 	}
 	r.result.Target = target.path
-	if r.kept(target.before) {
+	local := from.again(r.Source)
+	if r.kept(target.before, target.path, local) {
 		return errKept
 	}
 	r.tell(Event{Kind: Started, Size: r.size})
@@ -148,11 +170,14 @@ func (r *run) upload() error {
 	}
 	err = r.send(f, from, target)
 	if err == nil {
+		err = r.finishHashing()
+	}
+	if err == nil {
 		at := temporary
 		if at == "" {
 			at = target.path
 		}
-		err = r.verifyRemote(at, from)
+		err = r.verify(at, nil, local)
 	}
 	if err == nil && temporary != "" {
 		if err = r.place(temporary, target, r.result.Bytes); err != nil && !refused(err) {
@@ -174,13 +199,14 @@ func (r *run) findTarget() (*remoteTarget, error) {
 	if name == "" {
 		name = "."
 	}
+	r.name = path.Base(name)
 	info, link, err := r.look(name)
 	if err == nil && info.IsDir() {
 		if r.Source == "" || r.Source == "-" {
 			return nil, &fs.PathError{Op: "write", Path: r.Target, Err: ErrIsDirectory}
 		}
 		name = path.Join(name, filepath.Base(r.Source))
-		r.result.Target = name
+		r.result.Target, r.name = name, path.Base(name)
 		info, link, err = r.look(name)
 		if err == nil && info.IsDir() {
 			return nil, &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
@@ -290,6 +316,7 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 	if err := r.goOn(f, from.file); err != nil {
 		return err
 	}
+	r.startHashing(from.again(r.Source))
 	n, err := r.sendContents(f, from)
 	n += r.result.Resumed
 	r.result.Bytes = n
@@ -312,11 +339,11 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()-r.result.Resumed) {
-		return f.ReadFrom(r.limitReader(from.Reader)) // itself: it may be one that can be taken back
+		return f.ReadFrom(r.passReader(r.limitReader(from.Reader))) // itself: it may be one that can be taken back
 	}
 	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
 	defer s.stop()
-	n, err := f.ReadFromAt(from.file, &s.stripes)
+	n, err := f.ReadFromAt(r.passReaderAt(from.file), &s.stripes)
 	r.result.Stripes = s.stripes.Joined()
 	if err == nil {
 		err = s.whole(f, r.result.Resumed+n)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync"
 
 	"github.com/usftp/usftp"
 )
@@ -13,80 +15,215 @@ import (
 // ErrVerify says that what was stored is not what was to be copied.
 var ErrVerify = errors.New("what was stored differs from the source")
 
-// verifyRemote compares what the host has stored with the source, before it gets its name.
-func (r *run) verifyRemote(path string, from *source) error {
-	if !r.Options.Verify {
-		return nil
-	}
-	if r.Reader != nil || !from.before.Mode().IsRegular() {
-		return fmt.Errorf("%w: the source cannot be read again", errors.ErrUnsupported)
-	}
-	local, err := os.Open(r.Source)
-	if err != nil {
-		return err
-	}
-	defer local.Close()
-	return r.verify(path, local, from.before.Size())
-}
+var errReadOnce = fmt.Errorf("%w: it cannot be verified: the host hashes no files, and counts every time that one is read", errors.ErrUnsupported)
 
-// verifyLocal compares what was stored here with what the host has.
-func (r *run) verifyLocal(t *localTarget, size int64) error {
-	if !r.Options.Verify {
-		return nil
+// verifiable says, before anything is copied or read, that a host is one where nothing can be verified.
+func verifiable(client *usftp.Client, o *Options) error {
+	if o.Verify && client.ReadsOnce() && !client.HasCheckFile() {
+		return errReadOnce
 	}
-	name := t.name
-	if t.temporary != "" {
-		name = t.temporary
-	}
-	local, err := t.root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer local.Close()
-	return r.verify(r.Source, local, size)
-}
-
-// verify compares a file on the host with a local one: by the host's hash where it offers one, else by reading all of it, as far as the
-// host lets files be read twice.
-func (r *run) verify(path string, local io.ReaderAt, size int64) error {
-	client := r.Host.Client
-	f, err := client.OpenRead(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if size > 0 {
-		if same, told := r.sameHash(f, local, size); told {
-			if !same || f.AttrsCached() && f.Size() != size {
-				return ErrVerify
-			}
-			r.result.Verified = VerifiedByHash
-			return nil
-		}
-	}
-	if client.ReadsOnce() {
-		return fmt.Errorf("%w: the host offers no hashes, and counts every time that a file is read", errors.ErrUnsupported)
-	}
-	equal := &comparer{at: local, size: size}
-	n, err := r.readBack(f, equal, size)
-	switch {
-	case errors.Is(err, errDiffers), err == nil && n != size:
-		return ErrVerify
-	case err != nil:
-		return err
-	}
-	r.result.Verified = VerifiedByReading
 	return nil
 }
 
-// readBack reads a file over as many lanes as help.
-func (r *run) readBack(f *usftp.File, equal *comparer, size int64) (int64, error) {
-	if !r.worthStriping(size) {
-		return f.WriteTo(equal)
+// reopen opens the file on this machine once more, for reading anywhere in it.
+type reopen func() (file io.ReaderAt, free func(), err error)
+
+// hashes tells whether anything is to be hashed.
+func (r *run) hashes() bool { return r.Options.Hash != "" || r.Options.Verify }
+
+// startHashing begins to hash what passes, behind what an earlier run has copied. local is nil where there is no file on this machine that
+// could be read anywhere. It does nothing where no hash is wanted.
+func (r *run) startHashing(local reopen) {
+	r.stopHashing()
+	if r.hashes() {
+		r.passing = newPassing(r.newDigests(r.size), r.result.Resumed, local, r.passingPool())
 	}
+}
+
+func (r *run) passingPool() *sync.Pool {
+	if r.item == nil {
+		return nil
+	}
+	return &r.item.dir.tree.buffers.passing
+}
+
+func (r *run) stopHashing() {
+	r.passing.stop()
+	r.passing = nil
+}
+
+// hashSmall hashes a file that is in memory as a whole. It runs where the file is copied: there are many of those side by side.
+func (r *run) hashSmall(data []byte) {
+	if r.hashes() {
+		r.digests = r.newDigests(int64(len(data)))
+		r.digests.write(data)
+		r.digests.finish()
+	}
+}
+
+// finishHashing waits until all that has passed is hashed, and compares it with what a list says.
+func (r *run) finishHashing() error {
+	if p := r.passing; p != nil {
+		if err := p.finish(r.result.Bytes); err != nil {
+			return fmt.Errorf("what has passed cannot be hashed: %w", err)
+		}
+		r.digests = p.digests
+		r.passing = nil
+	}
+	if r.Options.Hash != "" {
+		r.hash = r.digests.whole(r.Options.Hash)
+	}
+	return r.checkList()
+}
+
+// verify compares what the host has under a name with what has passed: by the host's hash where it offers one, else by reading all of it, as
+// far as the host lets files be read twice. f is the file where it is open already, local as for startHashing.
+func (r *run) verify(name string, f *usftp.File, local reopen) error {
+	if !r.Options.Verify {
+		return nil
+	}
+	r.takeHandle()
+	if same, told := r.sameAtHost(name, f); told {
+		if !same {
+			return ErrVerify
+		}
+		r.verified = VerifiedByHash
+		return nil
+	}
+	if r.Host.Client.ReadsOnce() { // it has hashes, and not those that were wanted
+		return errReadOnce
+	}
+	if err := r.readBack(name, f, local); err != nil {
+		if errors.Is(err, errDiffers) {
+			return ErrVerify
+		}
+		return err
+	}
+	r.verified = VerifiedByReading
+	return nil
+}
+
+// sameAtHost has the host hash what it has, to the end, so that a file that is longer differs. Told is false where it cannot, or not by
+// this algorithm. One round trip for what is hashed in one piece and by its name or an open handle; two more where the host must open it.
+func (r *run) sameAtHost(name string, f *usftp.File) (same, told bool) {
+	if !r.Host.Client.HasCheckFile() {
+		return false, false
+	}
+	ours := r.digests.check()
+	what := usftp.CheckFile{Algorithms: []string{ours.algorithm.atHost()}}
+	if len(ours.sums) > 1 {
+		what.BlockSize = int(ours.piece)
+	}
+	var theirs *usftp.FileHashes
+	err := errors.ErrUnsupported
+	if f != nil {
+		theirs, err = f.CheckFile(what)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		theirs, err = r.Host.Client.CheckFile(name, what)
+	}
+	if err != nil || theirs.Algorithm != what.Algorithms[0] {
+		return false, false
+	}
+	return slices.EqualFunc(ours.sums, theirs.Hashes, bytes.Equal), true
+}
+
+// readBack reads what the host has, and hashes it like what has passed. A large file over a long link comes over several connections, in any
+// order; it is compared with the file on this machine instead.
+func (r *run) readBack(name string, f *usftp.File, local reopen) error {
+	size := r.result.Bytes
+	if f == nil && r.isSmall(size) {
+		if err := r.readBackSmall(name); !errors.Is(err, usftp.ErrOtherSize) {
+			return err
+		}
+	}
+	if f == nil {
+		opened, err := r.Host.Client.OpenRead(name)
+		if err != nil {
+			return err
+		}
+		defer opened.Close()
+		f = opened
+	} else if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if local != nil && r.worthStriping(size) {
+		return r.compareBack(f, size, local)
+	}
+	ours := r.digests.check()
+	theirs := newPassing(digests{newDigest(ours.algorithm, ours.piece)}, 0, nil, r.passingPool())
+	defer theirs.stop()
+	n, err := f.WriteTo(&passingWriter{Writer: r.limitWriter(&bounded{left: size}), to: theirs})
+	switch {
+	case err != nil:
+		return err
+	case n != size:
+		return errDiffers
+	}
+	if err := theirs.finish(size); err != nil {
+		return err
+	}
+	return sameSums(ours, theirs.digests[0])
+}
+
+// readBackSmall is readBack for a file that is read in one piece, in two round trips.
+func (r *run) readBackSmall(name string) error {
+	f := usftp.NewFile(r.Host.Client, name)
+	if err := f.OpenRead(); err != nil {
+		return err
+	}
+	size := r.result.Bytes
+	memory := r.item.dir.tree.memory
+	memory.take(size)
+	defer memory.give(size)
+	data, release := r.item.dir.tree.buffers.get(int(size))
+	defer release()
+	if _, err := f.ReadClose(data); err != nil {
+		return err
+	}
+	if r.limiter != nil {
+		if err := r.limiter.wait(len(data)); err != nil {
+			return err
+		}
+	}
+	ours := r.digests.check()
+	theirs := newDigest(ours.algorithm, ours.piece)
+	theirs.write(data)
+	theirs.finish()
+	return sameSums(ours, theirs)
+}
+
+func sameSums(a, b *digest) error {
+	if !slices.EqualFunc(a.sums, b.sums, bytes.Equal) {
+		return errDiffers
+	}
+	return nil
+}
+
+// compareBack reads a file over as many lanes as help, and compares it with the one on this machine.
+func (r *run) compareBack(f *usftp.File, size int64, local reopen) error {
+	file, free, err := local()
+	if err != nil {
+		return err
+	}
+	defer free()
 	s := r.stripe(f.Name(), os.O_RDONLY, size)
 	defer s.stop()
-	return f.WriteToAt(equal, &s.stripes)
+	n, err := f.WriteToAt(&comparer{at: file, size: size}, &s.stripes)
+	if err == nil && n != size {
+		err = errDiffers
+	}
+	return err
+}
+
+// bounded is a sink that ends what is longer than it should be.
+type bounded struct{ left int64 }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, errDiffers
+	}
+	return len(p), nil
 }
 
 // comparer is a writer that fails when what it is given differs from a local file.

@@ -27,9 +27,6 @@ func TestVerify(t *testing.T) {
 			b := newTreeBench(t, test.script, sftptest.LinkConfig{})
 			local := b.local("source", random(size))
 			want := test.how
-			if size == 0 {
-				want = transfer.VerifiedByReading
-			}
 			up, err := b.job(transfer.Upload, local, "/target", verify)
 			if err != nil || up.Verified != want {
 				t.Errorf("%s, %d bytes up: %+v, %v", name, size, up, err)
@@ -71,7 +68,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A host that counts how often a file is read is not read again.
+// A host that counts how often a file is read is not read again, and nothing is copied that could not be verified.
 func TestVerifyReadOnce(t *testing.T) {
 	server := sftptest.NewServer(t, sftptest.Script{})
 	stream := server.Dial(sftptest.LinkConfig{})
@@ -85,7 +82,14 @@ func TestVerifyReadOnce(t *testing.T) {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
-	if reads := server.Requests(wire.TypeRead); len(reads) > 0 {
-		t.Errorf("%d reads", len(reads))
+	server.Files.WriteFile("/file", []byte("x"))
+	if _, err = b.job(transfer.Download, "/file", b.dir+"/back", func(j *transfer.Job) { j.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	if _, err = b.tree(transfer.Upload, b.sample("tree"), "/tree", func(tree *transfer.Tree) { tree.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	if reads, opens := server.Requests(wire.TypeRead), server.Requests(wire.TypeOpen); len(reads)+len(opens) > 0 {
+		t.Errorf("%d reads and %d opens", len(reads), len(opens))
 	}
 }

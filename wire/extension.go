@@ -27,6 +27,13 @@ const (
 	ExtCheckFileName   = "check-file-name"
 )
 
+// Two names of our own. Neither the draft nor any server that is known to us says by what a server can hash, nor has a name for BLAKE3;
+// who takes a hash while bytes pass must know before the first of them which one the server will have.
+const (
+	ExtCheckFileAlgorithms = "check-file-algorithms@usftp" // no request: its data lists the algorithms, with commas
+	HashBLAKE3             = "blake3@usftp"                // BLAKE3 with 32 bytes of hash
+)
+
 // Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply], or what the extension
 // says.
 type Extended struct {

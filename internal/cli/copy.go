@@ -29,6 +29,9 @@ func (a *app) copyCommand() *cobra.Command {
 				return err
 			}
 			sources, target, err := parsePlaces(args)
+			if err == nil && flags.hashes.manifest != "" && target.stream {
+				err = errors.New("--manifest lists files, and the target - is none")
+			}
 			if err == nil && flags.json && target.stream {
 				err = errors.New("--json writes to standard output, and so cannot go with the target -")
 			}
@@ -47,7 +50,15 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	if flags.compress && config.SSH == "" {
 		config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")
 	}
-	c := a.newCopier(ctx, config, flags.transferOptions(), a.reporter(flags, target))
+	lists, err := flags.hashes.open()
+	if err != nil {
+		return err
+	}
+	defer lists.close()
+	options := flags.transferOptions()
+	options.List = lists.check
+	c := a.newCopier(ctx, config, options, a.reporter(flags, target))
+	c.options.Events = lists.listen(c.options.Events)
 	defer c.hosts.close()
 	c.hosts.connections, c.hosts.streams = flags.connections, flags.streams
 	if flags.recursive {
@@ -56,6 +67,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	}
 	c.copy(sources, target)
 	c.sayHowToGoOn()
+	c.finishLists(&lists)
 	c.report.end(c.code)
 	if flags.verbose >= 2 {
 		a.console.say("at most " + peakMemory() + " of memory were used")

@@ -31,6 +31,7 @@ type copyFlags struct {
 	dryRun, stopOnError, resume, verify bool
 	links                               string
 	include, exclude                    []string
+	hashes                              hashFlags
 
 	quiet, noProgress, json bool
 	verbose                 int
@@ -66,6 +67,7 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
 	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back, before it gets its name")
+	c.hashes.register(f)
 	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
 	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false, "have the data on the target's disk before it takes its name")
@@ -125,6 +127,9 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 	case set("ssh") && strings.TrimSpace(c.ssh) == "", set("program") && strings.TrimSpace(c.program) == "":
 		err = errors.New("--ssh and -S need the name of a program")
 	}
+	if err == nil {
+		err = c.hashes.check(c.dryRun)
+	}
 	if err != nil {
 		return &usageError{cmd.CommandPath(), err}
 	}
@@ -160,7 +165,13 @@ func (c *copyFlags) dialConfig(a *app) *dial.Config {
 
 // transferOptions is how files are copied.
 func (c *copyFlags) transferOptions() transfer.Options {
-	o := transfer.Options{Preserve: c.preserve, Sync: c.fsync, Resume: c.resume, Verify: c.verify, Retries: c.retries, RetryFor: c.retryFor, Journal: journalDirectory(), RateLimit: c.limit * 1024 / 8} // scp's Kbit has 1024 bits
+	o := transfer.Options{
+		Preserve: c.preserve, Sync: c.fsync,
+		Resume: c.resume, Journal: journalDirectory(),
+		Verify: c.verify, Hash: c.hashes.algorithm(),
+		Retries: c.retries, RetryFor: c.retryFor,
+		RateLimit: c.limit * 1024 / 8, // scp's Kbit has 1024 bits
+	}
 	switch {
 	case c.inplace:
 		o.Placement = transfer.InPlace

@@ -36,7 +36,9 @@ const copyExamples = `  usftp cp big.iso host:
   usftp cp 'user@host:/var/log/*.gz' logs/
   usftp cp sftp://user@host:2222/srv/data.tar .
   mysqldump db | usftp cp - host:backup/db.sql
-  usftp cp host:backup/db.sql - | less`
+  usftp cp host:backup/db.sql - | less
+  usftp cp -r --verify --manifest SHA256SUMS photos host:
+  usftp cp -r --check-manifest SHA256SUMS host:photos .`
 
 const serveLong = `Serves a directory to SFTP and SCP clients, over SSH, until it is ended. There are
 no shells, no commands and no forwarding, and no path or link leads out of the
@@ -92,6 +94,31 @@ every session of the shell:
 
 // manual is what the man page has besides the commands.
 var manual = []struct{ title, text string }{
+	{"HASHES", `With --verify, --hash, --manifest or --check-manifest the hash of each file is
+taken while its bytes pass, on another processor where the machine has more than
+two, and the file on this machine is not read a second time.
+
+--verify asks the host for the hash of what it has stored. Where it can hash
+nothing, what it has stored is read back, while other files of a tree are copied.
+A host that counts how often a file is read is not read again: to verify is an
+error there. What differs is removed, and the old target stays. With -r and
+--resume, files that are there already are compared by the host's hash too.
+
+A --manifest is for sha256sum -c, or b3sum -c with --hash=blake3, in the
+directory that was named as the target: a tree that became the target itself is
+listed from there on, and one that came to lie in it with its name in front. It is
+sorted by name, and takes its name when it is complete. Whatever was copied is in
+it even if other files failed; so are files that --resume has passed over.
+
+--check-manifest takes such a list, from whoever made it. A file that differs
+fails, and does not take its name; a name in the list that was not copied fails; a
+file that is not in the list is copied, with a word. Names may be as they are in the
+target directory or as they are in the source. A list with a name that leads
+elsewhere (absolute, or with ..) is refused.
+
+SHA-256 is taken for lists unless --hash says otherwise, since every system can
+check it. BLAKE3 takes half the processor time or less. To verify, what the host has
+and is fastest is taken.`},
 	{"JSON EVENTS", `With --json, each line of standard output is one JSON object. Errors still go to
 standard error too, for people.
 
@@ -103,7 +130,9 @@ know.
   started   a file: size is known, or -1
   progress  bytes of it have arrived so far
   note      message says what is no failure, but worth knowing
-  done      bytes and elapsed_ns are final
+  done      bytes and elapsed_ns are final; with --hash and its like, hash is
+            "sha256:" or "blake3:" and hexadecimal digits, and name the path that
+            a list has; with --verify, verified is "hash" or "reading"
   failed    message says why; left_behind names what is left of it
   error     message says why a host or a source could not be used at all
   exit      the last: code is the exit code, copied and failed count files,

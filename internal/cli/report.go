@@ -54,7 +54,7 @@ func (p *person) event(e transfer.Event) {
 		p.line.finish(e, true)
 		p.line = nil
 		if p.verbose {
-			p.console.say(fmt.Sprintf("copied %s to %s: %s in %.1f s, %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes)), e.Elapsed.Seconds(), rate(e.Bytes, e.Elapsed)))
+			p.console.say(fmt.Sprintf("copied %s to %s: %s in %.1f s, %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes)), e.Elapsed.Seconds(), rate(e.Bytes, e.Elapsed)) + hashOf(e))
 		}
 	case transfer.Failed:
 		p.line.finish(e, false)
@@ -82,7 +82,7 @@ func (p *person) treeEvent(e transfer.Event) {
 	case e.Kind == transfer.Note && !p.quiet:
 		p.console.say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
 	case e.Kind == transfer.Done && p.verbose:
-		p.console.say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes))))
+		p.console.say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes))) + hashOf(e))
 	case e.Kind == transfer.Failed:
 		p.console.say(e.Message)
 	case e.Kind == transfer.Ended:
@@ -116,6 +116,20 @@ func summaryOf(t *transfer.Totals) string {
 func (p *person) failed(err error) { p.console.say(err.Error()) }
 
 func (p *person) end(int) {}
+
+// hashOf says what is known of a copy's contents.
+func hashOf(e transfer.Event) (text string) {
+	if !e.Hash.IsZero() {
+		text = ", " + e.Hash.String()
+	}
+	switch e.Verified {
+	case transfer.VerifiedByHash:
+		text += ", verified by the host's hash"
+	case transfer.VerifiedByReading:
+		text += ", verified by reading it back"
+	}
+	return text
+}
 
 // sourceOf names the source of a job as a person would type it.
 func sourceOf(e transfer.Event) string {

@@ -25,7 +25,8 @@ const mostProcessors = 4
 // tuneProcessors has a program that copies run on one processor where there are but two, unless the environment says otherwise. A packet
 // passes through half a dozen goroutines; with a second processor the runtime wakes a thread for each and looks for work in between, which
 // costs half as much again as the copy itself (1.7 instead of 1.15 processor seconds a GiB received), and takes it from whatever
-// else must run: on a small machine that is often the other end.
+// else must run: on a small machine that is often the other end. That goes for copies that are hashed too: the hash is 0.2 to 0.4
+// seconds a GiB, and a second processor costs 0.3 to 0.8 more.
 func tuneProcessors() {
 	if inEnvironment("GOMAXPROCS") {
 		return

@@ -1,0 +1,235 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// ourHost is package server, over a directory.
+func ourHost(t *testing.T) (host transfer.Host, dir string) {
+	t.Helper()
+	return hostOf(t, func(files *osfs.FS) server.FS { return files }, nil)
+}
+
+// hostOf is package server over what is made of a directory, without the requests that are denied.
+func hostOf(t *testing.T, over func(*osfs.FS) server.FS, denied []string) (host transfer.Host, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	files, err := osfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		server.Serve(context.Background(), far, over(files), &server.Options{Policy: server.Policy{Denied: denied}})
+	}()
+	client, err := usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		<-served
+		files.Close()
+	})
+	return transfer.Host{Client: client, Name: "ours"}, dir
+}
+
+// Our server hashes by whatever is wanted, and says so; so nothing is read back.
+func TestVerifyWithOurServer(t *testing.T) {
+	host, _ := ourHost(t)
+	if known := host.Client.CheckFileAlgorithms(); !slices.Contains(known, "sha256") || !slices.Contains(known, usftp.AlgorithmBLAKE3) {
+		t.Errorf("it hashes by %q", known)
+	}
+	dir := t.TempDir()
+	const large = 70 << 20 // more than a piece
+	for _, size := range []int{0, 1000, 3 << 20, large} {
+		data := random(size)
+		source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
+		if err := os.WriteFile(source, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range []transfer.Algorithm{"", transfer.SHA256, transfer.BLAKE3} {
+			if size == large && a == transfer.SHA256 {
+				continue
+			}
+			options := transfer.Options{Verify: true, Hash: a}
+			up, err := transfer.UploadFile(t.Context(), host, source, "/target", options)
+			if err != nil || up.Verified != transfer.VerifiedByHash || a != "" && !up.Hash.Equal(hashOf(a, data)) {
+				t.Errorf("%d bytes, %q, up: %+v, %v", size, a, up, err)
+			}
+			down, err := transfer.DownloadFile(t.Context(), host, "/target", back, options)
+			if err != nil || down.Verified != transfer.VerifiedByHash || a != "" && !down.Hash.Equal(hashOf(a, data)) {
+				t.Errorf("%d bytes, %q, down: %+v, %v", size, a, down, err)
+			}
+		}
+	}
+}
+
+// flipper is a server whose disk flips a bit of what is written at an offset, or of what is read there once.
+type flipper struct {
+	*osfs.FS
+	written int64 // below 0: none
+	read    *atomic.Int64
+}
+
+// osfsFile is what osfs opens.
+type osfsFile interface {
+	server.File
+	server.FileStater
+	server.FileSetstater
+	server.FileSyncer
+	io.ReaderAt
+	io.WriterAt
+}
+
+type flippedFile struct {
+	osfsFile
+	flipper
+}
+
+func (f flipper) Open(ctx context.Context, name string, flags uint32, attrs wire.Attrs) (server.File, error) {
+	file, err := f.FS.Open(ctx, name, flags, attrs)
+	if err != nil {
+		return nil, err
+	}
+	return flippedFile{file.(osfsFile), f}, nil
+}
+
+func flip(p []byte, off, at int64) bool {
+	there := at >= off && at < off+int64(len(p))
+	if there {
+		p[at-off] ^= 1
+	}
+	return there
+}
+
+func (f flippedFile) WriteAt(p []byte, off int64) (int, error) {
+	p = bytes.Clone(p)
+	flip(p, off, f.written)
+	return f.osfsFile.WriteAt(p, off)
+}
+
+func (f flippedFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.osfsFile.ReadAt(p, off)
+	if flip(p[:n], off, f.read.Load()) {
+		f.read.Store(-1)
+	}
+	return n, err
+}
+
+// One bit that is stored otherwise is found, up; and down one that is sent otherwise the first time; by hash and by reading back, alone and in a
+// tree, in small files and large ones. Nothing that is spoilt gets its name.
+func TestVerifyFindsOneBit(t *testing.T) {
+	for _, denied := range [][]string{nil, {"check-file-handle", "check-file-name"}} {
+		for _, size := range []int{100, 3 << 20} {
+			for _, at := range []int64{0, int64(size) / 2, int64(size) - 1} {
+				what := fmt.Sprintf("%d bytes, at %d, without %q", size, at, denied)
+				read := new(atomic.Int64)
+				read.Store(-1)
+				host, far := hostOf(t, func(files *osfs.FS) server.FS { return flipper{files, at, read} }, denied)
+				dir := t.TempDir()
+				source := filepath.Join(dir, "tree", "file")
+				os.Mkdir(filepath.Dir(source), 0o755)
+				os.WriteFile(source, random(size), 0o644)
+				options := transfer.Options{Verify: true}
+				if _, err := transfer.UploadFile(t.Context(), host, source, "/target", options); !errors.Is(err, transfer.ErrVerify) {
+					t.Errorf("%s: %v", what, err)
+				}
+				if _, err := transfer.UploadDir(t.Context(), host, filepath.Dir(source), "/tree", options); !errors.Is(err, transfer.ErrVerify) {
+					t.Errorf("%s, a tree: %v", what, err)
+				}
+				nothingIn(t, what, far, "tree")
+				nothingIn(t, what, filepath.Join(far, "tree"))
+				os.WriteFile(filepath.Join(far, "tree", "file"), random(size), 0o644)
+				back := filepath.Join(dir, "back")
+				os.Mkdir(back, 0o755)
+				read.Store(at)
+				if _, err := transfer.DownloadFile(t.Context(), host, "/tree/file", back, options); !errors.Is(err, transfer.ErrVerify) {
+					t.Errorf("%s, down: %v", what, err)
+				}
+				read.Store(at)
+				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back, options); !errors.Is(err, transfer.ErrVerify) {
+					t.Errorf("%s, a tree down: %v", what, err)
+				}
+				nothingIn(t, what, back)
+				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back, options); err != nil {
+					t.Errorf("%s, as it is: %v", what, err)
+				}
+			}
+		}
+	}
+}
+
+// nothingIn makes sure that a directory has nothing but what is expected in it.
+func nothingIn(t *testing.T, what, dir string, but ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(but, e.Name()) {
+			t.Errorf("%s: there is %q", what, e.Name())
+		}
+	}
+}
+
+// A file of a tree is verified while others are copied.
+func TestVerifyOverlaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const files = 12
+		link := sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, RateBytesPerSec: 20 << 20}
+		b := newTreeBench(t, sftptest.Script{}, link)
+		stream := b.server.Dial(link)
+		client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		b.host.Client = client
+		root := filepath.Join(b.dir, "tree")
+		os.Mkdir(root, 0o755)
+		for i := range files {
+			if err := os.WriteFile(filepath.Join(root, fmt.Sprint(i)), random(1<<20), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.tree(transfer.Upload, root, "/tree", func(tree *transfer.Tree) { tree.Options.Verify = true }); err != nil {
+			t.Fatal(err)
+		}
+		reads, writes := b.server.Requests(wire.TypeRead), b.server.Requests(wire.TypeWrite)
+		if len(reads) == 0 || len(writes) == 0 {
+			t.Fatalf("%d reads, %d writes", len(reads), len(writes))
+		}
+		early := 0
+		for _, r := range reads {
+			if r.At.Before(writes[len(writes)-1].At) {
+				early++
+			}
+		}
+		if early < len(reads)/2 {
+			t.Errorf("%d of %d READs came before the last WRITE", early, len(reads))
+		}
+	})
+}
