@@ -21,9 +21,8 @@ type script struct {
 func (s *script) Write(p []byte) (int, error) { return s.replies.Write(p) }
 func (s *script) Close() error                { return nil }
 
-// FuzzSession lets a client say anything. The session must end by itself, close what it opened, give back its memory, and
-// have sent nothing but whole packets, one for each request at most.
-func FuzzSession(f *testing.F) {
+// addSessions adds what clients say.
+func addSessions(f *testing.F) {
 	h := []byte{0, 1, 0, 0}
 	add := func(messages ...message) {
 		b := wire.Init{Version: 3}.Append(nil)
@@ -44,6 +43,16 @@ func FuzzSession(f *testing.F) {
 	add(wire.Symlink{First: "../x", Second: "/l"}, wire.Rename{OldPath: "/l", NewPath: "/l/l"},
 		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/l/../d"}, wire.Hardlink{OldPath: "/d", NewPath: "/e"},
 		wire.UsersGroupsByID{UIDs: []uint32{0}}, wire.Limits{}, wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~/"})
+	add(wire.Open{Path: "/f", Flags: create, Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 1 << 19}},
+		wire.Hardlink{OldPath: "/f", NewPath: "/g"}, wire.PosixRename{OldPath: "/f", NewPath: "/g"}, wire.Write{Handle: h, Offset: 1 << 18, Data: []byte("x")},
+		wire.PathRequest{Type: wire.TypeRemove, Path: "/g"}, wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: wire.Attrs{Flags: wire.AttrSize}},
+		wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}, wire.Open{Path: "/f", Flags: create})
+}
+
+// FuzzSession lets a client say anything. The session must end by itself, close what it opened, give back its memory, and
+// have sent nothing but whole packets, one for each request at most.
+func FuzzSession(f *testing.F) {
+	addSessions(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		g := newGated()
 		g.FS = memfs.New(8 << 20)
@@ -70,6 +79,25 @@ func FuzzSession(f *testing.F) {
 		}
 		if answered > asked || err == nil && answered != asked {
 			t.Errorf("%d packets were answered by %d; Serve returned %v", asked, answered, err)
+		}
+	})
+}
+
+// FuzzQuota lets a client under a quota say anything. When it has gone, what was counted is what is there, and no more than
+// there may be.
+func FuzzQuota(f *testing.F) {
+	addSessions(f)
+	f.Fuzz(func(t *testing.T, input []byte) {
+		backend, q := memfs.New(8<<20), server.NewQuota(1<<20, 5)
+		if err := q.Recount(t.Context(), backend, "/"); err != nil {
+			t.Fatal(err)
+		}
+		server.Serve(t.Context(), &script{Reader: bytes.NewReader(input)}, backend, &server.Options{Policy: server.Policy{Quota: q}})
+		kept := usage(q)
+		if found := recounted(t, q, backend); kept != found {
+			t.Errorf("%v was kept, %v is there", kept, found)
+		} else if found[0] > 1<<20 || found[1] > 5 {
+			t.Errorf("%v is there", found)
 		}
 	})
 }

@@ -228,3 +228,80 @@ func TestQuotaIsRecounted(t *testing.T) {
 		})
 	}
 }
+
+// TestQuotaKeepsCountOfOpenFiles does random things with names while files are open, and compares when all are closed.
+func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
+	for name, make := range backends {
+		for seed := range uint64(10) {
+			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+				backend, random := make(t), rand.New(rand.NewPCG(seed, 3))
+				q := server.NewQuota(2000, 15)
+				c := start(t, backend, &server.Options{Policy: server.Policy{Quota: q}})
+				path := func() string {
+					return []string{"", "/d", "/e"}[random.IntN(3)] + fmt.Sprintf("/%c", 'a'+random.IntN(6))
+				}
+				most := [2]int64{}
+				for round := range 30 {
+					var handles [][]byte
+					for range 40 {
+						m := randomChange(random, path)
+						if open, ok := m.(wire.Open); ok {
+							if p := c.do(open); p.typ == wire.TypeHandle {
+								handles = append(handles, p.handle(t))
+							}
+							continue
+						}
+						c.do(m)
+						if len(handles) > 0 {
+							h := handles[random.IntN(len(handles))]
+							c.do(wire.Write{Handle: h, Offset: uint64(random.IntN(500)), Data: []byte(path() + path())})
+							c.do(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: uint64(random.IntN(500))}})
+						}
+					}
+					for _, h := range handles {
+						c.do(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
+					}
+					kept := usage(q)
+					if found := recounted(t, q, backend); kept != found && round > 0 {
+						t.Fatalf("after round %d %v was kept, %v is there", round, kept, found)
+					} else if found[0] > 2000 || found[1] > 15 {
+						t.Fatalf("%v is there", found)
+					} else {
+						most = [2]int64{max(most[0], found[0]), max(most[1], found[1])}
+					}
+				}
+				if most[0] < 1000 || most[1] < 8 {
+					t.Errorf("no more than %v was there at any time", most)
+				}
+			})
+		}
+	}
+}
+
+// randomChange is something that changes what is below two directories and above.
+func randomChange(random *rand.Rand, path func() string) message {
+	size := wire.Attrs{Flags: wire.AttrSize, Size: uint64(random.IntN(500))}
+	dir := func() string { return []string{"/d", "/e", "/d/sub"}[random.IntN(3)] }
+	switch random.IntN(12) {
+	case 0:
+		return wire.PathAttrs{Type: wire.TypeMkdir, Path: dir()}
+	case 1:
+		return wire.PathRequest{Type: wire.TypeRmdir, Path: dir()}
+	case 2:
+		return wire.PosixRename{OldPath: dir(), NewPath: dir()}
+	case 3:
+		return wire.Symlink{First: path(), Second: path()}
+	case 4:
+		return wire.Hardlink{OldPath: path(), NewPath: path()}
+	case 5:
+		return wire.PathAttrs{Type: wire.TypeSetstat, Path: path(), Attrs: size}
+	case 6:
+		return wire.Rename{OldPath: path(), NewPath: path()}
+	case 7, 8:
+		return wire.PosixRename{OldPath: path(), NewPath: path()}
+	case 9:
+		return wire.PathRequest{Type: wire.TypeRemove, Path: path()}
+	}
+	flags := []uint32{create, wire.OpenWrite, wire.OpenWrite | wire.OpenCreate, wire.OpenAppend | wire.OpenCreate}
+	return wire.Open{Path: path(), Flags: flags[random.IntN(4)], Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: size.Size}}
+}
