@@ -36,12 +36,15 @@ type Library struct {
 	OverSSH  func(*ssh.Client) (Client, error)
 }
 
-// BestName is the name of pkg/sftp at its best settings.
-const BestName = "pkgsftp-best"
+// The names of pkg/sftp as it comes, and at its best settings.
+const (
+	DefaultName = "pkgsftp-default"
+	BestName    = "pkgsftp-best"
+)
 
 // All returns every contestant that this build holds, peers first.
 func All() []Library {
-	return append([]Library{Default.Library("pkgsftp-default"), pkgSFTP(BestName, BestPipe, BestSSH)}, ours()...)
+	return append([]Library{Default.Library(DefaultName), pkgSFTP(BestName, BestPipe, BestSSH)}, ours()...)
 }
 
 // Named returns the contestant of that name.
