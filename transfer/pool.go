@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/usftp/usftp"
 )
@@ -41,7 +42,8 @@ type Connection interface {
 
 // PoolConfig says where connections come from.
 type PoolConfig struct {
-	// First is the connection that there is, and Connect makes another.
+	// First is the connection that there is, whose first session the pool does not know, and Connect makes another. Where First is still to come its
+	// Open waits for it.
 	First   Connection
 	Connect func(context.Context) (Connection, error)
 
@@ -78,12 +80,29 @@ func NewPool(config PoolConfig) *Pool {
 	return p
 }
 
-// Close ends all that the pool has opened. It does not touch the first connection.
+// loginGrace is what logins under way get to come to their end: sshd counts connections that leave without one against their address
+// (PerSourcePenalties).
+const loginGrace = 2 * time.Second
+
+// Close ends all that the pool has opened, and lets logins under way end first. It does not touch the first connection.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	clients, conns := p.clients, p.conns[1:]
 	p.clients, p.conns = nil, nil
+	p.tell()
+	timer := time.NewTimer(loginGrace)
+	defer timer.Stop()
+	for late := false; p.opening > 0 && !late; {
+		changed := p.changed
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			late = true
+		}
+		p.mu.Lock()
+	}
 	p.mu.Unlock()
 	p.cancel()
 	for _, c := range clients {
@@ -94,6 +113,14 @@ func (p *Pool) Close() error {
 	}
 	p.work.Wait()
 	return nil
+}
+
+// Expect has connections opened ahead for a file of so many bytes, where that is worth it over a way whose round trip is so long: they log
+// in while the first connection still does.
+func (p *Pool) Expect(size int64, trip time.Duration) {
+	if p.most() > 1 && worthStriping(size, trip) {
+		p.want(firstWanted(size, trip))
+	}
 }
 
 // most returns how many sessions there can be, the first too.
@@ -113,7 +140,7 @@ func (p *Pool) open() {
 		return
 	}
 	for _, c := range p.conns {
-		for c.streams < p.config.Streams && !c.full {
+		for c.streams < p.config.Streams && !c.full { // at once: each is three round trips
 			c.streams++
 			p.work.Go(func() { p.openStream(c) })
 		}
@@ -131,7 +158,9 @@ func (p *Pool) openStream(c *pooled) {
 	if err != nil {
 		c.streams--
 		c.full = true
-		p.config.Logger.Info("no further channel: " + err.Error())
+		if p.ctx.Err() == nil {
+			p.config.Logger.Info("no further channel: " + err.Error())
+		}
 		return
 	}
 	p.add(client)
@@ -139,28 +168,21 @@ func (p *Pool) openStream(c *pooled) {
 
 func (p *Pool) openConn() {
 	conn, err := p.config.Connect(p.ctx)
-	var client *usftp.Client
-	if err == nil {
-		if client, err = conn.Open(p.ctx); err != nil {
-			conn.Close()
-		}
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening--
+	defer p.tell()
 	switch {
 	case err != nil:
 		if !p.refused && p.ctx.Err() == nil {
 			p.config.Logger.Info("no further connection: " + err.Error())
 		}
 		p.refused = true // what is refused once is not asked for again
-		p.tell()
 	case p.closed:
-		p.work.Go(func() { client.Close(); conn.Close() })
+		p.work.Go(func() { conn.Close() })
 	default:
-		p.conns = append(p.conns, &pooled{conn: conn, streams: 1})
+		p.conns = append(p.conns, &pooled{conn: conn})
 		p.config.Logger.Info("another connection", "connections", len(p.conns))
-		p.add(client)
 		p.open()
 	}
 }

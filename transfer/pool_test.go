@@ -27,6 +27,8 @@ type farHost struct {
 	most   int // that were at a time
 	conns  int
 	refuse int // connections from which on no more are allowed; 0 for none
+
+	aborted int // logins that were ended halfway
 }
 
 type farConn struct{ *farHost }
@@ -53,6 +55,9 @@ func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
 	select {
 	case <-time.After(8 * (h.link.ToServer + h.link.ToClient)):
 	case <-ctx.Done():
+		h.mu.Lock()
+		h.aborted++
+		h.mu.Unlock()
 		return nil, ctx.Err()
 	}
 	if refused {
