@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // Pool holds further connections to one host, and further SFTP sessions on them. They are opened when somebody needs them, while data already
-// flows over the first, and stay for whoever comes next. Its methods may be called from any number of goroutines.
+// flows over the first, and stay for whoever comes next unless they turn out to add nothing. Its methods may be called from any number of goroutines.
 type Pool struct {
 	config PoolConfig
 	ctx    context.Context
@@ -19,9 +20,9 @@ type Pool struct {
 
 	mu      sync.Mutex
 	conns   []*pooled
-	clients []*usftp.Client // besides the first
-	first   *usftp.Client   // of clients: the one that has taken the place of the first, which was lost
-	wanted  int             // connections, the first too, that somebody asked for; 0 before anybody did
+	clients []pooledClient // besides the first
+	first   *usftp.Client  // of clients: the one that has taken the place of the first, which was lost
+	wanted  int            // connections, the first too, that somebody asked for; 0 before anybody did
 	opening int
 	refused bool // the host lets us have no more
 	closed  bool
@@ -32,6 +33,12 @@ type pooled struct {
 	conn    Connection
 	streams int
 	full    bool // no further stream is allowed
+	users   int  // files under way that have one of its sessions take part
+}
+
+type pooledClient struct {
+	*usftp.Client
+	on *pooled
 }
 
 // Connection is a connection to a host on which SFTP sessions can be opened, as package dial's are.
@@ -124,7 +131,11 @@ func (p *Pool) Expect(size int64, trip time.Duration) {
 }
 
 // most returns how many sessions there can be, the first too.
-func (p *Pool) most() int { return p.config.Connections * p.config.Streams }
+func (p *Pool) most() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Connections * p.config.Streams
+}
 
 // want has connections opened until there are n, the first counted in, and on each as many sessions as are allowed. It does not wait.
 func (p *Pool) want(n int) {
@@ -163,7 +174,7 @@ func (p *Pool) openStream(c *pooled) {
 		}
 		return
 	}
-	p.add(client)
+	p.add(pooledClient{client, c})
 }
 
 func (p *Pool) openConn() {
@@ -188,13 +199,55 @@ func (p *Pool) openConn() {
 }
 
 // add takes a client in. The caller holds the lock.
-func (p *Pool) add(client *usftp.Client) {
-	if p.closed {
+func (p *Pool) add(client pooledClient) {
+	if p.closed || client.on.streams == 0 { // its connection was given back meanwhile
 		p.work.Go(func() { client.Close() })
 		return
 	}
 	p.clients = append(p.clients, client)
 	p.tell()
+}
+
+// use counts a file in that one of a connection's sessions takes part in, or with -1 out.
+func (p *Pool) use(c *pooled, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.users += n
+}
+
+// giveBack closes connections that have turned out to add nothing, where nobody else uses them, and remembers that as many do.
+func (p *Pool) giveBack(useless []*pooled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range useless {
+		if at := slices.Index(p.conns, c); at > 0 && c.users == 0 && !p.closed {
+			p.conns = slices.Delete(p.conns, at, at+1)
+			c.streams, c.full = 0, true
+			p.clients = slices.DeleteFunc(p.clients, func(client pooledClient) bool {
+				if client.on == c {
+					p.work.Go(func() { client.Close() })
+				}
+				return client.on == c
+			})
+			p.work.Go(func() { c.conn.Close() })
+		}
+	}
+	p.config.Connections = len(p.conns)
+	p.wanted = min(p.wanted, p.config.Connections)
+	p.config.Logger.Info("connections that add nothing were given back", "connections", len(p.conns))
+}
+
+func (p *Pool) isFirst(c *pooled) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns) > 0 && p.conns[0] == c
+}
+
+// settled tells whether nothing is being opened, and how many connections there can be at most.
+func (p *Pool) settled() (settled bool, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opening == 0 && (p.refused || len(p.conns) >= p.wanted), p.config.Connections
 }
 
 // tell wakes those who wait for a change. The caller holds the lock.
@@ -205,11 +258,11 @@ func (p *Pool) tell() {
 
 // others returns the clients that there are besides the first, but not those that have died, and a channel that is closed when there
 // are others.
-func (p *Pool) others() (clients []*usftp.Client, changed <-chan struct{}) {
+func (p *Pool) others() (clients []pooledClient, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.clients {
-		if c != p.first && !lost(c) {
+		if c.Client != p.first && !lost(c.Client) {
 			clients = append(clients, c)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -29,14 +30,25 @@ type farHost struct {
 	refuse int // connections from which on no more are allowed; 0 for none
 
 	aborted int // logins that were ended halfway
+	closed  int // connections
+
+	shared *bottleneck // what all connections go through, nil for none
 }
 
 type farConn struct{ *farHost }
 
-func (c farConn) Close() error { return nil }
+func (c farConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed++
+	return nil
+}
 
 func (c farConn) Open(context.Context) (*usftp.Client, error) {
-	end := c.server.Dial(c.link)
+	var end io.ReadWriteCloser = c.server.Dial(c.link)
+	if c.shared != nil {
+		end = &narrowed{end, c.shared}
+	}
 	return usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"), usftp.WithChannelWindow(c.link.Window))
 }
 

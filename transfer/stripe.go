@@ -37,7 +37,13 @@ type striper struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	mu     sync.Mutex
-	files  []*usftp.File
+	lanes  []stripeLane
+}
+
+// stripeLane is a further handle of the file.
+type stripeLane struct {
+	file *usftp.File
+	on   *pooled
 }
 
 // worthStriping tells whether a file is so large, and the way so long, that one channel's window may be what bounds the rate.
@@ -72,54 +78,16 @@ func (r *run) stripe(path string, flag int, size int64) *striper {
 func (s *striper) stop() {
 	s.cancel()
 	s.work.Wait()
-	for _, f := range s.files {
-		s.work.Go(func() { f.Close() })
+	for _, lane := range s.lanes {
+		s.work.Go(func() { lane.file.Close() })
+		s.run.Host.Pool.use(lane.on, -1)
 	}
 	s.work.Wait()
 }
 
-// grow asks for more connections, twice as many each time, while the window bounds the rate and enough is left: while the rate still grows from
-// one round trip to the next, or comes near to a window a round trip for each lane. Where the link, a processor or a disk is what
-// bounds it neither is so.
-func (s *striper) grow(ctx context.Context) {
-	const (
-		growing = 1.25
-		near    = 0.5
-	)
-	wanted := firstWanted(s.size, s.trip)
-	s.run.Host.Pool.want(wanted)
-	every := max(s.trip, 20*time.Millisecond)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	var last int64
-	var rate float64
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		moved := s.stripes.Moved()
-		now := float64(moved-last) / every.Seconds()
-		before := rate
-		last, rate = moved, now
-		perLane := sshWindow / s.trip.Seconds()
-		lanes := float64(1 + s.stripes.Joined())
-		bound := now > growing*before && moved > 0 || now > near*lanes*perLane
-		if !bound || float64(s.size-moved) < now*stripeFor.Seconds() {
-			continue
-		}
-		wanted *= 2
-		s.run.Host.Pool.want(wanted)
-		if wanted >= s.run.Host.Pool.config.Connections {
-			return
-		}
-	}
-}
-
 // join opens the file on each client that there is, and each that comes.
 func (s *striper) join(ctx context.Context) {
-	known := make(map[*usftp.Client]bool)
+	known := make(map[pooledClient]bool)
 	for ctx.Err() == nil {
 		clients, changed := s.run.Host.Pool.others()
 		for _, c := range clients {
@@ -136,7 +104,7 @@ func (s *striper) join(ctx context.Context) {
 }
 
 // joinOne opens the file once more, makes sure that it is the same one, and has it take part.
-func (s *striper) joinOne(ctx context.Context, c *usftp.Client) {
+func (s *striper) joinOne(ctx context.Context, c pooledClient) {
 	f, err := s.open(c.WithContext(ctx))
 	if err != nil {
 		return // the host may not let it be open twice
@@ -148,7 +116,8 @@ func (s *striper) joinOne(ctx context.Context, c *usftp.Client) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.files = append(s.files, f)
+	s.lanes = append(s.lanes, stripeLane{f, c.on})
+	s.run.Host.Pool.use(c.on, 1)
 }
 
 // open opens the file. One that is read must have the size of the one that is being copied; that takes no further round trip, and the question goes
