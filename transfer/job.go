@@ -182,12 +182,14 @@ func (r *run) copy() error {
 		r.Host = r.line.current()
 		r.takeHandle()
 		leave := r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))
+		giveBack := r.lend()
 		if r.Direction == Download {
 			err = r.download()
 		} else {
 			err = r.upload()
 		}
 		leave()
+		giveBack()
 		if err == nil || !r.retry(err) {
 			break
 		}

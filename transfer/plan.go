@@ -59,6 +59,7 @@ type plan struct {
 
 	most    int // workers for small files
 	workers atomic.Int64
+	spread  spread
 	working sync.WaitGroup
 }
 
@@ -76,8 +77,9 @@ func newPlan(t *treeRun, most int) *plan {
 
 // run walks and copies until all is done, or the tree's context is.
 func (p *plan) run() {
+	p.spread.none = make(chan struct{})
 	for range largeWorkers {
-		p.working.Go(func() { p.work(p.large) })
+		p.working.Go(p.workLarge)
 	}
 	p.push(p.tree.root)
 	var walking sync.WaitGroup
@@ -278,6 +280,7 @@ func (p *plan) hand(i *item) {
 		}
 		return
 	}
+	p.share(i.facts.size)
 	queue <- i
 }
 

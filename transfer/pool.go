@@ -21,6 +21,7 @@ type Pool struct {
 	mu      sync.Mutex
 	conns   []*pooled
 	clients []pooledClient // besides the first
+	lent    int            // files of trees that the first has
 	first   *usftp.Client  // of clients: the one that has taken the place of the first, which was lost
 	wanted  int            // connections, the first too, that somebody asked for; 0 before anybody did
 	opening int
@@ -38,7 +39,8 @@ type pooled struct {
 
 type pooledClient struct {
 	*usftp.Client
-	on *pooled
+	on   *pooled
+	lent *int // files of trees that it has
 }
 
 // Connection is a connection to a host on which SFTP sessions can be opened, as package dial's are.
@@ -174,7 +176,7 @@ func (p *Pool) openStream(c *pooled) {
 		}
 		return
 	}
-	p.add(pooledClient{client, c})
+	p.add(pooledClient{client, c, new(int)})
 }
 
 func (p *Pool) openConn() {

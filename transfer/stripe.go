@@ -48,7 +48,7 @@ type stripeLane struct {
 
 // worthStriping tells whether a file is so large, and the way so long, that one channel's window may be what bounds the rate.
 func (r *run) worthStriping(size int64) bool {
-	return r.Host.Pool != nil && r.Host.Pool.most() > 1 && r.limiter == nil && worthStriping(size, r.trip)
+	return r.Host.Pool != nil && r.Host.Pool.most() > 1 && r.limiter == nil && !r.spreads() && worthStriping(size, r.trip)
 }
 
 func worthStriping(size int64, trip time.Duration) bool {
