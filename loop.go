@@ -3,6 +3,7 @@ package usftp
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -35,9 +36,10 @@ type loop struct {
 	lanes  []lane
 	queue  *conn.Queue
 	pieces []piece
-	idle   []int    // pieces that are free
-	joins  *Stripes // where further lanes come from; nil where there is one for good
-	err    error    // why the transfer ends before its end: what the lowest range that failed met
+	idle   []int         // pieces that are free
+	waited *atomic.Int64 // nanoseconds for which it had nothing to do but wait for an answer; nil where nobody asks
+	joins  *Stripes      // where further lanes come from; nil where there is one for good
+	err    error         // why the transfer ends before its end: what the lowest range that failed met
 	errOff int64
 }
 
@@ -55,7 +57,7 @@ func (l *loop) move(m mover) error {
 		if err := m.fill(); err != nil || l.ranges.Out() == 0 {
 			return err
 		}
-		call, err := l.queue.Next(l.ctx)
+		call, err := l.next()
 		if err != nil {
 			return err
 		}
@@ -106,6 +108,17 @@ func (l *loop) claim(i int) (flow.Range, bool) {
 		return flow.Range{}, false
 	}
 	return l.ranges.Next(i)
+}
+
+// next waits for a complete call.
+func (l *loop) next() (*conn.Call, error) {
+	if l.waited == nil {
+		return l.queue.Next(l.ctx)
+	}
+	began := time.Now()
+	call, err := l.queue.Next(l.ctx)
+	l.waited.Add(int64(time.Since(began)))
+	return call, err
 }
 
 func (l *lane) resting() bool { return l.member != nil && l.member.rests.Load() }

@@ -143,6 +143,7 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 			return err
 		},
 	}
+	d.waited = &f.waited
 	d.ranges.Limit(math.MaxInt64)
 	if err := stripes.begin(d.loop); err != nil {
 		return 0, f.wrap("read", err)
@@ -170,6 +171,7 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 		loop: newLoop(ctx, flow.NewRanges(f.offset, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
 		from: f.offset, at: r, acked: f.progress.Store,
 	}
+	u.waited = &f.waited
 	if err := stripes.begin(u.loop); err != nil {
 		return 0, f.wrap("write", err)
 	}

@@ -146,11 +146,17 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileS
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	file, ok := sink.(*os.File)
 	if !ok || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
-		return f.WriteTo(r.limitWriter(sink))
+		return r.judge(f, func() (int64, int, error) {
+			n, err := f.WriteTo(r.limitWriter(sink))
+			return n, 1, err
+		})
 	}
 	s := r.stripe(f.Name(), os.O_RDONLY, r.size)
 	defer s.stop()
-	n, err := f.WriteToAt(file, &s.stripes)
+	n, err := r.judge(f, func() (int64, int, error) {
+		n, err := f.WriteToAt(file, &s.stripes)
+		return n, 1 + s.count(), err
+	})
 	r.result.Stripes = s.stripes.Joined()
 	return n, err
 }

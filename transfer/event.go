@@ -33,6 +33,7 @@ type Event struct {
 	Bytes      int64         `json:"bytes"`
 	Elapsed    time.Duration `json:"elapsed_ns,omitempty"`
 	Wait       time.Duration `json:"wait_ns,omitempty"`
+	Bound      Bound         `json:"bound,omitempty"` // what bound the rate, of done
 	Message    string        `json:"message,omitempty"`
 	LeftBehind string        `json:"left_behind,omitempty"`
 	Err        error         `json:"-"`

@@ -145,6 +145,7 @@ type Result struct {
 	Elapsed    time.Duration // from start to end
 	Verified   Verification  // how, "" where it was not
 	Resumed    int64         // of Bytes, those that an earlier job had copied
+	Bound      Bound         // what bound the rate, as far as it is known
 	Stripes    int           // further handles that took part
 	InPlace    bool          // the target itself was written
 	LeftBehind string        // the temporary file that an interruption or a lost connection has left, "" where there is none
@@ -170,7 +171,7 @@ func (r *run) do() (Result, error) {
 		r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
 		return r.result, err
 	}
-	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
+	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, Bound: r.result.Bound})
 	return r.result, nil
 }
 

@@ -312,7 +312,8 @@ func (t *treeRun) copy(i *item) {
 	if err == nil {
 		t.files.Add(1)
 		t.bytes.Add(r.result.Bytes)
-		r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed})
+		r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, Bound: r.result.Bound})
+		t.bounds.add(r.result.Bound, r.result.Bytes)
 		return
 	}
 	if errors.Is(err, errKept) {
