@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -144,17 +145,24 @@ func identityOf(conn *dial.Conn, t dial.Target) string {
 	return fmt.Sprintf("%s:%d", t.UserHost(), t.Port)
 }
 
-// close ends what is open.
+// close ends what is open, all at once: whatever was done has been answered, and a round trip to say goodbye would be one too many.
 func (h *host) close() {
+	var closing sync.WaitGroup
 	if h.Pool != nil {
-		h.Pool.Close()
+		closing.Go(func() { h.Pool.Close() })
 	}
 	if h.Client != nil {
-		h.Client.Close()
+		closing.Go(func() { h.Client.Close() })
+		if h.conn != nil && h.conn.SSH() != nil {
+			<-h.Client.Done() // so that it knows by whom it was ended
+		} else {
+			closing.Wait() // a process should end by itself
+		}
 	}
 	if h.conn != nil {
-		h.conn.Close()
+		closing.Go(func() { h.conn.Close() })
 	}
+	closing.Wait()
 }
 
 // newPool makes a pool of a host's connections.
