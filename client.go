@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -137,6 +138,16 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
 	s.askLimits()
 	return &Client{session: s, ctx: context.Background()}, nil
+}
+
+// Ping asks the transport for a sign of life, which no file operation of the server's holds up, and waits for it: so a slow server can be told from
+// a slow link. errors.Is(err, errors.ErrUnsupported) where nobody can be asked (see [WithKeepalive]). One round trip.
+func (c *Client) Ping(ctx context.Context) error {
+	ask := c.options.conn.Keepalive
+	if ask == nil {
+		return fmt.Errorf("ping: %w", errors.ErrUnsupported)
+	}
+	return ask(ctx)
 }
 
 // WithContext returns a view of the client whose calls, and those of the Files that it opens, end when ctx is done, with ctx's

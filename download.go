@@ -222,6 +222,7 @@ func (f *File) download(op string, from, limit, size int64, sink func([]byte) er
 		loop: newLoop(ctx, ranges, lane{client: open.client, handle: open.handle}),
 		from: from, given: from, sink: sink, wrote: wrote,
 	}
+	d.waited = &f.waited
 	if size == flow.Unknown && limit == math.MaxInt64 && !open.client.noFstat.Load() {
 		d.askSize(f.keepAttrs)
 	}

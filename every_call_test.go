@@ -91,7 +91,7 @@ var clientCalls = map[string]anyCall{
 }
 
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
-var noClientCalls = []string{"Close", "Done", "Wait", "WithContext", "Stats", "HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "CheckFileAlgorithms",
+var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats", "HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "DataSizes", "WorksInOrder", "ReadsOnce"}
 
 // fileCalls are the methods of File that wait for a server.
@@ -163,7 +163,7 @@ func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 // noFileCalls are the methods of File that ask nothing, and those that close it, whose wait for the server's last word a context does
 // not end.
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName", "Stash", "SetStash", "IsOpen", "AttrsCached",
-	"FileStat", "WriteClose", "ReadClose", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress"}
+	"FileStat", "WriteClose", "ReadClose", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress", "Waited"}
 
 // transfers are those of them that a File.Close ends, since they use the open file.
 var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom", "ReadFromWithConcurrency", "Async", "Writer", "WriteToAt", "ReadFromAt"}

@@ -33,6 +33,7 @@ type fileState struct {
 	readEnd  int64        // where the last Read ended, 0 where another would not be sequential; guarded by turn
 	readRun  int64        // bytes that the last Reads have read one after the other; guarded by turn
 	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
+	waited   atomic.Int64 // of all transfers, nanoseconds
 	progress atomic.Int64 // of the transfer under way or the last
 	writing  atomic.Pointer[behind]
 

@@ -3,6 +3,7 @@ package usftp
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -15,7 +16,8 @@ type lane struct {
 	client *session
 	handle []byte
 	window *flow.Window
-	lost   bool // its connection has ended: others do what was its
+	lost   bool    // its connection has ended: others do what was its
+	member *member // nil for the first, which always takes part
 }
 
 // piece is a range that is in flight.
@@ -34,9 +36,10 @@ type loop struct {
 	lanes  []lane
 	queue  *conn.Queue
 	pieces []piece
-	idle   []int    // pieces that are free
-	joins  *Stripes // where further lanes come from; nil where there is one for good
-	err    error    // why the transfer ends before its end: what the lowest range that failed met
+	idle   []int         // pieces that are free
+	waited *atomic.Int64 // nanoseconds for which it had nothing to do but wait for an answer; nil where nobody asks
+	joins  *Stripes      // where further lanes come from; nil where there is one for good
+	err    error         // why the transfer ends before its end: what the lowest range that failed met
 	errOff int64
 }
 
@@ -54,7 +57,7 @@ func (l *loop) move(m mover) error {
 		if err := m.fill(); err != nil || l.ranges.Out() == 0 {
 			return err
 		}
-		call, err := l.queue.Next(l.ctx)
+		call, err := l.next()
 		if err != nil {
 			return err
 		}
@@ -101,10 +104,29 @@ func (s *session) startInFlight() int64 {
 // claim takes the next range for a lane that has room for it.
 func (l *loop) claim(i int) (flow.Range, bool) {
 	w := l.lanes[i].window
-	if l.lanes[i].lost || !w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
+	if l.lanes[i].lost || l.lanes[i].resting() || !w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
 		return flow.Range{}, false
 	}
 	return l.ranges.Next(i)
+}
+
+// next waits for a complete call.
+func (l *loop) next() (*conn.Call, error) {
+	if l.waited == nil {
+		return l.queue.Next(l.ctx)
+	}
+	began := time.Now()
+	call, err := l.queue.Next(l.ctx)
+	l.waited.Add(int64(time.Since(began)))
+	return call, err
+}
+
+func (l *lane) resting() bool { return l.member != nil && l.member.rests.Load() }
+
+func (l *lane) count(n int64) {
+	if l.member != nil {
+		l.member.inFlight.Add(n)
+	}
 }
 
 // launch starts the call for a range. Claim has found room for it, so it may overdraw the budget where somebody else was faster: what
@@ -116,12 +138,14 @@ func (l *loop) launch(i int, r flow.Range, call *conn.Call) error {
 	call.Tag = l.takePiece()
 	lane := &l.lanes[i]
 	l.pieces[call.Tag] = piece{Range: r, stamp: lane.window.Sent(time.Since(l.began), r.Len), lane: i}
+	lane.count(1) // before the lane may be found idle
 	ok, err := lane.client.conn.TryStart(call, true)
 	if !ok && err == nil { // more requests are in flight than there are ids
 		err = lane.client.conn.Start(l.ctx, call)
 	}
 	if err != nil {
 		lane.window.Lost(r.Len)
+		lane.count(-1)
 		l.idle = append(l.idle, call.Tag)
 		l.ranges.Again(r)
 		call.Payload.Release()
@@ -148,6 +172,7 @@ func (l *loop) takePiece() int {
 func (l *loop) landed(call *conn.Call, got int) piece {
 	p := l.pieces[call.Tag]
 	l.idle = append(l.idle, call.Tag)
+	l.lanes[p.lane].count(-1)
 	l.lanes[p.lane].window.Settled(time.Since(l.began), p.stamp, p.Len, got)
 	if l.joins != nil {
 		l.joins.moved.Add(int64(got))

@@ -20,6 +20,7 @@ type Stripes struct {
 	mu      sync.Mutex
 	joining []lane
 	joined  int
+	members map[*File]*member
 	queue   *conn.Queue // of the transfer under way
 	ended   bool
 }
@@ -38,11 +39,42 @@ func (s *Stripes) Join(f *File) bool {
 	if s.ended {
 		return false
 	}
-	s.joining = append(s.joining, lane{client: open.client, handle: open.handle})
+	if s.members == nil {
+		s.members = make(map[*File]*member)
+	}
+	s.members[f] = new(member)
+	s.joining = append(s.joining, lane{client: open.client, handle: open.handle, member: s.members[f]})
 	if s.queue != nil {
 		s.queue.Wake()
 	}
 	return true
+}
+
+// member is what is known of a handle outside of the loop.
+type member struct {
+	rests    atomic.Bool  // it is to ask for nothing more
+	inFlight atomic.Int64 // requests
+}
+
+// Rest has a handle that has joined ask for nothing more, or, with false, take part again. So it can be found out whether it adds to the rate: what
+// is in flight comes to its end, which Idle tells, and the other handles do the rest.
+func (s *Stripes) Rest(f *File, rest bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.members[f]; m != nil {
+		m.rests.Store(rest)
+		if s.queue != nil && !s.ended {
+			s.queue.Wake()
+		}
+	}
+}
+
+// Idle tells whether nothing is in flight on a handle that rests.
+func (s *Stripes) Idle(f *File) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.members[f]
+	return m != nil && m.rests.Load() && m.inFlight.Load() == 0
 }
 
 // Moved returns how many bytes have been acknowledged or have arrived so far, over all handles and in any order.
@@ -111,6 +143,7 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 			return err
 		},
 	}
+	d.waited = &f.waited
 	d.ranges.Limit(math.MaxInt64)
 	if err := stripes.begin(d.loop); err != nil {
 		return 0, f.wrap("read", err)
@@ -138,6 +171,7 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 		loop: newLoop(ctx, flow.NewRanges(f.offset, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
 		from: f.offset, at: r, acked: f.progress.Store,
 	}
+	u.waited = &f.waited
 	if err := stripes.begin(u.loop); err != nil {
 		return 0, f.wrap("write", err)
 	}

@@ -200,11 +200,13 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	defer open.client.changed(f.Name())
 	orderly := open.flags&wire.OpenAppend != 0 || open.client.oneWrite.Load()
 	u := newUpload(ctx, open, from, request, source, acked, orderly)
+	u.waited = &f.waited
 	defer open.client.uploads.put(u)
 	n, err := u.run()
 	if !orderly && int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
 		// Some servers refuse a WRITE while another one is under way, and do not say that this is why.
 		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
+		again.waited = &f.waited
 		m, err2 := again.run()
 		if m > 0 {
 			open.client.differs(&open.client.oneWrite, "it refuses WRITEs side by side; they go one by one")
@@ -226,7 +228,7 @@ func newUpload(ctx context.Context, open *openFile, from int64, request int, sou
 		u.lanes[0].handle = open.handle
 		u.lanes[0].window.Reset(open.client.startInFlight(), leastInFlight, maxInFlight)
 	}
-	u.from, u.source, u.acked = from, source, acked
+	u.from, u.source, u.acked, u.waited = from, source, acked, nil
 	if orderly {
 		u.lanes[0].window.Reset(1, 1, 1)
 	}

@@ -27,6 +27,8 @@ type Dialer struct {
 
 	mu   sync.Mutex
 	last []step // how the last login succeeded, nil before the first
+	lead *lead  // the first login, while it is under way
+	told bool   // that the first login is as good as done
 }
 
 // maxHops bounds a chain of jump hosts, which a configuration can make endless.
@@ -160,7 +162,8 @@ func (d *Dialer) NeedsPerson() bool {
 }
 
 // Dial connects and logs in once. Once a login has succeeded, later ones offer only
-// what worked then. With the system's ssh nothing happens yet: each [Conn.Open] starts
+// what worked then, and those that run beside the first wait for it before they offer
+// anything; where each needs a person, those fail. With the system's ssh nothing happens yet: each [Conn.Open] starts
 // one. Errors are of type [*Error].
 func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if d.system != nil {
@@ -181,22 +184,27 @@ func (d *Dialer) dial(ctx context.Context) (*Conn, error) {
 	watch := newWatchdog(limit, "connecting")
 	sniff := new(sniffer)
 	sniff.odd = func() { watch.shorten(notSSHWait) }
+	l := &login{ctx: ctx, d: d, s: d.s, watch: watch}
+	d.begin(l)
+	began := time.Now()
 	way, err := d.connect(ctx, sniff)
 	if err != nil {
+		d.decide(l, err)
 		return nil, err
 	}
-	d.mu.Lock()
-	l := &login{ctx: ctx, d: d, s: d.s, watch: watch, replay: d.last}
-	d.mu.Unlock()
+	if way.jump == nil && way.proxy == nil {
+		l.took(time.Since(began), 1) // TCP's handshake
+	}
 	client, err := l.run(way, sniff)
 	if err != nil {
 		err = way.explain(err)
+	}
+	d.decide(l, err)
+	if err != nil {
 		way.close()
 		return nil, err
 	}
-	d.mu.Lock()
-	d.last = l.worked()
-	d.mu.Unlock()
+	l.nearly()
 	return newConn(d, client, way, l.hostKey), nil
 }
 

@@ -41,6 +41,11 @@ type login struct {
 	ring  *keyring
 	// replay, where not nil, are the steps that worked before: only they are offered.
 	replay []step
+	lead   *lead // not nil where this is the first login
+	behind *lead // the first login, to be waited for
+
+	trip  time.Duration // the shortest round trip seen
+	keyed time.Time     // when the keys were exchanged
 
 	credentials   []*credential
 	loaded        bool
@@ -86,6 +91,7 @@ func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
 			if l.hostKeyErr == nil && l.hostKey == nil { // it is asked at each new exchange of keys
 				l.hostKey = key
 			}
+			l.keyed = time.Now()
 			// ConnectTimeout ends here, as in OpenSSH: what follows may wait for a person.
 			l.watch.resume(loginStall, "logging in")
 			return l.hostKeyErr
@@ -147,6 +153,13 @@ func (l *login) explain(err error, sniff *sniffer) error {
 // next picks the next way to try. The transport calls it after "none" was refused and
 // after each further refusal, or success that does not suffice.
 func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	if l.current.method == "" {
+		l.took(time.Since(l.keyed), 2) // the request for the service, and "none"
+		l.watch.pause()                // the first login may wait for a person
+		if l.failure = l.follow(); l.failure != nil {
+			return nil, l.failure
+		}
+	}
 	l.watch.resume(loginStall, "logging in")
 	if len(c.PartialSuccessMethods) > len(l.done) {
 		l.done = append(l.done, l.current)
@@ -263,6 +276,8 @@ func (l *login) offer(c *credential) ssh.AuthMethod {
 		sig, err := c.sign(rand, data, algo)
 		if err != nil {
 			l.ring.note("%v", err)
+		} else if !c.person && len(l.done) == 0 {
+			l.nearly()
 		}
 		return sig, err
 	}

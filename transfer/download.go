@@ -163,11 +163,17 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileS
 	file, ok := sink.(*os.File)
 	inOrder := r.passing != nil && r.passing.open == nil // what is hashed and cannot be read again
 	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
-		return f.WriteTo(r.passWriter(r.limitWriter(sink)))
+		return r.judge(f, func() (int64, int, error) {
+			n, err := f.WriteTo(r.passWriter(r.limitWriter(sink)))
+			return n, 1, err
+		})
 	}
 	s := r.stripe(f.Name(), os.O_RDONLY, r.size)
 	defer s.stop()
-	n, err := f.WriteToAt(r.passWriterAt(file, f), &s.stripes)
+	n, err := r.judge(f, func() (int64, int, error) {
+		n, err := f.WriteToAt(r.passWriterAt(file, f), &s.stripes)
+		return n, 1 + s.count(), err
+	})
 	r.result.Stripes = s.stripes.Joined()
 	return n, err
 }

@@ -33,6 +33,7 @@ type Event struct {
 	Bytes      int64         `json:"bytes"`
 	Elapsed    time.Duration `json:"elapsed_ns,omitempty"`
 	Wait       time.Duration `json:"wait_ns,omitempty"`
+	Bound      Bound         `json:"bound,omitempty"` // what bound the rate, of done
 	Message    string        `json:"message,omitempty"`
 	LeftBehind string        `json:"left_behind,omitempty"`
 	Name       string        `json:"name,omitempty"` // of a file with a hash: the copy's path below the directory that was named as the target, with slashes

@@ -156,6 +156,7 @@ type Result struct {
 	Verified   Verification  // how, "" where it was not
 	Hash       Hash          // of the contents, where Options.Hash asked for it
 	Resumed    int64         // of Bytes, those that an earlier job had copied
+	Bound      Bound         // what bound the rate, as far as it is known
 	Stripes    int           // further handles that took part
 	InPlace    bool          // the target itself was written
 	LeftBehind string        // the temporary file that an interruption or a lost connection has left, "" where there is none
@@ -187,7 +188,7 @@ func (r *run) do() (Result, error) {
 }
 
 func (r *run) tellDone() {
-	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, Hash: r.result.Hash, Verified: r.result.Verified})
+	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, Hash: r.result.Hash, Verified: r.result.Verified, Bound: r.result.Bound})
 }
 
 // copy copies the file. Its error is an [*Error].
@@ -201,12 +202,14 @@ func (r *run) copy() error {
 		}
 		r.takeHandle()
 		leave := r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))
+		giveBack := r.lend()
 		if r.Direction == Download {
 			err = r.download()
 		} else {
 			err = r.upload()
 		}
 		leave()
+		giveBack()
 		if err == nil || !r.retry(err) {
 			break
 		}

@@ -64,6 +64,7 @@ type plan struct {
 
 	most    int // workers for small files
 	workers atomic.Int64
+	spread  spread
 	working sync.WaitGroup
 }
 
@@ -81,8 +82,9 @@ func newPlan(t *treeRun, most int) *plan {
 
 // run walks and copies until all is done, or the tree's context is.
 func (p *plan) run() {
+	p.spread.none = make(chan struct{})
 	for range largeWorkers {
-		p.working.Go(func() { p.work(p.large) })
+		p.working.Go(p.workLarge)
 	}
 	p.push(p.tree.root)
 	var walking sync.WaitGroup
@@ -280,6 +282,7 @@ func (p *plan) hand(i *item) {
 		}
 		return
 	}
+	p.share(i.facts.size)
 	queue <- i
 }
 
@@ -312,6 +315,7 @@ func (t *treeRun) copy(i *item) {
 		t.files.Add(1)
 		t.bytes.Add(r.result.Bytes)
 		r.tellDone()
+		t.bounds.add(r.result.Bound, r.result.Bytes)
 		return
 	}
 	if errors.Is(err, errKept) {

@@ -3,13 +3,15 @@ package transfer
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/usftp/usftp"
 )
 
 // Pool holds further connections to one host, and further SFTP sessions on them. They are opened when somebody needs them, while data already
-// flows over the first, and stay for whoever comes next. Its methods may be called from any number of goroutines.
+// flows over the first, and stay for whoever comes next unless they turn out to add nothing. Its methods may be called from any number of goroutines.
 type Pool struct {
 	config PoolConfig
 	ctx    context.Context
@@ -18,9 +20,10 @@ type Pool struct {
 
 	mu      sync.Mutex
 	conns   []*pooled
-	clients []*usftp.Client // besides the first
-	first   *usftp.Client   // of clients: the one that has taken the place of the first, which was lost
-	wanted  int             // connections, the first too, that somebody asked for; 0 before anybody did
+	clients []pooledClient // besides the first
+	lent    int            // files of trees that the first has
+	first   *usftp.Client  // of clients: the one that has taken the place of the first, which was lost
+	wanted  int            // connections, the first too, that somebody asked for; 0 before anybody did
 	opening int
 	refused bool // the host lets us have no more
 	closed  bool
@@ -31,6 +34,13 @@ type pooled struct {
 	conn    Connection
 	streams int
 	full    bool // no further stream is allowed
+	users   int  // files under way that have one of its sessions take part
+}
+
+type pooledClient struct {
+	*usftp.Client
+	on   *pooled
+	lent *int // files of trees that it has
 }
 
 // Connection is a connection to a host on which SFTP sessions can be opened, as package dial's are.
@@ -41,7 +51,8 @@ type Connection interface {
 
 // PoolConfig says where connections come from.
 type PoolConfig struct {
-	// First is the connection that there is, and Connect makes another.
+	// First is the connection that there is, whose first session the pool does not know, and Connect makes another. Where First is still to come its
+	// Open waits for it.
 	First   Connection
 	Connect func(context.Context) (Connection, error)
 
@@ -78,12 +89,29 @@ func NewPool(config PoolConfig) *Pool {
 	return p
 }
 
-// Close ends all that the pool has opened. It does not touch the first connection.
+// loginGrace is what logins under way get to come to their end: sshd counts connections that leave without one against their address
+// (PerSourcePenalties).
+const loginGrace = 2 * time.Second
+
+// Close ends all that the pool has opened, and lets logins under way end first. It does not touch the first connection.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	clients, conns := p.clients, p.conns[1:]
 	p.clients, p.conns = nil, nil
+	p.tell()
+	timer := time.NewTimer(loginGrace)
+	defer timer.Stop()
+	for late := false; p.opening > 0 && !late; {
+		changed := p.changed
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			late = true
+		}
+		p.mu.Lock()
+	}
 	p.mu.Unlock()
 	p.cancel()
 	for _, c := range clients {
@@ -96,8 +124,20 @@ func (p *Pool) Close() error {
 	return nil
 }
 
+// Expect has connections opened ahead for a file of so many bytes, where that is worth it over a way whose round trip is so long: they log
+// in while the first connection still does.
+func (p *Pool) Expect(size int64, trip time.Duration) {
+	if p.most() > 1 && worthStriping(size, trip) {
+		p.want(firstWanted(size, trip))
+	}
+}
+
 // most returns how many sessions there can be, the first too.
-func (p *Pool) most() int { return p.config.Connections * p.config.Streams }
+func (p *Pool) most() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Connections * p.config.Streams
+}
 
 // want has connections opened until there are n, the first counted in, and on each as many sessions as are allowed. It does not wait.
 func (p *Pool) want(n int) {
@@ -113,7 +153,7 @@ func (p *Pool) open() {
 		return
 	}
 	for _, c := range p.conns {
-		for c.streams < p.config.Streams && !c.full {
+		for c.streams < p.config.Streams && !c.full { // at once: each is three round trips
 			c.streams++
 			p.work.Go(func() { p.openStream(c) })
 		}
@@ -131,48 +171,85 @@ func (p *Pool) openStream(c *pooled) {
 	if err != nil {
 		c.streams--
 		c.full = true
-		p.config.Logger.Info("no further channel: " + err.Error())
+		if p.ctx.Err() == nil {
+			p.config.Logger.Info("no further channel: " + err.Error())
+		}
 		return
 	}
-	p.add(client)
+	p.add(pooledClient{client, c, new(int)})
 }
 
 func (p *Pool) openConn() {
 	conn, err := p.config.Connect(p.ctx)
-	var client *usftp.Client
-	if err == nil {
-		if client, err = conn.Open(p.ctx); err != nil {
-			conn.Close()
-		}
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening--
+	defer p.tell()
 	switch {
 	case err != nil:
 		if !p.refused && p.ctx.Err() == nil {
 			p.config.Logger.Info("no further connection: " + err.Error())
 		}
 		p.refused = true // what is refused once is not asked for again
-		p.tell()
 	case p.closed:
-		p.work.Go(func() { client.Close(); conn.Close() })
+		p.work.Go(func() { conn.Close() })
 	default:
-		p.conns = append(p.conns, &pooled{conn: conn, streams: 1})
+		p.conns = append(p.conns, &pooled{conn: conn})
 		p.config.Logger.Info("another connection", "connections", len(p.conns))
-		p.add(client)
 		p.open()
 	}
 }
 
 // add takes a client in. The caller holds the lock.
-func (p *Pool) add(client *usftp.Client) {
-	if p.closed {
+func (p *Pool) add(client pooledClient) {
+	if p.closed || client.on.streams == 0 { // its connection was given back meanwhile
 		p.work.Go(func() { client.Close() })
 		return
 	}
 	p.clients = append(p.clients, client)
 	p.tell()
+}
+
+// use counts a file in that one of a connection's sessions takes part in, or with -1 out.
+func (p *Pool) use(c *pooled, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.users += n
+}
+
+// giveBack closes connections that have turned out to add nothing, where nobody else uses them, and remembers that as many do.
+func (p *Pool) giveBack(useless []*pooled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range useless {
+		if at := slices.Index(p.conns, c); at > 0 && c.users == 0 && !p.closed {
+			p.conns = slices.Delete(p.conns, at, at+1)
+			c.streams, c.full = 0, true
+			p.clients = slices.DeleteFunc(p.clients, func(client pooledClient) bool {
+				if client.on == c {
+					p.work.Go(func() { client.Close() })
+				}
+				return client.on == c
+			})
+			p.work.Go(func() { c.conn.Close() })
+		}
+	}
+	p.config.Connections = len(p.conns)
+	p.wanted = min(p.wanted, p.config.Connections)
+	p.config.Logger.Info("connections that add nothing were given back", "connections", len(p.conns))
+}
+
+func (p *Pool) isFirst(c *pooled) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns) > 0 && p.conns[0] == c
+}
+
+// settled tells whether nothing is being opened, and how many connections there can be at most.
+func (p *Pool) settled() (settled bool, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opening == 0 && (p.refused || len(p.conns) >= p.wanted), p.config.Connections
 }
 
 // tell wakes those who wait for a change. The caller holds the lock.
@@ -183,11 +260,11 @@ func (p *Pool) tell() {
 
 // others returns the clients that there are besides the first, but not those that have died, and a channel that is closed when there
 // are others.
-func (p *Pool) others() (clients []*usftp.Client, changed <-chan struct{}) {
+func (p *Pool) others() (clients []pooledClient, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.clients {
-		if c != p.first && !lost(c) {
+		if c.Client != p.first && !lost(c.Client) {
 			clients = append(clients, c)
 		}
 	}

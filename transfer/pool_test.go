@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -27,14 +28,27 @@ type farHost struct {
 	most   int // that were at a time
 	conns  int
 	refuse int // connections from which on no more are allowed; 0 for none
+
+	aborted int // logins that were ended halfway
+	closed  int // connections
+
+	shared *bottleneck // what all connections go through, nil for none
 }
 
 type farConn struct{ *farHost }
 
-func (c farConn) Close() error { return nil }
+func (c farConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed++
+	return nil
+}
 
 func (c farConn) Open(context.Context) (*usftp.Client, error) {
-	end := c.server.Dial(c.link)
+	var end io.ReadWriteCloser = c.server.Dial(c.link)
+	if c.shared != nil {
+		end = &narrowed{end, c.shared}
+	}
 	return usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"), usftp.WithChannelWindow(c.link.Window))
 }
 
@@ -53,6 +67,9 @@ func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
 	select {
 	case <-time.After(8 * (h.link.ToServer + h.link.ToClient)):
 	case <-ctx.Done():
+		h.mu.Lock()
+		h.aborted++
+		h.mu.Unlock()
 		return nil, ctx.Err()
 	}
 	if refused {

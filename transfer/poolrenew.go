@@ -17,9 +17,10 @@ func (p *Pool) survivor() *usftp.Client {
 		return p.first
 	}
 	for _, c := range p.clients {
-		if !lost(c) {
-			p.first = c
-			return c
+		if !lost(c.Client) {
+			p.first = c.Client
+			c.on.users++ // for good: it is not given back
+			return p.first
 		}
 	}
 	return nil

@@ -30,26 +30,44 @@ type striper struct {
 	stripes usftp.Stripes
 	path    string // of the file on the host
 	flag    int
+	from    int64 // where the transfer began, and so the size that the file had
 	size    int64
 	trip    time.Duration
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	mu     sync.Mutex
-	files  []*usftp.File
+	lanes  []stripeLane
+}
+
+// stripeLane is a further handle of the file.
+type stripeLane struct {
+	file *usftp.File
+	on   *pooled
 }
 
 // worthStriping tells whether a file is so large, and the way so long, that one channel's window may be what bounds the rate.
 func (r *run) worthStriping(size int64) bool {
-	if r.Host.Pool == nil || r.Host.Pool.most() < 2 || r.limiter != nil || r.trip < stripeTrip || size <= 0 {
-		return false
-	}
-	return float64(size)/sshWindow*r.trip.Seconds() > stripeFor.Seconds()
+	return r.Host.Pool != nil && r.Host.Pool.most() > 1 && r.limiter == nil && !r.spreads() && worthStriping(size, r.trip)
+}
+
+func worthStriping(size int64, trip time.Duration) bool {
+	return trip >= stripeTrip && alone(size, trip) > stripeFor.Seconds()
+}
+
+// alone returns how many seconds a file takes that travels one window a round trip.
+func alone(size int64, trip time.Duration) float64 { return float64(size) / sshWindow * trip.Seconds() }
+
+// firstWanted returns how many connections are wanted before any rate was seen: as many as the window alone makes worth it. A login takes
+// longer than the first connection needs to come to its full rate, so waiting for that would be the greater part of the whole time; what turns out to
+// be useless is given back.
+func firstWanted(size int64, trip time.Duration) int {
+	return max(2, int(alone(size, trip)/stripeFor.Seconds()))
 }
 
 // stripe begins to watch over a transfer that takes its lanes from s.stripes; stop ends that, and closes what was opened.
 func (r *run) stripe(path string, flag int, size int64) *striper {
-	s := &striper{run: r, path: path, flag: flag, size: size, trip: r.trip}
+	s := &striper{run: r, path: path, flag: flag, from: r.result.Resumed, size: size, trip: r.trip}
 	ctx, cancel := context.WithCancel(r.ctx)
 	s.cancel = cancel
 	s.work.Go(func() { s.join(ctx) })
@@ -60,61 +78,16 @@ func (r *run) stripe(path string, flag int, size int64) *striper {
 func (s *striper) stop() {
 	s.cancel()
 	s.work.Wait()
-	for _, f := range s.files {
-		s.work.Go(func() { f.Close() })
+	for _, lane := range s.lanes {
+		s.work.Go(func() { lane.file.Close() })
+		s.run.Host.Pool.use(lane.on, -1)
 	}
 	s.work.Wait()
 }
 
-// grow asks for more connections, twice as many each time, while the window bounds the rate and enough is left: while the rate still grows from
-// one round trip to the next, or comes near to a window a round trip for each lane. Where the link, a processor or a disk is what
-// bounds it neither is so.
-func (s *striper) grow(ctx context.Context) {
-	const (
-		growing = 1.25
-		near    = 0.5
-	)
-	wanted := s.first()
-	s.run.Host.Pool.want(wanted)
-	every := max(s.trip, 20*time.Millisecond)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	var last int64
-	var rate float64
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		moved := s.stripes.Moved()
-		now := float64(moved-last) / every.Seconds()
-		before := rate
-		last, rate = moved, now
-		perLane := sshWindow / s.trip.Seconds()
-		lanes := float64(1 + s.stripes.Joined())
-		bound := now > growing*before && moved > 0 || now > near*lanes*perLane
-		if !bound || float64(s.size-moved) < now*stripeFor.Seconds() {
-			continue
-		}
-		wanted *= 2
-		s.run.Host.Pool.want(wanted)
-		if wanted >= s.run.Host.Pool.config.Connections {
-			return
-		}
-	}
-}
-
-// first returns how many connections are wanted before any rate was seen. Until a login is done the first connection has not even come
-// to its full rate; so what is worth it by the window alone is asked for at once, as far as connections may log in at the same time.
-func (s *striper) first() int {
-	alone := float64(s.size) / sshWindow * s.trip.Seconds() / stripeFor.Seconds()
-	return int(max(2, min(alone, 1+mostLogins)))
-}
-
 // join opens the file on each client that there is, and each that comes.
 func (s *striper) join(ctx context.Context) {
-	known := make(map[*usftp.Client]bool)
+	known := make(map[pooledClient]bool)
 	for ctx.Err() == nil {
 		clients, changed := s.run.Host.Pool.others()
 		for _, c := range clients {
@@ -131,36 +104,55 @@ func (s *striper) join(ctx context.Context) {
 }
 
 // joinOne opens the file once more, makes sure that it is the same one, and has it take part.
-func (s *striper) joinOne(ctx context.Context, c *usftp.Client) {
-	f, err := c.WithContext(ctx).OpenFile(s.path, s.flag, 0)
+func (s *striper) joinOne(ctx context.Context, c pooledClient) {
+	f, err := s.open(c.WithContext(ctx))
 	if err != nil {
 		return // the host may not let it be open twice
 	}
 	f = f.WithContext(s.run.ctx)
-	if !s.sees(ctx, f) || !s.stripes.Join(f) {
+	if s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
 		f.Close()
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.files = append(s.files, f)
+	s.lanes = append(s.lanes, stripeLane{f, c.on})
+	s.run.Host.Pool.use(c.on, 1)
 }
 
-// sees tells whether a handle is of the same file: one that is read has its size, and one that is written shows what another handle has
-// written. Servers in front of object stores keep what each handle writes to itself.
+// open opens the file. One that is read must have the size of the one that is being copied; that takes no further round trip, and the question goes
+// out behind OPEN, so that a file which has taken the other's name would be seen.
+func (s *striper) open(c *usftp.Client) (*usftp.File, error) {
+	if s.flag != os.O_RDONLY {
+		return c.OpenFile(s.path, s.flag, 0)
+	}
+	opening := c.Async().Open(s.path)
+	looking := c.Async().Stat(s.path)
+	f, err := opening.Wait()
+	if err != nil {
+		return nil, err
+	}
+	info, err := looking.Wait()
+	if err == nil && info.Size() != s.size {
+		err = ErrSourceChanged
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// sees waits until another handle has written something, and tells whether this one sees it. Servers in front of object stores keep what each handle
+// writes to itself.
 func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 	ticker := time.NewTicker(max(s.trip, 20*time.Millisecond))
 	defer ticker.Stop()
 	for {
 		moved := s.stripes.Moved()
 		info, err := f.Stat()
-		switch {
-		case err != nil:
-			return false
-		case s.flag == os.O_RDONLY:
-			return info.Size() == s.size
-		case moved > 0:
-			return info.Size() > 0
+		if err != nil || moved > 0 || info.Size() > s.from {
+			return err == nil && info.Size() > s.from
 		}
 		select {
 		case <-ticker.C: // nothing is there to be seen yet

@@ -94,6 +94,7 @@ type Totals struct {
 	Failed       int64         `json:"failed"`
 	Active       []string      `json:"active,omitempty"` // a few of the files under way, by their source
 	Elapsed      time.Duration `json:"elapsed_ns"`
+	Bound        Bound         `json:"bound,omitempty"` // in the end: what bound the rate, as far as it is known
 }
 
 // Summary tells what has become of a tree.
@@ -184,6 +185,8 @@ type treeRun struct {
 	memory  *allowance
 	handles *allowance
 	buffers buffers
+	bounds  bounds
+	boundBy Bound
 
 	plannedFiles, plannedBytes, files, bytes, directories, links, kept, skipped, failed atomic.Int64
 	entries                                                                             atomic.Int64
@@ -217,7 +220,9 @@ func (t *treeRun) run() (Summary, error) {
 	}
 	defer t.target.close()
 	stop := t.reportTotals()
+	w := testify(t.ctx, t.line.client())
 	t.plan.run()
+	t.boundBy = t.bound(w)
 	t.finished.Wait()
 	stop()
 	return t.summary()
@@ -231,7 +236,7 @@ func (t *treeRun) single() (Summary, error) {
 		return Summary{Target: t.Target}, nil
 	}
 	result, err := j.Run(t.ctx)
-	summary := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: result.Bytes, Elapsed: result.Elapsed}, Target: result.Target}
+	summary := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: result.Bytes, Elapsed: result.Elapsed, Bound: result.Bound}, Target: result.Target}
 	if err != nil {
 		summary.Failed = 1
 		return summary, &TreeError{1, err}
@@ -243,6 +248,7 @@ func (t *treeRun) single() (Summary, error) {
 func (t *treeRun) summary() (Summary, error) {
 	s := Summary{Totals: t.totals(), Target: t.root.target}
 	s.Active = nil
+	s.Bound = t.boundBy
 	var err error
 	t.mu.Lock()
 	first := t.first

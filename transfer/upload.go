@@ -339,11 +339,17 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()-r.result.Resumed) {
-		return f.ReadFrom(r.passReader(r.limitReader(from.Reader))) // itself: it may be one that can be taken back
+		return r.judge(f, func() (int64, int, error) {
+			n, err := f.ReadFrom(r.passReader(r.limitReader(from.Reader))) // itself: it may be one that can be taken back
+			return n, 1, err
+		})
 	}
 	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
 	defer s.stop()
-	n, err := f.ReadFromAt(r.passReaderAt(from.file), &s.stripes)
+	n, err := r.judge(f, func() (int64, int, error) {
+		n, err := f.ReadFromAt(r.passReaderAt(from.file), &s.stripes)
+		return n, 1 + s.count(), err
+	})
 	r.result.Stripes = s.stripes.Joined()
 	if err == nil {
 		err = s.whole(f, r.result.Resumed+n)

@@ -29,6 +29,8 @@ type Row struct {
 	// Bytes is the size of the file; Sparse makes it a hole, which costs no memory at its source.
 	Bytes  int64
 	Sparse bool
+	// Files, where it is not 0, makes $SRC and $DST directories with so many files of that size, a hundred in each directory.
+	Files int
 	// Cipher is the only one that the server offers; empty leaves each contestant its default one.
 	Cipher string
 	// Link is the long link that the row runs over; nil is the loopback.
@@ -36,7 +38,9 @@ type Row struct {
 	// Ours is the contestant to which the targets apply, in a build and on a machine that has it.
 	Ours        string
 	Contestants []Contestant
-	Targets     []Target
+	// Apart is by contestant.
+	Apart   map[string]Apart
+	Targets []Target
 }
 
 // Link is a long link's description.
@@ -166,7 +170,11 @@ func All() []Row {
 		all = append(all, firstByteRow(upload))
 	}
 	for _, upload := range []bool{false, true} {
-		all = append(all, longRow(upload))
+		all = append(all, longRows(upload)...)
+	}
+	all = append(all, mailRow())
+	for _, upload := range []bool{false, true} {
+		all = append(all, treeRows(upload)...)
 	}
 	return all
 }
@@ -237,17 +245,5 @@ func firstByteRow(upload bool) Row {
 		Name: "first-byte-" + name, Title: "round trips from the connection to a file's first bytes: " + name,
 		Kind: FirstByte, Upload: upload, Bytes: 64 << 10, Cipher: fastCipher, Ours: "usftp cp",
 		Contestants: contestants, Targets: []Target{{Against: "scp", Figure: RoundTrips, Bound: 1}},
-	}
-}
-
-func longRow(upload bool) Row {
-	name := verb(upload)
-	contestants := []Contestant{sshCatGet, scpGet, lftp(false), rclone("rclone tuned", rcloneTuned, false), usftpGet}
-	if upload {
-		contestants = []Contestant{sshCatPut, scpPut, lftp(true), rclone("rclone tuned", rcloneTuned, true), usftpPut}
-	}
-	return Row{
-		Name: "long-" + name, Title: name + " of 200 MB over 1 Gbit/s and 100 ms", Upload: upload, Bytes: 200e6,
-		Cipher: fastCipher, Ours: "usftp cp", Link: &Link{RTT: 100 * time.Millisecond, Rate: 1e9}, Contestants: contestants,
 	}
 }

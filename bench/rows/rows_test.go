@@ -29,6 +29,12 @@ func TestRowsAreWhole(t *testing.T) {
 			}
 		}
 		needed := []string{row.Ours}
+		for name, apart := range row.Apart {
+			needed = append(needed, name)
+			if row.Total(name) <= 0 || row.Total(name) > row.Total(row.Ours) || apart.Beside != "" && row.Link == nil {
+				t.Errorf("row %s: %s copies %d bytes, served by %q", row.Name, name, row.Total(name), apart.Beside)
+			}
+		}
 		for _, target := range row.Targets {
 			needed = append(needed, target.Against, target.OrAgainst)
 		}

@@ -63,6 +63,13 @@ func Listen(config Config) (*Proxy, error) {
 // Port is the one it listens on.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
+// Level returns the number of round trips that have come back to the client so far.
+func (p *Proxy) Level() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heard
+}
+
 // Close ends every connection and returns the count.
 func (p *Proxy) Close() Count {
 	p.listener.Close()

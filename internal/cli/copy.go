@@ -65,6 +65,9 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 		options := flags.treeOptions()
 		c.tree = &options
 	}
+	if target.remote && flags.limit == 0 {
+		c.hosts.expected = largest(sources)
+	}
 	c.copy(sources, target)
 	c.sayHowToGoOn()
 	c.finishLists(&lists)
@@ -76,6 +79,19 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 		return &exitError{c.code}
 	}
 	return nil
+}
+
+// largest returns how many bytes the largest of the sources has that are files.
+func largest(sources []place) (size int64) {
+	for _, s := range sources {
+		if s.remote || s.stream {
+			continue
+		}
+		if info, err := os.Stat(s.path()); err == nil && info.Mode().IsRegular() {
+			size = max(size, info.Size())
+		}
+	}
+	return size
 }
 
 // A copier copies files, and tells a reporter how that goes.

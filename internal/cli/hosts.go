@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -19,7 +21,8 @@ type hosts struct {
 	config *dial.Config
 	open   map[dial.Target]*host // by target, without a path
 
-	connections, streams int // most of them, to one host; 0 leaves it to the pool
+	connections, streams int   // most of them, to one host; 0 leaves it to the pool
+	expected             int64 // bytes of the largest file that will go to a host, as far as that is known before logging in
 }
 
 // A host is one connection, or why there is none.
@@ -39,7 +42,7 @@ func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool)
 	if found, ok := h.open[t]; ok {
 		return found, found.err != nil
 	}
-	found = connect(ctx, t, h.config, h.connections, h.streams)
+	found = h.connect(ctx, t)
 	h.open[t] = found
 	return found, false
 }
@@ -50,28 +53,70 @@ func (h *hosts) close() {
 	}
 }
 
-func connect(ctx context.Context, t dial.Target, config *dial.Config, connections, streams int) *host {
-	h := &host{Host: transfer.Host{Name: t.UserHost()}}
-	d, err := dial.New(ctx, t, config)
-	if err == nil {
-		h.conn, err = d.Dial(ctx)
+func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
+	found := &host{Host: transfer.Host{Name: t.UserHost()}}
+	if err := h.login(ctx, t, found); err != nil {
+		found.err = hostError(found.Name, err)
 	}
-	if err == nil {
-		h.Client, err = startClient(ctx, h.conn, config.Logger)
+	return found
+}
+
+// login connects, and has further connections begin to log in as soon as the first one's login is as good as done, where the file that will
+// travel is large for the way.
+func (h *hosts) login(ctx context.Context, t dial.Target, found *host) error {
+	config := *h.config
+	var pool *transfer.Pool
+	config.Nearly = func(_ *dial.Dialer, roundTrip time.Duration) { pool.Expect(h.expected, roundTrip) }
+	d, err := dial.New(ctx, t, &config)
+	if err != nil {
+		return err
 	}
+	first := &coming{ready: make(chan struct{})}
+	pool = newPool(d, first, h.connections, h.streams, config.Logger)
+	found.conn, err = d.Dial(ctx)
+	first.arrived(connection{found.conn, config.Logger}, err)
 	if err == nil {
-		h.Identity = identityOf(h.conn, t)
-		h.Pool = newPool(d, h.conn, connections, streams, config.Logger)
-		if !d.NeedsPerson() {
-			h.Redial = func(ctx context.Context) (transfer.Host, error) {
-				return h.redial(ctx, d, t, connections, streams, config.Logger)
-			}
-		}
+		found.Client, err = startClient(ctx, found.conn, config.Logger)
 	}
 	if err != nil {
-		h.err = hostError(h.Name, err)
+		pool.Close()
+		return err
 	}
-	return h
+	if d.NeedsPerson() {
+		pool.Close()
+		pool = newPool(d, first, h.connections, h.streams, config.Logger)
+	} else {
+		found.Redial = func(ctx context.Context) (transfer.Host, error) {
+			return found.redial(ctx, d, t, h.connections, h.streams, config.Logger)
+		}
+	}
+	found.Identity, found.Pool = identityOf(found.conn, t), pool
+	return nil
+}
+
+// coming is a connection that is being made.
+type coming struct {
+	ready chan struct{} // closed when what follows is set
+	connection
+	err error
+}
+
+func (c *coming) arrived(conn connection, err error) {
+	c.connection, c.err = conn, err
+	close(c.ready)
+}
+
+// Open implements transfer.Connection.
+func (c *coming) Open(ctx context.Context) (*usftp.Client, error) {
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.connection.Open(ctx)
 }
 
 // redial takes the place of a connection that was lost, for this job and those that follow.
@@ -87,7 +132,7 @@ func (h *host) redial(ctx context.Context, d *dial.Dialer, t dial.Target, connec
 	}
 	h.close()
 	h.Identity = identityOf(conn, t)
-	h.conn, h.Client, h.Pool = conn, client, newPool(d, conn, connections, streams, log)
+	h.conn, h.Client, h.Pool = conn, client, newPool(d, connection{conn, log}, connections, streams, log)
 	return h.Host, nil
 }
 
@@ -100,26 +145,33 @@ func identityOf(conn *dial.Conn, t dial.Target) string {
 	return fmt.Sprintf("%s:%d", t.UserHost(), t.Port)
 }
 
-// close ends what is open.
+// close ends what is open, all at once: whatever was done has been answered, and a round trip to say goodbye would be one too many.
 func (h *host) close() {
+	var closing sync.WaitGroup
 	if h.Pool != nil {
-		h.Pool.Close()
+		closing.Go(func() { h.Pool.Close() })
 	}
 	if h.Client != nil {
-		h.Client.Close()
+		closing.Go(func() { h.Client.Close() })
+		if h.conn != nil && h.conn.SSH() != nil {
+			<-h.Client.Done() // so that it knows by whom it was ended
+		} else {
+			closing.Wait() // a process should end by itself
+		}
 	}
 	if h.conn != nil {
-		h.conn.Close()
+		closing.Go(func() { h.conn.Close() })
 	}
+	closing.Wait()
 }
 
 // newPool makes a pool of a host's connections.
-func newPool(d *dial.Dialer, first *dial.Conn, connections, streams int, log *slog.Logger) *transfer.Pool {
+func newPool(d *dial.Dialer, first transfer.Connection, connections, streams int, log *slog.Logger) *transfer.Pool {
 	if connections == 0 && d.NeedsPerson() {
 		connections = 1
 	}
 	return transfer.NewPool(transfer.PoolConfig{
-		First: connection{first, log}, Connections: connections, Streams: streams, Logger: log,
+		First: first, Connections: connections, Streams: streams, Logger: log,
 		Connect: func(ctx context.Context) (transfer.Connection, error) {
 			conn, err := d.Dial(ctx)
 			return connection{conn, log}, err

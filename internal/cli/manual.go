@@ -130,9 +130,11 @@ know.
   started   a file: size is known, or -1
   progress  bytes of it have arrived so far
   note      message says what is no failure, but worth knowing
-  done      bytes and elapsed_ns are final; with --hash and its like, hash is
-            "sha256:" or "blake3:" and hexadecimal digits, and name the path that
-            a list has; with --verify, verified is "hash" or "reading"
+  done      bytes and elapsed_ns are final; bound, where it is known, is what
+            bound the speed: "link window", "link", "server", "processor",
+            "disk" or "limit"; with --hash and its like, hash is "sha256:" or
+            "blake3:" and hexadecimal digits, and name the path that a list
+            has; with --verify, verified is "hash" or "reading"
   failed    message says why; left_behind names what is left of it
   error     message says why a host or a source could not be used at all
   exit      the last: code is the exit code, copied and failed count files,

@@ -54,7 +54,7 @@ func (p *person) event(e transfer.Event) {
 		p.line.finish(e, true)
 		p.line = nil
 		if p.verbose {
-			p.console.say(fmt.Sprintf("copied %s to %s: %s in %.1f s, %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes)), e.Elapsed.Seconds(), rate(e.Bytes, e.Elapsed)) + hashOf(e))
+			p.console.say(fmt.Sprintf("copied %s to %s: %s in %.1f s, %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes)), e.Elapsed.Seconds(), rate(e.Bytes, e.Elapsed)) + boundText(e.Bound) + hashOf(e))
 		}
 	case transfer.Failed:
 		p.line.finish(e, false)
@@ -95,9 +95,20 @@ func (p *person) treeEvent(e transfer.Event) {
 	}
 }
 
+// boundText says what bound the speed, where that is known.
+func boundText(b transfer.Bound) string {
+	switch b {
+	case "":
+		return ""
+	case transfer.BoundLimit:
+		return ", bound by --limit"
+	}
+	return ", bound by the " + string(b)
+}
+
 // summaryOf says what has become of a tree.
 func summaryOf(t *transfer.Totals) string {
-	text := fmt.Sprintf("%d files, %d directories, %d links; %s in %.1f s, %s", t.Files, t.Directories, t.Links, amount(float64(t.Bytes)), t.Elapsed.Seconds(), rate(t.Bytes, t.Elapsed))
+	text := fmt.Sprintf("%d files, %d directories, %d links; %s in %.1f s, %s", t.Files, t.Directories, t.Links, amount(float64(t.Bytes)), t.Elapsed.Seconds(), rate(t.Bytes, t.Elapsed)) + boundText(t.Bound)
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %d files were there already", t.Kept)
 	}

@@ -40,7 +40,9 @@ type job struct {
 	row    rows.Row
 	usftp  string
 	source string
+	part   string // of a tree, for who copies no more
 	target string
+	far    *wan.Side // of a long link, nil without one
 	server *sshd.Server
 	meter  measure.Runner
 }
@@ -52,12 +54,13 @@ func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) 
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	j := &job{row: row, usftp: o.usftp, source: filepath.Join(dir, "source"), target: filepath.Join(dir, "target")}
+	j := &job{row: row, usftp: o.usftp, source: filepath.Join(dir, "source"), part: filepath.Join(dir, "part"),
+		target: filepath.Join(dir, "target")}
 	j.meter = measure.Runner{Sample: sampleRate, Timeout: o.timeout}
 	if row.Kind == rows.Memory {
 		j.meter.Sample = sampleMemory
 	}
-	if err := makeSource(j.source, row.Bytes, row.Sparse); err != nil {
+	if err := j.makeSources(); err != nil {
 		return nil, err
 	}
 	config := sshd.Config{Cipher: row.Cipher}
@@ -67,6 +70,7 @@ func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) 
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, link.Close()) }()
+		j.far = link.Server
 		config.Address, config.Port, config.Start = wan.ServerAddress.String(), longPort, link.Server.Start
 		j.meter.Start = link.Client.Start
 	}
@@ -119,9 +123,17 @@ func (j *job) present() []rows.Contestant {
 }
 
 func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
-	run := result.Run{Row: j.row.Name, Contestant: contestant.Name, Command: contestant.Command, Round: round, Bytes: j.row.Bytes}
-	if err := os.Remove(j.target); err != nil && !errors.Is(err, os.ErrNotExist) {
+	run := result.Run{Row: j.row.Name, Contestant: contestant.Name, Command: contestant.Command, Round: round, Bytes: j.row.Total(contestant.Name)}
+	if err := os.RemoveAll(j.target); err != nil {
 		return run, err
+	}
+	apart := j.row.Apart[contestant.Name]
+	if apart.Beside != "" {
+		end, err := j.serveBeside(apart)
+		if err != nil {
+			return run, err
+		}
+		defer end()
 	}
 	access := j.server.Access
 	var proxy *turns.Proxy
@@ -161,8 +173,8 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
 	run.Server = (after - before).Seconds()
 	run.Failure = figures.Failure
-	if run.Failure == "" {
-		if err := same(j.source, j.target); err != nil {
+	if run.Failure == "" && !apart.NoFile {
+		if err := j.compare(apart); err != nil {
 			run.Failure = err.Error()
 		}
 	}
@@ -175,7 +187,7 @@ func (j *job) environment(access sshd.Access) ([]string, error) {
 		return nil, err
 	}
 	return []string{
-		"SRC=" + j.source, "DST=" + j.target, "CONFIG=" + access.ClientConfig, "ADDRESS=" + access.Address,
+		"SRC=" + j.source, "PART=" + j.part, "DST=" + j.target, "CONFIG=" + access.ClientConfig, "ADDRESS=" + access.Address,
 		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" + access.KnownHosts,
 		"BENCH=" + self, "USFTP=" + j.usftp,
 	}, nil

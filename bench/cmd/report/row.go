@@ -77,7 +77,7 @@ func (m measuredRow) markdown() string {
 	for _, f := range all {
 		rounds = max(rounds, len(f.rounds))
 	}
-	if len(all) > 0 && all[0].bytes != m.row.Bytes {
+	if len(all) > 0 && all[0].bytes != m.row.Total(all[0].name) {
 		fmt.Fprintf(&text, "**Measured with %d bytes instead.** ", all[0].bytes)
 	}
 	fmt.Fprintf(&text, "%d rounds. %s\n", rounds, origin(m.session, m.file))
@@ -95,6 +95,9 @@ func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 func (m measuredRow) table(all []figures) string {
 	var text strings.Builder
+	if m.row.Files > 0 {
+		return m.treeTable(all)
+	}
 	switch m.row.Kind {
 	case rows.FirstByte:
 		text.WriteString("| | round trips |\n|---|---:|\n")
@@ -118,6 +121,22 @@ func (m measuredRow) table(all []figures) string {
 			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %.2f | %.1f |\n", f.name, f.median(rate), f.median(seconds),
 				f.median(processor)*perGiB, f.median(server)*perGiB, f.median(peak)/1024)
 		}
+	}
+	return text.String()
+}
+
+// treeTable is a table of contestants that copy many files, of which some may have copied a part: then their own count in the rate.
+func (m measuredRow) treeTable(all []figures) string {
+	var text strings.Builder
+	text.WriteString("| | files/s | files | seconds | cpu-s | server | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|\n")
+	for _, f := range all {
+		if len(f.rounds) == 0 {
+			fmt.Fprintf(&text, "| %s | failed: %s |\n", f.name, f.failure)
+			continue
+		}
+		files := f.bytes / m.row.Bytes
+		fmt.Fprintf(&text, "| %s | %.0f | %d | %.3f | %.2f | %.2f | %.1f |\n", f.name, float64(files)/f.median(seconds), files,
+			f.median(seconds), f.median(processor), f.median(server), f.median(peak)/1024)
 	}
 	return text.String()
 }

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/bench/sshd"
+	"github.com/usftp/usftp/bench/testenv"
+	"github.com/usftp/usftp/bench/turns"
+	"github.com/usftp/usftp/dial"
+)
+
+// TestRoundTripsOfALogin pins what each step from nothing to a file's first bytes costs on the wire, with OpenSSH's sshd. TCP's handshake is one
+// more. The steps of a login are those of x/crypto/ssh: versions and KEXINIT of both sides, the key exchange, the request for the
+// service, "none", the question whether the key would do, and its signature.
+func TestRoundTripsOfALogin(t *testing.T) {
+	server, err := sshd.Start(sshd.Config{})
+	if errors.Is(err, sshd.ErrNoServer) {
+		testenv.Unavailable(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	proxy, err := turns.Listen(turns.Config{Target: net.JoinHostPort(server.Address, server.Port), RTT: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	access, err := server.Via("127.0.0.1", strconv.Itoa(proxy.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	level, nearly := 0, 0
+	step := func(login, what string, want int) {
+		t.Helper()
+		now := proxy.Level()
+		if got := now - level; got != want {
+			t.Errorf("%s login: %s takes %d round trips, want %d", login, what, got, want)
+		}
+		level = now
+	}
+	dialer, err := dial.New(ctx, dial.Target{Host: "host"}, &dial.Config{ConfigFile: access.ClientConfig,
+		Nearly: func(*dial.Dialer, time.Duration) { nearly = proxy.Level() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, login := range []string{"first", "second"} {
+		conn, err := dialer.Dial(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		step(login, "logging in", 6)
+		stream, err := conn.Open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step(login, "the channel and the subsystem", 2)
+		client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()), usftp.WithChannelWindow(stream.Window()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		step(login, "INIT", 1)
+		file, err := client.OpenRead(access.ClientConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step(login, "opening a file and knowing its size", 1)
+		if _, err := file.ReadAt(make([]byte, 1), 0); err != nil {
+			t.Fatal(err)
+		}
+		step(login, "reading", 1)
+	}
+	if nearly != 5 {
+		t.Errorf("further logins may begin after %d round trips of the first, want 5", nearly)
+	}
+}

@@ -1,0 +1,122 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// dialBeside begins a login whose person takes until three more have exchanged keys, and returns the errors of all four.
+func dialBeside(t *testing.T, srv *testServer, c *Config, answer string) (errs []error, asked int) {
+	t.Helper()
+	var others sync.WaitGroup
+	var mu sync.Mutex
+	var d *Dialer
+	keyed := make(chan struct{}, 8)
+	dialOne := func() {
+		conn, err := d.Dial(testContext(t))
+		if err == nil {
+			conn.Close()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	}
+	c.Prompter = PrompterFunc(func(context.Context, Prompt) (string, error) {
+		asked++ // one at a time
+		if asked == 1 {
+			for range 3 {
+				others.Go(dialOne)
+			}
+			for range 4 { // its own is one of them
+				<-keyed
+			}
+		}
+		return answer, nil
+	})
+	d = srv.dialer(t, c)
+	srv.BannerCallback = func(ssh.ConnMetadata) string { // sent before "none" is answered
+		keyed <- struct{}{}
+		return ""
+	}
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		dialOne()
+	}()
+	<-first
+	others.Wait()
+	return errs, asked
+}
+
+func TestLoginsBesideTheFirstWaitForIt(t *testing.T) {
+	srv := newTestServer(t)
+	takesPassword(srv, "secret")
+	errs, asked := dialBeside(t, srv, new(Config), "secret")
+	if asked != 1 || !slices.Equal(errs, make([]error, 4)) {
+		t.Errorf("asked %d times, %v", asked, errs)
+	}
+	if f := srv.failures(); !slices.Equal(f, []string{"none", "none", "none", "none"}) {
+		t.Errorf("refused were %v", f)
+	}
+}
+
+func TestLoginsBesideOneThatFailsOfferNothing(t *testing.T) {
+	srv := newTestServer(t)
+	takesPassword(srv, "secret")
+	errs, asked := dialBeside(t, srv, &Config{Options: []string{"NumberOfPasswordPrompts=1"}}, "wrong")
+	if asked != 1 || len(errs) != 4 {
+		t.Errorf("asked %d times, %v", asked, errs)
+	}
+	for _, err := range errs {
+		var refused *AuthError
+		if !errors.As(err, &refused) {
+			t.Errorf("%v", err)
+		}
+	}
+	f := srv.failures()
+	if slices.Sort(f); !slices.Equal(f, []string{"none", "none", "none", "none", "password"}) {
+		t.Errorf("refused were %v", f)
+	}
+}
+
+// A one-time code is nothing that a login could have another time.
+func TestLoginsBesideOneThatNeedsItsPerson(t *testing.T) {
+	srv := newTestServer(t)
+	srv.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		answers, err := ask("", "", []string{"Code: "}, []bool{true})
+		if err != nil || len(answers) != 1 || answers[0] != "123456" {
+			return nil, errors.New("wrong")
+		}
+		return nil, nil
+	}
+	errs, asked := dialBeside(t, srv, new(Config), "123456")
+	good := 0
+	for _, err := range errs {
+		if err == nil {
+			good++
+		} else if !errors.Is(err, errEachNeedsPerson) {
+			t.Error(err)
+		}
+	}
+	if asked != 1 || good != 1 || len(errs) != 4 {
+		t.Errorf("asked %d times, %d of %d logged in", asked, good, len(errs))
+	}
+}
+
+func TestNearlyIsToldOnce(t *testing.T) {
+	srv := newTestServer(t)
+	takesPassword(srv, "secret")
+	var told []time.Duration
+	p := &script{answers: []string{"secret"}}
+	d := srv.dialer(t, &Config{Prompter: p, Nearly: func(_ *Dialer, trip time.Duration) { told = append(told, trip) }})
+	dialTwice(t, d)
+	if len(told) != 1 || told[0] <= 0 || told[0] > time.Minute {
+		t.Errorf("told %v", told)
+	}
+}

@@ -1,0 +1,92 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// slow is a Writer that takes its time, as a disk may.
+type slow struct{ each time.Duration }
+
+func (s slow) Write(p []byte) (int, error) {
+	time.Sleep(s.each) // that is what it is
+	return len(p), nil
+}
+
+// What bound a copy is found out where each bound is put in its way.
+func TestBoundIsFoundOut(t *testing.T) {
+	const trip = 100 * time.Millisecond
+	busy := func(d time.Duration) sftptest.Script {
+		return sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeRead {
+				return []sftptest.Action{sftptest.Call("busy", func(sftptest.Request) { time.Sleep(d) })}
+			}
+			return nil
+		}}
+	}
+	for name, test := range map[string]struct {
+		script sftptest.Script
+		rate   int64 // of the link
+		sink   io.Writer
+		limit  int64
+		want   transfer.Bound
+	}{
+		"windows": {want: transfer.BoundWindow},
+		"link":    {rate: 4e6, want: transfer.BoundLink},
+		"server":  {script: busy(50 * time.Millisecond), want: transfer.BoundServer},
+		"disk":    {sink: slow{50 * time.Millisecond}, want: transfer.BoundDisk},
+		"limit":   {limit: 4e6, want: transfer.BoundLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := sftptest.NewServer(t, test.script)
+				server.Files.WriteFile("/source", make([]byte, 48<<20))
+				link := sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20, RateBytesPerSec: test.rate}
+				end := server.Dial(link)
+				client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"), usftp.WithChannelWindow(link.Window),
+					usftp.WithKeepalive(func(ctx context.Context) error {
+						wait := trip
+						if test.rate > 0 {
+							wait += 300 * time.Millisecond // it stands in the queue of the link
+						}
+						select {
+						case <-time.After(wait):
+							return nil
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+					}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				job := transfer.Job{Host: transfer.Host{Client: client, Name: "far"}, Direction: transfer.Download, Source: "/source", Target: "sink", Writer: test.sink}
+				if job.Writer == nil {
+					job.Writer = new(bytes.Buffer)
+				}
+				var told transfer.Bound
+				job.Options = transfer.Options{RateLimit: test.limit, Events: func(e transfer.Event) {
+					if e.Kind == transfer.Done {
+						told = e.Bound
+					}
+				}}
+				result, err := job.Run(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if result.Bound != test.want || told != test.want {
+					t.Errorf("it took %v, bound by %q, told %q, want %q", result.Elapsed, result.Bound, told, test.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package transfer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+)
+
+// What is expected is logged in for ahead, as far as it is worth it, and at most four at a time; a pool that is closed meanwhile lets them
+// come to their end.
+func TestExpect(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int64
+		trip time.Duration
+		most int // PoolConfig.Connections
+		want int // further connections
+	}{
+		"large, far":        {500e6, 100 * time.Millisecond, 0, 7},
+		"large, near":       {500e6, time.Millisecond, 0, 0},
+		"small, far":        {5e6, 140 * time.Millisecond, 0, 0},
+		"middle, far":       {80e6, 100 * time.Millisecond, 0, 1},
+		"as many as wanted": {500e6, 100 * time.Millisecond, 3, 2},
+		"one will do":       {500e6, 100 * time.Millisecond, 1, 0},
+		"of unknown size":   {-1, 100 * time.Millisecond, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
+					link: sftptest.LinkConfig{ToServer: test.trip / 2, ToClient: test.trip / 2, Window: 2 << 20}}
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: test.most})
+				pool.Expect(test.size, test.trip)
+				synctest.Wait()
+				h.mu.Lock()
+				if h.logins != min(test.want, 4) {
+					t.Errorf("%d log in at once", h.logins)
+				}
+				h.mu.Unlock()
+				time.Sleep(12 * test.trip) // of the bubble: a login takes eight
+				synctest.Wait()
+				began := time.Now()
+				pool.Close()
+				if took := time.Since(began); took > 10*test.trip {
+					t.Errorf("closing took %v", took)
+				}
+				if h.conns != test.want || h.aborted != 0 || h.most > 4 {
+					t.Errorf("%d connections, %d ended halfway, %d at a time", h.conns, h.aborted, h.most)
+				}
+			})
+		})
+	}
+}

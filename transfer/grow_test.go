@@ -1,0 +1,102 @@
+package transfer_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+)
+
+// bottleneck carries so many bytes a second, whosever they are.
+type bottleneck struct {
+	rate float64
+
+	mu   sync.Mutex
+	free time.Time
+}
+
+func (b *bottleneck) carry(n int) {
+	b.mu.Lock()
+	if now := time.Now(); b.free.Before(now) {
+		b.free = now
+	}
+	b.free = b.free.Add(time.Duration(float64(n) / b.rate * float64(time.Second)))
+	until := b.free
+	b.mu.Unlock()
+	time.Sleep(time.Until(until)) // it is the link
+}
+
+// narrowed is a connection that brings what it brings through a bottleneck.
+type narrowed struct {
+	io.ReadWriteCloser
+	through *bottleneck
+}
+
+func (n *narrowed) Read(p []byte) (int, error) {
+	got, err := n.ReadWriteCloser.Read(p[:min(len(p), 64<<10)])
+	n.through.carry(got)
+	return got, err
+}
+
+// Connections that add nothing to the rate are given back, and those that add are kept, though none of them comes near to its window.
+func TestConnectionsAreTriedOut(t *testing.T) {
+	const trip = 100 * time.Millisecond
+	for name, test := range map[string]struct {
+		size   int
+		shared float64 // bytes a second of all streams together, 0 for no bound
+		each   int64   // and of each
+		most   time.Duration
+		check  func(made, closed int) bool
+	}{
+		// A link of 32 Mbit/s, of which the first connection has enough.
+		"a narrow link": {size: 64 << 20, shared: 4e6, most: 19 * time.Second,
+			check: func(made, closed int) bool { return made > 0 && closed > made/2 }},
+		// Losses hold down each stream by itself, as TCP would be.
+		"losses": {size: 64 << 20, each: 500e3, most: 17 * time.Second,
+			check: func(made, closed int) bool { return made == 7 && closed == 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
+					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20, RateBytesPerSec: test.each}}
+				if test.shared > 0 {
+					h.shared = &bottleneck{rate: test.shared}
+				}
+				data := random(test.size)
+				h.server.Files.WriteFile("/source", data)
+				first, err := farConn{h}.Open(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer first.Close()
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+				defer pool.Close()
+				target := filepath.Join(t.TempDir(), "target")
+				began := time.Now()
+				_, err = transfer.DownloadFile(t.Context(), transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target, transfer.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took > test.most {
+					t.Errorf("it took %v", took)
+				}
+				synctest.Wait()
+				h.mu.Lock()
+				if !test.check(h.conns, h.closed) {
+					t.Errorf("%d connections were made, %d were given back", h.conns, h.closed)
+				}
+				h.mu.Unlock()
+				if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("what came differs: %v", err)
+				}
+			})
+		})
+	}
+}

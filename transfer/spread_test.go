@@ -1,0 +1,76 @@
+package transfer_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+)
+
+// Files of which none is worth more connections by itself travel over several all the same, where there are many.
+func TestFilesSpreadOverThePool(t *testing.T) {
+	const trip, files, size = 200 * time.Millisecond, 60, 3 << 20
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		took := map[int]time.Duration{}
+		for _, connections := range []int{1, 0} {
+			synctest.Test(t, func(t *testing.T) {
+				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
+					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+				first, err := farConn{h}.Open(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer first.Close()
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: connections})
+				defer pool.Close()
+				local, data := t.TempDir(), random(size)
+				if err := os.Mkdir(filepath.Join(local, "tree"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				h.server.Files.Mkdir("/tree")
+				for i := range files {
+					data[0] = byte(i)
+					if direction == transfer.Upload {
+						if err := os.WriteFile(filepath.Join(local, "tree", fmt.Sprint(i)), data, 0o644); err != nil {
+							t.Fatal(err)
+						}
+					} else {
+						h.server.Files.WriteFile(fmt.Sprint("/tree/", i), data)
+					}
+				}
+				tree := transfer.Tree{Host: transfer.Host{Client: first, Name: "far", Pool: pool}, Direction: direction,
+					Source: filepath.Join(local, "tree"), Target: "/copy"}
+				if direction == transfer.Download {
+					tree.Source, tree.Target = "/tree", filepath.Join(local, "copy")
+				}
+				began := time.Now()
+				summary, err := tree.Run(t.Context())
+				if err != nil || summary.Files != files {
+					t.Fatalf("%+v, %v", summary, err)
+				}
+				took[connections] = time.Since(began)
+				if h.most > 4 || connections == 1 && h.conns != 0 {
+					t.Errorf("%d connections, %d logged in at a time", h.conns, h.most)
+				}
+				for i := range files {
+					got, err := h.server.Files.ReadFile(fmt.Sprint("/copy/", i))
+					if direction == transfer.Download {
+						got, err = os.ReadFile(filepath.Join(local, "copy", fmt.Sprint(i)))
+					}
+					if data[0] = byte(i); err != nil || !bytes.Equal(got, data) {
+						t.Fatalf("file %d: %v", i, err)
+					}
+				}
+			})
+		}
+		if took[0] > took[1]/2 {
+			t.Errorf("%v: %v over one connection, %v over several", direction, took[1], took[0])
+		}
+	}
+}
