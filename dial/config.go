@@ -31,6 +31,9 @@ type Config struct {
 	// SSH, where not empty, is the command to use as the transport instead of the
 	// native one: "ssh", or a command line whose words may be quoted.
 	SSH string
+	// Server, where not empty, is a command that speaks SFTP itself, on its standard input and
+	// output, such as sftp-server. It is run here in place of any connection (sftp's -D).
+	Server string
 	// Prompter answers questions; with nil nobody is asked, as with BatchMode.
 	Prompter Prompter
 	// Banner, if set, is given what the server says before one is logged in. It is

@@ -54,7 +54,7 @@ func newDialer(ctx context.Context, t Target, config *Config, a *asker, depth in
 	if _, err := network(config.AddressFamily); err != nil {
 		return fail(err)
 	}
-	if config.SSH != "" {
+	if config.SSH != "" || config.Server != "" {
 		var err error
 		if d.system, err = newSystemSSH(t, config); err != nil {
 			return fail(err)
@@ -71,12 +71,31 @@ func newDialer(ctx context.Context, t Target, config *Config, a *asker, depth in
 	if d.s, err = readSettings(t, w, config); err != nil {
 		return fail(err)
 	}
+	d.warnOfMissing()
 	if d.s.proxyJump != "" {
 		if d.hop, err = d.newHop(ctx, depth); err != nil {
 			return fail(err)
 		}
 	}
 	return d, nil
+}
+
+// warnOfMissing says, as ssh does, that a key that was named in so many words is not there: another may let us in, and nobody would know.
+func (d *Dialer) warnOfMissing() {
+	x := d.s.tokens()
+	for _, f := range d.config.Identities {
+		path, err := x.file(f)
+		if err != nil {
+			path = f
+		}
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		if _, err := os.Stat(path + ".pub"); err == nil {
+			continue // an agent may hold its other half
+		}
+		d.log.Warn(fmt.Sprintf("the key %s is not there, and so not offered", path))
+	}
 }
 
 // newHop makes the Dialer for the last host of ProxyJump, which goes through those

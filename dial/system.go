@@ -6,19 +6,28 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
 // A systemSSH runs the system's ssh, or whatever was named in its place, once for
-// each stream.
+// each stream; or a server itself, which takes the command as it stands.
 type systemSSH struct {
 	t       Target
 	config  *Config
 	command []string
 	batch   bool
+	local   bool // command is the server
 }
 
 func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
+	if c.Server != "" {
+		command, err := splitCommand(c.Server)
+		if err != nil {
+			return nil, fmt.Errorf("-D %q: %w", c.Server, err)
+		}
+		return &systemSSH{t: t, config: c, command: command, batch: true, local: true}, nil
+	}
 	command, err := splitCommand(c.SSH)
 	if err != nil {
 		return nil, fmt.Errorf("--ssh %q: %w", c.SSH, err)
@@ -46,6 +55,9 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 // args are what scp gives to ssh, and the subsystem: nothing is forwarded, no command
 // of the configuration runs.
 func (s *systemSSH) args() []string {
+	if s.local {
+		return s.command[1:]
+	}
 	args := append(s.command[1:len(s.command):len(s.command)],
 		"-x", "-a", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no", "-oRemoteCommand=none", "-oRequestTTY=no")
 	args = append(args, s.config.sshArgs(s.t)...)
@@ -65,7 +77,7 @@ func (s *systemSSH) open(c *Conn) (*Stream, error) {
 	cmd := exec.Command(s.command[0], s.args()...)
 	cmd.Env = s.config.environ()
 	log := s.config.logger()
-	p, err := startProcess(cmd, func(line string) { log.Info("ssh: " + line) })
+	p, err := startProcess(cmd, func(line string) { log.Info(s.name() + ": " + line) })
 	if err != nil {
 		return nil, startError(s.command[0], err)
 	}
@@ -115,8 +127,16 @@ func (o *sshOutput) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return 0, &Error{Host: o.s.Host(), Err: &SubsystemError{
-		Reason: "ssh ended", ExitStatus: code, Text: o.p.stderr.line(),
+		Reason: o.s.conn.d.system.name() + " ended", ExitStatus: code, Text: o.p.stderr.line(),
 	}}
+}
+
+// name is what messages call the program.
+func (s *systemSSH) name() string {
+	if s.local {
+		return filepath.Base(s.command[0])
+	}
+	return "ssh"
 }
 
 // splitCommand splits a command line at its spaces; quotes keep words together.

@@ -195,10 +195,12 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 			return err
 		}
 	} else if t.before != nil && t.temporary != "" {
+		mode := t.before.Mode()
 		if err := t.keepOwner(); err != nil {
 			r.note("the new file cannot have the owner of the one it replaces: " + err.Error())
+			mode &^= fs.ModeSetuid | fs.ModeSetgid // it would run as somebody who never said so
 		}
-		if err := t.file.Chmod(t.before.Mode()); err != nil {
+		if err := t.file.Chmod(mode); err != nil {
 			return err
 		}
 	}
@@ -237,7 +239,7 @@ func (r *run) abandonLocal(t *localTarget, err error, before *usftp.FileStat) {
 	case r.result.LeftBehind != "": // the rename failed
 	case t.temporary == "":
 		r.detail = "the target was written in place and is not complete"
-	case !r.isSmall(r.size) && r.interrupted(err) && r.result.Bytes > 0 && r.cutLocal(t) && !errors.Is(err, ErrSourceChanged):
+	case !r.isSmall(r.size) && r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err) && r.cutLocal(t):
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)
 		r.keep(r.localMarks(t, before), t.file.Sync() == nil)

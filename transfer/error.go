@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/usftp/usftp"
@@ -14,6 +16,7 @@ import (
 // Error is how a job fails: one sentence that names the file, the host and the cause.
 type Error struct {
 	Host      string
+	From      string // the host of the source, where that is another
 	Direction Direction
 	Source    string
 	Target    string
@@ -29,12 +32,15 @@ type Error struct {
 // Error says the file, the host, the cause, and what is left.
 func (e *Error) Error() string {
 	source, target := e.Source, e.Target
-	if e.Direction == Download {
+	switch e.Direction {
+	case Download:
 		source = e.Host + ":" + source
-	} else {
+	case Upload:
 		target = e.Host + ":" + target
+	case Relay:
+		source, target = e.From+":"+source, e.Host+":"+target
 	}
-	message := fmt.Sprintf("cannot copy %s to %s: %s", source, target, e.cause())
+	message := fmt.Sprintf("cannot copy %s to %s: %s%s", source, target, e.at(), e.cause())
 	if e.Detail != "" {
 		message += "; " + e.Detail
 	}
@@ -44,25 +50,46 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// at says on which of two hosts it was.
+func (e *Error) at() string {
+	var status *usftp.StatusError
+	switch {
+	case e.Direction != Relay || e.From == e.Host || errors.Is(e.Err, context.Canceled):
+		return ""
+	case isOfSource(e.Err):
+		return "on " + e.From + ": "
+	case errors.As(e.Err, &status), errors.Is(e.Err, net.ErrClosed):
+		return "on " + e.Host + ": "
+	}
+	return ""
+}
+
 // cause says the cause without what the sentence has said already: the operation and the path that package os and its like put in
 // front, where the path is the source or the target.
 func (e *Error) cause() string {
 	if errors.Is(e.Err, context.Canceled) {
 		return "interrupted"
 	}
-	switch err := e.Err.(type) {
+	cause := e.Err
+	if source, ok := cause.(*sourceError); ok {
+		cause = source.error
+	}
+	switch err := cause.(type) {
 	case *fs.PathError:
 		if e.noDirectory(err) {
 			return "there is no directory to put it in"
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
+			if silent(err.Err) {
+				return fmt.Sprintf("the server refused the request to %s and gave no reason (failure)", err.Op)
+			}
 			return plain(err.Err)
 		}
 		return fmt.Sprintf("cannot %s %s: %s", err.Op, err.Path, plain(err.Err))
 	case *os.LinkError:
 		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, plain(err.Err))
 	}
-	return plain(e.Err)
+	return plain(cause)
 }
 
 // noDirectory tells whether it was the target that could not be made or found. "No such file" of a file that is to be made would
@@ -71,7 +98,16 @@ func (e *Error) noDirectory(err *fs.PathError) bool {
 	var status *usftp.StatusError
 	atHost := errors.As(err, &status)
 	opening := err.Op == "open" || err.Op == "openat" || err.Op == "stat"
+	if e.Direction == Relay {
+		return opening && errors.Is(err, fs.ErrNotExist) && !isOfSource(e.Err)
+	}
 	return opening && errors.Is(err, fs.ErrNotExist) && atHost == (e.Direction == Upload)
+}
+
+// silent tells whether a server has said no more than that it could not do something.
+func silent(err error) bool {
+	status, ok := err.(*usftp.StatusError)
+	return ok && status.FxCode() == usftp.ErrSSHFxFailure && (status.Message == "" || strings.EqualFold(status.Message, "failure"))
 }
 
 func plain(err error) string {
@@ -84,7 +120,7 @@ func plain(err error) string {
 // failure makes an error of the job's.
 func (r *run) failure(err error) error {
 	return &Error{
-		Host: r.Host.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
+		Host: r.Host.Name, From: r.From.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
 		Err: err, Detail: r.detail, Resumable: r.resumable, temporary: r.temporary,
 	}
 }
@@ -117,7 +153,7 @@ func (e *noSpace) Unwrap() []error { return []error{syscall.ENOSPC, e.err} }
 // explainWrite tells a full disk from other failures of a write.
 func (r *run) explainWrite(err error, dir string) error {
 	var status *usftp.StatusError
-	if !errors.As(err, &status) || !errors.Is(err, usftp.ErrSSHFxFailure) {
+	if isOfSource(err) || !errors.As(err, &status) || !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
 	vfs, statErr := r.Host.Client.StatVFS(dir)
@@ -136,5 +172,7 @@ func (r *run) interrupted(err error) bool {
 	return r.ctx.Err() != nil || r.lost()
 }
 
-// lost tells whether the connection has ended.
-func (r *run) lost() bool { return lost(r.Host.Client) }
+// lost tells whether a connection has ended.
+func (r *run) lost() bool {
+	return lost(r.Host.Client) || r.from != nil && lost(r.From.Client)
+}

@@ -26,6 +26,7 @@ type Event struct {
 	Kind       Kind          `json:"kind"`
 	Time       time.Time     `json:"time"`
 	Host       string        `json:"host"`
+	SourceHost string        `json:"source_host,omitempty"` // of a relay, whose Host is the target's
 	Direction  Direction     `json:"direction"`
 	Source     string        `json:"source"`
 	Target     string        `json:"target"`

@@ -57,12 +57,16 @@ func (r *run) isSmall(size int64) bool { return r.item != nil && r.item.dir.tree
 // sendSmall reads, writes, finishes and closes a small file. It returns false where the file is not what it was when it was listed,
 // which the usual way copes with.
 func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done bool, err error) {
-	if err := from.open(r.ctx, r.Source); err != nil {
-		return true, err
-	}
-	defer from.close()
 	size := r.item.facts.size
-	if from.before.Size() != size {
+	if r.Direction != Relay { // whose source is read in one piece
+		if err := from.open(r.ctx, r.Source); err != nil {
+			return true, err
+		}
+		defer from.close()
+		if from.before.Size() != size {
+			return false, nil
+		}
+	} else if r.copiesThere() {
 		return false, nil
 	}
 	memory := r.item.dir.tree.memory
@@ -70,19 +74,12 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 	defer memory.give(size)
 	data, release := r.item.dir.tree.buffers.get(int(size) + 1)
 	defer release()
-	n, err := io.ReadFull(from.file, data)
-	if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
-		return true, err
+	if same, err := r.readSmall(from, data); err != nil || !same {
+		return err != nil, err
 	}
-	if int64(n) != size {
-		return false, nil
-	}
-	if err := from.changed(size); err != nil {
-		return true, err
-	}
-	from.file.Close()
+	n := int(size)
 	r.hashSmall(data[:n])
-	refused, err := f.WriteClose(data[:n], r.remoteAttrs(from, target))
+	refused, err := f.WriteClose(data[:n], r.remoteAttrs(f, from, target))
 	r.freeHandle()
 	if err != nil {
 		return true, err
@@ -97,18 +94,43 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 	return true, nil
 }
 
+// readSmall reads the source of a small file, for which data has a byte to spare. It returns false where it is not what it was when it was
+// listed.
+func (r *run) readSmall(from *source, data []byte) (same bool, err error) {
+	size := len(data) - 1
+	if r.Direction == Relay {
+		return from.readRemote(r, data[:size])
+	}
+	n, err := io.ReadFull(from.file, data)
+	if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
+		return false, err
+	}
+	if n != size {
+		return false, nil
+	}
+	if err := from.changed(int64(size)); err != nil {
+		return false, err
+	}
+	from.file.Close()
+	return true, nil
+}
+
 // remoteAttrs are what an upload gives its target besides contents.
-func (r *run) remoteAttrs(from *source, target *remoteTarget) (set usftp.NewAttrs) {
+func (r *run) remoteAttrs(f *usftp.File, from *source, target *remoteTarget) (set usftp.NewAttrs) {
 	if from.before == nil {
 		return set
 	}
-	if seconds := from.before.ModTime().Unix(); r.Options.Preserve || r.item != nil && seconds >= 0 && seconds <= math.MaxUint32 {
-		set.SetTimes, set.Atime, set.Mtime = true, from.before.ModTime(), from.before.ModTime()
+	atime, mtime := timesOf(from.before)
+	if seconds := mtime.Unix(); !mtime.IsZero() && (r.Options.Preserve || r.item != nil && seconds >= 0 && seconds <= math.MaxUint32) {
+		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 	}
-	if r.Options.Preserve {
+	if r.Options.Preserve && hasMode(from.before) {
 		set.SetMode, set.Mode = true, from.before.Mode()
+		if r.Direction == Relay { // a stranger's bits that would run as whoever we are there
+			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+		}
 	} else if target.before != nil && !r.result.InPlace {
-		set.SetMode, set.Mode = true, target.before.Mode()
+		set.SetMode, set.Mode = true, r.keptMode(f, target.before)
 	}
 	return set
 }
@@ -176,6 +198,32 @@ func (r *run) downloadSmall() (done bool, err error) {
 		r.abandonLocal(target, err, before)
 	}
 	return true, err
+}
+
+// keptMode is the mode of a file that is replaced, for the new one. The bits by which a program runs as its owner, or its group, stay only
+// where those do: else it would run as somebody who never said so.
+func (r *run) keptMode(f *usftp.File, before fs.FileInfo) fs.FileMode {
+	mode := before.Mode()
+	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
+		return mode
+	}
+	old, _ := before.Sys().(*usftp.FileStat)
+	fresh := new(usftp.FileStat)
+	if info, err := f.Stat(); err == nil {
+		fresh = info.Sys().(*usftp.FileStat)
+	}
+	known := old != nil && old.HasOwner() && fresh.HasOwner()
+	kept := mode
+	if !known || old.UID != fresh.UID {
+		kept &^= fs.ModeSetuid
+	}
+	if !known || old.GID != fresh.GID {
+		kept &^= fs.ModeSetgid
+	}
+	if kept != mode {
+		r.note("the new file has another owner than the one it replaces, and so not its setuid and setgid bits")
+	}
+	return kept
 }
 
 // errKept ends a job whose target is the source's copy already, by size and time.

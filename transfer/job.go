@@ -34,12 +34,16 @@ type Direction int
 const (
 	Upload   Direction = iota // from this machine to the host
 	Download                  // from the host to this machine
+	Relay                     // from another host to the host, through this machine
 )
 
-// String returns "upload" or "download".
+// String returns "upload", "download" or "relay".
 func (d Direction) String() string {
-	if d == Download {
+	switch d {
+	case Download:
 		return "download"
+	case Relay:
+		return "relay"
 	}
 	return "upload"
 }
@@ -112,7 +116,7 @@ type Options struct {
 	RateLimit int64
 
 	// Events is told what happens, one event at a time, from goroutines of the job. It should not block for long: the job waits for
-	// it.
+	// it. Where it panics the job ends, removes what it has begun, and panics.
 	Events func(Event)
 
 	// ProgressEvery is the time between progress events. 0 means 200 ms.
@@ -123,6 +127,10 @@ type Options struct {
 type Job struct {
 	Host      Host
 	Direction Direction
+
+	// From is where the source of a Relay lies. Its data passes through this machine's memory, and as much is under way on both sides as their
+	// links hold. Where From.Client is Host.Client the host copies by itself, if it offers copy-data.
+	From Host
 
 	// Source and Target are paths: of this machine's file system and of the host's, in the order of the direction. A target that is
 	// a directory gets a file with the source's last element.
@@ -167,8 +175,11 @@ type Result struct {
 //
 // It runs on the calling goroutine; so does Reader's Read and Writer's Write, which are waited for even when ctx ends.
 func (j *Job) Run(ctx context.Context) (Result, error) {
-	r := &run{Job: *j, ctx: ctx, began: time.Now()}
-	r.line = newLifeline(ctx, j.Host, &r.Options)
+	r := &run{Job: *j, began: time.Now()}
+	ctx, done := listen(ctx, &r.Options)
+	defer done()
+	r.ctx = ctx
+	r.line, r.from = lifelines(ctx, j.Direction, j.From, j.Host, &r.Options)
 	r.Options.Hash = r.Options.algorithm()
 	if j.Options.RateLimit > 0 {
 		r.limiter = &limiter{ctx: ctx, rate: j.Options.RateLimit}
@@ -194,22 +205,18 @@ func (r *run) tellDone() {
 // copy copies the file. Its error is an [*Error].
 func (r *run) copy() error {
 	r.result.Target = r.Target
+	defer r.releaseJournal(false) // where the user's code has panicked
 	var err error
 	for {
 		r.Host = r.line.current()
+		if r.from != nil {
+			r.From = r.from.current()
+		}
 		if err = verifiable(r.Host.Client, &r.Options); err != nil {
 			break
 		}
 		r.takeHandle()
-		leave := r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))
-		giveBack := r.lend()
-		if r.Direction == Download {
-			err = r.download()
-		} else {
-			err = r.upload()
-		}
-		leave()
-		giveBack()
+		err = r.try()
 		if err == nil || !r.retry(err) {
 			break
 		}
@@ -223,9 +230,19 @@ func (r *run) copy() error {
 	}
 	if err != nil {
 		r.Options.List.met(r.names())
-		return r.failure(r.line.why(err))
+		return r.failure(why(r.line, r.from, err))
 	}
 	return nil
+}
+
+// try is one try over one connection.
+func (r *run) try() error {
+	defer r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))()
+	defer r.lend()()
+	if r.Direction == Download {
+		return r.download()
+	}
+	return r.upload()
 }
 
 // run is one run of a job.
@@ -243,14 +260,16 @@ type run struct {
 	trip time.Duration // a round trip, as far as one was seen; 0 before
 
 	line      *lifeline
-	resumable bool     // a mark was saved, for a later run
-	claim     *claim   // of its mark in the journal
-	unclaimed bool     // it was asked for
-	marks     *marks   // what is noted as it goes
-	left      *mark    // what a try that lost its connection has left
-	placing   *placing // the last step of an upload, once it has begun
-	strays    []string // temporary files on the host that such a try may have left
-	way       way      // how far it has come
+	from      *lifeline // to the source of a relay, else nil; the same as line where they are one host
+	resumable bool      // a mark was saved, for a later run
+	claim     *claim    // of its mark in the journal
+	unclaimed bool      // it was asked for
+	marks     *marks    // what is noted as it goes
+	left      *mark     // what a try that lost its connection has left
+	placing   *placing  // the last step of an upload, once it has begun
+	strays    []string  // temporary files on the host that such a try may have left
+	way       way       // how far it has come
+	fromWay   way       // the same, as the source's connection counts it
 
 	passing  *passing // hashes what passes, nil where nobody wants that
 	digests  digests  // of all that has passed
@@ -271,6 +290,7 @@ func (r *run) tell(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Time, e.Host, e.Direction, e.Source, e.Target, e.Tree = time.Now(), r.Host.Name, r.Direction, r.Source, r.result.Target, r.item != nil
+	e.SourceHost = r.From.Name
 	if !e.Hash.IsZero() {
 		e.Name = r.name
 	}
@@ -281,7 +301,7 @@ func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Mess
 
 // watch tells of progress until the returned function is called.
 func (r *run) watch(progress func() int64) (stop func()) {
-	unfollow := r.line.follow(&r.way, progress)
+	unfollow := r.follow(progress)
 	unreport := r.report(progress)
 	unmark := r.markAsItGoes(progress)
 	return func() {

@@ -26,22 +26,29 @@ type mark struct {
 // journalAge is how long marks are kept. Whoever has not gone on by then will not.
 const journalAge = 30 * 24 * time.Hour
 
+// identity is what tells a host from others.
+func (h *Host) identity() string {
+	if h.Identity == "" {
+		return h.Name
+	}
+	return h.Identity
+}
+
 // journalFile returns the file of the job's mark, "" where no journal is kept. What makes two jobs the same is in its name.
 func (r *run) journalFile(target string) string {
 	if r.Options.Journal == "" || r.Reader != nil || r.Writer != nil {
 		return ""
 	}
+	var err error
 	local, remote := r.Source, target
 	if r.Direction == Download {
 		local, remote = target, r.Source
 	}
-	local, err := filepath.Abs(local)
-	if err != nil {
+	identity := r.Host.identity()
+	if r.Direction == Relay {
+		local = r.From.identity() + "\x00" + local
+	} else if local, err = filepath.Abs(local); err != nil {
 		return ""
-	}
-	identity := r.Host.Identity
-	if identity == "" {
-		identity = r.Host.Name
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{identity, r.Direction.String(), local, remote}, "\x00")))
 	return filepath.Join(r.Options.Journal, hex.EncodeToString(sum[:16])+".json")

@@ -4,7 +4,6 @@ package transfer
 
 import (
 	"io/fs"
-	"os"
 	"strconv"
 	"syscall"
 )
@@ -20,7 +19,15 @@ func links(info fs.FileInfo) uint64 {
 // keepOwner gives the temporary file the owner of the file that it replaces, where that is another and we may.
 func (t *localTarget) keepOwner() error {
 	old, ok := t.before.Sys().(*syscall.Stat_t)
-	if !ok || (int(old.Uid) == os.Geteuid() && int(old.Gid) == os.Getegid()) {
+	if !ok {
+		return nil
+	}
+	// In some directories files do not get their maker's group.
+	info, err := t.file.Stat()
+	if err != nil {
+		return err
+	}
+	if fresh, ok := info.Sys().(*syscall.Stat_t); ok && fresh.Uid == old.Uid && fresh.Gid == old.Gid {
 		return nil
 	}
 	return t.file.Chown(int(old.Uid), int(old.Gid))

@@ -17,7 +17,7 @@ type facts struct {
 	mtime    time.Time
 	atime    time.Time
 	hasTimes bool
-	info     fs.FileInfo // of a local entry
+	info     fs.FileInfo // of a local entry, or of one that is relayed
 }
 
 // directory is one directory of the tree, from when it is found until all in it is done.
@@ -304,12 +304,15 @@ func (t *treeRun) copy(i *item) {
 	}
 	r := &run{
 		Job: Job{Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
-		ctx: t.ctx, began: time.Now(), line: t.line, limiter: t.limiter, item: i, trip: t.trip, name: path.Join(t.below, i.rel()),
+		ctx: t.ctx, began: time.Now(), line: t.line, from: t.from, limiter: t.limiter, item: i, trip: t.trip, name: path.Join(t.below, i.rel()),
 	}
 	err := r.copy()
 	r.freeHandle()
 	if err == nil || errors.Is(err, errKept) {
 		t.line.arrive()
+		if t.from != nil && t.from != t.line {
+			t.from.arrive()
+		}
 	}
 	if err == nil {
 		t.files.Add(1)

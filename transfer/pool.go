@@ -96,6 +96,10 @@ const loginGrace = 2 * time.Second
 // Close ends all that the pool has opened, and lets logins under way end first. It does not touch the first connection.
 func (p *Pool) Close() error {
 	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
 	p.closed = true
 	clients, conns := p.clients, p.conns[1:]
 	p.clients, p.conns = nil, nil

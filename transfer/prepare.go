@@ -41,8 +41,11 @@ func (t *treeRun) prepare() (err error) {
 	}
 	began := time.Now()
 	t.source = localSource{}
-	if t.Direction == Download {
-		t.source = remoteSource{t}
+	switch t.Direction {
+	case Download:
+		t.source = remoteSource{t, t.line}
+	case Relay:
+		t.source = remoteSource{t, t.from}
 	}
 	found, err := t.source.look(t.Source)
 	if err != nil {
@@ -69,7 +72,13 @@ func (t *treeRun) prepare() (err error) {
 	} else {
 		began = time.Now()
 		t.target, root.target, err = openRemote(t, base)
-		trip = time.Since(began)
+		if t.Direction != Relay { // whose files take both ways
+			trip = 0
+		}
+		trip += time.Since(began)
+	}
+	if err == nil {
+		err = t.notInside(root.target)
 	}
 	if err != nil {
 		return err
@@ -107,28 +116,41 @@ const (
 
 // measure decides how many files are in flight, and which of them are small.
 func (t *treeRun) measure(trip time.Duration) error {
-	var limits usftp.Limits
-	var told bool
+	var files int64
 	var read, write int
-	if err := t.over(t.Source, func(client *usftp.Client, _ bool) (err error) {
-		if limits, err = client.Limits(); err == nil {
+	ask := func(client *usftp.Client, _ bool) error {
+		limits, err := client.Limits()
+		if err == nil {
 			read, write, err = client.DataSizes()
 		}
-		_, told = client.HasExtension("limits@openssh.com")
+		_, told := client.HasExtension("limits@openssh.com")
+		files = mostHandles(limits, told)
 		return err
-	}); err != nil {
+	}
+	if err := t.over(t.Source, ask); err != nil {
 		return err
 	}
 	t.trip = trip
 	t.small = min(write, largestSmall)
-	if t.Direction == Download {
+	switch {
+	case t.Direction == Download:
 		t.small = min(read, largestSmall)
+	case t.from == t.line: // each file is open twice
+		files = max(1, files/2)
+		t.small = min(t.small, read)
+	case t.Direction == Relay:
+		most := files
+		if err := t.source.(remoteSource).over(t.Source, ask); err != nil {
+			return err
+		}
+		files = min(files, most)
+		t.small = min(t.small, read)
 	}
 	if t.Options.Sync || t.Options.Placement == InPlace {
 		t.small = -1
 	}
 	t.memory = newAllowance(smallMemory)
-	t.handles = newAllowance(mostHandles(limits, told))
+	t.handles = newAllowance(files)
 	most := t.TreeOptions.MaxFiles
 	if most <= 0 {
 		most = filesInFlight(trip)
@@ -139,11 +161,14 @@ func (t *treeRun) measure(trip time.Duration) error {
 
 // base returns the name that the copy gets where the target is a directory; "." where what lies in the source is meant.
 func (t *treeRun) base() (string, error) {
-	if t.Direction == Download {
+	if t.Direction != Upload {
 		name := strings.TrimRight(t.Source, "/")
 		base := path.Base(name)
 		if name == "" || base == "." || base == ".." {
 			return ".", nil
+		}
+		if t.Direction == Relay {
+			return base, foreignName(base)
 		}
 		return localName(base)
 	}

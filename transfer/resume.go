@@ -75,7 +75,7 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 
 // proveRemote returns why what is in the file is not known to be the beginning of the source, "" where it is. It cuts off what lies
 // behind.
-func (r *run) proveRemote(f *usftp.File, local *os.File, m *mark) string {
+func (r *run) proveRemote(f *usftp.File, local io.ReaderAt, m *mark) string {
 	info, err := f.Stat()
 	if err != nil {
 		return plain(err)
@@ -223,7 +223,7 @@ func (r *run) proveLocal(file *os.File, remote *usftp.File, m *mark) (offset int
 }
 
 // goOn moves both ends to where an earlier run has come to.
-func (r *run) goOn(remote *usftp.File, local *os.File) error {
+func (r *run) goOn(remote *usftp.File, local io.Seeker) error {
 	if r.result.Resumed == 0 {
 		return nil
 	}

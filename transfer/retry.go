@@ -6,13 +6,13 @@ func (r *run) retry(err error) bool {
 	if r.Reader != nil || r.Writer != nil {
 		return false // what was read, or written, is gone
 	}
-	if !r.line.renew(r.Host.Client, err, func(e Event) {
+	if !r.renew(err, func(e Event) {
 		e.Size, e.Bytes, e.Message = r.size, r.result.Bytes, "copying "+r.Source+": "+e.Message
 		r.tell(e)
 	}) {
 		return false
 	}
-	if r.Direction == Upload && r.temporary != "" && (r.left == nil || r.left.Temporary != r.temporary) && (r.placing == nil || r.placing.temporary != r.temporary) {
+	if r.Direction != Download && r.temporary != "" && (r.left == nil || r.left.Temporary != r.temporary) && (r.placing == nil || r.placing.temporary != r.temporary) {
 		r.strays = append(r.strays, r.temporary)
 	}
 	r.resumable = false

@@ -99,7 +99,7 @@ func (r *run) removeAside(client *usftp.Client) error {
 	switch {
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return nil
-	case r.lost() && r.Host.renews(&r.Options):
+	case lost(r.Host.Client) && r.Host.renews(&r.Options):
 		return err // and over a new connection it is looked at again
 	}
 	r.note(fmt.Sprintf("the file that was replaced could not be removed: it is %s", aside))

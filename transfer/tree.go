@@ -29,6 +29,7 @@ import (
 type Tree struct {
 	Host      Host
 	Direction Direction
+	From      Host // where the source of a Relay lies, see [Job]
 
 	// Source is the directory; one that is a file is copied as a [Job] does. Target is what the copy is to be called; where
 	// it is a directory, the copy gets the source's last element as its name in it, as with scp -r. A source that ends in
@@ -146,19 +147,14 @@ func DownloadFile(ctx context.Context, host Host, source, target string, options
 // Run copies the tree. It returns when everything is in place or has failed; the error is then a [*TreeError], or an [*Error] where the
 // source or the target cannot be used at all. When ctx ends, or the connection does, the rest of the tree is left.
 func (t *Tree) Run(ctx context.Context) (Summary, error) {
+	r := &treeRun{Tree: *t, began: time.Now()}
+	ctx, done := listen(ctx, &r.Options)
+	defer done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &treeRun{Tree: *t, ctx: ctx, cancel: cancel, began: time.Now()}
-	r.line = newLifeline(ctx, t.Host, &r.Options)
+	r.ctx, r.cancel = ctx, cancel
+	r.line, r.from = lifelines(ctx, t.Direction, t.From, t.Host, &r.Options)
 	r.Options.Hash = r.Options.algorithm()
-	r.Options.Events = nil
-	if listener := t.Options.Events; listener != nil {
-		r.Options.Events = func(e Event) {
-			r.telling.Lock()
-			defer r.telling.Unlock()
-			listener(e)
-		}
-	}
 	if t.Options.RateLimit > 0 {
 		r.limiter = &limiter{ctx: ctx, rate: t.Options.RateLimit}
 	}
@@ -171,8 +167,8 @@ type treeRun struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	began   time.Time
-	telling sync.Mutex
 	line    *lifeline
+	from    *lifeline // to the source of a relay, else nil
 	limiter *limiter
 	source  treeSource
 	target  treeTarget
@@ -231,6 +227,9 @@ func (t *treeRun) run() (Summary, error) {
 // single copies a source that is a file.
 func (t *treeRun) single() (Summary, error) {
 	j := Job{Host: t.line.current(), Direction: t.Direction, Source: t.Source, Target: t.Target, Options: t.Options}
+	if t.from != nil {
+		j.From = t.from.current()
+	}
 	if t.TreeOptions.DryRun {
 		t.tell(Event{Kind: Planned, Source: t.Source, Target: t.Target, Size: -1})
 		return Summary{Target: t.Target}, nil
@@ -289,7 +288,7 @@ func (t *treeRun) tell(e Event) {
 	if t.Options.Events == nil {
 		return
 	}
-	e.Time, e.Host, e.Direction, e.Tree = time.Now(), t.Host.Name, t.Direction, true
+	e.Time, e.Host, e.SourceHost, e.Direction, e.Tree = time.Now(), t.Host.Name, t.From.Name, t.Direction, true
 	t.Options.Events(e)
 }
 
@@ -332,7 +331,7 @@ func (t *treeRun) failure(source, target string, err error) error {
 	if errors.As(err, &ours) {
 		return err
 	}
-	return &Error{Host: t.Host.Name, Direction: t.Direction, Source: source, Target: target, Err: err}
+	return &Error{Host: t.Host.Name, From: t.From.Name, Direction: t.Direction, Source: source, Target: target, Err: err}
 }
 
 // fail counts an entry that could not be copied, and tells.
@@ -351,10 +350,10 @@ func (t *treeRun) ending(err error) bool {
 	if t.ctx.Err() != nil {
 		return true
 	}
-	if !t.line.ended() {
+	if !t.line.ended() && (t.from == nil || !t.from.ended()) {
 		return false
 	}
-	err = t.line.why(err)
+	err = why(t.line, t.from, err)
 	t.failedFirst(t.failure(t.Source, t.root.target, err))
 	t.cancel(err)
 	return true
@@ -380,7 +379,12 @@ func (t *treeRun) skip(source, why string) {
 
 // over does something about an entry over the tree's connection; see [lifeline.over].
 func (t *treeRun) over(source string, do func(client *usftp.Client, again bool) error) error {
-	return t.line.over(func(e Event) {
+	return t.overLine(t.line, source, do)
+}
+
+// overLine is over for one of a relay's two connections.
+func (t *treeRun) overLine(line *lifeline, source string, do func(client *usftp.Client, again bool) error) error {
+	return line.over(func(e Event) {
 		e.Source, e.Size, e.Message = source, -1, "copying "+source+": "+e.Message
 		t.tell(e)
 	}, do)

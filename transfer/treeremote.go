@@ -10,19 +10,40 @@ import (
 )
 
 // remoteSource is a tree on a host.
-type remoteSource struct{ tree *treeRun }
+type remoteSource struct {
+	tree *treeRun
+	line *lifeline // the tree's own, or that of a relay's source
+}
+
+// over does something about an entry over the source's connection. What is wrong with a relay's source is marked as that.
+func (s remoteSource) over(name string, do func(client *usftp.Client, again bool) error) error {
+	err := s.tree.overLine(s.line, name, do)
+	if s.tree.from != nil {
+		return ofSource(err)
+	}
+	return err
+}
 
 func (s remoteSource) join(dir, name string) string { return path.Join(dir, name) }
 
 func (s remoteSource) look(name string) (found facts, err error) {
-	err = s.tree.over(name, func(client *usftp.Client, _ bool) error {
+	err = s.over(name, func(client *usftp.Client, _ bool) error {
 		info, err := client.Stat(name)
 		if err == nil {
-			found = remoteFacts(info.Sys().(*usftp.FileStat))
+			found = s.facts(info)
 		}
 		return err
 	})
 	return found, err
+}
+
+// facts are what a listing or a stat has told. Those of a relay's source are its upload's too.
+func (s remoteSource) facts(info fs.FileInfo) facts {
+	f := remoteFacts(info.Sys().(*usftp.FileStat))
+	if s.tree.from != nil {
+		f.info = info
+	}
+	return f
 }
 
 func remoteFacts(stat *usftp.FileStat) facts {
@@ -40,7 +61,7 @@ func remoteFacts(stat *usftp.FileStat) facts {
 // a server need not keep its order, nor a directory its entries.
 func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
 	known := newNames()
-	return s.tree.over(d.source, func(client *usftp.Client, again bool) error {
+	return s.over(d.source, func(client *usftp.Client, again bool) error {
 		if again {
 			known.again()
 		}
@@ -51,17 +72,20 @@ func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
 			if known.has(f.BaseName()) {
 				continue
 			}
-			i := &item{dir: d, name: f.BaseName(), facts: remoteFacts(f.FileStat())}
+			i := &item{dir: d, name: f.BaseName(), facts: s.facts(f.Info())}
 			if !i.facts.hasMode { // a listing without attributes
 				var info fs.FileInfo
 				if info, err = client.Lstat(f.Name()); err == nil {
-					i.facts = remoteFacts(info.Sys().(*usftp.FileStat))
+					i.facts = s.facts(info)
 				} else if lost(client) {
 					return err
 				}
 			}
 			known.add(f.BaseName())
-			s.tree.line.arrive()
+			s.line.arrive()
+			if err != nil && s.tree.from != nil {
+				err = ofSource(err)
+			}
 			if !yield(i, err) {
 				break
 			}
@@ -71,7 +95,7 @@ func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
 }
 
 func (s remoteSource) readLink(name string) (to string, err error) {
-	err = s.tree.over(name, func(client *usftp.Client, _ bool) error {
+	err = s.over(name, func(client *usftp.Client, _ bool) error {
 		to, err = client.ReadLink(name)
 		return err
 	})
@@ -97,7 +121,7 @@ func (s remoteSource) loops(d *directory) string {
 }
 
 func (s remoteSource) realPath(name string) (real string, err error) {
-	err = s.tree.over(name, func(client *usftp.Client, _ bool) error {
+	err = s.over(name, func(client *usftp.Client, _ bool) error {
 		real, err = client.RealPath(name)
 		return err
 	})
@@ -135,12 +159,28 @@ func (r *remoteTree) close()                       {}
 func (r *remoteTree) leave(*directory)             {}
 
 // check refuses what SFTP cannot name.
-func (r *remoteTree) check(_ *directory, name string) error {
+func (r *remoteTree) check(d *directory, name string) error {
+	if r.tree.from != nil {
+		// In place a file is written to where its name leads, so a source must not make that a link meanwhile.
+		if err := foreignName(name); err != nil || r.tree.Options.Placement != InPlace {
+			return err
+		}
+		if d.names[name] {
+			return errTwice
+		}
+		if d.names == nil {
+			d.names = make(map[string]bool)
+		}
+		d.names[name] = true
+	}
 	if strings.ContainsAny(name, "/\x00") {
 		return fs.ErrInvalid
 	}
 	return nil
 }
+
+// errTwice says that a listing is no directory's.
+var errTwice = errors.New("the server has sent the same name twice")
 
 func (r *remoteTree) makeDir(d *directory) (fresh bool, err error) {
 	err = r.tree.over(d.source, func(client *usftp.Client, again bool) error {

@@ -18,9 +18,9 @@ import (
 // source is what an upload reads.
 type source struct {
 	io.Reader
-	file   *os.File    // nil where the job brought a reader
+	file   sourceFile  // nil where the job brought a reader
 	before fs.FileInfo // of file
-	free   func()      // ends what watches over file
+	free   func()      // ends what watches over file, or what Reader holds
 }
 
 // openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
@@ -31,6 +31,9 @@ func (r *run) openSource() (*source, error) {
 			r.size = r.Size
 		}
 		return &source{Reader: r.Reader}, nil
+	}
+	if r.Direction == Relay {
+		return r.openRelay()
 	}
 	from := &source{}
 	if r.item != nil && r.isSmall(r.item.facts.size) {
@@ -93,8 +96,10 @@ func opened(f *os.File, err error) (io.ReaderAt, func(), error) {
 }
 
 func (s *source) close() {
-	if s.file != nil {
+	if s.free != nil {
 		s.free()
+	}
+	if s.file != nil {
 		s.file.Close()
 	}
 }
@@ -147,8 +152,14 @@ func (r *run) upload() error {
 	}
 	r.result.Target = target.path
 	local := from.again(r.Source)
+	if r.Direction == Relay {
+		local = from.againThere(r)
+	}
 	if r.kept(target.before, target.path, local) {
 		return errKept
+	}
+	if err := r.notItself(target); err != nil {
+		return err
 	}
 	r.tell(Event{Kind: Started, Size: r.size})
 	if r.placing != nil {
@@ -168,7 +179,14 @@ func (r *run) upload() error {
 	if temporary != "" {
 		r.marks = r.remoteMarks(target, temporary, from)
 	}
+	sent := false
+	defer func() {
+		if !sent { // the user's Read has panicked
+			r.abandonRemote(f, temporary, nil, target, from)
+		}
+	}()
 	err = r.send(f, from, target)
+	sent = true
 	if err == nil {
 		err = r.finishHashing()
 	}
@@ -205,8 +223,15 @@ func (r *run) findTarget() (*remoteTarget, error) {
 		if r.Source == "" || r.Source == "-" {
 			return nil, &fs.PathError{Op: "write", Path: r.Target, Err: ErrIsDirectory}
 		}
-		name = path.Join(name, filepath.Base(r.Source))
-		r.result.Target, r.name = name, path.Base(name)
+		base := filepath.Base(r.Source)
+		if r.Direction == Relay {
+			base = path.Base(r.Source)
+			if err := foreignName(base); err != nil {
+				return nil, &fs.PathError{Op: "copy", Path: r.Source, Err: err}
+			}
+		}
+		name = path.Join(name, base)
+		r.result.Target, r.name = name, base
 		info, link, err = r.look(name)
 		if err == nil && info.IsDir() {
 			return nil, &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
@@ -252,8 +277,12 @@ func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
 // createRemote creates the temporary file, or opens the target where that is asked for or has to be.
 func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, err error) {
 	perm, note := fs.FileMode(0o666), ""
-	if from.before != nil {
+	if hasMode(from.before) {
 		perm = from.before.Mode().Perm()
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if r.onlyNew(target) {
+		flags |= os.O_EXCL
 	}
 	if !target.direct && r.Options.Placement != InPlace {
 		temporary = path.Join(path.Dir(target.path), temporaryName(path.Base(target.path)))
@@ -261,14 +290,14 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		if target.before != nil || r.Options.Preserve {
 			private = 0o600 // until it is given the permissions that it is to have
 		}
-		lost := r.lost()
+		gone := lost(r.Host.Client)
 		f, err = r.Host.Client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		r.temporary = temporary
 		if err == nil {
 			return f, temporary, nil
 		}
 		if r.interrupted(err) {
-			if !lost { // the server may have created it
+			if !gone { // the server may have created it
 				ctx, cancel := r.cleanupContext()
 				defer cancel()
 				r.removeRemote(ctx, temporary)
@@ -281,7 +310,7 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		if target.before == nil {
 			// Nothing is there that could be harmed, and the reason is most likely the directory's: the same open says it of the
 			// name that the person knows.
-			f, err = r.Host.Client.OpenFile(target.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+			f, err = r.Host.Client.OpenFile(target.path, flags, perm)
 			if err == nil {
 				r.note("no temporary file can be created beside the target: it is written in place")
 			}
@@ -292,7 +321,7 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 	if r.Options.Placement == Atomic {
 		return nil, "", &fs.PathError{Op: "replace", Path: target.path, Err: errors.New("it is no regular file, and can only be written in place")}
 	}
-	f, err = r.Host.Client.OpenFile(target.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	f, err = r.Host.Client.OpenFile(target.path, flags, perm)
 	if err == nil && note != "" {
 		r.note(note)
 	}
@@ -309,7 +338,7 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 		if done {
 			return nil
 		}
-		if err := from.open(r.ctx, r.Source); err != nil {
+		if err := from.openNow(r); err != nil {
 			return err
 		}
 	}
@@ -338,6 +367,9 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 // sendContents copies the contents over as many lanes as help.
 func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
+	if n, done, err := r.sendThere(f, from); done {
+		return n, err
+	}
 	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {
 			n, err := f.ReadFrom(r.passReader(r.limitReader(from.Reader))) // itself: it may be one that can be taken back
@@ -359,7 +391,7 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 
 // finishRemote gives the file what it has besides contents.
 func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
-	if err := f.SetAttrs(r.remoteAttrs(from, target)); err != nil {
+	if err := f.SetAttrs(r.remoteAttrs(f, from, target)); err != nil {
 		if r.Options.Preserve {
 			return err
 		}
@@ -392,7 +424,7 @@ const cleanupTime = 5 * time.Second
 // abandonRemote ends an upload that has failed. What an interruption leaves is cut to what has arrived without a gap, so that a later run
 // may go on from there; after any other failure nothing is left.
 func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *remoteTarget, from *source) {
-	keep := r.interrupted(err) && r.result.Bytes > 0 && !errors.Is(err, ErrSourceChanged)
+	keep := r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err)
 	if temporary == "" {
 		r.detail = "the target was written in place and is not complete"
 	} else if keep {
@@ -400,7 +432,7 @@ func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s:%s", r.result.Bytes, r.Host.Name, temporary)
 	}
 	keep = keep && temporary != ""
-	if keep && r.lost() {
+	if keep && lost(r.Host.Client) {
 		r.keep(r.remoteMarks(target, temporary, from), false)
 		return
 	}

@@ -47,9 +47,11 @@ func (c *console) above(w io.Writer) {
 // say writes one line.
 func (c *console) say(text string) { fmt.Fprintf(c, "usftp: %s\n", printable(text)) }
 
-// logger gives what -v shows: nothing, what is done, or everything.
+// logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or everything.
 func (c *console) logger(verbose int) *slog.Logger {
 	switch verbose {
+	case -1:
+		return slog.New(&logHandler{console: c, level: slog.LevelError})
 	case 0:
 		return slog.New(&logHandler{console: c, level: slog.LevelWarn})
 	case 1:

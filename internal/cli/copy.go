@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -28,7 +27,7 @@ func (a *app) copyCommand() *cobra.Command {
 			if err := flags.check(cmd); err != nil {
 				return err
 			}
-			sources, target, err := parsePlaces(args)
+			sources, target, err := parsePlaces(args, flags.through)
 			if err == nil && flags.hashes.manifest != "" && target.stream {
 				err = errors.New("--manifest lists files, and the target - is none")
 			}
@@ -47,6 +46,9 @@ func (a *app) copyCommand() *cobra.Command {
 
 func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, target place) error {
 	config := flags.dialConfig(a)
+	if flags.agent {
+		config.Logger.Info("-A has no effect: nothing runs on the hosts that would need the agent; both are logged in to from here")
+	}
 	if flags.compress && config.SSH == "" {
 		config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")
 	}
@@ -57,16 +59,16 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	defer lists.close()
 	options := flags.transferOptions()
 	options.List = lists.check
-	c := a.newCopier(ctx, config, options, a.reporter(flags, target))
+	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections, Streams: flags.streams, Client: flags.tuning.options()}
+	c := a.newCopier(ctx, connect, options, a.reporter(flags, target))
 	c.options.Events = lists.listen(c.options.Events)
 	defer c.hosts.close()
-	c.hosts.connections, c.hosts.streams = flags.connections, flags.streams
 	if flags.recursive {
 		options := flags.treeOptions()
 		c.tree = &options
 	}
 	if target.remote && flags.limit == 0 {
-		c.hosts.expected = largest(sources)
+		c.hosts.config.Expected = largest(sources)
 	}
 	c.copy(sources, target)
 	c.sayHowToGoOn()
@@ -106,7 +108,7 @@ type copier struct {
 	goesOn  bool // --resume would go on from what is left
 }
 
-func (a *app) newCopier(ctx context.Context, config *dial.Config, options transfer.Options, report reporter) *copier {
+func (a *app) newCopier(ctx context.Context, config transfer.ConnectConfig, options transfer.Options, report reporter) *copier {
 	options.Events = report.event
 	return &copier{app: a, ctx: ctx, hosts: newHosts(config), options: options, report: report}
 }
@@ -169,21 +171,25 @@ type file struct {
 // copyFile runs one job. The job's own events tell how it went.
 func (c *copier) copyFile(f file, target place, several bool) {
 	job := transfer.Job{Source: f.path, Target: target.path(), Direction: transfer.Download, Options: c.options}
-	at := f.place
-	if target.remote {
-		job.Direction = transfer.Upload
-		at = target
-	}
-	host, told := c.hosts.get(c.ctx, at.target)
-	if host.err != nil {
-		if !told {
-			c.fail(host.err)
+	var ok bool
+	switch {
+	case f.remote && target.remote:
+		job.Direction = transfer.Relay
+		if job.From, ok = c.host(f.place); !ok {
+			return
 		}
+		job.Host, ok = c.host(target)
+	case target.remote:
+		job.Direction = transfer.Upload
+		job.Host, ok = c.host(target)
+	default:
+		job.Host, ok = c.host(f.place)
+	}
+	if !ok {
 		return
 	}
-	job.Host = host.Host
 	if c.tree != nil && !f.stream && !target.stream {
-		tree := transfer.Tree{Host: job.Host, Direction: job.Direction, Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
+		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction, Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
 		if _, err := tree.Run(c.ctx); err != nil {
 			c.note(err)
 		}
@@ -196,11 +202,24 @@ func (c *copier) copyFile(f file, target place, several bool) {
 		job.Writer = c.standardOutput(c.ctx)
 	case several && target.remote:
 		// That it is a directory is known: the job need not ask again.
-		job.Target = path.Join(job.Target, filepath.Base(f.path))
+		base := filepath.Base(f.path)
+		if f.remote {
+			base = path.Base(f.path)
+		}
+		job.Target = path.Join(job.Target, base)
 	}
 	if _, err := job.Run(c.ctx); err != nil {
 		c.note(err)
 	}
+}
+
+// host connects to the host of a place. Where that cannot be it says so, once for each host.
+func (c *copier) host(p place) (transfer.Host, bool) {
+	host, told := c.hosts.get(c.ctx, p.target)
+	if host.err != nil && !told {
+		c.fail(host.err)
+	}
+	return host.Host, host.err == nil
 }
 
 // wantDirectory makes sure that the target is a directory.

@@ -61,7 +61,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 	fmt.Fprintf(out, "An SFTP server of our own listens on %s. Over SSH, up and down again:\n", server.addr)
 	d := &demoRun{app: a, out: out, dir: dir, server: server}
 	d.report.console = a.console
-	d.copier = a.newCopier(ctx, server.clientConfig(), transfer.Options{}, &d.report)
+	d.copier = a.newCopier(ctx, transfer.ConnectConfig{Dial: server.clientConfig()}, transfer.Options{}, &d.report)
 	defer d.copier.hosts.close()
 	for i, round := range demoRounds {
 		if err := d.round(fmt.Sprintf("round%d", i), round.files, round.size); err != nil {

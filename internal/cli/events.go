@@ -65,6 +65,7 @@ func (w *eventWriter) event(e transfer.Event) {
 }
 
 func (w *eventWriter) failed(err error) {
+	w.last.Failed++
 	w.console.say(err.Error())
 	w.write(errorLine{eventVersion, "error", time.Now(), err.Error()})
 }

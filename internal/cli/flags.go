@@ -19,6 +19,8 @@ import (
 // copyFlags is what the command line of cp says. The letters and their meanings are scp's, so that fingers need not learn.
 type copyFlags struct {
 	configFile, jump, cipher, program, ssh string
+	server                                 string
+	tuning                                 tuning
 	identities, options                    []string
 	port                                   int
 	connections, streams, retries          int
@@ -28,6 +30,7 @@ type copyFlags struct {
 	limit                               int64
 	preserve, inplace, atomic, fsync    bool
 	recursive, compress, legacy, ignore bool
+	through, fromFirst, agent           bool
 	dryRun, stopOnError, resume, verify bool
 	links                               string
 	include, exclude                    []string
@@ -75,11 +78,16 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.CountVarP(&c.verbose, "verbose", "v", "say what is done; twice: say more")
 	f.BoolVar(&c.noProgress, "no-progress", false, "no progress line")
 	f.BoolVar(&c.json, "json", false, "write events to standard output, one JSON object a line")
-	// scp's, without a meaning here: -s and -O choose between its two protocols, -T trusts names, which ours need not.
+	f.BoolVarP(&c.through, "through", "3", false, "between two hosts copy through this machine, as is done in any case; names with a colon are then hosts' even where a local file is called so")
+	f.BoolVarP(&c.agent, "forward-agent", "A", false, "no effect, as -s and -T have none (see docs/coming-from-scp.md)")
+	f.StringVarP(&c.server, "server", "D", "", "talk to this SFTP server `program` here, in place of any host")
+	f.VarP(&c.tuning, "tune", "X", "nrequests=`n`: as many requests of a file in flight at most; buffer=n: data of a request in bytes at most (both follow from link and server)")
+	f.BoolVarP(&c.fromFirst, "from-first", "R", false, "refused: between hosts the data comes through this machine (-3)")
+	f.BoolVarP(&c.legacy, "scp", "O", false, "refused: usftp copies with SFTP, and not with the old protocol of scp")
+	// Without a meaning here: -s asks for what is done in any case, and -T trusts names, which ours need not.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.BoolVarP(&c.ignore, "no-strict-names", "T", false, "")
-	f.BoolVarP(&c.legacy, "scp", "O", false, "")
-	for _, hidden := range []string{"sftp", "no-strict-names", "scp"} {
+	for _, hidden := range []string{"sftp", "no-strict-names"} {
 		f.Lookup(hidden).Hidden = true
 	}
 }
@@ -115,7 +123,13 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 	case c.links != "preserve" && c.links != "follow" && c.links != "skip":
 		err = fmt.Errorf("--links %s: it must be preserve, follow or skip", c.links)
 	case c.legacy:
-		err = errors.New("-O asks for scp's old protocol, which usftp does not speak: it copies with SFTP")
+		err = errors.New("-O asks for scp's old protocol, which usftp does not speak: it copies with SFTP; for a host without SFTP use scp -O")
+	case c.fromFirst:
+		err = errors.New("-R would have one host log in to the other; usftp logs in to both and copies through this machine, which is -3: leave -R out")
+	case c.server != "" && (c.ssh != "" || c.program != ""):
+		err = errors.New("-D takes the place of any connection, and cannot go with -S or --ssh")
+	case set("server") && strings.TrimSpace(c.server) == "":
+		err = errors.New("-D needs the name of a program")
 	case set("port") && (c.port < 1 || c.port > 65535):
 		err = fmt.Errorf("-P %d: a port is a number from 1 to 65535", c.port)
 	case c.retries < 0, c.retryFor <= 0:
@@ -140,7 +154,7 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 func (c *copyFlags) dialConfig(a *app) *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
-		SSH: c.ssh, Prompter: a.prompter(c.batch), Logger: a.console.logger(c.verbose), Received: collector(),
+		SSH: c.ssh, Server: c.server, Prompter: a.prompter(c.batch), Logger: a.console.logger(c.verbose), Received: collector(),
 	}
 	if c.program != "" {
 		config.SSH = c.program
@@ -156,6 +170,9 @@ func (c *copyFlags) dialConfig(a *app) *dial.Config {
 	}
 	if c.compress && config.SSH != "" {
 		config.Options = append(config.Options, "Compression=yes")
+	}
+	if c.quiet && c.verbose == 0 {
+		config.Logger = a.console.logger(-1)
 	}
 	if !c.quiet {
 		config.Banner = a.banner

@@ -89,9 +89,10 @@ func readFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// The scripts share one sshd; each has directories of its own.
+// The scripts share two sshds; each has directories of its own.
 func TestScripts(t *testing.T) {
-	sshd := opensshd.Start(t, opensshd.Options{})
+	other := opensshd.Start(t, opensshd.Options{Alias: "otherhost"})
+	sshd := opensshd.Start(t, opensshd.Options{ClientConfig: []string{other.ClientBlock()}})
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -103,7 +104,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("KNOWN", sshd.KnownHosts)
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("R", "testhost:"+filepath.Join(env.WorkDir, "remote"))
-			return os.Mkdir(filepath.Join(env.WorkDir, "remote"), 0o755)
+			env.Setenv("O", "otherhost:"+filepath.Join(env.WorkDir, "other"))
+			return os.MkdirAll(filepath.Join(env.WorkDir, "remote"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":     codeCommand,

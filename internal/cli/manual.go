@@ -6,7 +6,7 @@ package cli
 const rootLong = `usftp copies files over SSH with SFTP. All that it needs on the other side is an
 account and the SFTP server that every sshd has.`
 
-const copyLong = `Copies files to hosts or from hosts.
+const copyLong = `Copies files to hosts, from hosts, or from one host to another.
 
 A source or target is a local file, host:path, user@host:path, or
 sftp://user@host:port/path; - is standard input or output. A path after host:
@@ -20,6 +20,11 @@ matches, a file that has exactly this name is taken.
 
 With several sources the target must be a directory, or - for all of them one
 after the other.
+
+From one host to another the data passes through this machine, which stores
+nothing of it; each host is logged in to from here. Where both are one host and
+user, the server copies by itself if it offers that. -P, -J and -i are for both;
+ssh_config and sftp:// addresses tell them apart.
 
 Data goes into a temporary file beside the target, .NAME.usftp-RANDOM, which
 takes the target's name when all has arrived. When a copy fails, the target is
@@ -38,7 +43,8 @@ const copyExamples = `  usftp cp big.iso host:
   mysqldump db | usftp cp - host:backup/db.sql
   usftp cp host:backup/db.sql - | less
   usftp cp -r --verify --manifest SHA256SUMS photos host:
-  usftp cp -r --check-manifest SHA256SUMS host:photos .`
+  usftp cp -r --check-manifest SHA256SUMS host:photos .
+  usftp cp -r old:/srv/www new:/srv`
 
 const serveLong = `Serves a directory to SFTP and SCP clients, over SSH, until it is ended. There are
 no shells, no commands and no forwarding, and no path or link leads out of the
@@ -137,11 +143,11 @@ know.
             has; with --verify, verified is "hash" or "reading"
   failed    message says why; left_behind names what is left of it
   error     message says why a host or a source could not be used at all
-  exit      the last: code is the exit code, copied and failed count files,
-            bytes those of the files copied
+  exit      the last: code is the exit code, copied counts files, failed files
+            and errors, bytes those of the files copied
 
-The events of a file have host, direction ("upload" or "download"), source and
-target (paths, without the host), size (-1 where it is not known), bytes, and
+The events of a file have host, direction ("upload", "download" or "relay"),
+source and target (paths, without the host), of a relay source_host, size (-1 where it is not known), bytes, and
 elapsed_ns (nanoseconds since its start). Bytes of a name that are no UTF-8
 appear as U+FFFD.`},
 	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept under

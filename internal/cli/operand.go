@@ -45,7 +45,7 @@ func (p place) path() string {
 }
 
 // parsePlaces reads the operands: one or more sources and the target.
-func parsePlaces(args []string) (sources []place, target place, err error) {
+func parsePlaces(args []string, through bool) (sources []place, target place, err error) {
 	if len(args) < 2 {
 		return nil, place{}, errors.New("a source and a target are needed")
 	}
@@ -58,21 +58,21 @@ func parsePlaces(args []string) (sources []place, target place, err error) {
 		places = append(places, p)
 	}
 	sources, target = places[:len(places)-1], places[len(places)-1]
-	return sources, target, checkPlaces(sources, target)
+	return sources, target, checkPlaces(sources, target, through)
 }
 
-// checkPlaces refuses what cannot be carried out, before anything is.
-func checkPlaces(sources []place, target place) error {
+// checkPlaces refuses what cannot be carried out, before anything is. Through says that copies between hosts are meant: else a local file
+// whose name looks like a host's is the likelier.
+func checkPlaces(sources []place, target place, through bool) error {
 	streams := 0
 	for _, s := range sources {
 		switch {
-		case s.remote && target.remote:
+		case s.remote && target.remote && !through:
 			for _, p := range []place{s, target} {
 				if _, err := os.Lstat(p.typed); err == nil {
-					return fmt.Errorf("%s means a file on the host %s; for the local file of this name write .%c%s", p.typed, p.target.UserHost(), filepath.Separator, p.typed)
+					return fmt.Errorf("%s means a file on the host %s; for the local file of this name write .%c%s, and for the host's give -3 too", p.typed, p.target.UserHost(), filepath.Separator, p.typed)
 				}
 			}
-			return fmt.Errorf("%s to %s: copies between two hosts are not in this version; copy to this machine first", s.typed, target.typed)
 		case !s.remote && !target.remote:
 			return fmt.Errorf("neither %s nor %s is on a host (host:path or sftp://host/path): cp copies between local files", s.typed, target.typed)
 		case s.stream:

@@ -144,15 +144,18 @@ func hashOf(e transfer.Event) (text string) {
 
 // sourceOf names the source of a job as a person would type it.
 func sourceOf(e transfer.Event) string {
-	if e.Direction == transfer.Download {
+	switch e.Direction {
+	case transfer.Download:
 		return e.Host + ":" + e.Source
+	case transfer.Relay:
+		return e.SourceHost + ":" + e.Source
 	}
 	return e.Source
 }
 
 // targetOf names the target of a job.
 func targetOf(e transfer.Event) string {
-	if e.Direction == transfer.Upload {
+	if e.Direction != transfer.Download {
 		return e.Host + ":" + e.Target
 	}
 	return e.Target

@@ -2,13 +2,11 @@ package cli
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/server/sshd"
 )
 
@@ -148,24 +146,6 @@ func TestHidden(t *testing.T) {
 func TestEscapeC1(t *testing.T) {
 	if got, want := string(escapeC1([]byte("{\"a\":\"é\u009bx\x7f\"}"))), `{"a":"é\u009bx\u007f"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// Servers other than OpenSSH's pass on what the program that should speak SFTP says to standard error.
-func TestStartError(t *testing.T) {
-	text := &usftp.NotSFTPError{Text: []byte("hello")}
-	for _, c := range []struct {
-		err          error
-		stderr, want string
-	}{
-		{&usftp.NotSFTPError{}, "no shell for you", "SFTP did not begin: no shell for you"},
-		{&usftp.LostError{Cause: io.EOF}, "no shell for you", "SFTP did not begin: no shell for you"},
-		{text, "", text.Error()},
-		{text, "bye", text.Error() + " (and: bye)"},
-	} {
-		if got := (&startError{c.err, c.stderr}).Error(); got != c.want {
-			t.Errorf("%v with %q: %q, want %q", c.err, c.stderr, got, c.want)
-		}
 	}
 }
 
