@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -312,4 +313,51 @@ func TestRelayFromHostileSource(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Where either connection is lost it is made anew, and the file goes on from where it had come to.
+func TestRelayGoesOn(t *testing.T) {
+	for _, which := range []string{"near", "far"} {
+		t.Run(which, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newRelayBench(t, sftptest.Script{}, sftptest.Script{}, sftptest.LinkConfig{ToServer: 10e6, ToClient: 10e6})
+				data := random(40 << 20)
+				b.from.server.Files.WriteFile("/a", data)
+				lost := b.from
+				if which == "far" {
+					lost = b.to
+				}
+				first, dialled := lost.host.Client, 0
+				lost.host.Redial = func(context.Context) (transfer.Host, error) {
+					dialled++
+					again := newClient(t, lost.server, sftptest.LinkConfig{ToServer: 10e6, ToClient: 10e6})
+					return transfer.Host{Client: again, Name: which}, nil
+				}
+				options := b.options(transfer.Options{Retries: 2, ProgressEvery: time.Millisecond})
+				tell := options.Events
+				options.Events = func(e transfer.Event) {
+					tell(e)
+					if e.Kind == transfer.Progress && e.Bytes > 4<<20 {
+						first.Close()
+					}
+				}
+				result, err := transfer.CopyFile(t.Context(), b.from.host, "/a", b.to.host, "/b", options)
+				if err != nil || dialled != 1 || result.Resumed == 0 || !bytes.Equal(b.to.remote("/b"), data) {
+					t.Errorf("%+v, %v, %d new connections", result, err, dialled)
+				}
+				b.clean()
+			})
+		})
+	}
+}
+
+func newClient(t *testing.T, server *sftptest.Scripted, link sftptest.LinkConfig) *usftp.Client {
+	t.Helper()
+	end := server.Dial(link)
+	client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
 }
