@@ -144,11 +144,15 @@ func (r *run) judge(f *usftp.File, copyAll func() (n int64, lanes int, err error
 	waited := f.Waited()
 	w := testify(r.ctx, r.Host.Client)
 	n, lanes, err := copyAll()
+	if err != nil {
+		w.stop() // what a lost connection does to the samples is not waited for
+		return n, err
+	}
 	w.local = time.Since(w.began) - (f.Waited() - waited)
 	w.limit = r.Options.RateLimit
 	w.far, w.windows = r.trip >= stripeTrip, float64(lanes)*sshWindow/max(r.trip, 1).Seconds()
 	r.result.Bound = w.end(n)
-	return n, err
+	return n, nil
 }
 
 // bounds gathers what bound the larger files of a tree.
