@@ -220,13 +220,7 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 					if err != nil || r.Bytes != int64(len(data)) {
 						t.Fatalf("%+v, %v", r, err)
 					}
-					var got []byte
-					if direction == transfer.Upload {
-						got = b.remote("/target")
-					} else {
-						got = b.read("target")
-					}
-					if !bytes.Equal(got, data) {
+					if !bytes.Equal(b.arrived(direction), data) {
 						t.Error("the target differs")
 					}
 					retried := ""
