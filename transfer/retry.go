@@ -3,7 +3,7 @@ package transfer
 // retry tells whether a job that has failed begins anew, or goes on from what its last try has left: where its connection was lost and there
 // is another.
 func (r *run) retry(err error) bool {
-	if r.Reader != nil || r.Writer != nil && r.result.Bytes > 0 && r.poured == nil {
+	if r.Reader != nil || r.Writer != nil && r.result.Bytes > 0 && (r.poured == nil || r.hashes()) {
 		return false // what was read is gone, and what was written cannot be told from what is to follow
 	}
 	if !r.line.renew(r.Host.Client, err, func(e Event) {
