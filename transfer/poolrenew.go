@@ -28,15 +28,15 @@ func (p *Pool) watch(client pooledClient) {
 	p.work.Go(func() { client.Close() })
 	client.on.full = true // most likely all of the connection is lost
 	p.leave(client.on)
-	if p.died++; p.died > mostDied*p.config.Connections*p.config.Streams {
-		p.refused = true
-	}
 	p.open()
 }
 
-// leave counts a stream of a connection that has ended, and gives the connection up when it was the last. The first stays: it is not the
+// leave counts a stream of a connection that has ended, or was refused, and gives the connection up when it was the last. The first stays: it is not the
 // pool's. The caller holds the lock.
 func (p *Pool) leave(c *pooled) {
+	if p.died++; p.died > mostDied*p.config.Connections*p.config.Streams {
+		p.refused = true
+	}
 	at := slices.Index(p.conns, c)
 	if c.streams--; c.streams > 0 || at <= 0 {
 		return
