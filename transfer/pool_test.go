@@ -232,6 +232,8 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 					if lost == 0 && (!strings.Contains(retried, "it goes on over another connection to far") || r.Resumed == 0) {
 						t.Errorf("it was told %q; %+v", retried, r)
 					}
+					h.mu.Lock()
+					defer h.mu.Unlock()
 					if lost != 0 && (retried != "" || h.conns != 3) { // two that were wanted, and one for the one that was lost
 						t.Errorf("it was told %q; %d connections besides the first", retried, h.conns)
 					}
