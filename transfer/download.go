@@ -119,6 +119,9 @@ func (r *run) checkSource(f *usftp.File) (*usftp.FileStat, error) {
 
 // stream copies to the job's writer.
 func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
+	if err := r.pourOn(f, before); err != nil {
+		return err
+	}
 	r.tell(Event{Kind: Started, Size: r.size})
 	r.name = path.Base(r.Source)
 	r.startHashing(nil)
@@ -132,6 +135,25 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 	if err != nil && r.result.Bytes > 0 {
 		r.detail = fmt.Sprintf("%d bytes of it have been written", r.result.Bytes)
 	}
+	return err
+}
+
+// pourOn goes on behind what an earlier try has given to the job's writer, where the source is still the same.
+func (r *run) pourOn(f *usftp.File, before *usftp.FileStat) error {
+	known := before != nil && before.HasSize() && before.HasTimes()
+	if r.reached == 0 {
+		if r.poured = nil; known {
+			r.poured = before
+		}
+		return nil
+	}
+	if !known || before.Size != r.poured.Size || !before.ModTime().Equal(r.poured.ModTime()) {
+		r.result.Bytes = r.reached
+		r.detail = fmt.Sprintf("%d bytes of it have been written", r.reached)
+		return ErrSourceChanged
+	}
+	r.result.Resumed = r.reached
+	_, err := f.Seek(r.reached, io.SeekStart)
 	return err
 }
 

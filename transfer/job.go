@@ -254,22 +254,25 @@ type run struct {
 	result Result
 	detail string // for the error: what has become of the target
 
+	started   bool   // it was told
 	temporary string // the path of the temporary file, for the error too
 	mu        sync.Mutex
 
 	trip time.Duration // a round trip, as far as one was seen; 0 before
 
 	line      *lifeline
-	from      *lifeline // to the source of a relay, else nil; the same as line where they are one host
-	resumable bool      // a mark was saved, for a later run
-	claim     *claim    // of its mark in the journal
-	unclaimed bool      // it was asked for
-	marks     *marks    // what is noted as it goes
-	left      *mark     // what a try that lost its connection has left
-	placing   *placing  // the last step of an upload, once it has begun
-	strays    []string  // temporary files on the host that such a try may have left
-	way       way       // how far it has come
-	fromWay   way       // the same, as the source's connection counts it
+	from      *lifeline       // to the source of a relay, else nil; the same as line where they are one host
+	resumable bool            // a mark was saved, for a later run
+	claim     *claim          // of its mark in the journal
+	unclaimed bool            // it was asked for
+	marks     *marks          // what is noted as it goes
+	left      *mark           // what a try that lost its connection has left
+	placing   *placing        // the last step of an upload, once it has begun
+	strays    []string        // temporary files on the host that such a try may have left
+	way       way             // how far it has come
+	fromWay   way             // the same, as the source's connection counts it
+	reached   int64           // what the last try had come to
+	poured    *usftp.FileStat // the source of what the job's writer was given; nil where it is not known well enough to go on
 
 	passing  *passing // hashes what passes, nil where nobody wants that
 	digests  digests  // of all that has passed
@@ -289,6 +292,12 @@ func (r *run) tell(e Event) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if e.Kind == Started {
+		if r.started {
+			return // this is another try
+		}
+		r.started = true
+	}
 	e.Time, e.Host, e.Direction, e.Source, e.Target, e.Tree = time.Now(), r.Host.Name, r.Direction, r.Source, r.result.Target, r.item != nil
 	e.SourceHost = r.From.Name
 	if !e.Hash.IsZero() {

@@ -82,6 +82,15 @@ func (b *bench) read(name string) []byte {
 	return data
 }
 
+// arrived returns what has the target's name: "/target" on the host, "target" here.
+func (b *bench) arrived(direction transfer.Direction) []byte {
+	b.t.Helper()
+	if direction == transfer.Upload {
+		return b.remote("/target")
+	}
+	return b.read("target")
+}
+
 // temporaries returns the names that look like a job's, of the host and of the directory.
 func (b *bench) temporaries() (names []string) {
 	for _, name := range b.server.Files.List() {

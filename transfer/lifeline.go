@@ -2,8 +2,10 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
@@ -241,7 +243,7 @@ func pause(ctx context.Context, wait time.Duration) bool {
 func (l *lifeline) why(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gaveUp != nil && l.ctx.Err() == nil {
+	if l.gaveUp != nil && (l.ctx.Err() == nil || errors.Is(err, net.ErrClosed)) { // a tree's context ends with its connection
 		return l.gaveUp
 	}
 	return err

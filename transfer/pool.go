@@ -25,6 +25,7 @@ type Pool struct {
 	first   *usftp.Client  // of clients: the one that has taken the place of the first, which was lost
 	wanted  int            // connections, the first too, that somebody asked for; 0 before anybody did
 	opening int
+	died    int  // clients whose connection was lost
 	refused bool // the host lets us have no more
 	closed  bool
 	changed chan struct{} // closed and made anew when a client was added, or none will be
@@ -173,11 +174,11 @@ func (p *Pool) openStream(c *pooled) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		c.streams--
 		c.full = true
 		if p.ctx.Err() == nil {
 			p.config.Logger.Info("no further channel: " + err.Error())
 		}
+		p.leave(c)
 		return
 	}
 	p.add(pooledClient{client, c, new(int)})
@@ -211,6 +212,7 @@ func (p *Pool) add(client pooledClient) {
 		return
 	}
 	p.clients = append(p.clients, client)
+	p.work.Go(func() { p.watch(client) })
 	p.tell()
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,8 +25,9 @@ type farHost struct {
 	link   sftptest.LinkConfig
 
 	mu     sync.Mutex
-	logins int // under way
-	most   int // that were at a time
+	ends   []*sftptest.End // of all that was opened
+	logins int             // under way
+	most   int             // that were at a time
 	conns  int
 	refuse int // connections from which on no more are allowed; 0 for none
 
@@ -45,7 +47,11 @@ func (c farConn) Close() error {
 }
 
 func (c farConn) Open(context.Context) (*usftp.Client, error) {
-	var end io.ReadWriteCloser = c.server.Dial(c.link)
+	link := c.server.Dial(c.link)
+	c.mu.Lock()
+	c.ends = append(c.ends, link)
+	c.mu.Unlock()
+	var end io.ReadWriteCloser = link
 	if c.shared != nil {
 		end = &narrowed{end, c.shared}
 	}
@@ -170,4 +176,69 @@ func TestServerThatKeepsUploadsApart(t *testing.T) {
 			t.Errorf("the target differs: %v", err)
 		}
 	})
+}
+
+// cutAfter cuts one of the connections after a while.
+func (h *farHost) cutAfter(d time.Duration, i int) {
+	time.AfterFunc(d, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if i < len(h.ends) {
+			h.ends[i].Cut(nil)
+		}
+	})
+}
+
+// TestConnectionOfSeveralLost: while one connection of several dies the others go on, and another takes its place; where it is the first, one of
+// the others does, and nobody logs in for that.
+func TestConnectionOfSeveralLost(t *testing.T) {
+	const trip = 400 * time.Millisecond
+	data := random(64 << 20)
+	for name, lost := range map[string]int{"the first": 0, "another": 2} {
+		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
+						link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+					first, err := farConn{h}.Open(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer first.Close()
+					pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: 3, Streams: 1})
+					defer pool.Close()
+					host := transfer.Host{Client: first, Name: "far", Pool: pool,
+						Redial: func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }}
+					b := &bench{t: t, server: h.server, host: host, dir: t.TempDir()}
+					source, target := b.local("source", data), "/target"
+					if direction == transfer.Download {
+						h.server.Files.WriteFile("/source", data)
+						source, target = "/source", filepath.Join(b.dir, "target")
+					}
+					h.cutAfter(6*time.Second, lost)
+					r, err := b.job(direction, source, target, func(j *transfer.Job) { j.Options.Retries = 1 })
+					if err != nil || r.Bytes != int64(len(data)) {
+						t.Fatalf("%+v, %v", r, err)
+					}
+					if !bytes.Equal(b.arrived(direction), data) {
+						t.Error("the target differs")
+					}
+					retried := ""
+					for _, e := range b.events {
+						if e.Kind == transfer.Retried {
+							retried += e.Message
+						}
+					}
+					if lost == 0 && (!strings.Contains(retried, "it goes on over another connection to far") || r.Resumed == 0) {
+						t.Errorf("it was told %q; %+v", retried, r)
+					}
+					h.mu.Lock()
+					defer h.mu.Unlock()
+					if lost != 0 && (retried != "" || h.conns != 3) { // two that were wanted, and one for the one that was lost
+						t.Errorf("it was told %q; %d connections besides the first", retried, h.conns)
+					}
+				})
+			})
+		}
+	}
 }

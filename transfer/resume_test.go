@@ -91,13 +91,7 @@ func TestResume(t *testing.T) {
 					if moved := int64(time.Since(began).Seconds() * float64(link.RateBytesPerSec)); !test.again && moved > test.sends {
 						t.Errorf("about %d bytes travelled again, of %d", moved, size)
 					}
-					got := []byte(nil)
-					if direction == transfer.Upload {
-						got = b.remote("/target")
-					} else {
-						got = b.read("target")
-					}
-					if !bytes.Equal(got, data) {
+					if !bytes.Equal(b.arrived(direction), data) {
 						t.Error("the target differs")
 					}
 					if left := b.temporaries(); len(left) > 0 && !test.again {
@@ -206,13 +200,7 @@ func TestTwoRuns(t *testing.T) {
 					t.Errorf("run %d: the notes are %q", i, o.notes)
 				}
 			}
-			got := []byte(nil)
-			if direction == transfer.Upload {
-				got = b.remote("/target")
-			} else {
-				got = b.read("target")
-			}
-			if !bytes.Equal(got, data) {
+			if !bytes.Equal(b.arrived(direction), data) {
 				t.Error("the target differs")
 			}
 			if marks, _ := os.ReadDir(journal); len(marks) != 0 || len(b.temporaries()) != 0 {

@@ -61,13 +61,7 @@ func TestRetry(t *testing.T) {
 					if took := time.Since(began); took > 25*time.Second {
 						t.Errorf("it took %v", took)
 					}
-					var got []byte
-					if direction == transfer.Upload {
-						got = b.remote("/target")
-					} else {
-						got = b.read("target")
-					}
-					if !bytes.Equal(got, data) {
+					if !bytes.Equal(b.arrived(direction), data) {
 						t.Error("the target differs")
 					}
 					if left := b.temporaries(); len(left) > 0 {

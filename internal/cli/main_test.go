@@ -135,11 +135,11 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 // breaking BYTES... starts a proxy whose connections break after so many bytes, each after its own number, and then no more. PORT and ALIAS
 // lead through it.
 func breakingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Server, args []string) {
-	var breaks []cutproxy.Break
+	var breaks []int64
 	for _, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)
 		ts.Check(err)
-		breaks = append(breaks, cutproxy.Break{After: n})
+		breaks = append(breaks, n)
 	}
 	proxy := cutproxy.Start(t, sshd.Addr(), breaks...)
 	ts.Setenv("PORT", strconv.Itoa(proxy.Port))

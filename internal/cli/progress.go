@@ -29,6 +29,7 @@ type progressLine struct {
 	size  int64 // -1 where it is not known
 	meter meter
 	tree  *transfer.Totals // nil for one file
+	lost  bool             // there is no connection now
 	ended bool
 	good  bool
 }
@@ -61,7 +62,23 @@ func (l *progressLine) update(e transfer.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.add(e)
+}
+
+// add takes what has arrived into account.
+func (l *progressLine) add(e transfer.Event) {
+	l.lost = l.lost && e.Bytes <= l.meter.bytes
 	l.meter.add(e.Bytes, e.Elapsed)
+}
+
+// retried shows that there is no connection, until something arrives.
+func (l *progressLine) retried() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = true
 }
 
 // updateTree is update for a whole tree, whose size grows while it is listed.
@@ -75,7 +92,7 @@ func (l *progressLine) updateTree(e transfer.Event) {
 	if e.Totals.Complete {
 		l.size = e.Totals.PlannedBytes
 	}
-	l.meter.add(e.Bytes, e.Elapsed)
+	l.add(e)
 }
 
 // finish leaves the line as it is and lets the next one begin below it.
@@ -122,6 +139,8 @@ func (l *progressLine) numbers() string {
 		last = "in " + clock(m.elapsed)
 	case l.ended:
 		last = "stopped"
+	case l.lost:
+		last = "offline"
 	case m.rate <= 0 && m.elapsed > stalledAfter:
 		last = "stalled"
 	case l.size >= 0 && m.rate > 0:

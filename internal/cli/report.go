@@ -45,6 +45,7 @@ func (p *person) event(e transfer.Event) {
 	case transfer.Progress:
 		p.line.update(e)
 	case transfer.Retried:
+		p.line.retried()
 		p.console.say(e.Message)
 	case transfer.Note:
 		if !p.quiet {
@@ -69,6 +70,7 @@ func (p *person) event(e transfer.Event) {
 func (p *person) treeEvent(e transfer.Event) {
 	switch {
 	case e.Kind == transfer.Retried:
+		p.line.retried()
 		p.console.say(e.Message)
 	case e.Kind == transfer.Started && e.Totals != nil && p.moving:
 		p.line = startLine(p.console, sourceOf(e), -1)

@@ -8,12 +8,6 @@ import (
 	"testing"
 )
 
-// Break says when and how one connection breaks. The zero Break never does.
-type Break struct {
-	After   int64 // bytes, of both ways together
-	Swallow bool  // from then on nothing passes, and nobody is told, instead of a reset
-}
-
 // Proxy passes connections on to one address.
 type Proxy struct {
 	Host string
@@ -24,15 +18,15 @@ type Proxy struct {
 	work     sync.WaitGroup
 
 	mu     sync.Mutex
-	breaks []Break
+	breaks []int64
 	open   map[net.Conn]struct{}
 	count  int
 	closed bool
 }
 
-// Start runs a proxy until the test ends. The first connection breaks as the first of breaks says, and so on; those after the last of them
-// do not break.
-func Start(t testing.TB, target string, breaks ...Break) *Proxy {
+// Start runs a proxy until the test ends. The first connection breaks after as many bytes, of both ways together, as the first of breaks says, and so
+// on; those after the last of them do not break.
+func Start(t testing.TB, target string, breaks ...int64) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,21 +46,15 @@ func (p *Proxy) Connections() int {
 	return p.count
 }
 
-// Cut breaks all connections that there are.
-func (p *Proxy) Cut() {
+// close ends the proxy and all connections through it.
+func (p *Proxy) close() {
+	p.listener.Close()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.closed = true
 	for c := range p.open {
 		reset(c)
 	}
-}
-
-func (p *Proxy) close() {
-	p.mu.Lock()
-	p.closed = true
 	p.mu.Unlock()
-	p.listener.Close()
-	p.Cut()
 	p.work.Wait()
 }
 
@@ -95,7 +83,7 @@ func (p *Proxy) begin(client, server net.Conn) {
 	}
 	l := &line{both: [2]net.Conn{client, server}}
 	if p.count < len(p.breaks) {
-		l.Break = p.breaks[p.count]
+		l.after = p.breaks[p.count]
 	}
 	p.count++
 	p.open[client], p.open[server] = struct{}{}, struct{}{}
@@ -115,8 +103,8 @@ func (p *Proxy) begin(client, server net.Conn) {
 
 // line is one connection through the proxy.
 type line struct {
-	Break
-	both [2]net.Conn
+	after int64 // 0 for one that does not break
+	both  [2]net.Conn
 
 	mu     sync.Mutex
 	passed int64
@@ -134,7 +122,7 @@ func (l *line) pass(to, from net.Conn) {
 				return
 			}
 		}
-		if broken && !l.Swallow {
+		if broken {
 			reset(l.both[0])
 			reset(l.both[1])
 			return
@@ -150,8 +138,8 @@ func (l *line) pass(to, from net.Conn) {
 func (l *line) allow(n int) (passing int, broken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.After > 0 && l.passed+int64(n) >= l.After {
-		n, broken = int(l.After-l.passed), true
+	if l.after > 0 && l.passed+int64(n) >= l.after {
+		n, broken = int(l.after-l.passed), true
 	}
 	l.passed += int64(n)
 	return n, broken
