@@ -188,10 +188,15 @@ func localName(remote string) (string, error) {
 	return base, nil
 }
 
-// finishLocal gives the file what it has besides contents, and its name.
+// finishLocal ends a download.
 func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
-	if r.Options.Preserve && before != nil && before.HasMode() {
-		if err := t.file.Chmod(before.FileMode().Perm()); err != nil {
+	return r.finishFile(t, statFacts(before))
+}
+
+// finishFile gives the file what it has besides contents, and its name.
+func (r *run) finishFile(t *localTarget, source facts) error {
+	if r.Options.Preserve && source.hasMode {
+		if err := t.file.Chmod(source.mode.Perm()); err != nil {
 			return err
 		}
 	} else if t.before != nil && t.temporary != "" {
@@ -211,8 +216,8 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 		return err
 	}
 	name := t.written()
-	if (r.Options.Preserve || r.item != nil) && before != nil && before.HasTimes() {
-		if err := t.root.Chtimes(name, before.AccessTime(), before.ModTime()); err != nil && r.Options.Preserve {
+	if (r.Options.Preserve || r.item != nil) && source.hasTimes {
+		if err := t.root.Chtimes(name, source.atime, source.mtime); err != nil && r.Options.Preserve {
 			return err
 		}
 	}

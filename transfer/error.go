@@ -29,9 +29,10 @@ type Error struct {
 // Error says the file, the host, the cause, and what is left.
 func (e *Error) Error() string {
 	source, target := e.Source, e.Target
-	if e.Direction == Download {
+	switch e.Direction {
+	case Download:
 		source = e.Host + ":" + source
-	} else {
+	case Upload:
 		target = e.Host + ":" + target
 	}
 	message := fmt.Sprintf("cannot copy %s to %s: %s", source, target, e.cause())
@@ -71,6 +72,9 @@ func (e *Error) noDirectory(err *fs.PathError) bool {
 	var status *usftp.StatusError
 	atHost := errors.As(err, &status)
 	opening := err.Op == "open" || err.Op == "openat" || err.Op == "stat"
+	if e.Direction == Local {
+		return opening && errors.Is(err, fs.ErrNotExist) && err.Path != e.Source
+	}
 	return opening && errors.Is(err, fs.ErrNotExist) && atHost == (e.Direction == Upload)
 }
 

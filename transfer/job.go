@@ -34,12 +34,16 @@ type Direction int
 const (
 	Upload   Direction = iota // from this machine to the host
 	Download                  // from the host to this machine
+	Local                     // from this machine to itself, without a host
 )
 
-// String returns "upload" or "download".
+// String returns "upload", "download" or "local".
 func (d Direction) String() string {
-	if d == Download {
+	switch d {
+	case Download:
 		return "download"
+	case Local:
+		return "local"
 	}
 	return "upload"
 }
@@ -69,13 +73,18 @@ type Options struct {
 	// is replaced keeps its own.
 	Preserve bool
 
+	// Sparse has blocks of zeros become holes in files that are written here: they read the same, and take no room. Holes that a file of this
+	// machine has are kept without it, on the way to a host too.
+	Sparse bool
+
 	// Sync has the target's data written to its disk before it takes its name. A server without fsync@openssh.com cannot; that is
 	// an error.
 	Sync bool
 
 	// Resume goes on from what an interrupted job of the same source, target and host has left, where it is proved to be the same: by the journal,
 	// and the server's hash of it (check-file) or else the end of it, which is read back. Where nothing is proved all is sent again. In a
-	// tree, files whose target has the source's size and time are taken for copied.
+	// tree, files whose target has the source's size and time are taken for copied. A single file that is copied from this machine to itself
+	// begins anew.
 	Resume bool
 
 	// Verify compares what the host has with what has passed, before the copy gets its name: by the host's hash where it offers one (check-file),
@@ -203,9 +212,12 @@ func (r *run) copy() error {
 		r.takeHandle()
 		leave := r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))
 		giveBack := r.lend()
-		if r.Direction == Download {
+		switch r.Direction {
+		case Download:
 			err = r.download()
-		} else {
+		case Local:
+			err = r.copyHere()
+		default:
 			err = r.upload()
 		}
 		leave()

@@ -41,8 +41,11 @@ func (t *treeRun) prepare() (err error) {
 	}
 	began := time.Now()
 	t.source = localSource{}
-	if t.Direction == Download {
+	switch t.Direction {
+	case Download:
 		t.source = remoteSource{t}
+	case Local:
+		t.source = hereSource{tree: t}
 	}
 	found, err := t.source.look(t.Source)
 	if err != nil {
@@ -64,7 +67,12 @@ func (t *treeRun) prepare() (err error) {
 			t.root = nil
 		}
 	}()
-	if t.Direction == Download {
+	if t.Direction == Local {
+		if err := t.checkHere(base, found.info); err != nil {
+			return err
+		}
+	}
+	if t.Direction != Upload {
 		t.target, root.target, err = openLocal(t, base)
 	} else {
 		began = time.Now()
@@ -107,6 +115,10 @@ const (
 
 // measure decides how many files are in flight, and which of them are small.
 func (t *treeRun) measure(trip time.Duration) error {
+	if t.Direction == Local {
+		t.measureHere()
+		return nil
+	}
 	var limits usftp.Limits
 	var told bool
 	var read, write int

@@ -25,6 +25,14 @@ func (s remoteSource) look(name string) (found facts, err error) {
 	return found, err
 }
 
+// statFacts are what is known of a file, nothing where stat is nil.
+func statFacts(stat *usftp.FileStat) facts {
+	if stat == nil {
+		return facts{}
+	}
+	return remoteFacts(stat)
+}
+
 func remoteFacts(stat *usftp.FileStat) facts {
 	f := facts{size: -1, hasMode: stat.HasMode(), hasTimes: stat.HasTimes(), mtime: stat.ModTime(), atime: stat.AccessTime()}
 	if stat.HasMode() {

@@ -20,7 +20,7 @@ func (a *app) copyCommand() *cobra.Command {
 	var flags copyFlags
 	cmd := &cobra.Command{
 		Use:                   "cp [flags] SRC... DST",
-		Short:                 "copy files to and from hosts",
+		Short:                 "copy files to hosts, from hosts, and here",
 		Long:                  copyLong,
 		Example:               copyExamples,
 		DisableFlagsInUseLine: true,
@@ -170,18 +170,23 @@ type file struct {
 func (c *copier) copyFile(f file, target place, several bool) {
 	job := transfer.Job{Source: f.path, Target: target.path(), Direction: transfer.Download, Options: c.options}
 	at := f.place
-	if target.remote {
+	switch {
+	case target.remote:
 		job.Direction = transfer.Upload
 		at = target
+	case !f.remote:
+		job.Direction = transfer.Local
 	}
-	host, told := c.hosts.get(c.ctx, at.target)
-	if host.err != nil {
-		if !told {
-			c.fail(host.err)
+	if job.Direction != transfer.Local {
+		host, told := c.hosts.get(c.ctx, at.target)
+		if host.err != nil {
+			if !told {
+				c.fail(host.err)
+			}
+			return
 		}
-		return
+		job.Host = host.Host
 	}
-	job.Host = host.Host
 	if c.tree != nil && !f.stream && !target.stream {
 		tree := transfer.Tree{Host: job.Host, Direction: job.Direction, Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
 		if _, err := tree.Run(c.ctx); err != nil {

@@ -73,8 +73,8 @@ func checkPlaces(sources []place, target place) error {
 				}
 			}
 			return fmt.Errorf("%s to %s: copies between two hosts are not in this version; copy to this machine first", s.typed, target.typed)
-		case !s.remote && !target.remote:
-			return fmt.Errorf("neither %s nor %s is on a host (host:path or sftp://host/path): cp copies between local files", s.typed, target.typed)
+		case s.stream && target.stream:
+			return errors.New("standard input to standard output (- to -) is what cat copies")
 		case s.stream:
 			streams++
 		}
