@@ -161,6 +161,9 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileStat) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	file, ok := sink.(*os.File)
+	if ok && r.Writer == nil && r.mayHaveHoles(file) {
+		return r.receiveSparse(f, file, before)
+	}
 	inOrder := r.passing != nil && r.passing.open == nil // what is hashed and cannot be read again
 	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {

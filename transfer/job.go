@@ -218,7 +218,7 @@ func (r *run) copy() error {
 		case Local:
 			err = r.copyHere()
 		default:
-			err = r.upload()
+			err = r.uploadWhole()
 		}
 		leave()
 		giveBack()
@@ -269,6 +269,8 @@ type run struct {
 	hash     Hash
 	verified Verification
 	name     string // the copy's, below what was named as the target
+
+	dense bool // holes are sent, since the host takes no file in parts
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree

@@ -150,7 +150,9 @@ func (r *run) upload() error {
 	if r.kept(target.before, target.path, local) {
 		return errKept
 	}
-	r.tell(Event{Kind: Started, Size: r.size})
+	if !r.dense {
+		r.tell(Event{Kind: Started, Size: r.size})
+	}
 	if r.placing != nil {
 		if done, err := r.settle(target); done || err != nil {
 			return err
@@ -338,6 +340,9 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 // sendContents copies the contents over as many lanes as help.
 func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
+	if s := r.holey(from); s != nil {
+		return r.sendHoley(f, s)
+	}
 	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {
 			n, err := f.ReadFrom(r.passReader(r.limitReader(from.Reader))) // itself: it may be one that can be taken back
