@@ -93,6 +93,7 @@ func (c *copier) look() Facts {
 	return Facts{
 		Size: min(c.size, c.end) - c.From, Hash: c.Hash != nil, Whole: c.whole(), Processors: runtime.GOMAXPROCS(0),
 		NoKernel: c.Zeros || c.size == 0, // the files of /proc have no size, and something in them
+		Remote:   remote(c.dst),
 	}
 }
 
@@ -154,9 +155,6 @@ func (c *copier) move(to int64) (more bool, err error) {
 				c.noKernel() // or src has ended
 				continue
 			}
-			if n > 0 && c.hashes(Follow) {
-				c.hasher.take(portion{off: c.in, n: n})
-			}
 		} else {
 			n, err = c.readAndWrite(piece)
 		}
@@ -207,12 +205,8 @@ func (c *copier) readAndWrite(piece int64) (done int64, err error) {
 		buffer := c.room()
 		buffer = buffer[:min(int64(len(buffer)), piece-done)]
 		n, readErr := c.src.ReadAt(buffer, c.in+done)
-		switch {
-		case n == 0:
-		case c.hashes(Tee, TeeAside):
+		if n > 0 && c.hashes(Tee, TeeAside) {
 			c.hasher.take(portion{data: buffer[:n]})
-		case c.hashes(Follow):
-			c.hasher.take(portion{off: c.in + done, n: int64(n)})
 		}
 		if err := c.write(buffer[:n], c.out()+done); err != nil {
 			return 0, err
@@ -264,7 +258,7 @@ func (c *copier) leave(to int64) error {
 	if err := c.clear(c.out(), to-c.in); err != nil {
 		return err
 	}
-	if c.hashes(Tee, TeeAside, Follow) {
+	if c.hashes(Tee, TeeAside) {
 		c.hasher.take(portion{zeros: true, n: to - c.in})
 	}
 	n := to - c.in
