@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,9 @@ func (a *app) copyCommand() *cobra.Command {
 }
 
 func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, target place) error {
+	if !target.remote && !slices.ContainsFunc(sources, func(p place) bool { return p.remote }) {
+		tuneLocal()
+	}
 	config := flags.dialConfig(a)
 	if flags.compress && config.SSH == "" {
 		config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")

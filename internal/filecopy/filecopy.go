@@ -69,6 +69,7 @@ func Copy(ctx context.Context, dst, src *os.File, o Options) (int64, error) {
 	if c.Plan == (Plan{}) {
 		c.Plan = Choose(c.facts)
 	}
+	c.holes = holesOf(src, info)
 	err = c.copy()
 	if hashErr := c.finishHash(); err == nil {
 		err = hashErr
@@ -84,6 +85,8 @@ type copier struct {
 	in, end int64 // in src: where it is, and where it ends at the latest
 	size    int64 // of src, as it said at the beginning
 	facts   Facts
+	holes   *Holes
+	ended   bool // src has no more
 	hasher  *hasher
 	buffer  []byte
 }
@@ -120,9 +123,10 @@ func (c *copier) copy() error {
 		c.facts.NoClone = true
 		c.Plan = Choose(c.facts)
 	}
-	holes := FindHoles(c.src)
+	hole := false
 	for c.in < c.end {
-		to, hole := holes.Extent(c.in)
+		var to int64
+		to, hole = c.holes.Extent(c.in)
 		to = min(to, c.end)
 		var err error
 		more := true
@@ -138,12 +142,15 @@ func (c *copier) copy() error {
 			break
 		}
 	}
-	return c.extend()
+	if hole || c.Zeros {
+		return c.extend()
+	}
+	return nil
 }
 
 // move copies data up to an offset. More is false where src ends before.
 func (c *copier) move(to int64) (more bool, err error) {
-	for c.in < to {
+	for c.in < to && !c.ended {
 		if c.ctx.Err() != nil {
 			return false, context.Cause(c.ctx)
 		}
@@ -169,7 +176,7 @@ func (c *copier) move(to int64) (more bool, err error) {
 			return false, err
 		}
 	}
-	return true, nil
+	return !c.ended, nil
 }
 
 // after tells of a piece.
@@ -213,6 +220,7 @@ func (c *copier) readAndWrite(piece int64) (done int64, err error) {
 		}
 		done += int64(n)
 		if readErr == io.EOF || n == 0 && readErr == nil {
+			c.ended = true
 			return done, nil
 		}
 		if readErr != nil {
@@ -301,9 +309,8 @@ func (c *copier) extend() error {
 // finishHash hashes what is not hashed yet, and waits for what is under way.
 func (c *copier) finishHash() error {
 	if c.hashes(Reread) {
-		holes := FindHoles(c.src)
 		for off := c.From; off < c.in; {
-			to, hole := holes.Extent(off)
+			to, hole := c.holes.Extent(off)
 			to = min(to, c.in)
 			c.hasher.take(portion{off: off, n: to - off, zeros: hole})
 			off = to
