@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"os"
 	"path/filepath"
@@ -81,8 +82,10 @@ func TestHolesAreNotSent(t *testing.T) {
 			}}
 			b := newBench(t, script, sftptest.LinkConfig{})
 			source, data := b.holeyFile("source", c.size, c.extents)
-			result, err := b.job(transfer.Upload, source, "/target")
-			if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.remote("/target"), data) {
+			sum := sha256.Sum256(data)
+			hashed := func(j *transfer.Job) { j.Options.Hash = transfer.SHA256 }
+			result, err := b.job(transfer.Upload, source, "/target", hashed)
+			if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.remote("/target"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
 				t.Fatalf("%+v, %v, or what was stored differs", result, err)
 			}
 			if last := b.events[len(b.events)-1]; last.Bytes != int64(c.size) {
@@ -98,15 +101,15 @@ func TestHolesAreNotSent(t *testing.T) {
 			for _, change := range []func(*transfer.Job){
 				func(*transfer.Job) {}, func(j *transfer.Job) { j.Options.RateLimit = 1 << 32 }, func(j *transfer.Job) { j.Options.Placement = transfer.InPlace },
 			} {
-				result, err = b.job(transfer.Download, "/target", filepath.Join(b.dir, "back"), change, func(j *transfer.Job) { j.Options.Sparse = true })
-				if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.read("back"), data) {
+				result, err = b.job(transfer.Download, "/target", filepath.Join(b.dir, "back"), change, hashed, func(j *transfer.Job) { j.Options.Sparse = true })
+				if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.read("back"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
 					t.Fatalf("%+v, %v, or what came back differs", result, err)
 				}
 				if room := stored(t, filepath.Join(b.dir, "back")); room > int64(most) {
 					t.Errorf("it takes %d bytes", room)
 				}
-				result, err = b.job(transfer.Local, source, filepath.Join(b.dir, "copy"), change)
-				if err != nil || !bytes.Equal(b.read("copy"), data) || stored(t, filepath.Join(b.dir, "copy")) > int64(most) {
+				result, err = b.job(transfer.Local, source, filepath.Join(b.dir, "copy"), change, hashed)
+				if err != nil || !bytes.Equal(result.Hash.Sum, sum[:]) || !bytes.Equal(b.read("copy"), data) || stored(t, filepath.Join(b.dir, "copy")) > int64(most) {
 					t.Errorf("the local copy: %+v, %v, or it differs, or takes more room", result, err)
 				}
 			}
