@@ -153,9 +153,19 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 	return n, f.ownError("read", err)
 }
 
+// SparseReaderAt is a source for [File.ReadFromAt] that knows where it has holes. They are not sent; so the file must read as zeros from its
+// offset on, as one does that is new.
+type SparseReaderAt interface {
+	io.ReaderAt
+
+	// Extent returns up to where the source is the same, data or a hole, from an offset on. The source's last byte should not lie in
+	// a hole: it gives the file its size. It runs on the goroutine that ReadAt does.
+	Extent(off int64) (to int64, hole bool)
+}
+
 // ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same offsets, over the file's own handle and those
 // that join stripes, and moves the offset. r's ReadAt runs on the calling goroutine. It returns how many bytes the server has acknowledged
-// without a gap; after an error there may be more behind one.
+// without a gap; after an error there may be more behind one. Holes of a [SparseReaderAt] count as acknowledged.
 func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -172,6 +182,7 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 		from: f.offset, at: r, acked: f.progress.Store,
 	}
 	u.waited = &f.waited
+	u.sparse, _ = r.(SparseReaderAt)
 	if err := stripes.begin(u.loop); err != nil {
 		return 0, f.wrap("write", err)
 	}

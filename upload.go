@@ -26,7 +26,8 @@ type upload struct {
 	filling  *buffer.Block // what the source is reading into
 	consumed int64         // bytes that the source has given
 	acked    func(int64)
-	at       io.ReaderAt // the source, where it can be read anywhere; nil where it cannot
+	at       io.ReaderAt    // the source, where it can be read anywhere; nil where it cannot
+	sparse   SparseReaderAt // the source, where it knows its holes; nil where it does not
 }
 
 // errTooLong says that data does not fit in front of the last offset that there is.
@@ -68,12 +69,32 @@ func (u *upload) fill() error {
 			if !ok {
 				break
 			}
+			if u.sparse != nil {
+				if r, ok = u.data(r); !ok {
+					continue
+				}
+			}
 			if err := u.send(i, r); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// data returns what of a range is to be sent, and takes back what is behind. Where the range begins with a hole that is done, and nothing
+// is sent.
+func (u *upload) data(r flow.Range) (flow.Range, bool) {
+	to, hole := u.sparse.Extent(r.Off)
+	if to > r.Off && to < r.End() {
+		r = u.ranges.Trim(r, int(to-r.Off))
+	}
+	if hole && to > r.Off {
+		u.ranges.Done(r, r.Len)
+		u.acked(u.done())
+		return r, false
+	}
+	return r, true
 }
 
 // send reads the source into a block, behind the room for the request's header, and starts the WRITE that consists of both.

@@ -5,6 +5,8 @@
 // one. Where that cannot be (the target is a device, a pipe, a file with several names; the directory takes no new name), the
 // target is written in place, and the job says so.
 //
+// A copy from this machine to itself ([Local]) needs no host. The file system shares the blocks where it can, and holes stay holes.
+//
 // The contents can be hashed while they pass, for the result, for a [Manifest], to be compared with a [List] or with what the host has
 // stored; see [Options].
 //

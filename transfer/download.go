@@ -183,6 +183,9 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileStat) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	file, ok := sink.(*os.File)
+	if ok && r.Writer == nil && r.mayHaveHoles(file) {
+		return r.receiveSparse(f, file, before)
+	}
 	inOrder := r.passing != nil && r.passing.open == nil // what is hashed and cannot be read again
 	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {
@@ -210,10 +213,15 @@ func localName(remote string) (string, error) {
 	return base, nil
 }
 
-// finishLocal gives the file what it has besides contents, and its name.
+// finishLocal ends a download.
 func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
-	if r.Options.Preserve && before != nil && before.HasMode() {
-		if err := t.file.Chmod(before.FileMode().Perm()); err != nil {
+	return r.finishFile(t, statFacts(before))
+}
+
+// finishFile gives the file what it has besides contents, and its name.
+func (r *run) finishFile(t *localTarget, source facts) error {
+	if r.Options.Preserve && source.hasMode {
+		if err := t.file.Chmod(source.mode.Perm()); err != nil {
 			return err
 		}
 	} else if t.before != nil && t.temporary != "" {
@@ -235,8 +243,8 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 		return err
 	}
 	name := t.written()
-	if (r.Options.Preserve || r.item != nil) && before != nil && before.HasTimes() {
-		if err := t.root.Chtimes(name, before.AccessTime(), before.ModTime()); err != nil && r.Options.Preserve {
+	if (r.Options.Preserve || r.item != nil) && source.hasTimes {
+		if err := t.root.Chtimes(name, source.atime, source.mtime); err != nil && r.Options.Preserve {
 			return err
 		}
 	}

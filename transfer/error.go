@@ -98,8 +98,11 @@ func (e *Error) noDirectory(err *fs.PathError) bool {
 	var status *usftp.StatusError
 	atHost := errors.As(err, &status)
 	opening := err.Op == "open" || err.Op == "openat" || err.Op == "stat"
-	if e.Direction == Relay {
+	switch e.Direction {
+	case Relay:
 		return opening && errors.Is(err, fs.ErrNotExist) && !isOfSource(e.Err)
+	case Local:
+		return opening && errors.Is(err, fs.ErrNotExist) && err.Path != e.Source
 	}
 	return opening && errors.Is(err, fs.ErrNotExist) && atHost == (e.Direction == Upload)
 }

@@ -141,7 +141,7 @@ func (r *run) newDigests(size int64) (all digests) {
 	if whole := r.Options.Hash; whole != "" {
 		all = append(all, newDigest(whole, 0))
 	}
-	if !r.Options.Verify {
+	if !r.Options.Verify || r.Direction == Local { // what is on this machine is compared byte by byte
 		return all
 	}
 	algorithm, piece := r.checkAlgorithm(), int64(piecePerRequest)

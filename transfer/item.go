@@ -178,7 +178,7 @@ func (r *run) downloadSmall() (done bool, err error) {
 	}
 	r.result.InPlace = target.temporary == ""
 	r.hashSmall(data)
-	if _, err = target.file.Write(data); err == nil {
+	if err = r.writeSmall(target.file, data); err == nil {
 		r.result.Bytes = size
 		if r.limiter != nil {
 			err = r.limiter.wait(len(data))

@@ -35,15 +35,18 @@ const (
 	Upload   Direction = iota // from this machine to the host
 	Download                  // from the host to this machine
 	Relay                     // from another host to the host, through this machine
+	Local                     // from this machine to itself, without a host
 )
 
-// String returns "upload", "download" or "relay".
+// String returns "upload", "download", "relay" or "local".
 func (d Direction) String() string {
 	switch d {
 	case Download:
 		return "download"
 	case Relay:
 		return "relay"
+	case Local:
+		return "local"
 	}
 	return "upload"
 }
@@ -73,13 +76,18 @@ type Options struct {
 	// is replaced keeps its own.
 	Preserve bool
 
+	// Sparse has blocks of zeros become holes in files that are written here: they read the same, and take no room. Holes that a file of this
+	// machine has are kept without it, on the way to a host too.
+	Sparse bool
+
 	// Sync has the target's data written to its disk before it takes its name. A server without fsync@openssh.com cannot; that is
 	// an error.
 	Sync bool
 
 	// Resume goes on from what an interrupted job of the same source, target and host has left, where it is proved to be the same: by the journal,
 	// and the server's hash of it (check-file) or else the end of it, which is read back. Where nothing is proved all is sent again. In a
-	// tree, files whose target has the source's size and time are taken for copied.
+	// tree, files whose target has the source's size and time are taken for copied. A single file that is copied from this machine to itself
+	// begins anew.
 	Resume bool
 
 	// Verify compares what the host has with what has passed, before the copy gets its name: by the host's hash where it offers one (check-file),
@@ -239,10 +247,13 @@ func (r *run) copy() error {
 func (r *run) try() error {
 	defer r.line.enter(r.item == nil || !r.isSmall(r.item.facts.size))()
 	defer r.lend()()
-	if r.Direction == Download {
+	switch r.Direction {
+	case Download:
 		return r.download()
+	case Local:
+		return r.copyHere()
 	}
-	return r.upload()
+	return r.uploadWhole()
 }
 
 // run is one run of a job.
@@ -279,6 +290,8 @@ type run struct {
 	hash     Hash
 	verified Verification
 	name     string // the copy's, below what was named as the target
+
+	dense bool // holes are sent, since the host takes no file in parts
 
 	limiter *limiter // nil without a limit; shared by the files of a tree
 	item    *item    // what a tree knows of the file, nil where there is no tree

@@ -79,7 +79,9 @@ func (l *lifeline) count(w *way, reached int64) {
 }
 
 func newLifeline(ctx context.Context, host Host, options *Options) *lifeline {
-	host.Client = host.Client.WithContext(ctx)
+	if host.Client != nil { // a copy on this machine has none
+		host.Client = host.Client.WithContext(ctx)
+	}
 	l := &lifeline{ctx: ctx, options: options, host: host}
 	l.gate.wider.L = &l.mu
 	return l
@@ -94,8 +96,11 @@ func (l *lifeline) current() Host {
 
 func (l *lifeline) client() *usftp.Client { return l.current().Client }
 
-// lost tells whether a client's connection has ended.
+// lost tells whether a client's connection has ended. One that there is not never does.
 func lost(client *usftp.Client) bool {
+	if client == nil {
+		return false
+	}
 	select {
 	case <-client.Done():
 		return true

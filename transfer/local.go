@@ -118,11 +118,16 @@ func followLinks(name string) (string, error) {
 	return "", &fs.PathError{Op: "write", Path: name, Err: errors.New("too many symbolic links")}
 }
 
-// createLocal creates the temporary file, or opens the target where that is asked for or has to be.
-func (r *run) createLocal(t *localTarget, before *usftp.FileStat) (err error) {
+// createLocal creates what a download writes.
+func (r *run) createLocal(t *localTarget, before *usftp.FileStat) error {
+	return r.createFile(t, statFacts(before))
+}
+
+// createFile creates the temporary file, or opens the target where that is asked for or has to be.
+func (r *run) createFile(t *localTarget, source facts) (err error) {
 	perm := fs.FileMode(0o666)
-	if before != nil && before.HasMode() {
-		perm = before.FileMode().Perm()
+	if source.hasMode {
+		perm = source.mode.Perm()
 	}
 	if !t.direct && r.Options.Placement != InPlace {
 		private := perm

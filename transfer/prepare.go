@@ -46,6 +46,8 @@ func (t *treeRun) prepare() (err error) {
 		t.source = remoteSource{t, t.line}
 	case Relay:
 		t.source = remoteSource{t, t.from}
+	case Local:
+		t.source = hereSource{tree: t}
 	}
 	found, err := t.source.look(t.Source)
 	if err != nil {
@@ -67,7 +69,12 @@ func (t *treeRun) prepare() (err error) {
 			t.root = nil
 		}
 	}()
-	if t.Direction == Download {
+	if t.Direction == Local {
+		if err := t.checkHere(base, found.info); err != nil {
+			return err
+		}
+	}
+	if t.Direction != Upload {
 		t.target, root.target, err = openLocal(t, base)
 	} else {
 		began = time.Now()
@@ -116,6 +123,10 @@ const (
 
 // measure decides how many files are in flight, and which of them are small.
 func (t *treeRun) measure(trip time.Duration) error {
+	if t.Direction == Local {
+		t.measureHere()
+		return nil
+	}
 	var files int64
 	var read, write int
 	ask := func(client *usftp.Client, _ bool) error {

@@ -95,11 +95,8 @@ func isOfSource(err error) bool {
 	return errors.As(err, &source)
 }
 
-// errSameFile keeps a file from being written over by itself.
-var (
-	errSameFile   = errors.New("source and target are the same file")
-	errInsideSelf = errors.New("the target lies in the source")
-)
+// errInsideSelf keeps a tree from being copied into itself.
+var errInsideSelf = errors.New("the target lies in the source")
 
 // openRelay opens the source of a relay.
 func (r *run) openRelay() (*source, error) {

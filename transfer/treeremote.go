@@ -46,6 +46,14 @@ func (s remoteSource) facts(info fs.FileInfo) facts {
 	return f
 }
 
+// statFacts are what is known of a file, nothing where stat is nil.
+func statFacts(stat *usftp.FileStat) facts {
+	if stat == nil {
+		return facts{}
+	}
+	return remoteFacts(stat)
+}
+
 func remoteFacts(stat *usftp.FileStat) facts {
 	f := facts{size: -1, hasMode: stat.HasMode(), hasTimes: stat.HasTimes(), mtime: stat.ModTime(), atime: stat.AccessTime()}
 	if stat.HasMode() {

@@ -161,7 +161,9 @@ func (r *run) upload() error {
 	if err := r.notItself(target); err != nil {
 		return err
 	}
-	r.tell(Event{Kind: Started, Size: r.size})
+	if !r.dense {
+		r.tell(Event{Kind: Started, Size: r.size})
+	}
 	if r.placing != nil {
 		if done, err := r.settle(target); done || err != nil {
 			return err
@@ -369,6 +371,9 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	if n, done, err := r.sendThere(f, from); done {
 		return n, err
+	}
+	if s := r.holey(from); s != nil {
+		return r.sendHoley(f, s)
 	}
 	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {

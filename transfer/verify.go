@@ -19,7 +19,7 @@ var errReadOnce = fmt.Errorf("%w: it cannot be verified: the host hashes no file
 
 // verifiable says, before anything is copied or read, that a host is one where nothing can be verified.
 func verifiable(client *usftp.Client, o *Options) error {
-	if o.Verify && client.ReadsOnce() && !client.HasCheckFile() {
+	if o.Verify && client != nil && client.ReadsOnce() && !client.HasCheckFile() {
 		return errReadOnce
 	}
 	return nil

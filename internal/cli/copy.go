@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func (a *app) copyCommand() *cobra.Command {
 	var flags copyFlags
 	cmd := &cobra.Command{
 		Use:                   "cp [flags] SRC... DST",
-		Short:                 "copy files to and from hosts",
+		Short:                 "copy files to hosts, from hosts, and here",
 		Long:                  copyLong,
 		Example:               copyExamples,
 		DisableFlagsInUseLine: true,
@@ -45,6 +46,9 @@ func (a *app) copyCommand() *cobra.Command {
 }
 
 func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, target place) error {
+	if !target.remote && !slices.ContainsFunc(sources, func(p place) bool { return p.remote }) {
+		tuneLocal()
+	}
 	config := flags.dialConfig(a)
 	if flags.agent {
 		config.Logger.Info("-A has no effect: nothing runs on the hosts that would need the agent; both are logged in to from here")
@@ -182,8 +186,10 @@ func (c *copier) copyFile(f file, target place, several bool) {
 	case target.remote:
 		job.Direction = transfer.Upload
 		job.Host, ok = c.host(target)
-	default:
+	case f.remote:
 		job.Host, ok = c.host(f.place)
+	default:
+		job.Direction, ok = transfer.Local, true
 	}
 	if !ok {
 		return

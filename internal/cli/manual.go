@@ -6,7 +6,7 @@ package cli
 const rootLong = `usftp copies files over SSH with SFTP. All that it needs on the other side is an
 account and the SFTP server that every sshd has.`
 
-const copyLong = `Copies files to hosts, from hosts, or from one host to another.
+const copyLong = `Copies files to hosts, from hosts, from one host to another, or from one local place to another.
 
 A source or target is a local file, host:path, user@host:path, or
 sftp://user@host:port/path; - is standard input or output. A path after host:
@@ -33,6 +33,13 @@ temporary file can be made, or the target is a local file with several names,
 the target is written in place, and that is said. Devices and pipes are always
 written so.
 
+Between local files nothing is logged in to, and all else is the same. Where the
+file system can share blocks (btrfs, XFS), the copy shares them. An interrupted
+local copy of one file begins anew.
+
+Holes of local files are not sent, and are holes in the copy. What comes from a
+host has no holes that could be seen; --sparse makes holes of its zeros.
+
 Connections are made as ssh makes them: with the user's ssh_config, known_hosts,
 agent and keys. Flags that scp has keep scp's letter and meaning. They may stand
 before, between and after the operands; what follows -- is an operand.`
@@ -40,6 +47,7 @@ before, between and after the operands; what follows -- is an operand.`
 const copyExamples = `  usftp cp big.iso host:
   usftp cp 'user@host:/var/log/*.gz' logs/
   usftp cp sftp://user@host:2222/srv/data.tar .
+  usftp cp -r photos/ /mnt/backup
   mysqldump db | usftp cp - host:backup/db.sql
   usftp cp host:backup/db.sql - | less
   usftp cp -r --verify --manifest SHA256SUMS photos host:
@@ -146,7 +154,7 @@ know.
   exit      the last: code is the exit code, copied counts files, failed files
             and errors, bytes those of the files copied
 
-The events of a file have host, direction ("upload", "download" or "relay"),
+The events of a file have host, direction ("upload", "download", "relay" or "local"),
 source and target (paths, without the host), of a relay source_host, size (-1 where it is not known), bytes, and
 elapsed_ns (nanoseconds since its start). Bytes of a name that are no UTF-8
 appear as U+FFFD.`},

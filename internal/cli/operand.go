@@ -73,8 +73,8 @@ func checkPlaces(sources []place, target place, through bool) error {
 					return fmt.Errorf("%s means a file on the host %s; for the local file of this name write .%c%s, and for the host's give -3 too", p.typed, p.target.UserHost(), filepath.Separator, p.typed)
 				}
 			}
-		case !s.remote && !target.remote:
-			return fmt.Errorf("neither %s nor %s is on a host (host:path or sftp://host/path): cp copies between local files", s.typed, target.typed)
+		case s.stream && target.stream:
+			return errors.New("standard input to standard output (- to -) is what cat copies")
 		case s.stream:
 			streams++
 		}

@@ -38,6 +38,14 @@ func tuneProcessors() {
 	}
 }
 
+// tuneLocal has a copy that goes to no host run on two processors where there are as many: no packets pass through goroutines, and files are
+// made while others are filled, or hashed.
+func tuneLocal() {
+	if !inEnvironment("GOMAXPROCS") {
+		runtime.GOMAXPROCS(min(runtime.NumCPU(), mostProcessors))
+	}
+}
+
 // tuneMemory sets the collector for a program that copies, unless the environment does.
 func tuneMemory() {
 	if !inEnvironment("GOGC") {

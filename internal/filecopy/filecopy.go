@@ -69,6 +69,7 @@ func Copy(ctx context.Context, dst, src *os.File, o Options) (int64, error) {
 	if c.Plan == (Plan{}) {
 		c.Plan = Choose(c.facts)
 	}
+	c.holes = holesOf(src, info)
 	err = c.copy()
 	if hashErr := c.finishHash(); err == nil {
 		err = hashErr
@@ -84,6 +85,8 @@ type copier struct {
 	in, end int64 // in src: where it is, and where it ends at the latest
 	size    int64 // of src, as it said at the beginning
 	facts   Facts
+	holes   *Holes
+	ended   bool // src has no more
 	hasher  *hasher
 	buffer  []byte
 }
@@ -93,6 +96,7 @@ func (c *copier) look() Facts {
 	return Facts{
 		Size: min(c.size, c.end) - c.From, Hash: c.Hash != nil, Whole: c.whole(), Processors: runtime.GOMAXPROCS(0),
 		NoKernel: c.Zeros || c.size == 0, // the files of /proc have no size, and something in them
+		Remote:   remote(c.dst),
 	}
 }
 
@@ -119,9 +123,10 @@ func (c *copier) copy() error {
 		c.facts.NoClone = true
 		c.Plan = Choose(c.facts)
 	}
-	holes := FindHoles(c.src)
+	hole := false
 	for c.in < c.end {
-		to, hole := holes.Extent(c.in)
+		var to int64
+		to, hole = c.holes.Extent(c.in)
 		to = min(to, c.end)
 		var err error
 		more := true
@@ -137,12 +142,15 @@ func (c *copier) copy() error {
 			break
 		}
 	}
-	return c.extend()
+	if hole || c.Zeros {
+		return c.extend()
+	}
+	return nil
 }
 
 // move copies data up to an offset. More is false where src ends before.
 func (c *copier) move(to int64) (more bool, err error) {
-	for c.in < to {
+	for c.in < to && !c.ended {
 		if c.ctx.Err() != nil {
 			return false, context.Cause(c.ctx)
 		}
@@ -153,9 +161,6 @@ func (c *copier) move(to int64) (more bool, err error) {
 			if n == 0 && (err == nil || errors.Is(err, errors.ErrUnsupported)) {
 				c.noKernel() // or src has ended
 				continue
-			}
-			if n > 0 && c.hashes(Follow) {
-				c.hasher.take(portion{off: c.in, n: n})
 			}
 		} else {
 			n, err = c.readAndWrite(piece)
@@ -171,7 +176,7 @@ func (c *copier) move(to int64) (more bool, err error) {
 			return false, err
 		}
 	}
-	return true, nil
+	return !c.ended, nil
 }
 
 // after tells of a piece.
@@ -207,18 +212,15 @@ func (c *copier) readAndWrite(piece int64) (done int64, err error) {
 		buffer := c.room()
 		buffer = buffer[:min(int64(len(buffer)), piece-done)]
 		n, readErr := c.src.ReadAt(buffer, c.in+done)
-		switch {
-		case n == 0:
-		case c.hashes(Tee, TeeAside):
+		if n > 0 && c.hashes(Tee, TeeAside) {
 			c.hasher.take(portion{data: buffer[:n]})
-		case c.hashes(Follow):
-			c.hasher.take(portion{off: c.in + done, n: int64(n)})
 		}
 		if err := c.write(buffer[:n], c.out()+done); err != nil {
 			return 0, err
 		}
 		done += int64(n)
 		if readErr == io.EOF || n == 0 && readErr == nil {
+			c.ended = true
 			return done, nil
 		}
 		if readErr != nil {
@@ -264,7 +266,7 @@ func (c *copier) leave(to int64) error {
 	if err := c.clear(c.out(), to-c.in); err != nil {
 		return err
 	}
-	if c.hashes(Tee, TeeAside, Follow) {
+	if c.hashes(Tee, TeeAside) {
 		c.hasher.take(portion{zeros: true, n: to - c.in})
 	}
 	n := to - c.in
@@ -307,9 +309,8 @@ func (c *copier) extend() error {
 // finishHash hashes what is not hashed yet, and waits for what is under way.
 func (c *copier) finishHash() error {
 	if c.hashes(Reread) {
-		holes := FindHoles(c.src)
 		for off := c.From; off < c.in; {
-			to, hole := holes.Extent(off)
+			to, hole := c.holes.Extent(off)
 			to = min(to, c.in)
 			c.hasher.take(portion{off: off, n: to - off, zeros: hole})
 			off = to

@@ -48,8 +48,8 @@ func contents(t *testing.T, f *os.File) []byte {
 var plans = []filecopy.Plan{
 	{},
 	{Move: filecopy.Clone, Hash: filecopy.Reread},
-	{Move: filecopy.Kernel, Hash: filecopy.Reread}, {Move: filecopy.Kernel, Hash: filecopy.Follow},
-	{Move: filecopy.Read, Hash: filecopy.Reread}, {Move: filecopy.Read, Hash: filecopy.Follow},
+	{Move: filecopy.Kernel, Hash: filecopy.Reread},
+	{Move: filecopy.Read, Hash: filecopy.Reread},
 	{Move: filecopy.Read, Hash: filecopy.Tee}, {Move: filecopy.Read, Hash: filecopy.TeeAside},
 }
 
@@ -164,9 +164,10 @@ func TestChoose(t *testing.T) {
 		want  filecopy.Plan
 	}{
 		{facts{Size: 1 << 30, Whole: true, Hash: true, Processors: 2}, filecopy.Plan{Move: filecopy.Clone, Hash: filecopy.Reread}},
-		{facts{Size: 1 << 30, Whole: true, NoClone: true}, filecopy.Plan{Move: filecopy.Kernel}},
-		{facts{Size: 1 << 30}, filecopy.Plan{Move: filecopy.Kernel}},
-		{facts{Size: 1 << 30, NoKernel: true}, filecopy.Plan{Move: filecopy.Read}},
+		{facts{Size: 1 << 30, Whole: true, NoClone: true}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
+		{facts{Size: 1 << 30, Whole: true, NoClone: true, Remote: true, Hash: true}, filecopy.Plan{Move: filecopy.Kernel, Hash: filecopy.Reread}},
+		{facts{Size: 1 << 30}, filecopy.Plan{Move: filecopy.Kernel, Hash: filecopy.Reread}},
+		{facts{Size: 1 << 30, NoKernel: true, Whole: true, Remote: true}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
 		{facts{Size: 10e3, Hash: true, Processors: 2}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
 		{facts{Size: 100e6, Hash: true, Processors: 1}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
 		{facts{Size: 100e6, Hash: true, Processors: 2}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.TeeAside}},

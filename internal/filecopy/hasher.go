@@ -33,27 +33,25 @@ const asideBuffers = 4
 
 func newHasher(c *copier) *hasher {
 	h := &hasher{ctx: c.ctx, hash: c.Hash, src: c.src, size: c.bufferSize()}
-	switch c.Plan.Hash {
-	case TeeAside:
+	if c.Plan.Hash == TeeAside {
 		h.free = make(chan []byte, asideBuffers)
 		for range asideBuffers {
 			h.free <- make([]byte, h.size)
 		}
-	case Follow:
-	default:
-		return h
+		h.feed, h.ended = make(chan portion, asideBuffers), make(chan struct{})
+		go h.run()
 	}
-	h.feed, h.ended = make(chan portion, asideBuffers), make(chan struct{})
-	go func() {
-		defer close(h.ended)
-		for p := range h.feed {
-			h.consume(p)
-			if h.free != nil && p.data != nil {
-				h.free <- p.data[:cap(p.data)]
-			}
-		}
-	}()
 	return h
+}
+
+func (h *hasher) run() {
+	defer close(h.ended)
+	for p := range h.feed {
+		h.consume(p)
+		if p.data != nil {
+			h.free <- p.data[:cap(p.data)]
+		}
+	}
 }
 
 // take hashes a portion, or has it hashed.

@@ -19,10 +19,17 @@ type Holes struct {
 }
 
 // FindHoles looks whether a file may have holes: whether it takes less room than its size. It returns nil where it does not. What has
-// become of the file since then is for others to find out. It moves the file's offset.
+// become of the file since then is for others to find out. Its methods move the file's offset.
 func FindHoles(f *os.File) *Holes {
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || !roomy(info) {
+	if err != nil {
+		return nil
+	}
+	return holesOf(f, info)
+}
+
+func holesOf(f *os.File, info os.FileInfo) *Holes {
+	if !info.Mode().IsRegular() || !roomy(info) {
 		return nil
 	}
 	return &Holes{file: f, size: info.Size()}

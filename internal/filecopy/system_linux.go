@@ -57,6 +57,25 @@ func clone(dst, src *os.File) error {
 	return both(dst, src, unix.IoctlFileClone)
 }
 
+// remote tells whether a file lies on another machine, or may: what is behind FUSE nobody knows.
+func remote(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var st unix.Statfs_t
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = unix.Fstatfs(int(fd), &st) }); err != nil || failed != nil {
+		return false
+	}
+	switch uint32(st.Type) {
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC,
+		unix.AFS_SUPER_MAGIC, unix.CODA_SUPER_MAGIC, unix.V9FS_MAGIC, unix.FUSE_SUPER_MAGIC:
+		return true
+	}
+	return false
+}
+
 // punch makes a hole of a range within a file.
 func punch(f *os.File, off, n int64) error {
 	raw, err := f.SyscallConn()

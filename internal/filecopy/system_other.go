@@ -27,4 +27,6 @@ func copyRange(*os.File, *os.File, int64, int64, int64) (int64, error) {
 
 func clone(*os.File, *os.File) error { return errors.ErrUnsupported }
 
+func remote(*os.File) bool { return false }
+
 func punch(*os.File, int64, int64) error { return errors.ErrUnsupported }

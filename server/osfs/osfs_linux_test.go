@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +62,72 @@ func TestKernelCopies(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(dir, "to"))
 	if err != nil || !bytes.Equal(got[10:], data[1000:]) {
 		t.Error("the copy differs")
+	}
+}
+
+// TestCopiedHoles: what is a hole in the source is one in the copy, and zeros where something else was before.
+func TestCopiedHoles(t *testing.T) {
+	f, dir, _ := served(t)
+	const size, at = 64 << 20, 33 << 20
+	data := bytes.Repeat([]byte("data"), 25_000)
+	write(t, filepath.Join(dir, "from"), "")
+	source, err := os.OpenFile(filepath.Join(dir, "from"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	if _, err := source.WriteAt(data, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := source.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	from, err := open(f, "/from", wire.OpenRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	for _, old := range []int{0, 10, 40 << 20} {
+		write(t, filepath.Join(dir, "to"), strings.Repeat("old!", old/4))
+		to, err := open(f, "/to", wire.OpenWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer to.Close()
+		n, err := to.(server.FileCopier).CopyFrom(context.Background(), from, 0, 1<<62, 0)
+		if err != nil || n != size {
+			t.Fatalf("copied %d, %v", n, err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "to"))
+		want := make([]byte, size)
+		copy(want[at:], data)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("over %d bytes: the copy differs, %v", old, err)
+		}
+		var stat unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, "to"), &stat); err != nil || stat.Blocks*512 > 8<<20 {
+			t.Errorf("over %d bytes: the copy takes %d blocks, %v", old, stat.Blocks, err)
+		}
+	}
+}
+
+// TestCopyToTheEnd: a file that is open for appending is left to the session, which writes to its end.
+func TestCopyToTheEnd(t *testing.T) {
+	f, dir, _ := served(t)
+	write(t, filepath.Join(dir, "from"), "new")
+	write(t, filepath.Join(dir, "to"), "old")
+	from, err := open(f, "/from", wire.OpenRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := open(f, "/to", wire.OpenWrite|wire.OpenAppend)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := to.(server.FileCopier).CopyFrom(context.Background(), from, 0, 3, 0); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("CopyFrom: %v", err)
 	}
 }
 

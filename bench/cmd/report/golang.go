@@ -31,6 +31,9 @@ func (r *report) goMarkdown() string {
 	if delay, ok := r.family("Delay"); ok {
 		text.WriteString(delayMarkdown(delay))
 	}
+	if f, ok := r.family("Copy"); ok {
+		text.WriteString(copyMarkdown(f))
+	}
 	if grid, ok := r.family("Grid"); ok {
 		text.WriteString(gridMarkdown(grid))
 	}

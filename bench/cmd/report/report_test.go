@@ -120,6 +120,13 @@ BenchmarkTask/task=stat-10000/library=usftp-2 1 1 ns/op 13.30 allocs/item 0.4 s/
 BenchmarkTask/task=walk-20000/library=pkgsftp-2 1 1 ns/op 10.4 allocs/item 400 s/task
 BenchmarkTask/task=walk-20000/library=usftp-2 1 1 ns/op 5.4 allocs/item 2 s/task
 BenchmarkTask/task=idle/library=usftp-2 1 1 ns/op 2.000 goroutines 51200 heap-B
+BenchmarkCopy/on=ext4/size=10KB/hash=none/move=kernel-2 1 15000 ns/op 12000 cpu-ns/op 600 MB/s
+BenchmarkCopy/on=ext4/size=100MB/hash=none/move=kernel-2 1 25000000 ns/op 24000000 cpu-ns/op 4000 MB/s
+BenchmarkCopy/on=ext4/size=100MB/hash=none/move=read-2 1 20000000 ns/op 19000000 cpu-ns/op 5000 MB/s
+BenchmarkCopy/on=ext4/size=100MB/hash=sha256/move=read/by=aside-2 1 66000000 ns/op 80000000 cpu-ns/op 1500 MB/s
+BenchmarkCopy/on=ext4/size=100MB/hash=sha256/move=kernel/by=reread-2 1 90000000 ns/op 90000000 cpu-ns/op 1100 MB/s
+BenchmarkCopy/on=btrfs/size=100MB/hash=sha256/move=read/by=aside-2 1 66000000 ns/op 80000000 cpu-ns/op 1500 MB/s
+BenchmarkCopy/on=btrfs/size=100MB/hash=sha256/move=clone/by=reread-2 1 50000000 ns/op 50000000 cpu-ns/op 2000 MB/s
 BenchmarkSweepSSH/op=WriteTo/packet=128KiB/requests=16-2 50 1 ns/op 500 MB/s
 BenchmarkSweepSSH/op=WriteTo/default-2 50 1 ns/op 600 MB/s
 PASS
@@ -132,6 +139,12 @@ PASS
 		"| WriteTo floor (255KiB, 16 in flight) | 1MiB | 2000 |",
 		"| WriteTo usftp | 1MiB | 1900 | 0.95 | 1.58 | 30 | 2 |",
 		"| CopyUp usftp | 10ms | 44 | 40 | 1.10 |",
+		"| ext4 | none | kernel | **15.0 µs** (12.0 µs) | 25.0 ms (24.0 ms) |\n",
+		"| ext4 | none | read, write |  | ***20.0 ms** (19.0 ms)* |\n",
+		"| ext4 | sha256 | read, hash aside, write |  | ***66.0 ms** (80.0 ms)* |\n",
+		"| ext4 | sha256 | kernel, then reread |  | 90.0 ms (90.0 ms) |\n",
+		"| btrfs | sha256 | read, hash aside, write |  | 66.0 ms (80.0 ms) |\n",
+		"| btrfs | sha256 | clone, then reread |  | ***50.0 ms** (50.0 ms)* |\n",
 		"| Read | 1KiB | 0s | 64.5, 4, 7 |",
 		"| Read | 50ms | 105, 2.1 |",
 		"| walk-20000 | usftp | 2.000 | 5.40 |  |  |",

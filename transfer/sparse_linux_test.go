@@ -1,0 +1,245 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// extents are data in a file that is otherwise a hole.
+type extents []struct{ off, n int }
+
+var holeySizes = map[string]struct {
+	size    int
+	extents extents
+}{
+	"all a hole":     {16 << 20, nil},
+	"data first":     {16 << 20, extents{{0, 1 << 20}}},
+	"data last":      {16 << 20, extents{{15 << 20, 1 << 20}}},
+	"data between":   {16 << 20, extents{{1 << 20, 300_000}, {3 << 20, 1}, {9<<20 + 5, 2 << 20}}},
+	"small holes":    {16 << 20, extents{{4 << 20, 8192}, {4<<20 + 16384, 8192}, {4<<20 + 32768, 4096}}},
+	"an odd end":     {16<<20 + 7, extents{{5 << 20, 10}, {16 << 20, 7}}},
+	"an odd hole":    {16<<20 + 7, extents{{5 << 20, 10}}},
+	"a small packet": {300_000, extents{{0, 4096}}},
+}
+
+// holeyFile makes a local file with holes and returns what it holds.
+func (b *bench) holeyFile(name string, size int, data extents) (path string, contents []byte) {
+	b.t.Helper()
+	path, contents = filepath.Join(b.dir, name), make([]byte, size)
+	f, err := os.Create(path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer f.Close()
+	for _, e := range data {
+		copy(contents[e.off:], random(e.n))
+		if _, err := f.WriteAt(contents[e.off:e.off+e.n], int64(e.off)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := f.Truncate(int64(size)); err != nil {
+		b.t.Fatal(err)
+	}
+	if stored(b.t, path) > 4<<20 {
+		b.t.Skip("this file system keeps no holes")
+	}
+	return path, contents
+}
+
+// stored is how much room a file takes.
+func stored(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Blocks * 512
+}
+
+// TestHolesAreNotSent: holes go up as nothing, and come down as such with Sparse.
+func TestHolesAreNotSent(t *testing.T) {
+	for name, c := range holeySizes {
+		t.Run(name, func(t *testing.T) {
+			var sent int
+			script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeWrite {
+					sent += int(r.Length)
+				}
+				return nil
+			}}
+			b := newBench(t, script, sftptest.LinkConfig{})
+			source, data := b.holeyFile("source", c.size, c.extents)
+			sum := sha256.Sum256(data)
+			hashed := func(j *transfer.Job) { j.Options.Hash = transfer.SHA256 }
+			result, err := b.job(transfer.Upload, source, "/target", hashed)
+			if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.remote("/target"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
+				t.Fatalf("%+v, %v, or what was stored differs", result, err)
+			}
+			if last := b.events[len(b.events)-1]; last.Bytes != int64(c.size) {
+				t.Errorf("the last event: %+v", last)
+			}
+			most := 16 << 10
+			for _, e := range c.extents {
+				most += e.n + 16<<10 // blocks and pages
+			}
+			if sent > most {
+				t.Errorf("%d bytes were sent, and %d would have done", sent, most)
+			}
+			for _, change := range []func(*transfer.Job){
+				func(*transfer.Job) {}, func(j *transfer.Job) { j.Options.RateLimit = 1 << 32 }, func(j *transfer.Job) { j.Options.Placement = transfer.InPlace },
+			} {
+				result, err = b.job(transfer.Download, "/target", filepath.Join(b.dir, "back"), change, hashed, func(j *transfer.Job) { j.Options.Sparse = true })
+				if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.read("back"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
+					t.Fatalf("%+v, %v, or what came back differs", result, err)
+				}
+				if room := stored(t, filepath.Join(b.dir, "back")); room > int64(most) {
+					t.Errorf("it takes %d bytes", room)
+				}
+				result, err = b.job(transfer.Local, source, filepath.Join(b.dir, "copy"), change, hashed)
+				if err != nil || !bytes.Equal(result.Hash.Sum, sum[:]) || !bytes.Equal(b.read("copy"), data) || stored(t, filepath.Join(b.dir, "copy")) > int64(most) {
+					t.Errorf("the local copy: %+v, %v, or it differs, or takes more room", result, err)
+				}
+			}
+		})
+	}
+}
+
+// TestHolesInPlace: over what is there already, zeros are written.
+func TestHolesInPlace(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	source, data := b.holeyFile("source", 1<<20, extents{{500_000, 10}})
+	for _, old := range []int{10, 2 << 20} {
+		b.server.Files.WriteFile("/target", random(old))
+		result, err := b.job(transfer.Upload, source, "/target", func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
+		if err != nil || !result.InPlace || !bytes.Equal(b.remote("/target"), data) {
+			t.Errorf("%+v, %v, or what was stored differs", result, err)
+		}
+	}
+}
+
+// TestHostsThatTakeNoHoles: such a host gets all of the file, and that is said.
+func TestHostsThatTakeNoHoles(t *testing.T) {
+	looked := false
+	shorter := func(r sftptest.Request) []sftptest.Action { // as on a host that does not care for offsets
+		if r.Type != wire.TypeFstat || looked {
+			return nil
+		}
+		looked = true
+		return []sftptest.Action{sftptest.Resize(r.Path, 300_010)}
+	}
+	for name, script := range map[string]sftptest.Script{
+		"in order": {SequentialWrites: true},
+		"shorter":  {Intercept: shorter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, script, sftptest.LinkConfig{})
+			source, data := b.holeyFile("source", 4<<20, extents{{1 << 20, 300_000}, {3 << 20, 10}})
+			result, err := b.job(transfer.Upload, source, "/target")
+			if err != nil || result.Bytes != int64(len(data)) || !bytes.Equal(b.remote("/target"), data) {
+				t.Errorf("%+v, %v, or what was stored differs", result, err)
+			}
+			if notes := strings.Join(b.notes(), "\n"); notes != "the host does not take a file in parts: its holes are sent too" {
+				t.Errorf("the notes: %q", notes)
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+// TestResumeHoles: what an interruption has left of a file with holes is gone on from, wherever it was.
+func TestResumeHoles(t *testing.T) {
+	stop := errors.New("enough")
+	for skip := range 6 {
+		for _, cut := range []bool{false, true} {
+			script := sftptest.Script{}
+			writes := 0
+			ctx, cancel := context.WithCancelCause(context.Background())
+			script.Intercept = func(r sftptest.Request) []sftptest.Action {
+				if r.Type != wire.TypeWrite || r.Stream > 1 {
+					return nil
+				}
+				if writes++; writes <= skip {
+					return nil
+				}
+				if cut {
+					return []sftptest.Action{sftptest.Hangup()}
+				}
+				cancel(stop)
+				return nil
+			}
+			b := newBench(t, script, sftptest.LinkConfig{})
+			source, data := b.holeyFile("source", 16<<20, extents{{1 << 20, 300_000}, {3 << 20, 10}, {8 << 20, 300_000}, {15 << 20, 10}})
+			result, err := b.jobContext(ctx, transfer.Upload, source, "/target", func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
+			cancel(nil)
+			if err == nil { // it was done before it was stopped
+				if !bytes.Equal(b.remote("/target"), data) {
+					t.Errorf("%d: what was stored differs", skip)
+				}
+				continue
+			}
+			safe := result.Bytes
+			b.reconnect(sftptest.LinkConfig{})
+			result, err = b.job(transfer.Upload, source, "/target", func(j *transfer.Job) {
+				j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true
+			})
+			if err != nil || result.Resumed != safe || result.Bytes != int64(len(data)) || !bytes.Equal(b.remote("/target"), data) {
+				t.Errorf("%d, %v: %d bytes were safe; %+v, %v, or what was stored differs; %q", skip, cut, safe, result, err, b.notes())
+			}
+		}
+	}
+}
+
+// TestHolesOverLongLink: many connections share what there is to send.
+func TestHolesOverLongLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 400 * time.Millisecond
+		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+		first, err := farConn{h}.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+		defer pool.Close()
+		b := &bench{t: t, dir: t.TempDir(), server: h.server}
+		source, data := b.holeyFile("source", 64<<20, extents{{2 << 20, 3 << 20}})
+		host := transfer.Host{Client: first, Name: "far", Pool: pool}
+		result, err := transfer.UploadFile(t.Context(), host, source, "/little", transfer.Options{})
+		if err != nil || result.Stripes != 0 || !bytes.Equal(b.remote("/little"), data) {
+			t.Errorf("little data: %+v, %v, or what was stored differs", result, err)
+		}
+		f, err := os.OpenFile(source, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(data[10<<20:], random(40<<20))
+		if _, err := f.WriteAt(data[10<<20:50<<20], 10<<20); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		result, err = transfer.UploadFile(t.Context(), host, source, "/much", transfer.Options{})
+		if err != nil || result.Stripes == 0 || !bytes.Equal(b.remote("/much"), data) {
+			t.Errorf("much data: %+v, %v, or what was stored differs", result, err)
+		}
+		back := filepath.Join(b.dir, "back")
+		result, err = transfer.DownloadFile(t.Context(), host, "/much", back, transfer.Options{Sparse: true})
+		if err != nil || result.Stripes == 0 || !bytes.Equal(b.read("back"), data) || stored(t, back) > 44<<20 {
+			t.Errorf("down: %+v, %v, or what came differs, or takes %d bytes", result, err, stored(t, back))
+		}
+	})
+}
