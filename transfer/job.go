@@ -38,6 +38,12 @@ const (
 	Local                     // from this machine to itself, without a host
 )
 
+// fromHost tells whether the source is on a host.
+func (d Direction) fromHost() bool { return d == Download || d == Relay }
+
+// toHost tells whether the target is on a host.
+func (d Direction) toHost() bool { return d == Upload || d == Relay }
+
 // String returns "upload", "download", "relay" or "local".
 func (d Direction) String() string {
 	switch d {

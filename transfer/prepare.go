@@ -74,7 +74,7 @@ func (t *treeRun) prepare() (err error) {
 			return err
 		}
 	}
-	if t.Direction != Upload {
+	if !t.Direction.toHost() {
 		t.target, root.target, err = openLocal(t, base)
 	} else {
 		began = time.Now()
@@ -84,7 +84,7 @@ func (t *treeRun) prepare() (err error) {
 		}
 		trip += time.Since(began)
 	}
-	if err == nil {
+	if err == nil && t.Direction == Relay {
 		err = t.notInside(root.target)
 	}
 	if err != nil {
@@ -172,7 +172,7 @@ func (t *treeRun) measure(trip time.Duration) error {
 
 // base returns the name that the copy gets where the target is a directory; "." where what lies in the source is meant.
 func (t *treeRun) base() (string, error) {
-	if t.Direction != Upload {
+	if t.Direction.fromHost() {
 		name := strings.TrimRight(t.Source, "/")
 		base := path.Base(name)
 		if name == "" || base == "." || base == ".." {

@@ -286,7 +286,7 @@ func (r *run) sendThere(f *usftp.File, from *source) (n int64, done bool, err er
 
 // notItself makes sure that a file is not written over by itself, where both ends are reached over one connection.
 func (r *run) notItself(target *remoteTarget) error {
-	if r.item != nil || target.before == nil || r.from != r.line {
+	if r.Direction != Relay || r.item != nil || target.before == nil || r.from != r.line {
 		return nil
 	}
 	source, err := r.From.Client.RealPath(r.Source)

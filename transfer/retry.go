@@ -12,7 +12,7 @@ func (r *run) retry(err error) bool {
 	}) {
 		return false
 	}
-	if r.Direction != Download && r.temporary != "" && (r.left == nil || r.left.Temporary != r.temporary) && (r.placing == nil || r.placing.temporary != r.temporary) {
+	if r.Direction.toHost() && r.temporary != "" && (r.left == nil || r.left.Temporary != r.temporary) && (r.placing == nil || r.placing.temporary != r.temporary) {
 		r.strays = append(r.strays, r.temporary)
 	}
 	r.reached = r.result.Bytes

@@ -157,7 +157,8 @@ func sourceOf(e transfer.Event) string {
 
 // targetOf names the target of a job.
 func targetOf(e transfer.Event) string {
-	if e.Direction != transfer.Download {
+	switch e.Direction {
+	case transfer.Upload, transfer.Relay:
 		return e.Host + ":" + e.Target
 	}
 	return e.Target
