@@ -220,13 +220,18 @@ func (r *run) finishLocal(t *localTarget, before *usftp.FileStat) error {
 
 // finishFile gives the file what it has besides contents, and its name.
 func (r *run) finishFile(t *localTarget, source facts) error {
+	if err := r.Options.chown(source.owner, t.file.Chown); err != nil {
+		return err
+	}
 	if r.Options.Preserve && source.hasMode {
 		if err := t.file.Chmod(source.mode.Perm()); err != nil {
 			return err
 		}
 	} else if t.before != nil && t.temporary != "" {
 		mode := t.before.Mode()
-		if err := t.keepOwner(); err != nil {
+		if r.Options.Owners {
+			mode &^= fs.ModeSetuid | fs.ModeSetgid
+		} else if err := t.keepOwner(); err != nil {
 			r.note("the new file cannot have the owner of the one it replaces: " + err.Error())
 			mode &^= fs.ModeSetuid | fs.ModeSetgid // it would run as somebody who never said so
 		}

@@ -43,6 +43,29 @@ func (g *gauge) rate() (sum float64) {
 	return sum / averageOver
 }
 
+// binding is the part of a window a round trip at which one lane by itself is taken to be bound by it.
+const binding = 0.8
+
+// windowBinds waits until the window is what bounds the rate of the first lane, over a round trip so short that it may well not be.
+func (s *striper) windowBinds(ctx context.Context) bool {
+	if s.trip > stripeAtOnce {
+		return true
+	}
+	g := gauge{every: max(s.trip, gaugeEvery)}
+	ticker := time.NewTicker(g.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+		if g.take(s.stripes.Moved()); g.rate() > binding*sshWindow/s.trip.Seconds() {
+			return true
+		}
+	}
+}
+
 // grow asks for connections: at once for as many as the window makes worth it, then for twice as many each time, while the windows bound the
 // rate and enough is left, and also where they do not, as long as each doubling has raised the rate by as much as to be worth it: on a link that loses packets
 // each connection has a rate of its own far below its window. Where neither is so, those that add nothing are given back.

@@ -85,7 +85,7 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 		return true, err
 	}
 	r.result.Bytes = size
-	if refused != nil && r.Options.Preserve {
+	if refused != nil && (r.Options.Preserve || r.Options.Owners) {
 		return true, refused
 	}
 	if r.limiter != nil {
@@ -131,6 +131,10 @@ func (r *run) remoteAttrs(f *usftp.File, from *source, target *remoteTarget) (se
 		}
 	} else if target.before != nil && !r.result.InPlace {
 		set.SetMode, set.Mode = true, r.keptMode(f, target.before)
+	}
+	if whose := ownerOf(from.before); r.Options.Owners && whose.known { // else the upload has failed before
+		set.SetOwner, set.UID, set.GID = true, whose.uid, whose.gid
+		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid // they would run as somebody who may never have said so
 	}
 	return set
 }

@@ -82,6 +82,10 @@ type Options struct {
 	// is replaced keeps its own.
 	Preserve bool
 
+	// Owners gives the target the source's owner and group, by number, directories of trees too, and makes it an error when that fails: as
+	// a rule only a superuser may give files away. Links keep theirs. Without it a file that is replaced keeps its owner where it may.
+	Owners bool
+
 	// Sparse has blocks of zeros become holes in files that are written here: they read the same, and take no room. Holes that a file of this
 	// machine has are kept without it, on the way to a host too.
 	Sparse bool

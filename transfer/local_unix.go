@@ -33,6 +33,15 @@ func (t *localTarget) keepOwner() error {
 	return t.file.Chown(int(old.Uid), int(old.Gid))
 }
 
+// localOwner returns whose a file is.
+func localOwner(info fs.FileInfo) owner {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return owner{}
+	}
+	return owner{int(stat.Uid), int(stat.Gid), true}
+}
+
 // fileID is what tells a file from others, whatever their names.
 func fileID(info fs.FileInfo) string {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -17,6 +17,7 @@ type facts struct {
 	mtime    time.Time
 	atime    time.Time
 	hasTimes bool
+	owner    owner
 	info     fs.FileInfo // of a local entry, or of one that is relayed
 }
 

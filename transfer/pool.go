@@ -132,7 +132,7 @@ func (p *Pool) Close() error {
 // Expect has connections opened ahead for a file of so many bytes, where that is worth it over a way whose round trip is so long: they log
 // in while the first connection still does.
 func (p *Pool) Expect(size int64, trip time.Duration) {
-	if p.most() > 1 && worthStriping(size, trip) {
+	if p.most() > 1 && trip > stripeAtOnce && worthStriping(size, trip) {
 		p.want(firstWanted(size, trip))
 	}
 }

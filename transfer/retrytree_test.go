@@ -310,6 +310,7 @@ func TestReplyLost(t *testing.T) {
 				if left := b.temporaries(); len(left) > 0 {
 					t.Errorf("left behind: %q", left)
 				}
+				synctest.Wait() // nobody waits for the CLOSE of a file that was read
 				if n := b.server.OpenHandles(); n != 0 {
 					t.Errorf("%d handles are open", n)
 				}

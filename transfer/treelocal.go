@@ -26,7 +26,7 @@ func (localSource) look(name string) (facts, error) {
 }
 
 func localFacts(info fs.FileInfo) facts {
-	return facts{mode: info.Mode(), hasMode: true, size: info.Size(), mtime: info.ModTime(), atime: info.ModTime(), hasTimes: true, info: info}
+	return facts{mode: info.Mode(), hasMode: true, size: info.Size(), mtime: info.ModTime(), atime: info.ModTime(), hasTimes: true, owner: ownerOf(info), info: info}
 }
 
 // listPiece is how many entries of a local directory are read at once.
@@ -199,7 +199,8 @@ func (l *localTree) above(d *directory) (in *os.Root, name string, release func(
 
 func (l *localTree) finishDir(d *directory) error {
 	t := d.tree
-	if !d.fresh && !t.Options.Preserve {
+	keep := d.fresh || t.Options.Preserve
+	if !keep && !t.Options.Owners {
 		return nil
 	}
 	in, name, release, err := l.above(d)
@@ -207,12 +208,15 @@ func (l *localTree) finishDir(d *directory) error {
 		return err
 	}
 	defer release()
-	if d.facts.hasMode && (t.Options.Preserve || d.perm()&0o700 != 0o700) {
+	if err := t.Options.chown(d.facts.owner, func(uid, gid int) error { return in.Chown(name, uid, gid) }); err != nil {
+		return err
+	}
+	if keep && d.facts.hasMode && (t.Options.Preserve || d.perm()&0o700 != 0o700) {
 		if err := in.Chmod(name, d.perm()); err != nil {
 			return err
 		}
 	}
-	if !d.facts.hasTimes {
+	if !keep || !d.facts.hasTimes {
 		return nil
 	}
 	return in.Chtimes(name, d.facts.atime, d.facts.mtime)

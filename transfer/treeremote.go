@@ -55,7 +55,8 @@ func statFacts(stat *usftp.FileStat) facts {
 }
 
 func remoteFacts(stat *usftp.FileStat) facts {
-	f := facts{size: -1, hasMode: stat.HasMode(), hasTimes: stat.HasTimes(), mtime: stat.ModTime(), atime: stat.AccessTime()}
+	f := facts{size: -1, hasMode: stat.HasMode(), hasTimes: stat.HasTimes(), mtime: stat.ModTime(), atime: stat.AccessTime(),
+		owner: owner{int(stat.UID), int(stat.GID), stat.HasOwner()}}
 	if stat.HasMode() {
 		f.mode = stat.FileMode()
 	}
@@ -235,14 +236,18 @@ func isEmpty(client *usftp.Client, dir string) bool {
 
 func (r *remoteTree) finishDir(d *directory) error {
 	t := d.tree
-	if !d.fresh && !t.Options.Preserve {
-		return nil
-	}
+	keep := d.fresh || t.Options.Preserve
 	var set usftp.NewAttrs
-	if d.facts.hasMode && (t.Options.Preserve || d.perm()&0o700 != 0o700) {
+	if t.Options.Owners {
+		if !d.facts.owner.known {
+			return errNoOwner
+		}
+		set.SetOwner, set.UID, set.GID = true, d.facts.owner.uid, d.facts.owner.gid
+	}
+	if keep && d.facts.hasMode && (t.Options.Preserve || d.perm()&0o700 != 0o700) {
 		set.SetMode, set.Mode = true, d.facts.mode
 	}
-	if d.facts.hasTimes {
+	if keep && d.facts.hasTimes {
 		set.SetTimes, set.Atime, set.Mtime = true, d.facts.atime, d.facts.mtime
 	}
 	return t.over(d.source, func(client *usftp.Client, _ bool) error { return client.SetAttrs(d.target, set) })

@@ -146,6 +146,9 @@ func (r *run) upload() error {
 		return err
 	}
 	defer from.close()
+	if r.Options.Owners && from.before != nil && !ownerOf(from.before).known {
+		return errNoOwner
+	}
 	target, err := r.findTarget()
 	if err != nil {
 		return err
@@ -397,7 +400,7 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 // finishRemote gives the file what it has besides contents.
 func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
 	if err := f.SetAttrs(r.remoteAttrs(f, from, target)); err != nil {
-		if r.Options.Preserve {
+		if r.Options.Preserve || r.Options.Owners {
 			return err
 		}
 		if target.before != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -69,13 +70,20 @@ func TestLyingLengthsAndCounts(t *testing.T) {
 	}
 }
 
-// allocated returns the bytes that f allocates.
+// allocated returns the bytes that f allocates. The runtime counts for the whole process, so the least of three runs is taken where the
+// first has a lot.
 func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
+	least := uint64(math.MaxUint64)
+	for range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		if least = min(least, after.TotalAlloc-before.TotalAlloc); least < 1024 {
+			break
+		}
+	}
+	return least
 }
 
 func TestLengthsBeyondTheEnd(t *testing.T) {

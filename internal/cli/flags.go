@@ -32,7 +32,7 @@ type copyFlags struct {
 	recursive, compress, legacy, ignore bool
 	through, fromFirst, agent           bool
 	dryRun, stopOnError, resume, verify bool
-	sparse                              bool
+	sparse, owners                      bool
 	links                               string
 	include, exclude                    []string
 	hashes                              hashFlags
@@ -72,6 +72,7 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back, before it gets its name")
 	c.hashes.register(f)
+	f.BoolVar(&c.owners, "owners", false, "give copies the owner and group of what is copied, by number; it is an error where that is refused")
 	f.BoolVar(&c.sparse, "sparse", false, "make holes of blocks of zeros in files written here; holes that local files have are kept in any case")
 	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
 	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
@@ -185,7 +186,7 @@ func (c *copyFlags) dialConfig(a *app) *dial.Config {
 // transferOptions is how files are copied.
 func (c *copyFlags) transferOptions() transfer.Options {
 	o := transfer.Options{
-		Preserve: c.preserve, Sync: c.fsync, Sparse: c.sparse,
+		Preserve: c.preserve, Owners: c.owners, Sync: c.fsync, Sparse: c.sparse,
 		Resume: c.resume, Journal: journalDirectory(),
 		Verify: c.verify, Hash: c.hashes.algorithm(),
 		Retries: c.retries, RetryFor: c.retryFor,
