@@ -267,11 +267,5 @@ func (t *treeRun) checkHere(base string, source os.FileInfo) error {
 // measureHere decides how many files are copied at once: what takes time is the kernel's work on names, on as many processors as there are.
 func (t *treeRun) measureHere() {
 	t.small = largestSmall
-	t.memory = newAllowance(smallMemory)
-	t.handles = newAllowance(1 << 20)
-	most := t.TreeOptions.MaxFiles
-	if most <= 0 {
-		most = 2 * runtime.GOMAXPROCS(0)
-	}
-	t.plan = newPlan(t, most)
+	t.allow(1<<20, 2*runtime.GOMAXPROCS(0))
 }

@@ -19,15 +19,19 @@ func ownerOf(info fs.FileInfo) owner {
 		return owner{}
 	}
 	if stat, remote := info.Sys().(*usftp.FileStat); remote {
-		return owner{int(stat.UID), int(stat.GID), stat.HasOwner()}
+		return remoteOwner(stat)
 	}
 	return localOwner(info)
+}
+
+func remoteOwner(stat *usftp.FileStat) owner {
+	return owner{int(stat.UID), int(stat.GID), stat.HasOwner()}
 }
 
 // errNoOwner says that there is nobody whose the copy could be.
 var errNoOwner = errors.New("the source's owner is not known")
 
-// chown gives a file of this machine the source's owner, where that is asked for, by a function that does it.
+// chown gives a copy the source's owner, where that is asked for, by a function that does it.
 func (o *Options) chown(to owner, set func(uid, gid int) error) error {
 	switch {
 	case !o.Owners:

@@ -160,14 +160,18 @@ func (t *treeRun) measure(trip time.Duration) error {
 	if t.Options.Sync || t.Options.Placement == InPlace {
 		t.small = -1
 	}
-	t.memory = newAllowance(smallMemory)
-	t.handles = newAllowance(files)
-	most := t.TreeOptions.MaxFiles
-	if most <= 0 {
-		most = filesInFlight(trip)
-	}
-	t.plan = newPlan(t, most)
+	t.allow(files, filesInFlight(trip))
 	return nil
+}
+
+// allow sets what files under way may take: so many handles, and so many of them at once unless the tree's options say how many.
+func (t *treeRun) allow(handles int64, files int) {
+	t.memory = newAllowance(smallMemory)
+	t.handles = newAllowance(handles)
+	if t.TreeOptions.MaxFiles > 0 {
+		files = t.TreeOptions.MaxFiles
+	}
+	t.plan = newPlan(t, files)
 }
 
 // base returns the name that the copy gets where the target is a directory; "." where what lies in the source is meant.

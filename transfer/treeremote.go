@@ -56,7 +56,7 @@ func statFacts(stat *usftp.FileStat) facts {
 
 func remoteFacts(stat *usftp.FileStat) facts {
 	f := facts{size: -1, hasMode: stat.HasMode(), hasTimes: stat.HasTimes(), mtime: stat.ModTime(), atime: stat.AccessTime(),
-		owner: owner{int(stat.UID), int(stat.GID), stat.HasOwner()}}
+		owner: remoteOwner(stat)}
 	if stat.HasMode() {
 		f.mode = stat.FileMode()
 	}
@@ -238,11 +238,11 @@ func (r *remoteTree) finishDir(d *directory) error {
 	t := d.tree
 	keep := d.fresh || t.Options.Preserve
 	var set usftp.NewAttrs
-	if t.Options.Owners {
-		if !d.facts.owner.known {
-			return errNoOwner
-		}
-		set.SetOwner, set.UID, set.GID = true, d.facts.owner.uid, d.facts.owner.gid
+	if err := t.Options.chown(d.facts.owner, func(uid, gid int) error {
+		set.SetOwner, set.UID, set.GID = true, uid, gid
+		return nil
+	}); err != nil {
+		return err
 	}
 	if keep && d.facts.hasMode && (t.Options.Preserve || d.perm()&0o700 != 0o700) {
 		set.SetMode, set.Mode = true, d.facts.mode
