@@ -214,6 +214,11 @@ func (a AsyncFile) SetExtendedData(extended []StatExtended) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("setstat", toExtended(extended)))
 }
 
+// SetAttrs gives the file several attributes at once. It asks even where there are none.
+func (a AsyncFile) SetAttrs(attrs NewAttrs) *Pending[struct{}] {
+	return startOnFile(a, a.file.fsetstat("setstat", attrs.change()))
+}
+
 // Sync has the server write the file to its disk, as [File.Sync]: what was written by operations that were started before it, on
 // servers that work in order, and by those that were complete, on all.
 func (a AsyncFile) Sync() *Pending[struct{}] { return startOnFile(a, a.file.sync()) }

@@ -43,7 +43,8 @@ func TestEveryAsyncOperation(t *testing.T) {
 	wait(af.Chown(os.Getuid(), os.Getgid()))
 	wait(af.Chtimes(when, when))
 	wait(af.SetExtendedData(nil))
-	if stat := must[*usftp.FileStat](t)(af.Stat().Wait()); stat.Size != 8 || !stat.ModTime().Equal(when) || stat.FileMode() != 0o640 || f.Size() != 8 {
+	wait(af.SetAttrs(usftp.NewAttrs{SetMode: true, Mode: 0o600}))
+	if stat := must[*usftp.FileStat](t)(af.Stat().Wait()); stat.Size != 8 || !stat.ModTime().Equal(when) || stat.FileMode() != 0o600 || f.Size() != 8 {
 		t.Errorf("%+v", stat)
 	}
 	if stat := must[usftp.StatVFS](t)(af.StatVFS().Wait()); stat.Namemax == 0 {
@@ -54,7 +55,7 @@ func TestEveryAsyncOperation(t *testing.T) {
 	wait(af.Close())
 	must[*usftp.File](t)(af.Open(os.O_RDWR, 0).Wait())
 	wait(af.Close())
-	called("File.WriteAt", "File.ReadAt", "File.Sync", "File.Truncate", "File.Chmod", "File.Chown", "File.Chtimes", "File.SetExtendedData",
+	called("File.SetAttrs", "File.WriteAt", "File.ReadAt", "File.Sync", "File.Truncate", "File.Chmod", "File.Chown", "File.Chtimes", "File.SetExtendedData",
 		"File.Stat", "File.StatVFS", "File.Close", "File.OpenRead", "File.Open", "Client.Create")
 
 	wait(a.Mkdir(name("d")))

@@ -25,6 +25,7 @@ type credential struct {
 	algos  []string // signature algorithms, ours to choose from
 	sign   func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error)
 	person bool // each signature needs a touch
+	locked bool // the first one needs a passphrase
 	err    error
 }
 
@@ -329,7 +330,7 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 
 // encrypted makes a credential that asks for the passphrase at the first signature.
 func (k *keyring) encrypted(f keyFile, text []byte) *credential {
-	c := &credential{name: f.path, public: f.public}
+	c := &credential{name: f.path, public: f.public, locked: true}
 	c.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
 		signer, err := k.decrypt(f.path, text)
 		if err != nil {

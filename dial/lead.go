@@ -68,6 +68,21 @@ func (d *Dialer) decide(l *login, err error) {
 	}
 }
 
+// hopeful tells that the first login is likely to succeed by itself: the host is who it should be, and there is a key that opens the door without a
+// person. What others exchange meanwhile the first one has behind it, and where no key opens it nothing was offered in vain.
+func (l *login) hopeful() {
+	if l.lead == nil || l.trip == 0 || l.s.preferred[0] != "publickey" { // behind a jump host nobody knows yet how long the way is
+		return
+	}
+	l.load()
+	if len(l.credentials) > 0 && l.credentials[0].alone() {
+		l.nearly()
+	}
+}
+
+// alone tells whether a key signs without a person.
+func (c *credential) alone() bool { return c.public != nil && !c.person && !c.locked }
+
 // nearly tells, once for each Dialer, that the first login is as good as done.
 func (l *login) nearly() {
 	if l.d.config.Nearly == nil {

@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -118,5 +119,28 @@ func TestNearlyIsToldOnce(t *testing.T) {
 	dialTwice(t, d)
 	if len(told) != 1 || told[0] <= 0 || told[0] > time.Minute {
 		t.Errorf("told %v", told)
+	}
+}
+
+// Where a key is there that needs nobody, others may begin before anything was offered; where its passphrase is wanted first, not before that was
+// given.
+func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
+	for passphrase, want := range map[string]int{"": 0, "phrase": 1} {
+		srv := newTestServer(t)
+		key := filepath.Join(t.TempDir(), "id")
+		public := writeKey(t, key, passphrase)
+		srv.PublicKeyCallback = func(_ ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
+			if !sameKey(k, public) {
+				return nil, errors.New("unknown")
+			}
+			return nil, nil
+		}
+		told := -1
+		d := srv.dialer(t, &Config{Identities: []string{key}, Prompter: &script{answers: []string{passphrase}},
+			Nearly: func(*Dialer, time.Duration) { told = len(srv.failures()) }})
+		dialTwice(t, d)
+		if told != want { // "none" comes before any key
+			t.Errorf("with the passphrase %q: told after %d attempts, want %d", passphrase, told, want)
+		}
 	}
 }

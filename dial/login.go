@@ -88,12 +88,14 @@ func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
 		HostKeyCallback: func(_ string, remote net.Addr, key ssh.PublicKey) error {
 			l.watch.pause()
 			l.hostKeyErr = checker.check(l.ctx, remote, key)
-			if l.hostKeyErr == nil && l.hostKey == nil { // it is asked at each new exchange of keys
-				l.hostKey = key
-			}
+			first := l.hostKey == nil // it is asked at each new exchange of keys
 			l.keyed = time.Now()
 			// ConnectTimeout ends here, as in OpenSSH: what follows may wait for a person.
 			l.watch.resume(loginStall, "logging in")
+			if l.hostKeyErr == nil && first {
+				l.hostKey = key
+				l.hopeful()
+			}
 			return l.hostKeyErr
 		},
 		BannerCallback: l.banner,

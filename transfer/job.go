@@ -299,7 +299,8 @@ type run struct {
 	digests  digests  // of all that has passed
 	hash     Hash
 	verified Verification
-	name     string // the copy's, below what was named as the target
+	striper  *striper // of an upload under way
+	name     string   // the copy's, below what was named as the target
 
 	dense bool // holes are sent, since the host takes no file in parts
 

@@ -24,9 +24,10 @@ type Pool struct {
 	lent    int            // files of trees that the first has
 	first   *usftp.Client  // of clients: the one that has taken the place of the first, which was lost
 	wanted  int            // connections, the first too, that somebody asked for; 0 before anybody did
-	opening int
-	died    int  // clients whose connection was lost
-	refused bool // the host lets us have no more
+	opening int            // further connections
+	leading int            // 1 while the first one logs in, and others beside it
+	died    int            // clients whose connection was lost
+	refused bool           // the host lets us have no more
 	closed  bool
 	changed chan struct{} // closed and made anew when a client was added, or none will be
 }
@@ -133,8 +134,30 @@ func (p *Pool) Close() error {
 // in while the first connection still does.
 func (p *Pool) Expect(size int64, trip time.Duration) {
 	if p.most() > 1 && trip > stripeAtOnce && worthStriping(size, trip) {
+		p.awaitFirst()
 		p.want(firstWanted(size, trip))
 	}
+}
+
+// awaitFirst counts the first connection among those that log in, as long as it does.
+func (p *Pool) awaitFirst() {
+	first, ok := p.config.First.(*coming)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !ok || p.closed {
+		return
+	}
+	p.leading = 1
+	p.work.Go(func() {
+		select {
+		case <-first.ready:
+		case <-p.ctx.Done():
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.leading = 0
+		p.open()
+	})
 }
 
 // most returns how many sessions there can be, the first too.
@@ -163,7 +186,7 @@ func (p *Pool) open() {
 			p.work.Go(func() { p.openStream(c) })
 		}
 	}
-	for !p.refused && p.opening < mostLogins && len(p.conns)+p.opening < p.wanted {
+	for !p.refused && p.opening+p.leading < mostLogins && len(p.conns)+p.opening < p.wanted {
 		p.opening++
 		p.work.Go(p.openConn)
 	}

@@ -83,14 +83,23 @@ func (r *run) stripe(path string, flag int, size int64) *striper {
 	return s
 }
 
-func (s *striper) stop() {
-	s.cancel()
-	s.work.Wait()
-	for _, lane := range s.lanes {
-		s.work.Go(func() { lane.file.Close() })
-		s.run.Host.Pool.use(lane.on, -1)
+func (s *striper) stop() { walk([]step{s.stopStep()}, false) }
+
+// stopStep is stop as a step.
+func (s *striper) stopStep() step {
+	return func() func() error {
+		s.cancel()
+		s.work.Wait()
+		for _, lane := range s.lanes {
+			s.work.Go(func() { lane.file.Close() })
+			s.run.Host.Pool.use(lane.on, -1)
+		}
+		s.lanes = nil
+		return func() error {
+			s.work.Wait()
+			return nil
+		}
 	}
-	s.work.Wait()
 }
 
 // join opens the file on each client that there is, and each that comes.
@@ -173,14 +182,19 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 // errNotJoined says that a file that was written over several handles is not whole.
 var errNotJoined = errors.New("the host does not put together what was written over several connections")
 
-// whole makes sure that what several handles have written is one file, as the first of them sees it.
-func (s *striper) whole(f *usftp.File, n int64) error {
-	if s.stripes.Joined() == 0 {
-		return nil
+// wholeStep makes sure that what several handles have written is one file of a size, as the first of them sees it.
+func (s *striper) wholeStep(f *usftp.File, size int64) step {
+	return func() func() error {
+		if s.stripes.Joined() == 0 {
+			return func() error { return nil }
+		}
+		looking := f.Async().Stat()
+		return func() error {
+			info, err := looking.WaitContext(s.run.ctx)
+			if err == nil && int64(info.Size) != size {
+				err = fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, info.Size, size)
+			}
+			return err
+		}
 	}
-	info, err := f.Stat()
-	if err == nil && info.Size() != n {
-		err = fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, info.Size(), n)
-	}
-	return err
 }

@@ -351,6 +351,12 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 		return err
 	}
 	r.startHashing(from.again(r.Source))
+	defer func() {
+		if r.striper != nil {
+			r.striper.stop()
+			r.striper = nil
+		}
+	}()
 	n, err := r.sendContents(f, from)
 	n += r.result.Resumed
 	r.result.Bytes = n
@@ -360,13 +366,7 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 	if err := from.changed(n); err != nil {
 		return err
 	}
-	if err := r.finishRemote(f, from, target); err != nil {
-		return err
-	}
-	if _, err := f.Async().Close().WaitContext(r.ctx); err != nil {
-		return r.explainWrite(err, path.Dir(target.path))
-	}
-	return nil
+	return r.finishRemote(f, from, target)
 }
 
 // sendContents copies the contents over as many lanes as help.
@@ -385,32 +385,80 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 		})
 	}
 	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
-	defer s.stop()
+	r.striper = s // which send ends
 	n, err := r.judge(f, func() (int64, int, error) {
 		n, err := f.ReadFromAt(r.passReaderAt(from.file), &s.stripes)
 		return n, 1 + s.count(), err
 	})
 	r.result.Stripes = s.stripes.Joined()
-	if err == nil {
-		err = s.whole(f, r.result.Resumed+n)
-	}
 	return n, err
 }
 
-// finishRemote gives the file what it has besides contents.
+// finishRemote makes sure that the file is whole where several handles have written it, gives it what it has besides contents, and closes it. To
+// a host that works in order all of it goes out at once, and takes one round trip, in which the other handles are closed too.
 func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
-	if err := f.SetAttrs(r.remoteAttrs(f, from, target)); err != nil {
-		if r.Options.Preserve || r.Options.Owners {
-			return err
-		}
-		if target.before != nil {
-			r.note("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
-		}
+	var steps []step
+	if s := r.striper; s != nil {
+		steps = append(steps, s.wholeStep(f, r.result.Bytes), s.stopStep())
+	}
+	if set := r.remoteAttrs(f, from, target); set != (usftp.NewAttrs{}) {
+		steps = append(steps, func() func() error {
+			setting := f.Async().SetAttrs(set)
+			return func() error {
+				_, err := setting.WaitContext(r.ctx)
+				return r.attrsRefused(err, target)
+			}
+		})
 	}
 	if r.Options.Sync {
-		return f.Sync()
+		steps = append(steps, func() func() error { return waits(r.ctx, f.Async().Sync()) })
+	}
+	steps = append(steps, func() func() error {
+		closed := waits(r.ctx, f.Async().Close())
+		return func() error { return r.explainWrite(closed(), path.Dir(target.path)) }
+	})
+	return walk(steps, r.Host.Client.WorksInOrder())
+}
+
+// attrsRefused tells whether it matters that the file cannot be given attributes.
+func (r *run) attrsRefused(err error, target *remoteTarget) error {
+	if err == nil || r.Options.Preserve || r.Options.Owners || !refused(err) {
+		return err
+	}
+	if target.before != nil {
+		r.note("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
 	}
 	return nil
+}
+
+// A step asks the host for something, and returns what waits for the answer.
+type step func() (wait func() error)
+
+// waits makes the second half of a step.
+func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
+	return func() error {
+		_, err := asked.WaitContext(ctx)
+		return err
+	}
+}
+
+// walk takes steps one after the other as far as they succeed, or all at once; the error is that of the first that fails.
+func walk(steps []step, atOnce bool) (first error) {
+	var waiting []func() error
+	for _, ask := range steps {
+		wait := ask()
+		if atOnce {
+			waiting = append(waiting, wait)
+		} else if err := wait(); err != nil {
+			return err
+		}
+	}
+	for _, wait := range waiting {
+		if err := wait(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // lateContext is the context for what must not stop halfway: it ends cleanupTime after the job's.
