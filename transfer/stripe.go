@@ -163,15 +163,30 @@ func (s *striper) open(c *usftp.Client) (*usftp.File, error) {
 // sees waits until another handle has written something, and tells whether this one sees it. Servers in front of object stores keep what each handle
 // writes to itself.
 func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
-	ticker := time.NewTicker(max(s.trip, 20*time.Millisecond))
+	const most = 8 // questions in a round trip: an answer that says "not yet" is not waited for
+	ticker := time.NewTicker(max(s.trip/most, 10*time.Millisecond))
 	defer ticker.Stop()
-	for {
-		moved := s.stripes.Moved()
-		info, err := f.Stat()
-		if err != nil || moved > 0 || info.Size() > s.from {
-			return err == nil && info.Size() > s.from
+	decided := make(chan bool, 1)
+	for asked := make(chan struct{}, 2*most); ; {
+		select {
+		case asked <- struct{}{}:
+			moved := s.stripes.Moved()
+			f.Async().Stat().Then(func(info *usftp.FileStat, err error) {
+				<-asked
+				seen := err == nil && int64(info.Size) > s.from
+				if err == nil && moved == 0 && !seen {
+					return
+				}
+				select {
+				case decided <- seen:
+				default: // the first answer counts
+				}
+			})
+		default:
 		}
 		select {
+		case seen := <-decided:
+			return seen
 		case <-ticker.C: // nothing is there to be seen yet
 		case <-ctx.Done():
 			return false
