@@ -51,18 +51,19 @@ func (f *File) Open(flag int, perm fs.FileMode) error {
 // OpenRead opens a closed file for reading. One round trip.
 func (f *File) OpenRead() error { return f.Open(os.O_RDONLY, 0) }
 
-func (f *File) openWith(flag int, perm fs.FileMode) operation[*File] {
+func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
 	flags, err := openFlags(flag)
 	if err != nil {
-		return operation[*File]{name: "open", path: f.Name(), err: err}
+		op.name, op.path, op.err = "open", f.Name(), err
+		return op
 	}
 	var attrs wire.Attrs
 	if flag&os.O_CREATE != 0 {
 		attrs = toMode(perm).Attrs
 	}
-	op := f.openOperation(flags, attrs)
+	op = f.openOperation(flags, attrs)
 	if flags&wire.OpenExclusive != 0 && op.err == nil {
-		op = op.orExists(op.path)
+		op.instead = lookedInto[*File](op.session, op.name, op.path, op.newPath, op.path)
 	}
 	return op
 }
@@ -117,14 +118,15 @@ func (s *session) create(ctx context.Context, name string) operation[*File] {
 }
 
 // openOperation opens a file. A handle that comes after its caller has gone is closed.
-func (f *File) openOperation(flags uint32, attrs wire.Attrs) operation[*File] {
+func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File]) {
 	f.mu.Lock()
 	s, name, open := f.client, f.path, f.open
 	f.mu.Unlock()
 	if open != nil {
-		return operation[*File]{name: "open", path: name, err: errIsOpen}
+		op.name, op.path, op.err = "open", name, errIsOpen
+		return op
 	}
-	op := ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs}, func(call *conn.Call) (*File, error) {
+	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs}, func(call *conn.Call) (*File, error) {
 		var reply wire.Handle
 		if err := reply.Parse(call.Body); err != nil {
 			return nil, parse(err)

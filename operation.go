@@ -178,14 +178,19 @@ func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
 // orExists has a refusal that says nothing but FAILURE looked into: version 3 has no code for a name that is taken, and whoever makes
 // something new wants to know.
 func (op operation[T]) orExists(name string) operation[T] {
-	op.instead = func(refusal error) *operation[T] {
+	op.instead = lookedInto[T](op.session, op.name, op.path, op.newPath, name)
+	return op
+}
+
+// lookedInto is apart from orExists so that no operation is kept for it.
+func lookedInto[T any](s *session, op, path, newPath, name string) func(error) *operation[T] {
+	return func(refusal error) *operation[T] {
 		if !errors.Is(refusal, ErrSSHFxFailure) {
 			return nil
 		}
-		look := ask(op.session, op.name, op.path, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeLstat, Path: name},
+		look := ask(s, op, path, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeLstat, Path: name},
 			func(*conn.Call) (nothing T, err error) { return nothing, &existsError{refusal} })
-		look.newPath, look.refused = op.newPath, refusal
+		look.newPath, look.refused = newPath, refusal
 		return &look
 	}
-	return op
 }

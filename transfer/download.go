@@ -54,7 +54,7 @@ func (r *run) download() error {
 		return err
 	}
 	defer target.close()
-	r.tell(Event{Kind: Started, Size: r.size})
+	r.tellStarted()
 	if r.result.Resumed = r.resumeLocal(target, f, before); r.result.Resumed == 0 {
 		err = r.createLocal(target, before)
 	} else {
@@ -122,7 +122,7 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 	if err := r.pourOn(f, before); err != nil {
 		return err
 	}
-	r.tell(Event{Kind: Started, Size: r.size})
+	r.tellStarted()
 	r.name = path.Base(r.Source)
 	r.startHashing(nil)
 	err := r.receive(f, r.Writer, before)

@@ -29,7 +29,7 @@ func (r *run) copyHere() error {
 	}
 	defer from.close()
 	if r.Writer != nil {
-		r.tell(Event{Kind: Started, Size: r.size})
+		r.tellStarted()
 		if r.Options.Verify {
 			return errNoRereading
 		}
@@ -49,7 +49,7 @@ func (r *run) copyHere() error {
 	if !r.Options.Verify && r.kept(target.before, target.path, from.again(r.Source)) {
 		return errKept
 	}
-	r.tell(Event{Kind: Started, Size: r.size})
+	r.tellStarted()
 	var known facts
 	if from.before != nil {
 		known = localFacts(from.before)

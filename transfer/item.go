@@ -175,7 +175,7 @@ func (r *run) downloadSmall() (done bool, err error) {
 		return true, err
 	}
 	defer target.close()
-	r.tell(Event{Kind: Started, Size: r.size})
+	r.tellStarted()
 	err = r.createLocal(target, before)
 	if err != nil {
 		return true, err

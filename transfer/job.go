@@ -330,7 +330,14 @@ func (r *run) tell(e Event) {
 	r.Options.Events(e)
 }
 
+// These are functions of their own, and remain so: each file in flight has a stack, whose room the largest of the functions on it decide, and
+// an Event in passing is half a kilobyte of it.
+
+//go:noinline
 func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Message: message}) }
+
+//go:noinline
+func (r *run) tellStarted() { r.tell(Event{Kind: Started, Size: r.size}) }
 
 // watch tells of progress until the returned function is called.
 func (r *run) watch(progress func() int64) (stop func()) {

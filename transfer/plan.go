@@ -303,11 +303,15 @@ func (t *treeRun) copy(i *item) {
 		t.copyLink(i)
 		return
 	}
-	r := &run{
-		Job: Job{Direction: t.Direction, Source: i.source(), Target: i.target(), Options: t.Options},
-		ctx: t.ctx, began: time.Now(), line: t.line, from: t.from, limiter: t.limiter, item: i, trip: t.trip, name: path.Join(t.below, i.rel()),
-	}
+	r := &run{ctx: t.ctx, began: time.Now(), line: t.line, from: t.from, limiter: t.limiter, item: i, trip: t.trip, name: path.Join(t.below, i.rel())}
+	r.Direction, r.Source, r.Target = t.Direction, i.source(), i.target()
+	r.Options = t.Options // not by way of a Job, which would be twice on the stack of each file in flight
 	err := r.copy()
+	t.copied(r, err)
+}
+
+// copied counts a file that was copied, or was not, and tells.
+func (t *treeRun) copied(r *run, err error) {
 	r.freeHandle()
 	if err == nil || errors.Is(err, errKept) {
 		t.line.arrive()
@@ -324,10 +328,10 @@ func (t *treeRun) copy(i *item) {
 	}
 	if errors.Is(err, errKept) {
 		t.kept.Add(1)
-		r.tell(Event{Kind: Kept, Size: i.facts.size, Hash: r.hash})
+		r.tell(Event{Kind: Kept, Size: r.item.facts.size, Hash: r.hash})
 		return
 	}
-	if t.ending(err) && (r.result.LeftBehind == "" || t.isSmall(i.facts.size)) {
+	if t.ending(err) && (r.result.LeftBehind == "" || t.isSmall(r.item.facts.size)) {
 		return // what is left of a small file is worth no word
 	}
 	t.failed.Add(1)

@@ -165,7 +165,7 @@ func (r *run) upload() error {
 		return err
 	}
 	if !r.dense {
-		r.tell(Event{Kind: Started, Size: r.size})
+		r.tellStarted()
 	}
 	if r.placing != nil {
 		if done, err := r.settle(target); done || err != nil {
