@@ -12,8 +12,8 @@ A source or target is a local file, host:path, user@host:path, or
 sftp://user@host:port/path; - is standard input or output. A path after host:
 starts at the login directory unless it begins with / or, where the server knows
 homes, ~user/. In an sftp:// address the path is absolute, and /~/ is the login
-directory. As with scp, a local name with a colon needs a / in front of the
-colon: ./a:b.
+directory; scp:// addresses are taken too, and mean what they mean to scp. As with
+scp, a local name with a colon needs a / in front of the colon: ./a:b.
 
 Patterns (* ? [a-z]) in a remote source are matched on the host. Where nothing
 matches, a file that has exactly this name is taken.
