@@ -140,7 +140,9 @@ it even if other files failed; so are files that --resume has passed over.
 --check-manifest takes such a list, from whoever made it. A file that differs
 fails, and does not take its name; a name in the list that was not copied fails; a
 file that is not in the list is copied, with a word. Names may be as they are in the
-target directory or as they are in the source. A list with a name that leads
+target directory, as they are in the source, or as they are where the source lies:
+what "--manifest LIST photos host:" has written is good for
+"--check-manifest LIST host:photos new-name" too. A list with a name that leads
 elsewhere (absolute, or with ..) is refused.
 
 SHA-256 is taken for lists unless --hash says otherwise, since every system can
