@@ -174,8 +174,8 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 	}{
 		{"remote source is missing", "testhost:R/none L/x", `cannot copy testhost:R/none to L/x: no such file`},
 		{"local source is missing", "L/none testhost:R/x", `cannot copy L/none to testhost:R/x: no such file or directory`},
-		{"remote source is a directory", "testhost:R/dir L/x", `cannot copy testhost:R/dir to L/x: it is a directory`},
-		{"local source is a directory", "L testhost:R/x", `cannot copy L to testhost:R/x: it is a directory`},
+		{"remote source is a directory", "testhost:R/dir L/x", `cannot copy testhost:R/dir to L/x: it is a directory \(-r copies directories\)`},
+		{"local source is a directory", "L testhost:R/x", `cannot copy L to testhost:R/x: it is a directory \(-r copies directories\)`},
 		{"remote directory is missing", "L/new testhost:R/none/x", `cannot copy L/new to testhost:R/none/x: there is no directory to put it in`},
 		{"local directory is missing", "testhost:R/dir/file L/none/x", `cannot copy testhost:R/dir/file to L/none/x: there is no directory to put it in`},
 		{"remote file as a directory", "L/new testhost:R/dir/file/", `cannot copy L/new to testhost:R/dir/file/: (it is not a directory|there is no directory to put it in)`},

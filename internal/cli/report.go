@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/usftp/usftp/transfer"
 )
@@ -19,7 +20,7 @@ func (a *app) reporter(flags *copyFlags, target place) reporter {
 	if flags.json {
 		return newEventWriter(output{a}, a.console)
 	}
-	p := &person{console: a.console, quiet: flags.quiet, verbose: flags.verbose > 0, dryRun: flags.dryRun, planned: output{a}}
+	p := &person{console: a.console, quiet: flags.quiet, verbose: flags.verbose > 0, recursive: flags.recursive, dryRun: flags.dryRun, planned: output{a}}
 	// A line that moves would tear apart what is shown on the same screen.
 	p.moving = a.console.terminal() && !flags.quiet && !flags.noProgress && !flags.dryRun && !(target.stream && isTerminal(a.stdout))
 	return p
@@ -30,6 +31,7 @@ type person struct {
 	console        *console
 	planned        io.Writer
 	quiet, verbose bool
+	recursive      bool
 	dryRun         bool
 	moving         bool // with a progress line
 	line           *progressLine
@@ -64,9 +66,18 @@ func (p *person) event(e transfer.Event) {
 		p.line.finish(e, false)
 		p.line = nil
 		if !errors.Is(e.Err, errOutputGone) {
-			p.console.say(e.Message)
+			p.console.say(e.Message + p.advice(e.Err))
 		}
 	}
+}
+
+// advice says what a person may have forgotten.
+func (p *person) advice(err error) string {
+	var path *fs.PathError
+	if !p.recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) && path.Op == "read" {
+		return " (-r copies directories)"
+	}
+	return ""
 }
 
 // treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words for what goes wrong.
