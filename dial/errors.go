@@ -36,7 +36,10 @@ func sentence(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
 	var family *net.AddrError
+	var jump *JumpError
 	switch {
+	case errors.As(err, &jump): // which names the hop: its cause alone would be taken for the host's
+		return jump.Error()
 	case errors.As(err, &family) && family.Err == "no suitable address found":
 		return fmt.Sprintf("%s has no address of the family that was asked for (-4, -6, AddressFamily)", family.Addr)
 	case errors.As(err, &dns):
@@ -162,7 +165,7 @@ func (e *HostKeyError) Error() string {
 	key := fmt.Sprintf("%s key %s", e.KeyType, e.Fingerprint)
 	switch e.Problem {
 	case HostKeyChanged:
-		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in, or the host was set up anew", e.Name, key, e.File, e.Line)
+		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in, or the host was set up anew: then `ssh-keygen -f %s -R '%s'` forgets the old key", e.Name, key, e.File, e.Line, e.File, e.Name)
 	case HostKeyRevoked:
 		return fmt.Sprintf("the host key of %s is revoked: %s:%d names its %s", e.Name, e.File, e.Line, key)
 	case HostKeyWeak:
@@ -171,6 +174,9 @@ func (e *HostKeyError) Error() string {
 	s := fmt.Sprintf("the host key of %s is not known: its %s is in no known_hosts file", e.Name, key)
 	if e.Note != "" {
 		s += ", and " + e.Note
+	}
+	if e.Note == errNobody.Error() {
+		s += "; log in once with ssh to look at it, or give -o StrictHostKeyChecking=accept-new"
 	}
 	return s
 }
@@ -184,16 +190,22 @@ type JumpError struct {
 func (e *JumpError) Error() string { return fmt.Sprintf("jump host %s: %s", e.Hop, sentence(e.Err)) }
 func (e *JumpError) Unwrap() error { return e.Err }
 
-// A SubsystemError is a server that one could log in to but that runs no SFTP.
+// A SubsystemError is a server that one could log in to but that runs no SFTP, or the
+// system's ssh that has ended with an error.
 type SubsystemError struct {
 	Reason string // what the server or ssh answered to the request
 	// ExitStatus is that of the remote program (or of ssh itself), -1 if unknown.
 	ExitStatus int
 	Text       string // the end of what the peer wrote to its standard error
+
+	noLogin bool // it was ssh itself that failed: to connect, as a rule, or to log in
 }
 
 func (e *SubsystemError) Error() string {
-	s := "the server does not offer SFTP: " + e.Reason
+	s := e.Reason
+	if !e.noLogin {
+		s = "the server does not offer SFTP: " + s
+	}
 	if e.ExitStatus >= 0 {
 		s += fmt.Sprintf(" (exit status %d)", e.ExitStatus)
 	}

@@ -101,6 +101,7 @@ type keyFile struct {
 	identityFile
 	public  ssh.PublicKey // nil where it is hidden behind a passphrase
 	private *credential   // nil where only a public key was found
+	err     error         // why the private key could not be read, where it is there
 }
 
 // credentials lists the keys in the order to offer them, the likeliest first: each
@@ -154,7 +155,10 @@ func (k *keyring) credentials() []*credential {
 		}
 		switch {
 		case c == nil:
-			if f.explicit {
+			switch {
+			case f.err != nil:
+				k.noteUnread(f.path, f.err)
+			case f.explicit:
 				k.note("%s is a public key, and no agent holds its private half", f.path)
 			}
 		case f.explicit:
@@ -277,15 +281,13 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 	text, fi, err := readSmall(id.path)
 	if err != nil {
 		if f.public, _ = readPublic(id.path + ".pub"); f.public != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				f.err = err
+			}
 			return f, true
 		}
 		if id.explicit || !errors.Is(err, fs.ErrNotExist) {
-			reason := err
-			var path *fs.PathError
-			if errors.As(err, &path) {
-				reason = path.Err
-			}
-			k.note("the key %s cannot be read: %v", id.path, reason)
+			k.noteUnread(id.path, err)
 		}
 		return f, false
 	}
@@ -326,6 +328,14 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 	f.public = signer.PublicKey()
 	f.private = &credential{name: id.path, public: f.public, sign: signer.(ssh.AlgorithmSigner).SignWithAlgorithm}
 	return f, true
+}
+
+func (k *keyring) noteUnread(name string, err error) {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	k.note("the key %s cannot be read: %v", name, err)
 }
 
 // encrypted makes a credential that asks for the passphrase at the first signature.

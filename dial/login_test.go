@@ -244,8 +244,14 @@ func TestUnusableKeys(t *testing.T) {
 	good, public := filepath.Join(dir, "good"), filepath.Join(dir, "public.pub")
 	goodKey := writeKey(t, good, "")
 	writeFile(t, public, authorizedLine(newSigner(t).PublicKey()))
-	ids := []string{missing, garbage, public, good}
-	wants := []string{"the key " + missing + " cannot be read: no such file or directory", garbage, public, ssh.FingerprintSHA256(goodKey), good, "tried publickey"}
+	// What is there and cannot be read is not "only a public key" because its public half lies beside it.
+	unread := filepath.Join(dir, "unread")
+	if err := os.Mkdir(unread, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, unread+".pub", authorizedLine(newSigner(t).PublicKey()))
+	ids := []string{missing, garbage, public, unread, good}
+	wants := []string{"the key " + unread + " cannot be read: not a file", public + " is a public key", "the key " + missing + " cannot be read: no such file or directory", garbage, public, ssh.FingerprintSHA256(goodKey), good, "tried publickey"}
 	if os.Getuid() >= 0 {
 		bare := filepath.Join(dir, "bare")
 		writeKey(t, bare, "")

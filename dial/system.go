@@ -128,8 +128,12 @@ func (o *sshOutput) Read(b []byte) (int, error) {
 	}
 	return 0, &Error{Host: o.s.Host(), Err: &SubsystemError{
 		Reason: o.s.conn.d.system.name() + " ended", ExitStatus: code, Text: o.p.stderr.line(),
+		noLogin: code == sshFailed && !o.s.conn.d.system.local,
 	}}
 }
+
+// sshFailed is how ssh ends when an error was its own, by ssh(1); else its status is the remote program's.
+const sshFailed = 255
 
 // name is what messages call the program.
 func (s *systemSSH) name() string {

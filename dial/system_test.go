@@ -54,7 +54,7 @@ func TestSystemFails(t *testing.T) {
 	}
 	_, err = io.ReadAll(s)
 	var sub *SubsystemError
-	if !errors.As(err, &sub) || sub.ExitStatus != 255 || !strings.Contains(err.Error(), "Host key verification failed") {
+	if !errors.As(err, &sub) || sub.ExitStatus != 255 || !strings.Contains(err.Error(), "Host key verification failed") || strings.Contains(err.Error(), "does not offer SFTP") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := New(testContext(t), Target{Host: "h"}, &Config{SSH: "'open"}); err == nil {

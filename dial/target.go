@@ -33,13 +33,20 @@ var errNoHost = errors.New("no host is named")
 //	user@host:path
 //	[::1]:path, user@[::1]:path
 //	sftp://user@host:port/path     path absolute; "/~/x" is x in the login directory
+//	scp://user@host:port/path      path relative to the login directory, as scp has it; "//x" is absolute
+//
+// An address that begins with http://, ssh:// or the like is an error, and no host of that name.
 //
 // A host or a user that starts with '-', or that holds a character with a meaning to
 // a shell, is refused: both travel to ssh's command line and into ProxyCommand.
 func ParseTarget(s string) (t Target, remote bool, err error) {
-	if isURL(s) {
-		t, err = parseURL(s)
+	switch scheme := urlScheme(s); scheme {
+	case "":
+	case "sftp", "scp":
+		t, err = parseURL(s, scheme)
 		return t, true, err
+	default:
+		return Target{}, true, fmt.Errorf("%q: %s:// addresses are not understood; host:path, sftp://host/path and scp://host/path are", s, scheme)
 	}
 	colon := scpColon(s)
 	if colon < 0 || isDrive(s, colon) {
@@ -159,11 +166,20 @@ func unbracket(host string) string {
 	return host
 }
 
-func isURL(s string) bool {
-	return len(s) >= 7 && strings.EqualFold(s[:7], "sftp://")
+// urlScheme tells what an argument is an address of, "" for none. Other words before "://" are hosts, as for scp.
+func urlScheme(s string) string {
+	scheme, _, ok := strings.Cut(s, "://")
+	scheme = strings.ToLower(scheme)
+	switch scheme {
+	case "sftp", "scp", "ssh", "http", "https", "ftp", "ftps", "rsync", "file", "s3":
+		if ok {
+			return scheme
+		}
+	}
+	return ""
 }
 
-func parseURL(s string) (Target, error) {
+func parseURL(s, scheme string) (Target, error) {
 	// A fragment or query has no meaning here, and '#' and '?' are good in file names.
 	u, err := url.Parse(strings.NewReplacer("#", "%23", "?", "%3F").Replace(s))
 	if err != nil {
@@ -178,7 +194,7 @@ func parseURL(s string) (Target, error) {
 		t.User = u.User.Username()
 		if _, has := u.User.Password(); has {
 			// Not echoed: what cannot be taken back from a screen is not repeated on it.
-			return Target{}, errors.New("an sftp:// address must hold no password: every user of this machine could read it")
+			return Target{}, fmt.Errorf("an %s:// address must hold no password: every user of this machine could read it", scheme)
 		}
 		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not know too.
 		if strings.Contains(t.User, ";") {
@@ -194,7 +210,9 @@ func parseURL(s string) (Target, error) {
 		return Target{}, fmt.Errorf("%q: %w", s, err)
 	}
 	t.Path = u.Path
-	if t.Path == "/~" || strings.HasPrefix(t.Path, "/~/") {
+	if scheme == "scp" {
+		t.Path = homeRelative(strings.TrimPrefix(t.Path, "/"))
+	} else if t.Path == "/~" || strings.HasPrefix(t.Path, "/~/") {
 		t.Path = homeRelative(t.Path[1:])
 	}
 	if strings.IndexByte(t.Path, 0) >= 0 {

@@ -69,6 +69,10 @@ func TestJump(t *testing.T) {
 	if !errors.As(err, &jump) || jump.Hop != "a" || !strings.Contains(err.Error(), fmt.Sprintf("jump host a: it cannot reach 127.0.0.1:%d", nobody)) {
 		t.Errorf("a target that refuses its jump host: %v", err)
 	}
+	err = dialError(t, Target{Host: "behind"}, &Config{ConfigFile: "none", Jump: fmt.Sprintf("127.0.0.1:%d", nobody)})
+	if !errors.As(err, &jump) || !strings.Contains(err.Error(), "jump host 127.0.0.1: the connection to ") {
+		t.Errorf("a jump host that refuses: %v", err)
+	}
 	none(t)
 }
 

@@ -50,10 +50,15 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// at says on which of two hosts it was.
+// at says on which of two machines it was, where the cause alone would not tell.
 func (e *Error) at() string {
 	var status *usftp.StatusError
 	switch {
+	case (e.Direction == Upload || e.Direction == Download) && e.Host != "" && errors.Is(e.Err, fs.ErrPermission):
+		if errors.As(e.Err, &status) {
+			return "on " + e.Host + ": "
+		}
+		return "on this machine: "
 	case e.Direction != Relay || e.From == e.Host || errors.Is(e.Err, context.Canceled):
 		return ""
 	case isOfSource(e.Err):

@@ -43,7 +43,7 @@ func TestFailures(t *testing.T) {
 		"full disk up": {script: sftptest.Script{FullAt: full}, direction: up, source: "source", target: "/target",
 			is: syscall.ENOSPC, says: "no space left on far"},
 		"write refused": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Skip: 2, Do: sftptest.Refuse(wire.PermissionDenied, "quota")}}},
-			direction: up, source: "source", target: "/target", is: fs.ErrPermission, says: `permission denied (the server says "quota")`},
+			direction: up, source: "source", target: "/target", is: fs.ErrPermission, says: `on far: permission denied (the server says "quota")`},
 		"close fails": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeClose, Do: sftptest.Fail(wire.Failure, "object store is away")}}},
 			direction: up, source: "source", target: "/target", says: "object store is away"},
 		"read refused": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Skip: 2, Do: sftptest.Refuse(wire.Failure, "I/O error")}}},

@@ -9,6 +9,8 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"sync"
 )
@@ -200,12 +202,21 @@ func (o *Options) algorithm() Algorithm {
 	return o.Hash
 }
 
-// names are what a list may call the file: its path below the directory that was named as the target, or below the source.
+// names are what a list may call the file, the likeliest first: its path below the directory that was named as the target, below the source,
+// or below where the source lies, as in the list that was made when the source was copied there.
 func (r *run) names() []string {
-	if r.item == nil {
-		return []string{r.name}
+	source := r.Source
+	if r.item != nil {
+		source = r.item.dir.tree.Source
 	}
-	return []string{r.name, r.item.rel()}
+	base := path.Base(path.Clean(source))
+	if r.Direction == Upload || r.Direction == Local {
+		base = filepath.Base(filepath.Clean(source))
+	}
+	if r.item == nil {
+		return []string{r.name, base}
+	}
+	return []string{r.name, r.item.rel(), path.Join(base, r.item.rel())}
 }
 
 // checkList compares what has passed with the list. What a list does not have is told, and no failure: a list seldom has itself.

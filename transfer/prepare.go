@@ -223,8 +223,11 @@ func newPatterns(texts []string) (all []pattern, err error) {
 		p.whole = strings.Contains(trimmed, "/")
 		p.elements = strings.Split(strings.TrimLeft(trimmed, "/"), "/")
 		for _, element := range p.elements {
-			if _, err := path.Match(element, ""); err != nil || element == "" {
+			switch _, err := path.Match(element, ""); {
+			case err != nil || element == "":
 				return nil, fmt.Errorf("%q is no pattern", text)
+			case element == "." || element == "..": // which no path has: what was to be left out would be copied
+				return nil, fmt.Errorf("the pattern %q matches nothing: paths begin in the source, and have no . or ..", text)
 			}
 		}
 		all = append(all, p)

@@ -356,8 +356,10 @@ func TestTreeFilters(t *testing.T) {
 			t.Error("a dry run has written")
 		}
 	}
-	if _, err := b.tree(transfer.Download, "/tree", b.dir, func(tree *transfer.Tree) { tree.TreeOptions.Exclude = []string{"["} }); err == nil {
-		t.Error("a bad pattern was taken")
+	for _, bad := range []string{"[", "./cache", "x/../y", "a//b", "/"} {
+		if _, err := b.tree(transfer.Download, "/tree", b.dir, func(tree *transfer.Tree) { tree.TreeOptions.Exclude = []string{bad} }); err == nil {
+			t.Errorf("the pattern %q was taken", bad)
+		}
 	}
 }
 

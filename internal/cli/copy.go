@@ -35,6 +35,9 @@ func (a *app) copyCommand() *cobra.Command {
 			if err == nil && flags.json && target.stream {
 				err = errors.New("--json writes to standard output, and so cannot go with the target -")
 			}
+			if err == nil && flags.dryRun && (target.stream || sources[0].stream) {
+				err = errors.New("--dry-run is for files and directories, and - is neither")
+			}
 			if err != nil {
 				return &usageError{cmd.CommandPath(), err}
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.ssh, "ssh", "", "let the system's ssh make the connection, or another `command` that takes its place")
 	f.Lookup("ssh").NoOptDefVal = "ssh"
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
-	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s")
+	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s: 8192 is 1 MiB/s")
 	f.IntVar(&c.connections, "connections", 0, "use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
 	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without anything arriving in between, and go on from there; not where a login needs a person")
@@ -64,9 +65,9 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
 	f.StringVar(&c.links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
-	f.StringArrayVar(&c.exclude, "exclude", nil, "with -r: do not copy what matches `pattern`; may be given several times")
+	f.StringArrayVar(&c.exclude, "exclude", nil, "with -r: do not copy what matches `pattern`, nor what lies in it; may be given several times")
 	f.StringArrayVar(&c.include, "include", nil, "with -r: copy only files that match `pattern`; may be given several times")
-	f.BoolVarP(&c.dryRun, "dry-run", "n", false, "with -r: say what would be copied, and copy nothing")
+	f.BoolVarP(&c.dryRun, "dry-run", "n", false, "with -r: say on standard output what would be copied, and copy nothing")
 	f.BoolVar(&c.stopOnError, "stop-on-error", false, "with -r: end at the first error; else the others go on")
 	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
 	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
@@ -101,13 +102,16 @@ func flagError(err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &value) && errors.As(err, &number) {
 		form, _ := flagForm(value.GetFlag())
-		return fmt.Errorf("%s: %q is not a number that can be used", strings.TrimSpace(form), value.GetValue())
+		return fmt.Errorf("%s: %q is not a whole number that can be used", strings.TrimSpace(form), value.GetValue())
 	}
 	return err
 }
 
 // maxLimit is scp's: 100 Gbit/s.
 const maxLimit = 100 << 20
+
+// treeFlags are those that mean something with -r only.
+var treeFlags = []string{"links", "exclude", "include", "dry-run", "stop-on-error"}
 
 func (c *copyFlags) check(cmd *cobra.Command) error {
 	var err error
@@ -121,8 +125,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("--inplace and --atomic exclude each other")
 	case c.program != "" && c.ssh != "" && c.program != c.ssh:
 		err = errors.New("-S and --ssh name different programs")
-	case (c.dryRun || c.stopOnError || len(c.include)+len(c.exclude) > 0 || set("links")) && !c.recursive:
-		err = errors.New("--links, --include, --exclude, --dry-run and --stop-on-error are for -r")
+	case !c.recursive && slices.ContainsFunc(treeFlags, set):
+		err = fmt.Errorf("--%s is for -r: give -r too, also for a single file", treeFlags[slices.IndexFunc(treeFlags, set)])
 	case c.links != "preserve" && c.links != "follow" && c.links != "skip":
 		err = fmt.Errorf("--links %s: it must be preserve, follow or skip", c.links)
 	case c.legacy:

@@ -26,6 +26,9 @@ func (h *hashFlags) check(dryRun bool) error {
 			return fmt.Errorf("--hash: %w", err)
 		}
 	}
+	if h.manifest == "-" || h.checkManifest == "-" {
+		return errors.New("--manifest and --check-manifest take the name of a file, and - is none: ./- is a file called so, /dev/stdout standard output")
+	}
 	if dryRun && (h.manifest != "" || h.checkManifest != "") {
 		return errors.New("--manifest and --check-manifest need files that are copied, and --dry-run copies none")
 	}

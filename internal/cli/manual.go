@@ -12,14 +12,27 @@ A source or target is a local file, host:path, user@host:path, or
 sftp://user@host:port/path; - is standard input or output. A path after host:
 starts at the login directory unless it begins with / or, where the server knows
 homes, ~user/. In an sftp:// address the path is absolute, and /~/ is the login
-directory. As with scp, a local name with a colon needs a / in front of the
-colon: ./a:b.
+directory; scp:// addresses are taken too, and mean what they mean to scp. As with
+scp, a local name with a colon needs a / in front of the colon: ./a:b.
 
 Patterns (* ? [a-z]) in a remote source are matched on the host. Where nothing
 matches, a file that has exactly this name is taken.
 
 With several sources the target must be a directory, or - for all of them one
 after the other.
+
+With -r a directory becomes the target; where the target is a directory already,
+the copy comes to lie in it under its own name. A / at the end of the source
+changes nothing in that; what lies in the source goes into the target itself where
+the source ends in /. (as in "-r site/. host:/var/www"). Files of trees keep their
+times where that can be, -p or not; pipes, sockets and devices are passed over.
+
+A pattern of --exclude and --include without a slash is compared with the last
+element of a path ('*.o'), one with a slash with all of the path, which begins below
+the source ('doc/*.txt', '/build'), and in which ** stands for any number of elements
+('**/cache/*'); one that ends in a slash is for directories only ('.git/'). What
+--exclude matches is left out even where --include matches it: there is no order, as
+rsync has one.
 
 From one host to another the data passes through this machine, which stores
 nothing of it; each host is logged in to from here. Where both are one host and
@@ -127,7 +140,9 @@ it even if other files failed; so are files that --resume has passed over.
 --check-manifest takes such a list, from whoever made it. A file that differs
 fails, and does not take its name; a name in the list that was not copied fails; a
 file that is not in the list is copied, with a word. Names may be as they are in the
-target directory or as they are in the source. A list with a name that leads
+target directory, as they are in the source, or as they are where the source lies:
+what "--manifest LIST photos host:" has written is good for
+"--check-manifest LIST host:photos new-name" too. A list with a name that leads
 elsewhere (absolute, or with ..) is refused.
 
 SHA-256 is taken for lists unless --hash says otherwise, since every system can
@@ -150,6 +165,12 @@ know.
             "blake3:" and hexadecimal digits, and name the path that a list
             has; with --verify, verified is "hash" or "reading"
   failed    message says why; left_behind names what is left of it
+  retried   a connection was lost; message says why, and it is made anew after
+            wait_ns
+  kept      with -r and --resume: the file was there already
+  planned   with --dry-run: it would be copied
+  skipped   with -r: message says why it is not copied
+  ended     a tree is done; message says what went wrong, if anything did
   error     message says why a host or a source could not be used at all
   exit      the last: code is the exit code, copied counts files, failed files
             and errors, bytes those of the files copied
@@ -157,7 +178,12 @@ know.
 The events of a file have host, direction ("upload", "download", "relay" or "local"),
 source and target (paths, without the host), of a relay source_host, size (-1 where it is not known), bytes, and
 elapsed_ns (nanoseconds since its start). Bytes of a name that are no UTF-8
-appear as U+FFFD.`},
+appear as U+FFFD.
+
+With -r, "tree" is true in all of them, and the tree's own started, progress and
+ended events have "totals": planned_files and planned_bytes (which grow until
+complete is true), and files, bytes, directories, links, kept, skipped and failed so
+far.`},
 	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept under
 its temporary name, and that name is said. This takes at most a few seconds; a
 second signal ends the program at once. usftp serve has its own: see there.`},

@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 
 	"github.com/usftp/usftp/transfer"
 )
@@ -18,16 +20,19 @@ func (a *app) reporter(flags *copyFlags, target place) reporter {
 	if flags.json {
 		return newEventWriter(output{a}, a.console)
 	}
-	p := &person{console: a.console, quiet: flags.quiet, verbose: flags.verbose > 0}
+	p := &person{console: a.console, quiet: flags.quiet, verbose: flags.verbose > 0, recursive: flags.recursive, dryRun: flags.dryRun, planned: output{a}}
 	// A line that moves would tear apart what is shown on the same screen.
-	p.moving = a.console.terminal() && !flags.quiet && !flags.noProgress && !(target.stream && isTerminal(a.stdout))
+	p.moving = a.console.terminal() && !flags.quiet && !flags.noProgress && !flags.dryRun && !(target.stream && isTerminal(a.stdout))
 	return p
 }
 
-// A person reads standard error.
+// A person reads standard error; only what a dry run would copy goes to standard output, since it is what was asked for.
 type person struct {
 	console        *console
+	planned        io.Writer
 	quiet, verbose bool
+	recursive      bool
+	dryRun         bool
 	moving         bool // with a progress line
 	line           *progressLine
 }
@@ -61,9 +66,18 @@ func (p *person) event(e transfer.Event) {
 		p.line.finish(e, false)
 		p.line = nil
 		if !errors.Is(e.Err, errOutputGone) {
-			p.console.say(e.Message)
+			p.console.say(e.Message + p.advice(e.Err))
 		}
 	}
+}
+
+// advice says what a person may have forgotten.
+func (p *person) advice(err error) string {
+	var path *fs.PathError
+	if !p.recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) && path.Op == "read" {
+		return " (-r copies directories)"
+	}
+	return ""
 }
 
 // treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words for what goes wrong.
@@ -78,7 +92,7 @@ func (p *person) treeEvent(e transfer.Event) {
 	case e.Kind == transfer.Progress:
 		p.line.updateTree(e)
 	case e.Kind == transfer.Planned:
-		p.console.say(fmt.Sprintf("would copy %s to %s", sourceOf(e), targetOf(e)))
+		fmt.Fprintln(p.planned, printable(fmt.Sprintf("would copy %s to %s", sourceOf(e), targetOf(e))))
 	case e.Kind == transfer.Skipped && !p.quiet:
 		p.console.say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
 	case e.Kind == transfer.Note && !p.quiet:
@@ -91,7 +105,11 @@ func (p *person) treeEvent(e transfer.Event) {
 		p.line.updateTree(e)
 		p.line.finish(e, e.Err == nil)
 		p.line = nil
-		if t := e.Totals; p.verbose || t.Failed > 1 || e.Err != nil && t.Failed == 0 {
+		if t := e.Totals; p.dryRun && e.Err == nil {
+			if !p.quiet {
+				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e), count(t.PlannedFiles, "file", "files"), amount(float64(t.PlannedBytes))))
+			}
+		} else if p.verbose || t.Failed > 1 || e.Err != nil && t.Failed == 0 {
 			p.console.say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
 		}
 	}
@@ -110,9 +128,9 @@ func boundText(b transfer.Bound) string {
 
 // summaryOf says what has become of a tree.
 func summaryOf(t *transfer.Totals) string {
-	text := fmt.Sprintf("%d files, %d directories, %d links; %s in %.1f s, %s", t.Files, t.Directories, t.Links, amount(float64(t.Bytes)), t.Elapsed.Seconds(), rate(t.Bytes, t.Elapsed)) + boundText(t.Bound)
+	text := fmt.Sprintf("%s, %s, %s; %s in %.1f s, %s", count(t.Files, "file", "files"), count(t.Directories, "directory", "directories"), count(t.Links, "link", "links"), amount(float64(t.Bytes)), t.Elapsed.Seconds(), rate(t.Bytes, t.Elapsed)) + boundText(t.Bound)
 	if t.Kept > 0 {
-		text += fmt.Sprintf("; %d files were there already", t.Kept)
+		text += fmt.Sprintf("; %s there already", count(t.Kept, "file was", "files were"))
 	}
 	if t.Skipped > 0 {
 		text += fmt.Sprintf("; %d skipped", t.Skipped)

@@ -49,6 +49,14 @@ func escape(s string, lines bool) string {
 	return b.String()
 }
 
+// count writes a number of things.
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // amount writes a number of bytes with three or four digits, in the decimal units that links are measured in.
 func amount(n float64) string {
 	if n < 1000 {
