@@ -395,10 +395,11 @@ func (t *treeRun) note(source, target, message string) {
 }
 
 // filesInFlight returns how many small files may be under way at once. A file takes a few round trips, in which a fast server could do
-// tens of thousands a second; so what keeps it busy grows with the round trip.
+// tens of thousands a second; so what keeps it busy grows with the round trip. Where there is none to speak of, the more of them wait the more
+// requests and replies share a system call: 128 take a fifth less processor time than 32.
 func filesInFlight(trip time.Duration) int {
 	const (
-		least = 32
+		least = 128
 		most  = 2048
 		perMs = 128
 	)
