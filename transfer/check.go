@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -48,20 +47,20 @@ var ErrUnlisted = errors.New("it is not in the list of hashes")
 
 // The reasons of checks.
 var (
-	errMissing   = fmt.Errorf("%w: %w: it is in the list, and not there", ErrList, fs.ErrNotExist)
+	errMissing   = &checkError{"it is in the list, and not there", []error{ErrList, fs.ErrNotExist}}
 	errChanging  = errors.New("it is being written to: its size or time has changed while it was read")
 	errNoList    = errors.New("there is nothing to compare with: a Check needs a list, and copies have another direction")
-	errEmptyList = fmt.Errorf("%w: it has no line", ErrList)
+	errEmptyList = &checkError{"the list has no line", []error{ErrList}}
 )
 
 // checkError says one thing to people, and holds for more.
 type checkError struct {
 	text string
-	is   error
+	is   []error
 }
 
-func (e *checkError) Error() string { return e.text }
-func (e *checkError) Unwrap() error { return e.is }
+func (e *checkError) Error() string   { return e.text }
+func (e *checkError) Unwrap() []error { return e.is }
 
 // Run compares. The error is a [*TreeError] where anything differs, is missing or cannot be read, and an [*Error] where the directory or the list
 // cannot be used at all. In the Summary, Files are those that are what the list says.
@@ -189,9 +188,9 @@ func (p *plan) look(name string) {
 		t.missing.Add(1)
 		err = errMissing
 	case err == nil && found.mode.IsDir():
-		err = &checkError{ErrIsDirectory.Error() + ", and the list has a file's hash", ErrList}
+		err = &checkError{ErrIsDirectory.Error() + ", and the list has a file's hash", []error{ErrList}}
 	case err == nil && !found.mode.IsRegular():
-		err = &checkError{"it is " + kindOf(found.mode) + ", and the list has a file's hash", ErrList}
+		err = &checkError{"it is " + kindOf(found.mode) + ", and the list has a file's hash", []error{ErrList}}
 	}
 	if err != nil {
 		t.failNamed(name, i.source(), "", err)
