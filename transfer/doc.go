@@ -8,7 +8,7 @@
 // A copy from this machine to itself ([Local]) needs no host. The file system shares the blocks where it can, and holes stay holes.
 //
 // The contents can be hashed while they pass, for the result, for a [Manifest], to be compared with a [List] or with what the host has
-// stored; see [Options].
+// stored; see [Options]. A [Check] compares files with a List without copying any.
 //
 // What a job does comes as a stream of [Event] values, for a progress bar, a log or another program.
 package transfer

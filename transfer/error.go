@@ -41,6 +41,12 @@ func (e *Error) Error() string {
 		source, target = e.From+":"+source, e.Host+":"+target
 	}
 	message := fmt.Sprintf("cannot copy %s to %s: %s%s", source, target, e.at(), e.cause())
+	if e.Direction == Checking {
+		if e.Host != "" {
+			source = e.Host + ":" + source
+		}
+		message = source + ": " + e.cause()
+	}
 	if e.Detail != "" {
 		message += "; " + e.Detail
 	}
@@ -108,6 +114,8 @@ func (e *Error) noDirectory(err *fs.PathError) bool {
 		return opening && errors.Is(err, fs.ErrNotExist) && !isOfSource(e.Err)
 	case Local:
 		return opening && errors.Is(err, fs.ErrNotExist) && err.Path != e.Source
+	case Checking:
+		return false
 	}
 	return opening && errors.Is(err, fs.ErrNotExist) && atHost == (e.Direction == Upload)
 }

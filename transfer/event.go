@@ -37,7 +37,7 @@ type Event struct {
 	Bound      Bound         `json:"bound,omitempty"` // what bound the rate, of done
 	Message    string        `json:"message,omitempty"`
 	LeftBehind string        `json:"left_behind,omitempty"`
-	Name       string        `json:"name,omitempty"` // of a file with a hash: the copy's path below the directory that was named as the target, with slashes
+	Name       string        `json:"name,omitempty"` // of a file with a hash: the copy's path below the directory that was named as the target, with slashes; of one that is checked: in the list
 	Hash       Hash          `json:"hash,omitzero"`  // of the contents; as "sha256:HEX"
 	Verified   Verification  `json:"verified,omitempty"`
 	Err        error         `json:"-"`

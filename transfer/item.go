@@ -265,9 +265,10 @@ func (r *run) keptSame(remote string, size int64, local reopen) bool {
 // hashKept hashes the file on this machine.
 func (r *run) hashKept(size int64, local reopen) error {
 	if !r.isSmall(size) {
-		r.passing = newPassing(r.newDigests(size), size, local, r.passingPool())
+		r.passing = newPassing(r.newDigests(size), size, r.interruptedReopen(local), r.passingPool())
 		r.result.Bytes = size
 		defer func() { r.result.Bytes = 0 }()
+		defer r.report(r.passing.progress)()
 		return r.finishHashing()
 	}
 	file, free, err := local()

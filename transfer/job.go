@@ -36,6 +36,7 @@ const (
 	Download                  // from the host to this machine
 	Relay                     // from another host to the host, through this machine
 	Local                     // from this machine to itself, without a host
+	Checking                  // nowhere: what there is, is compared with a list; see Check
 )
 
 // fromHost tells whether the source is on a host.
@@ -44,7 +45,7 @@ func (d Direction) fromHost() bool { return d == Download || d == Relay }
 // toHost tells whether the target is on a host.
 func (d Direction) toHost() bool { return d == Upload || d == Relay }
 
-// String returns "upload", "download", "relay" or "local".
+// String returns "upload", "download", "relay", "local" or "check".
 func (d Direction) String() string {
 	switch d {
 	case Download:
@@ -53,6 +54,8 @@ func (d Direction) String() string {
 		return "relay"
 	case Local:
 		return "local"
+	case Checking:
+		return "check"
 	}
 	return "upload"
 }
@@ -262,6 +265,8 @@ func (r *run) try() error {
 		return r.download()
 	case Local:
 		return r.copyHere()
+	case Checking:
+		return r.check()
 	}
 	return r.uploadWhole()
 }
@@ -324,7 +329,7 @@ func (r *run) tell(e Event) {
 	}
 	e.Time, e.Host, e.Direction, e.Source, e.Target, e.Tree = time.Now(), r.Host.Name, r.Direction, r.Source, r.result.Target, r.item != nil
 	e.SourceHost = r.From.Name
-	if !e.Hash.IsZero() {
+	if !e.Hash.IsZero() || r.Direction == Checking {
 		e.Name = r.name
 	}
 	r.Options.Events(e)

@@ -124,6 +124,12 @@ func (l *List) at(line listLine) (sum []byte, name string, err error) {
 
 // find counts the lines of a name as met, and returns their hashes.
 func (l *List) find(name string) (sums [][]byte, err error) {
+	sums, _, err = l.meet(name)
+	return sums, err
+}
+
+// meet is find, and tells whether the name has not been met before.
+func (l *List) meet(name string) (sums [][]byte, first bool, err error) {
 	key := maphash.String(l.seed, name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,14 +137,27 @@ func (l *List) find(name string) (sums [][]byte, err error) {
 	for ; i < len(l.lines) && l.lines[i].key == key; i++ {
 		sum, found, err := l.at(l.lines[i])
 		if err != nil {
-			return nil, fmt.Errorf("%w: it has changed meanwhile: %v", ErrList, err)
+			return nil, false, fmt.Errorf("%w: it has changed meanwhile: %v", ErrList, err)
 		}
 		if found == name {
+			first = first || !l.lines[i].met
 			l.lines[i].met = true
 			sums = append(sums, sum)
 		}
 	}
-	return sums, nil
+	return sums, first, nil
+}
+
+// forget counts nothing as met.
+func (l *List) forget() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.lines {
+		l.lines[i].met = false
+	}
 }
 
 // Check compares the hash of a file with that of its name, and counts it as met. listed is false where the list does not have the name. The error

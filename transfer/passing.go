@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -230,6 +231,13 @@ func (p *passing) finish(size int64) error {
 	return p.err
 }
 
+// progress is how far it has come.
+func (p *passing) progress() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next
+}
+
 // stop ends the goroutine, which it waits for. It may be called twice, and on nil.
 func (p *passing) stop() {
 	if p == nil {
@@ -240,6 +248,26 @@ func (p *passing) stop() {
 	p.changed.Broadcast()
 	p.mu.Unlock()
 	<-p.ended
+}
+
+// interruptedReopen opens what ends with the run's context.
+func (r *run) interruptedReopen(local reopen) reopen {
+	return func() (io.ReaderAt, func(), error) {
+		file, free, err := local()
+		return interruptedReaderAt{r.ctx, file}, free, err
+	}
+}
+
+type interruptedReaderAt struct {
+	ctx context.Context
+	io.ReaderAt
+}
+
+func (r interruptedReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.ReaderAt.ReadAt(p, off)
 }
 
 // The readers and writers that feed what passes through them.

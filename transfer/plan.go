@@ -93,6 +93,7 @@ func (p *plan) run() {
 		walking.Go(p.walk)
 	}
 	walking.Wait()
+	p.lookForUnmet()
 	p.tree.complete.Store(p.tree.ctx.Err() == nil)
 	close(p.small)
 	close(p.large)
@@ -180,6 +181,9 @@ func (p *plan) found(i *item) {
 	if !t.filter.wants(rel, i.facts.mode.IsDir()) {
 		return
 	}
+	if t.Direction == Checking && !t.checks(i.facts.mode) {
+		return
+	}
 	if i.facts.mode&fs.ModeSymlink != 0 && !p.link(i, rel) {
 		return
 	}
@@ -253,6 +257,9 @@ func (p *plan) enter(i *item, rel string) {
 // hand gives a file or a link to the workers, and waits until one of them can take it.
 func (p *plan) hand(i *item) {
 	t := p.tree
+	if t.unlisted(i) {
+		return
+	}
 	if i.facts.mode.IsRegular() {
 		t.plannedFiles.Add(1)
 		t.plannedBytes.Add(max(0, i.facts.size))

@@ -48,12 +48,19 @@ func (t *treeRun) prepare() (err error) {
 		t.source = remoteSource{t, t.from}
 	case Local:
 		t.source = hereSource{tree: t}
+	case Checking:
+		if !t.here() {
+			t.source = remoteSource{t, t.line}
+		}
 	}
 	found, err := t.source.look(t.Source)
 	if err != nil {
 		return err
 	}
 	trip := time.Since(began)
+	if t.Direction == Checking {
+		return t.prepareCheck(found, trip)
+	}
 	if !found.mode.IsDir() {
 		return nil
 	}
@@ -123,7 +130,7 @@ const (
 
 // measure decides how many files are in flight, and which of them are small.
 func (t *treeRun) measure(trip time.Duration) error {
-	if t.Direction == Local {
+	if t.here() {
 		t.measureHere()
 		return nil
 	}
@@ -144,7 +151,7 @@ func (t *treeRun) measure(trip time.Duration) error {
 	t.trip = trip
 	t.small = min(write, largestSmall)
 	switch {
-	case t.Direction == Download:
+	case t.Direction == Download, t.Direction == Checking:
 		t.small = min(read, largestSmall)
 	case t.from == t.line: // each file is open twice
 		files = max(1, files/2)

@@ -86,14 +86,16 @@ type Totals struct {
 	PlannedFiles int64         `json:"planned_files"`
 	PlannedBytes int64         `json:"planned_bytes"`
 	Complete     bool          `json:"complete"` // the whole tree has been listed
-	Files        int64         `json:"files"`    // copied
+	Files        int64         `json:"files"`    // copied; of a check: those that are what the list says
 	Bytes        int64         `json:"bytes"`    // copied, those of files under way too
 	Directories  int64         `json:"directories"`
 	Links        int64         `json:"links"`
 	Kept         int64         `json:"kept"` // with Resume: files that were there already
 	Skipped      int64         `json:"skipped"`
 	Failed       int64         `json:"failed"`
-	Active       []string      `json:"active,omitempty"` // a few of the files under way, by their source
+	Missing      int64         `json:"missing,omitempty"`  // of the failed ones of a check: in the list, and not there
+	Unlisted     int64         `json:"unlisted,omitempty"` // of a check: there, and not in the list; skipped, or failed with Strict
+	Active       []string      `json:"active,omitempty"`   // a few of the files under way, by their source
 	Elapsed      time.Duration `json:"elapsed_ns"`
 	Bound        Bound         `json:"bound,omitempty"` // in the end: what bound the rate, as far as it is known
 }
@@ -108,11 +110,16 @@ type Summary struct {
 type TreeError struct {
 	Failed int64 // files, directories and links
 	First  error // the first that went wrong
+
+	checked bool // nothing was to be copied
 }
 
 func (e *TreeError) Error() string {
 	if e.Failed <= 1 {
 		return e.First.Error()
+	}
+	if e.checked {
+		return fmt.Sprintf("%d entries are not what the list says, or could not be read; the first: %v", e.Failed, e.First)
 	}
 	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
 }
@@ -146,8 +153,10 @@ func DownloadFile(ctx context.Context, host Host, source, target string, options
 
 // Run copies the tree. It returns when everything is in place or has failed; the error is then a [*TreeError], or an [*Error] where the
 // source or the target cannot be used at all. When ctx ends, or the connection does, the rest of the tree is left.
-func (t *Tree) Run(ctx context.Context) (Summary, error) {
-	r := &treeRun{Tree: *t, began: time.Now()}
+func (t *Tree) Run(ctx context.Context) (Summary, error) { return t.start(ctx, false) }
+
+func (t *Tree) start(ctx context.Context, strict bool) (Summary, error) {
+	r := &treeRun{Tree: *t, began: time.Now(), strict: strict}
 	ctx, done := listen(ctx, &r.Options)
 	defer done()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -174,6 +183,7 @@ type treeRun struct {
 	target  treeTarget
 	filter  filter
 	root    *directory
+	strict  bool   // a check's: what is not listed has failed
 	below   string // name of the copy, in the directory that was named as the target; "" where it is that itself
 	plan    *plan
 	trip    time.Duration
@@ -185,7 +195,7 @@ type treeRun struct {
 	boundBy Bound
 
 	plannedFiles, plannedBytes, files, bytes, directories, links, kept, skipped, failed atomic.Int64
-	entries                                                                             atomic.Int64
+	missing, strangers, entries                                                         atomic.Int64
 	complete                                                                            atomic.Bool
 
 	mu       sync.Mutex
@@ -238,7 +248,7 @@ func (t *treeRun) single() (Summary, error) {
 	summary := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: result.Bytes, Elapsed: result.Elapsed, Bound: result.Bound}, Target: result.Target}
 	if err != nil {
 		summary.Failed = 1
-		return summary, &TreeError{1, err}
+		return summary, &TreeError{Failed: 1, First: err}
 	}
 	summary.Files = 1
 	return summary, nil
@@ -256,7 +266,7 @@ func (t *treeRun) summary() (Summary, error) {
 		first = t.failure(t.Source, t.root.target, context.Cause(t.ctx))
 	}
 	if first != nil {
-		err = &TreeError{max(1, s.Failed), first}
+		err = &TreeError{Failed: max(1, s.Failed), First: first, checked: t.Direction == Checking}
 	}
 	e := Event{Kind: Ended, Source: t.Source, Target: t.root.target, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed, Totals: &s.Totals}
 	if err != nil {
@@ -270,7 +280,7 @@ func (t *treeRun) totals() Totals {
 	s := Totals{
 		PlannedFiles: t.plannedFiles.Load(), PlannedBytes: t.plannedBytes.Load(), Complete: t.complete.Load(),
 		Files: t.files.Load(), Bytes: t.bytes.Load(), Directories: t.directories.Load(), Links: t.links.Load(),
-		Kept: t.kept.Load(), Skipped: t.skipped.Load(), Failed: t.failed.Load(), Elapsed: time.Since(t.began),
+		Kept: t.kept.Load(), Skipped: t.skipped.Load(), Failed: t.failed.Load(), Missing: t.missing.Load(), Unlisted: t.strangers.Load(), Elapsed: time.Since(t.began),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -335,13 +345,16 @@ func (t *treeRun) failure(source, target string, err error) error {
 }
 
 // fail counts an entry that could not be copied, and tells.
-func (t *treeRun) fail(source, target string, err error) {
+func (t *treeRun) fail(source, target string, err error) { t.failNamed("", source, target, err) }
+
+// failNamed is fail for an entry that has a name in a list.
+func (t *treeRun) failNamed(name, source, target string, err error) {
 	if t.ending(err) {
 		return
 	}
 	err = t.failure(source, target, err)
 	t.failed.Add(1)
-	t.tell(Event{Kind: Failed, Source: source, Target: target, Size: -1, Err: err, Message: err.Error()})
+	t.tell(Event{Kind: Failed, Source: source, Target: target, Size: -1, Name: name, Err: err, Message: err.Error()})
 	t.failedFirst(err)
 }
 
@@ -385,9 +398,17 @@ func (t *treeRun) over(source string, do func(client *usftp.Client, again bool) 
 // overLine is over for one of a relay's two connections.
 func (t *treeRun) overLine(line *lifeline, source string, do func(client *usftp.Client, again bool) error) error {
 	return line.over(func(e Event) {
-		e.Source, e.Size, e.Message = source, -1, "copying "+source+": "+e.Message
+		e.Source, e.Size, e.Message = source, -1, t.doing()+" "+source+": "+e.Message
 		t.tell(e)
 	}, do)
+}
+
+// doing says what is done.
+func (t *treeRun) doing() string {
+	if t.Direction == Checking {
+		return "checking"
+	}
+	return "copying"
 }
 
 func (t *treeRun) note(source, target, message string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -106,15 +107,23 @@ func (r *run) verify(name string, f *usftp.File, local reopen) error {
 // sameAtHost has the host hash what it has, to the end, so that a file that is longer differs. Told is false where it cannot, or not by
 // this algorithm. One round trip for what is hashed in one piece and by its name or an open handle; two more where the host must open it.
 func (r *run) sameAtHost(name string, f *usftp.File) (same, told bool) {
-	if !r.Host.Client.HasCheckFile() {
-		return false, false
-	}
 	ours := r.digests.check()
 	what := usftp.CheckFile{Algorithms: []string{ours.algorithm.atHost()}}
 	if len(ours.sums) > 1 {
 		what.BlockSize = int(ours.piece)
 	}
-	var theirs *usftp.FileHashes
+	theirs := r.hashesAtHost(name, f, what)
+	if theirs == nil {
+		return false, false
+	}
+	return slices.EqualFunc(ours.sums, theirs.Hashes, bytes.Equal), true
+}
+
+// hashesAtHost has the host hash what it has under a name, f where it is open already; nil where it cannot.
+func (r *run) hashesAtHost(name string, f *usftp.File, what usftp.CheckFile) (theirs *usftp.FileHashes) {
+	if !r.Host.Client.HasCheckFile() {
+		return nil
+	}
 	err := errors.ErrUnsupported
 	if f != nil {
 		theirs, err = f.CheckFile(what)
@@ -123,9 +132,9 @@ func (r *run) sameAtHost(name string, f *usftp.File) (same, told bool) {
 		theirs, err = r.Host.Client.CheckFile(name, what)
 	}
 	if err != nil || theirs.Algorithm != what.Algorithms[0] {
-		return false, false
+		return nil
 	}
-	return slices.EqualFunc(ours.sums, theirs.Hashes, bytes.Equal), true
+	return theirs
 }
 
 // readBack reads what the host has, and hashes it like what has passed. A large file over a long link comes over several connections, in any
@@ -151,28 +160,47 @@ func (r *run) readBack(name string, f *usftp.File, local reopen) error {
 		return r.compareBack(f, size, local)
 	}
 	ours := r.digests.check()
-	theirs := newPassing(digests{newDigest(ours.algorithm, ours.piece)}, 0, nil, r.passingPool())
-	defer theirs.stop()
-	n, err := f.WriteTo(&passingWriter{Writer: r.limitWriter(&bounded{left: size}), to: theirs})
+	theirs := newDigest(ours.algorithm, ours.piece)
+	if err := r.hashThere(f, size, theirs); err != nil {
+		return err
+	}
+	return sameSums(ours, theirs)
+}
+
+// hashThere reads all of a file of the host's, and hashes it. One that has another size differs; below 0 any will do.
+func (r *run) hashThere(f *usftp.File, size int64, into *digest) error {
+	most := size
+	if size < 0 {
+		most = math.MaxInt64
+	}
+	all := newPassing(digests{into}, 0, nil, r.passingPool())
+	defer all.stop()
+	n, err := f.WriteTo(&passingWriter{Writer: r.limitWriter(&bounded{left: most}), to: all})
 	switch {
 	case err != nil:
 		return err
-	case n != size:
+	case size >= 0 && n != size:
 		return errDiffers
 	}
-	if err := theirs.finish(size); err != nil {
-		return err
-	}
-	return sameSums(ours, theirs.digests[0])
+	return all.finish(n)
 }
 
-// readBackSmall is readBack for a file that is read in one piece, in two round trips.
+// readBackSmall is readBack for a file that is read in one piece.
 func (r *run) readBackSmall(name string) error {
+	ours := r.digests.check()
+	theirs := newDigest(ours.algorithm, ours.piece)
+	if err := r.hashSmallThere(name, r.result.Bytes, theirs); err != nil {
+		return err
+	}
+	return sameSums(ours, theirs)
+}
+
+// hashSmallThere is hashThere for a file that is read in one piece, in two round trips. The error is usftp.ErrOtherSize where it is larger or smaller.
+func (r *run) hashSmallThere(name string, size int64, into *digest) error {
 	f := usftp.NewFile(r.Host.Client, name)
 	if err := f.OpenRead(); err != nil {
 		return err
 	}
-	size := r.result.Bytes
 	memory := r.item.dir.tree.memory
 	memory.take(size)
 	defer memory.give(size)
@@ -186,11 +214,9 @@ func (r *run) readBackSmall(name string) error {
 			return err
 		}
 	}
-	ours := r.digests.check()
-	theirs := newDigest(ours.algorithm, ours.piece)
-	theirs.write(data)
-	theirs.finish()
-	return sameSums(ours, theirs)
+	into.write(data)
+	into.finish()
+	return nil
 }
 
 func sameSums(a, b *digest) error {

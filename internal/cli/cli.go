@@ -94,7 +94,7 @@ func (a *app) command() *cobra.Command {
 	cobra.EnableCommandSorting = false // cp comes first
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.copyCommand(), a.serveCommand(), a.hashPasswordCommand(), a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
+	root.AddCommand(a.copyCommand(), a.checkCommand(), a.serveCommand(), a.hashPasswordCommand(), a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
 	return root
 }
 

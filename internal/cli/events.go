@@ -37,6 +37,7 @@ type exitLine struct {
 	Time    time.Time     `json:"time"`
 	Code    int           `json:"code"`
 	Copied  int           `json:"copied"`
+	Checked int           `json:"checked,omitempty"` // of check: those that are what the list says
 	Failed  int           `json:"failed"`
 	Bytes   int64         `json:"bytes"`
 }
@@ -53,11 +54,14 @@ type eventWriter struct {
 func newEventWriter(w io.Writer, c *console) *eventWriter { return &eventWriter{w: w, console: c} }
 
 func (w *eventWriter) event(e transfer.Event) {
-	switch e.Kind {
-	case transfer.Done:
+	switch {
+	case e.Kind == transfer.Done && e.Direction == transfer.Checking:
+		w.last.Checked++
+		w.last.Bytes += e.Bytes
+	case e.Kind == transfer.Done:
 		w.last.Copied++
 		w.last.Bytes += e.Bytes
-	case transfer.Failed:
+	case e.Kind == transfer.Failed:
 		w.last.Failed++
 		w.console.say(e.Message)
 	}

@@ -22,8 +22,8 @@ const (
 
 // exitCodes is the table for help and the man page.
 var exitCodes = []struct{ code, meaning string }{
-	{"0", "everything was copied"},
-	{"1", "a file could not be copied; others may have been"},
+	{"0", "everything was copied, or is what the list says"},
+	{"1", "a file could not be copied, or is not what the list says; others may have been"},
 	{"2", "the command line is wrong; nothing was done"},
 	{"129", "ended by SIGHUP: the terminal went away"},
 	{"130", "ended by SIGINT: Ctrl-C"},

@@ -45,6 +45,12 @@ type copyFlags struct {
 // register is the table of flags: parsing, help, completion and the man page come from it.
 func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
+	c.registerConnection(f)
+	c.registerCopying(f)
+}
+
+// registerConnection is the part about connections, which check has too.
+func (c *copyFlags) registerConnection(f *pflag.FlagSet) {
 	f.StringVarP(&c.configFile, "config", "F", "", "read `file` instead of the user's and the system's ssh_config; \"none\" reads none")
 	f.StringArrayVarP(&c.identities, "identity", "i", nil, "offer the private key in `file` first; may be given several times")
 	f.StringVarP(&c.jump, "jump", "J", "", "connect by way of `host`[,host...]")
@@ -57,11 +63,24 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.ssh, "ssh", "", "let the system's ssh make the connection, or another `command` that takes its place")
 	f.Lookup("ssh").NoOptDefVal = "ssh"
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
+	f.StringVarP(&c.server, "server", "D", "", "talk to this SFTP server `program` here, in place of any host")
 	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s: 8192 is 1 MiB/s")
 	f.IntVar(&c.connections, "connections", 0, "use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
 	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without anything arriving in between, and go on from there; not where a login needs a person")
 	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute, "make a lost connection anew for at most a `time` without anything arriving in between")
+}
+
+// registerTelling is the part about what is told, which check has too.
+func (c *copyFlags) registerTelling(f *pflag.FlagSet) {
+	f.BoolVarP(&c.quiet, "quiet", "q", false, "no progress line, no banner, no notes; errors only")
+	f.CountVarP(&c.verbose, "verbose", "v", "say what is done; twice: say more")
+	f.BoolVar(&c.noProgress, "no-progress", false, "no progress line")
+	f.BoolVar(&c.json, "json", false, "write events to standard output, one JSON object a line")
+}
+
+// registerCopying is the rest of the table.
+func (c *copyFlags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
 	f.StringVar(&c.links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
@@ -78,13 +97,9 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
 	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false, "have the data on the target's disk before it takes its name")
-	f.BoolVarP(&c.quiet, "quiet", "q", false, "no progress line, no banner, no notes; errors only")
-	f.CountVarP(&c.verbose, "verbose", "v", "say what is done; twice: say more")
-	f.BoolVar(&c.noProgress, "no-progress", false, "no progress line")
-	f.BoolVar(&c.json, "json", false, "write events to standard output, one JSON object a line")
+	c.registerTelling(f)
 	f.BoolVarP(&c.through, "through", "3", false, "between two hosts copy through this machine, as is done in any case; names with a colon are then hosts' even where a local file is called so")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false, "no effect, as -s and -T have none (see docs/coming-from-scp.md)")
-	f.StringVarP(&c.server, "server", "D", "", "talk to this SFTP server `program` here, in place of any host")
 	f.VarP(&c.tuning, "tune", "X", "nrequests=`n`: as many requests of a file in flight at most; buffer=n: data of a request in bytes at most (both follow from link and server)")
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false, "refused: between hosts the data comes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false, "refused: usftp copies with SFTP, and not with the old protocol of scp")

@@ -67,6 +67,25 @@ const copyExamples = `  usftp cp big.iso host:
   usftp cp -r --check-manifest SHA256SUMS host:photos .
   usftp cp -r old:/srv/www new:/srv`
 
+const checkLong = `Compares the files below a directory, of a host or of this machine, with a list of
+hashes as sha256sum (or b3sum) writes it, and copies nothing. DIR is a local
+directory, host:path or any other form that cp takes; names in the list begin there.
+
+A host that hashes files is asked for their hashes, many at once. Else they are read
+through, which takes as long as to copy them, and nothing is kept of them.
+
+What differs (FAILED), cannot be read (FAILED to read) or is missing is written to
+standard output, with -v what is right (OK) too. How many files are there and not in
+the list is said at the end; with -v or --strict which, and with --strict they have
+failed. A name in the list may lead through symbolic links; other links are passed
+over. A list with a name that leads elsewhere (absolute, or with ..) is refused.
+
+Control characters of names are written as \x1b and the like.`
+
+const checkExamples = `  usftp check SHA256SUMS host:photos
+  usftp check --strict SHA256SUMS user@host:/srv/www
+  usftp check --hash blake3 B3SUMS /mnt/backup/photos`
+
 const serveLong = `Serves a directory to SFTP and SCP clients, over SSH, until it is ended. There are
 no shells, no commands and no forwarding, and no path or link leads out of the
 directory.
@@ -145,6 +164,8 @@ what "--manifest LIST photos host:" has written is good for
 "--check-manifest LIST host:photos new-name" too. A list with a name that leads
 elsewhere (absolute, or with ..) is refused.
 
+usftp check compares with such a list what a host, or this machine, has already.
+
 SHA-256 is taken for lists unless --hash says otherwise, since every system can
 check it. BLAKE3 takes half the processor time or less. To verify, what the host has
 and is fastest is taken.`},
@@ -172,10 +193,16 @@ know.
   skipped   with -r: message says why it is not copied
   ended     a tree is done; message says what went wrong, if anything did
   error     message says why a host or a source could not be used at all
+  skipped   message says why an entry of a tree was left out
   exit      the last: code is the exit code, copied counts files, failed files
             and errors, bytes those of the files copied
 
-The events of a file have host, direction ("upload", "download", "relay" or "local"),
+Those of check have the direction "check" and in name what the list calls the file. A
+file that is right is done, one that differs or is missing has failed, one that is not in
+the list is skipped, or with --strict has failed; the exit's checked counts those that are
+right.
+
+The events of a file have host, direction ("upload", "download", "relay", "local" or "check"),
 source and target (paths, without the host), of a relay source_host, size (-1 where it is not known), bytes, and
 elapsed_ns (nanoseconds since its start). Bytes of a name that are no UTF-8
 appear as U+FFFD.

@@ -169,6 +169,10 @@ func sourceOf(e transfer.Event) string {
 		return e.Host + ":" + e.Source
 	case transfer.Relay:
 		return e.SourceHost + ":" + e.Source
+	case transfer.Checking:
+		if e.Host != "" {
+			return e.Host + ":" + e.Source
+		}
 	}
 	return e.Source
 }

@@ -31,7 +31,7 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprint(w, "\nFlags:\n")
 		eachFlag(cmd, func(form, text string) { column(w, 24, form, text) })
 	}
-	if cmd.Name() == "cp" {
+	if cmd.Name() == "cp" || cmd.Name() == "check" {
 		fmt.Fprint(w, "\nExit codes:\n")
 		for _, e := range exitCodes {
 			column(w, 5, e.code, e.meaning)
