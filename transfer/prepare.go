@@ -61,6 +61,13 @@ func (t *treeRun) prepare() (err error) {
 	if err != nil {
 		return err
 	}
+	forget := func() {}
+	if base != "." && t.goesOn() {
+		base, t.ours = ".", true
+	} else if base != "." {
+		t.noteBegun()
+		forget = t.forgetBegun
+	}
 	root := &directory{tree: t, source: t.Source, rel: ".", facts: found}
 	root.pending.Store(1)
 	t.root = root
@@ -88,9 +95,11 @@ func (t *treeRun) prepare() (err error) {
 		err = t.notInside(root.target)
 	}
 	if err != nil {
+		forget()
 		return err
 	}
 	if root.target != t.Target {
+		forget()
 		t.below = base
 	}
 	return t.measure(trip)

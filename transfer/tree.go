@@ -175,6 +175,7 @@ type treeRun struct {
 	filter  filter
 	root    *directory
 	below   string // name of the copy, in the directory that was named as the target; "" where it is that itself
+	ours    bool   // an earlier run has made the target, and what directories it holds
 	plan    *plan
 	trip    time.Duration
 	small   int // the largest file that travels in one piece
@@ -221,7 +222,11 @@ func (t *treeRun) run() (Summary, error) {
 	t.boundBy = t.bound(w)
 	t.finished.Wait()
 	stop()
-	return t.summary()
+	s, err := t.summary()
+	if err == nil {
+		t.forgetBegun()
+	}
+	return s, err
 }
 
 // single copies a source that is a file.

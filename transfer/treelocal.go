@@ -199,7 +199,7 @@ func (l *localTree) above(d *directory) (in *os.Root, name string, release func(
 
 func (l *localTree) finishDir(d *directory) error {
 	t := d.tree
-	keep := d.fresh || t.Options.Preserve
+	keep := d.fresh || t.ours || t.Options.Preserve
 	if !keep && !t.Options.Owners {
 		return nil
 	}
