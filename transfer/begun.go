@@ -29,7 +29,7 @@ func (t *treeRun) begunFile() string {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{"tree", t.From.identity(), t.Host.identity(), t.Direction.String(), from, to}, "\x00")))
-	return filepath.Join(t.Options.Journal, hex.EncodeToString(sum[:16])+".json")
+	return filepath.Join(t.Options.Journal, hex.EncodeToString(sum[:16])+".tree.json")
 }
 
 // goesOn tells whether the target is what an interrupted run has made, and is to be gone on from.
@@ -45,6 +45,7 @@ func (t *treeRun) goesOn() bool {
 // noteBegun notes that the target is to be the copy itself.
 func (t *treeRun) noteBegun() {
 	if name := t.begunFile(); name != "" && os.MkdirAll(t.Options.Journal, 0o700) == nil {
+		sweepJournal(t.Options.Journal)
 		os.WriteFile(name, []byte("{\"tree\":true}\n"), 0o600)
 	}
 }

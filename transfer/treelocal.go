@@ -33,7 +33,11 @@ func localFacts(info fs.FileInfo) facts {
 const listPiece = 256
 
 func (localSource) list(d *directory, yield func(*item, error) bool) error {
-	dir, err := os.Open(d.source)
+	open := os.Open
+	if d.parent != nil && d.tree.TreeOptions.Links != FollowLinks {
+		open = openListedDir
+	}
+	dir, err := open(d.source)
 	if err != nil {
 		return err
 	}
