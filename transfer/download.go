@@ -111,7 +111,7 @@ func (r *run) checkSource(f *usftp.File) (*usftp.FileStat, error) {
 	if before.HasMode() && before.FileMode().IsDir() {
 		return nil, &fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory}
 	}
-	if before.HasSize() && before.FileMode().IsRegular() {
+	if before.HasSize() && int64(before.Size) >= 0 && before.FileMode().IsRegular() {
 		r.size = int64(before.Size)
 	}
 	return before, nil
@@ -171,7 +171,8 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 	info, err := f.Stat()
 	if err != nil {
 		if errors.Is(err, errors.ErrUnsupported) || !r.interrupted(err) {
-			return nil // a server without FSTAT: there is nothing to compare with
+			// A server without FSTAT: there is nothing to compare with but what it has said before.
+			return sameSource(int64(before.Size), int64(before.Size), n, before.ModTime(), before.ModTime())
 		}
 		return err
 	}
@@ -189,14 +190,14 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileS
 	inOrder := r.passing != nil && r.passing.open == nil // what is hashed and cannot be read again
 	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {
-			n, err := f.WriteTo(r.passWriter(r.limitWriter(sink)))
+			n, err := f.WriteTo(r.boundWriter(r.passWriter(r.limitWriter(sink))))
 			return n, 1, err
 		})
 	}
 	s := r.stripe(f.Name(), os.O_RDONLY, r.size)
 	defer s.stop()
 	n, err := r.judge(f, func() (int64, int, error) {
-		n, err := f.WriteToAt(r.passWriterAt(file, f), &s.stripes)
+		n, err := f.WriteToAt(r.boundWriterAt(r.passWriterAt(file, f)), &s.stripes)
 		return n, 1 + s.count(), err
 	})
 	r.result.Stripes = s.stripes.Joined()

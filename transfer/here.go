@@ -73,7 +73,7 @@ func (r *run) openHere() (*source, error) {
 	if r.Reader != nil {
 		return r.openSource()
 	}
-	from := &source{}
+	from := &source{listed: r.isListed()}
 	if r.item != nil {
 		from.before = r.item.facts.info
 	}

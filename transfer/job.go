@@ -99,7 +99,8 @@ type Options struct {
 
 	// Resume goes on from what an interrupted job of the same source, target and host has left, where it is proved to be the same: by the journal,
 	// and the server's hash of it (check-file) or else the end of it, which is read back. Where nothing is proved all is sent again. In a
-	// tree, files whose target has the source's size and time are taken for copied. A single file that is copied from this machine to itself
+	// tree, files whose target has the source's size and time are taken for copied, and a target that the interrupted job has made (by the
+	// journal) is the copy itself, in which none is made. A single file that is copied from this machine to itself
 	// begins anew.
 	Resume bool
 

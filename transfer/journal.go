@@ -145,7 +145,7 @@ func (r *run) claimJournal(target string) *claim {
 	if name == "" || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
 		return nil
 	}
-	r.sweepJournal()
+	sweepJournal(r.Options.Journal)
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
@@ -189,11 +189,11 @@ func (r *run) releaseJournal(keep bool) {
 }
 
 // sweepJournal removes marks that nobody has come back to.
-func (r *run) sweepJournal() {
-	entries, _ := os.ReadDir(r.Options.Journal)
+func sweepJournal(journal string) {
+	entries, _ := os.ReadDir(journal)
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > journalAge && strings.HasSuffix(e.Name(), ".json") {
-			os.Remove(filepath.Join(r.Options.Journal, e.Name()))
+			os.Remove(filepath.Join(journal, e.Name()))
 		}
 	}
 }

@@ -2,7 +2,10 @@
 
 package transfer
 
-import "io/fs"
+import (
+	"io/fs"
+	"os"
+)
 
 // links returns how many names a file has, as far as is known.
 func links(fs.FileInfo) uint64 { return 1 }
@@ -15,3 +18,9 @@ func localOwner(fs.FileInfo) owner { return owner{} }
 
 // keepOwner does nothing where files have no owner by number.
 func (t *localTarget) keepOwner() error { return nil }
+
+// openListed opens a regular file of a tree that is read.
+func openListed(name string) (*os.File, error) { return os.Open(name) }
+
+// openListedDir opens a directory of a tree that is read.
+func openListedDir(name string) (*os.File, error) { return os.Open(name) }

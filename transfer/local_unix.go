@@ -3,7 +3,10 @@
 package transfer
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
 	"syscall"
 )
@@ -48,4 +51,24 @@ func fileID(info fs.FileInfo) string {
 		return strconv.FormatUint(uint64(stat.Dev), 16) + ":" + strconv.FormatUint(uint64(stat.Ino), 16)
 	}
 	return ""
+}
+
+// openListed opens a regular file of a tree that is read. Where a link has taken its place since it was listed that is not followed, and a pipe is not
+// waited for.
+func openListed(name string) (*os.File, error) {
+	return notFollowed(os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0))
+}
+
+// openListedDir opens a directory of a tree that is read, in the same way.
+func openListedDir(name string) (*os.File, error) {
+	return notFollowed(os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0))
+}
+
+// notFollowed says what the kernel's word for a link that is not followed means: ELOOP, or EMLINK on FreeBSD.
+func notFollowed(f *os.File, err error) (*os.File, error) {
+	var path *fs.PathError
+	if errors.As(err, &path) && (path.Err == syscall.ELOOP || path.Err == syscall.EMLINK) {
+		path.Err = fmt.Errorf("%w: it is a symbolic link now", ErrSourceChanged)
+	}
+	return f, err
 }

@@ -68,6 +68,13 @@ func (t *treeRun) prepare() (err error) {
 	if err != nil {
 		return err
 	}
+	forget := func() {}
+	if base != "." && t.goesOn() {
+		base, t.ours = ".", true
+	} else if base != "." {
+		t.noteBegun()
+		forget = t.forgetBegun
+	}
 	root := &directory{tree: t, source: t.Source, rel: ".", facts: found}
 	root.pending.Store(1)
 	t.root = root
@@ -95,9 +102,11 @@ func (t *treeRun) prepare() (err error) {
 		err = t.notInside(root.target)
 	}
 	if err != nil {
+		forget()
 		return err
 	}
 	if root.target != t.Target {
+		forget()
 		t.below = base
 	}
 	return t.measure(trip)
@@ -266,23 +275,34 @@ func matchAny(patterns []pattern, rel string, dir bool) bool {
 	return false
 }
 
+// matchElements goes back to the last "**" only: what stood before it has matched as little as it could, and would leave no more by matching
+// otherwise. So a deep tree costs a pattern of many no more than its elements times the pattern's.
 func matchElements(pattern, name []string) bool {
-	for len(pattern) > 0 {
-		if pattern[0] == "**" {
-			for skip := range len(name) + 1 {
-				if matchElements(pattern[1:], name[skip:]) {
-					return true
-				}
-			}
+	p, n := 0, 0
+	star, from := -1, 0 // the last "**", and what of name lies behind what it has taken
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == "**":
+			star, from = p, n
+			p++
+			continue
+		case p < len(pattern) && matchElement(pattern[p], name[n]):
+			p++
+			n++
+			continue
+		case star < 0:
 			return false
 		}
-		if len(name) == 0 {
-			return false
-		}
-		if ok, _ := path.Match(pattern[0], name[0]); !ok {
-			return false
-		}
-		pattern, name = pattern[1:], name[1:]
+		from++
+		p, n = star+1, from
 	}
-	return len(name) == 0
+	for p < len(pattern) && pattern[p] == "**" {
+		p++
+	}
+	return p == len(pattern)
+}
+
+func matchElement(pattern, name string) bool {
+	ok, _ := path.Match(pattern, name)
+	return ok
 }

@@ -122,7 +122,7 @@ func (s *source) openRemote(r *run) error {
 	if err != nil {
 		return ofSource(err)
 	}
-	file := &remoteFile{file: f}
+	file := &remoteFile{file: f, bound: grownBound(0)}
 	if !f.AttrsCached() { // the server tells nothing of its files: there is nothing to compare with, or to go on from
 		s.Reader, s.free = file, func() { file.Close() }
 		return nil
@@ -131,6 +131,7 @@ func (s *source) openRemote(r *run) error {
 		file.Close()
 		return ofSource(&fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory})
 	}
+	file.bound = grownBound(f.Info().Size())
 	s.Reader, s.file, s.before, s.free = file, file, f.Info(), func() {}
 	return nil
 }
@@ -210,10 +211,14 @@ type remoteFile struct {
 	off    int64 // of the next Read
 	stream io.ReadCloser
 	at     int64 // of the stream
+	bound  int64 // it is not read beyond
 }
 
 func (f *remoteFile) Read(p []byte) (int, error) {
 	n, err := f.next(f.off).Read(p)
+	if grown := within(f.bound, f.off, n); grown != nil {
+		return 0, ofSource(grown)
+	}
 	f.at += int64(n)
 	f.off += int64(n)
 	return n, ofSource(err)
@@ -229,6 +234,9 @@ func (f *remoteFile) ReadAt(p []byte, off int64) (n int, err error) {
 		if err == io.ErrUnexpectedEOF {
 			err = io.EOF
 		}
+	}
+	if grown := within(f.bound, off, n); grown != nil {
+		return 0, ofSource(grown)
 	}
 	return n, ofSource(err)
 }

@@ -44,10 +44,11 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		return nil, "", 0
 	}
 	why := ""
+	ours := path.Dir(m.Temporary) == path.Dir(target.path) && strings.HasPrefix(path.Base(m.Temporary), temporaryPrefix(path.Base(target.path)))
 	switch {
 	case m.SourceSize != from.before.Size() || !m.SourceTime.Equal(from.before.ModTime()) || m.SourceID != sourceID(from.before):
 		why = "the source has changed since"
-	case path.Dir(m.Temporary) != path.Dir(target.path) || !strings.HasPrefix(path.Base(m.Temporary), temporaryPrefix(path.Base(target.path))):
+	case !ours:
 		why = "it lies elsewhere"
 	}
 	client := r.Host.Client
@@ -67,7 +68,9 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 	}
 	r.note("what an earlier run has left is not gone on from: " + why)
 	if !r.interrupted(nil) {
-		client.Remove(m.Temporary)
+		if ours {
+			client.Remove(m.Temporary)
+		}
 		r.dropMark(target.path)
 	}
 	return nil, "", 0
@@ -162,11 +165,12 @@ func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.File
 		return 0
 	}
 	name := filepath.Base(m.Temporary)
+	ours := strings.HasPrefix(name, temporaryPrefix(t.name))
 	why := ""
 	switch {
 	case m.SourceSize != int64(before.Size) || !m.SourceTime.Equal(before.ModTime()):
 		why = "the source has changed since"
-	case !strings.HasPrefix(name, temporaryPrefix(t.name)):
+	case !ours:
 		why = "it lies elsewhere"
 	}
 	if why == "" {
@@ -186,7 +190,9 @@ func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.File
 		}
 	}
 	r.note("what an earlier run has left is not gone on from: " + why)
-	t.root.Remove(name)
+	if ours {
+		t.root.Remove(name)
+	}
 	r.dropMark(t.path)
 	return 0
 }

@@ -176,11 +176,11 @@ func (r *run) receiveSparse(f *usftp.File, file *os.File, before *usftp.FileStat
 		}
 	}
 	if before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
-		n, err = f.WriteTo(r.passWriter(r.limitWriter(sink)))
+		n, err = f.WriteTo(r.boundWriter(r.passWriter(r.limitWriter(sink))))
 	} else {
 		s := r.stripe(f.Name(), os.O_RDONLY, r.size)
 		defer s.stop()
-		n, err = f.WriteToAt(r.passWriterAt(sink, f), &s.stripes)
+		n, err = f.WriteToAt(r.boundWriterAt(r.passWriterAt(sink, f)), &s.stripes)
 		r.result.Stripes = s.stripes.Joined()
 	}
 	if err == nil {

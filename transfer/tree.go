@@ -185,6 +185,7 @@ type treeRun struct {
 	root    *directory
 	strict  bool   // a check's: what is not listed has failed
 	below   string // name of the copy, in the directory that was named as the target; "" where it is that itself
+	ours    bool   // an earlier run has made the target, and what directories it holds
 	plan    *plan
 	trip    time.Duration
 	small   int // the largest file that travels in one piece
@@ -231,7 +232,11 @@ func (t *treeRun) run() (Summary, error) {
 	t.boundBy = t.bound(w)
 	t.finished.Wait()
 	stop()
-	return t.summary()
+	s, err := t.summary()
+	if err == nil {
+		t.forgetBegun()
+	}
+	return s, err
 }
 
 // single copies a source that is a file.

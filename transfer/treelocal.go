@@ -33,7 +33,11 @@ func localFacts(info fs.FileInfo) facts {
 const listPiece = 256
 
 func (localSource) list(d *directory, yield func(*item, error) bool) error {
-	dir, err := os.Open(d.source)
+	open := os.Open
+	if d.parent != nil && d.tree.TreeOptions.Links != FollowLinks {
+		open = openListedDir
+	}
+	dir, err := open(d.source)
 	if err != nil {
 		return err
 	}
@@ -199,7 +203,7 @@ func (l *localTree) above(d *directory) (in *os.Root, name string, release func(
 
 func (l *localTree) finishDir(d *directory) error {
 	t := d.tree
-	keep := d.fresh || t.Options.Preserve
+	keep := d.fresh || t.ours || t.Options.Preserve
 	if !keep && !t.Options.Owners {
 		return nil
 	}

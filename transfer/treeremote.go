@@ -236,7 +236,7 @@ func isEmpty(client *usftp.Client, dir string) bool {
 
 func (r *remoteTree) finishDir(d *directory) error {
 	t := d.tree
-	keep := d.fresh || t.Options.Preserve
+	keep := d.fresh || t.ours || t.Options.Preserve
 	var set usftp.NewAttrs
 	if err := t.Options.chown(d.facts.owner, func(uid, gid int) error {
 		set.SetOwner, set.UID, set.GID = true, uid, gid

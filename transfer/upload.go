@@ -21,6 +21,7 @@ type source struct {
 	file   sourceFile  // nil where the job brought a reader
 	before fs.FileInfo // of file
 	free   func()      // ends what watches over file, or what Reader holds
+	listed bool        // as a regular file, in a tree whose links are not followed
 }
 
 // openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
@@ -35,7 +36,7 @@ func (r *run) openSource() (*source, error) {
 	if r.Direction == Relay {
 		return r.openRelay()
 	}
-	from := &source{}
+	from := &source{listed: r.isListed()}
 	if r.item != nil && r.isSmall(r.item.facts.size) {
 		from.before = r.item.facts.info // it is opened when there is somewhere to put it
 	} else if err := from.open(r.ctx, r.Source); err != nil {
@@ -51,7 +52,9 @@ func (r *run) openSource() (*source, error) {
 func (s *source) open(ctx context.Context, name string) error {
 	var f *os.File
 	var err error
-	if s.before != nil && s.before.Mode().IsRegular() { // one of thousands
+	if s.listed {
+		f, err = openListed(name)
+	} else if s.before != nil && s.before.Mode().IsRegular() { // one of thousands
 		f, err = os.Open(name)
 	} else {
 		f, err = openWaiting(ctx, func() (*os.File, error) { return os.Open(name) })
@@ -60,8 +63,12 @@ func (s *source) open(ctx context.Context, name string) error {
 		return err
 	}
 	info, err := f.Stat()
-	if err == nil && info.IsDir() {
+	switch {
+	case err != nil:
+	case info.IsDir():
 		err = &fs.PathError{Op: "read", Path: name, Err: ErrIsDirectory}
+	case s.listed && !info.Mode().IsRegular():
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: it is %s now", ErrSourceChanged, kindOf(info.Mode()))}
 	}
 	if err != nil {
 		f.Close()
@@ -72,6 +79,12 @@ func (s *source) open(ctx context.Context, name string) error {
 		s.free = interruptible(ctx, f)
 	}
 	return nil
+}
+
+// isListed tells whether the source is a file of this machine's that was listed as what it is. Whoever may write to the tree can have put a
+// link in its place since, to a file that only we can read, or a pipe for which we would wait for ever.
+func (r *run) isListed() bool {
+	return r.item != nil && r.item.facts.mode.IsRegular() && r.item.dir.tree.TreeOptions.Links != FollowLinks
 }
 
 // again returns what has the source read anywhere, nil where it can be read but once. Where it is open that is the same file, whatever has its

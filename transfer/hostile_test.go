@@ -1,0 +1,185 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+func names(r sftptest.Request, names ...wire.Name) []sftptest.Action {
+	return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, r.ID)))}
+}
+
+// TestFileWithoutEnd: a file of which a server sends on and on, though it has said that it is small, is given up early, and nothing of it stays.
+func TestFileWithoutEnd(t *testing.T) {
+	reads := 0
+	script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type != wire.TypeRead {
+			return nil
+		}
+		if reads++; reads > 500 {
+			return []sftptest.Action{sftptest.Hangup()}
+		}
+		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Data{Data: bytes.Repeat([]byte("x"), int(r.Length))}.Append(nil, r.ID)))}
+	}}
+	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Sparse: true}, "hashed": {Hash: transfer.SHA256}} {
+		reads = 0
+		b := newBench(t, script, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/source", random(10))
+		_, err := b.job(transfer.Download, "/source", filepath.Join(b.dir, "target"), func(j *transfer.Job) {
+			options.Events = j.Options.Events
+			j.Options = options
+		})
+		if !errors.Is(err, transfer.ErrSourceChanged) || reads > 100 {
+			t.Errorf("%s: %d reads, %v", name, reads, err)
+		}
+		if left := b.temporaries(); len(left) > 0 {
+			t.Errorf("%s: left behind: %q", name, left)
+		}
+	}
+	reads = 0
+	b := newRelayBench(t, script, sftptest.Script{}, sftptest.LinkConfig{})
+	b.from.server.Files.WriteFile("/source", random(10))
+	if _, err := b.copy("/source", "/target", transfer.Options{}); !errors.Is(err, transfer.ErrSourceChanged) || reads > 100 {
+		t.Errorf("%d reads, %v", reads, err)
+	}
+	b.clean()
+}
+
+// TestShortWithoutAttributes: a server that ends a file early, and then will not say again how large it is, is held to what it has said.
+func TestShortWithoutAttributes(t *testing.T) {
+	ended := false
+	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		switch {
+		case r.Type == wire.TypeRead && r.Offset >= 500_000:
+			ended = true
+			return []sftptest.Action{sftptest.Refuse(wire.EOF, "")}
+		case ended && (r.Type == wire.TypeFstat || r.Type == wire.TypeStat || r.Type == wire.TypeLstat):
+			return []sftptest.Action{sftptest.Refuse(wire.OpUnsupported, "")}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/source", random(1_000_000))
+	if r, err := b.job(transfer.Download, "/source", filepath.Join(b.dir, "target")); err == nil {
+		t.Errorf("%d bytes of 1000000 are taken for all", r.Bytes)
+	}
+}
+
+// TestTreeInPlaceFollowsNoLink: what is written in place below the target is not written through links, be they there before or sent by the
+// server in front of the file.
+func TestTreeInPlaceFollowsNoLink(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		listed := false
+		link := wire.Name{Filename: "x", Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o120777}}
+		file := wire.Name{Filename: "x", Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644, Size: 3}}
+		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			switch {
+			case r.Type == wire.TypeReaddir && !listed:
+				listed = true
+				if before {
+					return names(r, file)
+				}
+				return names(r, link, file, file)
+			case r.Type == wire.TypeReadlink:
+				return names(r, wire.Name{Filename: "precious"})
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		b.server.Files.WriteFile("/tree/x", []byte("bad"))
+		out := filepath.Join(b.dir, "out")
+		os.Mkdir(out, 0o755)
+		os.WriteFile(filepath.Join(out, "precious"), []byte("good"), 0o600)
+		if before {
+			os.Symlink("precious", filepath.Join(out, "x"))
+		}
+		s, err := b.tree(transfer.Download, "/tree/.", out, func(tree *transfer.Tree) { tree.Options.Placement = transfer.InPlace })
+		if got, _ := os.ReadFile(filepath.Join(out, "precious")); string(got) != "good" {
+			t.Errorf("link before %v: it wrote %q through a link: %+v, %v", before, got, s.Totals, err)
+		}
+		if before {
+			if got, readErr := os.ReadFile(filepath.Join(out, "x")); string(got) != "bad" {
+				t.Errorf("the link was not replaced: %q, %v; %+v, %v", got, readErr, s.Totals, err)
+			}
+		}
+	}
+}
+
+// TestRenameDoneAndRefused: of a rename that was done and reported as failed it is not said that the data is where it is no more.
+func TestRenameDoneAndRefused(t *testing.T) {
+	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Do: sftptest.Fail(wire.Failure, "no")}}}, sftptest.LinkConfig{})
+	result, err := b.job(transfer.Upload, b.local("source", random(1000)), "/target")
+	if err == nil || !strings.Contains(err.Error(), "which is no more") || result.LeftBehind != "" {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestPatternsOfManyStars: no pattern takes long, however deep a server's tree is.
+func TestPatternsOfManyStars(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile("/tree"+strings.Repeat("/a", 120)+"/x", nil)
+	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) {
+		tree.TreeOptions.Exclude = []string{strings.Repeat("**/a/", 12) + "b", strings.Repeat("**/", 20) + "b"}
+		tree.TreeOptions.Include = []string{strings.Repeat("**/a/**/", 12) + "x"}
+	})
+	if err != nil || s.Files != 1 {
+		t.Errorf("%+v, %v", s.Totals, err)
+	}
+}
+
+// TestJournalThatLies: nothing is removed on the word of a mark but what bears the name of a temporary file of the target's.
+func TestJournalThatLies(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		for _, lie := range []string{
+			`{"temporary":"/precious","bytes":5,"source_size":7}`,
+			`{"temporary":"/../precious","bytes":9223372036854775807,"source_size":2097152}`,
+			`{"temporary":"/precious`, strings.Repeat("[", 1<<20), "null", "",
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				link := sftptest.LinkConfig{RateBytesPerSec: 1 << 20}
+				b := newBench(t, sftptest.Script{}, link)
+				data := random(2 << 20)
+				source, target := "/source", filepath.Join(b.dir, "target")
+				b.server.Files.WriteFile("/source", data)
+				if direction == transfer.Upload {
+					source, target = b.local("source", data), "/target"
+				}
+				b.local("precious", data)
+				b.server.Files.WriteFile("/precious", data)
+				journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				b.jobContext(ctx, direction, source, target, journal)
+				marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*"))
+				if len(marks) != 1 {
+					t.Fatalf("%d marks", len(marks))
+				}
+				if err := os.WriteFile(marks[0], []byte(lie), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				b.reconnect(link)
+				if _, err := b.job(direction, source, target, journal); err != nil {
+					t.Errorf("%.20q: %v", lie, err)
+				}
+				if _, err := os.Stat(filepath.Join(b.dir, "precious")); err != nil {
+					t.Errorf("%.20q: %v", lie, err)
+				}
+				if _, err := b.server.Files.ReadFile("/precious"); err != nil {
+					t.Errorf("%.20q: %v", lie, err)
+				}
+				if !bytes.Equal(b.arrived(direction), data) {
+					t.Errorf("%.20q: the target differs", lie)
+				}
+			})
+		}
+	}
+}

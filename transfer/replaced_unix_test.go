@@ -1,0 +1,74 @@
+//go:build unix
+
+package transfer_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestSourceReplacedAfterListing: whoever may write to a tree that another copies puts a link or a pipe in the place of a file, or of a directory,
+// between its listing and its reading. What the link leads to is not read, and the pipe not waited for.
+func TestSourceReplacedAfterListing(t *testing.T) {
+	for name, test := range map[string]struct {
+		on      wire.Type
+		remote  string // begins with
+		replace func(tree, secret string) error
+	}{
+		"file by link": {wire.TypeOpen, "/copy/.file.usftp-", func(tree, secret string) error {
+			return os.Rename(filepath.Join(tree, "../linked"), filepath.Join(tree, "file"))
+		}},
+		"file by pipe": {wire.TypeOpen, "/copy/.file.usftp-", func(tree, _ string) error {
+			os.Remove(filepath.Join(tree, "file"))
+			return syscall.Mkfifo(filepath.Join(tree, "file"), 0o600)
+		}},
+		"directory by link": {wire.TypeMkdir, "/copy/dir", func(tree, secret string) error {
+			os.Rename(filepath.Join(tree, "dir"), filepath.Join(tree, "../away"))
+			return os.Symlink(secret, filepath.Join(tree, "dir"))
+		}},
+		"directory by pipe": {wire.TypeMkdir, "/copy/dir", func(tree, _ string) error {
+			os.Rename(filepath.Join(tree, "dir"), filepath.Join(tree, "../away"))
+			return syscall.Mkfifo(filepath.Join(tree, "dir"), 0o600)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var tree, secret string
+			replaced := false
+			b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == test.on && strings.HasPrefix(r.Path, test.remote) && !replaced {
+					replaced = true
+					if err := test.replace(tree, secret); err != nil {
+						t.Error(err)
+					}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+			tree, secret = filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "secret")
+			os.MkdirAll(filepath.Join(tree, "dir"), 0o755)
+			os.Mkdir(secret, 0o700)
+			for _, name := range []string{"tree/file", "tree/dir/file", "secret/file"} {
+				b.local(name, []byte(strings.Split(name, "/")[0]+" data"))
+			}
+			os.Symlink(filepath.Join(secret, "file"), filepath.Join(b.dir, "linked"))
+			s, err := b.tree(transfer.Upload, tree, "/copy")
+			if !replaced || err == nil || s.Failed != 1 {
+				t.Errorf("replaced %v: %+v, %v", replaced, s.Totals, err)
+			}
+			for _, name := range b.server.Files.List() {
+				if data, err := b.server.Files.ReadFile(name); err == nil && strings.Contains(string(data), "secret") {
+					t.Errorf("%s holds what was not to be read", name)
+				}
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}

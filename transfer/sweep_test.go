@@ -1,0 +1,212 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// spoiled is a way to spoil one reply of a server.
+type spoiled struct {
+	do      sftptest.Action
+	cuts    bool // the connection ends: with retries all arrives
+	unknown bool // what the reply says may be another truth
+	unmade  bool // a file or a handle of which nobody knows may be there
+}
+
+func spoilings(i int) []spoiled {
+	return []spoiled{
+		{do: sftptest.Hangup(), cuts: true},
+		{do: sftptest.Truncate(0), cuts: true},
+		{do: sftptest.Truncate(7), cuts: true},
+		{do: sftptest.LastReply(), cuts: true},
+		{do: sftptest.Silence(), cuts: true},
+		{do: sftptest.UnknownID(), cuts: true},
+		{do: sftptest.Length(1 << 31)},
+		{do: sftptest.Length(0)},
+		{do: sftptest.ZeroData()},
+		{do: sftptest.NoNames()},
+		{do: sftptest.ReplyType(wire.TypeAttrs)},
+		{do: sftptest.ReplyType(wire.TypeHandle)},
+		{do: sftptest.ReplyType(wire.TypeVersion)},
+		{do: sftptest.ReplyType(wire.TypeExtendedReply)},
+		{do: sftptest.Refuse(wire.Failure, "no")},
+		{do: sftptest.Refuse(wire.PermissionDenied, "no")},
+		{do: sftptest.Refuse(wire.NoSuchFile, "no")},
+		{do: sftptest.Refuse(wire.OpUnsupported, "no")},
+		{do: sftptest.Refuse(wire.EOF, "no"), unknown: true},
+		{do: sftptest.Fail(wire.Failure, "done, and yet no"), unmade: true},
+		{do: sftptest.Repeat()},
+		{do: sftptest.Garble(uint64(i)), unknown: true},
+	}
+}
+
+// TestEveryReplySpoiled: one reply of a server's is spoiled, each in turn and in many ways, while a tree is copied. The copy ends; where it says that all
+// is copied, it is; and where connections are made anew, one that was cut costs nothing.
+func TestEveryReplySpoiled(t *testing.T) {
+	for _, side := range []string{"upload", "download", "relay's source", "relay's target"} {
+		for _, retries := range []int{0, 3} {
+			for _, inOrder := range []bool{true, false} {
+				for i, more := 0, true; more; i++ {
+					more = false
+					for j, s := range spoilings(i) {
+						if (i+j+retries)%sweepEvery != 0 {
+							continue
+						}
+						t.Run("", func(t *testing.T) {
+							synctest.Test(t, func(t *testing.T) { more = spoil(t, side, retries, inOrder, i, s) || more })
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// sweepEvery is how many of the cases there are for one that is tried. All of them take a minute, which is too long for every day.
+const sweepEvery = 11
+
+// spoil returns false where there was no such reply.
+func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoiled) (hit bool) {
+	script := sftptest.Script{}
+	asked := 0
+	script.Intercept = func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeInit {
+			return nil
+		}
+		asked++
+		if asked == i+1 {
+			hit = true
+			s.unmade = s.unmade || r.Type == wire.TypeClose
+			return []sftptest.Action{s.do}
+		}
+		return nil
+	}
+	dir := t.TempDir()
+	host := func(name string, script sftptest.Script) (transfer.Host, *sftptest.Scripted) {
+		server := sftptest.NewScripted(script)
+		t.Cleanup(func() { server.Close() })
+		dial := func() *usftp.Client {
+			end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond})
+			options := []usftp.ClientOption{usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody is there") })}
+			if inOrder {
+				options = append(options, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
+			}
+			client, err := usftp.NewClientPipe(end, end, options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { client.Close() })
+			return client
+		}
+		return transfer.Host{Client: dial(), Name: name, Redial: func(context.Context) (transfer.Host, error) {
+			return transfer.Host{Client: dial(), Name: name}, nil
+		}}, server
+	}
+	files := map[string][]byte{"a/small": random(3000), "a/empty": nil, "large": random(600_000), "b/c/last": random(77)}
+	tree := transfer.Tree{Source: "/source", Target: filepath.Join(dir, "target")}
+	var other *sftptest.Scripted // of a relay
+	spoiled, server := host("spoiled", script)
+	source, target := server, server
+	tree.Host = spoiled
+	switch side {
+	case "upload":
+		tree.Direction, tree.Source, tree.Target = transfer.Upload, filepath.Join(dir, "source"), "/target"
+		source = nil
+		for name, data := range files {
+			os.MkdirAll(filepath.Join(dir, "source", filepath.Dir(name)), 0o755)
+			os.WriteFile(filepath.Join(dir, "source", name), data, 0o644)
+		}
+	case "download":
+		tree.Direction = transfer.Download
+		target = nil
+	case "relay's source":
+		tree.Direction, tree.Target = transfer.Relay, "/target"
+		tree.From = spoiled
+		tree.Host, other = host("good", sftptest.Script{})
+		target = other
+	case "relay's target":
+		tree.Direction, tree.Target = transfer.Relay, "/target"
+		tree.From, other = host("good", sftptest.Script{})
+		source = other
+	}
+	if source != nil {
+		for name, data := range files {
+			source.Files.WriteFile("/source/"+name, data)
+		}
+	}
+	tree.Options.Retries = retries
+	tree.Options.Backoff = func(int) time.Duration { return time.Millisecond }
+	var notes []string
+	tree.Options.Events = func(e transfer.Event) {
+		if e.Message != "" {
+			notes = append(notes, e.Message)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	began := time.Now()
+	summary, err := tree.Run(ctx)
+	wrong := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s\n\t%s, %d retries, in order %v, reply %d: %v\n\t%+v, %v\n\t%q", fmt.Sprintf(format, args...), side, retries, inOrder, i, s.do, summary.Totals, err, notes)
+	}
+	if ctx.Err() != nil {
+		wrong("it took %v", time.Since(began))
+	}
+	if err == nil && !s.unknown {
+		for name, data := range files {
+			got, readErr := os.ReadFile(filepath.Join(dir, "target", name))
+			if target != nil {
+				got, readErr = target.Files.ReadFile("/target/" + name)
+			}
+			if readErr != nil || !bytes.Equal(got, data) {
+				wrong("%s has %d bytes and should have %d: %v", name, len(got), len(data), readErr)
+			}
+		}
+	}
+	if err != nil && s.cuts && retries > 0 {
+		wrong("it was not made good")
+	}
+	if err == nil {
+		var left []string
+		filepath.WalkDir(dir, func(name string, _ fs.DirEntry, _ error) error {
+			if strings.Contains(name, ".usftp-") {
+				left = append(left, name)
+			}
+			return nil
+		})
+		if target != nil {
+			for _, name := range target.Files.List() {
+				if strings.Contains(name, ".usftp-") {
+					left = append(left, name)
+				}
+			}
+		}
+		for _, name := range left {
+			if !s.unknown && !s.unmade && !strings.Contains(strings.Join(notes, "\n"), filepath.Base(name)) {
+				wrong("left behind: %s", name)
+			}
+		}
+		time.Sleep(time.Minute) // nobody waits for the CLOSE of what was only read
+		for _, server := range []*sftptest.Scripted{server, other} {
+			if server != nil && !s.unknown && !s.unmade && server.OpenHandles() > 0 {
+				wrong("%d handles are open", server.OpenHandles())
+			}
+		}
+	}
+	return hit
+}
