@@ -77,8 +77,8 @@ func longRows(upload bool) []Row {
 		})
 	}
 	return append(all, Row{
-		Name: "loss-" + name, Title: name + " of 100 MB over 1 Gbit/s and 100 ms, of whose packets one in a thousand is lost",
-		Upload: upload, Bytes: 100e6, Cipher: fastCipher, Ours: ours.Name,
+		Name: "loss-" + name, Title: name + " of 500 MB over 1 Gbit/s and 100 ms, of whose packets one in a thousand is lost",
+		Upload: upload, Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name,
 		Link:        &Link{RTT: 100 * time.Millisecond, Rate: 1e9, Loss: 0.001},
 		Contestants: []Contestant{scp, rsync(upload), ours}, Targets: []Target{{Against: scp.Name, Bound: 4}},
 	})
