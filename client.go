@@ -110,8 +110,20 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 		}
 	}
 	s := &session{options: o, limited: make(chan struct{})}
+	if readsOnce(o.serverVersion) {
+		s.options.readAhead = 0
+	}
+	s.inOrder = knownInOrder(o.serverVersion)
+	s.listsAhead = knownToList(o.serverVersion)
+	s.symlinks.Store(symlinkOrder(o.serverVersion))
 	o.conn.Ended = s.report
 	s.conn = conn.New(r, w, o.conn)
+	c := &Client{session: s, ctx: context.Background()}
+	ahead := o.ahead != nil && s.inOrder
+	if ahead {
+		s.askLimits() // which a server that has none refuses
+		o.ahead(c)
+	}
 	timeout := o.conn.StallTimeout
 	if timeout == 0 {
 		timeout = handshakeTimeout
@@ -130,14 +142,14 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	for _, e := range s.conn.Server().Extensions {
 		s.offers[e.Name] = e.Data
 	}
-	if readsOnce(o.serverVersion) {
-		s.options.readAhead = 0
+	switch {
+	case ahead:
+	case s.offers[wire.ExtLimits] == "1":
+		s.askLimits()
+	default:
+		close(s.limited)
 	}
-	s.inOrder = knownInOrder(o.serverVersion)
-	s.listsAhead = knownToList(o.serverVersion)
-	s.symlinks.Store(symlinkOrder(o.serverVersion))
-	s.askLimits()
-	return &Client{session: s, ctx: context.Background()}, nil
+	return c, nil
 }
 
 // Ping asks the transport for a sign of life, which no file operation of the server's holds up, and waits for it: so a slow server can be told from
@@ -185,10 +197,6 @@ func (c *Client) HasExtension(name string) (data string, offered bool) {
 // askLimits sends for the server's limits (OpenSSH's PROTOCOL, section 4.8) without waiting: the answer is there before that to
 // whatever is asked next.
 func (s *session) askLimits() {
-	if s.offers[wire.ExtLimits] != "1" {
-		close(s.limited)
-		return
-	}
 	call := s.conn.NewCall()
 	call.Request = wire.Limits{}.Append(call.Scratch(), 0)
 	call.Expect = wire.TypeExtendedReply

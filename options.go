@@ -20,6 +20,7 @@ type options struct {
 	errorFunc     func(error)
 	readAhead     int64
 	writeBehind   int64
+	ahead         func(*Client)
 	conn          conn.Config
 }
 
@@ -62,6 +63,15 @@ func WithStallTimeout(d time.Duration) ClientOption {
 // time, on a goroutine that is none of the connection's.
 func WithErrorFunc(f func(error)) ClientOption {
 	return func(o *options) { o.errorFunc = f }
+}
+
+// WithAhead has start called before the server has answered INIT, with a client whose requests go out right behind it: what a program knows
+// that it will ask first is answered a round trip earlier. start must not block, so it has a goroutine of its own wait for
+// answers. Such a client does not know the server's extensions yet, and may do no more than open files and look at paths. Only for servers that are
+// known to work in order (see [WithServerVersion]); with others start is not called, since a server may take INIT by itself
+// first.
+func WithAhead(start func(*Client)) ClientOption {
+	return func(o *options) { o.ahead = start }
 }
 
 // WithLogger has the client tell a logger what it notices: mostly where a server does not conform and what was done about it.

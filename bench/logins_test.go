@@ -80,6 +80,30 @@ func TestRoundTripsOfALogin(t *testing.T) {
 		}
 		step(login, "reading", 1)
 	}
+	conn, err := dialer.Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	step("third", "logging in", 6)
+	stream, err := conn.Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step("third", "the channel and the subsystem", 2)
+	opened := make(chan error, 1)
+	if _, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()), usftp.WithAhead(func(c *usftp.Client) {
+		go func() {
+			_, err := c.OpenRead(access.ClientConfig)
+			opened <- err
+		}()
+	})); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	step("third", "INIT, and opening a file ahead,", 1)
 	if nearly != 2 {
 		t.Errorf("further logins may begin after %d round trips of the first, want 2", nearly)
 	}

@@ -28,6 +28,11 @@ type ConnectConfig struct {
 	// connections begin to log in as soon as the first one's login is as good as done.
 	Expected int64
 
+	// Source is the path of the file that the first job downloads, or Look that of the target of the first upload, or of the directory that the
+	// first tree begins with, source or target: what is asked of it first then goes out along with the session's first request, and is answered
+	// a round trip earlier, with hosts that are known to allow it (OpenSSH's). "" where that is not known; what nobody takes up is forgotten.
+	Source, Look string
+
 	// Client are options for each client. What is known of the connection, and Dial's Logger, need not be said.
 	Client []usftp.ClientOption
 }
@@ -119,7 +124,7 @@ func (l *Login) login(ctx context.Context) (err error) {
 	first.arrived(dialed{conn, l.options()}, err)
 	var client *usftp.Client
 	if err == nil {
-		client, err = OpenClient(ctx, conn, l.options()...)
+		client, err = l.begin(ctx, conn)
 	}
 	if err != nil {
 		pool.Close()
@@ -136,6 +141,20 @@ func (l *Login) login(ctx context.Context) (err error) {
 	}
 	l.conn, l.host.Client, l.host.Pool, l.host.Identity = conn, client, pool, identityOf(conn, l.target)
 	return nil
+}
+
+// begin opens the first session, and asks ahead what is known to be asked first.
+func (l *Login) begin(ctx context.Context, conn *dial.Conn) (*usftp.Client, error) {
+	options := l.options()
+	a := l.config.aheadOf()
+	if a != nil {
+		options = append(options, usftp.WithAhead(a.start))
+	}
+	client, err := OpenClient(ctx, conn, options...)
+	if a != nil && a.asked {
+		l.host.ahead = a
+	}
+	return client, err
 }
 
 // coming is a connection that is being made.
@@ -183,7 +202,7 @@ func (l *Login) connect(ctx context.Context) error {
 	}
 	l.end()
 	l.host.Identity = identityOf(conn, l.target)
-	l.conn, l.host.Client, l.host.Pool = conn, client, l.pool(dialed{conn, l.options()})
+	l.conn, l.host.Client, l.host.Pool, l.host.ahead = conn, client, l.pool(dialed{conn, l.options()}), nil
 	return nil
 }
 

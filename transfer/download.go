@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/usftp/usftp"
 )
@@ -32,12 +31,11 @@ func (r *run) download() error {
 			return err
 		}
 	}
-	began := time.Now()
-	f, err := r.Host.Client.OpenRead(r.Source)
+	f, trip, err := r.Host.openRead(r.ctx, r.Source)
 	if err != nil {
 		return err
 	}
-	r.trip = time.Since(began)
+	r.trip = trip
 	defer f.Close()
 	before, err := r.checkSource(f)
 	if err != nil {

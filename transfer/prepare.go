@@ -109,7 +109,7 @@ func (t *treeRun) prepare() (err error) {
 		forget()
 		t.below = base
 	}
-	return t.measure(trip)
+	return t.measure(max(trip, t.line.current().askedAhead()))
 }
 
 // These two keep a nil pointer from becoming an interface that is not nil.

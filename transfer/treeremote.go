@@ -27,8 +27,8 @@ func (s remoteSource) over(name string, do func(client *usftp.Client, again bool
 func (s remoteSource) join(dir, name string) string { return path.Join(dir, name) }
 
 func (s remoteSource) look(name string) (found facts, err error) {
-	err = s.over(name, func(client *usftp.Client, _ bool) error {
-		info, err := client.Stat(name)
+	err = s.over(name, func(*usftp.Client, bool) error {
+		info, err := s.line.current().stat(s.tree.ctx, name)
 		if err == nil {
 			found = s.facts(info)
 		}
@@ -148,8 +148,8 @@ func openRemoteTree(t *treeRun, base string) (*remoteTree, string, error) {
 	}
 	tree := &remoteTree{t}
 	var info fs.FileInfo
-	err := t.over(target, func(client *usftp.Client, _ bool) (err error) {
-		info, err = client.Stat(target)
+	err := t.over(target, func(*usftp.Client, bool) (err error) {
+		info, err = t.line.current().stat(t.ctx, target)
 		return err
 	})
 	switch {

@@ -276,19 +276,9 @@ func (r *run) findTarget() (*remoteTarget, error) {
 	return &remoteTarget{path: name, before: info, direct: !info.Mode().IsRegular()}, nil
 }
 
-// look asks at once what a path leads to and whether it is a symbolic link.
+// look looks at a path, and takes the time that it takes for a round trip.
 func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
-	began := time.Now()
-	defer func() { r.trip = time.Since(began) }()
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		if l, err := r.Host.Client.Lstat(name); err == nil {
-			link = l.Mode()&fs.ModeSymlink != 0
-		}
-	}()
-	info, err = r.Host.Client.Stat(name)
-	<-answered
+	info, link, r.trip, err = r.Host.look(r.ctx, name)
 	return info, link, err
 }
 

@@ -77,6 +77,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	if target.remote && flags.limit == 0 {
 		c.hosts.config.Expected = largest(sources)
 	}
+	c.askAhead(sources, target)
 	c.copy(sources, target)
 	c.sayHowToGoOn()
 	c.finishLists(&lists)
@@ -88,6 +89,27 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 		return &exitError{c.code}
 	}
 	return nil
+}
+
+// askAhead tells the hosts' connections what will be asked first, where that is known: of one host, and one source.
+func (c *copier) askAhead(sources []place, target place) {
+	if len(sources) != 1 || sources[0].remote == target.remote {
+		return
+	}
+	p := target
+	if !target.remote {
+		p = sources[0]
+	}
+	name := p.path()
+	switch {
+	case strings.HasPrefix(p.target.Path, "~"), !target.remote && hasGlob(p.target.Path): // other questions come first
+	case target.remote && name == "":
+		c.hosts.config.Look = "."
+	case target.remote, c.tree != nil:
+		c.hosts.config.Look = name
+	default:
+		c.hosts.config.Source = name
+	}
 }
 
 // largest returns how many bytes the largest of the sources has that are files.
