@@ -294,14 +294,18 @@ func (p *plan) hand(i *item) {
 	queue <- i
 }
 
-// work copies what is found until the walk is over.
+// work copies what is found until the walk is over, each file on a goroutine of its own: its last steps, on this machine's file system, go
+// deeper than those in which it waits for a reply, and a stack that has grown would wait with the next files.
 func (p *plan) work(queue <-chan *item) {
-	for i := range queue {
-		if p.tree.ctx.Err() == nil {
-			p.tree.copy(i)
-		}
-		i.dir.done()
+	i, ok := <-queue
+	if !ok {
+		return
 	}
+	if p.tree.ctx.Err() == nil {
+		p.tree.copy(i)
+	}
+	i.dir.done()
+	p.working.Go(func() { p.work(queue) })
 }
 
 // copy copies a file or a link.

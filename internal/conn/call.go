@@ -61,7 +61,8 @@ type Call struct {
 	// Status is the reply where it is a STATUS.
 	Status wire.Status
 
-	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It lies in Reply.
+	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It lies in Reply, or where that is nil in the
+	// call itself.
 	Body  []byte
 	Reply *buffer.Block
 
@@ -80,6 +81,15 @@ type Call struct {
 
 // Scratch returns memory of the call's own that holds any request but one with a long path or data, to append Request to.
 func (call *Call) Scratch() []byte { return call.scratch[:0] }
+
+// hold copies a short body to where the request was, or into a block while somebody may still be reading that. The caller holds mu.
+func (call *Call) hold(body []byte, pool *buffer.Pool) ([]byte, *buffer.Block) {
+	if call.sent {
+		return append(call.scratch[:0], body...), nil
+	}
+	block := pool.Get(len(body))
+	return append(block.Bytes()[:0], body...), block
+}
 
 // Discard releases the reply, for a call whose reply nobody wants.
 func (call *Call) Discard() {
