@@ -393,32 +393,43 @@ func (t *treeRun) finish(d *directory) {
 // isSmall tells whether a file of a size travels in one piece.
 func (t *treeRun) isSmall(size int64) bool { return size >= 0 && size <= int64(t.small) }
 
-// allowance bounds what many share: bytes of memory, handles of the server. A wait ends when others give back what they have, which all do in the
-// end.
+// allowance bounds what many share: bytes of memory, handles of the server. Those who wait are served in the order in which they came, and woken when
+// it is their turn: there may be thousands. A wait ends when others give back what they have, which all do in the end.
 type allowance struct {
-	mu    sync.Mutex
-	freed sync.Cond
-	free  int64
+	mu      sync.Mutex
+	free    int64
+	waiting []share
 }
 
-func newAllowance(free int64) *allowance {
-	a := &allowance{free: free}
-	a.freed.L = &a.mu
-	return a
+// share is what somebody waits for.
+type share struct {
+	n     int64
+	taken chan struct{}
 }
+
+func newAllowance(free int64) *allowance { return &allowance{free: free} }
 
 func (a *allowance) take(n int64) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	for a.free < n {
-		a.freed.Wait()
+	if len(a.waiting) == 0 && a.free >= n {
+		a.free -= n
+		a.mu.Unlock()
+		return
 	}
-	a.free -= n
+	s := share{n, make(chan struct{})}
+	a.waiting = append(a.waiting, s)
+	a.mu.Unlock()
+	<-s.taken
 }
 
 func (a *allowance) give(n int64) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.free += n
-	a.mu.Unlock()
-	a.freed.Broadcast()
+	for len(a.waiting) > 0 && a.waiting[0].n <= a.free {
+		a.free -= a.waiting[0].n
+		close(a.waiting[0].taken)
+		a.waiting[0] = share{}
+		a.waiting = a.waiting[1:]
+	}
 }

@@ -66,7 +66,7 @@ type Call struct {
 	Body  []byte
 	Reply *buffer.Block
 
-	scratch [wire.WriteHeaderMax]byte
+	scratch [scratchSize]byte
 	waiter  chan struct{} // of Do
 	state   atomic.Uint32 // of Do
 	next    *Call         // in whatever list holds the call
@@ -79,7 +79,10 @@ type Call struct {
 	replied bool // the reply is here; the call completes as soon as it is sent
 }
 
-// Scratch returns memory of the call's own that holds any request but one with a long path or data, to append Request to.
+// scratchSize is what most requests take, and short replies. Thousands of calls may be in flight: what is longer takes memory of its own.
+const scratchSize = 128
+
+// Scratch returns memory of the call's own that holds any request but one with a long path, a long handle or data, to append Request to.
 func (call *Call) Scratch() []byte { return call.scratch[:0] }
 
 // hold copies a short body to where the request was, or into a block while somebody may still be reading that. The caller holds mu.

@@ -206,7 +206,7 @@ func (c *Conn) readReply() error {
 		r.err = &ProtocolError{What: fmt.Sprintf("%v of %d bytes, for which there is no room", kind, size)}
 		c.deliver(call, r)
 		return unexpected(c.in.skip(int(size)))
-	case (kind == wire.TypeHandle || kind == wire.TypeAttrs) && size <= wire.WriteHeaderMax:
+	case (kind == wire.TypeHandle || kind == wire.TypeAttrs) && size <= scratchSize:
 		r.short = true
 		_, err = c.in.need(int(size))
 		if err = unexpected(err); err == nil {
