@@ -76,7 +76,11 @@ const (
 )
 
 func newPlan(t *treeRun, most int) *plan {
-	p := &plan{tree: t, most: most, small: make(chan *item, most), large: make(chan *item, 64)}
+	ahead := most // a listing of a host's brings nothing for a round trip, in which as many may be done
+	if !t.Direction.fromHost() {
+		ahead = min(most, 256)
+	}
+	p := &plan{tree: t, most: most, small: make(chan *item, ahead), large: make(chan *item, 64)}
 	p.changed.L = &p.mu
 	return p
 }
