@@ -281,21 +281,25 @@ func (p *plan) hand(i *item) {
 	if i.facts.mode.IsRegular() && t.isSmall(i.facts.size) || !i.facts.mode.IsRegular() {
 		queue = p.small
 		select {
-		case queue <- i: // somebody will be free soon: all that have begun are still there
-			if p.workers.Load() >= int64(p.most) {
-				return
+		case queue <- i:
+			if len(queue) > 0 {
+				p.hireSmall()
 			}
 		default:
+			p.hireSmall()
 			queue <- i
-			return
-		}
-		if len(queue) > 0 && int(p.workers.Add(1)) <= p.most {
-			p.working.Go(func() { p.work(p.small) })
 		}
 		return
 	}
 	p.share(i.facts.size)
 	queue <- i
+}
+
+// hireSmall starts another worker for small files, where there may be one more. Else one will be free soon: all that have begun are still there.
+func (p *plan) hireSmall() {
+	if p.workers.Load() < int64(p.most) && p.workers.Add(1) <= int64(p.most) {
+		p.working.Go(func() { p.work(p.small) })
+	}
 }
 
 // work copies what is found until the walk is over, each file on a goroutine of its own: its last steps, on this machine's file system, go
