@@ -135,6 +135,14 @@ var fileCalls = map[string]anyCall{
 		_, err := f.WriteClose(make([]byte, 10), usftp.NewAttrs{})
 		return err
 	},
+	"StartWriteClose": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := f.StartWriteClose(make([]byte, 10), usftp.NewAttrs{})()
+		return err
+	},
+	"ReadCloseInto": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := f.ReadCloseInto(10, func() []byte { return make([]byte, 10) })
+		return err
+	},
 	"ReadClose": func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadClose(make([]byte, 10)); return err },
 	"WriteToAt": func(_ *usftp.Client, f *usftp.File) error {
 		_, err := f.WriteToAt(nowhere{}, new(usftp.Stripes))
@@ -163,7 +171,7 @@ func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 // noFileCalls are the methods of File that ask nothing, and those that close it, whose wait for the server's last word a context does
 // not end.
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName", "Stash", "SetStash", "IsOpen", "AttrsCached",
-	"FileStat", "WriteClose", "ReadClose", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress", "Waited"}
+	"FileStat", "WriteClose", "StartWriteClose", "ReadClose", "ReadCloseInto", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress", "Waited"}
 
 // transfers are those of them that a File.Close ends, since they use the open file.
 var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom", "ReadFromWithConcurrency", "Async", "Writer", "WriteToAt", "ReadFromAt"}

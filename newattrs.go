@@ -19,7 +19,7 @@ type NewAttrs struct {
 }
 
 // change makes one of all of them: they travel in one request.
-func (a NewAttrs) change() change {
+func (a *NewAttrs) change() change {
 	var all change
 	add := func(part change) {
 		all.Flags |= part.Flags

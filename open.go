@@ -201,16 +201,29 @@ func (f *File) beforeClose() error {
 
 // closeOperation takes the handle from the file and closes it.
 func (f *File) closeOperation() (operation[none], *openFile) {
-	f.mu.Lock()
-	open := f.open
-	f.open = nil
-	name := f.path
-	f.mu.Unlock()
+	open, name := f.letGo()
 	if open == nil {
 		return operation[none]{name: "close", path: name, err: fs.ErrClosed}, nil
 	}
-	open.shut(fs.ErrClosed)
-	op := open.client.command("close", name, wire.HandleRequest{Type: wire.TypeClose, Handle: open.handle})
-	op.call.Ordered = true // behind the WRITEs of a transfer that this ends
-	return op, open
+	return operation[none]{session: open.client, name: "close", path: name, call: open.closeCall()}, open
+}
+
+// letGo takes the handle from the file, which is closed by that; nil where it was.
+func (f *File) letGo() (open *openFile, name string) {
+	f.mu.Lock()
+	open, name = f.open, f.path
+	f.open = nil
+	f.mu.Unlock()
+	if open != nil {
+		open.shut(fs.ErrClosed)
+	}
+	return open, name
+}
+
+// closeCall makes a CLOSE.
+func (o *openFile) closeCall() *conn.Call {
+	call := o.client.request(wire.TypeStatus)
+	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: o.handle}.Append(call.Scratch(), 0)
+	call.Ordered = true // behind the WRITEs of a transfer that this ends
+	return call
 }

@@ -2,6 +2,7 @@ package usftp
 
 import (
 	"errors"
+	"io/fs"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
@@ -68,12 +69,13 @@ func (b *burst) send(tag int, call *conn.Call) error {
 
 // close sends the CLOSE, behind the WRITEs. The file is closed for others at once.
 func (b *burst) close() error {
-	op, _ := b.file.closeOperation()
-	if op.err != nil {
-		return op.err
+	open, _ := b.file.letGo()
+	if open == nil {
+		return fs.ErrClosed
 	}
-	op.call.Tag, op.call.Done = burstClose, b.queue
-	if ok, err := b.open.client.conn.TryStart(op.call, true); !ok {
+	call := open.closeCall()
+	call.Tag, call.Done = burstClose, b.queue
+	if ok, err := open.client.conn.TryStart(call, true); !ok {
 		if err == nil {
 			err = errTooMany
 		}
@@ -114,39 +116,71 @@ func failed(call *conn.Call) error {
 //
 // To servers that work strictly in order all of it goes at once and takes one round trip; elsewhere it takes three.
 func (f *File) WriteClose(p []byte, attrs NewAttrs) (refused, err error) {
+	return f.StartWriteClose(p, attrs)()
+}
+
+// StartWriteClose is WriteClose in two steps: p is the caller's again when it returns, and wait, which must be called, gives the result. So who
+// has thousands of files in flight needs memory for one of them. It waits while the budget is full ([WithMaxInFlight]), and for servers that
+// are not known to work strictly in order.
+func (f *File) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, err error)) {
 	b, err := f.begin("write")
 	if err != nil {
-		return nil, err
+		return func() (error, error) { return nil, err }
 	}
 	s := b.open.client
 	s.changed(f.Name())
-	defer s.changed(f.Name())
 	if _, most := s.dataSizes(); !s.inOrder || len(p) > most {
-		return f.writeThenClose(p, attrs)
+		refused, err := f.writeThenClose(p, attrs)
+		s.changed(f.Name())
+		return func() (error, error) { return refused, err }
 	}
+	unset, err := b.writeAndClose(p, &attrs)
+	if err != nil {
+		s.changed(f.Name())
+		return func() (error, error) { return nil, err }
+	}
+	return func() (refused, err error) {
+		defer s.changed(f.Name())
+		return b.written(unset)
+	}
+}
+
+// writeAndClose starts all that WriteClose asks for. unset is why the attributes could not be asked for.
+func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) (unset, err error) {
+	f := b.file
 	if len(p) > 0 {
 		if err := b.send(burstData, b.writeCall(p)); err != nil {
 			f.Async().Close()
 			return nil, f.wrap("write", err)
 		}
 	}
+	if !attrs.empty() {
+		unset = b.setAttrs(attrs)
+	}
+	return unset, f.wrap("close", b.close())
+}
+
+func (b *burst) setAttrs(attrs *NewAttrs) error {
 	set := attrs.change()
-	if !attrs.empty() && set.err == nil {
-		call := s.request(wire.TypeStatus)
-		call.Request = wire.Fsetstat{Handle: b.open.handle, Attrs: set.Attrs}.Append(call.Scratch(), 0)
-		call.Ordered = true
-		set.err = b.send(burstAttrs, call)
+	if set.err != nil {
+		return set.err
 	}
-	if err := b.close(); err != nil {
-		return nil, f.wrap("close", err)
-	}
+	call := b.open.client.request(wire.TypeStatus)
+	call.Request = wire.Fsetstat{Handle: b.open.handle, Attrs: set.Attrs}.Append(call.Scratch(), 0)
+	call.Ordered = true
+	return b.send(burstAttrs, call)
+}
+
+// written waits for the replies to it.
+func (b *burst) written(unset error) (refused, err error) {
+	f := b.file
 	var wrote, closed error
 	err = b.wait(func(call *conn.Call) {
 		switch call.Tag {
 		case burstData:
 			wrote = f.wrap("write", failed(call))
 		case burstAttrs:
-			set.err = failed(call)
+			unset = failed(call)
 		case burstClose:
 			closed = f.wrap("close", failed(call))
 		}
@@ -159,7 +193,7 @@ func (f *File) WriteClose(p []byte, attrs NewAttrs) (refused, err error) {
 	default:
 		err = closed
 	}
-	return f.wrap("setstat", set.err), err
+	return f.wrap("setstat", unset), err
 }
 
 // writeCall makes a WRITE at the beginning, with a copy of p: the caller's memory is its own again when it likes.
@@ -193,6 +227,12 @@ var ErrOtherSize = errors.New("the file has another size than expected")
 //
 // From servers that work strictly in order all of it comes in one round trip; elsewhere it takes two.
 func (f *File) ReadClose(p []byte) (after *FileStat, err error) {
+	return f.ReadCloseInto(len(p), func() []byte { return p })
+}
+
+// ReadCloseInto is ReadClose of a file that should have size bytes, into memory that is asked for when they have arrived, at most once and
+// not where there are none: who has thousands of files in flight need not have it for all of them.
+func (f *File) ReadCloseInto(size int, memory func() []byte) (after *FileStat, err error) {
 	b, err := f.begin("read")
 	if err != nil {
 		return nil, err
@@ -203,10 +243,10 @@ func (f *File) ReadClose(p []byte) (after *FileStat, err error) {
 		}
 	}()
 	s := b.open.client
-	reads := []*conn.Call{b.readCall(int64(len(p)), 1)}
+	reads := []*conn.Call{b.readCall(int64(size), 1)}
 	tags := []int{burstEnd}
-	if len(p) > 0 {
-		reads, tags = []*conn.Call{b.readCall(0, len(p)), reads[0]}, []int{burstData, burstEnd}
+	if size > 0 {
+		reads, tags = []*conn.Call{b.readCall(0, size), reads[0]}, []int{burstData, burstEnd}
 	}
 	for i, call := range reads {
 		if err := b.send(tags[i], call); err != nil {
@@ -230,7 +270,7 @@ func (f *File) ReadClose(p []byte) (after *FileStat, err error) {
 	}
 	var result error
 	take := func(call *conn.Call) {
-		if err := readReply(call, p); err != nil && result == nil {
+		if err := readReply(call, size, memory); err != nil && result == nil {
 			result = err
 		}
 		if call.Tag == burstAttrs && call.Err == nil && call.Type == wire.TypeAttrs {
@@ -257,7 +297,7 @@ func (b *burst) readCall(off int64, length int) *conn.Call {
 }
 
 // readReply takes one reply of ReadClose.
-func readReply(call *conn.Call, p []byte) error {
+func readReply(call *conn.Call, size int, memory func() []byte) error {
 	ended := call.Err == nil && call.Type == wire.TypeStatus && call.Status.Code == wire.EOF
 	switch call.Tag {
 	case burstData:
@@ -266,10 +306,10 @@ func readReply(call *conn.Call, p []byte) error {
 			return ErrOtherSize
 		case call.Err != nil || call.Type == wire.TypeStatus:
 			return failed(call)
-		case len(call.Body) != len(p):
+		case len(call.Body) != size:
 			return ErrOtherSize // or the server gives less at once
 		}
-		copy(p, call.Body)
+		copy(memory(), call.Body)
 	case burstEnd:
 		switch {
 		case ended:

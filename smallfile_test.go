@@ -36,7 +36,10 @@ func smallFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			counter.Reset()
-			refused, err := f.WriteClose(data, usftp.NewAttrs{SetMode: true, Mode: 0o640, SetTimes: true, Atime: stamp, Mtime: stamp})
+			given := bytes.Clone(data)
+			wait := f.StartWriteClose(given, usftp.NewAttrs{SetMode: true, Mode: 0o640, SetTimes: true, Atime: stamp, Mtime: stamp})
+			clear(given) // it is ours again
+			refused, err := wait()
 			if refused != nil || err != nil {
 				t.Fatal(refused, err)
 			}
@@ -52,8 +55,15 @@ func smallFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			counter.Reset()
-			got := make([]byte, size)
-			after, err := f.ReadClose(got)
+			var got []byte
+			began := time.Now()
+			after, err := f.ReadCloseInto(size, func() []byte {
+				if time.Since(began) < 2*time.Millisecond {
+					t.Errorf("%s: %d bytes: memory is taken before they have arrived", version, size)
+				}
+				got = make([]byte, size)
+				return got
+			})
 			if err != nil || !bytes.Equal(got, data) || after == nil || after.Size != uint64(size) {
 				t.Errorf("%s: %d bytes read back: %v, %v", version, size, after, err)
 			}

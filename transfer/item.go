@@ -72,14 +72,11 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 	memory := r.item.dir.tree.memory
 	memory.take(size)
 	defer memory.give(size)
-	data, release := r.item.dir.tree.buffers.get(int(size) + 1)
-	defer release()
-	if same, err := r.readSmall(from, data); err != nil || !same {
+	wait, err := r.startSmall(f, from, target)
+	if err != nil || wait == nil {
 		return err != nil, err
 	}
-	n := int(size)
-	r.hashSmall(data[:n])
-	refused, err := f.WriteClose(data[:n], r.remoteAttrs(f, from, target))
+	refused, err := wait()
 	r.freeHandle()
 	if err != nil {
 		return true, err
@@ -89,9 +86,22 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 		return true, refused
 	}
 	if r.limiter != nil {
-		return true, r.limiter.wait(n)
+		return true, r.limiter.wait(int(size))
 	}
 	return true, nil
+}
+
+// startSmall reads the source of a small file and starts to write it. The memory for that is needed no longer then: what is in flight is the
+// client's. wait is nil where the file is not what it was when it was listed.
+func (r *run) startSmall(f *usftp.File, from *source, target *remoteTarget) (wait func() (refused, err error), err error) {
+	size := int(r.item.facts.size)
+	data, release := r.item.dir.tree.buffers.get(size + 1)
+	defer release()
+	if same, err := r.readSmall(from, data); err != nil || !same {
+		return nil, err
+	}
+	r.hashSmall(data[:size])
+	return f.StartWriteClose(data[:size], r.remoteAttrs(f, from, target)), nil
 }
 
 // readSmall reads the source of a small file, for which data has a byte to spare. It returns false where it is not what it was when it was
@@ -149,13 +159,17 @@ func (r *run) downloadSmall() (done bool, err error) {
 	size := r.item.facts.size
 	memory := r.item.dir.tree.memory
 	memory.take(size)
-	data, release := r.item.dir.tree.buffers.get(int(size))
+	var data []byte
+	release := func() {}
 	forget := sync.OnceFunc(func() { // what is in memory, before more is taken to verify it
 		release()
 		memory.give(size)
 	})
 	defer forget()
-	before, err := f.ReadClose(data)
+	before, err := f.ReadCloseInto(int(size), func() []byte {
+		data, release = r.item.dir.tree.buffers.get(int(size))
+		return data
+	})
 	if errors.Is(err, usftp.ErrOtherSize) {
 		return false, nil
 	}

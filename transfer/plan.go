@@ -76,7 +76,11 @@ const (
 )
 
 func newPlan(t *treeRun, most int) *plan {
-	p := &plan{tree: t, most: most, small: make(chan *item, most), large: make(chan *item, 64)}
+	ahead := most // a listing of a host's brings nothing for a round trip, in which as many may be done
+	if !t.Direction.fromHost() {
+		ahead = min(most, 256)
+	}
+	p := &plan{tree: t, most: most, small: make(chan *item, ahead), large: make(chan *item, 64)}
 	p.changed.L = &p.mu
 	return p
 }
@@ -277,16 +281,13 @@ func (p *plan) hand(i *item) {
 	if i.facts.mode.IsRegular() && t.isSmall(i.facts.size) || !i.facts.mode.IsRegular() {
 		queue = p.small
 		select {
-		case queue <- i: // somebody will be free soon: all that have begun are still there
-			if p.workers.Load() >= int64(p.most) {
-				return
+		case queue <- i:
+			if len(queue) > 0 {
+				p.hireSmall()
 			}
 		default:
+			p.hireSmall()
 			queue <- i
-			return
-		}
-		if len(queue) > 0 && int(p.workers.Add(1)) <= p.most {
-			p.working.Go(func() { p.work(p.small) })
 		}
 		return
 	}
@@ -294,14 +295,25 @@ func (p *plan) hand(i *item) {
 	queue <- i
 }
 
-// work copies what is found until the walk is over.
-func (p *plan) work(queue <-chan *item) {
-	for i := range queue {
-		if p.tree.ctx.Err() == nil {
-			p.tree.copy(i)
-		}
-		i.dir.done()
+// hireSmall starts another worker for small files, where there may be one more. Else one will be free soon: all that have begun are still there.
+func (p *plan) hireSmall() {
+	if p.workers.Load() < int64(p.most) && p.workers.Add(1) <= int64(p.most) {
+		p.working.Go(func() { p.work(p.small) })
 	}
+}
+
+// work copies what is found until the walk is over, each file on a goroutine of its own: its last steps, on this machine's file system, go
+// deeper than those in which it waits for a reply, and a stack that has grown would wait with the next files.
+func (p *plan) work(queue <-chan *item) {
+	i, ok := <-queue
+	if !ok {
+		return
+	}
+	if p.tree.ctx.Err() == nil {
+		p.tree.copy(i)
+	}
+	i.dir.done()
+	p.working.Go(func() { p.work(queue) })
 }
 
 // copy copies a file or a link.
@@ -389,32 +401,43 @@ func (t *treeRun) finish(d *directory) {
 // isSmall tells whether a file of a size travels in one piece.
 func (t *treeRun) isSmall(size int64) bool { return size >= 0 && size <= int64(t.small) }
 
-// allowance bounds what many share: bytes of memory, handles of the server. A wait ends when others give back what they have, which all do in the
-// end.
+// allowance bounds what many share: bytes of memory, handles of the server. Those who wait are served in the order in which they came, and woken when
+// it is their turn: there may be thousands. A wait ends when others give back what they have, which all do in the end.
 type allowance struct {
-	mu    sync.Mutex
-	freed sync.Cond
-	free  int64
+	mu      sync.Mutex
+	free    int64
+	waiting []share
 }
 
-func newAllowance(free int64) *allowance {
-	a := &allowance{free: free}
-	a.freed.L = &a.mu
-	return a
+// share is what somebody waits for.
+type share struct {
+	n     int64
+	taken chan struct{}
 }
+
+func newAllowance(free int64) *allowance { return &allowance{free: free} }
 
 func (a *allowance) take(n int64) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	for a.free < n {
-		a.freed.Wait()
+	if len(a.waiting) == 0 && a.free >= n {
+		a.free -= n
+		a.mu.Unlock()
+		return
 	}
-	a.free -= n
+	s := share{n, make(chan struct{})}
+	a.waiting = append(a.waiting, s)
+	a.mu.Unlock()
+	<-s.taken
 }
 
 func (a *allowance) give(n int64) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.free += n
-	a.mu.Unlock()
-	a.freed.Broadcast()
+	for len(a.waiting) > 0 && a.waiting[0].n <= a.free {
+		a.free -= a.waiting[0].n
+		close(a.waiting[0].taken)
+		a.waiting[0] = share{}
+		a.waiting = a.waiting[1:]
+	}
 }

@@ -133,8 +133,9 @@ const (
 	// smallest is the largest file that travels in one piece, where the packets allow it.
 	largestSmall = 256 << 10
 
-	// smallMemory bounds what the small files under way hold of this machine's memory.
-	smallMemory = 16 << 20
+	// smallMemory bounds what the small files under way hold of this machine's memory: contents that are asked for, or not yet acknowledged. It is
+	// twice what the window of their channel carries in a round trip.
+	smallMemory = 4 << 20
 )
 
 // measure decides how many files are in flight, and which of them are small.

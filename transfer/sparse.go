@@ -99,9 +99,13 @@ func (r *run) uploadWhole() error {
 		return err
 	}
 	r.note(errParts.Error() + ": its holes are sent too")
-	r.dense, r.result, r.detail, r.temporary = true, Result{Target: r.Target}, "", ""
+	r.dense, r.detail, r.temporary = true, "", ""
+	r.forget()
 	return r.upload()
 }
+
+// forget forgets the result of a try before.
+func (r *run) forget() { r.result = Result{Target: r.Target} }
 
 // sendHoley copies a file without its holes.
 func (r *run) sendHoley(f *usftp.File, s *holeySource) (int64, error) {

@@ -8,11 +8,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -71,6 +71,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	c.options.Events = lists.listen(c.options.Events)
 	defer c.hosts.close()
 	if flags.recursive {
+		defer runtime.KeepAlive(tuneTree())
 		options := flags.treeOptions()
 		c.tree = &options
 	}

@@ -61,11 +61,12 @@ type Call struct {
 	// Status is the reply where it is a STATUS.
 	Status wire.Status
 
-	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It lies in Reply.
+	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It lies in Reply, or where that is nil in the
+	// call itself.
 	Body  []byte
 	Reply *buffer.Block
 
-	scratch [wire.WriteHeaderMax]byte
+	scratch [scratchSize]byte
 	waiter  chan struct{} // of Do
 	state   atomic.Uint32 // of Do
 	next    *Call         // in whatever list holds the call
@@ -78,8 +79,20 @@ type Call struct {
 	replied bool // the reply is here; the call completes as soon as it is sent
 }
 
-// Scratch returns memory of the call's own that holds any request but one with a long path or data, to append Request to.
+// scratchSize is what most requests take, and short replies. Thousands of calls may be in flight: what is longer takes memory of its own.
+const scratchSize = 128
+
+// Scratch returns memory of the call's own that holds any request but one with a long path, a long handle or data, to append Request to.
 func (call *Call) Scratch() []byte { return call.scratch[:0] }
+
+// hold copies a short body to where the request was, or into a block while somebody may still be reading that. The caller holds mu.
+func (call *Call) hold(body []byte, pool *buffer.Pool) ([]byte, *buffer.Block) {
+	if call.sent {
+		return append(call.scratch[:0], body...), nil
+	}
+	block := pool.Get(len(body))
+	return append(block.Bytes()[:0], body...), block
+}
 
 // Discard releases the reply, for a call whose reply nobody wants.
 func (call *Call) Discard() {

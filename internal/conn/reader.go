@@ -160,6 +160,7 @@ type reply struct {
 	status wire.Status
 	block  *buffer.Block
 	body   []byte
+	short  bool  // body lies in the input buffer, and fits the call
 	err    error // in place of all else
 }
 
@@ -205,6 +206,12 @@ func (c *Conn) readReply() error {
 		r.err = &ProtocolError{What: fmt.Sprintf("%v of %d bytes, for which there is no room", kind, size)}
 		c.deliver(call, r)
 		return unexpected(c.in.skip(int(size)))
+	case (kind == wire.TypeHandle || kind == wire.TypeAttrs) && size <= scratchSize:
+		r.short = true
+		_, err = c.in.need(int(size))
+		if err = unexpected(err); err == nil {
+			r.body = c.in.use(int(size))
+		}
 	default:
 		r, err = c.readBody(kind, size)
 	}
@@ -325,6 +332,9 @@ func (c *Conn) deliver(call *Call, r reply) {
 		c.mu.Unlock()
 		r.block.Release()
 		return
+	}
+	if r.short { // thousands may be here before anybody looks: a block for each would be megabytes
+		r.body, r.block = call.hold(r.body, &c.pool)
 	}
 	call.Type, call.Status, call.Body, call.Reply, call.Err = r.kind, r.status, r.body, r.block, r.err
 	call.replied = true

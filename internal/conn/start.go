@@ -42,10 +42,14 @@ func (c *Conn) start(ctx context.Context, call *Call, mayWrite bool) error {
 	}
 	turn := c.budget.wait(int64(call.Bytes))
 	c.mu.Unlock()
+	return c.await(ctx, call, turn)
+}
+
+// await starts a call when it is its turn.
+func (c *Conn) await(ctx context.Context, call *Call, turn *turn) error {
 	if call.Data != nil {
 		c.gather(call)
 	}
-
 	select {
 	case <-turn.granted:
 	case <-c.life.Done():
