@@ -352,6 +352,9 @@ func (t *treeRun) copyLink(i *item) {
 	if err == nil {
 		err = t.target.makeLink(i, to)
 	}
+	if err == nil {
+		err = t.finishLink(i)
+	}
 	if err != nil {
 		t.fail(i.source(), i.target(), err)
 		return
