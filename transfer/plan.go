@@ -41,6 +41,8 @@ type item struct {
 	dir   *directory
 	name  string
 	facts facts
+
+	sought bool // a check has looked for it, through links
 }
 
 func (i *item) source() string { return i.dir.tree.source.join(i.dir.source, i.name) }
