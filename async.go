@@ -96,6 +96,16 @@ func (a AsyncClient) Lchtimes(name string, atime, mtime time.Time) *Pending[stru
 	return startOn(a, a.session.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
 
+// SetAttrs gives a file several attributes at once, as [Client.SetAttrs]. It asks even where there are none.
+func (a AsyncClient) SetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
+	return startOn(a, a.session.setstat("setstat", name, attrs.change()))
+}
+
+// LSetAttrs is SetAttrs for a symbolic link itself, as [Client.LSetAttrs].
+func (a AsyncClient) LSetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
+	return startOn(a, a.session.lsetstat("lsetstat", name, attrs.change()))
+}
+
 // Remove removes a file or an empty directory, as [Client.Remove].
 func (a AsyncClient) Remove(name string) *Pending[struct{}] {
 	return startOn(a, a.session.remove(name))

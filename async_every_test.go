@@ -70,6 +70,8 @@ func TestEveryAsyncOperation(t *testing.T) {
 	wait(a.SetExtendedData(name("g"), nil))
 	wait(a.Lchown(name("l"), os.Getuid(), os.Getgid()))
 	wait(a.Lchtimes(name("l"), when, when))
+	wait(a.LSetAttrs(name("l"), usftp.NewAttrs{SetTimes: true, Atime: when, Mtime: when}))
+	wait(a.SetAttrs(name("l"), usftp.NewAttrs{SetTimes: true, Atime: when, Mtime: when}))
 	a.Lchmod(name("l"), 0o777).Wait() // Linux refuses it
 	if info := must[fs.FileInfo](t)(a.Stat(name("l")).Wait()); info.Size() != 3 || !info.ModTime().Equal(when) {
 		t.Error(info)
@@ -100,7 +102,7 @@ func TestEveryAsyncOperation(t *testing.T) {
 		t.Error(left)
 	}
 	called("Client.Mkdir", "Client.Rename", "Client.PosixRename", "Client.Link", "Client.Symlink", "Client.Chmod", "Client.Chown", "Client.Truncate",
-		"Client.Chtimes", "Client.SetExtendedData", "Client.Lchown", "Client.Lchtimes", "Client.Lchmod", "Client.Stat", "Client.Lstat",
+		"Client.Chtimes", "Client.SetExtendedData", "Client.Lchown", "Client.Lchtimes", "Client.Lchmod", "Client.SetAttrs", "Client.LSetAttrs", "Client.Stat", "Client.Lstat",
 		"Client.ReadLink", "Client.RealPath", "Client.StatVFS", "Client.Extended", "Client.Open", "Client.OpenFile", "File.Remove",
 		"Client.Remove", "Client.RemoveDirectory")
 

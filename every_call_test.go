@@ -68,6 +68,9 @@ var clientCalls = map[string]anyCall{
 	"UsersGroups":     func(c *usftp.Client, _ *usftp.File) error { _, _, err := c.UsersGroups([]uint32{1}, nil); return err },
 	"WriteFile":       func(c *usftp.Client, _ *usftp.File) error { return c.WriteFile("/f", nil, 0) },
 	"MkdirPerm":       func(c *usftp.Client, _ *usftp.File) error { return c.MkdirPerm("/d", 0o700) },
+	"LSetAttrs": func(c *usftp.Client, _ *usftp.File) error {
+		return c.LSetAttrs("/f", usftp.NewAttrs{SetMode: true})
+	},
 	"SetAttrs": func(c *usftp.Client, _ *usftp.File) error {
 		return c.SetAttrs("/f", usftp.NewAttrs{SetMode: true})
 	},

@@ -57,6 +57,15 @@ func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 	return c.change(c.setstat("setstat", name, attrs.change()))
 }
 
+// LSetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7), or else errors.Is(err,
+// errors.ErrUnsupported) holds, as it does where a server cannot set a link's mode.
+func (c *Client) LSetAttrs(name string, attrs NewAttrs) error {
+	if attrs.empty() {
+		return nil
+	}
+	return c.change(c.lsetstat("lsetstat", name, attrs.change()))
+}
+
 // SetAttrs gives the open file several attributes at once, as [Client.SetAttrs].
 func (f *File) SetAttrs(attrs NewAttrs) error {
 	if attrs.empty() {

@@ -181,7 +181,7 @@ func (p *plan) look(name string) {
 	if t.ctx.Err() != nil {
 		return
 	}
-	i := &item{dir: t.root, name: name}
+	i := &item{dir: t.root, name: name, sought: true}
 	found, err := t.source.look(i.source())
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -223,7 +223,7 @@ func (r *run) check() error {
 
 // checkHere reads a file of this machine.
 func (r *run) checkHere() error {
-	from := &source{before: r.item.facts.info}
+	from := &source{listed: r.isListed()}
 	if err := from.open(r.ctx, r.Source); err != nil {
 		return err
 	}

@@ -84,11 +84,12 @@ type Options struct {
 
 	// Preserve sets the target's times and permissions to the source's, and makes it an error when that fails. Without it the
 	// permissions of a file that is new are the source's as far as the umask (ours, or the server's) allows; a file that
-	// is replaced keeps its own.
+	// is replaced keeps its own. Symbolic links get their source's times where that can be; a note says so once where not.
 	Preserve bool
 
 	// Owners gives the target the source's owner and group, by number, directories of trees too, and makes it an error when that fails: as
-	// a rule only a superuser may give files away. Links keep theirs. Without it a file that is replaced keeps its owner where it may.
+	// a rule only a superuser may give files away. Symbolic links get it too; where they cannot (a host without
+	// lsetstat@openssh.com), a note says so once. Without it a file that is replaced keeps its owner where it may.
 	Owners bool
 
 	// Sparse has blocks of zeros become holes in files that are written here: they read the same, and take no room. Holes that a file of this

@@ -176,35 +176,6 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 	return err
 }
 
-// openBelow opens the file itself that an entry of a tree is written to. os.Root keeps what is written in the target, and follows links in it;
-// none may be followed here, least of all one that the server has just sent in front of the file. A link that was there is replaced.
-func (t *localTarget) openBelow(perm fs.FileMode) (*os.File, error) {
-	if t.before == nil {
-		if info, err := t.root.Lstat(t.name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			if err := t.root.Remove(t.name); err != nil {
-				return nil, err
-			}
-		}
-		return t.root.OpenFile(t.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	}
-	file, err := t.root.OpenFile(t.name, os.O_WRONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !os.SameFile(info, t.before) {
-		err = &fs.PathError{Op: "write", Path: t.name, Err: errors.New("another file has taken its place")}
-	}
-	if err == nil {
-		err = file.Truncate(0)
-	}
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return file, nil
-}
-
 // localBase tells whether a name can be one on this system, whose separators may be more than "/".
 func localBase(name string) bool {
 	return filepath.IsLocal(name) && !strings.ContainsRune(name, filepath.Separator)

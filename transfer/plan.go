@@ -41,6 +41,8 @@ type item struct {
 	dir   *directory
 	name  string
 	facts facts
+
+	sought bool // a check has looked for it, through links
 }
 
 func (i *item) source() string { return i.dir.tree.source.join(i.dir.source, i.name) }
@@ -363,6 +365,9 @@ func (t *treeRun) copyLink(i *item) {
 	to, err := t.source.readLink(i.source())
 	if err == nil {
 		err = t.target.makeLink(i, to)
+	}
+	if err == nil {
+		err = t.finishLink(i)
 	}
 	if err != nil {
 		t.fail(i.source(), i.target(), err)

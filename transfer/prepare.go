@@ -28,6 +28,7 @@ type treeTarget interface {
 	finishDir(d *directory) error
 	leave(d *directory) // nothing more is written in it
 	makeLink(i *item, to string) error
+	finishLink(i *item, set usftp.NewAttrs) error
 	close()
 }
 

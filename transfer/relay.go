@@ -346,9 +346,3 @@ func foreignName(name string) error {
 	}
 	return nil
 }
-
-// onlyNew tells whether a target that is written itself must not be there. What a tree writes on another host is there as it was looked at, or is not opened: a source
-// that sends a link and then a file of the same name would have the file written to where the link leads.
-func (r *run) onlyNew(target *remoteTarget) bool {
-	return r.Direction == Relay && r.item != nil && target.before == nil
-}

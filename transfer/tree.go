@@ -203,6 +203,8 @@ type treeRun struct {
 	first    error
 	active   map[*activity]struct{}
 	finished sync.WaitGroup // directories that are getting their attributes
+
+	plainLinks sync.Once // it is said that links get no attributes
 }
 
 // activity is a large file under way.

@@ -275,7 +275,7 @@ func (l *localTree) place(i *item) (*localTarget, error) {
 	case info.Mode()&fs.ModeSymlink != 0: // the rename replaces it
 		return t, nil
 	case !info.Mode().IsRegular():
-		err = &fs.PathError{Op: "write", Path: t.path, Err: errors.New(kindOf(info.Mode()) + " is in the way")}
+		err = inTheWay(t.path, info)
 	default:
 		t.before, t.direct = info, links(info) > 1
 		return t, nil

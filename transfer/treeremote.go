@@ -314,7 +314,7 @@ func (r *remoteTree) place(client *usftp.Client, i *item) (*remoteTarget, error)
 	case info.Mode()&fs.ModeSymlink != 0: // the rename replaces it
 		return t, nil
 	case !info.Mode().IsRegular():
-		return nil, &fs.PathError{Op: "write", Path: t.path, Err: errors.New(kindOf(info.Mode()) + " is in the way")}
+		return nil, inTheWay(t.path, info)
 	}
 	t.before = info
 	return t, nil

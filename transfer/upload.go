@@ -84,7 +84,7 @@ func (s *source) open(ctx context.Context, name string) error {
 // isListed tells whether the source is a file of this machine's that was listed as what it is. Whoever may write to the tree can have put a
 // link in its place since, to a file that only we can read, or a pipe for which we would wait for ever.
 func (r *run) isListed() bool {
-	return r.item != nil && r.item.facts.mode.IsRegular() && r.item.dir.tree.TreeOptions.Links != FollowLinks
+	return r.item != nil && !r.item.sought && r.item.facts.mode.IsRegular() && r.item.dir.tree.TreeOptions.Links != FollowLinks
 }
 
 // again returns what has the source read anywhere, nil where it can be read but once. Where it is open that is the same file, whatever has its
@@ -288,10 +288,6 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 	if hasMode(from.before) {
 		perm = from.before.Mode().Perm()
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	if r.onlyNew(target) {
-		flags |= os.O_EXCL
-	}
 	if !target.direct && r.Options.Placement != InPlace {
 		temporary = path.Join(path.Dir(target.path), temporaryName(path.Base(target.path)))
 		private := perm
@@ -318,7 +314,7 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		if target.before == nil {
 			// Nothing is there that could be harmed, and the reason is most likely the directory's: the same open says it of the
 			// name that the person knows.
-			f, err = r.Host.Client.OpenFile(target.path, flags, perm)
+			f, err = r.openItself(target, perm)
 			if err == nil {
 				r.note("no temporary file can be created beside the target: it is written in place")
 			}
@@ -329,7 +325,7 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 	if r.Options.Placement == Atomic {
 		return nil, "", &fs.PathError{Op: "replace", Path: target.path, Err: errors.New("it is no regular file, and can only be written in place")}
 	}
-	f, err = r.Host.Client.OpenFile(target.path, flags, perm)
+	f, err = r.openItself(target, perm)
 	if err == nil && note != "" {
 		r.note(note)
 	}

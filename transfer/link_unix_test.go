@@ -1,0 +1,153 @@
+//go:build linux || darwin || freebsd
+
+package transfer_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/sftptest/opensshd"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// linkScene makes a tree of links, with times and, for whoever may give files away, owners of their own; and what they lead to.
+func linkScene(t *testing.T, dir string) (names []string, uid, gid int) {
+	t.Helper()
+	names = []string{"link", "broken", "deep/up"}
+	uid, gid = os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 4711, 4811
+	}
+	errs := []error{os.MkdirAll(filepath.Join(dir, "deep"), 0o755), os.WriteFile(filepath.Join(dir, "file"), []byte("file"), 0o644)}
+	for i, to := range []string{"file", "nowhere", "../deep"} {
+		errs = append(errs, os.Symlink(to, filepath.Join(dir, names[i])), os.Lchown(filepath.Join(dir, names[i]), uid, gid))
+		when := []unix.Timespec{unix.NsecToTimespec(oldTime.UnixNano()), unix.NsecToTimespec(oldTime.UnixNano())}
+		errs = append(errs, unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(dir, names[i]), when, unix.AT_SYMLINK_NOFOLLOW))
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return names, uid, gid
+}
+
+// sameLinks compares links with what linkScene has made of them, and makes sure that nothing was done to what they lead to.
+func sameLinks(t *testing.T, dir string, names []string, uid, gid int) {
+	t.Helper()
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != uid || int(stat.Gid) != gid || !info.ModTime().Equal(oldTime) {
+			t.Errorf("%s belongs to %d:%d and is of %v, want %d:%d and %v", name, stat.Uid, stat.Gid, info.ModTime(), uid, gid, oldTime)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Getuid() || info.ModTime().Equal(oldTime) {
+		t.Errorf("what a link leads to belongs to %d and is of %v", stat.Uid, info.ModTime())
+	}
+}
+
+// TestLinksKeepOwnersAndTimes: there and back again, and here, with OpenSSH's server and ours; and where there are such links already.
+func TestLinksKeepOwnersAndTimes(t *testing.T) {
+	ours, oursDir := ourHost(t)
+	sshd := opensshd.Start(t, opensshd.Options{})
+	real := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr()))
+	sshdDir := t.TempDir()
+	for name, test := range map[string]struct {
+		host      transfer.Host
+		dir, path string
+	}{"openssh": {real, sshdDir, sshdDir}, "ours": {ours, oursDir, "/"}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			source := filepath.Join(dir, "source")
+			names, uid, gid := linkScene(t, source)
+			copyTree := func(direction transfer.Direction, from, to, at string) {
+				t.Helper()
+				tree := transfer.Tree{Host: test.host, Direction: direction, Source: from, Target: to, Options: transfer.Options{Preserve: true, Owners: true}}
+				if direction == transfer.Relay {
+					tree.From = test.host
+				}
+				tree.Options.Events = func(e transfer.Event) {
+					if e.Kind == transfer.Note {
+						t.Errorf("%v: %s", direction, e.Message)
+					}
+				}
+				// What the links lead to need not have old times: the file gets those of the source, which are new.
+				if s, err := tree.Run(t.Context()); err != nil || s.Links != 3 {
+					t.Fatalf("%v: %+v, %v", direction, s, err)
+				}
+				sameLinks(t, at, names, uid, gid)
+			}
+			up, there := filepath.Join(test.path, "up"), filepath.Join(test.path, "there")
+			copyTree(transfer.Upload, source, up, filepath.Join(test.dir, "up"))
+			for _, name := range names {
+				if err := os.Lchown(filepath.Join(test.dir, "up", name), os.Getuid(), os.Getgid()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			copyTree(transfer.Upload, source+"/.", up, filepath.Join(test.dir, "up"))
+			copyTree(transfer.Relay, up, there, filepath.Join(test.dir, "there"))
+			copyTree(transfer.Download, up, filepath.Join(dir, "back"), filepath.Join(dir, "back"))
+			copyTree(transfer.Download, up+"/.", filepath.Join(dir, "back"), filepath.Join(dir, "back"))
+			copyTree(transfer.Local, source, filepath.Join(dir, "here"), filepath.Join(dir, "here"))
+		})
+	}
+}
+
+// TestLinksThatKeepNothing: where the host has no lsetstat that is said once for the tree, and is no failure; one that refuses is. Without being
+// asked for nothing of it is sent.
+func TestLinksThatKeepNothing(t *testing.T) {
+	without := slices.DeleteFunc(sftptest.OpenSSHExtensions(), func(e wire.ExtensionPair) bool { return e.Name == wire.ExtLsetstat })
+	refuse := func(code wire.Code) []sftptest.Fault {
+		return []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtLsetstat, Do: sftptest.Refuse(code, "no")}}
+	}
+	for what, test := range map[string]struct {
+		script        sftptest.Script
+		owners, times bool
+		notes, failed int
+		asked         bool
+	}{
+		"nothing wanted":          {},
+		"owners":                  {owners: true, asked: true},
+		"times":                   {times: true, asked: true},
+		"not offered":             {script: sftptest.Script{Extensions: without}, owners: true, times: true, notes: 1},
+		"not supported after all": {script: sftptest.Script{Faults: refuse(wire.OpUnsupported)}, times: true, notes: 1, asked: true},
+		"refused":                 {script: sftptest.Script{Faults: refuse(wire.PermissionDenied)}, owners: true, failed: 3, asked: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newTreeBench(t, test.script, sftptest.LinkConfig{})
+			source := filepath.Join(b.dir, "source")
+			linkScene(t, source)
+			s, err := b.tree(transfer.Upload, source, "/copy", func(tree *transfer.Tree) {
+				tree.Options.Owners, tree.Options.Preserve = test.owners, test.times
+			})
+			if s.Failed != int64(test.failed) || (err != nil) != (test.failed > 0) || test.failed > 0 && !errors.Is(err, fs.ErrPermission) || s.Links != int64(3-test.failed) {
+				t.Errorf("%+v, %v", s, err)
+			}
+			notes := b.notes()
+			if len(notes) != test.notes || test.notes > 0 && !strings.Contains(notes[0], "symbolic links") {
+				t.Errorf("the notes are %q", notes)
+			}
+			asked := slices.ContainsFunc(b.server.Requests(wire.TypeExtended), func(r sftptest.Request) bool { return r.Extension == wire.ExtLsetstat })
+			if asked != test.asked {
+				t.Errorf("lsetstat was asked for: %t", asked)
+			}
+		})
+	}
+}

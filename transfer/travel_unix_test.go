@@ -1,0 +1,147 @@
+//go:build unix
+
+package transfer_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/sftptest/opensshd"
+	"github.com/usftp/usftp/transfer"
+)
+
+// TestSpecialFilesAreSkipped: what is neither file, directory nor link is not copied and not waited for, and that is said of each.
+func TestSpecialFilesAreSkipped(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	if err := os.MkdirAll(filepath.Join(source, "deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(source, "deep", "pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(source) // a socket's path is short
+	listener, err := net.Listen("unix", "socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := os.WriteFile("file", []byte("file"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"deep/pipe: it is a named pipe, and not copied", "socket: it is a socket, and not copied"}
+	sshd := opensshd.Start(t, opensshd.Options{})
+	host := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr()))
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download, transfer.Local} {
+		var skipped []string
+		tree := transfer.Tree{Host: host, Direction: direction, Source: source, Target: filepath.Join(dir, direction.String())}
+		tree.Options.Events = func(e transfer.Event) {
+			if e.Kind == transfer.Skipped {
+				skipped = append(skipped, strings.TrimPrefix(e.Source, source+"/")+": "+e.Message)
+			}
+		}
+		s, err := tree.Run(t.Context())
+		slices.Sort(skipped)
+		if err != nil || s.Files != 1 || s.Skipped != 2 || !slices.Equal(skipped, want) {
+			t.Errorf("%v: %+v, %v; skipped %q", direction, s, err, skipped)
+		}
+	}
+}
+
+// TestUploadInPlaceFollowsNoLink: what a tree writes in place on a host is not written through a link that somebody has put there.
+func TestUploadInPlaceFollowsNoLink(t *testing.T) {
+	for _, fallback := range []bool{false, true} {
+		script := sftptest.Script{}
+		if fallback { // no temporary name is taken
+			script.Intercept = func(r sftptest.Request) []sftptest.Action {
+				if strings.Contains(r.Path, ".usftp-") {
+					return []sftptest.Action{sftptest.Refuse(3, "no such names here")}
+				}
+				return nil
+			}
+		}
+		b := newTreeBench(t, script, sftptest.LinkConfig{})
+		for name, data := range map[string]string{"linked": "new", "plain": "new", "fresh": "new", "dir/below": "new"} {
+			os.MkdirAll(filepath.Join(b.dir, "tree", "dir"), 0o755)
+			b.local("tree/"+name, []byte(data))
+		}
+		b.server.Files.Mkdir("/tree")
+		b.server.Files.WriteFile("/victim", []byte("safe"))
+		b.server.Files.WriteFile("/tree/plain", []byte("old and longer"))
+		b.server.Files.Symlink("/victim", "/tree/linked")
+		s, err := b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/", func(tree *transfer.Tree) {
+			if !fallback {
+				tree.Options.Placement = transfer.InPlace
+			}
+		})
+		if err != nil || s.Files != 4 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		for name, want := range map[string]string{"/victim": "safe", "/tree/linked": "new", "/tree/plain": "new", "/tree/fresh": "new", "/tree/dir/below": "new"} {
+			if got := b.remote(name); string(got) != want {
+				t.Errorf("fallback %t: %s has %q, want %q", fallback, name, got, want)
+			}
+		}
+		if info, err := b.host.Client.Lstat("/tree/linked"); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("fallback %t: the link was not replaced: %v, %v", fallback, info, err)
+		}
+	}
+}
+
+// TestInPlaceGoesOn: a tree that is written in place goes on over a new connection, in directories that it has made too.
+func TestInPlaceGoesOn(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		synctest.Test(t, func(t *testing.T) {
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 4 << 20}
+			b := newTreeBench(t, sftptest.Script{}, link)
+			data := random(2 << 20)
+			source, target := filepath.Join(b.dir, "tree"), "/copy"
+			os.MkdirAll(filepath.Join(source, "dir"), 0o755)
+			for i := range 4 {
+				b.local(fmt.Sprintf("tree/dir/%d", i), data)
+				b.server.Files.WriteFile(fmt.Sprintf("/tree/dir/%d", i), data)
+			}
+			if direction == transfer.Download {
+				source, target = "/tree", filepath.Join(b.dir, "copy")
+			}
+			b.redials(link, func(n int, end *sftptest.End) {
+				if n == 0 {
+					time.AfterFunc(time.Second, func() { end.Cut(nil) })
+				}
+			})
+			s, err := b.tree(direction, source, target, func(tree *transfer.Tree) {
+				tree.Options.Placement = transfer.InPlace
+				tree.Options.Retries = 5
+				tree.Options.Backoff = func(int) time.Duration { return time.Millisecond }
+			})
+			if err != nil || s.Files != 4 {
+				t.Fatalf("%v: %+v, %v", direction, s, err)
+			}
+			for i := range 4 {
+				got := []byte(nil)
+				if name := fmt.Sprintf("copy/dir/%d", i); direction == transfer.Upload {
+					got = b.remote("/" + name)
+				} else {
+					got = b.read(name)
+				}
+				if !bytes.Equal(got, data) {
+					t.Errorf("%v: file %d differs", direction, i)
+				}
+			}
+			if retried := b.kinds(transfer.Retried, ""); len(retried) == 0 {
+				t.Error("the connection was not lost")
+			}
+		})
+	}
+}
