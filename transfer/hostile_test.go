@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,6 +181,52 @@ func TestJournalThatLies(t *testing.T) {
 					t.Errorf("%.20q: the target differs", lie)
 				}
 			})
+		}
+	}
+}
+
+// TestServersOfFewHandles: as many directories and files are open at once as a server says that it allows, where that is two or more.
+func TestServersOfFewHandles(t *testing.T) {
+	for _, most := range []uint64{2, 3, 5, 17} {
+		for _, verify := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: most}}, sftptest.LinkConfig{})
+				for i := range 30 {
+					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/%d", i%7, i), random(i*10_000))
+				}
+				s, err := b.tree(transfer.Download, "/source", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) { tree.Options.Verify = verify })
+				if err != nil || s.Files != 30 {
+					t.Errorf("%d handles, verify %v: %+v, %v", most, verify, s.Totals, err)
+				}
+			})
+		}
+	}
+}
+
+// TestTargetRemovedMeanwhile: of what was removed with its directory it is not said that it is there.
+func TestTargetRemovedMeanwhile(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		var b *bench
+		dir := ""
+		b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeWrite {
+				b.server.Files.Remove(r.Path)
+			}
+			if r.Type == wire.TypeRead && dir != "" {
+				os.RemoveAll(dir)
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		dir = filepath.Join(b.dir, "dir")
+		os.Mkdir(dir, 0o755)
+		b.server.Files.WriteFile("/source", random(1000))
+		source, target := "/source", filepath.Join(dir, "target")
+		if direction == transfer.Upload {
+			source, target = b.local("source", random(1000)), "/target"
+		}
+		result, err := b.job(direction, source, target)
+		if err == nil || result.LeftBehind != "" || !strings.Contains(err.Error(), "which is no more") {
+			t.Errorf("%v: %+v, %v", direction, result, err)
 		}
 	}
 }

@@ -63,6 +63,7 @@ type plan struct {
 	waiting []*directory // the last one found is walked first
 	walking int
 
+	walkers int
 	most    int // workers for small files
 	workers atomic.Int64
 	spread  spread
@@ -76,7 +77,7 @@ const (
 )
 
 func newPlan(t *treeRun, most int) *plan {
-	p := &plan{tree: t, most: most, small: make(chan *item, most), large: make(chan *item, 64)}
+	p := &plan{tree: t, walkers: walkers, most: most, small: make(chan *item, most), large: make(chan *item, 64)}
 	p.changed.L = &p.mu
 	return p
 }
@@ -89,7 +90,7 @@ func (p *plan) run() {
 	}
 	p.push(p.tree.root)
 	var walking sync.WaitGroup
-	for range walkers {
+	for range p.walkers {
 		walking.Go(p.walk)
 	}
 	walking.Wait()
