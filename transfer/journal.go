@@ -15,9 +15,10 @@ import (
 
 // mark is what an interrupted job has left, so that a later one can go on from there.
 type mark struct {
-	Temporary  string    `json:"temporary"` // its path, on the host or on this machine
-	Bytes      int64     `json:"bytes"`     // that arrived without a gap
-	Synced     bool      `json:"synced"`    // they are on the disk
+	Temporary  string    `json:"temporary"`      // its path, on the host or on this machine
+	Bytes      int64     `json:"bytes"`          // that arrived without a gap
+	Synced     bool      `json:"synced"`         // they are on the disk
+	Boot       string    `json:"boot,omitempty"` // of this machine, where what is here is not synced: a crash may have lost any of it
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
 	SourceID   string    `json:"source_id"` // of the file itself, where it has one
@@ -82,6 +83,9 @@ func (r *run) saveMark(target string, m mark) bool {
 // writeMark writes a mark to the journal.
 func (r *run) writeMark(target string, m mark) bool {
 	c := r.claimJournal(target)
+	if !m.Synced && r.Direction == Download {
+		m.Boot = bootID()
+	}
 	data, err := json.Marshal(m)
 	if c == nil || err != nil {
 		return false

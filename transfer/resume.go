@@ -213,6 +213,10 @@ func (r *run) proveLocal(file *os.File, remote *usftp.File, m *mark) (offset int
 		offset = m.Bytes
 	} else if m.Synced {
 		offset = max(0, m.Bytes-tail)
+	} else if m.Boot != bootID() {
+		// What was written last need not be what is lost: the kernel stores in an order of its own, and what arrives over several lanes is
+		// written in any. A hole in the middle would read as zeros.
+		return 0, "this machine was restarted since, and may have lost some of it"
 	} else {
 		offset = max(0, m.Bytes-unsyncedTail)
 	}
