@@ -243,7 +243,7 @@ func (r *run) copy() error {
 			break
 		}
 	}
-	r.releaseJournal(err != nil)
+	r.releaseJournal(err != nil && (r.resumable || r.left != nil || r.lost()))
 	r.stopHashing()
 	r.result.Elapsed = time.Since(r.began)
 	r.result.Hash, r.result.Verified = r.hash, r.verified // maybe by a try before the last, which had but to give it its name

@@ -52,6 +52,12 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		why = "it lies elsewhere"
 	}
 	client := r.Host.Client
+	if why == "" && m.Bytes == 0 {
+		if err := client.Remove(m.Temporary); err == nil || refused(err) {
+			r.dropMark(target.path)
+		}
+		return nil, "", 0
+	}
 	if why == "" {
 		var err error
 		if f, err = client.OpenFile(m.Temporary, os.O_RDWR, 0); errors.Is(err, fs.ErrNotExist) {
@@ -172,6 +178,11 @@ func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.File
 		why = "the source has changed since"
 	case !ours:
 		why = "it lies elsewhere"
+	}
+	if why == "" && m.Bytes == 0 {
+		t.root.Remove(name)
+		r.dropMark(t.path)
+		return 0
 	}
 	if why == "" {
 		file, err := t.root.OpenFile(name, os.O_RDWR, 0)
