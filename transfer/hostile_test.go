@@ -230,3 +230,29 @@ func TestTargetRemovedMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestServerThatLosesUploads: one that hangs up whenever a file is to get its name, and has then forgotten the file, is not sent it for ever.
+func TestServerThatLosesUploads(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			renames := 0
+			var b *bench
+			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Extension != wire.ExtPosixRename {
+					return nil
+				}
+				if renames++; gone {
+					b.server.Files.Remove(r.Path)
+				}
+				return []sftptest.Action{sftptest.Hangup()}
+			}}, sftptest.LinkConfig{})
+			b.redials(sftptest.LinkConfig{}, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target", func(j *transfer.Job) { j.Options.Retries = 3 })
+			if err == nil || ctx.Err() != nil || renames > 6 {
+				t.Errorf("forgotten %v: %d renames, %v", gone, renames, err)
+			}
+		})
+	}
+}

@@ -295,6 +295,7 @@ type run struct {
 	marks     *marks          // what is noted as it goes
 	left      *mark           // what a try that lost its connection has left
 	placing   *placing        // the last step of an upload, once it has begun
+	arrived   bool            // all of it, and was counted
 	strays    []string        // temporary files on the host that such a try may have left
 	way       way             // how far it has come
 	fromWay   way             // the same, as the source's connection counts it
