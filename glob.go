@@ -2,15 +2,17 @@ package usftp
 
 import (
 	"errors"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Glob returns the names that match a pattern, sorted, as [path/filepath.Glob] does: the syntax is that of [path.Match], errors of
-// reading are ignored (but those of the connection and of the context, which are returned), and the only other error is
-// [path.ErrBadPattern]. A pattern without metacharacters costs one round trip; each directory in which names are
+// opening a directory are ignored (but those of the connection and of the context, which are returned), and the only others are
+// [path.ErrBadPattern], those of a listing that breaks off, and that more names match than is reasonable (256 MiB of them). A pattern without metacharacters costs one round trip; each directory in which names are
 // matched costs a listing, many of which go on at once.
 func (c *Client) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
@@ -40,10 +42,11 @@ func (c *Client) glob(pattern string) ([]string, error) {
 	errs := make([]error, len(dirs))
 	var wg sync.WaitGroup
 	turn := make(chan struct{}, mostGlobbed)
+	var taken atomic.Int64
 	for i, dir := range dirs {
 		turn <- struct{}{}
 		wg.Go(func() {
-			found[i], errs[i] = c.matches(dir, last)
+			found[i], errs[i] = c.matches(dir, last, &taken)
 			<-turn
 		})
 	}
@@ -54,14 +57,32 @@ func (c *Client) glob(pattern string) ([]string, error) {
 // mostGlobbed is how many directories are listed at once.
 const mostGlobbed = 32
 
-// matches returns the names in a directory that match a pattern. A directory that cannot be read holds none.
-func (c *Client) matches(dir, pattern string) (names []string, err error) {
+// What a server may list without end: entries of one directory, and bytes of names that match.
+const (
+	mostGlobEntries = 20_000_000
+	mostGlobBytes   = 256 << 20
+)
+
+var errGlobTooLarge = errors.New("there are more names than are reasonable")
+
+// matches returns the names in a directory that match a pattern, and counts what they take. A directory that cannot be opened holds none; of
+// one whose listing breaks off nobody knows what it holds.
+func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []string, err error) {
+	entries := 0
 	for f, err := range c.Entries(dir) {
-		if err != nil {
+		if err != nil && entries == 0 {
 			return names, c.fatal(err)
 		}
+		if err != nil {
+			return names, err
+		}
+		entries++
 		if ok, _ := path.Match(pattern, f.BaseName()); ok {
 			names = append(names, path.Join(dir, f.BaseName()))
+			taken.Add(int64(len(names[len(names)-1])))
+		}
+		if entries > mostGlobEntries || taken.Load() > mostGlobBytes {
+			return names, &fs.PathError{Op: "glob", Path: dir, Err: errGlobTooLarge}
 		}
 	}
 	return names, nil

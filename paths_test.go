@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,18 @@ func TestGlob(t *testing.T) {
 	}
 	if _, err := r.Glob("["); !errors.Is(err, path.ErrBadPattern) {
 		t.Error(err)
+	}
+}
+
+// TestGlobOfAListingThatBreaksOff: what is known of a directory that was listed in part is not taken for all of it.
+func TestGlobOfAListingThatBreaksOff(t *testing.T) {
+	r := newRig(t, sftptest.Script{ReaddirNames: 2, Faults: []sftptest.Fault{
+		{On: wire.TypeReaddir, Path: "/logs", Skip: 2, Do: sftptest.Refuse(wire.Failure, "the disk is broken")}}}, 0)
+	for i := range 9 {
+		r.server.Files.WriteFile(fmt.Sprintf("/logs/%d", i), nil)
+	}
+	if names, err := r.Glob("/logs/*"); err == nil || !strings.Contains(err.Error(), "the disk is broken") {
+		t.Errorf("%q, %v", names, err)
 	}
 }
 

@@ -258,6 +258,10 @@ func (r *run) finishFile(t *localTarget, source facts) error {
 	if err := t.root.Rename(t.temporary, t.name); err != nil {
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = "all of the data is in " + r.result.LeftBehind
+		if _, lookErr := t.root.Lstat(t.temporary); errors.Is(lookErr, fs.ErrNotExist) { // its directory was removed, most likely
+			r.result.LeftBehind = ""
+			r.detail = "all of the data was in " + t.join(t.temporary) + ", which is no more"
+		}
 		return err
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,5 +182,77 @@ func TestJournalThatLies(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestServersOfFewHandles: as many directories and files are open at once as a server says that it allows, where that is two or more.
+func TestServersOfFewHandles(t *testing.T) {
+	for _, most := range []uint64{2, 3, 5, 17} {
+		for _, verify := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: most}}, sftptest.LinkConfig{})
+				for i := range 30 {
+					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/%d", i%7, i), random(i*10_000))
+				}
+				s, err := b.tree(transfer.Download, "/source", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) { tree.Options.Verify = verify })
+				if err != nil || s.Files != 30 {
+					t.Errorf("%d handles, verify %v: %+v, %v", most, verify, s.Totals, err)
+				}
+			})
+		}
+	}
+}
+
+// TestTargetRemovedMeanwhile: of what was removed with its directory it is not said that it is there.
+func TestTargetRemovedMeanwhile(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		var b *bench
+		dir := ""
+		b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeWrite {
+				b.server.Files.Remove(r.Path)
+			}
+			if r.Type == wire.TypeRead && dir != "" {
+				os.RemoveAll(dir)
+			}
+			return nil
+		}}, sftptest.LinkConfig{})
+		dir = filepath.Join(b.dir, "dir")
+		os.Mkdir(dir, 0o755)
+		b.server.Files.WriteFile("/source", random(1000))
+		source, target := "/source", filepath.Join(dir, "target")
+		if direction == transfer.Upload {
+			source, target = b.local("source", random(1000)), "/target"
+		}
+		result, err := b.job(direction, source, target)
+		if err == nil || result.LeftBehind != "" || !strings.Contains(err.Error(), "which is no more") {
+			t.Errorf("%v: %+v, %v", direction, result, err)
+		}
+	}
+}
+
+// TestServerThatLosesUploads: one that hangs up whenever a file is to get its name, and has then forgotten the file, is not sent it for ever.
+func TestServerThatLosesUploads(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			renames := 0
+			var b *bench
+			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Extension != wire.ExtPosixRename {
+					return nil
+				}
+				if renames++; gone {
+					b.server.Files.Remove(r.Path)
+				}
+				return []sftptest.Action{sftptest.Hangup()}
+			}}, sftptest.LinkConfig{})
+			b.redials(sftptest.LinkConfig{}, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target", func(j *transfer.Job) { j.Options.Retries = 3 })
+			if err == nil || ctx.Err() != nil || renames > 6 {
+				t.Errorf("forgotten %v: %d renames, %v", gone, renames, err)
+			}
+		})
 	}
 }

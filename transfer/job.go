@@ -246,7 +246,7 @@ func (r *run) copy() error {
 			break
 		}
 	}
-	r.releaseJournal(err != nil)
+	r.releaseJournal(err != nil && (r.resumable || r.left != nil || r.lost()))
 	r.stopHashing()
 	r.result.Elapsed = time.Since(r.began)
 	r.result.Hash, r.result.Verified = r.hash, r.verified // maybe by a try before the last, which had but to give it its name
@@ -298,6 +298,7 @@ type run struct {
 	marks     *marks          // what is noted as it goes
 	left      *mark           // what a try that lost its connection has left
 	placing   *placing        // the last step of an upload, once it has begun
+	arrived   bool            // all of it, and was counted
 	strays    []string        // temporary files on the host that such a try may have left
 	way       way             // how far it has come
 	fromWay   way             // the same, as the source's connection counts it

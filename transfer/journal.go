@@ -15,9 +15,10 @@ import (
 
 // mark is what an interrupted job has left, so that a later one can go on from there.
 type mark struct {
-	Temporary  string    `json:"temporary"` // its path, on the host or on this machine
-	Bytes      int64     `json:"bytes"`     // that arrived without a gap
-	Synced     bool      `json:"synced"`    // they are on the disk
+	Temporary  string    `json:"temporary"`      // its path, on the host or on this machine
+	Bytes      int64     `json:"bytes"`          // that arrived without a gap; 0 where nobody knows of any
+	Synced     bool      `json:"synced"`         // they are on the disk
+	Boot       string    `json:"boot,omitempty"` // of this machine, where what is here is not synced: a crash may have lost any of it
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
 	SourceID   string    `json:"source_id"` // of the file itself, where it has one
@@ -64,7 +65,7 @@ func (r *run) loadMark(target string) *mark {
 		return nil
 	}
 	var m mark
-	if json.NewDecoder(io.NewSectionReader(c.file, 0, longestMark)).Decode(&m) != nil || m.Bytes <= 0 || m.Temporary == "" {
+	if json.NewDecoder(io.NewSectionReader(c.file, 0, longestMark)).Decode(&m) != nil || m.Bytes < 0 || m.Temporary == "" {
 		return nil
 	}
 	return &m
@@ -82,6 +83,9 @@ func (r *run) saveMark(target string, m mark) bool {
 // writeMark writes a mark to the journal.
 func (r *run) writeMark(target string, m mark) bool {
 	c := r.claimJournal(target)
+	if !m.Synced && r.Direction == Download {
+		m.Boot = bootID()
+	}
 	data, err := json.Marshal(m)
 	if c == nil || err != nil {
 		return false
@@ -113,6 +117,9 @@ func (r *run) markAsItGoes(progress func() int64) (stop func()) {
 		return func() {}
 	}
 	last := r.result.Resumed
+	if last == 0 { // whoever is killed before the first second is over leaves a file too, which a later run can remove
+		r.writeMark(r.marks.target, r.marks.mark)
+	}
 	return each(markEvery, func() {
 		if bytes := progress(); bytes > last {
 			last = bytes

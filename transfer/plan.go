@@ -65,6 +65,7 @@ type plan struct {
 	waiting []*directory // the last one found is walked first
 	walking int
 
+	walkers int
 	most    int // workers for small files
 	workers atomic.Int64
 	spread  spread
@@ -82,7 +83,7 @@ func newPlan(t *treeRun, most int) *plan {
 	if !t.Direction.fromHost() {
 		ahead = min(most, 256)
 	}
-	p := &plan{tree: t, most: most, small: make(chan *item, ahead), large: make(chan *item, 64)}
+	p := &plan{tree: t, walkers: walkers, most: most, small: make(chan *item, ahead), large: make(chan *item, 64)}
 	p.changed.L = &p.mu
 	return p
 }
@@ -95,7 +96,7 @@ func (p *plan) run() {
 	}
 	p.push(p.tree.root)
 	var walking sync.WaitGroup
-	for range walkers {
+	for range p.walkers {
 		walking.Go(p.walk)
 	}
 	walking.Wait()

@@ -145,7 +145,7 @@ func (t *treeRun) measure(trip time.Duration) error {
 		t.measureHere()
 		return nil
 	}
-	var files int64
+	var files, rest int64
 	var read, write int
 	ask := func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
@@ -154,6 +154,10 @@ func (t *treeRun) measure(trip time.Duration) error {
 		}
 		_, told := client.HasExtension("limits@openssh.com")
 		files = mostHandles(limits, told)
+		rest = walkers
+		if told && limits.MaxOpenHandles > 0 {
+			rest = max(1, int64(min(limits.MaxOpenHandles, 1<<20))-files)
+		}
 		return err
 	}
 	if err := t.over(t.Source, ask); err != nil {
@@ -179,6 +183,9 @@ func (t *treeRun) measure(trip time.Duration) error {
 		t.small = -1
 	}
 	t.allow(files, filesInFlight(trip))
+	if t.Direction.fromHost() { // each listing has a directory open
+		t.plan.walkers = int(min(rest, walkers))
+	}
 	return nil
 }
 

@@ -52,6 +52,12 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		why = "it lies elsewhere"
 	}
 	client := r.Host.Client
+	if why == "" && m.Bytes == 0 {
+		if err := client.Remove(m.Temporary); err == nil || refused(err) {
+			r.dropMark(target.path)
+		}
+		return nil, "", 0
+	}
 	if why == "" {
 		var err error
 		if f, err = client.OpenFile(m.Temporary, os.O_RDWR, 0); errors.Is(err, fs.ErrNotExist) {
@@ -173,6 +179,11 @@ func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.File
 	case !ours:
 		why = "it lies elsewhere"
 	}
+	if why == "" && m.Bytes == 0 {
+		t.root.Remove(name)
+		r.dropMark(t.path)
+		return 0
+	}
 	if why == "" {
 		file, err := t.root.OpenFile(name, os.O_RDWR, 0)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -213,6 +224,10 @@ func (r *run) proveLocal(file *os.File, remote *usftp.File, m *mark) (offset int
 		offset = m.Bytes
 	} else if m.Synced {
 		offset = max(0, m.Bytes-tail)
+	} else if m.Boot != bootID() {
+		// What was written last need not be what is lost: the kernel stores in an order of its own, and what arrives over several lanes is
+		// written in any. A hole in the middle would read as zeros.
+		return 0, "this machine was restarted since, and may have lost some of it"
 	} else {
 		offset = max(0, m.Bytes-unsyncedTail)
 	}

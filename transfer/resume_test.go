@@ -209,3 +209,56 @@ func TestTwoRuns(t *testing.T) {
 		})
 	}
 }
+
+// TestResumeAfterAnEarlyKill: what a run that was killed at once has left is removed by the one that goes on, though there is nothing to go on from.
+func TestResumeAfterAnEarlyKill(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		synctest.Test(t, func(t *testing.T) {
+			link := sftptest.LinkConfig{RateBytesPerSec: 8 << 20}
+			b := newBench(t, sftptest.Script{}, link)
+			data := random(10 << 20)
+			b.server.Files.WriteFile("/source", data)
+			source, target := "/source", filepath.Join(b.dir, "target")
+			if direction == transfer.Upload {
+				source, target = b.local("source", data), "/target"
+			}
+			journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+			var mark []byte
+			var left, name string
+			ctx, cancel := context.WithCancel(t.Context())
+			b.jobContext(ctx, direction, source, target, journal, func(j *transfer.Job) {
+				j.Options.Events = func(e transfer.Event) {
+					marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*"))
+					if e.Kind == transfer.Progress && len(marks) == 1 && mark == nil {
+						name, left = marks[0], b.temporaries()[0]
+						mark, _ = os.ReadFile(name)
+						cancel()
+					}
+				}
+			})
+			for _, left := range b.temporaries() {
+				b.server.Files.Remove(left)
+				os.Remove(filepath.Join(b.dir, left))
+			}
+			if len(mark) == 0 {
+				t.Fatal("nothing was noted before the first second")
+			}
+			os.WriteFile(name, mark, 0o600)
+			if direction == transfer.Upload {
+				b.server.Files.WriteFile(left, data[:100])
+			} else {
+				b.local(left, data[:100])
+			}
+			b.reconnect(link)
+			if result, err := b.job(direction, source, target, journal); err != nil || result.Resumed != 0 || !bytes.Equal(b.arrived(direction), data) {
+				t.Fatalf("%+v, %v", result, err)
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+			if marks, _ := os.ReadDir(filepath.Join(b.dir, "journal")); len(marks) != 0 {
+				t.Errorf("%d marks are left", len(marks))
+			}
+		})
+	}
+}

@@ -24,7 +24,10 @@ func (r *run) place(temporary string, target *remoteTarget, size int64) error {
 	client := r.Host.Client.WithContext(ctx)
 	if r.placing == nil {
 		r.placing = &placing{temporary: temporary, size: size}
-		r.line.arrive() // whatever becomes of the name, none of it travels again
+		if !r.arrived { // once: a server that has lost it all when it is asked again gets it so many times as there are tries
+			r.arrived = true
+			r.line.arrive() // whatever becomes of the name, none of it travels again
+		}
 	}
 	var err error
 	switch {

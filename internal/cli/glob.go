@@ -68,12 +68,12 @@ func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if err != nil && !errors.Is(err, path.ErrBadPattern) { // part of the files are not what was asked for
+		return nil, err
+	}
 	if len(names) == 0 { // the file may have this name, and its directory may be one that cannot be listed
 		if _, statErr := client.Lstat(pattern); statErr == nil {
 			return []string{pattern}, nil
-		}
-		if err != nil && !errors.Is(err, path.ErrBadPattern) {
-			return nil, err
 		}
 		return nil, errors.New("no file on the host has such a name")
 	}

@@ -1,0 +1,76 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+)
+
+// TestResumeAfterACrash: what a download has left is not gone on from when the machine was restarted since, unless it was synced: some of it
+// may be lost, and not only its end.
+func TestResumeAfterACrash(t *testing.T) {
+	for name, test := range map[string]struct {
+		boot   string
+		synced bool
+		anew   bool
+	}{
+		"same boot":              {boot: "same"},
+		"another boot":           {boot: "another", anew: true},
+		"another boot, synced":   {boot: "another", synced: true},
+		"an older usftp's mark":  {boot: "", anew: true},
+		"an older one's, synced": {boot: "", synced: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := sftptest.LinkConfig{RateBytesPerSec: 8 << 20}
+				b := newBench(t, sftptest.Script{}, link)
+				data := random(40 << 20)
+				b.server.Files.WriteFile("/source", data)
+				target := filepath.Join(b.dir, "target")
+				journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+				// What a kill leaves is what is noted as it goes.
+				var noted []byte
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				_, err := b.jobContext(ctx, transfer.Download, "/source", target, journal, func(j *transfer.Job) {
+					j.Options.Events = func(e transfer.Event) {
+						if marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*")); len(marks) == 1 && e.Kind == transfer.Progress {
+							noted, _ = os.ReadFile(marks[0])
+						}
+					}
+				})
+				marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*"))
+				if err == nil || len(marks) != 1 || len(noted) == 0 {
+					t.Fatalf("%v, %d marks, noted %q", err, len(marks), noted)
+				}
+				var mark map[string]any
+				if err := json.NewDecoder(bytes.NewReader(noted)).Decode(&mark); err != nil {
+					t.Fatal(err)
+				}
+				if test.boot != "same" {
+					mark["boot"] = test.boot
+				}
+				mark["synced"] = test.synced
+				text, _ := json.Marshal(mark)
+				os.WriteFile(marks[0], text, 0o600)
+				b.reconnect(link)
+				result, err := b.job(transfer.Download, "/source", target, journal)
+				if err != nil || !bytes.Equal(b.arrived(transfer.Download), data) {
+					t.Fatalf("%+v, %v", result, err)
+				}
+				if anew := result.Resumed == 0; anew != test.anew || anew != strings.Contains(strings.Join(b.notes(), ""), "restarted") {
+					t.Errorf("it went on from %d; %q", result.Resumed, b.notes())
+				}
+			})
+		})
+	}
+}
