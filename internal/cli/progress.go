@@ -120,6 +120,10 @@ func (l *progressLine) text(s decor.Statistics) string {
 	numbers := l.numbers()
 	width := s.AvailableWidth - 1 // a full line would wrap on some terminals
 	room := width - runewidth.StringWidth(numbers) - 1
+	if room < 4 { // no columns, then
+		numbers = strings.Join(strings.Fields(numbers), " ")
+		room = width - runewidth.StringWidth(numbers) - 1
+	}
 	if room < 4 {
 		return runewidth.Truncate(numbers, max(0, width), "")
 	}

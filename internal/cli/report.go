@@ -109,7 +109,7 @@ func (p *person) treeEvent(e transfer.Event) {
 			if !p.quiet {
 				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e), count(t.PlannedFiles, "file", "files"), amount(float64(t.PlannedBytes))))
 			}
-		} else if p.verbose || t.Failed > 1 || e.Err != nil && t.Failed == 0 {
+		} else if p.verbose || t.Failed > 1 && !p.quiet || e.Err != nil && t.Failed == 0 {
 			p.console.say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
 		}
 	}
