@@ -209,6 +209,16 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 	return r.do()
 }
 
+var errNoClient = errors.New("transfer: the Host has no Client")
+
+// checkClients says what would else be a panic on a goroutine of ours, which no caller can recover from.
+func (j *Job) checkClients() error {
+	if j.Direction != Local && j.Host.Client == nil || j.Direction == Relay && j.From.Client == nil {
+		return errNoClient
+	}
+	return nil
+}
+
 // do runs the job and tells how it went.
 func (r *run) do() (Result, error) {
 	err := r.copy()
@@ -233,6 +243,9 @@ func (r *run) copy() error {
 		r.Host = r.line.current()
 		if r.from != nil {
 			r.From = r.from.current()
+		}
+		if err = r.checkClients(); err != nil {
+			break
 		}
 		if err = verifiable(r.Host.Client, &r.Options); err != nil {
 			break
