@@ -213,7 +213,8 @@ var errNoClient = errors.New("transfer: the Host has no Client")
 
 // checkClients says what would else be a panic on a goroutine of ours, which no caller can recover from.
 func (j *Job) checkClients() error {
-	if j.Direction != Local && j.Host.Client == nil || j.Direction == Relay && j.From.Client == nil {
+	way := j.Direction
+	if (way.toHost() || way.fromHost()) && j.Host.Client == nil || way == Relay && j.From.Client == nil {
 		return errNoClient
 	}
 	return nil
