@@ -53,7 +53,7 @@ func (r *run) download() error {
 	}
 	defer target.close()
 	r.tellStarted()
-	if r.result.Resumed = r.resumeLocal(target, f, before); r.result.Resumed == 0 {
+	if r.goesOnAt(r.resumeLocal(target, f, before)); r.result.Resumed == 0 {
 		err = r.createLocal(target, before)
 	} else {
 		err = r.goOn(f, target.file)

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,7 +138,7 @@ func plain(err error) string {
 func (r *run) failure(err error) error {
 	return &Error{
 		Host: r.Host.Name, From: r.From.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
-		Err: err, Detail: r.detail, Resumable: r.resumable, temporary: r.temporary,
+		Err: err, Detail: r.detail, Resumable: r.resumable, temporary: cmp.Or(r.temporary, r.result.LeftBehind), // what was gone on from is left again
 	}
 }
 

@@ -32,6 +32,7 @@ type Event struct {
 	Target     string        `json:"target"`
 	Size       int64         `json:"size"`
 	Bytes      int64         `json:"bytes"`
+	Resumed    int64         `json:"resumed,omitempty"` // of Bytes, those that an earlier job had copied; of progress and done
 	Elapsed    time.Duration `json:"elapsed_ns,omitempty"`
 	Wait       time.Duration `json:"wait_ns,omitempty"`
 	Bound      Bound         `json:"bound,omitempty"` // what bound the rate, of done

@@ -187,3 +187,26 @@ func TestNamesThatLeadElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// A host without a client is an error, and not a panic where nobody can recover from it.
+func TestNoClient(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "source")
+	if err := os.WriteFile(source, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	for name, job := range map[string]transfer.Job{
+		"up":          {Direction: transfer.Upload, Source: source, Target: "/x"},
+		"down":        {Direction: transfer.Download, Source: "/x", Target: source + "2"},
+		"relay, to":   {Direction: transfer.Relay, From: b.host, Source: "/x", Target: "/y"},
+		"relay, from": {Direction: transfer.Relay, Host: b.host, Source: "/x", Target: "/y"},
+	} {
+		if _, err := job.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "has no Client") {
+			t.Errorf("%s: %v", name, err)
+		}
+		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction, Source: job.Source, Target: job.Target}
+		if _, err := tree.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "has no Client") {
+			t.Errorf("%s, tree: %v", name, err)
+		}
+	}
+}

@@ -212,6 +212,17 @@ func (j *Job) Run(ctx context.Context) (Result, error) {
 	return r.do()
 }
 
+var errNoClient = errors.New("transfer: the Host has no Client")
+
+// checkClients says what would else be a panic on a goroutine of ours, which no caller can recover from.
+func (j *Job) checkClients() error {
+	way := j.Direction
+	if (way.toHost() || way.fromHost()) && j.Host.Client == nil || way == Relay && j.From.Client == nil {
+		return errNoClient
+	}
+	return nil
+}
+
 // do runs the job and tells how it went.
 func (r *run) do() (Result, error) {
 	err := r.copy()
@@ -224,7 +235,7 @@ func (r *run) do() (Result, error) {
 }
 
 func (r *run) tellDone() {
-	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, Hash: r.result.Hash, Verified: r.result.Verified, Bound: r.result.Bound})
+	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Resumed: min(r.found, r.result.Bytes), Elapsed: r.result.Elapsed, Hash: r.result.Hash, Verified: r.result.Verified, Bound: r.result.Bound})
 }
 
 // copy copies the file. Its error is an [*Error].
@@ -236,6 +247,9 @@ func (r *run) copy() error {
 		r.Host = r.line.current()
 		if r.from != nil {
 			r.From = r.from.current()
+		}
+		if err = r.checkClients(); err != nil {
+			break
 		}
 		if err = verifiable(r.Host.Client, &r.Options); err != nil {
 			break
@@ -303,6 +317,8 @@ type run struct {
 	way       way             // how far it has come
 	fromWay   way             // the same, as the source's connection counts it
 	reached   int64           // what the last try had come to
+	retried   bool            // this is not the first try
+	found     int64           // what an earlier run had copied
 	poured    *usftp.FileStat // the source of what the job's writer was given; nil where it is not known well enough to go on
 
 	passing  *passing // hashes what passes, nil where nobody wants that
@@ -374,7 +390,8 @@ func (r *run) report(progress func() int64) (stop func()) {
 		every = defaultProgressEvery
 	}
 	return each(every, func() {
-		r.tell(Event{Kind: Progress, Size: r.size, Bytes: progress(), Elapsed: time.Since(r.began)})
+		bytes := progress()
+		r.tell(Event{Kind: Progress, Size: r.size, Bytes: bytes, Resumed: min(r.found, bytes), Elapsed: time.Since(r.began)})
 	})
 }
 

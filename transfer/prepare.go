@@ -37,6 +37,9 @@ func (t *treeRun) prepare() (err error) {
 	if t.filter, err = newFilter(t.TreeOptions.Include, t.TreeOptions.Exclude); err != nil {
 		return err
 	}
+	if err := (&Job{Direction: t.Direction, Host: t.Host, From: t.From}).checkClients(); err != nil {
+		return err
+	}
 	if err := verifiable(t.line.client(), &t.Options); err != nil {
 		return err
 	}

@@ -29,6 +29,19 @@ const (
 // resumeHint tells how to go on, for errors.
 const resumeHint = "the same with --resume goes on from there"
 
+// goesOnAt notes where a try begins. What was there before this run is told to the listener: it has not travelled now, and is no part of
+// the rate.
+func (r *run) goesOnAt(offset int64) {
+	r.result.Resumed = offset
+	if r.retried {
+		return
+	}
+	r.found = offset
+	if r.item != nil {
+		r.item.dir.tree.resumed.Add(offset)
+	}
+}
+
 // sourceID is a local file's identity.
 func sourceID(info fs.FileInfo) string { return fileID(info) }
 

@@ -88,6 +88,11 @@ func TestResume(t *testing.T) {
 					if test.again != (second.Resumed == 0) {
 						t.Errorf("%+v", second)
 					}
+					for _, e := range b.events {
+						if (e.Kind == transfer.Progress || e.Kind == transfer.Done) && e.Resumed != second.Resumed {
+							t.Errorf("%s tells of %d bytes that were there, of %d", e.Kind, e.Resumed, second.Resumed)
+						}
+					}
 					if moved := int64(time.Since(began).Seconds() * float64(link.RateBytesPerSec)); !test.again && moved > test.sends {
 						t.Errorf("about %d bytes travelled again, of %d", moved, size)
 					}

@@ -16,7 +16,7 @@ func (r *run) retry(err error) bool {
 		r.strays = append(r.strays, r.temporary)
 	}
 	r.reached = r.result.Bytes
-	r.resumable = false
+	r.retried, r.resumable = true, false
 	r.result, r.detail, r.temporary = Result{Target: r.Target}, "", ""
 	return true
 }

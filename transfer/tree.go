@@ -85,9 +85,10 @@ const (
 type Totals struct {
 	PlannedFiles int64         `json:"planned_files"`
 	PlannedBytes int64         `json:"planned_bytes"`
-	Complete     bool          `json:"complete"` // the whole tree has been listed
-	Files        int64         `json:"files"`    // copied; of a check: those that are what the list says
-	Bytes        int64         `json:"bytes"`    // copied, those of files under way too
+	Complete     bool          `json:"complete"`          // the whole tree has been listed
+	Files        int64         `json:"files"`             // copied; of a check: those that are what the list says
+	Bytes        int64         `json:"bytes"`             // copied, those of files under way too
+	Resumed      int64         `json:"resumed,omitempty"` // of Bytes, those that an earlier run had copied
 	Directories  int64         `json:"directories"`
 	Links        int64         `json:"links"`
 	Kept         int64         `json:"kept"` // with Resume: files that were there already
@@ -196,7 +197,7 @@ type treeRun struct {
 	boundBy Bound
 
 	plannedFiles, plannedBytes, files, bytes, directories, links, kept, skipped, failed atomic.Int64
-	missing, strangers, entries                                                         atomic.Int64
+	missing, strangers, entries, resumed                                                atomic.Int64
 	complete                                                                            atomic.Bool
 
 	mu       sync.Mutex
@@ -289,6 +290,7 @@ func (t *treeRun) totals() Totals {
 		Files: t.files.Load(), Bytes: t.bytes.Load(), Directories: t.directories.Load(), Links: t.links.Load(),
 		Kept: t.kept.Load(), Skipped: t.skipped.Load(), Failed: t.failed.Load(), Missing: t.missing.Load(), Unlisted: t.strangers.Load(), Elapsed: time.Since(t.began),
 	}
+	resumed := t.resumed.Load()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for a := range t.active {
@@ -297,6 +299,7 @@ func (t *treeRun) totals() Totals {
 			s.Active = append(s.Active, a.name)
 		}
 	}
+	s.Resumed = min(resumed, s.Bytes)
 	return s
 }
 

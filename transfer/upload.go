@@ -193,7 +193,7 @@ func (r *run) upload() error {
 		}
 	}
 	r.result.InPlace = temporary == ""
-	r.result.Resumed = offset
+	r.goesOnAt(offset)
 	if temporary != "" {
 		r.marks = r.remoteMarks(target, temporary, from)
 	}

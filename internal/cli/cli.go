@@ -71,7 +71,9 @@ func (a *app) command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			if len(args) > 1 {
+				return &usageError{"usftp", fmt.Errorf("there is no command %q; `usftp cp` copies files", args[0])}
+			} else if len(args) > 0 {
 				return &usageError{"usftp", fmt.Errorf("there is no command %q", args[0])}
 			}
 			return nil

@@ -17,7 +17,8 @@ func (c *copier) canGoOn(err error) bool {
 	if errors.As(err, &job) && job.Resumable {
 		return true
 	}
-	return c.tree != nil && c.options.Placement != transfer.InPlace && (c.ctx.Err() != nil || codeOf(err) == exitNoHost)
+	var begun *transfer.TreeError // anything else says that the tree was not: its host could not be reached, for one
+	return errors.As(err, &begun) && c.options.Placement != transfer.InPlace && (c.ctx.Err() != nil || codeOf(err) == exitNoHost)
 }
 
 // sayHowToGoOn says which command goes on from what is left: the one that was typed, with --resume.

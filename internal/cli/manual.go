@@ -178,7 +178,8 @@ and kinds may be added without, so a program should skip those that it does not
 know.
 
   started   a file: size is known, or -1
-  progress  bytes of it have arrived so far
+  progress  bytes of it have arrived so far; with --resume, resumed of them with
+            an earlier copy (done tells that too)
   note      message says what is no failure, but worth knowing
   done      bytes and elapsed_ns are final; bound, where it is known, is what
             bound the speed: "link window", "link", "server", "processor",
@@ -209,8 +210,8 @@ appear as U+FFFD.
 
 With -r, "tree" is true in all of them, and the tree's own started, progress and
 ended events have "totals": planned_files and planned_bytes (which grow until
-complete is true), and files, bytes, directories, links, kept, skipped and failed so
-far.`},
+complete is true), and files, bytes, resumed, directories, links, kept, skipped and
+failed so far.`},
 	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept under
 its temporary name, and that name is said. This takes at most a few seconds; a
 second signal ends the program at once. usftp serve has its own: see there.`},

@@ -68,6 +68,7 @@ func (l *progressLine) update(e transfer.Event) {
 // add takes what has arrived into account.
 func (l *progressLine) add(e transfer.Event) {
 	l.lost = l.lost && e.Bytes <= l.meter.bytes
+	l.meter.skip(resumedOf(e))
 	l.meter.add(e.Bytes, e.Elapsed)
 }
 
@@ -101,6 +102,7 @@ func (l *progressLine) finish(e transfer.Event, good bool) {
 		return
 	}
 	l.mu.Lock()
+	l.meter.skip(resumedOf(e))
 	l.meter.finish(e.Bytes, e.Elapsed)
 	l.ended, l.good = true, good
 	l.mu.Unlock()
@@ -120,6 +122,10 @@ func (l *progressLine) text(s decor.Statistics) string {
 	numbers := l.numbers()
 	width := s.AvailableWidth - 1 // a full line would wrap on some terminals
 	room := width - runewidth.StringWidth(numbers) - 1
+	if room < 4 { // no columns, then
+		numbers = strings.Join(strings.Fields(numbers), " ")
+		room = width - runewidth.StringWidth(numbers) - 1
+	}
 	if room < 4 {
 		return runewidth.Truncate(numbers, max(0, width), "")
 	}
@@ -171,6 +177,21 @@ type meter struct {
 	elapsed time.Duration
 	rate    float64 // bytes a second
 	moved   time.Duration
+	skipped int64 // of bytes, those that had been copied before
+}
+
+// skip leaves out of the rate what an earlier copy had sent.
+func (m *meter) skip(bytes int64) {
+	m.bytes += bytes - m.skipped
+	m.skipped = bytes
+}
+
+// resumedOf is how many of an event's bytes an earlier copy had sent.
+func resumedOf(e transfer.Event) int64 {
+	if e.Totals != nil {
+		return e.Totals.Resumed
+	}
+	return e.Resumed
 }
 
 const (
@@ -183,7 +204,7 @@ func (m *meter) add(bytes int64, elapsed time.Duration) {
 	if dt <= 0 {
 		return
 	}
-	now := float64(bytes-m.bytes) / dt.Seconds()
+	now := float64(max(0, bytes-m.bytes)) / dt.Seconds()
 	// In the beginning the rate is that of all there is: one slow first moment would else weigh for seconds.
 	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
 	m.rate += weight * (now - m.rate)
@@ -198,7 +219,7 @@ func (m *meter) add(bytes int64, elapsed time.Duration) {
 func (m *meter) finish(bytes int64, elapsed time.Duration) {
 	m.bytes, m.elapsed = bytes, elapsed
 	if elapsed > 0 {
-		m.rate = float64(bytes) / elapsed.Seconds()
+		m.rate = float64(max(0, bytes-m.skipped)) / elapsed.Seconds()
 	}
 }
 

@@ -99,7 +99,7 @@ func TestProgressLine(t *testing.T) {
 	name := "a name that is rather long, with \x1b[31m in it"
 	writeFile(t, filepath.Join(dir, name), randomData(4<<20))
 	target := "testhost:" + filepath.Join(dir, "target")
-	for _, columns := range []uint16{100, 60, 30, 8, 0} {
+	for _, columns := range []uint16{100, 60, 50, 30, 8, 0} {
 		t.Run(fmt.Sprint(columns, " columns"), func(t *testing.T) {
 			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000", name, target))
 			if columns == 100 {
@@ -122,6 +122,9 @@ func TestProgressLine(t *testing.T) {
 				t.Error("the name's own escape sequence has reached the terminal")
 			}
 			last := s.lines()[len(s.lines())-1]
+			if columns == 50 && !regexp.MustCompile(` 100% 4\.19 MB of 4\.19 MB .*MB/s in 00:0\d$`).MatchString(last) {
+				t.Errorf("the last line is %q", last)
+			}
 			if columns == 100 && !regexp.MustCompile(`^a name that.*\\x1b\[31m.* 100% +4\.19 MB of 4\.19 MB .*MB/s +in 00:0\d$`).MatchString(last) {
 				t.Errorf("in the end it shows %q", last)
 			}

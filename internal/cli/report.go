@@ -60,7 +60,7 @@ func (p *person) event(e transfer.Event) {
 		p.line.finish(e, true)
 		p.line = nil
 		if p.verbose {
-			p.console.say(fmt.Sprintf("copied %s to %s: %s in %.1f s, %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes)), e.Elapsed.Seconds(), rate(e.Bytes, e.Elapsed)) + boundText(e.Bound) + hashOf(e))
+			p.console.say(fmt.Sprintf("copied %s to %s: %s%s in %.1f s, %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes)), resumedText(e.Resumed), e.Elapsed.Seconds(), rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bound) + hashOf(e))
 		}
 	case transfer.Failed:
 		p.line.finish(e, false)
@@ -98,7 +98,7 @@ func (p *person) treeEvent(e transfer.Event) {
 	case e.Kind == transfer.Note && !p.quiet:
 		p.console.say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
 	case e.Kind == transfer.Done && p.verbose:
-		p.console.say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes))) + hashOf(e))
+		p.console.say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes))) + resumedText(e.Resumed) + hashOf(e))
 	case e.Kind == transfer.Failed:
 		p.console.say(e.Message)
 	case e.Kind == transfer.Ended:
@@ -109,10 +109,18 @@ func (p *person) treeEvent(e transfer.Event) {
 			if !p.quiet {
 				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e), count(t.PlannedFiles, "file", "files"), amount(float64(t.PlannedBytes))))
 			}
-		} else if p.verbose || t.Failed > 1 || e.Err != nil && t.Failed == 0 {
+		} else if p.verbose || t.Failed > 1 && !p.quiet || e.Err != nil && t.Failed == 0 {
 			p.console.say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
 		}
 	}
+}
+
+// resumedText says how much of a copy was there before.
+func resumedText(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s of it were there already)", amount(float64(bytes)))
 }
 
 // boundText says what bound the speed, where that is known.
@@ -128,7 +136,7 @@ func boundText(b transfer.Bound) string {
 
 // summaryOf says what has become of a tree.
 func summaryOf(t *transfer.Totals) string {
-	text := fmt.Sprintf("%s, %s, %s; %s in %.1f s, %s", count(t.Files, "file", "files"), count(t.Directories, "directory", "directories"), count(t.Links, "link", "links"), amount(float64(t.Bytes)), t.Elapsed.Seconds(), rate(t.Bytes, t.Elapsed)) + boundText(t.Bound)
+	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", count(t.Files, "file", "files"), count(t.Directories, "directory", "directories"), count(t.Links, "link", "links"), amount(float64(t.Bytes)), resumedText(t.Resumed), t.Elapsed.Seconds(), rate(t.Bytes-t.Resumed, t.Elapsed)) + boundText(t.Bound)
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %s there already", count(t.Kept, "file was", "files were"))
 	}

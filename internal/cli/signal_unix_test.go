@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,7 +75,9 @@ func TestSignal(t *testing.T) {
 			if c.upload {
 				from, to = big, "testhost:"+target
 			}
+			state := "XDG_STATE_HOME=" + t.TempDir()
 			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", from, to)
+			cmd.Env = append(cmd.Env, state)
 			events, stderr := started(t, cmd)
 			until(t, events, "progress", 1<<20)
 			cmd.Process.Signal(c.signal)
@@ -91,8 +94,25 @@ func TestSignal(t *testing.T) {
 				t.Errorf("the target has changed: %.40q", old)
 			}
 			left(t, stderr.String(), c.sentence, data)
-			if m := regexp.MustCompile(c.sentence).FindStringSubmatch(stderr.String()); m != nil && failed.LeftBehind != m[2] {
+			m := regexp.MustCompile(c.sentence).FindStringSubmatch(stderr.String())
+			if m == nil {
+				return
+			}
+			if failed.LeftBehind != m[2] {
 				t.Errorf("the event says that %q is left, the message %q", failed.LeftBehind, m[2])
+			}
+
+			// So it is the second time, when it goes on from there.
+			had, _ := strconv.ParseInt(m[1], 10, 64)
+			cmd = command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", "--resume", from, to)
+			cmd.Env = append(cmd.Env, state)
+			events, stderr = started(t, cmd)
+			until(t, events, "progress", had+1<<20)
+			cmd.Process.Signal(c.signal)
+			until(t, events, "exit", 0)
+			cmd.Wait()
+			if again := regexp.MustCompile(c.sentence).FindStringSubmatch(stderr.String()); again == nil || again[2] != m[2] {
+				t.Errorf("the second time it says:\n%s", stderr)
 			}
 		})
 	}

@@ -85,6 +85,17 @@ func TestMeter(t *testing.T) {
 	}
 	m.finish(bytes, at)
 	near("in the end", float64(bytes)/at.Seconds())
+
+	// What an earlier copy had sent counts as there, and not as sent.
+	m, at, bytes = meter{}, 0, 1<<40
+	m.skip(bytes)
+	run(10, 200)
+	near("after going on from much", 1000)
+	m.finish(bytes, at)
+	near("in the end, after going on from much,", 1000)
+	if m.bytes != 1<<40+2000 {
+		t.Errorf("%d bytes are there", m.bytes)
+	}
 }
 
 func TestPercentOf(t *testing.T) {
