@@ -24,6 +24,7 @@ type Conn struct {
 	client *ssh.Client // nil with the system's ssh
 	way    *way
 	key    ssh.PublicKey // the server's; nil with the system's ssh
+	trip   time.Duration
 
 	ctx    context.Context // done when the connection is closed or has died
 	cancel context.CancelCauseFunc
@@ -57,6 +58,10 @@ func newConn(d *Dialer, client *ssh.Client, w *way, key ssh.PublicKey) *Conn {
 	}
 	return c
 }
+
+// RoundTrip returns how long the way there and back seems to be: the shortest time in which the server has answered while logging in, TCP's
+// handshake included. 0 with the system's ssh, where nobody knows.
+func (c *Conn) RoundTrip() time.Duration { return c.trip }
 
 // lost says how a connection died.
 func lost(err error) error {

@@ -224,7 +224,9 @@ func (d *Dialer) dial(ctx context.Context) (*Conn, error) {
 		return nil, err
 	}
 	l.nearly()
-	return newConn(d, client, way, l.hostKey), nil
+	c := newConn(d, client, way, l.hostKey)
+	c.trip = l.trip
+	return c, nil
 }
 
 // A way is what leads to a server: a socket, a channel through a jump host, or the

@@ -17,8 +17,8 @@ type ahead struct {
 
 	asked bool
 	taken atomic.Bool
+	trip  time.Duration // as the login has found it: this answer waits for the server's program to start, too
 	done  chan struct{} // closed when what follows is known
-	trip  time.Duration
 	file  *usftp.File
 	info  fs.FileInfo // what the path leads to
 	link  bool        // whether it is a symbolic link
@@ -39,7 +39,6 @@ func (c *ConnectConfig) aheadOf() *ahead {
 // start asks, where the host may be asked ahead.
 func (a *ahead) start(c *usftp.Client) {
 	a.asked = true
-	began := time.Now()
 	go func() {
 		defer close(a.done)
 		if a.opens {
@@ -47,7 +46,6 @@ func (a *ahead) start(c *usftp.Client) {
 		} else {
 			a.info, a.link, a.err = look(c, a.path)
 		}
-		a.trip = time.Since(began)
 	}()
 }
 
@@ -68,11 +66,7 @@ func (h Host) take(ctx context.Context, path string, opens bool) *ahead {
 // askedAhead returns how long the way there and back took for what was asked ahead and taken up, 0 where nothing was.
 func (h Host) askedAhead() time.Duration {
 	if a := h.ahead; a != nil && a.taken.Load() {
-		select {
-		case <-a.done:
-			return a.trip
-		default:
-		}
+		return a.trip
 	}
 	return 0
 }

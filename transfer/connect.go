@@ -152,6 +152,7 @@ func (l *Login) begin(ctx context.Context, conn *dial.Conn) (*usftp.Client, erro
 	}
 	client, err := OpenClient(ctx, conn, options...)
 	if a != nil && a.asked {
+		a.trip = conn.RoundTrip()
 		l.host.ahead = a
 	}
 	return client, err
