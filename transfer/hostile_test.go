@@ -256,3 +256,24 @@ func TestServerThatLosesUploads(t *testing.T) {
 		})
 	}
 }
+
+// TestSizesThatLie: the sum of sizes that no files can have stays a number of bytes.
+func TestSizesThatLie(t *testing.T) {
+	listed := false
+	b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type != wire.TypeReaddir || listed {
+			return nil
+		}
+		listed = true
+		var all []wire.Name
+		for i, size := range []uint64{1<<63 - 1, 1<<63 - 1, 1<<64 - 1, 1 << 63, 1<<63 - 1, 7} {
+			all = append(all, wire.Name{Filename: fmt.Sprint(i), Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644, Size: size}})
+		}
+		return names(r, all...)
+	}}, sftptest.LinkConfig{})
+	b.server.Files.Mkdir("/tree")
+	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) { tree.TreeOptions.DryRun = true })
+	if err != nil || s.PlannedFiles != 6 || s.PlannedBytes < 1<<61 {
+		t.Errorf("%+v, %v", s.Totals, err)
+	}
+}
