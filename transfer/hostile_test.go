@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,13 +236,13 @@ func TestTargetRemovedMeanwhile(t *testing.T) {
 func TestServerThatLosesUploads(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			renames := 0
+			var renames atomic.Int32
 			var b *bench
 			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 				if r.Extension != wire.ExtPosixRename {
 					return nil
 				}
-				if renames++; gone {
+				if renames.Add(1); gone {
 					b.server.Files.Remove(r.Path)
 				}
 				return []sftptest.Action{sftptest.Hangup()}
@@ -250,8 +251,8 @@ func TestServerThatLosesUploads(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target", func(j *transfer.Job) { j.Options.Retries = 3 })
-			if err == nil || ctx.Err() != nil || renames > 6 {
-				t.Errorf("forgotten %v: %d renames, %v", gone, renames, err)
+			if err == nil || ctx.Err() != nil || renames.Load() > 6 {
+				t.Errorf("forgotten %v: %d renames, %v", gone, renames.Load(), err)
 			}
 		})
 	}
