@@ -38,15 +38,24 @@ func (t *treeRun) goesOn() bool {
 	if name == "" || !t.Options.Resume {
 		return false
 	}
-	_, err := os.Stat(name)
-	return err == nil
+	if _, err := os.Lstat(name); err != nil {
+		return false
+	}
+	f, err := openOurs(name)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
 }
 
 // noteBegun notes that the target is to be the copy itself.
 func (t *treeRun) noteBegun() {
 	if name := t.begunFile(); name != "" && os.MkdirAll(t.Options.Journal, 0o700) == nil {
 		sweepJournal(t.Options.Journal)
-		os.WriteFile(name, []byte("{\"tree\":true}\n"), 0o600)
+		if f, err := openOurs(name); err == nil {
+			f.Close() // that it is there says all
+		}
 	}
 }
 

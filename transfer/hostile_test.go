@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,13 +236,13 @@ func TestTargetRemovedMeanwhile(t *testing.T) {
 func TestServerThatLosesUploads(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			renames := 0
+			var renames atomic.Int32
 			var b *bench
 			b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 				if r.Extension != wire.ExtPosixRename {
 					return nil
 				}
-				if renames++; gone {
+				if renames.Add(1); gone {
 					b.server.Files.Remove(r.Path)
 				}
 				return []sftptest.Action{sftptest.Hangup()}
@@ -250,9 +251,30 @@ func TestServerThatLosesUploads(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target", func(j *transfer.Job) { j.Options.Retries = 3 })
-			if err == nil || ctx.Err() != nil || renames > 6 {
-				t.Errorf("forgotten %v: %d renames, %v", gone, renames, err)
+			if err == nil || ctx.Err() != nil || renames.Load() > 6 {
+				t.Errorf("forgotten %v: %d renames, %v", gone, renames.Load(), err)
 			}
 		})
+	}
+}
+
+// TestSizesThatLie: the sum of sizes that no files can have stays a number of bytes.
+func TestSizesThatLie(t *testing.T) {
+	listed := false
+	b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type != wire.TypeReaddir || listed {
+			return nil
+		}
+		listed = true
+		var all []wire.Name
+		for i, size := range []uint64{1<<63 - 1, 1<<63 - 1, 1<<64 - 1, 1 << 63, 1<<63 - 1, 7} {
+			all = append(all, wire.Name{Filename: fmt.Sprint(i), Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644, Size: size}})
+		}
+		return names(r, all...)
+	}}, sftptest.LinkConfig{})
+	b.server.Files.Mkdir("/tree")
+	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) { tree.TreeOptions.DryRun = true })
+	if err != nil || s.PlannedFiles != 6 || s.PlannedBytes < 1<<61 {
+		t.Errorf("%+v, %v", s.Totals, err)
 	}
 }

@@ -154,7 +154,7 @@ func (r *run) claimJournal(target string) *claim {
 	}
 	sweepJournal(r.Options.Journal)
 	for {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := openOurs(name)
 		if err != nil {
 			return nil
 		}

@@ -53,6 +53,24 @@ func fileID(info fs.FileInfo) string {
 	return ""
 }
 
+// openOurs opens a file of the journal, making it where it is not there. It is taken only where it is nobody else's: the directory may be another's
+// whose home is still set (sudo), and a link in it lead to any file that we may write.
+func openOurs(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || links(info) > 1 || localOwner(info).uid != os.Geteuid()) {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("it is somebody else's")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // openListed opens a regular file of a tree that is read. Where a link has taken its place since it was listed that is not followed, and a pipe is not
 // waited for.
 func openListed(name string) (*os.File, error) {

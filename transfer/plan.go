@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -269,7 +270,10 @@ func (p *plan) hand(i *item) {
 	}
 	if i.facts.mode.IsRegular() {
 		t.plannedFiles.Add(1)
-		t.plannedBytes.Add(max(0, i.facts.size))
+		planned := t.plannedBytes.Add(max(0, i.facts.size))
+		if planned < 0 { // sizes are the server's word
+			t.plannedBytes.Store(math.MaxInt64 / 2)
+		}
 	}
 	if t.TreeOptions.DryRun {
 		t.tell(Event{Kind: Planned, Source: i.source(), Target: i.target(), Size: i.facts.size})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -70,5 +71,56 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
+	}
+}
+
+// TestJournalOfAnother: a journal that somebody else may write to leads to no file but its own: links in it are not followed, and what is not ours in
+// it is not believed.
+func TestJournalOfAnother(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		data := random(9 << 20)
+		b.server.Files.WriteFile("/source/big", data)
+		os.Mkdir(filepath.Join(b.dir, "source"), 0o755)
+		b.local("source/big", data)
+		precious := b.local("precious", []byte("precious"))
+		journal := filepath.Join(b.dir, "journal")
+		var spoil func()
+		run := func(source, target string) {
+			tree := transfer.Tree{Host: b.host, Direction: direction, Source: source, Target: target}
+			tree.Options.Journal, tree.Options.Resume = journal, true
+			tree.Options.Events, tree.Options.ProgressEvery = func(transfer.Event) { spoil() }, time.Microsecond
+			if _, err := tree.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		from, to := filepath.Join(b.dir, "source"), "/target"
+		if direction == transfer.Download {
+			from, to = "/source", filepath.Join(b.dir, "target")
+		}
+		// What the files of the journal are called is found out, and links put in their places.
+		seen := make(map[string]bool)
+		spoil = func() {
+			names, _ := filepath.Glob(filepath.Join(journal, "*"))
+			for _, name := range names {
+				seen[name] = true
+			}
+		}
+		run(from, to)
+		if len(seen) != 2 {
+			t.Fatalf("the journal had %d files, not those of a tree and of a large file", len(seen))
+		}
+		os.RemoveAll(filepath.Join(b.dir, "target"))
+		b.server.Files.Remove("/target/big")
+		for name := range seen {
+			if err := os.Symlink(precious, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spoil = func() {}
+		run(from, to)
+		if got, _ := os.ReadFile(precious); string(got) != "precious" {
+			t.Errorf("%v: %.60q was written through the link", direction, got)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,7 +84,10 @@ const sweepEvery = 11
 func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoiled) (hit bool) {
 	script := sftptest.Script{}
 	asked := 0
+	var mu sync.Mutex // a stream that was cut may still be served beside the one that takes its place
 	script.Intercept = func(r sftptest.Request) []sftptest.Action {
+		mu.Lock()
+		defer mu.Unlock()
 		if r.Type == wire.TypeInit {
 			return nil
 		}
@@ -181,6 +185,9 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 	if err != nil && s.cuts && retries > 0 {
 		wrong("it was not made good")
 	}
+	mu.Lock()
+	unmade := s.unmade
+	mu.Unlock()
 	if err == nil {
 		var left []string
 		filepath.WalkDir(dir, func(name string, _ fs.DirEntry, _ error) error {
@@ -197,16 +204,21 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 			}
 		}
 		for _, name := range left {
-			if !s.unknown && !s.unmade && !strings.Contains(strings.Join(notes, "\n"), filepath.Base(name)) {
+			if !s.unknown && !unmade && !strings.Contains(strings.Join(notes, "\n"), filepath.Base(name)) {
 				wrong("left behind: %s", name)
 			}
 		}
 		time.Sleep(time.Minute) // nobody waits for the CLOSE of what was only read
+		mu.Lock()
+		unmade = s.unmade
+		mu.Unlock()
 		for _, server := range []*sftptest.Scripted{server, other} {
-			if server != nil && !s.unknown && !s.unmade && server.OpenHandles() > 0 {
+			if server != nil && !s.unknown && !unmade && server.OpenHandles() > 0 {
 				wrong("%d handles are open", server.OpenHandles())
 			}
 		}
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	return hit
 }
