@@ -206,8 +206,12 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileS
 // a stranger's word: a name that leads anywhere else is refused.
 func localName(remote string) (string, error) {
 	base := path.Base(strings.TrimRight(remote, "/"))
-	if base == "." || base == ".." || base == "/" || strings.IndexByte(base, 0) >= 0 || !localBase(base) {
-		return "", &fs.PathError{Op: "copy", Path: remote, Err: ErrBadName}
+	err := localBase(base)
+	if base == "." || base == ".." || base == "/" || strings.IndexByte(base, 0) >= 0 {
+		err = ErrBadName
+	}
+	if err != nil {
+		return "", &fs.PathError{Op: "copy", Path: remote, Err: err}
 	}
 	return base, nil
 }

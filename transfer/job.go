@@ -84,7 +84,8 @@ type Options struct {
 
 	// Preserve sets the target's times and permissions to the source's, and makes it an error when that fails. Without it the
 	// permissions of a file that is new are the source's as far as the umask (ours, or the server's) allows; a file that
-	// is replaced keeps its own. Symbolic links get their source's times where that can be; a note says so once where not.
+	// is replaced keeps its own; and times are kept in a tree, as far as the target lets them be, while a file that is copied alone
+	// has that of its copying, as with scp. Symbolic links get their source's times where that can be; a note says so once where not.
 	Preserve bool
 
 	// Owners gives the target the source's owner and group, by number, directories of trees too, and makes it an error when that fails: as

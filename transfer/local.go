@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/usftp/usftp"
 )
@@ -174,9 +173,4 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 		}
 	}
 	return err
-}
-
-// localBase tells whether a name can be one on this system, whose separators may be more than "/".
-func localBase(name string) bool {
-	return filepath.IsLocal(name) && !strings.ContainsRune(name, filepath.Separator)
 }

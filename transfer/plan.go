@@ -180,9 +180,10 @@ func (p *plan) found(i *item) {
 		most = defaultEntries
 	}
 	if n := t.entries.Add(1); most > 0 && n > most {
-		err := t.failure(t.Source, t.Target, errTooLarge)
-		t.failedFirst(err)
-		t.cancel(err)
+		if n == most+1 {
+			t.fail(t.Source, t.root.target, ErrTreeTooLarge)
+			t.cancel(ErrTreeTooLarge)
+		}
 		return
 	}
 	rel := i.rel()
@@ -238,7 +239,7 @@ func (p *plan) enter(i *item, rel string) {
 	}
 	err := t.target.check(i.dir, i.name)
 	if most > 0 && d.depth > most {
-		err = errTooDeep
+		err = ErrTreeTooDeep
 	}
 	if err != nil {
 		t.fail(d.source, d.target, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestSpecialFilesAreSkipped: what is neither file, directory nor link is not copied and not waited for, and that is said of each.
@@ -66,7 +67,7 @@ func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 		if fallback { // no temporary name is taken
 			script.Intercept = func(r sftptest.Request) []sftptest.Action {
 				if strings.Contains(r.Path, ".usftp-") {
-					return []sftptest.Action{sftptest.Refuse(3, "no such names here")}
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "no such names here")}
 				}
 				return nil
 			}
@@ -144,4 +145,61 @@ func TestInPlaceGoesOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAttributesRefused: times are kept where the host lets them be, and where it does not, that is a failure only with Preserve. The temporary
+// file does not stay.
+func TestAttributesRefused(t *testing.T) {
+	for _, code := range []wire.Code{wire.PermissionDenied, wire.OpUnsupported, wire.Failure} {
+		script := sftptest.Script{Faults: []sftptest.Fault{
+			{On: wire.TypeSetstat, Do: sftptest.Refuse(code, "no")}, {On: wire.TypeFsetstat, Do: sftptest.Refuse(code, "no")},
+		}}
+		for _, open := range []func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{newTreeBench, newBench} {
+			b := open(t, script, sftptest.LinkConfig{})
+			os.MkdirAll(filepath.Join(b.dir, "tree", "dir"), 0o755)
+			for name, size := range map[string]int{"tree/small": 10, "tree/dir/large": 1 << 20} {
+				b.local(name, random(size))
+			}
+			s, err := b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/kept")
+			if err != nil || s.Files != 2 || !bytes.Equal(b.remote("/kept/dir/large"), random(1<<20)) {
+				t.Errorf("%v: %+v, %v", code, s, err)
+			}
+			s, err = b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/preserved", func(tree *transfer.Tree) { tree.Options.Preserve = true })
+			if err == nil || s.Files != 0 || s.Failed != 4 {
+				t.Errorf("%v, with Preserve: %+v, %v", code, s, err)
+			}
+			if left := b.temporaries(); len(left) > 0 {
+				t.Errorf("%v: left behind: %q", code, left)
+			}
+		}
+	}
+}
+
+// TestTreeRateLimit: the limit is of all files of a tree together, however many are under way.
+func TestTreeRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		os.Mkdir(filepath.Join(b.dir, "tree"), 0o755)
+		b.local("tree/large", random(1<<20))
+		b.local("tree/other", random(1<<20))
+		for i := range 32 {
+			b.local(fmt.Sprintf("tree/small%d", i), random(64<<10))
+		}
+		limit := func(tree *transfer.Tree) { tree.Options.RateLimit = 1 << 20 }
+		for _, run := range []func() (transfer.Summary, error){
+			func() (transfer.Summary, error) {
+				return b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/copy", limit)
+			},
+			func() (transfer.Summary, error) {
+				return b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "back"), limit)
+			},
+			func() (transfer.Summary, error) {
+				return b.tree(transfer.Local, filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "here"), limit)
+			},
+		} {
+			if s, err := run(); err != nil || s.Files != 34 || s.Elapsed < 3800*time.Millisecond || s.Elapsed > 4200*time.Millisecond {
+				t.Errorf("4 MiB at 1 MiB/s: %+v, %v", s, err)
+			}
+		}
+	})
 }

@@ -57,7 +57,7 @@ type TreeOptions struct {
 	StopOnError bool
 
 	// MaxDepth and MaxEntries bound the tree, since a server could send one without end: 0 means 256 levels and 20 million
-	// entries, below 0 means no bound.
+	// entries, below 0 means no bound. What is deeper fails with ErrTreeTooDeep; ErrTreeTooLarge ends all.
 	MaxDepth   int
 	MaxEntries int64
 
@@ -214,9 +214,10 @@ type activity struct {
 	progress func() int64
 }
 
+// What ends the walk of a tree that may have no end; see TreeOptions.
 var (
-	errTooDeep  = errors.New("the tree is deeper than is allowed")
-	errTooLarge = errors.New("the tree has more entries than are allowed")
+	ErrTreeTooDeep  = errors.New("the tree is deeper than is allowed")
+	ErrTreeTooLarge = errors.New("the tree has more entries than are allowed")
 )
 
 func (t *treeRun) run() (Summary, error) {

@@ -1,13 +1,13 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 )
@@ -119,7 +119,6 @@ func openLocalTree(t *treeRun, base string) (*localTree, string, error) {
 var (
 	errNotDirectory = errors.New("it is not a directory")
 	errLinkInWay    = errors.New("a symbolic link is in the way, and none is followed below the target")
-	errDoubleName   = errors.New("its name differs only in case from that of another entry, and this system takes them for one")
 )
 
 func (l *localTree) join(dir, name string) string { return filepath.Join(dir, name) }
@@ -131,25 +130,14 @@ func (l *localTree) close() {
 	}
 }
 
-// foldsCase tells whether names that differ in case only are usually one on this system.
-const foldsCase = runtime.GOOS == "darwin" || runtime.GOOS == "windows"
-
 // check looks at the name of an entry of a directory that is being listed.
 func (l *localTree) check(d *directory, name string) error {
-	if _, err := localName(name); err != nil || strings.Contains(name, "/") {
-		return ErrBadName
+	if err := localBase(name); err != nil || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
+		return cmp.Or(err, ErrBadName)
 	}
-	if !foldsCase {
-		return nil
-	}
-	if d.names == nil {
-		d.names = make(map[string]bool)
-	}
-	folded := strings.ToLower(name)
-	if d.names[folded] {
+	if foldsCase && d.double(name) {
 		return errDoubleName
 	}
-	d.names[folded] = true
 	return nil
 }
 

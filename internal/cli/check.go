@@ -26,6 +26,7 @@ func (c *checkFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.strict, "strict", false, "files that are not in the list are failures too")
 	f.StringArrayVar(&c.exclude, "exclude", nil, "pass over what matches `pattern`, in the list too; may be given several times")
 	f.StringArrayVar(&c.include, "include", nil, "compare only files that match `pattern`; may be given several times")
+	c.registerBounds(f)
 	f.BoolVar(&c.stopOnError, "stop-on-error", false, "end at the first failure")
 	c.registerTelling(f)
 	c.links, c.recursive = "preserve", true
@@ -165,8 +166,8 @@ func (c *checker) ended(e transfer.Event) {
 	if errors.Is(e.Err, errOutputGone) {
 		return
 	}
-	if t.Failed == 0 && e.Err != nil { // all has ended, and no file has said why
-		c.console.say(e.Err.Error())
+	if untold(e) {
+		c.console.say(e.Message)
 	}
 	if c.quiet || e.Err == nil && t.Unlisted == 0 && !c.verbose {
 		return

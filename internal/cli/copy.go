@@ -154,6 +154,12 @@ func (c *copier) fail(err error) {
 // note keeps the code of the first failure; a signal's wins over all.
 func (c *copier) note(err error) {
 	c.goesOn = c.goesOn || c.canGoOn(err)
+	switch {
+	case errors.Is(err, transfer.ErrTreeTooLarge):
+		c.console.say("--max-entries allows more, and with 0 any number")
+	case errors.Is(err, transfer.ErrTreeTooDeep):
+		c.console.say("--max-depth allows more levels, and with 0 any depth")
+	}
 	if signal := interrupted(c.ctx); signal != nil {
 		c.code = signal.code()
 	} else if c.code == exitOK {

@@ -61,6 +61,8 @@ func (w *eventWriter) event(e transfer.Event) {
 	case e.Kind == transfer.Done:
 		w.last.Copied++
 		w.last.Bytes += e.Bytes
+	case e.Kind == transfer.Ended && untold(e):
+		w.console.say(e.Message)
 	case e.Kind == transfer.Failed:
 		w.last.Failed++
 		w.console.say(e.Message)

@@ -31,6 +31,8 @@ type copyFlags struct {
 	limit                               int64
 	preserve, inplace, atomic, fsync    bool
 	recursive, compress, legacy, ignore bool
+	maxDepth                            int
+	maxEntries                          int64
 	through, fromFirst, agent           bool
 	dryRun, stopOnError, resume, verify bool
 	sparse, owners                      bool
@@ -79,6 +81,12 @@ func (c *copyFlags) registerTelling(f *pflag.FlagSet) {
 	f.BoolVar(&c.json, "json", false, "write events to standard output, one JSON object a line")
 }
 
+// registerBounds is what keeps a tree from having no end.
+func (c *copyFlags) registerBounds(f *pflag.FlagSet) {
+	f.IntVar(&c.maxDepth, "max-depth", 256, "fail where directories lie deeper than `n` levels, since a server could send them without end; 0 for any depth")
+	f.Int64Var(&c.maxEntries, "max-entries", 20_000_000, "end where a tree has more than `n` entries; 0 for any number")
+}
+
 // registerCopying is the rest of the table.
 func (c *copyFlags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
@@ -88,6 +96,7 @@ func (c *copyFlags) registerCopying(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.include, "include", nil, "with -r: copy only files that match `pattern`; may be given several times")
 	f.BoolVarP(&c.dryRun, "dry-run", "n", false, "with -r: say on standard output what would be copied, and copy nothing")
 	f.BoolVar(&c.stopOnError, "stop-on-error", false, "with -r: end at the first error; else the others go on")
+	c.registerBounds(f)
 	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
 	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back, before it gets its name")
@@ -154,6 +163,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("-D needs the name of a program")
 	case set("port") && (c.port < 1 || c.port > 65535):
 		err = fmt.Errorf("-P %d: a port is a number from 1 to 65535", c.port)
+	case c.maxDepth < 0, c.maxEntries < 0:
+		err = errors.New("--max-depth and --max-entries take a number from 0 on")
 	case c.retries < 0, c.retryFor <= 0:
 		err = errors.New("--retries takes a number from 0 on, and --retry-for a time such as 90s or 2h")
 	case set("connections") && (c.connections < 1 || c.connections > 64), set("streams") && (c.streams < 1 || c.streams > 10):
@@ -234,7 +245,13 @@ func journalDirectory() string {
 
 // treeOptions is how directories are copied.
 func (c *copyFlags) treeOptions() transfer.TreeOptions {
-	o := transfer.TreeOptions{Include: c.include, Exclude: c.exclude, DryRun: c.dryRun, StopOnError: c.stopOnError}
+	o := transfer.TreeOptions{Include: c.include, Exclude: c.exclude, DryRun: c.dryRun, StopOnError: c.stopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries}
+	if c.maxDepth == 0 {
+		o.MaxDepth = -1
+	}
+	if c.maxEntries == 0 {
+		o.MaxEntries = -1
+	}
 	if c.links != "preserve" {
 		o.Links = transfer.LinkMode(c.links)
 	}

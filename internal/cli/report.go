@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +106,9 @@ func (p *person) treeEvent(e transfer.Event) {
 		p.line.updateTree(e)
 		p.line.finish(e, e.Err == nil)
 		p.line = nil
+		if untold(e) {
+			p.console.say(e.Message)
+		}
 		if t := e.Totals; p.dryRun && e.Err == nil {
 			if !p.quiet {
 				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e), count(t.PlannedFiles, "file", "files"), amount(float64(t.PlannedBytes))))
@@ -121,6 +125,11 @@ func resumedText(bytes int64) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%s of it were there already)", amount(float64(bytes)))
+}
+
+// untold tells whether all of a tree has ended, and no file has said why. What a person has interrupted he knows.
+func untold(e transfer.Event) bool {
+	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) && !errors.As(e.Err, new(*interruption)) && !errors.Is(e.Err, errOutputGone)
 }
 
 // boundText says what bound the speed, where that is known.
