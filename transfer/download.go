@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/usftp/usftp"
@@ -54,6 +55,7 @@ func (r *run) download() error {
 	defer target.close()
 	r.tellStarted()
 	if r.goesOnAt(r.resumeLocal(target, f, before)); r.result.Resumed == 0 {
+		r.beginAnew(target.path, target.left)
 		err = r.createLocal(target, before)
 	} else {
 		err = r.goOn(f, target.file)
@@ -80,6 +82,8 @@ func (r *run) download() error {
 	}
 	if err != nil {
 		r.abandonLocal(target, err, before)
+	} else if r.stale != "" {
+		target.root.Remove(filepath.Base(r.stale))
 	}
 	return err
 }

@@ -320,6 +320,7 @@ type run struct {
 	reached   int64           // what the last try had come to
 	retried   bool            // this is not the first try
 	found     int64           // what an earlier run had copied
+	stale     string          // a temporary file of an earlier run's that is of no use once this one is done
 	poured    *usftp.FileStat // the source of what the job's writer was given; nil where it is not known well enough to go on
 
 	passing  *passing // hashes what passes, nil where nobody wants that

@@ -255,7 +255,7 @@ func newPatterns(texts []string) (all []pattern, err error) {
 			case err != nil || element == "":
 				return nil, fmt.Errorf("%q is no pattern", text)
 			case element == "." || element == "..": // which no path has: what was to be left out would be copied
-				return nil, fmt.Errorf("the pattern %q matches nothing: paths begin in the source, and have no . or ..", text)
+				return nil, fmt.Errorf("the pattern %q matches nothing: paths begin in the source, without . and .. in them", text)
 			}
 		}
 		all = append(all, p)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -45,6 +46,33 @@ func (r *run) goesOnAt(offset int64) {
 // sourceID is a local file's identity.
 func sourceID(info fs.FileInfo) string { return fileID(info) }
 
+// left tells whether a run for this target can have left a file of this name.
+func (t *remoteTarget) left(name string) bool {
+	return path.Dir(name) == path.Dir(t.path) && strings.HasPrefix(path.Base(name), temporaryPrefix(path.Base(t.path)))
+}
+
+func (t *localTarget) left(name string) bool {
+	return t.root != nil && strings.HasPrefix(filepath.Base(name), temporaryPrefix(t.name))
+}
+
+// beginAnew looks for what an interrupted run of the same job has left, where this one does not go on from there. It is removed once the copy is in
+// place: the journal will know it no longer, and hidden files of any size would pile up beside the target.
+func (r *run) beginAnew(target string, ours func(name string) bool) {
+	if r.resumes() || r.stale != "" || r.isSmall(r.size) {
+		return
+	}
+	if _, err := os.Lstat(r.journalFile(target)); err != nil {
+		return
+	}
+	if m := r.loadMark(target); m != nil && ours(m.Temporary) {
+		r.stale = m.Temporary
+		if m.Bytes == 0 {
+			return // nobody would have gone on from that
+		}
+		r.note(fmt.Sprintf("it is copied anew; the %d bytes that an interrupted copy has left are removed when it is done (--resume goes on from them)", m.Bytes))
+	}
+}
+
 // resumeRemote opens what an earlier upload has left, if it is proved to be the beginning of the source: by the journal, which knows the source
 // and the temporary name, and by the server's hash where there is one, else by reading back its end. It returns nil where there is
 // nothing to go on from.
@@ -57,7 +85,7 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		return nil, "", 0
 	}
 	why := ""
-	ours := path.Dir(m.Temporary) == path.Dir(target.path) && strings.HasPrefix(path.Base(m.Temporary), temporaryPrefix(path.Base(target.path)))
+	ours := target.left(m.Temporary)
 	switch {
 	case m.SourceSize != from.before.Size() || !m.SourceTime.Equal(from.before.ModTime()) || m.SourceID != sourceID(from.before):
 		why = "the source has changed since"
@@ -184,7 +212,7 @@ func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.File
 		return 0
 	}
 	name := filepath.Base(m.Temporary)
-	ours := strings.HasPrefix(name, temporaryPrefix(t.name))
+	ours := t.left(name)
 	why := ""
 	switch {
 	case m.SourceSize != int64(before.Size) || !m.SourceTime.Equal(before.ModTime()):

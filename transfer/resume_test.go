@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -264,6 +265,52 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 			if marks, _ := os.ReadDir(filepath.Join(b.dir, "journal")); len(marks) != 0 {
 				t.Errorf("%d marks are left", len(marks))
 			}
+		})
+	}
+}
+
+// Who copies anew what was interrupted is told so, and what was left goes once the copy is in place, and not before.
+func TestBeginAnew(t *testing.T) {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		t.Run(direction.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const size = 40 << 20
+				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+				b := newBench(t, sftptest.Script{}, link)
+				b.reconnect(link)
+				data := random(size)
+				source, target := b.local("source", data), "/target"
+				b.server.Files.WriteFile("/source", data)
+				if direction == transfer.Download {
+					source, target = "/source", filepath.Join(b.dir, "target")
+				}
+				journal := func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") }
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				first, err := b.jobContext(ctx, direction, source, target, journal)
+				if err == nil || first.LeftBehind == "" || len(b.temporaries()) != 1 {
+					t.Fatalf("%+v, %v, %q", first, err, b.temporaries())
+				}
+				b.reconnect(link)
+				second, err := b.job(direction, source, target, journal, func(j *transfer.Job) {
+					told := j.Options.Events
+					j.Options.Events = func(e transfer.Event) {
+						if e.Kind == transfer.Progress && len(b.temporaries()) != 2 {
+							t.Errorf("while it is under way there are %q", b.temporaries())
+						}
+						told(e)
+					}
+				})
+				if err != nil || second.Resumed != 0 || !bytes.Equal(b.arrived(direction), data) {
+					t.Fatalf("%+v, %v", second, err)
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("left behind: %q", left)
+				}
+				if notes := b.notes(); len(notes) != 1 || !strings.Contains(notes[0], "it is copied anew; the "+strconv.FormatInt(first.Bytes, 10)+" bytes") {
+					t.Errorf("the notes are %q", notes)
+				}
+			})
 		})
 	}
 }

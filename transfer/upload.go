@@ -188,6 +188,7 @@ func (r *run) upload() error {
 	r.removeStrays()
 	f, temporary, offset := r.resumeRemote(target, from)
 	if f == nil {
+		r.beginAnew(target.path, target.left)
 		if f, temporary, err = r.createRemote(target, from); err != nil {
 			return err
 		}
@@ -221,6 +222,9 @@ func (r *run) upload() error {
 		}
 	} else if err != nil {
 		r.abandonRemote(f, temporary, err, target, from)
+	}
+	if err == nil && r.stale != "" {
+		r.Host.Client.Remove(r.stale)
 	}
 	return err
 }

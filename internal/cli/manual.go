@@ -41,7 +41,8 @@ ssh_config and sftp:// addresses tell them apart.
 
 Data goes into a temporary file beside the target, .NAME.usftp-RANDOM, which
 takes the target's name when all has arrived. When a copy fails, the target is
-as it was before. What an interrupted copy leaves behind, it says. Where no
+as it was before. What an interrupted copy leaves behind, it says; the same copy
+with --resume goes on from that, and without removes it in the end. Where no
 temporary file can be made, or the target is a local file with several names,
 the target is written in place, and that is said. Devices and pipes are always
 written so.
