@@ -57,11 +57,11 @@ func tuneMemory() {
 }
 
 // Trees leave more garbage than contents, some 10 KiB a file, and over a long link have thousands of files under way, whose stacks count as alive:
-// at 400 % that would be the whole of the limit. So there the collector runs when there is a fifth as much garbage as is alive, counting a
-// ballast that is never touched and takes no memory: after 5 MiB where little is alive, and 10 where much is.
+// at 400 % that would be the whole of the limit. So there the collector runs when there is a tenth as much garbage as is alive, counting a
+// ballast that is never touched and takes no memory: after 9 MiB where little is alive, and 11 where much is.
 const (
-	treeGCPercent = 20
-	treeBallast   = 24 << 20
+	treeGCPercent = 10
+	treeBallast   = 88 << 20
 )
 
 // tuneTree sets the collector for a copy of trees, unless the environment does. It gives what must be kept alive.
