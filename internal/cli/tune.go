@@ -58,12 +58,12 @@ func tuneMemory() {
 
 // Trees leave more garbage than contents, some 10 KiB a file, and over a long link have thousands of files under way, whose stacks count as alive:
 // at 400 % that would be the whole of the limit. So there the collector runs when there is a tenth as much garbage as is alive, counting a
-// ballast that is never touched and takes no memory: after 9 MiB where little is alive, and 11 where much is. Whoever receives has 2 MiB more, and a
+// ballast that is never touched and takes no memory: after 9 MiB where little is alive, and 11 where much is. Whoever receives has 4 MiB more, and a
 // collection of its own is sooner, so that the collector does not do the same again in between.
 const (
 	treeGCPercent      = 10
 	treeBallast        = 88 << 20
-	treeBallastReceive = 108 << 20
+	treeBallastReceive = 128 << 20
 	treeCollectEvery   = 6 << 20
 )
 
