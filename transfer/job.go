@@ -141,7 +141,7 @@ type Options struct {
 	// RateLimit bounds the rate, in bytes a second. 0 means that it is not bound.
 	RateLimit int64
 
-	// Events is told what happens, one event at a time, from goroutines of the job. It should not block for long: the job waits for
+	// Events is told what happens, one event at a time, on a goroutine of the job's. It should not block for long: the job waits for
 	// it. Where it panics the job ends, removes what it has begun, and panics.
 	Events func(Event)
 

@@ -310,18 +310,20 @@ func (p *plan) hireSmall() {
 	}
 }
 
-// work copies what is found until the walk is over, each file on a goroutine of its own: its last steps, on this machine's file system, go
-// deeper than those in which it waits for a reply, and a stack that has grown would wait with the next files.
+// work copies what is found until the walk is over. Where thousands are in flight each file has a goroutine of its own: its last steps, on this
+// machine's file system, go deeper than those in which it waits for a reply, and a stack that has grown would wait with the next files.
+// Elsewhere to let it grow for each would cost more than it saves.
 func (p *plan) work(queue <-chan *item) {
-	i, ok := <-queue
-	if !ok {
-		return
+	for i := range queue {
+		if p.tree.ctx.Err() == nil {
+			p.tree.copy(i)
+		}
+		i.dir.done()
+		if p.most > 256 {
+			p.working.Go(func() { p.work(queue) })
+			return
+		}
 	}
-	if p.tree.ctx.Err() == nil {
-		p.tree.copy(i)
-	}
-	i.dir.done()
-	p.working.Go(func() { p.work(queue) })
 }
 
 // copy copies a file or a link.

@@ -71,7 +71,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	c.options.Events = lists.listen(c.options.Events)
 	defer c.hosts.close()
 	if flags.recursive {
-		defer runtime.KeepAlive(tuneTree())
+		defer runtime.KeepAlive(tuneTree(slices.ContainsFunc(sources, func(p place) bool { return p.remote })))
 		options := flags.treeOptions()
 		c.tree = &options
 	}

@@ -187,7 +187,7 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 func (c *copyFlags) dialConfig(a *app) *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
-		SSH: c.ssh, Server: c.server, Prompter: a.prompter(c.batch), Logger: a.console.logger(c.verbose), Received: collector(),
+		SSH: c.ssh, Server: c.server, Prompter: a.prompter(c.batch), Logger: a.console.logger(c.verbose), Received: collector(c.recursive),
 	}
 	if c.program != "" {
 		config.SSH = c.program

@@ -57,23 +57,30 @@ func tuneMemory() {
 }
 
 // Trees leave more garbage than contents, some 10 KiB a file, and over a long link have thousands of files under way, whose stacks count as alive:
-// at 400 % that would be the whole of the limit. So there the collector runs when there is a fifth as much garbage as is alive, counting a
-// ballast that is never touched and takes no memory: after 5 MiB where little is alive, and 10 where much is.
+// at 400 % that would be the whole of the limit. So there the collector runs when there is a tenth as much garbage as is alive, counting a
+// ballast that is never touched and takes no memory: after 9 MiB where little is alive, and 11 where much is. Whoever receives has 4 MiB more, and a
+// collection of its own is sooner, so that the collector does not do the same again in between.
 const (
-	treeGCPercent = 20
-	treeBallast   = 24 << 20
+	treeGCPercent      = 10
+	treeBallast        = 88 << 20
+	treeBallastReceive = 128 << 20
+	treeCollectEvery   = 6 << 20
 )
 
 // tuneTree sets the collector for a copy of trees, unless the environment does. It gives what must be kept alive.
-func tuneTree() (ballast []byte) {
+func tuneTree(receives bool) (ballast []byte) {
 	if inEnvironment("GOGC") {
 		return nil
 	}
+	size := treeBallast
+	if receives {
+		size = treeBallastReceive
+	}
 	debug.SetGCPercent(treeGCPercent)
 	if !inEnvironment("GOMEMLIMIT") {
-		debug.SetMemoryLimit(memoryLimit + treeBallast)
+		debug.SetMemoryLimit(memoryLimit + int64(size))
 	}
-	return make([]byte, treeBallast)
+	return make([]byte, size)
 }
 
 func inEnvironment(name string) bool {
@@ -82,13 +89,17 @@ func inEnvironment(name string) bool {
 }
 
 // collector gives what is to be told of bytes received, or nil where the environment sets the collector.
-func collector() func(bytes int) {
+func collector(trees bool) func(bytes int) {
 	if inEnvironment("GOGC") || inEnvironment("GOMEMLIMIT") {
 		return nil
 	}
+	every := int64(collectEvery)
+	if trees {
+		every = treeCollectEvery
+	}
 	var received atomic.Int64
 	return func(bytes int) {
-		if received.Add(int64(bytes)) >= collectEvery {
+		if received.Add(int64(bytes)) >= every {
 			received.Store(0)
 			runtime.GC()
 		}
