@@ -50,7 +50,7 @@ func (a *ahead) start(c *usftp.Client) {
 }
 
 // take returns the answer where exactly this was asked, once; nil where it was not.
-func (h Host) take(ctx context.Context, path string, opens bool) *ahead {
+func (h *Host) take(ctx context.Context, path string, opens bool) *ahead {
 	a := h.ahead
 	if a == nil || a.path != path || a.opens != opens || a.taken.Swap(true) {
 		return nil
@@ -64,7 +64,7 @@ func (h Host) take(ctx context.Context, path string, opens bool) *ahead {
 }
 
 // askedAhead returns how long the way there and back took for what was asked ahead and taken up, 0 where nothing was.
-func (h Host) askedAhead() time.Duration {
+func (h *Host) askedAhead() time.Duration {
 	if a := h.ahead; a != nil && a.taken.Load() {
 		return a.trip
 	}
@@ -72,7 +72,7 @@ func (h Host) askedAhead() time.Duration {
 }
 
 // openRead opens a file for reading, knowing its attributes, and tells how long the way there and back took.
-func (h Host) openRead(ctx context.Context, path string) (f *usftp.File, trip time.Duration, err error) {
+func (h *Host) openRead(ctx context.Context, path string) (f *usftp.File, trip time.Duration, err error) {
 	if a := h.take(ctx, path, true); a != nil {
 		if a.err != nil {
 			return nil, 0, a.err
@@ -85,7 +85,7 @@ func (h Host) openRead(ctx context.Context, path string) (f *usftp.File, trip ti
 }
 
 // stat looks at what a path leads to.
-func (h Host) stat(ctx context.Context, path string) (fs.FileInfo, error) {
+func (h *Host) stat(ctx context.Context, path string) (fs.FileInfo, error) {
 	if a := h.take(ctx, path, false); a != nil {
 		return a.info, a.err
 	}
@@ -93,7 +93,7 @@ func (h Host) stat(ctx context.Context, path string) (fs.FileInfo, error) {
 }
 
 // look asks at once what a path leads to and whether it is a symbolic link.
-func (h Host) look(ctx context.Context, path string) (info fs.FileInfo, link bool, trip time.Duration, err error) {
+func (h *Host) look(ctx context.Context, path string) (info fs.FileInfo, link bool, trip time.Duration, err error) {
 	if a := h.take(ctx, path, false); a != nil {
 		return a.info, a.link, a.trip, a.err
 	}

@@ -32,6 +32,11 @@ func (r *run) download() error {
 			return err
 		}
 	}
+	return r.downloadWhole()
+}
+
+// downloadWhole is download for a file that does not travel in one piece. A function of its own, since thousands of small ones wait in the one above.
+func (r *run) downloadWhole() error {
 	f, trip, err := r.Host.openRead(r.ctx, r.Source)
 	if err != nil {
 		return err

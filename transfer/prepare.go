@@ -113,7 +113,8 @@ func (t *treeRun) prepare() (err error) {
 		forget()
 		t.below = base
 	}
-	return t.measure(max(trip, t.line.current().askedAhead()))
+	host := t.line.current()
+	return t.measure(max(trip, host.askedAhead()))
 }
 
 // These two keep a nil pointer from becoming an interface that is not nil.

@@ -28,7 +28,8 @@ func (s remoteSource) join(dir, name string) string { return path.Join(dir, name
 
 func (s remoteSource) look(name string) (found facts, err error) {
 	err = s.over(name, func(*usftp.Client, bool) error {
-		info, err := s.line.current().stat(s.tree.ctx, name)
+		host := s.line.current()
+		info, err := host.stat(s.tree.ctx, name)
 		if err == nil {
 			found = s.facts(info)
 		}
@@ -149,7 +150,8 @@ func openRemoteTree(t *treeRun, base string) (*remoteTree, string, error) {
 	tree := &remoteTree{t}
 	var info fs.FileInfo
 	err := t.over(target, func(*usftp.Client, bool) (err error) {
-		info, err = t.line.current().stat(t.ctx, target)
+		host := t.line.current()
+		info, err = host.stat(t.ctx, target)
 		return err
 	})
 	switch {
