@@ -24,36 +24,36 @@ func names(r sftptest.Request, names ...wire.Name) []sftptest.Action {
 
 // TestFileWithoutEnd: a file of which a server sends on and on, though it has said that it is small, is given up early, and nothing of it stays.
 func TestFileWithoutEnd(t *testing.T) {
-	reads := 0
+	var reads atomic.Int64
 	script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 		if r.Type != wire.TypeRead {
 			return nil
 		}
-		if reads++; reads > 500 {
+		if reads.Add(1) > 500 {
 			return []sftptest.Action{sftptest.Hangup()}
 		}
 		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Data{Data: bytes.Repeat([]byte("x"), int(r.Length))}.Append(nil, r.ID)))}
 	}}
 	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Sparse: true}, "hashed": {Hash: transfer.SHA256}} {
-		reads = 0
+		reads.Store(0)
 		b := newBench(t, script, sftptest.LinkConfig{})
 		b.server.Files.WriteFile("/source", random(10))
 		_, err := b.job(transfer.Download, "/source", filepath.Join(b.dir, "target"), func(j *transfer.Job) {
 			options.Events = j.Options.Events
 			j.Options = options
 		})
-		if !errors.Is(err, transfer.ErrSourceChanged) || reads > 100 {
-			t.Errorf("%s: %d reads, %v", name, reads, err)
+		if !errors.Is(err, transfer.ErrSourceChanged) || reads.Load() > 100 {
+			t.Errorf("%s: %d reads, %v", name, reads.Load(), err)
 		}
 		if left := b.temporaries(); len(left) > 0 {
 			t.Errorf("%s: left behind: %q", name, left)
 		}
 	}
-	reads = 0
+	reads.Store(0)
 	b := newRelayBench(t, script, sftptest.Script{}, sftptest.LinkConfig{})
 	b.from.server.Files.WriteFile("/source", random(10))
-	if _, err := b.copy("/source", "/target", transfer.Options{}); !errors.Is(err, transfer.ErrSourceChanged) || reads > 100 {
-		t.Errorf("%d reads, %v", reads, err)
+	if _, err := b.copy("/source", "/target", transfer.Options{}); !errors.Is(err, transfer.ErrSourceChanged) || reads.Load() > 100 {
+		t.Errorf("%d reads, %v", reads.Load(), err)
 	}
 	b.clean()
 }
