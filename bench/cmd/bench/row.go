@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -81,7 +82,7 @@ func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) 
 
 	contestants := j.present()
 	for round := 1; round <= o.runs; round++ {
-		for _, contestant := range contestants {
+		for _, contestant := range shuffled(contestants, round) {
 			if err := ctx.Err(); err != nil {
 				return runs, err
 			}
@@ -96,6 +97,15 @@ func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) 
 		}
 	}
 	return runs, nil
+}
+
+// shuffled gives each round an order of its own, and the same one every time: who comes after one that keeps the machine busy beyond its end, as does
+// removing what scp -r has made, pays for it.
+func shuffled[T any](all []T, round int) []T {
+	all = slices.Clone(all)
+	random := rand.New(rand.NewPCG(uint64(round), 7))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
 }
 
 // present leaves out who is not on this machine or not in this build.

@@ -136,7 +136,7 @@ func (b *serveBench) row(ctx context.Context, row rows.ServeRow, keep func(resul
 		b.size = row.Bytes
 	}
 	for round := 1; round <= b.o.runs; round++ {
-		for _, contestant := range row.Contestants {
+		for _, contestant := range shuffled(row.Contestants, round) {
 			if b.absent(contestant) {
 				continue
 			}
