@@ -357,6 +357,7 @@ func (t *treeRun) copied(r *run, err error) {
 	}
 	if errors.Is(err, errKept) {
 		t.kept.Add(1)
+		t.keptBytes.Add(max(0, r.item.facts.size))
 		r.tell(Event{Kind: Kept, Size: r.item.facts.size, Hash: r.hash})
 		return
 	}
