@@ -69,6 +69,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections, Streams: flags.streams, Client: flags.tuning.options()}
 	c := a.newCopier(ctx, connect, options, a.reporter(flags, target))
 	c.options.Events = lists.listen(c.options.Events)
+	c.stops = flags.stopOnError
 	defer c.hosts.close()
 	if flags.recursive {
 		defer runtime.KeepAlive(tuneTree(slices.ContainsFunc(sources, func(p place) bool { return p.remote })))
@@ -136,6 +137,8 @@ type copier struct {
 	report  reporter
 	code    int  // of the first failure
 	goesOn  bool // --resume would go on from what is left
+	stops   bool // at the first failure
+	untried int  // files, since a connection was lost for good
 }
 
 func (a *app) newCopier(ctx context.Context, config transfer.ConnectConfig, options transfer.Options, report reporter) *copier {
@@ -176,7 +179,7 @@ func (c *copier) copy(sources []place, target place) {
 		found, err := c.expand(c.atHome(s))
 		if err != nil {
 			c.fail(err)
-			if c.ctx.Err() != nil {
+			if c.over() {
 				return
 			}
 			continue
@@ -191,12 +194,18 @@ func (c *copier) copy(sources []place, target place) {
 		}
 	}
 	for _, f := range files {
-		if c.ctx.Err() != nil {
+		if c.over() {
 			return
 		}
 		c.copyFile(f, target, several)
 	}
+	if c.untried > 0 && c.ctx.Err() == nil {
+		c.report.failed(fmt.Errorf("%s not tried: the connection was lost", count(int64(c.untried), "further source was", "further sources were")))
+	}
 }
+
+// over tells whether nothing more is to be copied.
+func (c *copier) over() bool { return c.ctx.Err() != nil || c.stops && c.code != exitOK }
 
 // A file is one source, after globs.
 type file struct {
@@ -230,6 +239,7 @@ func (c *copier) copyFile(f file, target place, several bool) {
 		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction, Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
 		if _, err := tree.Run(c.ctx); err != nil {
 			c.note(err)
+			c.hosts.checkAll()
 		}
 		return
 	}
@@ -248,6 +258,7 @@ func (c *copier) copyFile(f file, target place, several bool) {
 	}
 	if _, err := job.Run(c.ctx); err != nil {
 		c.note(err)
+		c.hosts.checkAll()
 	}
 }
 
@@ -256,6 +267,9 @@ func (c *copier) host(p place) (transfer.Host, bool) {
 	host, told := c.hosts.get(c.ctx, p.target)
 	if host.err != nil && !told {
 		c.fail(host.err)
+	}
+	if host.err == errHostLost {
+		c.untried++
 	}
 	return host.Host, host.err == nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/transfer"
@@ -41,6 +42,24 @@ func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool)
 	}
 	h.open[t] = found
 	return found, false
+}
+
+// errHostLost keeps what is left from being tried on a host whose connection was lost and could not be made anew, as the copy that had it has said:
+// each of thousands of files would have to find that out by itself, with all the tries that are allowed.
+var errHostLost = errors.New("the connection was lost")
+
+// checkAll looks whether the connections are still there, after a copy that has failed.
+func (h *hosts) checkAll() {
+	for _, host := range h.open {
+		if host.err != nil {
+			continue
+		}
+		select {
+		case <-host.login.Host().Client.Done():
+			host.err = errHostLost
+		default:
+		}
+	}
 }
 
 func (h *hosts) close() {
