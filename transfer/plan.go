@@ -34,6 +34,7 @@ type directory struct {
 	names          map[string]bool // of its entries, where names that differ may be one
 	fresh          bool            // we have made it
 	failed         bool            // it could not be made
+	noTemporary    atomic.Bool     // it takes no temporary files
 	pending        atomic.Int64
 }
 
