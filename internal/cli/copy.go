@@ -174,6 +174,7 @@ func (c *copier) note(err error) {
 func (c *copier) copy(sources []place, target place) {
 	// The names that globs stand for must be known before the target's form can be judged: several files want a directory.
 	var files []file
+	c.connectBoth(sources, target)
 	target = c.atHome(target)
 	for _, s := range sources {
 		found, err := c.expand(c.atHome(s))
@@ -201,6 +202,18 @@ func (c *copier) copy(sources []place, target place) {
 	}
 	if c.untried > 0 && c.ctx.Err() == nil {
 		c.report.failed(fmt.Errorf("%s not tried: the connection was lost", count(int64(c.untried), "further source was", "further sources were")))
+	}
+}
+
+// connectBoth logs in to the hosts of a copy from one to another side by side: to be at both takes as long as to be at the farther one.
+func (c *copier) connectBoth(sources []place, target place) {
+	i := slices.IndexFunc(sources, func(s place) bool { return s.remote })
+	if !target.remote || i < 0 {
+		return
+	}
+	from, to := sources[i].target, target.target
+	if from.Path, to.Path = "", ""; from != to {
+		c.hosts.connectAll(c.ctx, from, to)
 	}
 }
 
