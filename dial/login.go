@@ -338,9 +338,9 @@ func (l *login) challenge(kept string) ssh.AuthMethod {
 				l.interactError = errors.New("the server asks for more than before")
 				return nil, l.interactError
 			}
-			text := q
+			text := fmt.Sprintf("(%s) %s", l.s.userHost(), q) // as ssh has it: the words are a server's, and there may be two of them
 			if i == 0 {
-				text = joinLines(name, instruction, q)
+				text = joinLines(name, instruction, text)
 			}
 			if asked == 1 && l.kbdTries > 1 {
 				text = joinLines(tryAgain, text)

@@ -130,7 +130,7 @@ func asks(s *testServer, questions []string, echos []bool, want []string) {
 
 func TestKeyboardInteractivePassword(t *testing.T) {
 	srv := newTestServer(t)
-	asks(srv, []string{"(me@h) Password: "}, []bool{false}, []string{"secret"})
+	asks(srv, []string{"Password: "}, []bool{false}, []string{"secret"})
 	p := &script{answers: []string{"wrong", "secret"}}
 	d := srv.dialer(t, &Config{Prompter: p})
 	dialTwice(t, d)

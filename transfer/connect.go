@@ -57,7 +57,7 @@ func Connect(ctx context.Context, target dial.Target, config ConnectConfig) (*Lo
 		config.Dial = new(dial.Config)
 	}
 	l := &Login{config: config}
-	l.host = Host{Name: target.UserHost()}
+	l.host = Host{Name: target.UserHost(), habits: new(habits)}
 	l.target = target
 	if err := l.login(ctx); err != nil {
 		return nil, l.error(ctx, err)

@@ -23,7 +23,8 @@ type Host struct {
 	// Identity is what tells the host from others in the journal, whatever it is called: user and host key, say. "" takes Name.
 	Identity string
 
-	ahead *ahead // what it was asked already, nil where it was not
+	ahead  *ahead  // what it was asked already, nil where it was not
+	habits *habits // what it has shown, over all jobs; nil where each begins anew
 
 	// Pool is where further connections come from, for large files over long links. Nil means that Client is all there is.
 	Pool *Pool

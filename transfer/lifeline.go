@@ -37,6 +37,7 @@ type lifeline struct {
 	gaveUp   error
 	ways     map[*way]func() int64 // the progress of large files under way
 	gate     gate
+	habits   *habits
 }
 
 // arrive counts something that need not be done again.
@@ -82,7 +83,10 @@ func newLifeline(ctx context.Context, host Host, options *Options) *lifeline {
 	if host.Client != nil { // a copy on this machine has none
 		host.Client = host.Client.WithContext(ctx)
 	}
-	l := &lifeline{ctx: ctx, options: options, host: host}
+	l := &lifeline{ctx: ctx, options: options, host: host, habits: host.habits}
+	if l.habits == nil {
+		l.habits = new(habits)
+	}
 	l.gate.wider.L = &l.mu
 	return l
 }

@@ -128,7 +128,7 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 	if source.hasMode {
 		perm = source.mode.Perm()
 	}
-	if !t.direct && r.Options.Placement != InPlace {
+	if !t.direct && r.mayReplace() {
 		private := perm
 		if t.before != nil || r.Options.Preserve {
 			private = 0o600
@@ -160,11 +160,11 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 		t.free = interruptible(r.ctx, t.file)
 	}
 	if err == nil && r.Options.Placement != InPlace && (t.before == nil || t.before.Mode().IsRegular()) {
-		why := "no temporary file can be created beside the target"
 		if t.direct {
-			why = "the target has other names (hard links)"
+			r.note("the target has other names (hard links): it is written in place")
+		} else {
+			r.noTemporary(t.before == nil)
 		}
-		r.note(why + ": it is written in place")
 	}
 	if err != nil {
 		var path *fs.PathError

@@ -34,6 +34,7 @@ type directory struct {
 	names          map[string]bool // of its entries, where names that differ may be one
 	fresh          bool            // we have made it
 	failed         bool            // it could not be made
+	noTemporary    atomic.Bool     // it takes no temporary files
 	pending        atomic.Int64
 }
 
@@ -357,6 +358,7 @@ func (t *treeRun) copied(r *run, err error) {
 	}
 	if errors.Is(err, errKept) {
 		t.kept.Add(1)
+		t.keptBytes.Add(max(0, r.item.facts.size))
 		r.tell(Event{Kind: Kept, Size: r.item.facts.size, Hash: r.hash})
 		return
 	}

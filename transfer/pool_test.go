@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -35,6 +36,8 @@ type farHost struct {
 	closed  int // connections
 
 	shared *bottleneck // what all connections go through, nil for none
+
+	version string // "" is OpenSSH's
 }
 
 type farConn struct{ *farHost }
@@ -55,7 +58,7 @@ func (c farConn) Open(context.Context) (*usftp.Client, error) {
 	if c.shared != nil {
 		end = &narrowed{end, c.shared}
 	}
-	return usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"), usftp.WithChannelWindow(c.link.Window))
+	return usftp.NewClientPipe(end, end, usftp.WithServerVersion(cmp.Or(c.version, "SSH-2.0-OpenSSH_9.6")), usftp.WithChannelWindow(c.link.Window))
 }
 
 func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
@@ -143,6 +146,9 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, data) {
 					t.Errorf("what came back differs: %v", err)
 				}
+				if test.refuse > 0 && h.conns > 4 { // those that had begun when the first was refused
+					t.Errorf("%d connections were asked for, where the second was refused", h.conns)
+				}
 				if h.most > 4 {
 					t.Errorf("%d logged in at a time", h.most)
 				}
@@ -173,6 +179,31 @@ func TestServerThatKeepsUploadsApart(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if got, err := h.server.Files.ReadFile("/target"); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("the target differs: %v", err)
+		}
+	})
+}
+
+// A host that counts how often a file is read has it opened once, however long the link is.
+func TestMailboxIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: "SSH-2.0-Sterling",
+			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond, ToClient: 200 * time.Millisecond, Window: 2 << 20}}
+		first, err := farConn{h}.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+		defer pool.Close()
+		data := random(24 << 20)
+		h.server.Files.WriteFile("/source", data)
+		target := filepath.Join(t.TempDir(), "target")
+		r, err := transfer.DownloadFile(t.Context(), transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target, transfer.Options{})
+		if err != nil || r.Stripes != 0 || len(h.server.Requests(wire.TypeOpen)) != 1 {
+			t.Errorf("%+v, %v; it was opened %d times", r, err, len(h.server.Requests(wire.TypeOpen)))
+		}
+		if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("the target differs: %v", err)
 		}
 	})

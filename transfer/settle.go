@@ -52,6 +52,8 @@ func (r *run) place(temporary string, target *remoteTarget, size int64) error {
 	}
 	if refused(err) {
 		r.placing = nil
+		r.noRename(target.before == nil)
+		r.detail += "; with --inplace the target itself is written"
 		if _, lookErr := client.Lstat(temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			r.result.LeftBehind = ""
 			r.detail = fmt.Sprintf("all of the data was in %s:%s, which is no more: look at what has the target's name", r.Host.Name, temporary)

@@ -52,7 +52,16 @@ type stripeLane struct {
 
 // worthStriping tells whether a file is so large, and the way so long, that one channel's window may be what bounds the rate.
 func (r *run) worthStriping(size int64) bool {
-	return r.Host.Pool != nil && r.Host.Pool.most() > 1 && r.limiter == nil && !r.spreads() && worthStriping(size, r.trip)
+	return r.Host.Pool != nil && r.Host.Pool.most() > 1 && r.limiter == nil && !r.spreads() && worthStriping(size, r.trip) && r.mayStripe()
+}
+
+// mayStripe tells whether the host is known to be none that a file may be open on several times: one that counts how often a file is read, or that keeps
+// apart what each handle writes.
+func (r *run) mayStripe() bool {
+	if r.Direction == Download {
+		return !r.Host.Client.ReadsOnce()
+	}
+	return !r.line.habits.apart.Load()
 }
 
 func worthStriping(size int64, trip time.Duration) bool {
@@ -176,6 +185,9 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 				seen := err == nil && int64(info.Size) > s.from
 				if err == nil && moved == 0 && !seen {
 					return
+				}
+				if err == nil && !seen {
+					s.run.line.habits.apart.Store(true)
 				}
 				select {
 				case decided <- seen:

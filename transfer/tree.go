@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,12 +92,13 @@ type Totals struct {
 	Resumed      int64         `json:"resumed,omitempty"` // of Bytes, those that an earlier run had copied
 	Directories  int64         `json:"directories"`
 	Links        int64         `json:"links"`
-	Kept         int64         `json:"kept"` // with Resume: files that were there already
+	Kept         int64         `json:"kept"`       // with Resume: files that were there already
+	KeptBytes    int64         `json:"kept_bytes"` // of those; PlannedBytes has them, Bytes has not
 	Skipped      int64         `json:"skipped"`
 	Failed       int64         `json:"failed"`
 	Missing      int64         `json:"missing,omitempty"`  // of the failed ones of a check: in the list, and not there
 	Unlisted     int64         `json:"unlisted,omitempty"` // of a check: there, and not in the list; skipped, or failed with Strict
-	Active       []string      `json:"active,omitempty"`   // a few of the files under way, by their source
+	Active       []string      `json:"active,omitempty"`   // a few of the large files under way, by their source, the oldest first
 	Elapsed      time.Duration `json:"elapsed_ns"`
 	Bound        Bound         `json:"bound,omitempty"` // in the end: what bound the rate, as far as it is known
 }
@@ -196,13 +198,13 @@ type treeRun struct {
 	bounds  bounds
 	boundBy Bound
 
-	plannedFiles, plannedBytes, files, bytes, directories, links, kept, skipped, failed atomic.Int64
-	missing, strangers, entries, resumed                                                atomic.Int64
-	complete                                                                            atomic.Bool
+	plannedFiles, plannedBytes, files, bytes, directories, links, kept, keptBytes, skipped, failed atomic.Int64
+	missing, strangers, entries, resumed                                                           atomic.Int64
+	complete                                                                                       atomic.Bool
 
 	mu       sync.Mutex
 	first    error
-	active   map[*activity]struct{}
+	active   []*activity    // the oldest first
 	finished sync.WaitGroup // directories that are getting their attributes
 
 	plainLinks sync.Once // it is said that links get no attributes
@@ -289,12 +291,12 @@ func (t *treeRun) totals() Totals {
 	s := Totals{
 		PlannedFiles: t.plannedFiles.Load(), PlannedBytes: t.plannedBytes.Load(), Complete: t.complete.Load(),
 		Files: t.files.Load(), Bytes: t.bytes.Load(), Directories: t.directories.Load(), Links: t.links.Load(),
-		Kept: t.kept.Load(), Skipped: t.skipped.Load(), Failed: t.failed.Load(), Missing: t.missing.Load(), Unlisted: t.strangers.Load(), Elapsed: time.Since(t.began),
+		Kept: t.kept.Load(), KeptBytes: t.keptBytes.Load(), Skipped: t.skipped.Load(), Failed: t.failed.Load(), Missing: t.missing.Load(), Unlisted: t.strangers.Load(), Elapsed: time.Since(t.began),
 	}
 	resumed := t.resumed.Load()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for a := range t.active {
+	for _, a := range t.active {
 		s.Bytes += a.progress()
 		if len(s.Active) < 4 {
 			s.Active = append(s.Active, a.name)
@@ -335,14 +337,11 @@ func (t *treeRun) watch(name string, progress func() int64) (stop func()) {
 	a := &activity{name, progress}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.active == nil {
-		t.active = make(map[*activity]struct{})
-	}
-	t.active[a] = struct{}{}
+	t.active = append(t.active, a)
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.active, a)
+		t.active = slices.DeleteFunc(t.active, func(other *activity) bool { return other == a })
 	}
 }
 

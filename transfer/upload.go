@@ -288,11 +288,11 @@ func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
 
 // createRemote creates the temporary file, or opens the target where that is asked for or has to be.
 func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, err error) {
-	perm, note := fs.FileMode(0o666), ""
+	perm, denied := fs.FileMode(0o666), false
 	if hasMode(from.before) {
 		perm = from.before.Mode().Perm()
 	}
-	if !target.direct && r.Options.Placement != InPlace {
+	if !target.direct && r.mayReplace() {
 		temporary = path.Join(path.Dir(target.path), temporaryName(path.Base(target.path)))
 		private := perm
 		if target.before != nil || r.Options.Preserve {
@@ -320,18 +320,18 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 			// name that the person knows.
 			f, err = r.openItself(target, perm)
 			if err == nil {
-				r.note("no temporary file can be created beside the target: it is written in place")
+				r.noTemporary(true)
 			}
 			return f, "", err
 		}
-		note = "no temporary file can be created beside the target: it is written in place"
+		denied = true
 	}
 	if r.Options.Placement == Atomic {
 		return nil, "", &fs.PathError{Op: "replace", Path: target.path, Err: errors.New("it is no regular file, and can only be written in place")}
 	}
 	f, err = r.openItself(target, perm)
-	if err == nil && note != "" {
-		r.note(note)
+	if err == nil && denied {
+		r.noTemporary(false)
 	}
 	return f, "", err
 }

@@ -69,6 +69,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections, Streams: flags.streams, Client: flags.tuning.options()}
 	c := a.newCopier(ctx, connect, options, a.reporter(flags, target))
 	c.options.Events = lists.listen(c.options.Events)
+	c.stops = flags.stopOnError
 	defer c.hosts.close()
 	if flags.recursive {
 		defer runtime.KeepAlive(tuneTree(slices.ContainsFunc(sources, func(p place) bool { return p.remote })))
@@ -136,6 +137,8 @@ type copier struct {
 	report  reporter
 	code    int  // of the first failure
 	goesOn  bool // --resume would go on from what is left
+	stops   bool // at the first failure
+	untried int  // files, since a connection was lost for good
 }
 
 func (a *app) newCopier(ctx context.Context, config transfer.ConnectConfig, options transfer.Options, report reporter) *copier {
@@ -171,12 +174,13 @@ func (c *copier) note(err error) {
 func (c *copier) copy(sources []place, target place) {
 	// The names that globs stand for must be known before the target's form can be judged: several files want a directory.
 	var files []file
+	c.connectBoth(sources, target)
 	target = c.atHome(target)
 	for _, s := range sources {
 		found, err := c.expand(c.atHome(s))
 		if err != nil {
 			c.fail(err)
-			if c.ctx.Err() != nil {
+			if c.over() {
 				return
 			}
 			continue
@@ -191,12 +195,30 @@ func (c *copier) copy(sources []place, target place) {
 		}
 	}
 	for _, f := range files {
-		if c.ctx.Err() != nil {
+		if c.over() {
 			return
 		}
 		c.copyFile(f, target, several)
 	}
+	if c.untried > 0 && c.ctx.Err() == nil {
+		c.report.failed(fmt.Errorf("%s not tried: the connection was lost", count(int64(c.untried), "further source was", "further sources were")))
+	}
 }
+
+// connectBoth logs in to the hosts of a copy from one to another side by side: to be at both takes as long as to be at the farther one.
+func (c *copier) connectBoth(sources []place, target place) {
+	i := slices.IndexFunc(sources, func(s place) bool { return s.remote })
+	if !target.remote || i < 0 {
+		return
+	}
+	from, to := sources[i].target, target.target
+	if from.Path, to.Path = "", ""; from != to {
+		c.hosts.connectAll(c.ctx, from, to)
+	}
+}
+
+// over tells whether nothing more is to be copied.
+func (c *copier) over() bool { return c.ctx.Err() != nil || c.stops && c.code != exitOK }
 
 // A file is one source, after globs.
 type file struct {
@@ -230,6 +252,7 @@ func (c *copier) copyFile(f file, target place, several bool) {
 		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction, Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
 		if _, err := tree.Run(c.ctx); err != nil {
 			c.note(err)
+			c.hosts.checkAll()
 		}
 		return
 	}
@@ -248,6 +271,7 @@ func (c *copier) copyFile(f file, target place, several bool) {
 	}
 	if _, err := job.Run(c.ctx); err != nil {
 		c.note(err)
+		c.hosts.checkAll()
 	}
 }
 
@@ -256,6 +280,9 @@ func (c *copier) host(p place) (transfer.Host, bool) {
 	host, told := c.hosts.get(c.ctx, p.target)
 	if host.err != nil && !told {
 		c.fail(host.err)
+	}
+	if host.err == errHostLost {
+		c.untried++
 	}
 	return host.Host, host.err == nil
 }

@@ -95,7 +95,7 @@ func (c *copyFlags) registerCopying(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.exclude, "exclude", nil, "with -r: do not copy what matches `pattern`, nor what lies in it; may be given several times")
 	f.StringArrayVar(&c.include, "include", nil, "with -r: copy only files that match `pattern`; may be given several times")
 	f.BoolVarP(&c.dryRun, "dry-run", "n", false, "with -r: say on standard output what would be copied, and copy nothing")
-	f.BoolVar(&c.stopOnError, "stop-on-error", false, "with -r: end at the first error; else the others go on")
+	f.BoolVar(&c.stopOnError, "stop-on-error", false, "end at the first error; else what is left is copied all the same")
 	c.registerBounds(f)
 	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
 	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
@@ -135,7 +135,7 @@ func flagError(err error) error {
 const maxLimit = 100 << 20
 
 // treeFlags are those that mean something with -r only.
-var treeFlags = []string{"links", "exclude", "include", "dry-run", "stop-on-error"}
+var treeFlags = []string{"links", "exclude", "include", "dry-run"}
 
 func (c *copyFlags) check(cmd *cobra.Command) error {
 	var err error

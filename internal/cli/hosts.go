@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"sync"
 
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/transfer"
@@ -11,6 +14,7 @@ import (
 type hosts struct {
 	config transfer.ConnectConfig
 	open   map[dial.Target]*host // by target, without a path
+	floor  floor
 }
 
 // A host is one login, or why there is none.
@@ -18,29 +22,77 @@ type host struct {
 	transfer.Host
 	login *transfer.Login
 	err   error
+	told  bool // the error was
 }
 
 func newHosts(config transfer.ConnectConfig) *hosts {
-	return &hosts{config: config, open: make(map[dial.Target]*host)}
+	return &hosts{config: config, open: make(map[dial.Target]*host), floor: newFloor()}
 }
 
 // get connects, or gives the connection that there is. told is true where its error was returned before.
 func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool) {
 	t.Path = ""
-	if found, ok := h.open[t]; ok {
-		if found.err == nil {
-			found.Host = found.login.Host() // it may have been made anew
-		}
-		return found, found.err != nil
+	found, ok := h.open[t]
+	switch {
+	case !ok:
+		found = h.connect(ctx, t)
+		h.open[t] = found
+	case found.err == nil:
+		found.Host = found.login.Host() // it may have been made anew
 	}
-	found = new(host)
-	if found.login, found.err = transfer.Connect(ctx, t, h.config); found.err == nil {
-		found.Host = found.login.Host()
+	told, found.told = found.told, found.err != nil
+	return found, told
+}
+
+// connect logs in to a host.
+func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
+	config := h.config
+	var logged func()
+	config.Dial, logged = h.floor.config(config.Dial)
+	defer logged()
+	made := new(host)
+	if made.login, made.err = transfer.Connect(ctx, t, config); made.err == nil {
+		made.Host = made.login.Host()
 	} else {
-		found.Name = t.UserHost()
+		made.Name = t.UserHost()
 	}
-	h.open[t] = found
-	return found, false
+	return made
+}
+
+// connectAll logs in to several hosts side by side, of which get then tells.
+func (h *hosts) connectAll(ctx context.Context, targets ...dial.Target) {
+	var connecting sync.WaitGroup
+	made := make(map[dial.Target]*host)
+	var mu sync.Mutex
+	for _, t := range targets {
+		t.Path = ""
+		connecting.Go(func() {
+			host := h.connect(ctx, t)
+			mu.Lock()
+			defer mu.Unlock()
+			made[t] = host
+		})
+	}
+	connecting.Wait()
+	maps.Copy(h.open, made)
+}
+
+// errHostLost keeps what is left from being tried on a host whose connection was lost and could not be made anew, as the copy that had it has said:
+// each of thousands of files would have to find that out by itself, with all the tries that are allowed.
+var errHostLost = errors.New("the connection was lost")
+
+// checkAll looks whether the connections are still there, after a copy that has failed.
+func (h *hosts) checkAll() {
+	for _, host := range h.open {
+		if host.err != nil {
+			continue
+		}
+		select {
+		case <-host.login.Host().Client.Done():
+			host.err, host.told = errHostLost, true
+		default:
+		}
+	}
 }
 
 func (h *hosts) close() {

@@ -211,8 +211,8 @@ appear as U+FFFD.
 
 With -r, "tree" is true in all of them, and the tree's own started, progress and
 ended events have "totals": planned_files and planned_bytes (which grow until
-complete is true), and files, bytes, resumed, directories, links, kept, skipped and
-failed so far.`},
+complete is true), and files, bytes, resumed, directories, links, kept (and kept_bytes, which are
+planned but need no copying), skipped and failed so far.`},
 	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept under
 its temporary name, and that name is said. This takes at most a few seconds; a
 second signal ends the program at once. usftp serve has its own: see there.`},

@@ -29,7 +29,8 @@ type progressLine struct {
 	size  int64 // -1 where it is not known
 	meter meter
 	tree  *transfer.Totals // nil for one file
-	lost  bool             // there is no connection now
+	under underWay
+	lost  bool // there is no connection now
 	ended bool
 	good  bool
 }
@@ -51,7 +52,7 @@ func screenOf(f *os.File) mpb.ContainerOption {
 func startLine(c *console, name string, size int64) *progressLine {
 	l := &progressLine{console: c, name: printable(path.Base(name)), size: size}
 	l.bars = mpb.New(screenOf(c.file), mpb.WithWidth(usualWidth), mpb.WithRefreshRate(refreshEvery), mpb.WithAutoRefresh())
-	l.bar = l.bars.New(0, mpb.NopStyle(), mpb.BarFillerTrim(), mpb.PrependDecorators(decor.Any(l.text)))
+	l.bar = l.bars.New(0, mpb.NopStyle(), mpb.BarFillerTrim(), mpb.PrependDecorators(decor.Any(l.text)), mpb.BarExtender(mpb.BarFillerFunc(l.fillUnderWay), false))
 	c.above(l.bars)
 	return l
 }
@@ -90,9 +91,10 @@ func (l *progressLine) updateTree(e transfer.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tree = e.Totals
-	if e.Totals.Complete {
-		l.size = e.Totals.PlannedBytes
+	if e.Totals.Complete { // what was there already is not to come
+		l.size = e.Totals.PlannedBytes - e.Totals.KeptBytes
 	}
+	l.under.large = e.Totals.Active
 	l.add(e)
 }
 
@@ -154,7 +156,7 @@ func (l *progressLine) numbers() string {
 	}
 	files := ""
 	if l.tree != nil {
-		files = fmt.Sprintf("%d of %d", l.tree.Files, l.tree.PlannedFiles)
+		files = fmt.Sprintf("%d of %d", l.tree.Files+l.tree.Kept, l.tree.PlannedFiles)
 		if !l.tree.Complete {
 			files += "+"
 		}

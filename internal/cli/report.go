@@ -89,7 +89,10 @@ func (p *person) treeEvent(e transfer.Event) {
 		p.console.say(e.Message)
 	case e.Kind == transfer.Started && e.Totals != nil && p.moving:
 		p.line = startLine(p.console, sourceOf(e), -1)
+		p.line.under.root = e.Source
 		p.line.updateTree(e)
+	case e.Kind == transfer.Started:
+		p.line.began(e.Source)
 	case e.Kind == transfer.Progress:
 		p.line.updateTree(e)
 	case e.Kind == transfer.Planned:
@@ -113,7 +116,7 @@ func (p *person) treeEvent(e transfer.Event) {
 			if !p.quiet {
 				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e), count(t.PlannedFiles, "file", "files"), amount(float64(t.PlannedBytes))))
 			}
-		} else if p.verbose || t.Failed > 1 && !p.quiet || e.Err != nil && t.Failed == 0 {
+		} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet || e.Err != nil && t.Failed == 0 {
 			p.console.say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
 		}
 	}

@@ -1,0 +1,82 @@
+package transfer_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestTreeRemembersWhatTheHostRefuses: that a host takes no temporary names, or renames nothing, is found out by the few files that are under way, said
+// once, and the others are written in place.
+func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
+	const files, atATime = 60, 4
+	for name, test := range map[string]struct {
+		refuses func(sftptest.Request) bool
+		there   bool // the target has the files already
+		fail    bool // those that found it out
+	}{
+		"temporary names": {refuses: func(r sftptest.Request) bool {
+			return r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-")
+		}},
+		"new names": {there: true, refuses: func(r sftptest.Request) bool {
+			return r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-")
+		}},
+		"renames": {fail: true, refuses: func(r sftptest.Request) bool {
+			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended && r.Extension == wire.ExtPosixRename
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var refused atomic.Int64
+			b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if test.refuses(r) {
+					refused.Add(1)
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+			source := filepath.Join(b.dir, "tree")
+			if err := os.Mkdir(source, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			b.server.Files.Mkdir("/tree")
+			for i := range files {
+				b.local(fmt.Sprint("tree/", i), []byte(fmt.Sprint("new ", i)))
+				if test.there {
+					b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte("old"))
+				}
+			}
+			tree := transfer.Tree{Host: b.host, Source: source + "/.", Target: "/tree", TreeOptions: transfer.TreeOptions{MaxFiles: atATime},
+				Options: transfer.Options{Events: func(e transfer.Event) { b.events = append(b.events, e) }}}
+			summary, err := tree.Run(t.Context())
+			if n := refused.Load(); n == 0 || n > atATime {
+				t.Errorf("%d requests were refused, and %d files are under way at a time", n, atATime)
+			}
+			failed := int64(0)
+			if test.fail {
+				failed = refused.Load()
+			}
+			if summary.Failed != failed || summary.Files != files-failed || (err != nil) != test.fail {
+				t.Errorf("%+v, %v", summary, err)
+			}
+			if notes := b.notes(); len(notes) != 1 || !strings.Contains(notes[0], "in place") {
+				t.Errorf("it said %q", notes)
+			}
+			arrived := int64(0)
+			for i := range files {
+				if got, _ := b.server.Files.ReadFile(fmt.Sprint("/tree/", i)); string(got) == fmt.Sprint("new ", i) {
+					arrived++
+				}
+			}
+			if arrived != files-failed || int64(len(b.temporaries())) != failed {
+				t.Errorf("%d files have arrived; temporary: %q", arrived, b.temporaries())
+			}
+		})
+	}
+}
