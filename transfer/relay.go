@@ -95,9 +95,6 @@ func isOfSource(err error) bool {
 	return errors.As(err, &source)
 }
 
-// errInsideSelf keeps a tree from being copied into itself.
-var errInsideSelf = errors.New("the target lies in the source")
-
 // openRelay opens the source of a relay.
 func (r *run) openRelay() (*source, error) {
 	if r.item != nil && r.isSmall(r.item.facts.size) {
@@ -324,11 +321,8 @@ func (t *treeRun) notInside(target string) error {
 		}
 		to = path.Join(to, path.Base(target))
 	}
-	switch {
-	case to == source:
-		return errSameFile
-	case strings.HasPrefix(to, strings.TrimRight(source, "/")+"/"):
-		return errInsideSelf
+	if to == source || strings.HasPrefix(to, strings.TrimRight(source, "/")+"/") {
+		return errIntoItself
 	}
 	return nil
 }
