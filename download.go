@@ -49,8 +49,18 @@ func (d *download) settledAll() error {
 	return d.broken
 }
 
-// fill asks for as much as may be in flight.
+// fill asks for as much as may be in flight. What the sink needs in order is asked for at most twice as far ahead: replies that come before what lies before
+// them wait in memory.
 func (d *download) fill() error {
+	if d.place == nil {
+		reach := d.given
+		for i := range d.lanes {
+			if !d.lanes[i].lost {
+				reach += 2 * d.lanes[i].window.Limit()
+			}
+		}
+		d.ranges.Reach(reach)
+	}
 	for i := range d.lanes {
 		for {
 			r, ok := d.claim(i)
@@ -206,6 +216,14 @@ func (f *File) during(open *openFile) (context.Context, func()) {
 
 // download reads from an offset, up to limit, and hands the data to a sink in order.
 func (f *File) download(op string, from, limit, size int64, sink func([]byte) error, wrote func(int64)) (int64, error) {
+	return f.downloadOver(op, from, limit, size, sink, wrote, nil)
+}
+
+// downloadOver is download over the handles that join stripes too, where it is not nil.
+func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error, wrote func(int64), stripes *Stripes) (int64, error) {
+	if stripes != nil {
+		defer stripes.end()
+	}
 	open, err := f.opened(op)
 	if err != nil {
 		return 0, err
@@ -223,6 +241,11 @@ func (f *File) download(op string, from, limit, size int64, sink func([]byte) er
 		from: from, given: from, sink: sink, wrote: wrote,
 	}
 	d.waited = &f.waited
+	if stripes != nil {
+		if err := stripes.begin(d.loop); err != nil {
+			return 0, f.wrap(op, err)
+		}
+	}
 	if size == flow.Unknown && limit == math.MaxInt64 && !open.client.noFstat.Load() {
 		d.askSize(f.keepAttrs)
 	}

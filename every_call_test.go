@@ -120,10 +120,16 @@ var fileCalls = map[string]anyCall{
 	"SetExtendedData": func(_ *usftp.Client, f *usftp.File) error { return f.SetExtendedData("", nil) },
 	"Seek":            func(_ *usftp.Client, f *usftp.File) error { _, err := f.Seek(0, io.SeekEnd); return err },
 	"CopyRange":       func(_ *usftp.Client, f *usftp.File) error { _, err := f.CopyRange(0, 10, f, 100); return err },
-	"ReadRange":       func(_ *usftp.Client, f *usftp.File) error { return readRange(f) },
-	"Remove":          func(_ *usftp.Client, f *usftp.File) error { return f.Remove() },
-	"Rename":          func(_ *usftp.Client, f *usftp.File) error { return f.Rename("/g") },
-	"PosixRename":     func(_ *usftp.Client, f *usftp.File) error { return f.PosixRename("/g") },
+	"ReadRangeOver": func(_ *usftp.Client, f *usftp.File) error {
+		r := f.ReadRangeOver(0, 10, new(usftp.Stripes))
+		defer r.Close()
+		_, err := io.ReadAll(r)
+		return err
+	},
+	"ReadRange":   func(_ *usftp.Client, f *usftp.File) error { return readRange(f) },
+	"Remove":      func(_ *usftp.Client, f *usftp.File) error { return f.Remove() },
+	"Rename":      func(_ *usftp.Client, f *usftp.File) error { return f.Rename("/g") },
+	"PosixRename": func(_ *usftp.Client, f *usftp.File) error { return f.PosixRename("/g") },
 	"Async": func(_ *usftp.Client, f *usftp.File) error {
 		_, err := f.Async().ReadAt(make([]byte, 1<<20), 0).Wait()
 		return err

@@ -15,13 +15,17 @@ import (
 // holds.
 //
 // Close ends it, and must be called; the file stays open. The file's offset does not move. Several may be in use at a time.
-func (f *File) ReadRange(off, length int64) io.ReadCloser {
+func (f *File) ReadRange(off, length int64) io.ReadCloser { return f.ReadRangeOver(off, length, nil) }
+
+// ReadRangeOver is [File.ReadRange] over the file's own handle and those that join stripes, which may be nil. What comes before its turn waits in
+// memory, up to twice what the link holds.
+func (f *File) ReadRangeOver(off, length int64, stripes *Stripes) io.ReadCloser {
 	ctx, cancel := context.WithCancel(f.ctx)
 	pipe, w := io.Pipe()
 	r := &rangeReader{PipeReader: pipe, cancel: cancel, done: make(chan struct{})}
 	go func() { // ends with the range, or with Close
 		defer close(r.done)
-		w.CloseWithError(f.WithContext(ctx).readRange(w, off, length))
+		w.CloseWithError(f.WithContext(ctx).readRange(w, off, length, stripes))
 	}()
 	return r
 }
@@ -42,7 +46,7 @@ func (r *rangeReader) Close() error {
 }
 
 // readRange gives a range of the file to a writer in order.
-func (f *File) readRange(w io.Writer, off, length int64) error {
+func (f *File) readRange(w io.Writer, off, length int64, stripes *Stripes) error {
 	if off < 0 {
 		return f.wrap("read", fs.ErrInvalid)
 	}
@@ -53,10 +57,10 @@ func (f *File) readRange(w io.Writer, off, length int64) error {
 	if length >= 0 {
 		limit, size = off+min(length, math.MaxInt64-off), flow.Unknown
 	}
-	n, err := f.download("read", off, limit, size, func(p []byte) error {
+	n, err := f.downloadOver("read", off, limit, size, func(p []byte) error {
 		_, err := w.Write(p)
 		return err
-	}, func(int64) {})
+	}, func(int64) {}, stripes)
 	if err == nil && length >= 0 && n < length {
 		err = f.wrap("read", io.ErrUnexpectedEOF)
 	}

@@ -70,7 +70,7 @@ func (s *striper) windowBinds(ctx context.Context) bool {
 // rate and enough is left, and also where they do not, as long as each doubling has raised the rate by as much as to be worth it: on a link that loses packets
 // each connection has a rate of its own far below its window. Where neither is so, those that add nothing are given back.
 func (s *striper) grow(ctx context.Context) {
-	pool := s.run.Host.Pool
+	pool := s.pool
 	wanted := firstWanted(s.size-s.from, s.trip)
 	pool.want(wanted)
 	g := gauge{every: max(s.trip, gaugeEvery)}
@@ -131,7 +131,7 @@ func (s *striper) test(ctx context.Context, g *gauge, tick <-chan time.Time) boo
 		return false
 	}
 	s.leave(half)
-	s.run.Host.Pool.giveBack(half)
+	s.pool.giveBack(half)
 	return true
 }
 
@@ -147,7 +147,7 @@ func (s *striper) youngerHalf() []*pooled {
 	defer s.mu.Unlock()
 	var all []*pooled
 	for _, lane := range s.lanes {
-		if !slices.Contains(all, lane.on) && !s.run.Host.Pool.isFirst(lane.on) {
+		if !slices.Contains(all, lane.on) && !s.pool.isFirst(lane.on) {
 			all = append(all, lane.on)
 		}
 	}
@@ -181,7 +181,7 @@ func (s *striper) leave(conns []*pooled) {
 		gone := slices.Contains(conns, lane.on)
 		if gone {
 			s.work.Go(func() { lane.file.Close() })
-			s.run.Host.Pool.use(lane.on, -1)
+			s.pool.use(lane.on, -1)
 		}
 		return gone
 	})

@@ -115,10 +115,12 @@ func (r *run) openRelay() (*source, error) {
 
 // openRemote opens the file on the host that a relay reads from.
 func (s *source) openRemote(r *run) error {
+	began := time.Now()
 	f, err := r.From.Client.OpenRead(r.Source)
 	if err != nil {
 		return ofSource(err)
 	}
+	trip := time.Since(began)
 	file := &remoteFile{file: f, bound: grownBound(0)}
 	if !f.AttrsCached() { // the server tells nothing of its files: there is nothing to compare with, or to go on from
 		s.Reader, s.free = file, func() { file.Close() }
@@ -130,6 +132,7 @@ func (s *source) openRemote(r *run) error {
 	}
 	file.bound = grownBound(f.Info().Size())
 	s.Reader, s.file, s.before, s.free = file, file, f.Info(), func() {}
+	file.lanes = func(off int64) *striper { return r.stripeSource(s.before, off, trip) }
 	return nil
 }
 
@@ -207,8 +210,10 @@ type remoteFile struct {
 	file   *usftp.File
 	off    int64 // of the next Read
 	stream io.ReadCloser
-	at     int64 // of the stream
-	bound  int64 // it is not read beyond
+	at     int64                    // of the stream
+	lanes  func(off int64) *striper // begins to open further handles for a stream, nil where one will do
+	over   *striper                 // of the stream
+	bound  int64                    // it is not read beyond
 }
 
 func (f *remoteFile) Read(p []byte) (int, error) {
@@ -242,7 +247,13 @@ func (f *remoteFile) ReadAt(p []byte, off int64) (n int, err error) {
 func (f *remoteFile) next(off int64) io.Reader {
 	if f.stream == nil || f.at != off {
 		f.end()
-		f.stream, f.at = f.file.ReadRange(off, -1), off
+		var stripes *usftp.Stripes
+		if f.lanes != nil {
+			if f.over = f.lanes(off); f.over != nil {
+				stripes = &f.over.stripes
+			}
+		}
+		f.stream, f.at = f.file.ReadRangeOver(off, -1, stripes), off
 	}
 	return f.stream
 }
@@ -251,6 +262,10 @@ func (f *remoteFile) end() {
 	if f.stream != nil {
 		f.stream.Close()
 		f.stream = nil
+	}
+	if f.over != nil {
+		f.over.stop()
+		f.over = nil
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 type spread struct {
 	bytes  atomic.Int64 // of files that were found and are not copied yet
 	files  atomic.Int64
-	hiring sync.Once
+	hiring [2]sync.Once // for each pool
 	ended  sync.Once
 	none   chan struct{} // closed when no large file waits any more, nor will
 }
@@ -28,12 +28,25 @@ func (p *plan) share(size int64) {
 	t := p.tree
 	p.spread.files.Add(1)
 	bytes := p.spread.bytes.Add(max(0, size))
-	pool := t.line.current().Pool
-	if pool == nil || t.limiter != nil || !worthStriping(bytes, t.trip) || pool.most() < 2 {
+	if t.limiter != nil || !worthStriping(bytes, t.trip) {
 		return
 	}
-	pool.want(firstWanted(bytes, t.trip))
-	p.spread.hiring.Do(func() { p.working.Go(func() { p.hire(pool) }) })
+	for i, pool := range t.pools() {
+		if pool == nil || pool.most() < 2 {
+			continue
+		}
+		pool.want(firstWanted(bytes, t.trip))
+		p.spread.hiring[i].Do(func() { p.working.Go(func() { p.hire(pool) }) })
+	}
+}
+
+// pools are the pools of the host, and of the source's where that is another.
+func (t *treeRun) pools() (pools [2]*Pool) {
+	pools[0] = t.line.current().Pool
+	if t.from != nil && t.from != t.line {
+		pools[1] = t.from.current().Pool
+	}
+	return pools
 }
 
 // hire begins workers for each session that comes. Sooner they would only crowd the first one.
@@ -71,14 +84,26 @@ func (r *run) spreads() bool {
 	return r.item != nil && r.item.dir.tree.plan.spread.files.Load() > fewFiles
 }
 
-// lend gives a large file of a tree the session that has the fewest.
+// lend gives a large file of a tree the session that has the fewest, and one of the source's host where that is another.
 func (r *run) lend() (giveBack func()) {
-	if r.item == nil || r.Host.Pool == nil || r.item.dir.tree.isSmall(r.item.facts.size) || !r.spreads() {
+	if r.item == nil || r.item.dir.tree.isSmall(r.item.facts.size) || !r.spreads() {
 		return func() {}
 	}
-	client, giveBack := r.Host.Pool.lend()
+	atHost := r.lendOf(&r.Host)
+	if r.from == nil || r.from == r.line {
+		return atHost
+	}
+	atSource := r.lendOf(&r.From)
+	return func() { atSource(); atHost() }
+}
+
+func (r *run) lendOf(host *Host) (giveBack func()) {
+	if host.Pool == nil {
+		return func() {}
+	}
+	client, giveBack := host.Pool.lend()
 	if client != nil {
-		r.Host.Client = client.WithContext(r.ctx)
+		host.Client = client.WithContext(r.ctx)
 	}
 	return giveBack
 }

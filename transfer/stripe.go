@@ -31,6 +31,7 @@ const (
 // striper opens further handles of a file while it is being copied, as long as that helps.
 type striper struct {
 	run     *run
+	pool    *Pool
 	stripes usftp.Stripes
 	path    string // of the file on the host
 	flag    int
@@ -80,7 +81,11 @@ func firstWanted(size int64, trip time.Duration) int {
 
 // stripe begins to watch over a transfer that takes its lanes from s.stripes; stop ends that, and closes what was opened.
 func (r *run) stripe(path string, flag int, size int64) *striper {
-	s := &striper{run: r, path: path, flag: flag, from: r.result.Resumed, size: size, trip: r.trip}
+	return r.stripeOver(&striper{pool: r.Host.Pool, path: path, flag: flag, from: r.result.Resumed, size: size, trip: r.trip})
+}
+
+func (r *run) stripeOver(s *striper) *striper {
+	s.run = r
 	ctx, cancel := context.WithCancel(r.ctx)
 	s.cancel = cancel
 	s.work.Go(func() {
@@ -101,7 +106,7 @@ func (s *striper) stopStep() step {
 		s.work.Wait()
 		for _, lane := range s.lanes {
 			s.work.Go(func() { lane.file.Close() })
-			s.run.Host.Pool.use(lane.on, -1)
+			s.pool.use(lane.on, -1)
 		}
 		s.lanes = nil
 		return func() error {
@@ -115,7 +120,7 @@ func (s *striper) stopStep() step {
 func (s *striper) join(ctx context.Context) {
 	known := make(map[pooledClient]bool)
 	for ctx.Err() == nil {
-		clients, changed := s.run.Host.Pool.others()
+		clients, changed := s.pool.others()
 		for _, c := range clients {
 			if !known[c] {
 				known[c] = true
@@ -143,7 +148,7 @@ func (s *striper) joinOne(ctx context.Context, c pooledClient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lanes = append(s.lanes, stripeLane{f, c.on})
-	s.run.Host.Pool.use(c.on, 1)
+	s.pool.use(c.on, 1)
 }
 
 // open opens the file. One that is read must have the size of the one that is being copied; that takes no further round trip, and the question goes

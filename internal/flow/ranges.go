@@ -48,6 +48,7 @@ type Ranges struct {
 
 	again  []Range // to be handed out before anything new, by offset
 	limit  int64   // nothing at or beyond it is handed out
+	reach  int64   // nothing new is, for now
 	held   []Range // rests of short reads that end where the file should: whether they need asking, another range's answer tells
 	done   []span  // what is done beyond mark, by offset, none adjacent
 	out    int     // ranges handed out and not settled
@@ -72,7 +73,7 @@ func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
 // Reset starts anew, in the memory of ranges that are done with.
 func (r *Ranges) Reset(from, size int64, request int, inOrder bool) {
 	*r = Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter, newest: -1,
-		next: from, mark: from, size: size, end: Unknown, limit: Unknown,
+		next: from, mark: from, size: size, end: Unknown, limit: Unknown, reach: Unknown,
 		ends: r.ends[:0], again: r.again[:0], held: r.held[:0], done: r.done[:0]}
 }
 
@@ -103,7 +104,7 @@ func (r *Ranges) pick() (Range, bool) {
 		return first, true
 	}
 	stop := min(r.end, r.limit)
-	if r.next >= stop {
+	if r.next >= min(stop, r.reach) {
 		return Range{}, false
 	}
 	length := int64(r.request)
@@ -139,6 +140,10 @@ func (r *Ranges) Limit(off int64) {
 	r.again = slices.DeleteFunc(r.again, func(a Range) bool { return a.Len == 0 })
 	r.held = slices.DeleteFunc(r.held, func(a Range) bool { return a.Off >= off })
 }
+
+// Reach has nothing new handed out that begins at or beyond an offset, until it is called with another: what comes in another order than it is
+// needed in waits in memory for what lies before it, and a peer that never answers the one must not have it filled with the others.
+func (r *Ranges) Reach(off int64) { r.reach = off }
 
 // SetSize tells the size when it becomes known after the start.
 func (r *Ranges) SetSize(size int64) {

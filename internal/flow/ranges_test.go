@@ -50,6 +50,8 @@ func lost(off int64, length int) step {
 func setSize(size int64) step { return func(_ *testing.T, r *Ranges) { r.SetSize(size) } }
 func limit(off int64) step    { return func(_ *testing.T, r *Ranges) { r.Limit(off) } }
 
+func reach(off int64) step { return func(_ *testing.T, r *Ranges) { r.Reach(off) } }
+
 func mark(want int64) step {
 	return func(t *testing.T, r *Ranges) {
 		t.Helper()
@@ -131,6 +133,9 @@ func TestRanges(t *testing.T) {
 		{name: "lost beyond an EOF that is none", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), eof(0, k), none(0), done(2*k, k, k),
 			hands(0, k), hands(k, k), done(0, k, k), done(k, k, k), hands(3*k, k), eof(3*k, k), over(3 * k)}},
+		{name: "reach", size: Unknown, steps: []step{
+			reach(15_000), hands(0, k), hands(k, k), none(0), lost(0, k), hands(0, k), done(k, k, k), none(0), reach(2*k + 1),
+			hands(2*k, k), none(0), done(0, k, k), reach(Unknown), hands(3*k, k), eof(3*k, k), done(2*k, k, k), over(3 * k)}},
 		{name: "limit", size: Unknown, steps: []step{
 			limit(15_000), hands(0, k), hands(k, 5000), none(0), done(k, 5000, 5000), done(0, k, k), over(15_000)}},
 		{name: "limit in the middle", size: 50_000, steps: []step{
