@@ -56,7 +56,8 @@ func (d *download) fill() error {
 		reach := d.given
 		for i := range d.lanes {
 			if !d.lanes[i].lost {
-				reach += 2 * d.lanes[i].window.Limit()
+				w := d.lanes[i].window
+				reach += 2 * max(min(w.Limit(), d.lanes[i].client.conn.Room(w.InFlight())), int64(d.ranges.Request()))
 			}
 		}
 		d.ranges.Reach(reach)

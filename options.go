@@ -37,6 +37,22 @@ func WithMaxInFlight(bytes int64) ClientOption {
 	return func(o *options) { o.conn.MaxInFlight = bytes }
 }
 
+// Budget bounds the bytes of file contents that transfers of several clients have in flight together. See [WithBudget].
+type Budget struct{ shared *conn.Shared }
+
+// NewBudget returns a budget of so many bytes. It is for any number of clients, at any time.
+func NewBudget(bytes int64) *Budget { return &Budget{conn.NewShared(bytes)} }
+
+// InFlight returns how many bytes are in flight now.
+func (b *Budget) InFlight() int64 { return b.shared.Taken() }
+
+// WithBudget has a client's transfers draw on a budget that it shares with others, besides its own (see [WithMaxInFlight]). One file over one client takes
+// at most half of it, further ones and further clients a part of what is left; each may have one request in flight however little that is.
+// Single calls, such as Write, count in it, and are not held up.
+func WithBudget(b *Budget) ClientOption {
+	return func(o *options) { o.conn.Shared = b.shared }
+}
+
 // WithReadAhead bounds the bytes that sequential [File.Read] asks for ahead, for each file; they count in the budget of
 // [WithMaxInFlight] until they are read. 0 turns reading ahead off, as it must be where every read of a file counts: mailboxes of
 // some exchanges are gone, or paid for, once they were read. The default is 16 MiB.

@@ -66,7 +66,7 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	defer lists.close()
 	options := flags.transferOptions()
 	options.List = lists.check
-	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections, Streams: flags.streams, Client: flags.tuning.options()}
+	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections, Streams: flags.streams, Client: flags.clientOptions()}
 	c := a.newCopier(ctx, connect, options, a.reporter(flags, target))
 	c.options.Events = lists.listen(c.options.Events)
 	c.stops = flags.stopOnError

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/transfer"
 )
@@ -22,6 +23,7 @@ type copyFlags struct {
 	configFile, jump, cipher, program, ssh string
 	server                                 string
 	tuning                                 tuning
+	buffer                                 sizeFlag
 	identities, options                    []string
 	port                                   int
 	connections, streams, retries          int
@@ -69,6 +71,7 @@ func (c *copyFlags) registerConnection(f *pflag.FlagSet) {
 	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s: 8192 is 1 MiB/s")
 	f.IntVar(&c.connections, "connections", 0, "use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
+	f.Var(&c.buffer, "buffer", "have at most `size` bytes of large files in flight, over all connections, such as 32MiB (follows from the links)")
 	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without anything arriving in between, and go on from there; not where a login needs a person")
 	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute, "make a lost connection anew for at most a `time` without anything arriving in between")
 }
@@ -134,6 +137,18 @@ func flagError(err error) error {
 // maxLimit is scp's: 100 Gbit/s.
 const maxLimit = 100 << 20
 
+// leastBuffer is what a few requests take.
+const leastBuffer = 1 << 20
+
+// clientOptions are for each client of the copy.
+func (c *copyFlags) clientOptions() []usftp.ClientOption {
+	options := c.tuning.options()
+	if c.buffer > 0 {
+		options = append(options, usftp.WithBudget(usftp.NewBudget(int64(c.buffer))))
+	}
+	return options
+}
+
 // treeFlags are those that mean something with -r only.
 var treeFlags = []string{"links", "exclude", "include", "dry-run"}
 
@@ -169,6 +184,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("--retries takes a number from 0 on, and --retry-for a time such as 90s or 2h")
 	case set("connections") && (c.connections < 1 || c.connections > 64), set("streams") && (c.streams < 1 || c.streams > 10):
 		err = errors.New("--connections takes a number from 1 to 64, and --streams one from 1 to 10, as many as sshd allows")
+	case set("buffer") && c.buffer < leastBuffer:
+		err = fmt.Errorf("--buffer takes %d KiB at least", leastBuffer>>10)
 	case set("limit") && (c.limit < 1 || c.limit > maxLimit):
 		err = fmt.Errorf("-l %d: a limit is a number of Kbit/s from 1 to %d", c.limit, maxLimit)
 	case set("ssh") && strings.TrimSpace(c.ssh) == "", set("program") && strings.TrimSpace(c.program) == "":

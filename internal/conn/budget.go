@@ -9,6 +9,8 @@ const maxRequests = maxSlots / 2
 type budget struct {
 	free     int64 // bytes; below 0 when overdrawn
 	requests int
+	most     int64   // free, when nothing is in flight
+	shared   *Shared // nil where there is none
 	waiters  []*turn
 }
 
@@ -28,7 +30,7 @@ func (b *budget) take(bytes int64) bool {
 	if !b.fits(bytes) || (bytes > 0 && len(b.waiters) > 0) {
 		return false
 	}
-	b.free -= bytes
+	b.move(bytes)
 	b.requests--
 	return true
 }
@@ -39,7 +41,7 @@ func (b *budget) overdraw(bytes int64) bool {
 	if b.requests <= maxRequests-maxSlots {
 		return false
 	}
-	b.free -= bytes
+	b.move(bytes)
 	b.requests--
 	return true
 }
@@ -67,7 +69,7 @@ func (b *budget) leave(t *turn) {
 
 // give gives bytes and a request back.
 func (b *budget) give(bytes int64) {
-	b.free += bytes
+	b.move(-bytes)
 	b.requests++
 	b.serve()
 }
@@ -84,7 +86,7 @@ func (b *budget) serve() {
 			rest = append(rest, t)
 			continue
 		}
-		b.free -= t.bytes
+		b.move(t.bytes)
 		b.requests--
 		t.done = true
 		close(t.granted)
@@ -94,4 +96,7 @@ func (b *budget) serve() {
 }
 
 // endAll forgets those who wait; they watch the connection's end themselves.
-func (b *budget) endAll() { b.waiters = nil }
+func (b *budget) endAll() {
+	b.waiters = nil
+	b.endShared()
+}

@@ -26,6 +26,9 @@ type Config struct {
 	// DefaultMaxInFlight.
 	MaxInFlight int64
 
+	// Shared, where it is not nil, bounds what several connections have in flight together.
+	Shared *Shared
+
 	// StallTimeout is how long bytes of a READ or WRITE may be overdue, and how long anything else may go unanswered before
 	// Keepalive is asked. 0 means DefaultStallTimeout, below 0 forever.
 	StallTimeout time.Duration
@@ -107,7 +110,7 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	}
 	c.life, c.die = context.WithCancel(context.Background())
 	c.in = input{source: r, buf: make([]byte, inputSize), count: &c.stats.bytesRead, heard: &c.stall.heard, moved: &c.stall.moved}
-	c.budget = budget{free: config.MaxInFlight, requests: maxRequests}
+	c.budget = budget{free: config.MaxInFlight, most: config.MaxInFlight, shared: config.Shared, requests: maxRequests}
 	c.wake.L = &c.mu
 	c.idle.Add(2)
 	go c.readLoop()

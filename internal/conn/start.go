@@ -97,14 +97,18 @@ func (c *Conn) TryStart(call *Call, force bool) (bool, error) {
 func (c *Conn) Room(mine int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return (c.budget.free + mine) / 2
+	room := (c.budget.free + mine) / 2
+	if c.budget.shared != nil {
+		room = min(room, c.budget.shared.room(mine))
+	}
+	return room
 }
 
 // GiveBack gives back bytes of the budget that a call with Keep has left with its owner.
 func (c *Conn) GiveBack(bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.budget.free += bytes
+	c.budget.move(-bytes)
 	c.budget.serve()
 }
 

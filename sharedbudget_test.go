@@ -1,0 +1,78 @@
+package usftp_test
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// Clients that share a budget have no more than it in flight together, but for one request each, and a connection that ends gives back what it had.
+func TestBudgetIsShared(t *testing.T) {
+	const most, clients, request = 2 << 20, 4, 255 << 10
+	data := make([]byte, 16<<20)
+	for i := range data {
+		data[i] = byte(i>>8 ^ i)
+	}
+	for _, shared := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			budget := usftp.NewBudget(most)
+			var mu sync.Mutex
+			highest := int64(0)
+			server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeRead {
+					mu.Lock()
+					defer mu.Unlock()
+					highest = max(highest, budget.InFlight())
+				}
+				return nil
+			}})
+			server.Files.WriteFile("/file", data)
+			var stripes usftp.Stripes
+			var first *usftp.File
+			for i := range clients {
+				end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond})
+				options := []usftp.ClientOption{usftp.WithChannelWindow(2 << 20)}
+				if shared {
+					options = append(options, usftp.WithBudget(budget))
+				}
+				c, err := usftp.NewClientPipe(end, end, options...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				f, err := c.Open("/file")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				if i == 0 {
+					first = f
+				} else if !stripes.Join(f) {
+					t.Fatal("it may not join")
+				} else if i == 1 {
+					time.AfterFunc(500*time.Millisecond, func() { end.Cut(nil) })
+				}
+			}
+			r := first.ReadRangeOver(0, -1, &stripes)
+			got, err := io.ReadAll(r)
+			r.Close()
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			if shared && (highest > most+clients*request || highest < most/2) {
+				t.Errorf("%d bytes were in flight, of %d", highest, most)
+			}
+			time.Sleep(time.Second) // of a fake clock: what was asked for beyond the end is answered
+			if left := budget.InFlight(); left != 0 {
+				t.Errorf("%d bytes are in flight in the end", left)
+			}
+		})
+	}
+}
