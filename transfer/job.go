@@ -198,6 +198,8 @@ type Result struct {
 // Run copies the file. It returns when the copy is in place, or has failed, with an [*Error]. When ctx ends, the job stops, cuts what it
 // has written to what is safe, and leaves it under its temporary name; the error is then ctx's cause.
 //
+// A file that one request holds takes five round trips up, one more where the target is a directory, and three down.
+//
 // It runs on the calling goroutine; so does Reader's Read and Writer's Write, which are waited for even when ctx ends.
 func (j *Job) Run(ctx context.Context) (Result, error) {
 	r := &run{Job: *j, began: time.Now()}

@@ -287,7 +287,7 @@ func (p *plan) hand(i *item) {
 	}
 	i.dir.pending.Add(1)
 	queue := p.large
-	if i.facts.mode.IsRegular() && t.isSmall(i.facts.size) || !i.facts.mode.IsRegular() {
+	if !i.facts.mode.IsRegular() || t.isSmall(i.facts.size) || i.facts.size >= 0 && i.facts.size <= int64(t.stepwise) {
 		queue = p.small
 		select {
 		case queue <- i:

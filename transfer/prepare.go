@@ -138,6 +138,9 @@ const (
 	// smallest is the largest file that travels in one piece, where the packets allow it.
 	largestSmall = 256 << 10
 
+	// mostStepwise is how many files are under way at once that travel as large ones do, each with what watches over it.
+	mostStepwise = 256
+
 	// smallMemory bounds what the small files under way hold of this machine's memory: contents that are asked for, or not yet acknowledged. It is
 	// twice what the window of their channel carries in a round trip.
 	smallMemory = 4 << 20
@@ -183,10 +186,12 @@ func (t *treeRun) measure(trip time.Duration) error {
 		files = min(files, most)
 		t.small = min(t.small, read)
 	}
-	if t.Options.Sync || t.Options.Placement == InPlace {
-		t.small = -1
+	inFlight := filesInFlight(trip)
+	if t.Options.Sync && t.Direction.toHost() { // there is no one piece with an fsync in it: they take as many steps as large ones, and many run at a time
+		t.stepwise, t.small = t.small, -1
+		inFlight = min(inFlight, mostStepwise)
 	}
-	t.allow(files, filesInFlight(trip))
+	t.allow(files, inFlight)
 	if t.Direction.fromHost() { // each listing has a directory open
 		t.plan.walkers = int(min(rest, walkers))
 	}

@@ -17,7 +17,8 @@ import (
 // The walk and the copying overlap: files are under way while directories are still being listed. Many small files are in flight at
 // once over the one connection, and a small file takes three round trips: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME (on
 // the way down two: OPEN; READ, FSTAT and CLOSE together). One more looks at the target where its directory was there before, and two
-// more are needed with servers that are not known to work strictly in order. To verify takes one
+// more are needed with servers that are not known to work strictly in order. With Options.Sync an upload
+// takes its steps one after the other, six. To verify takes one
 // more where the host hashes files by their names, three where it hashes open ones only, two where it is read back. How many run at a time
 // follows from the round trip and the handles that the server allows.
 //
@@ -175,27 +176,28 @@ func (t *Tree) start(ctx context.Context, strict bool) (Summary, error) {
 // treeRun is one run of a tree.
 type treeRun struct {
 	Tree
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	began   time.Time
-	line    *lifeline
-	from    *lifeline // to the source of a relay, else nil
-	limiter *limiter
-	source  treeSource
-	target  treeTarget
-	filter  filter
-	root    *directory
-	strict  bool   // a check's: what is not listed has failed
-	below   string // name of the copy, in the directory that was named as the target; "" where it is that itself
-	ours    bool   // an earlier run has made the target, and what directories it holds
-	plan    *plan
-	trip    time.Duration
-	small   int // the largest file that travels in one piece
-	memory  *allowance
-	handles *allowance
-	buffers buffers
-	bounds  bounds
-	boundBy Bound
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	began    time.Time
+	line     *lifeline
+	from     *lifeline // to the source of a relay, else nil
+	limiter  *limiter
+	source   treeSource
+	target   treeTarget
+	filter   filter
+	root     *directory
+	strict   bool   // a check's: what is not listed has failed
+	below    string // name of the copy, in the directory that was named as the target; "" where it is that itself
+	ours     bool   // an earlier run has made the target, and what directories it holds
+	plan     *plan
+	trip     time.Duration
+	small    int // the largest file that travels in one piece
+	stepwise int // the largest that does not, and of which many are under way all the same
+	memory   *allowance
+	handles  *allowance
+	buffers  buffers
+	bounds   bounds
+	boundBy  Bound
 
 	plannedFiles, plannedBytes, files, bytes, directories, links, kept, keptBytes, skipped, failed atomic.Int64
 	missing, strangers, entries, resumed                                                           atomic.Int64

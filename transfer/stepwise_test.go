@@ -1,0 +1,59 @@
+package transfer_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+)
+
+// Many small files are in flight at once with every way of placing them, and synced ones too.
+func TestSmallFilesOfEveryPlacement(t *testing.T) {
+	const trip, files = time.Second, 200
+	for name, options := range map[string]transfer.Options{
+		"in place": {Placement: transfer.InPlace}, "atomic": {Placement: transfer.Atomic},
+		"synced": {Sync: true}, "synced in place": {Sync: true, Placement: transfer.InPlace},
+	} {
+		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+					tree := transfer.Tree{Host: b.host, Direction: direction, Source: filepath.Join(b.dir, "tree"), Target: "/copy", Options: options}
+					if direction == transfer.Download {
+						tree.Source, tree.Target = "/tree", filepath.Join(b.dir, "copy")
+					}
+					b.server.Files.Mkdir("/tree")
+					os.Mkdir(filepath.Join(b.dir, "tree"), 0o755)
+					for i := range files {
+						b.local(fmt.Sprint("tree/", i), []byte(fmt.Sprint("data ", i)))
+						b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte(fmt.Sprint("data ", i)))
+					}
+					began := time.Now()
+					s, err := tree.Run(t.Context())
+					if err != nil || s.Files != files {
+						t.Fatal(s, err)
+					}
+					if trips := int(time.Since(began) / trip); trips > 11 {
+						t.Errorf("it took %d round trips", trips)
+					}
+					for i := range files {
+						var got []byte
+						if direction == transfer.Upload {
+							got = b.remote(fmt.Sprint("/copy/", i))
+						} else {
+							got = b.read(fmt.Sprint("copy/", i))
+						}
+						if string(got) != fmt.Sprint("data ", i) {
+							t.Fatalf("file %d is %q", i, got)
+						}
+					}
+				})
+			})
+		}
+	}
+}
