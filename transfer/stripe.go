@@ -16,7 +16,7 @@ const (
 	// shorter one a busy machine is the likelier reason, and more connections would only make it busier.
 	stripeTrip = 4 * time.Millisecond
 
-	// stripeAtOnce is the longest round trip over which one window carries a gigabit a second. On most links that is all there is, and more
+	// stripeAtOnce is the trip round trip over which one window carries a gigabit a second. On most links that is all there is, and more
 	// lanes only overflow its queue: 500 MB at 10 ms took 5.4 s over four lanes, 4.6 s over one. So the rate of one is looked at first.
 	stripeAtOnce = sshWindow * time.Second / 125e6
 
@@ -53,7 +53,39 @@ type stripeLane struct {
 
 // worthStriping tells whether a file is so large, and the way so long, that one channel's window may be what bounds the rate.
 func (r *run) worthStriping(size int64) bool {
-	return r.Host.Pool != nil && r.Host.Pool.most() > 1 && r.limiter == nil && !r.spreads() && worthStriping(size, r.trip) && r.mayStripe()
+	if r.Host.Pool == nil || r.Host.Pool.most() < 2 || r.limiter != nil || r.spreads() || !r.mayStripe() {
+		return false
+	}
+	r.doubtTrip(size)
+	return worthStriping(size, r.trip)
+}
+
+// doubtfulTrip is how long a way would have to be for it to be asked whether it is longer than TCP's handshake has made it look.
+const doubtfulTrip = 50 * time.Millisecond
+
+// doubtTrip asks for a sign of life where the round trip is that of TCP's handshake, and short, and the file is large: what answers a handshake may
+// stand in front of the long way (proxies, and what makes satellite links look fast), while this is answered by the host.
+func (r *run) doubtTrip(size int64) {
+	if r.trip >= stripeTrip || r.Host.askedAhead() == 0 || !worthStriping(size, doubtfulTrip) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, time.Second)
+	defer cancel()
+	trip := time.Duration(0)
+	for range 2 { // the shorter of the two: a host may be busy for a moment
+		began := time.Now()
+		if r.Host.Client.Ping(ctx) != nil {
+			return
+		}
+		took := time.Since(began)
+		if took < stripeTrip {
+			return
+		}
+		if trip == 0 || took < trip {
+			trip = took
+		}
+	}
+	r.trip = trip
 }
 
 // mayStripe tells whether the host is known to be none that a file may be open on several times: one that counts how often a file is read, or that keeps

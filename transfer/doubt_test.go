@@ -1,0 +1,122 @@
+package transfer_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/sftptest/opensshd"
+	"github.com/usftp/usftp/transfer"
+)
+
+// delayed is a proxy that takes connections at once, and carries each byte after a delay. It counts its connections.
+func delayed(t *testing.T, target string, delay time.Duration) (port int, count *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	type piece struct {
+		due  time.Time
+		data []byte
+	}
+	carry := func(to, from net.Conn) {
+		pieces := make(chan piece, 4096)
+		go func() {
+			defer close(pieces)
+			for {
+				buf := make([]byte, 64<<10)
+				n, err := from.Read(buf)
+				if err != nil {
+					return
+				}
+				pieces <- piece{time.Now().Add(delay), buf[:n]}
+			}
+		}()
+		for p := range pieces {
+			time.Sleep(time.Until(p.due)) // it is the link
+			if _, err := to.Write(p.data); err != nil {
+				break
+			}
+		}
+		to.Close()
+		from.Close()
+		for range pieces {
+		}
+	}
+	count = new(atomic.Int64)
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			count.Add(1)
+			go carry(client, server)
+			go carry(server, client)
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port, count
+}
+
+// What answers TCP's handshake may stand in front of a long way: that is found out, and more connections are opened.
+func TestLongWayBehindAProxy(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	port, connections := delayed(t, sshd.Addr(), 40*time.Millisecond)
+	dir := t.TempDir()
+	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "target")
+	if err := os.WriteFile(source, random(64<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	login, err := transfer.Connect(t.Context(), dial.Target{Host: sshd.Alias}, transfer.ConnectConfig{Look: target,
+		Dial: &dial.Config{ConfigFile: sshd.ConfigFile, Options: []string{"Port=" + strconv.Itoa(port), "HostKeyAlias=[" + sshd.Host + "]:" + strconv.Itoa(sshd.Port)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer login.Close()
+	r, err := transfer.UploadFile(t.Context(), login.Host(), source, target, transfer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := connections.Load(); n < 2 {
+		t.Errorf("%+v over %d connections", r, n)
+	}
+	same(t, source, target)
+}
+
+// same compares two files.
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	var files [2]*os.File
+	for i, name := range []string{a, b} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	for {
+		var bufs [2][64 << 10]byte
+		n, err := io.ReadFull(files[0], bufs[0][:])
+		m, _ := io.ReadFull(files[1], bufs[1][:])
+		if n != m || bufs[0] != bufs[1] {
+			t.Fatalf("%s differs from %s", b, a)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
