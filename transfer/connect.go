@@ -237,12 +237,15 @@ func (l *Login) logger() *slog.Logger {
 
 // pool makes a pool of further connections.
 func (l *Login) pool(first Connection) *Pool {
-	connections := l.config.Connections
+	connections, streams := l.config.Connections, l.config.Streams
+	if l.host.Pool != nil { // whose connection was lost
+		streams = l.host.Pool.perConnection()
+	}
 	if connections == 0 && l.dialer.NeedsPerson() {
 		connections = 1
 	}
 	return NewPool(PoolConfig{
-		First: first, Connections: connections, Streams: l.config.Streams, Logger: l.logger(),
+		First: first, Connections: connections, Streams: streams, Logger: l.logger(),
 		Connect: func(ctx context.Context) (Connection, error) {
 			conn, err := l.dialer.Dial(ctx)
 			return dialed{conn, l.options()}, err

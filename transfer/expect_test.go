@@ -30,7 +30,7 @@ func TestExpect(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 					link: sftptest.LinkConfig{ToServer: test.trip / 2, ToClient: test.trip / 2, Window: 2 << 20}}
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: test.most})
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: test.most})
 				pool.Expect(test.size, test.trip)
 				synctest.Wait()
 				h.mu.Lock()

@@ -71,12 +71,12 @@ func TestConnectionsAreTriedOut(t *testing.T) {
 				}
 				data := random(test.size)
 				h.server.Files.WriteFile("/source", data)
-				first, err := farConn{h}.Open(t.Context())
+				first, err := farConn{farHost: h}.Open(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
 				defer pool.Close()
 				target := filepath.Join(t.TempDir(), "target")
 				began := time.Now()

@@ -129,12 +129,12 @@ func TestHashOfStriped(t *testing.T) {
 	want := hashOf(transfer.BLAKE3, data)
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-		first, err := farConn{h}.Open(t.Context())
+		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
 		defer pool.Close()
 		host := transfer.Host{Client: first, Name: "far", Pool: pool}
 		dir := t.TempDir()

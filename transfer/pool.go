@@ -2,7 +2,9 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -167,6 +169,13 @@ func (p *Pool) most() int {
 	return p.config.Connections * p.config.Streams
 }
 
+// perConnection returns how many sessions there may be on a connection, as far as the host has shown what it takes.
+func (p *Pool) perConnection() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Streams
+}
+
 // want has connections opened until there are n, the first counted in, and on each as many sessions as are allowed. It does not wait.
 func (p *Pool) want(n int) {
 	p.mu.Lock()
@@ -200,6 +209,9 @@ func (p *Pool) openStream(c *pooled) {
 		c.full = true
 		if p.ctx.Err() == nil {
 			p.config.Logger.Info("no further channel: " + err.Error())
+			if c.streams > 1 && !errors.Is(err, net.ErrClosed) { // it was refused: what one connection is not given, others are not either
+				p.config.Streams = max(1, min(p.config.Streams, c.streams-1))
+			}
 		}
 		p.leave(c)
 		return

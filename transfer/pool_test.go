@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,9 +39,14 @@ type farHost struct {
 	shared *bottleneck // what all connections go through, nil for none
 
 	version string // "" is OpenSSH's
+	oneEach bool   // each connection takes one session
+	denied  int    // sessions
 }
 
-type farConn struct{ *farHost }
+type farConn struct {
+	*farHost
+	sessions *atomic.Int32 // nil for the first, which has one
+}
 
 func (c farConn) Close() error {
 	c.mu.Lock()
@@ -50,6 +56,13 @@ func (c farConn) Close() error {
 }
 
 func (c farConn) Open(context.Context) (*usftp.Client, error) {
+	if c.oneEach && (c.sessions == nil || c.sessions.Add(1) > 1) {
+		time.Sleep(c.link.ToServer + c.link.ToClient) // it is the link
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.denied++
+		return nil, errors.New("no more sessions")
+	}
 	link := c.server.Dial(c.link)
 	c.mu.Lock()
 	c.ends = append(c.ends, link)
@@ -84,7 +97,7 @@ func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
 	if refused {
 		return nil, errors.New("too many connections")
 	}
-	return farConn{h}, nil
+	return farConn{h, new(atomic.Int32)}, nil
 }
 
 // A large file over a long link goes over several connections, which come while it is under way, and is whole.
@@ -97,11 +110,13 @@ func TestLargeFileOverLongLink(t *testing.T) {
 		rate        int64
 		connections int
 		most        time.Duration // up and down
+		oneEach     bool
 		stripes     func(int) bool
 	}{
 		"open way":       {most: 9 * time.Second, stripes: func(n int) bool { return n > 7 }},
 		"one connection": {connections: 1, most: 9 * time.Second, stripes: func(n int) bool { return n == 1 }},
 		"refused":        {refuse: 2, most: 9 * time.Second, stripes: func(n int) bool { return n >= 2 && n < 6 }},
+		"one session":    {most: 9 * time.Second, oneEach: true, stripes: func(n int) bool { return n > 3 && n < 8 }},
 		"one open each": {most: 14 * time.Second, stripes: func(n int) bool { return n == 0 },
 			script: sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 				if r.Type == wire.TypeOpen && r.Stream != 1 {
@@ -114,12 +129,13 @@ func TestLargeFileOverLongLink(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, test.script), refuse: test.refuse,
 					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-				first, err := farConn{h}.Open(t.Context())
+				first, err := farConn{farHost: h}.Open(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
+				h.oneEach = test.oneEach
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: test.connections})
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: test.connections})
 				defer pool.Close()
 				host := transfer.Host{Client: first, Name: "far", Pool: pool}
 				dir := t.TempDir()
@@ -146,6 +162,9 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, data) {
 					t.Errorf("what came back differs: %v", err)
 				}
+				if h.denied > 1 {
+					t.Errorf("%d sessions were refused", h.denied)
+				}
 				if test.refuse > 0 && h.conns > 5 { // those that had begun when the first was refused, and one for the one that was let in with them
 					t.Errorf("%d connections were asked for, where the second was refused", h.conns)
 				}
@@ -162,12 +181,12 @@ func TestServerThatKeepsUploadsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{UploadPerHandle: true}),
 			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond, ToClient: 200 * time.Millisecond, Window: 2 << 20}}
-		first, err := farConn{h}.Open(t.Context())
+		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
 		defer pool.Close()
 		data := random(24 << 20)
 		source := filepath.Join(t.TempDir(), "source")
@@ -189,12 +208,12 @@ func TestMailboxIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: "SSH-2.0-Sterling",
 			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond, ToClient: 200 * time.Millisecond, Window: 2 << 20}}
-		first, err := farConn{h}.Open(t.Context())
+		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
 		defer pool.Close()
 		data := random(24 << 20)
 		h.server.Files.WriteFile("/source", data)
@@ -231,12 +250,12 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 						link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-					first, err := farConn{h}.Open(t.Context())
+					first, err := farConn{farHost: h}.Open(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer first.Close()
-					pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: 3, Streams: 1})
+					pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: 3, Streams: 1})
 					defer pool.Close()
 					host := transfer.Host{Client: first, Name: "far", Pool: pool,
 						Redial: func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }}

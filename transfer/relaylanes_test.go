@@ -23,12 +23,12 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 		for i := range hosts {
 			h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: version,
 				link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-			first, err := farConn{h}.Open(t.Context())
+			first, err := farConn{farHost: h}.Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer first.Close()
-			pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: connections})
+			pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: connections})
 			defer pool.Close()
 			hosts[i], far[i] = transfer.Host{Client: first, Name: fmt.Sprint("far", i), Pool: pool}, h
 		}

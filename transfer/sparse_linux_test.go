@@ -209,12 +209,12 @@ func TestHolesOverLongLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 400 * time.Millisecond
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-		first, err := farConn{h}.Open(t.Context())
+		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
 		defer pool.Close()
 		b := &bench{t: t, dir: t.TempDir(), server: h.server}
 		source, data := b.holeyFile("source", 64<<20, extents{{2 << 20, 3 << 20}})

@@ -22,12 +22,12 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
-				first, err := farConn{h}.Open(t.Context())
+				first, err := farConn{farHost: h}.Open(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{h}, Connect: h.connect, Connections: connections})
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: connections})
 				defer pool.Close()
 				local, data := t.TempDir(), random(size)
 				if err := os.Mkdir(filepath.Join(local, "tree"), 0o755); err != nil {
