@@ -16,7 +16,7 @@ const (
 	// shorter one a busy machine is the likelier reason, and more connections would only make it busier.
 	stripeTrip = 4 * time.Millisecond
 
-	// stripeAtOnce is the trip round trip over which one window carries a gigabit a second. On most links that is all there is, and more
+	// stripeAtOnce is the longest round trip over which one window carries a gigabit a second. On most links that is all there is, and more
 	// lanes only overflow its queue: 500 MB at 10 ms took 5.4 s over four lanes, 4.6 s over one. So the rate of one is looked at first.
 	stripeAtOnce = sshWindow * time.Second / 125e6
 
