@@ -59,6 +59,32 @@ func TestReorderIsBounded(t *testing.T) {
 	}
 }
 
+// openOver opens /file over several clients, each at the end of a link of 100 ms with a window, 0 for none; all but the first join the stripes.
+func openOver(t *testing.T, server *sftptest.Scripted, clients, window int, options ...usftp.ClientOption) (first *usftp.File, stripes *usftp.Stripes, ends []*sftptest.End) {
+	t.Helper()
+	stripes = new(usftp.Stripes)
+	for i := range clients {
+		end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: window})
+		c, err := usftp.NewClientPipe(end, end, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		f, err := c.Open("/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		if i == 0 {
+			first = f
+		} else if !stripes.Join(f) {
+			t.Fatal("it may not join")
+		}
+		ends = append(ends, end)
+	}
+	return first, stripes, ends
+}
+
 // A range is read in order over several handles, in a fraction of the time, also where one of them ends halfway.
 func TestReadRangeOver(t *testing.T) {
 	const window = 256 << 10
@@ -72,30 +98,12 @@ func TestReadRangeOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := sftptest.NewServer(t, sftptest.Script{})
 				server.Files.WriteFile("/file", data)
-				var stripes usftp.Stripes
-				var first *usftp.File
-				for i := range lanes {
-					end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: window})
-					c, err := usftp.NewClientPipe(end, end, usftp.WithChannelWindow(window))
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer c.Close()
-					f, err := c.Open("/file")
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer f.Close()
-					if i == 0 {
-						first = f
-					} else if !stripes.Join(f) {
-						t.Fatal("it may not join")
-					} else if cut && i == 2 {
-						time.AfterFunc(300*time.Millisecond, func() { end.Cut(nil) })
-					}
+				first, stripes, ends := openOver(t, server, lanes, window, usftp.WithChannelWindow(window))
+				if cut && lanes > 2 {
+					time.AfterFunc(300*time.Millisecond, func() { ends[2].Cut(nil) })
 				}
 				began := time.Now()
-				r := first.ReadRangeOver(1000, -1, &stripes)
+				r := first.ReadRangeOver(1000, -1, stripes)
 				got, err := io.ReadAll(r)
 				r.Close()
 				took[lanes] = time.Since(began)

@@ -34,33 +34,13 @@ func TestBudgetIsShared(t *testing.T) {
 				return nil
 			}})
 			server.Files.WriteFile("/file", data)
-			var stripes usftp.Stripes
-			var first *usftp.File
-			for i := range clients {
-				end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond})
-				options := []usftp.ClientOption{usftp.WithChannelWindow(2 << 20)}
-				if shared {
-					options = append(options, usftp.WithBudget(budget))
-				}
-				c, err := usftp.NewClientPipe(end, end, options...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				f, err := c.Open("/file")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer f.Close()
-				if i == 0 {
-					first = f
-				} else if !stripes.Join(f) {
-					t.Fatal("it may not join")
-				} else if i == 1 {
-					time.AfterFunc(500*time.Millisecond, func() { end.Cut(nil) })
-				}
+			options := []usftp.ClientOption{usftp.WithChannelWindow(2 << 20)}
+			if shared {
+				options = append(options, usftp.WithBudget(budget))
 			}
-			r := first.ReadRangeOver(0, -1, &stripes)
+			first, stripes, ends := openOver(t, server, clients, 0, options...)
+			time.AfterFunc(500*time.Millisecond, func() { ends[1].Cut(nil) })
+			r := first.ReadRangeOver(0, -1, stripes)
 			got, err := io.ReadAll(r)
 			r.Close()
 			if err != nil || !bytes.Equal(got, data) {

@@ -16,15 +16,15 @@ import (
 func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
 	var steps []step
 	if s := r.striper; s != nil {
-		steps = append(steps, s.wholeStep(f, r.result.Bytes), s.stopStep())
+		if s.stripes.Joined() > 0 {
+			steps = append(steps, r.whole(f, r.result.Bytes))
+		}
+		steps = append(steps, s.part)
 	}
 	if set := r.remoteAttrs(f, from, target); set != (usftp.NewAttrs{}) {
 		steps = append(steps, func() func() error {
-			setting := f.Async().SetAttrs(set)
-			return func() error {
-				_, err := setting.WaitContext(r.ctx)
-				return r.attrsRefused(err, target)
-			}
+			given := waits(r.ctx, f.Async().SetAttrs(set))
+			return func() error { return r.attrsRefused(given(), target) }
 		})
 	}
 	if r.Options.Sync {

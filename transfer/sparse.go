@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -124,7 +123,7 @@ func (r *run) sendHoley(f *usftp.File, s *holeySource) (int64, error) {
 	case err != nil || info.Size() != s.size && joined == 0:
 		return n, errParts
 	case info.Size() != s.size:
-		return n, fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, info.Size(), s.size)
+		return n, notJoined(info.Size(), s.size)
 	}
 	r.result.Stripes = joined
 	return n, nil

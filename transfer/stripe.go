@@ -129,22 +129,20 @@ func (r *run) stripeOver(s *striper) *striper {
 	return s
 }
 
-func (s *striper) stop() { walk([]step{s.stopStep()}, false) }
+func (s *striper) stop() { s.part()() }
 
-// stopStep is stop as a step.
-func (s *striper) stopStep() step {
-	return func() func() error {
-		s.cancel()
+// part is stop as a [step].
+func (s *striper) part() (wait func() error) {
+	s.cancel()
+	s.work.Wait()
+	for _, lane := range s.lanes {
+		s.work.Go(func() { lane.file.Close() })
+		s.pool.use(lane.on, -1)
+	}
+	s.lanes = nil
+	return func() error {
 		s.work.Wait()
-		for _, lane := range s.lanes {
-			s.work.Go(func() { lane.file.Close() })
-			s.pool.use(lane.on, -1)
-		}
-		s.lanes = nil
-		return func() error {
-			s.work.Wait()
-			return nil
-		}
+		return nil
 	}
 }
 
@@ -246,17 +244,19 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 // errNotJoined says that a file that was written over several handles is not whole.
 var errNotJoined = errors.New("the host does not put together what was written over several connections")
 
-// wholeStep makes sure that what several handles have written is one file of a size, as the first of them sees it.
-func (s *striper) wholeStep(f *usftp.File, size int64) step {
+// notJoined says how large such a file is.
+func notJoined(size, want int64) error {
+	return fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, size, want)
+}
+
+// whole makes sure that what several handles have written is one file of a size, as the first of them sees it.
+func (r *run) whole(f *usftp.File, size int64) step {
 	return func() func() error {
-		if s.stripes.Joined() == 0 {
-			return func() error { return nil }
-		}
 		looking := f.Async().Stat()
 		return func() error {
-			info, err := looking.WaitContext(s.run.ctx)
+			info, err := looking.WaitContext(r.ctx)
 			if err == nil && int64(info.Size) != size {
-				err = fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, info.Size, size)
+				err = notJoined(int64(info.Size), size)
 			}
 			return err
 		}
