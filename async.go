@@ -9,30 +9,36 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// AsyncClient is a client whose operations are started and not waited for; see [Pending]. A method waits only while the budget is
-// full: [WithMaxInFlight] bytes of file contents, or 32,768 requests.
+// AsyncClient is a client whose operations are started and not waited for; see [Pending]. A method
+// waits only while the budget is full: [WithMaxInFlight] bytes of file contents, or 32,768
+// requests.
 //
-// What is started travels in the order in which it was started, except that requests without data overtake WRITEs. Many servers carry
-// requests out in another order: what depends on another operation must wait for it.
+// What is started travels in the order in which it was started, except that requests without data
+// overtake WRITEs. Many servers carry requests out in another order: what depends on another
+// operation must wait for it.
 type AsyncClient struct {
 	session *session
 	ctx     context.Context
 }
 
-// Async returns the asynchronous form of the client. Operations that are started through it end when the context of c is done.
+// Async returns the asynchronous form of the client. Operations that are started through it end
+// when the context of c is done.
 func (c *Client) Async() AsyncClient { return AsyncClient{c.session, c.ctx} }
 
-func startOn[T any](a AsyncClient, op operation[T]) *Pending[T] { return start(a.ctx, a.session, op) }
+func startOn[T any](a AsyncClient, op operation[T]) *Pending[T] {
+	return start(a.ctx, a.session, op)
+}
 
-// startChange has what was read ahead of a file dropped: now, and when the operation that changes it is complete.
+// startChange has what was read ahead of a file dropped: now, and when the operation that changes
+// it is complete.
 func startChange[T any](p *Pending[T], name string) *Pending[T] {
 	p.session.changed(name)
 	p.whenEnded(func() { p.session.changed(name) })
 	return p
 }
 
-// Open opens a file for reading. The pending result of an operation that opens a file must be taken: else the file stays open until
-// the client is closed.
+// Open opens a file for reading. The pending result of an operation that opens a file must be
+// taken: else the file stays open until the client is closed.
 func (a AsyncClient) Open(name string) *Pending[*File] { return a.OpenFile(name, 0, 0) }
 
 // OpenFile opens a file, as [Client.OpenFile].
@@ -96,7 +102,8 @@ func (a AsyncClient) Lchtimes(name string, atime, mtime time.Time) *Pending[stru
 	return startOn(a, a.session.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
 
-// SetAttrs gives a file several attributes at once, as [Client.SetAttrs]. It asks even where there are none.
+// SetAttrs gives a file several attributes at once, as [Client.SetAttrs]. It asks even where there
+// are none.
 func (a AsyncClient) SetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
 	return startOn(a, a.session.setstat("setstat", name, attrs.change()))
 }
@@ -136,20 +143,22 @@ func (a AsyncClient) Link(oldname, newname string) *Pending[struct{}] {
 	return startOn(a, a.session.link(oldname, newname))
 }
 
-// Symlink makes a symbolic link. Unlike [Client.Symlink] it does not find out in which order a server takes the two paths: where
-// nothing is known, that is OpenSSH's.
+// Symlink makes a symbolic link. Unlike [Client.Symlink] it does not find out in which order a
+// server takes the two paths: where nothing is known, that is OpenSSH's.
 func (a AsyncClient) Symlink(oldname, newname string) *Pending[struct{}] {
 	return startOn(a, a.session.symlink(oldname, newname, a.session.symlinks.Load()))
 }
 
 // ReadLink returns the target of a symbolic link.
 func (a AsyncClient) ReadLink(name string) *Pending[string] {
-	return startOn(a, a.session.name("readlink", name, wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
+	return startOn(a, a.session.name("readlink", name,
+		wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
 }
 
 // RealPath returns the absolute path of a name.
 func (a AsyncClient) RealPath(name string) *Pending[string] {
-	return startOn(a, a.session.name("realpath", name, wire.PathRequest{Type: wire.TypeRealpath, Path: name}))
+	return startOn(a, a.session.name("realpath", name,
+		wire.PathRequest{Type: wire.TypeRealpath, Path: name}))
 }
 
 // StatVFS returns the state of a file system, as [Client.StatVFS].
@@ -162,12 +171,14 @@ func (a AsyncClient) Extended(name string, payload []byte) *Pending[[]byte] {
 	return startOn(a, a.session.extended(wire.TypeExtendedReply, name, payload))
 }
 
-// AsyncFile is a file whose operations are started and not waited for; see [AsyncClient]. But for Close they do not wait for what was
-// written behind, of which some may not even have been sent: a WriteAt where a [File.Writer] has just written may be overwritten by it.
-// Call [Writer.Flush] in between.
+// AsyncFile is a file whose operations are started and not waited for; see [AsyncClient]. But for
+// Close they do not wait for what was written behind, of which some may not even have been sent: a
+// WriteAt where a [File.Writer] has just written may be overwritten by it. Call [Writer.Flush] in
+// between.
 type AsyncFile struct{ file *File }
 
-// Async returns the asynchronous form of the file. Operations that are started through it end when the context of f is done.
+// Async returns the asynchronous form of the file. Operations that are started through it end when
+// the context of f is done.
 func (f *File) Async() AsyncFile { return AsyncFile{f} }
 
 func startOnFile[T any](a AsyncFile, op operation[T]) *Pending[T] {
@@ -182,8 +193,9 @@ func (a AsyncFile) Open(flag int, perm fs.FileMode) *Pending[*File] {
 // OpenRead opens the closed file for reading.
 func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 
-// Close closes the file, as [File.Close]; the file is closed for further calls at once, and the result is the server's answer. The
-// file's context does not end it. Where something was written behind (see [File.Writer]), Close waits for that before it starts.
+// Close closes the file, as [File.Close]; the file is closed for further calls at once, and the
+// result is the server's answer. The file's context does not end it. Where something was written
+// behind (see [File.Writer]), Close waits for that before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
 	s := a.file.session()
 	if err := a.file.beforeClose(); err != nil {
@@ -229,8 +241,9 @@ func (a AsyncFile) SetAttrs(attrs NewAttrs) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("setstat", attrs.change()))
 }
 
-// Sync has the server write the file to its disk, as [File.Sync]: what was written by operations that were started before it, on
-// servers that work in order, and by those that were complete, on all.
+// Sync has the server write the file to its disk, as [File.Sync]: what was written by operations
+// that were started before it, on servers that work in order, and by those that were complete, on
+// all.
 func (a AsyncFile) Sync() *Pending[struct{}] { return startOnFile(a, a.file.sync()) }
 
 // StatVFS returns the state of the file's file system.
@@ -241,14 +254,16 @@ func (a AsyncFile) Remove() *Pending[struct{}] {
 	return startOnFile(a, a.file.session().remove(a.file.Name()))
 }
 
-// ReadAt reads into p, as [File.ReadAt]. p is the library's until the result is there, also by cancellation.
+// ReadAt reads into p, as [File.ReadAt]. p is the library's until the result is there, also by
+// cancellation.
 func (a AsyncFile) ReadAt(p []byte, off int64) *Pending[int] {
 	return a.file.startAt("read", p, off, false)
 }
 
-// WriteAt writes p, as [File.WriteAt]. p has been copied when WriteAt returns. It is not ordered with other writes: where ranges
-// overlap, wait for one before the other is started. Servers that take one WRITE at a time, or only in order, refuse what is started
-// meanwhile: there, too, wait for each.
+// WriteAt writes p, as [File.WriteAt]. p has been copied when WriteAt returns. It is not ordered
+// with other writes: where ranges overlap, wait for one before the other is started. Servers that
+// take one WRITE at a time, or only in order, refuse what is started meanwhile: there, too, wait
+// for each.
 func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	if a.file.appends() {
 		return startOnFile(a, operation[int]{name: "write", path: a.file.Name(), err: errAppendAt})

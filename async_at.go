@@ -12,8 +12,9 @@ import (
 
 var errAppendAt = errors.New("WriteAt on a file that was opened with O_APPEND")
 
-// rangeAt is a ReadAt or WriteAt that was started: the arithmetic of a transfer, driven by the completions of its own requests and
-// not by a goroutine. Its pending result's lock guards it, and the buffer: once the result is there, nothing touches it.
+// rangeAt is a ReadAt or WriteAt that was started: the arithmetic of a transfer, driven by the
+// completions of its own requests and not by a goroutine. Its pending result's lock guards it, and
+// the buffer: once the result is there, nothing touches it.
 type rangeAt struct {
 	pending *Pending[int]
 	open    *openFile
@@ -49,7 +50,8 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 		result.end(0, o.wrap(o.err))
 		return result
 	}
-	read, request := open.client.dataSizes() // where the limits are not known yet, what every server takes
+	// where the limits are not known yet, what every server takes
+	read, request := open.client.dataSizes()
 	if !write {
 		request = read
 	}
@@ -96,11 +98,13 @@ func (at *rangeAt) call(r flow.Range) *conn.Call {
 		header := wire.WriteHeaderSize(len(at.open.handle))
 		block := s.conn.Pool().Get(header + r.Len)
 		call = s.request(wire.TypeStatus)
-		call.Request = wire.Write{Handle: at.open.handle, Offset: uint64(r.Off), Data: data}.Append(block.Bytes()[:0], 0)
+		call.Request = wire.Write{Handle: at.open.handle, Offset: uint64(r.Off),
+			Data: data}.Append(block.Bytes()[:0], 0)
 		call.Payload = block
 	} else {
 		call = s.request(wire.TypeData)
-		call.Request = wire.Read{Handle: at.open.handle, Offset: uint64(r.Off), Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+		call.Request = wire.Read{Handle: at.open.handle, Offset: uint64(r.Off),
+			Length: uint32(r.Len)}.Append(call.Scratch(), 0)
 	}
 	call.Bytes = r.Len
 	call.Done = &rangeCall{at, r}

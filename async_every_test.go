@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestEveryAsyncOperation starts each operation once, on OpenSSH's server, and looks at what it has done.
+// TestEveryAsyncOperation starts each operation once, on OpenSSH's server, and looks at what it has
+// done.
 func TestEveryAsyncOperation(t *testing.T) {
 	client := startServer(t)
 	dir := t.TempDir()
@@ -44,7 +45,8 @@ func TestEveryAsyncOperation(t *testing.T) {
 	wait(af.Chtimes(when, when))
 	wait(af.SetExtendedData(nil))
 	wait(af.SetAttrs(usftp.NewAttrs{SetMode: true, Mode: 0o600}))
-	if stat := must[*usftp.FileStat](t)(af.Stat().Wait()); stat.Size != 8 || !stat.ModTime().Equal(when) || stat.FileMode() != 0o600 || f.Size() != 8 {
+	if stat := must[*usftp.FileStat](t)(af.Stat().Wait()); stat.Size != 8 ||
+		!stat.ModTime().Equal(when) || stat.FileMode() != 0o600 || f.Size() != 8 {
 		t.Errorf("%+v", stat)
 	}
 	if stat := must[usftp.StatVFS](t)(af.StatVFS().Wait()); stat.Namemax == 0 {
@@ -55,7 +57,8 @@ func TestEveryAsyncOperation(t *testing.T) {
 	wait(af.Close())
 	must[*usftp.File](t)(af.Open(os.O_RDWR, 0).Wait())
 	wait(af.Close())
-	called("File.SetAttrs", "File.WriteAt", "File.ReadAt", "File.Sync", "File.Truncate", "File.Chmod", "File.Chown", "File.Chtimes", "File.SetExtendedData",
+	called("File.SetAttrs", "File.WriteAt", "File.ReadAt", "File.Sync", "File.Truncate",
+		"File.Chmod", "File.Chown", "File.Chtimes", "File.SetExtendedData",
 		"File.Stat", "File.StatVFS", "File.Close", "File.OpenRead", "File.Open", "Client.Create")
 
 	wait(a.Mkdir(name("d")))
@@ -73,7 +76,8 @@ func TestEveryAsyncOperation(t *testing.T) {
 	wait(a.LSetAttrs(name("l"), usftp.NewAttrs{SetTimes: true, Atime: when, Mtime: when}))
 	wait(a.SetAttrs(name("l"), usftp.NewAttrs{SetTimes: true, Atime: when, Mtime: when}))
 	a.Lchmod(name("l"), 0o777).Wait() // Linux refuses it
-	if info := must[fs.FileInfo](t)(a.Stat(name("l")).Wait()); info.Size() != 3 || !info.ModTime().Equal(when) {
+	if info := must[fs.FileInfo](t)(a.Stat(name("l")).Wait()); info.Size() != 3 ||
+		!info.ModTime().Equal(when) {
 		t.Error(info)
 	}
 	if info := must[fs.FileInfo](t)(a.Lstat(name("l")).Wait()); info.Mode().Type() != fs.ModeSymlink || !info.ModTime().Equal(when) {
@@ -91,7 +95,8 @@ func TestEveryAsyncOperation(t *testing.T) {
 	if reply := must[[]byte](t)(a.Extended(wire.ExtLimits, nil).Wait()); len(reply) != 32 {
 		t.Errorf("%x", reply)
 	}
-	for _, opened := range []*usftp.Pending[*usftp.File]{a.Open(name("g")), a.OpenFile(name("g"), os.O_WRONLY, 0)} {
+	for _, opened := range []*usftp.Pending[*usftp.File]{a.Open(name("g")),
+		a.OpenFile(name("g"), os.O_WRONLY, 0)} {
 		wait(must[*usftp.File](t)(opened.Wait()).Async().Close())
 	}
 	wait(usftp.NewFile(client, name("h")).Async().Remove())
@@ -101,12 +106,14 @@ func TestEveryAsyncOperation(t *testing.T) {
 	if left := must[[]os.DirEntry](t)(os.ReadDir(dir)); len(left) > 0 {
 		t.Error(left)
 	}
-	called("Client.Mkdir", "Client.Rename", "Client.PosixRename", "Client.Link", "Client.Symlink", "Client.Chmod", "Client.Chown", "Client.Truncate",
+	called("Client.Mkdir", "Client.Rename", "Client.PosixRename", "Client.Link", "Client.Symlink",
+		"Client.Chmod", "Client.Chown", "Client.Truncate",
 		"Client.Chtimes", "Client.SetExtendedData", "Client.Lchown", "Client.Lchtimes", "Client.Lchmod", "Client.SetAttrs", "Client.LSetAttrs", "Client.Stat", "Client.Lstat",
 		"Client.ReadLink", "Client.RealPath", "Client.StatVFS", "Client.Extended", "Client.Open", "Client.OpenFile", "File.Remove",
 		"Client.Remove", "Client.RemoveDirectory")
 
-	for prefix, of := range map[string]reflect.Type{"Client.": reflect.TypeFor[usftp.AsyncClient](), "File.": reflect.TypeFor[usftp.AsyncFile]()} {
+	for prefix, of := range map[string]reflect.Type{"Client.": reflect.TypeFor[usftp.AsyncClient](),
+		"File.": reflect.TypeFor[usftp.AsyncFile]()} {
 		for i := range of.NumMethod() {
 			if method := prefix + of.Method(i).Name; !done[method] {
 				t.Errorf("Async%s was not called", method)

@@ -64,13 +64,18 @@ func TestBatch(t *testing.T) {
 		}
 		seen := make([]bool, n)
 		took := trips(rtt, func() {
-			for result := range usftp.Batch(items, 0, func(i int) *usftp.Pending[fs.FileInfo] { return r.Async().Stat(fmt.Sprint("/", i)) }) {
+			for result := range usftp.Batch(items, 0,
+				func(i int) *usftp.Pending[fs.FileInfo] {
+					return r.Async().Stat(fmt.Sprint("/",
+						i))
+				}) {
 				i := result.Item
 				if seen[i] {
 					t.Errorf("%d comes twice", i)
 				}
 				seen[i] = true
-				if missing := i%10 == 0; missing != errors.Is(result.Err, fs.ErrNotExist) || !missing && result.Value.Size() != int64(i) {
+				if missing := i%10 == 0; missing != errors.Is(result.Err, fs.ErrNotExist) ||
+					!missing && result.Value.Size() != int64(i) {
 					t.Errorf("%d: %v, %v", i, result.Value, result.Err)
 				}
 			}
@@ -83,7 +88,11 @@ func TestBatch(t *testing.T) {
 		if took >= 6 {
 			t.Errorf("%v round trips", took)
 		}
-		for range usftp.Batch(items, 10, func(i int) *usftp.Pending[fs.FileInfo] { return r.Async().Lstat(fmt.Sprint("/", i)) }) {
+		for range usftp.Batch(items, 10,
+			func(i int) *usftp.Pending[fs.FileInfo] {
+				return r.Async().Lstat(fmt.Sprint("/",
+					i))
+			}) {
 			break
 		}
 		synctest.Wait()
@@ -153,7 +162,8 @@ func TestForget(t *testing.T) {
 		synctest.Wait()
 		r.Close()
 		synctest.Wait()
-		if len(errs) != 3 || !errors.Is(errs[0], fs.ErrNotExist) || !errors.Is(errs[1], fs.ErrInvalid) || !errors.Is(errs[2], usftp.ErrClosed) {
+		if len(errs) != 3 || !errors.Is(errs[0], fs.ErrNotExist) ||
+			!errors.Is(errs[1], fs.ErrInvalid) || !errors.Is(errs[2], usftp.ErrClosed) {
 			t.Error(errs)
 		}
 	})
@@ -166,7 +176,8 @@ func TestPendingIsCancelled(t *testing.T) {
 		data := noise(100_000)
 		r.server.Files.WriteFile("/f", data)
 		f := must[*usftp.File](t)(r.Open("/f"))
-		r.server.AddFaults(sftptest.Fault{On: wire.TypeRead, Do: sftptest.Hold(gate)}, sftptest.Fault{On: wire.TypeStat, Do: sftptest.Hold(gate)},
+		r.server.AddFaults(sftptest.Fault{On: wire.TypeRead, Do: sftptest.Hold(gate)},
+			sftptest.Fault{On: wire.TypeStat, Do: sftptest.Hold(gate)},
 			sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Hold(gate)})
 		ctx, cancel := context.WithCancel(t.Context())
 		buf := make([]byte, 100_000)
@@ -185,7 +196,8 @@ func TestPendingIsCancelled(t *testing.T) {
 		}
 		_, err1 := stat.Wait()
 		_, err2 := open.Wait()
-		if !errors.Is(err1, context.Canceled) || !errors.Is(err2, context.Canceled) || time.Since(began) > 0 {
+		if !errors.Is(err1, context.Canceled) || !errors.Is(err2, context.Canceled) ||
+			time.Since(began) > 0 {
 			t.Error(err1, err2, time.Since(began))
 		}
 		gate.Open()
@@ -209,7 +221,8 @@ func done(t *testing.T) context.Context {
 
 func TestPendingEndsWithTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat, Do: sftptest.Drop()}}}, 0)
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat,
+			Do: sftptest.Drop()}}}, 0)
 		p := r.Async().Stat("/")
 		synctest.Wait()
 		r.Close()
@@ -222,11 +235,13 @@ func TestPendingEndsWithTheClient(t *testing.T) {
 	})
 }
 
-// TestAsyncAt: ranges read and written piece by piece, over servers that answer short and out of order.
+// TestAsyncAt: ranges read and written piece by piece, over servers that answer short and out of
+// order.
 func TestAsyncAt(t *testing.T) {
 	data := noise(700_001)
 	for _, script := range []sftptest.Script{
-		{}, {ShortReads: 1000}, {ShortReads: 32 << 10}, {RandomReads: true, Seed: 7}, {Reorder: 5, Seed: 3},
+		{}, {ShortReads: 1000}, {ShortReads: 32 << 10}, {RandomReads: true, Seed: 7}, {Reorder: 5,
+			Seed: 3},
 		{Extensions: []wire.ExtensionPair{}},
 	} {
 		r := newRig(t, script, 0)
@@ -263,7 +278,8 @@ func TestAsyncAt(t *testing.T) {
 func TestAsyncBudget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := new(sftptest.Gate)
-		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Do: sftptest.Hold(gate)}}}, 0, usftp.WithMaxInFlight(1<<20))
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
+			Do: sftptest.Hold(gate)}}}, 0, usftp.WithMaxInFlight(1<<20))
 		r.server.Files.WriteFile("/f", noise(1<<20))
 		must[usftp.Limits](t)(r.Limits())
 		f := must[*usftp.File](t)(r.Open("/f"))
@@ -321,12 +337,14 @@ func TestRaw(t *testing.T) {
 	if err := limits.Parse(body); err != nil || limits.MaxRead == 0 {
 		t.Error(limits, err)
 	}
-	if _, err := r.Extended("nobody@example.com", []byte("x")); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := r.Extended("nobody@example.com", []byte("x")); !errors.Is(err,
+		errors.ErrUnsupported) {
 		t.Error(err)
 	}
 	f := must[*usftp.File](t)(r.Open("/f"))
 	h = must[[]byte](t)(f.Handle())
-	if payload, err := r.Extended(wire.ExtFsync, append([]byte{0, 0, 0, byte(len(h))}, h...)); payload != nil || err != nil {
+	if payload, err := r.Extended(wire.ExtFsync,
+		append([]byte{0, 0, 0, byte(len(h))}, h...)); payload != nil || err != nil {
 		t.Error(payload, err)
 	}
 	if got := r.Extensions(); got[wire.ExtLimits] != "1" {

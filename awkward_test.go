@@ -23,7 +23,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// panics runs f, which panics because a user's function does, as within net/http, which goes on after it.
+// panics runs f, which panics because a user's function does, as within net/http, which goes on
+// after it.
 func panics(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
@@ -34,12 +35,14 @@ func panics(t *testing.T, f func()) {
 	f()
 }
 
-// TestPanicsOfSourceAndSink: a program that recovers from its sink's or source's panic finds the client as it was.
+// TestPanicsOfSourceAndSink: a program that recovers from its sink's or source's panic finds the
+// client as it was.
 func TestPanicsOfSourceAndSink(t *testing.T) {
 	for at := range 6 {
 		bubble(t, func(t *testing.T) {
 			data := noise(1 << 20)
-			r := newRig(t, sftptest.Script{}, time.Millisecond, usftp.WithMaxPacket(32<<10), usftp.WithMaxInFlight(1<<20))
+			r := newRig(t, sftptest.Script{}, time.Millisecond, usftp.WithMaxPacket(32<<10),
+				usftp.WithMaxInFlight(1<<20))
 			r.server.Files.WriteFile("/f", data)
 			f := must[*usftp.File](t)(r.Open("/f"))
 			n := 0
@@ -81,7 +84,8 @@ func TestPanicsOfSourceAndSink(t *testing.T) {
 	}
 }
 
-// TestOffsetsAtTheEnd: what does not fit in front of the last offset there can be is an error, and neither a success nor a wait.
+// TestOffsetsAtTheEnd: what does not fit in front of the last offset there can be is an error, and
+// neither a success nor a wait.
 func TestOffsetsAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0)
@@ -126,11 +130,13 @@ func TestOffsetsAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestFullTable: with as many requests in flight as there may be, files are closed and short reads asked again all the same.
+// TestFullTable: with as many requests in flight as there may be, files are closed and short reads
+// asked again all the same.
 func TestFullTable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var gate sftptest.Gate
-		r := newRig(t, sftptest.Script{ShortReads: 10, Faults: []sftptest.Fault{{On: wire.TypeLstat, Do: sftptest.Hold(&gate)}}}, 0)
+		r := newRig(t, sftptest.Script{ShortReads: 10,
+			Faults: []sftptest.Fault{{On: wire.TypeLstat, Do: sftptest.Hold(&gate)}}}, 0)
 		r.server.Files.WriteFile("/f", noise(1000))
 		f := must[*usftp.File](t)(r.Open("/f"))
 		g := must[*usftp.File](t)(r.Open("/f"))
@@ -142,7 +148,8 @@ func TestFullTable(t *testing.T) {
 				r.Async().Lstat("/f").Forget()
 			}
 			last = g.Async().ReadAt(p, 0)
-			r.Async().Lstat("/f").Forget() // one of these takes the place of the READ that comes back short
+			// one of these takes the place of the READ that comes back short
+			r.Async().Lstat("/f").Forget()
 			r.Async().Lstat("/f").Forget()
 		}()
 		synctest.Wait()

@@ -12,15 +12,17 @@ type Result[K, T any] struct {
 	Err   error
 }
 
-// defaultBatch is how many operations of a batch are in flight where nothing is said: enough for thousands of small requests in
-// one round trip, and a few MiB of memory.
+// defaultBatch is how many operations of a batch are in flight where nothing is said: enough for
+// thousands of small requests in one round trip, and a few MiB of memory.
 const defaultBatch = 4096
 
-// Batch starts an operation for each item, at most limit of them in flight (0 means 4096), and yields the results as they
-// complete, in whatever order that is. An error concerns its item alone. start usually calls one method of an
-// [AsyncClient] or [AsyncFile]; items and start run on the goroutine of the loop. Where the loop breaks, no more is started, and
-// what is in flight goes on unwatched; to end it too, cancel its context.
-func Batch[K, T any](items iter.Seq[K], limit int, start func(K) *Pending[T]) iter.Seq[Result[K, T]] {
+// Batch starts an operation for each item, at most limit of them in flight (0 means 4096), and
+// yields the results as they complete, in whatever order that is. An error concerns its item alone.
+// start usually calls one method of an [AsyncClient] or [AsyncFile]; items and start run on the
+// goroutine of the loop. Where the loop breaks, no more is started, and what is in flight goes on
+// unwatched; to end it too, cancel its context.
+func Batch[K, T any](items iter.Seq[K], limit int,
+	start func(K) *Pending[T]) iter.Seq[Result[K, T]] {
 	if limit <= 0 {
 		limit = defaultBatch
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// chaos is a client that is ill-treated while several goroutines use it. Whatever happens, an operation gives the right bytes or an
-// error, and ends.
+// chaos is a client that is ill-treated while several goroutines use it. Whatever happens, an
+// operation gives the right bytes or an error, and ends.
 type chaos struct {
 	t      *testing.T
 	recipe string
@@ -59,7 +59,8 @@ func (c *chaos) writeTo(client *usftp.Client, _ *rand.Rand, _ string) error {
 	defer f.Close()
 	var got bytes.Buffer
 	n, err := f.WriteTo(&got)
-	if n != int64(got.Len()) || !bytes.HasPrefix(c.data, got.Bytes()) || (err == nil && got.Len() != len(c.data)) {
+	if n != int64(got.Len()) || !bytes.HasPrefix(c.data, got.Bytes()) ||
+		(err == nil && got.Len() != len(c.data)) {
 		c.wrong("WriteTo says %d, %v and gave %d bytes of %d", n, err, got.Len(), len(c.data))
 	}
 	return err
@@ -80,7 +81,8 @@ func (c *chaos) readLoop(client *usftp.Client, rng *rand.Rand, _ string) error {
 		}
 		got = append(got, p[:n]...)
 		if !bytes.HasPrefix(c.data, got) || (err == io.EOF && len(got) != len(c.data)) {
-			c.wrong("Read says %d, %v, and %d bytes of %d so far are wrong or at their end", n, err, len(got), len(c.data))
+			c.wrong("Read says %d, %v, and %d bytes of %d so far are wrong or at their end", n, err,
+				len(got), len(c.data))
 		}
 		if err == io.EOF {
 			return nil
@@ -122,7 +124,8 @@ func (c *chaos) readAts(client *usftp.Client, rng *rand.Rand, _ string) error {
 
 func (c *chaos) judgeReadAt(p []byte, off, n int, err error) error {
 	want := c.data[min(off, len(c.data)):min(off+len(p), len(c.data))]
-	if n > len(want) || !bytes.Equal(p[:n], want[:n]) || (n < len(p) && err == nil) || (err == io.EOF && n != len(want)) {
+	if n > len(want) || !bytes.Equal(p[:n], want[:n]) || (n < len(p) && err == nil) ||
+		(err == io.EOF && n != len(want)) {
 		c.wrong("ReadAt(%d, %d) of a file of %d says %d, %v", len(p), off, len(c.data), n, err)
 	}
 	if err == io.EOF {
@@ -131,14 +134,17 @@ func (c *chaos) judgeReadAt(p []byte, off, n int, err error) error {
 	return err
 }
 
-// judgeWritten compares what is on the server with what an operation says of it: n bytes are safe, and all where there is no error.
+// judgeWritten compares what is on the server with what an operation says of it: n bytes are safe,
+// and all where there is no error.
 func (c *chaos) judgeWritten(what, name string, data []byte, n int64, err error) error {
 	got, readErr := c.server.Files.ReadFile(name)
 	if readErr != nil && (err == nil || n > 0) {
 		c.wrong("%s says %d, %v: %v", what, n, err, readErr)
 	}
-	if n > int64(len(got)) || !bytes.HasPrefix(data, got[:n]) || (err == nil && !bytes.Equal(got, data)) {
-		c.wrong("%s of %d bytes says %d, %v, and the file has %d", what, len(data), n, err, len(got))
+	if n > int64(len(got)) || !bytes.HasPrefix(data, got[:n]) ||
+		(err == nil && !bytes.Equal(got, data)) {
+		c.wrong("%s of %d bytes says %d, %v, and the file has %d", what, len(data), n, err,
+			len(got))
 	}
 	return err
 }
@@ -223,7 +229,8 @@ func (c *chaos) list(client *usftp.Client, _ *rand.Rand, _ string) error {
 		seen[f.BaseName()] = true
 	}
 	if len(seen) != len(files) || (err == nil && len(files) != c.names) {
-		c.wrong("ReadDir gave %d names, %d of them once, of %d, and %v", len(files), len(seen), c.names, err)
+		c.wrong("ReadDir gave %d names, %d of them once, of %d, and %v", len(files), len(seen),
+			c.names, err)
 	}
 	return err
 }
@@ -260,10 +267,13 @@ func (c *chaos) copyThrough(client *usftp.Client, _ *rand.Rand, own string) erro
 	return c.judgeWritten("a copy", own, c.data, n, err)
 }
 
-// newChaos starts a server with a file and a directory, and a client. It must be called within a bubble.
-func newChaos(t *testing.T, seed uint64, script sftptest.Script, link sftptest.LinkConfig) (*chaos, error) {
+// newChaos starts a server with a file and a directory, and a client. It must be called within a
+// bubble.
+func newChaos(t *testing.T, seed uint64, script sftptest.Script,
+	link sftptest.LinkConfig) (*chaos, error) {
 	rng := rand.New(rand.NewPCG(seed, 11))
-	c := &chaos{t: t, server: sftptest.NewScripted(script), data: noise(rng.IntN(600_000)), names: rng.IntN(300)}
+	c := &chaos{t: t, server: sftptest.NewScripted(script), data: noise(rng.IntN(600_000)),
+		names: rng.IntN(300)}
 	c.recipe = fmt.Sprintf("seed %d: %v, %v", seed, script, link)
 	c.server.Files.WriteFile("/a", c.data)
 	c.server.Files.Mkdir("/d")
@@ -292,7 +302,8 @@ func (c *chaos) run(seed uint64, begin func(*rand.Rand) (context.Context, contex
 				if took := time.Since(began); took > time.Hour {
 					c.wrong("operation %d took %v: %v", k, took, err)
 				}
-				if err != nil && (strings.Contains(err.Error(), "mistake in usftp") || strings.ContainsAny(err.Error(), "\x00\x1b")) {
+				if err != nil && (strings.Contains(err.Error(), "mistake in usftp") ||
+					strings.ContainsAny(err.Error(), "\x00\x1b")) {
 					c.wrong("operation %d: %v", k, err)
 				}
 			}
@@ -364,7 +375,8 @@ func (c *chaos) alive(handlesMayLeak bool) {
 
 const chaosRuns = 60
 
-// TestRandomCancellation: contexts that end at any moment. The connection lives, and nothing is left of what was given up.
+// TestRandomCancellation: contexts that end at any moment. The connection lives, and nothing is
+// left of what was given up.
 func TestRandomCancellation(t *testing.T) {
 	for seed := range uint64(chaosRuns) {
 		bubble(t, func(t *testing.T) {

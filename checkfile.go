@@ -10,13 +10,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// AlgorithmBLAKE3 is the name by which usftp's own servers know BLAKE3 with 32 bytes of hash; the draft has none.
+// AlgorithmBLAKE3 is the name by which usftp's own servers know BLAKE3 with 32 bytes of hash; the
+// draft has none.
 const AlgorithmBLAKE3 = wire.HashBLAKE3
 
 // CheckFile says what to hash (draft-ietf-secsh-filexfer-extensions-00, section 3).
 type CheckFile struct {
-	// Algorithms are names, the most wanted first: "sha256", "sha512", "sha384", "sha224", "sha1", "md5", "crc32", and usftp's own
-	// servers have "blake3@usftp". nil means sha256 and whatever else the server has of the draft's.
+	// Algorithms are names, the most wanted first: "sha256", "sha512", "sha384", "sha224", "sha1",
+	// "md5", "crc32", and usftp's own servers have "blake3@usftp". nil means sha256 and whatever
+	// else the server has of the draft's.
 	Algorithms []string
 	Offset     int64
 	Length     int64 // in bytes; 0 means to the end
@@ -25,12 +27,14 @@ type CheckFile struct {
 
 // FileHashes are the hashes that a server has taken.
 type FileHashes struct {
-	Algorithm string   // the one of those asked for that the server has used
-	Hashes    [][]byte // of each block in order, the last of which may have been shorter; or the one of all
+	Algorithm string // the one of those asked for that the server has used
+	// of each block in order, the last of which may have been shorter; or the one of all
+	Hashes [][]byte
 }
 
 // hashSizes are the lengths of hashes in bytes.
-var hashSizes = map[string]int{"crc32": 4, "md5": 16, "sha1": 20, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64, wire.HashBLAKE3: 32}
+var hashSizes = map[string]int{"crc32": 4, "md5": 16, "sha1": 20, "sha224": 28, "sha256": 32,
+	"sha384": 48, "sha512": 64, wire.HashBLAKE3: 32}
 
 // leastBlock is the smallest block that the draft allows.
 const leastBlock = 256
@@ -38,8 +42,8 @@ const leastBlock = 256
 // HasCheckFile tells whether the server offers to hash files.
 func (c *Client) HasCheckFile() bool { return c.checkFileName() != "" || c.checkHandleName() != "" }
 
-// CheckFileAlgorithms returns the algorithms that the server says it can hash by, nil where it says none: most that offer check-file do not, and
-// have sha256.
+// CheckFileAlgorithms returns the algorithms that the server says it can hash by, nil where it says
+// none: most that offer check-file do not, and have sha256.
 func (c *Client) CheckFileAlgorithms() []string {
 	list, told := c.offers[wire.ExtCheckFileAlgorithms]
 	if !told {
@@ -54,7 +58,8 @@ func (c *Client) CheckFileAlgorithms() []string {
 	return strings.Split(list, ",")
 }
 
-// checkHandleName is the request by which this server hashes an open file, "" where there is none. See [wire.ExtCheckFile].
+// checkHandleName is the request by which this server hashes an open file, "" where there is none.
+// See [wire.ExtCheckFile].
 func (s *session) checkHandleName() string {
 	if _, offered := s.offers[wire.ExtCheckFileHandle]; offered {
 		return wire.ExtCheckFileHandle
@@ -80,14 +85,15 @@ func (s *session) checkFileName() string {
 	return ""
 }
 
-// CheckFile has the server hash a file, or blocks of it. Without the extension, check-file under any of its names, errors.Is(err,
-// errors.ErrUnsupported) holds. One round trip, and two on servers that hash open files only; with a block size one for every 64
-// MiB.
+// CheckFile has the server hash a file, or blocks of it. Without the extension, check-file under
+// any of its names, errors.Is(err, errors.ErrUnsupported) holds. One round trip, and two on servers
+// that hash open files only; with a block size one for every 64 MiB.
 func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 	request := c.checkFileName()
 	if request == "" {
 		if c.checkHandleName() == "" {
-			return nil, &fs.PathError{Op: "check-file", Path: name, Err: &unsupported{wire.ExtCheckFile}}
+			return nil, &fs.PathError{Op: "check-file", Path: name,
+				Err: &unsupported{wire.ExtCheckFile}}
 		}
 		f, err := c.Open(name)
 		if err != nil {
@@ -96,9 +102,10 @@ func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 		defer f.Close()
 		return f.CheckFile(what)
 	}
-	return checkPieces(what, func() (fs.FileInfo, error) { return c.Stat(name) }, func(piece CheckFile) (*FileHashes, error) {
-		return run(c.ctx, c.checkFile(request, name, []byte(name), piece))
-	})
+	return checkPieces(what, func() (fs.FileInfo, error) { return c.Stat(name) },
+		func(piece CheckFile) (*FileHashes, error) {
+			return run(c.ctx, c.checkFile(request, name, []byte(name), piece))
+		})
 }
 
 // CheckFile has the server hash the open file, or blocks of it; see [Client.CheckFile].
@@ -119,8 +126,10 @@ func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
 // mostBlocks keeps the answer within the 256 KiB that packets of OpenSSH's kind hold.
 const mostBlocks = 2048
 
-// checkPieces asks for blocks in pieces of at most 64 MiB, so that no answer takes long. stat is needed where the length is not known.
-func checkPieces(what CheckFile, stat func() (fs.FileInfo, error), ask func(CheckFile) (*FileHashes, error)) (*FileHashes, error) {
+// checkPieces asks for blocks in pieces of at most 64 MiB, so that no answer takes long. stat is
+// needed where the length is not known.
+func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
+	ask func(CheckFile) (*FileHashes, error)) (*FileHashes, error) {
 	if what.BlockSize < leastBlock { // all in one, or an error
 		return ask(what)
 	}
@@ -144,7 +153,8 @@ func checkPieces(what CheckFile, stat func() (fs.FileInfo, error), ask func(Chec
 			return nil, err
 		}
 		if want := (piece.Length + int64(what.BlockSize) - 1) / int64(what.BlockSize); int64(len(hashes.Hashes)) != want {
-			return nil, &ProtocolError{What: fmt.Sprintf("%d hashes of %d blocks", len(hashes.Hashes), want)}
+			return nil, &ProtocolError{What: fmt.Sprintf("%d hashes of %d blocks",
+				len(hashes.Hashes), want)}
 		}
 		all.Algorithm = hashes.Algorithm
 		all.Hashes = append(all.Hashes, hashes.Hashes...)
@@ -156,9 +166,12 @@ func checkPieces(what CheckFile, stat func() (fs.FileInfo, error), ask func(Chec
 }
 
 // checkFile is one request for hashes.
-func (s *session) checkFile(request, name string, target []byte, what CheckFile) operation[*FileHashes] {
+func (s *session) checkFile(request, name string, target []byte,
+	what CheckFile) operation[*FileHashes] {
 	op := operation[*FileHashes]{session: s, name: "check-file", path: name}
-	if what.Offset < 0 || what.Length < 0 || what.BlockSize < 0 || what.BlockSize > 0 && what.BlockSize < leastBlock || int64(what.BlockSize) > math.MaxUint32 {
+	if what.Offset < 0 || what.Length < 0 || what.BlockSize < 0 ||
+		what.BlockSize > 0 && what.BlockSize < leastBlock ||
+		int64(what.BlockSize) > math.MaxUint32 {
 		return op.fail(fs.ErrInvalid)
 	}
 	algorithms := what.Algorithms
@@ -169,13 +182,14 @@ func (s *session) checkFile(request, name string, target []byte, what CheckFile)
 		Name: request, Target: target, Algorithms: strings.Join(algorithms, ","),
 		Offset: uint64(what.Offset), Length: uint64(what.Length), BlockSize: uint32(what.BlockSize),
 	}
-	return ask(s, "check-file", name, wire.TypeExtendedReply, message, func(call *conn.Call) (*FileHashes, error) {
-		var reply wire.CheckFileReply
-		if err := reply.Parse(call.Body); err != nil {
-			return nil, parse(err)
-		}
-		return splitHashes(reply, what)
-	})
+	return ask(s, "check-file", name, wire.TypeExtendedReply, message,
+		func(call *conn.Call) (*FileHashes, error) {
+			var reply wire.CheckFileReply
+			if err := reply.Parse(call.Body); err != nil {
+				return nil, parse(err)
+			}
+			return splitHashes(reply, what)
+		})
 }
 
 // splitHashes takes the hashes of a reply apart.
@@ -184,12 +198,14 @@ func splitHashes(reply wire.CheckFileReply, what CheckFile) (*FileHashes, error)
 	size, known := hashSizes[reply.Algorithm]
 	if !known {
 		if what.BlockSize != 0 {
-			return nil, &ProtocolError{What: fmt.Sprintf("hashes by %q, which was not asked for", reply.Algorithm)}
+			return nil, &ProtocolError{What: fmt.Sprintf("hashes by %q, which was not asked for",
+				reply.Algorithm)}
 		}
 		size = len(reply.Hashes)
 	}
 	prefix := 0
-	if what.BlockSize == 0 && len(reply.Hashes) == size+4 || len(reply.Hashes)%max(size, 1) != 0 && len(reply.Hashes)%(size+4) == 0 {
+	if what.BlockSize == 0 && len(reply.Hashes) == size+4 ||
+		len(reply.Hashes)%max(size, 1) != 0 && len(reply.Hashes)%(size+4) == 0 {
 		prefix = 4 // Apache MINA puts the length before each
 	}
 	rest := append([]byte{}, reply.Hashes...)
@@ -198,7 +214,8 @@ func splitHashes(reply wire.CheckFileReply, what CheckFile) (*FileHashes, error)
 		rest = rest[prefix+size:]
 	}
 	if len(rest) > 0 || what.BlockSize == 0 && len(hashes.Hashes) != 1 {
-		return nil, &ProtocolError{What: fmt.Sprintf("%d bytes of %s hashes", len(reply.Hashes), reply.Algorithm)}
+		return nil, &ProtocolError{What: fmt.Sprintf("%d bytes of %s hashes", len(reply.Hashes),
+			reply.Algorithm)}
 	}
 	return hashes, nil
 }

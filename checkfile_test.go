@@ -20,9 +20,10 @@ func TestCheckFile(t *testing.T) {
 	data := noise(3 << 20)
 	whole := sha256.Sum256(data)
 	for name, offer := range map[string][]wire.ExtensionPair{
-		"handle":   {{Name: wire.ExtCheckFileHandle, Data: ""}},
-		"name":     {{Name: wire.ExtCheckFileName, Data: ""}},
-		"both":     {{Name: wire.ExtCheckFile, Data: "1"}, {Name: wire.ExtCheckFileHandle}, {Name: wire.ExtCheckFileName}},
+		"handle": {{Name: wire.ExtCheckFileHandle, Data: ""}},
+		"name":   {{Name: wire.ExtCheckFileName, Data: ""}},
+		"both": {{Name: wire.ExtCheckFile, Data: "1"}, {Name: wire.ExtCheckFileHandle},
+			{Name: wire.ExtCheckFileName}},
 		"paramiko": {{Name: wire.ExtCheckFile, Data: "md5,sha1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,11 +33,13 @@ func TestCheckFile(t *testing.T) {
 				t.Error("HasCheckFile is false")
 			}
 			got, err := r.CheckFile("/f", usftp.CheckFile{Algorithms: []string{"sha256"}})
-			if err != nil || len(got.Hashes) != 1 || !bytes.Equal(got.Hashes[0], whole[:]) || got.Algorithm != "sha256" {
+			if err != nil || len(got.Hashes) != 1 || !bytes.Equal(got.Hashes[0], whole[:]) ||
+				got.Algorithm != "sha256" {
 				t.Errorf("%+v, %v", got, err)
 			}
 			// So many blocks that they take more than one request; the last is shorter.
-			blocks, err := r.CheckFile("/f", usftp.CheckFile{Algorithms: []string{"md5"}, BlockSize: 1000, Offset: 1})
+			blocks, err := r.CheckFile("/f", usftp.CheckFile{Algorithms: []string{"md5"},
+				BlockSize: 1000, Offset: 1})
 			if err != nil || len(blocks.Hashes) != (3<<20-1+999)/1000 {
 				t.Fatalf("%v", err)
 			}
@@ -47,7 +50,8 @@ func TestCheckFile(t *testing.T) {
 					t.Fatalf("block %d: %s", i, hex.EncodeToString(h))
 				}
 			}
-			if _, err := r.CheckFile("/f", usftp.CheckFile{BlockSize: 10}); !errors.Is(err, fs.ErrInvalid) {
+			if _, err := r.CheckFile("/f", usftp.CheckFile{BlockSize: 10}); !errors.Is(err,
+				fs.ErrInvalid) {
 				t.Errorf("blocks of 10 bytes: %v", err)
 			}
 			if _, err := r.CheckFile("/none", usftp.CheckFile{}); !errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +60,8 @@ func TestCheckFile(t *testing.T) {
 		})
 	}
 	r := newRig(t, sftptest.Script{}, 0)
-	if _, err := r.CheckFile("/f", usftp.CheckFile{}); r.HasCheckFile() || !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := r.CheckFile("/f", usftp.CheckFile{}); r.HasCheckFile() ||
+		!errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
 }
@@ -75,18 +80,26 @@ func TestOddHashes(t *testing.T) {
 		blocks int // of 1000 bytes that are asked for, 0 for one hash of all
 		ok     bool
 	}{
-		"as the draft has it":      {wire.CheckFileReply{Algorithm: "md5", Hashes: sum}, 0, true},
-		"with the name":            {wire.CheckFileReply{Name: wire.ExtCheckFile, Algorithm: "md5", Hashes: sum}, 0, true},
-		"with a length":            {wire.CheckFileReply{Algorithm: "md5", Hashes: withLength(1)}, 0, true},
-		"with lengths":             {wire.CheckFileReply{Algorithm: "md5", Hashes: withLength(3)}, 3, true},
-		"an algorithm of its own":  {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 0, true},
-		"blocks of its own":        {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 3, false},
-		"too few":                  {wire.CheckFileReply{Algorithm: "md5", Hashes: bytes.Repeat(sum, 2)}, 3, false},
-		"too many":                 {wire.CheckFileReply{Algorithm: "md5", Hashes: bytes.Repeat(sum, 4)}, 3, false},
-		"cut":                      {wire.CheckFileReply{Algorithm: "md5", Hashes: sum[:15]}, 0, false},
-		"none":                     {wire.CheckFileReply{Algorithm: "md5"}, 0, false},
-		"none of an unknown":       {wire.CheckFileReply{Algorithm: "tiger"}, 0, false},
-		"two where one was asked":  {wire.CheckFileReply{Algorithm: "md5", Hashes: bytes.Repeat(sum, 2)}, 0, false},
+		"as the draft has it": {wire.CheckFileReply{Algorithm: "md5", Hashes: sum}, 0, true},
+		"with the name": {wire.CheckFileReply{Name: wire.ExtCheckFile, Algorithm: "md5",
+			Hashes: sum}, 0, true},
+		"with a length": {wire.CheckFileReply{Algorithm: "md5", Hashes: withLength(1)},
+			0, true},
+		"with lengths": {wire.CheckFileReply{Algorithm: "md5", Hashes: withLength(3)},
+			3, true},
+		"an algorithm of its own": {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 0, true},
+		"blocks of its own": {wire.CheckFileReply{Algorithm: "tiger", Hashes: sum}, 3,
+			false},
+		"too few": {wire.CheckFileReply{Algorithm: "md5",
+			Hashes: bytes.Repeat(sum, 2)}, 3, false},
+		"too many": {wire.CheckFileReply{Algorithm: "md5",
+			Hashes: bytes.Repeat(sum, 4)}, 3, false},
+		"cut": {wire.CheckFileReply{Algorithm: "md5", Hashes: sum[:15]}, 0,
+			false},
+		"none":               {wire.CheckFileReply{Algorithm: "md5"}, 0, false},
+		"none of an unknown": {wire.CheckFileReply{Algorithm: "tiger"}, 0, false},
+		"two where one was asked": {wire.CheckFileReply{Algorithm: "md5",
+			Hashes: bytes.Repeat(sum, 2)}, 0, false},
 		"nothing at all, not even": {wire.CheckFileReply{}, 0, false},
 	} {
 		r := newRig(t, sftptest.Script{
@@ -95,7 +108,8 @@ func TestOddHashes(t *testing.T) {
 				if request.Type != wire.TypeExtended {
 					return nil
 				}
-				return []sftptest.Action{sftptest.ReplyBytes(string(test.reply.Append(nil, request.ID)))}
+				return []sftptest.Action{sftptest.ReplyBytes(string(test.reply.Append(nil,
+					request.ID)))}
 			},
 		}, 0)
 		what := usftp.CheckFile{}

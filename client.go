@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Client is one SFTP session. Its methods may be called from any number of goroutines; their requests share the connection
-// and do not wait for each other.
+// Client is one SFTP session. Its methods may be called from any number of goroutines; their
+// requests share the connection and do not wait for each other.
 type Client struct {
 	*session
 	ctx context.Context
@@ -40,8 +40,9 @@ type session struct {
 // sshWindow is the window of an SSH channel: what x/crypto/ssh grants and what OpenSSH grants.
 const sshWindow = 2 << 20
 
-// NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. That takes three round trips: the channel,
-// the subsystem, INIT. Closing the client leaves the connection open.
+// NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. That takes
+// three round trips: the channel, the subsystem, INIT. Closing the client leaves the connection
+// open.
 func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
 	channel, err := sshClient.NewSession()
 	if err != nil {
@@ -77,10 +78,12 @@ type channelWriter struct {
 
 func (w channelWriter) Close() error { return w.channel.Close() }
 
-// keepalive asks as OpenSSH's client does for ServerAliveInterval; a peer that does not know the request says so, and lives.
+// keepalive asks as OpenSSH's client does for ServerAliveInterval; a peer that does not know the
+// request says so, and lives.
 func keepalive(ctx context.Context, sshClient *ssh.Client) error {
 	answered := make(chan error, 1)
-	go func() { // ends with the connection at the latest, which the client gives up when nothing comes
+	// ends with the connection at the latest, which the client gives up when nothing comes
+	go func() {
 		_, _, err := sshClient.SendRequest("keepalive@openssh.com", true, nil)
 		answered <- err
 	}()
@@ -95,10 +98,12 @@ func keepalive(ctx context.Context, sshClient *ssh.Client) error {
 // handshakeTimeout bounds the wait for the server's VERSION where the stall timeout does not.
 const handshakeTimeout = 60 * time.Second
 
-// NewClientPipe starts a client on any stream that leads to an SFTP server: r is what the server says, w is what it is told. The
-// client owns both from then on, and closes w, and r where it is an io.Closer. It takes one round trip.
+// NewClientPipe starts a client on any stream that leads to an SFTP server: r is what the server
+// says, w is what it is told. The client owns both from then on, and closes w, and r where it is an
+// io.Closer. It takes one round trip.
 //
-// Where r or w is a pipe of the operating system's, a large one makes a great difference: the client enlarges it where it can.
+// Where r or w is a pipe of the operating system's, a large one makes a great difference: the
+// client enlarges it where it can.
 func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client, error) {
 	o := options{readAhead: defaultReadAhead}
 	for _, option := range opts {
@@ -131,7 +136,8 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	ctx := context.Background()
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the server has not begun to speak SFTP within %v", timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
+			fmt.Errorf("the server has not begun to speak SFTP within %v", timeout))
 		defer cancel()
 	}
 	if err := s.conn.Handshake(ctx); err != nil {
@@ -152,8 +158,9 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	return c, nil
 }
 
-// Ping asks the transport for a sign of life, which no file operation of the server's holds up, and waits for it: so a slow server can be told from
-// a slow link. errors.Is(err, errors.ErrUnsupported) where nobody can be asked (see [WithKeepalive]). One round trip.
+// Ping asks the transport for a sign of life, which no file operation of the server's holds up, and
+// waits for it: so a slow server can be told from a slow link. errors.Is(err,
+// errors.ErrUnsupported) where nobody can be asked (see [WithKeepalive]). One round trip.
 func (c *Client) Ping(ctx context.Context) error {
 	ask := c.options.conn.Keepalive
 	if ask == nil {
@@ -162,15 +169,15 @@ func (c *Client) Ping(ctx context.Context) error {
 	return ask(ctx)
 }
 
-// WithContext returns a view of the client whose calls, and those of the Files that it opens, end when ctx is done, with ctx's
-// cause. A call that is cancelled returns at once; what it asked of the server may still happen. All else is shared with the
-// client. Close does not depend on ctx.
+// WithContext returns a view of the client whose calls, and those of the Files that it opens, end
+// when ctx is done, with ctx's cause. A call that is cancelled returns at once; what it asked of
+// the server may still happen. All else is shared with the client. Close does not depend on ctx.
 func (c *Client) WithContext(ctx context.Context) *Client {
 	return &Client{session: c.session, ctx: ctx}
 }
 
-// Close ends the session and everything that waits for it, with [ErrClosed], and returns within a second or so whatever the
-// stream does. Remote files that are open are closed by the server.
+// Close ends the session and everything that waits for it, with [ErrClosed], and returns within a
+// second or so whatever the stream does. Remote files that are open are closed by the server.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Done is closed when the connection has ended, however that came; see [Client.Wait].
@@ -188,14 +195,15 @@ type Stats = conn.Stats
 // Stats returns the counts so far.
 func (c *Client) Stats() Stats { return c.conn.Stats() }
 
-// HasExtension tells whether the server offers an extension, and the version or other data that it offers it with.
+// HasExtension tells whether the server offers an extension, and the version or other data that it
+// offers it with.
 func (c *Client) HasExtension(name string) (data string, offered bool) {
 	data, offered = c.offers[name]
 	return data, offered
 }
 
-// askLimits sends for the server's limits (OpenSSH's PROTOCOL, section 4.8) without waiting: the answer is there before that to
-// whatever is asked next.
+// askLimits sends for the server's limits (OpenSSH's PROTOCOL, section 4.8) without waiting: the
+// answer is there before that to whatever is asked next.
 func (s *session) askLimits() {
 	call := s.conn.NewCall()
 	call.Request = wire.Limits{}.Append(call.Scratch(), 0)
@@ -225,8 +233,8 @@ type Limits struct {
 	MaxPacket, MaxRead, MaxWrite, MaxOpenHandles uint64
 }
 
-// Limits returns the server's limits (limits@openssh.com), waiting for them where they are still on their way. All are 0 on a
-// server that does not offer them.
+// Limits returns the server's limits (limits@openssh.com), waiting for them where they are still on
+// their way. All are 0 on a server that does not offer them.
 func (c *Client) Limits() (Limits, error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
 		return Limits{}, err
@@ -250,7 +258,8 @@ func (s *session) awaitLimits(ctx context.Context) error {
 	}
 }
 
-// openHandles returns how many handles the server says may be open, 0 where it has not said, or not yet.
+// openHandles returns how many handles the server says may be open, 0 where it has not said, or not
+// yet.
 func (s *session) openHandles() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,8 +273,8 @@ func (s *session) dataSizes() (read, write int) {
 	return s.dataSize(s.limits.MaxRead), s.dataSize(s.limits.MaxWrite)
 }
 
-// dataSize clamps a limit both ways: a server that claims 0 or nothing gets what every server takes, one that claims gigabytes
-// gets what OpenSSH takes. A packet also holds a header.
+// dataSize clamps a limit both ways: a server that claims 0 or nothing gets what every server
+// takes, one that claims gigabytes gets what OpenSSH takes. A packet also holds a header.
 func (s *session) dataSize(limit uint64) int {
 	const header = wire.WriteHeaderMax
 	size := uint64(wire.DefaultMaxData)

@@ -17,7 +17,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestEverythingAtOnce: Client and File in the hands of many goroutines, for the race detector, and for what each of them reads.
+// TestEverythingAtOnce: Client and File in the hands of many goroutines, for the race detector, and
+// for what each of them reads.
 func TestEverythingAtOnce(t *testing.T) {
 	r := newRig(t, sftptest.Script{Reorder: 3, Seed: 1}, 0, usftp.WithWriteBehind(1<<20))
 	data := noise(1 << 20)
@@ -41,17 +42,20 @@ func TestEverythingAtOnce(t *testing.T) {
 					}
 				case 2:
 					copy(mine[at:at+size], noise(size))
-					if n, err := f.Async().WriteAt(mine[at:at+size], off).Wait(); n != size || err != nil {
+					if n, err := f.Async().WriteAt(mine[at:at+size], off).Wait(); n != size ||
+						err != nil {
 						t.Error(n, err)
 					}
 				case 3, 4:
 					p := make([]byte, size)
-					if n, err := f.ReadAt(p, off); n != size || err != nil || !bytes.Equal(p, mine[at:at+size]) {
+					if n, err := f.ReadAt(p, off); n != size || err != nil ||
+						!bytes.Equal(p, mine[at:at+size]) {
 						t.Errorf("ReadAt: %d, %v", n, err)
 					}
 				case 5:
 					p := make([]byte, size)
-					if n, err := f.Async().ReadAt(p, off).Wait(); n != size || err != nil || !bytes.Equal(p, mine[at:at+size]) {
+					if n, err := f.Async().ReadAt(p, off).Wait(); n != size || err != nil ||
+						!bytes.Equal(p, mine[at:at+size]) {
 						t.Errorf("async ReadAt: %d, %v", n, err)
 					}
 				case 6:
@@ -101,7 +105,8 @@ func TestReadAtScales(t *testing.T) {
 			for i := range 1000 {
 				wg.Go(func() {
 					p := make([]byte, 4096)
-					if n, err := f.ReadAt(p, int64(i*10_000)); n != 4096 || err != nil || !bytes.Equal(p, data[i*10_000:i*10_000+4096]) {
+					if n, err := f.ReadAt(p, int64(i*10_000)); n != 4096 || err != nil ||
+						!bytes.Equal(p, data[i*10_000:i*10_000+4096]) {
 						t.Error(n, err)
 					}
 				})
@@ -125,7 +130,8 @@ func TestReadAtScales(t *testing.T) {
 
 // TestWaitSaysWhy: after the connection's end every call says why it ended, and so does Wait.
 func TestWaitSaysWhy(t *testing.T) {
-	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat, Do: sftptest.Hangup()}}}, 0)
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat,
+		Do: sftptest.Hangup()}}}, 0)
 	_, err := r.Stat("/")
 	var lost *usftp.LostError
 	if !errors.As(err, &lost) || !errors.As(r.Wait(), &lost) {

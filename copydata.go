@@ -9,13 +9,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// copyPiece is how much one request copies at most: a server says nothing while it copies, and a piece of 64 MiB takes a moment
-// even on a slow disk.
+// copyPiece is how much one request copies at most: a server says nothing while it copies, and a
+// piece of 64 MiB takes a moment even on a slow disk.
 const copyPiece = 64 << 20
 
-// CopyFile copies a file on the server, without its data passing through the client where the server offers copy-data
-// (draft-ietf-secsh-filexfer-extensions-00, section 7), else through it. newname is truncated, or created with the mode of oldname,
-// as far as it is known. It returns how many bytes were copied.
+// CopyFile copies a file on the server, without its data passing through the client where the
+// server offers copy-data (draft-ietf-secsh-filexfer-extensions-00, section 7), else through it.
+// newname is truncated, or created with the mode of oldname, as far as it is known. It returns how
+// many bytes were copied.
 func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 	from, err := c.Open(oldname)
 	if err != nil {
@@ -43,10 +44,11 @@ func (c *Client) createLike(name string, stat *FileStat) (*File, error) {
 	return run(c.ctx, f.openOperation(wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, attrs))
 }
 
-// CopyRange copies length bytes at an offset of the file to an offset of another, or all to its end where length is below 0. Where the
-// server offers copy-data and both files belong to one client, the data does not leave the server, and travels in pieces of 64 MiB;
-// else it passes through the client. It returns how many bytes were copied, from the beginning and without a gap. A file that ends
-// before is an error for which errors.Is(err, io.ErrUnexpectedEOF) holds.
+// CopyRange copies length bytes at an offset of the file to an offset of another, or all to its end
+// where length is below 0. Where the server offers copy-data and both files belong to one client,
+// the data does not leave the server, and travels in pieces of 64 MiB; else it passes through the
+// client. It returns how many bytes were copied, from the beginning and without a gap. A file that
+// ends before is an error for which errors.Is(err, io.ErrUnexpectedEOF) holds.
 func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	if off < 0 || at < 0 {
 		return 0, f.wrap("copy", fs.ErrInvalid)
@@ -73,7 +75,8 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 }
 
 // copyData copies on the server.
-func (f *File) copyData(source *openFile, off, length int64, to *File, target *openFile, at int64) (n int64, err error) {
+func (f *File) copyData(source *openFile, off, length int64, to *File, target *openFile,
+	at int64) (n int64, err error) {
 	if length < 0 {
 		info, err := f.Stat()
 		if err != nil {
@@ -105,7 +108,8 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 		n += piece
 		to.progress.Store(n)
 	}
-	// OpenSSH's server answers well to a last piece that the file was too short for: what counts is what is there.
+	// OpenSSH's server answers well to a last piece that the file was too short for: what counts is
+	// what is there.
 	info, err := to.Stat()
 	if err == nil && info.Sys().(*FileStat).HasSize() && info.Size() < at+n {
 		n = max(info.Size()-at, 0)
@@ -118,7 +122,8 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 func (f *File) copyThrough(off, length int64, to *File, at int64) (int64, error) {
 	r := f.ReadRange(off, length)
 	defer r.Close()
-	defer context.AfterFunc(to.ctx, func() { r.Close() })() // the source may have another context, and be silent
+	// the source may have another context, and be silent
+	defer context.AfterFunc(to.ctx, func() { r.Close() })()
 	n, err := to.upload("copy", at, r, to.progress.Store)
 	var source *sinkError
 	switch {

@@ -15,7 +15,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// session is what a cut connection interrupts: a bit of everything. It says how far it came, and what failed.
+// session is what a cut connection interrupts: a bit of everything. It says how far it came, and
+// what failed.
 func shortSession(client *usftp.Client, old, fresh []byte) (done int, err error) {
 	for _, step := range []func() error{
 		func() error {
@@ -66,8 +67,9 @@ func shortSession(client *usftp.Client, old, fresh []byte) (done int, err error)
 	return done, nil
 }
 
-// TestCutAfterEveryByte: a connection that breaks, or ends, after any number of bytes of either way. Every call ends with an error that
-// says that the connection did, nothing that was said to be done is missing, and the target is the old one or the new one.
+// TestCutAfterEveryByte: a connection that breaks, or ends, after any number of bytes of either
+// way. Every call ends with an error that says that the connection did, nothing that was said to be
+// done is missing, and the target is the old one or the new one.
 func TestCutAfterEveryByte(t *testing.T) {
 	old, fresh := noise(1500), noise(1700)
 	run := func(t *testing.T, cut func(client, server *sftptest.End)) (toServer, toClient int64) {
@@ -77,13 +79,15 @@ func TestCutAfterEveryByte(t *testing.T) {
 			for i := range 5 {
 				server.Files.WriteFile(fmt.Sprint("/d/", i), nil)
 			}
-			clientEnd, serverEnd := sftptest.NewLink(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond})
+			clientEnd, serverEnd := sftptest.NewLink(sftptest.LinkConfig{ToServer: time.Millisecond,
+				ToClient: time.Millisecond})
 			served := make(chan error, 1)
 			go func() { served <- server.Serve(serverEnd) }()
 			cut(clientEnd, serverEnd)
 			began := time.Now()
 			count := sftptest.NewCounter(clientEnd)
-			client, err := usftp.NewClientPipe(count, count, usftp.WithMaxPacket(512), usftp.WithServerVersion(openSSH),
+			client, err := usftp.NewClientPipe(count, count, usftp.WithMaxPacket(512),
+				usftp.WithServerVersion(openSSH),
 				usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody there") }))
 			done := 0
 			if err == nil {
@@ -120,8 +124,18 @@ func TestCutAfterEveryByte(t *testing.T) {
 		t.Fatalf("the whole session has %d and %d bytes", toServer, toClient)
 	}
 	ways := []func(n int64) func(client, server *sftptest.End){
-		func(n int64) func(_, _ *sftptest.End) { return func(c, _ *sftptest.End) { c.CutAfter(n, nil) } },
-		func(n int64) func(_, _ *sftptest.End) { return func(_, s *sftptest.End) { s.CutAfter(n, nil) } },
+		func(n int64) func(_, _ *sftptest.End) {
+			return func(c, _ *sftptest.End) {
+				c.CutAfter(n,
+					nil)
+			}
+		},
+		func(n int64) func(_, _ *sftptest.End) {
+			return func(_, s *sftptest.End) {
+				s.CutAfter(n,
+					nil)
+			}
+		},
 		func(n int64) func(_, _ *sftptest.End) { return func(_, s *sftptest.End) { s.SilenceAfter(n) } },
 		func(n int64) func(_, _ *sftptest.End) { return func(c, _ *sftptest.End) { c.SilenceAfter(n) } },
 	}

@@ -18,20 +18,23 @@ type download struct {
 	*loop
 	from   int64 // where it began
 	sink   func(p []byte) error
-	parked []*conn.Call                    // data that came before what lies before it, by offset
-	given  int64                           // the offset up to which the sink has everything
-	wrote  func(int64)                     // told of given
-	place  func(p []byte, off int64) error // where the sink takes data in any order; nil where it does not
-	broken error                           // what place failed with
+	parked []*conn.Call // data that came before what lies before it, by offset
+	given  int64        // the offset up to which the sink has everything
+	wrote  func(int64)  // told of given
+	// where the sink takes data in any order; nil where it does not
+	place  func(p []byte, off int64) error
+	broken error // what place failed with
 
-	kept      func(*conn.Call)                    // where data counts in the budget until it is used: gives back that of a reply that nobody takes
+	// where data counts in the budget until it is used: gives back that of a reply that nobody
+	// takes
+	kept      func(*conn.Call)
 	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
 }
 
 var errNoData = errors.New("the server answered a read with no data and no end of file")
 
-// run reads until the end of the file or the limit of the ranges, and returns how many bytes the sink has taken. At the end of
-// the file the error is nil.
+// run reads until the end of the file or the limit of the ranges, and returns how many bytes the
+// sink has taken. At the end of the file the error is nil.
 func (d *download) run() (int64, error) {
 	defer d.release()
 	err := d.move(d)
@@ -49,15 +52,16 @@ func (d *download) settledAll() error {
 	return d.broken
 }
 
-// fill asks for as much as may be in flight. What the sink needs in order is asked for at most twice as far ahead: replies that come before what lies before
-// them wait in memory.
+// fill asks for as much as may be in flight. What the sink needs in order is asked for at most
+// twice as far ahead: replies that come before what lies before them wait in memory.
 func (d *download) fill() error {
 	if d.place == nil {
 		reach := d.given
 		for i := range d.lanes {
 			if !d.lanes[i].lost {
 				w := d.lanes[i].window
-				reach += 2 * max(min(w.Limit(), d.lanes[i].client.conn.Room(w.InFlight())), int64(d.ranges.Request()))
+				reach += 2 * max(min(w.Limit(), d.lanes[i].client.conn.Room(w.InFlight())),
+					int64(d.ranges.Request()))
 			}
 		}
 		d.ranges.Reach(reach)
@@ -80,7 +84,8 @@ func (d *download) fill() error {
 func (d *download) ask(i int, r flow.Range) error {
 	lane := &d.lanes[i]
 	call := lane.client.request(wire.TypeData)
-	call.Request = wire.Read{Handle: lane.handle, Offset: uint64(r.Off), Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+	call.Request = wire.Read{Handle: lane.handle, Offset: uint64(r.Off),
+		Length: uint32(r.Len)}.Append(call.Scratch(), 0)
 	call.Keep, call.Orphan = d.kept != nil, d.kept
 	return d.launch(i, r, call)
 }
@@ -88,13 +93,15 @@ func (d *download) ask(i int, r flow.Range) error {
 // sizeTag marks the question for the size among the calls of a download.
 const sizeTag = -1
 
-// askSize asks for the file's size along with the first READs: it costs no round trip, and saves one at the end, where the last READ comes
-// back short and only the size tells that nothing is missing.
+// askSize asks for the file's size along with the first READs: it costs no round trip, and saves
+// one at the end, where the last READ comes back short and only the size tells that nothing is
+// missing.
 func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
 	d.keepAttrs = keep
 	lane := &d.lanes[0]
 	call := lane.client.request(wire.TypeAttrs)
-	call.Request = wire.HandleRequest{Type: wire.TypeFstat, Handle: lane.handle}.Append(call.Scratch(), 0)
+	call.Request = wire.HandleRequest{Type: wire.TypeFstat,
+		Handle: lane.handle}.Append(call.Scratch(), 0)
 	call.Done = d.queue
 	call.Tag = sizeTag
 	if ok, _ := lane.client.conn.TryStart(call, false); !ok {
@@ -155,7 +162,8 @@ func (d *download) park(call *conn.Call, p piece) {
 	d.parked = slices.Insert(d.parked, at, call)
 }
 
-// deliver hands the sink what has come in order. What the sink fails on, or panics on, stays parked, and nothing that it has taken does.
+// deliver hands the sink what has come in order. What the sink fails on, or panics on, stays
+// parked, and nothing that it has taken does.
 func (d *download) deliver() error {
 	n := 0
 	defer func() { d.parked = slices.Delete(d.parked, 0, n) }()
@@ -205,7 +213,8 @@ func (d *download) release() {
 // endOf returns the offset behind n bytes, or the last that there can be.
 func endOf(off int64, n int) int64 { return off + min(int64(n), math.MaxInt64-off) }
 
-// during returns a context for a transfer of the file: it ends with the file's own, and when the file is closed.
+// during returns a context for a transfer of the file: it ends with the file's own, and when the
+// file is closed.
 func (f *File) during(open *openFile) (context.Context, func()) {
 	if f.ctx.Done() == nil {
 		return open.closed, func() {}
@@ -216,12 +225,14 @@ func (f *File) during(open *openFile) (context.Context, func()) {
 }
 
 // download reads from an offset, up to limit, and hands the data to a sink in order.
-func (f *File) download(op string, from, limit, size int64, sink func([]byte) error, wrote func(int64)) (int64, error) {
+func (f *File) download(op string, from, limit, size int64, sink func([]byte) error,
+	wrote func(int64)) (int64, error) {
 	return f.downloadOver(op, from, limit, size, sink, wrote, nil)
 }
 
 // downloadOver is download over the handles that join stripes too, where it is not nil.
-func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error, wrote func(int64), stripes *Stripes) (int64, error) {
+func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error,
+	wrote func(int64), stripes *Stripes) (int64, error) {
 	if stripes != nil {
 		defer stripes.end()
 	}
@@ -261,8 +272,9 @@ func (f *File) wrap(op string, err error) error {
 	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
 }
 
-// ReadAt reads len(p) bytes at an offset, in as many requests at once as they need. It returns io.EOF, bare, where the file ends
-// before. Several may run at a time. One round trip, on a link that holds the data in flight.
+// ReadAt reads len(p) bytes at an offset, in as many requests at once as they need. It returns
+// io.EOF, bare, where the file ends before. Several may run at a time. One round trip, on a link
+// that holds the data in flight.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.wrap("read", fs.ErrInvalid)
@@ -281,19 +293,20 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if n == len(p) || err != nil {
 		return n, err
 	}
-	_, err = f.download("read", off+int64(n), endOf(off, len(p)), flow.Unknown, func(data []byte) error {
-		n += copy(p[n:], data)
-		return nil
-	}, func(int64) {})
+	_, err = f.download("read", off+int64(n), endOf(off, len(p)), flow.Unknown,
+		func(data []byte) error {
+			n += copy(p[n:], data)
+			return nil
+		}, func(int64) {})
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}
 	return n, err
 }
 
-// WriteTo writes the file, from its offset to its end, to w, and moves the offset. It never needs the size: it keeps as much
-// in flight as the link holds, and the end is where the server says that it is. w's Write runs on the calling goroutine, in order. It
-// returns how many bytes w has taken.
+// WriteTo writes the file, from its offset to its end, to w, and moves the offset. It never needs
+// the size: it keeps as much in flight as the link holds, and the end is where the server says that
+// it is. w's Write runs on the calling goroutine, in order. It returns how many bytes w has taken.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()

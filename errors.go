@@ -10,26 +10,31 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ErrClosed is why operations fail on a client that was closed on this side. errors.Is holds for [net.ErrClosed] too, as it
-// does for every error by which a connection ends.
+// ErrClosed is why operations fail on a client that was closed on this side. errors.Is holds for
+// [net.ErrClosed] too, as it does for every error by which a connection ends.
 var ErrClosed = conn.ErrClosed
 
-// The errors by which a connection ends, for errors.As. All of them satisfy errors.Is for [net.ErrClosed], but for a ProtocolError that
-// concerns one reply and leaves the connection as it is.
+// The errors by which a connection ends, for errors.As. All of them satisfy errors.Is for
+// [net.ErrClosed], but for a ProtocolError that concerns one reply and leaves the connection as it
+// is.
 type (
-	// LostError says that the peer, or what lies between, ended the connection; it wraps what the stream said.
+	// LostError says that the peer, or what lies between, ended the connection; it wraps what the
+	// stream said.
 	LostError = conn.LostError
-	// StallError says that the server owed something for longer than the stall timeout (see [WithStallTimeout]).
+	// StallError says that the server owed something for longer than the stall timeout (see
+	// [WithStallTimeout]).
 	StallError = conn.StallError
-	// ProtocolError says that the server sent what no SFTP server may send; its Ended, whether that was the connection's end or one
-	// operation's.
+	// ProtocolError says that the server sent what no SFTP server may send; its Ended, whether that
+	// was the connection's end or one operation's.
 	ProtocolError = conn.ProtocolError
-	// NotSFTPError says that the other side spoke, but not SFTP: a login script that prints, or an account without it.
+	// NotSFTPError says that the other side spoke, but not SFTP: a login script that prints, or an
+	// account without it.
 	NotSFTPError = conn.NotSFTPError
 )
 
-// StatusError is a server's refusal: the STATUS packet (draft-02, section 7) with which it answered. Operations return it
-// inside a [*fs.PathError] or [*os.LinkError], which name the operation and the file.
+// StatusError is a server's refusal: the STATUS packet (draft-02, section 7) with which it
+// answered. Operations return it inside a [*fs.PathError] or [*os.LinkError], which name the
+// operation and the file.
 //
 // errors.Is maps the codes to the errors of package fs:
 //
@@ -38,8 +43,9 @@ type (
 //	FILE_ALREADY_EXISTS (11)                                   fs.ErrExist
 //	OP_UNSUPPORTED (8)                                         errors.ErrUnsupported
 //
-// and each to its ErrSSHFx value. A server of version 3 has no code for most of what can go wrong and says FAILURE (4); its
-// message may tell more. Note that os.IsNotExist and its like do not see through wrapped errors: use errors.Is.
+// and each to its ErrSSHFx value. A server of version 3 has no code for most of what can go wrong
+// and says FAILURE (4); its message may tell more. Note that os.IsNotExist and its like do not see
+// through wrapped errors: use errors.Is.
 type StatusError struct {
 	Code     uint32
 	Message  string // the server's own words; may be empty
@@ -113,5 +119,6 @@ func statusError(status wire.Status, expect wire.Type) error {
 		}
 		return &ProtocolError{What: fmt.Sprintf("success where %v was due", expect)}
 	}
-	return &StatusError{Code: uint32(status.Code), Message: status.Message, Language: status.Language}
+	return &StatusError{Code: uint32(status.Code), Message: status.Message,
+		Language: status.Language}
 }

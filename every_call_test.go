@@ -21,53 +21,162 @@ type anyCall func(*usftp.Client, *usftp.File) error
 
 // clientCalls are the methods of Client that wait for a server.
 var clientCalls = map[string]anyCall{
-	"CheckFile":  func(c *usftp.Client, _ *usftp.File) error { _, err := c.CheckFile("/f", usftp.CheckFile{}); return err },
-	"Chmod":      func(c *usftp.Client, _ *usftp.File) error { return c.Chmod("/f", 0) },
-	"Chown":      func(c *usftp.Client, _ *usftp.File) error { return c.Chown("/f", 1, 1) },
-	"Chtimes":    func(c *usftp.Client, _ *usftp.File) error { return c.Chtimes("/f", time.Now(), time.Now()) },
-	"CopyFile":   func(c *usftp.Client, _ *usftp.File) error { _, err := c.CopyFile("/f", "/g"); return err },
-	"Create":     func(c *usftp.Client, _ *usftp.File) error { _, err := c.Create("/g"); return err },
-	"CreateTemp": func(c *usftp.Client, _ *usftp.File) error { _, err := c.CreateTemp("/", "x"); return err },
-	"ExpandPath": func(c *usftp.Client, _ *usftp.File) error { _, err := c.ExpandPath("~"); return err },
-	"Extended":   func(c *usftp.Client, _ *usftp.File) error { _, err := c.Extended(wire.ExtLimits, nil); return err },
+	"CheckFile": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.CheckFile("/f", usftp.CheckFile{})
+		return err
+	},
+	"Chmod": func(c *usftp.Client, _ *usftp.File) error { return c.Chmod("/f", 0) },
+	"Chown": func(c *usftp.Client, _ *usftp.File) error { return c.Chown("/f", 1, 1) },
+	"Chtimes": func(c *usftp.Client, _ *usftp.File) error {
+		return c.Chtimes("/f", time.Now(),
+			time.Now())
+	},
+	"CopyFile": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.CopyFile("/f", "/g")
+		return err
+	},
+	"Create": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Create("/g")
+		return err
+	},
+	"CreateTemp": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.CreateTemp("/", "x")
+		return err
+	},
+	"ExpandPath": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.ExpandPath("~")
+		return err
+	},
+	"Extended": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Extended(wire.ExtLimits, nil)
+		return err
+	},
 	"ExtendedReply": func(c *usftp.Client, _ *usftp.File) error {
 		_, err := c.ExtendedReply(wire.ExtExpandPath, []byte{0, 0, 0, 1, 0x2f}, wire.TypeName)
 		return err
 	},
-	"Getwd":           func(c *usftp.Client, _ *usftp.File) error { _, err := c.Getwd(); return err },
-	"Glob":            func(c *usftp.Client, _ *usftp.File) error { _, err := c.Glob("/*"); return err },
-	"HomeDirectory":   func(c *usftp.Client, _ *usftp.File) error { _, err := c.HomeDirectory("me"); return err },
-	"Lchmod":          func(c *usftp.Client, _ *usftp.File) error { return c.Lchmod("/f", 0) },
-	"Lchown":          func(c *usftp.Client, _ *usftp.File) error { return c.Lchown("/f", 1, 1) },
-	"Lchtimes":        func(c *usftp.Client, _ *usftp.File) error { return c.Lchtimes("/f", time.Now(), time.Now()) },
-	"Link":            func(c *usftp.Client, _ *usftp.File) error { return c.Link("/f", "/g") },
-	"Lstat":           func(c *usftp.Client, _ *usftp.File) error { _, err := c.Lstat("/f"); return err },
-	"Mkdir":           func(c *usftp.Client, _ *usftp.File) error { return c.Mkdir("/d") },
-	"MkdirAll":        func(c *usftp.Client, _ *usftp.File) error { return c.MkdirAll("/d/e") },
-	"MkdirTemp":       func(c *usftp.Client, _ *usftp.File) error { _, err := c.MkdirTemp("/", "x"); return err },
-	"Open":            func(c *usftp.Client, _ *usftp.File) error { _, err := c.Open("/f"); return err },
-	"OpenFile":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.OpenFile("/f", os.O_RDWR, 0); return err },
-	"OpenRead":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.OpenRead("/f"); return err },
-	"PosixRename":     func(c *usftp.Client, _ *usftp.File) error { return c.PosixRename("/f", "/g") },
-	"ReadDir":         func(c *usftp.Client, _ *usftp.File) error { _, err := c.ReadDir("/"); return err },
-	"ReadDirLimit":    func(c *usftp.Client, _ *usftp.File) error { _, err := c.ReadDirLimit("/", 0, nil); return err },
-	"ReadFile":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.ReadFile("/f"); return err },
-	"ReadLink":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.ReadLink("/f"); return err },
-	"RealPath":        func(c *usftp.Client, _ *usftp.File) error { _, err := c.RealPath("/f"); return err },
+	"Getwd": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Getwd()
+		return err
+	},
+	"Glob": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Glob("/*")
+		return err
+	},
+	"HomeDirectory": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.HomeDirectory("me")
+		return err
+	},
+	"Lchmod": func(c *usftp.Client, _ *usftp.File) error { return c.Lchmod("/f", 0) },
+	"Lchown": func(c *usftp.Client, _ *usftp.File) error { return c.Lchown("/f", 1, 1) },
+	"Lchtimes": func(c *usftp.Client, _ *usftp.File) error {
+		return c.Lchtimes("/f",
+			time.Now(), time.Now())
+	},
+	"Link": func(c *usftp.Client, _ *usftp.File) error { return c.Link("/f", "/g") },
+	"Lstat": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Lstat("/f")
+		return err
+	},
+	"Mkdir":    func(c *usftp.Client, _ *usftp.File) error { return c.Mkdir("/d") },
+	"MkdirAll": func(c *usftp.Client, _ *usftp.File) error { return c.MkdirAll("/d/e") },
+	"MkdirTemp": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.MkdirTemp("/", "x")
+		return err
+	},
+	"Open": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Open("/f")
+		return err
+	},
+	"OpenFile": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.OpenFile("/f", os.O_RDWR, 0)
+		return err
+	},
+	"OpenRead": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.OpenRead("/f")
+		return err
+	},
+	"PosixRename": func(c *usftp.Client, _ *usftp.File) error {
+		return c.PosixRename("/f",
+			"/g")
+	},
+	"ReadDir": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.ReadDir("/")
+		return err
+	},
+	"ReadDirLimit": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.ReadDirLimit("/", 0, nil)
+		return err
+	},
+	"ReadFile": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.ReadFile("/f")
+		return err
+	},
+	"ReadLink": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.ReadLink("/f")
+		return err
+	},
+	"RealPath": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.RealPath("/f")
+		return err
+	},
 	"Remove":          func(c *usftp.Client, _ *usftp.File) error { return c.Remove("/f") },
 	"RemoveAll":       func(c *usftp.Client, _ *usftp.File) error { return c.RemoveAll("/f") },
 	"RemoveAllIn":     func(c *usftp.Client, _ *usftp.File) error { return c.RemoveAllIn("/") },
 	"RemoveDirectory": func(c *usftp.Client, _ *usftp.File) error { return c.RemoveDirectory("/d") },
 	"Rename":          func(c *usftp.Client, _ *usftp.File) error { return c.Rename("/f", "/g") },
-	"SetExtendedData": func(c *usftp.Client, _ *usftp.File) error { return c.SetExtendedData("/f", nil) },
-	"Stat":            func(c *usftp.Client, _ *usftp.File) error { _, err := c.Stat("/f"); return err },
-	"StatVFS":         func(c *usftp.Client, _ *usftp.File) error { _, err := c.StatVFS("/f"); return err },
-	"StatVFSInto":     func(c *usftp.Client, _ *usftp.File) error { return c.StatVFSInto("/f", new(usftp.StatVFS)) },
-	"Symlink":         func(c *usftp.Client, _ *usftp.File) error { return c.Symlink("/f", "/g") },
-	"Truncate":        func(c *usftp.Client, _ *usftp.File) error { return c.Truncate("/f", 0) },
-	"UsersGroups":     func(c *usftp.Client, _ *usftp.File) error { _, _, err := c.UsersGroups([]uint32{1}, nil); return err },
-	"WriteFile":       func(c *usftp.Client, _ *usftp.File) error { return c.WriteFile("/f", nil, 0) },
-	"MkdirPerm":       func(c *usftp.Client, _ *usftp.File) error { return c.MkdirPerm("/d", 0o700) },
+	"SetExtendedData": func(c *usftp.Client, _ *usftp.File) error {
+		return c.SetExtendedData("/f",
+			nil)
+	},
+	"Stat": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Stat("/f")
+		return err
+	},
+	"StatVFS": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.StatVFS("/f")
+		return err
+	},
+	"StatVFSInto": func(c *usftp.Client, _ *usftp.File) error {
+		return c.StatVFSInto("/f",
+			new(usftp.StatVFS))
+	},
+	"Symlink":  func(c *usftp.Client, _ *usftp.File) error { return c.Symlink("/f", "/g") },
+	"Truncate": func(c *usftp.Client, _ *usftp.File) error { return c.Truncate("/f", 0) },
+	"UsersGroups": func(c *usftp.Client, _ *usftp.File) error {
+		_, _,
+			err := c.UsersGroups([]uint32{1}, nil)
+		return err
+	},
+	"WriteFile": func(c *usftp.Client, _ *usftp.File) error {
+		return c.WriteFile("/f", nil,
+			0)
+	},
+	"MkdirPerm": func(c *usftp.Client, _ *usftp.File) error {
+		return c.MkdirPerm("/d",
+			0o700)
+	},
 	"LSetAttrs": func(c *usftp.Client, _ *usftp.File) error {
 		return c.LSetAttrs("/f", usftp.NewAttrs{SetMode: true})
 	},
@@ -87,39 +196,102 @@ var clientCalls = map[string]anyCall{
 	"WalkDir": func(c *usftp.Client, _ *usftp.File) error {
 		return c.WalkDir("/", func(_ string, _ fs.DirEntry, err error) error { return err })
 	},
-	"Async": func(c *usftp.Client, _ *usftp.File) error { _, err := c.Async().Stat("/f").Wait(); return err },
-	"Raw":   func(c *usftp.Client, _ *usftp.File) error { _, err := c.Raw().Opendir("/").Wait(); return err },
-	"FS":    func(c *usftp.Client, _ *usftp.File) error { _, err := c.FS().Open("f"); return err },
-	"DirFS": func(c *usftp.Client, _ *usftp.File) error { _, err := c.DirFS("/").ReadDir("."); return err },
+	"Async": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Async().Stat("/f").Wait()
+		return err
+	},
+	"Raw": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.Raw().Opendir("/").Wait()
+		return err
+	},
+	"FS": func(c *usftp.Client, _ *usftp.File) error { _, err := c.FS().Open("f"); return err },
+	"DirFS": func(c *usftp.Client, _ *usftp.File) error {
+		_,
+			err := c.DirFS("/").ReadDir(".")
+		return err
+	},
 }
 
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
-var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats", "HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "CheckFileAlgorithms",
+var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats",
+	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "DataSizes", "WorksInOrder", "ReadsOnce"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
-	"Read":     func(_ *usftp.Client, f *usftp.File) error { _, err := f.Read(make([]byte, 10)); return err },
-	"ReadAt":   func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadAt(make([]byte, 1<<20), 0); return err },
-	"WriteTo":  func(_ *usftp.Client, f *usftp.File) error { _, err := f.WriteTo(io.Discard); return err },
-	"Write":    func(_ *usftp.Client, f *usftp.File) error { _, err := f.Write(make([]byte, 10)); return err },
-	"WriteAt":  func(_ *usftp.Client, f *usftp.File) error { _, err := f.WriteAt(make([]byte, 1<<20), 0); return err },
-	"ReadFrom": func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadFrom(zeros{}); return err },
+	"Read": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.Read(make([]byte, 10))
+		return err
+	},
+	"ReadAt": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.ReadAt(make([]byte, 1<<20), 0)
+		return err
+	},
+	"WriteTo": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.WriteTo(io.Discard)
+		return err
+	},
+	"Write": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.Write(make([]byte, 10))
+		return err
+	},
+	"WriteAt": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.WriteAt(make([]byte, 1<<20), 0)
+		return err
+	},
+	"ReadFrom": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.ReadFrom(zeros{})
+		return err
+	},
 	"ReadFromWithConcurrency": func(_ *usftp.Client, f *usftp.File) error {
 		_, err := f.ReadFromWithConcurrency(zeros{}, 1)
 		return err
 	},
-	"Stat":            func(_ *usftp.Client, f *usftp.File) error { _, err := f.Stat(); return err },
-	"Sync":            func(_ *usftp.Client, f *usftp.File) error { return f.Sync() },
-	"StatVFS":         func(_ *usftp.Client, f *usftp.File) error { _, err := f.StatVFS(); return err },
-	"CheckFile":       func(_ *usftp.Client, f *usftp.File) error { _, err := f.CheckFile(usftp.CheckFile{}); return err },
-	"Chmod":           func(_ *usftp.Client, f *usftp.File) error { return f.Chmod(0) },
-	"Chown":           func(_ *usftp.Client, f *usftp.File) error { return f.Chown(1, 1) },
-	"Chtimes":         func(_ *usftp.Client, f *usftp.File) error { return f.Chtimes(time.Now(), time.Now()) },
-	"Truncate":        func(_ *usftp.Client, f *usftp.File) error { return f.Truncate(0) },
-	"SetExtendedData": func(_ *usftp.Client, f *usftp.File) error { return f.SetExtendedData("", nil) },
-	"Seek":            func(_ *usftp.Client, f *usftp.File) error { _, err := f.Seek(0, io.SeekEnd); return err },
-	"CopyRange":       func(_ *usftp.Client, f *usftp.File) error { _, err := f.CopyRange(0, 10, f, 100); return err },
+	"Stat": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.Stat()
+		return err
+	},
+	"Sync": func(_ *usftp.Client, f *usftp.File) error { return f.Sync() },
+	"StatVFS": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.StatVFS()
+		return err
+	},
+	"CheckFile": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.CheckFile(usftp.CheckFile{})
+		return err
+	},
+	"Chmod": func(_ *usftp.Client, f *usftp.File) error { return f.Chmod(0) },
+	"Chown": func(_ *usftp.Client, f *usftp.File) error { return f.Chown(1, 1) },
+	"Chtimes": func(_ *usftp.Client, f *usftp.File) error {
+		return f.Chtimes(time.Now(),
+			time.Now())
+	},
+	"Truncate": func(_ *usftp.Client, f *usftp.File) error { return f.Truncate(0) },
+	"SetExtendedData": func(_ *usftp.Client, f *usftp.File) error {
+		return f.SetExtendedData("",
+			nil)
+	},
+	"Seek": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.Seek(0, io.SeekEnd)
+		return err
+	},
+	"CopyRange": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.CopyRange(0, 10, f, 100)
+		return err
+	},
 	"ReadRangeOver": func(_ *usftp.Client, f *usftp.File) error {
 		r := f.ReadRangeOver(0, 10, new(usftp.Stripes))
 		defer r.Close()
@@ -152,7 +324,11 @@ var fileCalls = map[string]anyCall{
 		_, err := f.ReadCloseInto(10, func() []byte { return make([]byte, 10) })
 		return err
 	},
-	"ReadClose": func(_ *usftp.Client, f *usftp.File) error { _, err := f.ReadClose(make([]byte, 10)); return err },
+	"ReadClose": func(_ *usftp.Client, f *usftp.File) error {
+		_,
+			err := f.ReadClose(make([]byte, 10))
+		return err
+	},
 	"WriteToAt": func(_ *usftp.Client, f *usftp.File) error {
 		_, err := f.WriteToAt(nowhere{}, new(usftp.Stripes))
 		return err
@@ -164,7 +340,10 @@ var fileCalls = map[string]anyCall{
 	"Open": func(c *usftp.Client, _ *usftp.File) error {
 		return usftp.NewFile(c, "/f").Open(os.O_RDWR, 0)
 	},
-	"OpenRead": func(c *usftp.Client, _ *usftp.File) error { return usftp.NewFile(c, "/f").OpenRead() },
+	"OpenRead": func(c *usftp.Client, _ *usftp.File) error {
+		return usftp.NewFile(c,
+			"/f").OpenRead()
+	},
 	"DirEntry": func(c *usftp.Client, _ *usftp.File) error {
 		_, err := usftp.NewFile(c, "/f").DirEntry().Info()
 		return err
@@ -177,13 +356,15 @@ type nowhere struct{}
 func (nowhere) ReadAt(p []byte, _ int64) (int, error)  { return len(p), nil }
 func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
-// noFileCalls are the methods of File that ask nothing, and those that close it, whose wait for the server's last word a context does
-// not end.
-var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName", "Stash", "SetStash", "IsOpen", "AttrsCached",
+// noFileCalls are the methods of File that ask nothing, and those that close it, whose wait for the
+// server's last word a context does not end.
+var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName",
+	"Stash", "SetStash", "IsOpen", "AttrsCached",
 	"FileStat", "WriteClose", "StartWriteClose", "ReadClose", "ReadCloseInto", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress", "Waited"}
 
 // transfers are those of them that a File.Close ends, since they use the open file.
-var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom", "ReadFromWithConcurrency", "Async", "Writer", "WriteToAt", "ReadFromAt"}
+var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom",
+	"ReadFromWithConcurrency", "Async", "Writer", "WriteToAt", "ReadFromAt"}
 
 // TestEveryCallIsListed: no method is forgotten below.
 func TestEveryCallIsListed(t *testing.T) {
@@ -191,7 +372,8 @@ func TestEveryCallIsListed(t *testing.T) {
 		of    reflect.Type
 		calls map[string]anyCall
 		no    []string
-	}{{reflect.TypeFor[*usftp.Client](), clientCalls, noClientCalls}, {reflect.TypeFor[*usftp.File](), fileCalls, noFileCalls}} {
+	}{{reflect.TypeFor[*usftp.Client](), clientCalls, noClientCalls},
+		{reflect.TypeFor[*usftp.File](), fileCalls, noFileCalls}} {
 		known := make(map[string]bool)
 		for name := range list.calls {
 			known[name] = true
@@ -213,12 +395,14 @@ func TestEveryCallIsListed(t *testing.T) {
 }
 
 // eachCall runs every call against a server that has fallen silent, and what ends it.
-func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want error, only func(name string, ofFile bool) bool, after func(t *testing.T, r *rig)) {
+func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want error,
+	only func(name string, ofFile bool) bool, after func(t *testing.T, r *rig)) {
 	run := func(name string, call anyCall) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				gate := new(sftptest.Gate)
-				extensions := append(sftptest.OpenSSHExtensions(), wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"})
+				extensions := append(sftptest.OpenSSHExtensions(),
+					wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"})
 				r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
 				r.server.Files.WriteFile("/f", noise(2<<20))
 				f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
@@ -258,31 +442,34 @@ func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want
 
 func TestEveryCallEndsWithItsContext(t *testing.T) {
 	all := func(string, bool) bool { return true }
-	eachCall(t, func(cancel func(), _ *rig, _ *usftp.File) { cancel() }, context.Canceled, all, func(t *testing.T, r *rig) {
-		if _, err := r.Stat("/"); err != nil {
-			t.Errorf("the connection does not serve another call: %v", err)
-		}
-	})
+	eachCall(t, func(cancel func(), _ *rig, _ *usftp.File) { cancel() }, context.Canceled, all,
+		func(t *testing.T, r *rig) {
+			if _, err := r.Stat("/"); err != nil {
+				t.Errorf("the connection does not serve another call: %v", err)
+			}
+		})
 }
 
 func TestEveryCallEndsWithTheClient(t *testing.T) {
 	all := func(string, bool) bool { return true }
-	eachCall(t, func(_ func(), r *rig, _ *usftp.File) { r.Close() }, usftp.ErrClosed, all, func(t *testing.T, r *rig) {
-		if err := r.Wait(); !errors.Is(err, usftp.ErrClosed) {
-			t.Errorf("Wait says %v", err)
-		}
-	})
+	eachCall(t, func(_ func(), r *rig, _ *usftp.File) { r.Close() }, usftp.ErrClosed, all,
+		func(t *testing.T, r *rig) {
+			if err := r.Wait(); !errors.Is(err, usftp.ErrClosed) {
+				t.Errorf("Wait says %v", err)
+			}
+		})
 }
 
 func TestTransfersEndWithTheFile(t *testing.T) {
 	some := func(name string, ofFile bool) bool {
 		return ofFile && slices.Contains(transfers, name)
 	}
-	eachCall(t, func(_ func(), _ *rig, f *usftp.File) { go f.Close() }, fs.ErrClosed, some, func(t *testing.T, r *rig) {
-		if _, err := r.Stat("/"); err != nil {
-			t.Errorf("the connection does not serve another call: %v", err)
-		}
-	})
+	eachCall(t, func(_ func(), _ *rig, f *usftp.File) { go f.Close() }, fs.ErrClosed, some,
+		func(t *testing.T, r *rig) {
+			if _, err := r.Stat("/"); err != nil {
+				t.Errorf("the connection does not serve another call: %v", err)
+			}
+		})
 }
 
 // readRange reads what ReadRange gives.

@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Ten thousand names over a link of 50 ms: one after the other they would take more than eight minutes. (The link is simulated, and
-// so is the time.)
+// Ten thousand names over a link of 50 ms: one after the other they would take more than eight
+// minutes. (The link is simulated, and so is the time.)
 func ExampleBatch() {
 	synctest.Test(&testing.T{}, func(*testing.T) {
 		server := sftptest.NewScripted(sftptest.Script{})
@@ -30,7 +30,8 @@ func ExampleBatch() {
 				server.Files.WriteFile(names[i], []byte("x"))
 			}
 		}
-		stream := server.Dial(sftptest.LinkConfig{ToServer: 25 * time.Millisecond, ToClient: 25 * time.Millisecond})
+		stream := server.Dial(sftptest.LinkConfig{ToServer: 25 * time.Millisecond,
+			ToClient: 25 * time.Millisecond})
 		client, err := usftp.NewClientPipe(stream, stream)
 		if err != nil {
 			log.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// connect returns a client of a server in memory, which holds the given files, and what closes both. A program would call
-// [usftp.NewClient], or package dial.
+// connect returns a client of a server in memory, which holds the given files, and what closes
+// both. A program would call [usftp.NewClient], or package dial.
 func connect(files map[string]string, opts ...usftp.ClientOption) (*usftp.Client, func()) {
 	server := sftptest.NewScripted(sftptest.Script{Home: "/home/me"})
 	for name, data := range files {
@@ -92,7 +92,8 @@ func ExampleClient_Stat() {
 }
 
 func ExampleClient_ReadDir() {
-	client, done := connect(map[string]string{"logs/today": "some lines\n", "logs/old/monday": "more\n"})
+	client, done := connect(map[string]string{"logs/today": "some lines\n",
+		"logs/old/monday": "more\n"})
 	defer done()
 	files, err := client.ReadDir("logs")
 	if err != nil {
@@ -131,7 +132,8 @@ func ExampleClient_Entries() {
 }
 
 func ExampleClient_ReadDirLimit() {
-	client, done := connect(map[string]string{"d/1.log": "", "d/2.txt": "", "d/3.log": "", "d/4.log": ""})
+	client, done := connect(map[string]string{"d/1.log": "", "d/2.txt": "", "d/3.log": "",
+		"d/4.log": ""})
 	defer done()
 	logs := 0
 	files, err := client.ReadDirLimit("d", 10*time.Second, func(f *usftp.File) (accept, stop bool) {
@@ -244,7 +246,8 @@ func ExampleClient_WithContext() {
 }
 
 func ExampleClient_FS() {
-	client, done := connect(map[string]string{"www/index.html": "<p>hello", "www/data": "0123456789"})
+	client, done := connect(map[string]string{"www/index.html": "<p>hello",
+		"www/data": "0123456789"})
 	defer done()
 	www := client.DirFS("www")
 	names, _ := fs.Glob(www, "*")
@@ -278,7 +281,8 @@ func ExampleFile_Writer() {
 	for i := range 3 {
 		fmt.Fprintln(w, "line", i)
 	}
-	// An error of any Write is here at the latest: Close of the file waits until the server has it all.
+	// An error of any Write is here at the latest: Close of the file waits until the server has it
+	// all.
 	if err := f.Close(); err != nil {
 		log.Fatal(err)
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// File is a remote file, open or closed. [Client.Open] and its like return one that is open; [Client.ReadDir] returns closed ones that
-// carry their attributes, and [NewFile] makes one of a name. A closed File can be opened, and an open one closed, any number of
-// times.
+// File is a remote file, open or closed. [Client.Open] and its like return one that is open;
+// [Client.ReadDir] returns closed ones that carry their attributes, and [NewFile] makes one of a
+// name. A closed File can be opened, and an open one closed, any number of times.
 //
-// Its methods may be called from any number of goroutines. Those that use the file's offset (Read, Write, Seek, ReadFrom, WriteTo)
-// take turns; ReadAt and WriteAt run side by side.
+// Its methods may be called from any number of goroutines. Those that use the file's offset (Read,
+// Write, Seek, ReadFrom, WriteTo) take turns; ReadAt and WriteAt run side by side.
 //
-// A File keeps the attributes that it has heard of last. The accessors (Size, Mode, ModTime, IsDir, ...) tell what is kept and never ask
-// the server; [File.Stat] always asks.
+// A File keeps the attributes that it has heard of last. The accessors (Size, Mode, ModTime, IsDir,
+// ...) tell what is kept and never ask the server; [File.Stat] always asks.
 type File struct {
 	*fileState
 	ctx context.Context
@@ -28,10 +28,12 @@ type File struct {
 
 // fileState is what all views of a file share.
 type fileState struct {
-	turn     sync.Mutex   // held by those who use the offset
-	offset   int64        // guarded by turn
-	readEnd  int64        // where the last Read ended, 0 where another would not be sequential; guarded by turn
-	readRun  int64        // bytes that the last Reads have read one after the other; guarded by turn
+	turn   sync.Mutex // held by those who use the offset
+	offset int64      // guarded by turn
+	// where the last Read ended, 0 where another would not be sequential; guarded by turn
+	readEnd int64
+	// bytes that the last Reads have read one after the other; guarded by turn
+	readRun  int64
 	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
 	waited   atomic.Int64 // of all transfers, nanoseconds
 	progress atomic.Int64 // of the transfer under way or the last
@@ -63,7 +65,8 @@ func NewFile(client *Client, name string) *File {
 	return &File{&fileState{client: client.session, path: name}, client.ctx}
 }
 
-// WithContext returns a view of the file whose calls end when ctx is done, with ctx's cause. All else, the offset too, is shared.
+// WithContext returns a view of the file whose calls end when ctx is done, with ctx's cause. All
+// else, the offset too, is shared.
 func (f *File) WithContext(ctx context.Context) *File { return &File{f.fileState, ctx} }
 
 // Client returns the client that the file belongs to, with the file's context.
@@ -75,8 +78,8 @@ func (f *File) session() *session {
 	return f.client
 }
 
-// SetClient has a closed file belong to another client, to go on after the first has lost its connection. On an open file the
-// error is one for which errors.Is(err, fs.ErrInvalid) holds.
+// SetClient has a closed file belong to another client, to go on after the first has lost its
+// connection. On an open file the error is one for which errors.Is(err, fs.ErrInvalid) holds.
 func (f *File) SetClient(client *Client) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +98,8 @@ type isOpenError struct{}
 func (isOpenError) Error() string { return "the file is open" }
 func (isOpenError) Unwrap() error { return fs.ErrInvalid }
 
-// Name returns the path that the file was opened or listed by: a listed file's begins with the directory's.
+// Name returns the path that the file was opened or listed by: a listed file's begins with the
+// directory's.
 func (f *File) Name() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +116,8 @@ func (f *File) Stash() any {
 	return f.stash
 }
 
-// SetStash keeps a value of the caller's on the file. Nothing is done with it; all views of the file share it.
+// SetStash keeps a value of the caller's on the file. Nothing is done with it; all views of the
+// file share it.
 func (f *File) SetStash(value any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,8 +150,8 @@ func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) oper
 	return make(open)
 }
 
-// Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where it is not or where the server
-// refuses FSTAT, and keeps them. One round trip.
+// Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where
+// it is not or where the server refuses FSTAT, and keeps them. One round trip.
 func (f *File) Stat() (fs.FileInfo, error) {
 	if err := f.flushBehind(); err != nil {
 		return nil, err
@@ -164,12 +169,14 @@ func (f *File) statOperation() operation[*FileStat] {
 	s, open, name := f.client, f.open, f.path
 	f.mu.Unlock()
 	byPath := func() operation[*FileStat] {
-		return ask(s, "stat", name, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs)
+		return ask(s, "stat", name, wire.TypeAttrs,
+			wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs)
 	}
 	if open == nil || s.noFstat.Load() {
 		return byPath()
 	}
-	op := ask(s, "stat", name, wire.TypeAttrs, wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle}, f.keepAttrs)
+	op := ask(s, "stat", name, wire.TypeAttrs,
+		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle}, f.keepAttrs)
 	op.instead = func(refusal error) *operation[*FileStat] {
 		if !errors.Is(refusal, errors.ErrUnsupported) {
 			return nil
@@ -227,8 +234,8 @@ func (f *File) Truncate(size int64) error {
 	return f.change("truncate", toSize(size))
 }
 
-// SetExtendedData sets attributes that the protocol does not define. The path is not used: the file is known by its handle. One round
-// trip.
+// SetExtendedData sets attributes that the protocol does not define. The path is not used: the file
+// is known by its handle. One round trip.
 func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
 	return f.change("setstat", toExtended(extended))
 }
@@ -247,14 +254,16 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 		if to.err != nil {
 			return operation[none]{name: op, path: open.path, err: to.err}
 		}
-		command := open.client.command(op, f.Name(), wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
+		command := open.client.command(op, f.Name(),
+			wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
 		command.call.Ordered = true // behind the WRITEs of a transfer that was given up
 		return command
 	})
 }
 
-// Sync has the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section 4.6). Without that extension the
-// error is one for which errors.Is(err, errors.ErrUnsupported) holds. One round trip, which may be slow.
+// Sync has the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section
+// 4.6). Without that extension the error is one for which errors.Is(err, errors.ErrUnsupported)
+// holds. One round trip, which may be slow.
 func (f *File) Sync() error {
 	if err := f.flushBehind(); err != nil {
 		return err
@@ -265,7 +274,8 @@ func (f *File) Sync() error {
 
 func (f *File) sync() operation[none] {
 	return onHandle(f, "sync", func(open *openFile) operation[none] {
-		op := open.client.command("sync", f.Name(), wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle})
+		op := open.client.command("sync", f.Name(),
+			wire.ExtendedHandle{Name: wire.ExtFsync, Handle: open.handle})
 		if op.call != nil {
 			op.call.Ordered = true // behind the WRITEs that it is to make safe
 		}

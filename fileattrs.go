@@ -29,7 +29,8 @@ func (f *File) AttrsCached() bool {
 	return f.cached
 }
 
-// FileStat returns the attributes that were heard last. Where none were, none of its Has methods is true.
+// FileStat returns the attributes that were heard last. Where none were, none of its Has methods is
+// true.
 func (f *File) FileStat() *FileStat {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,7 +38,8 @@ func (f *File) FileStat() *FileStat {
 	return &stat
 }
 
-// Size returns the size in bytes as it was heard last, 0 where it was not. Like all accessors it asks nothing; see [File.Stat].
+// Size returns the size in bytes as it was heard last, 0 where it was not. Like all accessors it
+// asks nothing; see [File.Stat].
 func (f *File) Size() int64 { return int64(f.FileStat().Size) }
 
 // Mode returns type and permissions as they were heard last, 0 where they were not.
@@ -49,7 +51,8 @@ func (f *File) Mode() fs.FileMode {
 	return stat.FileMode()
 }
 
-// ModTime returns the time of the last modification as it was heard last, in whole seconds, the zero time where it was not.
+// ModTime returns the time of the last modification as it was heard last, in whole seconds, the
+// zero time where it was not.
 func (f *File) ModTime() time.Time { return f.FileStat().ModTime() }
 
 // IsDir tells whether the file is known to be a directory.
@@ -67,12 +70,12 @@ func (f *File) UID() uint32 { return f.FileStat().UID }
 // GID returns the number of the group as it was heard last, 0 where it was not.
 func (f *File) GID() uint32 { return f.FileStat().GID }
 
-// Info returns the attributes that were heard last as an [fs.FileInfo] whose name is the base name and whose Sys is a
-// [*FileStat]. It asks nothing.
+// Info returns the attributes that were heard last as an [fs.FileInfo] whose name is the base name
+// and whose Sys is a [*FileStat]. It asks nothing.
 func (f *File) Info() fs.FileInfo { return fileInfo{f.BaseName(), f.FileStat()} }
 
-// DirEntry returns the file as an [fs.DirEntry], whose name is the base name. Its Info asks the server, by LSTAT, only where no
-// attributes are known.
+// DirEntry returns the file as an [fs.DirEntry], whose name is the base name. Its Info asks the
+// server, by LSTAT, only where no attributes are known.
 func (f *File) DirEntry() fs.DirEntry { return dirEntry{f} }
 
 type dirEntry struct{ file *File }

@@ -8,8 +8,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FileStat holds the attributes that a server sent of a file (draft-02, section 5). A server may leave any of them out: Has tells
-// which were present, and the value of one that was not is 0 without meaning anything.
+// FileStat holds the attributes that a server sent of a file (draft-02, section 5). A server may
+// leave any of them out: Has tells which were present, and the value of one that was not is 0
+// without meaning anything.
 type FileStat struct {
 	Size     uint64 // bytes
 	Mode     uint32 // POSIX mode bits, type included

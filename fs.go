@@ -12,18 +12,20 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is a directory of a server, with all below it, as package io/fs has it. Besides [fs.FS] it is an [fs.ReadDirFS], [fs.StatFS],
-// [fs.ReadFileFS], [fs.SubFS], [fs.GlobFS] and [fs.ReadLinkFS]. Like that of [os.DirFS] it follows symbolic links that lead out
-// of the directory; whether a server does is the server's business.
+// FS is a directory of a server, with all below it, as package io/fs has it. Besides [fs.FS] it is
+// an [fs.ReadDirFS], [fs.StatFS], [fs.ReadFileFS], [fs.SubFS], [fs.GlobFS] and [fs.ReadLinkFS].
+// Like that of [os.DirFS] it follows symbolic links that lead out of the directory; whether a
+// server does is the server's business.
 //
-// Its files are [fs.ReadDirFile], [io.ReaderAt], [io.Seeker] and [io.WriterTo], so that http.FileServerFS serves ranges from it.
-// Opening one takes one round trip.
+// Its files are [fs.ReadDirFile], [io.ReaderAt], [io.Seeker] and [io.WriterTo], so that
+// http.FileServerFS serves ranges from it. Opening one takes one round trip.
 type FS struct {
 	client *Client
 	prefix string // "" or ends in a slash
 }
 
-// FS returns the directory in which relative paths start as a file system. See [Client.DirFS] for others.
+// FS returns the directory in which relative paths start as a file system. See [Client.DirFS] for
+// others.
 func (c *Client) FS() *FS { return &FS{client: c} }
 
 // DirFS returns a directory as a file system, as [os.DirFS] does. It asks nothing.
@@ -88,7 +90,8 @@ type fsFile struct {
 	*File
 	name string
 	mu   sync.Mutex
-	// fresh is what was asked for as the file was opened: the first to call Stat, which most do at once, gets it.
+	// fresh is what was asked for as the file was opened: the first to call Stat, which most do at
+	// once, gets it.
 	fresh fs.FileInfo
 }
 
@@ -110,7 +113,8 @@ func (f *fsFile) Stat() (fs.FileInfo, error) {
 	return fileInfo{path.Base(f.name), stat}, nil
 }
 
-// fsDir is an open directory of an FS. It is opened on the server when its first entry is asked for.
+// fsDir is an open directory of an FS. It is opened on the server when its first entry is asked
+// for.
 type fsDir struct {
 	info   fs.FileInfo
 	name   string
@@ -143,7 +147,8 @@ func (d *fsDir) Close() error {
 	return nil
 }
 
-// ReadDir returns the next n entries in the server's order, or all that are left where n is not above 0.
+// ReadDir returns the next n entries in the server's order, or all that are left where n is not
+// above 0.
 func (d *fsDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,7 +183,10 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	for i, file := range files {
 		entries[i] = file.DirEntry()
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
+		return strings.Compare(a.Name(),
+			b.Name())
+	})
 	return entries, named(err, "readdir", name)
 }
 
@@ -186,7 +194,9 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 func (f *FS) Stat(name string) (fs.FileInfo, error) { return f.stat("stat", wire.TypeStat, name) }
 
 // Lstat asks for attributes, of a symbolic link itself.
-func (f *FS) Lstat(name string) (fs.FileInfo, error) { return f.stat("lstat", wire.TypeLstat, name) }
+func (f *FS) Lstat(name string) (fs.FileInfo, error) {
+	return f.stat("lstat", wire.TypeLstat, name)
+}
 
 func (f *FS) stat(op string, t wire.Type, name string) (fs.FileInfo, error) {
 	full, err := f.full(op, name)

@@ -36,12 +36,14 @@ func TestFS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, sftptest.Script{Home: "/home/me"}, 0)
-			for name, data := range map[string]string{"a": "hello", "d/b": "", "d/e/f": "deep", "d/[x]*": "odd", "z": "last"} {
+			for name, data := range map[string]string{"a": "hello", "d/b": "", "d/e/f": "deep",
+				"d/[x]*": "odd", "z": "last"} {
 				r.server.Files.WriteFile("/home/me/"+name, []byte(data))
 			}
 			r.server.Files.Symlink("../a", "/home/me/d/link")
 			r.server.Files.Mkdir("/home/me/empty")
-			if err := fstest.TestFS(fsys(r), "a", "d/b", "d/e/f", "d/[x]*", "d/link", "empty", "z"); err != nil {
+			if err := fstest.TestFS(fsys(r), "a", "d/b", "d/e/f", "d/[x]*", "d/link", "empty",
+				"z"); err != nil {
 				t.Error(err)
 			}
 			if target, err := fs.ReadLink(fsys(r), "d/link"); target != "../a" || err != nil {

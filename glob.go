@@ -10,10 +10,12 @@ import (
 	"sync/atomic"
 )
 
-// Glob returns the names that match a pattern, sorted, as [path/filepath.Glob] does: the syntax is that of [path.Match], errors of
-// opening a directory are ignored (but those of the connection and of the context, which are returned), and the only others are
-// [path.ErrBadPattern], those of a listing that breaks off, and that more names match than is reasonable (256 MiB of them). A pattern without metacharacters costs one round trip; each directory in which names are
-// matched costs a listing, many of which go on at once.
+// Glob returns the names that match a pattern, sorted, as [path/filepath.Glob] does: the syntax is
+// that of [path.Match], errors of opening a directory are ignored (but those of the connection and
+// of the context, which are returned), and the only others are [path.ErrBadPattern], those of a
+// listing that breaks off, and that more names match than is reasonable (256 MiB of them). A
+// pattern without metacharacters costs one round trip; each directory in which names are matched
+// costs a listing, many of which go on at once.
 func (c *Client) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, err
@@ -65,8 +67,9 @@ const (
 
 var errGlobTooLarge = errors.New("there are more names than are reasonable")
 
-// matches returns the names in a directory that match a pattern, and counts what they take. A directory that cannot be opened holds none; of
-// one whose listing breaks off nobody knows what it holds.
+// matches returns the names in a directory that match a pattern, and counts what they take. A
+// directory that cannot be opened holds none; of one whose listing breaks off nobody knows what it
+// holds.
 func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []string, err error) {
 	entries := 0
 	for f, err := range c.Entries(dir) {

@@ -20,11 +20,14 @@ type rig struct {
 // openSSH is a version line that says the server works in order.
 const openSSH = "SSH-2.0-OpenSSH_9.2p1 Debian-2"
 
-// newRig starts a client whose server is rtt away. It must be called within a bubble where rtt is not 0.
-func newRig(t testing.TB, script sftptest.Script, rtt time.Duration, opts ...usftp.ClientOption) *rig {
+// newRig starts a client whose server is rtt away. It must be called within a bubble where rtt is
+// not 0.
+func newRig(t testing.TB, script sftptest.Script, rtt time.Duration,
+	opts ...usftp.ClientOption) *rig {
 	t.Helper()
 	server := sftptest.NewScripted(script)
-	count := sftptest.NewCounter(server.Dial(sftptest.LinkConfig{ToServer: rtt / 2, ToClient: rtt / 2}))
+	count := sftptest.NewCounter(server.Dial(sftptest.LinkConfig{ToServer: rtt / 2,
+		ToClient: rtt / 2}))
 	client, err := usftp.NewClientPipe(count, count, opts...)
 	if err != nil {
 		t.Fatal(err)

@@ -6,21 +6,23 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Link makes newname another name of the file at oldname. It needs hardlink@openssh.com (OpenSSH's PROTOCOL, section 4.5), or else
-// errors.Is(err, errors.ErrUnsupported) holds; where newname is taken, errors.Is(err, fs.ErrExist) does. One round trip, and one
-// more after a refusal that does not say why.
+// Link makes newname another name of the file at oldname. It needs hardlink@openssh.com (OpenSSH's
+// PROTOCOL, section 4.5), or else errors.Is(err, errors.ErrUnsupported) holds; where newname is
+// taken, errors.Is(err, fs.ErrExist) does. One round trip, and one more after a refusal that does
+// not say why.
 func (c *Client) Link(oldname, newname string) error {
 	_, err := run(c.ctx, c.link(oldname, newname))
 	return err
 }
 
 func (s *session) link(oldname, newname string) operation[none] {
-	op := s.command2("link", oldname, newname, wire.Hardlink{OldPath: oldname, NewPath: newname}).needs(wire.ExtHardlink)
+	op := s.command2("link", oldname, newname,
+		wire.Hardlink{OldPath: oldname, NewPath: newname}).needs(wire.ExtHardlink)
 	return op.orExists(newname)
 }
 
-// The order in which a server takes SYMLINK's two paths: draft-02, section 6.10, has the link's own first, OpenSSH and the many that
-// follow it the target (PROTOCOL, section 4.1).
+// The order in which a server takes SYMLINK's two paths: draft-02, section 6.10, has the link's own
+// first, OpenSSH and the many that follow it the target (PROTOCOL, section 4.1).
 const (
 	symlinksUnknown int32 = iota
 	symlinksTargetFirst
@@ -42,9 +44,10 @@ func symlinkOrder(version string) int32 {
 	return symlinksUnknown
 }
 
-// Symlink makes newname a symbolic link to oldname, as os.Symlink does. Servers take the two paths in different orders; where the
-// server is not known, the link is read back and, if it came out the wrong way round, made again. Where newname is taken,
-// errors.Is(err, fs.ErrExist) holds. One round trip, three the first time on a server that is not known.
+// Symlink makes newname a symbolic link to oldname, as os.Symlink does. Servers take the two paths
+// in different orders; where the server is not known, the link is read back and, if it came out the
+// wrong way round, made again. Where newname is taken, errors.Is(err, fs.ErrExist) holds. One round
+// trip, three the first time on a server that is not known.
 func (c *Client) Symlink(oldname, newname string) error {
 	order := c.symlinks.Load()
 	_, err := run(c.ctx, c.symlink(oldname, newname, order))
@@ -55,8 +58,8 @@ func (c *Client) Symlink(oldname, newname string) error {
 		c.symlinks.Store(symlinksTargetFirst)
 		return nil
 	}
-	// Only a link that is there, that was not there before and that points to newname is taken for one that was made the wrong
-	// way round. Had it been there before, SYMLINK would have failed.
+	// Only a link that is there, that was not there before and that points to newname is taken for
+	// one that was made the wrong way round. Had it been there before, SYMLINK would have failed.
 	if target, err := c.ReadLink(oldname); err != nil || target != newname {
 		return nil // the server does not say what it has made: it says that all is well
 	}

@@ -14,13 +14,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Entries lists a directory as its entries come: closed Files that carry their attributes, in the server's order, without "." and
-// "..". An error ends the listing and comes with a nil File, after all that came before it. When the loop breaks, the directory is
-// closed and what was asked is forgotten.
+// Entries lists a directory as its entries come: closed Files that carry their attributes, in the
+// server's order, without "." and "..". An error ends the listing and comes with a nil File, after
+// all that came before it. When the loop breaks, the directory is closed and what was asked is
+// forgotten.
 //
-// It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH); to servers that are
-// known to answer them in order many requests for names travel at once. A reply is taken whatever any limit of packets says, as long as there
-// is room for it: 96 MiB with all else that the client holds, or about a million names. Memory for it is taken as it comes. Beyond
+// It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH);
+// to servers that are known to answer them in order many requests for names travel at once. A reply
+// is taken whatever any limit of packets says, as long as there is room for it: 96 MiB with all
+// else that the client holds, or about a million names. Memory for it is taken as it comes. Beyond
 // that the listing fails with a [*ProtocolError], and the connection goes on.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
@@ -35,9 +37,9 @@ func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	}
 }
 
-// ReadDir lists a directory: closed Files that carry their attributes, in the server's order, without "." and "..". After an error
-// halfway it returns the entries so far with the error. See [Client.Entries] for what it costs, and for directories that need not
-// be in memory.
+// ReadDir lists a directory: closed Files that carry their attributes, in the server's order,
+// without "." and "..". After an error halfway it returns the entries so far with the error. See
+// [Client.Entries] for what it costs, and for directories that need not be in memory.
 func (c *Client) ReadDir(dir string) ([]*File, error) {
 	var files []*File
 	for f, err := range c.Entries(dir) {
@@ -49,7 +51,8 @@ func (c *Client) ReadDir(dir string) ([]*File, error) {
 	return files, nil
 }
 
-// listPrefix is what stands before the names that are listed in a directory, so that the server understands them.
+// listPrefix is what stands before the names that are listed in a directory, so that the server
+// understands them.
 func listPrefix(dir string) string {
 	if dir == "" || dir == "." {
 		return ""
@@ -58,8 +61,8 @@ func listPrefix(dir string) string {
 }
 
 const (
-	// mostListing is how many READDIRs are in flight in one listing at most, and mostListed about how many bytes of names
-	// they may bring, by the largest reply so far.
+	// mostListing is how many READDIRs are in flight in one listing at most, and mostListed about
+	// how many bytes of names they may bring, by the largest reply so far.
 	mostListing = 64
 	mostListed  = 4 << 20
 
@@ -161,7 +164,8 @@ func (s *session) opendir(dir string) operation[[]byte] {
 	if path == "" {
 		path = "."
 	}
-	op := ask(s, "opendir", dir, wire.TypeHandle, wire.PathRequest{Type: wire.TypeOpendir, Path: path}, handleReply)
+	op := ask(s, "opendir", dir, wire.TypeHandle,
+		wire.PathRequest{Type: wire.TypeOpendir, Path: path}, handleReply)
 	op.call.Orphan = s.closeOrphan
 	return op
 }
@@ -170,7 +174,8 @@ func (s *session) opendir(dir string) operation[[]byte] {
 func (l *listing) ask() error {
 	for !l.ended && l.out < l.window {
 		call := l.session.request(wire.TypeName)
-		call.Request = wire.HandleRequest{Type: wire.TypeReaddir, Handle: l.handle}.Append(call.Scratch(), 0)
+		call.Request = wire.HandleRequest{Type: wire.TypeReaddir,
+			Handle: l.handle}.Append(call.Scratch(), 0)
 		call.Done = l.queue
 		if err := l.session.conn.Start(l.ctx, call); err != nil {
 			return err
@@ -236,7 +241,8 @@ func (l *listing) entry() (*File, error) {
 	return nil, nil
 }
 
-// widen has more READDIRs in flight after each answer, where several may be asked at once, as far as their replies fit.
+// widen has more READDIRs in flight after each answer, where several may be asked at once, as far
+// as their replies fit.
 func (l *listing) widen(size int) {
 	if !l.session.listsAhead {
 		return
@@ -245,7 +251,8 @@ func (l *listing) widen(size int) {
 	l.window = max(1, min(l.window+1, mostListing, mostListed/l.largest))
 }
 
-// validName tells whether a name is one: an entry's name is the server's word, and what is made of it must lie in the directory.
+// validName tells whether a name is one: an entry's name is the server's word, and what is made of
+// it must lie in the directory.
 func validName(name []byte) bool {
 	return len(name) > 0 && bytes.IndexByte(name, '/') < 0 && bytes.IndexByte(name, 0) < 0
 }
@@ -264,9 +271,10 @@ func (l *listing) listed(name []byte, attrs *wire.Attrs) *File {
 	return &entry.File
 }
 
-// cycle finds a listing that starts again instead of ending, in constant memory: one name is remembered, a later one each time
-// the listing has doubled (after Brent, 1980). A directory that changes may be read with a name twice; one whose name comes back
-// three times at the same distance is being read again.
+// cycle finds a listing that starts again instead of ending, in constant memory: one name is
+// remembered, a later one each time the listing has doubled (after Brent, 1980). A directory that
+// changes may be read with a name twice; one whose name comes back three times at the same distance
+// is being read again.
 type cycle struct {
 	name          []byte
 	count, at     int // names so far; where name was seen last
@@ -294,10 +302,11 @@ func (c *cycle) repeats(name []byte) bool {
 	return c.times == 3
 }
 
-// ReadDirLimit lists the entries of a directory that filter accepts, until filter says stop or the time is up; 0 means no limit. A nil filter
-// accepts all. Where the time is up, it returns the entries so far with an error for which errors.Is(err,
-// context.DeadlineExceeded) holds.
-func (c *Client) ReadDirLimit(dir string, timeout time.Duration, filter func(*File) (accept, stop bool)) ([]*File, error) {
+// ReadDirLimit lists the entries of a directory that filter accepts, until filter says stop or the
+// time is up; 0 means no limit. A nil filter accepts all. Where the time is up, it returns the
+// entries so far with an error for which errors.Is(err, context.DeadlineExceeded) holds.
+func (c *Client) ReadDirLimit(dir string, timeout time.Duration,
+	filter func(*File) (accept, stop bool)) ([]*File, error) {
 	ctx := c.ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc

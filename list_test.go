@@ -38,7 +38,8 @@ func TestReadDir(t *testing.T) {
 			if f.IsOpen() || !f.AttrsCached() {
 				t.Errorf("%s: open %v, attributes %v", f.Name(), f.IsOpen(), f.AttrsCached())
 			}
-			if f.BaseName() == "b" && (f.Size() != 4 || !f.IsRegular() || f.DirEntry().Name() != "b" || f.Info().Name() != "b") {
+			if f.BaseName() == "b" && (f.Size() != 4 || !f.IsRegular() ||
+				f.DirEntry().Name() != "b" || f.Info().Name() != "b") {
 				t.Errorf("%v", f.Info())
 			}
 			if f.BaseName() == "l" && f.Mode().Type() != fs.ModeSymlink {
@@ -78,7 +79,8 @@ func TestListedFileOpens(t *testing.T) {
 // TestEntriesStopsEarly: breaking the loop closes the directory, with many requests in flight too.
 func TestEntriesStopsEarly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, sftptest.Script{ReaddirNames: 3}, 10*time.Millisecond, usftp.WithServerVersion(openSSH))
+		r := newRig(t, sftptest.Script{ReaddirNames: 3}, 10*time.Millisecond,
+			usftp.WithServerVersion(openSSH))
 		for i := range 300 {
 			r.server.Files.WriteFile(fmt.Sprintf("/d/%03d", i), nil)
 		}
@@ -118,7 +120,8 @@ func TestListingPipelines(t *testing.T) {
 				t.Errorf("%d files", len(files))
 			}
 			if took < test.min || took > test.max {
-				t.Errorf("version %q: %.1f round trips for 100 packets of names", test.version, took)
+				t.Errorf("version %q: %.1f round trips for 100 packets of names", test.version,
+					took)
 			}
 			seen := map[string]bool{}
 			for _, f := range files {
@@ -141,14 +144,24 @@ func TestBadListings(t *testing.T) {
 		files  int // at least
 		is     func(error) bool
 	}{
-		"endless":       {sftptest.Script{ReaddirNames: 10, EndlessReaddir: true}, 50, isProtocolError},
+		"endless": {sftptest.Script{ReaddirNames: 10, EndlessReaddir: true}, 50,
+			isProtocolError},
 		"no names ever": {listing(sftptest.Fault{Do: sftptest.NoNames()}), 0, isProtocolError},
-		"no names once": {listing(sftptest.Fault{Skip: 1, Times: 1, Do: sftptest.NoNames()}), 50, func(err error) bool { return err == nil }},
-		"fails halfway": {listing(sftptest.Fault{Skip: 2, Do: sftptest.Refuse(wire.PermissionDenied, "enough")}), 18,
+		"no names once": {listing(sftptest.Fault{Skip: 1, Times: 1, Do: sftptest.NoNames()}), 50,
+			func(err error) bool { return err == nil }},
+		"fails halfway": {listing(sftptest.Fault{Skip: 2,
+			Do: sftptest.Refuse(wire.PermissionDenied, "enough")}), 18,
 			func(err error) bool { return errors.Is(err, fs.ErrPermission) }},
-		"cut off":    {listing(sftptest.Fault{Skip: 2, Do: sftptest.Hangup()}), 18, func(err error) bool { return errors.Is(err, usftp.ErrSSHFxConnectionLost) || err != nil }},
-		"one packet": {sftptest.Script{ReaddirNames: 1 << 20}, 50, func(err error) bool { return err == nil }},
-		"two NULs":   {listing(sftptest.Fault{Skip: 1, Do: sftptest.ReplyBytes("\x00\x00\x00\x05\x68\x00\x00\x00\x01")}), 0, func(err error) bool { return err != nil }},
+		"cut off": {listing(sftptest.Fault{Skip: 2, Do: sftptest.Hangup()}), 18,
+			func(err error) bool {
+				return errors.Is(err, usftp.ErrSSHFxConnectionLost) ||
+					err != nil
+			}},
+		"one packet": {sftptest.Script{ReaddirNames: 1 << 20}, 50,
+			func(err error) bool { return err == nil }},
+		"two NULs": {listing(sftptest.Fault{Skip: 1,
+			Do: sftptest.ReplyBytes("\x00\x00\x00\x05\x68\x00\x00\x00\x01")}), 0,
+			func(err error) bool { return err != nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, test.script, 0)
@@ -166,7 +179,8 @@ func TestBadListings(t *testing.T) {
 	}
 }
 
-// isProtocolError tells whether an error is about what a reply holds, and not about the connection, which goes on.
+// isProtocolError tells whether an error is about what a reply holds, and not about the connection,
+// which goes on.
 func isProtocolError(err error) bool {
 	var broken *usftp.ProtocolError
 	return errors.As(err, &broken) && !errors.Is(err, net.ErrClosed)
@@ -191,7 +205,8 @@ func TestEvilNames(t *testing.T) {
 
 func TestListingIsCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeReaddir, Times: 1, Do: sftptest.Drop()}}}, 0)
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeReaddir, Times: 1,
+			Do: sftptest.Drop()}}}, 0)
 		r.server.Files.WriteFile("/d/a", nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

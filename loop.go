@@ -27,8 +27,9 @@ type piece struct {
 	lane  int
 }
 
-// loop drives the arithmetic of one transfer over its lanes. It exists once: everything that moves more than one packet of a file's
-// contents runs it, on the goroutine of its caller; what differs is where the data comes from or goes to.
+// loop drives the arithmetic of one transfer over its lanes. It exists once: everything that moves
+// more than one packet of a file's contents runs it, on the goroutine of its caller; what differs
+// is where the data comes from or goes to.
 type loop struct {
 	ctx    context.Context
 	began  time.Time
@@ -36,10 +37,12 @@ type loop struct {
 	lanes  []lane
 	queue  *conn.Queue
 	pieces []piece
-	idle   []int         // pieces that are free
-	waited *atomic.Int64 // nanoseconds for which it had nothing to do but wait for an answer; nil where nobody asks
-	joins  *Stripes      // where further lanes come from; nil where there is one for good
-	err    error         // why the transfer ends before its end: what the lowest range that failed met
+	idle   []int // pieces that are free
+	// nanoseconds for which it had nothing to do but wait for an answer; nil where nobody asks
+	waited *atomic.Int64
+	joins  *Stripes // where further lanes come from; nil where there is one for good
+	// why the transfer ends before its end: what the lowest range that failed met
+	err    error
 	errOff int64
 }
 
@@ -74,11 +77,13 @@ const (
 	// leastInFlight keeps a server busy on a link whose round trip is too short to measure.
 	leastInFlight = 1 << 20
 
-	// writeAhead is how much of an upload may wait for the connection's writer. More would only be memory.
+	// writeAhead is how much of an upload may wait for the connection's writer. More would only be
+	// memory.
 	writeAhead = 512 << 10
 )
 
-// maxInFlight is what one lane may have in flight whatever the link: 64 requests of 255 KiB, or thousands of small ones.
+// maxInFlight is what one lane may have in flight whatever the link: 64 requests of 255 KiB, or
+// thousands of small ones.
 const maxInFlight = 64 * wire.MaxData
 
 func newLoop(ctx context.Context, ranges *flow.Ranges, lanes ...lane) *loop {
@@ -104,7 +109,8 @@ func (s *session) startInFlight() int64 {
 // claim takes the next range for a lane that has room for it.
 func (l *loop) claim(i int) (flow.Range, bool) {
 	w := l.lanes[i].window
-	if l.lanes[i].lost || l.lanes[i].resting() || !w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
+	if l.lanes[i].lost || l.lanes[i].resting() ||
+		!w.Has(l.ranges.Request(), l.lanes[i].client.conn.Room(w.InFlight())) {
 		return flow.Range{}, false
 	}
 	return l.ranges.Next(i)
@@ -129,15 +135,16 @@ func (l *lane) count(n int64) {
 	}
 }
 
-// launch starts the call for a range. Claim has found room for it, so it may overdraw the budget where somebody else was faster: what
-// has been read from a source must not be lost, and a transfer with nothing in flight must not wait for others, who may be
-// waiting for their users.
+// launch starts the call for a range. Claim has found room for it, so it may overdraw the budget
+// where somebody else was faster: what has been read from a source must not be lost, and a transfer
+// with nothing in flight must not wait for others, who may be waiting for their users.
 func (l *loop) launch(i int, r flow.Range, call *conn.Call) error {
 	call.Bytes = r.Len
 	call.Done = l.queue
 	call.Tag = l.takePiece()
 	lane := &l.lanes[i]
-	l.pieces[call.Tag] = piece{Range: r, stamp: lane.window.Sent(time.Since(l.began), r.Len), lane: i}
+	l.pieces[call.Tag] = piece{Range: r, stamp: lane.window.Sent(time.Since(l.began), r.Len),
+		lane: i}
 	lane.count(1) // before the lane may be found idle
 	ok, err := lane.client.conn.TryStart(call, true)
 	if !ok && err == nil { // more requests are in flight than there are ids
@@ -180,7 +187,8 @@ func (l *loop) landed(call *conn.Call, got int) piece {
 	return p
 }
 
-// pass gives a range to the other lanes, where it failed because its own, and that was not the first, has gone.
+// pass gives a range to the other lanes, where it failed because its own, and that was not the
+// first, has gone.
 func (l *loop) pass(p piece, err error) bool {
 	if p.lane == 0 || err == nil {
 		return false
@@ -190,7 +198,8 @@ func (l *loop) pass(p piece, err error) bool {
 	return true
 }
 
-// fail notes that a range has failed: what lies before it still counts, what lies behind it no more.
+// fail notes that a range has failed: what lies before it still counts, what lies behind it no
+// more.
 func (l *loop) fail(r flow.Range, err error) {
 	if l.err == nil || r.Off < l.errOff {
 		l.err, l.errOff = err, r.Off
@@ -199,11 +208,12 @@ func (l *loop) fail(r flow.Range, err error) {
 	l.ranges.Limit(r.Off)
 }
 
-// errUnfinished says that a transfer has stopped before its end without a reason. It would be an error of this package's, and the worst
-// there can be were it silent.
+// errUnfinished says that a transfer has stopped before its end without a reason. It would be an
+// error of this package's, and the worst there can be were it silent.
 var errUnfinished = errors.New("the transfer has stopped before its end; this is a mistake in usftp")
 
-// verdict returns how a transfer of which nothing is in flight has ended. A failure on the way counts before the source's.
+// verdict returns how a transfer of which nothing is in flight has ended. A failure on the way
+// counts before the source's.
 func (l *loop) verdict(source error) error {
 	switch {
 	case l.err != nil:

@@ -19,7 +19,8 @@ import (
 )
 
 // scripted starts a server that follows a script and a client on it.
-func scripted(t testing.TB, script sftptest.Script, link sftptest.LinkConfig, opts ...usftp.ClientOption) (*usftp.Client, *sftptest.Scripted) {
+func scripted(t testing.TB, script sftptest.Script, link sftptest.LinkConfig,
+	opts ...usftp.ClientOption) (*usftp.Client, *sftptest.Scripted) {
 	t.Helper()
 	server := sftptest.NewServer(t, script)
 	stream := server.Dial(link)
@@ -37,7 +38,8 @@ func randomBytes(size int) []byte {
 	return data
 }
 
-// A transfer takes as many round trips as it needs and no more: down, OPEN and the READs; up, OPEN, the WRITEs, CLOSE.
+// A transfer takes as many round trips as it needs and no more: down, OPEN and the READs; up, OPEN,
+// the WRITEs, CLOSE.
 func TestTransferRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 100 * time.Millisecond
@@ -51,7 +53,8 @@ func TestTransferRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got bytes.Buffer
-		if n, err := f.WriteTo(&got); err != nil || n != int64(len(data)) || !bytes.Equal(got.Bytes(), data) {
+		if n, err := f.WriteTo(&got); err != nil || n != int64(len(data)) ||
+			!bytes.Equal(got.Bytes(), data) {
 			t.Fatal(n, err)
 		}
 		f.Close()
@@ -73,7 +76,8 @@ func TestTransferRoundTrips(t *testing.T) {
 		if took := time.Since(began); took != 3*trip {
 			t.Errorf("10 MiB up took %v, want 3 round trips of %v", took, trip)
 		}
-		if stored, err := server.Files.ReadFile("/target"); err != nil || !bytes.Equal(stored, data) {
+		if stored, err := server.Files.ReadFile("/target"); err != nil ||
+			!bytes.Equal(stored, data) {
 			t.Errorf("it arrived changed: %v", err)
 		}
 	})
@@ -83,7 +87,9 @@ func TestTransferRoundTrips(t *testing.T) {
 func TestUploadSlides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip, window, size = 100 * time.Millisecond, 2 << 20, 32 << 20
-		client, _ := scripted(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: window}, usftp.WithChannelWindow(window))
+		client, _ := scripted(t, sftptest.Script{},
+			sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: window},
+			usftp.WithChannelWindow(window))
 		f, err := client.Create("/target")
 		if err != nil {
 			t.Fatal(err)
@@ -160,14 +166,19 @@ func TestEndOfFileIsAskedAgain(t *testing.T) {
 	}
 }
 
-// After a failure the caller learns how much, from the beginning and without a gap, is safe; what failed first is what is said.
+// After a failure the caller learns how much, from the beginning and without a gap, is safe; what
+// failed first is what is said.
 func TestFailureTellsWhatIsSafe(t *testing.T) {
 	const packet = wire.MaxData
 	client, server := scripted(t, sftptest.Script{Faults: []sftptest.Fault{
-		{On: wire.TypeWrite, From: 5 * packet, To: 5*packet + 1, Do: sftptest.Refuse(wire.Failure, "first")},
-		{On: wire.TypeWrite, From: 7 * packet, To: 7*packet + 1, Do: sftptest.Refuse(wire.Failure, "second")},
-		{On: wire.TypeRead, From: 5 * packet, To: 5*packet + 1, Do: sftptest.Refuse(wire.Failure, "first")},
-		{On: wire.TypeRead, From: 7 * packet, To: 7*packet + 1, Do: sftptest.Refuse(wire.Failure, "second")},
+		{On: wire.TypeWrite, From: 5 * packet, To: 5*packet + 1,
+			Do: sftptest.Refuse(wire.Failure, "first")},
+		{On: wire.TypeWrite, From: 7 * packet, To: 7*packet + 1,
+			Do: sftptest.Refuse(wire.Failure, "second")},
+		{On: wire.TypeRead, From: 5 * packet, To: 5*packet + 1,
+			Do: sftptest.Refuse(wire.Failure, "first")},
+		{On: wire.TypeRead, From: 7 * packet, To: 7*packet + 1,
+			Do: sftptest.Refuse(wire.Failure, "second")},
 	}, Reorder: 4}, sftptest.LinkConfig{})
 	data := randomBytes(3 << 20)
 	server.Files.WriteFile("/source", data)
@@ -241,7 +252,8 @@ func (s *short) Write(p []byte) (int, error) {
 func TestCloseEndsATransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gate sftptest.Gate
-		client, server := scripted(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Do: sftptest.Hold(&gate)}}}, sftptest.LinkConfig{})
+		client, server := scripted(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
+			Do: sftptest.Hold(&gate)}}}, sftptest.LinkConfig{})
 		server.Files.WriteFile("/source", randomBytes(4<<20))
 		f, err := client.Open("/source")
 		if err != nil {
@@ -272,7 +284,8 @@ func TestCloseEndsATransfer(t *testing.T) {
 // A slow sink slows its own transfer and nothing else.
 func TestSlowSinkHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{}, usftp.WithMaxInFlight(4<<20))
+		client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{},
+			usftp.WithMaxInFlight(4<<20))
 		server.Files.WriteFile("/source", randomBytes(8<<20))
 		stuck := make(chan struct{})
 		ended := make(chan struct{})
@@ -306,17 +319,20 @@ type blocked struct{ until chan struct{} }
 
 func (b blocked) Write(p []byte) (int, error) { <-b.until; return len(p), nil }
 
-// Two uploads share a connection whose writer is busy with the first: the second neither waits for it to end nor takes that for its own end.
+// Two uploads share a connection whose writer is busy with the first: the second neither waits for
+// it to end nor takes that for its own end.
 func TestUploadBesideABusyOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{RateBytesPerSec: 1 << 20, Buffer: 64 << 10})
+		client, server := scripted(t, sftptest.Script{},
+			sftptest.LinkConfig{RateBytesPerSec: 1 << 20, Buffer: 64 << 10})
 		sizes := map[string]int{"/first": 8 << 20, "/second": 1 << 20}
 		done := make(chan string, len(sizes))
 		upload := func(name string) {
 			f, err := client.Create(name)
 			if err != nil {
 				t.Error(err)
-			} else if n, err := f.ReadFrom(bytes.NewReader(make([]byte, sizes[name]))); n != int64(sizes[name]) || err != nil {
+			} else if n, err := f.ReadFrom(bytes.NewReader(make([]byte,
+				sizes[name]))); n != int64(sizes[name]) || err != nil {
 				t.Errorf("%s: %d bytes, %v", name, n, err)
 			}
 			done <- name

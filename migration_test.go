@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// exported returns the exported names of the package in a directory: X, and T.X for methods and fields.
+// exported returns the exported names of the package in a directory: X, and T.X for methods and
+// fields.
 func exported(t *testing.T, dir, prefix string) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
@@ -69,7 +70,8 @@ func addSpec(names map[string]bool, prefix string, spec ast.Spec) {
 	}
 }
 
-// TestMigrationTable: docs/coming-from-pkg-sftp.md has a row for every name of pkg/sftp, and what it names here exists.
+// TestMigrationTable: docs/coming-from-pkg-sftp.md has a row for every name of pkg/sftp, and what
+// it names here exists.
 func TestMigrationTable(t *testing.T) {
 	page := string(must[[]byte](t)(os.ReadFile("docs/coming-from-pkg-sftp.md")))
 	theirs := strings.Fields(string(must[[]byte](t)(os.ReadFile("testdata/pkg-sftp-symbols.txt"))))
@@ -89,7 +91,8 @@ func TestMigrationTable(t *testing.T) {
 		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
 			right[match[1]] = true
 		}
-		if strings.HasPrefix(strings.TrimSpace(cells[2]), "the same") && !strings.Contains(cells[2], "capitals") {
+		if strings.HasPrefix(strings.TrimSpace(cells[2]), "the same") &&
+			!strings.Contains(cells[2], "capitals") {
 			for _, match := range quoted.FindAllStringSubmatch(cells[1], -1) {
 				right[match[1]] = true
 			}

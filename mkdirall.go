@@ -11,9 +11,10 @@ import (
 // errNotDirectory is why MkdirAll fails where something else is in the way.
 var errNotDirectory = errors.New("not a directory")
 
-// MkdirAll makes a directory and those above it that do not exist, with the permissions that the server gives new ones. Where name
-// is a directory already it does nothing. One round trip where its parent exists and name does not; two in all where any number are
-// missing, on servers that work strictly in order; on others one more for each that is missing.
+// MkdirAll makes a directory and those above it that do not exist, with the permissions that the
+// server gives new ones. Where name is a directory already it does nothing. One round trip where
+// its parent exists and name does not; two in all where any number are missing, on servers that
+// work strictly in order; on others one more for each that is missing.
 func (c *Client) MkdirAll(name string) error {
 	_, err := run(c.ctx, c.mkdir(name))
 	if err == nil {
@@ -29,8 +30,8 @@ func (c *Client) MkdirAll(name string) error {
 			return nil
 		}
 	}
-	// Version 3 has no code that says "it exists already"; servers say FAILURE, PERMISSION_DENIED and others. What counts is
-	// what is there now: perhaps somebody else made it at the same time.
+	// Version 3 has no code that says "it exists already"; servers say FAILURE, PERMISSION_DENIED
+	// and others. What counts is what is there now: perhaps somebody else made it at the same time.
 	info, statErr := run(c.ctx, c.stat("mkdir", wire.TypeStat, name))
 	switch {
 	case statErr != nil:
@@ -57,7 +58,8 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	}
 	_, err := run(c.ctx, c.mkdir(name))
 	for _, p := range made {
-		// The refusals of those that exist say nothing. Where the whole failed, the first of the others says why.
+		// The refusals of those that exist say nothing. Where the whole failed, the first of the
+		// others says why.
 		if _, failed := p.Wait(); refused == nil && errors.Is(failed, fs.ErrPermission) {
 			refused = failed
 		}
@@ -68,7 +70,8 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	return err
 }
 
-// missing returns those of the directories, which lie within each other, that do not exist. One round trip.
+// missing returns those of the directories, which lie within each other, that do not exist. One
+// round trip.
 func (c *Client) missing(dirs []string) []string {
 	asked := make([]*Pending[fs.FileInfo], len(dirs))
 	for i, dir := range dirs {

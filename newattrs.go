@@ -7,7 +7,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// NewAttrs are attributes that a file or directory is to have. What its flags do not name stays as it is.
+// NewAttrs are attributes that a file or directory is to have. What its flags do not name stays as
+// it is.
 type NewAttrs struct {
 	SetMode  bool
 	Mode     fs.FileMode // the nine bits, setuid, setgid and sticky
@@ -48,8 +49,9 @@ func (a *NewAttrs) change() change {
 // empty tells whether nothing is to be changed.
 func (a NewAttrs) empty() bool { return !a.SetMode && !a.SetTimes && !a.SetOwner }
 
-// SetAttrs gives the file at name several attributes at once, following symbolic links. errors.Is(err, fs.ErrInvalid) holds where
-// one of them cannot travel; nothing is sent then. One round trip, none where nothing is to be set.
+// SetAttrs gives the file at name several attributes at once, following symbolic links.
+// errors.Is(err, fs.ErrInvalid) holds where one of them cannot travel; nothing is sent then. One
+// round trip, none where nothing is to be set.
 func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
@@ -57,8 +59,9 @@ func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 	return c.change(c.setstat("setstat", name, attrs.change()))
 }
 
-// LSetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7), or else errors.Is(err,
-// errors.ErrUnsupported) holds, as it does where a server cannot set a link's mode.
+// LSetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
+// PROTOCOL, section 4.7), or else errors.Is(err, errors.ErrUnsupported) holds, as it does where a
+// server cannot set a link's mode.
 func (c *Client) LSetAttrs(name string, attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
@@ -75,8 +78,9 @@ func (f *File) SetAttrs(attrs NewAttrs) error {
 	return err
 }
 
-// MkdirPerm makes a directory with permissions, to which the server applies its umask. Where the name is taken,
-// errors.Is(err, fs.ErrExist) holds. One round trip, and one more after a refusal that does not say why.
+// MkdirPerm makes a directory with permissions, to which the server applies its umask. Where the
+// name is taken, errors.Is(err, fs.ErrExist) holds. One round trip, and one more after a refusal
+// that does not say why.
 func (c *Client) MkdirPerm(name string, perm fs.FileMode) error {
 	message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: toMode(perm).Attrs}
 	_, err := run(c.ctx, c.command("mkdir", name, message).orExists(name))

@@ -13,12 +13,13 @@ import (
 // Open opens a file for reading. One round trip.
 func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O_RDONLY, 0) }
 
-// OpenRead opens a file for reading and asks for its attributes in the same round trip, so that they are at hand: they are the first
-// that most programs ask for, and a transfer that knows the size sends no request too many. A server that tells no attributes
-// is no error.
+// OpenRead opens a file for reading and asks for its attributes in the same round trip, so that
+// they are at hand: they are the first that most programs ask for, and a transfer that knows the
+// size sends no request too many. A server that tells no attributes is no error.
 func (c *Client) OpenRead(name string) (*File, error) {
 	f := NewFile(c, name)
-	stat := start(c.ctx, c.session, ask(c.session, "stat", name, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs))
+	stat := start(c.ctx, c.session, ask(c.session, "stat", name, wire.TypeAttrs,
+		wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs))
 	if _, err := run(c.ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
 		return nil, err
 	}
@@ -26,23 +27,24 @@ func (c *Client) OpenRead(name string) (*File, error) {
 	return f, nil
 }
 
-// Create opens a file for reading and writing, truncated to nothing or created with the permissions that the server gives new files. On
-// a server that refuses to open for both it opens for writing only. One round trip, and one more the first time that a server
-// refuses so.
+// Create opens a file for reading and writing, truncated to nothing or created with the permissions
+// that the server gives new files. On a server that refuses to open for both it opens for writing
+// only. One round trip, and one more the first time that a server refuses so.
 func (c *Client) Create(name string) (*File, error) {
 	return run(c.ctx, c.create(c.ctx, name))
 }
 
-// OpenFile opens a file with the flags of package os. perm travels only with O_CREATE, and the server applies its umask. O_SYNC is
-// an error for which errors.Is(err, errors.ErrUnsupported) holds. With O_CREATE and O_EXCL errors.Is(err, fs.ErrExist) holds where
-// the name is taken. One round trip.
+// OpenFile opens a file with the flags of package os. perm travels only with O_CREATE, and the
+// server applies its umask. O_SYNC is an error for which errors.Is(err, errors.ErrUnsupported)
+// holds. With O_CREATE and O_EXCL errors.Is(err, fs.ErrExist) holds where the name is taken. One
+// round trip.
 func (c *Client) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 	f := NewFile(c, name)
 	return run(c.ctx, f.openWith(flag, perm))
 }
 
-// Open opens a closed file with the flags of package os, as [Client.OpenFile]. The offset is where it was: 0 on a File that was
-// never open. One round trip.
+// Open opens a closed file with the flags of package os, as [Client.OpenFile]. The offset is where
+// it was: 0 on a File that was never open. One round trip.
 func (f *File) Open(flag int, perm fs.FileMode) error {
 	_, err := run(f.ctx, f.openWith(flag, perm))
 	return err
@@ -82,7 +84,8 @@ func openFlags(flag int) (flags uint32, err error) {
 	for _, f := range []struct {
 		os   int
 		wire uint32
-	}{{os.O_APPEND, wire.OpenAppend}, {os.O_CREATE, wire.OpenCreate}, {os.O_TRUNC, wire.OpenTruncate}, {os.O_EXCL, wire.OpenExclusive}} {
+	}{{os.O_APPEND, wire.OpenAppend}, {os.O_CREATE, wire.OpenCreate},
+		{os.O_TRUNC, wire.OpenTruncate}, {os.O_EXCL, wire.OpenExclusive}} {
 		if flag&f.os != 0 {
 			flags |= f.wire
 		}
@@ -93,7 +96,8 @@ func openFlags(flag int) (flags uint32, err error) {
 	return flags, nil
 }
 
-// create opens for both ways, and for writing alone where the server refuses that: AWS Transfer does, in front of S3.
+// create opens for both ways, and for writing alone where the server refuses that: AWS Transfer
+// does, in front of S3.
 func (s *session) create(ctx context.Context, name string) operation[*File] {
 	const write = wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate
 	f := &File{&fileState{client: s, path: name}, ctx}
@@ -126,13 +130,14 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 		op.name, op.path, op.err = "open", name, errIsOpen
 		return op
 	}
-	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs}, func(call *conn.Call) (*File, error) {
-		var reply wire.Handle
-		if err := reply.Parse(call.Body); err != nil {
-			return nil, parse(err)
-		}
-		return f.becomeOpen(s, name, reply.Handle, flags)
-	})
+	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs},
+		func(call *conn.Call) (*File, error) {
+			var reply wire.Handle
+			if err := reply.Parse(call.Body); err != nil {
+				return nil, parse(err)
+			}
+			return f.becomeOpen(s, name, reply.Handle, flags)
+		})
 	op.call.Orphan = s.closeOrphan
 	return op
 }
@@ -166,15 +171,17 @@ func (s *session) closeOrphan(call *conn.Call) {
 // closeHandle closes a handle without waiting, which is all right where nothing was written.
 func (s *session) closeHandle(handle []byte) {
 	call := s.request(wire.TypeStatus)
-	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: handle}.Append(call.Scratch(), 0)
+	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: handle}.Append(call.Scratch(),
+		0)
 	call.Done = discard{s}
 	s.conn.TryStart(call, true) // on a connection that has ended there is nothing to close
 }
 
-// Close closes the file. A transfer that is under way ends with fs.ErrClosed. Where the file was open for writing, Close waits for the
-// server's answer, whatever f's context says: some servers store the file only now, and say only now that they could not. Where
-// it was open for reading only, Close costs no wait. Closing a closed file is an error for which errors.Is(err, fs.ErrClosed)
-// holds.
+// Close closes the file. A transfer that is under way ends with fs.ErrClosed. Where the file was
+// open for writing, Close waits for the server's answer, whatever f's context says: some servers
+// store the file only now, and say only now that they could not. Where it was open for reading
+// only, Close costs no wait. Closing a closed file is an error for which errors.Is(err,
+// fs.ErrClosed) holds.
 func (f *File) Close() error {
 	behind := f.beforeClose()
 	op, open := f.closeOperation()
@@ -205,7 +212,8 @@ func (f *File) closeOperation() (operation[none], *openFile) {
 	if open == nil {
 		return operation[none]{name: "close", path: name, err: fs.ErrClosed}, nil
 	}
-	return operation[none]{session: open.client, name: "close", path: name, call: open.closeCall()}, open
+	return operation[none]{session: open.client, name: "close", path: name,
+		call: open.closeCall()}, open
 }
 
 // letGo takes the handle from the file, which is closed by that; nil where it was.
@@ -223,7 +231,8 @@ func (f *File) letGo() (open *openFile, name string) {
 // closeCall makes a CLOSE.
 func (o *openFile) closeCall() *conn.Call {
 	call := o.client.request(wire.TypeStatus)
-	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: o.handle}.Append(call.Scratch(), 0)
+	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: o.handle}.Append(call.Scratch(),
+		0)
 	call.Ordered = true // behind the WRITEs of a transfer that this ends
 	return call
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// operation is one request with what is needed to wait for it, to read its reply and to say what failed. Every operation of the
-// package that is one request is made as such a value, and then run, or started (see [Pending]): the asynchronous form of an
-// operation is the same value.
+// operation is one request with what is needed to wait for it, to read its reply and to say what
+// failed. Every operation of the package that is one request is made as such a value, and then run,
+// or started (see [Pending]): the asynchronous form of an operation is the same value.
 type operation[T any] struct {
 	session *session
 	name    string // for errors: "open"
@@ -23,10 +23,11 @@ type operation[T any] struct {
 	err     error // why it cannot even be sent; then call is nil
 	result  func(*conn.Call) (T, error)
 
-	// instead returns what to ask when the server has refused, nil where the refusal stands: the protocol has too few codes
-	// to say what was wrong, and servers differ in what they refuse.
+	// instead returns what to ask when the server has refused, nil where the refusal stands: the
+	// protocol has too few codes to say what was wrong, and servers differ in what they refuse.
 	instead func(refusal error) *operation[T]
-	// refused replaces the error where the server refuses: that of an operation which was asked instead of another.
+	// refused replaces the error where the server refuses: that of an operation which was asked
+	// instead of another.
 	refused error
 	// orSuccess takes a STATUS that says OK for a good answer, besides the type that is due.
 	orSuccess bool
@@ -49,7 +50,8 @@ func run[T any](ctx context.Context, op operation[T]) (T, error) {
 		}
 		if err := op.session.conn.Do(ctx, op.call); err != nil {
 			var none T
-			return none, op.wrap(err) // the call may still be the connection's: it is not used again
+			// the call may still be the connection's: it is not used again
+			return none, op.wrap(err)
 		}
 		result, next, err := op.finish()
 		if next == nil {
@@ -62,7 +64,8 @@ func run[T any](ctx context.Context, op operation[T]) (T, error) {
 // finish takes the result from a call that is complete, or says what to ask instead.
 func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 	lost := op.call.Err != nil
-	if err = op.call.Err; err == nil && !(op.orSuccess && op.call.Type == wire.TypeStatus && op.call.Status.Code == wire.OK) {
+	if err = op.call.Err; err == nil && !(op.orSuccess && op.call.Type == wire.TypeStatus &&
+		op.call.Status.Code == wire.OK) {
 		err = replyError(op.call)
 	}
 	if err == nil && op.result != nil {
@@ -94,7 +97,8 @@ func (op *operation[T]) wrap(err error) error {
 	}
 }
 
-// request makes a call whose reply is of a type; the message goes into the call's scratch memory where it fits.
+// request makes a call whose reply is of a type; the message goes into the call's scratch memory
+// where it fits.
 func (s *session) request(expect wire.Type) *conn.Call {
 	call := s.conn.NewCall()
 	call.Expect = expect
@@ -107,7 +111,8 @@ type appender interface {
 }
 
 // ask makes an operation of a message.
-func ask[T any](s *session, op, name string, expect wire.Type, message appender, result func(*conn.Call) (T, error)) operation[T] {
+func ask[T any](s *session, op, name string, expect wire.Type, message appender,
+	result func(*conn.Call) (T, error)) operation[T] {
 	call := s.request(expect)
 	call.Request = message.Append(call.Scratch(), 0)
 	return operation[T]{session: s, name: op, path: name, call: call, result: result}
@@ -168,15 +173,15 @@ func parse(err error) error {
 	return nil
 }
 
-// existsError is a refusal that turned out to be for a name that is taken. errors.Is holds for fs.ErrExist, and for all that
-// holds for the server's own answer.
+// existsError is a refusal that turned out to be for a name that is taken. errors.Is holds for
+// fs.ErrExist, and for all that holds for the server's own answer.
 type existsError struct{ status error }
 
 func (e *existsError) Error() string   { return "the name exists already" }
 func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
 
-// orExists has a refusal that says nothing but FAILURE looked into: version 3 has no code for a name that is taken, and whoever makes
-// something new wants to know.
+// orExists has a refusal that says nothing but FAILURE looked into: version 3 has no code for a
+// name that is taken, and whoever makes something new wants to know.
 func (op operation[T]) orExists(name string) operation[T] {
 	op.instead = lookedInto[T](op.session, op.name, op.path, op.newPath, name)
 	return op

@@ -25,7 +25,8 @@ func TestOurServer(t *testing.T) {
 			client, end := net.Pipe()
 			served := make(chan error, 1)
 			go func() { served <- server.Serve(context.Background(), end, backend, nil) }()
-			c := must[*usftp.Client](t)(usftp.NewClientPipe(client, client, usftp.WithServerVersion("SSH-2.0-usftp")))
+			c := must[*usftp.Client](t)(usftp.NewClientPipe(client, client,
+				usftp.WithServerVersion("SSH-2.0-usftp")))
 			ok(t, c.Mkdir("/d"))
 			workout(t, c, "/d")
 			items := func(yield func(int) bool) {
@@ -46,7 +47,9 @@ func TestOurServer(t *testing.T) {
 			}
 			data := noise(3 << 20)
 			ok(t, c.WriteFile("/f", data, 0o600))
-			if hashes, err := c.CheckFile("/f", usftp.CheckFile{Algorithms: []string{"md5"}, BlockSize: 1 << 20}); err != nil || !bytes.Equal(hashes.Hashes[2], md5Of(data[2<<20:])) {
+			if hashes, err := c.CheckFile("/f", usftp.CheckFile{Algorithms: []string{"md5"},
+				BlockSize: 1 << 20}); err != nil ||
+				!bytes.Equal(hashes.Hashes[2], md5Of(data[2<<20:])) {
 				t.Errorf("%+v, %v", hashes, err)
 			}
 			if n, err := c.CopyFile("/f", "/g"); n != 3<<20 || err != nil {
@@ -66,7 +69,9 @@ func TestHugeListing(t *testing.T) {
 	var reply wire.Names
 	for i := range 50_000 {
 		name := fmt.Sprintf("a file with quite a long name, number %d", i)
-		reply.Names = append(reply.Names, wire.Name{Filename: name, LongName: strings.Repeat("-", 60) + name, Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o100644}})
+		reply.Names = append(reply.Names, wire.Name{Filename: name,
+			LongName: strings.Repeat("-", 60) + name,
+			Attrs:    wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o100644}})
 	}
 	sent := false
 	r := newRig(t, sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {

@@ -18,7 +18,8 @@ import (
 
 func TestGlob(t *testing.T) {
 	r := newRig(t, sftptest.Script{Home: "/home"}, 0)
-	for _, name := range []string{"/home/a.txt", "/home/b.txt", "/home/.c.txt", "/home/d/x.txt", "/home/d/[1]", "/home/e/x.txt", "/home/f"} {
+	for _, name := range []string{"/home/a.txt", "/home/b.txt", "/home/.c.txt", "/home/d/x.txt",
+		"/home/d/[1]", "/home/e/x.txt", "/home/f"} {
 		r.server.Files.WriteFile(name, nil)
 	}
 	for pattern, want := range map[string][]string{
@@ -44,14 +45,17 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// TestGlobOfAListingThatBreaksOff: what is known of a directory that was listed in part is not taken for all of it.
+// TestGlobOfAListingThatBreaksOff: what is known of a directory that was listed in part is not
+// taken for all of it.
 func TestGlobOfAListingThatBreaksOff(t *testing.T) {
 	r := newRig(t, sftptest.Script{ReaddirNames: 2, Faults: []sftptest.Fault{
-		{On: wire.TypeReaddir, Path: "/logs", Skip: 2, Do: sftptest.Refuse(wire.Failure, "the disk is broken")}}}, 0)
+		{On: wire.TypeReaddir, Path: "/logs", Skip: 2,
+			Do: sftptest.Refuse(wire.Failure, "the disk is broken")}}}, 0)
 	for i := range 9 {
 		r.server.Files.WriteFile(fmt.Sprintf("/logs/%d", i), nil)
 	}
-	if names, err := r.Glob("/logs/*"); err == nil || !strings.Contains(err.Error(), "the disk is broken") {
+	if names, err := r.Glob("/logs/*"); err == nil ||
+		!strings.Contains(err.Error(), "the disk is broken") {
 		t.Errorf("%q, %v", names, err)
 	}
 }
@@ -81,7 +85,8 @@ func TestMkdirAll(t *testing.T) {
 			for _, step := range []struct {
 				name    string
 				inOrder float64
-			}{{"a", 1}, {"a", 2}, {"a/b/c/d/e", 2}, {"/home/x//y/z/", 2}, {"link", 2}, {"link/k", 1}, {"./q/r", 2}, {"..", 2}, {"/", 2}} {
+			}{{"a", 1}, {"a", 2}, {"a/b/c/d/e", 2}, {"/home/x//y/z/", 2}, {"link", 2},
+				{"link/k", 1}, {"./q/r", 2}, {"..", 2}, {"/", 2}} {
 				took := trips(rtt, func() {
 					if err := r.MkdirAll(step.name); err != nil {
 						t.Errorf("MkdirAll(%q): %v", step.name, err)
@@ -104,11 +109,16 @@ func TestMkdirAll(t *testing.T) {
 }
 
 func TestMakingWhatExists(t *testing.T) {
-	for _, script := range []sftptest.Script{{}, {RichCodes: true}, {NoMessages: true}, {BareStatus: true}} {
+	for _, script := range []sftptest.Script{{}, {RichCodes: true}, {NoMessages: true},
+		{BareStatus: true}} {
 		r := newRig(t, script, 0)
 		r.server.Files.WriteFile("/f", []byte("x"))
 		r.server.Files.WriteFile("/g", []byte("y"))
-		exclusive := func() error { _, err := r.OpenFile("/f", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); return err }
+		exclusive := func() error {
+			_, err := r.OpenFile("/f", os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+				0o600)
+			return err
+		}
 		for what, err := range map[string]error{
 			"mkdir": r.Mkdir("/f"), "rename": r.Rename("/g", "/f"), "link": r.Link("/g", "/f"),
 			"symlink": r.Symlink("/g", "/f"), "open": exclusive(),
@@ -121,7 +131,8 @@ func TestMakingWhatExists(t *testing.T) {
 				t.Errorf("%v, %s: the server's answer is lost: %#v", script, what, err)
 			}
 		}
-		if err := r.Mkdir("/none/d"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		if err := r.Mkdir("/none/d"); !errors.Is(err, fs.ErrNotExist) ||
+			errors.Is(err, fs.ErrExist) {
 			t.Errorf("without a parent: %v", err)
 		}
 	}
@@ -132,7 +143,8 @@ func TestSymlinkOrders(t *testing.T) {
 		draft   bool
 		version string
 	}{{false, openSSH}, {false, ""}, {true, ""}, {true, "SSH-2.0-AsyncSSH_2.18.0"}} {
-		r := newRig(t, sftptest.Script{DraftSymlink: test.draft, Home: "/home"}, 0, usftp.WithServerVersion(test.version))
+		r := newRig(t, sftptest.Script{DraftSymlink: test.draft, Home: "/home"}, 0,
+			usftp.WithServerVersion(test.version))
 		for _, name := range []string{"one", "two"} {
 			if err := r.Symlink("target of "+name, name); err != nil {
 				t.Errorf("%+v: %v", test, err)
@@ -164,12 +176,14 @@ func TestCreateWhereReadWriteIsRefused(t *testing.T) {
 func TestStatVFS(t *testing.T) {
 	client := startServer(t)
 	stat, err := client.StatVFS(t.TempDir())
-	if err != nil || stat.TotalSpace() == 0 || stat.TotalSpace() < stat.FreeSpace() || stat.Namemax == 0 {
+	if err != nil || stat.TotalSpace() == 0 || stat.TotalSpace() < stat.FreeSpace() ||
+		stat.Namemax == 0 {
 		t.Errorf("%+v, %v", stat, err)
 	}
 	r := newRig(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, 0)
 	for what, err := range map[string]error{
-		"statvfs": r.StatVFSInto("/", stat), "posix-rename": r.PosixRename("/a", "/b"), "link": r.Link("/a", "/b"), "lchown": r.Lchown("/", 1, 1),
+		"statvfs": r.StatVFSInto("/", stat), "posix-rename": r.PosixRename("/a",
+			"/b"), "link": r.Link("/a", "/b"), "lchown": r.Lchown("/", 1, 1),
 	} {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", what, err)

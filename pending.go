@@ -8,11 +8,12 @@ import (
 	"github.com/usftp/usftp/internal/conn"
 )
 
-// Pending is the result of an operation that has been started and may not be complete yet. It costs no goroutine. Its methods may be
-// called from any number of goroutines, in any combination.
+// Pending is the result of an operation that has been started and may not be complete yet. It costs
+// no goroutine. Its methods may be called from any number of goroutines, in any combination.
 //
-// A Pending ends when its operation does, when the context of the view by which it was started is done, and at the latest with
-// the connection. Buffers that were given to the operation are the caller's again then, and not before.
+// A Pending ends when its operation does, when the context of the view by which it was started is
+// done, and at the latest with the connection. Buffers that were given to the operation are the
+// caller's again then, and not before.
 type Pending[T any] struct {
 	session *session
 	done    chan struct{}
@@ -28,7 +29,8 @@ type Pending[T any] struct {
 	unwatch []func() bool // each stops watching a context
 }
 
-// start sends the operation without waiting for its result. It waits only where the budget of bytes or requests is full.
+// start sends the operation without waiting for its result. It waits only where the budget of bytes
+// or requests is full.
 func start[T any](ctx context.Context, s *session, op operation[T]) *Pending[T] {
 	p := &Pending[T]{session: s, op: op, done: make(chan struct{})}
 	if op.err != nil {
@@ -44,7 +46,8 @@ func start[T any](ctx context.Context, s *session, op operation[T]) *Pending[T] 
 	return p
 }
 
-// watch has the pending operation end with a context. That costs no goroutine as long as nothing is cancelled.
+// watch has the pending operation end with a context. That costs no goroutine as long as nothing is
+// cancelled.
 func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 	if ctx.Done() == nil {
 		return
@@ -142,8 +145,8 @@ func (p *Pending[T]) Wait() (T, error) {
 	return p.value, p.err
 }
 
-// WaitContext is Wait that gives up when ctx is done, with ctx's cause. The operation goes on: to end it, start it through
-// [Client.WithContext].
+// WaitContext is Wait that gives up when ctx is done, with ctx's cause. The operation goes on: to
+// end it, start it through [Client.WithContext].
 func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
 	select {
 	case <-p.done:
@@ -156,10 +159,11 @@ func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
 	}
 }
 
-// Then has f called with the result when the operation is complete, or soon if it is. Functions of one client are called one at a time,
-// in the order in which their operations completed, on a goroutine that exists only while there are any to call; never on one of the
-// connection's. So a slow one delays other functions, and no transfer. A function may start further operations and wait for them,
-// but not for another function.
+// Then has f called with the result when the operation is complete, or soon if it is. Functions of
+// one client are called one at a time, in the order in which their operations completed, on a
+// goroutine that exists only while there are any to call; never on one of the connection's. So a
+// slow one delays other functions, and no transfer. A function may start further operations and
+// wait for them, but not for another function.
 func (p *Pending[T]) Then(f func(T, error)) {
 	p.mu.Lock()
 	if !p.ended {
@@ -171,7 +175,8 @@ func (p *Pending[T]) Then(f func(T, error)) {
 	p.session.dispatcher.run(func() { f(p.value, p.err) })
 }
 
-// Forget says that nobody will wait: an error goes to the client's [WithErrorFunc], called as functions of Then are.
+// Forget says that nobody will wait: an error goes to the client's [WithErrorFunc], called as
+// functions of Then are.
 func (p *Pending[T]) Forget() {
 	p.mu.Lock()
 	first := !p.forgot
@@ -183,7 +188,8 @@ func (p *Pending[T]) Forget() {
 	}
 }
 
-// dispatcher calls users' functions, one at a time, on a goroutine that exists only while there are any to call.
+// dispatcher calls users' functions, one at a time, on a goroutine that exists only while there are
+// any to call.
 type dispatcher struct {
 	mu      sync.Mutex
 	queue   []func()

@@ -9,13 +9,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Raw is less abstracted access to a server: one request for each call, and what the server says as it says it. A handle is the
-// server's word for something open; whoever asks for one closes it. Results are [Pending], so that as many requests as one likes can
-// be in flight; Wait takes one at a time. The end of a file or a directory is io.EOF.
+// Raw is less abstracted access to a server: one request for each call, and what the server says as
+// it says it. A handle is the server's word for something open; whoever asks for one closes it.
+// Results are [Pending], so that as many requests as one likes can be in flight; Wait takes one at
+// a time. The end of a file or a directory is io.EOF.
 //
-// Requests count against the client's budget, and their replies are matched and checked as all others are; but nothing is
-// asked again, split, or put in order. [Client.Limits], [Client.Extensions] and [Client.Stats] say what was negotiated and what has
-// travelled.
+// Requests count against the client's budget, and their replies are matched and checked as all
+// others are; but nothing is asked again, split, or put in order. [Client.Limits],
+// [Client.Extensions] and [Client.Stats] say what was negotiated and what has travelled.
 type Raw struct {
 	session *session
 	ctx     context.Context
@@ -24,8 +25,8 @@ type Raw struct {
 // Raw returns the raw form of the client. Its requests end when the context of c is done.
 func (c *Client) Raw() Raw { return Raw{c.session, c.ctx} }
 
-// Handle returns the open file's handle, which is valid until the file is closed. On a closed file, errors.Is(err, fs.ErrClosed)
-// holds.
+// Handle returns the open file's handle, which is valid until the file is closed. On a closed file,
+// errors.Is(err, fs.ErrClosed) holds.
 func (f *File) Handle() ([]byte, error) {
 	open, err := f.opened("handle")
 	if err != nil {
@@ -36,7 +37,8 @@ func (f *File) Handle() ([]byte, error) {
 
 // Open sends OPEN (draft-02, section 6.3) with flags such as [wire.OpenRead].
 func (r Raw) Open(name string, flags uint32, attrs wire.Attrs) *Pending[[]byte] {
-	op := ask(r.session, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs}, handleReply)
+	op := ask(r.session, "open", name, wire.TypeHandle,
+		wire.Open{Path: name, Flags: flags, Attrs: attrs}, handleReply)
 	op.call.Orphan = r.session.closeOrphan
 	return start(r.ctx, r.session, op)
 }
@@ -46,14 +48,16 @@ func (r Raw) Opendir(name string) *Pending[[]byte] {
 	return start(r.ctx, r.session, r.session.opendir(name))
 }
 
-// Readdir sends READDIR (draft-02, section 6.7). The names are the server's word: see [Client.ReadDir] for what must be checked.
+// Readdir sends READDIR (draft-02, section 6.7). The names are the server's word: see
+// [Client.ReadDir] for what must be checked.
 func (r Raw) Readdir(handle []byte) *Pending[[]wire.Name] {
 	message := wire.HandleRequest{Type: wire.TypeReaddir, Handle: handle}
-	op := ask(r.session, "readdir", "", wire.TypeName, message, func(call *conn.Call) ([]wire.Name, error) {
-		var reply wire.Names
-		err := reply.Parse(call.Body)
-		return reply.Names, parse(err)
-	})
+	op := ask(r.session, "readdir", "", wire.TypeName, message,
+		func(call *conn.Call) ([]wire.Name, error) {
+			var reply wire.Names
+			err := reply.Parse(call.Body)
+			return reply.Names, parse(err)
+		})
 	op.orEOF = true
 	return start(r.ctx, r.session, op)
 }
@@ -65,8 +69,8 @@ func (r Raw) Close(handle []byte) *Pending[struct{}] {
 	return start(r.ctx, r.session, op)
 }
 
-// Read sends one READ for len(p) bytes (draft-02, section 6.4), which may be answered with fewer. io.EOF is the server's. p is the
-// library's until the result is there.
+// Read sends one READ for len(p) bytes (draft-02, section 6.4), which may be answered with fewer.
+// io.EOF is the server's. p is the library's until the result is there.
 func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 	message := wire.Read{Handle: handle, Offset: off, Length: uint32(len(p))}
 	op := ask(r.session, "read", "", wire.TypeData, message, func(call *conn.Call) (int, error) {
@@ -95,7 +99,8 @@ func (r Raw) Fstat(handle []byte) *Pending[*FileStat] {
 
 // Fsetstat sends FSETSTAT (draft-02, section 6.9).
 func (r Raw) Fsetstat(handle []byte, attrs wire.Attrs) *Pending[struct{}] {
-	return start(r.ctx, r.session, r.session.command("setstat", "", wire.Fsetstat{Handle: handle, Attrs: attrs}))
+	return start(r.ctx, r.session, r.session.command("setstat", "",
+		wire.Fsetstat{Handle: handle, Attrs: attrs}))
 }
 
 // Extended sends any extended request, as [Client.ExtendedReply].
@@ -109,30 +114,33 @@ func handleReply(call *conn.Call) ([]byte, error) {
 	return bytes.Clone(reply.Handle), parse(err)
 }
 
-// Extended sends any extended request (draft-02, section 8) and returns the payload of the EXTENDED_REPLY, nil where the server
-// answers with mere success. Whether the server offers the extension is not looked at; one that does not know it answers so
-// that errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+// Extended sends any extended request (draft-02, section 8) and returns the payload of the
+// EXTENDED_REPLY, nil where the server answers with mere success. Whether the server offers the
+// extension is not looked at; one that does not know it answers so that errors.Is(err,
+// errors.ErrUnsupported) holds. One round trip.
 func (c *Client) Extended(name string, payload []byte) ([]byte, error) {
 	return run(c.ctx, c.extended(wire.TypeExtendedReply, name, payload))
 }
 
-// ExtendedReply is Extended for extensions that are answered by a packet of another type, such as wire.TypeName. It returns the
-// packet's body, which the types of package wire parse. A server that answers with yet another type has broken the protocol,
-// which ends the connection.
+// ExtendedReply is Extended for extensions that are answered by a packet of another type, such as
+// wire.TypeName. It returns the packet's body, which the types of package wire parse. A server that
+// answers with yet another type has broken the protocol, which ends the connection.
 func (c *Client) ExtendedReply(name string, payload []byte, expect wire.Type) ([]byte, error) {
 	return run(c.ctx, c.extended(expect, name, payload))
 }
 
 func (s *session) extended(expect wire.Type, name string, payload []byte) operation[[]byte] {
-	op := ask(s, name, "", expect, wire.Extended{Name: name, Payload: payload}, func(call *conn.Call) ([]byte, error) {
-		if call.Type == wire.TypeStatus {
-			return nil, nil
-		}
-		return bytes.Clone(call.Body), nil
-	})
+	op := ask(s, name, "", expect, wire.Extended{Name: name, Payload: payload},
+		func(call *conn.Call) ([]byte, error) {
+			if call.Type == wire.TypeStatus {
+				return nil, nil
+			}
+			return bytes.Clone(call.Body), nil
+		})
 	op.orSuccess = true
 	return op
 }
 
-// Extensions returns what the server offers: the names of its extensions with their versions or other data. The map is the caller's.
+// Extensions returns what the server offers: the names of its extensions with their versions or
+// other data. The map is the caller's.
 func (c *Client) Extensions() map[string]string { return maps.Clone(c.offers) }

@@ -17,16 +17,19 @@ const (
 	// defaultReadAhead is as much as one transfer has in flight at most.
 	defaultReadAhead = maxInFlight
 
-	// firstReadAhead is how much is asked for ahead at first; it grows by twice of what has been read, so that who reads a
-	// little does not fetch megabytes, and who reads on is soon at full speed.
+	// firstReadAhead is how much is asked for ahead at first; it grows by twice of what has been
+	// read, so that who reads a little does not fetch megabytes, and who reads on is soon at full
+	// speed.
 	firstReadAhead = 256 << 10
 )
 
-// readsOnce tells by the SSH server's version line whether every read of a file counts, so that none may be made that nobody asked for.
+// readsOnce tells by the SSH server's version line whether every read of a file counts, so that
+// none may be made that nobody asked for.
 func readsOnce(version string) bool { return strings.Contains(version, "Sterling") }
 
-// prefetch is a download that is ahead of a program's Reads: it has no sink, but keeps what comes until it is read. It runs only within
-// calls of Read; between them, what was asked for arrives by itself. What it holds counts in the client's budget.
+// prefetch is a download that is ahead of a program's Reads: it has no sink, but keeps what comes
+// until it is read. It runs only within calls of Read; between them, what was asked for arrives by
+// itself. What it holds counts in the client's budget.
 type prefetch struct {
 	*download
 	client *session
@@ -43,13 +46,14 @@ type prefetch struct {
 	consumed int64 // bytes read, one after the other
 }
 
-// Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, bare, at the end of the file, and fewer bytes
-// only where the file ends.
+// Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, bare, at the
+// end of the file, and fewer bytes only where the file ends.
 //
-// From the second Read on that begins where the one before ended, a regular file is read ahead, as far as the link holds, up to
-// [WithReadAhead] bytes. What was read ahead is dropped by a Seek and by anything written through this client to a file of the
-// same name; what others write meanwhile may be seen late. That the file has ended is never told from memory. To learn whether it
-// is regular, its attributes are asked for along with the first Read.
+// From the second Read on that begins where the one before ended, a regular file is read ahead, as
+// far as the link holds, up to [WithReadAhead] bytes. What was read ahead is dropped by a Seek and
+// by anything written through this client to a file of the same name; what others write meanwhile
+// may be seen late. That the file has ended is never told from memory. To learn whether it is
+// regular, its attributes are asked for along with the first Read.
 func (f *File) Read(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -95,11 +99,13 @@ func (f *File) readSlow(p []byte) (int, error) {
 	return n, err
 }
 
-// readHere fills p where that takes nothing but copying from the block at hand, or else does nothing: most of small Reads end here.
+// readHere fills p where that takes nothing but copying from the block at hand, or else does
+// nothing: most of small Reads end here.
 func (a *prefetch) readHere(p []byte, off int64) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.gone || a.stale.Load() || a.given+int64(a.used) != off || !a.ready() || len(a.parked[0].Body)-a.used <= len(p) {
+	if a.gone || a.stale.Load() || a.given+int64(a.used) != off || !a.ready() ||
+		len(a.parked[0].Body)-a.used <= len(p) {
 		return 0
 	}
 	n := copy(p, a.parked[0].Body[a.used:])
@@ -168,9 +174,11 @@ func (f *File) startAhead(open *openFile) *prefetch {
 	if s.conn.Room(0) < int64(request) {
 		return nil
 	}
-	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), most: most, consumed: f.readRun}
+	ahead := &prefetch{client: s, open: open, name: path.Clean(f.Name()), most: most,
+		consumed: f.readRun}
 	ahead.download = &download{
-		loop: newLoop(open.closed, flow.NewRanges(f.offset, f.expectedSize(), request, false), lane{client: s, handle: open.handle}),
+		loop: newLoop(open.closed, flow.NewRanges(f.offset, f.expectedSize(), request, false),
+			lane{client: s, handle: open.handle}),
 		from: f.offset, given: f.offset,
 		kept: func(call *conn.Call) { s.conn.GiveBack(int64(call.Bytes)) },
 	}
@@ -286,13 +294,14 @@ func (a *prefetch) take(p []byte) (n int) {
 	return n
 }
 
-// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it: what keeps the link busy and no more, however slow
-// the program is.
+// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it: what keeps
+// the link busy and no more, however slow the program is.
 func (a *prefetch) fillAhead(wanted int64) error {
 	limit := wanted + min(a.most, firstReadAhead+2*a.consumed, a.lanes[0].window.Limit())
 	for {
 		ahead := a.held + a.lanes[0].window.InFlight()
-		// Never beyond what is free, not even for one request: what lies here waits for a program, and others wait for the budget.
+		// Never beyond what is free, not even for one request: what lies here waits for a program,
+		// and others wait for the budget.
 		if ahead+int64(a.ranges.Request()) > min(limit, a.client.conn.Room(ahead)) {
 			return nil
 		}
@@ -361,8 +370,8 @@ func (l *prefetches) remove(a *prefetch) {
 	}
 }
 
-// changed drops what was read ahead of the file of a name. Whoever changes a file calls it before, and again when that is done: what
-// was read ahead meanwhile may be either.
+// changed drops what was read ahead of the file of a name. Whoever changes a file calls it before,
+// and again when that is done: what was read ahead meanwhile may be either.
 func (s *session) changed(name string) {
 	if s.ahead.count.Load() == 0 {
 		return

@@ -39,7 +39,8 @@ func TestReadAhead(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	data := noise(10 << 20)
 	for _, script := range []sftptest.Script{
-		{}, {ShortReads: 32 << 10}, {RandomReads: true, Seed: 1}, {Reorder: 4, Seed: 2}, {FalseEOFAt: 5 << 20}, {Extensions: []wire.ExtensionPair{}},
+		{}, {ShortReads: 32 << 10}, {RandomReads: true, Seed: 1}, {Reorder: 4,
+			Seed: 2}, {FalseEOFAt: 5 << 20}, {Extensions: []wire.ExtensionPair{}},
 	} {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, script, rtt)
@@ -87,7 +88,8 @@ func TestLargeReads(t *testing.T) {
 	}
 }
 
-// TestReadAheadStartsSecond: one Read asks for what it needs and no more, but for the attributes; a second one that follows asks ahead.
+// TestReadAheadStartsSecond: one Read asks for what it needs and no more, but for the attributes; a
+// second one that follows asks ahead.
 func TestReadAheadStartsSecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, ahead := range []int64{0, 1 << 20} {
@@ -107,7 +109,8 @@ func TestReadAheadStartsSecond(t *testing.T) {
 			must[int](t)(f.Read(p))
 			bytes, fstats := asked()
 			if bytes != 2000 || (fstats == 1) != (ahead > 0) {
-				t.Errorf("two Reads apart have asked for %d bytes and %d times for attributes", bytes, fstats)
+				t.Errorf("two Reads apart have asked for %d bytes and %d times for attributes",
+					bytes, fstats)
 			}
 			must[int](t)(f.Read(p))
 			if bytes, _ := asked(); (bytes > 3000) != (ahead > 0) {
@@ -124,11 +127,16 @@ func TestReadAheadStartsSecond(t *testing.T) {
 	})
 }
 
-// TestReadAheadIsDropped: nothing that this client has written is ever missed, whichever way it was written.
+// TestReadAheadIsDropped: nothing that this client has written is ever missed, whichever way it was
+// written.
 func TestReadAheadIsDropped(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("o"), 1<<20), bytes.Repeat([]byte("n"), 1<<20)
 	for name, change := range map[string]func(t *testing.T, r *rig, f *usftp.File) error{
-		"same file": func(t *testing.T, r *rig, f *usftp.File) error { _, err := f.WriteAt(fresh, 0); return err },
+		"same file": func(t *testing.T, r *rig, f *usftp.File) error {
+			_,
+				err := f.WriteAt(fresh, 0)
+			return err
+		},
 		"other file": func(t *testing.T, r *rig, f *usftp.File) error {
 			g := must[*usftp.File](t)(r.OpenFile("//f", os.O_RDWR, 0))
 			_, err := g.Write(fresh)
@@ -145,10 +153,14 @@ func TestReadAheadIsDropped(t *testing.T) {
 			return w.Close()
 		},
 		"async": func(t *testing.T, r *rig, f *usftp.File) error {
-			_, err := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0)).Async().WriteAt(fresh, 0).Wait()
+			_, err := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0)).Async().WriteAt(fresh,
+				0).Wait()
 			return err
 		},
-		"WriteFile": func(t *testing.T, r *rig, f *usftp.File) error { return r.WriteFile("/f", fresh, 0) },
+		"WriteFile": func(t *testing.T, r *rig, f *usftp.File) error {
+			return r.WriteFile("/f",
+				fresh, 0)
+		},
 		"copy": func(t *testing.T, r *rig, f *usftp.File) error {
 			r.server.Files.WriteFile("/g", fresh)
 			_, err := r.CopyFile("/g", "/f")
@@ -239,13 +251,15 @@ func TestReadAheadIsCounted(t *testing.T) {
 			}
 			ok(t, f.Close())
 		}
-		if got := must[[]byte](t)(r.ReadFile("/f")); !bytes.Equal(got, data) { // the whole budget is there again
+		// the whole budget is there again
+		if got := must[[]byte](t)(r.ReadFile("/f")); !bytes.Equal(got, data) {
 			t.Error("the data differs")
 		}
 	})
 }
 
-// TestReadWithLittleBudget: where the budget has no room to read ahead, or for all of a Read, it is read nevertheless.
+// TestReadWithLittleBudget: where the budget has no room to read ahead, or for all of a Read, it is
+// read nevertheless.
 func TestReadWithLittleBudget(t *testing.T) {
 	data := noise(2 << 20)
 	for _, budget := range []int64{1, 100 << 10, 600 << 10} {
@@ -269,7 +283,8 @@ func TestReadWithLittleBudget(t *testing.T) {
 func TestReadIsCancelledAndClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := new(sftptest.Gate)
-		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, From: 2 << 20, To: 1 << 40, Do: sftptest.Hold(gate)}}}, 0)
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, From: 2 << 20,
+			To: 1 << 40, Do: sftptest.Hold(gate)}}}, 0)
 		data := noise(3 << 20)
 		r.server.Files.WriteFile("/f", data)
 		f := must[*usftp.File](t)(r.Open("/f"))
@@ -299,7 +314,8 @@ func TestReadIsCancelledAndClosed(t *testing.T) {
 	})
 }
 
-// TestRandomUse: a file with both kinds of buffering behaves as one in memory, whatever is done to it.
+// TestRandomUse: a file with both kinds of buffering behaves as one in memory, whatever is done to
+// it.
 func TestRandomUse(t *testing.T) {
 	for seed := range uint64(16) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -312,7 +328,8 @@ func TestRandomUse(t *testing.T) {
 		case 3:
 			script.Reorder = 1 + rng.IntN(4)
 		}
-		r := newRig(t, script, 0, usftp.WithWriteBehind(1<<20), usftp.WithMaxPacket(512+rng.IntN(3000)))
+		r := newRig(t, script, 0, usftp.WithWriteBehind(1<<20),
+			usftp.WithMaxPacket(512+rng.IntN(3000)))
 		model := noise(20_000)
 		r.server.Files.WriteFile("/f", model)
 		model = slices.Clone(model)
@@ -332,7 +349,8 @@ func TestRandomUse(t *testing.T) {
 				n, err := io.ReadFull(f, p)
 				want := model[min(off, len(model)):min(off+len(p), len(model))]
 				if !bytes.Equal(p[:n], want) || (n < len(p)) != (err != nil) {
-					t.Fatalf("seed %d, step %d: Read at %d: %d, %v, want %d", seed, step, off, n, err, len(want))
+					t.Fatalf("seed %d, step %d: Read at %d: %d, %v, want %d", seed, step, off, n,
+						err, len(want))
 				}
 				off += n
 			case op < 15:

@@ -9,16 +9,20 @@ import (
 	"github.com/usftp/usftp/internal/flow"
 )
 
-// ReadRange returns a reader of length bytes of the file at an offset, or of all to its end where length is below 0. It is [File.WriteTo] for
-// who wants to read and not to be written to: from the beginning as much is under way as the link holds, and what has come waits for
-// the reader, within the client's budget. Where the file ends before, Read gives an error for which errors.Is(err, io.ErrUnexpectedEOF)
-// holds.
+// ReadRange returns a reader of length bytes of the file at an offset, or of all to its end where
+// length is below 0. It is [File.WriteTo] for who wants to read and not to be written to: from the
+// beginning as much is under way as the link holds, and what has come waits for the reader, within
+// the client's budget. Where the file ends before, Read gives an error for which errors.Is(err,
+// io.ErrUnexpectedEOF) holds.
 //
-// Close ends it, and must be called; the file stays open. The file's offset does not move. Several may be in use at a time.
-func (f *File) ReadRange(off, length int64) io.ReadCloser { return f.ReadRangeOver(off, length, nil) }
+// Close ends it, and must be called; the file stays open. The file's offset does not move. Several
+// may be in use at a time.
+func (f *File) ReadRange(off, length int64) io.ReadCloser {
+	return f.ReadRangeOver(off, length, nil)
+}
 
-// ReadRangeOver is [File.ReadRange] over the file's own handle and those that join stripes, which may be nil. What comes before its turn waits in
-// memory, up to twice what the link holds.
+// ReadRangeOver is [File.ReadRange] over the file's own handle and those that join stripes, which
+// may be nil. What comes before its turn waits in memory, up to twice what the link holds.
 func (f *File) ReadRangeOver(off, length int64, stripes *Stripes) io.ReadCloser {
 	ctx, cancel := context.WithCancel(f.ctx)
 	pipe, w := io.Pipe()

@@ -17,7 +17,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// python returns an interpreter that has a module: the one that USFTP_PYTHON names, or the system's.
+// python returns an interpreter that has a module: the one that USFTP_PYTHON names, or the
+// system's.
 func python(t *testing.T, module string) string {
 	t.Helper()
 	name := os.Getenv("USFTP_PYTHON")
@@ -43,7 +44,8 @@ func startPython(t *testing.T, module, script string) *usftp.Client {
 	block := must[*pem.Block](t)(ssh.MarshalPrivateKey(key, ""))
 	ok(t, os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(block), 0o600))
 	ok(t, os.WriteFile(filepath.Join(dir, "server.py"), []byte(script), 0o600))
-	cmd := exec.Command(interpreter, "-W", "ignore", filepath.Join(dir, "server.py"), filepath.Join(dir, "key"))
+	cmd := exec.Command(interpreter, "-W", "ignore", filepath.Join(dir, "server.py"),
+		filepath.Join(dir, "key"))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe() // its end tells the server to stop
 	ok(t, err)
@@ -80,7 +82,8 @@ async def main():
 asyncio.run(main())
 `
 
-// TestAsyncSSHServer: AsyncSSH's server answers out of order, and takes SYMLINK's paths as the draft has them.
+// TestAsyncSSHServer: AsyncSSH's server answers out of order, and takes SYMLINK's paths as the
+// draft has them.
 func TestAsyncSSHServer(t *testing.T) {
 	workout(t, startPython(t, "asyncssh", asyncSSH), t.TempDir())
 }
@@ -160,8 +163,10 @@ func TestParamikoServer(t *testing.T) {
 	name := filepath.Join(dir, "f")
 	data := noise(1 << 20)
 	ok(t, client.WriteFile(name, data, 0o600))
-	hashes, err := client.CheckFile(name, usftp.CheckFile{Algorithms: []string{"md5"}, BlockSize: 1 << 16})
-	if err != nil || len(hashes.Hashes) != 16 || fmt.Sprintf("%x", hashes.Hashes[3]) != fmt.Sprintf("%x", md5Of(data[3<<16:4<<16])) {
+	hashes, err := client.CheckFile(name,
+		usftp.CheckFile{Algorithms: []string{"md5"}, BlockSize: 1 << 16})
+	if err != nil || len(hashes.Hashes) != 16 ||
+		fmt.Sprintf("%x", hashes.Hashes[3]) != fmt.Sprintf("%x", md5Of(data[3<<16:4<<16])) {
 		t.Errorf("%+v, %v", hashes, err)
 	}
 }

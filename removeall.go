@@ -11,17 +11,19 @@ import (
 )
 
 const (
-	// mostRemovers is how many directories are being emptied at once, and removeBatch how many names of one are held.
+	// mostRemovers is how many directories are being emptied at once, and removeBatch how many
+	// names of one are held.
 	mostRemovers = 32
 	removeBatch  = 10_000
 )
 
-// RemoveAll removes name and, where it is a directory, all in it. Symbolic links are removed and never followed, name itself included.
-// Where nothing is there it does nothing. It removes what it can and returns the first error. One round trip for a file; in trees
-// many directories are emptied at once, and in each many files are removed at once.
+// RemoveAll removes name and, where it is a directory, all in it. Symbolic links are removed and
+// never followed, name itself included. Where nothing is there it does nothing. It removes what it
+// can and returns the first error. One round trip for a file; in trees many directories are emptied
+// at once, and in each many files are removed at once.
 //
-// A directory that somebody else replaces by a link while this runs may be followed: the protocol cannot open a directory without
-// following links.
+// A directory that somebody else replaces by a link while this runs may be followed: the protocol
+// cannot open a directory without following links.
 func (c *Client) RemoveAll(name string) error {
 	name, err := c.removable("removeall", name)
 	if err != nil {
@@ -43,8 +45,8 @@ func (c *Client) RemoveAll(name string) error {
 	return c.removeTree(name, true)
 }
 
-// RemoveAllIn removes all in a directory, and leaves the directory; else it is as [Client.RemoveAll]. Where dir is a symbolic link it
-// fails.
+// RemoveAllIn removes all in a directory, and leaves the directory; else it is as
+// [Client.RemoveAll]. Where dir is a symbolic link it fails.
 func (c *Client) RemoveAllIn(dir string) error {
 	isDir, err := c.isDirectory(dir)
 	if err == nil && !isDir {
@@ -56,7 +58,8 @@ func (c *Client) RemoveAllIn(dir string) error {
 	return c.removeTree(dir, false)
 }
 
-// removable refuses what nobody means to remove, and takes the slashes from the end, which would have a link followed.
+// removable refuses what nobody means to remove, and takes the slashes from the end, which would
+// have a link followed.
 func (c *Client) removable(op, name string) (string, error) {
 	trimmed := strings.TrimRight(name, "/")
 	if base := path.Base(trimmed); trimmed == "" || base == "." || base == ".." {
@@ -70,8 +73,8 @@ func (c *Client) isDirectory(name string) (bool, error) {
 	return err == nil && info.IsDir(), err
 }
 
-// remover removes a tree: a few workers, a stack of directories, the deepest on top, so that what is held is what one path through
-// the tree has beside it.
+// remover removes a tree: a few workers, a stack of directories, the deepest on top, so that what
+// is held is what one path through the tree has beside it.
 type remover struct {
 	client *Client
 
@@ -160,7 +163,8 @@ func (r *remover) removeAsync(name string) *Pending[struct{}] {
 	return startOn(r.client.Async(), r.client.removeFile(name))
 }
 
-// list returns files and directories in a directory, as many as are held at a time. A link is a file.
+// list returns files and directories in a directory, as many as are held at a time. A link is a
+// file.
 func (r *remover) list(dir string) (files, dirs []string, more bool, err error) {
 	var entries []*File
 	for f, listErr := range r.client.Entries(dir) {
@@ -186,7 +190,8 @@ func (r *remover) list(dir string) (files, dirs []string, more bool, err error) 
 	return files, dirs, more, err
 }
 
-// emptied removes a directory whose contents are gone, and so those above it of which it was the last.
+// emptied removes a directory whose contents are gone, and so those above it of which it was the
+// last.
 func (r *remover) emptied(dir *removal) {
 	for dir != nil && r.client.ctx.Err() == nil {
 		r.mu.Lock()
@@ -197,7 +202,8 @@ func (r *remover) emptied(dir *removal) {
 			return
 		}
 		if !stuck && !dir.keep {
-			if err := r.client.RemoveDirectory(dir.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := r.client.RemoveDirectory(dir.name); err != nil &&
+				!errors.Is(err, fs.ErrNotExist) {
 				r.failed(dir, err)
 			}
 		}

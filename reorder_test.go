@@ -12,7 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A server that keeps the first READ's answer to itself, and answers all others, is not asked for the whole file, which would wait in memory.
+// A server that keeps the first READ's answer to itself, and answers all others, is not asked for
+// the whole file, which would wait in memory.
 func TestReorderIsBounded(t *testing.T) {
 	data := make([]byte, 96<<20)
 	for i := range data {
@@ -59,12 +60,16 @@ func TestReorderIsBounded(t *testing.T) {
 	}
 }
 
-// openOver opens /file over several clients, each at the end of a link of 100 ms with a window, 0 for none; all but the first join the stripes.
-func openOver(t *testing.T, server *sftptest.Scripted, clients, window int, options ...usftp.ClientOption) (first *usftp.File, stripes *usftp.Stripes, ends []*sftptest.End) {
+// openOver opens /file over several clients, each at the end of a link of 100 ms with a window, 0
+// for none; all but the first join the stripes.
+func openOver(t *testing.T, server *sftptest.Scripted, clients, window int,
+	options ...usftp.ClientOption) (first *usftp.File, stripes *usftp.Stripes,
+	ends []*sftptest.End) {
 	t.Helper()
 	stripes = new(usftp.Stripes)
 	for i := range clients {
-		end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: window})
+		end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
+			ToClient: 50 * time.Millisecond, Window: window})
 		c, err := usftp.NewClientPipe(end, end, options...)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +90,8 @@ func openOver(t *testing.T, server *sftptest.Scripted, clients, window int, opti
 	return first, stripes, ends
 }
 
-// A range is read in order over several handles, in a fraction of the time, also where one of them ends halfway.
+// A range is read in order over several handles, in a fraction of the time, also where one of them
+// ends halfway.
 func TestReadRangeOver(t *testing.T) {
 	const window = 256 << 10
 	data := make([]byte, 9<<20+12345)
@@ -98,7 +104,8 @@ func TestReadRangeOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := sftptest.NewServer(t, sftptest.Script{})
 				server.Files.WriteFile("/file", data)
-				first, stripes, ends := openOver(t, server, lanes, window, usftp.WithChannelWindow(window))
+				first, stripes, ends := openOver(t, server, lanes, window,
+					usftp.WithChannelWindow(window))
 				if cut && lanes > 2 {
 					time.AfterFunc(300*time.Millisecond, func() { ends[2].Cut(nil) })
 				}

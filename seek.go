@@ -9,12 +9,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// StatStrategy says what to do where a file's size is needed and was not asked for: by Seek from the end.
+// StatStrategy says what to do where a file's size is needed and was not asked for: by Seek from
+// the end.
 type StatStrategy int
 
 const (
-	// StatLazy, the default, takes the size that is cached and asks where there is none, and always on files that are open for
-	// writing.
+	// StatLazy, the default, takes the size that is cached and asks where there is none, and always
+	// on files that are open for writing.
 	StatLazy StatStrategy = iota
 	// StatAlways asks every time.
 	StatAlways
@@ -25,8 +26,8 @@ const (
 // errNoSize is why a Seek from the end fails where the size is not known.
 var errNoSize = errors.New("the file's size is not known")
 
-// Seek sets the offset of the next Read or Write. From the end it may cost a round trip: see [StatStrategy]. It is an error to seek to
-// before the file's beginning, to beyond its end is none.
+// Seek sets the offset of the next Read or Write. From the end it may cost a round trip: see
+// [StatStrategy]. It is an error to seek to before the file's beginning, to beyond its end is none.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -65,7 +66,8 @@ func (f *File) size(open *openFile) (int64, error) {
 	size, known := f.attrs.Size, f.cached && f.attrs.HasSize()
 	f.mu.Unlock()
 	strategy := open.client.options.statStrategy
-	if strategy == StatAlways || strategy == StatLazy && (!known || open.flags&wire.OpenWrite != 0) {
+	if strategy == StatAlways || strategy == StatLazy &&
+		(!known || open.flags&wire.OpenWrite != 0) {
 		stat, err := run(f.ctx, f.statOperation())
 		if err != nil {
 			return 0, err
@@ -78,12 +80,12 @@ func (f *File) size(open *openFile) (int64, error) {
 	return int64(size), nil
 }
 
-// Progress returns how many bytes, from its beginning and without a gap, the ReadFrom or WriteTo under way, or the last one, has
-// behind it: acknowledged by the server, or handed to the writer.
+// Progress returns how many bytes, from its beginning and without a gap, the ReadFrom or WriteTo
+// under way, or the last one, has behind it: acknowledged by the server, or handed to the writer.
 func (f *File) Progress() int64 { return f.progress.Load() }
 
-// Waited returns for how long all transfers of the file have had nothing to do but wait for the server or the link. The rest of their time
-// went into the user's reader or writer.
+// Waited returns for how long all transfers of the file have had nothing to do but wait for the
+// server or the link. The rest of their time went into the user's reader or writer.
 func (f *File) Waited() time.Duration { return time.Duration(f.waited.Load()) }
 
 // appends tells whether the file is open with O_APPEND.

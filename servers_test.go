@@ -36,9 +36,13 @@ func workout(t *testing.T, c *usftp.Client, dir string, lacks ...string) {
 		t.Errorf("mkdir of what exists: %v", err)
 	}
 	writers := map[string]func(f *usftp.File) error{
-		"write":    func(f *usftp.File) error { _, err := f.Write(data); return err },
-		"writeat":  func(f *usftp.File) error { _, err := f.WriteAt(data, 0); return err },
-		"readfrom": func(f *usftp.File) error { _, err := f.ReadFrom(bytes.NewReader(data)); return err },
+		"write":   func(f *usftp.File) error { _, err := f.Write(data); return err },
+		"writeat": func(f *usftp.File) error { _, err := f.WriteAt(data, 0); return err },
+		"readfrom": func(f *usftp.File) error {
+			_,
+				err := f.ReadFrom(bytes.NewReader(data))
+			return err
+		},
 		"writer": func(f *usftp.File) error {
 			w := f.Writer()
 			for rest := data; len(rest) > 0; rest = rest[min(len(rest), 10_000):] {
@@ -85,7 +89,8 @@ func workout(t *testing.T, c *usftp.Client, dir string, lacks ...string) {
 		}
 	}
 	files, err := c.ReadDir(dir)
-	if err != nil || len(files) != 1+len(writers)-countOf(lacks, "write", "writeat", "readfrom", "writer") {
+	if err != nil || len(files) != 1+len(writers)-countOf(lacks, "write", "writeat", "readfrom",
+		"writer") {
 		t.Errorf("readdir: %v, %v", names(files), err)
 	}
 	check("rename", c.Rename(name("write"), name("renamed")))
@@ -132,13 +137,14 @@ func TestServersThatDiffer(t *testing.T) {
 		script sftptest.Script
 		lacks  []string
 	}{
-		"OpenSSH's like":          {sftptest.Script{}, nil},
-		"no extensions":           {sftptest.Script{Extensions: none}, nil},
-		"reads of 32 KiB":         {sftptest.Script{ShortReads: 32 << 10}, nil},
-		"reads of 1 KiB":          {sftptest.Script{ShortReads: 1 << 10}, nil},
-		"reads of any length":     {sftptest.Script{RandomReads: true, Seed: 5}, nil},
-		"no FSTAT":                {sftptest.Script{Refuse: []wire.Type{wire.TypeFstat}}, nil},
-		"no SETSTAT":              {sftptest.Script{Refuse: []wire.Type{wire.TypeSetstat, wire.TypeFsetstat}}, []string{"setstat"}},
+		"OpenSSH's like":      {sftptest.Script{}, nil},
+		"no extensions":       {sftptest.Script{Extensions: none}, nil},
+		"reads of 32 KiB":     {sftptest.Script{ShortReads: 32 << 10}, nil},
+		"reads of 1 KiB":      {sftptest.Script{ShortReads: 1 << 10}, nil},
+		"reads of any length": {sftptest.Script{RandomReads: true, Seed: 5}, nil},
+		"no FSTAT":            {sftptest.Script{Refuse: []wire.Type{wire.TypeFstat}}, nil},
+		"no SETSTAT": {sftptest.Script{Refuse: []wire.Type{wire.TypeSetstat,
+			wire.TypeFsetstat}}, []string{"setstat"}},
 		"no opening for both":     {sftptest.Script{NoReadWrite: true}, nil},
 		"writes in sequence":      {sftptest.Script{SequentialWrites: true}, nil},
 		"one write at a time":     {sftptest.Script{OneWrite: true}, []string{"writer"}},
@@ -173,8 +179,8 @@ func TestOpenSSHServer(t *testing.T) {
 	}
 }
 
-// TestOneWriteAtATime: what a server refuses side by side is written again one by one, where the source can be read again, and
-// remembered.
+// TestOneWriteAtATime: what a server refuses side by side is written again one by one, where the
+// source can be read again, and remembered.
 func TestOneWriteAtATime(t *testing.T) {
 	r := newRig(t, sftptest.Script{OneWrite: true}, 0)
 	data := noise(3 << 20)
@@ -185,7 +191,8 @@ func TestOneWriteAtATime(t *testing.T) {
 			t.Errorf("%d: %d, %v", i, n, err)
 		}
 		ok(t, f.Close())
-		if got := must[[]byte](t)(r.server.Files.ReadFile(fmt.Sprint("/", i))); !bytes.Equal(got, data) {
+		if got := must[[]byte](t)(r.server.Files.ReadFile(fmt.Sprint("/", i))); !bytes.Equal(got,
+			data) {
 			t.Errorf("%d: the file differs", i)
 		}
 		if i == 0 {
@@ -196,18 +203,21 @@ func TestOneWriteAtATime(t *testing.T) {
 		t.Errorf("%d WRITEs for twice 3 MiB, want 26: what the server refuses is remembered", n)
 	}
 	f := must[*usftp.File](t)(newRig(t, sftptest.Script{OneWrite: true}, 0).Create("/x"))
-	if _, err := f.ReadFrom(io.MultiReader(bytes.NewReader(data))); !errors.Is(err, usftp.ErrSSHFxFailure) {
+	if _, err := f.ReadFrom(io.MultiReader(bytes.NewReader(data))); !errors.Is(err,
+		usftp.ErrSSHFxFailure) {
 		t.Errorf("from a source that cannot be read again: %v", err)
 	}
 }
 
 func TestZeroLengthData(t *testing.T) {
-	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, From: 5000, To: 1 << 40, Do: sftptest.ZeroData()}}}, 0, usftp.WithMaxPacket(1000))
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, From: 5000,
+		To: 1 << 40, Do: sftptest.ZeroData()}}}, 0, usftp.WithMaxPacket(1000))
 	data := noise(10_000)
 	r.server.Files.WriteFile("/f", data)
 	f := must[*usftp.File](t)(r.Open("/f"))
 	var got bytes.Buffer
-	if n, err := f.WriteTo(&got); n != 5000 || err == nil || !bytes.Equal(got.Bytes(), data[:5000]) {
+	if n, err := f.WriteTo(&got); n != 5000 || err == nil ||
+		!bytes.Equal(got.Bytes(), data[:5000]) {
 		t.Error(n, err)
 	}
 	p := make([]byte, 10_000)
@@ -223,7 +233,8 @@ func TestZeroLengthData(t *testing.T) {
 	}
 }
 
-// TestReadOnce: a file that is gone once it was read can be read whole, in one go, by each of the ways.
+// TestReadOnce: a file that is gone once it was read can be read whole, in one go, by each of the
+// ways.
 func TestReadOnce(t *testing.T) {
 	data := noise(1 << 20)
 	r := newRig(t, sftptest.Script{ReadOnce: true}, 0, usftp.WithReadAhead(0))
@@ -262,7 +273,8 @@ func TestStatStrategies(t *testing.T) {
 			t.Errorf("%v: %d FSTATs, want %d", test.strategy, n, test.asks)
 		}
 		g := must[*usftp.File](t)(r.OpenFile("/d/f", os.O_RDWR, 0))
-		if n, err := g.Seek(0, io.SeekEnd); (err == nil) != (test.strategy != usftp.StatNever) || err == nil && n != 5 {
+		if n, err := g.Seek(0, io.SeekEnd); (err == nil) != (test.strategy != usftp.StatNever) ||
+			err == nil && n != 5 {
 			t.Errorf("%v: of a file that was opened by name: %d, %v", test.strategy, n, err)
 		}
 	}

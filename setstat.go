@@ -8,49 +8,55 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Chmod sets the permissions of the file at name, following symbolic links: the nine bits, setuid, setgid and sticky. One round trip.
+// Chmod sets the permissions of the file at name, following symbolic links: the nine bits, setuid,
+// setgid and sticky. One round trip.
 func (c *Client) Chmod(name string, mode fs.FileMode) error {
 	return c.change(c.setstat("chmod", name, toMode(mode)))
 }
 
-// Chown sets the numbers of a file's owner and group, following symbolic links. Both travel; a number below 0 or above 2^32-1 is an
-// error for which errors.Is(err, fs.ErrInvalid) holds. One round trip.
+// Chown sets the numbers of a file's owner and group, following symbolic links. Both travel; a
+// number below 0 or above 2^32-1 is an error for which errors.Is(err, fs.ErrInvalid) holds. One
+// round trip.
 func (c *Client) Chown(name string, uid, gid int) error {
 	return c.change(c.setstat("chown", name, toOwner(uid, gid)))
 }
 
-// Chtimes sets the times of the last access and modification, following symbolic links. The protocol has whole seconds, from 1970 to
-// 2106; times outside of that are an error for which errors.Is(err, fs.ErrInvalid) holds. One round trip.
+// Chtimes sets the times of the last access and modification, following symbolic links. The
+// protocol has whole seconds, from 1970 to 2106; times outside of that are an error for which
+// errors.Is(err, fs.ErrInvalid) holds. One round trip.
 func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.change(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate sets the size of the file at name, in bytes; what is added reads as zeros. One round trip.
+// Truncate sets the size of the file at name, in bytes; what is added reads as zeros. One round
+// trip.
 func (c *Client) Truncate(name string, size int64) error {
 	c.changed(name)
 	defer c.changed(name)
 	return c.change(c.setstat("truncate", name, toSize(size)))
 }
 
-// SetExtendedData sets attributes that the protocol does not define (draft-02, section 5), by name and value. One round trip.
+// SetExtendedData sets attributes that the protocol does not define (draft-02, section 5), by name
+// and value. One round trip.
 func (c *Client) SetExtendedData(name string, extended []StatExtended) error {
 	return c.change(c.setstat("setstat", name, toExtended(extended)))
 }
 
-// Lchmod is Chmod for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7), or else
-// errors.Is(err, errors.ErrUnsupported) holds. Linux refuses it for links. One round trip.
+// Lchmod is Chmod for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's PROTOCOL,
+// section 4.7), or else errors.Is(err, errors.ErrUnsupported) holds. Linux refuses it for links.
+// One round trip.
 func (c *Client) Lchmod(name string, mode fs.FileMode) error {
 	return c.change(c.lsetstat("lchmod", name, toMode(mode)))
 }
 
-// Lchown is Chown for a symbolic link itself. It needs lsetstat@openssh.com, or else errors.Is(err, errors.ErrUnsupported)
-// holds. One round trip.
+// Lchown is Chown for a symbolic link itself. It needs lsetstat@openssh.com, or else errors.Is(err,
+// errors.ErrUnsupported) holds. One round trip.
 func (c *Client) Lchown(name string, uid, gid int) error {
 	return c.change(c.lsetstat("lchown", name, toOwner(uid, gid)))
 }
 
-// Lchtimes is Chtimes for a symbolic link itself. It needs lsetstat@openssh.com, or else errors.Is(err, errors.ErrUnsupported)
-// holds. One round trip.
+// Lchtimes is Chtimes for a symbolic link itself. It needs lsetstat@openssh.com, or else
+// errors.Is(err, errors.ErrUnsupported) holds. One round trip.
 func (c *Client) Lchtimes(name string, atime, mtime time.Time) error {
 	return c.change(c.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
@@ -83,7 +89,8 @@ type change struct {
 }
 
 func toMode(mode fs.FileMode) change {
-	return change{Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: wire.PermissionBits(mode)}}
+	return change{Attrs: wire.Attrs{Flags: wire.AttrPermissions,
+		Permissions: wire.PermissionBits(mode)}}
 }
 
 func toOwner(uid, gid int) change {

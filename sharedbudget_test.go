@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Clients that share a budget have no more than it in flight together, but for one request each, and a connection that ends gives back what it had.
+// Clients that share a budget have no more than it in flight together, but for one request each,
+// and a connection that ends gives back what it had.
 func TestBudgetIsShared(t *testing.T) {
 	const most, clients, request = 2 << 20, 4, 255 << 10
 	data := make([]byte, 16<<20)
@@ -25,14 +26,15 @@ func TestBudgetIsShared(t *testing.T) {
 			budget := usftp.NewBudget(most)
 			var mu sync.Mutex
 			highest := int64(0)
-			server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-				if r.Type == wire.TypeRead {
-					mu.Lock()
-					defer mu.Unlock()
-					highest = max(highest, budget.InFlight())
-				}
-				return nil
-			}})
+			server := sftptest.NewServer(t,
+				sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeRead {
+						mu.Lock()
+						defer mu.Unlock()
+						highest = max(highest, budget.InFlight())
+					}
+					return nil
+				}})
 			server.Files.WriteFile("/file", data)
 			options := []usftp.ClientOption{usftp.WithChannelWindow(2 << 20)}
 			if shared {
@@ -49,7 +51,8 @@ func TestBudgetIsShared(t *testing.T) {
 			if shared && (highest > most+clients*request || highest < most/2) {
 				t.Errorf("%d bytes were in flight, of %d", highest, most)
 			}
-			time.Sleep(time.Second) // of a fake clock: what was asked for beyond the end is answered
+			// of a fake clock: what was asked for beyond the end is answered
+			time.Sleep(time.Second)
 			if left := budget.InFlight(); left != 0 {
 				t.Errorf("%d bytes are in flight in the end", left)
 			}

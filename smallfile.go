@@ -8,15 +8,16 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// WorksInOrder tells whether the server is known to carry requests out one at a time, in the order in which they came, as OpenSSH's
-// does: what depends on one another may then be sent at once.
+// WorksInOrder tells whether the server is known to carry requests out one at a time, in the order
+// in which they came, as OpenSSH's does: what depends on one another may then be sent at once.
 func (c *Client) WorksInOrder() bool { return c.inOrder }
 
-// ReadsOnce tells whether the server is known to count how often a file is read, so that none should be read without need.
+// ReadsOnce tells whether the server is known to count how often a file is read, so that none
+// should be read without need.
 func (c *Client) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
 
-// DataSizes returns how many bytes one READ and one WRITE may carry, waiting for the server's limits where they are still on their
-// way.
+// DataSizes returns how many bytes one READ and one WRITE may carry, waiting for the server's
+// limits where they are still on their way.
 func (c *Client) DataSizes() (read, write int, err error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
 		return 0, 0, err
@@ -110,18 +111,21 @@ func failed(call *conn.Call) error {
 	return replyError(call)
 }
 
-// WriteClose writes p, which must fit one request (see [Client.DataSizes]), at the beginning of a file that is open for writing, gives
-// it attributes and closes it. Closed it is in any case. refused is why it could not be given the attributes; the file may be complete all the
-// same, and err nil.
+// WriteClose writes p, which must fit one request (see [Client.DataSizes]), at the beginning of a
+// file that is open for writing, gives it attributes and closes it. Closed it is in any case.
+// refused is why it could not be given the attributes; the file may be complete all the same, and
+// err nil.
 //
-// To servers that work strictly in order all of it goes at once and takes one round trip; elsewhere it takes three.
+// To servers that work strictly in order all of it goes at once and takes one round trip; elsewhere
+// it takes three.
 func (f *File) WriteClose(p []byte, attrs NewAttrs) (refused, err error) {
 	return f.StartWriteClose(p, attrs)()
 }
 
-// StartWriteClose is WriteClose in two steps: p is the caller's again when it returns, and wait, which must be called, gives the result. So who
-// has thousands of files in flight needs memory for one of them. It waits while the budget is full ([WithMaxInFlight]), and for servers that
-// are not known to work strictly in order.
+// StartWriteClose is WriteClose in two steps: p is the caller's again when it returns, and wait,
+// which must be called, gives the result. So who has thousands of files in flight needs memory for
+// one of them. It waits while the budget is full ([WithMaxInFlight]), and for servers that are not
+// known to work strictly in order.
 func (f *File) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, err error)) {
 	b, err := f.begin("write")
 	if err != nil {
@@ -145,7 +149,8 @@ func (f *File) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, 
 	}
 }
 
-// writeAndClose starts all that WriteClose asks for. unset is why the attributes could not be asked for.
+// writeAndClose starts all that WriteClose asks for. unset is why the attributes could not be asked
+// for.
 func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) (unset, err error) {
 	f := b.file
 	if len(p) > 0 {
@@ -196,7 +201,8 @@ func (b *burst) written(unset error) (refused, err error) {
 	return f.wrap("setstat", unset), err
 }
 
-// writeCall makes a WRITE at the beginning, with a copy of p: the caller's memory is its own again when it likes.
+// writeCall makes a WRITE at the beginning, with a copy of p: the caller's memory is its own again
+// when it likes.
 func (b *burst) writeCall(p []byte) *conn.Call {
 	s := b.open.client
 	block := s.conn.Pool().Get(wire.WriteHeaderSize(len(b.open.handle)) + len(p))
@@ -221,17 +227,20 @@ func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 // ErrOtherSize says that a file does not have the size that it was expected to have.
 var ErrOtherSize = errors.New("the file has another size than expected")
 
-// ReadClose reads into p a file that is open for reading and should have exactly len(p) bytes, which must fit one request (see
-// [Client.DataSizes]), makes sure that it ends there, asks for its attributes after that, and closes it. Where it ends elsewhere
-// errors.Is(err, ErrOtherSize) holds. after is nil where the server does not tell attributes.
+// ReadClose reads into p a file that is open for reading and should have exactly len(p) bytes,
+// which must fit one request (see [Client.DataSizes]), makes sure that it ends there, asks for its
+// attributes after that, and closes it. Where it ends elsewhere errors.Is(err, ErrOtherSize) holds.
+// after is nil where the server does not tell attributes.
 //
-// From servers that work strictly in order all of it comes in one round trip; elsewhere it takes two.
+// From servers that work strictly in order all of it comes in one round trip; elsewhere it takes
+// two.
 func (f *File) ReadClose(p []byte) (after *FileStat, err error) {
 	return f.ReadCloseInto(len(p), func() []byte { return p })
 }
 
-// ReadCloseInto is ReadClose of a file that should have size bytes, into memory that is asked for when they have arrived, at most once and
-// not where there are none: who has thousands of files in flight need not have it for all of them.
+// ReadCloseInto is ReadClose of a file that should have size bytes, into memory that is asked for
+// when they have arrived, at most once and not where there are none: who has thousands of files in
+// flight need not have it for all of them.
 func (f *File) ReadCloseInto(size int, memory func() []byte) (after *FileStat, err error) {
 	b, err := f.begin("read")
 	if err != nil {
@@ -259,7 +268,8 @@ func (f *File) ReadCloseInto(size int, memory func() []byte) (after *FileStat, e
 			return nil
 		}
 		call := s.request(wire.TypeAttrs)
-		call.Request = wire.HandleRequest{Type: wire.TypeFstat, Handle: b.open.handle}.Append(call.Scratch(), 0)
+		call.Request = wire.HandleRequest{Type: wire.TypeFstat,
+			Handle: b.open.handle}.Append(call.Scratch(), 0)
 		return b.send(burstAttrs, call)
 	}
 	if s.inOrder {
@@ -291,7 +301,8 @@ func (f *File) ReadCloseInto(size int, memory func() []byte) (after *FileStat, e
 
 func (b *burst) readCall(off int64, length int) *conn.Call {
 	call := b.open.client.request(wire.TypeData)
-	call.Request = wire.Read{Handle: b.open.handle, Offset: uint64(off), Length: uint32(length)}.Append(call.Scratch(), 0)
+	call.Request = wire.Read{Handle: b.open.handle, Offset: uint64(off),
+		Length: uint32(length)}.Append(call.Scratch(), 0)
 	call.Bytes = length
 	return call
 }

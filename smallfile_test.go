@@ -12,14 +12,16 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A small file costs one round trip besides its OPEN to a server in order, and the requests reach it in the order that keeps
-// the file right.
-func TestSmallFiles(t *testing.T) { bubble(t, smallFiles) } // where requests that are sent together are seen to be
+// A small file costs one round trip besides its OPEN to a server in order, and the requests reach
+// it in the order that keeps the file right.
+// where requests that are sent together are seen to be
+func TestSmallFiles(t *testing.T) { bubble(t, smallFiles) }
 
 func smallFiles(t *testing.T) {
 	for _, version := range []string{"SSH-2.0-OpenSSH_9.6", "SSH-2.0-Go"} {
 		server := sftptest.NewServer(t, sftptest.Script{})
-		counter := sftptest.NewCounter(server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}))
+		counter := sftptest.NewCounter(server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
+			ToClient: time.Millisecond}))
 		client, err := usftp.NewClientPipe(counter, counter, usftp.WithServerVersion(version))
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +39,8 @@ func smallFiles(t *testing.T) {
 			}
 			counter.Reset()
 			given := bytes.Clone(data)
-			wait := f.StartWriteClose(given, usftp.NewAttrs{SetMode: true, Mode: 0o640, SetTimes: true, Atime: stamp, Mtime: stamp})
+			wait := f.StartWriteClose(given, usftp.NewAttrs{SetMode: true, Mode: 0o640,
+				SetTimes: true, Atime: stamp, Mtime: stamp})
 			clear(given) // it is ours again
 			refused, err := wait()
 			if refused != nil || err != nil {
@@ -47,7 +50,8 @@ func smallFiles(t *testing.T) {
 				t.Errorf("%s: %d bytes: written in %d round trips", version, size, trips)
 			}
 			info, err := client.Stat("/small")
-			if err != nil || info.Size() != int64(size) || info.Mode() != 0o640 || !info.ModTime().Equal(stamp) {
+			if err != nil || info.Size() != int64(size) || info.Mode() != 0o640 ||
+				!info.ModTime().Equal(stamp) {
 				t.Errorf("%s: %d bytes became %v, %v", version, size, info, err)
 			}
 			f, err = client.Open("/small")
@@ -59,7 +63,8 @@ func smallFiles(t *testing.T) {
 			began := time.Now()
 			after, err := f.ReadCloseInto(size, func() []byte {
 				if time.Since(began) < 2*time.Millisecond {
-					t.Errorf("%s: %d bytes: memory is taken before they have arrived", version, size)
+					t.Errorf("%s: %d bytes: memory is taken before they have arrived", version,
+						size)
 				}
 				got = make([]byte, size)
 				return got
@@ -87,12 +92,20 @@ func TestSmallFilesFail(t *testing.T) {
 		write        bool
 		refused, err error
 	}{
-		"write":    {fault: sftptest.Fault{On: wire.TypeWrite, Do: sftptest.Refuse(wire.PermissionDenied, "quota")}, write: true, err: os.ErrPermission},
-		"fsetstat": {fault: sftptest.Fault{On: wire.TypeFsetstat, Do: sftptest.Refuse(wire.OpUnsupported, "no")}, write: true, refused: errors.ErrUnsupported},
-		"close":    {fault: sftptest.Fault{On: wire.TypeClose, Do: sftptest.Fail(wire.PermissionDenied, "late")}, write: true, err: os.ErrPermission},
-		"read":     {fault: sftptest.Fault{On: wire.TypeRead, Do: sftptest.Refuse(wire.PermissionDenied, "no")}, err: os.ErrPermission},
-		"grown":    {fault: sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Resize("/small", 9)}, err: usftp.ErrOtherSize},
-		"shrunk":   {fault: sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Resize("/small", 3)}, err: usftp.ErrOtherSize},
+		"write": {fault: sftptest.Fault{On: wire.TypeWrite,
+			Do: sftptest.Refuse(wire.PermissionDenied, "quota")}, write: true,
+			err: os.ErrPermission},
+		"fsetstat": {fault: sftptest.Fault{On: wire.TypeFsetstat,
+			Do: sftptest.Refuse(wire.OpUnsupported, "no")}, write: true,
+			refused: errors.ErrUnsupported},
+		"close": {fault: sftptest.Fault{On: wire.TypeClose,
+			Do: sftptest.Fail(wire.PermissionDenied, "late")}, write: true, err: os.ErrPermission},
+		"read": {fault: sftptest.Fault{On: wire.TypeRead,
+			Do: sftptest.Refuse(wire.PermissionDenied, "no")}, err: os.ErrPermission},
+		"grown": {fault: sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Resize("/small", 9)},
+			err: usftp.ErrOtherSize},
+		"shrunk": {fault: sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Resize("/small", 3)},
+			err: usftp.ErrOtherSize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := sftptest.NewServer(t, sftptest.Script{Faults: []sftptest.Fault{test.fault}})
@@ -113,7 +126,8 @@ func TestSmallFilesFail(t *testing.T) {
 			}
 			var refused error
 			if test.write {
-				refused, err = f.WriteClose([]byte("1234"), usftp.NewAttrs{SetMode: true, Mode: 0o600})
+				refused, err = f.WriteClose([]byte("1234"),
+					usftp.NewAttrs{SetMode: true, Mode: 0o600})
 			} else {
 				_, err = f.ReadClose(make([]byte, 5))
 			}

@@ -52,7 +52,8 @@ func randomSparse(rng *rand.Rand) (*sparseMemory, []byte, int) {
 	return s, data, holds
 }
 
-// TestSparseSources: holes are not read and not sent, whatever the server does, and count as progress.
+// TestSparseSources: holes are not read and not sent, whatever the server does, and count as
+// progress.
 func TestSparseSources(t *testing.T) {
 	whole := 0
 	for seed := range uint64(60) {
@@ -79,14 +80,16 @@ func TestSparseSources(t *testing.T) {
 				if n > int64(len(data)) {
 					t.Errorf("seed %d: %d of %d bytes are safe", seed, n, len(data))
 				}
-				if safe := data[:min(n, int64(len(stored)))]; !bytes.Equal(stored[:len(safe)], safe) || len(bytes.Trim(data[len(safe):n], "\x00")) > 0 {
+				if safe := data[:min(n, int64(len(stored)))]; !bytes.Equal(stored[:len(safe)],
+					safe) || len(bytes.Trim(data[len(safe):n], "\x00")) > 0 {
 					t.Errorf("seed %d: what is said to be safe differs", seed)
 				}
 				return
 			}
 			whole++
 			if n != int64(len(data)) || !bytes.Equal(stored, data) || f.Progress() != n {
-				t.Errorf("seed %d: %d of %d bytes, progress %d, or what is stored differs", seed, n, len(data), f.Progress())
+				t.Errorf("seed %d: %d of %d bytes, progress %d, or what is stored differs", seed, n,
+					len(data), f.Progress())
 			}
 			if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != n {
 				t.Errorf("seed %d: the offset is %d, %v", seed, at, err)

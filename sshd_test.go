@@ -11,7 +11,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// TestOverSSH: the whole way, over SSH to OpenSSH's own server, whose version line says that it works in order.
+// TestOverSSH: the whole way, over SSH to OpenSSH's own server, whose version line says that it
+// works in order.
 func TestOverSSH(t *testing.T) {
 	server := opensshd.Start(t, opensshd.Options{})
 	key := must[[]byte](t)(os.ReadFile(server.IdentityFile))

@@ -5,7 +5,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// StatVFS is what a server says of a file system: POSIX's struct statvfs (OpenSSH's PROTOCOL, section 4.4).
+// StatVFS is what a server says of a file system: POSIX's struct statvfs (OpenSSH's PROTOCOL,
+// section 4.4).
 type StatVFS struct {
 	Bsize   uint64 // the file system's block size, in bytes
 	Frsize  uint64 // the unit of the three counts of blocks, in bytes
@@ -23,7 +24,8 @@ type StatVFS struct {
 // TotalSpace returns the size of the file system, in bytes.
 func (s *StatVFS) TotalSpace() uint64 { return s.Frsize * s.Blocks }
 
-// FreeSpace returns what is free, in bytes, that kept for root included. See [StatVFS.AvailableSpace].
+// FreeSpace returns what is free, in bytes, that kept for root included. See
+// [StatVFS.AvailableSpace].
 func (s *StatVFS) FreeSpace() uint64 { return s.Frsize * s.Bfree }
 
 // AvailableSpace returns what is free to others than root, in bytes.
@@ -32,8 +34,8 @@ func (s *StatVFS) AvailableSpace() uint64 { return s.Frsize * s.Bavail }
 // HasStatVFS tells whether the server offers statvfs@openssh.com.
 func (c *Client) HasStatVFS() bool { return c.offered(wire.ExtStatVFS) }
 
-// StatVFS returns the state of the file system that holds name. It needs statvfs@openssh.com, or else errors.Is(err,
-// errors.ErrUnsupported) holds. One round trip.
+// StatVFS returns the state of the file system that holds name. It needs statvfs@openssh.com, or
+// else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
 func (c *Client) StatVFS(name string) (*StatVFS, error) {
 	stat := new(StatVFS)
 	if err := c.StatVFSInto(name, stat); err != nil {
@@ -50,11 +52,12 @@ func (c *Client) StatVFSInto(name string, stat *StatVFS) (err error) {
 
 func (s *session) statVFS(name string) operation[StatVFS] {
 	message := wire.ExtendedPath{Name: wire.ExtStatVFS, Path: name}
-	return ask(s, "statvfs", name, wire.TypeExtendedReply, message, statVFSReply).needs(wire.ExtStatVFS)
+	return ask(s, "statvfs", name, wire.TypeExtendedReply, message,
+		statVFSReply).needs(wire.ExtStatVFS)
 }
 
-// StatVFS returns the state of the file system that holds the open file. It needs fstatvfs@openssh.com, or else errors.Is(err,
-// errors.ErrUnsupported) holds. One round trip.
+// StatVFS returns the state of the file system that holds the open file. It needs
+// fstatvfs@openssh.com, or else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
 func (f *File) StatVFS() (*StatVFS, error) {
 	stat, err := run(f.ctx, f.statVFS())
 	if err != nil {
@@ -66,7 +69,8 @@ func (f *File) StatVFS() (*StatVFS, error) {
 func (f *File) statVFS() operation[StatVFS] {
 	return onHandle(f, "statvfs", func(open *openFile) operation[StatVFS] {
 		message := wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: open.handle}
-		return ask(open.client, "statvfs", f.Name(), wire.TypeExtendedReply, message, statVFSReply).needs(wire.ExtFstatVFS)
+		return ask(open.client, "statvfs", f.Name(), wire.TypeExtendedReply, message,
+			statVFSReply).needs(wire.ExtFstatVFS)
 	})
 }
 

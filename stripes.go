@@ -12,8 +12,9 @@ import (
 	"github.com/usftp/usftp/internal/flow"
 )
 
-// Stripes lets the contents of one file travel over several handles of it, on several connections: one SSH channel carries at most one
-// window in a round trip. Handles may join while the transfer runs. The zero Stripes is ready for one transfer.
+// Stripes lets the contents of one file travel over several handles of it, on several connections:
+// one SSH channel carries at most one window in a round trip. Handles may join while the transfer
+// runs. The zero Stripes is ready for one transfer.
 type Stripes struct {
 	moved atomic.Int64
 
@@ -25,10 +26,11 @@ type Stripes struct {
 	ended   bool
 }
 
-// Join gives the transfer another handle: f is the same file, opened through another client, for writing without os.O_CREATE and
-// os.O_TRUNC. It must stay open until the transfer has ended. Join returns false where that is so already. When f's connection
-// is lost the others do what was its. That f is the same file, and that each handle sees what others write, is for the caller to
-// find out.
+// Join gives the transfer another handle: f is the same file, opened through another client, for
+// writing without os.O_CREATE and os.O_TRUNC. It must stay open until the transfer has ended. Join
+// returns false where that is so already. When f's connection is lost the others do what was its.
+// That f is the same file, and that each handle sees what others write, is for the caller to find
+// out.
 func (s *Stripes) Join(f *File) bool {
 	open, err := f.opened("join")
 	if err != nil {
@@ -43,7 +45,8 @@ func (s *Stripes) Join(f *File) bool {
 		s.members = make(map[*File]*member)
 	}
 	s.members[f] = new(member)
-	s.joining = append(s.joining, lane{client: open.client, handle: open.handle, member: s.members[f]})
+	s.joining = append(s.joining, lane{client: open.client, handle: open.handle,
+		member: s.members[f]})
 	if s.queue != nil {
 		s.queue.Wake()
 	}
@@ -56,8 +59,9 @@ type member struct {
 	inFlight atomic.Int64 // requests
 }
 
-// Rest has a handle that has joined ask for nothing more, or, with false, take part again. So it can be found out whether it adds to the rate: what
-// is in flight comes to its end, which Idle tells, and the other handles do the rest.
+// Rest has a handle that has joined ask for nothing more, or, with false, take part again. So it
+// can be found out whether it adds to the rate: what is in flight comes to its end, which Idle
+// tells, and the other handles do the rest.
 func (s *Stripes) Rest(f *File, rest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +81,8 @@ func (s *Stripes) Idle(f *File) bool {
 	return m != nil && m.rests.Load() && m.inFlight.Load() == 0
 }
 
-// Moved returns how many bytes have been acknowledged or have arrived so far, over all handles and in any order.
+// Moved returns how many bytes have been acknowledged or have arrived so far, over all handles and
+// in any order.
 func (s *Stripes) Moved() int64 { return s.moved.Load() }
 
 // Joined returns how many handles have joined.
@@ -120,9 +125,10 @@ func (l *loop) adopt() {
 	l.joins.joining = nil
 }
 
-// WriteToAt writes the file from its offset to its end to w, at the same offsets and in any order, over the file's own handle and
-// those that join stripes, and moves the offset. w's WriteAt runs on the calling goroutine. It returns how many bytes have arrived without
-// a gap; after an error there may be more behind one.
+// WriteToAt writes the file from its offset to its end to w, at the same offsets and in any order,
+// over the file's own handle and those that join stripes, and moves the offset. w's WriteAt runs on
+// the calling goroutine. It returns how many bytes have arrived without a gap; after an error there
+// may be more behind one.
 func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -135,7 +141,8 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 	defer stripes.end()
 	request, _ := open.client.dataSizes()
 	d := &download{
-		loop: newLoop(ctx, flow.NewRanges(f.offset, f.expectedSize(), request, false), lane{client: open.client, handle: open.handle}),
+		loop: newLoop(ctx, flow.NewRanges(f.offset, f.expectedSize(), request, false),
+			lane{client: open.client, handle: open.handle}),
 		from: f.offset, given: f.offset,
 		wrote: f.progress.Store,
 		place: func(p []byte, off int64) error {
@@ -153,19 +160,21 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 	return n, f.ownError("read", err)
 }
 
-// SparseReaderAt is a source for [File.ReadFromAt] that knows where it has holes. They are not sent; so the file must read as zeros from its
-// offset on, as one does that is new.
+// SparseReaderAt is a source for [File.ReadFromAt] that knows where it has holes. They are not
+// sent; so the file must read as zeros from its offset on, as one does that is new.
 type SparseReaderAt interface {
 	io.ReaderAt
 
-	// Extent returns up to where the source is the same, data or a hole, from an offset on. The source's last byte should not lie in
-	// a hole: it gives the file its size. It runs on the goroutine that ReadAt does.
+	// Extent returns up to where the source is the same, data or a hole, from an offset on. The
+	// source's last byte should not lie in a hole: it gives the file its size. It runs on the
+	// goroutine that ReadAt does.
 	Extent(off int64) (to int64, hole bool)
 }
 
-// ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same offsets, over the file's own handle and those
-// that join stripes, and moves the offset. r's ReadAt runs on the calling goroutine. It returns how many bytes the server has acknowledged
-// without a gap; after an error there may be more behind one. Holes of a [SparseReaderAt] count as acknowledged.
+// ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same offsets,
+// over the file's own handle and those that join stripes, and moves the offset. r's ReadAt runs on
+// the calling goroutine. It returns how many bytes the server has acknowledged without a gap; after
+// an error there may be more behind one. Holes of a [SparseReaderAt] count as acknowledged.
 func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -178,7 +187,8 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 	defer stripes.end()
 	_, request := open.client.dataSizes()
 	u := &upload{
-		loop: newLoop(ctx, flow.NewRanges(f.offset, flow.Unknown, request, false), lane{client: open.client, handle: open.handle}),
+		loop: newLoop(ctx, flow.NewRanges(f.offset, flow.Unknown, request, false),
+			lane{client: open.client, handle: open.handle}),
 		from: f.offset, at: r, acked: f.progress.Store,
 	}
 	u.waited = &f.waited

@@ -12,7 +12,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// One file travels over several connections, in a fraction of the time, and is whole even where one of them ends halfway.
+// One file travels over several connections, in a fraction of the time, and is whole even where one
+// of them ends halfway.
 func TestStripes(t *testing.T) {
 	const window = 256 << 10
 	data := make([]byte, 9<<20+12345)
@@ -29,7 +30,8 @@ func TestStripes(t *testing.T) {
 				var clients []*usftp.Client
 				var ends []*sftptest.End
 				for range lanes {
-					end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, Window: window})
+					end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
+						ToClient: 50 * time.Millisecond, Window: window})
 					c, err := usftp.NewClientPipe(end, end, usftp.WithChannelWindow(window))
 					if err != nil {
 						t.Fatal(err)
@@ -90,7 +92,8 @@ func TestStripes(t *testing.T) {
 				}
 			})
 			// A window in a round trip, for each lane.
-			if one := time.Duration(len(data)/window) * 100 * time.Millisecond; !cut && took[1] > one/time.Duration(lanes)*3/2 {
+			if one := time.Duration(len(data)/window) * 100 * time.Millisecond; !cut &&
+				took[1] > one/time.Duration(lanes)*3/2 {
 				t.Errorf("%d lanes took %v, of one's %v", lanes, took, one)
 			}
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// TestReadDirOfManyEntries: 100,000 entries over 50 ms, from a server that works in order, in less than 3 s.
+// TestReadDirOfManyEntries: 100,000 entries over 50 ms, from a server that works in order, in less
+// than 3 s.
 func TestReadDirOfManyEntries(t *testing.T) {
 	const n, rtt = 100_000, 50 * time.Millisecond
 	bubble(t, func(t *testing.T) {

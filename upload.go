@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// upload is a loop that reads a source and writes it to a file. It slides: each acknowledgement lets the next request go, and the
-// stream is never drained before it is filled again.
+// upload is a loop that reads a source and writes it to a file. It slides: each acknowledgement
+// lets the next request go, and the stream is never drained before it is filled again.
 type upload struct {
 	*loop
 	from     int64 // where it began
@@ -33,7 +33,8 @@ type upload struct {
 // errTooLong says that data does not fit in front of the last offset that there is.
 var errTooLong = errors.New("a file cannot be as long")
 
-// run writes until the source ends and returns how many bytes, from the beginning and without a gap, the server has acknowledged.
+// run writes until the source ends and returns how many bytes, from the beginning and without a
+// gap, the server has acknowledged.
 func (u *upload) run() (int64, error) {
 	defer func() {
 		u.filling.Release() // where the source has panicked
@@ -59,8 +60,8 @@ func (u *upload) settledAll() error {
 
 func (u *upload) done() int64 { return u.ranges.Mark() - u.from }
 
-// fill sends as much as may be in flight, as long as the writer keeps up. With nothing in flight it sends all the same: the writer may
-// be busy with others, and nobody would wake this one.
+// fill sends as much as may be in flight, as long as the writer keeps up. With nothing in flight it
+// sends all the same: the writer may be busy with others, and nobody would wake this one.
 func (u *upload) fill() error {
 	for i := range u.lanes {
 		lane := &u.lanes[i]
@@ -82,8 +83,8 @@ func (u *upload) fill() error {
 	return nil
 }
 
-// data returns what of a range is to be sent, and takes back what is behind. Where the range begins with a hole that is done, and nothing
-// is sent.
+// data returns what of a range is to be sent, and takes back what is behind. Where the range begins
+// with a hole that is done, and nothing is sent.
 func (u *upload) data(r flow.Range) (flow.Range, bool) {
 	to, hole := u.sparse.Extent(r.Off)
 	if to > r.Off && to < r.End() {
@@ -97,7 +98,8 @@ func (u *upload) data(r flow.Range) (flow.Range, bool) {
 	return r, true
 }
 
-// send reads the source into a block, behind the room for the request's header, and starts the WRITE that consists of both.
+// send reads the source into a block, behind the room for the request's header, and starts the
+// WRITE that consists of both.
 func (u *upload) send(i int, r flow.Range) error {
 	lane := &u.lanes[i]
 	header := wire.WriteHeaderSize(len(lane.handle))
@@ -136,7 +138,8 @@ func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) e
 		if err != io.EOF {
 			u.broken, u.ended = &sinkError{err}, true
 		}
-		// What was handed out last ends where the source does; what comes again has been there before.
+		// What was handed out last ends where the source does; what comes again has been there
+		// before.
 		r = u.ranges.Shorten(r, n)
 	}
 	if n == 0 {
@@ -146,20 +149,22 @@ func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) e
 	return u.sendBlock(i, r, block)
 }
 
-// sendBlock starts the WRITE of a range whose data lies in a block, behind the room for the request's header.
+// sendBlock starts the WRITE of a range whose data lies in a block, behind the room for the
+// request's header.
 func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
 	lane := &u.lanes[i]
 	header := wire.WriteHeaderSize(len(lane.handle))
 	call := lane.client.request(wire.TypeStatus)
-	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off), Data: block.Bytes()[header : header+r.Len]}.AppendHeader(block.Bytes()[:0], 0)
+	packet := wire.Write{Handle: lane.handle, Offset: uint64(r.Off),
+		Data: block.Bytes()[header : header+r.Len]}.AppendHeader(block.Bytes()[:0], 0)
 	call.Request = packet[:header+r.Len]
 	call.Payload = block
 	call.Sent = u.queue
 	return u.launch(i, r, call)
 }
 
-// read fills p from the source. With nothing in flight it sends on what one Read gives, so that a slow source's data
-// does not wait for more of it.
+// read fills p from the source. With nothing in flight it sends on what one Read gives, so that a
+// slow source's data does not wait for more of it.
 func (u *upload) read(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var got int
@@ -205,7 +210,8 @@ func (u *upload) settle(call *conn.Call) {
 	u.lanes[p.lane].client.conn.Recycle(call)
 }
 
-// upload writes from an offset what source has. acked is told of the acknowledged length as it grows.
+// upload writes from an offset what source has. acked is told of the acknowledged length as it
+// grows.
 func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)) (int64, error) {
 	open, err := f.opened(op)
 	if err != nil {
@@ -225,24 +231,29 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	defer open.client.uploads.put(u)
 	n, err := u.run()
 	if !orderly && int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
-		// Some servers refuse a WRITE while another one is under way, and do not say that this is why.
+		// Some servers refuse a WRITE while another one is under way, and do not say that this is
+		// why.
 		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
 		again.waited = &f.waited
 		m, err2 := again.run()
 		if m > 0 {
-			open.client.differs(&open.client.oneWrite, "it refuses WRITEs side by side; they go one by one")
+			open.client.differs(&open.client.oneWrite,
+				"it refuses WRITEs side by side; they go one by one")
 			n, err = n+m, err2
 		}
 	}
 	return n, f.wrap(op, err)
 }
 
-// newUpload prepares a transfer to an open file. Orderly means that there is one WRITE in flight at most: where the data lands is the
-// order in which the server takes it, or the server cannot do otherwise.
-func newUpload(ctx context.Context, open *openFile, from int64, request int, source io.Reader, acked func(int64), orderly bool) *upload {
+// newUpload prepares a transfer to an open file. Orderly means that there is one WRITE in flight at
+// most: where the data lands is the order in which the server takes it, or the server cannot do
+// otherwise.
+func newUpload(ctx context.Context, open *openFile, from int64, request int, source io.Reader,
+	acked func(int64), orderly bool) *upload {
 	u := open.client.uploads.take()
 	if u == nil {
-		u = &upload{loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false), lane{client: open.client, handle: open.handle})}
+		u = &upload{loop: newLoop(ctx, flow.NewRanges(from, flow.Unknown, request, false),
+			lane{client: open.client, handle: open.handle})}
 	} else {
 		u.ctx, u.began = ctx, time.Now()
 		u.ranges.Reset(from, flow.Unknown, request, false)
@@ -256,7 +267,8 @@ func newUpload(ctx context.Context, open *openFile, from int64, request int, sou
 	return u
 }
 
-// uploads keeps the memory of an upload for the next one: programs that write in pieces of a few packets run many.
+// uploads keeps the memory of an upload for the next one: programs that write in pieces of a few
+// packets run many.
 type uploads struct {
 	mu    sync.Mutex
 	spare *upload
@@ -270,8 +282,8 @@ func (s *uploads) take() *upload {
 	return u
 }
 
-// put takes back an upload that has run, if nothing of it is in flight, so that nothing can come to its queue any more. The memory of a
-// large one is not kept.
+// put takes back an upload that has run, if nothing of it is in flight, so that nothing can come to
+// its queue any more. The memory of a large one is not kept.
 func (s *uploads) put(u *upload) {
 	const mostPieces = 16
 	if u.ranges.Out() > 0 || cap(u.pieces) > mostPieces {
@@ -301,8 +313,9 @@ func rewind(source io.Reader, n int64) bool {
 	return err == nil
 }
 
-// WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns how many, from the beginning
-// and without a gap, the server has acknowledged. On a file opened with O_APPEND it fails, as in package os.
+// WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns
+// how many, from the beginning and without a gap, the server has acknowledged. On a file opened
+// with O_APPEND it fails, as in package os.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
 	if f.appends() {
 		return 0, f.wrap("write", errAppendAt)
@@ -331,7 +344,8 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	return int(n), err
 }
 
-// memory is a source that lies in memory. It says where it ends along with its last bytes, which saves looking for more.
+// memory is a source that lies in memory. It says where it ends along with its last bytes, which
+// saves looking for more.
 type memory struct{ *bytes.Reader }
 
 func (m memory) Read(p []byte) (int, error) {
@@ -342,9 +356,9 @@ func (m memory) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what the server has acknowledged. It
-// waits for the server's answer, so that a loop of Writes takes a round trip for each: see [File.Writer], [File.ReadFrom] and
-// [WithWriteBehind], which do not.
+// Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what
+// the server has acknowledged. It waits for the server's answer, so that a loop of Writes takes a
+// round trip for each: see [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not.
 func (f *File) Write(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -356,9 +370,10 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom writes what r has to the file, from its offset on, and moves the offset. r's Read runs on the calling goroutine. It keeps
-// as much in flight as the link holds, for any reader. It returns how many bytes the server has acknowledged, from the beginning and
-// without a gap; after an error more may have been read from r, and bytes beyond may have been written.
+// ReadFrom writes what r has to the file, from its offset on, and moves the offset. r's Read runs
+// on the calling goroutine. It keeps as much in flight as the link holds, for any reader. It
+// returns how many bytes the server has acknowledged, from the beginning and without a gap; after
+// an error more may have been read from r, and bytes beyond may have been written.
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()

@@ -15,23 +15,25 @@ import (
 )
 
 const (
-	// leastListings and mostListings are how many directories a walk has open at once, in the beginning and at most. Servers
-	// limit open handles; OpenSSH's at about a thousand.
+	// leastListings and mostListings are how many directories a walk has open at once, in the
+	// beginning and at most. Servers limit open handles; OpenSSH's at about a thousand.
 	leastListings = 16
 	mostListings  = 128
 
-	// mostAhead is how many entries a walk has listed and not visited at most, but for those of the directory that it waits
-	// for: some 10 MB.
+	// mostAhead is how many entries a walk has listed and not visited at most, but for those of the
+	// directory that it waits for: some 10 MB.
 	mostAhead = 1 << 15
 )
 
-// WalkDir walks the tree at root as [path/filepath.WalkDir] does, and calls fn for each file and directory in it, root included, in
-// lexical order; errors, [fs.SkipDir] and [fs.SkipAll] work as there. It does not follow symbolic links. Entries carry their
-// attributes, so that Info costs nothing.
+// WalkDir walks the tree at root as [path/filepath.WalkDir] does, and calls fn for each file and
+// directory in it, root included, in lexical order; errors, [fs.SkipDir] and [fs.SkipAll] work as
+// there. It does not follow symbolic links. Entries carry their attributes, so that Info costs
+// nothing.
 //
-// fn runs on the calling goroutine, one call at a time, while up to 128 directories that it has not reached are being listed. So a
-// walk over a long link takes a few round trips for each hundred directories; what fn does with one entry may already be too late for
-// what it hears of the next. The memory is that of the listings on the current path and of some ten thousand entries more.
+// fn runs on the calling goroutine, one call at a time, while up to 128 directories that it has not
+// reached are being listed. So a walk over a long link takes a few round trips for each hundred
+// directories; what fn does with one entry may already be too late for what it hears of the next.
+// The memory is that of the listings on the current path and of some ten thousand entries more.
 func (c *Client) WalkDir(root string, fn fs.WalkDirFunc) error {
 	info, err := c.Lstat(root)
 	if err != nil {
@@ -49,7 +51,8 @@ func (c *Client) WalkDir(root string, fn fs.WalkDirFunc) error {
 
 func (c *Client) walk(top *File, fn fs.WalkDirFunc) error {
 	ctx, cancel := context.WithCancel(c.ctx)
-	w := &walk{client: c.WithContext(ctx), owner: c, fn: fn, limit: leastListings, most: mostListings}
+	w := &walk{client: c.WithContext(ctx), owner: c, fn: fn, limit: leastListings,
+		most: mostListings}
 	if handles := c.openHandles(); handles > 0 {
 		w.most = int(min(mostListings, max(1, handles/2)))
 	}
@@ -59,8 +62,9 @@ func (c *Client) walk(top *File, fn fs.WalkDirFunc) error {
 	return w.visit(&walkDir{file: top, index: -1}, top)
 }
 
-// Walk is [Client.WalkDir] as an iterator: closed Files that carry their attributes, in lexical order, root first. An error comes with
-// the File of the directory that it is about, nil for root, and the walk goes on behind it. To leave out a directory, use WalkDir.
+// Walk is [Client.WalkDir] as an iterator: closed Files that carry their attributes, in lexical
+// order, root first. An error comes with the File of the directory that it is about, nil for root,
+// and the walk goes on behind it. To leave out a directory, use WalkDir.
 func (c *Client) Walk(root string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		c.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
@@ -76,7 +80,8 @@ func (c *Client) Walk(root string) iter.Seq2[*File, error] {
 	}
 }
 
-// walk is one tree being walked: one goroutine visits, and others list ahead of it, in the order in which it will come by.
+// walk is one tree being walked: one goroutine visits, and others list ahead of it, in the order in
+// which it will come by.
 type walk struct {
 	client *Client // with the walk's context
 	owner  *Client
@@ -110,7 +115,8 @@ type walkDir struct {
 	crowded bool // it failed while others were being listed
 }
 
-// visit calls fn for a file, and for what lies below it. dir is the place of a directory in the tree.
+// visit calls fn for a file, and for what lies below it. dir is the place of a directory in the
+// tree.
 func (w *walk) visit(dir *walkDir, f *File) error {
 	if w.owner.ctx.Err() != nil {
 		return context.Cause(w.owner.ctx)
@@ -193,7 +199,8 @@ func (w *walk) await(dir *walkDir) {
 	if !dir.crowded {
 		return
 	}
-	// It may have been refused because too much was open at once, for which version 3 has no code: it is asked again, alone.
+	// It may have been refused because too much was open at once, for which version 3 has no code:
+	// it is asked again, alone.
 	w.mu.Lock()
 	w.limit = max(1, w.limit/2)
 	w.most = w.limit
@@ -226,8 +233,8 @@ func (w *walk) begin(dir *walkDir) {
 	w.lists.Go(func() { w.list(dir, func() bool { return others || w.begun != begun }) })
 }
 
-// list lists a directory and notes the directories in it. Crowd tells, to one who holds the lock, whether others were being listed
-// meanwhile.
+// list lists a directory and notes the directories in it. Crowd tells, to one who holds the lock,
+// whether others were being listed meanwhile.
 func (w *walk) list(dir *walkDir, crowd func() bool) {
 	entries, err := w.client.ReadDir(dir.file.Name())
 	if err == nil {
@@ -236,7 +243,8 @@ func (w *walk) list(dir *walkDir, crowd func() bool) {
 	for _, f := range entries {
 		f.ctx = w.owner.ctx
 	}
-	slices.SortFunc(entries, func(a, b *File) int { return strings.Compare(a.path, b.path) }) // they differ in the last element only
+	// they differ in the last element only
+	slices.SortFunc(entries, func(a, b *File) int { return strings.Compare(a.path, b.path) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer close(dir.listed)
@@ -280,7 +288,8 @@ func (c *Client) statUnknown(entries []*File) error {
 		}
 	}
 	for r := range Batch(unknown, 0, func(f *File) *Pending[*FileStat] {
-		return startOn(c.Async(), ask(c.session, "lstat", f.path, wire.TypeAttrs, wire.PathRequest{Type: wire.TypeLstat, Path: f.path}, f.keepAttrs))
+		return startOn(c.Async(), ask(c.session, "lstat", f.path, wire.TypeAttrs,
+			wire.PathRequest{Type: wire.TypeLstat, Path: f.path}, f.keepAttrs))
 	}) {
 		if c.ctx.Err() != nil {
 			return r.Err

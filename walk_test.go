@@ -35,7 +35,8 @@ func tree(rng *rand.Rand, root string, depth int, make func(name string, dir boo
 func TestWalkDirIsFilepaths(t *testing.T) {
 	for seed := range uint64(12) {
 		dir := t.TempDir()
-		r := newRig(t, sftptest.Script{ReaddirNames: 2}, 0, usftp.WithServerVersion([]string{"", openSSH}[seed%2]))
+		r := newRig(t, sftptest.Script{ReaddirNames: 2}, 0,
+			usftp.WithServerVersion([]string{"", openSSH}[seed%2]))
 		tree(rand.New(rand.NewPCG(seed, 1)), dir, 4, func(name string, isDir bool) {
 			if isDir {
 				ok(t, os.Mkdir(name, 0o755))
@@ -67,16 +68,19 @@ func TestWalkDirIsFilepaths(t *testing.T) {
 		wantErr := filepath.WalkDir(dir, visit(&want))
 		gotErr := r.WalkDir(dir, visit(&got))
 		if !slices.Equal(got, want) || fmt.Sprint(gotErr) != fmt.Sprint(wantErr) {
-			t.Fatalf("seed %d: %v\n%s\nwant %v\n%s", seed, gotErr, strings.Join(got, "\n"), wantErr, strings.Join(want, "\n"))
+			t.Fatalf("seed %d: %v\n%s\nwant %v\n%s", seed, gotErr, strings.Join(got, "\n"), wantErr,
+				strings.Join(want, "\n"))
 		}
-		r.Stat("/") // the replies to what was left behind come before this one's, and have their handles closed
+		// the replies to what was left behind come before this one's, and have their handles closed
+		r.Stat("/")
 		if _, err := r.Stat("/"); err != nil || r.server.OpenHandles() != 0 {
 			t.Errorf("seed %d: %v, %d handles are open", seed, err, r.server.OpenHandles())
 		}
 	}
 }
 
-// TestWalkPipelines: 20,000 files in 2,000 directories. One directory after the other they take over 4,000 round trips.
+// TestWalkPipelines: 20,000 files in 2,000 directories. One directory after the other they take
+// over 4,000 round trips.
 func TestWalkPipelines(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	for _, test := range []struct {
@@ -110,17 +114,20 @@ func TestWalkPipelines(t *testing.T) {
 // TestWalkWithoutAttributes: where listings do not say what is a directory, it is asked.
 func TestWalkWithoutAttributes(t *testing.T) {
 	var got []string
-	listed := map[string][]wire.Name{"/d": {{Filename: "e"}, {Filename: "l"}}, "/d/e": {{Filename: "f"}}}
-	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {
-		if names := listed[request.Path]; request.Type == wire.TypeReaddir && names != nil {
-			delete(listed, request.Path)
-			return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, request.ID)))}
-		}
-		if request.Type == wire.TypeReaddir {
-			return []sftptest.Action{sftptest.Refuse(wire.EOF, "")}
-		}
-		return nil
-	}})
+	listed := map[string][]wire.Name{"/d": {{Filename: "e"}, {Filename: "l"}},
+		"/d/e": {{Filename: "f"}}}
+	server := sftptest.NewServer(t,
+		sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {
+			if names := listed[request.Path]; request.Type == wire.TypeReaddir && names != nil {
+				delete(listed, request.Path)
+				return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil,
+					request.ID)))}
+			}
+			if request.Type == wire.TypeReaddir {
+				return []sftptest.Action{sftptest.Refuse(wire.EOF, "")}
+			}
+			return nil
+		}})
 	server.Files.WriteFile("/d/e/f", nil)
 	server.Files.Symlink("/d", "/d/l")
 	link := server.Dial(sftptest.LinkConfig{})
@@ -130,13 +137,15 @@ func TestWalkWithoutAttributes(t *testing.T) {
 		got = append(got, fmt.Sprint(path, " ", d.Type(), " ", err))
 		return nil
 	}))
-	want := []string{"/d d--------- <nil>", "/d/e d--------- <nil>", "/d/e/f ---------- <nil>", "/d/l L--------- <nil>"}
+	want := []string{"/d d--------- <nil>", "/d/e d--------- <nil>", "/d/e/f ---------- <nil>",
+		"/d/l L--------- <nil>"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestWalkFewHandles: a server that allows few open handles, and does not say so, is walked nevertheless.
+// TestWalkFewHandles: a server that allows few open handles, and does not say so, is walked
+// nevertheless.
 func TestWalkFewHandles(t *testing.T) {
 	for range 20 { // the order in which goroutines come to run decides who is refused
 		walkFewHandles(t)
@@ -144,7 +153,8 @@ func TestWalkFewHandles(t *testing.T) {
 }
 
 func walkFewHandles(t *testing.T) {
-	r := newRig(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: 3}, Extensions: []wire.ExtensionPair{}}, 0)
+	r := newRig(t, sftptest.Script{Limits: &wire.LimitsReply{MaxOpenHandles: 3},
+		Extensions: []wire.ExtensionPair{}}, 0)
 	for i := range 300 {
 		r.server.Files.WriteFile(fmt.Sprintf("/t/%d/f", i), nil)
 	}
@@ -161,7 +171,8 @@ func walkFewHandles(t *testing.T) {
 }
 
 func TestWalkErrors(t *testing.T) {
-	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpendir, Path: "/t/b", Do: sftptest.Refuse(wire.PermissionDenied, "")}}}, 0)
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpendir, Path: "/t/b",
+		Do: sftptest.Refuse(wire.PermissionDenied, "")}}}, 0)
 	for _, name := range []string{"/t/a/1", "/t/b/2", "/t/c/3"} {
 		r.server.Files.WriteFile(name, nil)
 	}
@@ -183,7 +194,8 @@ func TestWalkErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := r.WithContext(ctx).WalkDir("/t", func(path string, _ fs.DirEntry, err error) error { cancel(); return nil })
+	err := r.WithContext(ctx).WalkDir("/t",
+		func(path string, _ fs.DirEntry, err error) error { cancel(); return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -240,7 +252,8 @@ func TestRemoveAllOfManyRounds(t *testing.T) {
 }
 
 func TestRemoveAllFails(t *testing.T) {
-	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRemove, Path: "/t/b/x", Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0)
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRemove, Path: "/t/b/x",
+		Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0)
 	for _, name := range []string{"/t/a/x", "/t/b/x", "/t/b/y", "/t/c/x"} {
 		r.server.Files.WriteFile(name, nil)
 	}

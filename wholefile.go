@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ReadFile reads a whole file. Its size is asked for at the same time as it is opened, so that a file of any size that the link
-// holds takes two round trips.
+// ReadFile reads a whole file. Its size is asked for at the same time as it is opened, so that a
+// file of any size that the link holds takes two round trips.
 func (c *Client) ReadFile(name string) ([]byte, error) {
 	size := start(c.ctx, c.session, c.stat("stat", wire.TypeStat, name))
 	f, err := c.Open(name)
@@ -35,8 +35,9 @@ func (c *Client) ReadFile(name string) ([]byte, error) {
 // mostTrusted is how much memory is taken at once because a server says that a file is as large.
 const mostTrusted = 4 << 20
 
-// WriteFile writes a whole file, which it truncates, or creates with perm before the server's umask. After an error the file may
-// hold part of the data. Three round trips, for data that the link holds.
+// WriteFile writes a whole file, which it truncates, or creates with perm before the server's
+// umask. After an error the file may hold part of the data. Three round trips, for data that the
+// link holds.
 func (c *Client) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	f, err := c.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {
@@ -49,16 +50,18 @@ func (c *Client) WriteFile(name string, data []byte, perm fs.FileMode) error {
 // mostNames is how many random names are tried.
 const mostNames = 1000
 
-// CreateTemp makes a new file in a directory ("" is where relative paths start) and opens it for reading and writing, with mode 0600.
-// Its name is pattern, with its last "*" replaced by random digits, which stand at the end where there is none. Removing it is the
-// caller's job. One round trip.
+// CreateTemp makes a new file in a directory ("" is where relative paths start) and opens it for
+// reading and writing, with mode 0600. Its name is pattern, with its last "*" replaced by random
+// digits, which stand at the end where there is none. Removing it is the caller's job. One round
+// trip.
 func (c *Client) CreateTemp(dir, pattern string) (*File, error) {
 	var f *File
 	err := tryNames("createtemp", dir, pattern, func(name string) (err error) {
 		const exclusive = os.O_CREATE | os.O_EXCL
 		if !c.noReadWrite.Load() {
 			f, err = c.OpenFile(name, os.O_RDWR|exclusive, 0o600)
-			if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) || c.fatal(err) != nil {
+			if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) ||
+				c.fatal(err) != nil {
 				return err
 			}
 		}
@@ -74,7 +77,8 @@ func (c *Client) CreateTemp(dir, pattern string) (*File, error) {
 	return f, nil
 }
 
-// MkdirTemp makes a new directory in a directory, with mode 0700, and returns its name; see [Client.CreateTemp].
+// MkdirTemp makes a new directory in a directory, with mode 0700, and returns its name; see
+// [Client.CreateTemp].
 func (c *Client) MkdirTemp(dir, pattern string) (string, error) {
 	var made string
 	err := tryNames("mkdirtemp", dir, pattern, func(name string) error {
@@ -108,7 +112,8 @@ func tryNames(op, dir, pattern string, try func(name string) error) error {
 	return err
 }
 
-// ReadFromWithConcurrency is [File.ReadFrom]: how many requests are in flight follows from the link, not from concurrency.
+// ReadFromWithConcurrency is [File.ReadFrom]: how many requests are in flight follows from the
+// link, not from concurrency.
 func (f *File) ReadFromWithConcurrency(r io.Reader, concurrency int) (int64, error) {
 	return f.ReadFrom(r)
 }

@@ -58,7 +58,8 @@ func TestTemporaryNames(t *testing.T) {
 	f := must[*usftp.File](t)(r.CreateTemp("", "a*b"))
 	g := must[*usftp.File](t)(r.CreateTemp("/home", "a"))
 	d := must[string](t)(r.MkdirTemp("/home", "d*"))
-	if !strings.HasPrefix(f.Name(), "a") || !strings.HasSuffix(f.Name(), "b") || !strings.HasPrefix(g.Name(), "/home/a") || !strings.HasPrefix(d, "/home/d") {
+	if !strings.HasPrefix(f.Name(), "a") || !strings.HasSuffix(f.Name(), "b") ||
+		!strings.HasPrefix(g.Name(), "/home/a") || !strings.HasPrefix(d, "/home/d") {
 		t.Error(f.Name(), g.Name(), d)
 	}
 	if info := must[fs.FileInfo](t)(r.Stat(d)); !info.IsDir() || info.Mode().Perm() != 0o700 {
@@ -99,7 +100,8 @@ func TestReadDirLimit(t *testing.T) {
 
 func TestCopyOnServer(t *testing.T) {
 	data := noise(300_000)
-	for _, extensions := range [][]wire.ExtensionPair{nil, {}, {{Name: wire.ExtCopyData, Data: "1"}}} {
+	for _, extensions := range [][]wire.ExtensionPair{nil, {},
+		{{Name: wire.ExtCopyData, Data: "1"}}} {
 		r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
 		r.server.Files.WriteFile("/a", data)
 		n, err := r.CopyFile("/a", "/b")
@@ -107,7 +109,8 @@ func TestCopyOnServer(t *testing.T) {
 		if n != int64(len(data)) || err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%v: %d, %v", extensions, n, err)
 		}
-		if reads := len(r.server.Requests(wire.TypeRead)); (reads == 0) != (extensions == nil || len(extensions) == 1) {
+		if reads := len(r.server.Requests(wire.TypeRead)); (reads == 0) != (extensions == nil ||
+			len(extensions) == 1) {
 			t.Errorf("%v: %d READs", extensions, reads)
 		}
 		from := must[*usftp.File](t)(r.Open("/a"))
@@ -125,11 +128,13 @@ func TestCopyOnServer(t *testing.T) {
 		}
 		ok(t, part.Close())
 		part = from.ReadRange(299_990, 20)
-		if got, err := io.ReadAll(part); !errors.Is(err, io.ErrUnexpectedEOF) || !bytes.Equal(got, data[299_990:]) {
+		if got, err := io.ReadAll(part); !errors.Is(err, io.ErrUnexpectedEOF) ||
+			!bytes.Equal(got, data[299_990:]) {
 			t.Errorf("%v: beyond the end: %d bytes, %v", extensions, len(got), err)
 		}
 		ok(t, part.Close())
-		if n, err := from.CopyRange(299_990, 20, to, 300_000); n != 10 || !errors.Is(err, io.ErrUnexpectedEOF) {
+		if n, err := from.CopyRange(299_990, 20, to, 300_000); n != 10 ||
+			!errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%v: beyond the end: %d, %v", extensions, n, err)
 		}
 	}
@@ -142,7 +147,8 @@ func TestExtensionsOfOpenSSH(t *testing.T) {
 	ok(t, err)
 	uid := must[int](t)(strconv.Atoi(me.Uid))
 	users, groups, err := client.UsersGroups([]uint32{uint32(uid), 4_000_000_000}, []uint32{0})
-	if err != nil || len(users) != 2 || users[0] != me.Username || users[1] != "" || len(groups) != 1 || groups[0] == "" {
+	if err != nil || len(users) != 2 || users[0] != me.Username || users[1] != "" ||
+		len(groups) != 1 || groups[0] == "" {
 		t.Errorf("%q, %q, %v", users, groups, err)
 	}
 	if home, err := client.HomeDirectory(me.Username); home != me.HomeDir || err != nil {
@@ -163,7 +169,8 @@ func TestExtensionsOfOpenSSH(t *testing.T) {
 	}
 	f := must[*usftp.File](t)(client.Open(source))
 	g := must[*usftp.File](t)(client.OpenFile(filepath.Join(dir, "b"), os.O_WRONLY, 0))
-	if n, err := f.CopyRange(1<<20-5, 10, g, 1<<20); n != 5 || !errors.Is(err, io.ErrUnexpectedEOF) {
+	if n, err := f.CopyRange(1<<20-5, 10, g, 1<<20); n != 5 ||
+		!errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a copy beyond the end: %d, %v", n, err)
 	}
 	if err := g.Sync(); err != nil {
@@ -201,7 +208,8 @@ func TestSetstatFamily(t *testing.T) {
 	ok(t, r.Chtimes("/f", when, when))
 	info := must[fs.FileInfo](t)(r.Stat("/f"))
 	stat := info.Sys().(*usftp.FileStat)
-	if info.Mode() != 0o600|fs.ModeSetuid || stat.UID != 7 || stat.GID != 8 || !info.ModTime().Equal(when) || info.Size() != 4 {
+	if info.Mode() != 0o600|fs.ModeSetuid || stat.UID != 7 || stat.GID != 8 ||
+		!info.ModTime().Equal(when) || info.Size() != 4 {
 		t.Errorf("%v %+v", info, stat)
 	}
 	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
@@ -213,7 +221,8 @@ func TestSetstatFamily(t *testing.T) {
 		t.Errorf("%v %+v", f.Info(), f.FileStat())
 	}
 	for what, err := range map[string]error{
-		"chown": r.Chown("/f", -1, 0), "chtimes": r.Chtimes("/f", time.Unix(-1, 0), when), "truncate": r.Truncate("/f", -1),
+		"chown": r.Chown("/f", -1, 0), "chtimes": r.Chtimes("/f", time.Unix(-1, 0),
+			when), "truncate": r.Truncate("/f", -1),
 		"chtimes late": r.Chtimes("/f", when, time.Unix(1<<32, 0)), "f.truncate": f.Truncate(-1),
 	} {
 		if !errors.Is(err, fs.ErrInvalid) {
@@ -230,11 +239,13 @@ func TestCopyFails(t *testing.T) {
 				kind = wire.TypeExtended
 			}
 			r := newRig(t, sftptest.Script{Extensions: extensions, Faults: []sftptest.Fault{
-				{On: kind, From: 600_000, To: 1 << 40, Do: sftptest.Refuse(wire.PermissionDenied, "enough")},
+				{On: kind, From: 600_000, To: 1 << 40,
+					Do: sftptest.Refuse(wire.PermissionDenied, "enough")},
 			}}, 0)
 			r.server.Files.WriteFile("/a", noise(1<<20))
 			if extensions == nil {
-				r.server.AddFaults(sftptest.Fault{On: kind, Extension: wire.ExtCopyData, Do: sftptest.Refuse(wire.PermissionDenied, "enough")})
+				r.server.AddFaults(sftptest.Fault{On: kind, Extension: wire.ExtCopyData,
+					Do: sftptest.Refuse(wire.PermissionDenied, "enough")})
 			}
 			n, err := r.CopyFile("/a", "/b")
 			if n > 600_000 || !errors.Is(err, fs.ErrPermission) {
@@ -242,7 +253,8 @@ func TestCopyFails(t *testing.T) {
 			}
 			r.Stat("/")
 			if _, err := r.Stat("/"); err != nil || r.server.OpenHandles() != 0 {
-				t.Errorf("%v, %s: %v, %d handles are open", extensions, path, err, r.server.OpenHandles())
+				t.Errorf("%v, %s: %v, %d handles are open", extensions, path, err,
+					r.server.OpenHandles())
 			}
 		}
 	}

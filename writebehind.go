@@ -11,9 +11,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// behind is an upload whose source is a program's Writes: they are gathered into blocks, blocks go out as the link takes them, and
-// nobody waits for the answers but where too many are due. It runs only within the program's calls. A File has one at a time,
-// from the first Write to the next call that needs all to be done.
+// behind is an upload whose source is a program's Writes: they are gathered into blocks, blocks go
+// out as the link takes them, and nobody waits for the answers but where too many are due. It runs
+// only within the program's calls. A File has one at a time, from the first Write to the next call
+// that needs all to be done.
 type behind struct {
 	file *File
 	open *openFile
@@ -29,17 +30,20 @@ type behind struct {
 // Writer is a pipelined writer to a file, for loops of Write: see [File.Writer].
 type Writer struct{ file *File }
 
-// Writer returns a writer at the file's offset, which moves it. Its Write copies what it is given and waits only where the link, or
-// the client's budget, is full, so that a loop of Writes of any size runs as fast as [File.ReadFrom]. Small Writes are gathered
-// until they fill a packet, or until Flush.
+// Writer returns a writer at the file's offset, which moves it. Its Write copies what it is given
+// and waits only where the link, or the client's budget, is full, so that a loop of Writes of any
+// size runs as fast as [File.ReadFrom]. Small Writes are gathered until they fill a packet, or
+// until Flush.
 //
-// An error of the server's comes with a later call: with the next Write, with Flush, with [File.Sync] or with Close of the writer
-// or the file, and with each of them from then on; then the file's offset is the length that is safe, without a gap. Methods of the
-// File that depend on what was written (Read, Seek, Stat, Truncate, ...) wait for it first; those of [File.Async] do not. Close does not close
-// the file.
+// An error of the server's comes with a later call: with the next Write, with Flush, with
+// [File.Sync] or with Close of the writer or the file, and with each of them from then on; then the
+// file's offset is the length that is safe, without a gap. Methods of the File that depend on what
+// was written (Read, Seek, Stat, Truncate, ...) wait for it first; those of [File.Async] do not.
+// Close does not close the file.
 //
-// On a server that refuses WRITEs while another is under way, or out of order, the first of them fails, since what it was to write is gone:
-// [File.ReadFrom] with a source that can seek finds that out and goes on one by one, and a Writer does so from then on.
+// On a server that refuses WRITEs while another is under way, or out of order, the first of them
+// fails, since what it was to write is gone: [File.ReadFrom] with a source that can seek finds that
+// out and goes on one by one, and a Writer does so from then on.
 func (f *File) Writer() *Writer { return &Writer{f} }
 
 // Write hands p to the writer, which has copied it when Write returns.
@@ -115,7 +119,8 @@ func (b *behind) header() int { return wire.WriteHeaderSize(len(b.open.handle)) 
 func (b *behind) begin(off int64) {
 	s := b.open.client
 	_, b.size = s.dataSizes()
-	l := newLoop(b.open.closed, flow.NewRanges(off, flow.Unknown, b.size, s.oneWrite.Load()), lane{client: s, handle: b.open.handle})
+	l := newLoop(b.open.closed, flow.NewRanges(off, flow.Unknown, b.size, s.oneWrite.Load()),
+		lane{client: s, handle: b.open.handle})
 	b.u = &upload{loop: l, from: off}
 	switch {
 	case b.open.flags&wire.OpenAppend != 0 || s.oneWrite.Load():
@@ -218,7 +223,8 @@ func (b *behind) end() {
 	}
 }
 
-// endBehind is flushBehind for Close. Where a Write is under way in another goroutine, closing ends it.
+// endBehind is flushBehind for Close. Where a Write is under way in another goroutine, closing ends
+// it.
 func (f *File) endBehind(open *openFile) error {
 	b := f.writing.Load()
 	if b == nil || b.open != open {

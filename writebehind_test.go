@@ -15,8 +15,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestWriteLoops: a loop of Writes runs as ReadFrom does, by a Writer and by WithWriteBehind, whatever the size of a Write. The pieces of
-// 100 KB are those of libssh2's example, which took a round trip for each.
+// TestWriteLoops: a loop of Writes runs as ReadFrom does, by a Writer and by WithWriteBehind,
+// whatever the size of a Write. The pieces of 100 KB are those of libssh2's example, which took a
+// round trip for each.
 func TestWriteLoops(t *testing.T) {
 	const rtt = 140 * time.Millisecond
 	data := noise(5 << 20)
@@ -51,15 +52,28 @@ func TestWriteLoops(t *testing.T) {
 	}
 }
 
-// TestWriteErrorsComeLater: an error comes with a later call, with each of them, and Close never says that all is well.
+// TestWriteErrorsComeLater: an error comes with a later call, with each of them, and Close never
+// says that all is well.
 func TestWriteErrorsComeLater(t *testing.T) {
 	calls := map[string]func(f *usftp.File, w *usftp.Writer) error{
-		"Write":    func(f *usftp.File, w *usftp.Writer) error { _, err := w.Write([]byte("x")); return err },
-		"Flush":    func(f *usftp.File, w *usftp.Writer) error { return w.Flush() },
-		"Close":    func(f *usftp.File, w *usftp.Writer) error { return w.Close() },
-		"Sync":     func(f *usftp.File, w *usftp.Writer) error { return f.Sync() },
-		"Seek":     func(f *usftp.File, w *usftp.Writer) error { _, err := f.Seek(0, io.SeekStart); return err },
-		"Read":     func(f *usftp.File, w *usftp.Writer) error { _, err := f.Read(make([]byte, 1)); return err },
+		"Write": func(f *usftp.File, w *usftp.Writer) error {
+			_,
+				err := w.Write([]byte("x"))
+			return err
+		},
+		"Flush": func(f *usftp.File, w *usftp.Writer) error { return w.Flush() },
+		"Close": func(f *usftp.File, w *usftp.Writer) error { return w.Close() },
+		"Sync":  func(f *usftp.File, w *usftp.Writer) error { return f.Sync() },
+		"Seek": func(f *usftp.File, w *usftp.Writer) error {
+			_,
+				err := f.Seek(0, io.SeekStart)
+			return err
+		},
+		"Read": func(f *usftp.File, w *usftp.Writer) error {
+			_,
+				err := f.Read(make([]byte, 1))
+			return err
+		},
 		"Stat":     func(f *usftp.File, w *usftp.Writer) error { _, err := f.Stat(); return err },
 		"Truncate": func(f *usftp.File, w *usftp.Writer) error { return f.Truncate(0) },
 	}
@@ -68,7 +82,8 @@ func TestWriteErrorsComeLater(t *testing.T) {
 			r := newRig(t, sftptest.Script{FullAt: 1 << 20}, 0)
 			f := must[*usftp.File](t)(r.Create("/f"))
 			w := f.Writer()
-			if n, err := w.Write(noise(2 << 20)); n == 0 || err != nil && !errors.Is(err, usftp.ErrSSHFxFailure) {
+			if n, err := w.Write(noise(2 << 20)); n == 0 ||
+				err != nil && !errors.Is(err, usftp.ErrSSHFxFailure) {
 				t.Errorf("%s: %d, %v", name, n, err)
 			}
 			synctest.Wait()
@@ -81,7 +96,8 @@ func TestWriteErrorsComeLater(t *testing.T) {
 				t.Errorf("%s: %d bytes are said to be safe", name, n)
 			}
 			var named *fs.PathError
-			if err := f.Close(); !errors.Is(err, usftp.ErrSSHFxFailure) || !errors.As(err, &named) || named.Path != "/f" {
+			if err := f.Close(); !errors.Is(err, usftp.ErrSSHFxFailure) ||
+				!errors.As(err, &named) || named.Path != "/f" {
 				t.Errorf("%s: Close: %v", name, err)
 			}
 			if n := r.server.OpenHandles(); n != 0 {
@@ -94,7 +110,8 @@ func TestWriteErrorsComeLater(t *testing.T) {
 func TestWriteBehindIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := new(sftptest.Gate)
-		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Do: sftptest.Hold(gate)}}}, 0, usftp.WithWriteBehind(1<<20))
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
+			Do: sftptest.Hold(gate)}}}, 0, usftp.WithWriteBehind(1<<20))
 		f := must[*usftp.File](t)(r.Create("/f"))
 		done := make(chan error)
 		go func() {
@@ -124,14 +141,16 @@ func TestWriterAppends(t *testing.T) {
 		must[int](t)(w.Write(rest[:min(len(rest), 70_000)]))
 	}
 	ok(t, w.Close())
-	if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got, append([]byte("start "), data...)) {
+	if got := must[[]byte](t)(r.server.Files.ReadFile("/f")); !bytes.Equal(got,
+		append([]byte("start "), data...)) {
 		t.Error("the file differs")
 	}
 }
 
 func TestCloseEndsAWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Do: sftptest.Drop()}}}, 0, usftp.WithWriteBehind(1<<20))
+		r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
+			Do: sftptest.Drop()}}}, 0, usftp.WithWriteBehind(1<<20))
 		f := must[*usftp.File](t)(r.Create("/f"))
 		ended := make(chan error)
 		go func() { _, err := f.Write(noise(3 << 20)); ended <- err }()
@@ -145,7 +164,8 @@ func TestCloseEndsAWrite(t *testing.T) {
 	})
 }
 
-// TestAsyncAndWriter: what is started does not wait for what was written behind, unless that was flushed.
+// TestAsyncAndWriter: what is started does not wait for what was written behind, unless that was
+// flushed.
 func TestAsyncAndWriter(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0)
 	holds := func(when, want string) {
@@ -166,7 +186,8 @@ func TestAsyncAndWriter(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// TestWriterWhereWritesAreRefused: on a server that takes one WRITE at a time a Writer fails aloud, until that is known of the server.
+// TestWriterWhereWritesAreRefused: on a server that takes one WRITE at a time a Writer fails aloud,
+// until that is known of the server.
 func TestWriterWhereWritesAreRefused(t *testing.T) {
 	r := newRig(t, sftptest.Script{OneWrite: true}, 0)
 	data := noise(3 << 20)

@@ -86,8 +86,8 @@ func (d *discard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pieces is a source that hands out at most piece bytes a Read. It tells its length, because pkg/sftp pipelines
-// uploads only from sources that do.
+// pieces is a source that hands out at most piece bytes a Read. It tells its length, because
+// pkg/sftp pipelines uploads only from sources that do.
 type pieces struct {
 	content []byte
 	piece   int

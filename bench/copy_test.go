@@ -19,10 +19,11 @@ import (
 	"github.com/usftp/usftp/internal/filecopy"
 )
 
-// copyDirs are where local copies are measured: tmpfs, the disk, and what USFTP_BENCH_DIRS lists besides, with colons in between: a
-// file system that can share blocks, say.
+// copyDirs are where local copies are measured: tmpfs, the disk, and what USFTP_BENCH_DIRS lists
+// besides, with colons in between: a file system that can share blocks, say.
 func copyDirs() []string {
-	return append([]string{"/dev/shm", "/var/tmp"}, filepath.SplitList(os.Getenv("USFTP_BENCH_DIRS"))...)
+	return append([]string{"/dev/shm", "/var/tmp"},
+		filepath.SplitList(os.Getenv("USFTP_BENCH_DIRS"))...)
 }
 
 // fileSystem names the kind of file system that a directory is on.
@@ -56,19 +57,22 @@ var copyHashes = []struct {
 	make func() hash.Hash
 }{{"none", nil}, {"sha256", sha256.New}, {"blake3", func() hash.Hash { return blake3.New() }}}
 
-// copyPlans are the ways to copy alone, and with each hash. Reading and writing is done by package filecopy, buffer by buffer: io.Copy would
-// have the kernel copy.
+// copyPlans are the ways to copy alone, and with each hash. Reading and writing is done by package
+// filecopy, buffer by buffer: io.Copy would have the kernel copy.
 var (
-	copyAlone  = []filecopy.Plan{{Move: filecopy.Kernel}, {Move: filecopy.Clone}, {Move: filecopy.Read}}
+	copyAlone = []filecopy.Plan{{Move: filecopy.Kernel}, {Move: filecopy.Clone},
+		{Move: filecopy.Read}}
 	copyHashed = []filecopy.Plan{
 		{Move: filecopy.Kernel, Hash: filecopy.Reread},
 		{Move: filecopy.Clone, Hash: filecopy.Reread},
-		{Move: filecopy.Read, Hash: filecopy.Reread}, {Move: filecopy.Read, Hash: filecopy.Tee}, {Move: filecopy.Read, Hash: filecopy.TeeAside},
+		{Move: filecopy.Read, Hash: filecopy.Reread}, {Move: filecopy.Read,
+			Hash: filecopy.Tee}, {Move: filecopy.Read, Hash: filecopy.TeeAside},
 	}
 )
 
-// BenchmarkCopy copies a file of each size in each directory in each way, with and without a hash. One operation is a new file opened,
-// filled and closed; the file before it is removed outside of the time. Nothing is forced to the disk.
+// BenchmarkCopy copies a file of each size in each directory in each way, with and without a hash.
+// One operation is a new file opened, filled and closed; the file before it is removed outside of
+// the time. Nothing is forced to the disk.
 func BenchmarkCopy(b *testing.B) {
 	for _, dir := range copyDirs() {
 		for _, size := range copySizes {
@@ -136,8 +140,8 @@ const (
 	copyLeast = 3                      // operations
 )
 
-// run measures by itself, because the file before must be out of the way each time: the median of its operations, and the processor time
-// of all of them.
+// run measures by itself, because the file before must be out of the way each time: the median of
+// its operations, and the processor time of all of them.
 func (c *copyBench) run(b *testing.B, plan filecopy.Plan, newHash func() hash.Hash) {
 	want := []byte(nil)
 	if newHash != nil {

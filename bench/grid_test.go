@@ -12,8 +12,9 @@ import (
 	"github.com/usftp/usftp/bench/pipes"
 )
 
-// gridOps are the four ways of a File to move 10 MiB. size is that of one Read or Write, and for ReadFrom that of
-// the pieces in which the source comes; WriteTo's sink takes what it is given, so there it changes nothing.
+// gridOps are the four ways of a File to move 10 MiB. size is that of one Read or Write, and for
+// ReadFrom that of the pieces in which the source comes; WriteTo's sink takes what it is given, so
+// there it changes nothing.
 var gridOps = []struct {
 	name string
 	down bool
@@ -59,7 +60,8 @@ type gridCell struct {
 // gridCells are the sizes, undelayed.
 func gridCells() []gridCell {
 	var cells []gridCell
-	for _, size := range []int{1 << 10, 16 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20} {
+	for _, size := range []int{1 << 10, 16 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20,
+		4 << 20} {
 		cells = append(cells, gridCell{fmt.Sprintf("size=%dKiB/delay=0s", size>>10), size, 0})
 	}
 	return cells
@@ -68,14 +70,16 @@ func gridCells() []gridCell {
 // delayedCells are the largest size at each delay.
 func delayedCells() []gridCell {
 	var cells []gridCell
-	for _, delay := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond} {
-		cells = append(cells, gridCell{fmt.Sprintf("size=%dKiB/delay=%s", 4<<10, delay), 4 << 20, delay})
+	for _, delay := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond,
+		150 * time.Millisecond} {
+		cells = append(cells, gridCell{fmt.Sprintf("size=%dKiB/delay=%s", 4<<10, delay), 4 << 20,
+			delay})
 	}
 	return cells
 }
 
-// BenchmarkGrid moves 10 MiB by every operation and size with every library. One operation is one whole file, its open and close
-// included.
+// BenchmarkGrid moves 10 MiB by every operation and size with every library. One operation is one
+// whole file, its open and close included.
 func BenchmarkGrid(b *testing.B) { benchmarkGrid(b, gridCells()) }
 
 // BenchmarkGridDelay does the same with every write of the client delayed.

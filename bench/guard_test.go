@@ -17,7 +17,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// counts are what a transfer of 10 MiB costs in things that do not depend on how fast the machine is.
+// counts are what a transfer of 10 MiB costs in things that do not depend on how fast the machine
+// is.
 type counts struct {
 	Allocations    float64 `json:"allocations"`
 	AllocatedBytes float64 `json:"allocated_bytes"`
@@ -28,8 +29,8 @@ type counts struct {
 	WritesPerMiB float64 `json:"writes_per_mib"`
 }
 
-// boundsFile holds the greatest counts allowed: contestant, operation, counts. A change that costs more either mends
-// itself or raises a bound there, for everyone to see.
+// boundsFile holds the greatest counts allowed: contestant, operation, counts. A change that costs
+// more either mends itself or raises a bound there, for everyone to see.
 const boundsFile = "bounds.json"
 
 const floorName = "floor"
@@ -47,7 +48,8 @@ func readBounds(t *testing.T) map[string]map[string]counts {
 	return bounds
 }
 
-// TestBounds holds every contestant to its bounds, the peers and the floor as a check of the counters themselves.
+// TestBounds holds every contestant to its bounds, the peers and the floor as a check of the
+// counters themselves.
 func TestBounds(t *testing.T) {
 	bounds := readBounds(t)
 	path, content := randomFile(t, transferSize)
@@ -91,7 +93,10 @@ func TestBounds(t *testing.T) {
 		})
 		t.Run(lib.Name+"/ReadFrom", func(t *testing.T) {
 			up := func(to string) func(library.Client) error {
-				return func(c library.Client) error { return upload(c, to, &pieces{content, len(content)}) }
+				return func(c library.Client) error {
+					return upload(c, to,
+						&pieces{content, len(content)})
+				}
 			}
 			got := countOverPipes(t, lib, up(target))
 			checkFile(t, target, content)
@@ -111,7 +116,8 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestBoundsAreAllUsed finds bounds that hold nobody: a misspelt name would otherwise guard nothing.
+// TestBoundsAreAllUsed finds bounds that hold nobody: a misspelt name would otherwise guard
+// nothing.
 func TestBoundsAreAllUsed(t *testing.T) {
 	known := map[string]bool{floorName: true, "usftp": true} // the latter's build tag may be off
 	for _, lib := range library.All() {
@@ -129,8 +135,8 @@ func TestBoundsAreAllUsed(t *testing.T) {
 	}
 }
 
-// countedTransfers is how many transfers are counted after the first, of which the median counts: a garbage
-// collection in the middle of one may empty its pools.
+// countedTransfers is how many transfers are counted after the first, of which the median counts: a
+// garbage collection in the middle of one may empty its pools.
 const countedTransfers = 7
 
 // countAllocations runs transfer once unseen and then takes the medians of several.
@@ -185,9 +191,11 @@ func countFloor(t *testing.T, transfer func(*floor.Client) error) counts {
 	return got
 }
 
-// roundTrips counts what a transfer waits for: over a link whose only cost is the delay of the client's writes, on a
-// clock that stands still while anyone computes, against a server that answers as OpenSSH's does.
-func roundTrips(t *testing.T, lib library.Library, content []byte, transfer func(library.Client) error) (trips float64) {
+// roundTrips counts what a transfer waits for: over a link whose only cost is the delay of the
+// client's writes, on a clock that stands still while anyone computes, against a server that
+// answers as OpenSSH's does.
+func roundTrips(t *testing.T, lib library.Library, content []byte,
+	transfer func(library.Client) error) (trips float64) {
 	t.Helper()
 	const delay = time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +206,8 @@ func roundTrips(t *testing.T, lib library.Library, content []byte, transfer func
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Once unseen, as for the allocations: what a client learns from a first transfer it may use.
+		// Once unseen, as for the allocations: what a client learns from a first transfer it may
+		// use.
 		err = transfer(client)
 		start := time.Now()
 		err = errors.Join(err, transfer(client))

@@ -15,9 +15,10 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// TestRoundTripsOfALogin pins what each step from nothing to a file's first bytes costs on the wire, with OpenSSH's sshd. TCP's handshake is one
-// more. The steps of a login are those of x/crypto/ssh: versions and KEXINIT of both sides, the key exchange, the request for the
-// service, "none", the question whether the key would do, and its signature.
+// TestRoundTripsOfALogin pins what each step from nothing to a file's first bytes costs on the
+// wire, with OpenSSH's sshd. TCP's handshake is one more. The steps of a login are those of
+// x/crypto/ssh: versions and KEXINIT of both sides, the key exchange, the request for the service,
+// "none", the question whether the key would do, and its signature.
 func TestRoundTripsOfALogin(t *testing.T) {
 	server, err := sshd.Start(sshd.Config{})
 	if errors.Is(err, sshd.ErrNoServer) {
@@ -27,7 +28,8 @@ func TestRoundTripsOfALogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	proxy, err := turns.Listen(turns.Config{Target: net.JoinHostPort(server.Address, server.Port), RTT: 100 * time.Millisecond})
+	proxy, err := turns.Listen(turns.Config{Target: net.JoinHostPort(server.Address, server.Port),
+		RTT: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +50,9 @@ func TestRoundTripsOfALogin(t *testing.T) {
 		}
 		level = now
 	}
-	dialer, err := dial.New(ctx, dial.Target{Host: "host"}, &dial.Config{ConfigFile: access.ClientConfig,
-		Nearly: func(*dial.Dialer, time.Duration) { nearly = proxy.Level() }})
+	dialer, err := dial.New(ctx, dial.Target{Host: "host"},
+		&dial.Config{ConfigFile: access.ClientConfig,
+			Nearly: func(*dial.Dialer, time.Duration) { nearly = proxy.Level() }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +68,8 @@ func TestRoundTripsOfALogin(t *testing.T) {
 			t.Fatal(err)
 		}
 		step(login, "the channel and the subsystem", 2)
-		client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()), usftp.WithChannelWindow(stream.Window()))
+		client, err := usftp.NewClientPipe(stream, stream,
+			usftp.WithServerVersion(conn.ServerVersion()), usftp.WithChannelWindow(stream.Window()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,12 +96,13 @@ func TestRoundTripsOfALogin(t *testing.T) {
 	}
 	step("third", "the channel and the subsystem", 2)
 	opened := make(chan error, 1)
-	if _, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()), usftp.WithAhead(func(c *usftp.Client) {
-		go func() {
-			_, err := c.OpenRead(access.ClientConfig)
-			opened <- err
-		}()
-	})); err != nil {
+	if _, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()),
+		usftp.WithAhead(func(c *usftp.Client) {
+			go func() {
+				_, err := c.OpenRead(access.ClientConfig)
+				opened <- err
+			}()
+		})); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-opened; err != nil {

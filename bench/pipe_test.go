@@ -30,8 +30,14 @@ func BenchmarkFloor(b *testing.B) {
 					measure(b, transferSize, func() error { return transfer(client) })
 				})
 			}
-			run("WriteTo", func(c *floor.Client) error { return c.Download(path, int64(len(content)), setting) })
-			run("ReadFrom", func(c *floor.Client) error { return c.Upload(path+".up", int64(len(content)), setting) })
+			run("WriteTo", func(c *floor.Client) error {
+				return c.Download(path,
+					int64(len(content)), setting)
+			})
+			run("ReadFrom", func(c *floor.Client) error {
+				return c.Upload(path+".up",
+					int64(len(content)), setting)
+			})
 		}
 	}
 }
@@ -42,8 +48,14 @@ func BenchmarkPipe(b *testing.B) {
 	for _, pipe := range pipeSizes {
 		for _, lib := range library.All() {
 			suffix := "/pipe=" + pipe.name + "/library=" + lib.Name
-			b.Run("op=WriteTo"+suffix, func(b *testing.B) { benchmarkDown(b, lib, pipe.size, 0, path, len(content)) })
-			b.Run("op=ReadFrom"+suffix, func(b *testing.B) { benchmarkUp(b, lib, pipe.size, 0, content, len(content)) })
+			b.Run("op=WriteTo"+suffix, func(b *testing.B) {
+				benchmarkDown(b, lib, pipe.size, 0,
+					path, len(content))
+			})
+			b.Run("op=ReadFrom"+suffix, func(b *testing.B) {
+				benchmarkUp(b, lib, pipe.size, 0,
+					content, len(content))
+			})
 		}
 	}
 }
@@ -51,7 +63,8 @@ func BenchmarkPipe(b *testing.B) {
 // BenchmarkDelay moves 10 MiB with every write of the client delayed.
 func BenchmarkDelay(b *testing.B) {
 	path, content := randomFile(b, transferSize)
-	for _, delay := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond} {
+	for _, delay := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond,
+		150 * time.Millisecond} {
 		for _, lib := range library.All() {
 			suffix := "/delay=" + delay.String() + "/library=" + lib.Name
 			b.Run("op=CopyDown"+suffix, func(b *testing.B) {
@@ -64,15 +77,20 @@ func BenchmarkDelay(b *testing.B) {
 	}
 }
 
-func benchmarkDown(b *testing.B, lib library.Library, pipeSize int, delay time.Duration, path string, size int) {
+func benchmarkDown(b *testing.B, lib library.Library, pipeSize int, delay time.Duration,
+	path string, size int) {
 	client := connect(b, lib, pipeSize, delay)
 	measure(b, transferSize, func() error { return download(client, path, int64(size)) })
 }
 
-func benchmarkUp(b *testing.B, lib library.Library, pipeSize int, delay time.Duration, content []byte, piece int) {
+func benchmarkUp(b *testing.B, lib library.Library, pipeSize int, delay time.Duration,
+	content []byte, piece int) {
 	client := connect(b, lib, pipeSize, delay)
 	target := filepath.Join(memoryDir(b), "target")
-	measure(b, transferSize, func() error { return upload(client, target, &pieces{content, piece}) })
+	measure(b, transferSize, func() error {
+		return upload(client, target,
+			&pieces{content, piece})
+	})
 	checkFile(b, target, content)
 }
 

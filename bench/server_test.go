@@ -17,7 +17,8 @@ import (
 // servedSize is what a server is asked to move at a time.
 const servedSize = 256 << 20
 
-// usftpEnv names the command that is measured as a server, by an absolute path; otherwise it is looked up on the PATH.
+// usftpEnv names the command that is measured as a server, by an absolute path; otherwise it is
+// looked up on the PATH.
 const usftpEnv = "USFTP"
 
 // servers are what answers at the other end of two pipes.
@@ -41,17 +42,21 @@ var servers = []struct {
 
 var errNoUsftp = errors.New("no usftp on the PATH, nor in $" + usftpEnv)
 
-// BenchmarkServer has the floor, which costs the client next to nothing, move files through servers over pipes. Besides the
-// rate it tells the processor seconds that the server takes for a GiB.
+// BenchmarkServer has the floor, which costs the client next to nothing, move files through servers
+// over pipes. Besides the rate it tells the processor seconds that the server takes for a GiB.
 func BenchmarkServer(b *testing.B) {
 	path, _ := randomFile(b, servedSize)
-	for _, setting := range []floor.Setting{{Packet: 261120, InFlight: 16}, {Packet: 32 << 10, InFlight: 64}} {
+	for _, setting := range []floor.Setting{{Packet: 261120, InFlight: 16},
+		{Packet: 32 << 10, InFlight: 64}} {
 		for _, op := range []struct {
 			name string
 			move func(c *floor.Client) error
 		}{
 			{"get", func(c *floor.Client) error { return c.Download(path, servedSize, setting) }},
-			{"put", func(c *floor.Client) error { return c.Upload(path+".up", servedSize, setting) }},
+			{"put", func(c *floor.Client) error {
+				return c.Upload(path+".up", servedSize,
+					setting)
+			}},
 		} {
 			for _, one := range servers {
 				b.Run("op="+op.name+"/"+setting.String()+"/server="+one.name, func(b *testing.B) {
@@ -62,7 +67,8 @@ func BenchmarkServer(b *testing.B) {
 	}
 }
 
-func benchmarkServer(b *testing.B, start func() (*pipes.Server, error), move func(*floor.Client) error) {
+func benchmarkServer(b *testing.B, start func() (*pipes.Server, error),
+	move func(*floor.Client) error) {
 	server, err := start()
 	if errors.Is(err, pipes.ErrNoServer) || errors.Is(err, errNoUsftp) {
 		testenv.Unavailable(b, err)

@@ -18,11 +18,13 @@ func sweep() []library.Library {
 	for _, packet := range []int{32 << 10, 64 << 10, 128 << 10, 261120} {
 		for _, requests := range []int{8, 16, 64, 128} {
 			s := library.PkgSFTP{Packet: packet, Requests: requests, ConcurrentWrites: true}
-			all = append(all, s.Library(fmt.Sprintf("packet=%dKiB/requests=%d", packet>>10, requests)))
+			all = append(all, s.Library(fmt.Sprintf("packet=%dKiB/requests=%d", packet>>10,
+				requests)))
 		}
 	}
 	one := library.PkgSFTP{Packet: 261120, Requests: 64}
-	return append(all, one.Library("packet=255KiB/requests=64/concurrentwrites=false"), library.Default.Library("default"))
+	return append(all, one.Library("packet=255KiB/requests=64/concurrentwrites=false"),
+		library.Default.Library("default"))
 }
 
 // BenchmarkSweepPipe is the search for pkg/sftp's best settings over pipes.
@@ -38,7 +40,8 @@ func BenchmarkSweepPipe(b *testing.B) {
 	}
 }
 
-// BenchmarkSweepSSH is the search for pkg/sftp's best settings over x/crypto/ssh, with the cheapest cipher.
+// BenchmarkSweepSSH is the search for pkg/sftp's best settings over x/crypto/ssh, with the cheapest
+// cipher.
 func BenchmarkSweepSSH(b *testing.B) {
 	const size = 64 << 20
 	server, err := sshd.Start(sshd.Config{Cipher: "aes128-gcm@openssh.com"})
@@ -68,6 +71,9 @@ func BenchmarkSweepSSH(b *testing.B) {
 			})
 		}
 		run("WriteTo", func(c library.Client) error { return download(c, path, size) })
-		run("ReadFrom", func(c library.Client) error { return upload(c, target, &pieces{content, size}) })
+		run("ReadFrom", func(c library.Client) error {
+			return upload(c, target,
+				&pieces{content, size})
+		})
 	}
 }

@@ -25,12 +25,14 @@ const (
 	manyNames   = 10_000
 	manyEntries = 100_000
 
-	// The tree has 20 groups of 100 directories of 10 files. pkg/sftp walks one of them, and its time is multiplied: all of it would
-	// take it minutes.
+	// The tree has 20 groups of 100 directories of 10 files. pkg/sftp walks one of them, and its
+	// time is multiplied: all of it would take it minutes.
 	treeGroups, treeDirs, treeFiles = 20, 100, 10
 )
 
-// BenchmarkTask does what programs do beside moving one file. Its figures are those of whole tasks: seconds (s/task), allocations an item (allocs/item), and of an idle client heap (heap-B) and goroutines.
+// BenchmarkTask does what programs do beside moving one file. Its figures are those of whole tasks:
+// seconds (s/task), allocations an item (allocs/item), and of an idle client heap (heap-B) and
+// goroutines.
 func BenchmarkTask(b *testing.B) {
 	dir := memoryDir(b)
 	entries := filepath.Join(dir, "entries")
@@ -99,7 +101,8 @@ func BenchmarkTask(b *testing.B) {
 	}
 }
 
-// benchmarkPieces moves 10 MiB in small and in large pieces, by sequential Reads and by Writes with write-behind.
+// benchmarkPieces moves 10 MiB in small and in large pieces, by sequential Reads and by Writes with
+// write-behind.
 func benchmarkPieces(b *testing.B) {
 	path, content := randomFile(b, transferSize)
 	target := filepath.Join(memoryDir(b), "target")
@@ -108,34 +111,35 @@ func benchmarkPieces(b *testing.B) {
 			continue
 		}
 		for _, size := range []int{1 << 10, 1 << 20} {
-			b.Run(fmt.Sprintf("task=%s-%dKiB/library=usftp", op.name, size>>10), func(b *testing.B) {
-				client := oursOverPipe(b, 0, usftp.WithWriteBehind(16<<20))
-				buffer := make([]byte, size)
-				move := func() error {
-					open, name := client.Open, path
-					if !op.down {
-						open, name = client.Create, target
-					}
-					f, err := open(name)
-					if err != nil {
-						return err
-					}
-					n, err := op.move(f, content, buffer)
-					return errors.Join(counted(int(n), transferSize, err), f.Close())
-				}
-				const times = 20 // one takes a few milliseconds
-				task(b, transferSize/size, 1.0/times, func() error {
-					for range times {
-						if err := move(); err != nil {
+			b.Run(fmt.Sprintf("task=%s-%dKiB/library=usftp", op.name, size>>10),
+				func(b *testing.B) {
+					client := oursOverPipe(b, 0, usftp.WithWriteBehind(16<<20))
+					buffer := make([]byte, size)
+					move := func() error {
+						open, name := client.Open, path
+						if !op.down {
+							open, name = client.Create, target
+						}
+						f, err := open(name)
+						if err != nil {
 							return err
 						}
+						n, err := op.move(f, content, buffer)
+						return errors.Join(counted(int(n), transferSize, err), f.Close())
 					}
-					return nil
+					const times = 20 // one takes a few milliseconds
+					task(b, transferSize/size, 1.0/times, func() error {
+						for range times {
+							if err := move(); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					if !op.down {
+						checkFile(b, target, content)
+					}
 				})
-				if !op.down {
-					checkFile(b, target, content)
-				}
-			})
 		}
 	}
 }
@@ -157,7 +161,8 @@ func benchmarkIdle(b *testing.B, lib library.Library) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		err = errors.Join(download(client, path, transferSize), upload(client, path+".up", &pieces{content, len(content)}))
+		err = errors.Join(download(client, path, transferSize),
+			upload(client, path+".up", &pieces{content, len(content)}))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -169,7 +174,8 @@ func benchmarkIdle(b *testing.B, lib library.Library) {
 	}
 }
 
-// task measures what is done once in an operation: items of them, and scale times as long as what run does.
+// task measures what is done once in an operation: items of them, and scale times as long as what
+// run does.
 func task(b *testing.B, items int, scale float64, run func() error) {
 	b.Helper()
 	var before, after runtime.MemStats
@@ -182,7 +188,8 @@ func task(b *testing.B, items int, scale float64, run func() error) {
 	runtime.ReadMemStats(&after)
 	seconds := b.Elapsed().Seconds() / float64(b.N) * scale
 	b.ReportMetric(seconds, "s/task")
-	b.ReportMetric(float64(after.Mallocs-before.Mallocs)*scale/float64(b.N)/float64(items), "allocs/item")
+	b.ReportMetric(float64(after.Mallocs-before.Mallocs)*scale/float64(b.N)/float64(items),
+		"allocs/item")
 }
 
 func counted(n, want int, err error) error {
@@ -198,13 +205,15 @@ func makeFiles(b *testing.B, dir string, n int) {
 		b.Fatal(err)
 	}
 	for i := range n {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%06d", i)), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%06d", i)), nil,
+			0o600); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// oursOverPipe tells the client what it would know by itself over SSH: that the server is OpenSSH's.
+// oursOverPipe tells the client what it would know by itself over SSH: that the server is
+// OpenSSH's.
 func oursOverPipe(b *testing.B, delay time.Duration, options ...usftp.ClientOption) *usftp.Client {
 	b.Helper()
 	server := startServer(b, pipes.LargePipe)

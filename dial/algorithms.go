@@ -22,9 +22,11 @@ var ctrCiphers = []string{ssh.CipherAES128CTR, ssh.CipherAES192CTR, ssh.CipherAE
 
 func preferredCiphers() []string {
 	if hasAES() {
-		return append([]string{ssh.CipherAES128GCM, ssh.CipherAES256GCM, ssh.CipherChaCha20Poly1305}, ctrCiphers...)
+		return append([]string{ssh.CipherAES128GCM, ssh.CipherAES256GCM,
+			ssh.CipherChaCha20Poly1305}, ctrCiphers...)
 	}
-	return append([]string{ssh.CipherChaCha20Poly1305, ssh.CipherAES128GCM, ssh.CipherAES256GCM}, ctrCiphers...)
+	return append([]string{ssh.CipherChaCha20Poly1305, ssh.CipherAES128GCM, ssh.CipherAES256GCM},
+		ctrCiphers...)
 }
 
 // plainHostKeys and certHostKeys are in OpenSSH's order of preference.
@@ -61,7 +63,8 @@ func (s *settings) readAlgorithms(w words) error {
 		{"Ciphers", preferredCiphers(), both(good.Ciphers, bad.Ciphers), &s.ciphers},
 		{"MACs", good.MACs, both(good.MACs, bad.MACs), &s.macs},
 		{"KexAlgorithms", good.KeyExchanges, both(good.KeyExchanges, bad.KeyExchanges), &s.kexes},
-		{"HostKeyAlgorithms", both(certHostKeys, plainHostKeys), both(good.HostKeys, bad.HostKeys), &s.hostKeyAlgos},
+		{"HostKeyAlgorithms", both(certHostKeys, plainHostKeys), both(good.HostKeys, bad.HostKeys),
+			&s.hostKeyAlgos},
 		{"CASignatureAlgorithms", userKeyAlgos, keys, &s.caAlgos},
 		{"PubkeyAcceptedAlgorithms", withCerts(userKeyAlgos), withCerts(keys), &s.pubkeyAlgos},
 	}
@@ -72,7 +75,8 @@ func (s *settings) readAlgorithms(w words) error {
 			continue
 		}
 		names := resolveList(value, l.preferred)
-		*l.into = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(l.supported, n) })
+		*l.into = slices.DeleteFunc(names,
+			func(n string) bool { return !slices.Contains(l.supported, n) })
 		if len(*l.into) == 0 {
 			return &UnsupportedError{l.word, printable([]byte(value))}
 		}
@@ -84,7 +88,8 @@ func (s *settings) readAlgorithms(w words) error {
 // dropDefaults deletes the algorithm lists that equal what ssh has by itself, so that
 // our own order applies to them.
 func dropDefaults(w, defaults words) {
-	for _, key := range []string{"ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "casignaturealgorithms", "pubkeyacceptedalgorithms"} {
+	for _, key := range []string{"ciphers", "macs", "kexalgorithms", "hostkeyalgorithms",
+		"casignaturealgorithms", "pubkeyacceptedalgorithms"} {
 		if w.get(key) == defaults.get(key) {
 			delete(w, key)
 		}

@@ -40,7 +40,8 @@ func newAsker(c *Config) *asker {
 func (a *asker) accept(name string, key ssh.PublicKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.ContainsFunc(a.accepted[name], func(k ssh.PublicKey) bool { return sameKey(k, key) }) {
+	if slices.ContainsFunc(a.accepted[name],
+		func(k ssh.PublicKey) bool { return sameKey(k, key) }) {
 		return false
 	}
 	a.accepted[name] = append(a.accepted[name], key)
@@ -50,7 +51,8 @@ func (a *asker) accept(name string, key ssh.PublicKey) bool {
 func (a *asker) isAccepted(name string, key ssh.PublicKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(a.accepted[name], func(k ssh.PublicKey) bool { return sameKey(k, key) })
+	return slices.ContainsFunc(a.accepted[name],
+		func(k ssh.PublicKey) bool { return sameKey(k, key) })
 }
 
 func (a *asker) canAsk(s *settings) bool { return a.prompter != nil && !s.batch }
@@ -83,7 +85,8 @@ const maxAnswers = 3
 
 // hostKey asks whether an unknown key is to be trusted. fresh is false where it was
 // answered for another connection while this one waited.
-func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key ssh.PublicKey, problem *HostKeyError) (fresh bool, err error) {
+func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key ssh.PublicKey,
+	problem *HostKeyError) (fresh bool, err error) {
 	if !a.canAsk(s) {
 		problem.Note = errNobody.Error()
 		return false, problem
@@ -121,7 +124,8 @@ func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key s
 }
 
 // passphrase gives the passphrase for a key, asking until open takes one.
-func (a *asker) passphrase(ctx context.Context, s *settings, file string, open func([]byte) error) error {
+func (a *asker) passphrase(ctx context.Context, s *settings, file string,
+	open func([]byte) error) error {
 	a.mu.Lock()
 	kept, ok := a.passphrases[file]
 	a.mu.Unlock()

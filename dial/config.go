@@ -46,12 +46,12 @@ type Config struct {
 	// for a moment, as a program does that bounds the garbage which x/crypto/ssh makes of
 	// every packet. It is called from each connection's own goroutine.
 	Received func(bytes int)
-	// Nearly, if set, is called once, when the first login of a [Dialer] is likely to
-	// succeed: the host has proved who it is, and there is a key to offer that needs no person; else when the
-	// server has accepted a key and its signature is on its way, or it has let us in.
-	// Further calls of Dial that begin then are ready up to a whole login earlier than those that
-	// await the first one's end. roundTrip is how long the way there and back seems to be. It is
-	// called from within Dial, and must not block. Not with the system's ssh.
+	// Nearly, if set, is called once, when the first login of a [Dialer] is likely to succeed: the
+	// host has proved who it is, and there is a key to offer that needs no person; else when the
+	// server has accepted a key and its signature is on its way, or it has let us in. Further calls
+	// of Dial that begin then are ready up to a whole login earlier than those that await the first
+	// one's end. roundTrip is how long the way there and back seems to be. It is called from within
+	// Dial, and must not block. Not with the system's ssh.
 	Nearly func(d *Dialer, roundTrip time.Duration)
 	// Env is the environment, as os.Environ gives it; nil is the process's own.
 	Env []string

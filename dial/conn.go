@@ -59,8 +59,9 @@ func newConn(d *Dialer, client *ssh.Client, w *way, key ssh.PublicKey) *Conn {
 	return c
 }
 
-// RoundTrip returns how long the way there and back seems to be: the shortest time in which the server has answered while logging in, TCP's
-// handshake included. 0 with the system's ssh, where nobody knows.
+// RoundTrip returns how long the way there and back seems to be: the shortest time in which the
+// server has answered while logging in, TCP's handshake included. 0 with the system's ssh, where
+// nobody knows.
 func (c *Conn) RoundTrip() time.Duration { return c.trip }
 
 // lost says how a connection died.
@@ -172,7 +173,8 @@ func (c *Conn) stayAlive() {
 		if err == nil {
 			missed = 0
 		} else if missed++; missed >= count {
-			c.cancel(&timeoutError{"waiting for a sign of life", time.Since(c.Heard()).Round(time.Second)})
+			c.cancel(&timeoutError{"waiting for a sign of life",
+				time.Since(c.Heard()).Round(time.Second)})
 			c.way.cut()
 			return
 		}

@@ -44,7 +44,8 @@ func New(ctx context.Context, t Target, config *Config) (*Dialer, error) {
 	return newDialer(ctx, t, config, newAsker(config), 0)
 }
 
-func newDialer(ctx context.Context, t Target, config *Config, a *asker, depth int) (*Dialer, error) {
+func newDialer(ctx context.Context, t Target, config *Config, a *asker,
+	depth int) (*Dialer, error) {
 	d := &Dialer{target: t, config: config, log: config.logger(), asker: a}
 	d.tcp = d.connectTCP
 	fail := func(err error) (*Dialer, error) { return nil, &Error{Host: t.UserHost(), Err: err} }
@@ -80,7 +81,8 @@ func newDialer(ctx context.Context, t Target, config *Config, a *asker, depth in
 	return d, nil
 }
 
-// warnOfMissing says, as ssh does, that a key that was named in so many words is not there: another may let us in, and nobody would know.
+// warnOfMissing says, as ssh does, that a key that was named in so many words is not there: another
+// may let us in, and nobody would know.
 func (d *Dialer) warnOfMissing() {
 	x := d.s.tokens()
 	for _, f := range d.config.Identities {
@@ -134,7 +136,8 @@ func parseHop(s string) (Target, error) {
 	}
 	port := 0
 	// A port follows the last colon, unless the colon is an unbracketed address's own.
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && (s[i-min(i, 1)] == ']' || strings.Count(s, ":") == 1) {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 &&
+		(s[i-min(i, 1)] == ']' || strings.Count(s, ":") == 1) {
 		p, err := parsePort(s[i+1:])
 		if err != nil {
 			return Target{}, err
@@ -180,9 +183,9 @@ func (d *Dialer) NeedsPerson() bool {
 	return d.hop != nil && d.hop.NeedsPerson()
 }
 
-// Dial connects and logs in once. Once a login has succeeded, later ones offer only
-// what worked then, and those that run beside the first wait for it before they offer
-// anything; where each needs a person, those fail. With the system's ssh nothing happens yet: each [Conn.Open] starts
+// Dial connects and logs in once. Once a login has succeeded, later ones offer only what worked
+// then, and those that run beside the first wait for it before they offer anything; where each
+// needs a person, those fail. With the system's ssh nothing happens yet: each [Conn.Open] starts
 // one. Errors are of type [*Error].
 func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if d.system != nil {
@@ -295,7 +298,8 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*way, error) {
 func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 	nd := &net.Dialer{Timeout: d.s.connectTimeout}
 	// As OpenSSH: keepalive on, at the times the system has set. NODELAY is Go's default.
-	nd.KeepAliveConfig = net.KeepAliveConfig{Enable: d.s.tcpKeepAlive, Idle: -1, Interval: -1, Count: -1}
+	nd.KeepAliveConfig = net.KeepAliveConfig{Enable: d.s.tcpKeepAlive, Idle: -1, Interval: -1,
+		Count: -1}
 	if !d.s.tcpKeepAlive {
 		nd.KeepAlive = -1
 	}
@@ -327,7 +331,8 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 	}
 	limit, cancel := ctx, context.CancelFunc(func() {})
 	if d.s.connectTimeout > 0 {
-		limit, cancel = context.WithTimeoutCause(ctx, d.s.connectTimeout, &timeoutError{"connecting", d.s.connectTimeout})
+		limit, cancel = context.WithTimeoutCause(ctx, d.s.connectTimeout,
+			&timeoutError{"connecting", d.s.connectTimeout})
 	}
 	defer cancel()
 	conn, err := jump.client.DialContext(limit, "tcp", net.JoinHostPort(d.s.host, itoa(d.s.port)))
@@ -335,7 +340,9 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 		jump.Close()
 		var refused *ssh.OpenChannelError
 		if errors.As(err, &refused) {
-			err = fmt.Errorf("it cannot reach %s: %s (%s)", net.JoinHostPort(d.s.host, itoa(d.s.port)), printable([]byte(refused.Message)), refused.Reason)
+			err = fmt.Errorf("it cannot reach %s: %s (%s)",
+				net.JoinHostPort(d.s.host, itoa(d.s.port)), printable([]byte(refused.Message)),
+				refused.Reason)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
 			err = causeOf(limit, err)

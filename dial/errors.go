@@ -100,9 +100,10 @@ func (e *NotSSHError) Error() string {
 
 // An AuthError is a login that was refused.
 type AuthError struct {
-	User    string
-	Tried   []string // methods we tried, each once
-	Keys    []string // keys that were offered: type, fingerprint, and the file's name or agent's comment
+	User  string
+	Tried []string // methods we tried, each once
+	// keys that were offered: type, fingerprint, and the file's name or agent's comment
+	Keys    []string
 	Allowed []string // methods the server would have taken at the end
 	Notes   []string // what kept credentials from being offered
 	// Partial tells that some of the methods did succeed and the server wanted more.
@@ -167,11 +168,13 @@ func (e *HostKeyError) Error() string {
 	case HostKeyChanged:
 		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in, or the host was set up anew: then `ssh-keygen -f %s -R '%s'` forgets the old key", e.Name, key, e.File, e.Line, e.File, e.Name)
 	case HostKeyRevoked:
-		return fmt.Sprintf("the host key of %s is revoked: %s:%d names its %s", e.Name, e.File, e.Line, key)
+		return fmt.Sprintf("the host key of %s is revoked: %s:%d names its %s", e.Name, e.File,
+			e.Line, key)
 	case HostKeyWeak:
 		return fmt.Sprintf("the host key of %s is too small: its %s has %s", e.Name, key, e.Note)
 	}
-	s := fmt.Sprintf("the host key of %s is not known: its %s is in no known_hosts file", e.Name, key)
+	s := fmt.Sprintf("the host key of %s is not known: its %s is in no known_hosts file", e.Name,
+		key)
 	if e.Note != "" {
 		s += ", and " + e.Note
 	}
@@ -187,7 +190,9 @@ type JumpError struct {
 	Err error
 }
 
-func (e *JumpError) Error() string { return fmt.Sprintf("jump host %s: %s", e.Hop, sentence(e.Err)) }
+func (e *JumpError) Error() string {
+	return fmt.Sprintf("jump host %s: %s", e.Hop, sentence(e.Err))
+}
 func (e *JumpError) Unwrap() error { return e.Err }
 
 // A SubsystemError is a server that one could log in to but that runs no SFTP, or the

@@ -10,7 +10,8 @@ import (
 )
 
 func ExampleParseTarget() {
-	for _, arg := range []string{"me@example.com:notes.txt", "sftp://example.com:2222/srv/a%20b", "./odd:name"} {
+	for _, arg := range []string{"me@example.com:notes.txt", "sftp://example.com:2222/srv/a%20b",
+		"./odd:name"} {
 		t, remote, err := dial.ParseTarget(arg)
 		if err != nil {
 			log.Fatal(err)

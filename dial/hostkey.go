@@ -83,7 +83,8 @@ func (h *hostKeyChecker) check(ctx context.Context, remote net.Addr, key ssh.Pub
 			return nil
 		}
 		// As OpenSSH does: its plain key may be known.
-		h.asker.log.Info("the host's certificate is not accepted, trying its key", "host", h.s.alias, "error", err)
+		h.asker.log.Info("the host's certificate is not accepted, trying its key", "host",
+			h.s.alias, "error", err)
 	}
 	if _, ok := find(h.set.keys, plain); ok {
 		return nil
@@ -137,7 +138,8 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 		return fmt.Errorf("it is not a host's certificate")
 	}
 	if !slices.Contains(h.s.caAlgos, cert.Signature.Format) {
-		return fmt.Errorf("it is signed with %s, which CASignatureAlgorithms does not list", cert.Signature.Format)
+		return fmt.Errorf("it is signed with %s, which CASignatureAlgorithms does not list",
+			cert.Signature.Format)
 	}
 	// OpenSSH takes a host certificate's principals as patterns; x/crypto/ssh compares.
 	principal := h.s.principal()
@@ -184,7 +186,8 @@ func (h *hostKeyChecker) unknown(ctx context.Context, remote net.Addr, key ssh.P
 		h.asker.log.Warn("the host's key could not be stored", "host", h.s.alias, "error", err)
 		return nil
 	}
-	h.asker.log.Warn("permanently added the host's key to the list of known hosts", "host", name, "type", keyTypeName(key), "file", h.s.userKnown[0])
+	h.asker.log.Warn("permanently added the host's key to the list of known hosts", "host", name,
+		"type", keyTypeName(key), "file", h.s.userKnown[0])
 	return nil
 }
 

@@ -36,7 +36,8 @@ func (c *credential) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 	return c.SignWithAlgorithm(rand, data, "")
 }
 
-func (c *credential) SignWithAlgorithm(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
+func (c *credential) SignWithAlgorithm(rand io.Reader, data []byte,
+	algo string) (*ssh.Signature, error) {
 	sig, err := c.sign(rand, data, algo)
 	if err != nil {
 		c.err = err
@@ -136,7 +137,8 @@ func (k *keyring) credentials() []*credential {
 	var certs, named, explicit, others, defaults []*credential
 	for _, c := range k.certificates() {
 		if signer := signerFor(c.cert.Key); signer != nil {
-			certs = append(certs, &credential{name: c.file, public: c.cert, sign: signer.sign, person: signer.person})
+			certs = append(certs, &credential{name: c.file, public: c.cert, sign: signer.sign,
+				person: signer.person})
 		} else if c.explicit {
 			k.note("certificate %s has no private key here", c.file)
 		}
@@ -239,7 +241,8 @@ func (k *keyring) agentKeys() []*credential {
 			name = printable([]byte(key.Comment))
 		}
 		sign := algoSigner.SignWithAlgorithm
-		out = append(out, &credential{name: name, public: public, sign: sign, person: strings.HasPrefix(public.Type(), "sk-")})
+		out = append(out, &credential{name: name, public: public, sign: sign,
+			person: strings.HasPrefix(public.Type(), "sk-")})
 	}
 	return out
 }
@@ -313,7 +316,8 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 			// A key on a token: its file is a handle. An agent may serve it.
 			f.public = pub
 			if strings.HasPrefix(pub.Type(), "sk-") {
-				k.note("%s needs its token: add it to an agent, or use the system's ssh (--ssh)", id.path)
+				k.note("%s needs its token: add it to an agent, or use the system's ssh (--ssh)",
+					id.path)
 				return f, true
 			}
 		}
@@ -326,7 +330,8 @@ func (k *keyring) load(id identityFile) (keyFile, bool) {
 		return f, false
 	}
 	f.public = signer.PublicKey()
-	f.private = &credential{name: id.path, public: f.public, sign: signer.(ssh.AlgorithmSigner).SignWithAlgorithm}
+	f.private = &credential{name: id.path, public: f.public,
+		sign: signer.(ssh.AlgorithmSigner).SignWithAlgorithm}
 	return f, true
 }
 

@@ -81,13 +81,16 @@ func TestKeys(t *testing.T) {
 		{"lockedpem without .pub", []string{"-t", "ecdsa", "-m", "PEM", "-N", "phrase"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			key := opensshd.Keygen(t, filepath.Join(dir, strings.ReplaceAll(c.name, " ", "_")), c.args...)
+			key := opensshd.Keygen(t, filepath.Join(dir, strings.ReplaceAll(c.name, " ", "_")),
+				c.args...)
 			allow(t, srv, key+".pub", "")
 			if strings.Contains(c.name, "without") {
 				os.Remove(key + ".pub")
 			}
 			p := &script{answers: []string{"phrase"}}
-			d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Prompter: p, Options: []string{"IdentityFile=" + key}})
+			d, err := New(testContext(t), Target{Host: srv.Alias},
+				&Config{ConfigFile: srv.ConfigFile, Prompter: p,
+					Options: []string{"IdentityFile=" + key}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +110,8 @@ func TestKeys(t *testing.T) {
 func TestAgent(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
-	rsa, other := opensshd.Keygen(t, filepath.Join(dir, "rsa"), "-t", "rsa", "-b", "2048"), opensshd.Keygen(t, filepath.Join(dir, "other"))
+	rsa, other := opensshd.Keygen(t, filepath.Join(dir, "rsa"), "-t", "rsa", "-b",
+		"2048"), opensshd.Keygen(t, filepath.Join(dir, "other"))
 	allow(t, srv, rsa+".pub", "")
 	socket := startAgent(t, other, rsa)
 	conf := writeFile(t, filepath.Join(dir, "conf"), fmt.Sprintf("HostName %s\nPort %d\nUser %s\nUserKnownHostsFile %s\nIdentityAgent %s\nIdentityFile %s/nothing\n", srv.Host, srv.Port, srv.User, srv.KnownHosts, socket, dir))
@@ -125,7 +129,9 @@ func TestAgent(t *testing.T) {
 		identity string
 		ok       bool
 	}{{rsa, true}, {rsa + ".pub", true}, {other, false}} {
-		d, err := New(testContext(t), Target{Host: "x"}, &Config{ConfigFile: conf, Identities: []string{rsa + ".pub"}, Options: []string{"IdentitiesOnly=yes"}})
+		d, err := New(testContext(t), Target{Host: "x"},
+			&Config{ConfigFile: conf, Identities: []string{rsa + ".pub"},
+				Options: []string{"IdentitiesOnly=yes"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,9 +144,12 @@ func TestAgent(t *testing.T) {
 			conn.Close()
 		}
 	}
-	err = dialError(t, Target{Host: "x"}, &Config{ConfigFile: conf, Options: []string{"IdentityAgent=none"}})
+	err = dialError(t, Target{Host: "x"},
+		&Config{ConfigFile: conf, Options: []string{"IdentityAgent=none"}})
 	var auth *AuthError
-	if !errors.As(err, &auth) || len(auth.Tried) != 0 || !strings.Contains(err.Error(), "tried nothing") || !strings.Contains(err.Error(), "nothing cannot be read: no such file") {
+	if !errors.As(err, &auth) || len(auth.Tried) != 0 ||
+		!strings.Contains(err.Error(), "tried nothing") ||
+		!strings.Contains(err.Error(), "nothing cannot be read: no such file") {
 		t.Errorf("without agent and keys: %v", err)
 	}
 	none(t)
@@ -152,7 +161,8 @@ func TestUserCertificate(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{Config: []string{"TrustedUserCAKeys " + ca + ".pub"}})
 	for _, kind := range []string{"ed25519", "rsa"} {
 		key := opensshd.Keygen(t, filepath.Join(dir, kind), "-t", kind)
-		if out, err := exec.Command(opensshd.Find(t, "ssh-keygen"), "-q", "-s", ca, "-I", "me", "-n", srv.User, "-V", "+1h", key+".pub").CombinedOutput(); err != nil {
+		if out, err := exec.Command(opensshd.Find(t, "ssh-keygen"), "-q", "-s", ca, "-I", "me",
+			"-n", srv.User, "-V", "+1h", key+".pub").CombinedOutput(); err != nil {
 			t.Fatalf("signing: %v: %s", err, out)
 		}
 		base := Config{ConfigFile: srv.ConfigFile, Options: []string{"IdentityFile=" + key}}
@@ -197,7 +207,8 @@ func TestTooManyKeys(t *testing.T) {
 	}
 	err := dialError(t, Target{Host: srv.Alias}, c)
 	var auth *AuthError
-	if !errors.As(err, &auth) || len(auth.Keys) < 2 || !strings.Contains(err.Error(), "Too many authentication failures") {
+	if !errors.As(err, &auth) || len(auth.Keys) < 2 ||
+		!strings.Contains(err.Error(), "Too many authentication failures") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -90,19 +90,26 @@ func TestKnownHosts(t *testing.T) {
 		{name: "wildcard covers port", text: "* " + line, port: 2222},
 		{name: "other port", text: "[h]:2223 " + line, port: 2222, problem: HostKeyUnknown},
 		{name: "without port", text: "h " + line, port: 2222},
-		{name: "without port, another key", text: "h " + otherLine, port: 2222, problem: HostKeyUnknown},
+		{name: "without port, another key", text: "h " + otherLine, port: 2222,
+			problem: HostKeyUnknown},
 		{name: "alias", text: "al " + line, alias: "AL", port: 2222},
 		{name: "alias hides the name", text: "h " + line, alias: "al", problem: HostKeyUnknown},
 		{name: "nothing", text: "", problem: HostKeyUnknown},
-		{name: "changed", text: "# a comment\nx " + line + "\nh " + otherLine, problem: HostKeyChanged, line: 3},
+		{name: "changed", text: "# a comment\nx " + line + "\nh " + otherLine,
+			problem: HostKeyChanged, line: 3},
 		{name: "one of two", text: "h " + otherLine + "\nh " + line},
-		{name: "bad lines around", text: "h\nh ssh-ed25519 %%%\n|1|x|y ssh-ed25519\nh " + rsaLine + "\n@what h " + line + "\nh " + line + "\nh ssh-ed25519 AAAA\n"},
+		{name: "bad lines around", text: "h\nh ssh-ed25519 %%%\n|1|x|y ssh-ed25519\nh " + rsaLine +
+			"\n@what h " + line + "\nh " + line + "\nh ssh-ed25519 AAAA\n"},
 		{name: "only bad lines", text: "h ssh-ed25519 %%%\n", problem: HostKeyUnknown},
-		{name: "mislabelled", text: "h ssh-rsa " + strings.Fields(line)[1], problem: HostKeyUnknown},
-		{name: "revoked", text: "h " + line + "\n@revoked * " + line, problem: HostKeyRevoked, line: 2},
+		{name: "mislabelled", text: "h ssh-rsa " + strings.Fields(line)[1],
+			problem: HostKeyUnknown},
+		{name: "revoked", text: "h " + line + "\n@revoked * " + line, problem: HostKeyRevoked,
+			line: 2},
 		{name: "revoked elsewhere", text: "h " + line + "\n@revoked other " + line},
-		{name: "revoked, without port", text: "[h]:2222 " + line + "\n@revoked h " + line, port: 2222, problem: HostKeyRevoked, line: 2},
-		{name: "an authority is no host key", text: "@cert-authority h " + line, problem: HostKeyUnknown},
+		{name: "revoked, without port", text: "[h]:2222 " + line + "\n@revoked h " + line,
+			port: 2222, problem: HostKeyRevoked, line: 2},
+		{name: "an authority is no host key", text: "@cert-authority h " + line,
+			problem: HostKeyUnknown},
 		{name: "no end of line, CRLF", text: "a " + otherLine + "\r\nh " + line + "\r"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,7 +125,8 @@ func TestKnownHosts(t *testing.T) {
 			if !errors.As(err, &bad) || bad.Problem != c.problem || bad.Line != c.line {
 				t.Fatalf("got %v; want problem %d at line %d", err, c.problem, c.line)
 			}
-			if c.line > 0 && !strings.Contains(err.Error(), fmt.Sprintf("%s:%d", h.s.userKnown[0], c.line)) {
+			if c.line > 0 && !strings.Contains(err.Error(),
+				fmt.Sprintf("%s:%d", h.s.userKnown[0], c.line)) {
 				t.Errorf("%q does not name the line", err)
 			}
 			if !strings.Contains(err.Error(), ssh.FingerprintSHA256(key)) {
@@ -131,7 +139,8 @@ func TestKnownHosts(t *testing.T) {
 func TestHostCertificates(t *testing.T) {
 	ca, key := newSigner(t), newSigner(t)
 	issue := func(change func(*ssh.Certificate)) *ssh.Certificate {
-		c := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"h"}, ValidBefore: ssh.CertTimeInfinity}
+		c := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.HostCert,
+			ValidPrincipals: []string{"h"}, ValidBefore: ssh.CertTimeInfinity}
 		if change != nil {
 			change(c)
 		}
@@ -148,21 +157,32 @@ func TestHostCertificates(t *testing.T) {
 		problem HostKeyProblem
 	}{
 		{"good", authority, issue(nil), 0},
-		{"pattern", authority, issue(func(c *ssh.Certificate) { c.ValidPrincipals = []string{"a", "?"} }), 0},
+		{"pattern", authority, issue(func(c *ssh.Certificate) {
+			c.ValidPrincipals = []string{"a",
+				"?"}
+		}), 0},
 		{"other host", authority, issue(func(c *ssh.Certificate) { c.ValidPrincipals = []string{"other"} }), HostKeyUnknown},
 		{"expired", authority, issue(func(c *ssh.Certificate) { c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix()) }), HostKeyUnknown},
-		{"a user's", authority, issue(func(c *ssh.Certificate) { c.CertType = ssh.UserCert }), HostKeyUnknown},
-		{"critical option", authority, issue(func(c *ssh.Certificate) { c.CriticalOptions = map[string]string{"x": ""} }), HostKeyUnknown},
+		{"a user's", authority, issue(func(c *ssh.Certificate) { c.CertType = ssh.UserCert }),
+			HostKeyUnknown},
+		{"critical option", authority,
+			issue(func(c *ssh.Certificate) { c.CriticalOptions = map[string]string{"x": ""} }),
+			HostKeyUnknown},
 		{"unknown authority", "", issue(nil), HostKeyUnknown},
-		{"unknown authority, known key", "h " + authorizedLine(key.PublicKey()) + "\n", issue(nil), 0},
-		{"expired, known key", authority + "h " + authorizedLine(key.PublicKey()) + "\n", issue(func(c *ssh.Certificate) { c.ValidBefore = 1 }), 0},
-		{"revoked authority", authority + "@revoked * " + authorizedLine(ca.PublicKey()), issue(nil), HostKeyRevoked},
-		{"revoked key", authority + "@revoked * " + authorizedLine(key.PublicKey()), issue(nil), HostKeyRevoked},
+		{"unknown authority, known key", "h " + authorizedLine(key.PublicKey()) + "\n", issue(nil),
+			0},
+		{"expired, known key", authority + "h " + authorizedLine(key.PublicKey()) + "\n",
+			issue(func(c *ssh.Certificate) { c.ValidBefore = 1 }), 0},
+		{"revoked authority", authority + "@revoked * " + authorizedLine(ca.PublicKey()),
+			issue(nil), HostKeyRevoked},
+		{"revoked key", authority + "@revoked * " + authorizedLine(key.PublicKey()), issue(nil),
+			HostKeyRevoked},
 	} {
 		h := checkerFor(t, &settings{}, c.text, nil)
 		err := h.check(testContext(t), remoteAddr, c.cert)
 		var bad *HostKeyError
-		if (err == nil) != (c.problem == 0) || err != nil && (!errors.As(err, &bad) || bad.Problem != c.problem) {
+		if (err == nil) != (c.problem == 0) ||
+			err != nil && (!errors.As(err, &bad) || bad.Problem != c.problem) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -176,11 +196,14 @@ func TestHostCertificates(t *testing.T) {
 func TestHostKeyOrder(t *testing.T) {
 	signer := newSigner(t)
 	line := "h " + authorizedLine(signer.PublicKey()) + "\n"
-	s := &settings{hostKeyAlgos: append(append([]string(nil), certHostKeys...), ssh.KeyAlgoRSASHA512, ssh.KeyAlgoED25519)}
-	if got := checkerFor(t, s, line, nil).algorithms(); got[0] != ssh.KeyAlgoED25519 || len(got) != 2 {
+	s := &settings{hostKeyAlgos: append(append([]string(nil), certHostKeys...),
+		ssh.KeyAlgoRSASHA512, ssh.KeyAlgoED25519)}
+	if got := checkerFor(t, s, line, nil).algorithms(); got[0] != ssh.KeyAlgoED25519 ||
+		len(got) != 2 {
 		t.Errorf("with a known ed25519 key the order is %v", got)
 	}
-	if got := checkerFor(t, s, "@cert-authority "+line, nil).algorithms(); !isCertAlgo(got[0]) || len(got) != len(s.hostKeyAlgos) {
+	if got := checkerFor(t, s, "@cert-authority "+line, nil).algorithms(); !isCertAlgo(got[0]) ||
+		len(got) != len(s.hostKeyAlgos) {
 		t.Errorf("with a known authority the order is %v", got)
 	}
 	s.hostKeyAlgosConfigured = true
@@ -214,7 +237,9 @@ func TestUnknownHost(t *testing.T) {
 		asked := 0
 		if c.answers != nil {
 			prompter = PrompterFunc(func(_ context.Context, p Prompt) (string, error) {
-				if asked == 0 && (p.Kind != AskHostKey || !p.Echo || p.Fingerprint != fingerprint || !strings.Contains(p.Text, fingerprint) || !strings.Contains(p.Text, "192.0.2.1")) {
+				if asked == 0 && (p.Kind != AskHostKey || !p.Echo || p.Fingerprint != fingerprint ||
+					!strings.Contains(p.Text, fingerprint) ||
+					!strings.Contains(p.Text, "192.0.2.1")) {
 					t.Errorf("the question is %+v", p)
 				}
 				asked++
@@ -252,7 +277,8 @@ func TestAppendKnownHost(t *testing.T) {
 	key := newSigner(t).PublicKey()
 	for _, hash := range []bool{false, true} {
 		for _, name := range []string{"plain.example", "[h.example]:2222"} {
-			file := writeFile(t, filepath.Join(t.TempDir(), "kh"), "other ssh-ed25519 AAAA") // no end of line
+			// no end of line
+			file := writeFile(t, filepath.Join(t.TempDir(), "kh"), "other ssh-ed25519 AAAA")
 			if err := appendKnownHost(file, name, key, hash); err != nil {
 				t.Fatal(err)
 			}
@@ -274,7 +300,8 @@ func TestAppendKnownHost(t *testing.T) {
 
 func TestLoopbackTrust(t *testing.T) {
 	key := newSigner(t).PublicKey()
-	h := checkerFor(t, &settings{trustLoopback: true}, "h "+authorizedLine(newSigner(t).PublicKey()), nil)
+	h := checkerFor(t, &settings{trustLoopback: true},
+		"h "+authorizedLine(newSigner(t).PublicKey()), nil)
 	if err := h.check(testContext(t), &net.TCPAddr{IP: net.IPv6loopback}, key); err != nil {
 		t.Error(err)
 	}
@@ -288,8 +315,10 @@ func TestMatchPattern(t *testing.T) {
 		pattern, s string
 		want       bool
 	}{
-		{"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "abc", true}, {"a*c", "abbc", true}, {"a*c", "ab", false},
-		{"?", "a", true}, {"?", "", false}, {"[h]:1", "[h]:1", true}, {"[a-z]", "h", false}, {"*.x.y", "a.b.x.y", true}, {"**a**", "ba", true},
+		{"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "abc", true}, {"a*c", "abbc",
+			true}, {"a*c", "ab", false},
+		{"?", "a", true}, {"?", "", false}, {"[h]:1", "[h]:1", true}, {"[a-z]", "h",
+			false}, {"*.x.y", "a.b.x.y", true}, {"**a**", "ba", true},
 	} {
 		if got := matchPattern(c.pattern, c.s); got != c.want {
 			t.Errorf("matchPattern(%q, %q) = %v", c.pattern, c.s, got)
@@ -333,7 +362,8 @@ func FuzzKnownHosts(f *testing.F) {
 	good := "h " + authorizedLine(key) + "\n"
 	f.Add([]byte(good))
 	f.Add([]byte("@revoked * " + authorizedLine(key)))
-	f.Add([]byte("@cert-authority |1|" + base64.StdEncoding.EncodeToString([]byte("salt")) + "|x= ssh-ed25519 AAAA\n\n#\n @ \n"))
+	f.Add([]byte("@cert-authority |1|" + base64.StdEncoding.EncodeToString([]byte("salt")) +
+		"|x= ssh-ed25519 AAAA\n\n#\n @ \n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		log := slog.New(slog.DiscardHandler)
 		var before, after knownSet
@@ -345,7 +375,8 @@ func FuzzKnownHosts(f *testing.F) {
 		if err := after.read(bytes.NewReader(whole), "f", "h", log); err != nil {
 			t.Fatal(err)
 		}
-		if len(after.keys) != len(before.keys)+1 || len(after.revoked) != len(before.revoked) || len(after.authorities) != len(before.authorities) {
+		if len(after.keys) != len(before.keys)+1 || len(after.revoked) != len(before.revoked) ||
+			len(after.authorities) != len(before.authorities) {
 			t.Fatalf("%q: %d keys and then %d", text, len(before.keys), len(after.keys))
 		}
 		last := after.keys[len(after.keys)-1]

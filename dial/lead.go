@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// A lead is the first login of a Dialer, while nobody knows yet what opens the door. Others may connect and exchange keys
-// meanwhile, but wait for it before they offer anything: so nobody is asked twice, and nothing fails twice.
+// A lead is the first login of a Dialer, while nobody knows yet what opens the door. Others may
+// connect and exchange keys meanwhile, but wait for it before they offer anything: so nobody is
+// asked twice, and nothing fails twice.
 type lead struct {
 	done chan struct{} // closed when it is decided
 	err  error         // why it failed; set before that
 }
 
-// errEachNeedsPerson is what a login meets that was begun before it was known that it cannot do by itself.
+// errEachNeedsPerson is what a login meets that was begun before it was known that it cannot do by
+// itself.
 var errEachNeedsPerson = errors.New("each login needs a person")
 
 // begin has a login lead, or follow the one that does.
@@ -32,7 +34,8 @@ func (d *Dialer) begin(l *login) {
 	}
 }
 
-// follow waits for the login that leads, and takes over where that has failed for a reason of its own.
+// follow waits for the login that leads, and takes over where that has failed for a reason of its
+// own.
 func (l *login) follow() error {
 	for l.behind != nil {
 		select {
@@ -68,10 +71,12 @@ func (d *Dialer) decide(l *login, err error) {
 	}
 }
 
-// hopeful tells that the first login is likely to succeed by itself: the host is who it should be, and there is a key that opens the door without a
-// person. What others exchange meanwhile the first one has behind it, and where no key opens it nothing was offered in vain.
+// hopeful tells that the first login is likely to succeed by itself: the host is who it should be,
+// and there is a key that opens the door without a person. What others exchange meanwhile the first
+// one has behind it, and where no key opens it nothing was offered in vain.
 func (l *login) hopeful() {
-	if l.lead == nil || l.trip == 0 || l.s.preferred[0] != "publickey" { // behind a jump host nobody knows yet how long the way is
+	// behind a jump host nobody knows yet how long the way is
+	if l.lead == nil || l.trip == 0 || l.s.preferred[0] != "publickey" {
 		return
 	}
 	l.load()
@@ -97,7 +102,8 @@ func (l *login) nearly() {
 	}
 }
 
-// took takes the time that so many round trips have needed into account. The shortest counts: some servers think for a while.
+// took takes the time that so many round trips have needed into account. The shortest counts: some
+// servers think for a while.
 func (l *login) took(d time.Duration, trips int) {
 	if d /= time.Duration(trips); l.trip == 0 || d < l.trip {
 		l.trip = d

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// dialBeside begins a login whose person takes until three more have exchanged keys, and returns the errors of all four.
+// dialBeside begins a login whose person takes until three more have exchanged keys, and returns
+// the errors of all four.
 func dialBeside(t *testing.T, srv *testServer, c *Config, answer string) (errs []error, asked int) {
 	t.Helper()
 	var others sync.WaitGroup
@@ -70,7 +71,8 @@ func TestLoginsBesideTheFirstWaitForIt(t *testing.T) {
 func TestLoginsBesideOneThatFailsOfferNothing(t *testing.T) {
 	srv := newTestServer(t)
 	takesPassword(srv, "secret")
-	errs, asked := dialBeside(t, srv, &Config{Options: []string{"NumberOfPasswordPrompts=1"}}, "wrong")
+	errs, asked := dialBeside(t, srv, &Config{Options: []string{"NumberOfPasswordPrompts=1"}},
+		"wrong")
 	if asked != 1 || len(errs) != 4 {
 		t.Errorf("asked %d times, %v", asked, errs)
 	}
@@ -115,15 +117,16 @@ func TestNearlyIsToldOnce(t *testing.T) {
 	takesPassword(srv, "secret")
 	var told []time.Duration
 	p := &script{answers: []string{"secret"}}
-	d := srv.dialer(t, &Config{Prompter: p, Nearly: func(_ *Dialer, trip time.Duration) { told = append(told, trip) }})
+	d := srv.dialer(t, &Config{Prompter: p,
+		Nearly: func(_ *Dialer, trip time.Duration) { told = append(told, trip) }})
 	dialTwice(t, d)
 	if len(told) != 1 || told[0] <= 0 || told[0] > time.Minute {
 		t.Errorf("told %v", told)
 	}
 }
 
-// Where a key is there that needs nobody, others may begin before anything was offered; where its passphrase is wanted first, not before that was
-// given.
+// Where a key is there that needs nobody, others may begin before anything was offered; where its
+// passphrase is wanted first, not before that was given.
 func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
 	for passphrase, want := range map[string]int{"": 0, "phrase": 1} {
 		srv := newTestServer(t)
@@ -136,8 +139,9 @@ func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
 			return nil, nil
 		}
 		told := -1
-		d := srv.dialer(t, &Config{Identities: []string{key}, Prompter: &script{answers: []string{passphrase}},
-			Nearly: func(*Dialer, time.Duration) { told = len(srv.failures()) }})
+		d := srv.dialer(t, &Config{Identities: []string{key},
+			Prompter: &script{answers: []string{passphrase}},
+			Nearly:   func(*Dialer, time.Duration) { told = len(srv.failures()) }})
 		conn, err := d.Dial(testContext(t))
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +151,8 @@ func TestNearlyIsToldWhereAKeyIsThere(t *testing.T) {
 			t.Errorf("a round trip takes %v", trip)
 		}
 		if told != want { // "none" comes before any key
-			t.Errorf("with the passphrase %q: told after %d attempts, want %d", passphrase, told, want)
+			t.Errorf("with the passphrase %q: told after %d attempts, want %d", passphrase, told,
+				want)
 		}
 	}
 }

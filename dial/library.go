@@ -16,7 +16,8 @@ import (
 const systemConfig = "/etc/ssh/ssh_config"
 
 // manyValued are the words whose values add up instead of the first one winning.
-var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, "sendenv": true, "setenv": true}
+var manyValued = map[string]bool{"identityfile": true, "certificatefile": true, "sendenv": true,
+	"setenv": true}
 
 // libraryWords reads ssh_config without OpenSSH's help. What the library cannot read is
 // an error and not skipped: it might say where to connect.
@@ -159,7 +160,8 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 		switch strings.ToLower(key) {
 		case "match":
 			if !strings.EqualFold(value, "all") {
-				return nil, unreadable(file, fmt.Sprintf("line %d: Match %s", i+1, printable([]byte(value))))
+				return nil, unreadable(file, fmt.Sprintf("line %d: Match %s", i+1,
+					printable([]byte(value))))
 			}
 		case "host":
 			if strings.Contains(line, `"`) || strings.Contains(value, "\t") {
@@ -177,7 +179,8 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 // readIncluded looks through the files that an Include names, and gives the line anew.
 func readIncluded(value, dir, home string, depth int) (string, error) {
 	if depth >= maxInclude {
-		return "", fmt.Errorf("the ssh configuration: files include one another more than %d deep", maxInclude)
+		return "", fmt.Errorf("the ssh configuration: files include one another more than %d deep",
+			maxInclude)
 	}
 	names := strings.Fields(value)
 	for i, name := range names {
@@ -215,7 +218,8 @@ func finishWords(t Target, w words) (words, error) {
 			w[key] = values
 		}
 	}
-	def("identityfile", "~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk")
+	def("identityfile", "~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk",
+		"~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk")
 	def("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")
 	def("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2")
 	for _, key := range []string{"proxyjump", "proxycommand"} { // ssh -G leaves these out

@@ -141,7 +141,8 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	var negotiation *ssh.AlgorithmNegotiationError
 	if errors.As(err, &negotiation) {
 		return fmt.Errorf("no common %s: we offer %s and the server %s", negotiation.What,
-			strings.Join(negotiation.SupportedAlgorithms, ","), printable([]byte(strings.Join(negotiation.RequestedAlgorithms, ","))))
+			strings.Join(negotiation.SupportedAlgorithms,
+				","), printable([]byte(strings.Join(negotiation.RequestedAlgorithms, ","))))
 	}
 	text := strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")
 	text = strings.TrimPrefix(text, "ssh: ")
@@ -179,12 +180,14 @@ func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 				return m, nil
 			}
 		case "keyboard-interactive":
-			if l.s.kbd && l.kbdTries < l.s.prompts && (l.kbdTries == 0 || l.kbdAsked) && l.d.asker.canAsk(l.s) && l.interactError == nil {
+			if l.s.kbd && l.kbdTries < l.s.prompts && (l.kbdTries == 0 || l.kbdAsked) &&
+				l.d.asker.canAsk(l.s) && l.interactError == nil {
 				l.kbdTries++
 				return l.challenge(""), nil
 			}
 		case "password":
-			if l.s.password && l.pwTries < l.s.prompts && l.d.asker.canAsk(l.s) && l.interactError == nil {
+			if l.s.password && l.pwTries < l.s.prompts && l.d.asker.canAsk(l.s) &&
+				l.interactError == nil {
 				l.pwTries++
 				return l.passwordMethod(), nil
 			}
@@ -197,7 +200,8 @@ func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 // nextReplay offers what worked before and nothing else: further connections must not
 // count as failed logins (sshd's MaxStartups and PerSourcePenalties), nor ask again.
 func (l *login) nextReplay(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
-	if len(l.done) < len(l.replay) && !slices.Contains(c.TriedMethods, l.replay[len(l.done)].method) {
+	if len(l.done) < len(l.replay) && !slices.Contains(c.TriedMethods,
+		l.replay[len(l.done)].method) {
 		switch r := l.replay[len(l.done)]; r.method {
 		case "publickey":
 			if m := l.publicKeyOf(r.key); m != nil {
@@ -329,7 +333,8 @@ func (l *login) challenge(kept string) ssh.AuthMethod {
 			if asked++; asked > maxQuestions {
 				return nil, errors.New("the server asks too many questions")
 			}
-			simple := asked == 1 && len(questions) == 1 && !echos[i] && strings.Contains(strings.ToLower(q), "assword")
+			simple := asked == 1 && len(questions) == 1 && !echos[i] &&
+				strings.Contains(strings.ToLower(q), "assword")
 			if simple && kept != "" {
 				answers[i] = kept
 				continue
@@ -338,7 +343,8 @@ func (l *login) challenge(kept string) ssh.AuthMethod {
 				l.interactError = errors.New("the server asks for more than before")
 				return nil, l.interactError
 			}
-			text := fmt.Sprintf("(%s) %s", l.s.userHost(), q) // as ssh has it: the words are a server's, and there may be two of them
+			// as ssh has it: the words are a server's, and there may be two of them
+			text := fmt.Sprintf("(%s) %s", l.s.userHost(), q)
 			if i == 0 {
 				text = joinLines(name, instruction, text)
 			}
@@ -374,7 +380,8 @@ func (l *login) refusal(allowed []string, err error) error {
 	for _, s := range l.done {
 		e.Partial = append(e.Partial, s.method)
 	}
-	if err == nil && !l.d.asker.canAsk(l.s) && (slices.Contains(allowed, "password") || slices.Contains(allowed, "keyboard-interactive")) {
+	if err == nil && !l.d.asker.canAsk(l.s) &&
+		(slices.Contains(allowed, "password") || slices.Contains(allowed, "keyboard-interactive")) {
 		e.Notes = append(slices.Clone(e.Notes), "there is nobody to ask for a password")
 	}
 	return e

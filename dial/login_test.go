@@ -67,7 +67,8 @@ func TestPasswordIsAskedOnce(t *testing.T) {
 	p := &script{answers: []string{"wrong", "secret"}}
 	d := srv.dialer(t, &Config{Prompter: p})
 	dialTwice(t, d)
-	if len(p.asked) != 2 || p.asked[0].Kind != AskPassword || p.asked[0].Echo || p.asked[0].Text != "me@h's password: " ||
+	if len(p.asked) != 2 || p.asked[0].Kind != AskPassword || p.asked[0].Echo ||
+		p.asked[0].Text != "me@h's password: " ||
 		p.asked[1].Text != "Permission denied, please try again.\nme@h's password: " {
 		t.Errorf("asked %+v", p.asked)
 	}
@@ -84,9 +85,12 @@ func TestPasswordPrompts(t *testing.T) {
 	srv := newTestServer(t)
 	takesPassword(srv, "secret")
 	p := &script{answers: []string{"a", "b", "c", "d"}}
-	_, err := srv.dialer(t, &Config{Prompter: p, Options: []string{"NumberOfPasswordPrompts=2"}}).Dial(testContext(t))
+	_, err := srv.dialer(t, &Config{Prompter: p,
+		Options: []string{"NumberOfPasswordPrompts=2"}}).Dial(testContext(t))
 	var auth *AuthError
-	if !errors.As(err, &auth) || len(p.asked) != 2 || !slices.Equal(auth.Tried, []string{"password"}) || !slices.Equal(auth.Allowed, []string{"password"}) {
+	if !errors.As(err, &auth) || len(p.asked) != 2 ||
+		!slices.Equal(auth.Tried, []string{"password"}) ||
+		!slices.Equal(auth.Allowed, []string{"password"}) {
 		t.Errorf("%v, asked %d times", err, len(p.asked))
 	}
 	if want := "me@h: logging in as me failed (tried password; the server takes password)"; err.Error() != want {
@@ -97,7 +101,8 @@ func TestPasswordPrompts(t *testing.T) {
 func TestNobodyToAsk(t *testing.T) {
 	srv := newTestServer(t)
 	takesPassword(srv, "secret")
-	for _, c := range []*Config{{}, {Prompter: &script{answers: []string{"secret"}}, Options: []string{"BatchMode=yes"}}} {
+	for _, c := range []*Config{{}, {Prompter: &script{answers: []string{"secret"}},
+		Options: []string{"BatchMode=yes"}}} {
 		_, err := srv.dialer(t, c).Dial(testContext(t))
 		if err == nil || !strings.Contains(err.Error(), "nobody to ask") {
 			t.Errorf("got %v", err)
@@ -134,7 +139,8 @@ func TestKeyboardInteractivePassword(t *testing.T) {
 	p := &script{answers: []string{"wrong", "secret"}}
 	d := srv.dialer(t, &Config{Prompter: p})
 	dialTwice(t, d)
-	if len(p.asked) != 2 || p.asked[0].Kind != AskChallenge || p.asked[0].Text != "name\ndo as told\n(me@h) Password: " {
+	if len(p.asked) != 2 || p.asked[0].Kind != AskChallenge ||
+		p.asked[0].Text != "name\ndo as told\n(me@h) Password: " {
 		t.Errorf("asked %+v", p.asked)
 	}
 	if d.NeedsPerson() {
@@ -195,17 +201,20 @@ func TestTwoSteps(t *testing.T) {
 	p := &script{answers: []string{"bad phrase", "phrase", "secret"}}
 	d := srv.dialer(t, &Config{Prompter: p, Identities: []string{key}})
 	dialTwice(t, d)
-	if len(p.asked) != 3 || p.asked[0].Kind != AskPassphrase || p.asked[0].File != key || p.asked[2].Kind != AskPassword {
+	if len(p.asked) != 3 || p.asked[0].Kind != AskPassphrase || p.asked[0].File != key ||
+		p.asked[2].Kind != AskPassword {
 		t.Errorf("asked %+v", p.asked)
 	}
-	if f := srv.failures(); !slices.Equal(f, []string{"none", "publickey", "none", "publickey"}) { // the partial successes
+	// the partial successes
+	if f := srv.failures(); !slices.Equal(f, []string{"none", "publickey", "none", "publickey"}) {
 		t.Logf("not final were %v", f)
 	}
 
 	p.answers, p.asked = []string{"phrase"}, nil
 	_, err := srv.dialer(t, &Config{Prompter: p, Identities: []string{key}}).Dial(testContext(t))
 	var auth *AuthError
-	if !errors.As(err, &auth) || !slices.Equal(auth.Partial, []string{"publickey"}) || !strings.Contains(err.Error(), "after publickey succeeded") {
+	if !errors.As(err, &auth) || !slices.Equal(auth.Partial, []string{"publickey"}) ||
+		!strings.Contains(err.Error(), "after publickey succeeded") {
 		t.Errorf("giving up at the second step: %v", err)
 	}
 }
@@ -230,7 +239,8 @@ func TestPassphraseOnlyWhenWanted(t *testing.T) {
 	if len(p.asked) != 0 {
 		t.Errorf("asked %+v", p.asked)
 	}
-	if len(tried) < 2 || tried[0] != ssh.FingerprintSHA256(lockedKey) || slices.Contains(tried[1:], tried[0]) {
+	if len(tried) < 2 || tried[0] != ssh.FingerprintSHA256(lockedKey) ||
+		slices.Contains(tried[1:], tried[0]) {
 		t.Errorf("offered were %v", tried)
 	}
 }
@@ -240,18 +250,23 @@ func TestUnusableKeys(t *testing.T) {
 	srv := newTestServer(t)
 	srv.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, errors.New("no") }
 	dir := t.TempDir()
-	missing, garbage := filepath.Join(dir, "missing"), writeFile(t, filepath.Join(dir, "garbage"), "garbage")
+	missing, garbage := filepath.Join(dir, "missing"), writeFile(t, filepath.Join(dir, "garbage"),
+		"garbage")
 	good, public := filepath.Join(dir, "good"), filepath.Join(dir, "public.pub")
 	goodKey := writeKey(t, good, "")
 	writeFile(t, public, authorizedLine(newSigner(t).PublicKey()))
-	// What is there and cannot be read is not "only a public key" because its public half lies beside it.
+	// What is there and cannot be read is not "only a public key" because its public half lies
+	// beside it.
 	unread := filepath.Join(dir, "unread")
 	if err := os.Mkdir(unread, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, unread+".pub", authorizedLine(newSigner(t).PublicKey()))
 	ids := []string{missing, garbage, public, unread, good}
-	wants := []string{"the key " + unread + " cannot be read: not a file", public + " is a public key", "the key " + missing + " cannot be read: no such file or directory", garbage, public, ssh.FingerprintSHA256(goodKey), good, "tried publickey"}
+	wants := []string{"the key " + unread + " cannot be read: not a file",
+		public + " is a public key", "the key " + missing +
+			" cannot be read: no such file or directory", garbage, public,
+		ssh.FingerprintSHA256(goodKey), good, "tried publickey"}
 	if os.Getuid() >= 0 {
 		bare := filepath.Join(dir, "bare")
 		writeKey(t, bare, "")
@@ -293,7 +308,8 @@ func TestChangedKeyOnTheWire(t *testing.T) {
 	}
 	_, err := d.Dial(testContext(t))
 	var bad *HostKeyError
-	if !errors.As(err, &bad) || bad.Problem != HostKeyChanged || bad.File != d.s.userKnown[0] || bad.Line != 1 {
+	if !errors.As(err, &bad) || bad.Problem != HostKeyChanged || bad.File != d.s.userKnown[0] ||
+		bad.Line != 1 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -303,7 +319,8 @@ func TestNoCommonAlgorithm(t *testing.T) {
 	srv.NoClientAuth = true
 	srv.Ciphers = []string{ssh.CipherAES256CTR}
 	_, err := srv.dialer(t, &Config{Ciphers: "aes128-gcm@openssh.com"}).Dial(testContext(t))
-	if err == nil || !strings.Contains(err.Error(), "aes128-gcm@openssh.com") || !strings.Contains(err.Error(), "aes256-ctr") {
+	if err == nil || !strings.Contains(err.Error(), "aes128-gcm@openssh.com") ||
+		!strings.Contains(err.Error(), "aes256-ctr") {
 		t.Errorf("got %v", err)
 	}
 }

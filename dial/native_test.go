@@ -70,7 +70,8 @@ func none(t testing.TB) {
 	for limit := time.After(10 * time.Second); ; {
 		stacks = ""
 		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "crypto/ssh") || strings.Contains(g, "usftp/dial.") && !strings.Contains(g, "testing.tRunner") {
+			if strings.Contains(g, "crypto/ssh") ||
+				strings.Contains(g, "usftp/dial.") && !strings.Contains(g, "testing.tRunner") {
 				stacks += g + "\n\n"
 			}
 		}
@@ -102,10 +103,14 @@ func TestNative(t *testing.T) {
 	if v := conn.ServerVersion(); !strings.HasPrefix(v, "SSH-2.0-OpenSSH") {
 		t.Errorf("the server's version is %q", v)
 	}
-	if line, err := os.ReadFile(srv.HostKeys[0] + ".pub"); err != nil || !strings.HasPrefix(string(line), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(conn.HostKey())))) {
-		t.Errorf("the host's key is %s, want %s, %v", ssh.FingerprintSHA256(conn.HostKey()), line, err)
+	if line, err := os.ReadFile(srv.HostKeys[0] + ".pub"); err != nil ||
+		!strings.HasPrefix(string(line),
+			strings.TrimSpace(string(ssh.MarshalAuthorizedKey(conn.HostKey())))) {
+		t.Errorf("the host's key is %s, want %s, %v", ssh.FingerprintSHA256(conn.HostKey()), line,
+			err)
 	}
-	if a := conn.SSH().Conn.(ssh.AlgorithmsConnMetadata).Algorithms(); hasAES() && a.Read.Cipher != ssh.CipherAES128GCM {
+	if a := conn.SSH().Conn.(ssh.AlgorithmsConnMetadata).Algorithms(); hasAES() &&
+		a.Read.Cipher != ssh.CipherAES128GCM {
 		t.Errorf("the cipher is %s", a.Read.Cipher)
 	}
 	// The end of one stream is that of its program, and of nothing else.
@@ -130,12 +135,15 @@ func TestNative(t *testing.T) {
 	none(t)
 }
 
-// TestPackets sends packets of all sizes around that at which x/crypto/ssh writes one in two pieces, which
-// go out together, and expects the same bytes back, through key exchanges.
+// TestPackets sends packets of all sizes around that at which x/crypto/ssh writes one in two
+// pieces, which go out together, and expects the same bytes back, through key exchanges.
 func TestPackets(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
-	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr"} {
-		conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Ciphers: cipher, Options: []string{"RekeyLimit=1M"}})
+	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com",
+		"aes128-ctr"} {
+		conn := connect(t, Target{Host: srv.Alias},
+			&Config{ConfigFile: srv.ConfigFile, Ciphers: cipher,
+				Options: []string{"RekeyLimit=1M"}})
 		session, err := conn.SSH().NewSession()
 		if err != nil {
 			t.Fatal(err)
@@ -238,10 +246,12 @@ func TestHostCertificateOnTheWire(t *testing.T) {
 	dir := t.TempDir()
 	ca := opensshd.Keygen(t, filepath.Join(dir, "ca"))
 	key := opensshd.Keygen(t, filepath.Join(dir, "host"))
-	if out, err := exec.Command(opensshd.Find(t, "ssh-keygen"), "-q", "-s", ca, "-I", "h", "-h", "-n", "127.0.0.1", key+".pub").CombinedOutput(); err != nil {
+	if out, err := exec.Command(opensshd.Find(t, "ssh-keygen"), "-q", "-s", ca, "-I", "h", "-h",
+		"-n", "127.0.0.1", key+".pub").CombinedOutput(); err != nil {
 		t.Fatalf("signing: %v: %s", err, out)
 	}
-	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true, Config: []string{"HostKey " + key, "HostCertificate " + key + "-cert.pub"}})
+	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true,
+		Config: []string{"HostKey " + key, "HostCertificate " + key + "-cert.pub"}})
 	line, err := os.ReadFile(ca + ".pub")
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +264,9 @@ func TestHostCertificateOnTheWire(t *testing.T) {
 	}
 	writeFile(t, srv.KnownHosts, "@cert-authority 127.0.0.* "+string(line)+"@revoked * "+string(line))
 	var bad *HostKeyError
-	if err := dialError(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile}); !errors.As(err, &bad) || bad.Problem != HostKeyRevoked {
+	if err := dialError(t, Target{Host: srv.Alias},
+		&Config{ConfigFile: srv.ConfigFile}); !errors.As(err, &bad) ||
+		bad.Problem != HostKeyRevoked {
 		t.Errorf("with a revoked authority: %v", err)
 	}
 }
@@ -280,16 +292,19 @@ func TestKnownTypeFirst(t *testing.T) {
 func TestAcceptNewOnTheWire(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{NoKnownHosts: true})
 	strict := func(v string) *Config {
-		return &Config{ConfigFile: srv.ConfigFile, Options: []string{"StrictHostKeyChecking=" + v, "HashKnownHosts=yes"}}
+		return &Config{ConfigFile: srv.ConfigFile,
+			Options: []string{"StrictHostKeyChecking=" + v, "HashKnownHosts=yes"}}
 	}
 	var bad *HostKeyError
-	if err := dialError(t, Target{Host: srv.Alias}, strict("ask")); !errors.As(err, &bad) || bad.Problem != HostKeyUnknown {
+	if err := dialError(t, Target{Host: srv.Alias}, strict("ask")); !errors.As(err, &bad) ||
+		bad.Problem != HostKeyUnknown {
 		t.Errorf("an unknown key: %v", err)
 	}
 	connect(t, Target{Host: srv.Alias}, strict("accept-new")).Close()
 	connect(t, Target{Host: srv.Alias}, strict("yes")).Close()
 	// OpenSSH's client agrees with what was written.
-	cmd := exec.Command(opensshd.Find(t, "ssh"), "-F", srv.ConfigFile, "-o", "StrictHostKeyChecking=yes", srv.Alias, "true")
+	cmd := exec.Command(opensshd.Find(t, "ssh"), "-F", srv.ConfigFile, "-o",
+		"StrictHostKeyChecking=yes", srv.Alias, "true")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("ssh: %v: %s", err, out)
 	}
@@ -298,5 +313,6 @@ func TestAcceptNewOnTheWire(t *testing.T) {
 // TestLibraryLogin logs in without any OpenSSH client on the path.
 func TestLibraryLogin(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
-	open(t, connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Env: withoutSSH(t.TempDir())}))
+	open(t, connect(t, Target{Host: srv.Alias},
+		&Config{ConfigFile: srv.ConfigFile, Env: withoutSSH(t.TempDir())}))
 }

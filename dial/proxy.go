@@ -31,7 +31,8 @@ type process struct {
 // startProcess starts cmd with large pipes. The helper stays in our process group: it
 // may have to ask its questions on the terminal.
 func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
-	p := &process{cmd: cmd, stderr: new(tail), drained: make(chan struct{}), exited: make(chan struct{})}
+	p := &process{cmd: cmd, stderr: new(tail), drained: make(chan struct{}),
+		exited: make(chan struct{})}
 	var theirs, ours []*os.File
 	closeAll := func(files []*os.File) {
 		for _, f := range files {
@@ -97,7 +98,8 @@ func (p *process) stop() {
 	p.once.Do(func() {
 		p.in.Close()
 		p.out.Close()
-		for _, tell := range []func(){func() { terminate(p.cmd.Process) }, func() { p.cmd.Process.Kill() }} {
+		for _, tell := range []func(){func() { terminate(p.cmd.Process) },
+			func() { p.cmd.Process.Kill() }} {
 			if p.waitExit(exitGrace) {
 				break
 			}

@@ -72,7 +72,8 @@ func findSSH(c *Config) string {
 	}
 	for _, dir := range filepath.SplitList(c.getenv("PATH")) {
 		path := filepath.Join(dir, "ssh")
-		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 && filepath.IsAbs(path) {
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 &&
+			filepath.IsAbs(path) {
 			return path
 		}
 	}
@@ -94,7 +95,8 @@ func isOpenSSH(ctx context.Context, path string, c *Config) bool {
 // sshG runs `ssh -G`.
 func sshG(ctx context.Context, path string, args []string, host string, c *Config) (words, error) {
 	// -T keeps it from telling that it has no terminal.
-	cmd := exec.CommandContext(ctx, path, append(append([]string{"-G", "-T"}, args...), "--", host)...)
+	cmd := exec.CommandContext(ctx, path,
+		append(append([]string{"-G", "-T"}, args...), "--", host)...)
 	cmd.Env = c.environ()
 	cmd.WaitDelay = time.Second // a child of "Match exec" may hold our pipes
 	var stdout, stderr limitedBuffer

@@ -43,14 +43,16 @@ func settingsOf(t testing.TB, target Target, c *Config) (*settings, error) {
 
 // withoutSSH is an environment in which no ssh is found.
 func withoutSSH(home string) []string {
-	return []string{"PATH=" + filepath.Join(home, "nothing"), "HOME=" + home, "SSH_AUTH_SOCK=/agent"}
+	return []string{"PATH=" + filepath.Join(home, "nothing"), "HOME=" + home,
+		"SSH_AUTH_SOCK=/agent"}
 }
 
 // TestParity reads the same configuration with `ssh -G` and with the library.
 func TestParity(t *testing.T) {
 	opensshd.Find(t, "ssh")
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "more.conf"), "Port 2022\nCompression yes\nHost inner\n  User included\n")
+	writeFile(t, filepath.Join(dir, "more.conf"),
+		"Port 2022\nCompression yes\nHost inner\n  User included\n")
 	for _, c := range []struct {
 		name   string
 		text   string
@@ -78,10 +80,13 @@ func TestParity(t *testing.T) {
 		{name: "ciphers", text: "Ciphers aes256-ctr,aes128-gcm@openssh.com\nMACs hmac-sha2-256\nKexAlgorithms curve25519-sha256\nHostKeyAlgorithms ssh-ed25519,rsa-sha2-256\nPubkeyAcceptedAlgorithms ssh-ed25519\nCASignatureAlgorithms ssh-ed25519\n"},
 		{name: "family", text: "AddressFamily inet6\nBindAddress ::1\nTCPKeepAlive no\nRekeyLimit 1G\n"},
 		{name: "batch", text: "BatchMode yes\nServerAliveInterval 0\nNoHostAuthenticationForLocalhost yes\n"},
-		{name: "include", text: "Include " + dir + "/more.*\nPort 1\n", target: Target{Host: "inner"}},
+		{name: "include", text: "Include " + dir + "/more.*\nPort 1\n",
+			target: Target{Host: "inner"}},
 		{name: "match all", text: "Host zzz\n Port 1\nMatch all\n Port 2\n"},
-		{name: "flags", text: "User u\nPort 5\nIdentityFile ~/x\n", target: Target{User: "me", Host: "h", Port: 6},
-			config: Config{Options: []string{"HostName=1.2.3.4", "port 7", "IdentityFile=/o"}, AddressFamily: "inet", Jump: "j"}},
+		{name: "flags", text: "User u\nPort 5\nIdentityFile ~/x\n",
+			target: Target{User: "me", Host: "h", Port: 6},
+			config: Config{Options: []string{"HostName=1.2.3.4", "port 7", "IdentityFile=/o"},
+				AddressFamily: "inet", Jump: "j"}},
 		{name: "cipher flag", config: Config{Ciphers: "aes256-gcm@openssh.com"}},
 		{name: "port flag", text: "Port 5\n", config: Config{Port: 8}},
 	} {
@@ -93,7 +98,8 @@ func TestParity(t *testing.T) {
 			}
 			config := c.config
 			config.ConfigFile = writeFile(t, filepath.Join(t.TempDir(), "config"), c.text)
-			config.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSH_AUTH_SOCK=/agent"}
+			config.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home,
+				"SSH_AUTH_SOCK=/agent"}
 			exact, err := settingsOf(t, target, &config)
 			if err != nil {
 				t.Fatal(err)
@@ -107,7 +113,8 @@ func TestParity(t *testing.T) {
 				s.env = nil
 				// Versions differ in which types of key they still look for.
 				s.identities = slices.DeleteFunc(s.identities, func(id identityFile) bool {
-					return !id.explicit && (strings.HasSuffix(id.path, "_dsa") || strings.HasSuffix(id.path, "_xmss"))
+					return !id.explicit && (strings.HasSuffix(id.path, "_dsa") ||
+						strings.HasSuffix(id.path, "_xmss"))
 				})
 			}
 			if !reflect.DeepEqual(exact, ours) {
@@ -128,7 +135,8 @@ func TestStockConfigurations(t *testing.T) {
 	macos := "Host *\n  SendEnv LANG LC_*\n  HashKnownHosts yes\n"
 	for name, text := range map[string]string{"debian": debian, "fedora": fedora, "macos": macos} {
 		home := t.TempDir()
-		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), text), Env: withoutSSH(home)}
+		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), text),
+			Env: withoutSSH(home)}
 		if _, err := settingsOf(t, Target{Host: "h"}, c); err != nil {
 			t.Errorf("%s's own ssh_config, by the library: %v", name, err)
 		}
@@ -177,7 +185,8 @@ func TestRefusedWords(t *testing.T) {
 			}
 			_, err := settingsOf(t, Target{Host: "h"}, c)
 			var refusedWord *UnsupportedError
-			if !errors.As(err, &refusedWord) || refusedWord.Word != word || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "--ssh") {
+			if !errors.As(err, &refusedWord) || refusedWord.Word != word ||
+				!errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "--ssh") {
 				t.Errorf("%s, by %s: %v", word, by, err)
 			}
 		}
@@ -188,7 +197,8 @@ func TestRefusedWords(t *testing.T) {
 		"GSSAPIAuthentication yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n", "CanonicalizeHostname no\n",
 	} {
 		home := t.TempDir()
-		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), harmless), Env: withoutSSH(home)}
+		c := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), harmless),
+			Env: withoutSSH(home)}
 		if _, err := settingsOf(t, Target{Host: "h"}, c); err != nil {
 			t.Errorf("%q: %v", harmless, err)
 		}
@@ -197,7 +207,8 @@ func TestRefusedWords(t *testing.T) {
 
 func TestRefuseConnection(t *testing.T) {
 	w := words{"hostname": {"h"}, "refuseconnection": {"use the other one"}}
-	if err := checkSupport(w, true, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "use the other one") {
+	if err := checkSupport(w, true, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "use the other one") {
 		t.Errorf("RefuseConnection gave %v", err)
 	}
 }
@@ -219,19 +230,25 @@ func TestConfigurationErrors(t *testing.T) {
 		{"HostName %q\n", "token"},
 	} {
 		home := t.TempDir()
-		config := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), c.text), Env: withoutSSH(home)}
-		if _, err := settingsOf(t, Target{Host: "h"}, config); err == nil || !strings.Contains(err.Error(), c.says) {
+		config := &Config{ConfigFile: writeFile(t, filepath.Join(home, "c"), c.text),
+			Env: withoutSSH(home)}
+		if _, err := settingsOf(t, Target{Host: "h"}, config); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q, by the library: %v; want what says %q", c.text, err, c.says)
 		}
 	}
 	c := &Config{Options: []string{"NoSuchWord=1"}}
 	if findSSH(c) != "" {
-		if _, err := settingsOf(t, Target{Host: "h"}, c); err == nil || !strings.Contains(err.Error(), "NoSuchWord") && !strings.Contains(err.Error(), "nosuchword") {
+		if _, err := settingsOf(t, Target{Host: "h"}, c); err == nil ||
+			!strings.Contains(err.Error(), "NoSuchWord") &&
+				!strings.Contains(err.Error(), "nosuchword") {
 			t.Errorf("an unknown word gave %v", err)
 		}
 	}
 	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
-		if _, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "/nowhere/at/all", Env: env}); err == nil || !strings.Contains(err.Error(), "/nowhere/at/all") {
+		if _, err := settingsOf(t, Target{Host: "h"},
+			&Config{ConfigFile: "/nowhere/at/all", Env: env}); err == nil ||
+			!strings.Contains(err.Error(), "/nowhere/at/all") {
 			t.Errorf("a missing -F file gave %v", err)
 		}
 	}
@@ -250,7 +267,9 @@ func TestUserFiles(t *testing.T) {
 	if s.port != 8 || s.user != "u" || !slices.Equal(s.identities, want) {
 		t.Errorf("the files gave port %d, user %q, identities %v", s.port, s.user, s.identities)
 	}
-	if got := s.userKnown; !slices.Equal(got, []string{filepath.Join(home, ".ssh/known_hosts"), filepath.Join(home, ".ssh/known_hosts2")}) {
+	if got := s.userKnown; !slices.Equal(got,
+		[]string{filepath.Join(home, ".ssh/known_hosts"),
+			filepath.Join(home, ".ssh/known_hosts2")}) {
 		t.Errorf("known hosts are %v", got)
 	}
 }
@@ -258,19 +277,23 @@ func TestUserFiles(t *testing.T) {
 // TestOtherSSH: a program named ssh that is not OpenSSH's cannot be asked.
 func TestOtherSSH(t *testing.T) {
 	home := t.TempDir()
-	file := writeFile(t, filepath.Join(home, "bin", "ssh"), "#!/bin/sh\necho 'Dropbear v2024: unknown option -G' >&2\nexit 1\n")
+	file := writeFile(t, filepath.Join(home, "bin", "ssh"),
+		"#!/bin/sh\necho 'Dropbear v2024: unknown option -G' >&2\nexit 1\n")
 	if err := os.Chmod(file, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	conf := writeFile(t, filepath.Join(home, "conf"), "Port 8\n")
-	s, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: conf, Env: []string{"PATH=" + filepath.Dir(file), "HOME=" + home}})
+	s, err := settingsOf(t, Target{Host: "h"},
+		&Config{ConfigFile: conf, Env: []string{"PATH=" + filepath.Dir(file), "HOME=" + home}})
 	if err != nil || s.port != 8 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	writeFile(t, file, "#!/bin/sh\nsleep 100 </dev/null\n")
 	ctx, cancel := context.WithCancel(testContext(t))
 	cancel()
-	if _, err := New(ctx, Target{Host: "h"}, &Config{Env: []string{"PATH=" + filepath.Dir(file), "HOME=" + home}}); !errors.Is(err, context.Canceled) {
+	if _, err := New(ctx, Target{Host: "h"},
+		&Config{Env: []string{"PATH=" + filepath.Dir(file), "HOME=" + home}}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("a cancelled New: %v", err)
 	}
 }
@@ -278,7 +301,8 @@ func TestOtherSSH(t *testing.T) {
 // TestMissingIdentity: ssh -G leaves out a file of -i that is not there; we say so.
 func TestMissingIdentity(t *testing.T) {
 	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
-		s, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "none", Identities: []string{"/nowhere/key"}, Env: env})
+		s, err := settingsOf(t, Target{Host: "h"},
+			&Config{ConfigFile: "none", Identities: []string{"/nowhere/key"}, Env: env})
 		if err != nil || s.identities[0] != (identityFile{"/nowhere/key", true}) {
 			t.Errorf("%+v, %v", s, err)
 		}
@@ -291,13 +315,16 @@ func TestAlgorithmPreference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]string{true: ssh.CipherAES128GCM, false: ssh.CipherChaCha20Poly1305}[hasAES()]; plain.ciphers[0] != want {
-			t.Errorf("where nothing is configured the first cipher is %s; want %s", plain.ciphers[0], want)
+		if want := map[bool]string{true: ssh.CipherAES128GCM,
+			false: ssh.CipherChaCha20Poly1305}[hasAES()]; plain.ciphers[0] != want {
+			t.Errorf("where nothing is configured the first cipher is %s; want %s",
+				plain.ciphers[0], want)
 		}
 		if plain.kexes[0] != ssh.KeyExchangeMLKEM768X25519 {
 			t.Errorf("the first key exchange is %s", plain.kexes[0])
 		}
-		chosen, err := settingsOf(t, Target{Host: "h"}, &Config{ConfigFile: "none", Ciphers: "aes256-ctr,aes128-ctr", Env: env})
+		chosen, err := settingsOf(t, Target{Host: "h"},
+			&Config{ConfigFile: "none", Ciphers: "aes256-ctr,aes128-ctr", Env: env})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +346,8 @@ func TestResolveList(t *testing.T) {
 }
 
 func TestDuration(t *testing.T) {
-	for in, want := range map[string]time.Duration{"": 0, "none": 0, "30": 30 * time.Second, "1h30m": 90 * time.Minute, "1W": 7 * 24 * time.Hour, "1m5": 65 * time.Second} {
+	for in, want := range map[string]time.Duration{"": 0, "none": 0, "30": 30 * time.Second,
+		"1h30m": 90 * time.Minute, "1W": 7 * 24 * time.Hour, "1m5": 65 * time.Second} {
 		if got, err := (words{"x": {in}}).duration("x"); err != nil || got != want {
 			t.Errorf("duration(%q) = %v, %v; want %v", in, got, err, want)
 		}
@@ -332,7 +360,8 @@ func TestDuration(t *testing.T) {
 }
 
 func TestRekeyLimit(t *testing.T) {
-	for in, want := range map[string]uint64{"": 0, "0 0": 0, "default none": 0, "1G 1h": 1 << 30, "512k": 512 << 10, "1073741824 3600": 1 << 30, "8589934592": 8 << 30} {
+	for in, want := range map[string]uint64{"": 0, "0 0": 0, "default none": 0, "1G 1h": 1 << 30,
+		"512k": 512 << 10, "1073741824 3600": 1 << 30, "8589934592": 8 << 30} {
 		if got, err := rekeyLimit(in); err != nil || got != want {
 			t.Errorf("rekeyLimit(%q) = %d, %v; want %d", in, got, err, want)
 		}
@@ -340,7 +369,8 @@ func TestRekeyLimit(t *testing.T) {
 }
 
 func TestExpander(t *testing.T) {
-	s := &settings{alias: "a", host: "h", user: "r", port: 5, home: "/home/50%", env: func(k string) (string, bool) { return "v%h", k == "V" }}
+	s := &settings{alias: "a", host: "h", user: "r", port: 5, home: "/home/50%",
+		env: func(k string) (string, bool) { return "v%h", k == "V" }}
 	x := s.tokens()
 	for in, want := range map[string]string{
 		"~/k": "/home/50%/k", "~": "/home/50%", "%d/x": "/home/50%/x", "%h-%n-%p-%r-%%": "h-a-5-r-%", "${V}/x": "vh/x", "plain": "plain",
@@ -355,20 +385,23 @@ func TestExpander(t *testing.T) {
 			t.Errorf("file(%q) = %q", in, got)
 		}
 	}
-	if got, err := s.proxyTokens().percent("nc %h %p %r %n %%"); err != nil || got != "nc h 5 r a %" {
+	if got, err := s.proxyTokens().percent("nc %h %p %r %n %%"); err != nil ||
+		got != "nc h 5 r a %" {
 		t.Errorf("a ProxyCommand became %q, %v", got, err)
 	}
 }
 
 func TestFilesWithSpaces(t *testing.T) {
 	x := expander{home: "/home/me", env: func(string) (string, bool) { return "", false }}
-	if got := x.files(words{"k": {"/a b/c ~/d"}}, "k"); !slices.Equal(got, []string{"/a b/c", "/home/me/d"}) {
+	if got := x.files(words{"k": {"/a b/c ~/d"}}, "k"); !slices.Equal(got,
+		[]string{"/a b/c", "/home/me/d"}) {
 		t.Errorf("files = %q", got)
 	}
 	if got := x.files(words{"k": {"/a /b"}}, "k"); !slices.Equal(got, []string{"/a", "/b"}) {
 		t.Errorf("files = %q", got)
 	}
-	if got := x.files(words{"k": {"/a b/c /d"}}, "k"); !slices.Equal(got, []string{"/a b/c", "/d"}) {
+	if got := x.files(words{"k": {"/a b/c /d"}}, "k"); !slices.Equal(got,
+		[]string{"/a b/c", "/d"}) {
 		t.Errorf("files = %q", got)
 	}
 }
@@ -388,7 +421,8 @@ func FuzzParseG(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s.port < 1 || s.port > 65535 || s.connectTimeout < 0 || s.attempts < 1 || len(s.ciphers) == 0 {
+		if s.port < 1 || s.port > 65535 || s.connectTimeout < 0 || s.attempts < 1 ||
+			len(s.ciphers) == 0 {
 			t.Fatalf("%q became %+v", out, s)
 		}
 		if err := (Target{User: s.user, Host: s.host}).check(); err != nil {

@@ -93,7 +93,8 @@ func (s *testServer) dialer(t testing.TB, c *Config) *Dialer {
 	if c.ConfigFile == "" {
 		c.ConfigFile = "none"
 	}
-	c.Options = append(c.Options, "GlobalKnownHostsFile=none", "UserKnownHostsFile="+writeFile(t, home+"/kh", "h "+authorizedLine(s.key.PublicKey())+"\n"))
+	c.Options = append(c.Options, "GlobalKnownHostsFile=none",
+		"UserKnownHostsFile="+writeFile(t, home+"/kh", "h "+authorizedLine(s.key.PublicKey())+"\n"))
 	d, err := New(context.Background(), Target{Host: "h", User: "me"}, c)
 	if err != nil {
 		t.Fatal(err)

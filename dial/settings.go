@@ -74,7 +74,8 @@ func (w words) duration(key string) (time.Duration, error) {
 			digits = true
 			continue
 		}
-		unit, ok := map[byte]int64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 7 * 86400}[v[i]|0x20]
+		unit, ok := map[byte]int64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400,
+			'w': 7 * 86400}[v[i]|0x20]
 		if !ok || !digits {
 			return 0, bad
 		}
@@ -225,7 +226,8 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 	s.connectTimeout = span("connecttimeout")
 	s.aliveInterval = span("serveraliveinterval")
 	if s.port < 1 || s.port > 65535 {
-		errs = append(errs, fmt.Errorf("port %d in the ssh configuration is not from 1 to 65535", s.port))
+		errs = append(errs, fmt.Errorf("port %d in the ssh configuration is not from 1 to 65535",
+			s.port))
 	}
 	var err error
 	s.network, err = network(w.get("addressfamily"))
@@ -342,7 +344,8 @@ func (s *settings) addNamed(files []string) {
 		}
 		named := func(id identityFile) bool { return id.path == path }
 		if !slices.ContainsFunc(s.identities, named) {
-			s.identities = slices.Insert(s.identities, min(i, len(s.identities)), identityFile{path, true})
+			s.identities = slices.Insert(s.identities, min(i, len(s.identities)),
+				identityFile{path, true})
 		}
 	}
 }
@@ -382,7 +385,8 @@ func (x expander) files(w words, key string) []string {
 	for _, v := range w[key] {
 		var line []string
 		for _, piece := range strings.Split(v, " ") {
-			whole := filepath.IsAbs(piece) || strings.HasPrefix(piece, "~") || strings.HasPrefix(piece, "${")
+			whole := filepath.IsAbs(piece) || strings.HasPrefix(piece, "~") ||
+				strings.HasPrefix(piece, "${")
 			if last := len(line) - 1; !whole && last >= 0 && filepath.IsAbs(line[last]) {
 				line[last] += " " + piece
 				continue

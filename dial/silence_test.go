@@ -78,7 +78,8 @@ func TestDeath(t *testing.T) {
 	}
 	raw.Close()
 	_, err = io.Copy(io.Discard, s)
-	if want := "me@h: the server closed the connection"; err == nil || err.Error() != want || !errors.Is(err, io.ErrUnexpectedEOF) {
+	if want := "me@h: the server closed the connection"; err == nil || err.Error() != want ||
+		!errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the stream ended with %v; want %s", err, want)
 	}
 	if _, err := c.Open(testContext(t)); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -115,7 +116,8 @@ func TestHangingAgent(t *testing.T) {
 		c.Read(make([]byte, 1))
 		io.Copy(io.Discard, c)
 	}()
-	if _, err := srv.dialer(t, &Config{Options: []string{"IdentityAgent=" + filepath.Join(dir, "s")}}).Dial(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := srv.dialer(t, &Config{Options: []string{"IdentityAgent=" +
+		filepath.Join(dir, "s")}}).Dial(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -142,19 +144,23 @@ func TestSilentServers(t *testing.T) {
 	}{
 		{"nothing", "", "ConnectTimeout=7", 7 * time.Second, "no answer within 7s"},
 		{"nothing, without a limit", "", "ConnectTimeout=none", loginStall, "no answer within 2m"},
-		{"version only", "SSH-2.0-x\r\n", "ConnectTimeout=7", 7 * time.Second, "no answer within 7s"},
-		{"something else", "220 mail.example ESMTP\r\n", "ConnectTimeout=none", notSSHWait, `something else than SSH: "220 mail.example ESMTP"`},
+		{"version only", "SSH-2.0-x\r\n", "ConnectTimeout=7", 7 * time.Second,
+			"no answer within 7s"},
+		{"something else", "220 mail.example ESMTP\r\n", "ConnectTimeout=none", notSSHWait,
+			`something else than SSH: "220 mail.example ESMTP"`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := silent(t, c.first, &Config{Options: []string{c.option}})
 			began := time.Now()
 			_, err := d.Dial(t.Context())
-			if err == nil || !strings.Contains(err.Error(), c.says) || time.Since(began) != c.within {
+			if err == nil || !strings.Contains(err.Error(), c.says) ||
+				time.Since(began) != c.within {
 				t.Errorf("%s: %v after %v", c.name, err, time.Since(began))
 			}
 			if strings.HasPrefix(c.says, "no answer") {
 				var timeout interface{ Timeout() bool }
-				if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+				if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) ||
+					!timeout.Timeout() {
 					t.Errorf("%s: %v is no timeout", c.name, err)
 				}
 			}
@@ -204,7 +210,8 @@ func TestThinkingPerson(t *testing.T) {
 // and whoever waits hears of it.
 func TestServerAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, hold := heldBack(t, &Config{Options: []string{"ServerAliveInterval=10", "ServerAliveCountMax=3"}})
+		c, hold := heldBack(t, &Config{Options: []string{"ServerAliveInterval=10",
+			"ServerAliveCountMax=3"}})
 		defer c.Close()
 		s, err := c.Open(t.Context())
 		if err != nil {
@@ -220,7 +227,8 @@ func TestServerAlive(t *testing.T) {
 			t.Errorf("the stream ended with %v", err)
 		}
 		<-c.Done()
-		if d := time.Since(began); d > 45*time.Second || d < 30*time.Second || !errors.Is(c.Err(), os.ErrDeadlineExceeded) {
+		if d := time.Since(began); d > 45*time.Second || d < 30*time.Second ||
+			!errors.Is(c.Err(), os.ErrDeadlineExceeded) {
 			t.Errorf("%v after %v", c.Err(), d)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -291,7 +299,8 @@ func TestCloseOfDeadStream(t *testing.T) {
 		hold.stop()
 		began := time.Now()
 		s.Close()
-		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) < endLimit {
+		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) ||
+			time.Since(began) < endLimit {
 			t.Errorf("the stream ended with %v after %v", err, time.Since(began))
 		}
 	})
@@ -316,7 +325,8 @@ func TestKeepalive(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if _, err := c.Open(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+		if _, err := c.Open(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Second {
 			t.Errorf("Open: %v after %v", err, time.Since(began))
 		}
 		c.Close()

@@ -39,8 +39,8 @@ func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	// Where a command has ended already, sending our version fails, and x/crypto/ssh closes what it has not read: the
-	// words that say why.
+	// Where a command has ended already, sending our version fails, and x/crypto/ssh closes what it
+	// has not read: the words that say why.
 	if p, ok := s.Conn.Conn.(*proxyConn); ok && s.heard.Load() == 0 {
 		if words := p.lastWords(); len(words) > 0 {
 			s.sniff.saw(words)

@@ -83,7 +83,8 @@ func openChannel(c *Conn) (*Stream, error) {
 	if err != nil {
 		var refused *ssh.OpenChannelError
 		if errors.As(err, &refused) {
-			return nil, fmt.Errorf("the server opens no further channel: %s (%s)", printable([]byte(refused.Message)), refused.Reason)
+			return nil, fmt.Errorf("the server opens no further channel: %s (%s)",
+				printable([]byte(refused.Message)), refused.Reason)
 		}
 		return nil, fmt.Errorf("opening a channel: %w", err)
 	}

@@ -30,7 +30,10 @@ var refused = []struct {
 	differ func(words) bool
 }{
 	{"BindInterface", func(w words) bool { return w.set("bindinterface") }},
-	{"ProxyUseFdpass", func(w words) bool { return w.yes("proxyusefdpass", false) && w.set("proxycommand") }},
+	{"ProxyUseFdpass", func(w words) bool {
+		return w.yes("proxyusefdpass", false) &&
+			w.set("proxycommand")
+	}},
 	{"KnownHostsCommand", func(w words) bool { return w.set("knownhostscommand") }},
 	{"RevokedHostKeys", func(w words) bool { return w.set("revokedhostkeys") }},
 	{"VerifyHostKeyDNS", func(w words) bool { return w.yes("verifyhostkeydns", false) }},
@@ -99,13 +102,15 @@ func checkSupport(w words, exact bool, log *slog.Logger) error {
 	}
 	// OpenSSH 10.1: a configuration may say that a host must not be connected to, and why.
 	if text := w.get("refuseconnection"); text != "" {
-		return fmt.Errorf("the ssh configuration refuses this connection: %s", printable([]byte(text)))
+		return fmt.Errorf("the ssh configuration refuses this connection: %s",
+			printable([]byte(text)))
 	}
 	if err := checkMethods(w); err != nil {
 		return err
 	}
 	for _, t := range told {
-		if v := w.get(strings.ToLower(t.word)); v != "" && v != "none" && !slices.Contains(t.plain, v) {
+		if v := w.get(strings.ToLower(t.word)); v != "" && v != "none" &&
+			!slices.Contains(t.plain, v) {
 			log.Info("the ssh configuration's " + t.word + " has no effect here")
 		}
 	}
@@ -121,11 +126,15 @@ func checkMethods(w words) error {
 	v := w.get("preferredauthentications")
 	if v != "" {
 		methods := strings.Split(v, ",")
-		if !slices.ContainsFunc(methods, func(m string) bool { return slices.Contains(nativeMethods, m) }) {
+		if !slices.ContainsFunc(methods, func(m string) bool {
+			return slices.Contains(nativeMethods,
+				m)
+		}) {
 			return &UnsupportedError{"PreferredAuthentications", printable([]byte(v))}
 		}
 	}
-	if !w.yes("pubkeyauthentication", true) && !w.yes("passwordauthentication", true) && !w.yes("kbdinteractiveauthentication", true) {
+	if !w.yes("pubkeyauthentication", true) && !w.yes("passwordauthentication", true) &&
+		!w.yes("kbdinteractiveauthentication", true) {
 		for _, word := range []string{"GSSAPIAuthentication", "HostbasedAuthentication"} {
 			if w.yes(strings.ToLower(word), false) {
 				return &UnsupportedError{word, "yes and turns off the other ways to log in"}

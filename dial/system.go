@@ -132,7 +132,8 @@ func (o *sshOutput) Read(b []byte) (int, error) {
 	}}
 }
 
-// sshFailed is how ssh ends when an error was its own, by ssh(1); else its status is the remote program's.
+// sshFailed is how ssh ends when an error was its own, by ssh(1); else its status is the remote
+// program's.
 const sshFailed = 255
 
 // name is what messages call the program.

@@ -15,7 +15,8 @@ import (
 func TestSystem(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
 	command := opensshd.Find(t, "ssh")
-	d, err := New(testContext(t), Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, SSH: `"` + command + `" -q`})
+	d, err := New(testContext(t), Target{Host: srv.Alias},
+		&Config{ConfigFile: srv.ConfigFile, SSH: `"` + command + `" -q`})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,8 @@ func TestSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := open(t, conn), open(t, conn)
-	if conn.SSH() != nil || conn.ServerVersion() != "" || !errors.Is(conn.Keepalive(testContext(t)), errors.ErrUnsupported) {
+	if conn.SSH() != nil || conn.ServerVersion() != "" ||
+		!errors.Is(conn.Keepalive(testContext(t)), errors.ErrUnsupported) {
 		t.Error("the system's ssh looks like the native one")
 	}
 	first.Close()
@@ -54,7 +56,9 @@ func TestSystemFails(t *testing.T) {
 	}
 	_, err = io.ReadAll(s)
 	var sub *SubsystemError
-	if !errors.As(err, &sub) || sub.ExitStatus != 255 || !strings.Contains(err.Error(), "Host key verification failed") || strings.Contains(err.Error(), "does not offer SFTP") {
+	if !errors.As(err, &sub) || sub.ExitStatus != 255 ||
+		!strings.Contains(err.Error(), "Host key verification failed") ||
+		strings.Contains(err.Error(), "does not offer SFTP") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := New(testContext(t), Target{Host: "h"}, &Config{SSH: "'open"}); err == nil {

@@ -166,7 +166,8 @@ func unbracket(host string) string {
 	return host
 }
 
-// urlScheme tells what an argument is an address of, "" for none. Other words before "://" are hosts, as for scp.
+// urlScheme tells what an argument is an address of, "" for none. Other words before "://" are
+// hosts, as for scp.
 func urlScheme(s string) string {
 	scheme, _, ok := strings.Cut(s, "://")
 	scheme = strings.ToLower(scheme)
@@ -196,7 +197,8 @@ func parseURL(s, scheme string) (Target, error) {
 			// Not echoed: what cannot be taken back from a screen is not repeated on it.
 			return Target{}, fmt.Errorf("an %s:// address must hold no password: every user of this machine could read it", scheme)
 		}
-		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not know too.
+		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not
+		// know too.
 		if strings.Contains(t.User, ";") {
 			return Target{}, fmt.Errorf("%q: connection parameters after ';' are not supported", s)
 		}

@@ -26,7 +26,8 @@ func TestParseTarget(t *testing.T) {
 		{"[host]:p", Target{Host: "host", Path: "p"}, true},
 		{"sftp://host", Target{Host: "host"}, true},
 		{"sftp://host/", Target{Host: "host", Path: "/"}, true},
-		{"SFTP://me@host:2222/a/b", Target{User: "me", Host: "host", Port: 2222, Path: "/a/b"}, true},
+		{"SFTP://me@host:2222/a/b", Target{User: "me", Host: "host", Port: 2222, Path: "/a/b"},
+			true},
 		{"sftp://[::1]:22/x", Target{Host: "::1", Port: 22, Path: "/x"}, true},
 		{"sftp://host/~/a", Target{Host: "host", Path: "a"}, true},
 		{"sftp://host/~", Target{Host: "host"}, true},
@@ -48,7 +49,8 @@ func TestParseTarget(t *testing.T) {
 	} {
 		got, remote, err := ParseTarget(c.in)
 		if err != nil || got != c.want || remote != c.remote {
-			t.Errorf("ParseTarget(%q) = %+v, %v, %v; want %+v, %v", c.in, got, remote, err, c.want, c.remote)
+			t.Errorf("ParseTarget(%q) = %+v, %v, %v; want %+v, %v", c.in, got, remote, err, c.want,
+				c.remote)
 		}
 	}
 	got, remote, err := ParseTarget("C:x")

@@ -67,7 +67,8 @@ func (x expander) percent(v string) (string, error) {
 		}
 		r, ok := x.tokens[v[i]]
 		if !ok {
-			return "", fmt.Errorf("%q in the ssh configuration holds the unknown token %%%c", v, v[i])
+			return "", fmt.Errorf("%q in the ssh configuration holds the unknown token %%%c", v,
+				v[i])
 		}
 		b.WriteString(r)
 	}

@@ -46,8 +46,10 @@ func TestJump(t *testing.T) {
 	}
 	conn.Close()
 	none(t)
-	flat := writeFile(t, filepath.Join(t.TempDir(), "flat"), a.ClientBlock()+b.ClientBlock()+c.ClientBlock())
-	conn = connect(t, Target{Host: "c"}, &Config{ConfigFile: flat, Jump: fmt.Sprintf("a,%s@b:%d", b.User, b.Port)})
+	flat := writeFile(t, filepath.Join(t.TempDir(), "flat"),
+		a.ClientBlock()+b.ClientBlock()+c.ClientBlock())
+	conn = connect(t, Target{Host: "c"},
+		&Config{ConfigFile: flat, Jump: fmt.Sprintf("a,%s@b:%d", b.User, b.Port)})
 	open(t, conn)
 	conn.Close()
 
@@ -56,7 +58,8 @@ func TestJump(t *testing.T) {
 	err := dialError(t, Target{Host: "c"}, &Config{ConfigFile: conf})
 	var jump *JumpError
 	var key *HostKeyError
-	if !errors.As(err, &jump) || jump.Hop != "b" || !errors.As(err, &key) || !strings.HasPrefix(err.Error(), "c: jump host b: the host key of ") {
+	if !errors.As(err, &jump) || jump.Hop != "b" || !errors.As(err, &key) ||
+		!strings.HasPrefix(err.Error(), "c: jump host b: the host key of ") {
 		t.Errorf("a hop with an unknown key: %v", err)
 	}
 	l, lerr := net.Listen("tcp", "127.0.0.1:0")
@@ -65,12 +68,17 @@ func TestJump(t *testing.T) {
 	}
 	nobody := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	err = dialError(t, Target{Host: "127.0.0.1", Port: nobody}, &Config{ConfigFile: conf, Jump: "a"})
-	if !errors.As(err, &jump) || jump.Hop != "a" || !strings.Contains(err.Error(), fmt.Sprintf("jump host a: it cannot reach 127.0.0.1:%d", nobody)) {
+	err = dialError(t, Target{Host: "127.0.0.1", Port: nobody},
+		&Config{ConfigFile: conf, Jump: "a"})
+	if !errors.As(err, &jump) || jump.Hop != "a" ||
+		!strings.Contains(err.Error(), fmt.Sprintf("jump host a: it cannot reach 127.0.0.1:%d",
+			nobody)) {
 		t.Errorf("a target that refuses its jump host: %v", err)
 	}
-	err = dialError(t, Target{Host: "behind"}, &Config{ConfigFile: "none", Jump: fmt.Sprintf("127.0.0.1:%d", nobody)})
-	if !errors.As(err, &jump) || !strings.Contains(err.Error(), "jump host 127.0.0.1: the connection to ") {
+	err = dialError(t, Target{Host: "behind"},
+		&Config{ConfigFile: "none", Jump: fmt.Sprintf("127.0.0.1:%d", nobody)})
+	if !errors.As(err, &jump) || !strings.Contains(err.Error(),
+		"jump host 127.0.0.1: the connection to ") {
 		t.Errorf("a jump host that refuses: %v", err)
 	}
 	none(t)
@@ -95,7 +103,8 @@ func TestSilentBehindJump(t *testing.T) {
 			accepted <- c
 		}
 	}()
-	target, config := Target{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}, &Config{ConfigFile: a.ConfigFile, Jump: "a"}
+	target, config := Target{Host: "127.0.0.1",
+		Port: l.Addr().(*net.TCPAddr).Port}, &Config{ConfigFile: a.ConfigFile, Jump: "a"}
 	d, err := New(testContext(t), target, config)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +118,8 @@ func TestSilentBehindJump(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	config.Options = []string{"ConnectTimeout=1"}
-	if err := dialError(t, target, config); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 1s") {
+	if err := dialError(t, target, config); !errors.Is(err, os.ErrDeadlineExceeded) ||
+		!strings.Contains(err.Error(), "no answer within 1s") {
 		t.Errorf("timed out: %v", err)
 	}
 	(<-accepted).Close()
@@ -119,8 +129,11 @@ func TestSilentBehindJump(t *testing.T) {
 
 func TestJumpLoop(t *testing.T) {
 	for _, env := range [][]string{nil, withoutSSH(t.TempDir())} {
-		_, err := New(testContext(t), Target{Host: "x"}, &Config{ConfigFile: writeFile(t, filepath.Join(t.TempDir(), "c"), "Host *\n ProxyJump y\n"), Env: env})
-		if err == nil || !strings.Contains(err.Error(), "loop") && !strings.Contains(err.Error(), "through itself") {
+		_, err := New(testContext(t), Target{Host: "x"},
+			&Config{ConfigFile: writeFile(t, filepath.Join(t.TempDir(), "c"),
+				"Host *\n ProxyJump y\n"), Env: env})
+		if err == nil || !strings.Contains(err.Error(), "loop") &&
+			!strings.Contains(err.Error(), "through itself") {
 			t.Errorf("a jump host that jumps through itself: %v", err)
 		}
 	}
@@ -128,8 +141,10 @@ func TestJumpLoop(t *testing.T) {
 
 func TestParseHop(t *testing.T) {
 	for in, want := range map[string]Target{
-		"h": {Host: "h"}, "u@h": {User: "u", Host: "h"}, "u@h:22": {User: "u", Host: "h", Port: 22}, "[::1]:5": {Host: "::1", Port: 5},
-		"::1": {Host: "::1"}, "[::1]": {Host: "::1"}, "ssh://u@h:7": {User: "u", Host: "h", Port: 7},
+		"h": {Host: "h"}, "u@h": {User: "u", Host: "h"}, "u@h:22": {User: "u", Host: "h",
+			Port: 22}, "[::1]:5": {Host: "::1", Port: 5},
+		"::1": {Host: "::1"}, "[::1]": {Host: "::1"}, "ssh://u@h:7": {User: "u", Host: "h",
+			Port: 7},
 	} {
 		if got, err := parseHop(in); err != nil || got != want {
 			t.Errorf("parseHop(%q) = %+v, %v; want %+v", in, got, err, want)
@@ -147,8 +162,10 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 func TestProxyCommand(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
-	proxy := fmt.Sprintf("ProxyCommand=%s -F %s -W %%h:%%p %s", opensshd.Find(t, "ssh"), srv.ConfigFile, srv.Alias)
-	conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Options: []string{proxy}})
+	proxy := fmt.Sprintf("ProxyCommand=%s -F %s -W %%h:%%p %s", opensshd.Find(t, "ssh"),
+		srv.ConfigFile, srv.Alias)
+	conn := connect(t, Target{Host: srv.Alias},
+		&Config{ConfigFile: srv.ConfigFile, Options: []string{proxy}})
 	open(t, conn)
 	pid := conn.way.proxy.cmd.Process.Pid
 	if !alive(pid) {
@@ -165,7 +182,9 @@ func TestProxyCommand(t *testing.T) {
 		{"/nonexistent/command", "the ProxyCommand ended (exit status 127)"},
 		{"echo hello; exit 0", `something else than SSH: "hello"`},
 	} {
-		err := dialError(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Options: []string{"ProxyCommand=sh -c '" + c.command + "'"}})
+		err := dialError(t, Target{Host: srv.Alias},
+			&Config{ConfigFile: srv.ConfigFile,
+				Options: []string{"ProxyCommand=sh -c '" + c.command + "'"}})
 		if !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.command, err)
 		}
@@ -178,7 +197,8 @@ func TestProxyCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if _, err := d.Dial(ctx); !errors.Is(err, context.Canceled) || time.Since(began) > 20*time.Second {
+	if _, err := d.Dial(ctx); !errors.Is(err, context.Canceled) ||
+		time.Since(began) > 20*time.Second {
 		t.Errorf("a stubborn command: %v after %v", err, time.Since(began))
 	}
 	none(t)
@@ -207,13 +227,18 @@ func TestUnreachable(t *testing.T) {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	err = dialError(t, Target{User: "me", Host: "127.0.0.1", Port: port}, &Config{ConfigFile: "none"})
-	if !errors.Is(err, syscall.ECONNREFUSED) || err.Error() != fmt.Sprintf("me@127.0.0.1: the connection to 127.0.0.1:%d was refused", port) {
+	err = dialError(t, Target{User: "me", Host: "127.0.0.1", Port: port},
+		&Config{ConfigFile: "none"})
+	if !errors.Is(err, syscall.ECONNREFUSED) ||
+		err.Error() != fmt.Sprintf("me@127.0.0.1: the connection to 127.0.0.1:%d was refused",
+			port) {
 		t.Errorf("a refused connection: %v", err)
 	}
-	err = dialError(t, Target{Host: "no-such-host.invalid"}, &Config{ConfigFile: "none", Options: []string{"ConnectTimeout=10"}})
+	err = dialError(t, Target{Host: "no-such-host.invalid"},
+		&Config{ConfigFile: "none", Options: []string{"ConnectTimeout=10"}})
 	var dns *net.DNSError
-	if !errors.As(err, &dns) || !strings.HasPrefix(err.Error(), "no-such-host.invalid: the name no-such-host.invalid ") {
+	if !errors.As(err, &dns) || !strings.HasPrefix(err.Error(),
+		"no-such-host.invalid: the name no-such-host.invalid ") {
 		t.Errorf("a name that does not resolve: %v", err)
 	}
 	none(t)
@@ -221,7 +246,8 @@ func TestUnreachable(t *testing.T) {
 
 func TestNotSSH(t *testing.T) {
 	for _, c := range []struct{ answer, says string }{
-		{"HTTP/1.0 400 Bad Request\r\nServer: x\r\n\r\n", `something else than SSH: "HTTP/1.0 400 Bad Request"`},
+		{"HTTP/1.0 400 Bad Request\r\nServer: x\r\n\r\n",
+			`something else than SSH: "HTTP/1.0 400 Bad Request"`},
 		{"Exceeded MaxStartups\r\n", `something else than SSH: "Exceeded MaxStartups"`},
 		{"", "closed the connection before it said anything"},
 		{"\x1b[2J\x00evil", `"?[2J?evil"`},
@@ -240,7 +266,8 @@ func TestNotSSH(t *testing.T) {
 			conn.(*net.TCPConn).CloseWrite()
 			io.Copy(io.Discard, conn)
 		}()
-		err = dialError(t, Target{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}, &Config{ConfigFile: "none"})
+		err = dialError(t, Target{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port},
+			&Config{ConfigFile: "none"})
 		l.Close()
 		var not *NotSSHError
 		if !errors.As(err, &not) || !strings.Contains(err.Error(), c.says) {

@@ -106,7 +106,8 @@ func chunks(c net.Conn) <-chan []byte {
 func TestRoundTrips(t *testing.T) {
 	srv := opensshd.Start(t, opensshd.Options{})
 	native := func(ctx context.Context, config []string) error {
-		d, err := New(ctx, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile, Options: config})
+		d, err := New(ctx, Target{Host: srv.Alias},
+			&Config{ConfigFile: srv.ConfigFile, Options: config})
 		if err != nil {
 			return err
 		}
@@ -127,7 +128,8 @@ func TestRoundTrips(t *testing.T) {
 		for _, o := range config {
 			args = append(args, "-o", o)
 		}
-		cmd := exec.CommandContext(ctx, opensshd.Find(t, "ssh"), append(args, "-s", srv.Alias, "sftp")...)
+		cmd := exec.CommandContext(ctx, opensshd.Find(t, "ssh"),
+			append(args, "-s", srv.Alias, "sftp")...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return err
@@ -154,7 +156,8 @@ func TestRoundTrips(t *testing.T) {
 		for try := 0; try < tries && best > enough; try++ {
 			p := newLockstep(t, srv.Addr())
 			_, port, _ := net.SplitHostPort(p.Addr().String())
-			if err := login(testContext(t), []string{"Port=" + port, "HostKeyAlias=[" + srv.Host + "]:" + itoa(srv.Port)}); err != nil {
+			if err := login(testContext(t), []string{"Port=" + port,
+				"HostKeyAlias=[" + srv.Host + "]:" + itoa(srv.Port)}); err != nil {
 				t.Fatal(err)
 			}
 			best = min(best, p.turns.Load())
@@ -163,7 +166,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 	theirs := count(3, 0, openssh)
 	ours := count(10, theirs, native)
-	t.Logf("round trips from the accepted connection to VERSION: %d, and OpenSSH's client %d", ours, theirs)
+	t.Logf("round trips from the accepted connection to VERSION: %d, and OpenSSH's client %d", ours,
+		theirs)
 	if ours > theirs {
 		t.Errorf("logging in takes %d round trips, and OpenSSH's client %d", ours, theirs)
 	}

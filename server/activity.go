@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Activity tells what the backend is at on behalf of some sessions. Whoever ends idle connections looks there for what takes
-// long and moves nothing, such as copying a large file. The zero Activity is ready for use; it is safe for concurrent use.
+// Activity tells what the backend is at on behalf of some sessions. Whoever ends idle connections
+// looks there for what takes long and moves nothing, such as copying a large file. The zero
+// Activity is ready for use; it is safe for concurrent use.
 type Activity struct {
 	running atomic.Int64
 	last    atomic.Int64

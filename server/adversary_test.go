@@ -83,7 +83,8 @@ func (a *adversary) burst(count int, code wire.Code, request func(i int) message
 
 func key(n uint32) []byte { return []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)} }
 
-// adversaries are what they do, and what is to be found in the log of it: the message and some fields.
+// adversaries are what they do, and what is to be found in the log of it: the message and some
+// fields.
 var adversaries = map[string]struct {
 	act  func(a *adversary)
 	log  map[string]string
@@ -105,25 +106,35 @@ var adversaries = map[string]struct {
 		for range 16 {
 			a.open("/f", wire.OpenRead)
 		}
-		a.burst(100_000, wire.Failure, func(i int) message { return wire.Open{Path: fmt.Sprint("/made", i), Flags: create} })
+		a.burst(100_000, wire.Failure,
+			func(i int) message { return wire.Open{Path: fmt.Sprint("/made", i), Flags: create} })
 		a.refused(wire.NoSuchFile, stat("/made7"))
 	}, map[string]string{"": "request denied", "by": "limit", "path": "/made0"}, false},
 	"a handle that is closed": {func(a *adversary) {
 		h, open := a.open("/f", wire.OpenRead), a.open("/w", create)
 		a.close(h)
 		for _, m := range []message{
-			wire.Read{Handle: h, Length: 1}, wire.Write{Handle: h, Data: []byte("x")}, wire.Fsetstat{Handle: h},
-			wire.HandleRequest{Type: wire.TypeFstat, Handle: h}, wire.HandleRequest{Type: wire.TypeReaddir, Handle: h},
-			wire.HandleRequest{Type: wire.TypeClose, Handle: h}, wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h},
-			wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: h}, wire.CopyData{FromHandle: h, ToHandle: open},
-			wire.CopyData{FromHandle: open, ToHandle: h}, wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "md5"},
-			wire.HandleRequest{Type: wire.TypeFstat, Handle: nil}, wire.HandleRequest{Type: wire.TypeFstat, Handle: make([]byte, 1000)},
+			wire.Read{Handle: h, Length: 1}, wire.Write{Handle: h,
+				Data: []byte("x")}, wire.Fsetstat{Handle: h},
+			wire.HandleRequest{Type: wire.TypeFstat,
+				Handle: h}, wire.HandleRequest{Type: wire.TypeReaddir, Handle: h},
+			wire.HandleRequest{Type: wire.TypeClose,
+				Handle: h}, wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h},
+			wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: h}, wire.CopyData{FromHandle: h,
+				ToHandle: open},
+			wire.CopyData{FromHandle: open,
+				ToHandle: h}, wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h,
+				Algorithms: "md5"},
+			wire.HandleRequest{Type: wire.TypeFstat,
+				Handle: nil}, wire.HandleRequest{Type: wire.TypeFstat, Handle: make([]byte, 1000)},
 		} {
 			a.refused(wire.Failure, m)
 		}
-	}, map[string]string{"": "bad request", "request": "copy-data", "error": "invalid handle"}, false},
+	}, map[string]string{"": "bad request", "request": "copy-data",
+		"error": "invalid handle"}, false},
 	"a handle of the wrong kind": {func(a *adversary) {
-		dir, file := a.do(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"}).handle(a.t), a.open("/f", wire.OpenRead)
+		dir, file := a.do(wire.PathRequest{Type: wire.TypeOpendir,
+			Path: "/"}).handle(a.t), a.open("/f", wire.OpenRead)
 		a.refused(wire.Failure, wire.Read{Handle: dir, Length: 1})
 		a.refused(wire.Failure, wire.Write{Handle: dir, Data: []byte("x")})
 		a.refused(wire.Failure, wire.Write{Handle: file, Data: []byte("x")})
@@ -134,29 +145,39 @@ var adversaries = map[string]struct {
 		h := a.open("/w", create|wire.OpenRead)
 		for _, offset := range []uint64{math.MaxInt64 - 1, math.MaxInt64, 1 << 63, math.MaxUint64} {
 			a.refused(wire.EOF, wire.Read{Handle: h, Offset: offset, Length: math.MaxUint32})
-			a.refused(wire.Failure, wire.Write{Handle: a.open("/w", wire.OpenWrite), Offset: offset, Data: []byte("xx")})
+			a.refused(wire.Failure, wire.Write{Handle: a.open("/w", wire.OpenWrite), Offset: offset,
+				Data: []byte("xx")})
 		}
 		for _, size := range []uint64{1 << 63, math.MaxUint64} {
-			a.refused(wire.BadMessage, wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrSize, Size: size}})
+			a.refused(wire.BadMessage, wire.Fsetstat{Handle: h,
+				Attrs: wire.Attrs{Flags: wire.AttrSize, Size: size}})
 			a.refused(wire.BadMessage, wire.CopyData{FromHandle: h, FromOffset: size, ToHandle: h})
-			a.refused(wire.BadMessage, wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "md5", Offset: size})
+			a.refused(wire.BadMessage, wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h,
+				Algorithms: "md5", Offset: size})
 		}
-		a.refused(wire.BadMessage, wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "md5", BlockSize: 1})
-		a.refused(wire.EOF, wire.CopyData{FromHandle: a.open("/f", wire.OpenRead), Length: 1 << 62, ToHandle: h})
+		a.refused(wire.BadMessage, wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"),
+			Algorithms: "md5", BlockSize: 1})
+		a.refused(wire.EOF, wire.CopyData{FromHandle: a.open("/f", wire.OpenRead), Length: 1 << 62,
+			ToHandle: h})
 	}, map[string]string{"": "bad request", "request": "fsetstat", "path": "/w"}, false},
 	"a path of 100,000 bytes": {func(a *adversary) {
 		long := "/" + strings.Repeat("x", 100_000)
-		for _, m := range []message{stat(long), wire.Open{Path: long, Flags: create}, wire.Rename{OldPath: "/f", NewPath: long},
-			wire.Symlink{First: long, Second: "/l"}, stat(strings.Repeat("/x", 50_000)), wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~" + long}} {
+		for _, m := range []message{stat(long), wire.Open{Path: long, Flags: create},
+			wire.Rename{OldPath: "/f", NewPath: long},
+			wire.Symlink{First: long, Second: "/l"}, stat(strings.Repeat("/x",
+				50_000)), wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~" + long}} {
 			a.refused(wire.BadMessage, m)
 		}
-	}, map[string]string{"": "bad request", "request": "rename", "error": "file name too long"}, false},
+	}, map[string]string{"": "bad request", "request": "rename",
+		"error": "file name too long"}, false},
 	"NUL in a path": {func(a *adversary) {
-		for _, m := range []message{stat("/f\x00"), wire.Open{Path: "/f\x00g", Flags: create}, wire.Symlink{First: "x\x00", Second: "/l"},
+		for _, m := range []message{stat("/f\x00"), wire.Open{Path: "/f\x00g", Flags: create},
+			wire.Symlink{First: "x\x00", Second: "/l"},
 			wire.Hardlink{OldPath: "/f", NewPath: "\x00"}} {
 			a.refused(wire.BadMessage, m)
 		}
-	}, map[string]string{"": "bad request", "request": "hardlink", "error": "NUL in a file name"}, false},
+	}, map[string]string{"": "bad request", "request": "hardlink",
+		"error": "NUL in a file name"}, false},
 	"ways out": {func(a *adversary) {
 		a.refused(wire.NoSuchFile, stat("/../../outside/secret"))
 		a.refused(wire.NoSuchFile, stat("../outside/secret"))
@@ -166,15 +187,18 @@ var adversaries = map[string]struct {
 			a.refused(wire.PermissionDenied, stat(name))
 			a.refused(wire.PermissionDenied, wire.Open{Path: name, Flags: wire.OpenRead})
 			a.refused(wire.PermissionDenied, wire.Open{Path: name, Flags: create})
-			a.refused(wire.PermissionDenied, wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: wire.Attrs{Flags: wire.AttrSize}})
+			a.refused(wire.PermissionDenied, wire.PathAttrs{Type: wire.TypeSetstat, Path: name,
+				Attrs: wire.Attrs{Flags: wire.AttrSize}})
 		}
-	}, map[string]string{"": "request denied", "by": "backend", "request": "open", "path": "/out"}, false},
+	}, map[string]string{"": "request denied", "by": "backend", "request": "open",
+		"path": "/out"}, false},
 	"a string longer than its packet": {func(a *adversary) {
 		a.send(body(wire.TypeStat, 1, 0x7f, 0xff, 0xff, 0xff, '/'))
 		want(a.t, a.receive().status(a.t).Code, wire.BadMessage)
 	}, map[string]string{"": "bad request", "request": "stat"}, false},
 	"more attributes than there are": {func(a *adversary) {
-		a.send(body(wire.TypeSetstat, 1, 0, 0, 0, 2, '/', 'f', 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff))
+		a.send(body(wire.TypeSetstat, 1, 0, 0, 0, 2, '/', 'f', 0x80, 0, 0, 0, 0xff, 0xff, 0xff,
+			0xff))
 		want(a.t, a.receive().status(a.t).Code, wire.BadMessage)
 	}, map[string]string{"": "bad request", "request": "setstat"}, false},
 	"a packet of 4 GiB": {func(a *adversary) {
@@ -184,13 +208,15 @@ var adversaries = map[string]struct {
 		}
 	}, nil, true},
 	"a packet that is cut": {func(a *adversary) {
-		a.send(wire.Write{Handle: a.open("/w", create), Data: make([]byte, 200_000)}.Append(nil, 1)[:100_000])
+		a.send(wire.Write{Handle: a.open("/w", create), Data: make([]byte, 200_000)}.Append(nil,
+			1)[:100_000])
 		a.conn.Close()
 	}, nil, true},
 }
 
-// TestAdversaries lets each do its worst beside a session that goes about its business. Each gets the right status or has its
-// session ended, leaves a line in the log, and the other notices nothing.
+// TestAdversaries lets each do its worst beside a session that goes about its business. Each gets
+// the right status or has its session ended, leaves a line in the log, and the other notices
+// nothing.
 func TestAdversaries(t *testing.T) {
 	for name, one := range adversaries {
 		t.Run(name, func(t *testing.T) {
@@ -203,8 +229,10 @@ func TestAdversaries(t *testing.T) {
 					}
 				}
 				secret := filepath.Join(outside, "secret")
-				for name, size := range map[string]int{filepath.Join(dir, "f"): wire.MaxData, secret: 10} {
-					if err := os.WriteFile(name, bytes.Repeat([]byte("s"), size), 0o644); err != nil {
+				for name, size := range map[string]int{filepath.Join(dir, "f"): wire.MaxData,
+					secret: 10} {
+					if err := os.WriteFile(name, bytes.Repeat([]byte("s"), size),
+						0o644); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -220,13 +248,15 @@ func TestAdversaries(t *testing.T) {
 					defer close(done)
 					business(t, bystander)
 				}()
-				a := &adversary{start(t, backend, &server.Options{Pool: pool, MaxHandles: 16, Logger: slog.New(book)}), pool}
+				a := &adversary{start(t, backend, &server.Options{Pool: pool, MaxHandles: 16,
+					Logger: slog.New(book)}), pool}
 				one.act(a)
 				if err := a.over(); one.ends != (err != nil) {
 					t.Errorf("Serve returned %v", err)
 				}
 				if one.log != nil && book.count(one.log) == 0 {
-					t.Errorf("no line with %v in the log:\n%v", one.log, book.lines[:min(len(book.lines), 5)])
+					t.Errorf("no line with %v in the log:\n%v", one.log,
+						book.lines[:min(len(book.lines), 5)])
 				}
 				if n := len(book.lines); n > 500 {
 					t.Errorf("%d lines in the log", n)
@@ -246,7 +276,8 @@ func TestAdversaries(t *testing.T) {
 	}
 }
 
-// business is what an honest client does all day. It is for a goroutine of its own, hence no Fatal of its own.
+// business is what an honest client does all day. It is for a goroutine of its own, hence no Fatal
+// of its own.
 func business(t *testing.T, c *raw) {
 	for i := range 20 {
 		text := strings.Repeat(fmt.Sprint("text ", i, " "), 1000)

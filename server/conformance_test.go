@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// complete is a backend that can do all there is; a method whose name or type is mistyped would go unnoticed otherwise, as each
-// is optional.
+// complete is a backend that can do all there is; a method whose name or type is mistyped would go
+// unnoticed otherwise, as each is optional.
 type complete interface {
 	server.FS
 	server.Lstater
@@ -123,16 +123,19 @@ func testWriteRead(t *testing.T, c *raw) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 3*wire.MaxData/16/2)
 	h := c.open("/f", create|wire.OpenRead)
 	for offset := 0; offset < len(data); offset += wire.MaxData {
-		c.ok(wire.Write{Handle: h, Offset: uint64(offset), Data: data[offset:min(len(data), offset+wire.MaxData)]})
+		c.ok(wire.Write{Handle: h, Offset: uint64(offset),
+			Data: data[offset:min(len(data), offset+wire.MaxData)]})
 	}
 	var got []byte
 	for len(got) < len(data) {
-		got = append(got, c.do(wire.Read{Handle: h, Offset: uint64(len(got)), Length: wire.MaxData}).data(t)...)
+		got = append(got, c.do(wire.Read{Handle: h, Offset: uint64(len(got)),
+			Length: wire.MaxData}).data(t)...)
 	}
 	if !bytes.Equal(got, data) {
 		t.Error("what was read is not what was written")
 	}
-	want(t, c.do(wire.HandleRequest{Type: wire.TypeFstat, Handle: h}).attrs(t).Size, uint64(len(data)))
+	want(t, c.do(wire.HandleRequest{Type: wire.TypeFstat, Handle: h}).attrs(t).Size,
+		uint64(len(data)))
 	c.ok(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h})
 	c.close(h)
 	want(t, c.stat("/f").Size, uint64(len(data)))
@@ -161,7 +164,8 @@ func testAppend(t *testing.T, c *raw) {
 
 func testExclusive(t *testing.T, c *raw) {
 	c.close(c.open("/f", wire.OpenWrite|wire.OpenCreate|wire.OpenExclusive))
-	want(t, c.status(wire.Open{Path: "/f", Flags: wire.OpenWrite | wire.OpenCreate | wire.OpenExclusive}), wire.Failure)
+	want(t, c.status(wire.Open{Path: "/f",
+		Flags: wire.OpenWrite | wire.OpenCreate | wire.OpenExclusive}), wire.Failure)
 }
 
 func testOpenAttrs(t *testing.T, c *raw) {
@@ -177,7 +181,8 @@ func testOpenAttrs(t *testing.T, c *raw) {
 	want(t, c.get("/f"), "\x00\x00\x00\x00\x00\x00\x00")
 	// Attributes are for a file that OPEN makes.
 	attrs.Size, attrs.Permissions, attrs.MTime = 9, 0o644, 3000
-	c.close(c.do(wire.Open{Path: "/f", Flags: wire.OpenWrite | wire.OpenCreate, Attrs: attrs}).handle(t))
+	c.close(c.do(wire.Open{Path: "/f", Flags: wire.OpenWrite | wire.OpenCreate,
+		Attrs: attrs}).handle(t))
 	got = c.stat("/f")
 	want(t, got.Size, uint64(7))
 	want(t, got.Permissions, uint32(0o100600))
@@ -196,12 +201,14 @@ func testRename(t *testing.T, c *raw) {
 }
 
 func testDirectories(t *testing.T, c *raw) {
-	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d", Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o750}})
+	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d",
+		Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o750}})
 	want(t, c.stat("/d").Permissions, uint32(0o40750))
 	want(t, c.status(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"}), wire.Failure)
 	c.put("/d/f", "x")
 	want(t, c.status(wire.PathRequest{Type: wire.TypeRmdir, Path: "/d"}), wire.Failure)
-	want(t, c.status(wire.PathRequest{Type: wire.TypeRmdir, Path: "/d/f"}), wire.NoSuchFile) // OpenSSH's word for ENOTDIR
+	// OpenSSH's word for ENOTDIR
+	want(t, c.status(wire.PathRequest{Type: wire.TypeRmdir, Path: "/d/f"}), wire.NoSuchFile)
 	want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/d"}), wire.Failure)
 	c.ok(wire.Rename{OldPath: "/d", NewPath: "/e"})
 	want(t, c.get("/e/f"), "x")
@@ -228,7 +235,8 @@ func testLinks(t *testing.T, c *raw) {
 	c.ok(wire.Symlink{First: "f", Second: "/l"})
 	want(t, c.do(wire.PathRequest{Type: wire.TypeReadlink, Path: "/l"}).names(t)[0].Filename, "f")
 	want(t, c.get("/l"), "text")
-	want(t, c.do(wire.PathRequest{Type: wire.TypeLstat, Path: "/l"}).attrs(t).Permissions&0o170000, uint32(0o120000))
+	want(t, c.do(wire.PathRequest{Type: wire.TypeLstat, Path: "/l"}).attrs(t).Permissions&0o170000,
+		uint32(0o120000))
 	want(t, c.stat("/l").Permissions&0o170000, uint32(0o100000))
 	c.ok(wire.Hardlink{OldPath: "/f", NewPath: "/h"})
 	c.put("/h", "other")
@@ -268,7 +276,8 @@ func testAttributes(t *testing.T, c *raw) {
 	c.close(h)
 	want(t, c.get("/f"), "0123\x00\x00")
 	c.ok(wire.Symlink{First: "f", Second: "/l"})
-	c.ok(wire.Lsetstat{Path: "/l", Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 100, MTime: 200}})
+	c.ok(wire.Lsetstat{Path: "/l", Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 100,
+		MTime: 200}})
 	want(t, c.do(wire.PathRequest{Type: wire.TypeLstat, Path: "/l"}).attrs(t).MTime, uint32(200))
 	want(t, c.stat("/f").MTime, uint32(8000))
 }
@@ -292,8 +301,10 @@ func testCopyData(t *testing.T, c *raw) {
 	want(t, c.get("/to"), "\x00234")
 	c.ok(wire.CopyData{FromHandle: from, ToHandle: to})
 	want(t, c.get("/to"), "0123456789")
-	want(t, c.status(wire.CopyData{FromHandle: from, FromOffset: 5, Length: 100, ToHandle: to}), wire.EOF)
-	want(t, c.status(wire.CopyData{FromHandle: to, FromOffset: 0, Length: 5, ToHandle: to, ToOffset: 3}), wire.Failure)
+	want(t, c.status(wire.CopyData{FromHandle: from, FromOffset: 5, Length: 100, ToHandle: to}),
+		wire.EOF)
+	want(t, c.status(wire.CopyData{FromHandle: to, FromOffset: 0, Length: 5, ToHandle: to,
+		ToOffset: 3}), wire.Failure)
 	c.close(from)
 }
 
@@ -312,7 +323,8 @@ func testCheckFile(t *testing.T, c *raw) {
 		return reply
 	}
 	whole := sha256.Sum256(data)
-	reply := hash(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "crc32,sha256,md5"})
+	reply := hash(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"),
+		Algorithms: "crc32,sha256,md5"})
 	want(t, reply.Algorithm, "sha256")
 	want(t, reply.Hashes, whole[:])
 	h := c.open("/f", wire.OpenRead)
@@ -327,12 +339,17 @@ func testCheckFile(t *testing.T, c *raw) {
 		sum := sha256.Sum256(rest[:min(len(rest), 4096)])
 		blocks = append(blocks, sum[:]...)
 	}
-	reply = hash(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "sha256", BlockSize: 4096})
+	reply = hash(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "sha256",
+		BlockSize: 4096})
 	want(t, reply.Hashes, blocks)
-	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "sha256", BlockSize: 255}), wire.BadMessage)
-	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "rot13"}), wire.OpUnsupported)
-	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: []byte("gone"), Algorithms: "sha256"}), wire.Failure)
-	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/none"), Algorithms: "sha256"}), wire.NoSuchFile)
+	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "sha256",
+		BlockSize: 255}), wire.BadMessage)
+	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "rot13"}),
+		wire.OpUnsupported)
+	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: []byte("gone"),
+		Algorithms: "sha256"}), wire.Failure)
+	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/none"),
+		Algorithms: "sha256"}), wire.NoSuchFile)
 }
 
 func testStatVFS(t *testing.T, c *raw) {
@@ -361,7 +378,8 @@ func testExpandPath(t *testing.T, c *raw) {
 	want(t, expand("~"), "/")
 	want(t, expand("~/x"), "/x")
 	want(t, expand("a/../b"), "/b")
-	want(t, c.status(wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~nobody-here/x"}), wire.NoSuchFile)
+	want(t, c.status(wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~nobody-here/x"}),
+		wire.NoSuchFile)
 	want(t, c.do(wire.ExtendedPath{Name: wire.ExtHomeDirectory}).names(t)[0].Filename, "/")
 }
 
@@ -371,7 +389,8 @@ func testLimits(t *testing.T, c *raw) {
 	if err := got.Parse(p.body); err != nil || p.typ != wire.TypeExtendedReply {
 		t.Fatalf("%v, %v", p.typ, err)
 	}
-	want(t, got, wire.LimitsReply{MaxPacket: 262144, MaxRead: 261120, MaxWrite: 261120, MaxOpenHandles: 1024})
+	want(t, got, wire.LimitsReply{MaxPacket: 262144, MaxRead: 261120, MaxWrite: 261120,
+		MaxOpenHandles: 1024})
 }
 
 func testPaths(t *testing.T, c *raw) {
@@ -380,8 +399,10 @@ func testPaths(t *testing.T, c *raw) {
 	want(t, c.get("/../../relative"), "r")
 	want(t, c.get("x/../relative"), "r")
 	want(t, c.status(wire.PathRequest{Type: wire.TypeStat, Path: "/a\x00b"}), wire.BadMessage)
-	want(t, c.status(wire.PathRequest{Type: wire.TypeStat, Path: strings.Repeat("x", 100_000)}), wire.BadMessage)
-	want(t, c.status(wire.Open{Path: "/../" + strings.Repeat("y/", 3000), Flags: create}), wire.BadMessage)
+	want(t, c.status(wire.PathRequest{Type: wire.TypeStat, Path: strings.Repeat("x", 100_000)}),
+		wire.BadMessage)
+	want(t, c.status(wire.Open{Path: "/../" + strings.Repeat("y/", 3000), Flags: create}),
+		wire.BadMessage)
 	want(t, c.list("/"), []string{"relative"})
 }
 

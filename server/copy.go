@@ -25,7 +25,8 @@ func (s *session) copyData(r *request) error {
 		return &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
 	}
 	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
-	// OpenSSH's server refuses to copy within one file where the ranges meet: what is read would be what was written.
+	// OpenSSH's server refuses to copy within one file where the ranges meet: what is read would be
+	// what was written.
 	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}

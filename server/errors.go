@@ -9,7 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// StatusError lets a backend say exactly what a client is told. Other errors are translated as OpenSSH's server does:
+// StatusError lets a backend say exactly what a client is told. Other errors are translated as
+// OpenSSH's server does:
 //
 //	io.EOF                                          EOF
 //	fs.ErrNotExist; no directory; too many links    NO_SUCH_FILE
@@ -18,8 +19,8 @@ import (
 //	errors.ErrUnsupported                           OP_UNSUPPORTED
 //	anything else                                   FAILURE
 //
-// The message is the error's text, without the operation and path of *fs.PathError and *os.LinkError: those may name
-// places that the client is not to know.
+// The message is the error's text, without the operation and path of *fs.PathError and
+// *os.LinkError: those may name places that the client is not to know.
 type StatusError struct {
 	Code    wire.Code
 	Message string
@@ -52,14 +53,15 @@ func (e *StatusError) Is(target error) bool {
 var (
 	errUnsupported = &StatusError{Code: wire.OpUnsupported}
 	errReadOnly    = &StatusError{Code: wire.PermissionDenied, Message: "the server is read-only"}
-	errForbidden   = &StatusError{Code: wire.PermissionDenied, Message: "the operation is not allowed here"}
-	errBadHandle   = &StatusError{Code: wire.Failure, Message: "invalid handle"}
-	errBadMessage  = &StatusError{Code: wire.BadMessage}
-	errLongPath    = &StatusError{Code: wire.BadMessage, Message: "file name too long"}
-	errNulPath     = &StatusError{Code: wire.BadMessage, Message: "NUL in a file name"}
-	errLongReply   = &StatusError{Code: wire.Failure, Message: "the reply is too long"}
-	errNoUser      = &StatusError{Code: wire.NoSuchFile, Message: "no such user"}
-	errHandles     = &StatusError{Code: wire.Failure, Message: "too many open handles"}
+	errForbidden   = &StatusError{Code: wire.PermissionDenied,
+		Message: "the operation is not allowed here"}
+	errBadHandle  = &StatusError{Code: wire.Failure, Message: "invalid handle"}
+	errBadMessage = &StatusError{Code: wire.BadMessage}
+	errLongPath   = &StatusError{Code: wire.BadMessage, Message: "file name too long"}
+	errNulPath    = &StatusError{Code: wire.BadMessage, Message: "NUL in a file name"}
+	errLongReply  = &StatusError{Code: wire.Failure, Message: "the reply is too long"}
+	errNoUser     = &StatusError{Code: wire.NoSuchFile, Message: "no such user"}
+	errHandles    = &StatusError{Code: wire.Failure, Message: "too many open handles"}
 )
 
 // maxMessage bounds the message of a status: nobody reads more, and errors of backends may be long.
@@ -98,13 +100,16 @@ func codeOf(err error) wire.Code {
 	return wire.Failure
 }
 
-// isEscape tells whether os.Root refused a path that leads out of it; the error has no name to compare with.
+// isEscape tells whether os.Root refused a path that leads out of it; the error has no name to
+// compare with.
 func isEscape(err error) bool {
 	var pathError *fs.PathError
-	return errors.As(err, &pathError) && pathError.Err != nil && pathError.Err.Error() == "path escapes from parent"
+	return errors.As(err, &pathError) && pathError.Err != nil &&
+		pathError.Err.Error() == "path escapes from parent"
 }
 
-// ErrorMessage returns what a client is told of an error in words: its text without operation and path.
+// ErrorMessage returns what a client is told of an error in words: its text without operation and
+// path.
 func ErrorMessage(err error) string {
 	message := messageOf(err)
 	if len(message) > maxMessage {

@@ -45,7 +45,8 @@ func (m motd) Stat(_ context.Context, path string) (fs.FileInfo, error) {
 	return nil, fs.ErrNotExist
 }
 
-func (m motd) Open(_ context.Context, path string, flags uint32, _ wire.Attrs) (server.File, error) {
+func (m motd) Open(_ context.Context, path string, flags uint32,
+	_ wire.Attrs) (server.File, error) {
 	switch {
 	case path != "/motd":
 		return nil, fs.ErrNotExist

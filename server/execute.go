@@ -130,14 +130,16 @@ func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
 	w.short(s, r, wire.AttrsReply{Attrs: plainAttrs(info)}.Append(w.scratch[:0], r.id))
 }
 
-// plainAttrs is AttrsOf without extended attributes, which may be of any length and which no client uses.
+// plainAttrs is AttrsOf without extended attributes, which may be of any length and which no client
+// uses.
 func plainAttrs(info fs.FileInfo) wire.Attrs {
 	attrs := AttrsOf(info)
 	attrs.Extended, attrs.Flags = nil, attrs.Flags&^wire.AttrExtended
 	return attrs
 }
 
-// name answers with one path (draft-02, sections 6.10 and 6.11: a NAME with one entry and dummy attributes).
+// name answers with one path (draft-02, sections 6.10 and 6.11: a NAME with one entry and dummy
+// attributes).
 func (w *worker) name(s *session, r *request, name string, err error) {
 	if err == nil && len(name) > maxPath {
 		err = errLongPath
@@ -151,10 +153,12 @@ func (w *worker) name(s *session, r *request, name string, err error) {
 	w.send(s, r, wire.FinishNames(b, 0, 1))
 }
 
-// read answers READ: into the buffer that is sent, behind the room for the header. A read that is short because the file
-// ends there is what draft-02, section 6.4, has for files; any other is tried again by the client.
+// read answers READ: into the buffer that is sent, behind the room for the header. A read that is
+// short because the file ends there is what draft-02, section 6.4, has for files; any other is
+// tried again by the client.
 func (w *worker) read(s *session, r *request) {
-	if w.alone && r.handle.raw != nil && s.relay != nil && r.length >= relayLeast && w.readRelayed(s, r) {
+	if w.alone && r.handle.raw != nil && s.relay != nil && r.length >= relayLeast &&
+		w.readRelayed(s, r) {
 		return
 	}
 	n, err := s.readAt(r)
@@ -209,7 +213,8 @@ func (s *session) readAt(r *request) (int, error) {
 	case r.offset > math.MaxInt64-r.length:
 		return 0, io.EOF
 	}
-	n, err := h.readerAt.ReadAt(r.reply.data[wire.DataHeaderSize:wire.DataHeaderSize+int(r.length)], int64(r.offset))
+	n, err := h.readerAt.ReadAt(r.reply.data[wire.DataHeaderSize:wire.DataHeaderSize+int(r.length)],
+		int64(r.offset))
 	h.bytesRead.Add(uint64(n))
 	return n, err
 }
@@ -259,7 +264,8 @@ func (w *worker) open(s *session, r *request) {
 	})
 }
 
-// giveHandle answers OPEN and OPENDIR. Where there are too many handles nothing is opened, as that may make a file, or empty one.
+// giveHandle answers OPEN and OPENDIR. Where there are too many handles nothing is opened, as that
+// may make a file, or empty one.
 func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)) {
 	s.mu.Lock()
 	ok := s.handles.reserve(s.maxOpen)

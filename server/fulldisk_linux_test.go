@@ -17,11 +17,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// mountVariable names the directory on which this binary, run anew in a mount namespace of its own, is to mount a small disk.
+// mountVariable names the directory on which this binary, run anew in a mount namespace of its own,
+// is to mount a small disk.
 const mountVariable = "USFTP_TEST_MOUNT"
 
-// TestDiskThatFills has one client fill a disk on which another has files: who writes is told, at once and for good, and the
-// other goes on.
+// TestDiskThatFills has one client fill a disk on which another has files: who writes is told, at
+// once and for good, and the other goes on.
 func TestDiskThatFills(t *testing.T) {
 	if dir := os.Getenv(mountVariable); dir != "" {
 		fillDisk(t, dir)
@@ -33,7 +34,8 @@ func TestDiskThatFills(t *testing.T) {
 	if uid := os.Getuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(),
+			Size: 1}}
 	}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -78,11 +80,14 @@ func fillDisk(t *testing.T, dir string) {
 	if offset > size {
 		t.Fatalf("%d bytes went onto a disk of %d", offset, size)
 	}
-	want(t, c.status(wire.Write{Handle: h, Data: []byte("fits")}), wire.Failure) // where there is something already
+	// where there is something already
+	want(t, c.status(wire.Write{Handle: h, Data: []byte("fits")}), wire.Failure)
 	want(t, c.status(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}), wire.Failure)
 	// What is left of the disk is taken by the failed write, or less than a page.
-	want(t, c.status(wire.CopyData{FromHandle: from, ToHandle: copied, ToOffset: 1 << 20}), wire.Failure)
-	want(t, c.status(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/kept", Attrs: wire.Attrs{Flags: wire.AttrACModTime}}), wire.OK)
+	want(t, c.status(wire.CopyData{FromHandle: from, ToHandle: copied, ToOffset: 1 << 20}),
+		wire.Failure)
+	want(t, c.status(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/kept",
+		Attrs: wire.Attrs{Flags: wire.AttrACModTime}}), wire.OK)
 	want(t, bystander.get("/kept"), "what was there before")
 	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: copied}), wire.Failure)
 	want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h}), wire.Failure)

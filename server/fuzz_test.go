@@ -31,26 +31,36 @@ func addSessions(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	add(wire.Open{Path: "/f", Flags: create | wire.OpenRead}, wire.Write{Handle: h, Offset: 1, Data: []byte("x")},
-		wire.Read{Handle: h, Length: 1 << 31}, wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: 15, Size: 1 << 62}},
+	add(wire.Open{Path: "/f", Flags: create | wire.OpenRead},
+		wire.Write{Handle: h, Offset: 1, Data: []byte("x")},
+		wire.Read{Handle: h, Length: 1 << 31}, wire.Fsetstat{Handle: h,
+			Attrs: wire.Attrs{Flags: 15, Size: 1 << 62}},
 		wire.HandleRequest{Type: wire.TypeClose, Handle: h})
-	add(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"}, wire.HandleRequest{Type: wire.TypeReaddir, Handle: h},
-		wire.HandleRequest{Type: wire.TypeFstat, Handle: h}, wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h})
+	add(wire.PathRequest{Type: wire.TypeOpendir, Path: "/"},
+		wire.HandleRequest{Type: wire.TypeReaddir, Handle: h},
+		wire.HandleRequest{Type: wire.TypeFstat,
+			Handle: h}, wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h})
 	add(wire.Open{Path: "/f", Flags: create | wire.OpenRead},
 		wire.CopyData{FromHandle: h, Length: 1 << 63, ToHandle: h, ToOffset: 1},
-		wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "blake3@usftp", BlockSize: 256},
-		wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "md5", Offset: 1 << 63, Length: 1<<64 - 1})
+		wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "blake3@usftp",
+			BlockSize: 256},
+		wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "md5",
+			Offset: 1 << 63, Length: 1<<64 - 1})
 	add(wire.Symlink{First: "../x", Second: "/l"}, wire.Rename{OldPath: "/l", NewPath: "/l/l"},
-		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/l/../d"}, wire.Hardlink{OldPath: "/d", NewPath: "/e"},
+		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/l/../d"}, wire.Hardlink{OldPath: "/d",
+			NewPath: "/e"},
 		wire.UsersGroupsByID{UIDs: []uint32{0}}, wire.Limits{}, wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~/"})
-	add(wire.Open{Path: "/f", Flags: create, Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 1 << 19}},
-		wire.Hardlink{OldPath: "/f", NewPath: "/g"}, wire.PosixRename{OldPath: "/f", NewPath: "/g"}, wire.Write{Handle: h, Offset: 1 << 18, Data: []byte("x")},
-		wire.PathRequest{Type: wire.TypeRemove, Path: "/g"}, wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: wire.Attrs{Flags: wire.AttrSize}},
+	add(wire.Open{Path: "/f", Flags: create,
+		Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 1 << 19}},
+		wire.Hardlink{OldPath: "/f", NewPath: "/g"}, wire.PosixRename{OldPath: "/f",
+			NewPath: "/g"}, wire.Write{Handle: h, Offset: 1 << 18, Data: []byte("x")},
+		wire.PathRequest{Type: wire.TypeRemove, Path: "/g"}, wire.PathAttrs{Type: wire.TypeSetstat,
+			Path: "/f", Attrs: wire.Attrs{Flags: wire.AttrSize}},
 		wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}, wire.Open{Path: "/f", Flags: create})
 }
 
-// FuzzSession lets a client say anything. The session must end by itself, close what it opened, give back its memory, and
-// have sent nothing but whole packets, one for each request at most.
+// FuzzSession lets a client say anything. The session must end by itself, close what it opened,
+// give back its memory, and have sent nothing but whole packets, one for each request at most.
 func FuzzSession(f *testing.F) {
 	addSessions(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
@@ -83,8 +93,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// FuzzQuota lets a client under a quota say anything. When it has gone, what was counted is what is there, and no more than
-// there may be.
+// FuzzQuota lets a client under a quota say anything. When it has gone, what was counted is what is
+// there, and no more than there may be.
 func FuzzQuota(f *testing.F) {
 	addSessions(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
@@ -92,7 +102,8 @@ func FuzzQuota(f *testing.F) {
 		if err := q.Recount(t.Context(), backend, "/"); err != nil {
 			t.Fatal(err)
 		}
-		server.Serve(t.Context(), &script{Reader: bytes.NewReader(input)}, backend, &server.Options{Policy: server.Policy{Quota: q}})
+		server.Serve(t.Context(), &script{Reader: bytes.NewReader(input)}, backend,
+			&server.Options{Policy: server.Policy{Quota: q}})
 		kept := usage(q)
 		if found := recounted(t, q, backend); kept != found {
 			t.Errorf("%v was kept, %v is there", kept, found)

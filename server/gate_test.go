@@ -58,7 +58,8 @@ func (g *gated) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error 
 	return g.FS.Mkdir(ctx, name, attrs)
 }
 
-func (g *gated) Open(ctx context.Context, name string, flags uint32, attrs wire.Attrs) (server.File, error) {
+func (g *gated) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
 	g.pass("open " + name)
 	file, err := g.FS.Open(ctx, name, flags, attrs)
 	if err != nil {

@@ -35,7 +35,8 @@ type handle struct {
 
 	bytesRead    atomic.Uint64
 	bytesWritten atomic.Uint64
-	writeError   atomic.Pointer[error] // the first failure; a file with a hole in it must not look well
+	// the first failure; a file with a hole in it must not look well
+	writeError atomic.Pointer[error]
 }
 
 func newFileHandle(file File, path string, flags uint32) *handle {
@@ -71,7 +72,8 @@ func systemFile(file File) syscall.RawConn {
 	return raw
 }
 
-// failWrites remembers a failed write; all that follow on the handle fail alike, and so does closing it.
+// failWrites remembers a failed write; all that follow on the handle fail alike, and so does
+// closing it.
 func (h *handle) failWrites(err error) {
 	h.writeError.CompareAndSwap(nil, &err)
 }
@@ -96,8 +98,8 @@ func (h *handle) close() error {
 	return err
 }
 
-// handleTable gives handles to clients: the slot in the lower half of the key, and in the upper how often the slot has been
-// used, so that a handle used after its CLOSE is found out.
+// handleTable gives handles to clients: the slot in the lower half of the key, and in the upper how
+// often the slot has been used, so that a handle used after its CLOSE is found out.
 type handleTable struct {
 	slots []handleSlot
 	free  []uint16
@@ -109,7 +111,8 @@ type handleSlot struct {
 	use uint16
 }
 
-// reserve keeps a handle for what is about to be opened; false means that there are limit handles already.
+// reserve keeps a handle for what is about to be opened; false means that there are limit handles
+// already.
 func (t *handleTable) reserve(limit int) bool {
 	if t.open >= limit {
 		return false

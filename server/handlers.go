@@ -10,15 +10,17 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is what a session serves. It must answer STAT; everything else is optional: a backend implements those of the
-// interfaces below that it can honour, and clients are told OP_UNSUPPORTED for the others, or what the interface says.
-// An extension whose interface is absent is not offered.
+// FS is what a session serves. It must answer STAT; everything else is optional: a backend
+// implements those of the interfaces below that it can honour, and clients are told OP_UNSUPPORTED
+// for the others, or what the interface says. An extension whose interface is absent is not
+// offered.
 //
-// Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/" and hold no "..", no NUL and no
-// more than 4096 bytes. Methods are called concurrently. Their context ends with the session. For how errors become
-// answers see [StatusError].
+// Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/" and hold no
+// "..", no NUL and no more than 4096 bytes. Methods are called concurrently. Their context ends
+// with the session. For how errors become answers see [StatusError].
 type FS interface {
-	// Stat describes the file at path and follows symbolic links. For what the client is told of it see [AttrsOf].
+	// Stat describes the file at path and follows symbolic links. For what the client is told of it
+	// see [AttrsOf].
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
 }
 
@@ -27,15 +29,15 @@ type Lstater interface {
 	Lstat(ctx context.Context, path string) (fs.FileInfo, error)
 }
 
-// Opener opens files. Flags are wire.OpenRead and its like, of which at least one of read and write is set; attrs are for a
-// file that this creates. Absent: OPEN is unsupported.
+// Opener opens files. Flags are wire.OpenRead and its like, of which at least one of read and write
+// is set; attrs are for a file that this creates. Absent: OPEN is unsupported.
 type Opener interface {
 	Open(ctx context.Context, path string, flags uint32, attrs wire.Attrs) (File, error)
 }
 
-// Lister lists a directory, without "." and "..", describing entries as Lstat does. An error ends the listing; an error that
-// comes first is the answer to OPENDIR. The iterator is left unfinished when the client closes the directory early.
-// Absent: OPENDIR is unsupported.
+// Lister lists a directory, without "." and "..", describing entries as Lstat does. An error ends
+// the listing; an error that comes first is the answer to OPENDIR. The iterator is left unfinished
+// when the client closes the directory early. Absent: OPENDIR is unsupported.
 type Lister interface {
 	List(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error]
 }
@@ -50,13 +52,14 @@ type Lsetstater interface {
 	Lsetstat(ctx context.Context, path string, attrs wire.Attrs) error
 }
 
-// Renamer renames a file or directory and fails with fs.ErrExist when the new name exists (draft-02, section 6.5). Absent:
-// RENAME is unsupported.
+// Renamer renames a file or directory and fails with fs.ErrExist when the new name exists
+// (draft-02, section 6.5). Absent: RENAME is unsupported.
 type Renamer interface {
 	Rename(ctx context.Context, oldPath, newPath string) error
 }
 
-// PosixRenamer renames as POSIX has it: an existing target is replaced. Absent: posix-rename@openssh.com is not offered.
+// PosixRenamer renames as POSIX has it: an existing target is replaced. Absent:
+// posix-rename@openssh.com is not offered.
 type PosixRenamer interface {
 	PosixRename(ctx context.Context, oldPath, newPath string) error
 }
@@ -76,8 +79,8 @@ type Mkdirer interface {
 	Mkdir(ctx context.Context, path string, attrs wire.Attrs) error
 }
 
-// Symlinker makes a symbolic link at path. Target is what the client sent, neither absolute nor clean. Absent: SYMLINK is
-// unsupported.
+// Symlinker makes a symbolic link at path. Target is what the client sent, neither absolute nor
+// clean. Absent: SYMLINK is unsupported.
 type Symlinker interface {
 	Symlink(ctx context.Context, target, path string) error
 }
@@ -92,31 +95,35 @@ type Linker interface {
 	Link(ctx context.Context, oldPath, newPath string) error
 }
 
-// RealPather resolves links in a path, which need not exist in full. Absent: REALPATH answers with the clean path.
+// RealPather resolves links in a path, which need not exist in full. Absent: REALPATH answers with
+// the clean path.
 type RealPather interface {
 	RealPath(ctx context.Context, path string) (string, error)
 }
 
-// StatVFSer describes the file system that holds a path. Absent: statvfs@openssh.com is not offered.
+// StatVFSer describes the file system that holds a path. Absent: statvfs@openssh.com is not
+// offered.
 type StatVFSer interface {
 	StatVFS(ctx context.Context, path string) (wire.StatVFSReply, error)
 }
 
-// HomeDirer tells where the home of a user is. Absent: home-directory and expand-path@openssh.com know the session's own
-// home only, which is [Policy].Home.
+// HomeDirer tells where the home of a user is. Absent: home-directory and expand-path@openssh.com
+// know the session's own home only, which is [Policy].Home.
 type HomeDirer interface {
 	HomeDir(ctx context.Context, user string) (string, error)
 }
 
-// OwnerNamer gives names to numbers, "" where there is none; the answers are as long as the questions. They are also used
-// in the lines that listings carry for people. Absent: users-groups-by-id@openssh.com is not offered.
+// OwnerNamer gives names to numbers, "" where there is none; the answers are as long as the
+// questions. They are also used in the lines that listings carry for people. Absent:
+// users-groups-by-id@openssh.com is not offered.
 type OwnerNamer interface {
 	OwnerNames(ctx context.Context, uids, gids []uint32) (users, groups []string, err error)
 }
 
-// File is an open file. What it can do beyond closing is optional again: io.ReaderAt and io.WriterAt for READ and WRITE,
-// and the interfaces below. An *os.File is a File. Methods are called concurrently, within the order that the package
-// documentation describes; Close comes last. Buffers must not be kept.
+// File is an open file. What it can do beyond closing is optional again: io.ReaderAt and
+// io.WriterAt for READ and WRITE, and the interfaces below. An *os.File is a File. Methods are
+// called concurrently, within the order that the package documentation describes; Close comes last.
+// Buffers must not be kept.
 //
 // On a file opened with wire.OpenAppend, writes come one at a time and their offset means nothing.
 type File interface {
@@ -138,20 +145,22 @@ type FileSyncer interface {
 	Sync() error
 }
 
-// FileStatVFSer describes the file system that holds an open file. Absent: fstatvfs@openssh.com asks [StatVFSer] by the
-// path that was opened.
+// FileStatVFSer describes the file system that holds an open file. Absent: fstatvfs@openssh.com
+// asks [StatVFSer] by the path that was opened.
 type FileStatVFSer interface {
 	StatVFS() (wire.StatVFSReply, error)
 }
 
-// FileCopier copies up to length bytes at offset from of source, which is a File of the same FS, to offset to of itself,
-// and returns how many; fewer mean that source ends there. Absent, or errors.ErrUnsupported: the session reads and writes.
+// FileCopier copies up to length bytes at offset from of source, which is a File of the same FS, to
+// offset to of itself, and returns how many; fewer mean that source ends there. Absent, or
+// errors.ErrUnsupported: the session reads and writes.
 type FileCopier interface {
 	CopyFrom(ctx context.Context, source File, from, length, to int64) (int64, error)
 }
 
-// FileInSystem is a file whose contents are just those of a file of the operating system: reading from that at an offset is
-// the same as ReadAt. The session may have the kernel move them, without a copy in the process. Absent: ReadAt is called.
+// FileInSystem is a file whose contents are just those of a file of the operating system: reading
+// from that at an offset is the same as ReadAt. The session may have the kernel move them, without
+// a copy in the process. Absent: ReadAt is called.
 type FileInSystem interface {
 	SystemFile() *os.File
 }

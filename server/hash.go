@@ -15,12 +15,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// AlgorithmBLAKE3 is the name under which check-file knows BLAKE3 with 32 bytes of hash: a name of our own, as the draft
-// has none.
+// AlgorithmBLAKE3 is the name under which check-file knows BLAKE3 with 32 bytes of hash: a name of
+// our own, as the draft has none.
 const AlgorithmBLAKE3 = wire.HashBLAKE3
 
-// hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3, but for BLAKE3). The draft's
-// md5 and sha1 are there for clients that know nothing else; they do not protect against anybody.
+// hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3, but
+// for BLAKE3). The draft's md5 and sha1 are there for clients that know nothing else; they do not
+// protect against anybody.
 var hashes = [...]struct {
 	name string
 	make func() hash.Hash
@@ -55,7 +56,8 @@ func chooseHash(list string) (name string, h hash.Hash) {
 	return "", nil
 }
 
-// minHashBlock is the smallest block that may be hashed (draft-ietf-secsh-filexfer-extensions-00, section 3).
+// minHashBlock is the smallest block that may be hashed (draft-ietf-secsh-filexfer-extensions-00,
+// section 3).
 const minHashBlock = 256
 
 // checkFile answers check-file-handle and check-file-name.
@@ -72,7 +74,8 @@ func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, e
 	name, h := chooseHash(r.text)
 	switch {
 	case h == nil:
-		return reply, &StatusError{Code: wire.OpUnsupported, Message: "no such hash algorithm: " + r.text}
+		return reply, &StatusError{Code: wire.OpUnsupported,
+			Message: "no such hash algorithm: " + r.text}
 	case r.blockSize != 0 && r.blockSize < minHashBlock:
 		return reply, &StatusError{Code: wire.BadMessage, Message: "blocks of less than 256 bytes"}
 	case r.offset > math.MaxInt64:
@@ -113,7 +116,8 @@ const maxHashes = wire.MaxPacket - 1024
 
 var errManyHashes = &StatusError{Code: wire.Failure, Message: "more hashes than fit into a reply"}
 
-// hashBlocks hashes a range block by block, or as one. It reads through the buffer that the reply will be made in.
+// hashBlocks hashes a range block by block, or as one. It reads through the buffer that the reply
+// will be made in.
 func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byte, error) {
 	left := r.length
 	if left == 0 || left > math.MaxInt64-r.offset {
@@ -132,7 +136,8 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 		if err != nil && err != io.EOF {
 			return nil, err
 		}
-		// An empty range has one hash, that of nothing; behind the end of the file there is no block.
+		// An empty range has one hash, that of nothing; behind the end of the file there is no
+		// block.
 		if n > 0 || len(sums) == 0 {
 			if len(sums)+h.Size() > maxHashes {
 				return nil, errManyHashes
@@ -150,7 +155,8 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 }
 
 // hashOne feeds length bytes at offset to h. The error is io.EOF where the file ends before.
-func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length uint64, buf []byte) (done int64, err error) {
+func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length uint64,
+	buf []byte) (done int64, err error) {
 	for uint64(done) < length {
 		if err := s.ctx.Err(); err != nil {
 			return done, err

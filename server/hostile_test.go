@@ -45,7 +45,8 @@ func TestBareBackend(t *testing.T) {
 	}
 	want(t, c.status(wire.PathRequest{Type: wire.TypeLstat, Path: "/f"}), wire.NoSuchFile)
 	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "a/.."}).names(t)[0].Filename, "/")
-	want(t, c.offers, map[string]string{wire.ExtLimits: "1", wire.ExtExpandPath: "1", wire.ExtHomeDirectory: "1"})
+	want(t, c.offers, map[string]string{wire.ExtLimits: "1", wire.ExtExpandPath: "1",
+		wire.ExtHomeDirectory: "1"})
 }
 
 // lyingInfo is what a careless backend might list.
@@ -71,7 +72,8 @@ func (b careless) Readlink(context.Context, string) (string, error) {
 
 func (b careless) List(context.Context, string) iter.Seq2[fs.FileInfo, error] {
 	return func(yield func(fs.FileInfo, error) bool) {
-		for _, name := range []string{".", "..", "", "a/b", "a\x00b", strings.Repeat("n", 1<<20), "good"} {
+		for _, name := range []string{".", "..", "", "a/b", "a\x00b", strings.Repeat("n", 1<<20),
+			"good"} {
 			if !yield(lyingInfo{b.info, name}, nil) {
 				return
 			}
@@ -80,13 +82,16 @@ func (b careless) List(context.Context, string) iter.Seq2[fs.FileInfo, error] {
 	}
 }
 
-func (b careless) OwnerNames(context.Context, []uint32, []uint32) (users, groups []string, err error) {
+func (b careless) OwnerNames(context.Context, []uint32,
+	[]uint32) (users, groups []string, err error) {
 	return []string{strings.Repeat("u", 1<<20)}, nil, nil
 }
 
 type carelessFile struct{}
 
-func (carelessFile) Close() error                           { return errors.New(strings.Repeat("long ", 1000)) }
+func (carelessFile) Close() error {
+	return errors.New(strings.Repeat("long ", 1000))
+}
 func (carelessFile) ReadAt([]byte, int64) (int, error)      { return 0, nil }
 func (carelessFile) WriteAt(p []byte, _ int64) (int, error) { return len(p) / 2, nil }
 
@@ -124,7 +129,8 @@ func TestBadBodies(t *testing.T) {
 	c.put("/f", "kept")
 	id := uint32(1000)
 	for typ := wire.TypeOpen; typ <= wire.TypeSymlink; typ++ {
-		for _, bytes := range [][]byte{nil, {0}, {0xff, 0xff, 0xff, 0xff}, {0, 0, 0, 9, 'x'}, {0x80, 0, 0, 0, 1, 2, 3, 4}} {
+		for _, bytes := range [][]byte{nil, {0}, {0xff, 0xff, 0xff, 0xff}, {0, 0, 0, 9, 'x'},
+			{0x80, 0, 0, 0, 1, 2, 3, 4}} {
 			id++
 			c.send(body(typ, id, bytes...))
 			p := c.receive()
@@ -137,7 +143,8 @@ func TestBadBodies(t *testing.T) {
 	attrs := []byte{0, 0, 0, 2, '/', 'f', 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}
 	c.send(body(wire.TypeSetstat, 1, attrs...))
 	want(t, c.receive().status(t).Code, wire.BadMessage)
-	for _, name := range []string{wire.ExtCopyData, wire.ExtCheckFileHandle, wire.ExtCheckFileName, wire.ExtLsetstat,
+	for _, name := range []string{wire.ExtCopyData, wire.ExtCheckFileHandle, wire.ExtCheckFileName,
+		wire.ExtLsetstat,
 		wire.ExtPosixRename, wire.ExtHardlink, wire.ExtFsync, wire.ExtStatVFS, wire.ExtFstatVFS, wire.ExtExpandPath} {
 		want(t, c.status(wire.Extended{Name: name, Payload: []byte{0, 0, 1}}), wire.BadMessage)
 	}
@@ -152,7 +159,8 @@ func TestCutPackets(t *testing.T) {
 		wire.Open{Path: "/f", Flags: create},
 		wire.Write{Handle: []byte{0, 1, 0, 0}, Data: []byte("data")},
 		wire.Read{Handle: []byte{0, 1, 0, 0}, Length: 4},
-		wire.Fsetstat{Handle: []byte{0, 1, 0, 0}, Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1, MTime: 1}},
+		wire.Fsetstat{Handle: []byte{0, 1, 0, 0},
+			Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1, MTime: 1}},
 		wire.CopyData{FromHandle: []byte{0, 1, 0, 0}, ToHandle: []byte{0, 1, 0, 0}, ToOffset: 100},
 		wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "sha256"},
 		wire.Symlink{First: "f", Second: "/l"},

@@ -10,11 +10,13 @@ import (
 )
 
 const (
-	// inputSize is what a session reads requests into: hundreds of short ones at once, and little enough for an idle one.
+	// inputSize is what a session reads requests into: hundreds of short ones at once, and little
+	// enough for an idle one.
 	inputSize = 16 << 10
 
-	// mediumPacket is the longest packet that is read together with others, into a large buffer. Such are the writes of
-	// clients that know nothing of limits@openssh.com, which come by the dozen.
+	// mediumPacket is the longest packet that is read together with others, into a large buffer.
+	// Such are the writes of clients that know nothing of limits@openssh.com, which come by the
+	// dozen.
 	mediumPacket = 64 << 10
 )
 
@@ -23,15 +25,16 @@ var (
 	errCutPacket    = errors.New("sftp server: the stream ended inside a packet")
 )
 
-// input cuts a stream into packets. Packets are parsed where they were read; a long one is read straight into a buffer of
-// its own. Either way the data of a WRITE are not copied.
+// input cuts a stream into packets. Packets are parsed where they were read; a long one is read
+// straight into a buffer of its own. Either way the data of a WRITE are not copied.
 type input struct {
 	r          io.Reader
 	pool       *Pool
 	buf        []byte
 	start, end int // what of buf has been read and not been taken
 
-	// While many packets arrive, buf is this large one. It is given up by the first read of a few bytes.
+	// While many packets arrive, buf is this large one. It is given up by the first read of a few
+	// bytes.
 	large *buffer
 	small []byte // buf, meanwhile
 	last  int    // what the last read brought
@@ -49,9 +52,9 @@ func (in *input) ready() bool {
 	return uint64(len(have)) >= wire.LengthSize+uint64(binary.BigEndian.Uint32(have))
 }
 
-// next takes the next packet, without its length field. A long packet comes with the buffer it lies in, which the caller
-// must release, also with an error; any other stays valid until the next call. The error is io.EOF where the stream ended
-// between two packets.
+// next takes the next packet, without its length field. A long packet comes with the buffer it lies
+// in, which the caller must release, also with an error; any other stays valid until the next call.
+// The error is io.EOF where the stream ended between two packets.
 func (in *input) next() (packet []byte, own *buffer, err error) {
 	if in.large != nil && in.start == in.end && in.last < inputSize {
 		in.drop()
@@ -133,10 +136,11 @@ func (in *input) long(need int) (packet []byte, own *buffer, err error) {
 	return own.data[wire.LengthSize:need], own, nil
 }
 
-// successor returns an input that carries on behind what this one has taken. This one's packets stay valid until it is
-// dropped.
+// successor returns an input that carries on behind what this one has taken. This one's packets
+// stay valid until it is dropped.
 func (in *input) successor() *input {
-	next := &input{r: in.r, pool: in.pool, buf: make([]byte, inputSize), lease: in.lease, last: in.last}
+	next := &input{r: in.r, pool: in.pool, buf: make([]byte, inputSize), lease: in.lease,
+		last: in.last}
 	if in.end-in.start > len(next.buf) {
 		next.grow()
 	}

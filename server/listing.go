@@ -56,7 +56,8 @@ func (l *listing) peek() {
 }
 
 const (
-	// maxNames is how long a NAME gets: less than the 34000 bytes that draft-02, section 3, has every client take.
+	// maxNames is how long a NAME gets: less than the 34000 bytes that draft-02, section 3, has
+	// every client take.
 	maxNames = 32000
 
 	// maxName is the longest name that is listed; file systems allow 255 bytes.
@@ -108,11 +109,13 @@ func (w *worker) appendEntry(b []byte, s *session, l *listing, now time.Time) []
 	if attrs.Has(wire.AttrUIDGID) {
 		l.lookUp(s, attrs.UID, attrs.GID)
 	}
-	long := appendLongName(w.scratch[:0], l.entry.Name(), &attrs, linkCount(l.entry), l.user, l.group, now)
+	long := appendLongName(w.scratch[:0], l.entry.Name(), &attrs, linkCount(l.entry), l.user,
+		l.group, now)
 	return (&wire.Name{Filename: l.entry.Name(), LongName: string(long), Attrs: attrs}).Append(b)
 }
 
-// lookUp finds the names of an entry's owner and group, which are mostly those of the entry before it.
+// lookUp finds the names of an entry's owner and group, which are mostly those of the entry before
+// it.
 func (l *listing) lookUp(s *session, uid, gid uint32) {
 	if l.user != "" && l.uid == uid && l.gid == gid {
 		return
@@ -128,8 +131,9 @@ func (l *listing) lookUp(s *session, uid, gid uint32) {
 	}
 }
 
-// Listable tells whether a name may stand in a listing: it is one element of a path, and not "." or "..". What is not is
-// left out of listings, as no client could use it.
+// Listable tells whether a name may stand in a listing: it is one element of a path, and not "." or
+// "..". What is not is left out of listings, as no client could use it.
 func Listable(name string) bool {
-	return name != "" && name != "." && name != ".." && len(name) <= maxName && !strings.ContainsAny(name, "/\x00")
+	return name != "" && name != "." && name != ".." && len(name) <= maxName &&
+		!strings.ContainsAny(name, "/\x00")
 }

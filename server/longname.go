@@ -7,9 +7,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// appendLongName appends a line as of ls -l: draft-02, section 7, shows it, and people see it in clients that print what
-// they are sent. Widths are those of OpenSSH's server.
-func appendLongName(b []byte, name string, attrs *wire.Attrs, links uint64, user, group string, now time.Time) []byte {
+// appendLongName appends a line as of ls -l: draft-02, section 7, shows it, and people see it in
+// clients that print what they are sent. Widths are those of OpenSSH's server.
+func appendLongName(b []byte, name string, attrs *wire.Attrs, links uint64, user, group string,
+	now time.Time) []byte {
 	b = appendMode(b, attrs.Permissions)
 	b = append(b, ' ')
 	b = appendPadded(b, strconv.FormatUint(links, 10), -3)
@@ -21,7 +22,8 @@ func appendLongName(b []byte, name string, attrs *wire.Attrs, links uint64, user
 	b = appendPadded(b, strconv.FormatUint(attrs.Size, 10), -8)
 	b = append(b, ' ')
 	mtime := time.Unix(int64(attrs.MTime), 0)
-	// ls shows the year instead of the time of day for what is older than half a year, or in the future.
+	// ls shows the year instead of the time of day for what is older than half a year, or in the
+	// future.
 	if age := now.Sub(mtime); age > 365*24*time.Hour/2 || age < -time.Minute {
 		b = mtime.AppendFormat(b, "Jan _2  2006")
 	} else {

@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestManySessions has a thousand clients come, list and leave. The bubble sees to it that no goroutine stays.
+// TestManySessions has a thousand clients come, list and leave. The bubble sees to it that no
+// goroutine stays.
 func TestManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend, pool := memfs.New(0), &server.Pool{}
@@ -26,7 +27,10 @@ func TestManySessions(t *testing.T) {
 			clients.Go(func() {
 				ours, theirs := net.Pipe()
 				done := make(chan error)
-				go func() { done <- server.Serve(t.Context(), theirs, backend, &server.Options{Pool: pool}) }()
+				go func() {
+					done <- server.Serve(t.Context(), theirs, backend,
+						&server.Options{Pool: pool})
+				}()
 				c := &raw{t: t, conn: ours}
 				c.send(wire.Init{Version: 3}.Append(nil))
 				c.receive()
@@ -46,7 +50,8 @@ func TestManySessions(t *testing.T) {
 	})
 }
 
-// TestBusySessionsAreBounded has a hundred clients each ask for as much as they can, and read nothing.
+// TestBusySessionsAreBounded has a hundred clients each ask for as much as they can, and read
+// nothing.
 func TestBusySessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions = 100

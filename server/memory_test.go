@@ -14,7 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSteadyStateAllocatesNothing is the promise that makes the speed: a READ or WRITE costs no garbage.
+// TestSteadyStateAllocatesNothing is the promise that makes the speed: a READ or WRITE costs no
+// garbage.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	c := start(t, memfs.New(0), nil)
 	h := c.open("/f", create|wire.OpenRead)
@@ -24,12 +25,15 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		request []byte
 		reply   int
 	}{
-		"small read":  {wire.Read{Handle: h, Length: 1000}.Append(nil, 1), wire.DataHeaderSize + 1000},
-		"large read":  {wire.Read{Handle: h, Length: wire.MaxData}.Append(nil, 1), wire.DataHeaderSize + wire.MaxData},
+		"small read": {wire.Read{Handle: h, Length: 1000}.Append(nil, 1),
+			wire.DataHeaderSize + 1000},
+		"large read": {wire.Read{Handle: h, Length: wire.MaxData}.Append(nil, 1),
+			wire.DataHeaderSize + wire.MaxData},
 		"small write": {wire.Write{Handle: h, Data: make([]byte, 1000)}.Append(nil, 1), okSize},
 		"write":       {wire.Write{Handle: h, Data: make([]byte, 32<<10)}.Append(nil, 1), okSize},
-		"large write": {wire.Write{Handle: h, Data: make([]byte, wire.MaxData)}.Append(nil, 1), okSize},
-		"fsync":       {wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}.Append(nil, 1), okSize},
+		"large write": {wire.Write{Handle: h, Data: make([]byte, wire.MaxData)}.Append(nil, 1),
+			okSize},
+		"fsync": {wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}.Append(nil, 1), okSize},
 	} {
 		exchange := func() {
 			if _, err := c.conn.Write(m.request); err != nil {

@@ -46,7 +46,8 @@ const (
 	operationCount
 )
 
-// operationTable describes each operation. Names are those that OpenSSH's sftp-server uses for its options -P and -p.
+// operationTable describes each operation. Names are those that OpenSSH's sftp-server uses for its
+// options -P and -p.
 var operationTable = [operationCount]struct {
 	name      string
 	wireType  wire.Type
@@ -54,38 +55,41 @@ var operationTable = [operationCount]struct {
 	version   string // as VERSION offers it
 	writes    bool   // always changes something; OPEN is judged by its flags
 }{
-	opUnknown:         {name: "unknown"},
-	opOpen:            {name: "open", wireType: wire.TypeOpen},
-	opClose:           {name: "close", wireType: wire.TypeClose},
-	opRead:            {name: "read", wireType: wire.TypeRead},
-	opWrite:           {name: "write", wireType: wire.TypeWrite, writes: true},
-	opLstat:           {name: "lstat", wireType: wire.TypeLstat},
-	opFstat:           {name: "fstat", wireType: wire.TypeFstat},
-	opSetstat:         {name: "setstat", wireType: wire.TypeSetstat, writes: true},
-	opFsetstat:        {name: "fsetstat", wireType: wire.TypeFsetstat, writes: true},
-	opOpendir:         {name: "opendir", wireType: wire.TypeOpendir},
-	opReaddir:         {name: "readdir", wireType: wire.TypeReaddir},
-	opRemove:          {name: "remove", wireType: wire.TypeRemove, writes: true},
-	opMkdir:           {name: "mkdir", wireType: wire.TypeMkdir, writes: true},
-	opRmdir:           {name: "rmdir", wireType: wire.TypeRmdir, writes: true},
-	opRealpath:        {name: "realpath", wireType: wire.TypeRealpath},
-	opStat:            {name: "stat", wireType: wire.TypeStat},
-	opRename:          {name: "rename", wireType: wire.TypeRename, writes: true},
-	opReadlink:        {name: "readlink", wireType: wire.TypeReadlink},
-	opSymlink:         {name: "symlink", wireType: wire.TypeSymlink, writes: true},
-	opPosixRename:     {name: "posix-rename", extension: wire.ExtPosixRename, version: "1", writes: true},
-	opStatVFS:         {name: "statvfs", extension: wire.ExtStatVFS, version: "2"},
-	opFstatVFS:        {name: "fstatvfs", extension: wire.ExtFstatVFS, version: "2"},
-	opHardlink:        {name: "hardlink", extension: wire.ExtHardlink, version: "1", writes: true},
-	opFsync:           {name: "fsync", extension: wire.ExtFsync, version: "1", writes: true},
-	opLsetstat:        {name: "lsetstat", extension: wire.ExtLsetstat, version: "1", writes: true},
-	opLimits:          {name: "limits", extension: wire.ExtLimits, version: "1"},
-	opExpandPath:      {name: "expand-path", extension: wire.ExtExpandPath, version: "1"},
-	opCopyData:        {name: "copy-data", extension: wire.ExtCopyData, version: "1", writes: true},
-	opHomeDirectory:   {name: "home-directory", extension: wire.ExtHomeDirectory, version: "1"},
-	opUsersGroups:     {name: "users-groups-by-id", extension: wire.ExtUsersGroupsByID, version: "1"},
-	opCheckFileHandle: {name: "check-file-handle", extension: wire.ExtCheckFileHandle, version: "1"},
-	opCheckFileName:   {name: "check-file-name", extension: wire.ExtCheckFileName, version: "1"},
+	opUnknown:  {name: "unknown"},
+	opOpen:     {name: "open", wireType: wire.TypeOpen},
+	opClose:    {name: "close", wireType: wire.TypeClose},
+	opRead:     {name: "read", wireType: wire.TypeRead},
+	opWrite:    {name: "write", wireType: wire.TypeWrite, writes: true},
+	opLstat:    {name: "lstat", wireType: wire.TypeLstat},
+	opFstat:    {name: "fstat", wireType: wire.TypeFstat},
+	opSetstat:  {name: "setstat", wireType: wire.TypeSetstat, writes: true},
+	opFsetstat: {name: "fsetstat", wireType: wire.TypeFsetstat, writes: true},
+	opOpendir:  {name: "opendir", wireType: wire.TypeOpendir},
+	opReaddir:  {name: "readdir", wireType: wire.TypeReaddir},
+	opRemove:   {name: "remove", wireType: wire.TypeRemove, writes: true},
+	opMkdir:    {name: "mkdir", wireType: wire.TypeMkdir, writes: true},
+	opRmdir:    {name: "rmdir", wireType: wire.TypeRmdir, writes: true},
+	opRealpath: {name: "realpath", wireType: wire.TypeRealpath},
+	opStat:     {name: "stat", wireType: wire.TypeStat},
+	opRename:   {name: "rename", wireType: wire.TypeRename, writes: true},
+	opReadlink: {name: "readlink", wireType: wire.TypeReadlink},
+	opSymlink:  {name: "symlink", wireType: wire.TypeSymlink, writes: true},
+	opPosixRename: {name: "posix-rename", extension: wire.ExtPosixRename, version: "1",
+		writes: true},
+	opStatVFS:       {name: "statvfs", extension: wire.ExtStatVFS, version: "2"},
+	opFstatVFS:      {name: "fstatvfs", extension: wire.ExtFstatVFS, version: "2"},
+	opHardlink:      {name: "hardlink", extension: wire.ExtHardlink, version: "1", writes: true},
+	opFsync:         {name: "fsync", extension: wire.ExtFsync, version: "1", writes: true},
+	opLsetstat:      {name: "lsetstat", extension: wire.ExtLsetstat, version: "1", writes: true},
+	opLimits:        {name: "limits", extension: wire.ExtLimits, version: "1"},
+	opExpandPath:    {name: "expand-path", extension: wire.ExtExpandPath, version: "1"},
+	opCopyData:      {name: "copy-data", extension: wire.ExtCopyData, version: "1", writes: true},
+	opHomeDirectory: {name: "home-directory", extension: wire.ExtHomeDirectory, version: "1"},
+	opUsersGroups: {name: "users-groups-by-id", extension: wire.ExtUsersGroupsByID,
+		version: "1"},
+	opCheckFileHandle: {name: "check-file-handle", extension: wire.ExtCheckFileHandle,
+		version: "1"},
+	opCheckFileName: {name: "check-file-name", extension: wire.ExtCheckFileName, version: "1"},
 }
 
 func (o operation) String() string { return operationTable[o].name }
@@ -109,7 +113,8 @@ func extensionOperation(name []byte) operation {
 	return opUnknown
 }
 
-// Operations returns the names by which [Policy] allows and denies requests: OpenSSH's, as sftp-server -Q requests lists them.
+// Operations returns the names by which [Policy] allows and denies requests: OpenSSH's, as
+// sftp-server -Q requests lists them.
 func Operations() []string {
 	var names []string
 	for o := opOpen; o < operationCount; o++ {

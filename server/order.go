@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// requestList holds requests in order of arrival. Taking from its front and adding at its end allocates nothing in the
-// long run.
+// requestList holds requests in order of arrival. Taking from its front and adding at its end
+// allocates nothing in the long run.
 type requestList struct {
 	buf  []*request
 	head int
@@ -58,13 +58,14 @@ func mustFollow(r, e *request, h *handle) bool {
 	return r.writesTo(h) || e.writesTo(h)
 }
 
-// writesTo tells whether r writes to the file of h. Reading and writing never overlap on one handle: a write behind a
-// read's end decides whether the read sees the end of the file there.
+// writesTo tells whether r writes to the file of h. Reading and writing never overlap on one
+// handle: a write behind a read's end decides whether the read sees the end of the file there.
 func (r *request) writesTo(h *handle) bool {
 	return r.op == opWrite || r.op == opCopyData && r.target == h
 }
 
-// overlaps tells whether two requests that write to h write to the same place, or may as well wait for each other.
+// overlaps tells whether two requests that write to h write to the same place, or may as well wait
+// for each other.
 func (r *request) overlaps(e *request, h *handle) bool {
 	if h.system || h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
 		return true
@@ -239,7 +240,8 @@ func (s *schedule) pathMayStart(r *request, i int) bool {
 	return true
 }
 
-// firstOn returns the first request on h that has not started, if it may start. Requests on one handle start in order.
+// firstOn returns the first request on h that has not started, if it may start. Requests on one
+// handle start in order.
 func (s *schedule) firstOn(h *handle, room int) *request {
 	if h.waiting == 0 {
 		return nil
@@ -248,7 +250,8 @@ func (s *schedule) firstOn(h *handle, room int) *request {
 		if r.running {
 			continue
 		}
-		if r.charge > room || !s.mayStartOn(r, r.handle) || r.target != nil && !s.mayStartOn(r, r.target) {
+		if r.charge > room || !s.mayStartOn(r, r.handle) ||
+			r.target != nil && !s.mayStartOn(r, r.target) {
 			return nil
 		}
 		return r

@@ -13,7 +13,8 @@ func TestTouches(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"/a", "/a", true}, {"/a", "/a/b", true}, {"/a/b", "/a", true}, {"/", "/a", true}, {"/a", "/", true}, {"/", "/", true},
+		{"/a", "/a", true}, {"/a", "/a/b", true}, {"/a/b", "/a", true}, {"/", "/a", true}, {"/a",
+			"/", true}, {"/", "/", true},
 		{"/a", "/ab", false}, {"/a/b", "/a/c", false}, {"/a", "/b", false}, {"/ab/c", "/a", false},
 	} {
 		if got := touches(c.a, c.b); got != c.want {
@@ -22,8 +23,8 @@ func TestTouches(t *testing.T) {
 	}
 }
 
-// depends is the order that the package promises, said once more and more plainly: whether r, the later one, may not run
-// before e is done.
+// depends is the order that the package promises, said once more and more plainly: whether r, the
+// later one, may not run before e is done.
 func depends(r, e *request) bool {
 	onHandle := func(r *request, h *handle) bool { return r.handle == h || r.target == h }
 	switch {
@@ -47,7 +48,10 @@ func depends(r, e *request) bool {
 // TestScheduleKeepsOrder runs random requests, finished in random order, and looks at every start.
 func TestScheduleKeepsOrder(t *testing.T) {
 	for seed := range uint64(300) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { runSchedule(t, rand.New(rand.NewPCG(seed, 1))) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			runSchedule(t,
+				rand.New(rand.NewPCG(seed, 1)))
+		})
 	}
 }
 
@@ -55,7 +59,8 @@ func runSchedule(t *testing.T, random *rand.Rand) {
 	paths := []string{"/", "/a", "/a/b", "/a/c", "/ab", "/d/e/f"}
 	var handles []*handle
 	for i := range 4 {
-		handles = append(handles, &handle{path: paths[1+random.IntN(len(paths)-1)], flags: wire.OpenRead | wire.OpenWrite})
+		handles = append(handles, &handle{path: paths[1+random.IntN(len(paths)-1)],
+			flags: wire.OpenRead | wire.OpenWrite})
 		if i == 3 {
 			handles[i].flags |= wire.OpenAppend
 		}
@@ -112,13 +117,15 @@ func runSchedule(t *testing.T, random *rand.Rand) {
 	for _, r := range running {
 		s.done(r)
 	}
-	if s.waiting != 0 || s.running != 0 || len(s.active) != 0 || s.paths.len() != 0 || s.pathsWaiting != 0 {
+	if s.waiting != 0 || s.running != 0 || len(s.active) != 0 || s.paths.len() != 0 ||
+		s.pathsWaiting != 0 {
 		t.Errorf("what is left: %+v", s)
 	}
 }
 
 func randomRequest(random *rand.Rand, handles []*handle, paths []string) *request {
-	r := &request{offset: uint64(random.IntN(10)), length: uint64(random.IntN(5)), charge: random.IntN(3) * 400}
+	r := &request{offset: uint64(random.IntN(10)), length: uint64(random.IntN(5)),
+		charge: random.IntN(3) * 400}
 	path := func() string { return paths[random.IntN(len(paths))] }
 	switch random.IntN(4) {
 	case 0:

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// output sends replies. Whoever finds nobody writing writes all there is, so that replies made meanwhile go out together.
+// output sends replies. Whoever finds nobody writing writes all there is, so that replies made
+// meanwhile go out together.
 type output struct {
 	w    io.Writer
 	pool *Pool

@@ -8,12 +8,12 @@ import (
 	"github.com/usftp/usftp/internal/bigpipe"
 )
 
-// Pipes makes a stream of two files, such as standard input and output, for [Serve]. Pipes are widened where the system
-// lets us. Close closes both.
+// Pipes makes a stream of two files, such as standard input and output, for [Serve]. Pipes are
+// widened where the system lets us. Close closes both.
 //
-// On Linux the kernel moves what is read from files of the system ([FileInSystem]) into a pipe without copying it, from
-// handles that can only read. What is written to such a file after a READ has been answered, and before the client has taken
-// the answer, may then show in it.
+// On Linux the kernel moves what is read from files of the system ([FileInSystem]) into a pipe
+// without copying it, from handles that can only read. What is written to such a file after a READ
+// has been answered, and before the client has taken the answer, may then show in it.
 func Pipes(in, out *os.File) io.ReadWriteCloser {
 	bigpipe.Widen(in)
 	bigpipe.Widen(out)

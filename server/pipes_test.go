@@ -44,7 +44,10 @@ func startPipes(t *testing.T, dir string) *raw {
 		t.Fatal(err)
 	}
 	c := &raw{t: t, conn: &pipeConn{in: ourIn, out: ourOut}, done: make(chan error, 1)}
-	go func() { c.done <- server.Serve(t.Context(), server.Pipes(theirIn, theirOut), backend, nil) }()
+	go func() {
+		c.done <- server.Serve(t.Context(), server.Pipes(theirIn, theirOut), backend,
+			nil)
+	}()
 	t.Cleanup(func() {
 		c.conn.Close()
 		<-c.done
@@ -89,7 +92,8 @@ func TestPipes(t *testing.T) {
 			wanted[c.ask(stat("/f"))] = span{}
 			continue
 		}
-		wanted[c.ask(wire.Read{Handle: h, Offset: uint64(from), Length: uint32(n)})] = span{from, min(len(data), from+n)}
+		wanted[c.ask(wire.Read{Handle: h, Offset: uint64(from), Length: uint32(n)})] = span{from,
+			min(len(data), from+n)}
 	}
 	for p := range replies {
 		s, ok := wanted[p.id]
@@ -105,7 +109,8 @@ func TestPipes(t *testing.T) {
 	if len(wanted) > 0 {
 		t.Errorf("%d requests were not answered", len(wanted))
 	}
-	want(t, c.status(wire.Read{Handle: h, Offset: uint64(len(data)), Length: wire.MaxData}), wire.EOF)
+	want(t, c.status(wire.Read{Handle: h, Offset: uint64(len(data)), Length: wire.MaxData}),
+		wire.EOF)
 	c.close(h)
 }
 
@@ -138,7 +143,8 @@ func TestPipesWithoutReader(t *testing.T) {
 	}
 }
 
-// TestPipesSeeChanges: what is read has been there, whole packets of it, whatever happens to the file.
+// TestPipesSeeChanges: what is read has been there, whole packets of it, whatever happens to the
+// file.
 func TestPipesSeeChanges(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f")

@@ -16,7 +16,8 @@ func TestReadOnly(t *testing.T) {
 	c.put("/f", "text")
 	c = start(t, g, &server.Options{Policy: server.Policy{ReadOnly: true}})
 	want(t, c.get("/f"), "text")
-	for _, flags := range []uint32{create, wire.OpenRead | wire.OpenWrite, wire.OpenRead | wire.OpenCreate,
+	for _, flags := range []uint32{create, wire.OpenRead | wire.OpenWrite,
+		wire.OpenRead | wire.OpenCreate,
 		wire.OpenRead | wire.OpenTruncate, wire.OpenAppend} {
 		want(t, c.status(wire.Open{Path: "/f", Flags: flags}), wire.PermissionDenied)
 	}
@@ -41,14 +42,16 @@ func TestReadOnly(t *testing.T) {
 }
 
 func TestAllowedAndDenied(t *testing.T) {
-	c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{Denied: []string{"remove", "posix-rename"}}})
+	c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{Denied: []string{"remove",
+		"posix-rename"}}})
 	c.put("/f", "x")
 	want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}), wire.PermissionDenied)
 	want(t, c.status(wire.PosixRename{OldPath: "/f", NewPath: "/g"}), wire.PermissionDenied)
 	want(t, c.offers[wire.ExtPosixRename], "")
 	c.ok(wire.Rename{OldPath: "/f", NewPath: "/g"})
 
-	c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Allowed: []string{"realpath", "stat"}}})
+	c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Allowed: []string{"realpath",
+		"stat"}}})
 	want(t, c.stat("/").Permissions, uint32(0o40755))
 	want(t, c.status(wire.Open{Path: "/f", Flags: create}), wire.PermissionDenied)
 
@@ -70,7 +73,8 @@ func (nopStream) Close() error { return nil }
 func TestDraftSymlinks(t *testing.T) {
 	c := start(t, memfs.New(0), &server.Options{DraftSymlinks: true})
 	c.ok(wire.Symlink{First: "/link", Second: "target"})
-	want(t, c.do(wire.PathRequest{Type: wire.TypeReadlink, Path: "/link"}).names(t)[0].Filename, "target")
+	want(t, c.do(wire.PathRequest{Type: wire.TypeReadlink, Path: "/link"}).names(t)[0].Filename,
+		"target")
 }
 
 func TestUmaskAndHome(t *testing.T) {
@@ -82,5 +86,6 @@ func TestUmaskAndHome(t *testing.T) {
 	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "d"})
 	want(t, c.stat("/home/f").Permissions, uint32(0o100640))
 	want(t, c.stat("/home/d").Permissions, uint32(0o40750))
-	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "."}).names(t)[0].Filename, "/home")
+	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "."}).names(t)[0].Filename,
+		"/home")
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The two sizes of buffers: one for requests and replies as most clients make them (32 KiB of data and its header), one
-// for the longest packet there may be with room to read on a little.
+// The two sizes of buffers: one for requests and replies as most clients make them (32 KiB of data
+// and its header), one for the longest packet there may be with room to read on a little.
 const (
 	smallBuffer = 40 << 10
 	largeBuffer = 264 << 10
 
-	// lookahead is what is read beyond the end of a long packet: the head of the next one comes with the same system call.
+	// lookahead is what is read beyond the end of a long packet: the head of the next one comes
+	// with the same system call.
 	lookahead = 4 << 10
 )
 
@@ -23,8 +24,9 @@ var _ [largeBuffer - wire.LengthSize - wire.MaxPacket - lookahead]struct{}
 // poolIdle is how long a pool keeps buffers that nobody needed.
 const poolIdle = 2 * time.Second
 
-// Pool lends buffers to sessions. It knows how many bytes are out, keeps what comes back for the next one, and gives up what
-// went unused for a while. Sessions that share a Pool share its spare buffers. The zero Pool is ready for use.
+// Pool lends buffers to sessions. It knows how many bytes are out, keeps what comes back for the
+// next one, and gives up what went unused for a while. Sessions that share a Pool share its spare
+// buffers. The zero Pool is ready for use.
 type Pool struct {
 	mu      sync.Mutex
 	classes [2]bufferClass

@@ -10,12 +10,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Quota bounds what a directory may hold: the bytes of its files, and the number of files, directories and links. Sessions
-// that may write there share one. It is safe for concurrent use.
+// Quota bounds what a directory may hold: the bytes of its files, and the number of files,
+// directories and links. Sessions that may write there share one. It is safe for concurrent use.
 //
-// What is there is counted when it is first needed, by walking the directory, and kept up with what sessions do from then
-// on. Changes by others are not seen before Recount. A hole in a file counts as if it were filled; a file with several
-// names counts once (see [Linked]); one that is removed while it is open counts until it is closed.
+// What is there is counted when it is first needed, by walking the directory, and kept up with what
+// sessions do from then on. Changes by others are not seen before Recount. A hole in a file counts
+// as if it were filled; a file with several names counts once (see [Linked]); one that is removed
+// while it is open counts until it is closed.
 type Quota struct {
 	maxBytes, maxFiles int64
 
@@ -48,17 +49,19 @@ func (q *Quota) limit(reply *wire.StatVFSReply) {
 	if q.maxBytes > 0 && reply.FragmentSize > 0 {
 		left := uint64(max(0, q.maxBytes-q.bytes)) / reply.FragmentSize
 		reply.Blocks = min(reply.Blocks, uint64(q.maxBytes)/reply.FragmentSize)
-		reply.BlocksFree, reply.BlocksAvailable = min(reply.BlocksFree, left), min(reply.BlocksAvailable, left)
+		reply.BlocksFree, reply.BlocksAvailable = min(reply.BlocksFree,
+			left), min(reply.BlocksAvailable, left)
 	}
 	if q.maxFiles > 0 {
 		left := uint64(max(0, q.maxFiles-q.files))
 		reply.Files = uint64(q.maxFiles)
-		reply.FilesFree, reply.FilesAvailable = min(reply.FilesFree, left), min(reply.FilesAvailable, left)
+		reply.FilesFree, reply.FilesAvailable = min(reply.FilesFree,
+			left), min(reply.FilesAvailable, left)
 	}
 }
 
-// Recount counts anew what lies below dir, for when others have changed it. Sessions that write there wait meanwhile; those
-// that read do not. After an error what was counted before stays.
+// Recount counts anew what lies below dir, for when others have changed it. Sessions that write
+// there wait meanwhile; those that read do not. After an error what was counted before stays.
 func (q *Quota) Recount(ctx context.Context, backend FS, dir string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,8 +90,10 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string) error {
 // maxWalk is how deep a quota looks; the paths of what lies deeper are too long to be asked for.
 const maxWalk = maxPath / 2
 
-// countBelow is count for one directory; seen are the files with several names that have been counted.
-func (q *Quota) countBelow(ctx context.Context, lister Lister, dir string, depth int, seen map[any]bool) (bytes, files int64, err error) {
+// countBelow is count for one directory; seen are the files with several names that have been
+// counted.
+func (q *Quota) countBelow(ctx context.Context, lister Lister, dir string, depth int,
+	seen map[any]bool) (bytes, files int64, err error) {
 	var below []string
 	for info, err := range lister.List(ctx, dir) {
 		if err != nil {
@@ -118,7 +123,8 @@ func (q *Quota) countBelow(ctx context.Context, lister Lister, dir string, depth
 	return bytes, files, ctx.Err()
 }
 
-// sizeOf is what a file counts: its size, or what writes under way have asked for where that is more.
+// sizeOf is what a file counts: its size, or what writes under way have asked for where that is
+// more.
 func (q *Quota) sizeOf(info fs.FileInfo, name string, seen map[any]bool) int64 {
 	key := identityOf(info, name)
 	if linkCount(info) > 1 {
@@ -145,7 +151,8 @@ func (q *Quota) ready(ctx context.Context, v *View) error {
 
 // take asks for more; the caller holds the lock.
 func (q *Quota) take(bytes, files int64) error {
-	if q.maxBytes > 0 && bytes > 0 && q.bytes+bytes > q.maxBytes || q.maxFiles > 0 && files > 0 && q.files+files > q.maxFiles {
+	if q.maxBytes > 0 && bytes > 0 && q.bytes+bytes > q.maxBytes ||
+		q.maxFiles > 0 && files > 0 && q.files+files > q.maxFiles {
 		return ErrQuota
 	}
 	q.add(bytes, files)

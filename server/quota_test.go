@@ -25,14 +25,16 @@ func TestQuota(t *testing.T) {
 			want(t, c.status(wire.Write{Handle: h, Offset: 90, Data: []byte("0")}), wire.Failure)
 			want(t, c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h}), wire.Failure)
 			size := func(n uint64) message {
-				return wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: wire.Attrs{Flags: wire.AttrSize, Size: n}}
+				return wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f",
+					Attrs: wire.Attrs{Flags: wire.AttrSize, Size: n}}
 			}
 			want(t, c.status(size(91)), wire.Failure)
 			want(t, c.status(size(1<<63)), wire.Failure)
 			c.ok(size(90))
 			want(t, usage(q), [2]int64{100, 2})
 			var fs wire.StatVFSReply
-			if err := fs.Parse(c.do(wire.ExtendedPath{Name: wire.ExtStatVFS, Path: "/"}).body); err != nil || fs.BlocksAvailable != 0 {
+			if err := fs.Parse(c.do(wire.ExtendedPath{Name: wire.ExtStatVFS,
+				Path: "/"}).body); err != nil || fs.BlocksAvailable != 0 {
 				t.Errorf("a full quota has %d blocks left, %v", fs.BlocksAvailable, err)
 			}
 			c.ok(size(0))
@@ -78,17 +80,20 @@ func TestQuotaKeepsCount(t *testing.T) {
 				var m message
 				switch random.IntN(8) {
 				case 0, 1:
-					flags := []uint32{create, wire.OpenWrite, wire.OpenWrite | wire.OpenCreate, wire.OpenAppend | wire.OpenCreate}
+					flags := []uint32{create, wire.OpenWrite, wire.OpenWrite | wire.OpenCreate,
+						wire.OpenAppend | wire.OpenCreate}
 					p := c.do(wire.Open{Path: path(), Flags: flags[random.IntN(4)]})
 					if p.typ != wire.TypeHandle {
 						continue
 					}
 					h := p.handle(t)
 					for range random.IntN(3) {
-						c.status(wire.Write{Handle: h, Offset: uint64(random.IntN(300)), Data: []byte(path() + path())})
+						c.status(wire.Write{Handle: h, Offset: uint64(random.IntN(300)),
+							Data: []byte(path() + path())})
 					}
 					if random.IntN(3) == 0 {
-						c.status(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrSize, Size: uint64(random.IntN(400))}})
+						c.status(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrSize,
+							Size: uint64(random.IntN(400))}})
 					}
 					m = wire.HandleRequest{Type: wire.TypeClose, Handle: h}
 				case 2:
@@ -112,7 +117,8 @@ func TestQuotaKeepsCount(t *testing.T) {
 					t.Fatal(err)
 				}
 				if found := usage(q); kept != found && i > 20 {
-					t.Fatalf("after %d steps, the last %+v: %v was kept, %v is there", i, m, kept, found)
+					t.Fatalf("after %d steps, the last %+v: %v was kept, %v is there", i, m, kept,
+						found)
 				} else if found[0] > 2000 || found[1] > 12 {
 					t.Fatalf("%v is there", found)
 				}
@@ -121,15 +127,17 @@ func TestQuotaKeepsCount(t *testing.T) {
 	}
 }
 
-// TestQuotaHasNoWayAround does what confuses one who counts by names, with files that stay open, and compares what was counted
-// with what is there when all is closed.
+// TestQuotaHasNoWayAround does what confuses one who counts by names, with files that stay open,
+// and compares what was counted with what is there when all is closed.
 func TestQuotaHasNoWayAround(t *testing.T) {
 	size := func(n uint64) wire.Attrs { return wire.Attrs{Flags: wire.AttrSize, Size: n} }
 	ten := []byte("0123456789")
 	for trick, try := range map[string]func(t *testing.T, c *raw){
 		"created with a size": func(t *testing.T, c *raw) {
-			want(t, c.do(wire.Open{Path: "/f", Flags: create, Attrs: size(101)}).status(t).Message, "quota exceeded")
-			c.close(c.do(wire.Open{Path: "/f", Flags: wire.OpenWrite | wire.OpenCreate, Attrs: size(70)}).handle(t))
+			want(t, c.do(wire.Open{Path: "/f", Flags: create, Attrs: size(101)}).status(t).Message,
+				"quota exceeded")
+			c.close(c.do(wire.Open{Path: "/f", Flags: wire.OpenWrite | wire.OpenCreate,
+				Attrs: size(70)}).handle(t))
 			h := c.open("/g", create)
 			want(t, c.status(wire.Write{Handle: h, Offset: 30, Data: ten}), wire.Failure)
 			c.status(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
@@ -148,7 +156,8 @@ func TestQuotaHasNoWayAround(t *testing.T) {
 			c.ok(wire.Write{Handle: h, Offset: 80, Data: ten})
 			c.ok(wire.Rename{OldPath: "/d", NewPath: "/e"})
 			c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"})
-			want(t, c.status(wire.Write{Handle: c.open("/d/f", create), Offset: 10, Data: ten}), wire.Failure)
+			want(t, c.status(wire.Write{Handle: c.open("/d/f", create), Offset: 10, Data: ten}),
+				wire.Failure)
 			c.close(h)
 		},
 		"cut by another name": func(t *testing.T, c *raw) {
@@ -212,14 +221,17 @@ func TestQuotaIsRecounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			backend := make(t)
 			q := server.NewQuota(100, 0)
-			others, c := start(t, backend, nil), start(t, backend, &server.Options{Policy: server.Policy{Quota: q}})
+			others, c := start(t, backend, nil), start(t, backend,
+				&server.Options{Policy: server.Policy{Quota: q}})
 			h := c.open("/f", create)
 			c.ok(wire.Write{Handle: h, Offset: 40, Data: []byte("0123456789")})
 			others.put("/g", "0123456789")
-			others.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 60}})
+			others.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f",
+				Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 60}})
 			want(t, usage(q), [2]int64{50, 1})
 			want(t, recounted(t, q, backend), [2]int64{70, 2})
-			want(t, c.status(wire.Write{Handle: h, Offset: 81, Data: []byte("0123456789")}), wire.Failure)
+			want(t, c.status(wire.Write{Handle: h, Offset: 81, Data: []byte("0123456789")}),
+				wire.Failure)
 			others.ok(wire.PathRequest{Type: wire.TypeRemove, Path: "/g"})
 			want(t, recounted(t, q, backend), [2]int64{60, 1})
 			h = c.open("/h", create)
@@ -229,7 +241,8 @@ func TestQuotaIsRecounted(t *testing.T) {
 	}
 }
 
-// TestQuotaKeepsCountOfOpenFiles does random things with names while files are open, and compares when all are closed.
+// TestQuotaKeepsCountOfOpenFiles does random things with names while files are open, and compares
+// when all are closed.
 func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
 	for name, make := range backends {
 		for seed := range uint64(10) {
@@ -238,7 +251,8 @@ func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
 				q := server.NewQuota(2000, 15)
 				c := start(t, backend, &server.Options{Policy: server.Policy{Quota: q}})
 				path := func() string {
-					return []string{"", "/d", "/e"}[random.IntN(3)] + fmt.Sprintf("/%c", 'a'+random.IntN(6))
+					return []string{"", "/d", "/e"}[random.IntN(3)] +
+						fmt.Sprintf("/%c", 'a'+random.IntN(6))
 				}
 				most := [2]int64{}
 				for round := range 30 {
@@ -254,7 +268,8 @@ func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
 						c.do(m)
 						if len(handles) > 0 {
 							h := handles[random.IntN(len(handles))]
-							c.do(wire.Write{Handle: h, Offset: uint64(random.IntN(500)), Data: []byte(path() + path())})
+							c.do(wire.Write{Handle: h, Offset: uint64(random.IntN(500)),
+								Data: []byte(path() + path())})
 							c.do(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: uint64(random.IntN(500))}})
 						}
 					}
@@ -302,6 +317,8 @@ func randomChange(random *rand.Rand, path func() string) message {
 	case 9:
 		return wire.PathRequest{Type: wire.TypeRemove, Path: path()}
 	}
-	flags := []uint32{create, wire.OpenWrite, wire.OpenWrite | wire.OpenCreate, wire.OpenAppend | wire.OpenCreate}
-	return wire.Open{Path: path(), Flags: flags[random.IntN(4)], Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: size.Size}}
+	flags := []uint32{create, wire.OpenWrite, wire.OpenWrite | wire.OpenCreate,
+		wire.OpenAppend | wire.OpenCreate}
+	return wire.Open{Path: path(), Flags: flags[random.IntN(4)],
+		Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: size.Size}}
 }

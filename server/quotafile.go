@@ -18,7 +18,8 @@ type quotaFile struct {
 	unlinked bool // its last name is gone
 }
 
-// opened notes that a file has been opened, for which so many bytes have been counted; the caller holds the lock.
+// opened notes that a file has been opened, for which so many bytes have been counted; the caller
+// holds the lock.
 func (q *Quota) opened(file File, info fs.FileInfo, name string, charged int64, flags uint32) File {
 	size := int64(0)
 	if info.Mode().IsRegular() {
@@ -55,8 +56,8 @@ func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
 	return 0, errUnsupported
 }
 
-// reserve asks for the room up to end, and returns by how much the file grows. Written by several at once it is asked for
-// once.
+// reserve asks for the room up to end, and returns by how much the file grows. Written by several
+// at once it is asked for once.
 func (f *quotedFile) reserve(end int64) (growth int64, err error) {
 	f.q.mu.Lock()
 	defer f.q.mu.Unlock()
@@ -70,7 +71,8 @@ func (f *quotedFile) reserve(end int64) (growth int64, err error) {
 	return growth, nil
 }
 
-// WriteAt keeps what was asked for when a write fails: how far it came is not known, and closing tells.
+// WriteAt keeps what was asked for when a write fails: how far it came is not known, and closing
+// tells.
 func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 	writer, ok := f.File.(io.WriterAt)
 	if !ok {
@@ -88,7 +90,8 @@ func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return writer.WriteAt(p, offset)
 }
 
-func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length, to int64) (int64, error) {
+func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
+	to int64) (int64, error) {
 	copier, ok := f.File.(FileCopier)
 	if !ok {
 		return 0, errors.ErrUnsupported

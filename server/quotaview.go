@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// What a View does under a quota: each runs what changes the backend with the quota's lock held, so that what is counted and
-// what is there change together.
+// What a View does under a quota: each runs what changes the backend with the quota's lock held, so
+// that what is counted and what is there change together.
 
 // quotaMake runs what makes one more file, directory or link.
 func (v *View) quotaMake(ctx context.Context, make func() error) error {
@@ -67,7 +67,8 @@ func (q *Quota) gone(info fs.FileInfo, name string) {
 		q.add(-info.Size(), 0)
 		return
 	}
-	// The system keeps what is in it until it is closed, and so does the count. Its identity is free for the next file.
+	// The system keeps what is in it until it is closed, and so does the count. Its identity is
+	// free for the next file.
 	f.unlinked = true
 	delete(q.open, key)
 	f.key = f
@@ -75,7 +76,8 @@ func (q *Quota) gone(info fs.FileInfo, name string) {
 }
 
 // quotaReplace runs a rename, which may take away what has the new name.
-func (v *View) quotaReplace(ctx context.Context, oldName, newName string, rename func() error) error {
+func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
+	rename func() error) error {
 	q := v.quota
 	if q == nil {
 		return rename()
@@ -103,7 +105,8 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string, rename
 func (q *Quota) moved(oldName, newName string) {
 	for key, f := range q.open {
 		name, ok := key.(string)
-		if rest, below := strings.CutPrefix(name, oldName); ok && below && (rest == "" || rest[0] == '/') {
+		if rest, below := strings.CutPrefix(name, oldName); ok && below &&
+			(rest == "" || rest[0] == '/') {
 			delete(q.open, key)
 			f.key = newName + rest
 			q.open[f.key] = f
@@ -112,7 +115,8 @@ func (q *Quota) moved(oldName, newName string) {
 }
 
 // quotaResize runs what gives the file at name another size.
-func (v *View) quotaResize(ctx context.Context, name string, size uint64, resize func() error) error {
+func (v *View) quotaResize(ctx context.Context, name string, size uint64,
+	resize func() error) error {
 	q := v.quota
 	if q == nil {
 		return resize()
@@ -136,8 +140,10 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64, resize
 	return q.resize(f, size, resize, func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
 }
 
-// resize runs what gives a file another size, and may do more and fail at that; the caller holds the lock.
-func (q *Quota) resize(f *quotaFile, size uint64, resize func() error, stat func() (fs.FileInfo, error)) error {
+// resize runs what gives a file another size, and may do more and fail at that; the caller holds
+// the lock.
+func (q *Quota) resize(f *quotaFile, size uint64, resize func() error,
+	stat func() (fs.FileInfo, error)) error {
 	if size > 1<<62 {
 		return ErrQuota
 	}
@@ -160,7 +166,8 @@ func (q *Quota) resize(f *quotaFile, size uint64, resize func() error, stat func
 }
 
 // quotaOpen opens a file for writing.
-func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *wire.Attrs, open func() (File, error)) (File, error) {
+func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *wire.Attrs,
+	open func() (File, error)) (File, error) {
 	q := v.quota
 	if q == nil || flags&writing == 0 {
 		return open()
@@ -186,7 +193,8 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	}
 	file, err := open()
 	if err != nil {
-		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil { // it may have been made all the same
+		// it may have been made all the same
+		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
 			q.add(-charged, -1)
 		}
 		return nil, err

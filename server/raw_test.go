@@ -36,7 +36,8 @@ func start(t *testing.T, backend server.FS, opts *server.Options) *raw {
 	c.send(wire.Init{Version: wire.Version}.Append(nil))
 	p := c.receive()
 	var hello wire.InitReply
-	if err := hello.Parse(p.body); err != nil || p.typ != wire.TypeVersion || hello.Version != wire.Version {
+	if err := hello.Parse(p.body); err != nil || p.typ != wire.TypeVersion ||
+		hello.Version != wire.Version {
 		t.Fatalf("INIT was answered by %v %+v, %v", p.typ, hello, err)
 	}
 	c.offers = map[string]string{}

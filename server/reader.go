@@ -9,9 +9,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// reader takes requests off the stream. At any time one reader reads. It runs a request itself when nothing else is going
-// on, as handing it over costs more than most requests take. When that holds it up, or a client that takes no replies does,
-// the session's watch lets another reader read on, and this one becomes a worker.
+// reader takes requests off the stream. At any time one reader reads. It runs a request itself when
+// nothing else is going on, as handing it over costs more than most requests take. When that holds
+// it up, or a client that takes no replies does, the session's watch lets another reader read on,
+// and this one becomes a worker.
 type reader struct {
 	session *session
 	in      *input
@@ -99,8 +100,9 @@ func (d *reader) read() {
 	}
 }
 
-// admit takes in a packet. It tells whether the reader is to run the request itself; a request that is bad is to be refused,
-// and any other is a worker's. From then on the reader counts as busy, until it settles.
+// admit takes in a packet. It tells whether the reader is to run the request itself; a request that
+// is bad is to be refused, and any other is a worker's. From then on the reader counts as busy,
+// until it settles.
 func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err error) {
 	s := d.session
 	t, id, body, err := wire.ParseHeader(packet)
@@ -124,9 +126,11 @@ func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err e
 	} else if h := s.findHandle(r.key); h != nil {
 		r.path = h.path // for the log: the request goes no further
 	}
-	// A long WRITE is written while the next one is read: that takes so long that handing it over costs little.
+	// A long WRITE is written while the next one is read: that takes so long that handing it over
+	// costs little.
 	long := own != nil && r.op == opWrite && s.parallel
-	free := !long && s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 && s.memory+r.charge <= s.maxMem
+	free := !long && s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 &&
+		s.memory+r.charge <= s.maxMem
 	if !free && r.bad == nil && len(r.data) > 0 && r.own == nil {
 		// It will run while this reader reads on, over the place where its data lie.
 		s.mu.Unlock()
@@ -179,7 +183,8 @@ func (d *reader) settle(r *request, here bool) bool {
 	}
 	d.in.drop()
 	s.mu.Unlock()
-	s.flush() // the reply, which was to wait for those to the packets that another reader has taken over
+	// the reply, which was to wait for those to the packets that another reader has taken over
+	s.flush()
 	s.mu.Lock()
 	next := s.take()
 	if next == nil {
@@ -192,7 +197,8 @@ func (d *reader) settle(r *request, here bool) bool {
 	return false
 }
 
-// enterBusy tells the watch that the reader has begun something that may take long; the caller holds the lock.
+// enterBusy tells the watch that the reader has begun something that may take long; the caller
+// holds the lock.
 func (s *session) enterBusy(d *reader) {
 	s.reading = d
 	s.busy = true
@@ -203,7 +209,8 @@ func (s *session) enterBusy(d *reader) {
 	}
 }
 
-// watch runs every now and then while requests arrive. It replaces a reader that is still at what it was at the last time.
+// watch runs every now and then while requests arrive. It replaces a reader that is still at what
+// it was at the last time.
 func (s *session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +257,8 @@ func (s *session) parse(r *request, t wire.Type, body []byte) error {
 		}
 		body = in.Rest()
 	}
-	// OpenSSH's server leaves types that it does not know unanswered; its client would wait for ever.
+	// OpenSSH's server leaves types that it does not know unanswered; its client would wait for
+	// ever.
 	if r.op == opUnknown {
 		return errUnsupported
 	}
@@ -297,7 +305,8 @@ func (s *session) findHandle(key uint32) *handle {
 	return h
 }
 
-// awaitRoom waits while the session holds as many requests, or replies that the client does not take, as it may.
+// awaitRoom waits while the session holds as many requests, or replies that the client does not
+// take, as it may.
 func (s *session) awaitRoom() error {
 	s.mu.Lock()
 	if s.full() {
@@ -317,5 +326,6 @@ func (s *session) awaitRoom() error {
 }
 
 func (s *session) full() bool {
-	return s.pending >= maxPending || s.schedule.paths.len() >= maxPendingPaths || s.short.Load() >= maxShort
+	return s.pending >= maxPending || s.schedule.paths.len() >= maxPendingPaths ||
+		s.short.Load() >= maxShort
 }

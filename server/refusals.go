@@ -8,8 +8,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// refusals writes a line for each request that was not allowed or not understood. What a client asks for in vain is its own
-// business, but for the log to tell who tried what, and no client may fill the disk with lines about itself.
+// refusals writes a line for each request that was not allowed or not understood. What a client
+// asks for in vain is its own business, but for the log to tell who tried what, and no client may
+// fill the disk with lines about itself.
 type refusals struct {
 	log  *slog.Logger
 	rate lograte.Limit

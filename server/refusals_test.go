@@ -67,25 +67,47 @@ func TestRefusalsAreLogged(t *testing.T) {
 		ask    func(c *raw) message
 		want   map[string]string
 	}{
-		{"read-only", func(*raw) message { return wire.PathRequest{Type: wire.TypeRemove, Path: "/f"} },
-			map[string]string{"": "request denied", "by": "policy", "request": "remove", "path": "/f", "error": "the server is read-only"}},
+		{"read-only", func(*raw) message {
+			return wire.PathRequest{Type: wire.TypeRemove,
+				Path: "/f"}
+		},
+			map[string]string{"": "request denied", "by": "policy", "request": "remove",
+				"path": "/f", "error": "the server is read-only"}},
 		{"read-only", func(*raw) message { return wire.Open{Path: "/f", Flags: wire.OpenWrite} },
-			map[string]string{"": "request denied", "by": "policy", "request": "open", "path": "/f"}},
+			map[string]string{"": "request denied", "by": "policy", "request": "open",
+				"path": "/f"}},
 		{"read-only", func(c *raw) message { return wire.Write{Handle: h(c), Data: []byte("x")} },
-			map[string]string{"": "request denied", "by": "policy", "request": "write", "path": "/f"}},
+			map[string]string{"": "request denied", "by": "policy", "request": "write",
+				"path": "/f"}},
 		{"read-only", func(*raw) message { return wire.PosixRename{OldPath: "/f", NewPath: "/g"} },
-			map[string]string{"": "request denied", "request": "posix-rename", "path": "/f", "to": "/g"}},
-		{"denied", func(*raw) message { return wire.PathRequest{Type: wire.TypeRemove, Path: "/f"} },
-			map[string]string{"": "request denied", "by": "policy", "request": "remove", "error": "the operation is not allowed here"}},
-		{"quota", func(c *raw) message { return wire.Write{Handle: c.open("/f", wire.OpenWrite), Data: make([]byte, 100)} },
-			map[string]string{"": "request denied", "by": "quota", "request": "write", "path": "/f"}},
-		{"none", func(*raw) message { return wire.HandleRequest{Type: wire.TypeClose, Handle: []byte{9, 9, 9, 9}} },
+			map[string]string{"": "request denied", "request": "posix-rename", "path": "/f",
+				"to": "/g"}},
+		{"denied", func(*raw) message {
+			return wire.PathRequest{Type: wire.TypeRemove,
+				Path: "/f"}
+		},
+			map[string]string{"": "request denied", "by": "policy", "request": "remove",
+				"error": "the operation is not allowed here"}},
+		{"quota", func(c *raw) message {
+			return wire.Write{Handle: c.open("/f", wire.OpenWrite),
+				Data: make([]byte, 100)}
+		},
+			map[string]string{"": "request denied", "by": "quota", "request": "write",
+				"path": "/f"}},
+		{"none", func(*raw) message {
+			return wire.HandleRequest{Type: wire.TypeClose,
+				Handle: []byte{9, 9, 9, 9}}
+		},
 			map[string]string{"": "bad request", "request": "close", "error": "invalid handle"}},
-		{"none", func(*raw) message { return wire.PathRequest{Type: wire.TypeStat, Path: "/a\x00b"} },
+		{"none", func(*raw) message {
+			return wire.PathRequest{Type: wire.TypeStat,
+				Path: "/a\x00b"}
+		},
 			map[string]string{"": "bad request", "request": "stat", "error": "NUL in a file name"}},
 	} {
 		book := &logBook{}
-		c := start(t, backend, &server.Options{Policy: policies[one.policy], Logger: slog.New(book)})
+		c := start(t, backend, &server.Options{Policy: policies[one.policy],
+			Logger: slog.New(book)})
 		if code := c.status(one.ask(c)); code == wire.OK {
 			t.Errorf("%v went well", one.want)
 		}
@@ -96,14 +118,17 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// TestRefusalsDoNotFloodTheLog: a client may be refused as often as it likes, but not fill the disk with it.
+// TestRefusalsDoNotFloodTheLog: a client may be refused as often as it likes, but not fill the disk
+// with it.
 func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &logBook{}
-		c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{ReadOnly: true}, Logger: slog.New(book)})
+		c := start(t, memfs.New(0), &server.Options{Policy: server.Policy{ReadOnly: true},
+			Logger: slog.New(book)})
 		refuse := func(times int) {
 			for range times {
-				want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}), wire.PermissionDenied)
+				want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}),
+					wire.PermissionDenied)
 			}
 		}
 		denied := map[string]string{"": "request denied"}
@@ -117,7 +142,8 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 		want(t, book.count(map[string]string{"": "more requests refused", "omitted": "4997"}), 1)
 
 		// Writes that fail because one has failed say nothing new.
-		c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Quota: server.NewQuota(10, 0)}, Logger: slog.New(book)})
+		c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Quota: server.NewQuota(10,
+			0)}, Logger: slog.New(book)})
 		h := c.open("/f", create)
 		for range 10 {
 			want(t, c.status(wire.Write{Handle: h, Offset: 10, Data: []byte("x")}), wire.Failure)

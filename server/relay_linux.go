@@ -12,10 +12,11 @@ import (
 // relayLeast is the least that goes through a relay: less is copied sooner.
 const relayLeast = 16 << 10
 
-// relay is a pipe of our own, by which the contents of files go to a client's pipe without being copied: the kernel puts
-// the file's pages into ours, and moves them on once it is known how many there are and the header has been sent. What
-// somebody writes to the file before the client has read is seen by the client, as if it had asked later; so relays are
-// for handles that cannot write themselves. One goroutine uses a relay at a time.
+// relay is a pipe of our own, by which the contents of files go to a client's pipe without being
+// copied: the kernel puts the file's pages into ours, and moves them on once it is known how many
+// there are and the header has been sent. What somebody writes to the file before the client has
+// read is seen by the client, as if it had asked later; so relays are for handles that cannot write
+// themselves. One goroutine uses a relay at a time.
 type relay struct {
 	fds    [2]int // reading and writing end of our pipe
 	client syscall.RawConn
@@ -28,7 +29,8 @@ type relay struct {
 	send1  func(fd uintptr) bool
 }
 
-// newRelay returns a relay to what a client reads; nil if that is no pipe, or none of ours can be had.
+// newRelay returns a relay to what a client reads; nil if that is no pipe, or none of ours can be
+// had.
 func newRelay(client *os.File) *relay {
 	raw, err := client.SyscallConn()
 	if err != nil {
@@ -44,7 +46,8 @@ func newRelay(client *os.File) *relay {
 		return nil
 	}
 	// A file's pages need a slot each: the usual 64 KiB would be too few for what is read at once.
-	if size, err := unix.FcntlInt(uintptr(y.fds[1]), unix.F_SETPIPE_SZ, bigpipe.Size); err != nil || size < bigpipe.Size {
+	if size, err := unix.FcntlInt(uintptr(y.fds[1]), unix.F_SETPIPE_SZ, bigpipe.Size); err != nil ||
+		size < bigpipe.Size {
 		y.close()
 		return nil
 	}

@@ -11,7 +11,8 @@ const (
 	// maxPath is the longest path taken: what Linux allows.
 	maxPath = 4096
 
-	// maxIDs bounds the numbers of one users-groups-by-id request, so that the reply fits into a packet.
+	// maxIDs bounds the numbers of one users-groups-by-id request, so that the reply fits into a
+	// packet.
 	maxIDs = 4096
 )
 
@@ -53,7 +54,8 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 		in.ReadAttrs(&r.attrs)
 		r.changes = r.flags&(wire.OpenCreate|wire.OpenTruncate) != 0
 	case opRead:
-		r.key, r.offset, r.length = r.readKey(&in), in.Uint64(), uint64(min(in.Uint32(), wire.MaxData))
+		r.key, r.offset, r.length = r.readKey(&in), in.Uint64(), uint64(min(in.Uint32(),
+			wire.MaxData))
 		r.charge = classSize(classFor(wire.DataHeaderSize + int(r.length)))
 	case opWrite:
 		r.key, r.offset, r.data = r.readKey(&in), in.Uint64(), in.Bytes()
@@ -74,7 +76,8 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	case opRename:
 		r.path, r.path2, r.changes = r.readPath(v, &in), r.readPath(v, &in), true
 	case opSymlink:
-		// OpenSSH sends the target first, against draft-02, section 6.10, and most follow it (PROTOCOL, section 4.1).
+		// OpenSSH sends the target first, against draft-02, section 6.10, and most follow it
+		// (PROTOCOL, section 4.1).
 		if r.changes = true; draft {
 			r.path, r.text = r.readPath(v, &in), r.readName(&in)
 		} else {
@@ -128,7 +131,8 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 
 func (r *request) readPath(v *View, in *wire.Reader) string { return v.Path(r.readName(in)) }
 
-// readName reads a string that is short enough and holds no NUL, which no backend could tell from the string's end.
+// readName reads a string that is short enough and holds no NUL, which no backend could tell from
+// the string's end.
 func (r *request) readName(in *wire.Reader) string {
 	name := in.Bytes()
 	switch {

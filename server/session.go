@@ -22,7 +22,8 @@ const (
 	maxIdlers       = 4         // workers kept for later use, see session.idlers
 )
 
-// patience is how long the reader may be busy with one request before somebody else reads on: between once and twice this.
+// patience is how long the reader may be busy with one request before somebody else reads on:
+// between once and twice this.
 const patience = 2 * time.Millisecond
 
 // afterSlow is how many requests are handed out at once after one that took longer than patience.
@@ -78,10 +79,12 @@ type session struct {
 	timer    *time.Timer
 }
 
-// Serve answers a client's requests on stream until the client closes it or ctx ends, and closes the stream. It returns nil
-// when the client left in order, between two packets and with every request answered; ctx's cause when ctx ended.
+// Serve answers a client's requests on stream until the client closes it or ctx ends, and closes
+// the stream. It returns nil when the client left in order, between two packets and with every
+// request answered; ctx's cause when ctx ended.
 //
-// Serve returns after the last of the backend's methods has. Open files are closed. Options may be nil.
+// Serve returns after the last of the backend's methods has. Open files are closed. Options may be
+// nil.
 func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Options) error {
 	if opts == nil {
 		opts = &Options{}
@@ -100,7 +103,8 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Opt
 	return s.wait()
 }
 
-func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View, opts *Options) *session {
+func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
+	opts *Options) *session {
 	s := &session{
 		view:    view,
 		draft:   opts.DraftSymlinks,
@@ -187,11 +191,13 @@ func (s *session) wait() error {
 	return s.err
 }
 
-// writerGrace is how long the end waits for who is still writing to the closed stream. There are streams whose Close does not
-// end a Write, standard output among them; that Write is left alone then, and touches nothing when it ends.
+// writerGrace is how long the end waits for who is still writing to the closed stream. There are
+// streams whose Close does not end a Write, standard output among them; that Write is left alone
+// then, and touches nothing when it ends.
 const writerGrace = time.Second
 
-// awaitWriters waits for workers that have nothing left to do but to send; the caller holds the lock.
+// awaitWriters waits for workers that have nothing left to do but to send; the caller holds the
+// lock.
 func (s *session) awaitWriters() {
 	if s.workers == 0 {
 		return

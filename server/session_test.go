@@ -65,7 +65,8 @@ func (a *answers) expect(ids ...uint32) map[uint32]packet {
 }
 
 // bubble runs a test in a bubble of its own, with a client of backend.
-func bubble(t *testing.T, backend server.FS, opts *server.Options, test func(t *testing.T, c *raw)) {
+func bubble(t *testing.T, backend server.FS, opts *server.Options,
+	test func(t *testing.T, c *raw)) {
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, backend, opts)) })
 }
 
@@ -100,7 +101,8 @@ func TestManySlowRequests(t *testing.T) {
 		for range 100 {
 			reads = append(reads, c.ask(wire.Read{Handle: h, Length: wire.MaxData}))
 		}
-		// All that may run is waiting, or all the memory is promised to it. A short request goes by.
+		// All that may run is waiting, or all the memory is promised to it. A short request goes
+		// by.
 		a.expect(c.ask(stat("/f")))
 		release()
 		a.expect(reads...)
@@ -118,7 +120,8 @@ func TestOrderOnOneHandle(t *testing.T) {
 		slow := c.ask(wire.Write{Handle: h, Offset: 0, Data: []byte("slow write")})
 		apart := c.ask(wire.Write{Handle: h, Offset: 100, Data: []byte("apart")})
 		a.expect(c.ask(wire.Read{Handle: other, Length: 5}))
-		want(t, g.wrote.Load(), 3) // the one apart has been written, and its reply waits for its turn
+		// the one apart has been written, and its reply waits for its turn
+		want(t, g.wrote.Load(), 3)
 		over := c.ask(wire.Write{Handle: h, Offset: 5, Data: []byte("OVER")})
 		read := c.ask(wire.Read{Handle: h, Offset: 0, Length: 10})
 		fstat := c.ask(wire.HandleRequest{Type: wire.TypeFstat, Handle: h})
@@ -179,7 +182,8 @@ func TestClientThatReadsNoReplies(t *testing.T) {
 		c.ok(wire.Write{Handle: h, Data: data})
 		const reads = 3000
 		for range reads {
-			c.ask(wire.Read{Handle: h, Length: wire.MaxData}) // does not freeze, although the pipe holds nothing
+			// does not freeze, although the pipe holds nothing
+			c.ask(wire.Read{Handle: h, Length: wire.MaxData})
 		}
 		synctest.Wait()
 		if out := pool.Out(); out > 3<<20 {
@@ -198,11 +202,17 @@ func TestFloodStopsReading(t *testing.T) {
 	pool := &server.Pool{}
 	opts := &server.Options{Pool: pool}
 	for name, flood := range map[string]func(c *raw, h []byte) message{
-		"reads":    func(_ *raw, h []byte) message { return wire.Read{Handle: h, Length: 1} },
-		"stats":    func(*raw, []byte) message { return stat("/f") },
-		"paths":    func(*raw, []byte) message { return wire.PathRequest{Type: wire.TypeRealpath, Path: "/f"} },
+		"reads": func(_ *raw, h []byte) message { return wire.Read{Handle: h, Length: 1} },
+		"stats": func(*raw, []byte) message { return stat("/f") },
+		"paths": func(*raw, []byte) message {
+			return wire.PathRequest{Type: wire.TypeRealpath,
+				Path: "/f"}
+		},
 		"nonsense": func(*raw, []byte) message { return wire.HandleRequest{Type: 99} },
-		"writes":   func(_ *raw, h []byte) message { return wire.Write{Handle: h, Data: make([]byte, 100_000)} },
+		"writes": func(_ *raw, h []byte) message {
+			return wire.Write{Handle: h,
+				Data: make([]byte, 100_000)}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, memfs.New(0), opts, func(t *testing.T, c *raw) {
@@ -237,7 +247,8 @@ func TestFloodStopsReading(t *testing.T) {
 	}
 }
 
-// TestHeldRepliesAreBounded: replies that wait for an earlier one on their handle count as replies that the client leaves unread.
+// TestHeldRepliesAreBounded: replies that wait for an earlier one on their handle count as replies
+// that the client leaves unread.
 func TestHeldRepliesAreBounded(t *testing.T) {
 	g := newGated()
 	bubble(t, g, nil, func(t *testing.T, c *raw) {
@@ -327,7 +338,8 @@ func TestAllIsAnsweredBeforeTheEnd(t *testing.T) {
 		ours, theirs := net.Pipe()
 		done := make(chan error)
 		go func() {
-			done <- server.Serve(t.Context(), halfClosed{bytes.NewReader(requests), theirs}, memfs.New(0), nil)
+			done <- server.Serve(t.Context(), halfClosed{bytes.NewReader(requests), theirs},
+				memfs.New(0), nil)
 		}()
 		c := &raw{t: t, conn: ours}
 		c.receive()
@@ -384,8 +396,9 @@ func TestHandleLimit(t *testing.T) {
 	})
 }
 
-// TestSlowReplyIsSent has the reader held up by a request while the next is at hand already: whoever reads on answers that
-// one, and the first is sent when it is done, although nothing more comes.
+// TestSlowReplyIsSent has the reader held up by a request while the next is at hand already:
+// whoever reads on answers that one, and the first is sent when it is done, although nothing more
+// comes.
 func TestSlowReplyIsSent(t *testing.T) {
 	g := newGated()
 	bubble(t, g, nil, func(t *testing.T, c *raw) {
@@ -399,7 +412,8 @@ func TestSlowReplyIsSent(t *testing.T) {
 	})
 }
 
-// TestRepliesOnOneHandleKeepTheirOrder: pscp takes the answer to a later READ for the end of the file.
+// TestRepliesOnOneHandleKeepTheirOrder: pscp takes the answer to a later READ for the end of the
+// file.
 func TestRepliesOnOneHandleKeepTheirOrder(t *testing.T) {
 	g := newGated()
 	bubble(t, g, nil, func(t *testing.T, c *raw) {

@@ -37,7 +37,8 @@ func (m *moody) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 	return m.FS.Stat(ctx, name)
 }
 
-func (m *moody) Open(ctx context.Context, name string, flags uint32, attrs wire.Attrs) (server.File, error) {
+func (m *moody) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
 	m.pause()
 	file, err := m.FS.Open(ctx, name, flags, attrs)
 	if err != nil {
@@ -61,8 +62,9 @@ func (f *moodyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.memFile.WriteAt(p, offset)
 }
 
-// TestMoodyBackend sends requests in bursts of any length to a backend that is slow now and then, so that readers are
-// replaced at any moment. Every request must be answered, once, with nothing more coming to push it along.
+// TestMoodyBackend sends requests in bursts of any length to a backend that is slow now and then,
+// so that readers are replaced at any moment. Every request must be answered, once, with nothing
+// more coming to push it along.
 func TestMoodyBackend(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

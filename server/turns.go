@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// turns keeps the replies to requests on one handle in the order of the requests. The draft lets them come in any order, and
-// each says what it answers; but there are clients, PuTTY's pscp for one, that take the answer to a later READ for the end
-// of everything. What waits here waits for an earlier request on the same handle only.
+// turns keeps the replies to requests on one handle in the order of the requests. The draft lets
+// them come in any order, and each says what it answers; but there are clients, PuTTY's pscp for
+// one, that take the answer to a later READ for the end of everything. What waits here waits for an
+// earlier request on the same handle only.
 type turns struct {
 	last uint64 // given to the request that arrived last, under the session's lock
 
@@ -22,9 +23,10 @@ type heldReply struct {
 	long  *buffer
 }
 
-// deliver queues a reply when its turn has come, and those that waited for it: a short one, which is copied, or one in a
-// buffer, which is taken over. Short ones count from now on as not taken by the client, long ones have been charged: what is held
-// while a request takes long is bounded like what the client leaves unread.
+// deliver queues a reply when its turn has come, and those that waited for it: a short one, which
+// is copied, or one in a buffer, which is taken over. Short ones count from now on as not taken by
+// the client, long ones have been charged: what is held while a request takes long is bounded like
+// what the client leaves unread.
 func (s *session) deliver(r *request, short []byte, long *buffer) {
 	s.short.Add(int64(len(short)))
 	if r.handle == nil {

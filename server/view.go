@@ -13,26 +13,29 @@ import (
 
 // Policy says what of a backend a session may use. The zero Policy allows everything.
 type Policy struct {
-	// ReadOnly refuses whatever could change something: it looks at what is asked for, so that opening a file for
-	// reading works and creating one by opening it does not.
+	// ReadOnly refuses whatever could change something: it looks at what is asked for, so that
+	// opening a file for reading works and creating one by opening it does not.
 	ReadOnly bool
 
-	// Allowed, when not empty, names the only operations that are answered; Denied names some that are not. Denied wins.
-	// See [Operations]. The handshake, and closing what is open, cannot be denied.
+	// Allowed, when not empty, names the only operations that are answered; Denied names some that
+	// are not. Denied wins. See [Operations]. The handshake, and closing what is open, cannot be
+	// denied.
 	Allowed, Denied []string
 
-	// Umask takes permission bits away from files and directories that are made, besides what the process's own does.
+	// Umask takes permission bits away from files and directories that are made, besides what the
+	// process's own does.
 	Umask fs.FileMode
 
 	// Home is the directory where relative paths begin; "" is "/".
 	Home string
 
-	// Quota, when not nil, bounds what lies below Home. It is for backends that serve nothing else to the same user.
+	// Quota, when not nil, bounds what lies below Home. It is for backends that serve nothing else
+	// to the same user.
 	Quota *Quota
 }
 
-// View is a backend as a session may use it: with the policy applied, and an answer for everything, also where the
-// backend has no method for it. It is safe for concurrent use.
+// View is a backend as a session may use it: with the policy applied, and an answer for everything,
+// also where the backend has no method for it. It is safe for concurrent use.
 type View struct {
 	fs        FS
 	home      string
@@ -42,7 +45,8 @@ type View struct {
 	forbidden operationSet
 }
 
-// NewView returns a view of backend; policy may be nil. The error names what in the policy does not exist.
+// NewView returns a view of backend; policy may be nil. The error names what in the policy does not
+// exist.
 func NewView(backend FS, policy *Policy) (*View, error) {
 	if policy == nil {
 		policy = &Policy{}
@@ -92,7 +96,8 @@ func (v *View) permit(o operation) error {
 	return nil
 }
 
-// Allows tells whether policy lets operations through, by their names of [Operations]; the error says which it does not.
+// Allows tells whether policy lets operations through, by their names of [Operations]; the error
+// says which it does not.
 func (v *View) Allows(names ...string) error {
 	set, err := parseOperations(names)
 	if err != nil {
@@ -110,19 +115,22 @@ func (v *View) Allows(names ...string) error {
 const writing = wire.OpenWrite | wire.OpenAppend | wire.OpenCreate | wire.OpenTruncate
 
 // Open opens a file as [Opener] has it.
-func (v *View) Open(ctx context.Context, name string, flags uint32, attrs wire.Attrs) (File, error) {
+func (v *View) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (File, error) {
 	if err := v.permit(opOpen); err != nil {
 		return nil, err
 	}
 	if flags&writing != 0 && v.readOnly {
 		return nil, errReadOnly
 	}
-	// OpenSSH's server knows no append without write; draft-02, section 6.3, does not forbid it, so it is made one.
+	// OpenSSH's server knows no append without write; draft-02, section 6.3, does not forbid it, so
+	// it is made one.
 	if flags&wire.OpenAppend != 0 {
 		flags |= wire.OpenWrite
 	}
 	if flags&(wire.OpenRead|wire.OpenWrite) == 0 {
-		return nil, &StatusError{Code: wire.BadMessage, Message: "open for neither reading nor writing"}
+		return nil, &StatusError{Code: wire.BadMessage,
+			Message: "open for neither reading nor writing"}
 	}
 	opener, ok := v.fs.(Opener)
 	if !ok {
@@ -191,7 +199,8 @@ func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	case !ok:
 		return errUnsupported
 	case attrs.Has(wire.AttrSize):
-		return v.quotaResize(ctx, name, attrs.Size, func() error { return setstater.Setstat(ctx, name, attrs) })
+		return v.quotaResize(ctx, name, attrs.Size,
+			func() error { return setstater.Setstat(ctx, name, attrs) })
 	}
 	return setstater.Setstat(ctx, name, attrs)
 }
@@ -213,7 +222,8 @@ func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 		return err
 	}
 	if renamer, ok := v.fs.(Renamer); ok {
-		return v.quotaReplace(ctx, oldName, newName, func() error { return renamer.Rename(ctx, oldName, newName) })
+		return v.quotaReplace(ctx, oldName, newName,
+			func() error { return renamer.Rename(ctx, oldName, newName) })
 	}
 	return errUnsupported
 }
@@ -224,7 +234,8 @@ func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
 		return err
 	}
 	if renamer, ok := v.fs.(PosixRenamer); ok {
-		return v.quotaReplace(ctx, oldName, newName, func() error { return renamer.PosixRename(ctx, oldName, newName) })
+		return v.quotaReplace(ctx, oldName, newName,
+			func() error { return renamer.PosixRename(ctx, oldName, newName) })
 	}
 	return errUnsupported
 }
@@ -257,7 +268,10 @@ func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 		return err
 	}
 	if mkdirer, ok := v.fs.(Mkdirer); ok {
-		return v.quotaMake(ctx, func() error { return mkdirer.Mkdir(ctx, name, v.masked(attrs, 0o777)) })
+		return v.quotaMake(ctx, func() error {
+			return mkdirer.Mkdir(ctx, name,
+				v.masked(attrs, 0o777))
+		})
 	}
 	return errUnsupported
 }
@@ -350,7 +364,8 @@ func (v *View) HomeDir(ctx context.Context, user string) (string, error) {
 }
 
 // ownerNames gives names to numbers, numbers where there are none.
-func (v *View) ownerNames(ctx context.Context, uids, gids []uint32) (users, groups []string, err error) {
+func (v *View) ownerNames(ctx context.Context, uids,
+	gids []uint32) (users, groups []string, err error) {
 	if namer, ok := v.fs.(OwnerNamer); ok {
 		return namer.OwnerNames(ctx, uids, gids)
 	}
@@ -362,14 +377,16 @@ func (v *View) extensions() []wire.ExtensionPair {
 	var list []wire.ExtensionPair
 	for o := opPosixRename; o < operationCount; o++ {
 		if v.permit(o) == nil && v.serves(o) {
-			list = append(list, wire.ExtensionPair{Name: operationTable[o].extension, Data: operationTable[o].version})
+			list = append(list, wire.ExtensionPair{Name: operationTable[o].extension,
+				Data: operationTable[o].version})
 		}
 	}
 	hashes := func(e wire.ExtensionPair) bool {
 		return e.Name == wire.ExtCheckFileHandle || e.Name == wire.ExtCheckFileName
 	}
 	if slices.ContainsFunc(list, hashes) {
-		list = append(list, wire.ExtensionPair{Name: wire.ExtCheckFileAlgorithms, Data: hashNames()})
+		list = append(list, wire.ExtensionPair{Name: wire.ExtCheckFileAlgorithms,
+			Data: hashNames()})
 	}
 	return list
 }

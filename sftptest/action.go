@@ -9,7 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Action is what becomes of a request or of its reply. Its String is the Go expression that makes it.
+// Action is what becomes of a request or of its reply. Its String is the Go expression that makes
+// it.
 type Action struct {
 	recipe string
 	before func(*session, *call) // before the request is carried out
@@ -31,7 +32,8 @@ func Refuse(code wire.Code, message string) Action {
 		after:  func(s *session, c *call) { s.statusMessage(c, code, message) }}
 }
 
-// Fail carries the request out and answers that it failed, as for a CLOSE that reports what a WRITE could not.
+// Fail carries the request out and answers that it failed, as for a CLOSE that reports what a WRITE
+// could not.
 func Fail(code wire.Code, message string) Action {
 	return Action{recipe: fmt.Sprintf("Fail(%s, %q)", goCode(code), message),
 		after: func(s *session, c *call) { s.statusMessage(c, code, message) }}
@@ -43,8 +45,8 @@ func ZeroData() Action { return ReplyType(wire.TypeData) }
 // NoNames answers NAME without an entry.
 func NoNames() Action { return ReplyType(wire.TypeName) }
 
-// ReplyType answers with the emptiest packet of the given type, which need not be one that answers the request; the request is
-// not carried out. STATUS says OK.
+// ReplyType answers with the emptiest packet of the given type, which need not be one that answers
+// the request; the request is not carried out. STATUS says OK.
 func ReplyType(t wire.Type) Action {
 	return Action{recipe: "ReplyType(" + goType(t) + ")",
 		before: func(_ *session, c *call) { c.refused = true },
@@ -77,9 +79,13 @@ func Drop() Action {
 	return Action{recipe: "Drop()", after: func(_ *session, c *call) { c.reply = nil }}
 }
 
-// Silence answers neither this request nor any later one of its stream, of which it goes on reading.
+// Silence answers neither this request nor any later one of its stream, of which it goes on
+// reading.
 func Silence() Action {
-	return Action{recipe: "Silence()", before: func(s *session, c *call) { s.silent, c.refused = true, true },
+	return Action{recipe: "Silence()", before: func(s *session, c *call) {
+		s.silent,
+			c.refused = true, true
+	},
 		after: func(_ *session, c *call) { c.reply = nil }}
 }
 
@@ -104,7 +110,8 @@ func Truncate(n int) Action {
 	}}
 }
 
-// Length sends the reply with another length field, and nothing else ever after: as if the rest were still to come.
+// Length sends the reply with another length field, and nothing else ever after: as if the rest
+// were still to come.
 func Length(n uint32) Action {
 	return Action{recipe: fmt.Sprintf("Length(%d)", n), after: func(s *session, c *call) {
 		for _, packet := range c.reply {
@@ -114,7 +121,8 @@ func Length(n uint32) Action {
 	}}
 }
 
-// UnknownID gives the reply an id that was not asked with: the request's, with the highest bit turned.
+// UnknownID gives the reply an id that was not asked with: the request's, with the highest bit
+// turned.
 func UnknownID() Action {
 	return Action{recipe: "UnknownID()", after: func(_ *session, c *call) {
 		for _, packet := range c.reply {
@@ -127,7 +135,10 @@ func UnknownID() Action {
 
 // Repeat sends the reply twice.
 func Repeat() Action {
-	return Action{recipe: "Repeat()", after: func(_ *session, c *call) { c.reply = append(c.reply, c.reply...) }}
+	return Action{recipe: "Repeat()", after: func(_ *session, c *call) {
+		c.reply = append(c.reply,
+			c.reply...)
+	}}
 }
 
 // Garble changes some bytes of the reply behind its header, at random.
@@ -135,7 +146,8 @@ func Garble(seed uint64) Action {
 	return Action{recipe: fmt.Sprintf("Garble(%d)", seed), after: func(_ *session, c *call) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for _, packet := range c.reply {
-			for body := packet[min(wire.HeaderSize, len(packet)):]; len(body) > 0 && rng.IntN(4) > 0; {
+			for body := packet[min(wire.HeaderSize, len(packet)):]; len(body) > 0 &&
+				rng.IntN(4) > 0; {
 				body[rng.IntN(min(len(body), 64))] = byte(rng.Uint32())
 			}
 		}
@@ -151,7 +163,8 @@ func ReplyBytes(data string) Action {
 
 // Delay sends the reply later, and lets others overtake it.
 func Delay(d time.Duration) Action {
-	return Action{recipe: fmt.Sprintf("Delay(%d)", int64(d)), after: func(_ *session, c *call) { c.delay += d }}
+	return Action{recipe: fmt.Sprintf("Delay(%d)", int64(d)),
+		after: func(_ *session, c *call) { c.delay += d }}
 }
 
 // Hold keeps the reply until the gate lets it pass; others overtake it.
@@ -159,13 +172,16 @@ func Hold(gate *Gate) Action {
 	return Action{recipe: "Hold(gate)", after: func(_ *session, c *call) { c.gate = gate }}
 }
 
-// Resize gives the file at a path another size before the request is carried out: a file that grows or shrinks while it is read.
+// Resize gives the file at a path another size before the request is carried out: a file that grows
+// or shrinks while it is read.
 func Resize(path string, size int64) Action {
 	return Action{recipe: fmt.Sprintf("Resize(%q, %d)", path, size),
 		before: func(s *session, _ *call) { _ = s.server.Files.Resize(path, size) }}
 }
 
-// Call calls a function before the request is carried out, on the goroutine that serves the stream. Only its name is printed.
+// Call calls a function before the request is carried out, on the goroutine that serves the stream.
+// Only its name is printed.
 func Call(name string, f func(Request)) Action {
-	return Action{recipe: fmt.Sprintf("Call(%q, func)", name), before: func(_ *session, c *call) { f(c.Request) }}
+	return Action{recipe: fmt.Sprintf("Call(%q, func)", name),
+		before: func(_ *session, c *call) { f(c.Request) }}
 }

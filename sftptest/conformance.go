@@ -11,16 +11,19 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Conformance runs the same cases, on packets as they are, against any server. The cases ask for what draft-02 and the
-// extensions' own texts promise, and, where these leave something open, for what all servers of note agree on. Cases of
-// extensions that the server does not offer are skipped.
+// Conformance runs the same cases, on packets as they are, against any server. The cases ask for
+// what draft-02 and the extensions' own texts promise, and, where these leave something open, for
+// what all servers of note agree on. Cases of extensions that the server does not offer are
+// skipped.
 type Conformance struct {
-	// Dial returns a new stream to the server, on which INIT has not been sent. It is closed when the case ends.
+	// Dial returns a new stream to the server, on which INIT has not been sent. It is closed when
+	// the case ends.
 	Dial func(testing.TB) io.ReadWriteCloser
-	// Dir is the absolute path of an existing directory on the server that can be written. Each case works in a
-	// directory of its own below it, and leaves it behind.
+	// Dir is the absolute path of an existing directory on the server that can be written. Each
+	// case works in a directory of its own below it, and leaves it behind.
 	Dir string
-	// DraftSymlink is for servers that take SYMLINK's paths in the draft's order, the link's own first.
+	// DraftSymlink is for servers that take SYMLINK's paths in the draft's order, the link's own
+	// first.
 	DraftSymlink bool
 	// Skip are cases that the server is known not to pass, with the reason.
 	Skip map[string]string
@@ -69,7 +72,8 @@ type kit struct {
 	timedOut     atomic.Bool
 }
 
-// newKit takes a stream and exchanges INIT and VERSION. The stream is closed when the test ends, or after kitTimeout.
+// newKit takes a stream and exchanges INIT and VERSION. The stream is closed when the test ends, or
+// after kitTimeout.
 func newKit(t testing.TB, stream io.ReadWriteCloser) *kit {
 	t.Helper()
 	k := &kit{TB: t, Raw: NewRaw(stream), dir: "/"}
@@ -93,7 +97,8 @@ func newKit(t testing.TB, stream io.ReadWriteCloser) *kit {
 }
 
 func (k *kit) offers(name string) bool {
-	return slices.ContainsFunc(k.extensions, func(e wire.ExtensionPair) bool { return e.Name == name })
+	return slices.ContainsFunc(k.extensions,
+		func(e wire.ExtensionPair) bool { return e.Name == name })
 }
 
 // path returns the absolute path of a name in the case's directory.
@@ -168,7 +173,8 @@ func (k *kit) write(handle []byte, offset uint64, data string) {
 	k.ok(wire.Write{Handle: handle, Offset: offset, Data: []byte(data)})
 }
 
-// read returns up to length bytes, fewer only at the end of the file. A short read is asked again: any may be short.
+// read returns up to length bytes, fewer only at the end of the file. A short read is asked again:
+// any may be short.
 func (k *kit) read(handle []byte, offset uint64, length uint32) string {
 	k.Helper()
 	var all []byte
@@ -178,7 +184,8 @@ func (k *kit) read(handle []byte, offset uint64, length uint32) string {
 			break
 		}
 		var m wire.Data
-		if r.Type != wire.TypeData || m.Parse(r.Body) != nil || len(m.Data) == 0 || len(m.Data) > int(length-n) {
+		if r.Type != wire.TypeData || m.Parse(r.Body) != nil || len(m.Data) == 0 ||
+			len(m.Data) > int(length-n) {
 			k.Fatalf("READ %d+%d: %v", offset+uint64(n), length-n, r)
 		}
 		all = append(all, m.Data...)
@@ -199,7 +206,8 @@ func (k *kit) contents(name string) string {
 func (k *kit) wantContents(name, want string) {
 	k.Helper()
 	if got := k.contents(name); got != want {
-		k.Fatalf("%s holds %.40q (%d bytes), want %.40q (%d bytes)", name, got, len(got), want, len(want))
+		k.Fatalf("%s holds %.40q (%d bytes), want %.40q (%d bytes)", name, got, len(got), want,
+			len(want))
 	}
 }
 
@@ -256,7 +264,10 @@ func (k *kit) list(name string) []wire.Name {
 	}
 	k.code(readdir, wire.EOF) // and so it stays
 	k.closeHandle(m.Handle)
-	all = slices.DeleteFunc(all, func(n wire.Name) bool { return n.Filename == "." || n.Filename == ".." })
+	all = slices.DeleteFunc(all, func(n wire.Name) bool {
+		return n.Filename == "." ||
+			n.Filename == ".."
+	})
 	slices.SortFunc(all, func(a, b wire.Name) int {
 		if a.Filename < b.Filename {
 			return -1

@@ -11,7 +11,8 @@ import (
 
 func TestScriptedConforms(t *testing.T) {
 	all := append(OpenSSHExtensions(),
-		wire.ExtensionPair{Name: wire.ExtCheckFileHandle, Data: "1"}, wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})
+		wire.ExtensionPair{Name: wire.ExtCheckFileHandle,
+			Data: "1"}, wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})
 	for name, c := range map[string]struct {
 		script Script
 		link   LinkConfig
@@ -19,7 +20,8 @@ func TestScriptedConforms(t *testing.T) {
 		"Plain":     {script: Script{Extensions: all}},
 		"Bytewise":  {script: Script{Extensions: all}, link: LinkConfig{MaxPiece: 1}},
 		"Reordered": {script: Script{Reorder: 7, Seed: 1, RandomReads: true}},
-		"Awkward":   {script: Script{ShortReads: 1000, ReaddirNames: 3, BareStatus: true, DraftSymlink: true, HandleSize: 256, Home: "/home/user"}},
+		"Awkward": {script: Script{ShortReads: 1000, ReaddirNames: 3, BareStatus: true,
+			DraftSymlink: true, HandleSize: 256, Home: "/home/user"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := NewServer(t, c.script)

@@ -42,7 +42,8 @@ var extensionCases = []conformanceCase{
 		k.fails(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h})
 	}},
 	{name: "StatVFS", extension: wire.ExtStatVFS, run: func(k *kit) {
-		m := extendedReply[wire.StatVFSReply](k, wire.ExtendedPath{Name: wire.ExtStatVFS, Path: k.dir})
+		m := extendedReply[wire.StatVFSReply](k,
+			wire.ExtendedPath{Name: wire.ExtStatVFS, Path: k.dir})
 		if m.FragmentSize == 0 || m.BlocksAvailable > m.Blocks {
 			k.Fatalf("statvfs: %+v", m)
 		}
@@ -50,18 +51,23 @@ var extensionCases = []conformanceCase{
 	}},
 	{name: "FstatVFS", extension: wire.ExtFstatVFS, run: func(k *kit) {
 		h := k.open(k.path("a"), create)
-		m := extendedReply[wire.StatVFSReply](k, wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: h})
+		m := extendedReply[wire.StatVFSReply](k,
+			wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: h})
 		if m.FragmentSize == 0 || m.BlocksAvailable > m.Blocks {
 			k.Fatalf("fstatvfs: %+v", m)
 		}
 	}},
 	{name: "Lsetstat", extension: wire.ExtLsetstat, run: func(k *kit) {
 		k.create(k.path("a"), "hello")
-		k.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: k.path("a"), Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1, MTime: 1}})
+		k.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: k.path("a"),
+			Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1, MTime: 1}})
 		k.symlink("a", k.path("link"))
-		k.ok(wire.Lsetstat{Path: k.path("link"), Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1e9, MTime: 1e9}})
-		if link, file := k.lstat(k.path("link")), k.stat(k.path("link")); link.MTime != 1e9 || file.MTime != 1 {
-			k.Fatalf("mtime of the link is %d, want 1000000000; of the file %d, want 1", link.MTime, file.MTime)
+		k.ok(wire.Lsetstat{Path: k.path("link"),
+			Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1e9, MTime: 1e9}})
+		if link, file := k.lstat(k.path("link")), k.stat(k.path("link")); link.MTime != 1e9 ||
+			file.MTime != 1 {
+			k.Fatalf("mtime of the link is %d, want 1000000000; of the file %d, want 1", link.MTime,
+				file.MTime)
 		}
 	}},
 	{name: "Limits", extension: wire.ExtLimits, run: func(k *kit) {
@@ -78,7 +84,8 @@ var extensionCases = []conformanceCase{
 		}
 	}},
 	{name: "ExpandPath", extension: wire.ExtExpandPath, run: func(k *kit) {
-		if got := k.name(wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~"}); !strings.HasPrefix(got, "/") {
+		if got := k.name(wire.ExtendedPath{Name: wire.ExtExpandPath,
+			Path: "~"}); !strings.HasPrefix(got, "/") {
 			k.Fatalf("expand-path of ~: %q", got)
 		}
 		real := k.name(onPath(wire.TypeRealpath, k.dir))
@@ -96,7 +103,8 @@ var extensionCases = []conformanceCase{
 		k.fails(wire.CopyData{FromHandle: from, ToHandle: to})
 	}},
 	{name: "UsersGroupsByID", extension: wire.ExtUsersGroupsByID, run: func(k *kit) {
-		m := extendedReply[wire.UsersGroupsReply](k, wire.UsersGroupsByID{UIDs: []uint32{0, 4e9}, GIDs: []uint32{4e9}})
+		m := extendedReply[wire.UsersGroupsReply](k,
+			wire.UsersGroupsByID{UIDs: []uint32{0, 4e9}, GIDs: []uint32{4e9}})
 		if len(m.Users) != 2 || len(m.Groups) != 1 || m.Users[1] != "" || m.Groups[0] != "" {
 			k.Fatalf("users-groups-by-id: %q", m)
 		}
@@ -104,7 +112,8 @@ var extensionCases = []conformanceCase{
 	{name: "CheckFileHandle", extension: wire.ExtCheckFileHandle, run: func(k *kit) {
 		data := strings.Repeat("0123456789", 100)
 		k.create(k.path("a"), data)
-		ask := wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: k.open(k.path("a"), wire.OpenRead), Algorithms: "no-such,sha256"}
+		ask := wire.CheckFile{Name: wire.ExtCheckFileHandle,
+			Target: k.open(k.path("a"), wire.OpenRead), Algorithms: "no-such,sha256"}
 		wantHashes(k, ask, data)
 		ask.Offset, ask.Length = 10, 20
 		wantHashes(k, ask, data[10:30])
@@ -113,9 +122,12 @@ var extensionCases = []conformanceCase{
 	}},
 	{name: "CheckFileName", extension: wire.ExtCheckFileName, run: func(k *kit) {
 		k.create(k.path("a"), "hello")
-		wantHashes(k, wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte(k.path("a")), Algorithms: "sha256"}, "hello")
-		k.fails(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte(k.path("a")), Algorithms: "no-such"})
-		k.fails(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte(k.path("no")), Algorithms: "sha256"})
+		wantHashes(k, wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte(k.path("a")),
+			Algorithms: "sha256"}, "hello")
+		k.fails(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte(k.path("a")),
+			Algorithms: "no-such"})
+		k.fails(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte(k.path("no")),
+			Algorithms: "sha256"})
 	}},
 }
 

@@ -130,7 +130,8 @@ var fileCases = []conformanceCase{
 		k.fails(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
 	}},
 	{name: "ForeignHandle", run: func(k *kit) {
-		for _, h := range [][]byte{nil, []byte("x"), []byte("\xff\xff\xff\xff"), make([]byte, 300)} {
+		for _, h := range [][]byte{nil, []byte("x"), []byte("\xff\xff\xff\xff"),
+			make([]byte, 300)} {
 			k.fails(wire.Read{Handle: h, Length: 1})
 			k.fails(wire.Write{Handle: h, Data: []byte("x")})
 			k.fails(wire.HandleRequest{Type: wire.TypeClose, Handle: h})
@@ -144,19 +145,22 @@ var fileCases = []conformanceCase{
 		set := wire.Attrs{Flags: wire.AttrSize, Size: 4}
 		k.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: k.path("a"), Attrs: set})
 		k.wantContents(k.path("a"), "hell")
-		set = wire.Attrs{Flags: wire.AttrPermissions | wire.AttrACModTime, Permissions: 0o640, ATime: 1e9, MTime: 1e9 + 1}
+		set = wire.Attrs{Flags: wire.AttrPermissions | wire.AttrACModTime, Permissions: 0o640,
+			ATime: 1e9, MTime: 1e9 + 1}
 		k.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: k.path("a"), Attrs: set})
 		got := k.stat(k.path("a"))
 		if got.Size != 4 || got.Permissions&0o777 != 0o640 || got.MTime != 1e9+1 {
 			k.Fatalf("STAT after SETSTAT: %+v", got)
 		}
-		k.code(wire.PathAttrs{Type: wire.TypeSetstat, Path: k.path("no"), Attrs: set}, wire.NoSuchFile)
+		k.code(wire.PathAttrs{Type: wire.TypeSetstat, Path: k.path("no"), Attrs: set},
+			wire.NoSuchFile)
 	}},
 	{name: "Fsetstat", run: func(k *kit) {
 		k.create(k.path("a"), "hello")
 		h := k.open(k.path("a"), wire.OpenWrite)
 		k.ok(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrSize, Size: 7}})
-		k.ok(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1e9, MTime: 1e9}})
+		k.ok(wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: 1e9,
+			MTime: 1e9}})
 		got := k.attrs(wire.HandleRequest{Type: wire.TypeFstat, Handle: h})
 		if got.Size != 7 || got.MTime != 1e9 {
 			k.Fatalf("FSTAT after FSETSTAT: %+v", got)

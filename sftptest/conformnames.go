@@ -9,12 +9,15 @@ import (
 
 func mkdir(name string) wire.PathAttrs { return wire.PathAttrs{Type: wire.TypeMkdir, Path: name} }
 
-func onPath(t wire.Type, name string) wire.PathRequest { return wire.PathRequest{Type: t, Path: name} }
+func onPath(t wire.Type, name string) wire.PathRequest {
+	return wire.PathRequest{Type: t, Path: name}
+}
 
 var nameCases = []conformanceCase{
 	{name: "Stat", run: func(k *kit) {
 		k.create(k.path("a"), "hello")
-		if got := k.stat(k.path("a")); !got.Has(wire.AttrSize|wire.AttrPermissions) || got.Size != 5 || got.Permissions&modeType != modeRegular {
+		if got := k.stat(k.path("a")); !got.Has(wire.AttrSize|wire.AttrPermissions) ||
+			got.Size != 5 || got.Permissions&modeType != modeRegular {
 			k.Fatalf("STAT of a file: %+v", got)
 		}
 		if got := k.stat(k.dir); got.Permissions&modeType != modeDir {
@@ -102,7 +105,8 @@ var nameCases = []conformanceCase{
 		}
 		k.ok(mkdir(k.path("d")))
 		real := k.name(onPath(wire.TypeRealpath, k.dir)) // Dir may lead through a link
-		for name, want := range map[string]string{"d": "/d", "d/.": "/d", "d/..": "", "d/../d/": "/d", "./d//": "/d"} {
+		for name, want := range map[string]string{"d": "/d", "d/.": "/d", "d/..": "",
+			"d/../d/": "/d", "./d//": "/d"} {
 			if got := k.name(onPath(wire.TypeRealpath, k.dir+"/"+name)); got != real+want {
 				k.Fatalf("REALPATH of %q: %q, want %q", k.dir+"/"+name, got, real+want)
 			}
@@ -121,7 +125,8 @@ var nameCases = []conformanceCase{
 			k.Fatalf("listed %d names, want %d", len(got), count)
 		}
 		for i, n := range got {
-			if want := fmt.Sprintf("f%03d", i); n.Filename != want || !n.Attrs.Has(wire.AttrSize) || n.Attrs.Size != uint64(i) {
+			if want := fmt.Sprintf("f%03d", i); n.Filename != want || !n.Attrs.Has(wire.AttrSize) ||
+				n.Attrs.Size != uint64(i) {
 				k.Fatalf("entry %d is %q of size %d, want %q", i, n.Filename, n.Attrs.Size, want)
 			}
 		}
@@ -136,7 +141,8 @@ var nameCases = []conformanceCase{
 		}
 		for i, want := range []uint32{modeRegular, modeDir, modeSymlink} {
 			if got[i].Attrs.Permissions&modeType != want {
-				k.Fatalf("%s has mode %o, want type %o", got[i].Filename, got[i].Attrs.Permissions, want)
+				k.Fatalf("%s has mode %o, want type %o", got[i].Filename, got[i].Attrs.Permissions,
+					want)
 			}
 		}
 	}},
@@ -146,7 +152,8 @@ var nameCases = []conformanceCase{
 		k.fails(onPath(wire.TypeOpendir, k.path("a")))
 	}},
 	{name: "StrangeNames", run: func(k *kit) {
-		names := []string{" ", "-n", "a\nb", "a\\b", "naïve", "\xff\xfe", "~", "*", strings.Repeat("n", 255)}
+		names := []string{" ", "-n", "a\nb", "a\\b", "naïve", "\xff\xfe", "~", "*",
+			strings.Repeat("n", 255)}
 		for _, name := range names {
 			k.create(k.path(name), name)
 		}

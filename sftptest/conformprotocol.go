@@ -16,7 +16,8 @@ var protocolCases = []conformanceCase{
 		const count, first = 200, 1000
 		var packets [][]byte
 		for i := range count {
-			packets = append(packets, wire.Read{Handle: h, Offset: uint64(i), Length: 10}.Append(nil, uint32(first+i)))
+			packets = append(packets, wire.Read{Handle: h, Offset: uint64(i),
+				Length: 10}.Append(nil, uint32(first+i)))
 		}
 		if err := k.Send(packets...); err != nil {
 			k.Fatalf("sending %d READs: %v", count, err)
@@ -33,17 +34,20 @@ var protocolCases = []conformanceCase{
 			}
 			seen[r.ID] = true
 			var m wire.Data
-			if r.Type != wire.TypeData || m.Parse(r.Body) != nil || len(m.Data) == 0 || !strings.HasPrefix(data[i:i+10], string(m.Data)) {
+			if r.Type != wire.TypeData || m.Parse(r.Body) != nil || len(m.Data) == 0 ||
+				!strings.HasPrefix(data[i:i+10], string(m.Data)) {
 				k.Fatalf("READ at %d: %v %q, want the beginning of %q", i, r, m.Data, data[i:i+10])
 			}
 		}
 	}},
 	{name: "RequestsTakeEffectInOrder", run: func(k *kit) {
-		// Draft-02, section 6.1: requests on one file in flight together act as if in the order they were sent.
+		// Draft-02, section 6.1: requests on one file in flight together act as if in the order
+		// they were sent.
 		h := k.open(k.path("a"), create)
 		var packets [][]byte
 		for i := range 50 {
-			packets = append(packets, wire.Write{Handle: h, Data: fmt.Appendf(nil, "%02d", i)}.Append(nil, uint32(1000+i)))
+			packets = append(packets, wire.Write{Handle: h,
+				Data: fmt.Appendf(nil, "%02d", i)}.Append(nil, uint32(1000+i)))
 		}
 		if err := k.Send(packets...); err != nil {
 			k.Fatalf("sending WRITEs: %v", err)
@@ -68,7 +72,8 @@ var protocolCases = []conformanceCase{
 		}
 	}},
 	{name: "UnknownExtension", run: func(k *kit) {
-		k.code(wire.Extended{Name: "no-such-thing@example.org", Payload: []byte("x")}, wire.OpUnsupported)
+		k.code(wire.Extended{Name: "no-such-thing@example.org", Payload: []byte("x")},
+			wire.OpUnsupported)
 	}},
 	{name: "UnknownType", run: func(k *kit) {
 		packet := onPath(42, "/").Append(nil, 7)
@@ -100,8 +105,8 @@ var protocolCases = []conformanceCase{
 	}},
 }
 
-// errorOrEnd sends what is no packet, then one that is. The server may answer it with an error or end the stream; it may
-// not answer it well.
+// errorOrEnd sends what is no packet, then one that is. The server may answer it with an error or
+// end the stream; it may not answer it well.
 func (k *kit) errorOrEnd(bad []byte) {
 	k.Helper()
 	err := k.Send(bad, onPath(wire.TypeStat, k.dir).Append(nil, 8))

@@ -8,7 +8,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// counted runs a client behind a counter over a link of 70 ms there and 30 ms back, INIT not counted.
+// counted runs a client behind a counter over a link of 70 ms there and 30 ms back, INIT not
+// counted.
 func counted(t *testing.T, link LinkConfig, test func(*Counter, *kit)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,24 +32,28 @@ func TestCounterOfOneAfterAnother(t *testing.T) {
 			}
 		})
 		c := counter.Counts()
-		if c.RoundTrips != 5 || c.Turns != 5 || c.Writes != 5 || c.PacketsSent[wire.TypeStat] != 5 || c.PacketsReceived[wire.TypeAttrs] != 5 {
+		if c.RoundTrips != 5 || c.Turns != 5 || c.Writes != 5 ||
+			c.PacketsSent[wire.TypeStat] != 5 || c.PacketsReceived[wire.TypeAttrs] != 5 {
 			t.Errorf("counted %+v", c)
 		}
 		request := len(onPath(wire.TypeStat, "/file").Append(nil, 0))
 		if c.BytesSent != int64(5*request) || c.BytesReceived != 5*41 {
-			t.Errorf("%d bytes sent, %d received, want %d, %d", c.BytesSent, c.BytesReceived, 5*request, 5*41)
+			t.Errorf("%d bytes sent, %d received, want %d, %d", c.BytesSent, c.BytesReceived,
+				5*request, 5*41)
 		}
 	})
 }
 
 // A window of 10 READs over 100, sliding: each reply lets one more out.
 func TestCounterOfAWindow(t *testing.T) {
-	for name, link := range map[string]LinkConfig{"whole": longLink, "bytewise": {ToServer: 70 * ms, ToClient: 30 * ms, MaxPiece: 1}} {
+	for name, link := range map[string]LinkConfig{"whole": longLink,
+		"bytewise": {ToServer: 70 * ms, ToClient: 30 * ms, MaxPiece: 1}} {
 		t.Run(name, func(t *testing.T) {
 			counted(t, link, func(counter *Counter, k *kit) {
 				h := k.open("/file", wire.OpenRead)
 				send := func(i int) {
-					_ = k.Send(wire.Read{Handle: h, Offset: uint64(10 * i), Length: 10}.Append(nil, uint32(1000+i)))
+					_ = k.Send(wire.Read{Handle: h, Offset: uint64(10 * i), Length: 10}.Append(nil,
+						uint32(1000+i)))
 				}
 				elapsed(t, time.Second, "100 requests, 10 at a time", func() {
 					for i := range 10 {
@@ -63,7 +68,8 @@ func TestCounterOfAWindow(t *testing.T) {
 						}
 					}
 				})
-				if c := counter.Counts(); c.RoundTrips != 11 || c.PacketsReceived[wire.TypeData] != 100 {
+				if c := counter.Counts(); c.RoundTrips != 11 ||
+					c.PacketsReceived[wire.TypeData] != 100 {
 					t.Errorf("counted %+v, want 11 round trips: OPEN and ten windows", c)
 				}
 			})
@@ -95,7 +101,8 @@ func TestCounterCountsLoggingIn(t *testing.T) {
 		k := newKit(t, counter)
 		k.stat("/")
 		c := counter.Counts()
-		if c.RoundTrips != 2 || c.PacketsSent[wire.TypeInit] != 1 || c.PacketsReceived[wire.TypeVersion] != 1 {
+		if c.RoundTrips != 2 || c.PacketsSent[wire.TypeInit] != 1 ||
+			c.PacketsReceived[wire.TypeVersion] != 1 {
 			t.Errorf("counted %+v", c)
 		}
 	})
@@ -110,7 +117,9 @@ func TestCounterOfNonsense(t *testing.T) {
 	mustRead(t, counter, text)
 	mustWrite(t, counter, "\x00\x00\x00\x00\x00\x00\x00\x01\x05\x00\x00\x00\x02\x0c\x00")
 	c := counter.Counts()
-	if c.BytesReceived != int64(len(text)) || c.BytesSent != 15 || c.PacketsSent[wire.TypeWrite] != 0 || c.PacketsSent[wire.TypeRead] != 1 || c.PacketsSent[wire.TypeReaddir] != 1 {
+	if c.BytesReceived != int64(len(text)) || c.BytesSent != 15 ||
+		c.PacketsSent[wire.TypeWrite] != 0 || c.PacketsSent[wire.TypeRead] != 1 ||
+		c.PacketsSent[wire.TypeReaddir] != 1 {
 		t.Errorf("counted %+v", c)
 	}
 }

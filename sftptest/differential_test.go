@@ -7,7 +7,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The scripted server claims to answer as OpenSSH's does; the conformance cases are looser than that.
+// The scripted server claims to answer as OpenSSH's does; the conformance cases are looser than
+// that.
 func TestScriptedAnswersAsOpenSSH(t *testing.T) {
 	program := opensshServer(t)
 	server := NewServer(t, Script{})
@@ -30,7 +31,8 @@ func statuses(t *testing.T, k *kit, dir string) (answers []string) {
 	k.symlink("nowhere", k.path("dangling"))
 	k.symlink("loop", k.path("loop"))
 	k.symlink("dir", k.path("todir"))
-	reading, writing := k.open(k.path("file"), wire.OpenRead), k.open(k.path("file"), wire.OpenWrite)
+	reading, writing := k.open(k.path("file"), wire.OpenRead), k.open(k.path("file"),
+		wire.OpenWrite)
 	appending := k.open(k.path("file"), wire.OpenWrite|wire.OpenAppend)
 	k.create(k.path("other"), "hello")
 	other := k.open(k.path("other"), wire.OpenRead)

@@ -17,8 +17,8 @@ const (
 	ratePiece = 16 << 10
 )
 
-// direction is one way of a link. All its methods are called with the link's lock held; waiting is on cond, which
-// testing/synctest knows as durably blocked.
+// direction is one way of a link. All its methods are called with the link's lock held; waiting is
+// on cond, which testing/synctest knows as durably blocked.
 type direction struct {
 	link        *linkState
 	cond        sync.Cond
@@ -249,7 +249,8 @@ func (d *direction) limit(n int64, whenGone func()) {
 	}
 }
 
-// runOut is called when the last byte that may pass has been sent: whenGone comes about when it arrives.
+// runOut is called when the last byte that may pass has been sent: whenGone comes about when it
+// arrives.
 func (d *direction) runOut() {
 	whenGone := d.whenGone
 	d.whenGone = nil
@@ -271,7 +272,8 @@ func (d *direction) runOut() {
 	})
 }
 
-// closeWrite sends the end of the stream. It returns when that arrives, or false when it never does.
+// closeWrite sends the end of the stream. It returns when that arrives, or false when it never
+// does.
 func (d *direction) closeWrite() (time.Time, bool) {
 	if !d.writeClosed {
 		d.writeClosed = true

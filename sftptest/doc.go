@@ -1,5 +1,5 @@
-// Package sftptest has what tests of SFTP clients and servers need: a link with a delay, a counter of bytes and round trips,
-// and a server that does as it is told.
+// Package sftptest has what tests of SFTP clients and servers need: a link with a delay, a counter
+// of bytes and round trips, and a server that does as it is told.
 //
 //   - [NewLink] joins two ends by a link that delays, limits its rate, splits what it carries, falls silent or breaks.
 //   - [NewCounter] counts what passes a stream: bytes, calls, packets by type, round trips.
@@ -8,8 +8,8 @@
 //     recorded. [NewServer] is the same for the length of a test.
 //   - [NewRaw] is a client that sends packets as they are, and [Conformance] runs cases made of them against any server.
 //
-// All of it works inside testing/synctest, so that a test over a link with a delay of 150 ms takes no time and can assert
-// on the clock exactly:
+// All of it works inside testing/synctest, so that a test over a link with a delay of 150 ms takes
+// no time and can assert on the clock exactly:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		server := sftptest.NewServer(t, sftptest.Script{})
@@ -22,5 +22,6 @@
 //		}
 //	})
 //
-// The pieces print themselves as Go literals, so that a test with random faults can say, when it fails, how to repeat it.
+// The pieces print themselves as Go literals, so that a test with random faults can say, when it
+// fails, how to repeat it.
 package sftptest

@@ -26,7 +26,8 @@ func ExampleNewScripted() {
 	server := sftptest.NewScripted(sftptest.Script{
 		ShortReads: 4,
 		Faults: []sftptest.Fault{
-			{On: wire.TypeStat, Path: "/secret", Do: sftptest.Refuse(wire.PermissionDenied, "not for you")},
+			{On: wire.TypeStat, Path: "/secret",
+				Do: sftptest.Refuse(wire.PermissionDenied, "not for you")},
 		},
 	})
 	defer server.Close()
@@ -55,7 +56,8 @@ func ExampleFault() {
 // Replies wait at a gate until the test says so: here the second overtakes the first.
 func ExampleGate() {
 	var gate sftptest.Gate
-	server := sftptest.NewScripted(sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat, Do: sftptest.Hold(&gate)}}})
+	server := sftptest.NewScripted(sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat,
+		Do: sftptest.Hold(&gate)}}})
 	defer server.Close()
 	client := sftptest.NewRaw(server.Dial(sftptest.LinkConfig{}))
 	client.Init()

@@ -6,13 +6,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Fault spoils the replies to chosen requests: those that match On, Extension, Path and the range, but for the first Skip of
-// them, and then Times of them. Its String is a Go literal that repeats it.
+// Fault spoils the replies to chosen requests: those that match On, Extension, Path and the range,
+// but for the first Skip of them, and then Times of them. Its String is a Go literal that repeats
+// it.
 type Fault struct {
 	On        wire.Type // the request's type; 0 means any but INIT
 	Extension string    // the extension's name; "" means any
 	Path      string    // the path as it came, or as the handle was opened by; "" means any
-	// From and To choose READ and WRITE by what they touch: at least one byte in [From, To). To 0 means any.
+	// From and To choose READ and WRITE by what they touch: at least one byte in [From, To). To 0
+	// means any.
 	From, To uint64
 
 	Skip  int // how many that match are spared first

@@ -17,24 +17,25 @@ import (
 func afterFault(t *testing.T, do Action) string {
 	t.Helper()
 	var heard []string
-	scripted(t, Script{Faults: []Fault{{On: wire.TypeStat, Times: 1, Do: do}}}, func(server *Scripted, k *kit) {
-		time.AfterFunc(20*time.Second, func() { k.Close() })
-		stat := onPath(wire.TypeStat, "/file")
-		_ = k.Send(stat.Append(nil, 1), stat.Append(nil, 2))
-		for {
-			r, err := k.Receive()
-			switch {
-			case err == io.ErrClosedPipe:
-				heard = append(heard, "silence")
-			case err != nil:
-				heard = append(heard, err.Error())
-			default:
-				heard = append(heard, r.String())
-				continue
+	scripted(t, Script{Faults: []Fault{{On: wire.TypeStat, Times: 1, Do: do}}},
+		func(server *Scripted, k *kit) {
+			time.AfterFunc(20*time.Second, func() { k.Close() })
+			stat := onPath(wire.TypeStat, "/file")
+			_ = k.Send(stat.Append(nil, 1), stat.Append(nil, 2))
+			for {
+				r, err := k.Receive()
+				switch {
+				case err == io.ErrClosedPipe:
+					heard = append(heard, "silence")
+				case err != nil:
+					heard = append(heard, err.Error())
+				default:
+					heard = append(heard, r.String())
+					continue
+				}
+				break
 			}
-			break
-		}
-	})
+		})
 	return strings.Join(heard, "; ")
 }
 
@@ -47,7 +48,8 @@ func TestActions(t *testing.T) {
 		want string
 	}{
 		{Action{}, first + "; " + second + "; silence"},
-		{Refuse(wire.PermissionDenied, "no"), "STATUS id=1 permission denied; " + second + "; silence"},
+		{Refuse(wire.PermissionDenied, "no"),
+			"STATUS id=1 permission denied; " + second + "; silence"},
 		{Fail(wire.Failure, ""), "STATUS id=1 failure; " + second + "; silence"},
 		{ZeroData(), "DATA id=1, 4 bytes; " + second + "; silence"},
 		{NoNames(), "NAME id=1, 4 bytes; " + second + "; silence"},
@@ -68,7 +70,8 @@ func TestActions(t *testing.T) {
 		{Length(1 << 31), "sftptest: packet of 2147483648 bytes"},
 		{UnknownID(), "ATTRS id=2147483649, 32 bytes; " + second + "; silence"},
 		{Repeat(), first + "; " + first + "; " + second + "; silence"},
-		{ReplyBytes("\x00\x00\x00\x05\x65\x00\x00\x00\x09"), "STATUS id=9, 0 bytes; " + second + "; silence"},
+		{ReplyBytes("\x00\x00\x00\x05\x65\x00\x00\x00\x09"),
+			"STATUS id=9, 0 bytes; " + second + "; silence"},
 		{Delay(time.Second), second + "; " + first + "; silence"},
 		{Garble(1), first + "; " + second + "; silence"},
 	} {
@@ -80,9 +83,10 @@ func TestActions(t *testing.T) {
 
 func TestGarbleChangesTheBody(t *testing.T) {
 	garbled := func(seed uint64) (body string) {
-		scripted(t, Script{Faults: []Fault{{On: wire.TypeStat, Do: Garble(seed)}}}, func(_ *Scripted, k *kit) {
-			body = string(k.ask(onPath(wire.TypeStat, "/file")).Body)
-		})
+		scripted(t, Script{Faults: []Fault{{On: wire.TypeStat, Do: Garble(seed)}}},
+			func(_ *Scripted, k *kit) {
+				body = string(k.ask(onPath(wire.TypeStat, "/file")).Body)
+			})
 		return body
 	}
 	bodies := make(map[string]bool)
@@ -138,10 +142,12 @@ func TestFaultChooses(t *testing.T) {
 
 func TestSilenceFromTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := NewServer(t, Script{Faults: []Fault{{On: wire.TypeInit, Do: Silence()}}}).Dial(LinkConfig{})
+		client := NewServer(t, Script{Faults: []Fault{{On: wire.TypeInit,
+			Do: Silence()}}}).Dial(LinkConfig{})
 		mustWrite(t, client, string(wire.Init{Version: 3}.Append(nil)))
 		time.AfterFunc(time.Hour, func() { client.Close() })
-		elapsed(t, time.Hour, "waiting for VERSION", func() { mustFail(t, client, io.ErrClosedPipe) })
+		elapsed(t, time.Hour, "waiting for VERSION",
+			func() { mustFail(t, client, io.ErrClosedPipe) })
 	})
 }
 
@@ -184,7 +190,8 @@ func TestIntercept(t *testing.T) {
 			return []Action{Refuse(wire.PermissionDenied, "secret")}
 		}
 		return nil
-	}, Faults: []Fault{{On: wire.TypeMkdir, Do: Call("note", func(r Request) { seen = append(seen, "called "+r.Path) })}}}
+	}, Faults: []Fault{{On: wire.TypeMkdir,
+		Do: Call("note", func(r Request) { seen = append(seen, "called "+r.Path) })}}}
 	scripted(t, script, func(_ *Scripted, k *kit) {
 		k.code(onPath(wire.TypeStat, "/secret"), wire.PermissionDenied)
 		k.ok(mkdir("/d"))
@@ -236,9 +243,12 @@ func TestGateLeftClosed(t *testing.T) {
 
 func TestRecipes(t *testing.T) {
 	var gate Gate
-	script := Script{ShortReads: 7, NoMessages: true, Greeting: "hi\n", Work: time.Second, Refuse: []wire.Type{wire.TypeFstat, 77},
-		Limits: &wire.LimitsReply{MaxRead: 5}, Extensions: []wire.ExtensionPair{{Name: "x", Data: "1"}},
-		Faults: []Fault{{On: wire.TypeExtendedReply, Path: "/a b", Skip: 3, Do: Truncate(10)}, {Do: Hold(&gate)}}}
+	script := Script{ShortReads: 7, NoMessages: true, Greeting: "hi\n", Work: time.Second,
+		Refuse: []wire.Type{wire.TypeFstat, 77},
+		Limits: &wire.LimitsReply{MaxRead: 5}, Extensions: []wire.ExtensionPair{{Name: "x",
+			Data: "1"}},
+		Faults: []Fault{{On: wire.TypeExtendedReply, Path: "/a b", Skip: 3, Do: Truncate(10)},
+			{Do: Hold(&gate)}}}
 	want(t, "recipe", script, `sftptest.Script{Greeting: "hi\n", `+
 		`Extensions: []wire.ExtensionPair{wire.ExtensionPair{Name: "x", Data: "1"}}, `+
 		`Limits: &wire.LimitsReply{MaxRead: 5}, ShortReads: 7, Refuse: []wire.Type{wire.TypeFstat, wire.Type(77)}, NoMessages: true, `+

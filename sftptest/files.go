@@ -12,9 +12,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Files is a scripted server's file system, in memory. Its methods are for tests, which look at it and change it while
-// clients use it; they may be called from several goroutines at once. Names are absolute, or relative to [Script.Home].
-// Errors are *fs.PathError and hold fs.ErrNotExist, fs.ErrExist or a *StatusError with the code a client would get.
+// Files is a scripted server's file system, in memory. Its methods are for tests, which look at it
+// and change it while clients use it; they may be called from several goroutines at once. Names are
+// absolute, or relative to [Script.Home]. Errors are *fs.PathError and hold fs.ErrNotExist,
+// fs.ErrExist or a *StatusError with the code a client would get.
 type Files struct {
 	mu   sync.Mutex
 	root *node
@@ -114,7 +115,8 @@ func (f *Files) SetModTime(name string, t time.Time) error {
 	})
 }
 
-// Resize cuts a file or lengthens it with zeros, as another process might while a client has it open.
+// Resize cuts a file or lengthens it with zeros, as another process might while a client has it
+// open.
 func (f *Files) Resize(name string, size int64) error {
 	return f.change("truncate", name, func(n *node) wire.Code { return n.resize(uint64(size)) })
 }
@@ -151,8 +153,8 @@ func (f *Files) Exists(name string) bool {
 	return err == nil
 }
 
-// List returns the absolute names of everything but the root, sorted; directories end in a slash, and symbolic links in
-// " -> " and the target.
+// List returns the absolute names of everything but the root, sorted; directories end in a slash,
+// and symbolic links in " -> " and the target.
 func (f *Files) List() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +186,8 @@ func (f *Files) absolute(name string) string {
 	return path.Clean(name)
 }
 
-// mkdirAll makes the directories of an absolute path. What is in the way is replaced: tests say what there is to be.
+// mkdirAll makes the directories of an absolute path. What is in the way is replaced: tests say
+// what there is to be.
 func (f *Files) mkdirAll(name string) *node {
 	dir := f.root
 	for _, element := range strings.Split(path.Clean(name), "/") {

@@ -14,8 +14,10 @@ func TestFilesForTests(t *testing.T) {
 	f.WriteFile("a/b", []byte("hello"))
 	f.Symlink("b", "a/c")
 	f.Mkdir("/d")
-	want(t, "names", strings.Join(f.List(), " "), "/d/ /home/ /home/user/ /home/user/a/ /home/user/a/b /home/user/a/c -> b")
-	if err := errors.Join(f.Append("a/c", []byte("!!")), f.Resize("a/b", 6), f.SetModTime("a/b", time.Unix(5, 0))); err != nil {
+	want(t, "names", strings.Join(f.List(), " "),
+		"/d/ /home/ /home/user/ /home/user/a/ /home/user/a/b /home/user/a/c -> b")
+	if err := errors.Join(f.Append("a/c", []byte("!!")), f.Resize("a/b", 6),
+		f.SetModTime("a/b", time.Unix(5, 0))); err != nil {
 		t.Error(err)
 	}
 	data, err := f.ReadFile("/home/user/a/c")

@@ -12,14 +12,16 @@ type frameStart struct {
 	id   uint32 // 0 for INIT and VERSION
 }
 
-// frameScanner finds the packets in a stream that comes in pieces. It keeps the 9 bytes of a header and skips the rest.
+// frameScanner finds the packets in a stream that comes in pieces. It keeps the 9 bytes of a header
+// and skips the rest.
 type frameScanner struct {
 	header [wire.HeaderSize]byte
 	have   int    // bytes of header
 	skip   uint64 // bytes of the current packet still to come, once its header is known
 }
 
-// scan calls found for each packet whose header ends in p. A packet too short for an id counts as one of id 0.
+// scan calls found for each packet whose header ends in p. A packet too short for an id counts as
+// one of id 0.
 func (s *frameScanner) scan(p []byte, found func(frameStart)) {
 	for len(p) > 0 {
 		if s.skip > 0 {
@@ -35,7 +37,8 @@ func (s *frameScanner) scan(p []byte, found func(frameStart)) {
 		length := binary.BigEndian.Uint32(s.header[:])
 		if length > 0 {
 			start := frameStart{kind: wire.Type(s.header[wire.LengthSize])}
-			if s.have == wire.HeaderSize && start.kind != wire.TypeInit && start.kind != wire.TypeVersion {
+			if s.have == wire.HeaderSize && start.kind != wire.TypeInit &&
+				start.kind != wire.TypeVersion {
 				start.id = binary.BigEndian.Uint32(s.header[wire.LengthSize+1:])
 			}
 			s.skip = uint64(length) + wire.LengthSize - uint64(s.have)

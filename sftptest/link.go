@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// ErrCut is what Read and Write report at both ends of a link that [End.Cut] or [End.CutAfter] cut without naming an error.
+// ErrCut is what Read and Write report at both ends of a link that [End.Cut] or [End.CutAfter] cut
+// without naming an error.
 var ErrCut = errors.New("sftptest: link cut")
 
 // LinkConfig says how long, wide and awkward a link is. The zero value is a link without delay.
@@ -17,21 +18,25 @@ type LinkConfig struct {
 	ToServer time.Duration // from a Write at the client's end to the Read at the server's
 	ToClient time.Duration // the other way
 
-	// RateBytesPerSec is what the link carries each way, in pieces of up to 16 KiB that arrive whole. 0 means no limit.
+	// RateBytesPerSec is what the link carries each way, in pieces of up to 16 KiB that arrive
+	// whole. 0 means no limit.
 	RateBytesPerSec int64
 
-	// Buffer is the number of bytes each way that may be written and not yet read; a Write beyond it blocks. 0 means 64 MiB.
+	// Buffer is the number of bytes each way that may be written and not yet read; a Write beyond
+	// it blocks. 0 means 64 MiB.
 	Buffer int
 
-	// Window is as an SSH channel's window: the number of bytes each way that may be written and not yet acknowledged,
-	// where the acknowledgement starts when they are read and takes the delay of the other way. 0 means no window.
+	// Window is as an SSH channel's window: the number of bytes each way that may be written and
+	// not yet acknowledged, where the acknowledgement starts when they are read and takes the delay
+	// of the other way. 0 means no window.
 	Window int
 
-	// MaxPiece is the most that one Read returns: 1 makes every Read return one byte. 0 means no limit.
+	// MaxPiece is the most that one Read returns: 1 makes every Read return one byte. 0 means no
+	// limit.
 	MaxPiece int
 
-	// Seed, unless it is 0, makes each Read return a random number of bytes between 1 and MaxPiece (default 4096), the
-	// same ones each time.
+	// Seed, unless it is 0, makes each Read return a random number of bytes between 1 and MaxPiece
+	// (default 4096), the same ones each time.
 	Seed uint64
 }
 
@@ -46,16 +51,18 @@ const (
 	defaultPiece  = 4096
 )
 
-// NewLink returns the two ends of a link: what is written at one is read at the other, in order, after the delay, and as
-// many writes as fit the buffer are on their way at once.
+// NewLink returns the two ends of a link: what is written at one is read at the other, in order,
+// after the delay, and as many writes as fit the buffer are on their way at once.
 //
-// A link has no goroutine of its own and blocks on nothing but timers and sync.Cond. So it works inside testing/synctest,
-// where a test of a long link takes no time and can assert on the clock exactly, and as well in real time.
+// A link has no goroutine of its own and blocks on nothing but timers and sync.Cond. So it works
+// inside testing/synctest, where a test of a long link takes no time and can assert on the clock
+// exactly, and as well in real time.
 func NewLink(c LinkConfig) (client, server *End) {
 	shared := &linkState{}
 	toServer := newDirection(shared, c, c.ToServer, c.ToClient, 1)
 	toClient := newDirection(shared, c, c.ToClient, c.ToServer, 2)
-	return &End{link: shared, out: toServer, in: toClient}, &End{link: shared, out: toClient, in: toServer}
+	return &End{link: shared, out: toServer, in: toClient}, &End{link: shared, out: toClient,
+		in: toServer}
 }
 
 // linkState is what the two directions share: one lock, for a cut touches both at once.
@@ -66,7 +73,8 @@ type linkState struct {
 	cutErr error
 }
 
-func newDirection(link *linkState, c LinkConfig, delay, back time.Duration, number uint64) *direction {
+func newDirection(link *linkState, c LinkConfig, delay, back time.Duration,
+	number uint64) *direction {
 	d := &direction{link: link, delay: delay, back: back, rate: c.RateBytesPerSec,
 		buffer: c.Buffer, window: c.Window, maxPiece: c.MaxPiece, left: unlimited}
 	d.cond.L = &link.mu
@@ -91,16 +99,18 @@ type End struct {
 
 var _ io.ReadWriteCloser = (*End)(nil)
 
-// Read returns what has arrived, as soon as there is any, else it waits. It returns io.EOF behind all that the other end
-// sent before it closed, io.ErrClosedPipe after Close at this end, and the error of a cut.
+// Read returns what has arrived, as soon as there is any, else it waits. It returns io.EOF behind
+// all that the other end sent before it closed, io.ErrClosedPipe after Close at this end, and the
+// error of a cut.
 func (e *End) Read(p []byte) (int, error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	return e.in.read(p)
 }
 
-// Write sends p, which it copies. It blocks only while buffer or window is full. After Close at this end, and once
-// the other end's Close has become known here, it returns io.ErrClosedPipe; after a cut it returns the cut's error.
+// Write sends p, which it copies. It blocks only while buffer or window is full. After Close at
+// this end, and once the other end's Close has become known here, it returns io.ErrClosedPipe;
+// after a cut it returns the cut's error.
 func (e *End) Write(p []byte) (int, error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -115,8 +125,8 @@ func (e *End) CloseWrite() error {
 	return nil
 }
 
-// Close ends both ways: as CloseWrite, and what arrives from now on is dropped. It never blocks, and wakes whoever waits at
-// this end.
+// Close ends both ways: as CloseWrite, and what arrives from now on is dropped. It never blocks,
+// and wakes whoever waits at this end.
 func (e *End) Close() error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -125,25 +135,26 @@ func (e *End) Close() error {
 	return nil
 }
 
-// Cut breaks the link now, both ways, as if the connection were reset. What has arrived can still be read, what is on its
-// way is lost; then Read and Write report err at both ends ([ErrCut] if it is nil; with io.EOF, Write reports
-// io.ErrClosedPipe).
+// Cut breaks the link now, both ways, as if the connection were reset. What has arrived can still
+// be read, what is on its way is lost; then Read and Write report err at both ends ([ErrCut] if it
+// is nil; with io.EOF, Write reports io.ErrClosedPipe).
 func (e *End) Cut(err error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.link.breakNow(err)
 }
 
-// CutAfter breaks the link, as [End.Cut] does, at the moment when n more bytes from this end have arrived at the other: these
-// can be read there, and not one more.
+// CutAfter breaks the link, as [End.Cut] does, at the moment when n more bytes from this end have
+// arrived at the other: these can be read there, and not one more.
 func (e *End) CutAfter(n int64, err error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.out.limit(n, func() { e.link.breakNow(err) })
 }
 
-// Silence makes a black hole of one way: what this end sends from now on vanishes, its Writes succeed, and neither end
-// is told; a Close at this end stays unknown to the other. What is on its way still arrives.
+// Silence makes a black hole of one way: what this end sends from now on vanishes, its Writes
+// succeed, and neither end is told; a Close at this end stays unknown to the other. What is on its
+// way still arrives.
 func (e *End) Silence() { e.SilenceAfter(0) }
 
 // SilenceAfter is as [End.Silence], once n more bytes have been sent.
@@ -153,8 +164,9 @@ func (e *End) SilenceAfter(n int64) {
 	e.out.limit(n, nil)
 }
 
-// Hold stops one way: what this end has sent and sends arrives only after [End.Release], as over a network that is down for
-// a while. Writes block once the buffer is full, as those to a peer that has stopped reading.
+// Hold stops one way: what this end has sent and sends arrives only after [End.Release], as over a
+// network that is down for a while. Writes block once the buffer is full, as those to a peer that
+// has stopped reading.
 func (e *End) Hold() {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()

@@ -67,9 +67,11 @@ func TestLinkKeepsManyWritesInFlight(t *testing.T) {
 			}
 			client.Close()
 		}()
-		// Each byte arrives 50 ms after it was written: the last was written at 9 ms, the end at 10 ms.
+		// Each byte arrives 50 ms after it was written: the last was written at 9 ms, the end at 10
+		// ms.
 		elapsed(t, 60*ms, "ten writes and the end", func() {
-			if all, err := io.ReadAll(server); string(all) != strings.Repeat("x", 10) || err != nil {
+			if all, err := io.ReadAll(server); string(all) != strings.Repeat("x", 10) ||
+				err != nil {
 				t.Errorf("read %q, %v", all, err)
 			}
 		})
@@ -100,7 +102,8 @@ func TestLinkBufferBlocksTheWriter(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			elapsed(t, 10*ms, "ten bytes through a buffer of four", func() { mustWrite(t, client, "0123456789") })
+			elapsed(t, 10*ms, "ten bytes through a buffer of four",
+				func() { mustWrite(t, client, "0123456789") })
 		}()
 		mustRead(t, server, "0123456789")
 		<-done
@@ -143,7 +146,8 @@ func TestLinkPieces(t *testing.T) {
 	if n := len(pieces(LinkConfig{MaxPiece: 1})); n != 1000 {
 		t.Errorf("1000 bytes came in %d pieces, want 1000", n)
 	}
-	first, second := pieces(LinkConfig{MaxPiece: 100, Seed: 5}), pieces(LinkConfig{MaxPiece: 100, Seed: 5})
+	first, second := pieces(LinkConfig{MaxPiece: 100, Seed: 5}), pieces(LinkConfig{MaxPiece: 100,
+		Seed: 5})
 	if len(first) < 11 || len(first) != len(second) {
 		t.Errorf("random pieces: %v, then %v", first, second)
 	}
@@ -163,7 +167,8 @@ func TestLinkClose(t *testing.T) {
 			client.Close()
 		}()
 		mustWrite(t, client, "last")
-		elapsed(t, ms, "a Read at the end that closes", func() { mustFail(t, client, io.ErrClosedPipe) })
+		elapsed(t, ms, "a Read at the end that closes",
+			func() { mustFail(t, client, io.ErrClosedPipe) })
 		if _, err := client.Write([]byte("x")); err != io.ErrClosedPipe {
 			t.Errorf("Write after Close: %v", err)
 		}
@@ -247,7 +252,8 @@ func TestLinkSilence(t *testing.T) {
 			time.Sleep(time.Hour)
 			server.Close()
 		}()
-		elapsed(t, time.Hour, "a Read from a black hole", func() { mustFail(t, server, io.ErrClosedPipe) })
+		elapsed(t, time.Hour, "a Read from a black hole",
+			func() { mustFail(t, server, io.ErrClosedPipe) })
 	})
 }
 

@@ -27,8 +27,8 @@ func (f *Files) lookup(name string, follow bool) (*node, wire.Code) {
 	return p.node, code
 }
 
-// find walks a path as POSIX has it: ".." is resolved where it stands, behind the symbolic links in front of it. The last
-// element need not exist; it is followed, as a symbolic link, only if asked.
+// find walks a path as POSIX has it: ".." is resolved where it stands, behind the symbolic links in
+// front of it. The last element need not exist; it is followed, as a symbolic link, only if asked.
 func (f *Files) find(name string, follow bool) (place, wire.Code) {
 	if !strings.HasPrefix(name, "/") {
 		name = f.home + "/" + name
@@ -49,7 +49,8 @@ func (f *Files) find(name string, follow bool) (place, wire.Code) {
 			}
 			continue
 		}
-		next := place{dir: dir.node, base: element, node: dir.node.children[element], path: path.Join(dir.path, element)}
+		next := place{dir: dir.node, base: element, node: dir.node.children[element],
+			path: path.Join(dir.path, element)}
 		last := allEmpty(rest)
 		switch {
 		case next.node == nil && last:

@@ -143,5 +143,6 @@ func (n *node) longName(name string) string {
 		}
 	}
 	when := time.Unix(int64(n.mtime), 0).UTC().Format("Jan _2 15:04")
-	return fmt.Sprintf("%s %4d %-8d %-8d %8d %s %s", line, n.links, n.uid, n.gid, n.size(), when, name)
+	return fmt.Sprintf("%s %4d %-8d %-8d %8d %s %s", line, n.links, n.uid, n.gid, n.size(), when,
+		name)
 }

@@ -76,7 +76,8 @@ func (s *session) realpath(c *call, name string) {
 	s.nameReply(c, p.path)
 }
 
-// nameReply answers READLINK and REALPATH: one name, without attributes (draft-02, sections 6.10 and 6.11).
+// nameReply answers READLINK and REALPATH: one name, without attributes (draft-02, sections 6.10
+// and 6.11).
 func (s *session) nameReply(c *call, name string) {
 	c.answer(wire.Names{Names: []wire.Name{{Filename: name, LongName: name}}}.Append(nil, c.ID))
 }
@@ -156,7 +157,10 @@ func (s *session) opendir(c *call) {
 		h.names = append(h.names, name)
 	}
 	// An order that is always the same and not the alphabet's, as directories have it.
-	slices.SortFunc(h.names[2:], func(a, b string) int { return strings.Compare(scramble(a), scramble(b)) })
+	slices.SortFunc(h.names[2:], func(a, b string) int {
+		return strings.Compare(scramble(a),
+			scramble(b))
+	})
 	s.newHandle(c, h)
 }
 

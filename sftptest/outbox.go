@@ -14,8 +14,8 @@ const (
 	reorderWait = time.Millisecond
 )
 
-// outbox holds the replies that are ready and writes them, on a goroutine of its own, so that a reply that was held back can
-// be sent whatever the stream is doing.
+// outbox holds the replies that are ready and writes them, on a goroutine of its own, so that a
+// reply that was held back can be sent whatever the stream is doing.
 type outbox struct {
 	stream io.WriteCloser
 
@@ -63,7 +63,10 @@ func (o *outbox) send(packets [][]byte, hangup bool) {
 
 // shuffle queues what waits, in a random order. It is called with the lock held.
 func (o *outbox) shuffle() {
-	o.rng.Shuffle(len(o.waiting), func(i, j int) { o.waiting[i], o.waiting[j] = o.waiting[j], o.waiting[i] })
+	o.rng.Shuffle(len(o.waiting), func(i, j int) {
+		o.waiting[i], o.waiting[j] = o.waiting[j],
+			o.waiting[i]
+	})
 	for _, packet := range o.waiting {
 		o.queue = append(o.queue, packet...)
 	}
@@ -87,7 +90,8 @@ func (o *outbox) shuffleSoon() {
 	})
 }
 
-// waitForRoom waits until little enough waits to be written. Replies that are held back do not count.
+// waitForRoom waits until little enough waits to be written. Replies that are held back do not
+// count.
 func (o *outbox) waitForRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

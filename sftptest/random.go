@@ -7,7 +7,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// RandomLink returns a link with some delay, some rate and some splitting of what it carries; the same one for the same seed.
+// RandomLink returns a link with some delay, some rate and some splitting of what it carries; the
+// same one for the same seed.
 func RandomLink(seed uint64) LinkConfig {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	c := LinkConfig{
@@ -26,8 +27,9 @@ func RandomLink(seed uint64) LinkConfig {
 	return c
 }
 
-// RandomScript returns a server that is awkward, but with which everything works that a client may count on: it answers
-// shortly, out of order, without messages, in large or small packets, with few extensions. The same one for the same seed.
+// RandomScript returns a server that is awkward, but with which everything works that a client may
+// count on: it answers shortly, out of order, without messages, in large or small packets, with few
+// extensions. The same one for the same seed.
 func RandomScript(seed uint64) Script {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	s := Script{Seed: seed}
@@ -55,10 +57,12 @@ func RandomScript(seed uint64) Script {
 	}
 	s.NoMessages, s.BareStatus, s.RichCodes = some(), some(), some()
 	if some() {
-		s.HideAttrs = []uint32{wire.AttrUIDGID, wire.AttrACModTime, wire.AttrPermissions}[rng.IntN(3)]
+		s.HideAttrs = []uint32{wire.AttrUIDGID, wire.AttrACModTime,
+			wire.AttrPermissions}[rng.IntN(3)]
 	}
 	if some() {
-		s.Limits = &wire.LimitsReply{MaxPacket: 34000, MaxRead: 32 << 10, MaxWrite: 32 << 10, MaxOpenHandles: uint64(rng.IntN(2) * 100)}
+		s.Limits = &wire.LimitsReply{MaxPacket: 34000, MaxRead: 32 << 10, MaxWrite: 32 << 10,
+			MaxOpenHandles: uint64(rng.IntN(2) * 100)}
 	}
 	if some() {
 		s.Extensions = []wire.ExtensionPair{}
@@ -71,12 +75,14 @@ func RandomScript(seed uint64) Script {
 	return s
 }
 
-// RandomFault returns a fault that hits one or a few requests; the same one for the same seed. A client meets it well when the call
-// fails, or works all the same, within its time; when it hangs, panics, or takes wrong data for right, it does not. No
-// fault makes data wrong without a sign of it.
+// RandomFault returns a fault that hits one or a few requests; the same one for the same seed. A
+// client meets it well when the call fails, or works all the same, within its time; when it hangs,
+// panics, or takes wrong data for right, it does not. No fault makes data wrong without a sign of
+// it.
 func RandomFault(seed uint64) Fault {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	types := []wire.Type{wire.TypeOpen, wire.TypeClose, wire.TypeRead, wire.TypeWrite, wire.TypeFstat, wire.TypeStat,
+	types := []wire.Type{wire.TypeOpen, wire.TypeClose, wire.TypeRead, wire.TypeWrite,
+		wire.TypeFstat, wire.TypeStat,
 		wire.TypeLstat, wire.TypeOpendir, wire.TypeReaddir, wire.TypeFsetstat, wire.TypeRename, wire.TypeExtended, 0}
 	f := Fault{On: types[rng.IntN(len(types))], Times: 1 + rng.IntN(2)}
 	if rng.IntN(2) == 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// With every random server everything works that a client may count on, shown by a client that counts on no more.
+// With every random server everything works that a client may count on, shown by a client that
+// counts on no more.
 func TestRandomScriptsWork(t *testing.T) {
 	for seed := range uint64(60) {
 		link, script := RandomLink(seed), RandomScript(seed)
@@ -59,7 +60,8 @@ func TestRandomFaultsEnd(t *testing.T) {
 				if id == 0 {
 					mustWrite(t, client, string(wire.Init{Version: 3}.Append(nil)))
 				}
-				if _, err := client.Write(m.Append(nil, uint32(id))); err != nil && err != io.ErrClosedPipe {
+				if _, err := client.Write(m.Append(nil, uint32(id))); err != nil &&
+					err != io.ErrClosedPipe {
 					t.Errorf("%v: %v", fault, err)
 				}
 			}

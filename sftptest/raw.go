@@ -9,7 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Raw is a client that sends packets as they are and gives back packets as they come, for tests of servers.
+// Raw is a client that sends packets as they are and gives back packets as they come, for tests of
+// servers.
 type Raw struct {
 	stream io.ReadWriteCloser
 	in     *bufio.Reader
@@ -55,8 +56,8 @@ func (c *Raw) Send(packets ...[]byte) error {
 	return err
 }
 
-// Receive reads one packet, of at most 64 MiB. The end of the stream between packets is io.EOF, within one
-// io.ErrUnexpectedEOF.
+// Receive reads one packet, of at most 64 MiB. The end of the stream between packets is io.EOF,
+// within one io.ErrUnexpectedEOF.
 func (c *Raw) Receive() (Reply, error) {
 	var length [wire.LengthSize]byte
 	if _, err := io.ReadFull(c.in, length[:]); err != nil {

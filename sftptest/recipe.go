@@ -10,7 +10,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// String returns the script as a Go literal with the fields that are set. Intercept cannot be printed and is named only.
+// String returns the script as a Go literal with the fields that are set. Intercept cannot be
+// printed and is named only.
 func (s Script) String() string { return "sftptest.Script" + literal(reflect.ValueOf(s)) }
 
 // literal prints the fields of a struct that are not zero.
@@ -33,7 +34,8 @@ func goValue(v reflect.Value) string {
 	case Action:
 		return value.String()
 	case Fault:
-		return "{" + strings.TrimSuffix(strings.TrimPrefix(value.String(), "sftptest.Fault{"), "}") + "}"
+		return "{" + strings.TrimSuffix(strings.TrimPrefix(value.String(), "sftptest.Fault{"),
+			"}") + "}"
 	}
 	switch v.Kind() {
 	case reflect.Func:

@@ -18,8 +18,11 @@ type Request struct {
 	Extension string // the name, where Type is wire.TypeExtended
 
 	Handle string // as it came
-	Path   string // as it came; of a handle, what it was opened by; of SYMLINK, the link that is made
-	Path2  string // of renames and hardlink, the new name; of SYMLINK, the target; of copy-data, what the second handle was opened by
+	// as it came; of a handle, what it was opened by; of SYMLINK, the link that is made
+	Path string
+	// of renames and hardlink, the new name; of SYMLINK, the target; of copy-data, what the second
+	// handle was opened by
+	Path2 string
 
 	Offset uint64
 	Length uint64 // READ, copy-data: what was asked; WRITE: of the data

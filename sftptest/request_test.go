@@ -29,7 +29,8 @@ RENAME id=5 "/new" "/newer"
 SYMLINK id=6 "/link" "target"
 EXTENDED posix-rename@openssh.com id=7 "/newer" "/file"
 CLOSE id=8 handle=00000001 "/file"`)
-		if got := server.Requests(wire.TypeClose, wire.TypeRead); len(got) != 2 || got[0].Type != wire.TypeRead {
+		if got := server.Requests(wire.TypeClose, wire.TypeRead); len(got) != 2 ||
+			got[0].Type != wire.TypeRead {
 			t.Errorf("CLOSE and READ: %v", got)
 		}
 	})

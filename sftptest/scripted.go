@@ -10,8 +10,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Scripted is an SFTP server that follows a [Script]. It serves any number of streams over one file system. Its methods may
-// be called from several goroutines at once. On each stream requests are carried out one after the other, in order.
+// Scripted is an SFTP server that follows a [Script]. It serves any number of streams over one file
+// system. Its methods may be called from several goroutines at once. On each stream requests are
+// carried out one after the other, in order.
 type Scripted struct {
 	// Files is what clients see.
 	Files *Files
@@ -36,8 +37,8 @@ func NewScripted(script Script) *Scripted {
 	return s
 }
 
-// NewServer returns a server for the length of a test: it is closed when the test ends, and its script is logged if the
-// test failed.
+// NewServer returns a server for the length of a test: it is closed when the test ends, and its
+// script is logged if the test failed.
 func NewServer(t testing.TB, script Script) *Scripted {
 	s := NewScripted(script)
 	t.Cleanup(func() {
@@ -49,8 +50,8 @@ func NewServer(t testing.TB, script Script) *Scripted {
 	return s
 }
 
-// Dial returns the client's end of a new link whose other end is being served on a goroutine of its own, which ends when either
-// end is closed.
+// Dial returns the client's end of a new link whose other end is being served on a goroutine of its
+// own, which ends when either end is closed.
 func (s *Scripted) Dial(link LinkConfig) *End {
 	client, server := NewLink(link)
 	if session := s.begin(server); session != nil {
@@ -59,8 +60,9 @@ func (s *Scripted) Dial(link LinkConfig) *End {
 	return client
 }
 
-// Serve serves one stream until it ends, and closes it. Closing the stream must end a Read of it. Serve returns nil when the
-// client ended the conversation, when the script did or when the server was closed, else what went wrong.
+// Serve serves one stream until it ends, and closes it. Closing the stream must end a Read of it.
+// Serve returns nil when the client ended the conversation, when the script did or when the server
+// was closed, else what went wrong.
 func (s *Scripted) Serve(stream io.ReadWriteCloser) error {
 	session := s.begin(stream)
 	if session == nil {
@@ -92,8 +94,8 @@ func (s *Scripted) ended(session *session) {
 	s.serving.Done()
 }
 
-// Close closes all streams that are being served, waits until their goroutines have ended, and has Serve close
-// further streams at once. A gate that still holds replies does not hinder it.
+// Close closes all streams that are being served, waits until their goroutines have ended, and has
+// Serve close further streams at once. A gate that still holds replies does not hinder it.
 func (s *Scripted) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -115,7 +117,8 @@ func (s *Scripted) AddFaults(faults ...Fault) {
 	}
 }
 
-// Requests returns the requests received so far in order, INIT included, or those of the given types.
+// Requests returns the requests received so far in order, INIT included, or those of the given
+// types.
 func (s *Scripted) Requests(types ...wire.Type) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

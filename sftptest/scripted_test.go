@@ -82,7 +82,8 @@ func TestScriptReads(t *testing.T) {
 
 func TestScriptWrites(t *testing.T) {
 	scripted(t, Script{NoReadWrite: true}, func(_ *Scripted, k *kit) {
-		k.code(wire.Open{Path: "/file", Flags: wire.OpenRead | wire.OpenWrite}, wire.PermissionDenied)
+		k.code(wire.Open{Path: "/file", Flags: wire.OpenRead | wire.OpenWrite},
+			wire.PermissionDenied)
 		k.closeHandle(k.open("/file", wire.OpenWrite))
 		k.closeHandle(k.open("/file", wire.OpenRead))
 	})
@@ -101,7 +102,8 @@ func TestScriptWrites(t *testing.T) {
 		h := k.open("/new", create)
 		elapsed(t, ms, "a WRITE", func() { k.write(h, 0, "abc") })
 		k.write(h, 3, "def")
-		k.Send(wire.Write{Handle: h, Offset: 6, Data: []byte("g")}.Append(nil, 100), wire.Write{Handle: h, Offset: 7, Data: []byte("h")}.Append(nil, 101))
+		k.Send(wire.Write{Handle: h, Offset: 6, Data: []byte("g")}.Append(nil, 100),
+			wire.Write{Handle: h, Offset: 7, Data: []byte("h")}.Append(nil, 101))
 		r, _ := k.Receive()
 		want(t, "the WRITE that came too early", r, "STATUS id=101 failure")
 		r, _ = k.Receive()
@@ -122,12 +124,14 @@ func TestScriptWrites(t *testing.T) {
 			t.Errorf("not full: %+v", m)
 		}
 	})
-	scripted(t, Script{StatVFS: &wire.StatVFSReply{FragmentSize: 512, BlocksAvailable: 7}}, func(_ *Scripted, k *kit) {
-		m := extendedReply[wire.StatVFSReply](k, wire.ExtendedPath{Name: wire.ExtStatVFS, Path: "/"})
-		if m.FragmentSize != 512 || m.BlocksAvailable != 7 {
-			t.Errorf("statvfs answered %+v", m)
-		}
-	})
+	scripted(t, Script{StatVFS: &wire.StatVFSReply{FragmentSize: 512, BlocksAvailable: 7}},
+		func(_ *Scripted, k *kit) {
+			m := extendedReply[wire.StatVFSReply](k,
+				wire.ExtendedPath{Name: wire.ExtStatVFS, Path: "/"})
+			if m.FragmentSize != 512 || m.BlocksAvailable != 7 {
+				t.Errorf("statvfs answered %+v", m)
+			}
+		})
 	scripted(t, Script{UploadPerHandle: true}, func(_ *Scripted, k *kit) {
 		first, second := k.open("/file", wire.OpenWrite), k.open("/file", wire.OpenWrite)
 		k.write(first, 0, "first")
@@ -184,7 +188,8 @@ func TestScriptListings(t *testing.T) {
 		k.expect(onPath(wire.TypeOpendir, "/d"), wire.TypeHandle, &h)
 		r := k.ask(wire.HandleRequest{Type: wire.TypeReaddir, Handle: h.Handle})
 		var names wire.Names
-		if err := names.Parse(r.Body); err != nil || len(names.Names) != count+2 || len(r.Body) < 7<<20 {
+		if err := names.Parse(r.Body); err != nil || len(names.Names) != count+2 ||
+			len(r.Body) < 7<<20 {
 			t.Errorf("NAME of %d bytes with %d names, %v", len(r.Body), len(names.Names), err)
 		}
 	})
@@ -192,7 +197,8 @@ func TestScriptListings(t *testing.T) {
 		var h wire.Handle
 		k.expect(onPath(wire.TypeOpendir, "/"), wire.TypeHandle, &h)
 		for i := range 100 {
-			if r := k.ask(wire.HandleRequest{Type: wire.TypeReaddir, Handle: h.Handle}); r.Type != wire.TypeName {
+			if r := k.ask(wire.HandleRequest{Type: wire.TypeReaddir,
+				Handle: h.Handle}); r.Type != wire.TypeName {
 				t.Fatalf("READDIR %d of an endless listing: %v", i, r)
 			}
 		}
@@ -200,12 +206,13 @@ func TestScriptListings(t *testing.T) {
 }
 
 func TestScriptAnswers(t *testing.T) {
-	scripted(t, Script{Refuse: []wire.Type{wire.TypeFstat, wire.TypeSetstat}}, func(_ *Scripted, k *kit) {
-		h := k.open("/file", wire.OpenRead)
-		k.code(wire.HandleRequest{Type: wire.TypeFstat, Handle: h}, wire.OpUnsupported)
-		k.code(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/file"}, wire.OpUnsupported)
-		k.stat("/file")
-	})
+	scripted(t, Script{Refuse: []wire.Type{wire.TypeFstat, wire.TypeSetstat}},
+		func(_ *Scripted, k *kit) {
+			h := k.open("/file", wire.OpenRead)
+			k.code(wire.HandleRequest{Type: wire.TypeFstat, Handle: h}, wire.OpUnsupported)
+			k.code(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/file"}, wire.OpUnsupported)
+			k.stat("/file")
+		})
 	scripted(t, Script{HideAttrs: wire.AttrSize | wire.AttrUIDGID}, func(_ *Scripted, k *kit) {
 		if a := k.stat("/file"); a.Flags != wire.AttrPermissions|wire.AttrACModTime {
 			t.Errorf("STAT with flags %#x", a.Flags)
@@ -263,9 +270,12 @@ func TestScriptGreets(t *testing.T) {
 	}
 	version := "\x00\x00\x00\x05\x02\x00\x00\x00\x03"
 	none := []wire.ExtensionPair{}
-	want(t, "only text", talk(Script{Greeting: "This account is not available.\n", GreetingOnly: true}), "This account is not available.\n")
-	want(t, "text, then VERSION", talk(Script{Greeting: "Welcome\n", Extensions: none}), "Welcome\n"+version)
-	want(t, "another version", talk(Script{Version: 6, Extensions: none}), strings.Replace(version, "\x03", "\x06", 1))
+	want(t, "only text", talk(Script{Greeting: "This account is not available.\n",
+		GreetingOnly: true}), "This account is not available.\n")
+	want(t, "text, then VERSION", talk(Script{Greeting: "Welcome\n", Extensions: none}),
+		"Welcome\n"+version)
+	want(t, "another version", talk(Script{Version: 6, Extensions: none}),
+		strings.Replace(version, "\x03", "\x06", 1))
 	want(t, "nothing at all", talk(Script{GreetingOnly: true}), "")
 }
 
@@ -309,7 +319,8 @@ func TestScriptReorders(t *testing.T) {
 
 func TestScriptWork(t *testing.T) {
 	scripted(t, Script{Work: 10 * ms}, func(_ *Scripted, k *kit) {
-		_ = k.Send(onPath(wire.TypeStat, "/file").Append(nil, 1), onPath(wire.TypeStat, "/file").Append(nil, 2))
+		_ = k.Send(onPath(wire.TypeStat, "/file").Append(nil, 1),
+			onPath(wire.TypeStat, "/file").Append(nil, 2))
 		elapsed(t, 20*ms, "two requests", func() {
 			_, _ = k.Receive()
 			_, _ = k.Receive()
@@ -348,9 +359,11 @@ func TestScriptedServesManyStreams(t *testing.T) {
 		first, second := newKit(t, server.Dial(LinkConfig{})), newKit(t, server.Dial(LinkConfig{}))
 		first.create("/a", "hello")
 		second.wantContents("/a", "hello")
-		second.fails(wire.HandleRequest{Type: wire.TypeClose, Handle: first.open("/a", wire.OpenRead)})
+		second.fails(wire.HandleRequest{Type: wire.TypeClose,
+			Handle: first.open("/a", wire.OpenRead)})
 		want(t, "streams", server.Streams(), "2")
-		want(t, "the stream of the last request", server.Requests()[len(server.Requests())-2].Stream, "1")
+		want(t, "the stream of the last request",
+			server.Requests()[len(server.Requests())-2].Stream, "1")
 		server.Close()
 		if r, err := first.Receive(); err != io.EOF {
 			t.Errorf("after Close: %v, %v", r, err)

@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// session is one stream being served. Only the goroutine that runs it touches it, but for its outbox.
+// session is one stream being served. Only the goroutine that runs it touches it, but for its
+// outbox.
 type session struct {
 	server *Scripted
 	script *Script
@@ -32,8 +33,10 @@ type session struct {
 
 func newSession(server *Scripted, stream io.ReadWriteCloser, number int) *session {
 	script := &server.script
-	return &session{server: server, script: script, files: server.Files, stream: stream, number: number,
-		out:     newOutbox(stream, script.Reorder, rand.New(rand.NewPCG(script.Seed, uint64(2*number)))),
+	return &session{server: server, script: script, files: server.Files, stream: stream,
+		number: number,
+		out: newOutbox(stream, script.Reorder,
+			rand.New(rand.NewPCG(script.Seed, uint64(2*number)))),
 		rng:     rand.New(rand.NewPCG(script.Seed, uint64(2*number+1))),
 		handles: make(map[string]*handle)}
 }

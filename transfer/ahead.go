@@ -9,20 +9,21 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// ahead is what a host was asked along with the first request of its session, since the first job or tree will ask it first. It saves that a round
-// trip.
+// ahead is what a host was asked along with the first request of its session, since the first job
+// or tree will ask it first. It saves that a round trip.
 type ahead struct {
 	path  string
 	opens bool // a file that will be read; else what is at path is looked at
 
 	asked bool
 	taken atomic.Bool
-	trip  time.Duration // as the login has found it: this answer waits for the server's program to start, too
-	done  chan struct{} // closed when what follows is known
-	file  *usftp.File
-	info  fs.FileInfo // what the path leads to
-	link  bool        // whether it is a symbolic link
-	err   error
+	// as the login has found it: this answer waits for the server's program to start, too
+	trip time.Duration
+	done chan struct{} // closed when what follows is known
+	file *usftp.File
+	info fs.FileInfo // what the path leads to
+	link bool        // whether it is a symbolic link
+	err  error
 }
 
 // aheadOf says what is to be asked ahead; nil where nobody has said.
@@ -63,7 +64,8 @@ func (h *Host) take(ctx context.Context, path string, opens bool) *ahead {
 	}
 }
 
-// askedAhead returns how long the way there and back took for what was asked ahead and taken up, 0 where nothing was.
+// askedAhead returns how long the way there and back took for what was asked ahead and taken up, 0
+// where nothing was.
 func (h *Host) askedAhead() time.Duration {
 	if a := h.ahead; a != nil && a.taken.Load() {
 		return a.trip
@@ -71,8 +73,10 @@ func (h *Host) askedAhead() time.Duration {
 	return 0
 }
 
-// openRead opens a file for reading, knowing its attributes, and tells how long the way there and back took.
-func (h *Host) openRead(ctx context.Context, path string) (f *usftp.File, trip time.Duration, err error) {
+// openRead opens a file for reading, knowing its attributes, and tells how long the way there and
+// back took.
+func (h *Host) openRead(ctx context.Context,
+	path string) (f *usftp.File, trip time.Duration, err error) {
 	if a := h.take(ctx, path, true); a != nil {
 		if a.err != nil {
 			return nil, 0, a.err
@@ -93,7 +97,8 @@ func (h *Host) stat(ctx context.Context, path string) (fs.FileInfo, error) {
 }
 
 // look asks at once what a path leads to and whether it is a symbolic link.
-func (h *Host) look(ctx context.Context, path string) (info fs.FileInfo, link bool, trip time.Duration, err error) {
+func (h *Host) look(ctx context.Context,
+	path string) (info fs.FileInfo, link bool, trip time.Duration, err error) {
 	if a := h.take(ctx, path, false); a != nil {
 		return a.info, a.link, a.trip, a.err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// What is known to be asked first is asked with the session's first request, and not again; and where something else is asked first, that
-// changes nothing.
+// What is known to be asked first is asked with the session's first request, and not again; and
+// where something else is asked first, that changes nothing.
 func TestAskedAhead(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
@@ -34,13 +34,20 @@ func TestAskedAhead(t *testing.T) {
 		more      int64 // requests than without it
 		fails     error
 	}{
-		"file down":         {transfer.ConnectConfig{Source: file}, transfer.Download, file, false, 0, nil},
-		"file up":           {transfer.ConnectConfig{Look: dir}, transfer.Upload, file, false, 0, nil},
-		"tree down":         {transfer.ConnectConfig{Look: tree}, transfer.Download, tree, true, 1, nil},
-		"tree up":           {transfer.ConnectConfig{Look: dir}, transfer.Upload, tree, true, 1, nil},
-		"not there":         {transfer.ConnectConfig{Source: missing}, transfer.Download, missing, false, 0, fs.ErrNotExist},
-		"another file":      {transfer.ConnectConfig{Source: missing}, transfer.Download, file, false, 2, nil},
-		"looked, then read": {transfer.ConnectConfig{Look: file}, transfer.Download, file, false, 2, nil},
+		"file down": {transfer.ConnectConfig{Source: file}, transfer.Download, file, false,
+			0, nil},
+		"file up": {transfer.ConnectConfig{Look: dir}, transfer.Upload, file, false, 0,
+			nil},
+		"tree down": {transfer.ConnectConfig{Look: tree}, transfer.Download, tree, true, 1,
+			nil},
+		"tree up": {transfer.ConnectConfig{Look: dir}, transfer.Upload, tree, true, 1,
+			nil},
+		"not there": {transfer.ConnectConfig{Source: missing}, transfer.Download, missing,
+			false, 0, fs.ErrNotExist},
+		"another file": {transfer.ConnectConfig{Source: missing}, transfer.Download, file,
+			false, 2, nil},
+		"looked, then read": {transfer.ConnectConfig{Look: file}, transfer.Download, file, false, 2,
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests [2]int64
@@ -57,13 +64,15 @@ func TestAskedAhead(t *testing.T) {
 				defer login.Close()
 				host := login.Host()
 				if test.tree {
-					copying := transfer.Tree{Host: host, Direction: test.direction, Source: test.source, Target: target}
+					copying := transfer.Tree{Host: host, Direction: test.direction,
+						Source: test.source, Target: target}
 					if test.direction == transfer.Upload {
 						copying.Source = t.TempDir()
 					}
 					_, err = copying.Run(t.Context())
 				} else {
-					copying := transfer.Job{Host: host, Direction: test.direction, Source: test.source, Target: target}
+					copying := transfer.Job{Host: host, Direction: test.direction,
+						Source: test.source, Target: target}
 					_, err = copying.Run(t.Context())
 				}
 				if !errors.Is(err, test.fails) {
@@ -73,7 +82,8 @@ func TestAskedAhead(t *testing.T) {
 				requests[i] = host.Client.Stats().Requests
 			}
 			if more := requests[1] - requests[0]; more != test.more {
-				t.Errorf("%d requests, and %d without asking ahead; want %d more", requests[1], requests[0], test.more)
+				t.Errorf("%d requests, and %d without asking ahead; want %d more", requests[1],
+					requests[0], test.more)
 			}
 		})
 	}

@@ -2,8 +2,9 @@ package transfer
 
 import "sync"
 
-// allowance bounds what many share: bytes of memory, handles of the server. Those who wait are served in the order in which they came, and woken when
-// it is their turn: there may be thousands. A wait ends when others give back what they have, which all do in the end.
+// allowance bounds what many share: bytes of memory, handles of the server. Those who wait are
+// served in the order in which they came, and woken when it is their turn: there may be thousands.
+// A wait ends when others give back what they have, which all do in the end.
 type allowance struct {
 	mu      sync.Mutex
 	free    int64

@@ -13,14 +13,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestServerThatAlwaysBreaksOff: a server whose connections end with every request of some kind, but for the first few, is given up: something
-// may arrive over each connection, but not for ever.
+// TestServerThatAlwaysBreaksOff: a server whose connections end with every request of some kind,
+// but for the first few, is given up: something may arrive over each connection, but not for ever.
 func TestServerThatAlwaysBreaksOff(t *testing.T) {
 	for _, on := range []sftptest.Fault{
 		{On: wire.TypeOpen}, {On: wire.TypeClose}, {On: wire.TypeRead}, {On: wire.TypeWrite}, {On: wire.TypeLstat}, {On: wire.TypeStat}, {On: wire.TypeFstat},
 		{On: wire.TypeFsetstat}, {On: wire.TypeSetstat}, {On: wire.TypeOpendir}, {On: wire.TypeReaddir}, {On: wire.TypeRemove}, {On: wire.TypeMkdir},
 		{On: wire.TypeRename}, {On: wire.TypeSymlink}, {On: wire.TypeReadlink},
-		{On: wire.TypeExtended, Extension: wire.ExtPosixRename}, {On: wire.TypeExtended, Extension: wire.ExtFsync}, {On: wire.TypeExtended, Extension: wire.ExtLimits},
+		{On: wire.TypeExtended, Extension: wire.ExtPosixRename}, {On: wire.TypeExtended,
+			Extension: wire.ExtFsync}, {On: wire.TypeExtended, Extension: wire.ExtLimits},
 	} {
 		for _, do := range []sftptest.Action{sftptest.Hangup(), sftptest.LastReply()} {
 			for _, skip := range []int{0, 4} {
@@ -36,7 +37,8 @@ func TestServerThatAlwaysBreaksOff(t *testing.T) {
 func alwaysBreaks(t *testing.T, fault sftptest.Fault, plain bool) {
 	script := sftptest.Script{Faults: []sftptest.Fault{fault}}
 	if plain {
-		script.Extensions = []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"}, {Name: wire.ExtFsync, Data: "1"}}
+		script.Extensions = []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"},
+			{Name: wire.ExtFsync, Data: "1"}}
 	}
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		b := newTreeBench(t, script, sftptest.LinkConfig{})
@@ -58,7 +60,8 @@ func alwaysBreaks(t *testing.T, fault sftptest.Fault, plain bool) {
 		tree.Options.Retries, tree.Options.Sync = 3, true
 		s, err := tree.Run(ctx)
 		if ctx.Err() != nil || *connections > 40 {
-			t.Errorf("%v: %d connections, %v: %+v, %v", direction, *connections, time.Since(began), s.Totals, err)
+			t.Errorf("%v: %d connections, %v: %+v, %v", direction, *connections, time.Since(began),
+				s.Totals, err)
 		}
 	}
 }

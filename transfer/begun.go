@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// A copy of a tree makes its target, and a target that is there gets the copy in it: so the same command that was interrupted means another
-// place when it is given once more. That the target is the copy itself is noted in the journal, from before it is made until all is done.
+// A copy of a tree makes its target, and a target that is there gets the copy in it: so the same
+// command that was interrupted means another place when it is given once more. That the target is
+// the copy itself is noted in the journal, from before it is made until all is done.
 
 // begunFile returns the file of the note, "" where no journal is kept.
 func (t *treeRun) begunFile() string {
@@ -28,7 +29,8 @@ func (t *treeRun) begunFile() string {
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{"tree", t.From.identity(), t.Host.identity(), t.Direction.String(), from, to}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{"tree", t.From.identity(), t.Host.identity(),
+		t.Direction.String(), from, to}, "\x00")))
 	return filepath.Join(t.Options.Journal, hex.EncodeToString(sum[:16])+".tree.json")
 }
 

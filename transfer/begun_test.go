@@ -10,10 +10,12 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestResumeTreeThatMadeItsTarget: the command that was interrupted goes on where it was, though its target is a directory by then, and a
-// directory gets copies in it. Without Resume, or once all is done, the target means what it means to scp.
+// TestResumeTreeThatMadeItsTarget: the command that was interrupted goes on where it was, though
+// its target is a directory by then, and a directory gets copies in it. Without Resume, or once all
+// is done, the target means what it means to scp.
 func TestResumeTreeThatMadeItsTarget(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download, transfer.Local} {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download,
+		transfer.Local} {
 		t.Run(direction.String(), func(t *testing.T) {
 			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 			source := b.sample("source")

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestResumeAfterACrash: what a download has left is not gone on from when the machine was restarted since, unless it was synced: some of it
-// may be lost, and not only its end.
+// TestResumeAfterACrash: what a download has left is not gone on from when the machine was
+// restarted since, unless it was synced: some of it may be lost, and not only its end.
 func TestResumeAfterACrash(t *testing.T) {
 	for name, test := range map[string]struct {
 		boot   string
@@ -36,18 +36,23 @@ func TestResumeAfterACrash(t *testing.T) {
 				data := random(40 << 20)
 				b.server.Files.WriteFile("/source", data)
 				target := filepath.Join(b.dir, "target")
-				journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+				journal := func(j *transfer.Job) {
+					j.Options.Journal,
+						j.Options.Resume = filepath.Join(b.dir, "journal"), true
+				}
 				// What a kill leaves is what is noted as it goes.
 				var noted []byte
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
-				_, err := b.jobContext(ctx, transfer.Download, "/source", target, journal, func(j *transfer.Job) {
-					j.Options.Events = func(e transfer.Event) {
-						if marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*")); len(marks) == 1 && e.Kind == transfer.Progress {
-							noted, _ = os.ReadFile(marks[0])
+				_, err := b.jobContext(ctx, transfer.Download, "/source", target, journal,
+					func(j *transfer.Job) {
+						j.Options.Events = func(e transfer.Event) {
+							if marks, _ := filepath.Glob(filepath.Join(b.dir, "journal",
+								"*")); len(marks) == 1 && e.Kind == transfer.Progress {
+								noted, _ = os.ReadFile(marks[0])
+							}
 						}
-					}
-				})
+					})
 				marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*"))
 				if err == nil || len(marks) != 1 || len(noted) == 0 {
 					t.Fatalf("%v, %d marks, noted %q", err, len(marks), noted)
@@ -67,7 +72,8 @@ func TestResumeAfterACrash(t *testing.T) {
 				if err != nil || !bytes.Equal(b.arrived(transfer.Download), data) {
 					t.Fatalf("%+v, %v", result, err)
 				}
-				if anew := result.Resumed == 0; anew != test.anew || anew != strings.Contains(strings.Join(b.notes(), ""), "restarted") {
+				if anew := result.Resumed == 0; anew != test.anew ||
+					anew != strings.Contains(strings.Join(b.notes(), ""), "restarted") {
 					t.Errorf("it went on from %d; %q", result.Resumed, b.notes())
 				}
 			})

@@ -12,14 +12,17 @@ import (
 // Bound is what the rate of a copy was bound by.
 type Bound string
 
-// The bounds. The zero Bound says that it is not known: the copy was too short to tell, or nothing stood out.
+// The bounds. The zero Bound says that it is not known: the copy was too short to tell, or nothing
+// stood out.
 const (
-	BoundWindow    Bound = "link window" // SSH's windows, which carry so much a round trip: more connections would have helped
-	BoundLink      Bound = "link"        // what the link carries, or the connections' own flow control
-	BoundServer    Bound = "server"      // its requests waited while its transport answered at once
-	BoundProcessor Bound = "processor"   // of this machine
-	BoundDisk      Bound = "disk"        // the local file, or the job's Reader or Writer
-	BoundLimit     Bound = "limit"       // Options.RateLimit
+	// SSH's windows, which carry so much a round trip: more connections would have helped
+	BoundWindow Bound = "link window"
+	// what the link carries, or the connections' own flow control
+	BoundLink      Bound = "link"
+	BoundServer    Bound = "server"    // its requests waited while its transport answered at once
+	BoundProcessor Bound = "processor" // of this machine
+	BoundDisk      Bound = "disk"      // the local file, or the job's Reader or Writer
+	BoundLimit     Bound = "limit"     // Options.RateLimit
 )
 
 // evidence is what a verdict follows from.
@@ -29,22 +32,25 @@ type evidence struct {
 	cpu        time.Duration // of the whole process; below 0 where the system does not tell
 	processors int           // that the process may use
 	bytes      int64
-	windows    float64 // bytes a second that the windows of all sessions carry; 0 where that is no matter
-	far        bool    // the round trip is long enough for windows and links to be the reason
-	limit      int64   // bytes a second, 0 for none
+	// bytes a second that the windows of all sessions carry; 0 where that is no matter
+	windows float64
+	far     bool  // the round trip is long enough for windows and links to be the reason
+	limit   int64 // bytes a second, 0 for none
 
-	// Both were asked for at the same times: a sign of life of the transport, and an answer of the server's that stands in line behind
-	// what the copy has asked for.
+	// Both were asked for at the same times: a sign of life of the transport, and an answer of the
+	// server's that stands in line behind what the copy has asked for.
 	samples      int
 	ping, answer time.Duration // sums
 }
 
 const (
-	shortest   = time.Second // that a verdict is given of
-	busy       = 0.85        // of the processors
-	mostly     = 0.5         // of the time
-	filled     = 0.6         // of what the windows carry, the beginning of the transfer counted in
-	overdue    = 1.5         // times as long as a sign of life: of what is in flight about half waits, at the server or in the link, and a sign of life waits only there
+	shortest = time.Second // that a verdict is given of
+	busy     = 0.85        // of the processors
+	mostly   = 0.5         // of the time
+	filled   = 0.6         // of what the windows carry, the beginning of the transfer counted in
+	// times as long as a sign of life: of what is in flight about half waits, at the server or in
+	// the link, and a sign of life waits only there
+	overdue    = 1.5
 	noticeable = 2 * time.Millisecond
 )
 
@@ -63,7 +69,8 @@ func (e *evidence) verdict() Bound {
 		return BoundDisk
 	case e.far && e.windows > 0 && rate > filled*e.windows:
 		return BoundWindow
-	case e.samples > 0 && e.answer.Seconds() > overdue*e.ping.Seconds() && e.answer > time.Duration(e.samples)*noticeable:
+	case e.samples > 0 && e.answer.Seconds() > overdue*e.ping.Seconds() &&
+		e.answer > time.Duration(e.samples)*noticeable:
 		return BoundServer
 	case e.samples > 0 && e.far:
 		return BoundLink
@@ -189,7 +196,8 @@ func (b *bounds) verdict(bytes int64) Bound {
 func (t *treeRun) bound(w *witness) Bound {
 	w.far, w.limit = t.trip >= stripeTrip, t.Options.RateLimit
 	whole := w.end(t.bytes.Load())
-	if t.Direction == Local || t.Direction == Checking { // most of which is done by the host, unseen
+	// most of which is done by the host, unseen
+	if t.Direction == Local || t.Direction == Checking {
 		return ""
 	}
 	if most := t.bounds.verdict(t.bytes.Load()); most != "" {

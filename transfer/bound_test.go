@@ -27,7 +27,8 @@ func TestBoundIsFoundOut(t *testing.T) {
 	busy := func(d time.Duration) sftptest.Script {
 		return sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 			if r.Type == wire.TypeRead {
-				return []sftptest.Action{sftptest.Call("busy", func(sftptest.Request) { time.Sleep(d) })}
+				return []sftptest.Action{sftptest.Call("busy",
+					func(sftptest.Request) { time.Sleep(d) })}
 			}
 			return nil
 		}}
@@ -40,7 +41,8 @@ func TestBoundIsFoundOut(t *testing.T) {
 		trip   time.Duration // 100 ms where it is 0
 		want   transfer.Bound
 	}{
-		// The processor's time is the real one: on a busy machine it would be more than a second or two of the bubble's.
+		// The processor's time is the real one: on a busy machine it would be more than a second or
+		// two of the bubble's.
 		"windows": {trip: time.Second, want: transfer.BoundWindow},
 		"link":    {rate: 4e6, want: transfer.BoundLink},
 		"server":  {script: busy(50 * time.Millisecond), want: transfer.BoundServer},
@@ -52,9 +54,12 @@ func TestBoundIsFoundOut(t *testing.T) {
 				trip := max(test.trip, 100*time.Millisecond)
 				server := sftptest.NewServer(t, test.script)
 				server.Files.WriteFile("/source", make([]byte, 48<<20))
-				link := sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20, RateBytesPerSec: test.rate}
+				link := sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20,
+					RateBytesPerSec: test.rate}
 				end := server.Dial(link)
-				client, err := usftp.NewClientPipe(end, end, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"), usftp.WithChannelWindow(link.Window),
+				client, err := usftp.NewClientPipe(end, end,
+					usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"),
+					usftp.WithChannelWindow(link.Window),
 					usftp.WithKeepalive(func(ctx context.Context) error {
 						wait := trip
 						if test.rate > 0 {
@@ -71,22 +76,26 @@ func TestBoundIsFoundOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer client.Close()
-				job := transfer.Job{Host: transfer.Host{Client: client, Name: "far"}, Direction: transfer.Download, Source: "/source", Target: "sink", Writer: test.sink}
+				job := transfer.Job{Host: transfer.Host{Client: client, Name: "far"},
+					Direction: transfer.Download, Source: "/source", Target: "sink",
+					Writer: test.sink}
 				if job.Writer == nil {
 					job.Writer = new(bytes.Buffer)
 				}
 				var told transfer.Bound
-				job.Options = transfer.Options{RateLimit: test.limit, Events: func(e transfer.Event) {
-					if e.Kind == transfer.Done {
-						told = e.Bound
-					}
-				}}
+				job.Options = transfer.Options{RateLimit: test.limit,
+					Events: func(e transfer.Event) {
+						if e.Kind == transfer.Done {
+							told = e.Bound
+						}
+					}}
 				result, err := job.Run(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				if result.Bound != test.want || told != test.want {
-					t.Errorf("it took %v, bound by %q, told %q, want %q", result.Elapsed, result.Bound, told, test.want)
+					t.Errorf("it took %v, bound by %q, told %q, want %q", result.Elapsed,
+						result.Bound, told, test.want)
 				}
 			})
 		})

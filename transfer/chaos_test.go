@@ -20,8 +20,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestRandomMisfortune: jobs to awkward servers, with spoiled replies, and interrupted at any moment. The target is the old one or the
-// new one, unless the job says that it wrote in place; what it has left behind, it has named; and it ends soon.
+// TestRandomMisfortune: jobs to awkward servers, with spoiled replies, and interrupted at any
+// moment. The target is the old one or the new one, unless the job says that it wrote in place;
+// what it has left behind, it has named; and it ends soon.
 func TestRandomMisfortune(t *testing.T) {
 	for seed := range uint64(misfortunes) {
 		rng := rand.New(rand.NewPCG(seed, 30))
@@ -48,7 +49,8 @@ func TestRandomMisfortune(t *testing.T) {
 
 const misfortunes = 150
 
-func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Script, link sftptest.LinkConfig) {
+func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Script,
+	link sftptest.LinkConfig) {
 	server := sftptest.NewScripted(script)
 	defer server.Close()
 	stream := server.Dial(link)
@@ -58,7 +60,8 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 		return
 	}
 	defer client.Close()
-	b := &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"}, dir: t.TempDir()}
+	b := &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+		dir: t.TempDir()}
 
 	old, fresh := random(1+rng.IntN(1000)), random(rng.IntN(1_500_000))
 	there := rng.IntN(3) > 0
@@ -88,7 +91,9 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 	took := time.Since(interrupted)
 	wrong := func(format string, args ...any) {
 		t.Helper()
-		t.Errorf("%s\n\tseed %d, %v of %d bytes, %+v, %v\n\tnotes %q, %v, %v", fmt.Sprintf(format, args...), seed, direction, len(fresh), result, err, b.notes(), script, link)
+		t.Errorf("%s\n\tseed %d, %v of %d bytes, %+v, %v\n\tnotes %q, %v, %v",
+			fmt.Sprintf(format, args...), seed, direction, len(fresh), result, err, b.notes(),
+			script, link)
 	}
 	if !interrupted.IsZero() && err != nil && took > 8*time.Second {
 		wrong("it took %v to end", took)
@@ -98,7 +103,8 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 	case err == nil && !bytes.Equal(got, fresh):
 		wrong("it has succeeded, and the target has %d bytes, %v", len(got), readErr)
 	case err != nil && there && readErr != nil && strings.Contains(err.Error(), "the file that it replaces may be"): // without posix-rename
-	case err != nil && !there && readErr != nil, there && bytes.Equal(got, old), bytes.Equal(got, fresh):
+	case err != nil && !there && readErr != nil, there &&
+		bytes.Equal(got, old), bytes.Equal(got, fresh):
 	case !result.InPlace || !strings.Contains(err.Error(), "in place"):
 		wrong("the target has %d bytes that are neither the old nor the new, %v", len(got), readErr)
 	}
@@ -106,51 +112,63 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 		wrong("%d bytes are said to have been copied", result.Bytes)
 	}
 	for _, left := range b.temporaries() {
-		named := result.LeftBehind != "" && filepath.Base(left) == filepath.Base(result.LeftBehind) && strings.Contains(err.Error(), result.LeftBehind)
+		named := result.LeftBehind != "" &&
+			filepath.Base(left) == filepath.Base(result.LeftBehind) &&
+			strings.Contains(err.Error(), result.LeftBehind)
 		named = named || strings.Contains(fmt.Sprint(err, b.notes()), filepath.Base(left))
 		if !named {
 			wrong("%s is left behind and not named", left)
 		}
 	}
-	if result.LeftBehind != "" && result.Bytes > 0 && !strings.Contains(err.Error(), "or has its name already") {
+	if result.LeftBehind != "" && result.Bytes > 0 &&
+		!strings.Contains(err.Error(), "or has its name already") {
 		left, readErr := os.ReadFile(result.LeftBehind)
 		if direction == transfer.Upload {
 			left, readErr = server.Files.ReadFile(result.LeftBehind)
 		}
-		if readErr != nil || int64(len(left)) < result.Bytes || !bytes.Equal(left[:result.Bytes], fresh[:result.Bytes]) {
+		if readErr != nil || int64(len(left)) < result.Bytes ||
+			!bytes.Equal(left[:result.Bytes], fresh[:result.Bytes]) {
 			wrong("what is left has %d bytes, not those %d, %v", len(left), result.Bytes, readErr)
 		}
 	}
 }
 
-// TestInterruptionOfSilence: a job that is interrupted does not wait for a server that has nothing more to say.
+// TestInterruptionOfSilence: a job that is interrupted does not wait for a server that has nothing
+// more to say.
 func TestInterruptionOfSilence(t *testing.T) {
-	for _, on := range []wire.Type{wire.TypeStat, wire.TypeOpen, wire.TypeWrite, wire.TypeFsetstat, wire.TypeClose, wire.TypeExtended} {
+	for _, on := range []wire.Type{wire.TypeStat, wire.TypeOpen, wire.TypeWrite, wire.TypeFsetstat,
+		wire.TypeClose, wire.TypeExtended} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: on, Skip: 1, Do: sftptest.Silence()}}}, sftptest.LinkConfig{})
+			b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: on, Skip: 1,
+				Do: sftptest.Silence()}}}, sftptest.LinkConfig{})
 			b.server.AddFaults(sftptest.Fault{On: on, Path: "/target", Do: sftptest.Silence()})
 			b.server.Files.WriteFile("/target", []byte("old"))
 			ctx, cancel := context.WithCancel(t.Context())
 			var began time.Time
 			time.AfterFunc(5*time.Second, func() { began = time.Now(); cancel() })
-			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(3<<20)), "/target")
+			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(3<<20)),
+				"/target")
 			if err == nil {
 				return // it needs no second one of these
 			}
-			if took := time.Since(began); took > 6*time.Second || !errors.Is(err, context.Canceled) {
+			if took := time.Since(began); took > 6*time.Second ||
+				!errors.Is(err, context.Canceled) {
 				t.Errorf("silent from %v on: it took %v: %v", on, took, err)
 			}
 		})
 	}
 }
 
-// TestInterruptedOpen: the temporary file of a job that is interrupted while it is created does not stay.
+// TestInterruptedOpen: the temporary file of a job that is interrupted while it is created does not
+// stay.
 func TestInterruptedOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpen, Do: sftptest.Delay(time.Second)}}}, sftptest.LinkConfig{})
+		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpen,
+			Do: sftptest.Delay(time.Second)}}}, sftptest.LinkConfig{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		result, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target")
+		result, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)),
+			"/target")
 		if !errors.Is(err, context.DeadlineExceeded) || result.LeftBehind != "" {
 			t.Errorf("%+v, %v", result, err)
 		}
@@ -166,10 +184,12 @@ func TestInterruptedOpen(t *testing.T) {
 
 // TestLostBeforeTheFirstByte: a temporary file that cannot be removed any more is named.
 func TestLostBeforeTheFirstByte(t *testing.T) {
-	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
+	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
+		Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
 	result, err := b.job(transfer.Upload, b.local("source", random(1000)), "/target")
 	left := b.temporaries()
-	if err == nil || len(left) != 1 || result.LeftBehind != left[0] || !strings.Contains(err.Error(), left[0]) {
+	if err == nil || len(left) != 1 || result.LeftBehind != left[0] ||
+		!strings.Contains(err.Error(), left[0]) {
 		t.Errorf("%v is left; the result is %+v, %v", left, result, err)
 	}
 }
@@ -178,7 +198,8 @@ func TestLostBeforeTheFirstByte(t *testing.T) {
 func TestUploadOneWriteAtATime(t *testing.T) {
 	b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
 	data := random(2 << 20)
-	if _, err := b.job(transfer.Upload, b.local("source", data), "/target"); err != nil || !bytes.Equal(b.remote("/target"), data) {
+	if _, err := b.job(transfer.Upload, b.local("source", data), "/target"); err != nil ||
+		!bytes.Equal(b.remote("/target"), data) {
 		t.Error(err)
 	}
 }
@@ -190,13 +211,16 @@ func TestOddStreams(t *testing.T) {
 			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 			b.server.Files.WriteFile("/source", random(100_000))
 			odd := oddStream(count)
-			_, err := b.job(transfer.Download, "/source", "-", func(j *transfer.Job) { j.Writer, j.Options.RateLimit = odd, limit })
+			_, err := b.job(transfer.Download, "/source", "-",
+				func(j *transfer.Job) { j.Writer, j.Options.RateLimit = odd, limit })
 			if err == nil {
 				t.Errorf("limit %d: a Write that says %d is no error", limit, count)
 			}
-			_, err = b.job(transfer.Upload, "-", "/target", func(j *transfer.Job) { j.Reader, j.Options.RateLimit = odd, limit })
+			_, err = b.job(transfer.Upload, "-", "/target",
+				func(j *transfer.Job) { j.Reader, j.Options.RateLimit = odd, limit })
 			if err == nil || b.server.Files.Exists("/target") || len(b.temporaries()) > 0 {
-				t.Errorf("limit %d: a Read that says %d: %v, %v", limit, count, err, b.server.Files.List())
+				t.Errorf("limit %d: a Read that says %d: %v, %v", limit, count, err,
+					b.server.Files.List())
 			}
 		}
 	}

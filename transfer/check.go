@@ -13,19 +13,24 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Check compares the files below a directory with a list of hashes, without copying any: what sha256sum -c does, for a host too.
+// Check compares the files below a directory with a list of hashes, without copying any: what
+// sha256sum -c does, for a host too.
 //
-// A host that hashes files (check-file) is asked for their hashes, in one round trip a file and many files at once; one that has no hash of the
-// list's algorithm is read through, small files in two round trips each and large ones streamed. Nothing is held of what passes. Reading
-// costs what a download costs: a host that counts every time that a file is read is refused with an error unless it hashes.
+// A host that hashes files (check-file) is asked for their hashes, in one round trip a file and
+// many files at once; one that has no hash of the list's algorithm is read through, small files in
+// two round trips each and large ones streamed. Nothing is held of what passes. Reading costs what
+// a download costs: a host that counts every time that a file is read is refused with an error
+// unless it hashes.
 //
-// All of the directory is walked, so that what the list does not have is found too: that is a Skipped event, or with Strict a failure for which
-// errors.Is(err, [ErrUnlisted]) holds. What the walk has not met is looked for by its name, where links are followed. Symbolic links that are not in
-// the list are passed over.
+// All of the directory is walked, so that what the list does not have is found too: that is a
+// Skipped event, or with Strict a failure for which errors.Is(err, [ErrUnlisted]) holds. What the
+// walk has not met is looked for by its name, where links are followed. Symbolic links that are not
+// in the list are passed over.
 //
-// A file that is what the list says is a Done event with its Hash, and Verified says how it was found out. One that is not, a Failed
-// event for whose Err errors.Is(err, [ErrList]) holds; one that is not there, one for which errors.Is(err, fs.ErrNotExist)
-// holds besides. Name is what the list calls it.
+// A file that is what the list says is a Done event with its Hash, and Verified says how it was
+// found out. One that is not, a Failed event for whose Err errors.Is(err, [ErrList]) holds; one
+// that is not there, one for which errors.Is(err, fs.ErrNotExist) holds besides. Name is what the
+// list calls it.
 type Check struct {
 	Host Host   // without a Client: this machine
 	Dir  string // names in the list begin there
@@ -34,11 +39,13 @@ type Check struct {
 	// Strict makes files that are not in the list failures.
 	Strict bool
 
-	// Options: RateLimit, Retries, RetryFor, Backoff, Events and ProgressEvery. A file whose reading was cut off is read anew.
+	// Options: RateLimit, Retries, RetryFor, Backoff, Events and ProgressEvery. A file whose
+	// reading was cut off is read anew.
 	Options Options
 
-	// TreeOptions: Include and Exclude say which files are compared; of the list too, only those that they want are. With FollowLinks, linked
-	// directories are looked into for what is not in the list. StopOnError and the bounds are as for a [Tree].
+	// TreeOptions: Include and Exclude say which files are compared; of the list too, only those
+	// that they want are. With FollowLinks, linked directories are looked into for what is not in
+	// the list. StopOnError and the bounds are as for a [Tree].
 	TreeOptions TreeOptions
 }
 
@@ -62,13 +69,15 @@ type checkError struct {
 func (e *checkError) Error() string   { return e.text }
 func (e *checkError) Unwrap() []error { return e.is }
 
-// Run compares. The error is a [*TreeError] where anything differs, is missing or cannot be read, and an [*Error] where the directory or the list
-// cannot be used at all. In the Summary, Files are those that are what the list says.
+// Run compares. The error is a [*TreeError] where anything differs, is missing or cannot be read,
+// and an [*Error] where the directory or the list cannot be used at all. In the Summary, Files are
+// those that are what the list says.
 func (c *Check) Run(ctx context.Context) (Summary, error) {
 	o := &c.Options
-	t := Tree{Host: c.Host, Direction: Checking, Source: c.Dir, TreeOptions: c.TreeOptions, Options: Options{
-		List: c.List, RateLimit: o.RateLimit, Retries: o.Retries, RetryFor: o.RetryFor, Backoff: o.Backoff, Events: o.Events, ProgressEvery: o.ProgressEvery,
-	}}
+	t := Tree{Host: c.Host, Direction: Checking, Source: c.Dir, TreeOptions: c.TreeOptions,
+		Options: Options{
+			List: c.List, RateLimit: o.RateLimit, Retries: o.Retries, RetryFor: o.RetryFor, Backoff: o.Backoff, Events: o.Events, ProgressEvery: o.ProgressEvery,
+		}}
 	t.TreeOptions.DryRun = false
 	if t.Source == "" {
 		t.Source = "."
@@ -118,10 +127,12 @@ func (nowhere) close()                            {}
 
 // checks tells whether a check looks at what the walk has found.
 func (t *treeRun) checks(mode fs.FileMode) bool {
-	return mode.IsDir() || mode.IsRegular() || mode&fs.ModeSymlink != 0 && t.TreeOptions.Links == FollowLinks
+	return mode.IsDir() || mode.IsRegular() ||
+		mode&fs.ModeSymlink != 0 && t.TreeOptions.Links == FollowLinks
 }
 
-// unlisted tells whether a check passes over a file since the list does not have it, and tells of it.
+// unlisted tells whether a check passes over a file since the list does not have it, and tells of
+// it.
 func (t *treeRun) unlisted(i *item) bool {
 	if t.Direction != Checking {
 		return false
@@ -136,14 +147,16 @@ func (t *treeRun) unlisted(i *item) bool {
 		return true
 	}
 	t.skipped.Add(1)
-	t.tell(Event{Kind: Skipped, Source: i.source(), Size: i.facts.size, Name: name, Message: ErrUnlisted.Error()})
+	t.tell(Event{Kind: Skipped, Source: i.source(), Size: i.facts.size, Name: name,
+		Message: ErrUnlisted.Error()})
 	return true
 }
 
 // mostSought is how many names of the list are looked for at once.
 const mostSought = 256
 
-// lookForUnmet looks for what a check's list has and the walk has not met: what lies behind links, or is missing.
+// lookForUnmet looks for what a check's list has and the walk has not met: what lies behind links,
+// or is missing.
 func (p *plan) lookForUnmet() {
 	t := p.tree
 	if t.Direction != Checking {
@@ -188,9 +201,11 @@ func (p *plan) look(name string) {
 		t.missing.Add(1)
 		err = errMissing
 	case err == nil && found.mode.IsDir():
-		err = &checkError{ErrIsDirectory.Error() + ", and the list has a file's hash", []error{ErrList}}
+		err = &checkError{ErrIsDirectory.Error() + ", and the list has a file's hash",
+			[]error{ErrList}}
 	case err == nil && !found.mode.IsRegular():
-		err = &checkError{"it is " + kindOf(found.mode) + ", and the list has a file's hash", []error{ErrList}}
+		err = &checkError{"it is " + kindOf(found.mode) + ", and the list has a file's hash",
+			[]error{ErrList}}
 	}
 	if err != nil {
 		t.failNamed(name, i.source(), "", err)
@@ -233,7 +248,8 @@ func (r *run) checkHere() error {
 	}
 	r.size = from.before.Size()
 	err := r.hashKept(r.size, from.again(r.Source))
-	if errors.Is(err, errDiffers) || errors.Is(err, io.ErrUnexpectedEOF) || from.changed(r.size) != nil {
+	if errors.Is(err, errDiffers) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		from.changed(r.size) != nil {
 		return errChanging
 	}
 	r.verified, r.result.Bytes = VerifiedByReading, r.size
@@ -255,7 +271,8 @@ func (r *run) checkThere() error {
 // sumAtHost is the host's word for what a file hashes to, nil where there is none.
 func (r *run) sumAtHost() []byte {
 	wanted := r.Options.Hash.atHost()
-	if known := r.Host.Client.CheckFileAlgorithms(); known != nil && !slices.Contains(known, wanted) {
+	if known := r.Host.Client.CheckFileAlgorithms(); known != nil &&
+		!slices.Contains(known, wanted) {
 		return nil
 	}
 	theirs := r.hashesAtHost(r.Source, nil, usftp.CheckFile{Algorithms: []string{wanted}})

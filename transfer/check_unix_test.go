@@ -26,7 +26,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// outcomes is what a check has said of each name: "hash" or "reading" where it is what the list says, and else what is wrong.
+// outcomes is what a check has said of each name: "hash" or "reading" where it is what the list
+// says, and else what is wrong.
 type outcomes map[string]string
 
 // checked runs a check, and makes sure that its events, its totals and its error say the same.
@@ -65,7 +66,9 @@ func checked(t *testing.T, c transfer.Check) (outcomes, transfer.Summary, error)
 		}
 		return n
 	}
-	if s.Files != count("hash", "reading") || s.Missing != count("missing") || s.Unlisted != count("unlisted, skipped", "unlisted, failed") || s.Failed != int64(len(said))-s.Files-count("unlisted, skipped") {
+	if s.Files != count("hash", "reading") || s.Missing != count("missing") ||
+		s.Unlisted != count("unlisted, skipped", "unlisted, failed") ||
+		s.Failed != int64(len(said))-s.Files-count("unlisted, skipped") {
 		t.Errorf("%v are counted as %+v", said, s)
 	}
 	var tree *transfer.TreeError
@@ -85,8 +88,10 @@ func openList(t *testing.T, path string, a transfer.Algorithm) *transfer.List {
 	return list
 }
 
-// checkScene makes a tree of everything that a check meets, and a list of what should be there. Want has "ok" where it is.
-func checkScene(t *testing.T, dir string, a transfer.Algorithm) (list *transfer.List, want outcomes) {
+// checkScene makes a tree of everything that a check meets, and a list of what should be there.
+// Want has "ok" where it is.
+func checkScene(t *testing.T, dir string,
+	a transfer.Algorithm) (list *transfer.List, want outcomes) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -128,7 +133,8 @@ func checkScene(t *testing.T, dir string, a transfer.Algorithm) (list *transfer.
 		must(m.Add(name, hashOf(a, random(size))))
 		want[name] = "ok"
 	}
-	for name, outcome := range map[string]string{"gone": "missing", "deep/gone": "missing", "small/below": "missing", "broken": "missing", "pipe": "differs", "deep": "differs"} {
+	for name, outcome := range map[string]string{"gone": "missing", "deep/gone": "missing",
+		"small/below": "missing", "broken": "missing", "pipe": "differs", "deep": "differs"} {
 		must(m.Add(name, hashOf(a, nil)))
 		want[name] = outcome
 	}
@@ -161,8 +167,9 @@ func (o outcomes) compare(t *testing.T, want outcomes) {
 	}
 }
 
-// TestCheck: what is as the list says, differs, is missing or is not in the list is told of this machine, of OpenSSH's server by reading, and of
-// ours by its hashes; links and pipes, too, and the order of the list does not matter.
+// TestCheck: what is as the list says, differs, is missing or is not in the list is told of this
+// machine, of OpenSSH's server by reading, and of ours by its hashes; links and pipes, too, and the
+// order of the list does not matter.
 func TestCheck(t *testing.T) {
 	ours, oursDir := ourHost(t)
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -205,8 +212,10 @@ func TestCheck(t *testing.T) {
 					t.Error(err)
 				}
 
-				// Linked directories are looked into for what is not in the list, and where they lead back they are not.
-				c.TreeOptions = transfer.TreeOptions{Links: transfer.FollowLinks, Exclude: []string{"broken"}}
+				// Linked directories are looked into for what is not in the list, and where they
+				// lead back they are not.
+				c.TreeOptions = transfer.TreeOptions{Links: transfer.FollowLinks,
+					Exclude: []string{"broken"}}
 				said, _, _ = checked(t, c)
 				delete(want, "broken")
 				want["linked/extra"], want["linked/large"], want["linked/differs"] = "unlisted, failed", "unlisted, failed", "unlisted, failed"
@@ -224,8 +233,9 @@ func emptyDir(dir string) error {
 	return err
 }
 
-// TestCheckAsksForHashes: where the host hashes, nothing is read; where it hashes by another algorithm only, or says that it does and refuses, all is
-// read; and one that counts what is read is left alone.
+// TestCheckAsksForHashes: where the host hashes, nothing is read; where it hashes by another
+// algorithm only, or says that it does and refuses, all is read; and one that counts what is read
+// is left alone.
 func TestCheckAsksForHashes(t *testing.T) {
 	name := wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"}
 	for what, test := range map[string]struct {
@@ -235,18 +245,25 @@ func TestCheckAsksForHashes(t *testing.T) {
 		reads   bool
 		refused bool
 	}{
-		"by name":                  {offer: []wire.ExtensionPair{name}, a: transfer.SHA256},
-		"by handle":                {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "1"}}, a: transfer.SHA256},
-		"not this algorithm":       {offer: []wire.ExtensionPair{name, {Name: wire.ExtCheckFileAlgorithms, Data: "sha256"}}, a: transfer.BLAKE3, reads: true},
-		"another than it says":     {offer: []wire.ExtensionPair{name}, a: transfer.BLAKE3, reads: true},
-		"no hashes":                {a: transfer.SHA256, reads: true},
-		"read once, and hashes":    {offer: []wire.ExtensionPair{name}, a: transfer.SHA256, version: "SSH-2.0-SterlingCommerce"},
-		"read once, and no hashes": {a: transfer.SHA256, version: "SSH-2.0-SterlingCommerce", refused: true},
+		"by name": {offer: []wire.ExtensionPair{name}, a: transfer.SHA256},
+		"by handle": {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle,
+			Data: "1"}}, a: transfer.SHA256},
+		"not this algorithm": {offer: []wire.ExtensionPair{name,
+			{Name: wire.ExtCheckFileAlgorithms, Data: "sha256"}}, a: transfer.BLAKE3, reads: true},
+		"another than it says": {offer: []wire.ExtensionPair{name}, a: transfer.BLAKE3,
+			reads: true},
+		"no hashes": {a: transfer.SHA256, reads: true},
+		"read once, and hashes": {offer: []wire.ExtensionPair{name}, a: transfer.SHA256,
+			version: "SSH-2.0-SterlingCommerce"},
+		"read once, and no hashes": {a: transfer.SHA256, version: "SSH-2.0-SterlingCommerce",
+			refused: true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			server := sftptest.NewServer(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(), test.offer...)})
+			server := sftptest.NewServer(t,
+				sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(), test.offer...)})
 			stream := server.Dial(sftptest.LinkConfig{})
-			client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(test.version))
+			client, err := usftp.NewClientPipe(stream, stream,
+				usftp.WithServerVersion(test.version))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +279,8 @@ func TestCheckAsksForHashes(t *testing.T) {
 			if test.reads {
 				how = transfer.VerifiedByReading
 			}
-			c := transfer.Check{Host: transfer.Host{Client: client, Name: "far"}, Dir: "/dir", List: openList(t, path, test.a)}
+			c := transfer.Check{Host: transfer.Host{Client: client, Name: "far"}, Dir: "/dir",
+				List: openList(t, path, test.a)}
 			said, _, err := checked(t, c)
 			if test.refused {
 				if !errors.Is(err, errors.ErrUnsupported) || len(said) > 0 {
@@ -275,23 +293,27 @@ func TestCheckAsksForHashes(t *testing.T) {
 				want[name] = string(how)
 			}
 			said.compare(t, want)
-			if reads := server.Requests(wire.TypeRead); err != nil || (len(reads) > 0) != test.reads {
+			if reads := server.Requests(wire.TypeRead); err != nil ||
+				(len(reads) > 0) != test.reads {
 				t.Errorf("%d reads, %v", len(reads), err)
 			}
 		})
 	}
 }
 
-// TestCheckRoundTrips: a thousand files are checked in the round trips of a few, by hashes, by reading, and where none of them is there.
+// TestCheckRoundTrips: a thousand files are checked in the round trips of a few, by hashes, by
+// reading, and where none of them is there.
 func TestCheckRoundTrips(t *testing.T) {
 	for what, most := range map[string]int{"hash": 14, "reading": 16, "missing": 12} {
 		synctest.Test(t, func(t *testing.T) {
 			const trip = time.Second
 			script := sftptest.Script{Extensions: sftptest.OpenSSHExtensions()}
 			if what == "hash" {
-				script.Extensions = append(script.Extensions, wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})
+				script.Extensions = append(script.Extensions,
+					wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})
 			}
-			b := newTreeBench(t, script, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+			b := newTreeBench(t, script, sftptest.LinkConfig{ToServer: trip / 2,
+				ToClient: trip / 2})
 			b.server.Files.Mkdir("/dir")
 			var names []string
 			for i := range 1000 {
@@ -304,15 +326,18 @@ func TestCheckRoundTrips(t *testing.T) {
 			path := filepath.Join(b.dir, "list")
 			writeList(t, path, transfer.SHA256, names...)
 			began := time.Now()
-			said, s, _ := checked(t, transfer.Check{Host: b.host, Dir: "/dir", List: openList(t, path, transfer.SHA256)})
-			if trips := int(time.Since(began) / trip); trips > most || said["file7"] != what || len(said) != 1000 {
+			said, s, _ := checked(t, transfer.Check{Host: b.host, Dir: "/dir",
+				List: openList(t, path, transfer.SHA256)})
+			if trips := int(time.Since(began) / trip); trips > most || said["file7"] != what ||
+				len(said) != 1000 {
 				t.Errorf("%s: %d round trips; %+v", what, trips, s)
 			}
 		})
 	}
 }
 
-// TestCheckLosesConnection: over connections that break all is checked all the same, and each file is told once.
+// TestCheckLosesConnection: over connections that break all is checked all the same, and each file
+// is told once.
 func TestCheckLosesConnection(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
@@ -336,7 +361,8 @@ func TestCheckLosesConnection(t *testing.T) {
 	}
 }
 
-// TestCheckRefuses: without a list, with an empty one, and with a directory that is none nothing is checked.
+// TestCheckRefuses: without a list, with an empty one, and with a directory that is none nothing is
+// checked.
 func TestCheckRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -347,8 +373,10 @@ func TestCheckRefuses(t *testing.T) {
 		"no list":       {Dir: dir},
 		"an empty list": {Dir: dir, List: openList(t, file, transfer.SHA256)},
 		"no directory":  {Dir: file, List: openList(t, full, transfer.SHA256)},
-		"nothing":       {Dir: filepath.Join(dir, "nothing"), List: openList(t, full, transfer.SHA256)},
-		"a bad pattern": {Dir: dir, List: openList(t, full, transfer.SHA256), TreeOptions: transfer.TreeOptions{Exclude: []string{"["}}},
+		"nothing": {Dir: filepath.Join(dir, "nothing"),
+			List: openList(t, full, transfer.SHA256)},
+		"a bad pattern": {Dir: dir, List: openList(t, full, transfer.SHA256),
+			TreeOptions: transfer.TreeOptions{Exclude: []string{"["}}},
 	} {
 		said, s, err := checked(t, c)
 		var ours *transfer.Error
@@ -380,16 +408,19 @@ func TestCheckEnds(t *testing.T) {
 	}
 }
 
-// TestCheckListThatContradictsItself: a name that is twice in a list must have both hashes, and so cannot.
+// TestCheckListThatContradictsItself: a name that is twice in a list must have both hashes, and so
+// cannot.
 func TestCheckListThatContradictsItself(t *testing.T) {
 	dir := t.TempDir()
 	os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o644)
 	os.WriteFile(filepath.Join(dir, "b"), []byte("b"), 0o644)
 	line := func(name, data string) string {
-		return strings.TrimPrefix(hashOf(transfer.SHA256, []byte(data)).String(), "sha256:") + "  " + name + "\n"
+		return strings.TrimPrefix(hashOf(transfer.SHA256, []byte(data)).String(), "sha256:") +
+			"  " + name + "\n"
 	}
 	path := filepath.Join(t.TempDir(), "list")
-	text := line("a", "a") + line("a", "other") + line("b", "b") + line("./b", "b") + line("gone", "1") + line("gone", "2")
+	text := line("a", "a") + line("a", "other") + line("b", "b") + line("./b", "b") +
+		line("gone", "1") + line("gone", "2")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

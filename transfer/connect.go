@@ -20,25 +20,30 @@ type ConnectConfig struct {
 	// Dial is how connections are made; nil is the user's ssh_config, and nobody to ask.
 	Dial *dial.Config
 
-	// Connections and Streams bound how many connections there are to the host, and how many SFTP sessions on each. 0 means 8 and 2, and one
-	// connection where each login needs a person.
+	// Connections and Streams bound how many connections there are to the host, and how many SFTP
+	// sessions on each. 0 means 8 and 2, and one connection where each login needs a person.
 	Connections, Streams int
 
-	// Expected is how many bytes the largest file has that will be copied, as far as that is known. Where it is large for the way, further
-	// connections begin to log in as soon as the first one's login is as good as done.
+	// Expected is how many bytes the largest file has that will be copied, as far as that is known.
+	// Where it is large for the way, further connections begin to log in as soon as the first one's
+	// login is as good as done.
 	Expected int64
 
-	// Source is the path of the file that the first job downloads, or Look that of the target of the first upload, or of the directory that the
-	// first tree begins with, source or target: what is asked of it first then goes out along with the session's first request, and is answered
-	// a round trip earlier, with hosts that are known to allow it (OpenSSH's). "" where that is not known; what nobody takes up is forgotten.
+	// Source is the path of the file that the first job downloads, or Look that of the target of
+	// the first upload, or of the directory that the first tree begins with, source or target: what
+	// is asked of it first then goes out along with the session's first request, and is answered a
+	// round trip earlier, with hosts that are known to allow it (OpenSSH's). "" where that is not
+	// known; what nobody takes up is forgotten.
 	Source, Look string
 
-	// Client are options for each client. What is known of the connection, and Dial's Logger, need not be said.
+	// Client are options for each client. What is known of the connection, and Dial's Logger, need
+	// not be said.
 	Client []usftp.ClientOption
 }
 
-// Login is a host that is logged in to, ready for jobs: with its client, a pool that further connections come from when they are wanted, and,
-// where a login needs no person, a way to make a lost connection anew.
+// Login is a host that is logged in to, ready for jobs: with its client, a pool that further
+// connections come from when they are wanted, and, where a login needs no person, a way to make a
+// lost connection anew.
 type Login struct {
 	target dial.Target
 	dialer *dial.Dialer
@@ -50,8 +55,9 @@ type Login struct {
 	closed bool
 }
 
-// Connect logs in to the host that a target names, and begins to speak SFTP with it. Errors are of type [*dial.Error], whose
-// sentence begins with the host; where ctx has ended the error may be its cause. The Login must be closed.
+// Connect logs in to the host that a target names, and begins to speak SFTP with it. Errors are of
+// type [*dial.Error], whose sentence begins with the host; where ctx has ended the error may be its
+// cause. The Login must be closed.
 func Connect(ctx context.Context, target dial.Target, config ConnectConfig) (*Login, error) {
 	if config.Dial == nil {
 		config.Dial = new(dial.Config)
@@ -83,8 +89,8 @@ func (l *Login) Close() error {
 	return nil
 }
 
-// end closes what is open, all at once: whatever was done has been answered, and a round trip to say goodbye would be one too many. The
-// caller holds the lock.
+// end closes what is open, all at once: whatever was done has been answered, and a round trip to
+// say goodbye would be one too many. The caller holds the lock.
 func (l *Login) end() {
 	var closing sync.WaitGroup
 	if l.host.Pool != nil {
@@ -139,7 +145,8 @@ func (l *Login) login(ctx context.Context) (err error) {
 	} else {
 		l.host.Redial = l.redial
 	}
-	l.conn, l.host.Client, l.host.Pool, l.host.Identity = conn, client, pool, identityOf(conn, l.target)
+	l.conn, l.host.Client, l.host.Pool, l.host.Identity = conn, client, pool, identityOf(conn,
+		l.target)
 	return nil
 }
 
@@ -203,12 +210,13 @@ func (l *Login) connect(ctx context.Context) error {
 	}
 	l.end()
 	l.host.Identity = identityOf(conn, l.target)
-	l.conn, l.host.Client, l.host.Pool, l.host.ahead = conn, client, l.pool(dialed{conn, l.options()}), nil
+	l.conn, l.host.Client, l.host.Pool, l.host.ahead = conn, client, l.pool(dialed{conn,
+		l.options()}), nil
 	return nil
 }
 
-// identityOf tells a host from others in the journal, whatever it is called: by its key and the user's name there, and where the system's
-// ssh keeps the key to itself by what was typed.
+// identityOf tells a host from others in the journal, whatever it is called: by its key and the
+// user's name there, and where the system's ssh keeps the key to itself by what was typed.
 func identityOf(conn *dial.Conn, t dial.Target) string {
 	if key := conn.HostKey(); key != nil {
 		return conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
@@ -272,15 +280,18 @@ func (d dialed) Open(ctx context.Context) (*usftp.Client, error) {
 	return OpenClient(ctx, d.Conn, d.options...)
 }
 
-// OpenClient opens a stream on a connection and begins to speak SFTP on it. The client knows what the connection knows: the server's version,
-// the channel's window, how to ask for a sign of life. When ctx ends before it has begun, the whole connection is closed, since a
-// server that says nothing would be waited for otherwise.
-func OpenClient(ctx context.Context, conn *dial.Conn, options ...usftp.ClientOption) (*usftp.Client, error) {
+// OpenClient opens a stream on a connection and begins to speak SFTP on it. The client knows what
+// the connection knows: the server's version, the channel's window, how to ask for a sign of life.
+// When ctx ends before it has begun, the whole connection is closed, since a server that says
+// nothing would be waited for otherwise.
+func OpenClient(ctx context.Context, conn *dial.Conn,
+	options ...usftp.ClientOption) (*usftp.Client, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // the stream's end would wait for the server
+	// the stream's end would wait for the server
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	client, err := usftp.NewClientPipe(stream, stream, append([]usftp.ClientOption{
 		usftp.WithServerVersion(conn.ServerVersion()),
 		usftp.WithChannelWindow(stream.Window()),
@@ -302,7 +313,8 @@ func OpenClient(ctx context.Context, conn *dial.Conn, options ...usftp.ClientOpt
 	return client, nil
 }
 
-// A startError is a stream on which SFTP did not begin. What a server has to say about it, it often says to standard error.
+// A startError is a stream on which SFTP did not begin. What a server has to say about it, it often
+// says to standard error.
 type startError struct {
 	err    error
 	stderr string

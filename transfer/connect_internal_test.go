@@ -7,7 +7,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Servers other than OpenSSH's pass on what the program that should speak SFTP says to standard error.
+// Servers other than OpenSSH's pass on what the program that should speak SFTP says to standard
+// error.
 func TestStartError(t *testing.T) {
 	text := &usftp.NotSFTPError{Text: []byte("hello")}
 	for _, c := range []struct {
@@ -15,7 +16,8 @@ func TestStartError(t *testing.T) {
 		stderr, want string
 	}{
 		{&usftp.NotSFTPError{}, "no shell for you", "SFTP did not begin: no shell for you"},
-		{&usftp.LostError{Cause: io.EOF}, "no shell for you", "SFTP did not begin: no shell for you"},
+		{&usftp.LostError{Cause: io.EOF}, "no shell for you",
+			"SFTP did not begin: no shell for you"},
 		{text, "", text.Error()},
 		{text, "bye", text.Error() + " (and: bye)"},
 	} {

@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Connect gives a host that jobs run on, and that comes back after its connection was lost; Close ends it for good.
+// Connect gives a host that jobs run on, and that comes back after its connection was lost; Close
+// ends it for good.
 func TestConnect(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	config := transfer.ConnectConfig{Dial: &dial.Config{ConfigFile: sshd.ConfigFile}}
@@ -32,7 +33,8 @@ func TestConnect(t *testing.T) {
 	if err := os.WriteFile(source, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := transfer.UploadFile(t.Context(), host, source, target, transfer.Options{}); err != nil {
+	if _, err := transfer.UploadFile(t.Context(), host, source, target,
+		transfer.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, data) {
@@ -61,11 +63,13 @@ func TestConnectErrors(t *testing.T) {
 		target dial.Target
 		config *dial.Config
 	}{
-		"no such host":   {dial.Target{Host: "nowhere.invalid"}, &dial.Config{ConfigFile: "none"}},
-		"no such server": {dial.Target{Host: "any"}, &dial.Config{Server: "no-such-program-anywhere"}},
-		"no SFTP":        {dial.Target{Host: "any"}, &dial.Config{Server: "go version"}},
+		"no such host": {dial.Target{Host: "nowhere.invalid"}, &dial.Config{ConfigFile: "none"}},
+		"no such server": {dial.Target{Host: "any"},
+			&dial.Config{Server: "no-such-program-anywhere"}},
+		"no SFTP": {dial.Target{Host: "any"}, &dial.Config{Server: "go version"}},
 	} {
-		login, err := transfer.Connect(t.Context(), test.target, transfer.ConnectConfig{Dial: test.config})
+		login, err := transfer.Connect(t.Context(), test.target,
+			transfer.ConnectConfig{Dial: test.config})
 		if login != nil || !errors.As(err, &named) || named.Host != test.target.Host {
 			t.Errorf("%s: %v", name, err)
 		}

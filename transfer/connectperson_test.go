@@ -17,8 +17,10 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// askingServer is an SSH server that asks questions before it lets anybody in, and serves SFTP. Each login is told to logins.
-func askingServer(t *testing.T, questions []string, answers []string, logins chan<- struct{}) (port int) {
+// askingServer is an SSH server that asks questions before it lets anybody in, and serves SFTP.
+// Each login is told to logins.
+func askingServer(t *testing.T, questions []string, answers []string,
+	logins chan<- struct{}) (port int) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -80,8 +82,8 @@ func askingServer(t *testing.T, questions []string, answers []string, logins cha
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestLoginsThatNeedAPerson: where each login needs one there is one connection, which is not made anew; a password that was typed once serves for
-// others.
+// TestLoginsThatNeedAPerson: where each login needs one there is one connection, which is not made
+// anew; a password that was typed once serves for others.
 func TestLoginsThatNeedAPerson(t *testing.T) {
 	for name, test := range map[string]struct {
 		questions, answers []string
@@ -101,8 +103,10 @@ func TestLoginsThatNeedAPerson(t *testing.T) {
 				asked++
 				return test.answers[(asked-1)%len(test.answers)], nil
 			})
-			login, err := transfer.Connect(t.Context(), dial.Target{User: "me", Host: "127.0.0.1", Port: port}, transfer.ConnectConfig{
-				Dial: &dial.Config{ConfigFile: "none", Prompter: prompter, Options: []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=none"}}})
+			login, err := transfer.Connect(t.Context(),
+				dial.Target{User: "me", Host: "127.0.0.1", Port: port}, transfer.ConnectConfig{
+					Dial: &dial.Config{ConfigFile: "none", Prompter: prompter,
+						Options: []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=none"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

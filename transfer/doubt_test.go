@@ -15,7 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// delayed is a proxy that takes connections at once, and carries each byte after a delay. It counts its connections.
+// delayed is a proxy that takes connections at once, and carries each byte after a delay. It counts
+// its connections.
 func delayed(t *testing.T, target string, delay time.Duration) (port int, count *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,7 +72,8 @@ func delayed(t *testing.T, target string, delay time.Duration) (port int, count 
 	return l.Addr().(*net.TCPAddr).Port, count
 }
 
-// What answers TCP's handshake may stand in front of a long way: that is found out, and more connections are opened.
+// What answers TCP's handshake may stand in front of a long way: that is found out, and more
+// connections are opened.
 func TestLongWayBehindAProxy(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	port, connections := delayed(t, sshd.Addr(), 40*time.Millisecond)
@@ -80,8 +82,11 @@ func TestLongWayBehindAProxy(t *testing.T) {
 	if err := os.WriteFile(source, random(64<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	login, err := transfer.Connect(t.Context(), dial.Target{Host: sshd.Alias}, transfer.ConnectConfig{Look: target,
-		Dial: &dial.Config{ConfigFile: sshd.ConfigFile, Options: []string{"Port=" + strconv.Itoa(port), "HostKeyAlias=[" + sshd.Host + "]:" + strconv.Itoa(sshd.Port)}}})
+	login, err := transfer.Connect(t.Context(), dial.Target{Host: sshd.Alias},
+		transfer.ConnectConfig{Look: target,
+			Dial: &dial.Config{ConfigFile: sshd.ConfigFile,
+				Options: []string{"Port=" + strconv.Itoa(port),
+					"HostKeyAlias=[" + sshd.Host + "]:" + strconv.Itoa(sshd.Port)}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,8 @@ func (r *run) download() error {
 	return r.downloadWhole()
 }
 
-// downloadWhole is download for a file that does not travel in one piece. A function of its own, since thousands of small ones wait in the one above.
+// downloadWhole is download for a file that does not travel in one piece. A function of its own,
+// since thousands of small ones wait in the one above.
 func (r *run) downloadWhole() error {
 	f, trip, err := r.Host.openRead(r.ctx, r.Source)
 	if err != nil {
@@ -145,7 +146,8 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 	return err
 }
 
-// pourOn goes on behind what an earlier try has given to the job's writer, where the source is still the same.
+// pourOn goes on behind what an earlier try has given to the job's writer, where the source is
+// still the same.
 func (r *run) pourOn(f *usftp.File, before *usftp.FileStat) error {
 	known := before != nil && before.HasSize() && before.HasTimes()
 	if r.reached == 0 {
@@ -179,7 +181,8 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 	if err != nil {
 		if errors.Is(err, errors.ErrUnsupported) || !r.interrupted(err) {
 			// A server without FSTAT: there is nothing to compare with but what it has said before.
-			return sameSource(int64(before.Size), int64(before.Size), n, before.ModTime(), before.ModTime())
+			return sameSource(int64(before.Size), int64(before.Size), n, before.ModTime(),
+				before.ModTime())
 		}
 		return err
 	}
@@ -188,14 +191,16 @@ func (r *run) receive(f *usftp.File, sink io.Writer, before *usftp.FileStat) err
 }
 
 // receiveContents copies the contents over as many lanes as help.
-func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileStat) (int64, error) {
+func (r *run) receiveContents(f *usftp.File, sink io.Writer,
+	before *usftp.FileStat) (int64, error) {
 	defer r.watch(func() int64 { return r.result.Resumed + f.Progress() })()
 	file, ok := sink.(*os.File)
 	if ok && r.Writer == nil && r.mayHaveHoles(file) {
 		return r.receiveSparse(f, file, before)
 	}
 	inOrder := r.passing != nil && r.passing.open == nil // what is hashed and cannot be read again
-	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
+	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() ||
+		!r.worthStriping(r.size-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {
 			n, err := f.WriteTo(r.boundWriter(r.passWriter(r.limitWriter(sink))))
 			return n, 1, err
@@ -211,8 +216,8 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer, before *usftp.FileS
 	return n, err
 }
 
-// localName returns the last element of a remote path, as a name for a local file. A path that the server has sent, in a listing, is
-// a stranger's word: a name that leads anywhere else is refused.
+// localName returns the last element of a remote path, as a name for a local file. A path that the
+// server has sent, in a listing, is a stranger's word: a name that leads anywhere else is refused.
 func localName(remote string) (string, error) {
 	base := path.Base(strings.TrimRight(remote, "/"))
 	err := localBase(base)
@@ -261,7 +266,8 @@ func (r *run) finishFile(t *localTarget, source facts) error {
 	}
 	name := t.written()
 	if (r.Options.Preserve || r.item != nil) && source.hasTimes {
-		if err := t.root.Chtimes(name, source.atime, source.mtime); err != nil && r.Options.Preserve {
+		if err := t.root.Chtimes(name, source.atime, source.mtime); err != nil &&
+			r.Options.Preserve {
 			return err
 		}
 	}
@@ -271,7 +277,8 @@ func (r *run) finishFile(t *localTarget, source facts) error {
 	if err := t.root.Rename(t.temporary, t.name); err != nil {
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = "all of the data is in " + r.result.LeftBehind
-		if _, lookErr := t.root.Lstat(t.temporary); errors.Is(lookErr, fs.ErrNotExist) { // its directory was removed, most likely
+		// its directory was removed, most likely
+		if _, lookErr := t.root.Lstat(t.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			r.result.LeftBehind = ""
 			r.detail = "all of the data was in " + t.join(t.temporary) + ", which is no more"
 		}
@@ -290,7 +297,8 @@ func (r *run) abandonLocal(t *localTarget, err error, before *usftp.FileStat) {
 	case r.result.LeftBehind != "": // the rename failed
 	case t.temporary == "":
 		r.detail = "the target was written in place and is not complete"
-	case !r.isSmall(r.size) && r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err) && r.cutLocal(t):
+	case !r.isSmall(r.size) && r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err) &&
+		r.cutLocal(t):
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)
 		r.keep(r.localMarks(t, before), t.file.Sync() == nil)

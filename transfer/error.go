@@ -21,8 +21,9 @@ type Error struct {
 	Direction Direction
 	Source    string
 	Target    string
-	Err       error  // the cause; errors.Is holds for what it holds for
-	Detail    string // what is left behind, or what has happened to the target; "" where it is untouched
+	Err       error // the cause; errors.Is holds for what it holds for
+	// what is left behind, or what has happened to the target; "" where it is untouched
+	Detail string
 
 	// Resumable says that the same job with Options.Resume would go on from what is left behind.
 	Resumable bool
@@ -61,7 +62,8 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) at() string {
 	var status *usftp.StatusError
 	switch {
-	case (e.Direction == Upload || e.Direction == Download) && e.Host != "" && errors.Is(e.Err, fs.ErrPermission):
+	case (e.Direction == Upload || e.Direction == Download) && e.Host != "" &&
+		errors.Is(e.Err, fs.ErrPermission):
 		if errors.As(e.Err, &status) {
 			return "on " + e.Host + ": "
 		}
@@ -76,8 +78,8 @@ func (e *Error) at() string {
 	return ""
 }
 
-// cause says the cause without what the sentence has said already: the operation and the path that package os and its like put in
-// front, where the path is the source or the target.
+// cause says the cause without what the sentence has said already: the operation and the path that
+// package os and its like put in front, where the path is the source or the target.
 func (e *Error) cause() string {
 	if errors.Is(e.Err, context.Canceled) {
 		return "interrupted"
@@ -104,8 +106,8 @@ func (e *Error) cause() string {
 	return plain(cause)
 }
 
-// noDirectory tells whether it was the target that could not be made or found. "No such file" of a file that is to be made would
-// let a person look at the source.
+// noDirectory tells whether it was the target that could not be made or found. "No such file" of a
+// file that is to be made would let a person look at the source.
 func (e *Error) noDirectory(err *fs.PathError) bool {
 	var status *usftp.StatusError
 	atHost := errors.As(err, &status)
@@ -124,7 +126,8 @@ func (e *Error) noDirectory(err *fs.PathError) bool {
 // silent tells whether a server has said no more than that it could not do something.
 func silent(err error) bool {
 	status, ok := err.(*usftp.StatusError)
-	return ok && status.FxCode() == usftp.ErrSSHFxFailure && (status.Message == "" || strings.EqualFold(status.Message, "failure"))
+	return ok && status.FxCode() == usftp.ErrSSHFxFailure &&
+		(status.Message == "" || strings.EqualFold(status.Message, "failure"))
 }
 
 func plain(err error) string {
@@ -138,7 +141,9 @@ func plain(err error) string {
 func (r *run) failure(err error) error {
 	return &Error{
 		Host: r.Host.Name, From: r.From.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
-		Err: err, Detail: r.detail, Resumable: r.resumable, temporary: cmp.Or(r.temporary, r.result.LeftBehind), // what was gone on from is left again
+		// what was gone on from is left again
+		Err: err, Detail: r.detail, Resumable: r.resumable, temporary: cmp.Or(r.temporary,
+			r.result.LeftBehind),
 	}
 }
 
@@ -180,11 +185,12 @@ func (r *run) explainWrite(err error, dir string) error {
 	return &noSpace{host: r.Host.Name, free: vfs.Bavail * vfs.Frsize, err: err}
 }
 
-// fullBelow is what a file system that has just refused a write has left if that was why: less than a packet.
+// fullBelow is what a file system that has just refused a write has left if that was why: less than
+// a packet.
 const fullBelow = 1 << 20
 
-// interrupted tells whether a job ended because its context did, or because the connection did: what it has written may then
-// be of use.
+// interrupted tells whether a job ended because its context did, or because the connection did:
+// what it has written may then be of use.
 func (r *run) interrupted(err error) bool {
 	return r.ctx.Err() != nil || r.lost()
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// What a host has is compared with a list as sha256sum makes it. Nothing is copied: this host hashes its files itself.
+// What a host has is compared with a list as sha256sum makes it. Nothing is copied: this host
+// hashes its files itself.
 func ExampleCheck() {
 	host, disconnect := connectToExample()
 	defer disconnect()
@@ -36,18 +37,19 @@ func ExampleCheck() {
 	defer list.Close()
 
 	var lines []string
-	check := transfer.Check{Host: host, Dir: "/", List: list, Options: transfer.Options{Events: func(e transfer.Event) {
-		switch {
-		case e.Kind == transfer.Done:
-			lines = append(lines, e.Name+" is right, by "+string(e.Verified))
-		case e.Kind == transfer.Skipped:
-			lines = append(lines, e.Name+" is not in the list")
-		case e.Kind == transfer.Failed && errors.Is(e.Err, fs.ErrNotExist):
-			lines = append(lines, e.Name+" is missing")
-		case e.Kind == transfer.Failed:
-			lines = append(lines, e.Name+" differs")
-		}
-	}}}
+	check := transfer.Check{Host: host, Dir: "/", List: list,
+		Options: transfer.Options{Events: func(e transfer.Event) {
+			switch {
+			case e.Kind == transfer.Done:
+				lines = append(lines, e.Name+" is right, by "+string(e.Verified))
+			case e.Kind == transfer.Skipped:
+				lines = append(lines, e.Name+" is not in the list")
+			case e.Kind == transfer.Failed && errors.Is(e.Err, fs.ErrNotExist):
+				lines = append(lines, e.Name+" is missing")
+			case e.Kind == transfer.Failed:
+				lines = append(lines, e.Name+" differs")
+			}
+		}}}
 	summary, err := check.Run(context.Background())
 	slices.Sort(lines)
 	for _, line := range lines {

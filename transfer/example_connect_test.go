@@ -23,7 +23,8 @@ func ExampleConnect() {
 	if _, err := login.Host().Client.Stat("backup"); err != nil { // a client as any other
 		log.Fatal(err)
 	}
-	if _, err := transfer.UploadFile(ctx, login.Host(), "disk.img", "backup/disk.img", transfer.Options{Retries: 5}); err != nil {
+	if _, err := transfer.UploadFile(ctx, login.Host(), "disk.img", "backup/disk.img",
+		transfer.Options{Retries: 5}); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -25,7 +25,8 @@ func connectToExample() (transfer.Host, func()) {
 	return transfer.Host{Client: client, Name: "host"}, func() { client.Close() }
 }
 
-// A directory goes up, verified, and a list of its hashes is made of what has passed; what comes down is compared with that list.
+// A directory goes up, verified, and a list of its hashes is made of what has passed; what comes
+// down is compared with that list.
 func ExampleManifest() {
 	host, disconnect := connectToExample()
 	defer disconnect()
@@ -44,15 +45,16 @@ func ExampleManifest() {
 		log.Fatal(err)
 	}
 	defer manifest.Discard()
-	_, err = transfer.UploadDir(context.Background(), host, filepath.Join(dir, "data"), "/data", transfer.Options{
-		Hash:   transfer.SHA256,
-		Verify: true,
-		Events: func(e transfer.Event) {
-			if !e.Hash.IsZero() {
-				manifest.Add(e.Name, e.Hash)
-			}
-		},
-	})
+	_, err = transfer.UploadDir(context.Background(), host, filepath.Join(dir, "data"), "/data",
+		transfer.Options{
+			Hash:   transfer.SHA256,
+			Verify: true,
+			Events: func(e transfer.Event) {
+				if !e.Hash.IsZero() {
+					manifest.Add(e.Name, e.Hash)
+				}
+			},
+		})
 	if err == nil {
 		err = manifest.Commit()
 	}
@@ -68,7 +70,8 @@ func ExampleManifest() {
 	}
 	defer list.Close()
 	host.Client.Remove("/data/two")
-	summary, err := transfer.DownloadDir(context.Background(), host, "/data", filepath.Join(dir, "back"), transfer.Options{List: list})
+	summary, err := transfer.DownloadDir(context.Background(), host, "/data",
+		filepath.Join(dir, "back"), transfer.Options{List: list})
 	fmt.Println(summary.Files, err)
 	for name := range list.Missing() {
 		fmt.Println("missing:", name)
@@ -87,7 +90,8 @@ func ExampleOptions_hash() {
 	file := filepath.Join(os.TempDir(), "usftp-example")
 	os.WriteFile(file, []byte("1\n"), 0o644)
 	defer os.Remove(file)
-	result, err := transfer.UploadFile(context.Background(), host, file, "/file", transfer.Options{Hash: transfer.BLAKE3, Verify: true})
+	result, err := transfer.UploadFile(context.Background(), host, file, "/file",
+		transfer.Options{Hash: transfer.BLAKE3, Verify: true})
 	if err != nil {
 		log.Fatal(err)
 	}

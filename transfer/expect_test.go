@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// What is expected is logged in for ahead, as far as it is worth it, and at most four at a time; a pool that is closed meanwhile lets them
-// come to their end.
+// What is expected is logged in for ahead, as far as it is worth it, and at most four at a time; a
+// pool that is closed meanwhile lets them come to their end.
 func TestExpect(t *testing.T) {
 	for name, test := range map[string]struct {
 		size int64
@@ -29,8 +29,10 @@ func TestExpect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
-					link: sftptest.LinkConfig{ToServer: test.trip / 2, ToClient: test.trip / 2, Window: 2 << 20}}
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: test.most})
+					link: sftptest.LinkConfig{ToServer: test.trip / 2, ToClient: test.trip / 2,
+						Window: 2 << 20}}
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+					Connect: h.connect, Connections: test.most})
 				pool.Expect(test.size, test.trip)
 				synctest.Wait()
 				h.mu.Lock()
@@ -46,7 +48,8 @@ func TestExpect(t *testing.T) {
 					t.Errorf("closing took %v", took)
 				}
 				if h.conns != test.want || h.aborted != 0 || h.most > 4 {
-					t.Errorf("%d connections, %d ended halfway, %d at a time", h.conns, h.aborted, h.most)
+					t.Errorf("%d connections, %d ended halfway, %d at a time", h.conns, h.aborted,
+						h.most)
 				}
 			})
 		})

@@ -18,7 +18,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Every failure is one sentence that names the file, the host and the cause, and leaves the target as it was.
+// Every failure is one sentence that names the file, the host and the cause, and leaves the target
+// as it was.
 func TestFailures(t *testing.T) {
 	const full = 300000
 	up, down := transfer.Upload, transfer.Download
@@ -29,32 +30,52 @@ func TestFailures(t *testing.T) {
 		is             error
 		says           string
 	}{
-		"missing source up":         {direction: up, source: "none", target: "/target", is: fs.ErrNotExist, says: "no such file"},
-		"missing source down":       {direction: down, source: "/none", target: "target", is: fs.ErrNotExist, says: "no such file"},
-		"directory up":              {direction: up, source: ".", target: "/target", is: transfer.ErrIsDirectory, says: "it is a directory"},
-		"directory down":            {direction: down, source: "/dir", target: "target", is: transfer.ErrIsDirectory, says: "it is a directory"},
-		"missing target dir up":     {direction: up, source: "source", target: "/none/target", is: fs.ErrNotExist, says: "there is no directory to put it in"},
-		"missing target dir down":   {direction: down, source: "/source", target: "none/target", is: fs.ErrNotExist, says: "there is no directory to put it in"},
-		"slash behind nothing up":   {direction: up, source: "source", target: "/none/", is: fs.ErrNotExist, says: "there is no directory to put it in"},
-		"slash behind a file up":    {direction: up, source: "source", target: "/target/"},
-		"slash behind a file down":  {direction: down, source: "/source", target: "target/", says: "not a directory"},
-		"directory in the way up":   {direction: up, source: "source", target: "/holder", is: transfer.ErrIsDirectory},
-		"directory in the way down": {direction: down, source: "/source", target: "holder", is: transfer.ErrIsDirectory},
-		"full disk up": {script: sftptest.Script{FullAt: full}, direction: up, source: "source", target: "/target",
-			is: syscall.ENOSPC, says: "no space left on far"},
-		"write refused": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Skip: 2, Do: sftptest.Refuse(wire.PermissionDenied, "quota")}}},
+		"missing source up": {direction: up, source: "none", target: "/target",
+			is: fs.ErrNotExist, says: "no such file"},
+		"missing source down": {direction: down, source: "/none", target: "target",
+			is: fs.ErrNotExist, says: "no such file"},
+		"directory up": {direction: up, source: ".", target: "/target",
+			is: transfer.ErrIsDirectory, says: "it is a directory"},
+		"directory down": {direction: down, source: "/dir", target: "target",
+			is: transfer.ErrIsDirectory, says: "it is a directory"},
+		"missing target dir up": {direction: up, source: "source", target: "/none/target",
+			is: fs.ErrNotExist, says: "there is no directory to put it in"},
+		"missing target dir down": {direction: down, source: "/source", target: "none/target",
+			is: fs.ErrNotExist, says: "there is no directory to put it in"},
+		"slash behind nothing up": {direction: up, source: "source", target: "/none/",
+			is: fs.ErrNotExist, says: "there is no directory to put it in"},
+		"slash behind a file up": {direction: up, source: "source", target: "/target/"},
+		"slash behind a file down": {direction: down, source: "/source", target: "target/",
+			says: "not a directory"},
+		"directory in the way up": {direction: up, source: "source", target: "/holder",
+			is: transfer.ErrIsDirectory},
+		"directory in the way down": {direction: down, source: "/source", target: "holder",
+			is: transfer.ErrIsDirectory},
+		"full disk up": {script: sftptest.Script{FullAt: full}, direction: up, source: "source",
+			target: "/target",
+			is:     syscall.ENOSPC, says: "no space left on far"},
+		"write refused": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
+			Skip: 2, Do: sftptest.Refuse(wire.PermissionDenied, "quota")}}},
 			direction: up, source: "source", target: "/target", is: fs.ErrPermission, says: `on far: permission denied (the server says "quota")`},
-		"close fails": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeClose, Do: sftptest.Fail(wire.Failure, "object store is away")}}},
+		"close fails": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeClose,
+			Do: sftptest.Fail(wire.Failure, "object store is away")}}},
 			direction: up, source: "source", target: "/target", says: "object store is away"},
-		"read refused": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Skip: 2, Do: sftptest.Refuse(wire.Failure, "I/O error")}}},
+		"read refused": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
+			Skip: 2, Do: sftptest.Refuse(wire.Failure, "I/O error")}}},
 			direction: down, source: "/source", target: "target", says: "I/O error"},
-		"read with no data": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Skip: 2, Do: sftptest.ZeroData()}}},
+		"read with no data": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
+			Skip: 2, Do: sftptest.ZeroData()}}},
 			direction: down, source: "/source", target: "target", says: "no data and no end of file"},
-		"shrinks up":   {direction: up, source: "shrinking", target: "/target", is: transfer.ErrSourceChanged, says: "it has shrunk"},
-		"grows up":     {direction: up, source: "growing", target: "/target", is: transfer.ErrSourceChanged, says: "it has grown"},
-		"shrinks down": {direction: down, source: "/shrinking", target: "target", is: transfer.ErrSourceChanged, says: "it has shrunk"},
-		"grows down":   {direction: down, source: "/growing", target: "target", is: transfer.ErrSourceChanged, says: "it has grown"},
-		"closes midway": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Do: sftptest.Hangup()}}},
+		"shrinks up": {direction: up, source: "shrinking", target: "/target",
+			is: transfer.ErrSourceChanged, says: "it has shrunk"},
+		"grows up": {direction: up, source: "growing", target: "/target",
+			is: transfer.ErrSourceChanged, says: "it has grown"},
+		"shrinks down": {direction: down, source: "/shrinking", target: "target",
+			is: transfer.ErrSourceChanged, says: "it has shrunk"},
+		"grows down": {direction: down, source: "/growing", target: "target",
+			is: transfer.ErrSourceChanged, says: "it has grown"},
+		"closes midway": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
+			Do: sftptest.Hangup()}}},
 			direction: down, source: "/source", target: "target", says: "the server closed the SFTP connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +102,8 @@ func TestFailures(t *testing.T) {
 					if e.Kind != transfer.Started {
 						return
 					}
-					size := map[bool]int64{true: 1 << 20, false: 3 << 20}[strings.Contains(test.source, "shrinking")]
+					size := map[bool]int64{true: 1 << 20,
+						false: 3 << 20}[strings.Contains(test.source, "shrinking")]
 					if strings.Contains(test.source, "ing") {
 						os.Truncate(source, size)
 						b.server.Files.Resize(test.source, size)
@@ -96,7 +118,9 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%v is not %v", err, test.is)
 			}
 			message := err.Error()
-			if !strings.Contains(message, test.says) || !strings.Contains(message, "far:") || !strings.Contains(message, filepath.Base(source)) || strings.Contains(message, "\n") {
+			if !strings.Contains(message, test.says) || !strings.Contains(message, "far:") ||
+				!strings.Contains(message, filepath.Base(source)) ||
+				strings.Contains(message, "\n") {
 				t.Errorf("the message is %q, and should say %q", message, test.says)
 			}
 			if got := b.read("target"); string(got) != "old" {
@@ -108,7 +132,8 @@ func TestFailures(t *testing.T) {
 			if left := b.temporaries(); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
-			if last := b.events[len(b.events)-1]; last.Kind != transfer.Failed || last.Message != message {
+			if last := b.events[len(b.events)-1]; last.Kind != transfer.Failed ||
+				last.Message != message {
 				t.Errorf("the last event is %+v", last)
 			}
 		})
@@ -119,7 +144,8 @@ func TestFailures(t *testing.T) {
 func TestInterruptedUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gate sftptest.Gate
-		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, From: 3 * 261120, To: 4 * 261120, Do: sftptest.Hold(&gate)}}}, sftptest.LinkConfig{})
+		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
+			From: 3 * 261120, To: 4 * 261120, Do: sftptest.Hold(&gate)}}}, sftptest.LinkConfig{})
 		b.server.Files.WriteFile("/target", []byte("old"))
 		ctx, cancel := context.WithCancel(t.Context())
 		data := random(2 << 20)
@@ -133,7 +159,8 @@ func TestInterruptedUpload(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("the error is %v", err)
 		}
-		if result.LeftBehind == "" || !strings.Contains(err.Error(), result.LeftBehind) || result.Bytes != 3*261120 {
+		if result.LeftBehind == "" || !strings.Contains(err.Error(), result.LeftBehind) ||
+			result.Bytes != 3*261120 {
 			t.Fatalf("the result is %+v: %v", result, err)
 		}
 		if left := b.remote(result.LeftBehind); string(left) != string(data[:result.Bytes]) {
@@ -148,14 +175,17 @@ func TestInterruptedUpload(t *testing.T) {
 
 func TestInterruptedDownload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Skip: 4, Do: sftptest.Drop()}}}, sftptest.LinkConfig{})
+		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, Skip: 4,
+			Do: sftptest.Drop()}}}, sftptest.LinkConfig{})
 		data := random(2 << 20)
 		b.server.Files.WriteFile("/source", data)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		began := time.Now()
-		result, err := b.jobContext(ctx, transfer.Download, "/source", filepath.Join(b.dir, "target"))
-		if !errors.Is(err, context.DeadlineExceeded) || result.LeftBehind == "" || time.Since(began) != 5*time.Second {
+		result, err := b.jobContext(ctx, transfer.Download, "/source",
+			filepath.Join(b.dir, "target"))
+		if !errors.Is(err, context.DeadlineExceeded) || result.LeftBehind == "" ||
+			time.Since(began) != 5*time.Second {
 			t.Fatalf("after %v: %+v, %v", time.Since(began), result, err)
 		}
 		left, err := os.ReadFile(result.LeftBehind)
@@ -166,10 +196,13 @@ func TestInterruptedDownload(t *testing.T) {
 }
 
 func TestConnectionLostMidway(t *testing.T) {
-	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Skip: 5, Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
+	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Skip: 5,
+		Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
 	result, err := b.job(transfer.Upload, b.local("source", random(4<<20)), "/target")
-	if err == nil || result.LeftBehind == "" || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes of it are left in far:%s", result.Bytes, result.LeftBehind)) {
+	if err == nil || result.LeftBehind == "" ||
+		!strings.Contains(err.Error(), fmt.Sprintf("%d bytes of it are left in far:%s",
+			result.Bytes, result.LeftBehind)) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	if string(b.remote("/target")) != "old" {
@@ -201,11 +234,14 @@ func TestNoClient(t *testing.T) {
 		"relay, to":   {Direction: transfer.Relay, From: b.host, Source: "/x", Target: "/y"},
 		"relay, from": {Direction: transfer.Relay, Host: b.host, Source: "/x", Target: "/y"},
 	} {
-		if _, err := job.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "has no Client") {
+		if _, err := job.Run(context.Background()); err == nil ||
+			!strings.Contains(err.Error(), "has no Client") {
 			t.Errorf("%s: %v", name, err)
 		}
-		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction, Source: job.Source, Target: job.Target}
-		if _, err := tree.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "has no Client") {
+		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction,
+			Source: job.Source, Target: job.Target}
+		if _, err := tree.Run(context.Background()); err == nil ||
+			!strings.Contains(err.Error(), "has no Client") {
 			t.Errorf("%s, tree: %v", name, err)
 		}
 	}

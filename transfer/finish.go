@@ -11,8 +11,9 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// finishRemote makes sure that the file is whole where several handles have written it, gives it what it has besides contents, and closes it. To
-// a host that works in order all of it goes out at once, and takes one round trip, in which the other handles are closed too.
+// finishRemote makes sure that the file is whole where several handles have written it, gives it
+// what it has besides contents, and closes it. To a host that works in order all of it goes out at
+// once, and takes one round trip, in which the other handles are closed too.
 func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
 	var steps []step
 	if s := r.striper; s != nil {
@@ -59,7 +60,8 @@ func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
 	}
 }
 
-// walk takes steps one after the other as far as they succeed, or all at once; the error is that of the first that fails.
+// walk takes steps one after the other as far as they succeed, or all at once; the error is that of
+// the first that fails.
 func walk(steps []step, atOnce bool) (first error) {
 	var waiting []func() error
 	for _, ask := range steps {
@@ -94,15 +96,18 @@ func (r *run) lateContext() (context.Context, func()) {
 // cleanupTime bounds what is done for an interrupted job.
 const cleanupTime = 5 * time.Second
 
-// abandonRemote ends an upload that has failed. What an interruption leaves is cut to what has arrived without a gap, so that a later run
-// may go on from there; after any other failure nothing is left.
-func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *remoteTarget, from *source) {
+// abandonRemote ends an upload that has failed. What an interruption leaves is cut to what has
+// arrived without a gap, so that a later run may go on from there; after any other failure nothing
+// is left.
+func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *remoteTarget,
+	from *source) {
 	keep := r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err)
 	if temporary == "" {
 		r.detail = "the target was written in place and is not complete"
 	} else if keep {
 		r.result.LeftBehind = temporary
-		r.detail = fmt.Sprintf("%d bytes of it are left in %s:%s", r.result.Bytes, r.Host.Name, temporary)
+		r.detail = fmt.Sprintf("%d bytes of it are left in %s:%s", r.result.Bytes, r.Host.Name,
+			temporary)
 	}
 	keep = keep && temporary != ""
 	if keep && lost(r.Host.Client) {
@@ -129,8 +134,10 @@ func (r *run) cleanupContext() (context.Context, context.CancelFunc) {
 
 // removeRemote removes a temporary file that holds nothing of use, or says that it is there.
 func (r *run) removeRemote(ctx context.Context, temporary string) {
-	if err := r.Host.Client.WithContext(ctx).Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := r.Host.Client.WithContext(ctx).Remove(temporary); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		r.result.LeftBehind = temporary
-		r.detail = fmt.Sprintf("the temporary file %s:%s could not be removed", r.Host.Name, temporary)
+		r.detail = fmt.Sprintf("the temporary file %s:%s could not be removed", r.Host.Name,
+			temporary)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"testing"
 )
 
-// A line that is taken has a name that stays below, and is the same when it is written and read again.
+// A line that is taken has a name that stays below, and is the same when it is written and read
+// again.
 func FuzzListLine(f *testing.F) {
 	sum := strings.Repeat("0a", hashSize)
-	for _, line := range []string{sum + "  name", sum + " *name", `\` + sum + `  a\nb\\c\rd`, "SHA256 (a (b) = c) = " + sum, `\SHA256 (a\nb) = ` + sum,
+	for _, line := range []string{sum + "  name", sum + " *name", `\` + sum + `  a\nb\\c\rd`,
+		"SHA256 (a (b) = c) = " + sum, `\SHA256 (a\nb) = ` + sum,
 		sum + "  ../x", sum + "  /x", sum + "  a/./b//c", sum + "  \x00", sum + "  -", "", "#"} {
 		f.Add([]byte(line))
 	}
@@ -23,7 +25,8 @@ func FuzzListLine(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if len(got) != hashSize || strings.HasPrefix(name, "/") || strings.IndexByte(name, 0) >= 0 ||
+			if len(got) != hashSize || strings.HasPrefix(name, "/") ||
+				strings.IndexByte(name, 0) >= 0 ||
 				filepath.Separator == '/' && !filepath.IsLocal(name) {
 				t.Fatalf("%q has the name %q and the hash %x", line, name, got)
 			}

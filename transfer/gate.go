@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// gate bounds how many files are under way at once after a connection that has brought nothing. What many have in flight together may be more than
-// such a connection carries before it breaks, and so none would ever get through; one at a time each gets its chance, and as soon as
-// something arrives there may be twice as many. Large files are counted apart from small ones: a small one need not wait for
-// gigabytes. The lifeline's lock guards it.
+// gate bounds how many files are under way at once after a connection that has brought nothing.
+// What many have in flight together may be more than such a connection carries before it breaks,
+// and so none would ever get through; one at a time each gets its chance, and as soon as something
+// arrives there may be twice as many. Large files are counted apart from small ones: a small one
+// need not wait for gigabytes. The lifeline's lock guards it.
 type gate struct {
 	wider sync.Cond
 	width int // 0 is no bound

@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// How a striped transfer finds out how many connections it should have. All times are in round trips, but no less than gaugeEvery each.
+// How a striped transfer finds out how many connections it should have. All times are in round
+// trips, but no less than gaugeEvery each.
 const (
 	gaugeEvery = 20 * time.Millisecond
 
-	settleFor   = 8  // until the rate of what has joined can be judged: TCP begins slowly
-	exploreFor  = 30 // how long a transfer must still last for more connections to be tried out: a login, and twice TCP's slow start
+	settleFor = 8 // until the rate of what has joined can be judged: TCP begins slowly
+	// how long a transfer must still last for more connections to be tried out: a login, and twice
+	// TCP's slow start
+	exploreFor  = 30
 	testFor     = 60 // and for it to be found out whether some add nothing
 	testTakes   = 10 // how long that takes, once nothing is in flight on those that rest
 	drainsFor   = 80 // how long that may take
@@ -43,10 +46,12 @@ func (g *gauge) rate() (sum float64) {
 	return sum / averageOver
 }
 
-// binding is the part of a window a round trip at which one lane by itself is taken to be bound by it.
+// binding is the part of a window a round trip at which one lane by itself is taken to be bound by
+// it.
 const binding = 0.8
 
-// windowBinds waits until the window is what bounds the rate of the first lane, over a round trip so short that it may well not be.
+// windowBinds waits until the window is what bounds the rate of the first lane, over a round trip
+// so short that it may well not be.
 func (s *striper) windowBinds(ctx context.Context) bool {
 	if s.trip > stripeAtOnce {
 		return true
@@ -66,9 +71,11 @@ func (s *striper) windowBinds(ctx context.Context) bool {
 	}
 }
 
-// grow asks for connections: at once for as many as the window makes worth it, then for twice as many each time, while the windows bound the
-// rate and enough is left, and also where they do not, as long as each doubling has raised the rate by as much as to be worth it: on a link that loses packets
-// each connection has a rate of its own far below its window. Where neither is so, those that add nothing are given back.
+// grow asks for connections: at once for as many as the window makes worth it, then for twice as
+// many each time, while the windows bound the rate and enough is left, and also where they do not,
+// as long as each doubling has raised the rate by as much as to be worth it: on a link that loses
+// packets each connection has a rate of its own far below its window. Where neither is so, those
+// that add nothing are given back.
 func (s *striper) grow(ctx context.Context) {
 	pool := s.pool
 	wanted := firstWanted(s.size-s.from, s.trip)
@@ -90,7 +97,10 @@ func (s *striper) grow(ctx context.Context) {
 		}
 		windows := float64(1+lanes) * sshWindow / s.trip.Seconds()
 		left := float64(s.size-s.from-g.last) / max(g.rate(), 1) // seconds
-		lasts := func(trips int) bool { return left > max(stripeFor, time.Duration(trips)*g.every).Seconds() }
+		lasts := func(trips int) bool {
+			return left > max(stripeFor,
+				time.Duration(trips)*g.every).Seconds()
+		}
 		bound := g.last > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > near*windows)
 		switch {
 		case wanted < most && lasts(0) && bound,
@@ -105,7 +115,8 @@ func (s *striper) grow(ctx context.Context) {
 	}
 }
 
-// test has the younger half of the further connections rest, and gives them back where the others keep up the rate. It returns whether they did.
+// test has the younger half of the further connections rest, and gives them back where the others
+// keep up the rate. It returns whether they did.
 func (s *striper) test(ctx context.Context, g *gauge, tick <-chan time.Time) bool {
 	half := s.youngerHalf()
 	if len(half) == 0 {

@@ -45,7 +45,8 @@ func (n *narrowed) Read(p []byte) (int, error) {
 	return got, err
 }
 
-// Connections that add nothing to the rate are given back, and those that add are kept, though none of them comes near to its window.
+// Connections that add nothing to the rate are given back, and those that add are kept, though none
+// of them comes near to its window.
 func TestConnectionsAreTriedOut(t *testing.T) {
 	const trip = 100 * time.Millisecond
 	for name, test := range map[string]struct {
@@ -65,7 +66,8 @@ func TestConnectionsAreTriedOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
-					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20, RateBytesPerSec: test.each}}
+					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
+						Window: 2 << 20, RateBytesPerSec: test.each}}
 				if test.shared > 0 {
 					h.shared = &bottleneck{rate: test.shared}
 				}
@@ -76,11 +78,14 @@ func TestConnectionsAreTriedOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+					Connect: h.connect})
 				defer pool.Close()
 				target := filepath.Join(t.TempDir(), "target")
 				began := time.Now()
-				_, err = transfer.DownloadFile(t.Context(), transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target, transfer.Options{})
+				_, err = transfer.DownloadFile(t.Context(),
+					transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target,
+					transfer.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,10 +6,12 @@ import (
 	"math"
 )
 
-// A server that sends more of a file than it has said could fill a disk with a file that looked small. A file that has grown is no copy in the
-// end in any case; so what goes much beyond the size that it had is not taken. Files of no size, as those of /proc, may have any.
+// A server that sends more of a file than it has said could fill a disk with a file that looked
+// small. A file that has grown is no copy in the end in any case; so what goes much beyond the size
+// that it had is not taken. Files of no size, as those of /proc, may have any.
 
-// mostGrown is how far a file is read beyond its size: that it has grown, and to what, is said better when all has come.
+// mostGrown is how far a file is read beyond its size: that it has grown, and to what, is said
+// better when all has come.
 const mostGrown = 1 << 20
 
 // grownBound returns where a source of a size is read to at most.
@@ -23,12 +25,14 @@ func grownBound(size int64) int64 {
 // within returns an error where n bytes at an offset lie beyond a bound.
 func within(bound, off int64, n int) error {
 	if off > bound-int64(n) {
-		return fmt.Errorf("%w: more comes than the %d bytes that it had", ErrSourceChanged, bound-mostGrown)
+		return fmt.Errorf("%w: more comes than the %d bytes that it had", ErrSourceChanged,
+			bound-mostGrown)
 	}
 	return nil
 }
 
-// boundedWriter is a sink that takes so many bytes, and boundedWriterAt one that takes them in any order.
+// boundedWriter is a sink that takes so many bytes, and boundedWriterAt one that takes them in any
+// order.
 type (
 	boundedWriter struct {
 		io.Writer

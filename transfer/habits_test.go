@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestTreeRemembersWhatTheHostRefuses: that a host takes no temporary names, or renames nothing, is found out by the few files that are under way, said
-// once, and the others are written in place.
+// TestTreeRemembersWhatTheHostRefuses: that a host takes no temporary names, or renames nothing, is
+// found out by the few files that are under way, said once, and the others are written in place.
 func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 	const files, atATime = 60, 4
 	for name, test := range map[string]struct {
@@ -29,7 +29,8 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 			return r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-")
 		}},
 		"renames": {fail: true, refuses: func(r sftptest.Request) bool {
-			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended && r.Extension == wire.ExtPosixRename
+			return r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
+				r.Extension == wire.ExtPosixRename
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,17 +53,20 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 					b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte("old"))
 				}
 			}
-			tree := transfer.Tree{Host: b.host, Source: source + "/.", Target: "/tree", TreeOptions: transfer.TreeOptions{MaxFiles: atATime},
-				Options: transfer.Options{Events: func(e transfer.Event) { b.events = append(b.events, e) }}}
+			tree := transfer.Tree{Host: b.host, Source: source + "/.", Target: "/tree",
+				TreeOptions: transfer.TreeOptions{MaxFiles: atATime},
+				Options:     transfer.Options{Events: func(e transfer.Event) { b.events = append(b.events, e) }}}
 			summary, err := tree.Run(t.Context())
 			if n := refused.Load(); n == 0 || n > atATime {
-				t.Errorf("%d requests were refused, and %d files are under way at a time", n, atATime)
+				t.Errorf("%d requests were refused, and %d files are under way at a time", n,
+					atATime)
 			}
 			failed := int64(0)
 			if test.fail {
 				failed = refused.Load()
 			}
-			if summary.Failed != failed || summary.Files != files-failed || (err != nil) != test.fail {
+			if summary.Failed != failed || summary.Files != files-failed ||
+				(err != nil) != test.fail {
 				t.Errorf("%+v, %v", summary, err)
 			}
 			if notes := b.notes(); len(notes) != 1 || !strings.Contains(notes[0], "in place") {
@@ -70,7 +74,8 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 			}
 			arrived := int64(0)
 			for i := range files {
-				if got, _ := b.server.Files.ReadFile(fmt.Sprint("/tree/", i)); string(got) == fmt.Sprint("new ", i) {
+				if got, _ := b.server.Files.ReadFile(fmt.Sprint("/tree/",
+					i)); string(got) == fmt.Sprint("new ", i) {
 					arrived++
 				}
 			}

@@ -16,8 +16,9 @@ import (
 // Algorithm names a hash function. "" stands for none.
 type Algorithm string
 
-// The algorithms, both with 32 bytes of hash. SHA-256 is what every host that hashes files has, and what lists of files are made of;
-// BLAKE3 is several times as fast on processors without instructions for SHA-256, twice on those that have them, and usftp's own server has it.
+// The algorithms, both with 32 bytes of hash. SHA-256 is what every host that hashes files has, and
+// what lists of files are made of; BLAKE3 is several times as fast on processors without
+// instructions for SHA-256, twice on those that have them, and usftp's own server has it.
 const (
 	SHA256 Algorithm = "sha256"
 	BLAKE3 Algorithm = "blake3"
@@ -128,20 +129,23 @@ func (all digests) finish() {
 	}
 }
 
-// piecePerRequest is how much of a file one request has the host hash, where nothing else is to be had from the pieces' hashes; see hashPiece.
-// piecePerWhole is it where the hash of the whole file is wanted too, and serves for both as long as the file is one piece. Seconds pass then
-// until the host answers, and fewer bytes are hashed twice here.
+// piecePerRequest is how much of a file one request has the host hash, where nothing else is to be
+// had from the pieces' hashes; see hashPiece. piecePerWhole is it where the hash of the whole file
+// is wanted too, and serves for both as long as the file is one piece. Seconds pass then until the
+// host answers, and fewer bytes are hashed twice here.
 const (
 	piecePerRequest = hashPiece
 	piecePerWhole   = 1 << 30
 )
 
-// newDigests returns what is to be hashed of a file of a size, -1 where that is not known: for people the whole, for the host pieces.
+// newDigests returns what is to be hashed of a file of a size, -1 where that is not known: for
+// people the whole, for the host pieces.
 func (r *run) newDigests(size int64) (all digests) {
 	if whole := r.Options.Hash; whole != "" {
 		all = append(all, newDigest(whole, 0))
 	}
-	if !r.Options.Verify || r.Direction == Local { // what is on this machine is compared byte by byte
+	// what is on this machine is compared byte by byte
+	if !r.Options.Verify || r.Direction == Local {
 		return all
 	}
 	algorithm, piece := r.checkAlgorithm(), int64(piecePerRequest)
@@ -154,8 +158,8 @@ func (r *run) newDigests(size int64) (all digests) {
 	return append(all, newDigest(algorithm, piece))
 }
 
-// fastest is the algorithm that takes the least time here: the BLAKE3 that is linked in is written for vectors of x86-64 only, and others have
-// instructions for SHA-256.
+// fastest is the algorithm that takes the least time here: the BLAKE3 that is linked in is written
+// for vectors of x86-64 only, and others have instructions for SHA-256.
 func fastest() Algorithm {
 	if runtime.GOARCH == "amd64" {
 		return BLAKE3
@@ -163,8 +167,9 @@ func fastest() Algorithm {
 	return SHA256
 }
 
-// checkAlgorithm chooses the algorithm by which what the host has stored is compared: what is hashed anyway if the host may have it, else
-// the fastest if the host says that it has it, else SHA-256.
+// checkAlgorithm chooses the algorithm by which what the host has stored is compared: what is
+// hashed anyway if the host may have it, else the fastest if the host says that it has it, else
+// SHA-256.
 func (r *run) checkAlgorithm() Algorithm {
 	client := r.Host.Client
 	known := client.CheckFileAlgorithms()

@@ -36,7 +36,8 @@ func withHash(a transfer.Algorithm) func(*transfer.Job) {
 	return func(j *transfer.Job) { j.Options.Hash = a }
 }
 
-// The hash that is taken in passing is that of the file, both ways, for files of every size and for streams.
+// The hash that is taken in passing is that of the file, both ways, for files of every size and for
+// streams.
 func TestHashInPassing(t *testing.T) {
 	for _, a := range []transfer.Algorithm{transfer.SHA256, transfer.BLAKE3} {
 		for _, size := range []int{0, 1, 261120, 256 << 10, 7<<20 + 3} {
@@ -46,26 +47,32 @@ func TestHashInPassing(t *testing.T) {
 				data := random(size)
 				want := hashOf(a, data)
 				limited := func(j *transfer.Job) { j.Options.RateLimit = limit }
-				up, err := b.job(transfer.Upload, b.local("source", data), "/target", withHash(a), limited)
+				up, err := b.job(transfer.Upload, b.local("source", data), "/target", withHash(a),
+					limited)
 				if err != nil || !up.Hash.Equal(want) {
 					t.Errorf("%s up: %v, %v", name, up.Hash, err)
 				}
 				last := b.events[len(b.events)-1]
-				if text, _ := json.Marshal(last); last.Name != "target" || !strings.Contains(string(text), fmt.Sprintf(`"hash":"%s:%x"`, a, want.Sum)) {
+				if text, _ := json.Marshal(last); last.Name != "target" ||
+					!strings.Contains(string(text), fmt.Sprintf(`"hash":"%s:%x"`, a, want.Sum)) {
 					t.Errorf("%s: the last event is %s", name, text)
 				}
-				down, err := b.job(transfer.Download, "/target", b.dir+"/back", withHash(a), limited)
+				down, err := b.job(transfer.Download, "/target", b.dir+"/back", withHash(a),
+					limited)
 				if err != nil || !down.Hash.Equal(want) || !bytes.Equal(b.read("back"), data) {
 					t.Errorf("%s down: %v, %v", name, down.Hash, err)
 				}
 				var got bytes.Buffer
-				down, err = b.job(transfer.Download, "/target", "", withHash(a), limited, func(j *transfer.Job) { j.Writer, j.Options.Verify = &got, true })
-				if err != nil || !down.Hash.Equal(want) || down.Verified != transfer.VerifiedByReading {
+				down, err = b.job(transfer.Download, "/target", "", withHash(a), limited,
+					func(j *transfer.Job) { j.Writer, j.Options.Verify = &got, true })
+				if err != nil || !down.Hash.Equal(want) ||
+					down.Verified != transfer.VerifiedByReading {
 					t.Errorf("%s to a writer: %+v, %v", name, down, err)
 				}
-				up, err = b.job(transfer.Upload, "", "/stream", withHash(a), limited, func(j *transfer.Job) {
-					j.Reader, j.Options.Verify = io.LimitReader(bytes.NewReader(data), 1<<40), true
-				})
+				up, err = b.job(transfer.Upload, "", "/stream", withHash(a), limited,
+					func(j *transfer.Job) {
+						j.Reader, j.Options.Verify = io.LimitReader(bytes.NewReader(data), 1<<40), true
+					})
 				if err != nil || !up.Hash.Equal(want) || up.Verified != transfer.VerifiedByReading {
 					t.Errorf("%s from a reader: %+v, %v", name, up, err)
 				}
@@ -73,7 +80,8 @@ func TestHashInPassing(t *testing.T) {
 		}
 	}
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	if r, err := b.job(transfer.Upload, b.local("source", []byte("x")), "/target"); err != nil || !r.Hash.IsZero() {
+	if r, err := b.job(transfer.Upload, b.local("source", []byte("x")), "/target"); err != nil ||
+		!r.Hash.IsZero() {
 		t.Errorf("a hash that nobody asked for: %+v, %v", r, err)
 	}
 	if text, _ := json.Marshal(b.events[len(b.events)-1]); strings.Contains(string(text), "hash") {
@@ -81,12 +89,14 @@ func TestHashInPassing(t *testing.T) {
 	}
 }
 
-// A server that has packets sent again, since it takes them one by one only, has what is sent again hashed once.
+// A server that has packets sent again, since it takes them one by one only, has what is sent again
+// hashed once.
 func TestHashOfWhatIsSentAgain(t *testing.T) {
 	b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
 	data := random(3 << 20)
 	r, err := b.job(transfer.Upload, b.local("source", data), "/target", withHash(transfer.SHA256))
-	if err != nil || !r.Hash.Equal(hashOf(transfer.SHA256, data)) || !bytes.Equal(b.remote("/target"), data) {
+	if err != nil || !r.Hash.Equal(hashOf(transfer.SHA256, data)) ||
+		!bytes.Equal(b.remote("/target"), data) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -97,7 +107,8 @@ func TestHashOfResumed(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		t.Run(direction.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+					RateBytesPerSec: 8 << 20}
 				b := newBench(t, sftptest.Script{}, link)
 				data := random(size)
 				source, target := b.local("source", data), "/target"
@@ -106,15 +117,18 @@ func TestHashOfResumed(t *testing.T) {
 					source, target = "/source", filepath.Join(b.dir, "target")
 				}
 				options := func(j *transfer.Job) {
-					j.Options = transfer.Options{Journal: filepath.Join(b.dir, "journal"), Resume: true, Hash: transfer.SHA256, Verify: true}
+					j.Options = transfer.Options{Journal: filepath.Join(b.dir, "journal"),
+						Resume: true, Hash: transfer.SHA256, Verify: true}
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
-				if first, err := b.jobContext(ctx, direction, source, target, options); err == nil || first.Bytes == 0 {
+				if first, err := b.jobContext(ctx, direction, source, target,
+					options); err == nil || first.Bytes == 0 {
 					t.Fatalf("%+v, %v", first, err)
 				}
 				r, err := b.job(direction, source, target, options)
-				if err != nil || r.Resumed == 0 || !r.Hash.Equal(hashOf(transfer.SHA256, data)) || r.Verified == "" {
+				if err != nil || r.Resumed == 0 || !r.Hash.Equal(hashOf(transfer.SHA256, data)) ||
+					r.Verified == "" {
 					t.Errorf("%+v, %v", r, err)
 				}
 			})
@@ -128,13 +142,15 @@ func TestHashOfStriped(t *testing.T) {
 	data := random(48 << 20)
 	want := hashOf(transfer.BLAKE3, data)
 	synctest.Test(t, func(t *testing.T) {
-		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
+			link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
 		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+			Connect: h.connect})
 		defer pool.Close()
 		host := transfer.Host{Client: first, Name: "far", Pool: pool}
 		dir := t.TempDir()
@@ -144,11 +160,13 @@ func TestHashOfStriped(t *testing.T) {
 		}
 		options := transfer.Options{Hash: transfer.BLAKE3, Verify: true}
 		up, err := transfer.UploadFile(t.Context(), host, source, "/target", options)
-		if err != nil || up.Stripes == 0 || !up.Hash.Equal(want) || up.Verified != transfer.VerifiedByReading {
+		if err != nil || up.Stripes == 0 || !up.Hash.Equal(want) ||
+			up.Verified != transfer.VerifiedByReading {
 			t.Errorf("%+v, %v", up, err)
 		}
 		down, err := transfer.DownloadFile(t.Context(), host, "/target", back, options)
-		if err != nil || down.Stripes == 0 || !down.Hash.Equal(want) || down.Verified != transfer.VerifiedByReading {
+		if err != nil || down.Stripes == 0 || !down.Hash.Equal(want) ||
+			down.Verified != transfer.VerifiedByReading {
 			t.Errorf("%+v, %v", down, err)
 		}
 	})
@@ -158,7 +176,10 @@ func TestHashOfStriped(t *testing.T) {
 func TestHashesOfTree(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
-	hashed := func(tree *transfer.Tree) { tree.Options.Hash, tree.Options.Resume = transfer.BLAKE3, true }
+	hashed := func(tree *transfer.Tree) {
+		tree.Options.Hash, tree.Options.Resume = transfer.BLAKE3,
+			true
+	}
 	check := func(what string, kind transfer.Kind, prefix string) {
 		t.Helper()
 		files := 0
@@ -188,7 +209,8 @@ func TestHashesOfTree(t *testing.T) {
 		{"up into it", transfer.Upload, source, "/copy", transfer.Done, "source/"},
 		{"down", transfer.Download, "/copy/source", b.dir + "/back", transfer.Done, ""},
 		{"down again", transfer.Download, "/copy/source/.", b.dir + "/back", transfer.Kept, ""},
-		{"down into it", transfer.Download, "/copy/source", b.dir + "/back", transfer.Done, "source/"},
+		{"down into it", transfer.Download, "/copy/source", b.dir + "/back", transfer.Done,
+			"source/"},
 	} {
 		if _, err := b.tree(run.direction, run.source, run.target, hashed); err != nil {
 			t.Errorf("%s: %v", run.what, err)
@@ -197,8 +219,8 @@ func TestHashesOfTree(t *testing.T) {
 	}
 }
 
-// With check-file nothing is read back, and the algorithm is the best that both sides have. The scripted server knows SHA-256 and not BLAKE3, so
-// that what is asked for shows.
+// With check-file nothing is read back, and the algorithm is the best that both sides have. The
+// scripted server knows SHA-256 and not BLAKE3, so that what is asked for shows.
 func TestVerifyChoosesHash(t *testing.T) {
 	name := wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"}
 	says := func(list string) []wire.ExtensionPair {
@@ -209,19 +231,25 @@ func TestVerifyChoosesHash(t *testing.T) {
 		hash  transfer.Algorithm
 		reads bool
 	}{
-		"not told":                        {offer: []wire.ExtensionPair{name}},
-		"not told, BLAKE3 is wanted":      {offer: []wire.ExtensionPair{name}, hash: transfer.BLAKE3},
-		"both, the better is asked for":   {offer: says("sha256," + wire.HashBLAKE3), reads: runtime.GOARCH == "amd64"},
-		"both, SHA-256 is wanted":         {offer: says(wire.HashBLAKE3 + ",sha256"), hash: transfer.SHA256},
-		"both, BLAKE3 is wanted":          {offer: says(wire.HashBLAKE3 + ",sha256"), hash: transfer.BLAKE3, reads: true},
+		"not told": {offer: []wire.ExtensionPair{name}},
+		"not told, BLAKE3 is wanted": {offer: []wire.ExtensionPair{name},
+			hash: transfer.BLAKE3},
+		"both, the better is asked for": {offer: says("sha256," + wire.HashBLAKE3),
+			reads: runtime.GOARCH == "amd64"},
+		"both, SHA-256 is wanted": {offer: says(wire.HashBLAKE3 + ",sha256"),
+			hash: transfer.SHA256},
+		"both, BLAKE3 is wanted": {offer: says(wire.HashBLAKE3 + ",sha256"),
+			hash: transfer.BLAKE3, reads: true},
 		"SHA-256 alone, BLAKE3 is wanted": {offer: says("sha256,md5"), hash: transfer.BLAKE3},
 		"by handle":                       {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "1"}}},
-		"by handle, as Paramiko":          {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFile, Data: "md5,sha256"}}},
-		"no hashes":                       {reads: true},
-		"no hashes, but one is wanted":    {hash: transfer.BLAKE3, reads: true},
+		"by handle, as Paramiko": {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFile,
+			Data: "md5,sha256"}}},
+		"no hashes":                    {reads: true},
+		"no hashes, but one is wanted": {hash: transfer.BLAKE3, reads: true},
 	} {
 		for _, size := range []int{0, 1000, 1 << 20} {
-			b := newTreeBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(), test.offer...)}, sftptest.LinkConfig{})
+			b := newTreeBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(),
+				test.offer...)}, sftptest.LinkConfig{})
 			data := random(size)
 			options := func(j *transfer.Job) { j.Options.Verify, j.Options.Hash = true, test.hash }
 			r, err := b.job(transfer.Upload, b.local("source", data), "/target", options)
@@ -229,7 +257,8 @@ func TestVerifyChoosesHash(t *testing.T) {
 			if test.reads {
 				want = transfer.VerifiedByReading
 			}
-			if err != nil || r.Verified != want || test.hash != "" && !r.Hash.Equal(hashOf(test.hash, data)) {
+			if err != nil || r.Verified != want ||
+				test.hash != "" && !r.Hash.Equal(hashOf(test.hash, data)) {
 				t.Errorf("%s: %+v, %v", what, r, err)
 			}
 			if reads := b.server.Requests(wire.TypeRead); (len(reads) > 0) != test.reads {
@@ -241,7 +270,9 @@ func TestVerifyChoosesHash(t *testing.T) {
 
 // The file on this machine is read once: a file that can be read but once is verified.
 func TestVerifyReadsSourceOnce(t *testing.T) {
-	for _, script := range []sftptest.Script{{}, {Extensions: append(sftptest.OpenSSHExtensions(), wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})}} {
+	for _, script := range []sftptest.Script{{},
+		{Extensions: append(sftptest.OpenSSHExtensions(),
+			wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})}} {
 		b := newBench(t, script, sftptest.LinkConfig{})
 		data := random(3 << 20)
 		source := b.local("source", data)
@@ -263,7 +294,8 @@ func TestVerifyReadsSourceOnce(t *testing.T) {
 
 // Of a tree that goes on, what differs by the host's hash is copied again.
 func TestResumeVerifiesWhatIsThere(t *testing.T) {
-	b := newTreeBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(), wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})}, sftptest.LinkConfig{})
+	b := newTreeBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(),
+		wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})}, sftptest.LinkConfig{})
 	source := b.sample("source")
 	options := func(tree *transfer.Tree) { tree.Options.Resume, tree.Options.Verify = true, true }
 	if _, err := b.tree(transfer.Upload, source, "/copy", options); err != nil {
@@ -272,7 +304,8 @@ func TestResumeVerifiesWhatIsThere(t *testing.T) {
 	b.spoil("/copy/deep/packet")
 	b.server.Files.SetModTime("/copy/deep/packet", oldTime)
 	s, err := b.tree(transfer.Upload, source+"/.", "/copy", options)
-	if err != nil || s.Files != 1 || s.Kept != 8 || !bytes.Equal(b.remote("/copy/deep/packet"), random(261120)) {
+	if err != nil || s.Files != 1 || s.Kept != 8 ||
+		!bytes.Equal(b.remote("/copy/deep/packet"), random(261120)) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -281,11 +314,14 @@ func TestResumeVerifiesWhatIsThere(t *testing.T) {
 func TestVerifyFindsWhatIsLonger(t *testing.T) {
 	for _, offer := range [][]wire.ExtensionPair{nil, {{Name: wire.ExtCheckFileName, Data: "1"}}} {
 		for _, size := range []int{1000, 3 << 20} {
-			b := newBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(), offer...)}, sftptest.LinkConfig{})
-			b.server.AddFaults(sftptest.Fault{On: wire.TypeClose, Do: sftptest.Call("append", func(r sftptest.Request) {
-				b.server.Files.WriteFile(r.Path, append(b.remote(r.Path), 'x'))
-			})})
-			_, err := b.job(transfer.Upload, b.local("source", random(size)), "/target", func(j *transfer.Job) { j.Options.Verify = true })
+			b := newBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(),
+				offer...)}, sftptest.LinkConfig{})
+			b.server.AddFaults(sftptest.Fault{On: wire.TypeClose,
+				Do: sftptest.Call("append", func(r sftptest.Request) {
+					b.server.Files.WriteFile(r.Path, append(b.remote(r.Path), 'x'))
+				})})
+			_, err := b.job(transfer.Upload, b.local("source", random(size)), "/target",
+				func(j *transfer.Job) { j.Options.Verify = true })
 			if !errors.Is(err, transfer.ErrVerify) {
 				t.Errorf("%d bytes: %v", size, err)
 			}

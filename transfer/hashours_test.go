@@ -30,7 +30,8 @@ func ourHost(t *testing.T) (host transfer.Host, dir string) {
 }
 
 // hostOf is package server over what is made of a directory, without the requests that are denied.
-func hostOf(t *testing.T, over func(*osfs.FS) server.FS, denied []string) (host transfer.Host, dir string) {
+func hostOf(t *testing.T, over func(*osfs.FS) server.FS,
+	denied []string) (host transfer.Host, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	files, err := osfs.New(dir)
@@ -41,7 +42,8 @@ func hostOf(t *testing.T, over func(*osfs.FS) server.FS, denied []string) (host 
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		server.Serve(context.Background(), far, over(files), &server.Options{Policy: server.Policy{Denied: denied}})
+		server.Serve(context.Background(), far, over(files),
+			&server.Options{Policy: server.Policy{Denied: denied}})
 	}()
 	client, err := usftp.NewClientPipe(near, near, usftp.WithServerVersion("SSH-2.0-usftp"))
 	if err != nil {
@@ -58,7 +60,8 @@ func hostOf(t *testing.T, over func(*osfs.FS) server.FS, denied []string) (host 
 // Our server hashes by whatever is wanted, and says so; so nothing is read back.
 func TestVerifyWithOurServer(t *testing.T) {
 	host, _ := ourHost(t)
-	if known := host.Client.CheckFileAlgorithms(); !slices.Contains(known, "sha256") || !slices.Contains(known, usftp.AlgorithmBLAKE3) {
+	if known := host.Client.CheckFileAlgorithms(); !slices.Contains(known, "sha256") ||
+		!slices.Contains(known, usftp.AlgorithmBLAKE3) {
 		t.Errorf("it hashes by %q", known)
 	}
 	dir := t.TempDir()
@@ -75,18 +78,21 @@ func TestVerifyWithOurServer(t *testing.T) {
 			}
 			options := transfer.Options{Verify: true, Hash: a}
 			up, err := transfer.UploadFile(t.Context(), host, source, "/target", options)
-			if err != nil || up.Verified != transfer.VerifiedByHash || a != "" && !up.Hash.Equal(hashOf(a, data)) {
+			if err != nil || up.Verified != transfer.VerifiedByHash ||
+				a != "" && !up.Hash.Equal(hashOf(a, data)) {
 				t.Errorf("%d bytes, %q, up: %+v, %v", size, a, up, err)
 			}
 			down, err := transfer.DownloadFile(t.Context(), host, "/target", back, options)
-			if err != nil || down.Verified != transfer.VerifiedByHash || a != "" && !down.Hash.Equal(hashOf(a, data)) {
+			if err != nil || down.Verified != transfer.VerifiedByHash ||
+				a != "" && !down.Hash.Equal(hashOf(a, data)) {
 				t.Errorf("%d bytes, %q, down: %+v, %v", size, a, down, err)
 			}
 		}
 	}
 }
 
-// flipper is a server whose disk flips a bit of what is written at an offset, or of what is read there once.
+// flipper is a server whose disk flips a bit of what is written at an offset, or of what is read
+// there once.
 type flipper struct {
 	*osfs.FS
 	written int64 // below 0: none
@@ -108,7 +114,8 @@ type flippedFile struct {
 	flipper
 }
 
-func (f flipper) Open(ctx context.Context, name string, flags uint32, attrs wire.Attrs) (server.File, error) {
+func (f flipper) Open(ctx context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
 	file, err := f.FS.Open(ctx, name, flags, attrs)
 	if err != nil {
 		return nil, err
@@ -138,8 +145,9 @@ func (f flippedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// One bit that is stored otherwise is found, up; and down one that is sent otherwise the first time; by hash and by reading back, alone and in a
-// tree, in small files and large ones. Nothing that is spoilt gets its name.
+// One bit that is stored otherwise is found, up; and down one that is sent otherwise the first
+// time; by hash and by reading back, alone and in a tree, in small files and large ones. Nothing
+// that is spoilt gets its name.
 func TestVerifyFindsOneBit(t *testing.T) {
 	for _, denied := range [][]string{nil, {"check-file-handle", "check-file-name"}} {
 		for _, size := range []int{100, 3 << 20} {
@@ -147,16 +155,21 @@ func TestVerifyFindsOneBit(t *testing.T) {
 				what := fmt.Sprintf("%d bytes, at %d, without %q", size, at, denied)
 				read := new(atomic.Int64)
 				read.Store(-1)
-				host, far := hostOf(t, func(files *osfs.FS) server.FS { return flipper{files, at, read} }, denied)
+				host, far := hostOf(t, func(files *osfs.FS) server.FS {
+					return flipper{files, at,
+						read}
+				}, denied)
 				dir := t.TempDir()
 				source := filepath.Join(dir, "tree", "file")
 				os.Mkdir(filepath.Dir(source), 0o755)
 				os.WriteFile(source, random(size), 0o644)
 				options := transfer.Options{Verify: true}
-				if _, err := transfer.UploadFile(t.Context(), host, source, "/target", options); !errors.Is(err, transfer.ErrVerify) {
+				if _, err := transfer.UploadFile(t.Context(), host, source, "/target",
+					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s: %v", what, err)
 				}
-				if _, err := transfer.UploadDir(t.Context(), host, filepath.Dir(source), "/tree", options); !errors.Is(err, transfer.ErrVerify) {
+				if _, err := transfer.UploadDir(t.Context(), host, filepath.Dir(source), "/tree",
+					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s, a tree: %v", what, err)
 				}
 				nothingIn(t, what, far, "tree")
@@ -165,15 +178,18 @@ func TestVerifyFindsOneBit(t *testing.T) {
 				back := filepath.Join(dir, "back")
 				os.Mkdir(back, 0o755)
 				read.Store(at)
-				if _, err := transfer.DownloadFile(t.Context(), host, "/tree/file", back, options); !errors.Is(err, transfer.ErrVerify) {
+				if _, err := transfer.DownloadFile(t.Context(), host, "/tree/file", back,
+					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s, down: %v", what, err)
 				}
 				read.Store(at)
-				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back, options); !errors.Is(err, transfer.ErrVerify) {
+				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back,
+					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s, a tree down: %v", what, err)
 				}
 				nothingIn(t, what, back)
-				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back, options); err != nil {
+				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back,
+					options); err != nil {
 					t.Errorf("%s, as it is: %v", what, err)
 				}
 			}
@@ -199,10 +215,12 @@ func nothingIn(t *testing.T, what, dir string, but ...string) {
 func TestVerifyOverlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files = 12
-		link := sftptest.LinkConfig{ToServer: 50 * time.Millisecond, ToClient: 50 * time.Millisecond, RateBytesPerSec: 20 << 20}
+		link := sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
+			ToClient: 50 * time.Millisecond, RateBytesPerSec: 20 << 20}
 		b := newTreeBench(t, sftptest.Script{}, link)
 		stream := b.server.Dial(link)
-		client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
+		client, err := usftp.NewClientPipe(stream, stream,
+			usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,11 +229,13 @@ func TestVerifyOverlaps(t *testing.T) {
 		root := filepath.Join(b.dir, "tree")
 		os.Mkdir(root, 0o755)
 		for i := range files {
-			if err := os.WriteFile(filepath.Join(root, fmt.Sprint(i)), random(1<<20), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(root, fmt.Sprint(i)), random(1<<20),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.tree(transfer.Upload, root, "/tree", func(tree *transfer.Tree) { tree.Options.Verify = true }); err != nil {
+		if _, err := b.tree(transfer.Upload, root, "/tree",
+			func(tree *transfer.Tree) { tree.Options.Verify = true }); err != nil {
 			t.Fatal(err)
 		}
 		reads, writes := b.server.Requests(wire.TypeRead), b.server.Requests(wire.TypeWrite)

@@ -13,13 +13,16 @@ import (
 	"github.com/usftp/usftp/internal/filecopy"
 )
 
-// A job whose Direction is Local copies from this machine to itself, with no host: a target comes to be as that of a download does.
+// A job whose Direction is Local copies from this machine to itself, with no host: a target comes
+// to be as that of a download does.
 
-// errSameFile says that source and target are one file: to write the one would be to lose the other.
+// errSameFile says that source and target are one file: to write the one would be to lose the
+// other.
 var errSameFile = errors.New("source and target are the same file")
 
 // errNoRereading says that what was copied is gone.
-var errNoRereading = fmt.Errorf("%w: it cannot be verified: only files can be read again", errors.ErrUnsupported)
+var errNoRereading = fmt.Errorf("%w: it cannot be verified: only files can be read again",
+	errors.ErrUnsupported)
 
 // copyHere copies from this machine to itself.
 func (r *run) copyHere() error {
@@ -146,7 +149,8 @@ func (r *run) compareHere(t *localTarget, from *source) error {
 		return err
 	}
 	defer stored.Close()
-	n, err := io.CopyBuffer(&comparer{at: from.file, size: r.size}, interruptedReader{r.ctx, stored}, make([]byte, 256<<10))
+	n, err := io.CopyBuffer(&comparer{at: from.file, size: r.size},
+		interruptedReader{r.ctx, stored}, make([]byte, 256<<10))
 	switch {
 	case errors.Is(err, errDiffers), err == nil && n != r.result.Bytes:
 		return ErrVerify
@@ -162,7 +166,8 @@ func (r *run) pour(sink io.Writer, from *source) error {
 	var moved atomic.Int64
 	defer r.watch(moved.Load)()
 	r.startHashing(nil)
-	n, err := io.Copy(countingWriter{r.passWriter(r.limitWriter(sink)), &moved}, interruptedReader{r.ctx, from.Reader})
+	n, err := io.Copy(countingWriter{r.passWriter(r.limitWriter(sink)), &moved},
+		interruptedReader{r.ctx, from.Reader})
 	r.result.Bytes = n
 	if err == nil {
 		err = from.changed(n)
@@ -206,8 +211,8 @@ func (w countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// abandonHere ends a copy that has failed. What an interruption leaves is not worth keeping: to go on from it, all of it would have to be
-// compared, which takes as long as copying it.
+// abandonHere ends a copy that has failed. What an interruption leaves is not worth keeping: to go
+// on from it, all of it would have to be compared, which takes as long as copying it.
 func (r *run) abandonHere(t *localTarget) {
 	t.file.Close()
 	switch {
@@ -228,7 +233,8 @@ type hereSource struct {
 // loops tells also of links that lead to the copy.
 func (s hereSource) loops(d *directory) string {
 	if target, ok := s.tree.target.(*localTree); ok && target.top != nil {
-		if info, err := target.top.Stat(target.base); err == nil && os.SameFile(info, d.facts.info) {
+		if info, err := target.top.Stat(target.base); err == nil &&
+			os.SameFile(info, d.facts.info) {
 			return "it is the copy itself"
 		}
 	}
@@ -239,7 +245,8 @@ var errIntoItself = errors.New("a directory cannot be copied into itself")
 
 // checkHere refuses to copy a directory into itself or one that lies in it, or to itself.
 func (t *treeRun) checkHere(base string, source os.FileInfo) error {
-	if info, err := os.Stat(filepath.Join(t.Target, base)); err == nil && os.SameFile(info, source) {
+	if info, err := os.Stat(filepath.Join(t.Target, base)); err == nil &&
+		os.SameFile(info, source) {
 		return errIntoItself
 	}
 	above := t.Target
@@ -264,7 +271,8 @@ func (t *treeRun) checkHere(base string, source os.FileInfo) error {
 	return nil // where nothing is known of the target, making it will say why
 }
 
-// measureHere decides how many files are copied at once: what takes time is the kernel's work on names, on as many processors as there are.
+// measureHere decides how many files are copied at once: what takes time is the kernel's work on
+// names, on as many processors as there are.
 func (t *treeRun) measureHere() {
 	t.small = largestSmall
 	t.allow(1<<20, 2*runtime.GOMAXPROCS(0))

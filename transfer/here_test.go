@@ -25,18 +25,23 @@ func TestLocal(t *testing.T) {
 		if err := os.Chtimes(source, when, when); err != nil {
 			t.Fatal(err)
 		}
-		for _, options := range []transfer.Options{{}, {Preserve: true}, {Placement: transfer.InPlace}, {Placement: transfer.Atomic, Sync: true}, {Verify: true}, {Sparse: true}, {RateLimit: 1 << 32}} {
+		for _, options := range []transfer.Options{{}, {Preserve: true},
+			{Placement: transfer.InPlace}, {Placement: transfer.Atomic, Sync: true}, {Verify: true},
+			{Sparse: true}, {RateLimit: 1 << 32}} {
 			var last transfer.Event
 			options.Events = func(e transfer.Event) { last = e }
-			j := transfer.Job{Direction: transfer.Local, Source: source, Target: target, Options: options}
+			j := transfer.Job{Direction: transfer.Local, Source: source, Target: target,
+				Options: options}
 			result, err := j.Run(context.Background())
-			if err != nil || result.Bytes != int64(size) || result.InPlace != (options.Placement == transfer.InPlace) {
+			if err != nil || result.Bytes != int64(size) ||
+				result.InPlace != (options.Placement == transfer.InPlace) {
 				t.Fatalf("%d bytes, %+v: %+v, %v", size, options, result, err)
 			}
 			if options.Verify && result.Verified != transfer.VerifiedByReading {
 				t.Errorf("verified %q", result.Verified)
 			}
-			if last.Kind != transfer.Done || last.Direction != transfer.Local || last.Bytes != int64(size) || last.Host != "" {
+			if last.Kind != transfer.Done || last.Direction != transfer.Local ||
+				last.Bytes != int64(size) || last.Host != "" {
 				t.Errorf("the last event is %+v", last)
 			}
 			got, err := os.ReadFile(target)
@@ -63,18 +68,20 @@ func TestLocal(t *testing.T) {
 func TestLocalStopped(t *testing.T) {
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "target")
-	if err := errors.Join(os.WriteFile(source, random(4<<20), 0o600), os.WriteFile(target, []byte("old"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(source, random(4<<20), 0o600),
+		os.WriteFile(target, []byte("old"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	stop := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	j := transfer.Job{Direction: transfer.Local, Source: source, Target: target, Options: transfer.Options{
-		RateLimit: 1 << 20, ProgressEvery: time.Millisecond,
-		Events: func(e transfer.Event) {
-			if e.Kind == transfer.Progress && e.Bytes > 0 {
-				cancel(stop)
-			}
-		}}}
+	j := transfer.Job{Direction: transfer.Local, Source: source, Target: target,
+		Options: transfer.Options{
+			RateLimit: 1 << 20, ProgressEvery: time.Millisecond,
+			Events: func(e transfer.Event) {
+				if e.Kind == transfer.Progress && e.Bytes > 0 {
+					cancel(stop)
+				}
+			}}}
 	result, err := j.Run(ctx)
 	if !errors.Is(err, stop) || result.LeftBehind != "" {
 		t.Errorf("%+v, %v", result, err)
@@ -92,15 +99,17 @@ func TestLocalSourceChanges(t *testing.T) {
 	if err := os.WriteFile(source, random(4<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j := transfer.Job{Direction: transfer.Local, Source: source, Target: target, Options: transfer.Options{
-		RateLimit: 16 << 20, ProgressEvery: time.Millisecond,
-		Events: func(e transfer.Event) {
-			if e.Kind == transfer.Progress && e.Bytes > 0 {
-				os.Truncate(source, 5<<20)
-			}
-		}}}
+	j := transfer.Job{Direction: transfer.Local, Source: source, Target: target,
+		Options: transfer.Options{
+			RateLimit: 16 << 20, ProgressEvery: time.Millisecond,
+			Events: func(e transfer.Event) {
+				if e.Kind == transfer.Progress && e.Bytes > 0 {
+					os.Truncate(source, 5<<20)
+				}
+			}}}
 	_, err := j.Run(context.Background())
-	if _, statErr := os.Lstat(target); !errors.Is(err, transfer.ErrSourceChanged) || !os.IsNotExist(statErr) {
+	if _, statErr := os.Lstat(target); !errors.Is(err, transfer.ErrSourceChanged) ||
+		!os.IsNotExist(statErr) {
 		t.Errorf("%v; the target: %v", err, statErr)
 	}
 }
@@ -109,9 +118,11 @@ func TestLocalTree(t *testing.T) {
 	b := &bench{t: t, dir: t.TempDir()}
 	source := b.sample("source")
 	target := filepath.Join(b.dir, "target")
-	tree := transfer.Tree{Direction: transfer.Local, Source: source, Target: target, Options: transfer.Options{Preserve: true, Verify: true}}
+	tree := transfer.Tree{Direction: transfer.Local, Source: source, Target: target,
+		Options: transfer.Options{Preserve: true, Verify: true}}
 	summary, err := tree.Run(context.Background())
-	if err != nil || summary.Target != target || summary.Files == 0 || summary.Failed != 0 || !summary.Complete {
+	if err != nil || summary.Target != target || summary.Files == 0 || summary.Failed != 0 ||
+		!summary.Complete {
 		t.Fatalf("%+v, %v", summary, err)
 	}
 	sameTrees(t, source, target)
@@ -130,7 +141,8 @@ func ExampleJob_local() {
 	defer os.RemoveAll(dir)
 	source := filepath.Join(dir, "a.txt")
 	os.WriteFile(source, []byte("hello\n"), 0o644)
-	job := transfer.Job{Direction: transfer.Local, Source: source, Target: filepath.Join(dir, "b.txt")}
+	job := transfer.Job{Direction: transfer.Local, Source: source,
+		Target: filepath.Join(dir, "b.txt")}
 	result, err := job.Run(context.Background())
 	fmt.Println(result.Bytes, err)
 	// Output: 6 <nil>

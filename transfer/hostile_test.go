@@ -19,10 +19,12 @@ import (
 )
 
 func names(r sftptest.Request, names ...wire.Name) []sftptest.Action {
-	return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, r.ID)))}
+	return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil,
+		r.ID)))}
 }
 
-// TestFileWithoutEnd: a file of which a server sends on and on, though it has said that it is small, is given up early, and nothing of it stays.
+// TestFileWithoutEnd: a file of which a server sends on and on, though it has said that it is
+// small, is given up early, and nothing of it stays.
 func TestFileWithoutEnd(t *testing.T) {
 	var reads atomic.Int64
 	script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -34,14 +36,16 @@ func TestFileWithoutEnd(t *testing.T) {
 		}
 		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Data{Data: bytes.Repeat([]byte("x"), int(r.Length))}.Append(nil, r.ID)))}
 	}}
-	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Sparse: true}, "hashed": {Hash: transfer.SHA256}} {
+	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Sparse: true},
+		"hashed": {Hash: transfer.SHA256}} {
 		reads.Store(0)
 		b := newBench(t, script, sftptest.LinkConfig{})
 		b.server.Files.WriteFile("/source", random(10))
-		_, err := b.job(transfer.Download, "/source", filepath.Join(b.dir, "target"), func(j *transfer.Job) {
-			options.Events = j.Options.Events
-			j.Options = options
-		})
+		_, err := b.job(transfer.Download, "/source", filepath.Join(b.dir, "target"),
+			func(j *transfer.Job) {
+				options.Events = j.Options.Events
+				j.Options = options
+			})
 		if !errors.Is(err, transfer.ErrSourceChanged) || reads.Load() > 100 {
 			t.Errorf("%s: %d reads, %v", name, reads.Load(), err)
 		}
@@ -52,13 +56,15 @@ func TestFileWithoutEnd(t *testing.T) {
 	reads.Store(0)
 	b := newRelayBench(t, script, sftptest.Script{}, sftptest.LinkConfig{})
 	b.from.server.Files.WriteFile("/source", random(10))
-	if _, err := b.copy("/source", "/target", transfer.Options{}); !errors.Is(err, transfer.ErrSourceChanged) || reads.Load() > 100 {
+	if _, err := b.copy("/source", "/target", transfer.Options{}); !errors.Is(err,
+		transfer.ErrSourceChanged) || reads.Load() > 100 {
 		t.Errorf("%d reads, %v", reads.Load(), err)
 	}
 	b.clean()
 }
 
-// TestShortWithoutAttributes: a server that ends a file early, and then will not say again how large it is, is held to what it has said.
+// TestShortWithoutAttributes: a server that ends a file early, and then will not say again how
+// large it is, is held to what it has said.
 func TestShortWithoutAttributes(t *testing.T) {
 	ended := false
 	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -66,7 +72,8 @@ func TestShortWithoutAttributes(t *testing.T) {
 		case r.Type == wire.TypeRead && r.Offset >= 500_000:
 			ended = true
 			return []sftptest.Action{sftptest.Refuse(wire.EOF, "")}
-		case ended && (r.Type == wire.TypeFstat || r.Type == wire.TypeStat || r.Type == wire.TypeLstat):
+		case ended && (r.Type == wire.TypeFstat || r.Type == wire.TypeStat ||
+			r.Type == wire.TypeLstat):
 			return []sftptest.Action{sftptest.Refuse(wire.OpUnsupported, "")}
 		}
 		return nil
@@ -77,13 +84,16 @@ func TestShortWithoutAttributes(t *testing.T) {
 	}
 }
 
-// TestTreeInPlaceFollowsNoLink: what is written in place below the target is not written through links, be they there before or sent by the
-// server in front of the file.
+// TestTreeInPlaceFollowsNoLink: what is written in place below the target is not written through
+// links, be they there before or sent by the server in front of the file.
 func TestTreeInPlaceFollowsNoLink(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		listed := false
-		link := wire.Name{Filename: "x", Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o120777}}
-		file := wire.Name{Filename: "x", Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644, Size: 3}}
+		link := wire.Name{Filename: "x", Attrs: wire.Attrs{Flags: wire.AttrPermissions,
+			Permissions: 0o120777}}
+		file := wire.Name{Filename: "x",
+			Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644,
+				Size: 3}}
 		b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 			switch {
 			case r.Type == wire.TypeReaddir && !listed:
@@ -104,9 +114,11 @@ func TestTreeInPlaceFollowsNoLink(t *testing.T) {
 		if before {
 			os.Symlink("precious", filepath.Join(out, "x"))
 		}
-		s, err := b.tree(transfer.Download, "/tree/.", out, func(tree *transfer.Tree) { tree.Options.Placement = transfer.InPlace })
+		s, err := b.tree(transfer.Download, "/tree/.", out,
+			func(tree *transfer.Tree) { tree.Options.Placement = transfer.InPlace })
 		if got, _ := os.ReadFile(filepath.Join(out, "precious")); string(got) != "good" {
-			t.Errorf("link before %v: it wrote %q through a link: %+v, %v", before, got, s.Totals, err)
+			t.Errorf("link before %v: it wrote %q through a link: %+v, %v", before, got, s.Totals,
+				err)
 		}
 		if before {
 			if got, readErr := os.ReadFile(filepath.Join(out, "x")); string(got) != "bad" {
@@ -116,9 +128,12 @@ func TestTreeInPlaceFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestRenameDoneAndRefused: of a rename that was done and reported as failed it is not said that the data is where it is no more.
+// TestRenameDoneAndRefused: of a rename that was done and reported as failed it is not said that
+// the data is where it is no more.
 func TestRenameDoneAndRefused(t *testing.T) {
-	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Do: sftptest.Fail(wire.Failure, "no")}}}, sftptest.LinkConfig{})
+	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
+		Extension: wire.ExtPosixRename, Do: sftptest.Fail(wire.Failure, "no")}}},
+		sftptest.LinkConfig{})
 	result, err := b.job(transfer.Upload, b.local("source", random(1000)), "/target")
 	if err == nil || !strings.Contains(err.Error(), "which is no more") || result.LeftBehind != "" {
 		t.Errorf("%+v, %v", result, err)
@@ -129,16 +144,19 @@ func TestRenameDoneAndRefused(t *testing.T) {
 func TestPatternsOfManyStars(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/tree"+strings.Repeat("/a", 120)+"/x", nil)
-	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) {
-		tree.TreeOptions.Exclude = []string{strings.Repeat("**/a/", 12) + "b", strings.Repeat("**/", 20) + "b"}
-		tree.TreeOptions.Include = []string{strings.Repeat("**/a/**/", 12) + "x"}
-	})
+	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"),
+		func(tree *transfer.Tree) {
+			tree.TreeOptions.Exclude = []string{strings.Repeat("**/a/", 12) + "b",
+				strings.Repeat("**/", 20) + "b"}
+			tree.TreeOptions.Include = []string{strings.Repeat("**/a/**/", 12) + "x"}
+		})
 	if err != nil || s.Files != 1 {
 		t.Errorf("%+v, %v", s.Totals, err)
 	}
 }
 
-// TestJournalThatLies: nothing is removed on the word of a mark but what bears the name of a temporary file of the target's.
+// TestJournalThatLies: nothing is removed on the word of a mark but what bears the name of a
+// temporary file of the target's.
 func TestJournalThatLies(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		for _, lie := range []string{
@@ -157,7 +175,10 @@ func TestJournalThatLies(t *testing.T) {
 				}
 				b.local("precious", data)
 				b.server.Files.WriteFile("/precious", data)
-				journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+				journal := func(j *transfer.Job) {
+					j.Options.Journal,
+						j.Options.Resume = filepath.Join(b.dir, "journal"), true
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				b.jobContext(ctx, direction, source, target, journal)
@@ -186,7 +207,8 @@ func TestJournalThatLies(t *testing.T) {
 	}
 }
 
-// TestServersOfFewHandles: as many directories and files are open at once as a server says that it allows, where that is two or more.
+// TestServersOfFewHandles: as many directories and files are open at once as a server says that it
+// allows, where that is two or more.
 func TestServersOfFewHandles(t *testing.T) {
 	for _, most := range []uint64{2, 3, 5, 17} {
 		for _, verify := range []bool{false, true} {
@@ -195,7 +217,8 @@ func TestServersOfFewHandles(t *testing.T) {
 				for i := range 30 {
 					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/%d", i%7, i), random(i*10_000))
 				}
-				s, err := b.tree(transfer.Download, "/source", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) { tree.Options.Verify = verify })
+				s, err := b.tree(transfer.Download, "/source", filepath.Join(b.dir, "out"),
+					func(tree *transfer.Tree) { tree.Options.Verify = verify })
 				if err != nil || s.Files != 30 {
 					t.Errorf("%d handles, verify %v: %+v, %v", most, verify, s.Totals, err)
 				}
@@ -204,7 +227,8 @@ func TestServersOfFewHandles(t *testing.T) {
 	}
 }
 
-// TestTargetRemovedMeanwhile: of what was removed with its directory it is not said that it is there.
+// TestTargetRemovedMeanwhile: of what was removed with its directory it is not said that it is
+// there.
 func TestTargetRemovedMeanwhile(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		var b *bench
@@ -226,13 +250,15 @@ func TestTargetRemovedMeanwhile(t *testing.T) {
 			source, target = b.local("source", random(1000)), "/target"
 		}
 		result, err := b.job(direction, source, target)
-		if err == nil || result.LeftBehind != "" || !strings.Contains(err.Error(), "which is no more") {
+		if err == nil || result.LeftBehind != "" ||
+			!strings.Contains(err.Error(), "which is no more") {
 			t.Errorf("%v: %+v, %v", direction, result, err)
 		}
 	}
 }
 
-// TestServerThatLosesUploads: one that hangs up whenever a file is to get its name, and has then forgotten the file, is not sent it for ever.
+// TestServerThatLosesUploads: one that hangs up whenever a file is to get its name, and has then
+// forgotten the file, is not sent it for ever.
 func TestServerThatLosesUploads(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -250,7 +276,8 @@ func TestServerThatLosesUploads(t *testing.T) {
 			b.redials(sftptest.LinkConfig{}, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target", func(j *transfer.Job) { j.Options.Retries = 3 })
+			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target",
+				func(j *transfer.Job) { j.Options.Retries = 3 })
 			if err == nil || ctx.Err() != nil || renames.Load() > 6 {
 				t.Errorf("forgotten %v: %d renames, %v", gone, renames.Load(), err)
 			}
@@ -268,12 +295,15 @@ func TestSizesThatLie(t *testing.T) {
 		listed = true
 		var all []wire.Name
 		for i, size := range []uint64{1<<63 - 1, 1<<63 - 1, 1<<64 - 1, 1 << 63, 1<<63 - 1, 7} {
-			all = append(all, wire.Name{Filename: fmt.Sprint(i), Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644, Size: size}})
+			all = append(all, wire.Name{Filename: fmt.Sprint(i),
+				Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize,
+					Permissions: 0o100644, Size: size}})
 		}
 		return names(r, all...)
 	}}, sftptest.LinkConfig{})
 	b.server.Files.Mkdir("/tree")
-	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) { tree.TreeOptions.DryRun = true })
+	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"),
+		func(tree *transfer.Tree) { tree.TreeOptions.DryRun = true })
 	if err != nil || s.PlannedFiles != 6 || s.PlannedBytes < 1<<61 {
 		t.Errorf("%+v, %v", s.Totals, err)
 	}

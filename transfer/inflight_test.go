@@ -16,20 +16,23 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// What each of a thousand small files holds while it waits for a reply: a stack of 4 KiB, which one function more with an Event on it would
-// double, and in the heap no contents but those that are on their way. The heap is that of the server too.
+// What each of a thousand small files holds while it waits for a reply: a stack of 4 KiB, which one
+// function more with an Event on it would double, and in the heap no contents but those that are on
+// their way. The heap is that of the server too.
 func TestMemoryOfFilesInFlight(t *testing.T) {
 	const files, size = 1000, 4000
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection takes stacks back that have grown too far
+	// a collection takes stacks back that have grown too far
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for name, test := range map[string]struct {
 		direction transfer.Direction
 		held      sftptest.Fault
 		replies   int // of each file
 		heap      int64
 	}{
-		"upload, open":   {transfer.Upload, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
-		"upload, close":  {transfer.Upload, sftptest.Fault{On: wire.TypeClose}, 1, 10_000 + size},
-		"upload, rename": {transfer.Upload, sftptest.Fault{On: wire.TypeExtended, Skip: 1}, 1, 10_000 + size},
+		"upload, open":  {transfer.Upload, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
+		"upload, close": {transfer.Upload, sftptest.Fault{On: wire.TypeClose}, 1, 10_000 + size},
+		"upload, rename": {transfer.Upload, sftptest.Fault{On: wire.TypeExtended, Skip: 1}, 1,
+			10_000 + size},
 		"download, open": {transfer.Download, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
 		"download, read": {transfer.Download, sftptest.Fault{On: wire.TypeRead}, 2, 8000 + size},
 	} {
@@ -38,7 +41,8 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 			limits.MaxOpenHandles = 0
 			var gate sftptest.Gate
 			test.held.Do = sftptest.Hold(&gate)
-			b := newTreeBench(t, sftptest.Script{Limits: &limits, Faults: []sftptest.Fault{test.held}}, sftptest.LinkConfig{})
+			b := newTreeBench(t, sftptest.Script{Limits: &limits,
+				Faults: []sftptest.Fault{test.held}}, sftptest.LinkConfig{})
 			source, target := filepath.Join(b.dir, "tree"), "/copy"
 			if err := os.Mkdir(source, 0o755); err != nil {
 				t.Fatal(err)
@@ -56,7 +60,8 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 			stacks := stacksInUse()
 			ended := make(chan error, 1)
 			go func() {
-				_, err := b.tree(test.direction, source, target, func(t *transfer.Tree) { t.TreeOptions.MaxFiles = files })
+				_, err := b.tree(test.direction, source, target,
+					func(t *transfer.Tree) { t.TreeOptions.MaxFiles = files })
 				ended <- err
 			}()
 			gate.Wait(test.replies * files)
@@ -80,7 +85,8 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 // stacksInUse returns how many bytes stacks take.
 func stacksInUse() int64 { return inUse("/memory/classes/heap/stacks:bytes") }
 
-// heapInUse returns how many bytes are alive in the heap. What is left of stacks that are no more is given back by it.
+// heapInUse returns how many bytes are alive in the heap. What is left of stacks that are no more
+// is given back by it.
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC() // pools give up what they hold in two

@@ -10,7 +10,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// buffers are the memory of small files, of two sizes; what is larger is made anew. Those of passing are for hashing the large ones.
+// buffers are the memory of small files, of two sizes; what is larger is made anew. Those of
+// passing are for hashing the large ones.
 type buffers struct{ small, medium, passing sync.Pool }
 
 const (
@@ -35,7 +36,8 @@ func (b *buffers) get(n int) (memory []byte, release func()) {
 	return (*lent)[:n], func() { pool.Put(lent) }
 }
 
-// takeHandle waits until the file of a tree may hold one of the server's handles, where it has none to hold.
+// takeHandle waits until the file of a tree may hold one of the server's handles, where it has none
+// to hold.
 func (r *run) takeHandle() {
 	if r.item != nil && !r.handle {
 		r.item.dir.tree.handles.take(1)
@@ -54,8 +56,8 @@ func (r *run) freeHandle() {
 // isSmall tells whether the file is one of a tree that travels in one piece.
 func (r *run) isSmall(size int64) bool { return r.item != nil && r.item.dir.tree.isSmall(size) }
 
-// sendSmall reads, writes, finishes and closes a small file. It returns false where the file is not what it was when it was listed,
-// which the usual way copes with.
+// sendSmall reads, writes, finishes and closes a small file. It returns false where the file is not
+// what it was when it was listed, which the usual way copes with.
 func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done bool, err error) {
 	size := r.item.facts.size
 	if r.Direction != Relay { // whose source is read in one piece
@@ -91,9 +93,11 @@ func (r *run) sendSmall(f *usftp.File, from *source, target *remoteTarget) (done
 	return true, nil
 }
 
-// startSmall reads the source of a small file and starts to write it. The memory for that is needed no longer then: what is in flight is the
-// client's. wait is nil where the file is not what it was when it was listed.
-func (r *run) startSmall(f *usftp.File, from *source, target *remoteTarget) (wait func() (refused, err error), err error) {
+// startSmall reads the source of a small file and starts to write it. The memory for that is needed
+// no longer then: what is in flight is the client's. wait is nil where the file is not what it was
+// when it was listed.
+func (r *run) startSmall(f *usftp.File, from *source,
+	target *remoteTarget) (wait func() (refused, err error), err error) {
 	size := int(r.item.facts.size)
 	data, release := r.item.dir.tree.buffers.get(size + 1)
 	defer release()
@@ -104,8 +108,8 @@ func (r *run) startSmall(f *usftp.File, from *source, target *remoteTarget) (wai
 	return f.StartWriteClose(data[:size], r.remoteAttrs(f, from, target)), nil
 }
 
-// readSmall reads the source of a small file, for which data has a byte to spare. It returns false where it is not what it was when it was
-// listed.
+// readSmall reads the source of a small file, for which data has a byte to spare. It returns false
+// where it is not what it was when it was listed.
 func (r *run) readSmall(from *source, data []byte) (same bool, err error) {
 	size := len(data) - 1
 	if r.Direction == Relay {
@@ -131,7 +135,8 @@ func (r *run) remoteAttrs(f *usftp.File, from *source, target *remoteTarget) (se
 		return set
 	}
 	atime, mtime := timesOf(from.before)
-	if seconds := mtime.Unix(); !mtime.IsZero() && (r.Options.Preserve || r.item != nil && seconds >= 0 && seconds <= math.MaxUint32) {
+	if seconds := mtime.Unix(); !mtime.IsZero() &&
+		(r.Options.Preserve || r.item != nil && seconds >= 0 && seconds <= math.MaxUint32) {
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 	}
 	if r.Options.Preserve && hasMode(from.before) {
@@ -142,15 +147,18 @@ func (r *run) remoteAttrs(f *usftp.File, from *source, target *remoteTarget) (se
 	} else if target.before != nil && !r.result.InPlace {
 		set.SetMode, set.Mode = true, r.keptMode(f, target.before)
 	}
-	if whose := ownerOf(from.before); r.Options.Owners && whose.known { // else the upload has failed before
+	// else the upload has failed before
+	if whose := ownerOf(from.before); r.Options.Owners && whose.known {
 		set.SetOwner, set.UID, set.GID = true, whose.uid, whose.gid
-		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid // they would run as somebody who may never have said so
+		// they would run as somebody who may never have said so
+		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 	}
 	return set
 }
 
-// downloadSmall copies a small file of a tree: what the server sends is in memory before anything is made here. It returns false where
-// the file is not what it was when it was listed, which the usual way copes with.
+// downloadSmall copies a small file of a tree: what the server sends is in memory before anything
+// is made here. It returns false where the file is not what it was when it was listed, which the
+// usual way copes with.
 func (r *run) downloadSmall() (done bool, err error) {
 	f := usftp.NewFile(r.Host.Client, r.Source)
 	if err := f.OpenRead(); err != nil {
@@ -180,7 +188,8 @@ func (r *run) downloadSmall() (done bool, err error) {
 	if before == nil || !before.HasMode() || !before.FileMode().IsRegular() {
 		return false, nil
 	}
-	if listed := r.item.facts; listed.hasTimes && before.HasTimes() && !listed.mtime.Equal(before.ModTime()) {
+	if listed := r.item.facts; listed.hasTimes && before.HasTimes() &&
+		!listed.mtime.Equal(before.ModTime()) {
 		return false, nil // it was written to since it was listed, and perhaps just now
 	}
 	r.size = size
@@ -218,8 +227,9 @@ func (r *run) downloadSmall() (done bool, err error) {
 	return true, err
 }
 
-// keptMode is the mode of a file that is replaced, for the new one. The bits by which a program runs as its owner, or its group, stay only
-// where those do: else it would run as somebody who never said so.
+// keptMode is the mode of a file that is replaced, for the new one. The bits by which a program
+// runs as its owner, or its group, stay only where those do: else it would run as somebody who
+// never said so.
 func (r *run) keptMode(f *usftp.File, before fs.FileInfo) fs.FileMode {
 	mode := before.Mode()
 	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
@@ -247,14 +257,16 @@ func (r *run) keptMode(f *usftp.File, before fs.FileInfo) fs.FileMode {
 // errKept ends a job whose target is the source's copy already, by size and time.
 var errKept = errors.New("it is there already")
 
-// kept tells whether a tree that goes on after an interruption has copied a file before: by size and time, and where hashes are wanted by
-// that of the file on this machine, as far as a list or the host knows it.
+// kept tells whether a tree that goes on after an interruption has copied a file before: by size
+// and time, and where hashes are wanted by that of the file on this machine, as far as a list or
+// the host knows it.
 func (r *run) kept(before fs.FileInfo, remote string, local reopen) bool {
 	if r.item == nil || !r.Options.Resume || before == nil || !before.Mode().IsRegular() {
 		return false
 	}
 	source := r.item.facts
-	if !source.hasTimes || before.Size() != source.size || before.ModTime().Unix() != source.mtime.Unix() {
+	if !source.hasTimes || before.Size() != source.size ||
+		before.ModTime().Unix() != source.mtime.Unix() {
 		return false
 	}
 	return !r.hashes() || r.keptSame(remote, source.size, local)
@@ -279,7 +291,8 @@ func (r *run) keptSame(remote string, size int64, local reopen) bool {
 // hashKept hashes the file on this machine.
 func (r *run) hashKept(size int64, local reopen) error {
 	if !r.isSmall(size) {
-		r.passing = newPassing(r.newDigests(size), size, r.interruptedReopen(local), r.passingPool())
+		r.passing = newPassing(r.newDigests(size), size, r.interruptedReopen(local),
+			r.passingPool())
 		r.result.Bytes = size
 		defer func() { r.result.Bytes = 0 }()
 		defer r.report(r.passing.progress)()

@@ -8,13 +8,15 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// What lies below a tree's target is written in place only as what it was seen to be: no link is followed, whoever has put it there, least of all
-// a server that sends a link and then a file of its name. A link gives way to the file, as it does to a rename. A name that was free is taken only as
-// long as it is, and a regular file may be one that a try before this one has begun.
+// What lies below a tree's target is written in place only as what it was seen to be: no link is
+// followed, whoever has put it there, least of all a server that sends a link and then a file of
+// its name. A link gives way to the file, as it does to a rename. A name that was free is taken
+// only as long as it is, and a regular file may be one that a try before this one has begun.
 
 var errTakenMeanwhile = errors.New("another file has taken its place")
 
-// openBelow opens the file itself that an entry of a tree is written to. os.Root keeps what is written in the target, and follows links in it.
+// openBelow opens the file itself that an entry of a tree is written to. os.Root keeps what is
+// written in the target, and follows links in it.
 func (t *localTarget) openBelow(perm fs.FileMode) (*os.File, error) {
 	info, err := t.root.Lstat(t.name)
 	switch {
@@ -35,7 +37,8 @@ func (t *localTarget) openBelow(perm fs.FileMode) (*os.File, error) {
 		return nil, err
 	}
 	opened, err := file.Stat()
-	if err == nil && (!os.SameFile(opened, info) || t.before != nil && !os.SameFile(opened, t.before)) {
+	if err == nil && (!os.SameFile(opened, info) ||
+		t.before != nil && !os.SameFile(opened, t.before)) {
 		err = &fs.PathError{Op: "write", Path: t.name, Err: errTakenMeanwhile}
 	}
 	if err == nil {
@@ -57,8 +60,9 @@ func inTheWay(name string, info fs.FileInfo) error {
 	return &fs.PathError{Op: "write", Path: name, Err: why}
 }
 
-// openItself opens the target on the host that is written as it is. Version 3 has no flag that keeps OPEN from following links (draft-02, section
-// 6.3), so between the look and the opening of a file that is there somebody else on the host could still put one in its place; the source cannot.
+// openItself opens the target on the host that is written as it is. Version 3 has no flag that
+// keeps OPEN from following links (draft-02, section 6.3), so between the look and the opening of a
+// file that is there somebody else on the host could still put one in its place; the source cannot.
 func (r *run) openItself(target *remoteTarget, perm fs.FileMode) (*usftp.File, error) {
 	client, flags := r.Host.Client, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
 	if r.item == nil {

@@ -38,14 +38,17 @@ func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *b
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"}, dir: t.TempDir()}
+	return &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+		dir: t.TempDir()}
 }
 
-func (b *bench) job(direction transfer.Direction, source, target string, change ...func(*transfer.Job)) (transfer.Result, error) {
+func (b *bench) job(direction transfer.Direction, source, target string,
+	change ...func(*transfer.Job)) (transfer.Result, error) {
 	return b.jobContext(context.Background(), direction, source, target, change...)
 }
 
-func (b *bench) jobContext(ctx context.Context, direction transfer.Direction, source, target string, change ...func(*transfer.Job)) (transfer.Result, error) {
+func (b *bench) jobContext(ctx context.Context, direction transfer.Direction, source, target string,
+	change ...func(*transfer.Job)) (transfer.Result, error) {
 	b.events = nil
 	j := transfer.Job{Host: b.host, Direction: direction, Source: source, Target: target}
 	j.Options.Events = func(e transfer.Event) { b.events = append(b.events, e) }
@@ -144,7 +147,8 @@ func TestUploadAndDownload(t *testing.T) {
 		if !bytes.Equal(b.read("b"), data) {
 			t.Errorf("%d bytes came back changed", size)
 		}
-		if first, last := b.events[0], b.events[len(b.events)-1]; first.Kind != transfer.Started || first.Size != int64(size) ||
+		if first, last := b.events[0], b.events[len(b.events)-1]; first.Kind != transfer.Started ||
+			first.Size != int64(size) ||
 			last.Kind != transfer.Done || last.Bytes != int64(size) || last.Host != "far" {
 			t.Errorf("the events are %+v", b.events)
 		}
@@ -165,7 +169,8 @@ func TestReplacedFilesKeepTheirPermissions(t *testing.T) {
 	if _, err := b.job(transfer.Upload, b.local("new", []byte("new")), "/old"); err != nil {
 		t.Fatal(err)
 	}
-	if attrs, _ := b.server.Files.Lstat("/old"); attrs.Permissions&0o777 != 0o604 || string(b.remote("/old")) != "new" {
+	if attrs, _ := b.server.Files.Lstat("/old"); attrs.Permissions&0o777 != 0o604 ||
+		string(b.remote("/old")) != "new" {
 		t.Errorf("the file has permissions %o", attrs.Permissions)
 	}
 	target := b.local("target", []byte("old"))
@@ -188,13 +193,16 @@ func TestPreserve(t *testing.T) {
 	if _, err := b.job(transfer.Upload, source, "/there", keep); err != nil {
 		t.Fatal(err)
 	}
-	if attrs, _ := b.server.Files.Lstat("/there"); attrs.MTime != uint32(when.Unix()) || attrs.Permissions&0o777 != 0o751 {
+	if attrs, _ := b.server.Files.Lstat("/there"); attrs.MTime != uint32(when.Unix()) ||
+		attrs.Permissions&0o777 != 0o751 {
 		t.Errorf("up there are mode %o and time %d", attrs.Permissions, attrs.MTime)
 	}
-	if _, err := b.job(transfer.Download, "/there", filepath.Join(b.dir, "back"), keep); err != nil {
+	if _, err := b.job(transfer.Download, "/there", filepath.Join(b.dir, "back"),
+		keep); err != nil {
 		t.Fatal(err)
 	}
-	if info, _ := os.Stat(filepath.Join(b.dir, "back")); !info.ModTime().Equal(when) || info.Mode() != 0o751 {
+	if info, _ := os.Stat(filepath.Join(b.dir, "back")); !info.ModTime().Equal(when) ||
+		info.Mode() != 0o751 {
 		t.Errorf("back here are %v and %v", info.Mode(), info.ModTime())
 	}
 }
@@ -216,11 +224,13 @@ func TestLinksAreFollowedAndKept(t *testing.T) {
 	if _, err := b.job(transfer.Download, "/real", filepath.Join(b.dir, "alias")); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Lstat(filepath.Join(b.dir, "alias")); err != nil || info.Mode()&fs.ModeSymlink == 0 || string(b.read("here")) != "new" {
+	if info, err := os.Lstat(filepath.Join(b.dir, "alias")); err != nil ||
+		info.Mode()&fs.ModeSymlink == 0 || string(b.read("here")) != "new" {
 		t.Error("the local link is gone, or was not followed")
 	}
 	os.Symlink("nowhere", filepath.Join(b.dir, "dangling"))
-	if _, err := b.job(transfer.Download, "/real", filepath.Join(b.dir, "dangling")); err != nil || string(b.read("nowhere")) != "new" {
+	if _, err := b.job(transfer.Download, "/real", filepath.Join(b.dir, "dangling")); err != nil ||
+		string(b.read("nowhere")) != "new" {
 		t.Errorf("through a dangling link: %v", err)
 	}
 }
@@ -236,13 +246,16 @@ func TestTargetsThatAreWrittenInPlace(t *testing.T) {
 	if err != nil || !result.InPlace || string(b.read("second")) != "new" || len(b.notes()) != 1 {
 		t.Errorf("a file of two names: %+v, %v, notes %q", result, err, b.notes())
 	}
-	if _, err := b.job(transfer.Download, "/source", target, func(j *transfer.Job) { j.Options.Placement = transfer.Atomic }); err == nil {
+	if _, err := b.job(transfer.Download, "/source", target,
+		func(j *transfer.Job) { j.Options.Placement = transfer.Atomic }); err == nil {
 		t.Error("a file of two names cannot be replaced atomically")
 	}
-	if result, err := b.job(transfer.Download, "/source", os.DevNull); err != nil || !result.InPlace {
+	if result, err := b.job(transfer.Download, "/source", os.DevNull); err != nil ||
+		!result.InPlace {
 		t.Errorf("to a device: %+v, %v", result, err)
 	}
-	result, err = b.job(transfer.Upload, target, "/source", func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
+	result, err = b.job(transfer.Upload, target, "/source",
+		func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
 	if err != nil || !result.InPlace || len(b.notes()) != 0 {
 		t.Errorf("asked for: %+v, %v, notes %q", result, err, b.notes())
 	}
@@ -257,10 +270,12 @@ func TestDirectoryThatTakesNoTemporaryName(t *testing.T) {
 	}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
 	source := b.local("source", []byte("new"))
-	if result, err := b.job(transfer.Upload, source, "/target"); err != nil || !result.InPlace || len(b.notes()) != 1 {
+	if result, err := b.job(transfer.Upload, source, "/target"); err != nil || !result.InPlace ||
+		len(b.notes()) != 1 {
 		t.Errorf("%+v, %v, notes %q", result, err, b.notes())
 	}
-	_, err := b.job(transfer.Upload, source, "/target", func(j *transfer.Job) { j.Options.Placement = transfer.Atomic })
+	_, err := b.job(transfer.Upload, source, "/target",
+		func(j *transfer.Job) { j.Options.Placement = transfer.Atomic })
 	if !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("atomic: %v", err)
 	}
@@ -270,7 +285,8 @@ func TestServerWithoutPosixRename(t *testing.T) {
 	b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
 	source := b.local("source", []byte("new"))
-	if _, err := b.job(transfer.Upload, source, "/target"); err != nil || string(b.remote("/target")) != "new" || len(b.temporaries()) > 0 {
+	if _, err := b.job(transfer.Upload, source, "/target"); err != nil ||
+		string(b.remote("/target")) != "new" || len(b.temporaries()) > 0 {
 		t.Errorf("%v, left %v", err, b.temporaries())
 	}
 }
@@ -281,7 +297,8 @@ func TestRenameThatFailsKeepsTheData(t *testing.T) {
 	}}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
 	result, err := b.job(transfer.Upload, b.local("source", []byte("new")), "/target")
-	if err == nil || result.LeftBehind == "" || !strings.Contains(err.Error(), "all of the data is in far:"+result.LeftBehind) {
+	if err == nil || result.LeftBehind == "" ||
+		!strings.Contains(err.Error(), "all of the data is in far:"+result.LeftBehind) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	if string(b.remote(result.LeftBehind)) != "new" || string(b.remote("/target")) != "old" {
@@ -292,16 +309,22 @@ func TestRenameThatFailsKeepsTheData(t *testing.T) {
 func TestStreams(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	data := random(700000)
-	_, err := b.job(transfer.Upload, "-", "/piped", func(j *transfer.Job) { j.Reader = io.MultiReader(bytes.NewReader(data[:5]), bytes.NewReader(data[5:])) })
+	_, err := b.job(transfer.Upload, "-", "/piped",
+		func(j *transfer.Job) {
+			j.Reader = io.MultiReader(bytes.NewReader(data[:5]),
+				bytes.NewReader(data[5:]))
+		})
 	if err != nil || !bytes.Equal(b.remote("/piped"), data) {
 		t.Errorf("from a reader: %v", err)
 	}
 	var out bytes.Buffer
-	if _, err := b.job(transfer.Download, "/piped", "-", func(j *transfer.Job) { j.Writer = &out }); err != nil || !bytes.Equal(out.Bytes(), data) {
+	if _, err := b.job(transfer.Download, "/piped", "-",
+		func(j *transfer.Job) { j.Writer = &out }); err != nil || !bytes.Equal(out.Bytes(), data) {
 		t.Errorf("to a writer: %v", err)
 	}
 	b.server.Files.Mkdir("/dir")
-	if _, err := b.job(transfer.Upload, "-", "/dir", func(j *transfer.Job) { j.Reader = &out }); !errors.Is(err, transfer.ErrIsDirectory) {
+	if _, err := b.job(transfer.Upload, "-", "/dir",
+		func(j *transfer.Job) { j.Reader = &out }); !errors.Is(err, transfer.ErrIsDirectory) {
 		t.Errorf("a reader has no name to give in a directory: %v", err)
 	}
 }
@@ -323,19 +346,22 @@ func TestRateLimit(t *testing.T) {
 				b.local("a", random(4<<20))
 			}
 			result, err := run()
-			if err != nil || result.Elapsed < 3900*time.Millisecond || result.Elapsed > 4100*time.Millisecond {
+			if err != nil || result.Elapsed < 3900*time.Millisecond ||
+				result.Elapsed > 4100*time.Millisecond {
 				t.Errorf("%s: 4 MiB at 1 MiB/s took %v, %v", direction, result.Elapsed, err)
 			}
 		}
 	})
 }
 
-// A small file takes: up, a look at the target, OPEN, WRITE, FSETSTAT where there was a file, CLOSE, RENAME; down, OPEN with a STAT beside
-// it, READ, and FSTAT to see that the file is still the same. CLOSE of a file that was read costs nothing.
+// A small file takes: up, a look at the target, OPEN, WRITE, FSETSTAT where there was a file,
+// CLOSE, RENAME; down, OPEN with a STAT beside it, READ, and FSTAT to see that the file is still
+// the same. CLOSE of a file that was read costs nothing.
 func TestRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 100 * time.Millisecond
-		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2,
+			ToClient: trip / 2})
 		source := b.local("source", random(1<<20))
 		for name, test := range map[string]struct {
 			direction      transfer.Direction
@@ -348,7 +374,8 @@ func TestRoundTrips(t *testing.T) {
 			b.server.Files.WriteFile("/source", random(1<<20))
 			result, err := b.job(test.direction, test.source, test.target)
 			if err != nil || result.Elapsed != test.trips*trip {
-				t.Errorf("%s took %v, want %d round trips of %v: %v", name, result.Elapsed, test.trips, trip, err)
+				t.Errorf("%s took %v, want %d round trips of %v: %v", name, result.Elapsed,
+					test.trips, trip, err)
 			}
 		}
 	})

@@ -15,10 +15,12 @@ import (
 
 // mark is what an interrupted job has left, so that a later one can go on from there.
 type mark struct {
-	Temporary  string    `json:"temporary"`      // its path, on the host or on this machine
-	Bytes      int64     `json:"bytes"`          // that arrived without a gap; 0 where nobody knows of any
-	Synced     bool      `json:"synced"`         // they are on the disk
-	Boot       string    `json:"boot,omitempty"` // of this machine, where what is here is not synced: a crash may have lost any of it
+	Temporary string `json:"temporary"` // its path, on the host or on this machine
+	// that arrived without a gap; 0 where nobody knows of any
+	Bytes  int64 `json:"bytes"`
+	Synced bool  `json:"synced"` // they are on the disk
+	// of this machine, where what is here is not synced: a crash may have lost any of it
+	Boot       string    `json:"boot,omitempty"`
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
 	SourceID   string    `json:"source_id"` // of the file itself, where it has one
@@ -35,7 +37,8 @@ func (h *Host) identity() string {
 	return h.Identity
 }
 
-// journalFile returns the file of the job's mark, "" where no journal is kept. What makes two jobs the same is in its name.
+// journalFile returns the file of the job's mark, "" where no journal is kept. What makes two jobs
+// the same is in its name.
 func (r *run) journalFile(target string) string {
 	if r.Options.Journal == "" || r.Reader != nil || r.Writer != nil {
 		return ""
@@ -51,7 +54,8 @@ func (r *run) journalFile(target string) string {
 	} else if local, err = filepath.Abs(local); err != nil {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{identity, r.Direction.String(), local, remote}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{identity, r.Direction.String(), local,
+		remote}, "\x00")))
 	return filepath.Join(r.Options.Journal, hex.EncodeToString(sum[:16])+".json")
 }
 
@@ -65,7 +69,8 @@ func (r *run) loadMark(target string) *mark {
 		return nil
 	}
 	var m mark
-	if json.NewDecoder(io.NewSectionReader(c.file, 0, longestMark)).Decode(&m) != nil || m.Bytes < 0 || m.Temporary == "" {
+	if json.NewDecoder(io.NewSectionReader(c.file, 0, longestMark)).Decode(&m) != nil ||
+		m.Bytes < 0 || m.Temporary == "" {
 		return nil
 	}
 	return &m
@@ -90,7 +95,8 @@ func (r *run) writeMark(target string, m mark) bool {
 	if c == nil || err != nil {
 		return false
 	}
-	// In one piece, and what lay behind is cut off after that: who reads it takes the first value, whenever we are killed.
+	// In one piece, and what lay behind is cut off after that: who reads it takes the first value,
+	// whenever we are killed.
 	if _, err := c.file.WriteAt(append(data, '\n'), 0); err != nil {
 		return false
 	}
@@ -106,7 +112,8 @@ func (r *run) dropMark(target string) {
 }
 
 const (
-	// leastMarked is how large a file is that notes as it goes how far it has come, so that a process that is killed leaves that too.
+	// leastMarked is how large a file is that notes as it goes how far it has come, so that a
+	// process that is killed leaves that too.
 	leastMarked = 8 << 20
 	markEvery   = time.Second
 )
@@ -117,7 +124,9 @@ func (r *run) markAsItGoes(progress func() int64) (stop func()) {
 		return func() {}
 	}
 	last := r.result.Resumed
-	if last == 0 { // whoever is killed before the first second is over leaves a file too, which a later run can remove
+	// whoever is killed before the first second is over leaves a file too, which a later run can
+	// remove
+	if last == 0 {
 		r.writeMark(r.marks.target, r.marks.mark)
 	}
 	return each(markEvery, func() {
@@ -136,7 +145,8 @@ type marks struct {
 	mark   mark // but for Bytes
 }
 
-// claim is a run's hold on its mark: as long as it lasts no other run of the same job goes on from what this one has under way.
+// claim is a run's hold on its mark: as long as it lasts no other run of the same job goes on from
+// what this one has under way.
 type claim struct {
 	name string
 	file *os.File // locked
@@ -199,7 +209,8 @@ func (r *run) releaseJournal(keep bool) {
 func sweepJournal(journal string) {
 	entries, _ := os.ReadDir(journal)
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > journalAge && strings.HasSuffix(e.Name(), ".json") {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > journalAge &&
+			strings.HasSuffix(e.Name(), ".json") {
 			os.Remove(filepath.Join(journal, e.Name()))
 		}
 	}

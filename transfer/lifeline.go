@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// firstDelay is how long is waited before a lost connection is made anew, and twice as long before each further try; up to half of it
-	// is taken off at random, so that many who were cut off together do not come back together.
+	// firstDelay is how long is waited before a lost connection is made anew, and twice as long
+	// before each further try; up to half of it is taken off at random, so that many who were cut
+	// off together do not come back together.
 	firstDelay = time.Second
 	mostDelay  = 30 * time.Second
 
@@ -22,8 +23,9 @@ const (
 	defaultRetryFor = 15 * time.Minute
 )
 
-// lifeline is the connection to a host as all share it that is done in one run. Who finds it lost asks for another, and one of
-// them makes it while the others wait; what was under way then goes on, each thing from where it had come to.
+// lifeline is the connection to a host as all share it that is done in one run. Who finds it lost
+// asks for another, and one of them makes it while the others wait; what was under way then goes
+// on, each thing from where it had come to.
 type lifeline struct {
 	ctx      context.Context
 	options  *Options
@@ -123,8 +125,9 @@ func (l *lifeline) ended() bool {
 	return l.gaveUp != nil || lost(l.host.Client) && !l.host.renews(l.options)
 }
 
-// over does something over the connection, and again over a new one where it was lost meanwhile; again is then true, since
-// what was asked for may have been done though nobody heard of it. tell tells of the tries.
+// over does something over the connection, and again over a new one where it was lost meanwhile;
+// again is then true, since what was asked for may have been done though nobody heard of it. tell
+// tells of the tries.
 func (l *lifeline) over(tell func(Event), do func(client *usftp.Client, again bool) error) error {
 	for again := false; ; again = true {
 		client := l.client()
@@ -135,8 +138,8 @@ func (l *lifeline) over(tell func(Event), do func(client *usftp.Client, again bo
 	}
 }
 
-// renew tells whether what failed over a client is worth another try: whether its connection was lost, and there is another. err is
-// how it failed.
+// renew tells whether what failed over a client is worth another try: whether its connection was
+// lost, and there is another. err is how it failed.
 func (l *lifeline) renew(client *usftp.Client, err error, tell func(Event)) bool {
 	if !lost(client) {
 		return false
@@ -177,8 +180,8 @@ func (l *lifeline) lead(err error, tell func(Event)) bool {
 	return true
 }
 
-// redial makes the connection anew, with back-off. Tries count since something last arrived: over a link that breaks again and again all gets
-// through in the end. Only the one who leads calls it.
+// redial makes the connection anew, with back-off. Tries count since something last arrived: over a
+// link that breaks again and again all gets through in the end. Only the one who leads calls it.
 func (l *lifeline) redial(lost error, tell func(Event)) (Host, error) {
 	l.mu.Lock()
 	host := l.host
@@ -192,7 +195,8 @@ func (l *lifeline) redial(lost error, tell func(Event)) (Host, error) {
 	}
 	l.mu.Unlock()
 	if other := host.Pool.survivor(); other != nil {
-		tell(Event{Kind: Retried, Err: lost, Message: fmt.Sprintf("%v; it goes on over another connection to %s", lost, host.Name)})
+		tell(Event{Kind: Retried, Err: lost,
+			Message: fmt.Sprintf("%v; it goes on over another connection to %s", lost, host.Name)})
 		host.Client = other.WithContext(l.ctx)
 		return host, nil
 	}
@@ -206,8 +210,9 @@ func (l *lifeline) redial(lost error, tell func(Event)) (Host, error) {
 	for l.tries < l.options.Retries && ctx.Err() == nil {
 		l.tries++
 		wait := l.backoff(l.tries)
-		tell(Event{Kind: Retried, Err: err, Wait: wait, Message: fmt.Sprintf("%v; %s is connected to again in %v (try %d of %d)",
-			err, host.Name, wait.Round(100*time.Millisecond), l.tries, l.options.Retries)})
+		tell(Event{Kind: Retried, Err: err, Wait: wait,
+			Message: fmt.Sprintf("%v; %s is connected to again in %v (try %d of %d)",
+				err, host.Name, wait.Round(100*time.Millisecond), l.tries, l.options.Retries)})
 		if !pause(ctx, wait) {
 			break
 		}
@@ -252,7 +257,8 @@ func pause(ctx context.Context, wait time.Duration) bool {
 func (l *lifeline) why(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gaveUp != nil && (l.ctx.Err() == nil || errors.Is(err, net.ErrClosed)) { // a tree's context ends with its connection
+	// a tree's context ends with its connection
+	if l.gaveUp != nil && (l.ctx.Err() == nil || errors.Is(err, net.ErrClosed)) {
 		return l.gaveUp
 	}
 	return err
@@ -267,9 +273,11 @@ type gaveUpError struct {
 
 func (e *gaveUpError) Error() string {
 	if e.last == e.lost {
-		return fmt.Sprintf("%v (given up after %d new connections that brought nothing)", e.lost, e.tries)
+		return fmt.Sprintf("%v (given up after %d new connections that brought nothing)", e.lost,
+			e.tries)
 	}
-	return fmt.Sprintf("%v; connecting again has failed %d times within %v, at last: %v", e.lost, e.tries, e.within.Round(time.Second), e.last)
+	return fmt.Sprintf("%v; connecting again has failed %d times within %v, at last: %v", e.lost,
+		e.tries, e.within.Round(time.Second), e.last)
 }
 
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }

@@ -18,7 +18,8 @@ type limiter struct {
 	moved int64
 }
 
-// piece bounds what moves at once under a limit, so that a slow rate does not come in bursts of seconds.
+// piece bounds what moves at once under a limit, so that a slow rate does not come in bursts of
+// seconds.
 const limitedPiece = 32 << 10
 
 // wait counts n bytes and waits until they are due, or the context is done.

@@ -6,8 +6,9 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// finishLink gives a symbolic link that was made the owner and the times of its source, as far as they are asked for. Where links cannot have
-// them, that is said once: as with rsync it is no failure, since whoever follows the link meets what was copied.
+// finishLink gives a symbolic link that was made the owner and the times of its source, as far as
+// they are asked for. Where links cannot have them, that is said once: as with rsync it is no
+// failure, since whoever follows the link meets what was copied.
 func (t *treeRun) finishLink(i *item) error {
 	var set usftp.NewAttrs
 	if err := t.Options.chown(i.facts.owner, func(uid, gid int) error {
@@ -49,7 +50,8 @@ func (l *localTree) finishLink(i *item, set usftp.NewAttrs) error {
 
 // finishLink takes a round trip, and lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7).
 func (r *remoteTree) finishLink(i *item, set usftp.NewAttrs) error {
-	return r.tree.over(i.source(), func(client *usftp.Client, _ bool) error { return client.LSetAttrs(i.target(), set) })
+	return r.tree.over(i.source(),
+		func(client *usftp.Client, _ bool) error { return client.LSetAttrs(i.target(), set) })
 }
 
 func (nowhere) finishLink(*item, usftp.NewAttrs) error { return nil }

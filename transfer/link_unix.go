@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lchtimes sets the times of a symbolic link, or of what else has the name in a directory; os.Root has nothing that does not follow links.
+// lchtimes sets the times of a symbolic link, or of what else has the name in a directory; os.Root
+// has nothing that does not follow links.
 func lchtimes(in *os.Root, name string, atime, mtime time.Time) error {
 	dir, err := in.Open(".")
 	if err != nil {
@@ -28,7 +29,10 @@ func lchtimes(in *os.Root, name string, atime, mtime time.Time) error {
 		}
 	}
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = unix.UtimesNanoAt(int(fd), name, times[:], unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		failed = unix.UtimesNanoAt(int(fd), name, times[:],
+			unix.AT_SYMLINK_NOFOLLOW)
+	}); err != nil {
 		return err
 	}
 	if failed != nil {

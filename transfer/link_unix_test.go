@@ -21,7 +21,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// linkScene makes a tree of links, with times and, for whoever may give files away, owners of their own; and what they lead to.
+// linkScene makes a tree of links, with times and, for whoever may give files away, owners of their
+// own; and what they lead to.
 func linkScene(t *testing.T, dir string) (names []string, uid, gid int) {
 	t.Helper()
 	names = []string{"link", "broken", "deep/up"}
@@ -29,11 +30,15 @@ func linkScene(t *testing.T, dir string) (names []string, uid, gid int) {
 	if uid == 0 {
 		uid, gid = 4711, 4811
 	}
-	errs := []error{os.MkdirAll(filepath.Join(dir, "deep"), 0o755), os.WriteFile(filepath.Join(dir, "file"), []byte("file"), 0o644)}
+	errs := []error{os.MkdirAll(filepath.Join(dir, "deep"), 0o755),
+		os.WriteFile(filepath.Join(dir, "file"), []byte("file"), 0o644)}
 	for i, to := range []string{"file", "nowhere", "../deep"} {
-		errs = append(errs, os.Symlink(to, filepath.Join(dir, names[i])), os.Lchown(filepath.Join(dir, names[i]), uid, gid))
-		when := []unix.Timespec{unix.NsecToTimespec(oldTime.UnixNano()), unix.NsecToTimespec(oldTime.UnixNano())}
-		errs = append(errs, unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(dir, names[i]), when, unix.AT_SYMLINK_NOFOLLOW))
+		errs = append(errs, os.Symlink(to, filepath.Join(dir, names[i])),
+			os.Lchown(filepath.Join(dir, names[i]), uid, gid))
+		when := []unix.Timespec{unix.NsecToTimespec(oldTime.UnixNano()),
+			unix.NsecToTimespec(oldTime.UnixNano())}
+		errs = append(errs, unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(dir, names[i]), when,
+			unix.AT_SYMLINK_NOFOLLOW))
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
@@ -41,7 +46,8 @@ func linkScene(t *testing.T, dir string) (names []string, uid, gid int) {
 	return names, uid, gid
 }
 
-// sameLinks compares links with what linkScene has made of them, and makes sure that nothing was done to what they lead to.
+// sameLinks compares links with what linkScene has made of them, and makes sure that nothing was
+// done to what they lead to.
 func sameLinks(t *testing.T, dir string, names []string, uid, gid int) {
 	t.Helper()
 	for _, name := range names {
@@ -50,20 +56,24 @@ func sameLinks(t *testing.T, dir string, names []string, uid, gid int) {
 			t.Error(err)
 			continue
 		}
-		if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != uid || int(stat.Gid) != gid || !info.ModTime().Equal(oldTime) {
-			t.Errorf("%s belongs to %d:%d and is of %v, want %d:%d and %v", name, stat.Uid, stat.Gid, info.ModTime(), uid, gid, oldTime)
+		if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != uid || int(stat.Gid) != gid ||
+			!info.ModTime().Equal(oldTime) {
+			t.Errorf("%s belongs to %d:%d and is of %v, want %d:%d and %v", name, stat.Uid,
+				stat.Gid, info.ModTime(), uid, gid, oldTime)
 		}
 	}
 	info, err := os.Stat(filepath.Join(dir, "file"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Getuid() || info.ModTime().Equal(oldTime) {
+	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Getuid() ||
+		info.ModTime().Equal(oldTime) {
 		t.Errorf("what a link leads to belongs to %d and is of %v", stat.Uid, info.ModTime())
 	}
 }
 
-// TestLinksKeepOwnersAndTimes: there and back again, and here, with OpenSSH's server and ours; and where there are such links already.
+// TestLinksKeepOwnersAndTimes: there and back again, and here, with OpenSSH's server and ours; and
+// where there are such links already.
 func TestLinksKeepOwnersAndTimes(t *testing.T) {
 	ours, oursDir := ourHost(t)
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -79,7 +89,8 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 			names, uid, gid := linkScene(t, source)
 			copyTree := func(direction transfer.Direction, from, to, at string) {
 				t.Helper()
-				tree := transfer.Tree{Host: test.host, Direction: direction, Source: from, Target: to, Options: transfer.Options{Preserve: true, Owners: true}}
+				tree := transfer.Tree{Host: test.host, Direction: direction, Source: from,
+					Target: to, Options: transfer.Options{Preserve: true, Owners: true}}
 				if direction == transfer.Relay {
 					tree.From = test.host
 				}
@@ -88,7 +99,8 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 						t.Errorf("%v: %s", direction, e.Message)
 					}
 				}
-				// What the links lead to need not have old times: the file gets those of the source, which are new.
+				// What the links lead to need not have old times: the file gets those of the
+				// source, which are new.
 				if s, err := tree.Run(t.Context()); err != nil || s.Links != 3 {
 					t.Fatalf("%v: %+v, %v", direction, s, err)
 				}
@@ -97,25 +109,29 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 			up, there := filepath.Join(test.path, "up"), filepath.Join(test.path, "there")
 			copyTree(transfer.Upload, source, up, filepath.Join(test.dir, "up"))
 			for _, name := range names {
-				if err := os.Lchown(filepath.Join(test.dir, "up", name), os.Getuid(), os.Getgid()); err != nil {
+				if err := os.Lchown(filepath.Join(test.dir, "up", name), os.Getuid(),
+					os.Getgid()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			copyTree(transfer.Upload, source+"/.", up, filepath.Join(test.dir, "up"))
 			copyTree(transfer.Relay, up, there, filepath.Join(test.dir, "there"))
 			copyTree(transfer.Download, up, filepath.Join(dir, "back"), filepath.Join(dir, "back"))
-			copyTree(transfer.Download, up+"/.", filepath.Join(dir, "back"), filepath.Join(dir, "back"))
+			copyTree(transfer.Download, up+"/.", filepath.Join(dir, "back"),
+				filepath.Join(dir, "back"))
 			copyTree(transfer.Local, source, filepath.Join(dir, "here"), filepath.Join(dir, "here"))
 		})
 	}
 }
 
-// TestLinksThatKeepNothing: where the host has no lsetstat that is said once for the tree, and is no failure; one that refuses is. Without being
-// asked for nothing of it is sent.
+// TestLinksThatKeepNothing: where the host has no lsetstat that is said once for the tree, and is
+// no failure; one that refuses is. Without being asked for nothing of it is sent.
 func TestLinksThatKeepNothing(t *testing.T) {
-	without := slices.DeleteFunc(sftptest.OpenSSHExtensions(), func(e wire.ExtensionPair) bool { return e.Name == wire.ExtLsetstat })
+	without := slices.DeleteFunc(sftptest.OpenSSHExtensions(),
+		func(e wire.ExtensionPair) bool { return e.Name == wire.ExtLsetstat })
 	refuse := func(code wire.Code) []sftptest.Fault {
-		return []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtLsetstat, Do: sftptest.Refuse(code, "no")}}
+		return []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtLsetstat,
+			Do: sftptest.Refuse(code, "no")}}
 	}
 	for what, test := range map[string]struct {
 		script        sftptest.Script
@@ -123,12 +139,15 @@ func TestLinksThatKeepNothing(t *testing.T) {
 		notes, failed int
 		asked         bool
 	}{
-		"nothing wanted":          {},
-		"owners":                  {owners: true, asked: true},
-		"times":                   {times: true, asked: true},
-		"not offered":             {script: sftptest.Script{Extensions: without}, owners: true, times: true, notes: 1},
-		"not supported after all": {script: sftptest.Script{Faults: refuse(wire.OpUnsupported)}, times: true, notes: 1, asked: true},
-		"refused":                 {script: sftptest.Script{Faults: refuse(wire.PermissionDenied)}, owners: true, failed: 3, asked: true},
+		"nothing wanted": {},
+		"owners":         {owners: true, asked: true},
+		"times":          {times: true, asked: true},
+		"not offered": {script: sftptest.Script{Extensions: without}, owners: true,
+			times: true, notes: 1},
+		"not supported after all": {script: sftptest.Script{Faults: refuse(wire.OpUnsupported)},
+			times: true, notes: 1, asked: true},
+		"refused": {script: sftptest.Script{Faults: refuse(wire.PermissionDenied)},
+			owners: true, failed: 3, asked: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newTreeBench(t, test.script, sftptest.LinkConfig{})
@@ -137,14 +156,18 @@ func TestLinksThatKeepNothing(t *testing.T) {
 			s, err := b.tree(transfer.Upload, source, "/copy", func(tree *transfer.Tree) {
 				tree.Options.Owners, tree.Options.Preserve = test.owners, test.times
 			})
-			if s.Failed != int64(test.failed) || (err != nil) != (test.failed > 0) || test.failed > 0 && !errors.Is(err, fs.ErrPermission) || s.Links != int64(3-test.failed) {
+			if s.Failed != int64(test.failed) || (err != nil) != (test.failed > 0) ||
+				test.failed > 0 && !errors.Is(err, fs.ErrPermission) ||
+				s.Links != int64(3-test.failed) {
 				t.Errorf("%+v, %v", s, err)
 			}
 			notes := b.notes()
-			if len(notes) != test.notes || test.notes > 0 && !strings.Contains(notes[0], "symbolic links") {
+			if len(notes) != test.notes || test.notes > 0 &&
+				!strings.Contains(notes[0], "symbolic links") {
 				t.Errorf("the notes are %q", notes)
 			}
-			asked := slices.ContainsFunc(b.server.Requests(wire.TypeExtended), func(r sftptest.Request) bool { return r.Extension == wire.ExtLsetstat })
+			asked := slices.ContainsFunc(b.server.Requests(wire.TypeExtended),
+				func(r sftptest.Request) bool { return r.Extension == wire.ExtLsetstat })
 			if asked != test.asked {
 				t.Errorf("lsetstat was asked for: %t", asked)
 			}

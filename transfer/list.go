@@ -18,8 +18,9 @@ import (
 // ErrList says that a file is not what a list says that it is.
 var ErrList = errors.New("it is not what the list says")
 
-// List is a list of hashes as sha256sum and b3sum write it, with which copies are compared; see Options.List. It keeps 24 bytes of memory for
-// each line, and the file open. Its methods may be called by several goroutines; nil is a list with nothing in it.
+// List is a list of hashes as sha256sum and b3sum write it, with which copies are compared; see
+// Options.List. It keeps 24 bytes of memory for each line, and the file open. Its methods may be
+// called by several goroutines; nil is a list with nothing in it.
 type List struct {
 	file      *os.File
 	algorithm Algorithm
@@ -40,8 +41,9 @@ type listLine struct {
 // longestLine is more than a path and a hash may take.
 const longestLine = 64 << 10
 
-// OpenList reads a list. Its lines must all be by one algorithm, which lines do not tell; empty ones and those that begin with # are passed over. A
-// line that cannot be used, or a name that is absolute, has NUL or .. in it, is a [*ListError].
+// OpenList reads a list. Its lines must all be by one algorithm, which lines do not tell; empty
+// ones and those that begin with # are passed over. A line that cannot be used, or a name that is
+// absolute, has NUL or .. in it, is a [*ListError].
 func OpenList(name string, algorithm Algorithm) (*List, error) {
 	if _, err := ParseAlgorithm(string(algorithm)); err != nil {
 		return nil, err
@@ -82,7 +84,8 @@ func (l *List) read() error {
 		if parseErr != nil {
 			return &ListError{l.file.Name(), number, parseErr}
 		}
-		l.lines = append(l.lines, listLine{key: maphash.String(l.seed, name), off: at, length: int32(len(text))})
+		l.lines = append(l.lines, listLine{key: maphash.String(l.seed, name), off: at,
+			length: int32(len(text))})
 	}
 }
 
@@ -133,7 +136,8 @@ func (l *List) meet(name string) (sums [][]byte, first bool, err error) {
 	key := maphash.String(l.seed, name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(l.lines, key, func(line listLine, key uint64) int { return cmp.Compare(line.key, key) })
+	i, _ := slices.BinarySearchFunc(l.lines, key,
+		func(line listLine, key uint64) int { return cmp.Compare(line.key, key) })
 	for ; i < len(l.lines) && l.lines[i].key == key; i++ {
 		sum, found, err := l.at(l.lines[i])
 		if err != nil {
@@ -160,8 +164,8 @@ func (l *List) forget() {
 	}
 }
 
-// Check compares the hash of a file with that of its name, and counts it as met. listed is false where the list does not have the name. The error
-// is ErrList where the hash is another.
+// Check compares the hash of a file with that of its name, and counts it as met. listed is false
+// where the list does not have the name. The error is ErrList where the hash is another.
 func (l *List) Check(name string, h Hash) (listed bool, err error) {
 	if l == nil {
 		return false, nil
@@ -172,7 +176,8 @@ func (l *List) Check(name string, h Hash) (listed bool, err error) {
 	}
 	for _, sum := range sums {
 		if !h.Equal(Hash{l.algorithm, sum}) {
-			return true, fmt.Errorf("%w: its hash is %v, and should be %v", ErrList, h, Hash{l.algorithm, sum})
+			return true, fmt.Errorf("%w: its hash is %v, and should be %v", ErrList, h,
+				Hash{l.algorithm, sum})
 		}
 	}
 	return len(sums) > 0, nil
@@ -221,8 +226,9 @@ func (o *Options) algorithm() Algorithm {
 	return o.Hash
 }
 
-// names are what a list may call the file, the likeliest first: its path below the directory that was named as the target, below the source,
-// or below where the source lies, as in the list that was made when the source was copied there.
+// names are what a list may call the file, the likeliest first: its path below the directory that
+// was named as the target, below the source, or below where the source lies, as in the list that
+// was made when the source was copied there.
 func (r *run) names() []string {
 	source := r.Source
 	if r.item != nil {
@@ -238,7 +244,8 @@ func (r *run) names() []string {
 	return []string{r.name, r.item.rel(), path.Join(base, r.item.rel())}
 }
 
-// checkList compares what has passed with the list. What a list does not have is told, and no failure: a list seldom has itself.
+// checkList compares what has passed with the list. What a list does not have is told, and no
+// failure: a list seldom has itself.
 func (r *run) checkList() error {
 	if r.Options.List == nil {
 		return nil

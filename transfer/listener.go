@@ -9,10 +9,12 @@ import (
 // errListener ends a run whose listener has panicked.
 var errListener = errors.New("the function that is told of events has panicked")
 
-// listener is the user's function that is told of events, from many goroutines and one at a time. It runs on a goroutine of its own, while who
-// tells waits: how deep it goes is its own affair, and not that of the stack of each of thousands of files in flight. Where it panics the run ends, as it
-// does when its context ends but for that nothing is kept, and the panic goes on where the run was called: on a goroutine of ours
-// nobody could recover from it, and everything under way would stay as it is.
+// listener is the user's function that is told of events, from many goroutines and one at a time.
+// It runs on a goroutine of its own, while who tells waits: how deep it goes is its own affair, and
+// not that of the stack of each of thousands of files in flight. Where it panics the run ends, as
+// it does when its context ends but for that nothing is kept, and the panic goes on where the run
+// was called: on a goroutine of ours nobody could recover from it, and everything under way would
+// stay as it is.
 type listener struct {
 	f      func(Event)
 	cancel context.CancelCauseFunc
@@ -30,7 +32,8 @@ func listen(ctx context.Context, options *Options) (context.Context, func()) {
 	if options.Events == nil {
 		return ctx, func() {}
 	}
-	l := &listener{f: options.Events, next: make(chan struct{}), heard: make(chan struct{}), gone: make(chan struct{})}
+	l := &listener{f: options.Events, next: make(chan struct{}), heard: make(chan struct{}),
+		gone: make(chan struct{})}
 	options.Events = l.tell
 	ctx, l.cancel = context.WithCancelCause(ctx)
 	go l.listen()

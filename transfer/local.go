@@ -10,13 +10,15 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// localTarget is where a download goes. All that is written lies in root, the directory that holds the target: links in the name
-// that the person gave are followed, below it none are.
+// localTarget is where a download goes. All that is written lies in root, the directory that holds
+// the target: links in the name that the person gave are followed, below it none are.
 type localTarget struct {
-	path      string // for people
-	root      *os.Root
-	name      string      // in root
-	called    string      // what the person or the source calls it: where that is a link, not the name of what it leads to
+	path string // for people
+	root *os.Root
+	name string // in root
+	// what the person or the source calls it: where that is a link, not the name of what it leads
+	// to
+	called    string
 	before    fs.FileInfo // what is there, nil where nothing is
 	direct    bool        // it can only be written as it is
 	temporary string      // in root; "" where the target itself is written
@@ -44,7 +46,8 @@ func (t *localTarget) written() string {
 	return t.name
 }
 
-// again returns what opens a file beside the target for reading, nil where the target is none that can be read anywhere.
+// again returns what opens a file beside the target for reading, nil where the target is none that
+// can be read anywhere.
 func (t *localTarget) again(name string) reopen {
 	if t.before != nil && !t.before.Mode().IsRegular() {
 		return nil
@@ -62,7 +65,8 @@ func findLocal(target, base string) (*localTarget, error) {
 		name = filepath.Join(name, base)
 		info, err = os.Stat(name)
 		if err == nil && info.IsDir() {
-			return &localTarget{path: name}, &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+			return &localTarget{path: name}, &fs.PathError{Op: "write", Path: name,
+				Err: ErrIsDirectory}
 		}
 	} else if os.IsPathSeparator(lastByte(target)) {
 		if err == nil {
@@ -77,7 +81,8 @@ func findLocal(target, base string) (*localTarget, error) {
 	if err != nil {
 		return &localTarget{path: name}, err
 	}
-	t := &localTarget{path: resolved, name: filepath.Base(resolved), called: filepath.Base(name), before: info}
+	t := &localTarget{path: resolved, name: filepath.Base(resolved), called: filepath.Base(name),
+		before: info}
 	if info != nil {
 		t.direct = !info.Mode().IsRegular() || links(info) > 1
 	}
@@ -145,7 +150,8 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 		}
 	}
 	if r.Options.Placement == Atomic {
-		return &fs.PathError{Op: "replace", Path: t.path, Err: errors.New("it is no regular file of one name, and can only be written in place")}
+		return &fs.PathError{Op: "replace", Path: t.path,
+			Err: errors.New("it is no regular file of one name, and can only be written in place")}
 	}
 	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if t.before != nil && !t.before.Mode().IsRegular() {
@@ -154,12 +160,16 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 	if r.item != nil {
 		t.file, err = t.openBelow(perm)
 	} else {
-		t.file, err = openWaiting(r.ctx, func() (*os.File, error) { return t.root.OpenFile(t.name, flags, perm) })
+		t.file, err = openWaiting(r.ctx, func() (*os.File, error) {
+			return t.root.OpenFile(t.name,
+				flags, perm)
+		})
 	}
 	if err == nil && t.before != nil && !t.before.Mode().IsRegular() {
 		t.free = interruptible(r.ctx, t.file)
 	}
-	if err == nil && r.Options.Placement != InPlace && (t.before == nil || t.before.Mode().IsRegular()) {
+	if err == nil && r.Options.Placement != InPlace &&
+		(t.before == nil || t.before.Mode().IsRegular()) {
 		if t.direct {
 			r.note("the target has other names (hard links): it is written in place")
 		} else {

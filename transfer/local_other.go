@@ -26,4 +26,6 @@ func openListed(name string) (*os.File, error) { return os.Open(name) }
 func openListedDir(name string) (*os.File, error) { return os.Open(name) }
 
 // openOurs opens a file of the journal, making it where it is not there.
-func openOurs(name string) (*os.File, error) { return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) }
+func openOurs(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+}

@@ -30,12 +30,14 @@ func localBase(name string) error {
 	return nil
 }
 
-// altersOnWindows tells whether Windows would take a name for another one: it leaves dots and spaces at the end out, so that "a." would be
-// written over "a", and has characters of its own. Reserved names, CON and its like, filepath.IsLocal knows there.
+// altersOnWindows tells whether Windows would take a name for another one: it leaves dots and
+// spaces at the end out, so that "a." would be written over "a", and has characters of its own.
+// Reserved names, CON and its like, filepath.IsLocal knows there.
 func altersOnWindows(name string) bool {
-	return strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") || strings.ContainsFunc(name, func(c rune) bool {
-		return c < 0x20 || strings.ContainsRune(`<>:"/\|?*`, c)
-	})
+	return strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") ||
+		strings.ContainsFunc(name, func(c rune) bool {
+			return c < 0x20 || strings.ContainsRune(`<>:"/\|?*`, c)
+		})
 }
 
 // double tells whether an entry's name is one that was there already, but for its case.

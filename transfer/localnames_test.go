@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestNamesThatAreOne: names that differ in case only are found, whatever script and directory they are of.
+// TestNamesThatAreOne: names that differ in case only are found, whatever script and directory they
+// are of.
 func TestNamesThatAreOne(t *testing.T) {
 	var d, other directory
 	for _, name := range []string{"readme", "Makefile", "straße", "\u0130", "σ", "a\xff"} {
@@ -14,7 +15,8 @@ func TestNamesThatAreOne(t *testing.T) {
 			t.Errorf("%q is the first of its name", name)
 		}
 	}
-	for _, name := range []string{"README", "makefile", "MAKEFILE", "STRAßE", "Σ", "ς", "A\xff", "readme"} {
+	for _, name := range []string{"README", "makefile", "MAKEFILE", "STRAßE", "Σ", "ς", "A\xff",
+		"readme"} {
 		if !d.double(name) {
 			t.Errorf("%q is not found to be there", name)
 		}
@@ -26,7 +28,8 @@ func TestNamesThatAreOne(t *testing.T) {
 
 // TestNamesThatWindowsAlters: none of them may be written under the name that Windows makes of it.
 func TestNamesThatWindowsAlters(t *testing.T) {
-	for _, name := range []string{"a.", "a ", "a. .", "c:", "file:stream", `a\b`, `..\a`, "a?", "a*", "<a", "a>", "a|b", `"a"`, "a\nb", "\x01"} {
+	for _, name := range []string{"a.", "a ", "a. .", "c:", "file:stream", `a\b`, `..\a`, "a?",
+		"a*", "<a", "a>", "a|b", `"a"`, "a\nb", "\x01"} {
 		if !altersOnWindows(name) {
 			t.Errorf("%q", name)
 		}
@@ -38,7 +41,8 @@ func TestNamesThatWindowsAlters(t *testing.T) {
 	}
 }
 
-// TestLocalBase: what is no name anywhere is none here; what only Windows reserves is a name elsewhere, and is told apart there.
+// TestLocalBase: what is no name anywhere is none here; what only Windows reserves is a name
+// elsewhere, and is told apart there.
 func TestLocalBase(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "a/b", "/"} {
 		if err := localBase(name); name != "." && !errors.Is(err, ErrBadName) {

@@ -15,9 +15,10 @@ import (
 	"sync"
 )
 
-// Manifest writes a list of hashes of what was copied, in the form of sha256sum, or of b3sum: sorted by the bytes of the names, each name once. The list
-// takes its name when it is complete; before that whatever has the name stays as it is. However many files there are, a few MiB of memory
-// hold them: the rest goes into a file in the directory for temporary files.
+// Manifest writes a list of hashes of what was copied, in the form of sha256sum, or of b3sum:
+// sorted by the bytes of the names, each name once. The list takes its name when it is complete;
+// before that whatever has the name stays as it is. However many files there are, a few MiB of
+// memory hold them: the rest goes into a file in the directory for temporary files.
 //
 // Add may be called by several goroutines. It is for the Done and Kept events:
 //
@@ -49,7 +50,8 @@ func (e *manifestEntry) compare(other *manifestEntry) int {
 }
 
 const (
-	// manifestMemory is what entries may take until they are spilled, and entryMemory what one takes besides its name.
+	// manifestMemory is what entries may take until they are spilled, and entryMemory what one
+	// takes besides its name.
 	manifestMemory = 4 << 20
 	entryMemory    = 96
 
@@ -73,7 +75,8 @@ func NewManifest(name string) (*Manifest, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	// Whether it can be made is found out before anything is copied. It does not stay: it may lie in the tree that is.
+	// Whether it can be made is found out before anything is copied. It does not stay: it may lie
+	// in the tree that is.
 	probe := filepath.Join(filepath.Dir(resolved), temporaryName(filepath.Base(resolved)))
 	file, err := os.OpenFile(probe, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -82,7 +85,8 @@ func NewManifest(name string) (*Manifest, error) {
 	return m, errors.Join(file.Close(), os.Remove(probe))
 }
 
-// Add adds a file. Its errors are Commit's too. A name that a list cannot have (see [OpenList]) is an error.
+// Add adds a file. Its errors are Commit's too. A name that a list cannot have (see [OpenList]) is
+// an error.
 func (m *Manifest) Add(name string, h Hash) error {
 	clean, err := cleanName(name)
 	m.mu.Lock()
@@ -98,7 +102,8 @@ func (m *Manifest) Add(name string, h Hash) error {
 		return m.err
 	}
 	m.added++
-	m.entries = append(m.entries, manifestEntry{name: clean, number: m.added, algorithm: h.Algorithm, sum: [hashSize]byte(h.Sum)})
+	m.entries = append(m.entries, manifestEntry{name: clean, number: m.added,
+		algorithm: h.Algorithm, sum: [hashSize]byte(h.Sum)})
 	m.size += len(clean) + entryMemory
 	if m.size >= manifestMemory {
 		m.err = m.spill()
@@ -117,7 +122,8 @@ func (m *Manifest) sort() {
 	slices.SortFunc(m.entries, func(a, b manifestEntry) int { return a.compare(&b) })
 }
 
-// spill writes the entries that are in memory to the end of the temporary file, sorted. The caller holds the lock.
+// spill writes the entries that are in memory to the end of the temporary file, sorted. The caller
+// holds the lock.
 func (m *Manifest) spill() (err error) {
 	if m.spilled == nil {
 		if m.spilled, err = os.CreateTemp("", "usftp-list-*"); err != nil {

@@ -45,7 +45,8 @@ func writeList(t *testing.T, path string, a transfer.Algorithm, names ...string)
 	}
 }
 
-var oddNames = []string{"plain", "with space", " in front", "*star", "-", "-c", "back\\slash", "new\nline", "car\rriage", "end\r", "\\n", "#comment",
+var oddNames = []string{"plain", "with space", " in front", "*star", "-", "-c", "back\\slash",
+	"new\nline", "car\rriage", "end\r", "\\n", "#comment",
 	"\xff\xfe", "ü", "dir/below", "dir/new\nline/below", strings.Repeat("long", 60)}
 
 // What a list is made of comes back out of it, sorted, for every name that a file can have.
@@ -60,7 +61,8 @@ func TestManifestComesBack(t *testing.T) {
 		defer list.Close()
 		want := slices.Clone(oddNames)
 		slices.Sort(want)
-		if a == transfer.BLAKE3 { // b3sum has no escape for a carriage return, and an end of line swallows it
+		// b3sum has no escape for a carriage return, and an end of line swallows it
+		if a == transfer.BLAKE3 {
 			want = slices.DeleteFunc(want, func(name string) bool { return name == "end\r" })
 		}
 		got := slices.Collect(list.Missing())
@@ -74,7 +76,8 @@ func TestManifestComesBack(t *testing.T) {
 			if listed, err := list.Check(name, hashOf(a, []byte(name))); !listed || err != nil {
 				t.Errorf("%q: %v, %v", name, listed, err)
 			}
-			if listed, err := list.Check(name, hashOf(a, []byte("other"))); !listed || !errors.Is(err, transfer.ErrList) {
+			if listed, err := list.Check(name, hashOf(a, []byte("other"))); !listed ||
+				!errors.Is(err, transfer.ErrList) {
 				t.Errorf("%q with other contents: %v, %v", name, listed, err)
 			}
 		}
@@ -90,7 +93,8 @@ func TestManifestIsThatOfSHA256Sum(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range oddNames {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(name), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,11 +102,14 @@ func TestManifestIsThatOfSHA256Sum(t *testing.T) {
 	writeList(t, list, transfer.SHA256, oddNames...)
 	check := exec.Command("sha256sum", "--check", "--strict", list)
 	check.Dir = dir
-	if out, err := check.CombinedOutput(); err != nil || bytes.Count(out, []byte(": OK\n")) != len(oddNames) {
+	if out, err := check.CombinedOutput(); err != nil ||
+		bytes.Count(out, []byte(": OK\n")) != len(oddNames) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, form := range []string{"--text", "--binary", "--tag"} {
-		theirs := exec.Command("sha256sum", append([]string{form, "--"}, strings.Split(strings.ReplaceAll(strings.Join(oddNames, "\x00"), "\x00-\x00", "\x00./-\x00"), "\x00")...)...)
+		theirs := exec.Command("sha256sum", append([]string{form, "--"},
+			strings.Split(strings.ReplaceAll(strings.Join(oddNames, "\x00"), "\x00-\x00",
+				"\x00./-\x00"), "\x00")...)...)
 		theirs.Dir = dir
 		out, err := theirs.Output()
 		if err != nil {
@@ -115,7 +122,8 @@ func TestManifestIsThatOfSHA256Sum(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range oddNames {
-			if listed, err := l.Check(name, hashOf(transfer.SHA256, []byte(name))); !listed || err != nil {
+			if listed, err := l.Check(name, hashOf(transfer.SHA256, []byte(name))); !listed ||
+				err != nil {
 				t.Errorf("%s: %q: %v, %v", form, name, listed, err)
 			}
 		}
@@ -123,7 +131,8 @@ func TestManifestIsThatOfSHA256Sum(t *testing.T) {
 	}
 }
 
-// More files than memory should hold go through a file, and come out sorted, each once, with what was added last.
+// More files than memory should hold go through a file, and come out sorted, each once, with what
+// was added last.
 func TestManifestOfManyFiles(t *testing.T) {
 	const files = 150_000
 	dir := t.TempDir()
@@ -193,7 +202,8 @@ func TestManifestIsAtomic(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("left behind: %v", left)
 	}
-	if _, err := transfer.NewManifest(filepath.Join(dir, "none", "list")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := transfer.NewManifest(filepath.Join(dir, "none", "list")); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("in no directory: %v", err)
 	}
 	if _, err := transfer.NewManifest(dir); !errors.Is(err, transfer.ErrIsDirectory) {
@@ -226,7 +236,8 @@ func TestHostileLists(t *testing.T) {
 		os.WriteFile(path, []byte("# a list\n\n"+sum+"  ./good//name\n"+text+"\n"), 0o644)
 		_, err := transfer.OpenList(path, transfer.SHA256)
 		var line *transfer.ListError
-		if !errors.As(err, &line) || line.Line != 4 || !errors.Is(err, transfer.ErrList) || !strings.Contains(err.Error(), "list, line 4: ") {
+		if !errors.As(err, &line) || line.Line != 4 || !errors.Is(err, transfer.ErrList) ||
+			!strings.Contains(err.Error(), "list, line 4: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -240,7 +251,8 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
-// A file that is not what the list says fails before it takes its name; what the list has and was not copied is missing.
+// A file that is not what the list says fails before it takes its name; what the list has and was
+// not copied is missing.
 func TestCopyAgainstList(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
@@ -296,11 +308,13 @@ func TestCopyAgainstList(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer list.Close()
-	s, err := b.tree(transfer.Download, "/good", filepath.Join(b.dir, "differs"), func(tree *transfer.Tree) { tree.Options.List = list })
+	s, err := b.tree(transfer.Download, "/good", filepath.Join(b.dir, "differs"),
+		func(tree *transfer.Tree) { tree.Options.List = list })
 	if !errors.Is(err, transfer.ErrList) || s.Failed != 2 || s.Files != 7 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if got := b.kinds(transfer.Failed, "/good"); !slices.Equal(got, []string{"deep/er/and/large", "deep/er/small"}) {
+	if got := b.kinds(transfer.Failed, "/good"); !slices.Equal(got,
+		[]string{"deep/er/and/large", "deep/er/small"}) {
 		t.Errorf("failed: %q", got)
 	}
 	if missing := slices.Collect(list.Missing()); !slices.Equal(missing, []string{"one"}) {
@@ -309,10 +323,12 @@ func TestCopyAgainstList(t *testing.T) {
 	if notes := b.notes(); !slices.Contains(notes, "it is not in the list of hashes") {
 		t.Errorf("the notes are %q", notes)
 	}
-	if _, err := os.Stat(filepath.Join(b.dir, "differs/deep/er/small")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(b.dir, "differs/deep/er/small")); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("what differs has its name: %v", err)
 	}
-	if _, err := b.job(transfer.Download, "/good/deep/er/small", filepath.Join(b.dir, "deep"), func(j *transfer.Job) { j.Options.List = list }); err != nil {
+	if _, err := b.job(transfer.Download, "/good/deep/er/small", filepath.Join(b.dir, "deep"),
+		func(j *transfer.Job) { j.Options.List = list }); err != nil {
 		t.Errorf("a list that has another name only: %v", err)
 	}
 }

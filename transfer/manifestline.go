@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// The lines of sha256sum and b3sum: the hash in hexadecimal, two spaces (or a space and a star), the name, a newline. In a name with a
-// backslash, a newline or a carriage return these are escaped, and a backslash in front of the line says so. b3sum knows no escape for carriage
+// The lines of sha256sum and b3sum: the hash in hexadecimal, two spaces (or a space and a star),
+// the name, a newline. In a name with a backslash, a newline or a carriage return these are
+// escaped, and a backslash in front of the line says so. b3sum knows no escape for carriage
 // returns, and leaves them as they are.
 
 // appendLine appends the line of a file.
@@ -51,18 +52,20 @@ var (
 	errOtherSum = errors.New("it is by another hash")
 )
 
-// parseLine takes a line apart, without its newline. Lines with the algorithm's name (sha256sum --tag) are taken too. The name is clean, and
-// leads nowhere but below where the list belongs.
+// parseLine takes a line apart, without its newline. Lines with the algorithm's name (sha256sum
+// --tag) are taken too. The name is clean, and leads nowhere but below where the list belongs.
 func parseLine(line []byte, algorithm Algorithm) (sum []byte, name string, err error) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	line, escaped := bytes.CutPrefix(line, []byte(`\`))
 	digits, rest, tagged := cutTag(line)
 	if !tagged {
-		if len(line) < 2*hashSize+3 || line[2*hashSize] != ' ' || line[2*hashSize+1] != ' ' && line[2*hashSize+1] != '*' {
+		if len(line) < 2*hashSize+3 || line[2*hashSize] != ' ' ||
+			line[2*hashSize+1] != ' ' && line[2*hashSize+1] != '*' {
 			return nil, "", errNoLine
 		}
 		digits, rest = line[:2*hashSize], line[2*hashSize+2:]
-	} else if tag := line[:bytes.IndexByte(line, ' ')]; !strings.EqualFold(string(tag), string(algorithm)) {
+	} else if tag := line[:bytes.IndexByte(line, ' ')]; !strings.EqualFold(string(tag),
+		string(algorithm)) {
 		return nil, "", errOtherSum
 	}
 	sum = make([]byte, hashSize)
@@ -83,7 +86,8 @@ func parseLine(line []byte, algorithm Algorithm) (sum []byte, name string, err e
 func cutTag(line []byte) (digits, name []byte, ok bool) {
 	open := bytes.Index(line, []byte(" ("))
 	end := len(line) - 2*hashSize
-	if open < 1 || bytes.IndexByte(line[:open], ' ') >= 0 || end < open+6 || string(line[end-4:end]) != ") = " {
+	if open < 1 || bytes.IndexByte(line[:open], ' ') >= 0 || end < open+6 ||
+		string(line[end-4:end]) != ") = " {
 		return nil, nil, false
 	}
 	return line[end:], line[open+2 : end-4], true

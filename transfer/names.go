@@ -2,9 +2,10 @@ package transfer
 
 import "hash/maphash"
 
-// names remembers the names of a listing, so that one that was cut off can be begun anew and nothing in it done twice. It keeps eight bytes
-// of each: that two of a million names are taken for one, and a file so is missed, has a chance of one to thirty million, and nobody who
-// chooses the names can make it larger.
+// names remembers the names of a listing, so that one that was cut off can be begun anew and
+// nothing in it done twice. It keeps eight bytes of each: that two of a million names are taken for
+// one, and a file so is missed, has a chance of one to thirty million, and nobody who chooses the
+// names can make it larger.
 type names struct {
 	seed  maphash.Seed
 	added []uint64            // since the listing began

@@ -7,7 +7,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// owner is whose a file is, by numbers: SFTP version 3 has no others (draft-02 section 5), and the two sides need not know the same people.
+// owner is whose a file is, by numbers: SFTP version 3 has no others (draft-02 section 5), and the
+// two sides need not know the same people.
 type owner struct {
 	uid, gid int
 	known    bool

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestOwners: with Owners files and directories get the numbers of the source's owner and group, both ways and here, and a refusal is an
-// error. Whoever is no superuser can only see the refusal.
+// TestOwners: with Owners files and directories get the numbers of the source's owner and group,
+// both ways and here, and a refusal is an error. Whoever is no superuser can only see the refusal.
 func TestOwners(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	owners := func(tree *transfer.Tree) { tree.Options.Owners = true }
@@ -54,12 +54,14 @@ func TestOwners(t *testing.T) {
 
 	if os.Getuid() != 0 {
 		must(b.host.Client.Chown("/target/small", 4711, 4711))
-		if _, err := b.job(transfer.Download, "/target/small", filepath.Join(b.dir, "alone"), func(j *transfer.Job) { j.Options.Owners = true }); !errors.Is(err, fs.ErrPermission) {
+		if _, err := b.job(transfer.Download, "/target/small", filepath.Join(b.dir, "alone"),
+			func(j *transfer.Job) { j.Options.Owners = true }); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("given to a stranger: %v", err)
 		}
 		return
 	}
-	for direction, from := range map[transfer.Direction]string{transfer.Download: "/target", transfer.Local: source} {
+	for direction, from := range map[transfer.Direction]string{transfer.Download: "/target",
+		transfer.Local: source} {
 		out := filepath.Join(b.dir, direction.String())
 		_, err := b.tree(direction, from, out, owners)
 		must(err)
@@ -68,7 +70,8 @@ func TestOwners(t *testing.T) {
 			info, err := os.Lstat(filepath.Join(out, name))
 			must(err)
 			if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != uid || int(stat.Gid) != gid {
-				t.Errorf("%s: %s belongs to %d:%d, want %d:%d", direction, name, stat.Uid, stat.Gid, uid, gid)
+				t.Errorf("%s: %s belongs to %d:%d, want %d:%d", direction, name, stat.Uid, stat.Gid,
+					uid, gid)
 			}
 		}
 	}

@@ -25,8 +25,8 @@ func (b *breaks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A user's function that panics does so where the job was called, and leaves no temporary file and no goroutine: the bubble would not end with
-// one.
+// A user's function that panics does so where the job was called, and leaves no temporary file and
+// no goroutine: the bubble would not end with one.
 func TestPanicsLeaveNothing(t *testing.T) {
 	panics := func(kind transfer.Kind) func(transfer.Event) {
 		return func(e transfer.Event) {
@@ -37,21 +37,25 @@ func TestPanicsLeaveNothing(t *testing.T) {
 	}
 	for name, test := range map[string]func(b *bench, o transfer.Options){
 		"source": func(b *bench, o transfer.Options) {
-			j := transfer.Job{Host: b.host, Direction: transfer.Upload, Source: "-", Target: "/target", Reader: &breaks{900_000}, Options: o}
+			j := transfer.Job{Host: b.host, Direction: transfer.Upload, Source: "-",
+				Target: "/target", Reader: &breaks{900_000}, Options: o}
 			j.Run(b.t.Context())
 		},
 		"upload, started": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Started)
-			transfer.UploadFile(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"), "/target", o)
+			transfer.UploadFile(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"),
+				"/target", o)
 		},
 		"upload, progress": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Progress)
-			j := transfer.Job{Host: b.host, Source: "-", Target: "/target", Reader: io.LimitReader(zeros{}, 1<<30), Options: o}
+			j := transfer.Job{Host: b.host, Source: "-", Target: "/target",
+				Reader: io.LimitReader(zeros{}, 1<<30), Options: o}
 			j.Run(b.t.Context())
 		},
 		"download, started": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Started)
-			transfer.DownloadFile(b.t.Context(), b.host, "/far/large", filepath.Join(b.dir, "got"), o)
+			transfer.DownloadFile(b.t.Context(), b.host, "/far/large", filepath.Join(b.dir, "got"),
+				o)
 		},
 		"tree, done": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Done)
@@ -59,12 +63,14 @@ func TestPanicsLeaveNothing(t *testing.T) {
 		},
 		"tree, a file": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Done)
-			transfer.UploadDir(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"), "/copy", o)
+			transfer.UploadDir(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"), "/copy",
+				o)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: 100e6, ToClient: 100e6})
+				b := newTreeBench(t, sftptest.Script{},
+					sftptest.LinkConfig{ToServer: 100e6, ToClient: 100e6})
 				b.server.Files.WriteFile("/far/large", random(3_000_000))
 				for i := range 40 {
 					writeAll(t, filepath.Join(b.dir, "tree", fmt.Sprint(i)), random(1000))
@@ -72,18 +78,21 @@ func TestPanicsLeaveNothing(t *testing.T) {
 				writeAll(t, filepath.Join(b.dir, "tree", "large"), random(3_000_000))
 				func() {
 					defer func() {
-						if v := recover(); v != "the source is broken" && v != "the listener is broken" {
+						if v := recover(); v != "the source is broken" &&
+							v != "the listener is broken" {
 							t.Errorf("recovered %v", v)
 						}
 					}()
-					test(b, transfer.Options{Journal: filepath.Join(b.dir, "journal"), Resume: true})
+					test(b, transfer.Options{Journal: filepath.Join(b.dir, "journal"),
+						Resume: true})
 				}()
 				if left := b.temporaries(); len(left) > 0 {
 					t.Errorf("left behind: %q", left)
 				}
 				marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*"))
 				for _, mark := range marks {
-					if name != "tree, done" || !strings.HasSuffix(mark, ".tree.json") { // what is done of it stays, and can be gone on from
+					// what is done of it stays, and can be gone on from
+					if name != "tree, done" || !strings.HasSuffix(mark, ".tree.json") {
 						t.Errorf("in the journal: %q", mark)
 					}
 				}

@@ -9,13 +9,16 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// passing hashes what passes, on a goroutine of its own and so on another processor where one is free. Whoever moves the bytes feeds it pieces
-// with their offsets. Pieces that continue what it has are copied into a few buffers that wait for the goroutine; where all of them
-// wait, so does the one who feeds: memory is bounded, and the hash is never far behind.
+// passing hashes what passes, on a goroutine of its own and so on another processor where one is
+// free. Whoever moves the bytes feeds it pieces with their offsets. Pieces that continue what it
+// has are copied into a few buffers that wait for the goroutine; where all of them wait, so does
+// the one who feeds: memory is bounded, and the hash is never far behind.
 //
-// Where pieces come that do not continue what it has (a file that arrives over several connections comes in any order; of one that an earlier run has
-// copied in part the beginning does not pass at all), it is behind: it reads the file on this machine up to where that is complete, from
-// the system's cache mostly, and takes the pieces again as soon as it has caught up. Nobody waits for that but the end.
+// Where pieces come that do not continue what it has (a file that arrives over several connections
+// comes in any order; of one that an earlier run has copied in part the beginning does not pass at
+// all), it is behind: it reads the file on this machine up to where that is complete, from the
+// system's cache mostly, and takes the pieces again as soon as it has caught up. Nobody waits for
+// that but the end.
 type passing struct {
 	digests digests
 	open    reopen     // the file on this machine; nil where there is none, and all comes in order
@@ -49,14 +52,15 @@ var errNotInOrder = errors.New("what has passed cannot be hashed: it did not com
 
 // newPassing begins to hash. The first present bytes are in the file already.
 func newPassing(all digests, present int64, open reopen, pool *sync.Pool) *passing {
-	p := &passing{digests: all, open: open, pool: pool, ended: make(chan struct{}), behind: present > 0, safe: present}
+	p := &passing{digests: all, open: open, pool: pool, ended: make(chan struct{}),
+		behind: present > 0, safe: present}
 	p.changed.L = &p.mu
 	go p.run()
 	return p
 }
 
-// feed hands over what has passed at an offset. The file on this machine, if there is one, holds all before safe. It keeps nothing of
-// data. One goroutine feeds.
+// feed hands over what has passed at an offset. The file on this machine, if there is one, holds
+// all before safe. It keeps nothing of data. One goroutine feeds.
 func (p *passing) feed(data []byte, off, safe int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +164,8 @@ func (p *passing) run() {
 	}
 }
 
-// takeOne hashes the first buffer of the queue. The caller holds the lock, which is let go meanwhile.
+// takeOne hashes the first buffer of the queue. The caller holds the lock, which is let go
+// meanwhile.
 func (p *passing) takeOne() {
 	buffer := p.ahead[0]
 	p.ahead = append(p.ahead[:0], p.ahead[1:]...)
@@ -184,8 +189,8 @@ func (p *passing) openFile() (file io.ReaderAt, free func()) {
 	return file, free
 }
 
-// readOne hashes what comes next as the file has it. The caller holds the lock, which is let go meanwhile: while it is behind nobody else
-// moves p.next.
+// readOne hashes what comes next as the file has it. The caller holds the lock, which is let go
+// meanwhile: while it is behind nobody else moves p.next.
 func (p *passing) readOne(file io.ReaderAt, buffer []byte) {
 	off, n := p.next, min(p.safe-p.next, int64(len(buffer)))
 	p.mu.Unlock()
@@ -304,7 +309,8 @@ func (r passingSeeker) Seek(offset int64, whence int) (int64, error) {
 	return pos, err
 }
 
-// passingReaderAt is for a file that is sent over several connections: pieces are handed out in order, but for those that are sent again.
+// passingReaderAt is for a file that is sent over several connections: pieces are handed out in
+// order, but for those that are sent again.
 type passingReaderAt struct {
 	io.ReaderAt
 	to *passing
@@ -331,7 +337,8 @@ func (w *passingWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// passingWriterAt is for a file that arrives over several connections, in any order; mark tells up to where it is complete.
+// passingWriterAt is for a file that arrives over several connections, in any order; mark tells up
+// to where it is complete.
 type passingWriterAt struct {
 	io.WriterAt
 	to   *passing

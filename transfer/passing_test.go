@@ -44,7 +44,8 @@ func (f *readerAtFor) WriteAt(p []byte, off int64) (int, error) {
 	return copy(f.data[off:], p), nil
 }
 
-// In whatever order the pieces come, however large they are and however much is there already, the hash is that of the file.
+// In whatever order the pieces come, however large they are and however much is there already, the
+// hash is that of the file.
 func TestPassingInAnyOrder(t *testing.T) {
 	pool := new(sync.Pool)
 	for seed := range uint64(200) {
@@ -61,10 +62,14 @@ func TestPassingInAnyOrder(t *testing.T) {
 			pieces = append(pieces, piece{off, end})
 			off = end
 		}
-		// In order, out of order by a few, or all mixed; and some twice, as when a server has them sent again.
+		// In order, out of order by a few, or all mixed; and some twice, as when a server has them
+		// sent again.
 		switch reach := random.IntN(3) * random.IntN(8); {
 		case reach > 12:
-			random.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+			random.Shuffle(len(pieces), func(i, j int) {
+				pieces[i], pieces[j] = pieces[j],
+					pieces[i]
+			})
 		case reach > 0:
 			for i := range pieces {
 				j := min(len(pieces)-1, i+random.IntN(reach))
@@ -111,7 +116,8 @@ func TestPassingInAnyOrder(t *testing.T) {
 		byPiece.write(data)
 		byPiece.finish()
 		if err := sameSums(byPiece, p.digests[1]); err != nil {
-			t.Fatalf("seed %d: the pieces' hashes differ: %d and %d", seed, len(byPiece.sums), len(p.digests[1].sums))
+			t.Fatalf("seed %d: the pieces' hashes differ: %d and %d", seed, len(byPiece.sums),
+				len(p.digests[1].sums))
 		}
 		p.stop() // which may come again
 	}
@@ -173,10 +179,16 @@ func TestPassingFails(t *testing.T) {
 		size int64
 		want error
 	}{
-		"a stream with a gap":       {nil, func(p *passing) { p.feed([]byte("x"), 1, 1) }, 2, errNotInOrder},
-		"a stream that is short":    {nil, func(p *passing) { p.feed([]byte("x"), 0, 0) }, 2, errNotInOrder},
-		"more than there was":       {nil, func(p *passing) { p.feed([]byte("xyz"), 0, 0) }, 2, errNotInOrder},
-		"a file that does not open": {func() (io.ReaderAt, func(), error) { return nil, nil, broken }, func(p *passing) { p.feed([]byte("x"), 1, 0) }, 2, broken},
+		"a stream with a gap": {nil, func(p *passing) { p.feed([]byte("x"), 1, 1) }, 2,
+			errNotInOrder},
+		"a stream that is short": {nil, func(p *passing) { p.feed([]byte("x"), 0, 0) }, 2,
+			errNotInOrder},
+		"more than there was": {nil, func(p *passing) { p.feed([]byte("xyz"), 0, 0) }, 2,
+			errNotInOrder},
+		"a file that does not open": {func() (io.ReaderAt, func(), error) {
+			return nil, nil,
+				broken
+		}, func(p *passing) { p.feed([]byte("x"), 1, 0) }, 2, broken},
 		"a file that is short": {func() (io.ReaderAt, func(), error) { return strings.NewReader("x"), func() {}, nil },
 			func(p *passing) { p.feed([]byte("x"), 1, 0) }, 2, io.ErrUnexpectedEOF},
 	} {
@@ -201,8 +213,10 @@ func TestNoHashCostsNothing(t *testing.T) {
 	r.hashSmall([]byte("x"))
 	file := &readerAtFor{}
 	var w bytes.Buffer
-	if r.passing != nil || r.digests != nil || r.passReader(&w) != io.Reader(&w) || r.passWriter(&w) != io.Writer(&w) ||
-		r.passReaderAt(file) != io.ReaderAt(file) || r.passWriterAt(file, nil) != io.WriterAt(file) {
+	if r.passing != nil || r.digests != nil || r.passReader(&w) != io.Reader(&w) ||
+		r.passWriter(&w) != io.Writer(&w) ||
+		r.passReaderAt(file) != io.ReaderAt(file) ||
+		r.passWriterAt(file, nil) != io.WriterAt(file) {
 		t.Error("something stands between")
 	}
 	if err := r.finishHashing(); err != nil || !r.hash.IsZero() {

@@ -30,12 +30,13 @@ type directory struct {
 	rel            string     // path from the source on, with slashes; "." for the source itself
 	depth          int
 	facts          facts
-	real           string          // where it is, links followed; only with FollowLinks, and only on a host
-	names          map[string]bool // of its entries, where names that differ may be one
-	fresh          bool            // we have made it
-	failed         bool            // it could not be made
-	noTemporary    atomic.Bool     // it takes no temporary files
-	pending        atomic.Int64
+	// where it is, links followed; only with FollowLinks, and only on a host
+	real        string
+	names       map[string]bool // of its entries, where names that differ may be one
+	fresh       bool            // we have made it
+	failed      bool            // it could not be made
+	noTemporary atomic.Bool     // it takes no temporary files
+	pending     atomic.Int64
 }
 
 // item is one file or link to copy.
@@ -54,9 +55,10 @@ func (i *item) rel() string { return path.Join(i.dir.rel, i.name) }
 
 func (i *item) target() string { return i.dir.tree.target.join(i.dir.target, i.name) }
 
-// plan is what is to be done and who does it: walkers take directories, make them at the target and list them at the source, while
-// workers copy what they have found. Memory is bounded: walkers wait while enough is found, and directories that no walker is
-// free for are walked at once, depth first, when many wait.
+// plan is what is to be done and who does it: walkers take directories, make them at the target and
+// list them at the source, while workers copy what they have found. Memory is bounded: walkers wait
+// while enough is found, and directories that no walker is free for are walked at once, depth
+// first, when many wait.
 type plan struct {
 	tree  *treeRun
 	small chan *item
@@ -81,11 +83,13 @@ const (
 )
 
 func newPlan(t *treeRun, most int) *plan {
-	ahead := most // a listing of a host's brings nothing for a round trip, in which as many may be done
+	// a listing of a host's brings nothing for a round trip, in which as many may be done
+	ahead := most
 	if !t.Direction.fromHost() {
 		ahead = min(most, 256)
 	}
-	p := &plan{tree: t, walkers: walkers, most: most, small: make(chan *item, ahead), large: make(chan *item, 64)}
+	p := &plan{tree: t, walkers: walkers, most: most, small: make(chan *item, ahead),
+		large: make(chan *item, 64)}
 	p.changed.L = &p.mu
 	return p
 }
@@ -210,8 +214,8 @@ func (p *plan) found(i *item) {
 	}
 }
 
-// link decides about a symbolic link, and looks at what it leads to where that is wanted. It returns false where nothing is to be
-// done.
+// link decides about a symbolic link, and looks at what it leads to where that is wanted. It
+// returns false where nothing is to be done.
 func (p *plan) link(i *item, rel string) bool {
 	t := p.tree
 	switch t.TreeOptions.Links {
@@ -233,7 +237,8 @@ func (p *plan) link(i *item, rel string) bool {
 // enter has a directory walked.
 func (p *plan) enter(i *item, rel string) {
 	t := p.tree
-	d := &directory{tree: t, parent: i.dir, source: i.source(), target: i.target(), rel: rel, depth: i.dir.depth + 1, facts: i.facts}
+	d := &directory{tree: t, parent: i.dir, source: i.source(), target: i.target(), rel: rel,
+		depth: i.dir.depth + 1, facts: i.facts}
 	most := t.TreeOptions.MaxDepth
 	if most == 0 {
 		most = defaultDepth
@@ -287,7 +292,8 @@ func (p *plan) hand(i *item) {
 	}
 	i.dir.pending.Add(1)
 	queue := p.large
-	if !i.facts.mode.IsRegular() || t.isSmall(i.facts.size) || i.facts.size >= 0 && i.facts.size <= int64(t.stepwise) {
+	if !i.facts.mode.IsRegular() || t.isSmall(i.facts.size) ||
+		i.facts.size >= 0 && i.facts.size <= int64(t.stepwise) {
 		queue = p.small
 		select {
 		case queue <- i:
@@ -304,16 +310,18 @@ func (p *plan) hand(i *item) {
 	queue <- i
 }
 
-// hireSmall starts another worker for small files, where there may be one more. Else one will be free soon: all that have begun are still there.
+// hireSmall starts another worker for small files, where there may be one more. Else one will be
+// free soon: all that have begun are still there.
 func (p *plan) hireSmall() {
 	if p.workers.Load() < int64(p.most) && p.workers.Add(1) <= int64(p.most) {
 		p.working.Go(func() { p.work(p.small) })
 	}
 }
 
-// work copies what is found until the walk is over. Where thousands are in flight each file has a goroutine of its own: its last steps, on this
-// machine's file system, go deeper than those in which it waits for a reply, and a stack that has grown would wait with the next files.
-// Elsewhere to let it grow for each would cost more than it saves.
+// work copies what is found until the walk is over. Where thousands are in flight each file has a
+// goroutine of its own: its last steps, on this machine's file system, go deeper than those in
+// which it waits for a reply, and a stack that has grown would wait with the next files. Elsewhere
+// to let it grow for each would cost more than it saves.
 func (p *plan) work(queue <-chan *item) {
 	for i := range queue {
 		if p.tree.ctx.Err() == nil {
@@ -333,9 +341,11 @@ func (t *treeRun) copy(i *item) {
 		t.copyLink(i)
 		return
 	}
-	r := &run{ctx: t.ctx, began: time.Now(), line: t.line, from: t.from, limiter: t.limiter, item: i, trip: t.trip, name: path.Join(t.below, i.rel())}
+	r := &run{ctx: t.ctx, began: time.Now(), line: t.line, from: t.from, limiter: t.limiter,
+		item: i, trip: t.trip, name: path.Join(t.below, i.rel())}
 	r.Direction, r.Source, r.Target = t.Direction, i.source(), i.target()
-	r.Options = t.Options // not by way of a Job, which would be twice on the stack of each file in flight
+	// not by way of a Job, which would be twice on the stack of each file in flight
+	r.Options = t.Options
 	err := r.copy()
 	t.copied(r, err)
 }
@@ -366,7 +376,8 @@ func (t *treeRun) copied(r *run, err error) {
 		return // what is left of a small file is worth no word
 	}
 	t.failed.Add(1)
-	r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
+	r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed,
+		LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
 	t.failedFirst(err)
 }
 
@@ -386,16 +397,16 @@ func (t *treeRun) copyLink(i *item) {
 	t.links.Add(1)
 }
 
-// done counts one thing in the directory that is done. When it was the last, the directory gets its attributes, and the one above
-// counts it.
+// done counts one thing in the directory that is done. When it was the last, the directory gets its
+// attributes, and the one above counts it.
 func (d *directory) done() {
 	for ; d != nil && d.pending.Add(-1) == 0; d = d.parent {
 		d.tree.finish(d)
 	}
 }
 
-// finish gives a directory that is complete what it has besides entries. That changes nothing of the directory above, which so need
-// not wait.
+// finish gives a directory that is complete what it has besides entries. That changes nothing of
+// the directory above, which so need not wait.
 func (t *treeRun) finish(d *directory) {
 	if d.failed || t.TreeOptions.DryRun || t.ctx.Err() != nil {
 		t.target.leave(d)

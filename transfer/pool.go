@@ -12,8 +12,10 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Pool holds further connections to one host, and further SFTP sessions on them. They are opened when somebody needs them, while data already
-// flows over the first, and stay for whoever comes next unless they turn out to add nothing. Its methods may be called from any number of goroutines.
+// Pool holds further connections to one host, and further SFTP sessions on them. They are opened
+// when somebody needs them, while data already flows over the first, and stay for whoever comes
+// next unless they turn out to add nothing. Its methods may be called from any number of
+// goroutines.
 type Pool struct {
 	config PoolConfig
 	ctx    context.Context
@@ -24,12 +26,14 @@ type Pool struct {
 	conns   []*pooled
 	clients []pooledClient // besides the first
 	lent    int            // files of trees that the first has
-	first   *usftp.Client  // of clients: the one that has taken the place of the first, which was lost
-	wanted  int            // connections, the first too, that somebody asked for; 0 before anybody did
-	opening int            // further connections
-	leading int            // 1 while the first one logs in, and others beside it
-	died    int            // clients whose connection was lost
-	refused bool           // the host lets us have no more
+	// of clients: the one that has taken the place of the first, which was lost
+	first *usftp.Client
+	// connections, the first too, that somebody asked for; 0 before anybody did
+	wanted  int
+	opening int  // further connections
+	leading int  // 1 while the first one logs in, and others beside it
+	died    int  // clients whose connection was lost
+	refused bool // the host lets us have no more
 	closed  bool
 	changed chan struct{} // closed and made anew when a client was added, or none will be
 }
@@ -55,13 +59,13 @@ type Connection interface {
 
 // PoolConfig says where connections come from.
 type PoolConfig struct {
-	// First is the connection that there is, whose first session the pool does not know, and Connect makes another. Where First is still to come its
-	// Open waits for it.
+	// First is the connection that there is, whose first session the pool does not know, and
+	// Connect makes another. Where First is still to come its Open waits for it.
 	First   Connection
 	Connect func(context.Context) (Connection, error)
 
-	// Connections and Streams bound how many connections there are, and how many SFTP sessions on each. 0 means 8 and 2. Where each login
-	// needs a person, one connection should do.
+	// Connections and Streams bound how many connections there are, and how many SFTP sessions on
+	// each. 0 means 8 and 2. Where each login needs a person, one connection should do.
 	Connections, Streams int
 
 	// Logger is told of what is opened and refused. Nil is silence.
@@ -72,11 +76,13 @@ const (
 	defaultConnections = 8
 	defaultStreams     = 2
 
-	// mostLogins is how many connections log in at a time: sshd begins to refuse at 10, from all users (MaxStartups).
+	// mostLogins is how many connections log in at a time: sshd begins to refuse at 10, from all
+	// users (MaxStartups).
 	mostLogins = 4
 )
 
-// NewPool returns a pool that has nothing open yet besides the first connection, which stays its owner's.
+// NewPool returns a pool that has nothing open yet besides the first connection, which stays its
+// owner's.
 func NewPool(config PoolConfig) *Pool {
 	if config.Connections <= 0 {
 		config.Connections = defaultConnections
@@ -93,11 +99,12 @@ func NewPool(config PoolConfig) *Pool {
 	return p
 }
 
-// loginGrace is what logins under way get to come to their end: sshd counts connections that leave without one against their address
-// (PerSourcePenalties).
+// loginGrace is what logins under way get to come to their end: sshd counts connections that leave
+// without one against their address (PerSourcePenalties).
 const loginGrace = 2 * time.Second
 
-// Close ends all that the pool has opened, and lets logins under way end first. It does not touch the first connection.
+// Close ends all that the pool has opened, and lets logins under way end first. It does not touch
+// the first connection.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -132,8 +139,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Expect has connections opened ahead for a file of so many bytes, where that is worth it over a way whose round trip is so long: they log
-// in while the first connection still does.
+// Expect has connections opened ahead for a file of so many bytes, where that is worth it over a
+// way whose round trip is so long: they log in while the first connection still does.
 func (p *Pool) Expect(size int64, trip time.Duration) {
 	if p.most() > 1 && trip > stripeAtOnce && worthStriping(size, trip) {
 		p.awaitFirst()
@@ -169,14 +176,16 @@ func (p *Pool) most() int {
 	return p.config.Connections * p.config.Streams
 }
 
-// perConnection returns how many sessions there may be on a connection, as far as the host has shown what it takes.
+// perConnection returns how many sessions there may be on a connection, as far as the host has
+// shown what it takes.
 func (p *Pool) perConnection() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.config.Streams
 }
 
-// want has connections opened until there are n, the first counted in, and on each as many sessions as are allowed. It does not wait.
+// want has connections opened until there are n, the first counted in, and on each as many sessions
+// as are allowed. It does not wait.
 func (p *Pool) want(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,7 +218,8 @@ func (p *Pool) openStream(c *pooled) {
 		c.full = true
 		if p.ctx.Err() == nil {
 			p.config.Logger.Info("no further channel: " + err.Error())
-			if c.streams > 1 && !errors.Is(err, net.ErrClosed) { // it was refused: what one connection is not given, others are not either
+			// it was refused: what one connection is not given, others are not either
+			if c.streams > 1 && !errors.Is(err, net.ErrClosed) {
 				p.config.Streams = max(1, min(p.config.Streams, c.streams-1))
 			}
 		}
@@ -258,7 +268,8 @@ func (p *Pool) use(c *pooled, n int) {
 	c.users += n
 }
 
-// giveBack closes connections that have turned out to add nothing, where nobody else uses them, and remembers that as many do.
+// giveBack closes connections that have turned out to add nothing, where nobody else uses them, and
+// remembers that as many do.
 func (p *Pool) giveBack(useless []*pooled) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,7 +288,8 @@ func (p *Pool) giveBack(useless []*pooled) {
 	}
 	p.config.Connections = len(p.conns)
 	p.wanted = min(p.wanted, p.config.Connections)
-	p.config.Logger.Info("connections that add nothing were given back", "connections", len(p.conns))
+	p.config.Logger.Info("connections that add nothing were given back", "connections",
+		len(p.conns))
 }
 
 func (p *Pool) isFirst(c *pooled) bool {
@@ -299,8 +311,8 @@ func (p *Pool) tell() {
 	p.changed = make(chan struct{})
 }
 
-// others returns the clients that there are besides the first, but not those that have died, and a channel that is closed when there
-// are others.
+// others returns the clients that there are besides the first, but not those that have died, and a
+// channel that is closed when there are others.
 func (p *Pool) others() (clients []pooledClient, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,7 +71,9 @@ func (c farConn) Open(context.Context) (*usftp.Client, error) {
 	if c.shared != nil {
 		end = &narrowed{end, c.shared}
 	}
-	return usftp.NewClientPipe(end, end, usftp.WithServerVersion(cmp.Or(c.version, "SSH-2.0-OpenSSH_9.6")), usftp.WithChannelWindow(c.link.Window))
+	return usftp.NewClientPipe(end, end,
+		usftp.WithServerVersion(cmp.Or(c.version, "SSH-2.0-OpenSSH_9.6")),
+		usftp.WithChannelWindow(c.link.Window))
 }
 
 func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
@@ -100,10 +102,12 @@ func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
 	return farConn{h, new(atomic.Int32)}, nil
 }
 
-// A large file over a long link goes over several connections, which come while it is under way, and is whole.
+// A large file over a long link goes over several connections, which come while it is under way,
+// and is whole.
 func TestLargeFileOverLongLink(t *testing.T) {
 	const trip = 400 * time.Millisecond
-	data := random(48 << 20) // a window a round trip makes that ten seconds, and a login takes three
+	// a window a round trip makes that ten seconds, and a login takes three
+	data := random(48 << 20)
 	for name, test := range map[string]struct {
 		script      sftptest.Script
 		refuse      int
@@ -113,10 +117,13 @@ func TestLargeFileOverLongLink(t *testing.T) {
 		oneEach     bool
 		stripes     func(int) bool
 	}{
-		"open way":       {most: 9 * time.Second, stripes: func(n int) bool { return n > 7 }},
-		"one connection": {connections: 1, most: 9 * time.Second, stripes: func(n int) bool { return n == 1 }},
-		"refused":        {refuse: 2, most: 9 * time.Second, stripes: func(n int) bool { return n >= 2 && n < 6 }},
-		"one session":    {most: 9 * time.Second, oneEach: true, stripes: func(n int) bool { return n > 3 && n < 8 }},
+		"open way": {most: 9 * time.Second, stripes: func(n int) bool { return n > 7 }},
+		"one connection": {connections: 1, most: 9 * time.Second,
+			stripes: func(n int) bool { return n == 1 }},
+		"refused": {refuse: 2, most: 9 * time.Second,
+			stripes: func(n int) bool { return n >= 2 && n < 6 }},
+		"one session": {most: 9 * time.Second, oneEach: true,
+			stripes: func(n int) bool { return n > 3 && n < 8 }},
 		"one open each": {most: 14 * time.Second, stripes: func(n int) bool { return n == 0 },
 			script: sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 				if r.Type == wire.TypeOpen && r.Stream != 1 {
@@ -128,14 +135,16 @@ func TestLargeFileOverLongLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, test.script), refuse: test.refuse,
-					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
+						Window: 2 << 20}}
 				first, err := farConn{farHost: h}.Open(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				h.oneEach = test.oneEach
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: test.connections})
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+					Connect: h.connect, Connections: test.connections})
 				defer pool.Close()
 				host := transfer.Host{Client: first, Name: "far", Pool: pool}
 				dir := t.TempDir()
@@ -144,7 +153,8 @@ func TestLargeFileOverLongLink(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				up, err := transfer.UploadFile(t.Context(), host, source, "/target", transfer.Options{})
+				up, err := transfer.UploadFile(t.Context(), host, source, "/target",
+					transfer.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -152,7 +162,8 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				if took > test.most {
 					t.Errorf("it took %v to go up over %d more lanes", took, up.Stripes)
 				}
-				down, err := transfer.DownloadFile(t.Context(), host, "/target", back, transfer.Options{})
+				down, err := transfer.DownloadFile(t.Context(), host, "/target", back,
+					transfer.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -165,7 +176,9 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				if h.denied > 1 {
 					t.Errorf("%d sessions were refused", h.denied)
 				}
-				if test.refuse > 0 && h.conns > 5 { // those that had begun when the first was refused, and one for the one that was let in with them
+				// those that had begun when the first was refused, and one for the one that was let
+				// in with them
+				if test.refuse > 0 && h.conns > 5 {
 					t.Errorf("%d connections were asked for, where the second was refused", h.conns)
 				}
 				if h.most > 4 {
@@ -180,20 +193,24 @@ func TestLargeFileOverLongLink(t *testing.T) {
 func TestServerThatKeepsUploadsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{UploadPerHandle: true}),
-			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond, ToClient: 200 * time.Millisecond, Window: 2 << 20}}
+			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond,
+				ToClient: 200 * time.Millisecond, Window: 2 << 20}}
 		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+			Connect: h.connect})
 		defer pool.Close()
 		data := random(24 << 20)
 		source := filepath.Join(t.TempDir(), "source")
 		if err := os.WriteFile(source, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := transfer.UploadFile(t.Context(), transfer.Host{Client: first, Name: "far", Pool: pool}, source, "/target", transfer.Options{})
+		r, err := transfer.UploadFile(t.Context(),
+			transfer.Host{Client: first, Name: "far", Pool: pool}, source, "/target",
+			transfer.Options{})
 		if err != nil || r.Stripes != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -207,20 +224,25 @@ func TestServerThatKeepsUploadsApart(t *testing.T) {
 func TestMailboxIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: "SSH-2.0-Sterling",
-			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond, ToClient: 200 * time.Millisecond, Window: 2 << 20}}
+			link: sftptest.LinkConfig{ToServer: 200 * time.Millisecond,
+				ToClient: 200 * time.Millisecond, Window: 2 << 20}}
 		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+			Connect: h.connect})
 		defer pool.Close()
 		data := random(24 << 20)
 		h.server.Files.WriteFile("/source", data)
 		target := filepath.Join(t.TempDir(), "target")
-		r, err := transfer.DownloadFile(t.Context(), transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target, transfer.Options{})
+		r, err := transfer.DownloadFile(t.Context(),
+			transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target,
+			transfer.Options{})
 		if err != nil || r.Stripes != 0 || len(h.server.Requests(wire.TypeOpen)) != 1 {
-			t.Errorf("%+v, %v; it was opened %d times", r, err, len(h.server.Requests(wire.TypeOpen)))
+			t.Errorf("%+v, %v; it was opened %d times", r, err,
+				len(h.server.Requests(wire.TypeOpen)))
 		}
 		if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("the target differs: %v", err)
@@ -239,8 +261,8 @@ func (h *farHost) cutAfter(d time.Duration, i int) {
 	})
 }
 
-// TestConnectionOfSeveralLost: while one connection of several dies the others go on, and another takes its place; where it is the first, one of
-// the others does, and nobody logs in for that.
+// TestConnectionOfSeveralLost: while one connection of several dies the others go on, and another
+// takes its place; where it is the first, one of the others does, and nobody logs in for that.
 func TestConnectionOfSeveralLost(t *testing.T) {
 	const trip = 400 * time.Millisecond
 	data := random(64 << 20)
@@ -249,13 +271,15 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
-						link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+						link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
+							Window: 2 << 20}}
 					first, err := farConn{farHost: h}.Open(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer first.Close()
-					pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: 3, Streams: 1})
+					pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+						Connect: h.connect, Connections: 3, Streams: 1})
 					defer pool.Close()
 					host := transfer.Host{Client: first, Name: "far", Pool: pool,
 						Redial: func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }}
@@ -266,7 +290,8 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 						source, target = "/source", filepath.Join(b.dir, "target")
 					}
 					h.cutAfter(6*time.Second, lost)
-					r, err := b.job(direction, source, target, func(j *transfer.Job) { j.Options.Retries = 1 })
+					r, err := b.job(direction, source, target,
+						func(j *transfer.Job) { j.Options.Retries = 1 })
 					if err != nil || r.Bytes != int64(len(data)) {
 						t.Fatalf("%+v, %v", r, err)
 					}
@@ -279,13 +304,16 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 							retried += e.Message
 						}
 					}
-					if lost == 0 && (!strings.Contains(retried, "it goes on over another connection to far") || r.Resumed == 0) {
+					if lost == 0 && (!strings.Contains(retried,
+						"it goes on over another connection to far") || r.Resumed == 0) {
 						t.Errorf("it was told %q; %+v", retried, r)
 					}
 					h.mu.Lock()
 					defer h.mu.Unlock()
-					if lost != 0 && (retried != "" || h.conns != 3) { // two that were wanted, and one for the one that was lost
-						t.Errorf("it was told %q; %d connections besides the first", retried, h.conns)
+					// two that were wanted, and one for the one that was lost
+					if lost != 0 && (retried != "" || h.conns != 3) {
+						t.Errorf("it was told %q; %d connections besides the first", retried,
+							h.conns)
 					}
 				})
 			})

@@ -6,11 +6,13 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// mostDied is how many clients of a pool are replaced whose connection was lost, for each that there may be: one that takes connections and
-// ends them at once is not to be logged in to for ever.
+// mostDied is how many clients of a pool are replaced whose connection was lost, for each that
+// there may be: one that takes connections and ends them at once is not to be logged in to for
+// ever.
 const mostDied = 2
 
-// watch waits for the end of a client. Another takes its place, as far as that was wanted, and whoever uses others does not notice.
+// watch waits for the end of a client. Another takes its place, as far as that was wanted, and
+// whoever uses others does not notice.
 func (p *Pool) watch(client pooledClient) {
 	select {
 	case <-client.Done():
@@ -31,8 +33,8 @@ func (p *Pool) watch(client pooledClient) {
 	p.open()
 }
 
-// leave counts a stream of a connection that has ended, or was refused, and gives the connection up when it was the last. The first stays: it is not the
-// pool's. The caller holds the lock.
+// leave counts a stream of a connection that has ended, or was refused, and gives the connection up
+// when it was the last. The first stays: it is not the pool's. The caller holds the lock.
 func (p *Pool) leave(c *pooled) {
 	if p.died++; p.died > mostDied*p.config.Connections*p.config.Streams {
 		p.refused = true
@@ -45,8 +47,8 @@ func (p *Pool) leave(c *pooled) {
 	p.work.Go(func() { c.conn.Close() })
 }
 
-// survivor returns a client of the pool that lives, to take the place of the first, whose connection was lost; nil where there is none. It is
-// then no longer among the others.
+// survivor returns a client of the pool that lives, to take the place of the first, whose
+// connection was lost; nil where there is none. It is then no longer among the others.
 func (p *Pool) survivor() *usftp.Client {
 	if p == nil {
 		return nil

@@ -37,7 +37,8 @@ func (t *treeRun) prepare() (err error) {
 	if t.filter, err = newFilter(t.TreeOptions.Include, t.TreeOptions.Exclude); err != nil {
 		return err
 	}
-	if err := (&Job{Direction: t.Direction, Host: t.Host, From: t.From}).checkClients(); err != nil {
+	if err := (&Job{Direction: t.Direction, Host: t.Host,
+		From: t.From}).checkClients(); err != nil {
 		return err
 	}
 	if err := verifiable(t.line.client(), &t.Options); err != nil {
@@ -138,11 +139,13 @@ const (
 	// smallest is the largest file that travels in one piece, where the packets allow it.
 	largestSmall = 256 << 10
 
-	// mostStepwise is how many files are under way at once that travel as large ones do, each with what watches over it.
+	// mostStepwise is how many files are under way at once that travel as large ones do, each with
+	// what watches over it.
 	mostStepwise = 256
 
-	// smallMemory bounds what the small files under way hold of this machine's memory: contents that are asked for, or not yet acknowledged. It is
-	// twice what the window of their channel carries in a round trip.
+	// smallMemory bounds what the small files under way hold of this machine's memory: contents
+	// that are asked for, or not yet acknowledged. It is twice what the window of their channel
+	// carries in a round trip.
 	smallMemory = 4 << 20
 )
 
@@ -187,7 +190,9 @@ func (t *treeRun) measure(trip time.Duration) error {
 		t.small = min(t.small, read)
 	}
 	inFlight := filesInFlight(trip)
-	if t.Options.Sync && t.Direction.toHost() { // there is no one piece with an fsync in it: they take as many steps as large ones, and many run at a time
+	// there is no one piece with an fsync in it: they take as many steps as large ones, and many
+	// run at a time
+	if t.Options.Sync && t.Direction.toHost() {
 		t.stepwise, t.small = t.small, -1
 		inFlight = min(inFlight, mostStepwise)
 	}
@@ -198,7 +203,8 @@ func (t *treeRun) measure(trip time.Duration) error {
 	return nil
 }
 
-// allow sets what files under way may take: so many handles, and so many of them at once unless the tree's options say how many.
+// allow sets what files under way may take: so many handles, and so many of them at once unless the
+// tree's options say how many.
 func (t *treeRun) allow(handles int64, files int) {
 	t.memory = newAllowance(smallMemory)
 	t.handles = newAllowance(handles)
@@ -208,7 +214,8 @@ func (t *treeRun) allow(handles int64, files int) {
 	t.plan = newPlan(t, files)
 }
 
-// base returns the name that the copy gets where the target is a directory; "." where what lies in the source is meant.
+// base returns the name that the copy gets where the target is a directory; "." where what lies in
+// the source is meant.
 func (t *treeRun) base() (string, error) {
 	if t.Direction.fromHost() {
 		name := strings.TrimRight(t.Source, "/")
@@ -269,7 +276,8 @@ func newPatterns(texts []string) (all []pattern, err error) {
 	return all, nil
 }
 
-// wants tells whether an entry is copied. A directory that no pattern of Include matches is looked into all the same.
+// wants tells whether an entry is copied. A directory that no pattern of Include matches is looked
+// into all the same.
 func (f *filter) wants(rel string, dir bool) bool {
 	if matchAny(f.exclude, rel, dir) {
 		return false
@@ -293,8 +301,9 @@ func matchAny(patterns []pattern, rel string, dir bool) bool {
 	return false
 }
 
-// matchElements goes back to the last "**" only: what stood before it has matched as little as it could, and would leave no more by matching
-// otherwise. So a deep tree costs a pattern of many no more than its elements times the pattern's.
+// matchElements goes back to the last "**" only: what stood before it has matched as little as it
+// could, and would leave no more by matching otherwise. So a deep tree costs a pattern of many no
+// more than its elements times the pattern's.
 func matchElements(pattern, name []string) bool {
 	p, n := 0, 0
 	star, from := -1, 0 // the last "**", and what of name lies behind what it has taken

@@ -12,23 +12,30 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// A relay is an upload whose source lies on another host: what arrives from there goes on at once, and nothing of it is stored here. All else
-// (the temporary name, the rename, resuming, verifying) is the upload's own.
+// A relay is an upload whose source lies on another host: what arrives from there goes on at once,
+// and nothing of it is stored here. All else (the temporary name, the rename, resuming, verifying)
+// is the upload's own.
 
 // CopyFile copies a file from one host to another; see [Job].
-func CopyFile(ctx context.Context, from Host, source string, to Host, target string, options Options) (Result, error) {
-	j := Job{From: from, Host: to, Direction: Relay, Source: source, Target: target, Options: options}
+func CopyFile(ctx context.Context, from Host, source string, to Host, target string,
+	options Options) (Result, error) {
+	j := Job{From: from, Host: to, Direction: Relay, Source: source, Target: target,
+		Options: options}
 	return j.Run(ctx)
 }
 
 // CopyDir copies a directory from one host to another; see [Tree].
-func CopyDir(ctx context.Context, from Host, source string, to Host, target string, options Options) (Summary, error) {
-	t := Tree{From: from, Host: to, Direction: Relay, Source: source, Target: target, Options: options}
+func CopyDir(ctx context.Context, from Host, source string, to Host, target string,
+	options Options) (Summary, error) {
+	t := Tree{From: from, Host: to, Direction: Relay, Source: source, Target: target,
+		Options: options}
 	return t.Run(ctx)
 }
 
-// lifelines returns the connections of a run: to the host, and to the source of a relay, else nil. Where both are one host they are one.
-func lifelines(ctx context.Context, d Direction, from, host Host, options *Options) (line, source *lifeline) {
+// lifelines returns the connections of a run: to the host, and to the source of a relay, else nil.
+// Where both are one host they are one.
+func lifelines(ctx context.Context, d Direction, from, host Host,
+	options *Options) (line, source *lifeline) {
 	line = newLifeline(ctx, host, options)
 	switch {
 	case d != Relay:
@@ -42,7 +49,8 @@ func lifelines(ctx context.Context, d Direction, from, host Host, options *Optio
 // renew makes connections anew that were lost. It returns false where none was, or one cannot be.
 func (r *run) renew(err error, tell func(Event)) bool {
 	if r.from != nil && r.from != r.line && lost(r.From.Client) {
-		return r.from.renew(r.From.Client, err, tell) && (!lost(r.Host.Client) || r.line.renew(r.Host.Client, err, tell))
+		return r.from.renew(r.From.Client, err, tell) &&
+			(!lost(r.Host.Client) || r.line.renew(r.Host.Client, err, tell))
 	}
 	return r.line.renew(r.Host.Client, err, tell)
 }
@@ -67,7 +75,8 @@ func why(line, from *lifeline, err error) error {
 	return line.why(err)
 }
 
-// copiesThere tells whether both ends are reached over one connection, and the host copies its files itself.
+// copiesThere tells whether both ends are reached over one connection, and the host copies its
+// files itself.
 func (r *run) copiesThere() bool {
 	if r.from != r.line || r.hashes() { // what is to be hashed must pass
 		return false
@@ -101,7 +110,8 @@ func (r *run) openRelay() (*source, error) {
 		if r.item.facts.info.Mode().IsRegular() {
 			r.size = r.item.facts.size
 		}
-		return &source{before: r.item.facts.info}, nil // it is opened when there is somewhere to put it
+		// it is opened when there is somewhere to put it
+		return &source{before: r.item.facts.info}, nil
 	}
 	from := new(source)
 	if err := from.openRemote(r); err != nil {
@@ -122,7 +132,8 @@ func (s *source) openRemote(r *run) error {
 	}
 	trip := time.Since(began)
 	file := &remoteFile{file: f, bound: grownBound(0)}
-	if !f.AttrsCached() { // the server tells nothing of its files: there is nothing to compare with, or to go on from
+	// the server tells nothing of its files: there is nothing to compare with, or to go on from
+	if !f.AttrsCached() {
 		s.Reader, s.free = file, func() { file.Close() }
 		return nil
 	}
@@ -153,7 +164,8 @@ func hasMode(info fs.FileInfo) bool {
 	return !remote || stat.HasMode()
 }
 
-// timesOf returns when a source was last read and written, as far as its copy is to have it; zero times where a server does not tell.
+// timesOf returns when a source was last read and written, as far as its copy is to have it; zero
+// times where a server does not tell.
 func timesOf(info fs.FileInfo) (atime, mtime time.Time) {
 	if stat, remote := info.Sys().(*usftp.FileStat); remote {
 		return stat.AccessTime(), stat.ModTime()
@@ -175,7 +187,8 @@ func (s *source) againThere(r *run) reopen {
 	}
 }
 
-// readRemote reads a small file whole. It returns false where it is not what it was when it was listed.
+// readRemote reads a small file whole. It returns false where it is not what it was when it was
+// listed.
 func (s *source) readRemote(r *run, data []byte) (same bool, err error) {
 	f := usftp.NewFile(r.From.Client, r.Source)
 	if err := f.OpenRead(); err != nil {
@@ -204,16 +217,18 @@ type sourceFile interface {
 	Stat() (fs.FileInfo, error)
 }
 
-// remoteFile is a file on a host as a source of uploads. What is read in order, by Read or by ReadAt, comes from a stream that is ahead of its
-// reader; other ReadAts ask by themselves. It is for one goroutine.
+// remoteFile is a file on a host as a source of uploads. What is read in order, by Read or by
+// ReadAt, comes from a stream that is ahead of its reader; other ReadAts ask by themselves. It is
+// for one goroutine.
 type remoteFile struct {
 	file   *usftp.File
 	off    int64 // of the next Read
 	stream io.ReadCloser
-	at     int64                    // of the stream
-	lanes  func(off int64) *striper // begins to open further handles for a stream, nil where one will do
-	over   *striper                 // of the stream
-	bound  int64                    // it is not read beyond
+	at     int64 // of the stream
+	// begins to open further handles for a stream, nil where one will do
+	lanes func(off int64) *striper
+	over  *striper // of the stream
+	bound int64    // it is not read beyond
 }
 
 func (f *remoteFile) Read(p []byte) (int, error) {
@@ -292,8 +307,8 @@ func (f *remoteFile) Close() error {
 	return f.file.Close()
 }
 
-// sendThere has the host copy the file itself. It returns false where that did not begin, for whatever reason: then the data takes the other
-// way.
+// sendThere has the host copy the file itself. It returns false where that did not begin, for
+// whatever reason: then the data takes the other way.
 func (r *run) sendThere(f *usftp.File, from *source) (n int64, done bool, err error) {
 	file, ok := from.file.(*remoteFile)
 	if !ok || !r.copiesThere() || !from.before.Mode().IsRegular() || from.before.Size() == 0 {
@@ -304,7 +319,8 @@ func (r *run) sendThere(f *usftp.File, from *source) (n int64, done bool, err er
 	return n, n > 0 || !refused(err), err
 }
 
-// notItself makes sure that a file is not written over by itself, where both ends are reached over one connection.
+// notItself makes sure that a file is not written over by itself, where both ends are reached over
+// one connection.
 func (r *run) notItself(target *remoteTarget) error {
 	if r.Direction != Relay || r.item != nil || target.before == nil || r.from != r.line {
 		return nil
@@ -342,8 +358,9 @@ func (t *treeRun) notInside(target string) error {
 	return nil
 }
 
-// foreignName makes sure that a name by which one server calls an entry is one on another: it leads nowhere else there. Backslashes
-// separate names on servers that run Windows, and are letters elsewhere.
+// foreignName makes sure that a name by which one server calls an entry is one on another: it leads
+// nowhere else there. Backslashes separate names on servers that run Windows, and are letters
+// elsewhere.
 func foreignName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return ErrBadName

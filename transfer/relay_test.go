@@ -51,7 +51,8 @@ func (b *relayBench) clean() {
 	}
 }
 
-// A file goes from one host to another, whole, whatever its size, with its time and mode where they are wanted; events name both hosts.
+// A file goes from one host to another, whole, whatever its size, with its time and mode where they
+// are wanted; events name both hosts.
 func TestRelayFile(t *testing.T) {
 	for _, size := range []int{0, 1, 5000, 261120, 3_000_000} {
 		for _, verify := range []bool{false, true} {
@@ -71,27 +72,32 @@ func TestRelayFile(t *testing.T) {
 			if !bytes.Equal(b.to.remote("/b"), data) {
 				t.Errorf("%d: the copy differs", size)
 			}
-			if info, err := b.to.host.Client.Stat("/b"); err != nil || !info.ModTime().Equal(oldTime) {
+			if info, err := b.to.host.Client.Stat("/b"); err != nil ||
+				!info.ModTime().Equal(oldTime) {
 				t.Errorf("%d: %v, %v", size, info, err)
 			}
 			b.clean()
 			for _, e := range b.events {
-				if e.Host != "far" || e.SourceHost != "near" || e.Direction != transfer.Relay || e.Source != "/a" || e.Size != int64(size) {
+				if e.Host != "far" || e.SourceHost != "near" || e.Direction != transfer.Relay ||
+					e.Source != "/a" || e.Size != int64(size) {
 					t.Errorf("%d: %+v", size, e)
 				}
 			}
-			if last := b.events[len(b.events)-1]; last.Kind != transfer.Done || last.Bytes != int64(size) {
+			if last := b.events[len(b.events)-1]; last.Kind != transfer.Done ||
+				last.Bytes != int64(size) {
 				t.Errorf("%d: %+v", size, last)
 			}
 		}
 	}
 }
 
-// Both sides are under way at once: over two long links a file takes the round trips of one after the other once, and not for each packet.
+// Both sides are under way at once: over two long links a file takes the round trips of one after
+// the other once, and not for each packet.
 func TestRelayIsPipelined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 200 * time.Millisecond
-		b := newRelayBench(t, sftptest.Script{}, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		b := newRelayBench(t, sftptest.Script{}, sftptest.Script{},
+			sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
 		data := random(8 << 20) // 32 packets
 		b.from.server.Files.WriteFile("/a", data)
 		began := time.Now()
@@ -123,11 +129,19 @@ func TestRelayErrors(t *testing.T) {
 		want           string
 		is             error
 	}{
-		"no source":       {source: "/none", target: "/b", want: "cannot copy near:/none to far:/b: on near: no such file", is: fs.ErrNotExist},
-		"no directory":    {source: "/a", target: "/none/b", want: "cannot copy near:/a to far:/none/b: on far: there is no directory to put it in", is: fs.ErrNotExist},
-		"a directory":     {source: "/", target: "/b", want: "cannot copy near:/ to far:/b: on near: it is a directory", is: transfer.ErrIsDirectory},
-		"refused reading": {from: refuse(wire.TypeRead), source: "/a", target: "/b", want: "cannot copy near:/a to far:/b: on near: permission denied", is: fs.ErrPermission},
-		"refused writing": {to: refuse(wire.TypeWrite), source: "/a", target: "/b", want: "cannot copy near:/a to far:/b: on far: permission denied", is: fs.ErrPermission},
+		"no source": {source: "/none", target: "/b",
+			want: "cannot copy near:/none to far:/b: on near: no such file", is: fs.ErrNotExist},
+		"no directory": {source: "/a", target: "/none/b",
+			want: "cannot copy near:/a to far:/none/b: on far: there is no directory to put it in",
+			is:   fs.ErrNotExist},
+		"a directory": {source: "/", target: "/b",
+			want: "cannot copy near:/ to far:/b: on near: it is a directory",
+			is:   transfer.ErrIsDirectory},
+		"refused reading": {from: refuse(wire.TypeRead), source: "/a", target: "/b",
+			want: "cannot copy near:/a to far:/b: on near: permission denied",
+			is:   fs.ErrPermission},
+		"refused writing": {to: refuse(wire.TypeWrite), source: "/a", target: "/b",
+			want: "cannot copy near:/a to far:/b: on far: permission denied", is: fs.ErrPermission},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newRelayBench(t, test.from, test.to, sftptest.LinkConfig{})
@@ -176,7 +190,8 @@ func TestRelayResumes(t *testing.T) {
 	b.clean()
 }
 
-// Where both ends are reached over one connection, the data does not pass through this machine if the server copies by itself.
+// Where both ends are reached over one connection, the data does not pass through this machine if
+// the server copies by itself.
 func TestRelayOnOneHost(t *testing.T) {
 	for name, extensions := range map[string][]wire.ExtensionPair{
 		"copy-data": {{Name: wire.ExtCopyData, Data: "1"}, {Name: wire.ExtPosixRename, Data: "1"}},
@@ -187,12 +202,16 @@ func TestRelayOnOneHost(t *testing.T) {
 			data := random(1_000_000)
 			b.server.Files.WriteFile("/dir/large", data)
 			b.server.Files.WriteFile("/dir/small", data[:100])
-			result, err := transfer.CopyFile(t.Context(), b.host, "/dir/large", b.host, "/copy", transfer.Options{})
-			if err != nil || result.Bytes != int64(len(data)) || !bytes.Equal(b.remote("/copy"), data) {
+			result, err := transfer.CopyFile(t.Context(), b.host, "/dir/large", b.host, "/copy",
+				transfer.Options{})
+			if err != nil || result.Bytes != int64(len(data)) ||
+				!bytes.Equal(b.remote("/copy"), data) {
 				t.Errorf("%+v, %v", result, err)
 			}
-			summary, err := transfer.CopyDir(t.Context(), b.host, "/dir", b.host, "/tree", transfer.Options{})
-			if err != nil || summary.Files != 2 || !bytes.Equal(b.remote("/tree/large"), data) || !bytes.Equal(b.remote("/tree/small"), data[:100]) {
+			summary, err := transfer.CopyDir(t.Context(), b.host, "/dir", b.host, "/tree",
+				transfer.Options{})
+			if err != nil || summary.Files != 2 || !bytes.Equal(b.remote("/tree/large"), data) ||
+				!bytes.Equal(b.remote("/tree/small"), data[:100]) {
 				t.Errorf("%+v, %v", summary, err)
 			}
 			if writes := len(b.server.Requests(wire.TypeWrite)); (writes == 0) != (name == "copy-data") {
@@ -200,11 +219,13 @@ func TestRelayOnOneHost(t *testing.T) {
 			}
 			// Neither a file over itself nor a tree into itself.
 			for _, o := range []transfer.Options{{}, {Placement: transfer.InPlace}} {
-				if _, err = transfer.CopyFile(t.Context(), b.host, "/copy", b.host, "/copy", o); err == nil || !strings.Contains(err.Error(), "the same file") {
+				if _, err = transfer.CopyFile(t.Context(), b.host, "/copy", b.host, "/copy",
+					o); err == nil || !strings.Contains(err.Error(), "the same file") {
 					t.Errorf("%v", err)
 				}
 			}
-			if _, err = transfer.CopyDir(t.Context(), b.host, "/dir", b.host, "/dir/in", transfer.Options{}); err == nil || !strings.Contains(err.Error(), "into itself") {
+			if _, err = transfer.CopyDir(t.Context(), b.host, "/dir", b.host, "/dir/in",
+				transfer.Options{}); err == nil || !strings.Contains(err.Error(), "into itself") {
 				t.Errorf("%v", err)
 			}
 			if !bytes.Equal(b.remote("/copy"), data) || len(b.temporaries()) > 0 {
@@ -218,7 +239,8 @@ func TestRelayOnOneHost(t *testing.T) {
 func TestRelayTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 100 * time.Millisecond
-		b := newRelayBench(t, sftptest.Script{}, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		b := newRelayBench(t, sftptest.Script{}, sftptest.Script{},
+			sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
 		for i := range 500 {
 			b.from.server.Files.WriteFile(fmt.Sprintf("/tree/d%d/f%d", i%7, i), random(i))
 		}
@@ -230,7 +252,8 @@ func TestRelayTree(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		summary, err := transfer.CopyDir(t.Context(), b.from.host, "/tree", b.to.host, "/copy", b.options(transfer.Options{}))
+		summary, err := transfer.CopyDir(t.Context(), b.from.host, "/tree", b.to.host, "/copy",
+			b.options(transfer.Options{}))
 		if err != nil || summary.Files != 501 || summary.Links != 1 || summary.Directories != 8 {
 			t.Fatalf("%+v, %v", summary.Totals, err)
 		}
@@ -247,13 +270,15 @@ func TestRelayTree(t *testing.T) {
 		if to, err := b.to.host.Client.ReadLink("/copy/link"); to != "large" || err != nil {
 			t.Errorf("%q, %v", to, err)
 		}
-		if info, err := b.to.host.Client.Stat("/copy/large"); err != nil || !info.ModTime().Equal(oldTime) {
+		if info, err := b.to.host.Client.Stat("/copy/large"); err != nil ||
+			!info.ModTime().Equal(oldTime) {
 			t.Errorf("%v, %v", info, err)
 		}
 		b.clean()
 
 		// Once more, and all is there already.
-		summary, err = transfer.CopyDir(t.Context(), b.from.host, "/tree/.", b.to.host, "/copy", transfer.Options{Resume: true})
+		summary, err = transfer.CopyDir(t.Context(), b.from.host, "/tree/.", b.to.host, "/copy",
+			transfer.Options{Resume: true})
 		if err != nil || summary.Kept != 501 {
 			t.Errorf("%+v, %v", summary.Totals, err)
 		}
@@ -263,13 +288,17 @@ func TestRelayTree(t *testing.T) {
 // A source that lies about the names in a tree writes nowhere but at the target.
 func TestRelayFromHostileSource(t *testing.T) {
 	file := func(name string) wire.Name {
-		return wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644, Size: 3}}
+		return wire.Name{Filename: name,
+			Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: 0o100644,
+				Size: 3}}
 	}
 	link := func(name string) wire.Name {
-		return wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o120777}}
+		return wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions,
+			Permissions: 0o120777}}
 	}
 	dir := func(name string) wire.Name {
-		return wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o040755}}
+		return wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions,
+			Permissions: 0o040755}}
 	}
 	for name, entries := range map[string][]wire.Name{
 		"above":            {file("a/.."), file("../../out/x"), dir("a/..")},
@@ -296,9 +325,11 @@ func TestRelayFromHostileSource(t *testing.T) {
 				b.from.server.Files.WriteFile("/tree/d/x", []byte("bad"))
 				b.to.server.Files.WriteFile("/out/x", []byte("good"))
 				b.to.server.Files.WriteFile("/to/kept", nil)
-				transfer.CopyDir(t.Context(), b.from.host, "/tree", b.to.host, "/to", b.options(transfer.Options{Placement: placement}))
+				transfer.CopyDir(t.Context(), b.from.host, "/tree", b.to.host, "/to",
+					b.options(transfer.Options{Placement: placement}))
 				for _, name := range b.to.server.Files.List() {
-					if name != "/" && name != "/out/" && name != "/out/x" && name != "/to/" && !strings.HasPrefix(name, "/to/") {
+					if name != "/" && name != "/out/" && name != "/out/x" && name != "/to/" &&
+						!strings.HasPrefix(name, "/to/") {
 						t.Errorf("it made %q", name)
 					}
 				}
@@ -306,7 +337,8 @@ func TestRelayFromHostileSource(t *testing.T) {
 					t.Errorf("it wrote %q outside of the target", got)
 				}
 				for _, r := range b.to.server.Requests(wire.TypeOpen) {
-					if strings.Contains(r.Path, "..") || strings.HasPrefix(r.Path, "/out") && !strings.HasPrefix(r.Path, "/to") {
+					if strings.Contains(r.Path, "..") ||
+						strings.HasPrefix(r.Path, "/out") && !strings.HasPrefix(r.Path, "/to") {
 						t.Errorf("it opened %q", r.Path)
 					}
 				}
@@ -320,7 +352,8 @@ func TestRelayGoesOn(t *testing.T) {
 	for _, which := range []string{"near", "far"} {
 		t.Run(which, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newRelayBench(t, sftptest.Script{}, sftptest.Script{}, sftptest.LinkConfig{ToServer: 10e6, ToClient: 10e6})
+				b := newRelayBench(t, sftptest.Script{}, sftptest.Script{},
+					sftptest.LinkConfig{ToServer: 10e6, ToClient: 10e6})
 				data := random(40 << 20)
 				b.from.server.Files.WriteFile("/a", data)
 				lost := b.from
@@ -330,7 +363,8 @@ func TestRelayGoesOn(t *testing.T) {
 				first, dialled := lost.host.Client, 0
 				lost.host.Redial = func(context.Context) (transfer.Host, error) {
 					dialled++
-					again := newClient(t, lost.server, sftptest.LinkConfig{ToServer: 10e6, ToClient: 10e6})
+					again := newClient(t, lost.server, sftptest.LinkConfig{ToServer: 10e6,
+						ToClient: 10e6})
 					return transfer.Host{Client: again, Name: which}, nil
 				}
 				options := b.options(transfer.Options{Retries: 2, ProgressEvery: time.Millisecond})
@@ -341,8 +375,10 @@ func TestRelayGoesOn(t *testing.T) {
 						first.Close()
 					}
 				}
-				result, err := transfer.CopyFile(t.Context(), b.from.host, "/a", b.to.host, "/b", options)
-				if err != nil || dialled != 1 || result.Resumed == 0 || !bytes.Equal(b.to.remote("/b"), data) {
+				result, err := transfer.CopyFile(t.Context(), b.from.host, "/a", b.to.host, "/b",
+					options)
+				if err != nil || dialled != 1 || result.Resumed == 0 ||
+					!bytes.Equal(b.to.remote("/b"), data) {
 					t.Errorf("%+v, %v, %d new connections", result, err, dialled)
 				}
 				b.clean()

@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// relayed copies what is put on a far host to another, each over a pool of so many connections, and returns what it took.
+// relayed copies what is put on a far host to another, each over a pool of so many connections, and
+// returns what it took.
 func relayed(t *testing.T, connections int, version string, files map[string][]byte, copyAll func(ctx context.Context, from, to transfer.Host) error) (took time.Duration, opened int) {
 	t.Helper()
 	const trip = 400 * time.Millisecond
@@ -28,9 +29,11 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 				t.Fatal(err)
 			}
 			defer first.Close()
-			pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: connections})
+			pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+				Connect: h.connect, Connections: connections})
 			defer pool.Close()
-			hosts[i], far[i] = transfer.Host{Client: first, Name: fmt.Sprint("far", i), Pool: pool}, h
+			hosts[i], far[i] = transfer.Host{Client: first, Name: fmt.Sprint("far", i),
+				Pool: pool}, h
 		}
 		far[0].server.Files.Mkdir("/from")
 		far[1].server.Files.Mkdir("/to")
@@ -44,7 +47,8 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 		took = time.Since(began)
 		opened = len(far[0].server.Requests(wire.TypeOpen))
 		for name, data := range files {
-			if got, err := far[1].server.Files.ReadFile("/to/" + name); err != nil || !bytes.Equal(got, data) {
+			if got, err := far[1].server.Files.ReadFile("/to/" + name); err != nil ||
+				!bytes.Equal(got, data) {
 				t.Errorf("%s differs: %v", name, err)
 			}
 		}
@@ -59,7 +63,8 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 	return took, opened
 }
 
-// Between two hosts far away a file travels over several connections on both sides; from one that counts how often it is read it is read once.
+// Between two hosts far away a file travels over several connections on both sides; from one that
+// counts how often it is read it is read once.
 func TestRelayOverLongLinks(t *testing.T) {
 	files := map[string][]byte{"file": random(96 << 20)}
 	one := func(ctx context.Context, from, to transfer.Host) error {
@@ -69,7 +74,8 @@ func TestRelayOverLongLinks(t *testing.T) {
 	alone, _ := relayed(t, 1, "", files, one)
 	several, opened := relayed(t, 0, "", files, one)
 	if several > alone*3/4 || opened < 8 {
-		t.Errorf("%v over one connection, %v over several; the source was opened %d times", alone, several, opened)
+		t.Errorf("%v over one connection, %v over several; the source was opened %d times", alone,
+			several, opened)
 	}
 	if _, opened := relayed(t, 0, "SSH-2.0-Sterling", files, one); opened != 1 {
 		t.Errorf("a mailbox was opened %d times", opened)

@@ -15,8 +15,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSourceReplacedAfterListing: whoever may write to a tree that another copies puts a link or a pipe in the place of a file, or of a directory,
-// between its listing and its reading. What the link leads to is not read, and the pipe not waited for.
+// TestSourceReplacedAfterListing: whoever may write to a tree that another copies puts a link or a
+// pipe in the place of a file, or of a directory, between its listing and its reading. What the
+// link leads to is not read, and the pipe not waited for.
 func TestSourceReplacedAfterListing(t *testing.T) {
 	for name, test := range map[string]struct {
 		on      wire.Type
@@ -63,7 +64,8 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 				t.Errorf("replaced %v: %+v, %v", replaced, s.Totals, err)
 			}
 			for _, name := range b.server.Files.List() {
-				if data, err := b.server.Files.ReadFile(name); err == nil && strings.Contains(string(data), "secret") {
+				if data, err := b.server.Files.ReadFile(name); err == nil &&
+					strings.Contains(string(data), "secret") {
 					t.Errorf("%s holds what was not to be read", name)
 				}
 			}
@@ -74,8 +76,8 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 	}
 }
 
-// TestJournalOfAnother: a journal that somebody else may write to leads to no file but its own: links in it are not followed, and what is not ours in
-// it is not believed.
+// TestJournalOfAnother: a journal that somebody else may write to leads to no file but its own:
+// links in it are not followed, and what is not ours in it is not believed.
 func TestJournalOfAnother(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
@@ -87,7 +89,8 @@ func TestJournalOfAnother(t *testing.T) {
 		journal := filepath.Join(b.dir, "journal")
 		var spoil func()
 		run := func(source, target string) {
-			tree := transfer.Tree{Host: b.host, Direction: direction, Source: source, Target: target}
+			tree := transfer.Tree{Host: b.host, Direction: direction, Source: source,
+				Target: target}
 			tree.Options.Journal, tree.Options.Resume = journal, true
 			tree.Options.Events, tree.Options.ProgressEvery = func(transfer.Event) { spoil() }, time.Microsecond
 			if _, err := tree.Run(t.Context()); err != nil {

@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// tail is how much of what an earlier run has left is read back and compared before going on from there. Where it was not
-	// synced the server may have lost what it had not yet written, if it has gone down in between.
+	// tail is how much of what an earlier run has left is read back and compared before going on
+	// from there. Where it was not synced the server may have lost what it had not yet written, if
+	// it has gone down in between.
 	tail         = 1 << 20
 	unsyncedTail = 16 << 20
 
-	// retriedTail is for a job that goes on by itself: seconds have passed since. It is little, so that a job gets on over a link that breaks
-	// every few seconds too.
+	// retriedTail is for a job that goes on by itself: seconds have passed since. It is little, so
+	// that a job gets on over a link that breaks every few seconds too.
 	retriedTail = 256 << 10
 )
 
 // resumeHint tells how to go on, for errors.
 const resumeHint = "the same with --resume goes on from there"
 
-// goesOnAt notes where a try begins. What was there before this run is told to the listener: it has not travelled now, and is no part of
-// the rate.
+// goesOnAt notes where a try begins. What was there before this run is told to the listener: it has
+// not travelled now, and is no part of the rate.
 func (r *run) goesOnAt(offset int64) {
 	r.result.Resumed = offset
 	if r.retried {
@@ -48,15 +49,17 @@ func sourceID(info fs.FileInfo) string { return fileID(info) }
 
 // left tells whether a run for this target can have left a file of this name.
 func (t *remoteTarget) left(name string) bool {
-	return path.Dir(name) == path.Dir(t.path) && strings.HasPrefix(path.Base(name), temporaryPrefix(path.Base(t.path)))
+	return path.Dir(name) == path.Dir(t.path) &&
+		strings.HasPrefix(path.Base(name), temporaryPrefix(path.Base(t.path)))
 }
 
 func (t *localTarget) left(name string) bool {
 	return t.root != nil && strings.HasPrefix(filepath.Base(name), temporaryPrefix(t.name))
 }
 
-// beginAnew looks for what an interrupted run of the same job has left, where this one does not go on from there. It is removed once the copy is in
-// place: the journal will know it no longer, and hidden files of any size would pile up beside the target.
+// beginAnew looks for what an interrupted run of the same job has left, where this one does not go
+// on from there. It is removed once the copy is in place: the journal will know it no longer, and
+// hidden files of any size would pile up beside the target.
 func (r *run) beginAnew(target string, ours func(name string) bool) {
 	if r.resumes() || r.stale != "" || r.isSmall(r.size) {
 		return
@@ -73,10 +76,12 @@ func (r *run) beginAnew(target string, ours func(name string) bool) {
 	}
 }
 
-// resumeRemote opens what an earlier upload has left, if it is proved to be the beginning of the source: by the journal, which knows the source
-// and the temporary name, and by the server's hash where there is one, else by reading back its end. It returns nil where there is
-// nothing to go on from.
-func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, offset int64) {
+// resumeRemote opens what an earlier upload has left, if it is proved to be the beginning of the
+// source: by the journal, which knows the source and the temporary name, and by the server's hash
+// where there is one, else by reading back its end. It returns nil where there is nothing to go on
+// from.
+func (r *run) resumeRemote(target *remoteTarget,
+	from *source) (f *usftp.File, temporary string, offset int64) {
 	if !r.resumes() || r.Options.Placement == InPlace || from.file == nil || target.direct {
 		return nil, "", 0
 	}
@@ -87,7 +92,8 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 	why := ""
 	ours := target.left(m.Temporary)
 	switch {
-	case m.SourceSize != from.before.Size() || !m.SourceTime.Equal(from.before.ModTime()) || m.SourceID != sourceID(from.before):
+	case m.SourceSize != from.before.Size() || !m.SourceTime.Equal(from.before.ModTime()) ||
+		m.SourceID != sourceID(from.before):
 		why = "the source has changed since"
 	case !ours:
 		why = "it lies elsewhere"
@@ -123,8 +129,8 @@ func (r *run) resumeRemote(target *remoteTarget, from *source) (f *usftp.File, t
 	return nil, "", 0
 }
 
-// proveRemote returns why what is in the file is not known to be the beginning of the source, "" where it is. It cuts off what lies
-// behind.
+// proveRemote returns why what is in the file is not known to be the beginning of the source, ""
+// where it is. It cuts off what lies behind.
 func (r *run) proveRemote(f *usftp.File, local io.ReaderAt, m *mark) string {
 	info, err := f.Stat()
 	if err != nil {
@@ -162,11 +168,12 @@ func (r *run) proveRemote(f *usftp.File, local io.ReaderAt, m *mark) string {
 	return ""
 }
 
-// hashPiece is how much one hash is taken of: so no answer takes long, and a server that is stuck can be told from one that is busy.
+// hashPiece is how much one hash is taken of: so no answer takes long, and a server that is stuck
+// can be told from one that is busy.
 const hashPiece = 64 << 20
 
-// sameHash compares the first n bytes of a file on the host with those of a local one, by the host's hashes, while it takes its own. Told is
-// false where it offers none.
+// sameHash compares the first n bytes of a file on the host with those of a local one, by the
+// host's hashes, while it takes its own. Told is false where it offers none.
 func (r *run) sameHash(f *usftp.File, local io.ReaderAt, n int64) (same, told bool) {
 	if !r.Host.Client.HasCheckFile() {
 		return false, false
@@ -177,7 +184,8 @@ func (r *run) sameHash(f *usftp.File, local io.ReaderAt, n int64) (same, told bo
 	}
 	asked := make(chan answer, 1)
 	go func() {
-		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n, BlockSize: hashPiece})
+		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
+			BlockSize: hashPiece})
 		asked <- answer{hashes, err}
 	}()
 	ours, err := hashPieces(local, n)
@@ -193,7 +201,8 @@ func hashPieces(local io.ReaderAt, n int64) (hashes [][]byte, err error) {
 	for off := int64(0); off < n; off += hashPiece {
 		h := sha256.New()
 		length := min(hashPiece, n-off)
-		if got, err := io.Copy(h, io.NewSectionReader(local, off, length)); err != nil || got != length {
+		if got, err := io.Copy(h, io.NewSectionReader(local, off, length)); err != nil ||
+			got != length {
 			return nil, errors.Join(errDiffers, err)
 		}
 		hashes = append(hashes, h.Sum(nil))
@@ -201,10 +210,13 @@ func hashPieces(local io.ReaderAt, n int64) (hashes [][]byte, err error) {
 	return hashes, nil
 }
 
-// resumeLocal opens what an earlier download has left, if it is proved to be the beginning of the source. It returns where to go on, 0
-// where there is nothing to go on from. Of what was not synced the end is fetched again.
-func (r *run) resumeLocal(t *localTarget, remote *usftp.File, before *usftp.FileStat) (offset int64) {
-	if !r.resumes() || r.Options.Placement == InPlace || t.direct || before == nil || !before.HasSize() || !before.HasTimes() {
+// resumeLocal opens what an earlier download has left, if it is proved to be the beginning of the
+// source. It returns where to go on, 0 where there is nothing to go on from. Of what was not synced
+// the end is fetched again.
+func (r *run) resumeLocal(t *localTarget, remote *usftp.File,
+	before *usftp.FileStat) (offset int64) {
+	if !r.resumes() || r.Options.Placement == InPlace || t.direct || before == nil ||
+		!before.HasSize() || !before.HasTimes() {
 		return 0
 	}
 	m := r.loadMark(t.path)
@@ -266,8 +278,9 @@ func (r *run) proveLocal(file *os.File, remote *usftp.File, m *mark) (offset int
 	} else if m.Synced {
 		offset = max(0, m.Bytes-tail)
 	} else if m.Boot != bootID() {
-		// What was written last need not be what is lost: the kernel stores in an order of its own, and what arrives over several lanes is
-		// written in any. A hole in the middle would read as zeros.
+		// What was written last need not be what is lost: the kernel stores in an order of its own,
+		// and what arrives over several lanes is written in any. A hole in the middle would read as
+		// zeros.
 		return 0, "this machine was restarted since, and may have lost some of it"
 	} else {
 		offset = max(0, m.Bytes-unsyncedTail)
@@ -310,7 +323,8 @@ func (r *run) localMarks(t *localTarget, before *usftp.FileStat) *marks {
 	if before == nil || !before.HasSize() || !before.HasTimes() {
 		return nil
 	}
-	return &marks{t.path, mark{Temporary: t.join(t.temporary), SourceSize: int64(before.Size), SourceTime: before.ModTime()}}
+	return &marks{t.path, mark{Temporary: t.join(t.temporary), SourceSize: int64(before.Size),
+		SourceTime: before.ModTime()}}
 }
 
 // keep notes what a try has left.

@@ -30,7 +30,8 @@ func (b *bench) reconnect(link sftptest.LinkConfig) *sftptest.End {
 	return stream
 }
 
-// A job that was interrupted, or whose connection was lost, is gone on from when the source is the same, and only then.
+// A job that was interrupted, or whose connection was lost, is gone on from when the source is the
+// same, and only then.
 func TestResume(t *testing.T) {
 	const size = 40 << 20
 	for name, test := range map[string]struct {
@@ -42,18 +43,22 @@ func TestResume(t *testing.T) {
 	}{
 		"interrupted":     {sends: size / 2},
 		"connection lost": {lose: true, sends: size * 7 / 8},
-		"no fsync":        {sends: size * 7 / 8, script: sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename, Data: "1"}}}},
+		"no fsync": {sends: size * 7 / 8,
+			script: sftptest.Script{Extensions: []wire.ExtensionPair{{Name: wire.ExtPosixRename,
+				Data: "1"}}}},
 		"another source": {again: true, between: func(b *bench, local, _ string) {
 			os.Chtimes(local, oldTime, oldTime)
 			b.server.Files.SetModTime("/source", oldTime)
 		}},
-		"what is left has changed": {again: true, between: func(b *bench, _, left string) { b.spoil(left) }},
-		"what is left is gone":     {again: true, between: func(b *bench, _, left string) { b.server.Files.Remove(left); os.Remove(left) }},
+		"what is left has changed": {again: true,
+			between: func(b *bench, _, left string) { b.spoil(left) }},
+		"what is left is gone": {again: true, between: func(b *bench, _, left string) { b.server.Files.Remove(left); os.Remove(left) }},
 	} {
 		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+					link := sftptest.LinkConfig{ToServer: time.Millisecond,
+						ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
 					b := newBench(t, test.script, link)
 					end := b.reconnect(link)
 					data := random(size)
@@ -63,7 +68,10 @@ func TestResume(t *testing.T) {
 					if direction == transfer.Download {
 						source, target = remote, filepath.Join(b.dir, "target")
 					}
-					journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+					journal := func(j *transfer.Job) {
+						j.Options.Journal,
+							j.Options.Resume = filepath.Join(b.dir, "journal"), true
+					}
 					ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 					defer cancel()
 					if test.lose {
@@ -90,8 +98,10 @@ func TestResume(t *testing.T) {
 						t.Errorf("%+v", second)
 					}
 					for _, e := range b.events {
-						if (e.Kind == transfer.Progress || e.Kind == transfer.Done) && e.Resumed != second.Resumed {
-							t.Errorf("%s tells of %d bytes that were there, of %d", e.Kind, e.Resumed, second.Resumed)
+						if (e.Kind == transfer.Progress || e.Kind == transfer.Done) &&
+							e.Resumed != second.Resumed {
+							t.Errorf("%s tells of %d bytes that were there, of %d", e.Kind,
+								e.Resumed, second.Resumed)
 						}
 					}
 					if moved := int64(time.Since(began).Seconds() * float64(link.RateBytesPerSec)); !test.again && moved > test.sends {
@@ -144,17 +154,20 @@ func TestResumeTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Remove(filepath.Join(out, "one"))
-	if s, err := b.tree(transfer.Download, "/source/.", out, resume); err != nil || s.Files != 1 || s.Kept != 8 {
+	if s, err := b.tree(transfer.Download, "/source/.", out, resume); err != nil || s.Files != 1 ||
+		s.Kept != 8 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
-// Two runs of the same job at once: each has a temporary file of its own, and only one has the journal.
+// Two runs of the same job at once: each has a temporary file of its own, and only one has the
+// journal.
 func TestTwoRuns(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		synctest.Test(t, func(t *testing.T) {
 			const size = 40 << 20
-			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 8 << 20}
 			b := newBench(t, sftptest.Script{}, link)
 			data := random(size)
 			source, target := b.local("source", data), "/target"
@@ -171,7 +184,8 @@ func TestTwoRuns(t *testing.T) {
 			begin := func() chan outcome {
 				b.reconnect(link)
 				var o outcome
-				j := transfer.Job{Host: b.host, Direction: direction, Source: source, Target: target}
+				j := transfer.Job{Host: b.host, Direction: direction, Source: source,
+					Target: target}
 				j.Options.Journal, j.Options.Resume = journal, true
 				j.Options.Events = func(e transfer.Event) {
 					if e.Kind == transfer.Note {
@@ -189,7 +203,10 @@ func TestTwoRuns(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			if marks, _ := os.ReadDir(journal); len(marks) != 1 {
 				t.Errorf("%d marks while it is under way", len(marks))
-			} else if mark, err := os.ReadFile(filepath.Join(journal, marks[0].Name())); err != nil || !bytes.Contains(mark, []byte(`"bytes":1`)) && !bytes.Contains(mark, []byte(`"bytes":2`)) {
+			} else if mark, err := os.ReadFile(filepath.Join(journal,
+				marks[0].Name())); err != nil ||
+				!bytes.Contains(mark, []byte(`"bytes":1`)) &&
+					!bytes.Contains(mark, []byte(`"bytes":2`)) {
 				t.Errorf("the mark is %s, %v", mark, err)
 			}
 			second := begin()
@@ -202,7 +219,8 @@ func TestTwoRuns(t *testing.T) {
 				if o.err != nil || o.result.Bytes != size || o.result.Resumed != 0 {
 					t.Errorf("run %d: %+v, %v", i, o.result, o.err)
 				}
-				if said := strings.Contains(strings.Join(o.notes, "\n"), "another run copies the same"); said != (i == 1) {
+				if said := strings.Contains(strings.Join(o.notes, "\n"),
+					"another run copies the same"); said != (i == 1) {
 					t.Errorf("run %d: the notes are %q", i, o.notes)
 				}
 			}
@@ -216,7 +234,8 @@ func TestTwoRuns(t *testing.T) {
 	}
 }
 
-// TestResumeAfterAnEarlyKill: what a run that was killed at once has left is removed by the one that goes on, though there is nothing to go on from.
+// TestResumeAfterAnEarlyKill: what a run that was killed at once has left is removed by the one
+// that goes on, though there is nothing to go on from.
 func TestResumeAfterAnEarlyKill(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		synctest.Test(t, func(t *testing.T) {
@@ -228,7 +247,10 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 			if direction == transfer.Upload {
 				source, target = b.local("source", data), "/target"
 			}
-			journal := func(j *transfer.Job) { j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true }
+			journal := func(j *transfer.Job) {
+				j.Options.Journal,
+					j.Options.Resume = filepath.Join(b.dir, "journal"), true
+			}
 			var mark []byte
 			var left, name string
 			ctx, cancel := context.WithCancel(t.Context())
@@ -256,7 +278,8 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 				b.local(left, data[:100])
 			}
 			b.reconnect(link)
-			if result, err := b.job(direction, source, target, journal); err != nil || result.Resumed != 0 || !bytes.Equal(b.arrived(direction), data) {
+			if result, err := b.job(direction, source, target, journal); err != nil ||
+				result.Resumed != 0 || !bytes.Equal(b.arrived(direction), data) {
 				t.Fatalf("%+v, %v", result, err)
 			}
 			if left := b.temporaries(); len(left) > 0 {
@@ -269,13 +292,15 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 	}
 }
 
-// Who copies anew what was interrupted is told so, and what was left goes once the copy is in place, and not before.
+// Who copies anew what was interrupted is told so, and what was left goes once the copy is in
+// place, and not before.
 func TestBeginAnew(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		t.Run(direction.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const size = 40 << 20
-				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+					RateBytesPerSec: 8 << 20}
 				b := newBench(t, sftptest.Script{}, link)
 				b.reconnect(link)
 				data := random(size)
@@ -284,7 +309,10 @@ func TestBeginAnew(t *testing.T) {
 				if direction == transfer.Download {
 					source, target = "/source", filepath.Join(b.dir, "target")
 				}
-				journal := func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") }
+				journal := func(j *transfer.Job) {
+					j.Options.Journal = filepath.Join(b.dir,
+						"journal")
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
 				first, err := b.jobContext(ctx, direction, source, target, journal)
@@ -307,7 +335,9 @@ func TestBeginAnew(t *testing.T) {
 				if left := b.temporaries(); len(left) > 0 {
 					t.Errorf("left behind: %q", left)
 				}
-				if notes := b.notes(); len(notes) != 1 || !strings.Contains(notes[0], "it is copied anew; the "+strconv.FormatInt(first.Bytes, 10)+" bytes") {
+				if notes := b.notes(); len(notes) != 1 ||
+					!strings.Contains(notes[0],
+						"it is copied anew; the "+strconv.FormatInt(first.Bytes, 10)+" bytes") {
 					t.Errorf("the notes are %q", notes)
 				}
 			})

@@ -17,7 +17,8 @@ import (
 // A job whose connection is lost goes on over a new one, and does not do twice what was done.
 func TestRetry(t *testing.T) {
 	const size = 30 << 20
-	link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+	link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+		RateBytesPerSec: 8 << 20}
 	for name, test := range map[string]struct {
 		script sftptest.Script
 		lose   bool // while data flows
@@ -51,8 +52,13 @@ func TestRetry(t *testing.T) {
 						return b.host, nil
 					}
 					began := time.Now()
-					r, err := b.job(direction, source, target, func(j *transfer.Job) { j.Options.Retries, j.Options.Hash = 5, transfer.SHA256 })
-					if err != nil || r.Bytes != size || !r.Hash.Equal(hashOf(transfer.SHA256, data)) {
+					r, err := b.job(direction, source, target,
+						func(j *transfer.Job) {
+							j.Options.Retries, j.Options.Hash = 5,
+								transfer.SHA256
+						})
+					if err != nil || r.Bytes != size || !r.Hash.Equal(hashOf(transfer.SHA256,
+						data)) {
 						t.Fatalf("%+v, %v", r, err)
 					}
 					if test.lose && r.Resumed == 0 {
@@ -73,7 +79,8 @@ func TestRetry(t *testing.T) {
 							retried++
 						}
 					}
-					if want := test.dials + 1; (test.lose || direction == transfer.Upload) && retried != want {
+					if want := test.dials + 1; (test.lose || direction == transfer.Upload) &&
+						retried != want {
 						t.Errorf("%d tries were told, want %d", retried, want)
 					}
 				})
@@ -84,8 +91,12 @@ func TestRetry(t *testing.T) {
 		b := newBench(t, sftptest.Script{}, link)
 		end := b.reconnect(link)
 		time.AfterFunc(time.Second, func() { end.Cut(nil) })
-		b.host.Redial = func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }
-		if _, err := b.job(transfer.Upload, b.local("source", random(size)), "/target", func(j *transfer.Job) { j.Options.Retries = 3 }); err == nil {
+		b.host.Redial = func(context.Context) (transfer.Host, error) {
+			return transfer.Host{},
+				errors.New("nobody is there")
+		}
+		if _, err := b.job(transfer.Upload, b.local("source", random(size)), "/target",
+			func(j *transfer.Job) { j.Options.Retries = 3 }); err == nil {
 			t.Error("it went on without a host")
 		}
 	})

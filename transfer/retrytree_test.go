@@ -22,8 +22,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// redials has the bench's connection, and each that takes its place, prepared by a function: cut, say, after some bytes. It counts them.
-func (b *bench) redials(link sftptest.LinkConfig, prepare func(n int, end *sftptest.End)) (count *int) {
+// redials has the bench's connection, and each that takes its place, prepared by a function: cut,
+// say, after some bytes. It counts them.
+func (b *bench) redials(link sftptest.LinkConfig,
+	prepare func(n int, end *sftptest.End)) (count *int) {
 	b.t.Helper()
 	count = new(int)
 	dial := func() (*usftp.Client, error) {
@@ -96,8 +98,9 @@ func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
 	return root
 }
 
-// TestTreeCutAgainAndAgain: a tree over connections that are cut, each after a random number of bytes in a random direction, arrives whole:
-// contents, times and modes, of directories too; nothing that was finished is sent again, and nothing is left behind.
+// TestTreeCutAgainAndAgain: a tree over connections that are cut, each after a random number of
+// bytes in a random direction, arrives whole: contents, times and modes, of directories too;
+// nothing that was finished is sent again, and nothing is left behind.
 func TestTreeCutAgainAndAgain(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
@@ -114,18 +117,21 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 	if rng.IntN(3) == 0 {
 		script.Extensions = []wire.ExtensionPair{} // no posix-rename
 	}
-	link := sftptest.LinkConfig{ToServer: 5 * time.Millisecond, ToClient: 5 * time.Millisecond, RateBytesPerSec: 4 << 20}
+	link := sftptest.LinkConfig{ToServer: 5 * time.Millisecond, ToClient: 5 * time.Millisecond,
+		RateBytesPerSec: 4 << 20}
 	b := newBench(t, script, link)
 	var lost []string
 	cut := func(n int, end *sftptest.End) {
 		if n > 9 {
 			return
 		}
-		// By the client's own bytes, so that it may be in the middle of a request, or by time, so that replies are lost.
+		// By the client's own bytes, so that it may be in the middle of a request, or by time, so
+		// that replies are lost.
 		if direction == transfer.Upload && rng.IntN(2) == 0 {
 			end.CutAfter(int64(200+rng.IntN(1_500_000)), nil)
 		} else {
-			time.AfterFunc(time.Duration(10+rng.IntN(350))*time.Millisecond, func() { end.Cut(nil) })
+			time.AfterFunc(time.Duration(10+rng.IntN(350))*time.Millisecond,
+				func() { end.Cut(nil) })
 		}
 	}
 	local := b.mixed("source", 120, rng)
@@ -158,7 +164,8 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 	if *count < 5 || len(lost) < *count-1 {
 		t.Errorf("%d connections and %d events: too few to prove anything", *count, len(lost))
 	}
-	if s.Files != 120 || len(done) != 120 || s.Failed != 0 || s.Links != 1 || !s.Complete || s.PlannedFiles != 120 {
+	if s.Files != 120 || len(done) != 120 || s.Failed != 0 || s.Links != 1 || !s.Complete ||
+		s.PlannedFiles != 120 {
 		t.Errorf("%d files are said to be done; %+v", len(done), s)
 	}
 	for name, times := range done {
@@ -184,14 +191,15 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 	}
 }
 
-// notSentTwice looks at what the server was asked: once a name was given to a file, nothing is opened for it again; a file that was read to its
-// end is not.
+// notSentTwice looks at what the server was asked: once a name was given to a file, nothing is
+// opened for it again; a file that was read to its end is not.
 func (b *bench) notSentTwice(direction transfer.Direction) {
 	b.t.Helper()
 	placed := make(map[string]bool)
 	for _, r := range b.server.Requests() {
 		switch {
-		case direction == transfer.Upload && (r.Type == wire.TypeRename || r.Extension == wire.ExtPosixRename):
+		case direction == transfer.Upload &&
+			(r.Type == wire.TypeRename || r.Extension == wire.ExtPosixRename):
 			placed[r.Path] = true // of the temporary name
 		case direction == transfer.Upload && r.Type == wire.TypeWrite && placed[r.Path]:
 			b.t.Errorf("%s is written to after it was renamed", r.Path)
@@ -222,8 +230,8 @@ func sameContents(t *testing.T, a, b string) {
 	}
 }
 
-// TestReplyLost: the connection ends behind a request that was carried out, and in front of its reply. It is looked at before it is asked
-// for again.
+// TestReplyLost: the connection ends behind a request that was carried out, and in front of its
+// reply. It is looked at before it is asked for again.
 func TestReplyLost(t *testing.T) {
 	posix := sftptest.OpenSSHExtensions()
 	for name, test := range map[string]struct {
@@ -235,32 +243,39 @@ func TestReplyLost(t *testing.T) {
 		there      bool // the target tree is there already
 		notCarried bool // hung up instead of carried out
 	}{
-		"mkdir":                           {on: wire.TypeMkdir, skip: 2},
-		"mkdir of the top":                {on: wire.TypeMkdir},
-		"mkdir not carried out":           {on: wire.TypeMkdir, skip: 2, notCarried: true},
-		"mkdir where it is":               {on: wire.TypeMkdir, skip: 2, there: true},
-		"open":                            {on: wire.TypeOpen, skip: 3},
-		"write":                           {on: wire.TypeWrite, skip: 3},
-		"write of the large":              {on: wire.TypeWrite, from: 300_000},
-		"fsetstat":                        {on: wire.TypeFsetstat, skip: 3},
-		"close":                           {on: wire.TypeClose, skip: 3},
-		"rename":                          {on: wire.TypeExtended, extension: wire.ExtPosixRename, skip: 2},
-		"rename where it is":              {on: wire.TypeExtended, extension: wire.ExtPosixRename, skip: 2, there: true},
-		"rename not carried out":          {on: wire.TypeExtended, extension: wire.ExtPosixRename, skip: 2, notCarried: true},
-		"plain rename":                    {on: wire.TypeRename, skip: 2, plain: true},
-		"plain rename where it is, 1":     {on: wire.TypeRename, skip: 4, plain: true, there: true},
-		"plain rename where it is, 2":     {on: wire.TypeRename, skip: 5, plain: true, there: true},
-		"plain rename where it is, 3":     {on: wire.TypeRename, skip: 6, plain: true, there: true, notCarried: true},
-		"plain rename where it is, 4":     {on: wire.TypeRename, skip: 7, plain: true, there: true, notCarried: true},
-		"remove":                          {on: wire.TypeRemove, skip: 2, plain: true, there: true},
-		"remove not carried out":          {on: wire.TypeRemove, skip: 2, plain: true, there: true, notCarried: true},
-		"symlink":                         {on: wire.TypeSymlink, skip: 1},
-		"symlink not carried out":         {on: wire.TypeSymlink, skip: 1, notCarried: true},
-		"symlink where another is":        {on: wire.TypeSymlink, skip: 1, there: true},
-		"symlink where another is, plain": {on: wire.TypeSymlink, skip: 1, there: true, plain: true},
-		"setstat of a directory":          {on: wire.TypeSetstat, skip: 1},
-		"lstat":                           {on: wire.TypeLstat, skip: 1, there: true},
-		"stat":                            {on: wire.TypeStat},
+		"mkdir":                 {on: wire.TypeMkdir, skip: 2},
+		"mkdir of the top":      {on: wire.TypeMkdir},
+		"mkdir not carried out": {on: wire.TypeMkdir, skip: 2, notCarried: true},
+		"mkdir where it is":     {on: wire.TypeMkdir, skip: 2, there: true},
+		"open":                  {on: wire.TypeOpen, skip: 3},
+		"write":                 {on: wire.TypeWrite, skip: 3},
+		"write of the large":    {on: wire.TypeWrite, from: 300_000},
+		"fsetstat":              {on: wire.TypeFsetstat, skip: 3},
+		"close":                 {on: wire.TypeClose, skip: 3},
+		"rename": {on: wire.TypeExtended, extension: wire.ExtPosixRename,
+			skip: 2},
+		"rename where it is": {on: wire.TypeExtended, extension: wire.ExtPosixRename,
+			skip: 2, there: true},
+		"rename not carried out": {on: wire.TypeExtended, extension: wire.ExtPosixRename,
+			skip: 2, notCarried: true},
+		"plain rename":                {on: wire.TypeRename, skip: 2, plain: true},
+		"plain rename where it is, 1": {on: wire.TypeRename, skip: 4, plain: true, there: true},
+		"plain rename where it is, 2": {on: wire.TypeRename, skip: 5, plain: true, there: true},
+		"plain rename where it is, 3": {on: wire.TypeRename, skip: 6, plain: true, there: true,
+			notCarried: true},
+		"plain rename where it is, 4": {on: wire.TypeRename, skip: 7, plain: true, there: true,
+			notCarried: true},
+		"remove": {on: wire.TypeRemove, skip: 2, plain: true, there: true},
+		"remove not carried out": {on: wire.TypeRemove, skip: 2, plain: true, there: true,
+			notCarried: true},
+		"symlink":                  {on: wire.TypeSymlink, skip: 1},
+		"symlink not carried out":  {on: wire.TypeSymlink, skip: 1, notCarried: true},
+		"symlink where another is": {on: wire.TypeSymlink, skip: 1, there: true},
+		"symlink where another is, plain": {on: wire.TypeSymlink, skip: 1, there: true,
+			plain: true},
+		"setstat of a directory": {on: wire.TypeSetstat, skip: 1},
+		"lstat":                  {on: wire.TypeLstat, skip: 1, there: true},
+		"stat":                   {on: wire.TypeStat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -284,7 +299,8 @@ func TestReplyLost(t *testing.T) {
 				}
 				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
 				count := b.redials(link, nil)
-				fault := sftptest.Fault{On: test.on, Extension: test.extension, Skip: test.skip, Times: 1, Do: do}
+				fault := sftptest.Fault{On: test.on, Extension: test.extension, Skip: test.skip,
+					Times: 1, Do: do}
 				if test.from > 0 {
 					fault.From, fault.To = test.from, math.MaxUint64
 				}
@@ -319,17 +335,19 @@ func TestReplyLost(t *testing.T) {
 	}
 }
 
-// TestListingCut: a listing that is cut off is taken up again, and no entry is missed or done twice, though the server lists in another
-// order then.
+// TestListingCut: a listing that is cut off is taken up again, and no entry is missed or done
+// twice, though the server lists in another order then.
 func TestListingCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTreeBench(t, sftptest.Script{ReaddirNames: 10}, sftptest.LinkConfig{})
 		for i := range 500 {
 			b.server.Files.WriteFile(fmt.Sprintf("/source/file%d", i), random(i))
 		}
-		count := b.redials(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}, func(n int, end *sftptest.End) {
+		count := b.redials(sftptest.LinkConfig{ToServer: time.Millisecond,
+			ToClient: time.Millisecond}, func(n int, end *sftptest.End) {
 			if n < 4 {
-				b.server.AddFaults(sftptest.Fault{On: wire.TypeReaddir, Skip: 8 + 5*n, Times: 1, Do: sftptest.Hangup()})
+				b.server.AddFaults(sftptest.Fault{On: wire.TypeReaddir, Skip: 8 + 5*n, Times: 1,
+					Do: sftptest.Hangup()})
 			}
 		})
 		out := filepath.Join(b.dir, "out")
@@ -338,15 +356,16 @@ func TestListingCut(t *testing.T) {
 			t.Fatalf("%d connections, %+v, %v", *count, s, err)
 		}
 		for i := range 500 {
-			if got, err := os.ReadFile(filepath.Join(out, fmt.Sprintf("file%d", i))); err != nil || !bytes.Equal(got, random(i)) {
+			if got, err := os.ReadFile(filepath.Join(out, fmt.Sprintf("file%d", i))); err != nil ||
+				!bytes.Equal(got, random(i)) {
 				t.Errorf("file%d: %d bytes, %v", i, len(got), err)
 			}
 		}
 	})
 }
 
-// TestTreeStalled: a connection that swallows all that is sent is given up when the peer has owed an answer for too long, and its work goes on over
-// another.
+// TestTreeStalled: a connection that swallows all that is sent is given up when the peer has owed
+// an answer for too long, and its work goes on over another.
 func TestTreeStalled(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		synctest.Test(t, func(t *testing.T) {
@@ -391,8 +410,10 @@ func TestTreeGivenUp(t *testing.T) {
 		tries  int
 		says   string
 	}{
-		"tries": {func(o *transfer.Options) { o.Retries = 4 }, 20 * time.Second, 4, "connecting again has failed 4 times"},
-		"time":  {func(o *transfer.Options) { o.Retries, o.RetryFor = 1000, 2*time.Minute }, 2*time.Minute + 5*time.Second, 5, "within 2m0s"},
+		"tries": {func(o *transfer.Options) { o.Retries = 4 }, 20 * time.Second, 4,
+			"connecting again has failed 4 times"},
+		"time": {func(o *transfer.Options) { o.Retries, o.RetryFor = 1000, 2*time.Minute },
+			2*time.Minute + 5*time.Second, 5, "within 2m0s"},
 		"backoff": {func(o *transfer.Options) {
 			o.Retries, o.Backoff = 50, func(int) time.Duration { return time.Millisecond }
 		}, time.Second, 50, "failed 50 times"},
@@ -401,11 +422,16 @@ func TestTreeGivenUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 				source := b.mixed("source", 100, rand.New(rand.NewPCG(3, 4)))
-				b.redials(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}, func(_ int, end *sftptest.End) { end.CutAfter(500_000, nil) })
+				b.redials(sftptest.LinkConfig{ToServer: time.Millisecond,
+					ToClient: time.Millisecond},
+					func(_ int, end *sftptest.End) { end.CutAfter(500_000, nil) })
 				b.host.Redial = func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }
 				began := time.Now()
-				s, err := b.tree(transfer.Upload, source, "/target", func(tree *transfer.Tree) { test.change(&tree.Options) })
-				if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), "nobody is there") || !errors.Is(err, sftptest.ErrCut) {
+				s, err := b.tree(transfer.Upload, source, "/target",
+					func(tree *transfer.Tree) { test.change(&tree.Options) })
+				if err == nil || !strings.Contains(err.Error(), test.says) ||
+					!strings.Contains(err.Error(), "nobody is there") ||
+					!errors.Is(err, sftptest.ErrCut) {
 					t.Errorf("%+v, %v", s, err)
 				}
 				if took := time.Since(began); took > test.most {
@@ -419,11 +445,13 @@ func TestTreeGivenUp(t *testing.T) {
 	}
 }
 
-// TestWriterGoesOn: what goes to a writer goes on behind what it has got, unless the source has changed.
+// TestWriterGoesOn: what goes to a writer goes on behind what it has got, unless the source has
+// changed.
 func TestWriterGoesOn(t *testing.T) {
 	for _, changes := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 8 << 20}
 			b := newBench(t, sftptest.Script{}, link)
 			data := random(20 << 20)
 			b.server.Files.WriteFile("/source", data)
@@ -435,11 +463,14 @@ func TestWriterGoesOn(t *testing.T) {
 				}
 			})
 			var got bytes.Buffer
-			r, err := b.job(transfer.Download, "/source", "-", func(j *transfer.Job) { j.Writer, j.Options.Retries = &got, 1 })
+			r, err := b.job(transfer.Download, "/source", "-",
+				func(j *transfer.Job) { j.Writer, j.Options.Retries = &got, 1 })
 			if *count != 2 || !bytes.HasPrefix(data, got.Bytes()) || got.Len() == 0 {
 				t.Errorf("%d connections, %d bytes", *count, got.Len())
 			}
-			if changes && (!errors.Is(err, transfer.ErrSourceChanged) || !strings.Contains(err.Error(), fmt.Sprint(got.Len(), " bytes of it have been written"))) {
+			if changes && (!errors.Is(err, transfer.ErrSourceChanged) ||
+				!strings.Contains(err.Error(), fmt.Sprint(got.Len(),
+					" bytes of it have been written"))) {
 				t.Errorf("of a source that has changed: %+v, %v", r, err)
 			}
 			if !changes && (err != nil || got.Len() != len(data) || r.Bytes != int64(len(data))) {

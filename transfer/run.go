@@ -14,7 +14,8 @@ import (
 func (r *run) do() (Result, error) {
 	err := r.copy()
 	if err != nil {
-		r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed, LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
+		r.tell(Event{Kind: Failed, Size: r.size, Bytes: r.result.Bytes, Elapsed: r.result.Elapsed,
+			LeftBehind: r.result.LeftBehind, Err: err, Message: err.Error()})
 		return r.result, err
 	}
 	r.tellDone()
@@ -22,7 +23,9 @@ func (r *run) do() (Result, error) {
 }
 
 func (r *run) tellDone() {
-	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes, Resumed: min(r.found, r.result.Bytes), Elapsed: r.result.Elapsed, Hash: r.result.Hash, Verified: r.result.Verified, Bound: r.result.Bound})
+	r.tell(Event{Kind: Done, Size: r.size, Bytes: r.result.Bytes,
+		Resumed: min(r.found, r.result.Bytes), Elapsed: r.result.Elapsed, Hash: r.result.Hash,
+		Verified: r.result.Verified, Bound: r.result.Bound})
 }
 
 // copy copies the file. Its error is an [*Error].
@@ -50,7 +53,8 @@ func (r *run) copy() error {
 	r.releaseJournal(err != nil && (r.resumable || r.left != nil || r.lost()))
 	r.stopHashing()
 	r.result.Elapsed = time.Since(r.began)
-	r.result.Hash, r.result.Verified = r.hash, r.verified // maybe by a try before the last, which had but to give it its name
+	// maybe by a try before the last, which had but to give it its name
+	r.result.Hash, r.result.Verified = r.hash, r.verified
 	if errors.Is(err, os.ErrDeadlineExceeded) && r.ctx.Err() != nil {
 		err = context.Cause(r.ctx) // see interruptible
 	}
@@ -91,23 +95,26 @@ type run struct {
 
 	trip time.Duration // a round trip, as far as one was seen; 0 before
 
-	line      *lifeline
-	from      *lifeline       // to the source of a relay, else nil; the same as line where they are one host
-	resumable bool            // a mark was saved, for a later run
-	claim     *claim          // of its mark in the journal
-	unclaimed bool            // it was asked for
-	marks     *marks          // what is noted as it goes
-	left      *mark           // what a try that lost its connection has left
-	placing   *placing        // the last step of an upload, once it has begun
-	arrived   bool            // all of it, and was counted
-	strays    []string        // temporary files on the host that such a try may have left
-	way       way             // how far it has come
-	fromWay   way             // the same, as the source's connection counts it
-	reached   int64           // what the last try had come to
-	retried   bool            // this is not the first try
-	found     int64           // what an earlier run had copied
-	stale     string          // a temporary file of an earlier run's that is of no use once this one is done
-	poured    *usftp.FileStat // the source of what the job's writer was given; nil where it is not known well enough to go on
+	line *lifeline
+	// to the source of a relay, else nil; the same as line where they are one host
+	from      *lifeline
+	resumable bool     // a mark was saved, for a later run
+	claim     *claim   // of its mark in the journal
+	unclaimed bool     // it was asked for
+	marks     *marks   // what is noted as it goes
+	left      *mark    // what a try that lost its connection has left
+	placing   *placing // the last step of an upload, once it has begun
+	arrived   bool     // all of it, and was counted
+	strays    []string // temporary files on the host that such a try may have left
+	way       way      // how far it has come
+	fromWay   way      // the same, as the source's connection counts it
+	reached   int64    // what the last try had come to
+	retried   bool     // this is not the first try
+	found     int64    // what an earlier run had copied
+	// a temporary file of an earlier run's that is of no use once this one is done
+	stale string
+	// the source of what the job's writer was given; nil where it is not known well enough to go on
+	poured *usftp.FileStat
 
 	passing  *passing // hashes what passes, nil where nobody wants that
 	digests  digests  // of all that has passed
@@ -144,8 +151,8 @@ func (r *run) tell(e Event) {
 	r.Options.Events(e)
 }
 
-// These are functions of their own, and remain so: each file in flight has a stack, whose room the largest of the functions on it decide, and
-// an Event in passing is half a kilobyte of it.
+// These are functions of their own, and remain so: each file in flight has a stack, whose room the
+// largest of the functions on it decide, and an Event in passing is half a kilobyte of it.
 
 //go:noinline
 func (r *run) note(message string) { r.tell(Event{Kind: Note, Size: r.size, Message: message}) }
@@ -179,14 +186,16 @@ func (r *run) report(progress func() int64) (stop func()) {
 	}
 	return each(every, func() {
 		bytes := progress()
-		r.tell(Event{Kind: Progress, Size: r.size, Bytes: bytes, Resumed: min(r.found, bytes), Elapsed: time.Since(r.began)})
+		r.tell(Event{Kind: Progress, Size: r.size, Bytes: bytes, Resumed: min(r.found, bytes),
+			Elapsed: time.Since(r.began)})
 	})
 }
 
 // defaultProgressEvery is the time between progress events where nothing is said.
 const defaultProgressEvery = 200 * time.Millisecond
 
-// each calls a function in steady intervals until the returned function is called, which waits for it.
+// each calls a function in steady intervals until the returned function is called, which waits for
+// it.
 func each(every time.Duration, f func()) (stop func()) {
 	ticker := time.NewTicker(every)
 	quit, ended := make(chan struct{}), make(chan struct{})

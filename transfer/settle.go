@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// placing is the last step of an upload, whose answers a lost connection can swallow: what of it was done is then looked at before any
-// of it is done again.
+// placing is the last step of an upload, whose answers a lost connection can swallow: what of it
+// was done is then looked at before any of it is done again.
 type placing struct {
 	temporary string // complete, and known to nobody else
 	aside     string // what the old file may be called meanwhile; "" where it keeps its name
@@ -24,7 +24,9 @@ func (r *run) place(temporary string, target *remoteTarget, size int64) error {
 	client := r.Host.Client.WithContext(ctx)
 	if r.placing == nil {
 		r.placing = &placing{temporary: temporary, size: size}
-		if !r.arrived { // once: a server that has lost it all when it is asked again gets it so many times as there are tries
+		// once: a server that has lost it all when it is asked again gets it so many times as there
+		// are tries
+		if !r.arrived {
 			r.arrived = true
 			r.line.arrive() // whatever becomes of the name, none of it travels again
 		}
@@ -68,8 +70,9 @@ func refused(err error) bool {
 	return errors.As(err, &status)
 }
 
-// replace is posix-rename where the server has none: RENAME fails on a name that exists (draft-02, section 6.5), so the old file steps
-// aside until the new one is in place. Where an earlier try has begun with it, it goes on.
+// replace is posix-rename where the server has none: RENAME fails on a name that exists (draft-02,
+// section 6.5), so the old file steps aside until the new one is in place. Where an earlier try has
+// begun with it, it goes on.
 func (r *run) replace(client *usftp.Client, temporary, target string) error {
 	p := r.placing
 	stepped := false
@@ -115,11 +118,11 @@ func (r *run) removeAside(client *usftp.Client) error {
 	return nil
 }
 
-// settle finds out how far the last step of an upload has come whose connection was lost in it, and does the rest. It returns false
-// where nothing of it is left, and all must be done anew.
+// settle finds out how far the last step of an upload has come whose connection was lost in it, and
+// does the rest. It returns false where nothing of it is left, and all must be done anew.
 //
-// That the temporary name is no more means that the rename was done, since nobody else knows it; what has the target's name must then be
-// as large.
+// That the temporary name is no more means that the rename was done, since nobody else knows it;
+// what has the target's name must then be as large.
 func (r *run) settle(target *remoteTarget) (done bool, err error) {
 	client, p := r.Host.Client, r.placing
 	left, err := client.Lstat(p.temporary)
@@ -170,7 +173,8 @@ func (r *run) settled(target *remoteTarget, p *placing, refusal error) (done boo
 	return true, nil
 }
 
-// removeStrays removes what tries have left that lost their connection before anything was worth keeping.
+// removeStrays removes what tries have left that lost their connection before anything was worth
+// keeping.
 func (r *run) removeStrays() {
 	for len(r.strays) > 0 {
 		err := r.Host.Client.Remove(r.strays[0])

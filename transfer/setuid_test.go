@@ -8,7 +8,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A program that runs as its owner is not replaced by one that runs as another; where the owner stays, so does the bit.
+// A program that runs as its owner is not replaced by one that runs as another; where the owner
+// stays, so does the bit.
 func TestSetuidOfWhatIsReplaced(t *testing.T) {
 	const special = fs.ModeSetuid | fs.ModeSetgid
 	for name, test := range map[string]struct {
@@ -28,13 +29,15 @@ func TestSetuidOfWhatIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.server.Files.WriteFile("/target", []byte("old"))
-			if err := b.host.Client.Chown("/target", int(fresh.UID)+test.uid, int(fresh.GID)+test.gid); err != nil {
+			if err := b.host.Client.Chown("/target", int(fresh.UID)+test.uid,
+				int(fresh.GID)+test.gid); err != nil {
 				t.Fatal(err)
 			}
 			if err := b.server.Files.SetMode("/target", 0o755|special); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.job(transfer.Upload, b.local("new", []byte("new")), "/target"); err != nil {
+			if _, err := b.job(transfer.Upload, b.local("new", []byte("new")),
+				"/target"); err != nil {
 				t.Fatal(err)
 			}
 			info, err := b.host.Client.Stat("/target")

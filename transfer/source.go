@@ -18,7 +18,8 @@ type source struct {
 	listed bool        // as a regular file, in a tree whose links are not followed
 }
 
-// openSource opens the local source. A directory or a file that cannot be read fails here, before anything is asked of the host.
+// openSource opens the local source. A directory or a file that cannot be read fails here, before
+// anything is asked of the host.
 func (r *run) openSource() (*source, error) {
 	r.size = -1
 	if r.Reader != nil {
@@ -62,7 +63,8 @@ func (s *source) open(ctx context.Context, name string) error {
 	case info.IsDir():
 		err = &fs.PathError{Op: "read", Path: name, Err: ErrIsDirectory}
 	case s.listed && !info.Mode().IsRegular():
-		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w: it is %s now", ErrSourceChanged, kindOf(info.Mode()))}
+		err = &fs.PathError{Op: "read", Path: name,
+			Err: fmt.Errorf("%w: it is %s now", ErrSourceChanged, kindOf(info.Mode()))}
 	}
 	if err != nil {
 		f.Close()
@@ -75,14 +77,16 @@ func (s *source) open(ctx context.Context, name string) error {
 	return nil
 }
 
-// isListed tells whether the source is a file of this machine's that was listed as what it is. Whoever may write to the tree can have put a
-// link in its place since, to a file that only we can read, or a pipe for which we would wait for ever.
+// isListed tells whether the source is a file of this machine's that was listed as what it is.
+// Whoever may write to the tree can have put a link in its place since, to a file that only we can
+// read, or a pipe for which we would wait for ever.
 func (r *run) isListed() bool {
-	return r.item != nil && !r.item.sought && r.item.facts.mode.IsRegular() && r.item.dir.tree.TreeOptions.Links != FollowLinks
+	return r.item != nil && !r.item.sought && r.item.facts.mode.IsRegular() &&
+		r.item.dir.tree.TreeOptions.Links != FollowLinks
 }
 
-// again returns what has the source read anywhere, nil where it can be read but once. Where it is open that is the same file, whatever has its
-// name by then.
+// again returns what has the source read anywhere, nil where it can be read but once. Where it is
+// open that is the same file, whatever has its name by then.
 func (s *source) again(name string) reopen {
 	if s.before == nil || !s.before.Mode().IsRegular() {
 		return nil
@@ -123,8 +127,8 @@ func (s *source) changed(read int64) error {
 	return sameSource(s.before.Size(), after.Size(), read, s.before.ModTime(), after.ModTime())
 }
 
-// sameSource compares what was known of a source before it was read with what is known afterwards, and with what was read of it. A
-// file of no size may hold data all the same, as those of /proc do.
+// sameSource compares what was known of a source before it was read with what is known afterwards,
+// and with what was read of it. A file of no size may hold data all the same, as those of /proc do.
 func sameSource(before, after, read int64, timeBefore, timeAfter time.Time) error {
 	switch {
 	case after < before:

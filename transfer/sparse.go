@@ -10,7 +10,8 @@ import (
 	"github.com/usftp/usftp/internal/filecopy"
 )
 
-// leastHole is the smallest hole that is not sent. What smaller ones save is less than the requests that they would cut in two cost.
+// leastHole is the smallest hole that is not sent. What smaller ones save is less than the requests
+// that they would cut in two cost.
 const leastHole = 64 << 10
 
 // holeySource is a local file that tells where its holes are.
@@ -23,8 +24,8 @@ type holeySource struct {
 	from, to int64 // of the hole that was found last
 }
 
-// holey returns a source that leaves its holes out, nil where the file has none or they have to be sent: only in a file that was
-// empty, and is nobody else's, is what was not written zeros.
+// holey returns a source that leaves its holes out, nil where the file has none or they have to be
+// sent: only in a file that was empty, and is nobody else's, is what was not written zeros.
 func (r *run) holey(from *source) *holeySource {
 	file, ok := from.file.(*os.File)
 	if !ok || r.result.InPlace || r.dense {
@@ -52,7 +53,8 @@ func (r *run) holey(from *source) *holeySource {
 // mostLooks bounds the search for a first hole.
 const mostLooks = 1000
 
-// Extent implements usftp.SparseReaderAt. The last byte is taken for data, so that writing it gives the file its size.
+// Extent implements usftp.SparseReaderAt. The last byte is taken for data, so that writing it gives
+// the file its size.
 func (s *holeySource) Extent(off int64) (to int64, hole bool) {
 	if s.from <= off && off < s.to {
 		return s.to, true
@@ -88,7 +90,8 @@ func (s *holeySource) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// errParts says that a server does not put what it gets where it belongs, or takes no WRITE behind the end.
+// errParts says that a server does not put what it gets where it belongs, or takes no WRITE behind
+// the end.
 var errParts = errors.New("the host does not take a file in parts")
 
 // uploadWhole uploads a file, and once more with its holes where the host takes none.
@@ -145,7 +148,8 @@ func (r *run) sendParts(f *usftp.File, s *holeySource) (n int64, joined int, err
 	return n, stripes.stripes.Joined(), err
 }
 
-// sparseFile is a file of this machine's in which blocks of zeros become holes. It must have been empty from off on.
+// sparseFile is a file of this machine's in which blocks of zeros become holes. It must have been
+// empty from off on.
 type sparseFile struct {
 	file *os.File
 	off  int64 // of the next Write
@@ -171,14 +175,16 @@ func (r *run) mayHaveHoles(file *os.File) bool {
 }
 
 // receiveSparse copies the contents over as many lanes as help, and makes holes of zeros.
-func (r *run) receiveSparse(f *usftp.File, file *os.File, before *usftp.FileStat) (n int64, err error) {
+func (r *run) receiveSparse(f *usftp.File, file *os.File,
+	before *usftp.FileStat) (n int64, err error) {
 	sink := &sparseFile{file, r.result.Resumed}
 	if r.size > 0 { // what is hashed may be read from it
 		if err := file.Truncate(r.size); err != nil {
 			return 0, err
 		}
 	}
-	if before == nil || !before.FileMode().IsRegular() || !r.worthStriping(r.size-r.result.Resumed) {
+	if before == nil || !before.FileMode().IsRegular() ||
+		!r.worthStriping(r.size-r.result.Resumed) {
 		n, err = f.WriteTo(r.boundWriter(r.passWriter(r.limitWriter(sink))))
 	} else {
 		s := r.stripe(f.Name(), os.O_RDONLY, r.size)

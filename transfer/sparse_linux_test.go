@@ -25,11 +25,12 @@ var holeySizes = map[string]struct {
 	size    int
 	extents extents
 }{
-	"all a hole":     {16 << 20, nil},
-	"data first":     {16 << 20, extents{{0, 1 << 20}}},
-	"data last":      {16 << 20, extents{{15 << 20, 1 << 20}}},
-	"data between":   {16 << 20, extents{{1 << 20, 300_000}, {3 << 20, 1}, {9<<20 + 5, 2 << 20}}},
-	"small holes":    {16 << 20, extents{{4 << 20, 8192}, {4<<20 + 16384, 8192}, {4<<20 + 32768, 4096}}},
+	"all a hole":   {16 << 20, nil},
+	"data first":   {16 << 20, extents{{0, 1 << 20}}},
+	"data last":    {16 << 20, extents{{15 << 20, 1 << 20}}},
+	"data between": {16 << 20, extents{{1 << 20, 300_000}, {3 << 20, 1}, {9<<20 + 5, 2 << 20}}},
+	"small holes": {16 << 20, extents{{4 << 20, 8192}, {4<<20 + 16384, 8192},
+		{4<<20 + 32768, 4096}}},
 	"an odd end":     {16<<20 + 7, extents{{5 << 20, 10}, {16 << 20, 7}}},
 	"an odd hole":    {16<<20 + 7, extents{{5 << 20, 10}}},
 	"a small packet": {300_000, extents{{0, 4096}}},
@@ -85,7 +86,8 @@ func TestHolesAreNotSent(t *testing.T) {
 			sum := sha256.Sum256(data)
 			hashed := func(j *transfer.Job) { j.Options.Hash = transfer.SHA256 }
 			result, err := b.job(transfer.Upload, source, "/target", hashed)
-			if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.remote("/target"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
+			if err != nil || result.Bytes != int64(c.size) ||
+				!bytes.Equal(b.remote("/target"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
 				t.Fatalf("%+v, %v, or what was stored differs", result, err)
 			}
 			if last := b.events[len(b.events)-1]; last.Bytes != int64(c.size) {
@@ -101,16 +103,22 @@ func TestHolesAreNotSent(t *testing.T) {
 			for _, change := range []func(*transfer.Job){
 				func(*transfer.Job) {}, func(j *transfer.Job) { j.Options.RateLimit = 1 << 32 }, func(j *transfer.Job) { j.Options.Placement = transfer.InPlace },
 			} {
-				result, err = b.job(transfer.Download, "/target", filepath.Join(b.dir, "back"), change, hashed, func(j *transfer.Job) { j.Options.Sparse = true })
-				if err != nil || result.Bytes != int64(c.size) || !bytes.Equal(b.read("back"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
+				result, err = b.job(transfer.Download, "/target", filepath.Join(b.dir, "back"),
+					change, hashed, func(j *transfer.Job) { j.Options.Sparse = true })
+				if err != nil || result.Bytes != int64(c.size) ||
+					!bytes.Equal(b.read("back"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
 					t.Fatalf("%+v, %v, or what came back differs", result, err)
 				}
 				if room := stored(t, filepath.Join(b.dir, "back")); room > int64(most) {
 					t.Errorf("it takes %d bytes", room)
 				}
-				result, err = b.job(transfer.Local, source, filepath.Join(b.dir, "copy"), change, hashed)
-				if err != nil || !bytes.Equal(result.Hash.Sum, sum[:]) || !bytes.Equal(b.read("copy"), data) || stored(t, filepath.Join(b.dir, "copy")) > int64(most) {
-					t.Errorf("the local copy: %+v, %v, or it differs, or takes more room", result, err)
+				result, err = b.job(transfer.Local, source, filepath.Join(b.dir, "copy"), change,
+					hashed)
+				if err != nil || !bytes.Equal(result.Hash.Sum, sum[:]) ||
+					!bytes.Equal(b.read("copy"), data) ||
+					stored(t, filepath.Join(b.dir, "copy")) > int64(most) {
+					t.Errorf("the local copy: %+v, %v, or it differs, or takes more room", result,
+						err)
 				}
 			}
 		})
@@ -123,7 +131,8 @@ func TestHolesInPlace(t *testing.T) {
 	source, data := b.holeyFile("source", 1<<20, extents{{500_000, 10}})
 	for _, old := range []int{10, 2 << 20} {
 		b.server.Files.WriteFile("/target", random(old))
-		result, err := b.job(transfer.Upload, source, "/target", func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
+		result, err := b.job(transfer.Upload, source, "/target",
+			func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
 		if err != nil || !result.InPlace || !bytes.Equal(b.remote("/target"), data) {
 			t.Errorf("%+v, %v, or what was stored differs", result, err)
 		}
@@ -133,7 +142,8 @@ func TestHolesInPlace(t *testing.T) {
 // TestHostsThatTakeNoHoles: such a host gets all of the file, and that is said.
 func TestHostsThatTakeNoHoles(t *testing.T) {
 	looked := false
-	shorter := func(r sftptest.Request) []sftptest.Action { // as on a host that does not care for offsets
+	// as on a host that does not care for offsets
+	shorter := func(r sftptest.Request) []sftptest.Action {
 		if r.Type != wire.TypeFstat || looked {
 			return nil
 		}
@@ -148,10 +158,12 @@ func TestHostsThatTakeNoHoles(t *testing.T) {
 			b := newBench(t, script, sftptest.LinkConfig{})
 			source, data := b.holeyFile("source", 4<<20, extents{{1 << 20, 300_000}, {3 << 20, 10}})
 			result, err := b.job(transfer.Upload, source, "/target")
-			if err != nil || result.Bytes != int64(len(data)) || !bytes.Equal(b.remote("/target"), data) {
+			if err != nil || result.Bytes != int64(len(data)) ||
+				!bytes.Equal(b.remote("/target"), data) {
 				t.Errorf("%+v, %v, or what was stored differs", result, err)
 			}
-			if notes := strings.Join(b.notes(), "\n"); notes != "the host does not take a file in parts: its holes are sent too" {
+			if notes := strings.Join(b.notes(),
+				"\n"); notes != "the host does not take a file in parts: its holes are sent too" {
 				t.Errorf("the notes: %q", notes)
 			}
 			if left := b.temporaries(); len(left) > 0 {
@@ -161,7 +173,8 @@ func TestHostsThatTakeNoHoles(t *testing.T) {
 	}
 }
 
-// TestResumeHoles: what an interruption has left of a file with holes is gone on from, wherever it was.
+// TestResumeHoles: what an interruption has left of a file with holes is gone on from, wherever it
+// was.
 func TestResumeHoles(t *testing.T) {
 	stop := errors.New("enough")
 	for skip := range 6 {
@@ -183,8 +196,10 @@ func TestResumeHoles(t *testing.T) {
 				return nil
 			}
 			b := newBench(t, script, sftptest.LinkConfig{})
-			source, data := b.holeyFile("source", 16<<20, extents{{1 << 20, 300_000}, {3 << 20, 10}, {8 << 20, 300_000}, {15 << 20, 10}})
-			result, err := b.jobContext(ctx, transfer.Upload, source, "/target", func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
+			source, data := b.holeyFile("source", 16<<20,
+				extents{{1 << 20, 300_000}, {3 << 20, 10}, {8 << 20, 300_000}, {15 << 20, 10}})
+			result, err := b.jobContext(ctx, transfer.Upload, source, "/target",
+				func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
 			cancel(nil)
 			if err == nil { // it was done before it was stopped
 				if !bytes.Equal(b.remote("/target"), data) {
@@ -197,8 +212,10 @@ func TestResumeHoles(t *testing.T) {
 			result, err = b.job(transfer.Upload, source, "/target", func(j *transfer.Job) {
 				j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true
 			})
-			if err != nil || result.Resumed != safe || result.Bytes != int64(len(data)) || !bytes.Equal(b.remote("/target"), data) {
-				t.Errorf("%d, %v: %d bytes were safe; %+v, %v, or what was stored differs; %q", skip, cut, safe, result, err, b.notes())
+			if err != nil || result.Resumed != safe || result.Bytes != int64(len(data)) ||
+				!bytes.Equal(b.remote("/target"), data) {
+				t.Errorf("%d, %v: %d bytes were safe; %+v, %v, or what was stored differs; %q",
+					skip, cut, safe, result, err, b.notes())
 			}
 		}
 	}
@@ -208,13 +225,15 @@ func TestResumeHoles(t *testing.T) {
 func TestHolesOverLongLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 400 * time.Millisecond
-		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
+			link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
 		first, err := farConn{farHost: h}.Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect})
+		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+			Connect: h.connect})
 		defer pool.Close()
 		b := &bench{t: t, dir: t.TempDir(), server: h.server}
 		source, data := b.holeyFile("source", 64<<20, extents{{2 << 20, 3 << 20}})
@@ -237,9 +256,12 @@ func TestHolesOverLongLink(t *testing.T) {
 			t.Errorf("much data: %+v, %v, or what was stored differs", result, err)
 		}
 		back := filepath.Join(b.dir, "back")
-		result, err = transfer.DownloadFile(t.Context(), host, "/much", back, transfer.Options{Sparse: true})
-		if err != nil || result.Stripes == 0 || !bytes.Equal(b.read("back"), data) || stored(t, back) > 44<<20 {
-			t.Errorf("down: %+v, %v, or what came differs, or takes %d bytes", result, err, stored(t, back))
+		result, err = transfer.DownloadFile(t.Context(), host, "/much", back,
+			transfer.Options{Sparse: true})
+		if err != nil || result.Stripes == 0 || !bytes.Equal(b.read("back"), data) ||
+			stored(t, back) > 44<<20 {
+			t.Errorf("down: %+v, %v, or what came differs, or takes %d bytes", result, err,
+				stored(t, back))
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// spread shares the large files of a tree out among the sessions of a pool: each travels over one of them, as long as there are many, and the
-// last ones over several.
+// spread shares the large files of a tree out among the sessions of a pool: each travels over one
+// of them, as long as there are many, and the last ones over several.
 type spread struct {
 	bytes  atomic.Int64 // of files that were found and are not copied yet
 	files  atomic.Int64
@@ -20,7 +20,8 @@ type spread struct {
 // fewFiles is how many large files are left when each may travel over several sessions.
 const fewFiles = 4
 
-// perSession is how many large files are under way on each session, so that it is never idle while one of them is opened or closed.
+// perSession is how many large files are under way on each session, so that it is never idle while
+// one of them is opened or closed.
 const perSession = 2
 
 // share counts a large file, and has connections opened where all that were found are worth it.
@@ -84,7 +85,8 @@ func (r *run) spreads() bool {
 	return r.item != nil && r.item.dir.tree.plan.spread.files.Load() > fewFiles
 }
 
-// lend gives a large file of a tree the session that has the fewest, and one of the source's host where that is another.
+// lend gives a large file of a tree the session that has the fewest, and one of the source's host
+// where that is another.
 func (r *run) lend() (giveBack func()) {
 	if r.item == nil || r.item.dir.tree.isSmall(r.item.facts.size) || !r.spreads() {
 		return func() {}

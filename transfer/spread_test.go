@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Files of which none is worth more connections by itself travel over several all the same, where there are many.
+// Files of which none is worth more connections by itself travel over several all the same, where
+// there are many.
 func TestFilesSpreadOverThePool(t *testing.T) {
 	const trip, files, size = 200 * time.Millisecond, 60, 3 << 20
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
@@ -21,13 +22,15 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 		for _, connections := range []int{1, 0} {
 			synctest.Test(t, func(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
-					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
+					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
+						Window: 2 << 20}}
 				first, err := farConn{farHost: h}.Open(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h}, Connect: h.connect, Connections: connections})
+				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+					Connect: h.connect, Connections: connections})
 				defer pool.Close()
 				local, data := t.TempDir(), random(size)
 				if err := os.Mkdir(filepath.Join(local, "tree"), 0o755); err != nil {
@@ -37,15 +40,17 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 				for i := range files {
 					data[0] = byte(i)
 					if direction == transfer.Upload {
-						if err := os.WriteFile(filepath.Join(local, "tree", fmt.Sprint(i)), data, 0o644); err != nil {
+						if err := os.WriteFile(filepath.Join(local, "tree", fmt.Sprint(i)), data,
+							0o644); err != nil {
 							t.Fatal(err)
 						}
 					} else {
 						h.server.Files.WriteFile(fmt.Sprint("/tree/", i), data)
 					}
 				}
-				tree := transfer.Tree{Host: transfer.Host{Client: first, Name: "far", Pool: pool}, Direction: direction,
-					Source: filepath.Join(local, "tree"), Target: "/copy"}
+				tree := transfer.Tree{Host: transfer.Host{Client: first, Name: "far", Pool: pool},
+					Direction: direction,
+					Source:    filepath.Join(local, "tree"), Target: "/copy"}
 				if direction == transfer.Download {
 					tree.Source, tree.Target = "/tree", filepath.Join(local, "copy")
 				}

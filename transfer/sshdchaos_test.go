@@ -26,8 +26,9 @@ func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) tr
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dial.New(t.Context(), target, &dial.Config{ConfigFile: sshd.ConfigFile, Port: proxy.Port,
-		Options: []string{fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)}})
+	d, err := dial.New(t.Context(), target,
+		&dial.Config{ConfigFile: sshd.ConfigFile, Port: proxy.Port,
+			Options: []string{fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,8 @@ func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) tr
 		if err != nil {
 			return transfer.Host{}, err
 		}
-		client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(conn.ServerVersion()), usftp.WithKeepalive(conn.Keepalive))
+		client, err := usftp.NewClientPipe(stream, stream,
+			usftp.WithServerVersion(conn.ServerVersion()), usftp.WithKeepalive(conn.Keepalive))
 		if err != nil {
 			return transfer.Host{}, err
 		}
@@ -56,12 +58,14 @@ func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) tr
 	return host
 }
 
-// TestRealServerCutAgainAndAgain: trees to and from OpenSSH's server over connections that are reset after random numbers of
-// bytes arrive byte for byte, and no file that was finished is written again: it keeps its inode.
+// TestRealServerCutAgainAndAgain: trees to and from OpenSSH's server over connections that are
+// reset after random numbers of bytes arrive byte for byte, and no file that was finished is
+// written again: it keeps its inode.
 func TestRealServerCutAgainAndAgain(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	for seed, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
-		t.Run(fmt.Sprintf("seed %d %v", seed, direction), func(t *testing.T) { realCut(t, sshd, uint64(seed), direction) })
+		t.Run(fmt.Sprintf("seed %d %v", seed, direction),
+			func(t *testing.T) { realCut(t, sshd, uint64(seed), direction) })
 	}
 }
 
@@ -101,7 +105,8 @@ func realCut(t *testing.T, sshd *opensshd.Server, seed uint64, direction transfe
 	s, err := tree.Run(t.Context())
 	defer func() {
 		if t.Failed() {
-			t.Logf("seed %d, %d connections through %v; it was told:\n%s", seed, proxy.Connections(), breaks, strings.Join(told, "\n"))
+			t.Logf("seed %d, %d connections through %v; it was told:\n%s", seed,
+				proxy.Connections(), breaks, strings.Join(told, "\n"))
 		}
 	}()
 	t.Logf("it took %.1f s", time.Since(began).Seconds())
@@ -109,7 +114,8 @@ func realCut(t *testing.T, sshd *opensshd.Server, seed uint64, direction transfe
 		t.Fatalf("%d are done; %+v, %v", len(finished), s, err)
 	}
 	if proxy.Connections() < cuts/2 || len(told) < proxy.Connections()-1 {
-		t.Errorf("%d connections and %d tries: too few to prove anything", proxy.Connections(), len(told))
+		t.Errorf("%d connections and %d tries: too few to prove anything", proxy.Connections(),
+			len(told))
 	}
 	for name := range maps.Keys(finished) {
 		if now, err := os.Stat(name); err != nil || !os.SameFile(now, finished[name]) {

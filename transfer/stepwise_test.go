@@ -22,8 +22,10 @@ func TestSmallFilesOfEveryPlacement(t *testing.T) {
 		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
-					tree := transfer.Tree{Host: b.host, Direction: direction, Source: filepath.Join(b.dir, "tree"), Target: "/copy", Options: options}
+					b := newTreeBench(t, sftptest.Script{},
+						sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+					tree := transfer.Tree{Host: b.host, Direction: direction,
+						Source: filepath.Join(b.dir, "tree"), Target: "/copy", Options: options}
 					if direction == transfer.Download {
 						tree.Source, tree.Target = "/tree", filepath.Join(b.dir, "copy")
 					}
@@ -31,7 +33,8 @@ func TestSmallFilesOfEveryPlacement(t *testing.T) {
 					os.Mkdir(filepath.Join(b.dir, "tree"), 0o755)
 					for i := range files {
 						b.local(fmt.Sprint("tree/", i), []byte(fmt.Sprint("data ", i)))
-						b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte(fmt.Sprint("data ", i)))
+						b.server.Files.WriteFile(fmt.Sprint("/tree/", i),
+							[]byte(fmt.Sprint("data ", i)))
 					}
 					began := time.Now()
 					s, err := tree.Run(t.Context())

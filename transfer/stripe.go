@@ -12,16 +12,18 @@ import (
 )
 
 const (
-	// stripeTrip is the shortest round trip over which an SSH channel's window may be what bounds the rate: it carries 4 Gbit/s there. On a
-	// shorter one a busy machine is the likelier reason, and more connections would only make it busier.
+	// stripeTrip is the shortest round trip over which an SSH channel's window may be what bounds
+	// the rate: it carries 4 Gbit/s there. On a shorter one a busy machine is the likelier reason,
+	// and more connections would only make it busier.
 	stripeTrip = 4 * time.Millisecond
 
-	// stripeAtOnce is the longest round trip over which one window carries a gigabit a second. On most links that is all there is, and more
-	// lanes only overflow its queue: 500 MB at 10 ms took 5.4 s over four lanes, 4.6 s over one. So the rate of one is looked at first.
+	// stripeAtOnce is the longest round trip over which one window carries a gigabit a second. On
+	// most links that is all there is, and more lanes only overflow its queue: 500 MB at 10 ms took
+	// 5.4 s over four lanes, 4.6 s over one. So the rate of one is looked at first.
 	stripeAtOnce = sshWindow * time.Second / 125e6
 
-	// stripeFor is how long a transfer must still last, by what one window a round trip carries, for logging in again to
-	// pay.
+	// stripeFor is how long a transfer must still last, by what one window a round trip carries,
+	// for logging in again to pay.
 	stripeFor = 1500 * time.Millisecond
 
 	// sshWindow is what one channel carries in a round trip: OpenSSH's window, and x/crypto/ssh's.
@@ -51,20 +53,24 @@ type stripeLane struct {
 	on   *pooled
 }
 
-// worthStriping tells whether a file is so large, and the way so long, that one channel's window may be what bounds the rate.
+// worthStriping tells whether a file is so large, and the way so long, that one channel's window
+// may be what bounds the rate.
 func (r *run) worthStriping(size int64) bool {
-	if r.Host.Pool == nil || r.Host.Pool.most() < 2 || r.limiter != nil || r.spreads() || !r.mayStripe() {
+	if r.Host.Pool == nil || r.Host.Pool.most() < 2 || r.limiter != nil || r.spreads() ||
+		!r.mayStripe() {
 		return false
 	}
 	r.doubtTrip(size)
 	return worthStriping(size, r.trip)
 }
 
-// doubtfulTrip is how long a way would have to be for it to be asked whether it is longer than TCP's handshake has made it look.
+// doubtfulTrip is how long a way would have to be for it to be asked whether it is longer than
+// TCP's handshake has made it look.
 const doubtfulTrip = 50 * time.Millisecond
 
-// doubtTrip asks for a sign of life where the round trip is that of TCP's handshake, and short, and the file is large: what answers a handshake may
-// stand in front of the long way (proxies, and what makes satellite links look fast), while this is answered by the host.
+// doubtTrip asks for a sign of life where the round trip is that of TCP's handshake, and short, and
+// the file is large: what answers a handshake may stand in front of the long way (proxies, and what
+// makes satellite links look fast), while this is answered by the host.
 func (r *run) doubtTrip(size int64) {
 	if r.trip >= stripeTrip || r.Host.askedAhead() == 0 || !worthStriping(size, doubtfulTrip) {
 		return
@@ -88,8 +94,8 @@ func (r *run) doubtTrip(size int64) {
 	r.trip = trip
 }
 
-// mayStripe tells whether the host is known to be none that a file may be open on several times: one that counts how often a file is read, or that keeps
-// apart what each handle writes.
+// mayStripe tells whether the host is known to be none that a file may be open on several times:
+// one that counts how often a file is read, or that keeps apart what each handle writes.
 func (r *run) mayStripe() bool {
 	if r.Direction == Download {
 		return !r.Host.Client.ReadsOnce()
@@ -102,18 +108,23 @@ func worthStriping(size int64, trip time.Duration) bool {
 }
 
 // alone returns how many seconds a file takes that travels one window a round trip.
-func alone(size int64, trip time.Duration) float64 { return float64(size) / sshWindow * trip.Seconds() }
+func alone(size int64, trip time.Duration) float64 {
+	return float64(size) / sshWindow * trip.Seconds()
+}
 
-// firstWanted returns how many connections are wanted before any rate was seen: as many as the window alone makes worth it. A login takes
-// longer than the first connection needs to come to its full rate, so waiting for that would be the greater part of the whole time; what turns out to
-// be useless is given back.
+// firstWanted returns how many connections are wanted before any rate was seen: as many as the
+// window alone makes worth it. A login takes longer than the first connection needs to come to its
+// full rate, so waiting for that would be the greater part of the whole time; what turns out to be
+// useless is given back.
 func firstWanted(size int64, trip time.Duration) int {
 	return max(2, int(alone(size, trip)/stripeFor.Seconds()))
 }
 
-// stripe begins to watch over a transfer that takes its lanes from s.stripes; stop ends that, and closes what was opened.
+// stripe begins to watch over a transfer that takes its lanes from s.stripes; stop ends that, and
+// closes what was opened.
 func (r *run) stripe(path string, flag int, size int64) *striper {
-	return r.stripeOver(&striper{pool: r.Host.Pool, path: path, flag: flag, from: r.result.Resumed, size: size, trip: r.trip})
+	return r.stripeOver(&striper{pool: r.Host.Pool, path: path, flag: flag, from: r.result.Resumed,
+		size: size, trip: r.trip})
 }
 
 func (r *run) stripeOver(s *striper) *striper {
@@ -181,8 +192,9 @@ func (s *striper) joinOne(ctx context.Context, c pooledClient) {
 	s.pool.use(c.on, 1)
 }
 
-// open opens the file. One that is read must have the size of the one that is being copied; that takes no further round trip, and the question goes
-// out behind OPEN, so that a file which has taken the other's name would be seen.
+// open opens the file. One that is read must have the size of the one that is being copied; that
+// takes no further round trip, and the question goes out behind OPEN, so that a file which has
+// taken the other's name would be seen.
 func (s *striper) open(c *usftp.Client) (*usftp.File, error) {
 	if s.flag != os.O_RDONLY {
 		return c.OpenFile(s.path, s.flag, 0)
@@ -204,8 +216,8 @@ func (s *striper) open(c *usftp.Client) (*usftp.File, error) {
 	return f, nil
 }
 
-// sees waits until another handle has written something, and tells whether this one sees it. Servers in front of object stores keep what each handle
-// writes to itself.
+// sees waits until another handle has written something, and tells whether this one sees it.
+// Servers in front of object stores keep what each handle writes to itself.
 func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 	const most = 8 // questions in a round trip: an answer that says "not yet" is not waited for
 	ticker := time.NewTicker(max(s.trip/most, 10*time.Millisecond))
@@ -249,7 +261,8 @@ func notJoined(size, want int64) error {
 	return fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, size, want)
 }
 
-// whole makes sure that what several handles have written is one file of a size, as the first of them sees it.
+// whole makes sure that what several handles have written is one file of a size, as the first of
+// them sees it.
 func (r *run) whole(f *usftp.File, size int64) step {
 	return func() func() error {
 		looking := f.Async().Stat()

@@ -55,8 +55,9 @@ func spoilings(i int) []spoiled {
 	}
 }
 
-// TestEveryReplySpoiled: one reply of a server's is spoiled, each in turn and in many ways, while a tree is copied. The copy ends; where it says that all
-// is copied, it is; and where connections are made anew, one that was cut costs nothing.
+// TestEveryReplySpoiled: one reply of a server's is spoiled, each in turn and in many ways, while a
+// tree is copied. The copy ends; where it says that all is copied, it is; and where connections are
+// made anew, one that was cut costs nothing.
 func TestEveryReplySpoiled(t *testing.T) {
 	for _, side := range []string{"upload", "download", "relay's source", "relay's target"} {
 		for _, retries := range []int{0, 3} {
@@ -68,7 +69,10 @@ func TestEveryReplySpoiled(t *testing.T) {
 							continue
 						}
 						t.Run("", func(t *testing.T) {
-							synctest.Test(t, func(t *testing.T) { more = spoil(t, side, retries, inOrder, i, s) || more })
+							synctest.Test(t, func(t *testing.T) {
+								more = spoil(t, side, retries,
+									inOrder, i, s) || more
+							})
 						})
 					}
 				}
@@ -77,14 +81,16 @@ func TestEveryReplySpoiled(t *testing.T) {
 	}
 }
 
-// sweepEvery is how many of the cases there are for one that is tried. All of them take a minute, which is too long for every day.
+// sweepEvery is how many of the cases there are for one that is tried. All of them take a minute,
+// which is too long for every day.
 const sweepEvery = 11
 
 // spoil returns false where there was no such reply.
 func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoiled) (hit bool) {
 	script := sftptest.Script{}
 	asked := 0
-	var mu sync.Mutex // a stream that was cut may still be served beside the one that takes its place
+	// a stream that was cut may still be served beside the one that takes its place
+	var mu sync.Mutex
 	script.Intercept = func(r sftptest.Request) []sftptest.Action {
 		mu.Lock()
 		defer mu.Unlock()
@@ -104,7 +110,8 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 		server := sftptest.NewScripted(script)
 		t.Cleanup(func() { server.Close() })
 		dial := func() *usftp.Client {
-			end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond})
+			end := server.Dial(sftptest.LinkConfig{ToServer: time.Millisecond,
+				ToClient: time.Millisecond})
 			options := []usftp.ClientOption{usftp.WithKeepalive(func(context.Context) error { return errors.New("nobody is there") })}
 			if inOrder {
 				options = append(options, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
@@ -116,11 +123,13 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 			t.Cleanup(func() { client.Close() })
 			return client
 		}
-		return transfer.Host{Client: dial(), Name: name, Redial: func(context.Context) (transfer.Host, error) {
-			return transfer.Host{Client: dial(), Name: name}, nil
-		}}, server
+		return transfer.Host{Client: dial(), Name: name,
+			Redial: func(context.Context) (transfer.Host, error) {
+				return transfer.Host{Client: dial(), Name: name}, nil
+			}}, server
 	}
-	files := map[string][]byte{"a/small": random(3000), "a/empty": nil, "large": random(600_000), "b/c/last": random(77)}
+	files := map[string][]byte{"a/small": random(3000), "a/empty": nil, "large": random(600_000),
+		"b/c/last": random(77)}
 	tree := transfer.Tree{Source: "/source", Target: filepath.Join(dir, "target")}
 	var other *sftptest.Scripted // of a relay
 	spoiled, server := host("spoiled", script)
@@ -128,7 +137,8 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 	tree.Host = spoiled
 	switch side {
 	case "upload":
-		tree.Direction, tree.Source, tree.Target = transfer.Upload, filepath.Join(dir, "source"), "/target"
+		tree.Direction, tree.Source, tree.Target = transfer.Upload, filepath.Join(dir,
+			"source"), "/target"
 		source = nil
 		for name, data := range files {
 			os.MkdirAll(filepath.Join(dir, "source", filepath.Dir(name)), 0o755)
@@ -166,7 +176,9 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 	summary, err := tree.Run(ctx)
 	wrong := func(format string, args ...any) {
 		t.Helper()
-		t.Errorf("%s\n\t%s, %d retries, in order %v, reply %d: %v\n\t%+v, %v\n\t%q", fmt.Sprintf(format, args...), side, retries, inOrder, i, s.do, summary.Totals, err, notes)
+		t.Errorf("%s\n\t%s, %d retries, in order %v, reply %d: %v\n\t%+v, %v\n\t%q",
+			fmt.Sprintf(format, args...), side, retries, inOrder, i, s.do, summary.Totals, err,
+			notes)
 	}
 	if ctx.Err() != nil {
 		wrong("it took %v", time.Since(began))
@@ -204,7 +216,8 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 			}
 		}
 		for _, name := range left {
-			if !s.unknown && !unmade && !strings.Contains(strings.Join(notes, "\n"), filepath.Base(name)) {
+			if !s.unknown && !unmade && !strings.Contains(strings.Join(notes, "\n"),
+				filepath.Base(name)) {
 				wrong("left behind: %s", name)
 			}
 		}

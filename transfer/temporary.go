@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// A temporary file lies beside its target and is named after it: ".NAME.usftp-RANDOM". The dot keeps it out of people's sight and of
-// most programs' that collect what arrives in a directory; the name lets a later run find what an earlier one has left; the
-// random part keeps two runs apart.
+// A temporary file lies beside its target and is named after it: ".NAME.usftp-RANDOM". The dot
+// keeps it out of people's sight and of most programs' that collect what arrives in a directory;
+// the name lets a later run find what an earlier one has left; the random part keeps two runs
+// apart.
 const (
 	temporaryMark = ".usftp-"
 	randomBytes   = 4
@@ -26,8 +27,9 @@ func temporaryName(base string) string {
 	return temporaryPrefix(base) + hex.EncodeToString(random[:])
 }
 
-// temporaryPrefix returns what all temporary names for a target begin with. A name that would become too long is cut, between two
-// characters, and told from others with the same beginning by a hash.
+// temporaryPrefix returns what all temporary names for a target begin with. A name that would
+// become too long is cut, between two characters, and told from others with the same beginning by a
+// hash.
 func temporaryPrefix(base string) string {
 	const room = longestName - 1 - len(temporaryMark) - 2*randomBytes
 	if len(base) > room {

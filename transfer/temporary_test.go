@@ -8,7 +8,8 @@ import (
 
 func TestTemporaryNames(t *testing.T) {
 	long := strings.Repeat("x", 255)
-	for _, base := range []string{"a", "file.tar.gz", long, long[:254] + "y", strings.Repeat("ä", 127), strings.Repeat("\x80", 255)} {
+	for _, base := range []string{"a", "file.tar.gz", long, long[:254] + "y",
+		strings.Repeat("ä", 127), strings.Repeat("\x80", 255)} {
 		first, second := temporaryName(base), temporaryName(base)
 		if first == second {
 			t.Errorf("two runs meet in %q", first)

@@ -22,7 +22,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSpecialFilesAreSkipped: what is neither file, directory nor link is not copied and not waited for, and that is said of each.
+// TestSpecialFilesAreSkipped: what is neither file, directory nor link is not copied and not waited
+// for, and that is said of each.
 func TestSpecialFilesAreSkipped(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
@@ -41,12 +42,15 @@ func TestSpecialFilesAreSkipped(t *testing.T) {
 	if err := os.WriteFile("file", []byte("file"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"deep/pipe: it is a named pipe, and not copied", "socket: it is a socket, and not copied"}
+	want := []string{"deep/pipe: it is a named pipe, and not copied",
+		"socket: it is a socket, and not copied"}
 	sshd := opensshd.Start(t, opensshd.Options{})
 	host := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr()))
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download, transfer.Local} {
+	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download,
+		transfer.Local} {
 		var skipped []string
-		tree := transfer.Tree{Host: host, Direction: direction, Source: source, Target: filepath.Join(dir, direction.String())}
+		tree := transfer.Tree{Host: host, Direction: direction, Source: source,
+			Target: filepath.Join(dir, direction.String())}
 		tree.Options.Events = func(e transfer.Event) {
 			if e.Kind == transfer.Skipped {
 				skipped = append(skipped, strings.TrimPrefix(e.Source, source+"/")+": "+e.Message)
@@ -60,20 +64,23 @@ func TestSpecialFilesAreSkipped(t *testing.T) {
 	}
 }
 
-// TestUploadInPlaceFollowsNoLink: what a tree writes in place on a host is not written through a link that somebody has put there.
+// TestUploadInPlaceFollowsNoLink: what a tree writes in place on a host is not written through a
+// link that somebody has put there.
 func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 	for _, fallback := range []bool{false, true} {
 		script := sftptest.Script{}
 		if fallback { // no temporary name is taken
 			script.Intercept = func(r sftptest.Request) []sftptest.Action {
 				if strings.Contains(r.Path, ".usftp-") {
-					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "no such names here")}
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied,
+						"no such names here")}
 				}
 				return nil
 			}
 		}
 		b := newTreeBench(t, script, sftptest.LinkConfig{})
-		for name, data := range map[string]string{"linked": "new", "plain": "new", "fresh": "new", "dir/below": "new"} {
+		for name, data := range map[string]string{"linked": "new", "plain": "new", "fresh": "new",
+			"dir/below": "new"} {
 			os.MkdirAll(filepath.Join(b.dir, "tree", "dir"), 0o755)
 			b.local("tree/"+name, []byte(data))
 		}
@@ -81,30 +88,35 @@ func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 		b.server.Files.WriteFile("/victim", []byte("safe"))
 		b.server.Files.WriteFile("/tree/plain", []byte("old and longer"))
 		b.server.Files.Symlink("/victim", "/tree/linked")
-		s, err := b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/", func(tree *transfer.Tree) {
-			if !fallback {
-				tree.Options.Placement = transfer.InPlace
-			}
-		})
+		s, err := b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/",
+			func(tree *transfer.Tree) {
+				if !fallback {
+					tree.Options.Placement = transfer.InPlace
+				}
+			})
 		if err != nil || s.Files != 4 {
 			t.Errorf("%+v, %v", s, err)
 		}
-		for name, want := range map[string]string{"/victim": "safe", "/tree/linked": "new", "/tree/plain": "new", "/tree/fresh": "new", "/tree/dir/below": "new"} {
+		for name, want := range map[string]string{"/victim": "safe", "/tree/linked": "new",
+			"/tree/plain": "new", "/tree/fresh": "new", "/tree/dir/below": "new"} {
 			if got := b.remote(name); string(got) != want {
 				t.Errorf("fallback %t: %s has %q, want %q", fallback, name, got, want)
 			}
 		}
-		if info, err := b.host.Client.Lstat("/tree/linked"); err != nil || !info.Mode().IsRegular() {
+		if info, err := b.host.Client.Lstat("/tree/linked"); err != nil ||
+			!info.Mode().IsRegular() {
 			t.Errorf("fallback %t: the link was not replaced: %v, %v", fallback, info, err)
 		}
 	}
 }
 
-// TestInPlaceGoesOn: a tree that is written in place goes on over a new connection, in directories that it has made too.
+// TestInPlaceGoesOn: a tree that is written in place goes on over a new connection, in directories
+// that it has made too.
 func TestInPlaceGoesOn(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		synctest.Test(t, func(t *testing.T) {
-			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond, RateBytesPerSec: 4 << 20}
+			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
+				RateBytesPerSec: 4 << 20}
 			b := newTreeBench(t, sftptest.Script{}, link)
 			data := random(2 << 20)
 			source, target := filepath.Join(b.dir, "tree"), "/copy"
@@ -147,12 +159,13 @@ func TestInPlaceGoesOn(t *testing.T) {
 	}
 }
 
-// TestAttributesRefused: times are kept where the host lets them be, and where it does not, that is a failure only with Preserve. The temporary
-// file does not stay.
+// TestAttributesRefused: times are kept where the host lets them be, and where it does not, that is
+// a failure only with Preserve. The temporary file does not stay.
 func TestAttributesRefused(t *testing.T) {
 	for _, code := range []wire.Code{wire.PermissionDenied, wire.OpUnsupported, wire.Failure} {
 		script := sftptest.Script{Faults: []sftptest.Fault{
-			{On: wire.TypeSetstat, Do: sftptest.Refuse(code, "no")}, {On: wire.TypeFsetstat, Do: sftptest.Refuse(code, "no")},
+			{On: wire.TypeSetstat, Do: sftptest.Refuse(code, "no")}, {On: wire.TypeFsetstat,
+				Do: sftptest.Refuse(code, "no")},
 		}}
 		for _, open := range []func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{newTreeBench, newBench} {
 			b := open(t, script, sftptest.LinkConfig{})
@@ -161,10 +174,12 @@ func TestAttributesRefused(t *testing.T) {
 				b.local(name, random(size))
 			}
 			s, err := b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/kept")
-			if err != nil || s.Files != 2 || !bytes.Equal(b.remote("/kept/dir/large"), random(1<<20)) {
+			if err != nil || s.Files != 2 || !bytes.Equal(b.remote("/kept/dir/large"),
+				random(1<<20)) {
 				t.Errorf("%v: %+v, %v", code, s, err)
 			}
-			s, err = b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/preserved", func(tree *transfer.Tree) { tree.Options.Preserve = true })
+			s, err = b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/preserved",
+				func(tree *transfer.Tree) { tree.Options.Preserve = true })
 			if err == nil || s.Files != 0 || s.Failed != 4 {
 				t.Errorf("%v, with Preserve: %+v, %v", code, s, err)
 			}
@@ -194,10 +209,12 @@ func TestTreeRateLimit(t *testing.T) {
 				return b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "back"), limit)
 			},
 			func() (transfer.Summary, error) {
-				return b.tree(transfer.Local, filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "here"), limit)
+				return b.tree(transfer.Local, filepath.Join(b.dir, "tree"),
+					filepath.Join(b.dir, "here"), limit)
 			},
 		} {
-			if s, err := run(); err != nil || s.Files != 34 || s.Elapsed < 3800*time.Millisecond || s.Elapsed > 4200*time.Millisecond {
+			if s, err := run(); err != nil || s.Files != 34 || s.Elapsed < 3800*time.Millisecond ||
+				s.Elapsed > 4200*time.Millisecond {
 				t.Errorf("4 MiB at 1 MiB/s: %+v, %v", s, err)
 			}
 		}

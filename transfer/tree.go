@@ -14,27 +14,30 @@ import (
 
 // Tree is a directory to copy, with all that lies in it.
 //
-// The walk and the copying overlap: files are under way while directories are still being listed. Many small files are in flight at
-// once over the one connection, and a small file takes three round trips: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME (on
-// the way down two: OPEN; READ, FSTAT and CLOSE together). One more looks at the target where its directory was there before, and two
-// more are needed with servers that are not known to work strictly in order. With Options.Sync an upload
-// takes its steps one after the other, six. To verify takes one
-// more where the host hashes files by their names, three where it hashes open ones only, two where it is read back. How many run at a time
-// follows from the round trip and the handles that the server allows.
+// The walk and the copying overlap: files are under way while directories are still being listed.
+// Many small files are in flight at once over the one connection, and a small file takes three
+// round trips: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME (on the way down two: OPEN; READ,
+// FSTAT and CLOSE together). One more looks at the target where its directory was there before, and
+// two more are needed with servers that are not known to work strictly in order. With Options.Sync
+// an upload takes its steps one after the other, six. To verify takes one more where the host
+// hashes files by their names, three where it hashes open ones only, two where it is read back. How
+// many run at a time follows from the round trip and the handles that the server allows.
 //
-// Times of files and directories are kept where the target lets them be, and with Options.Preserve it is an error where it does
-// not. A directory gets its times and its permissions when all in it is done.
+// Times of files and directories are kept where the target lets them be, and with Options.Preserve
+// it is an error where it does not. A directory gets its times and its permissions when all in it
+// is done.
 //
-// Below the target no symbolic link is followed: a link where a directory should be is an error, and one where a file should be is
-// replaced. What is neither file, directory nor link is skipped with a note.
+// Below the target no symbolic link is followed: a link where a directory should be is an error,
+// and one where a file should be is replaced. What is neither file, directory nor link is skipped
+// with a note.
 type Tree struct {
 	Host      Host
 	Direction Direction
 	From      Host // where the source of a Relay lies, see [Job]
 
-	// Source is the directory; one that is a file is copied as a [Job] does. Target is what the copy is to be called; where
-	// it is a directory, the copy gets the source's last element as its name in it, as with scp -r. A source that ends in
-	// "/." means what lies in the directory.
+	// Source is the directory; one that is a file is copied as a [Job] does. Target is what the
+	// copy is to be called; where it is a directory, the copy gets the source's last element as its
+	// name in it, as with scp -r. A source that ends in "/." means what lies in the directory.
 	Source, Target string
 
 	Options     Options
@@ -45,10 +48,11 @@ type Tree struct {
 type TreeOptions struct {
 	Links LinkMode
 
-	// Include and Exclude are patterns as of package path, in which "**" stands for any number of elements. One without a slash is
-	// matched with the last element of a path, others with the path from the source on; one that ends in a slash matches directories
-	// only. What Exclude matches is not copied, nor is what lies in it; where there are any in Include, files that none of
-	// them matches are not.
+	// Include and Exclude are patterns as of package path, in which "**" stands for any number of
+	// elements. One without a slash is matched with the last element of a path, others with the
+	// path from the source on; one that ends in a slash matches directories only. What Exclude
+	// matches is not copied, nor is what lies in it; where there are any in Include, files that
+	// none of them matches are not.
 	Include, Exclude []string
 
 	// DryRun has nothing written: Planned events say what would be copied.
@@ -57,23 +61,27 @@ type TreeOptions struct {
 	// StopOnError ends all at the first error. Else the errors of one file do not stop the others.
 	StopOnError bool
 
-	// MaxDepth and MaxEntries bound the tree, since a server could send one without end: 0 means 256 levels and 20 million
-	// entries, below 0 means no bound. What is deeper fails with ErrTreeTooDeep; ErrTreeTooLarge ends all.
+	// MaxDepth and MaxEntries bound the tree, since a server could send one without end: 0 means
+	// 256 levels and 20 million entries, below 0 means no bound. What is deeper fails with
+	// ErrTreeTooDeep; ErrTreeTooLarge ends all.
 	MaxDepth   int
 	MaxEntries int64
 
-	// MaxFiles bounds how many files are in flight at once. 0 means as many as the link needs and the server allows.
+	// MaxFiles bounds how many files are in flight at once. 0 means as many as the link needs and
+	// the server allows.
 	MaxFiles int
 }
 
-// LinkMode says what becomes of symbolic links in a tree. The source itself is followed in any case.
+// LinkMode says what becomes of symbolic links in a tree. The source itself is followed in any
+// case.
 type LinkMode string
 
 // The link modes. Preserve is the default.
 const (
-	PreserveLinks LinkMode = ""       // links become links to the same name
-	FollowLinks   LinkMode = "follow" // what they lead to is copied; those that lead back to a directory above are skipped
-	SkipLinks     LinkMode = "skip"   // they are skipped, with a note
+	PreserveLinks LinkMode = "" // links become links to the same name
+	// what they lead to is copied; those that lead back to a directory above are skipped
+	FollowLinks LinkMode = "follow"
+	SkipLinks   LinkMode = "skip" // they are skipped, with a note
 )
 
 // Bounds of a tree where nothing is said.
@@ -84,23 +92,29 @@ const (
 
 // Totals tell how far the copying of a tree is. Planned numbers grow until Complete.
 type Totals struct {
-	PlannedFiles int64         `json:"planned_files"`
-	PlannedBytes int64         `json:"planned_bytes"`
-	Complete     bool          `json:"complete"`          // the whole tree has been listed
-	Files        int64         `json:"files"`             // copied; of a check: those that are what the list says
-	Bytes        int64         `json:"bytes"`             // copied, those of files under way too
-	Resumed      int64         `json:"resumed,omitempty"` // of Bytes, those that an earlier run had copied
-	Directories  int64         `json:"directories"`
-	Links        int64         `json:"links"`
-	Kept         int64         `json:"kept"`       // with Resume: files that were there already
-	KeptBytes    int64         `json:"kept_bytes"` // of those; PlannedBytes has them, Bytes has not
-	Skipped      int64         `json:"skipped"`
-	Failed       int64         `json:"failed"`
-	Missing      int64         `json:"missing,omitempty"`  // of the failed ones of a check: in the list, and not there
-	Unlisted     int64         `json:"unlisted,omitempty"` // of a check: there, and not in the list; skipped, or failed with Strict
-	Active       []string      `json:"active,omitempty"`   // a few of the large files under way, by their source, the oldest first
-	Elapsed      time.Duration `json:"elapsed_ns"`
-	Bound        Bound         `json:"bound,omitempty"` // in the end: what bound the rate, as far as it is known
+	PlannedFiles int64 `json:"planned_files"`
+	PlannedBytes int64 `json:"planned_bytes"`
+	Complete     bool  `json:"complete"` // the whole tree has been listed
+	// copied; of a check: those that are what the list says
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"` // copied, those of files under way too
+	// of Bytes, those that an earlier run had copied
+	Resumed     int64 `json:"resumed,omitempty"`
+	Directories int64 `json:"directories"`
+	Links       int64 `json:"links"`
+	Kept        int64 `json:"kept"`       // with Resume: files that were there already
+	KeptBytes   int64 `json:"kept_bytes"` // of those; PlannedBytes has them, Bytes has not
+	Skipped     int64 `json:"skipped"`
+	Failed      int64 `json:"failed"`
+	// of the failed ones of a check: in the list, and not there
+	Missing int64 `json:"missing,omitempty"`
+	// of a check: there, and not in the list; skipped, or failed with Strict
+	Unlisted int64 `json:"unlisted,omitempty"`
+	// a few of the large files under way, by their source, the oldest first
+	Active  []string      `json:"active,omitempty"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+	// in the end: what bound the rate, as far as it is known
+	Bound Bound `json:"bound,omitempty"`
 }
 
 // Summary tells what has become of a tree.
@@ -131,31 +145,36 @@ func (e *TreeError) Error() string {
 func (e *TreeError) Unwrap() error { return e.First }
 
 // UploadDir copies a directory to the host; see [Tree].
-func UploadDir(ctx context.Context, host Host, source, target string, options Options) (Summary, error) {
+func UploadDir(ctx context.Context, host Host, source, target string,
+	options Options) (Summary, error) {
 	t := Tree{Host: host, Direction: Upload, Source: source, Target: target, Options: options}
 	return t.Run(ctx)
 }
 
 // DownloadDir copies a directory from the host; see [Tree].
-func DownloadDir(ctx context.Context, host Host, source, target string, options Options) (Summary, error) {
+func DownloadDir(ctx context.Context, host Host, source, target string,
+	options Options) (Summary, error) {
 	t := Tree{Host: host, Direction: Download, Source: source, Target: target, Options: options}
 	return t.Run(ctx)
 }
 
 // UploadFile copies a file to the host; see [Job].
-func UploadFile(ctx context.Context, host Host, source, target string, options Options) (Result, error) {
+func UploadFile(ctx context.Context, host Host, source, target string,
+	options Options) (Result, error) {
 	j := Job{Host: host, Direction: Upload, Source: source, Target: target, Options: options}
 	return j.Run(ctx)
 }
 
 // DownloadFile copies a file from the host; see [Job].
-func DownloadFile(ctx context.Context, host Host, source, target string, options Options) (Result, error) {
+func DownloadFile(ctx context.Context, host Host, source, target string,
+	options Options) (Result, error) {
 	j := Job{Host: host, Direction: Download, Source: source, Target: target, Options: options}
 	return j.Run(ctx)
 }
 
-// Run copies the tree. It returns when everything is in place or has failed; the error is then a [*TreeError], or an [*Error] where the
-// source or the target cannot be used at all. When ctx ends, or the connection does, the rest of the tree is left.
+// Run copies the tree. It returns when everything is in place or has failed; the error is then a
+// [*TreeError], or an [*Error] where the source or the target cannot be used at all. When ctx ends,
+// or the connection does, the rest of the tree is left.
 func (t *Tree) Run(ctx context.Context) (Summary, error) { return t.start(ctx, false) }
 
 func (t *Tree) start(ctx context.Context, strict bool) (Summary, error) {
@@ -176,19 +195,20 @@ func (t *Tree) start(ctx context.Context, strict bool) (Summary, error) {
 // treeRun is one run of a tree.
 type treeRun struct {
 	Tree
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	began    time.Time
-	line     *lifeline
-	from     *lifeline // to the source of a relay, else nil
-	limiter  *limiter
-	source   treeSource
-	target   treeTarget
-	filter   filter
-	root     *directory
-	strict   bool   // a check's: what is not listed has failed
-	below    string // name of the copy, in the directory that was named as the target; "" where it is that itself
-	ours     bool   // an earlier run has made the target, and what directories it holds
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	began   time.Time
+	line    *lifeline
+	from    *lifeline // to the source of a relay, else nil
+	limiter *limiter
+	source  treeSource
+	target  treeTarget
+	filter  filter
+	root    *directory
+	strict  bool // a check's: what is not listed has failed
+	// name of the copy, in the directory that was named as the target; "" where it is that itself
+	below    string
+	ours     bool // an earlier run has made the target, and what directories it holds
 	plan     *plan
 	trip     time.Duration
 	small    int // the largest file that travels in one piece
@@ -226,7 +246,8 @@ var (
 func (t *treeRun) run() (Summary, error) {
 	if err := t.prepare(); err != nil {
 		err = t.failure(t.Source, t.Target, err)
-		t.tell(Event{Kind: Failed, Source: t.Source, Target: t.Target, Size: -1, Err: err, Message: err.Error()})
+		t.tell(Event{Kind: Failed, Source: t.Source, Target: t.Target, Size: -1, Err: err,
+			Message: err.Error()})
 		return Summary{Totals: t.totals(), Target: t.Target}, err
 	}
 	if t.root == nil { // a file
@@ -248,7 +269,8 @@ func (t *treeRun) run() (Summary, error) {
 
 // single copies a source that is a file.
 func (t *treeRun) single() (Summary, error) {
-	j := Job{Host: t.line.current(), Direction: t.Direction, Source: t.Source, Target: t.Target, Options: t.Options}
+	j := Job{Host: t.line.current(), Direction: t.Direction, Source: t.Source, Target: t.Target,
+		Options: t.Options}
 	if t.from != nil {
 		j.From = t.from.current()
 	}
@@ -257,7 +279,8 @@ func (t *treeRun) single() (Summary, error) {
 		return Summary{Target: t.Target}, nil
 	}
 	result, err := j.Run(t.ctx)
-	summary := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: result.Bytes, Elapsed: result.Elapsed, Bound: result.Bound}, Target: result.Target}
+	summary := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: result.Bytes,
+		Elapsed: result.Elapsed, Bound: result.Bound}, Target: result.Target}
 	if err != nil {
 		summary.Failed = 1
 		return summary, &TreeError{Failed: 1, First: err}
@@ -280,7 +303,8 @@ func (t *treeRun) summary() (Summary, error) {
 	if first != nil {
 		err = &TreeError{Failed: max(1, s.Failed), First: first, checked: t.Direction == Checking}
 	}
-	e := Event{Kind: Ended, Source: t.Source, Target: t.root.target, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed, Totals: &s.Totals}
+	e := Event{Kind: Ended, Source: t.Source, Target: t.root.target, Size: s.PlannedBytes,
+		Bytes: s.Bytes, Elapsed: s.Elapsed, Totals: &s.Totals}
 	if err != nil {
 		e.Err, e.Message = err, err.Error()
 	}
@@ -288,9 +312,10 @@ func (t *treeRun) summary() (Summary, error) {
 	return s, err
 }
 
-// filesInFlight returns how many small files may be under way at once. A file takes a few round trips, in which a fast server could do
-// tens of thousands a second; so what keeps it busy grows with the round trip. Where there is none to speak of, the more of them wait the more
-// requests and replies share a system call: 128 take a fifth less processor time than 32.
+// filesInFlight returns how many small files may be under way at once. A file takes a few round
+// trips, in which a fast server could do tens of thousands a second; so what keeps it busy grows
+// with the round trip. Where there is none to speak of, the more of them wait the more requests and
+// replies share a system call: 128 take a fifth less processor time than 32.
 func filesInFlight(trip time.Duration) int {
 	const (
 		least = 128
@@ -300,7 +325,8 @@ func filesInFlight(trip time.Duration) int {
 	return max(least, int(min(trip.Seconds()*1000*perMs, most)))
 }
 
-// unaskedHandles is how many files may be open at once on a server that does not say how many it allows.
+// unaskedHandles is how many files may be open at once on a server that does not say how many it
+// allows.
 const unaskedHandles = 128
 
 // mostHandles leaves some of what the server allows to listings, and to others.

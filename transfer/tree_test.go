@@ -25,15 +25,18 @@ func newTreeBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig
 	t.Helper()
 	server := sftptest.NewServer(t, script)
 	stream := server.Dial(link)
-	client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
+	client, err := usftp.NewClientPipe(stream, stream,
+		usftp.WithServerVersion("SSH-2.0-OpenSSH_9.6"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"}, dir: t.TempDir()}
+	return &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+		dir: t.TempDir()}
 }
 
-func (b *bench) tree(direction transfer.Direction, source, target string, change ...func(*transfer.Tree)) (transfer.Summary, error) {
+func (b *bench) tree(direction transfer.Direction, source, target string,
+	change ...func(*transfer.Tree)) (transfer.Summary, error) {
 	b.events = nil
 	tree := transfer.Tree{Host: b.host, Direction: direction, Source: source, Target: target}
 	tree.Options.Events = func(e transfer.Event) { b.events = append(b.events, e) }
@@ -43,7 +46,8 @@ func (b *bench) tree(direction transfer.Direction, source, target string, change
 	return tree.Run(context.Background())
 }
 
-// kinds returns the sources of the events of a kind that are about entries, without the tree's own prefix.
+// kinds returns the sources of the events of a kind that are about entries, without the tree's own
+// prefix.
 func (b *bench) kinds(kind transfer.Kind, prefix string) (names []string) {
 	for _, e := range b.events {
 		if e.Kind == kind && e.Totals == nil {
@@ -69,7 +73,8 @@ func (b *bench) sample(name string) string {
 	for _, dir := range []string{"empty", "deep/er/and/deeper", "private", "read-only"} {
 		check(os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
-	for file, size := range map[string]int{"zero": 0, "one": 1, "deep/er/small": 4096, "deep/packet": 261120, "deep/er/and/large": 700_000,
+	for file, size := range map[string]int{"zero": 0, "one": 1, "deep/er/small": 4096,
+		"deep/packet": 261120, "deep/er/and/large": 700_000,
 		"deep/er/and/deeper/last": 77, "private/secret": 5, "read-only/file": 6, "strange \xff\x01 name\n": 9} {
 		check(os.WriteFile(filepath.Join(root, file), random(size), 0o644))
 		check(os.Chtimes(filepath.Join(root, file), oldTime, oldTime))
@@ -80,7 +85,8 @@ func (b *bench) sample(name string) string {
 	check(os.Symlink("er", filepath.Join(root, "deep/dirlink")))
 	check(os.Chmod(filepath.Join(root, "private"), 0o700))
 	check(os.Chmod(filepath.Join(root, "read-only"), 0o555))
-	for _, dir := range []string{"empty", "deep/er/and/deeper", "deep/er/and", "deep/er", "deep", "private", "read-only", "."} {
+	for _, dir := range []string{"empty", "deep/er/and/deeper", "deep/er/and", "deep/er", "deep",
+		"private", "read-only", "."} {
 		check(os.Chtimes(filepath.Join(root, dir), oldTime, oldTime))
 	}
 	b.t.Cleanup(func() { os.Chmod(filepath.Join(root, "read-only"), 0o755) })
@@ -116,12 +122,13 @@ func sameTrees(t *testing.T, a, b string) {
 		return all
 	}
 	if want, got := list(a), list(b); !slices.Equal(want, got) {
-		t.Errorf("the copy differs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the copy differs:\n%s\nwant:\n%s", strings.Join(got, "\n"),
+			strings.Join(want, "\n"))
 	}
 }
 
-// A tree goes up and comes down again as it was, whatever is in it, to a server in order and to one that is not, where nothing is
-// and where all of it is already.
+// A tree goes up and comes down again as it was, whatever is in it, to a server in order and to one
+// that is not, where nothing is and where all of it is already.
 func TestTreeThereAndBack(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{"in order": newTreeBench, "unknown": newBench} {
 		t.Run(name, func(t *testing.T) {
@@ -129,15 +136,17 @@ func TestTreeThereAndBack(t *testing.T) {
 			source := b.sample("source")
 			preserve := func(tree *transfer.Tree) { tree.Options.Preserve = true }
 			for range 2 {
-				s, err := b.tree(transfer.Upload, source, "/copy", preserve, func(tree *transfer.Tree) {
-					if b.server.Files.Exists("/copy") {
-						tree.Source += "/."
-					}
-				})
+				s, err := b.tree(transfer.Upload, source, "/copy", preserve,
+					func(tree *transfer.Tree) {
+						if b.server.Files.Exists("/copy") {
+							tree.Source += "/."
+						}
+					})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Target != "/copy" || s.Files != 9 || s.PlannedFiles != 9 || s.Links != 3 || s.Directories != 8 || !s.Complete || s.Bytes != s.PlannedBytes {
+				if s.Target != "/copy" || s.Files != 9 || s.PlannedFiles != 9 || s.Links != 3 ||
+					s.Directories != 8 || !s.Complete || s.Bytes != s.PlannedBytes {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -146,7 +155,8 @@ func TestTreeThereAndBack(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Target != filepath.Join(b.dir, "copy") || s.Files != 9 || s.Links != 3 || s.Directories != 8 || s.Bytes != s.PlannedBytes {
+				if s.Target != filepath.Join(b.dir, "copy") || s.Files != 9 || s.Links != 3 ||
+					s.Directories != 8 || s.Bytes != s.PlannedBytes {
 					t.Errorf("%+v", s)
 				}
 				sameTrees(t, source, filepath.Join(b.dir, "copy"))
@@ -155,17 +165,20 @@ func TestTreeThereAndBack(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 			last := b.events[len(b.events)-1]
-			if last.Kind != transfer.Ended || last.Totals == nil || last.Totals.Files != 9 || last.Host != "far" {
+			if last.Kind != transfer.Ended || last.Totals == nil || last.Totals.Files != 9 ||
+				last.Host != "far" {
 				t.Errorf("the last event is %+v", last)
 			}
-			if done := b.kinds(transfer.Done, "/copy"); len(done) != 9 || !slices.Contains(done, "deep/er/and/large") {
+			if done := b.kinds(transfer.Done, "/copy"); len(done) != 9 ||
+				!slices.Contains(done, "deep/er/and/large") {
 				t.Errorf("done: %q", done)
 			}
 		})
 	}
 }
 
-// Without being asked a new tree has the times of the old one, and an existing directory keeps its own.
+// Without being asked a new tree has the times of the old one, and an existing directory keeps its
+// own.
 func TestTreeTimes(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
@@ -178,13 +191,15 @@ func TestTreeTimes(t *testing.T) {
 	if _, err := b.tree(transfer.Download, "/source", filepath.Join(b.dir, "out")); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]time.Time{"one": oldTime, "deep": oldTime, "deep/er/and/large": oldTime, "empty": other, "read-only": oldTime} {
+	for name, want := range map[string]time.Time{"one": oldTime, "deep": oldTime,
+		"deep/er/and/large": oldTime, "empty": other, "read-only": oldTime} {
 		info, err := os.Stat(filepath.Join(b.dir, "out/source", name))
 		if err != nil || !info.ModTime().Equal(want) {
 			t.Errorf("%s: %v, %v", name, info.ModTime(), err)
 		}
 	}
-	if info, _ := os.Stat(filepath.Join(b.dir, "out/source/read-only")); info.Mode().Perm() != 0o555 {
+	if info, _ := os.Stat(filepath.Join(b.dir,
+		"out/source/read-only")); info.Mode().Perm() != 0o555 {
 		t.Errorf("read-only has become %v", info.Mode())
 	}
 }
@@ -200,13 +215,16 @@ func TestTreeLinks(t *testing.T) {
 	if _, err := b.tree(transfer.Upload, source, "/plain"); err != nil {
 		t.Fatal(err)
 	}
-	for direction, from := range map[transfer.Direction]string{transfer.Upload: source, transfer.Download: "/plain"} {
-		for mode, want := range map[transfer.LinkMode][2]int64{transfer.SkipLinks: {1, 3}, transfer.FollowLinks: {3, 2}} {
+	for direction, from := range map[transfer.Direction]string{transfer.Upload: source,
+		transfer.Download: "/plain"} {
+		for mode, want := range map[transfer.LinkMode][2]int64{transfer.SkipLinks: {1, 3},
+			transfer.FollowLinks: {3, 2}} {
 			to := "/" + direction.String() + string(mode)
 			if direction == transfer.Download {
 				to = b.dir + to
 			}
-			s, err := b.tree(direction, from, to, func(tree *transfer.Tree) { tree.TreeOptions.Links = mode })
+			s, err := b.tree(direction, from, to,
+				func(tree *transfer.Tree) { tree.TreeOptions.Links = mode })
 			if err != nil {
 				t.Fatal(direction, mode, err)
 			}
@@ -222,15 +240,19 @@ func TestTreeLinks(t *testing.T) {
 
 // A failure of one file is told, and leaves the others alone.
 func TestTreeErrors(t *testing.T) {
-	refuse := sftptest.Fault{On: wire.TypeOpen, Path: "/copy/one", Do: sftptest.Refuse(wire.PermissionDenied, "no")}
-	b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{refuse, {On: wire.TypeOpendir, Path: "/copy/deep", Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, sftptest.LinkConfig{})
+	refuse := sftptest.Fault{On: wire.TypeOpen, Path: "/copy/one",
+		Do: sftptest.Refuse(wire.PermissionDenied, "no")}
+	b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{refuse,
+		{On: wire.TypeOpendir, Path: "/copy/deep",
+			Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, sftptest.LinkConfig{})
 	source := b.sample("source")
 	if _, err := b.tree(transfer.Upload, source, "/copy"); err != nil {
 		t.Fatal(err)
 	}
 	s, err := b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "out"))
 	var failed *transfer.TreeError
-	if !errors.As(err, &failed) || failed.Failed != 2 || !errors.Is(err, fs.ErrPermission) || s.Failed != 2 || s.Files != 4 {
+	if !errors.As(err, &failed) || failed.Failed != 2 || !errors.Is(err, fs.ErrPermission) ||
+		s.Failed != 2 || s.Files != 4 {
 		t.Errorf("%v; %+v", err, s)
 	}
 	if got := b.kinds(transfer.Failed, "/copy"); !slices.Equal(got, []string{"deep", "one"}) {
@@ -242,16 +264,18 @@ func TestTreeErrors(t *testing.T) {
 		}
 	}
 	b.server.AddFaults(refuse)
-	_, err = b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "stopped"), func(tree *transfer.Tree) {
-		tree.TreeOptions.StopOnError, tree.TreeOptions.MaxFiles = true, 1
-		tree.TreeOptions.Exclude = []string{"deep"}
-	})
+	_, err = b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "stopped"),
+		func(tree *transfer.Tree) {
+			tree.TreeOptions.StopOnError, tree.TreeOptions.MaxFiles = true, 1
+			tree.TreeOptions.Exclude = []string{"deep"}
+		})
 	if !errors.As(err, &failed) || failed.Failed != 1 {
 		t.Errorf("stopped with %v", err)
 	}
 }
 
-// Where a directory or a special file is in the way of a file, or the other way round, nothing is replaced.
+// Where a directory or a special file is in the way of a file, or the other way round, nothing is
+// replaced.
 func TestTreeInTheWay(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := filepath.Join(b.dir, "source")
@@ -275,12 +299,14 @@ func TestTreeInTheWay(t *testing.T) {
 	b.server.Files.WriteFile("/outside/victim", []byte("safe"))
 	b.server.Files.Symlink("/outside", "/other/source/linked")
 	b.server.Files.Symlink("/outside/victim", "/other/source/replaces")
-	for direction, way := range map[transfer.Direction][2]string{transfer.Upload: {source, "/other"}, transfer.Download: {"/source", filepath.Join(b.dir, "out")}} {
+	for direction, way := range map[transfer.Direction][2]string{transfer.Upload: {source,
+		"/other"}, transfer.Download: {"/source", filepath.Join(b.dir, "out")}} {
 		s, err := b.tree(direction, way[0], way[1])
 		if err == nil || s.Failed != 3 || s.Files != 1 {
 			t.Errorf("%v: %+v, %v", direction, s, err)
 		}
-		if got := b.kinds(transfer.Failed, way[0]); !slices.Equal(got, []string{"dir", "file", "linked"}) {
+		if got := b.kinds(transfer.Failed, way[0]); !slices.Equal(got,
+			[]string{"dir", "file", "linked"}) {
 			t.Errorf("%v: failed: %q", direction, got)
 		}
 	}
@@ -306,11 +332,14 @@ func TestTreeOfAHostileServer(t *testing.T) {
 	for i := range 50 {
 		b.server.Files.WriteFile(fmt.Sprintf("/many/%d", i), nil)
 	}
-	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "deep"), func(tree *transfer.Tree) { tree.TreeOptions.MaxDepth = 5 })
-	if err == nil || s.Directories != 6 || s.Failed != 1 || !strings.Contains(err.Error(), "deeper than is allowed") {
+	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "deep"),
+		func(tree *transfer.Tree) { tree.TreeOptions.MaxDepth = 5 })
+	if err == nil || s.Directories != 6 || s.Failed != 1 ||
+		!strings.Contains(err.Error(), "deeper than is allowed") {
 		t.Errorf("%+v, %v", s, err)
 	}
-	_, err = b.tree(transfer.Download, "/many", filepath.Join(b.dir, "many"), func(tree *transfer.Tree) { tree.TreeOptions.MaxEntries = 10 })
+	_, err = b.tree(transfer.Download, "/many", filepath.Join(b.dir, "many"),
+		func(tree *transfer.Tree) { tree.TreeOptions.MaxEntries = 10 })
 	if err == nil || !strings.Contains(err.Error(), "more entries than are allowed") {
 		t.Error(err)
 	}
@@ -319,7 +348,8 @@ func TestTreeOfAHostileServer(t *testing.T) {
 			if r.Type != wire.TypeReaddir {
 				return nil
 			}
-			evil := wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: wire.PermissionBits(0o644) | 0o100000}}
+			evil := wire.Name{Filename: name, Attrs: wire.Attrs{Flags: wire.AttrPermissions,
+				Permissions: wire.PermissionBits(0o644) | 0o100000}}
 			return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: []wire.Name{evil}}.Append(nil, r.ID)))}
 		}}, sftptest.LinkConfig{})
 		b.server.Files.Mkdir("/tree/good")
@@ -334,7 +364,8 @@ func TestTreeOfAHostileServer(t *testing.T) {
 
 func TestTreeFilters(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	for _, name := range []string{"a.txt", "b.log", "dir/c.txt", "dir/d.log", "cache/e.txt", "dir/cache", "x/y/z/f.txt", "x/f.txt"} {
+	for _, name := range []string{"a.txt", "b.log", "dir/c.txt", "dir/d.log", "cache/e.txt",
+		"dir/cache", "x/y/z/f.txt", "x/f.txt"} {
 		b.server.Files.WriteFile("/tree/"+name, []byte(name))
 	}
 	for want, options := range map[string]transfer.TreeOptions{
@@ -345,7 +376,8 @@ func TestTreeFilters(t *testing.T) {
 		"x/f.txt x/y/z/f.txt": {Include: []string{"x/**/f.txt"}},
 	} {
 		options.DryRun = true
-		_, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"), func(tree *transfer.Tree) { tree.TreeOptions = options })
+		_, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"),
+			func(tree *transfer.Tree) { tree.TreeOptions = options })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +389,8 @@ func TestTreeFilters(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"[", "./cache", "x/../y", "a//b", "/"} {
-		if _, err := b.tree(transfer.Download, "/tree", b.dir, func(tree *transfer.Tree) { tree.TreeOptions.Exclude = []string{bad} }); err == nil {
+		if _, err := b.tree(transfer.Download, "/tree", b.dir,
+			func(tree *transfer.Tree) { tree.TreeOptions.Exclude = []string{bad} }); err == nil {
 			t.Errorf("the pattern %q was taken", bad)
 		}
 	}
@@ -365,7 +398,8 @@ func TestTreeFilters(t *testing.T) {
 
 // When the connection ends, that is said once and not for each file.
 func TestTreeLosesConnection(t *testing.T) {
-	b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Skip: 20, Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
+	b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
+		Extension: wire.ExtPosixRename, Skip: 20, Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
 	for i := range 300 {
 		b.local(fmt.Sprintf("file%d", i), []byte("x"))
 	}
@@ -386,7 +420,8 @@ func TestTreeLosesConnection(t *testing.T) {
 func TestTreeRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = time.Second
-		b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		b := newTreeBench(t, sftptest.Script{},
+			sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
 		for i := range 500 {
 			b.local(fmt.Sprintf("file%d", i), bytes.Repeat([]byte{1}, 1000))
 		}
@@ -406,7 +441,8 @@ func TestTreeRoundTrips(t *testing.T) {
 		if err != nil || s.Files != 500 {
 			t.Fatal(s, err)
 		}
-		// Stat of the source, opendir, the first names, and for the last of them two more; the server sends 100 at a time.
+		// Stat of the source, opendir, the first names, and for the last of them two more; the
+		// server sends 100 at a time.
 		if trips := int(time.Since(began) / trip); trips > 7 {
 			t.Errorf("download took %d round trips", trips)
 		}

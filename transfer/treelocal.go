@@ -26,7 +26,8 @@ func (localSource) look(name string) (facts, error) {
 }
 
 func localFacts(info fs.FileInfo) facts {
-	return facts{mode: info.Mode(), hasMode: true, size: info.Size(), mtime: info.ModTime(), atime: info.ModTime(), hasTimes: true, owner: ownerOf(info), info: info}
+	return facts{mode: info.Mode(), hasMode: true, size: info.Size(), mtime: info.ModTime(),
+		atime: info.ModTime(), hasTimes: true, owner: ownerOf(info), info: info}
 }
 
 // listPiece is how many entries of a local directory are read at once.
@@ -77,8 +78,8 @@ func (localSource) loops(d *directory) string {
 	return ""
 }
 
-// localTree is a tree at a target on this machine. All of it is written through os.Root: what a server calls a name leads nowhere
-// else.
+// localTree is a tree at a target on this machine. All of it is written through os.Root: what a
+// server calls a name leads nowhere else.
 type localTree struct {
 	top   *os.Root
 	base  string // of the copy in top: "." where top is the copy
@@ -132,7 +133,8 @@ func (l *localTree) close() {
 
 // check looks at the name of an entry of a directory that is being listed.
 func (l *localTree) check(d *directory, name string) error {
-	if err := localBase(name); err != nil || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
+	if err := localBase(name); err != nil || strings.ContainsAny(name, "/\x00") || name == "." ||
+		name == ".." {
 		return cmp.Or(err, ErrBadName)
 	}
 	if foldsCase && d.double(name) {
@@ -200,7 +202,8 @@ func (l *localTree) finishDir(d *directory) error {
 		return err
 	}
 	defer release()
-	if err := t.Options.chown(d.facts.owner, func(uid, gid int) error { return in.Chown(name, uid, gid) }); err != nil {
+	if err := t.Options.chown(d.facts.owner,
+		func(uid, gid int) error { return in.Chown(name, uid, gid) }); err != nil {
 		return err
 	}
 	if keep && d.facts.hasMode && (t.Options.Preserve || d.perm()&0o700 != 0o700) {
@@ -272,7 +275,8 @@ func (l *localTree) place(i *item) (*localTarget, error) {
 	return nil, err
 }
 
-// roots keeps the directories open that are being written to, as many as a process may well have open.
+// roots keeps the directories open that are being written to, as many as a process may well have
+// open.
 type roots struct {
 	top  *os.Root
 	mu   sync.Mutex
@@ -321,7 +325,8 @@ func (r *roots) use(d *directory, within string) (root *os.Root, release func(),
 	}, nil
 }
 
-// evict closes the directory that was used least lately, where there are many. The caller holds the lock.
+// evict closes the directory that was used least lately, where there are many. The caller holds the
+// lock.
 func (r *roots) evict() {
 	if len(r.open) < mostRoots {
 		return

@@ -15,7 +15,8 @@ type remoteSource struct {
 	line *lifeline // the tree's own, or that of a relay's source
 }
 
-// over does something about an entry over the source's connection. What is wrong with a relay's source is marked as that.
+// over does something about an entry over the source's connection. What is wrong with a relay's
+// source is marked as that.
 func (s remoteSource) over(name string, do func(client *usftp.Client, again bool) error) error {
 	err := s.tree.overLine(s.line, name, do)
 	if s.tree.from != nil {
@@ -56,7 +57,8 @@ func statFacts(stat *usftp.FileStat) facts {
 }
 
 func remoteFacts(stat *usftp.FileStat) facts {
-	f := facts{size: -1, hasMode: stat.HasMode(), hasTimes: stat.HasTimes(), mtime: stat.ModTime(), atime: stat.AccessTime(),
+	f := facts{size: -1, hasMode: stat.HasMode(), hasTimes: stat.HasTimes(), mtime: stat.ModTime(),
+		atime: stat.AccessTime(),
 		owner: remoteOwner(stat)}
 	if stat.HasMode() {
 		f.mode = stat.FileMode()
@@ -67,8 +69,8 @@ func remoteFacts(stat *usftp.FileStat) facts {
 	return f
 }
 
-// list lists a directory. A listing that was cut off is begun anew, and of what it brings only that is handed on which was not before:
-// a server need not keep its order, nor a directory its entries.
+// list lists a directory. A listing that was cut off is begun anew, and of what it brings only that
+// is handed on which was not before: a server need not keep its order, nor a directory its entries.
 func (s remoteSource) list(d *directory, yield func(*item, error) bool) error {
 	known := newNames()
 	return s.over(d.source, func(client *usftp.Client, again bool) error {
@@ -172,7 +174,8 @@ func (r *remoteTree) leave(*directory)             {}
 // check refuses what SFTP cannot name.
 func (r *remoteTree) check(d *directory, name string) error {
 	if r.tree.from != nil {
-		// In place a file is written to where its name leads, so a source must not make that a link meanwhile.
+		// In place a file is written to where its name leads, so a source must not make that a link
+		// meanwhile.
 		if err := foreignName(name); err != nil || r.tree.Options.Placement != InPlace {
 			return err
 		}
@@ -201,9 +204,10 @@ func (r *remoteTree) makeDir(d *directory) (fresh bool, err error) {
 	return fresh, err
 }
 
-// makeDirOver makes a directory. Again means that a connection was lost while it was asked for: a directory that is there then may be
-// ours.
-func (r *remoteTree) makeDirOver(client *usftp.Client, d *directory, again bool) (fresh bool, err error) {
+// makeDirOver makes a directory. Again means that a connection was lost while it was asked for: a
+// directory that is there then may be ours.
+func (r *remoteTree) makeDirOver(client *usftp.Client, d *directory,
+	again bool) (fresh bool, err error) {
 	err = client.MkdirPerm(d.target, d.perm()|0o700)
 	if err == nil {
 		return true, nil

@@ -43,9 +43,12 @@ func (t *treeRun) reportTotals() (stop func()) {
 	}
 	tell := func() {
 		totals := t.totals()
-		t.tell(Event{Kind: Progress, Source: t.Source, Target: t.root.target, Size: totals.PlannedBytes, Bytes: totals.Bytes, Elapsed: totals.Elapsed, Totals: &totals})
+		t.tell(Event{Kind: Progress, Source: t.Source, Target: t.root.target,
+			Size: totals.PlannedBytes, Bytes: totals.Bytes, Elapsed: totals.Elapsed,
+			Totals: &totals})
 	}
-	t.tell(Event{Kind: Started, Source: t.Source, Target: t.root.target, Size: -1, Totals: &Totals{}})
+	t.tell(Event{Kind: Started, Source: t.Source, Target: t.root.target, Size: -1,
+		Totals: &Totals{}})
 	every := t.Options.ProgressEvery
 	if every <= 0 {
 		every = defaultProgressEvery
@@ -72,7 +75,8 @@ func (t *treeRun) failure(source, target string, err error) error {
 	if errors.As(err, &ours) {
 		return err
 	}
-	return &Error{Host: t.Host.Name, From: t.From.Name, Direction: t.Direction, Source: source, Target: target, Err: err}
+	return &Error{Host: t.Host.Name, From: t.From.Name, Direction: t.Direction, Source: source,
+		Target: target, Err: err}
 }
 
 // fail counts an entry that could not be copied, and tells.
@@ -85,11 +89,13 @@ func (t *treeRun) failNamed(name, source, target string, err error) {
 	}
 	err = t.failure(source, target, err)
 	t.failed.Add(1)
-	t.tell(Event{Kind: Failed, Source: source, Target: target, Size: -1, Name: name, Err: err, Message: err.Error()})
+	t.tell(Event{Kind: Failed, Source: source, Target: target, Size: -1, Name: name, Err: err,
+		Message: err.Error()})
 	t.failedFirst(err)
 }
 
-// ending tells whether an error is only that everything ends, which is said once and not for each file.
+// ending tells whether an error is only that everything ends, which is said once and not for each
+// file.
 func (t *treeRun) ending(err error) bool {
 	if t.ctx.Err() != nil {
 		return true
@@ -127,7 +133,8 @@ func (t *treeRun) over(source string, do func(client *usftp.Client, again bool) 
 }
 
 // overLine is over for one of a relay's two connections.
-func (t *treeRun) overLine(line *lifeline, source string, do func(client *usftp.Client, again bool) error) error {
+func (t *treeRun) overLine(line *lifeline, source string,
+	do func(client *usftp.Client, again bool) error) error {
 	return line.over(func(e Event) {
 		e.Source, e.Size, e.Message = source, -1, t.doing()+" "+source+": "+e.Message
 		t.tell(e)

@@ -95,8 +95,9 @@ func (r *run) upload() error {
 	return err
 }
 
-// findTarget looks at the target: a directory is entered, a symbolic link is followed to what it leads to, since a rename would replace
-// the link. One round trip, and one more for a directory or a link.
+// findTarget looks at the target: a directory is entered, a symbolic link is followed to what it
+// leads to, since a rename would replace the link. One round trip, and one more for a directory or
+// a link.
 func (r *run) findTarget() (*remoteTarget, error) {
 	if r.item != nil {
 		return r.item.dir.tree.target.(*remoteTree).place(r.Host.Client, r.item)
@@ -139,7 +140,8 @@ func (r *run) findTarget() (*remoteTarget, error) {
 			r.note("the target is a symbolic link that cannot be followed: it is written through the link, in place")
 			return &remoteTarget{path: name, before: info, direct: true}, nil
 		}
-		return &remoteTarget{path: resolved, before: info, direct: err == nil && !info.Mode().IsRegular()}, nil
+		return &remoteTarget{path: resolved, before: info,
+			direct: err == nil && !info.Mode().IsRegular()}, nil
 	case err != nil:
 		return &remoteTarget{path: name}, nil
 	}
@@ -152,8 +154,10 @@ func (r *run) look(name string) (info fs.FileInfo, link bool, err error) {
 	return info, link, err
 }
 
-// createRemote creates the temporary file, or opens the target where that is asked for or has to be.
-func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, temporary string, err error) {
+// createRemote creates the temporary file, or opens the target where that is asked for or has to
+// be.
+func (r *run) createRemote(target *remoteTarget,
+	from *source) (f *usftp.File, temporary string, err error) {
 	perm, denied := fs.FileMode(0o666), false
 	if hasMode(from.before) {
 		perm = from.before.Mode().Perm()
@@ -182,8 +186,8 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 			return nil, "", err
 		}
 		if target.before == nil {
-			// Nothing is there that could be harmed, and the reason is most likely the directory's: the same open says it of the
-			// name that the person knows.
+			// Nothing is there that could be harmed, and the reason is most likely the directory's:
+			// the same open says it of the name that the person knows.
 			f, err = r.openItself(target, perm)
 			if err == nil {
 				r.noTemporary(true)
@@ -193,7 +197,8 @@ func (r *run) createRemote(target *remoteTarget, from *source) (f *usftp.File, t
 		denied = true
 	}
 	if r.Options.Placement == Atomic {
-		return nil, "", &fs.PathError{Op: "replace", Path: target.path, Err: errors.New("it is no regular file, and can only be written in place")}
+		return nil, "", &fs.PathError{Op: "replace", Path: target.path,
+			Err: errors.New("it is no regular file, and can only be written in place")}
 	}
 	f, err = r.openItself(target, perm)
 	if err == nil && denied {
@@ -247,9 +252,11 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	if s := r.holey(from); s != nil {
 		return r.sendHoley(f, s)
 	}
-	if from.file == nil || !from.before.Mode().IsRegular() || !r.worthStriping(from.before.Size()-r.result.Resumed) {
+	if from.file == nil || !from.before.Mode().IsRegular() ||
+		!r.worthStriping(from.before.Size()-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {
-			n, err := f.ReadFrom(r.passReader(r.limitReader(from.Reader))) // itself: it may be one that can be taken back
+			// itself: it may be one that can be taken back
+			n, err := f.ReadFrom(r.passReader(r.limitReader(from.Reader)))
 			return n, 1, err
 		})
 	}

@@ -16,15 +16,24 @@ func TestVerdict(t *testing.T) {
 		{"busy", evidence{elapsed: 10 * s, cpu: 9 * s, processors: 1}, BoundProcessor},
 		{"one of two processors busy", evidence{elapsed: 10 * s, cpu: 9 * s, processors: 2}, ""},
 		{"nobody knows the processor", evidence{elapsed: 10 * s, cpu: -1, processors: 1}, ""},
-		{"a slow disk", evidence{elapsed: 10 * s, local: 8 * s, cpu: s, processors: 1, samples: 9, ping: 9 * ms, answer: 900 * ms}, BoundDisk},
-		{"full windows", evidence{elapsed: 10 * s, bytes: 190e6, windows: 20e6, far: true, processors: 1, samples: 9, ping: s, answer: 2 * s}, BoundWindow},
-		{"a narrow link", evidence{elapsed: 10 * s, bytes: 10e6, windows: 20e6, far: true, processors: 1, samples: 9, ping: 2 * s, answer: 2200 * ms}, BoundLink},
-		{"a slow server", evidence{elapsed: 10 * s, bytes: 10e6, windows: 20e6, far: true, processors: 1, samples: 9, ping: s, answer: 9 * s}, BoundServer},
-		{"a slow server near by", evidence{elapsed: 10 * s, bytes: 10e6, processors: 1, samples: 9, ping: 9 * ms, answer: 90 * ms}, BoundServer},
-		{"both quick", evidence{elapsed: 10 * s, bytes: 10e9, processors: 1, samples: 9, ping: ms, answer: 9 * ms}, ""},
-		{"nobody to ask", evidence{elapsed: 10 * s, bytes: 10e6, windows: 20e6, far: true, processors: 1}, ""},
-		{"a limit", evidence{elapsed: 10 * s, bytes: 10e6, local: 9 * s, limit: 1e6, processors: 1}, BoundLimit},
-		{"a limit out of reach", evidence{elapsed: 10 * s, bytes: 10e6, local: 9 * s, limit: 9e6, processors: 1}, BoundDisk},
+		{"a slow disk", evidence{elapsed: 10 * s, local: 8 * s, cpu: s, processors: 1, samples: 9,
+			ping: 9 * ms, answer: 900 * ms}, BoundDisk},
+		{"full windows", evidence{elapsed: 10 * s, bytes: 190e6, windows: 20e6, far: true,
+			processors: 1, samples: 9, ping: s, answer: 2 * s}, BoundWindow},
+		{"a narrow link", evidence{elapsed: 10 * s, bytes: 10e6, windows: 20e6, far: true,
+			processors: 1, samples: 9, ping: 2 * s, answer: 2200 * ms}, BoundLink},
+		{"a slow server", evidence{elapsed: 10 * s, bytes: 10e6, windows: 20e6, far: true,
+			processors: 1, samples: 9, ping: s, answer: 9 * s}, BoundServer},
+		{"a slow server near by", evidence{elapsed: 10 * s, bytes: 10e6, processors: 1, samples: 9,
+			ping: 9 * ms, answer: 90 * ms}, BoundServer},
+		{"both quick", evidence{elapsed: 10 * s, bytes: 10e9, processors: 1, samples: 9, ping: ms,
+			answer: 9 * ms}, ""},
+		{"nobody to ask", evidence{elapsed: 10 * s, bytes: 10e6, windows: 20e6, far: true,
+			processors: 1}, ""},
+		{"a limit", evidence{elapsed: 10 * s, bytes: 10e6, local: 9 * s, limit: 1e6, processors: 1},
+			BoundLimit},
+		{"a limit out of reach", evidence{elapsed: 10 * s, bytes: 10e6, local: 9 * s, limit: 9e6,
+			processors: 1}, BoundDisk},
 	} {
 		if got := test.verdict(); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -40,7 +49,8 @@ func TestBoundOfATree(t *testing.T) {
 	b.add(BoundLink, 40)
 	b.add("", 10)
 	b.add(BoundServer, 60)
-	for bytes, want := range map[int64]Bound{110: BoundServer, 1000: ""} { // of a thousand, most were in small files
+	// of a thousand, most were in small files
+	for bytes, want := range map[int64]Bound{110: BoundServer, 1000: ""} {
 		if got := b.verdict(bytes); got != want {
 			t.Errorf("of %d bytes %q, want %q", bytes, got, want)
 		}

@@ -18,7 +18,8 @@ var ErrVerify = errors.New("what was stored differs from the source")
 
 var errReadOnce = fmt.Errorf("%w: it cannot be verified: the host hashes no files, and counts every time that one is read", errors.ErrUnsupported)
 
-// verifiable says, before anything is copied or read, that a host is one where nothing can be verified.
+// verifiable says, before anything is copied or read, that a host is one where nothing can be
+// verified.
 func verifiable(client *usftp.Client, o *Options) error {
 	if o.Verify && client != nil && client.ReadsOnce() && !client.HasCheckFile() {
 		return errReadOnce
@@ -32,8 +33,9 @@ type reopen func() (file io.ReaderAt, free func(), err error)
 // hashes tells whether anything is to be hashed.
 func (r *run) hashes() bool { return r.Options.Hash != "" || r.Options.Verify }
 
-// startHashing begins to hash what passes, behind what an earlier run has copied. local is nil where there is no file on this machine that
-// could be read anywhere. It does nothing where no hash is wanted.
+// startHashing begins to hash what passes, behind what an earlier run has copied. local is nil
+// where there is no file on this machine that could be read anywhere. It does nothing where no hash
+// is wanted.
 func (r *run) startHashing(local reopen) {
 	r.stopHashing()
 	if r.hashes() {
@@ -53,7 +55,8 @@ func (r *run) stopHashing() {
 	r.passing = nil
 }
 
-// hashSmall hashes a file that is in memory as a whole. It runs where the file is copied: there are many of those side by side.
+// hashSmall hashes a file that is in memory as a whole. It runs where the file is copied: there are
+// many of those side by side.
 func (r *run) hashSmall(data []byte) {
 	if r.hashes() {
 		r.digests = r.newDigests(int64(len(data)))
@@ -77,8 +80,9 @@ func (r *run) finishHashing() error {
 	return r.checkList()
 }
 
-// verify compares what the host has under a name with what has passed: by the host's hash where it offers one, else by reading all of it, as
-// far as the host lets files be read twice. f is the file where it is open already, local as for startHashing.
+// verify compares what the host has under a name with what has passed: by the host's hash where it
+// offers one, else by reading all of it, as far as the host lets files be read twice. f is the file
+// where it is open already, local as for startHashing.
 func (r *run) verify(name string, f *usftp.File, local reopen) error {
 	if !r.Options.Verify {
 		return nil
@@ -104,8 +108,9 @@ func (r *run) verify(name string, f *usftp.File, local reopen) error {
 	return nil
 }
 
-// sameAtHost has the host hash what it has, to the end, so that a file that is longer differs. Told is false where it cannot, or not by
-// this algorithm. One round trip for what is hashed in one piece and by its name or an open handle; two more where the host must open it.
+// sameAtHost has the host hash what it has, to the end, so that a file that is longer differs. Told
+// is false where it cannot, or not by this algorithm. One round trip for what is hashed in one
+// piece and by its name or an open handle; two more where the host must open it.
 func (r *run) sameAtHost(name string, f *usftp.File) (same, told bool) {
 	ours := r.digests.check()
 	what := usftp.CheckFile{Algorithms: []string{ours.algorithm.atHost()}}
@@ -119,8 +124,10 @@ func (r *run) sameAtHost(name string, f *usftp.File) (same, told bool) {
 	return slices.EqualFunc(ours.sums, theirs.Hashes, bytes.Equal), true
 }
 
-// hashesAtHost has the host hash what it has under a name, f where it is open already; nil where it cannot.
-func (r *run) hashesAtHost(name string, f *usftp.File, what usftp.CheckFile) (theirs *usftp.FileHashes) {
+// hashesAtHost has the host hash what it has under a name, f where it is open already; nil where it
+// cannot.
+func (r *run) hashesAtHost(name string, f *usftp.File,
+	what usftp.CheckFile) (theirs *usftp.FileHashes) {
 	if !r.Host.Client.HasCheckFile() {
 		return nil
 	}
@@ -137,8 +144,9 @@ func (r *run) hashesAtHost(name string, f *usftp.File, what usftp.CheckFile) (th
 	return theirs
 }
 
-// readBack reads what the host has, and hashes it like what has passed. A large file over a long link comes over several connections, in any
-// order; it is compared with the file on this machine instead.
+// readBack reads what the host has, and hashes it like what has passed. A large file over a long
+// link comes over several connections, in any order; it is compared with the file on this machine
+// instead.
 func (r *run) readBack(name string, f *usftp.File, local reopen) error {
 	size := r.result.Bytes
 	if f == nil && r.isSmall(size) {
@@ -167,7 +175,8 @@ func (r *run) readBack(name string, f *usftp.File, local reopen) error {
 	return sameSums(ours, theirs)
 }
 
-// hashThere reads all of a file of the host's, and hashes it. One that has another size differs; below 0 any will do.
+// hashThere reads all of a file of the host's, and hashes it. One that has another size differs;
+// below 0 any will do.
 func (r *run) hashThere(f *usftp.File, size int64, into *digest) error {
 	most := size
 	if size < 0 {
@@ -195,7 +204,8 @@ func (r *run) readBackSmall(name string) error {
 	return sameSums(ours, theirs)
 }
 
-// hashSmallThere is hashThere for a file that is read in one piece, in two round trips. The error is usftp.ErrOtherSize where it is larger or smaller.
+// hashSmallThere is hashThere for a file that is read in one piece, in two round trips. The error
+// is usftp.ErrOtherSize where it is larger or smaller.
 func (r *run) hashSmallThere(name string, size int64, into *digest) error {
 	f := usftp.NewFile(r.Host.Client, name)
 	if err := f.OpenRead(); err != nil {
@@ -226,7 +236,8 @@ func sameSums(a, b *digest) error {
 	return nil
 }
 
-// compareBack reads a file over as many lanes as help, and compares it with the one on this machine.
+// compareBack reads a file over as many lanes as help, and compares it with the one on this
+// machine.
 func (r *run) compareBack(f *usftp.File, size int64, local reopen) error {
 	file, free, err := local()
 	if err != nil {

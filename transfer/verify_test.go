@@ -11,11 +11,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// What differs is found out before it takes the target's place, by hash and by reading, whole files and small ones of a tree.
+// What differs is found out before it takes the target's place, by hash and by reading, whole files
+// and small ones of a tree.
 func TestVerify(t *testing.T) {
 	verify := func(j *transfer.Job) { j.Options.Verify = true }
 	verifyTree := func(tree *transfer.Tree) { tree.Options.Verify = true }
-	hashes := append(sftptest.OpenSSHExtensions(), wire.ExtensionPair{Name: wire.ExtCheckFileHandle, Data: "1"})
+	hashes := append(sftptest.OpenSSHExtensions(),
+		wire.ExtensionPair{Name: wire.ExtCheckFileHandle, Data: "1"})
 	for name, test := range map[string]struct {
 		script sftptest.Script
 		how    transfer.Verification
@@ -43,19 +45,23 @@ func TestVerify(t *testing.T) {
 			if _, err := b.tree(transfer.Upload, b.dir+"/tree", "/tree", verifyTree); err != nil {
 				t.Errorf("%s, a tree of %d bytes up: %v", name, size, err)
 			}
-			if _, err := b.tree(transfer.Download, "/tree", b.dir+"/tree2", verifyTree); err != nil {
+			if _, err := b.tree(transfer.Download, "/tree", b.dir+"/tree2",
+				verifyTree); err != nil {
 				t.Errorf("%s, a tree of %d bytes down: %v", name, size, err)
 			}
 			// The server stores something else than it was given.
-			spoil := sftptest.Fault{On: wire.TypeClose, Do: sftptest.Call("spoil", func(r sftptest.Request) {
-				b.spoil(r.Path)
-			})}
+			spoil := sftptest.Fault{On: wire.TypeClose,
+				Do: sftptest.Call("spoil", func(r sftptest.Request) {
+					b.spoil(r.Path)
+				})}
 			b.server.AddFaults(spoil)
-			if _, err := b.job(transfer.Upload, local, "/target", verify); !errors.Is(err, transfer.ErrVerify) {
+			if _, err := b.job(transfer.Upload, local, "/target", verify); !errors.Is(err,
+				transfer.ErrVerify) {
 				t.Errorf("%s, %d bytes: spoilt on the host: %v", name, size, err)
 			}
 			b.server.AddFaults(spoil)
-			if _, err := b.tree(transfer.Upload, b.dir+"/tree", "/tree", verifyTree); !errors.Is(err, transfer.ErrVerify) {
+			if _, err := b.tree(transfer.Upload, b.dir+"/tree", "/tree",
+				verifyTree); !errors.Is(err, transfer.ErrVerify) {
 				t.Errorf("%s, a tree of %d bytes: spoilt on the host: %v", name, size, err)
 			}
 			if got := b.remote("/target"); len(got) != size {
@@ -68,7 +74,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A host that counts how often a file is read is not read again, and nothing is copied that could not be verified.
+// A host that counts how often a file is read is not read again, and nothing is copied that could
+// not be verified.
 func TestVerifyReadOnce(t *testing.T) {
 	server := sftptest.NewServer(t, sftptest.Script{})
 	stream := server.Dial(sftptest.LinkConfig{})
@@ -77,16 +84,21 @@ func TestVerifyReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	b := &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"}, dir: t.TempDir()}
-	_, err = b.job(transfer.Upload, b.local("source", []byte("x")), "/target", func(j *transfer.Job) { j.Options.Verify = true })
+	b := &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+		dir: t.TempDir()}
+	_, err = b.job(transfer.Upload, b.local("source", []byte("x")), "/target",
+		func(j *transfer.Job) { j.Options.Verify = true })
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
 	server.Files.WriteFile("/file", []byte("x"))
-	if _, err = b.job(transfer.Download, "/file", b.dir+"/back", func(j *transfer.Job) { j.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err = b.job(transfer.Download, "/file", b.dir+"/back",
+		func(j *transfer.Job) { j.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
-	if _, err = b.tree(transfer.Upload, b.sample("tree"), "/tree", func(tree *transfer.Tree) { tree.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err = b.tree(transfer.Upload, b.sample("tree"), "/tree",
+		func(tree *transfer.Tree) { tree.Options.Verify = true }); !errors.Is(err,
+		errors.ErrUnsupported) {
 		t.Error(err)
 	}
 	if reads, opens := server.Requests(wire.TypeRead), server.Requests(wire.TypeOpen); len(reads)+len(opens) > 0 {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// openWaiting opens a file whose opening may wait for another program, as that of a named pipe does. When ctx ends first, the wait is left
-// to itself.
+// openWaiting opens a file whose opening may wait for another program, as that of a named pipe
+// does. When ctx ends first, the wait is left to itself.
 func openWaiting(ctx context.Context, open func() (*os.File, error)) (*os.File, error) {
 	type result struct {
 		file *os.File
@@ -31,8 +31,9 @@ func openWaiting(ctx context.Context, open func() (*os.File, error)) (*os.File, 
 	}
 }
 
-// interruptible has the Reads and Writes of a pipe, a terminal or the like, which wait for another program or a person, end with ctx, by
-// os.ErrDeadlineExceeded, until free is called. Files that cannot wait do not take a deadline.
+// interruptible has the Reads and Writes of a pipe, a terminal or the like, which wait for another
+// program or a person, end with ctx, by os.ErrDeadlineExceeded, until free is called. Files that
+// cannot wait do not take a deadline.
 func interruptible(ctx context.Context, f *os.File) (free func()) {
 	stop := context.AfterFunc(ctx, func() { f.SetDeadline(time.Unix(1, 0)) })
 	return func() { stop() }

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestInterruptedAtAPipe: a job whose source or target is a named pipe ends when it is told to, with nobody at the other end, and with
-// somebody who does nothing.
+// TestInterruptedAtAPipe: a job whose source or target is a named pipe ends when it is told to,
+// with nobody at the other end, and with somebody who does nothing.
 func TestInterruptedAtAPipe(t *testing.T) {
 	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
 		for _, company := range []bool{false, true} {

@@ -33,7 +33,8 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	})
 }
 
-// TestParseAllocatesNothing holds for what is parsed once for each piece of a file, from the packet's first byte on.
+// TestParseAllocatesNothing holds for what is parsed once for each piece of a file, from the
+// packet's first byte on.
 func TestParseAllocatesNothing(t *testing.T) {
 	var (
 		read   Read
@@ -48,10 +49,12 @@ func TestParseAllocatesNothing(t *testing.T) {
 		parse        func(body []byte) error
 	}{
 		{"READ", `05 01 02 03 04 00 00 00 01 "h" 00 00 00 00 00 00 00 00 00 00 80 00`, read.Parse},
-		{"WRITE", `06 01 02 03 04 00 00 00 01 "h" 00 00 00 00 00 00 00 00 00 00 00 05 "hello"`, write.Parse},
+		{"WRITE", `06 01 02 03 04 00 00 00 01 "h" 00 00 00 00 00 00 00 00 00 00 00 05 "hello"`,
+			write.Parse},
 		{"DATA", `67 01 02 03 04 00 00 00 05 "hello"`, data.Parse},
 		{"STATUS of a code alone", `65 01 02 03 04 00 00 00 01`, status.Parse},
-		{"STATUS with empty strings", `65 01 02 03 04 00 00 00 01 00 00 00 00 00 00 00 00`, status.Parse},
+		{"STATUS with empty strings", `65 01 02 03 04 00 00 00 01 00 00 00 00 00 00 00 00`,
+			status.Parse},
 		{"HANDLE", `66 01 02 03 04 00 00 00 04 "abcd"`, handle.Parse},
 		{"CLOSE", `04 01 02 03 04 00 00 00 04 "abcd"`, closed.Parse},
 	} {

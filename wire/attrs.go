@@ -11,8 +11,8 @@ const (
 	AttrExtended    uint32 = 0x80000000
 )
 
-// Attrs are a file's attributes (draft-02, section 5). A field means something only where its flag is set: absent is not
-// zero.
+// Attrs are a file's attributes (draft-02, section 5). A field means something only where its flag
+// is set: absent is not zero.
 type Attrs struct {
 	Flags       uint32
 	Size        uint64
@@ -23,7 +23,8 @@ type Attrs struct {
 	Extended    []ExtensionPair
 }
 
-// ExtensionPair is a name with data: an extension in INIT and VERSION, an extended attribute in ATTRS.
+// ExtensionPair is a name with data: an extension in INIT and VERSION, an extended attribute in
+// ATTRS.
 type ExtensionPair struct{ Name, Data string }
 
 // minPair is the least that a pair takes: two lengths.
@@ -32,7 +33,8 @@ const minPair = 4 + 4
 // Has tells whether all the given flags are set.
 func (a *Attrs) Has(flags uint32) bool { return a.Flags&flags == flags }
 
-// Append appends the attributes as they stand within a packet. Extended pairs go out only with AttrExtended set.
+// Append appends the attributes as they stand within a packet. Extended pairs go out only with
+// AttrExtended set.
 func (a *Attrs) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, a.Flags)
 	if a.Has(AttrSize) {
@@ -59,8 +61,8 @@ func (a *Attrs) Append(b []byte) []byte {
 	return b
 }
 
-// ReadAttrs reads attributes. Draft-02, section 5, calls flags that it does not define an error; they are kept and otherwise
-// ignored here, as OpenSSH does.
+// ReadAttrs reads attributes. Draft-02, section 5, calls flags that it does not define an error;
+// they are kept and otherwise ignored here, as OpenSSH does.
 func (r *Reader) ReadAttrs(a *Attrs) {
 	*a = Attrs{Flags: r.Uint32()}
 	if a.Has(AttrSize) {
@@ -77,7 +79,8 @@ func (r *Reader) ReadAttrs(a *Attrs) {
 	}
 	if a.Has(AttrExtended) {
 		count := r.Uint32()
-		// Each pair is at least two lengths, so a count that cannot fit is a lie, and nothing is allocated for it.
+		// Each pair is at least two lengths, so a count that cannot fit is a lie, and nothing is
+		// allocated for it.
 		if uint64(count)*minPair > uint64(r.Len()) {
 			r.fail()
 			return

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// testID is the request id of every packet written out in the tests; its bytes differ, so that their order shows.
+// testID is the request id of every packet written out in the tests; its bytes differ, so that
+// their order shows.
 const testID = 0x01020304
 
 // message is what every message is, once its Append takes an id; see initPacket.
@@ -16,7 +17,8 @@ type message interface {
 	Parse(body []byte) error
 }
 
-// initPacket and initReplyPacket are INIT and VERSION with an Append that ignores the id they do not have.
+// initPacket and initReplyPacket are INIT and VERSION with an Append that ignores the id they do
+// not have.
 type (
 	initPacket      struct{ Init }
 	initReplyPacket struct{ InitReply }
@@ -32,12 +34,15 @@ type packetCase struct {
 	message message
 
 	mayEndAt []int // lengths shorter than the whole at which the body is complete too
-	opaque   int   // how many of the last bytes are of no length the packet names, so that any of them may be missing
+	// how many of the last bytes are of no length the packet names, so that any of them may be
+	// missing
+	opaque int
 }
 
 // allPackets returns every message of the package at least once.
 func allPackets() []packetCase {
-	return slices.Concat(requestPackets(), attrsPackets(), replyPackets(), extensionPackets(), extensionReplyPackets(),
+	return slices.Concat(requestPackets(), attrsPackets(), replyPackets(), extensionPackets(),
+		extensionReplyPackets(),
 		checkFilePackets())
 }
 
@@ -48,7 +53,8 @@ func (c *packetCase) bytes(t testing.TB) (packet, body []byte) {
 	return packet, bodyOf(t, packet, c.message)
 }
 
-// bodyOf returns the part of a packet that m's Parse takes, and fails the test where the packet's length or id is wrong.
+// bodyOf returns the part of a packet that m's Parse takes, and fails the test where the packet's
+// length or id is wrong.
 func bodyOf(t testing.TB, packet []byte, m message) []byte {
 	t.Helper()
 	if n := binary.BigEndian.Uint32(packet); int(n) != len(packet)-LengthSize {
@@ -74,7 +80,8 @@ func bodyOf(t testing.TB, packet []byte, m message) []byte {
 	return extended.Payload
 }
 
-// blank returns an empty message of m's type. What Parse leaves alone, because it was read before, is as in m.
+// blank returns an empty message of m's type. What Parse leaves alone, because it was read before,
+// is as in m.
 func blank(m message) message {
 	switch m := m.(type) {
 	case *HandleRequest:

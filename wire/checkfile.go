@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// CheckFile asks for hashes of a file or of its blocks (draft-ietf-secsh-filexfer-extensions-00, section 3). The answer is
-// [CheckFileReply].
+// CheckFile asks for hashes of a file or of its blocks (draft-ietf-secsh-filexfer-extensions-00,
+// section 3). The answer is [CheckFileReply].
 type CheckFile struct {
 	Name       string // of the extension: ExtCheckFileHandle, ExtCheckFileName or ExtCheckFile
 	Target     []byte // for ExtCheckFileName a path, else a handle
@@ -32,11 +32,13 @@ func (m *CheckFile) Parse(payload []byte) error {
 	return r.err
 }
 
-// CheckFileReply is the payload of the EXTENDED_REPLY to [CheckFile]. Nothing in it says how long a hash is or how many
-// there are: that follows from Algorithm, and from the length and block size that were asked for. Apache MINA puts four
-// bytes of length before each hash, which then count as part of Hashes.
+// CheckFileReply is the payload of the EXTENDED_REPLY to [CheckFile]. Nothing in it says how long a
+// hash is or how many there are: that follows from Algorithm, and from the length and block size
+// that were asked for. Apache MINA puts four bytes of length before each hash, which then count as
+// part of Hashes.
 type CheckFileReply struct {
-	Name      string // empty, as the draft and ProFTPD have it; paramiko and Apache MINA send ExtCheckFile
+	// empty, as the draft and ProFTPD have it; paramiko and Apache MINA send ExtCheckFile
+	Name      string
 	Algorithm string // the one that was used
 	Hashes    []byte // one after the other
 }
@@ -53,7 +55,8 @@ func (m CheckFileReply) Append(b []byte, id uint32) []byte {
 	return finish(b, start, 0)
 }
 
-// Parse parses the payload, which Hashes aliases. A first string that is the extension's name is no algorithm but Name.
+// Parse parses the payload, which Hashes aliases. A first string that is the extension's name is no
+// algorithm but Name.
 func (m *CheckFileReply) Parse(payload []byte) error {
 	r := NewReader(payload)
 	m.Name, m.Algorithm = "", r.String()

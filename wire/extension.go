@@ -2,40 +2,46 @@ package wire
 
 import "encoding/binary"
 
-// The names of the extensions, and of the versions in which VERSION offers them (OpenSSH's PROTOCOL, section 4).
-// A version other than the one named here is another request, which must not be sent (section 4.2).
+// The names of the extensions, and of the versions in which VERSION offers them (OpenSSH's
+// PROTOCOL, section 4). A version other than the one named here is another request, which must not
+// be sent (section 4.2).
 const (
-	ExtPosixRename     = "posix-rename@openssh.com"       // version "1"
-	ExtStatVFS         = "statvfs@openssh.com"            // version "2"
-	ExtFstatVFS        = "fstatvfs@openssh.com"           // version "2"
-	ExtHardlink        = "hardlink@openssh.com"           // version "1"
-	ExtFsync           = "fsync@openssh.com"              // version "1"
-	ExtLsetstat        = "lsetstat@openssh.com"           // version "1"
-	ExtLimits          = "limits@openssh.com"             // version "1"
-	ExtExpandPath      = "expand-path@openssh.com"        // version "1"
-	ExtCopyData        = "copy-data"                      // version "1"; draft-ietf-secsh-filexfer-extensions-00, section 7
-	ExtHomeDirectory   = "home-directory"                 // version "1"; draft-ietf-secsh-filexfer-extensions-00, section 5
+	ExtPosixRename = "posix-rename@openssh.com" // version "1"
+	ExtStatVFS     = "statvfs@openssh.com"      // version "2"
+	ExtFstatVFS    = "fstatvfs@openssh.com"     // version "2"
+	ExtHardlink    = "hardlink@openssh.com"     // version "1"
+	ExtFsync       = "fsync@openssh.com"        // version "1"
+	ExtLsetstat    = "lsetstat@openssh.com"     // version "1"
+	ExtLimits      = "limits@openssh.com"       // version "1"
+	ExtExpandPath  = "expand-path@openssh.com"  // version "1"
+	// version "1"; draft-ietf-secsh-filexfer-extensions-00, section 7
+	ExtCopyData = "copy-data"
+	// version "1"; draft-ietf-secsh-filexfer-extensions-00, section 5
+	ExtHomeDirectory   = "home-directory"
 	ExtUsersGroupsByID = "users-groups-by-id@openssh.com" // version "1"
 )
 
-// The names of the hashes of draft-ietf-secsh-filexfer-extensions-00, section 3. A server that offers ExtCheckFile takes
-// both of the requests (ProFTPD, with "1" as its data); some offer the requests themselves (VShell, Apache MINA). Paramiko
-// offers ExtCheckFile, with its algorithms as the data, and takes a request of that name with a handle.
+// The names of the hashes of draft-ietf-secsh-filexfer-extensions-00, section 3. A server that
+// offers ExtCheckFile takes both of the requests (ProFTPD, with "1" as its data); some offer the
+// requests themselves (VShell, Apache MINA). Paramiko offers ExtCheckFile, with its algorithms as
+// the data, and takes a request of that name with a handle.
 const (
 	ExtCheckFile       = "check-file"
 	ExtCheckFileHandle = "check-file-handle"
 	ExtCheckFileName   = "check-file-name"
 )
 
-// Two names of our own. Neither the draft nor any server that is known to us says by what a server can hash, nor has a name for BLAKE3;
-// who takes a hash while bytes pass must know before the first of them which one the server will have.
+// Two names of our own. Neither the draft nor any server that is known to us says by what a server
+// can hash, nor has a name for BLAKE3; who takes a hash while bytes pass must know before the first
+// of them which one the server will have.
 const (
-	ExtCheckFileAlgorithms = "check-file-algorithms@usftp" // no request: its data lists the algorithms, with commas
-	HashBLAKE3             = "blake3@usftp"                // BLAKE3 with 32 bytes of hash
+	// no request: its data lists the algorithms, with commas
+	ExtCheckFileAlgorithms = "check-file-algorithms@usftp"
+	HashBLAKE3             = "blake3@usftp" // BLAKE3 with 32 bytes of hash
 )
 
-// Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply], or what the extension
-// says.
+// Extended is any extended request (draft-02, section 8). The answer is [Status], [ExtendedReply],
+// or what the extension says.
 type Extended struct {
 	Name    string
 	Payload []byte
@@ -56,7 +62,8 @@ func (m *Extended) Parse(body []byte) error {
 	return r.err
 }
 
-// ExtendedReply answers an extended request (draft-02, section 8); what the payload means is the extension's business.
+// ExtendedReply answers an extended request (draft-02, section 8); what the payload means is the
+// extension's business.
 type ExtendedReply struct{ Payload []byte }
 
 // Append appends the packet.
@@ -112,9 +119,10 @@ func appendExtendedTwoPaths(b []byte, id uint32, name, first, second string) []b
 	return finish(b, start, 0)
 }
 
-// ExtendedPath is an extended request whose payload is one string: statvfs and expand-path (OpenSSH's PROTOCOL, sections
-// 4.4 and 4.9), whose string is a path, and home-directory (section 4.11), whose string is a user's name, or empty for the
-// user who asks. The answer to statvfs is [StatVFSReply], to the others [Names].
+// ExtendedPath is an extended request whose payload is one string: statvfs and expand-path
+// (OpenSSH's PROTOCOL, sections 4.4 and 4.9), whose string is a path, and home-directory (section
+// 4.11), whose string is a user's name, or empty for the user who asks. The answer to statvfs is
+// [StatVFSReply], to the others [Names].
 type ExtendedPath struct {
 	Name string // of the extension
 	Path string
@@ -134,8 +142,8 @@ func (m *ExtendedPath) Parse(payload []byte) error {
 	return r.err
 }
 
-// ExtendedHandle is an extended request whose payload is one handle: fstatvfs and fsync (OpenSSH's PROTOCOL, sections 4.4
-// and 4.6). The answer to fstatvfs is [StatVFSReply], to fsync [Status].
+// ExtendedHandle is an extended request whose payload is one handle: fstatvfs and fsync (OpenSSH's
+// PROTOCOL, sections 4.4 and 4.6). The answer to fstatvfs is [StatVFSReply], to fsync [Status].
 type ExtendedHandle struct {
 	Name   string // of the extension
 	Handle []byte
@@ -177,8 +185,9 @@ func (m *Lsetstat) Parse(payload []byte) error {
 	return r.err
 }
 
-// CopyData has the server copy Length bytes from one open file to another; a Length of 0 means to the end
-// (draft-ietf-secsh-filexfer-extensions-00, section 7; OpenSSH's PROTOCOL, section 4.10). The answer is [Status].
+// CopyData has the server copy Length bytes from one open file to another; a Length of 0 means to
+// the end (draft-ietf-secsh-filexfer-extensions-00, section 7; OpenSSH's PROTOCOL, section 4.10).
+// The answer is [Status].
 type CopyData struct {
 	FromHandle []byte
 	FromOffset uint64

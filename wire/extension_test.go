@@ -95,7 +95,8 @@ func extensionPackets() []packetCase {
 			00 00 00 01 00 00 00 00  # read-data-length
 			00 00 00 01 "w"          # write-to-handle
 			00 00 00 00 00 00 00 20  # write-to-offset`,
-			message: &CopyData{FromHandle: []byte("r"), FromOffset: 0x10, Length: 1 << 32, ToHandle: []byte("w"), ToOffset: 0x20}},
+			message: &CopyData{FromHandle: []byte("r"), FromOffset: 0x10, Length: 1 << 32,
+				ToHandle: []byte("w"), ToOffset: 0x20}},
 
 		{name: "users-groups-by-id", packet: `
 			00 00 00 3b
@@ -117,7 +118,8 @@ func extensionPackets() []packetCase {
 	}
 }
 
-// limitsPacket is the limits request, whose name is all there is of it (OpenSSH's PROTOCOL, section 4.8).
+// limitsPacket is the limits request, whose name is all there is of it (OpenSSH's PROTOCOL, section
+// 4.8).
 const limitsPacket = `
 	00 00 00 1b
 	c8
@@ -144,7 +146,8 @@ func extensionReplyPackets() []packetCase {
 			00 00 00 00 00 03 fc 00  # max-read-length
 			00 00 00 00 00 03 fc 01  # max-write-length
 			00 00 00 00 00 00 03 fb  # max-open-handles`,
-			message: &LimitsReply{MaxPacket: 262144, MaxRead: 261120, MaxWrite: 261121, MaxOpenHandles: 1019}},
+			message: &LimitsReply{MaxPacket: 262144, MaxRead: 261120, MaxWrite: 261121,
+				MaxOpenHandles: 1019}},
 
 		{name: "reply to statvfs", packet: `
 			00 00 00 5d
@@ -161,8 +164,9 @@ func extensionReplyPackets() []packetCase {
 			80 00 00 00 00 00 00 09  # f_fsid
 			00 00 00 00 00 00 00 03  # f_flag: RDONLY NOSUID
 			00 00 00 00 00 00 00 ff  # f_namemax`,
-			message: &StatVFSReply{BlockSize: 4096, FragmentSize: 512, Blocks: 3, BlocksFree: 4, BlocksAvailable: 5,
-				Files: 6, FilesFree: 7, FilesAvailable: 8, FSID: 0x8000000000000009,
+			message: &StatVFSReply{BlockSize: 4096, FragmentSize: 512, Blocks: 3, BlocksFree: 4,
+				BlocksAvailable: 5,
+				Files:           6, FilesFree: 7, FilesAvailable: 8, FSID: 0x8000000000000009,
 				Flags: StatVFSReadOnly | StatVFSNoSetuid, NameMax: 255}},
 
 		{name: "reply to users-groups-by-id", packet: `
@@ -175,7 +179,8 @@ func extensionReplyPackets() []packetCase {
 			00 00 00 05              # groupnames
 			00 00 00 01 "a"`,
 			message: &UsersGroupsReply{Users: []string{"root", ""}, Groups: []string{"a"}}},
-		{name: "reply to users-groups-by-id about nobody", packet: `00 00 00 0d c9 01 02 03 04 00 00 00 00 00 00 00 00`,
+		{name: "reply to users-groups-by-id about nobody",
+			packet:  `00 00 00 0d c9 01 02 03 04 00 00 00 00 00 00 00 00`,
 			message: &UsersGroupsReply{}},
 	}
 }
@@ -193,7 +198,8 @@ func checkFilePackets() []packetCase {
 			00 00 00 00 00 00 00 10    # start-offset
 			00 00 00 01 00 00 00 00    # length
 			00 01 00 00                # block-size`,
-			message: &CheckFile{Name: ExtCheckFileHandle, Target: []byte("h"), Algorithms: "sha256,sha1", Offset: 16, Length: 1 << 32,
+			message: &CheckFile{Name: ExtCheckFileHandle, Target: []byte("h"),
+				Algorithms: "sha256,sha1", Offset: 16, Length: 1 << 32,
 				BlockSize: 65536}},
 
 		{name: "check-file-name", packet: `
@@ -214,7 +220,8 @@ func checkFilePackets() []packetCase {
 			01 02 03 04
 			00 00 00 03 "md5"  # hash-algo-used
 			0a 0b 0c 0d 0e     # the hashes, of no length but the algorithm's`,
-			message: &CheckFileReply{Algorithm: "md5", Hashes: []byte{10, 11, 12, 13, 14}}, opaque: 5},
+			message: &CheckFileReply{Algorithm: "md5",
+				Hashes: []byte{10, 11, 12, 13, 14}}, opaque: 5},
 
 		{name: "reply to check-file, as paramiko has it", packet: `
 			00 00 00 1f
@@ -223,6 +230,7 @@ func checkFilePackets() []packetCase {
 			00 00 00 0a "check-file"
 			00 00 00 03 "md5"
 			0a 0b 0c 0d 0e`,
-			message: &CheckFileReply{Name: ExtCheckFile, Algorithm: "md5", Hashes: []byte{10, 11, 12, 13, 14}}, opaque: 5},
+			message: &CheckFileReply{Name: ExtCheckFile, Algorithm: "md5",
+				Hashes: []byte{10, 11, 12, 13, 14}}, opaque: 5},
 	}
 }

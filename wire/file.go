@@ -37,8 +37,8 @@ func (m *Open) Parse(body []byte) error {
 	return r.err
 }
 
-// Handle answers OPEN and OPENDIR (draft-02, section 7). A handle is the server's word and means nothing here. It may hold
-// any bytes, and none.
+// Handle answers OPEN and OPENDIR (draft-02, section 7). A handle is the server's word and means
+// nothing here. It may hold any bytes, and none.
 type Handle struct{ Handle []byte }
 
 // Append appends the packet.
@@ -48,8 +48,8 @@ func (m Handle) Append(b []byte, id uint32) []byte {
 	return finish(b, start, 0)
 }
 
-// Parse parses the packet's body. A handle of more than [MaxHandle] bytes breaks draft-02, section 7, and is
-// [ErrHandleTooLong].
+// Parse parses the packet's body. A handle of more than [MaxHandle] bytes breaks draft-02, section
+// 7, and is [ErrHandleTooLong].
 func (m *Handle) Parse(body []byte) error {
 	r := NewReader(body)
 	m.Handle = r.Bytes()
@@ -60,8 +60,8 @@ func (m *Handle) Parse(body []byte) error {
 	return r.err
 }
 
-// Read asks for up to Length bytes at Offset (draft-02, section 6.4). The answer is [Data], which may be shorter, or
-// [Status], where EOF says that nothing lies at or behind Offset.
+// Read asks for up to Length bytes at Offset (draft-02, section 6.4). The answer is [Data], which
+// may be shorter, or [Status], where EOF says that nothing lies at or behind Offset.
 type Read struct {
 	Handle []byte
 	Offset uint64
@@ -96,7 +96,8 @@ func (m Write) Append(b []byte, id uint32) []byte {
 	return append(m.AppendHeader(b, id), m.Data...)
 }
 
-// AppendHeader appends all of the packet but Data, whose length it counts. It appends at most [WriteHeaderMax] bytes.
+// AppendHeader appends all of the packet but Data, whose length it counts. It appends at most
+// [WriteHeaderMax] bytes.
 func (m Write) AppendHeader(b []byte, id uint32) []byte {
 	start := len(b)
 	b = appendBytes(appendHeader(b, TypeWrite, id), m.Handle)
@@ -105,7 +106,8 @@ func (m Write) AppendHeader(b []byte, id uint32) []byte {
 	return finish(b, start, len(m.Data))
 }
 
-// WriteHeaderSize returns the length of what [Write.AppendHeader] appends for a handle of the given length.
+// WriteHeaderSize returns the length of what [Write.AppendHeader] appends for a handle of the given
+// length.
 func WriteHeaderSize(handle int) int { return HeaderSize + 4 + handle + 8 + 4 }
 
 // Parse parses the packet's body. Handle and Data alias it.

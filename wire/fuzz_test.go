@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// fuzzMessage feeds bytes to the Parse of like's type. What it accepts must be appended and parsed again to the same message
-// and the same bytes. The seeds are the packets of that type that are written out in the tests.
+// fuzzMessage feeds bytes to the Parse of like's type. What it accepts must be appended and parsed
+// again to the same message and the same bytes. The seeds are the packets of that type that are
+// written out in the tests.
 func fuzzMessage(f *testing.F, like message) {
 	for _, c := range allPackets() {
 		if reflect.TypeOf(c.message) == reflect.TypeOf(like) {
@@ -97,7 +98,9 @@ func FuzzNameReader(f *testing.F) {
 		for i := 0; err == nil && r.Remaining() > 0; i++ {
 			var attrs Attrs
 			var filename []byte
-			if filename, err = r.NextEntry(&attrs); err == nil && (string(filename) != single[i].Filename || !reflect.DeepEqual(attrs, single[i].Attrs)) {
+			if filename, err = r.NextEntry(&attrs); err == nil &&
+				(string(filename) != single[i].Filename ||
+					!reflect.DeepEqual(attrs, single[i].Attrs)) {
 				t.Fatalf("as an entry: %q %+v, whole: %+v", filename, attrs, single[i])
 			}
 		}

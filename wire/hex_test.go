@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// unhex turns a packet written out by hand into bytes: pairs of hex digits, "text" in quotes for itself, and # for the rest
-// of a line that is a comment.
+// unhex turns a packet written out by hand into bytes: pairs of hex digits, "text" in quotes for
+// itself, and # for the rest of a line that is a comment.
 func unhex(t testing.TB, written string) []byte {
 	t.Helper()
 	var b []byte

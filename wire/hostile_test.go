@@ -39,7 +39,8 @@ func TestTruncatedHeader(t *testing.T) {
 		{`65 01 02 03`, ErrShort},
 		{`65 01 02 03 04`, nil},
 		{`ff 01 02 03`, ErrShort}, // a type that nobody defined
-		{`01`, nil},               // INIT and VERSION have no id; what is missing here is missing in the body
+		// INIT and VERSION have no id; what is missing here is missing in the body
+		{`01`, nil},
 		{`02`, nil},
 	} {
 		if _, _, _, err := ParseHeader(unhex(t, c.packet)); !errors.Is(err, c.want) {
@@ -48,8 +49,9 @@ func TestTruncatedHeader(t *testing.T) {
 	}
 }
 
-// TestLyingLengthsAndCounts writes the largest number, and some others, over every four bytes of every packet, so over each
-// of its lengths and counts too. Nothing may panic, and no memory be taken on the number's word.
+// TestLyingLengthsAndCounts writes the largest number, and some others, over every four bytes of
+// every packet, so over each of its lengths and counts too. Nothing may panic, and no memory be
+// taken on the number's word.
 func TestLyingLengthsAndCounts(t *testing.T) {
 	lies := []uint32{0xffffffff, 0x80000000, 0x7fffffff, 0x20000000, 0x15555556}
 	for _, c := range allPackets() {
@@ -59,7 +61,8 @@ func TestLyingLengthsAndCounts(t *testing.T) {
 				for _, lie := range lies {
 					hostile := bytes.Clone(body)
 					binary.BigEndian.PutUint32(hostile[i:], lie)
-					// An error is right nearly everywhere, but a number written over a name or an offset is as good as another.
+					// An error is right nearly everywhere, but a number written over a name or an
+					// offset is as good as another.
 					taken := allocated(func() { _ = blank(c.message).Parse(hostile) })
 					if limit := uint64(2048 + 40*len(body)); taken > limit {
 						t.Errorf("%#x at %d: parsing %d bytes took %d bytes of memory, more than %d", lie, i, len(body), taken, limit)
@@ -70,8 +73,8 @@ func TestLyingLengthsAndCounts(t *testing.T) {
 	}
 }
 
-// allocated returns the bytes that f allocates. The runtime counts for the whole process, so the least of three runs is taken where the
-// first has a lot.
+// allocated returns the bytes that f allocates. The runtime counts for the whole process, so the
+// least of three runs is taken where the first has a lot.
 func allocated(f func()) uint64 {
 	least := uint64(math.MaxUint64)
 	for range 3 {
@@ -98,27 +101,40 @@ func TestLengthsBeyondTheEnd(t *testing.T) {
 		{"handle of 4 GiB", &Handle{}, `ff ff ff ff "abcd"`},
 		{"data, one byte too long", &Data{}, `00 00 00 06 "hello"`},
 		{"data of 4 GiB", &Data{}, `ff ff ff ff "hello"`},
-		{"WRITE's handle that swallows the rest", &Write{}, `00 00 00 12 "h" 00 00 00 00 00 00 00 00 00 00 00 05 "hello"`},
-		{"WRITE's data, one byte too long", &Write{}, `00 00 00 01 "h" 00 00 00 00 00 00 00 00 00 00 00 06 "hello"`},
+		{"WRITE's handle that swallows the rest", &Write{},
+			`00 00 00 12 "h" 00 00 00 00 00 00 00 00 00 00 00 05 "hello"`},
+		{"WRITE's data, one byte too long", &Write{},
+			`00 00 00 01 "h" 00 00 00 00 00 00 00 00 00 00 00 06 "hello"`},
 		{"second path, one byte too long", &Rename{}, `00 00 00 01 "a" 00 00 00 02 "b"`},
 		{"status message, one byte too long", &Status{}, `00 00 00 04 00 00 00 05 "oops"`},
-		{"status language, one byte too long", &Status{}, `00 00 00 04 00 00 00 04 "oops" 00 00 00 03 "en"`},
+		{"status language, one byte too long", &Status{},
+			`00 00 00 04 00 00 00 04 "oops" 00 00 00 03 "en"`},
 		{"extension's name", &Extended{}, `00 00 00 04 "x@y"`},
-		{"VERSION's last string", &initReplyPacket{}, `00 00 00 03 00 00 00 03 "x@y" 00 00 00 02 "1"`},
+		{"VERSION's last string", &initReplyPacket{},
+			`00 00 00 03 00 00 00 03 "x@y" 00 00 00 02 "1"`},
 		{"VERSION with a name and no data", &initReplyPacket{}, `00 00 00 03 00 00 00 03 "x@y"`},
-		{"NAME, one entry too many", &Names{}, `00 00 00 02 00 00 00 01 "a" 00 00 00 00 00 00 00 00`},
-		{"NAME, one entry too many for what follows", &Names{}, `00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00`},
+		{"NAME, one entry too many", &Names{},
+			`00 00 00 02 00 00 00 01 "a" 00 00 00 00 00 00 00 00`},
+		{"NAME, one entry too many for what follows", &Names{},
+			`00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00`},
 		{"NAME of 2^32-1 entries", &Names{}, `ff ff ff ff 00 00 00 00 00 00 00 00 00 00 00 00`},
 		{"ATTRS of 2^32-1 pairs", &AttrsReply{}, `80 00 00 00 ff ff ff ff 00 00 00 00 00 00 00 00`},
-		{"ATTRS, one pair too many", &AttrsReply{}, `80 00 00 00 00 00 00 02 00 00 00 00 00 00 00 00`},
-		{"ATTRS, one pair too many for what follows", &AttrsReply{}, `80 00 00 00 00 00 00 02 00 00 00 08 "12345678" 00 00 00 00`},
+		{"ATTRS, one pair too many", &AttrsReply{},
+			`80 00 00 00 00 00 00 02 00 00 00 00 00 00 00 00`},
+		{"ATTRS, one pair too many for what follows", &AttrsReply{},
+			`80 00 00 00 00 00 00 02 00 00 00 08 "12345678" 00 00 00 00`},
 		{"uids of 4 GiB", &UsersGroupsByID{}, `ff ff ff ff 00 00 00 00 00 00 00 00`},
-		{"uids that end within one", &UsersGroupsByID{}, `00 00 00 06 00 00 00 00 00 00 00 00 00 00`},
+		{"uids that end within one", &UsersGroupsByID{},
+			`00 00 00 06 00 00 00 00 00 00 00 00 00 00`},
 		{"gids that end within one", &UsersGroupsByID{}, `00 00 00 00 00 00 00 03 00 00 00`},
-		{"user's name beyond the list of users", &UsersGroupsReply{}, `00 00 00 05 00 00 00 02 "a" 00 00 00 00`},
-		{"group's name beyond the list of groups", &UsersGroupsReply{}, `00 00 00 00 00 00 00 05 00 00 00 02 "a" "b"`},
-		{"list of users that ends within a length", &UsersGroupsReply{}, `00 00 00 03 00 00 00 00 00 00 00`},
-		{"check-file reply of the extension's name alone", &CheckFileReply{}, `00 00 00 0a "check-file"`},
+		{"user's name beyond the list of users", &UsersGroupsReply{},
+			`00 00 00 05 00 00 00 02 "a" 00 00 00 00`},
+		{"group's name beyond the list of groups", &UsersGroupsReply{},
+			`00 00 00 00 00 00 00 05 00 00 00 02 "a" "b"`},
+		{"list of users that ends within a length", &UsersGroupsReply{},
+			`00 00 00 03 00 00 00 00 00 00 00`},
+		{"check-file reply of the extension's name alone", &CheckFileReply{},
+			`00 00 00 0a "check-file"`},
 	} {
 		if err := c.message.Parse(unhex(t, c.body)); !errors.Is(err, ErrShort) {
 			t.Errorf("%s: %v, want %v", c.name, err, ErrShort)
@@ -172,8 +188,10 @@ func TestReaderErrorSticks(t *testing.T) {
 	if got := r.Uint64(); got != 0 || r.Err() != ErrShort {
 		t.Errorf("eight bytes of four: %d, error %v", got, r.Err())
 	}
-	// The four bytes are there, but whoever did not look at the error must not get a field from the wrong place.
-	if a, b, c, d := r.Byte(), r.Uint32(), r.Bytes(), r.String(); a != 0 || b != 0 || c != nil || d != "" || r.Err() != ErrShort {
+	// The four bytes are there, but whoever did not look at the error must not get a field from the
+	// wrong place.
+	if a, b, c, d := r.Byte(), r.Uint32(), r.Bytes(), r.String(); a != 0 || b != 0 || c != nil ||
+		d != "" || r.Err() != ErrShort {
 		t.Errorf("after an error: %d, %d, %q, %q, error %v", a, b, c, d, r.Err())
 	}
 	if r.Len() != 0 || r.Rest() != nil {

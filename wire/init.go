@@ -8,7 +8,8 @@ type Init struct {
 	Extensions []ExtensionPair
 }
 
-// InitReply is the VERSION packet, the server's answer to INIT, with the extensions that it offers (draft-02, section 4).
+// InitReply is the VERSION packet, the server's answer to INIT, with the extensions that it offers
+// (draft-02, section 4).
 type InitReply struct {
 	Version    uint32
 	Extensions []ExtensionPair

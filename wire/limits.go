@@ -2,7 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// Limits asks for the server's limits (OpenSSH's PROTOCOL, section 4.8). The answer is [LimitsReply].
+// Limits asks for the server's limits (OpenSSH's PROTOCOL, section 4.8). The answer is
+// [LimitsReply].
 type Limits struct{}
 
 // Append appends the packet.
@@ -11,7 +12,8 @@ func (m Limits) Append(b []byte, id uint32) []byte {
 	return finish(appendExtended(b, id, ExtLimits), start, 0)
 }
 
-// LimitsReply is the payload of the EXTENDED_REPLY to [Limits]. 0 means that the server names no limit.
+// LimitsReply is the payload of the EXTENDED_REPLY to [Limits]. 0 means that the server names no
+// limit.
 type LimitsReply struct {
 	MaxPacket      uint64 // bytes of a packet; OpenSSH does not count the length field
 	MaxRead        uint64 // the length a READ may ask for
@@ -42,8 +44,8 @@ const (
 	StatVFSNoSetuid uint64 = 0x2
 )
 
-// StatVFSReply is the payload of the EXTENDED_REPLY to statvfs and fstatvfs: POSIX's struct statvfs (OpenSSH's PROTOCOL,
-// section 4.4).
+// StatVFSReply is the payload of the EXTENDED_REPLY to statvfs and fstatvfs: POSIX's struct statvfs
+// (OpenSSH's PROTOCOL, section 4.4).
 type StatVFSReply struct {
 	BlockSize       uint64 // f_bsize: the file system's block size
 	FragmentSize    uint64 // f_frsize: the unit of the three counts of blocks
@@ -62,7 +64,8 @@ type StatVFSReply struct {
 func (m StatVFSReply) Append(b []byte, id uint32) []byte {
 	start := len(b)
 	b = appendHeader(b, TypeExtendedReply, id)
-	for _, v := range [...]uint64{m.BlockSize, m.FragmentSize, m.Blocks, m.BlocksFree, m.BlocksAvailable,
+	for _, v := range [...]uint64{m.BlockSize, m.FragmentSize, m.Blocks, m.BlocksFree,
+		m.BlocksAvailable,
 		m.Files, m.FilesFree, m.FilesAvailable, m.FSID, m.Flags, m.NameMax} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
@@ -72,7 +75,8 @@ func (m StatVFSReply) Append(b []byte, id uint32) []byte {
 // Parse parses the payload.
 func (m *StatVFSReply) Parse(payload []byte) error {
 	r := NewReader(payload)
-	for _, v := range [...]*uint64{&m.BlockSize, &m.FragmentSize, &m.Blocks, &m.BlocksFree, &m.BlocksAvailable,
+	for _, v := range [...]*uint64{&m.BlockSize, &m.FragmentSize, &m.Blocks, &m.BlocksFree,
+		&m.BlocksAvailable,
 		&m.Files, &m.FilesFree, &m.FilesAvailable, &m.FSID, &m.Flags, &m.NameMax} {
 		*v = r.Uint64()
 	}

@@ -42,7 +42,8 @@ func TestParseIsByteForByte(t *testing.T) {
 	}
 }
 
-// TestParseForgetsTheLastMessage parses into messages that hold another of their type, as where one is used again and again.
+// TestParseForgetsTheLastMessage parses into messages that hold another of their type, as where one
+// is used again and again.
 func TestParseForgetsTheLastMessage(t *testing.T) {
 	for _, c := range allPackets() {
 		for _, last := range allPackets() {
@@ -71,7 +72,8 @@ func TestParseIgnoresWhatFollows(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, body := c.bytes(t)
 			got := blank(c.message)
-			if err := got.Parse(append(bytes.Clone(body), 0xff, 0xff, 0xff, 0xff, 0xff)); err != nil {
+			if err := got.Parse(append(bytes.Clone(body), 0xff, 0xff, 0xff, 0xff,
+				0xff)); err != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got, c.message) {
@@ -82,7 +84,8 @@ func TestParseIgnoresWhatFollows(t *testing.T) {
 }
 
 func TestLimitsRequest(t *testing.T) {
-	if got, want := (Limits{}).Append(nil, testID), unhex(t, limitsPacket); !bytes.Equal(got, want) {
+	if got, want := (Limits{}).Append(nil, testID), unhex(t, limitsPacket); !bytes.Equal(got,
+		want) {
 		t.Errorf("got\n% x, want\n% x", got, want)
 	}
 }
@@ -108,15 +111,19 @@ func TestAppendHeaderLeavesOutTheData(t *testing.T) {
 		write := Write{Handle: bytes.Repeat([]byte("h"), size), Offset: 7, Data: data}
 		header := write.AppendHeader([]byte("before"), testID)
 		if n := len(header) - len("before"); n != WriteHeaderSize(size) || n > WriteHeaderMax {
-			t.Errorf("handle of %d bytes: header of %d, WriteHeaderSize says %d, WriteHeaderMax %d", size, n, WriteHeaderSize(size),
+			t.Errorf("handle of %d bytes: header of %d, WriteHeaderSize says %d, WriteHeaderMax %d",
+				size, n, WriteHeaderSize(size),
 				WriteHeaderMax)
 		}
-		if got, want := append(header, data...), write.Append([]byte("before"), testID); !bytes.Equal(got, want) {
-			t.Errorf("handle of %d bytes: header and data are\n% x, the packet is\n% x", size, got, want)
+		if got, want := append(header, data...), write.Append([]byte("before"),
+			testID); !bytes.Equal(got, want) {
+			t.Errorf("handle of %d bytes: header and data are\n% x, the packet is\n% x", size, got,
+				want)
 		}
 	}
 	if WriteHeaderMax != WriteHeaderSize(MaxHandle) {
-		t.Errorf("WriteHeaderMax is %d, the longest header %d", WriteHeaderMax, WriteHeaderSize(MaxHandle))
+		t.Errorf("WriteHeaderMax is %d, the longest header %d", WriteHeaderMax,
+			WriteHeaderSize(MaxHandle))
 	}
 
 	reply := Data{data}
@@ -124,7 +131,8 @@ func TestAppendHeaderLeavesOutTheData(t *testing.T) {
 	if n := len(header) - len("before"); n != DataHeaderSize {
 		t.Errorf("DATA: header of %d bytes, DataHeaderSize says %d", n, DataHeaderSize)
 	}
-	if got, want := append(header, data...), reply.Append([]byte("before"), testID); !bytes.Equal(got, want) {
+	if got, want := append(header, data...), reply.Append([]byte("before"),
+		testID); !bytes.Equal(got, want) {
 		t.Errorf("DATA: header and data are\n% x, the packet is\n% x", got, want)
 	}
 }
@@ -150,7 +158,8 @@ func TestNamesOneAtATime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := Name{Filename: "from the last packet", Attrs: Attrs{Extended: []ExtensionPair{{"a", "b"}}}}
+			got := Name{Filename: "from the last packet",
+				Attrs: Attrs{Extended: []ExtensionPair{{"a", "b"}}}}
 			for i, want := range names.Names {
 				if n := r.Remaining(); n != len(names.Names)-i {
 					t.Errorf("before entry %d: %d remain of %d", i, n, len(names.Names))

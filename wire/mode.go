@@ -2,7 +2,8 @@ package wire
 
 import "io/fs"
 
-// The file types and special bits of POSIX st_mode, which ATTRS permissions carry (draft-02, section 5; <sys/stat.h>).
+// The file types and special bits of POSIX st_mode, which ATTRS permissions carry (draft-02,
+// section 5; <sys/stat.h>).
 const (
 	modeType    = 0o170000
 	modeSocket  = 0o140000
@@ -17,8 +18,8 @@ const (
 	modeSticky  = 0o1000
 )
 
-// FileMode converts POSIX mode bits to Go's. Permissions without a type, as some servers send, make a regular file; a
-// type nobody knows makes an irregular one.
+// FileMode converts POSIX mode bits to Go's. Permissions without a type, as some servers send, make
+// a regular file; a type nobody knows makes an irregular one.
 func FileMode(permissions uint32) fs.FileMode {
 	mode := fs.FileMode(permissions & 0o777)
 	switch permissions & modeType {
@@ -50,7 +51,8 @@ func FileMode(permissions uint32) fs.FileMode {
 	return mode
 }
 
-// Permissions converts Go's mode to POSIX mode bits, type included. An irregular file has no type in POSIX, and gets none.
+// Permissions converts Go's mode to POSIX mode bits, type included. An irregular file has no type
+// in POSIX, and gets none.
 func Permissions(mode fs.FileMode) uint32 {
 	bits := PermissionBits(mode)
 	switch mode & fs.ModeType {
@@ -72,7 +74,8 @@ func Permissions(mode fs.FileMode) uint32 {
 	return bits
 }
 
-// PermissionBits converts what chmod can change to POSIX bits: permissions, setuid, setgid and sticky, without the type.
+// PermissionBits converts what chmod can change to POSIX bits: permissions, setuid, setgid and
+// sticky, without the type.
 func PermissionBits(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
 	if mode&fs.ModeSetuid != 0 {

@@ -63,10 +63,12 @@ func TestModesThatDoNotComeBack(t *testing.T) {
 }
 
 func TestEveryModeComesBack(t *testing.T) {
-	for _, kind := range []uint32{modeSocket, modeSymlink, modeRegular, modeBlock, modeDir, modeChar, modeFIFO} {
+	for _, kind := range []uint32{modeSocket, modeSymlink, modeRegular, modeBlock, modeDir,
+		modeChar, modeFIFO} {
 		for bits := uint32(0); bits <= 0o7777; bits++ {
 			if p := kind | bits; Permissions(FileMode(p)) != p {
-				t.Errorf("%#o became %v and came back as %#o", p, FileMode(p), Permissions(FileMode(p)))
+				t.Errorf("%#o became %v and came back as %#o", p, FileMode(p),
+					Permissions(FileMode(p)))
 			}
 		}
 	}

@@ -39,9 +39,9 @@ func (r *Reader) ReadName(n *Name) {
 	r.ReadAttrs(&n.Attrs)
 }
 
-// Names answers READDIR, READLINK and REALPATH (draft-02, section 7), expand-path and home-directory (OpenSSH's PROTOCOL,
-// sections 4.9 and 4.11). All but READDIR are answered by one entry whose attributes mean nothing (draft-02, sections 6.10
-// and 6.11).
+// Names answers READDIR, READLINK and REALPATH (draft-02, section 7), expand-path and
+// home-directory (OpenSSH's PROTOCOL, sections 4.9 and 4.11). All but READDIR are answered by one
+// entry whose attributes mean nothing (draft-02, sections 6.10 and 6.11).
 type Names struct{ Names []Name }
 
 // minName is the least that an entry takes: two lengths and the flags of its attributes.
@@ -57,8 +57,8 @@ func (m Names) Append(b []byte, id uint32) []byte {
 	return FinishNames(b, start, len(m.Names))
 }
 
-// BeginNames begins a NAME packet to which entries are appended one at a time; [FinishNames] ends it. The packet starts at
-// len(b).
+// BeginNames begins a NAME packet to which entries are appended one at a time; [FinishNames] ends
+// it. The packet starts at len(b).
 func BeginNames(b []byte, id uint32) []byte {
 	return append(appendHeader(b, TypeName, id), 0, 0, 0, 0)
 }
@@ -77,7 +77,8 @@ func (m *Names) Parse(body []byte) error {
 		return err
 	}
 	if r.Remaining() > 0 {
-		// NewNameReader has checked that the body has room for so many, so this is a few times the body at most.
+		// NewNameReader has checked that the body has room for so many, so this is a few times the
+		// body at most.
 		m.Names = make([]Name, r.Remaining())
 	}
 	for i := range m.Names {
@@ -118,8 +119,9 @@ func (n *NameReader) Next(name *Name) error {
 	return n.r.err
 }
 
-// NextEntry reads the next entry as far as programs need it, without the long name and without copying: the file's name aliases the
-// body. When Remaining is 0 there is none, which is [ErrShort].
+// NextEntry reads the next entry as far as programs need it, without the long name and without
+// copying: the file's name aliases the body. When Remaining is 0 there is none, which is
+// [ErrShort].
 func (n *NameReader) NextEntry(attrs *Attrs) (filename []byte, err error) {
 	if n.remaining == 0 {
 		n.r.fail()

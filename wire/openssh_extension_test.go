@@ -19,7 +19,8 @@ func TestOpenSSHUnderstandsExtensions(t *testing.T) {
 	if s.has(ExtLimits, "1") {
 		var limits LimitsReply
 		s.ask(Limits{}, TypeExtendedReply, &limits)
-		if limits.MaxPacket != MaxPacket || limits.MaxRead != MaxData || limits.MaxWrite != MaxData {
+		if limits.MaxPacket != MaxPacket || limits.MaxRead != MaxData ||
+			limits.MaxWrite != MaxData {
 			t.Errorf("limits: %+v", limits)
 		}
 	}
@@ -27,7 +28,8 @@ func TestOpenSSHUnderstandsExtensions(t *testing.T) {
 		var byPath, byHandle StatVFSReply
 		s.ask(ExtendedPath{Name: ExtStatVFS, Path: "a"}, TypeExtendedReply, &byPath)
 		s.ask(ExtendedHandle{Name: ExtFstatVFS, Handle: from}, TypeExtendedReply, &byHandle)
-		if byPath.FSID != byHandle.FSID || byPath.FragmentSize == 0 || byPath.BlocksFree > byPath.Blocks || byPath.NameMax < 14 {
+		if byPath.FSID != byHandle.FSID || byPath.FragmentSize == 0 ||
+			byPath.BlocksFree > byPath.Blocks || byPath.NameMax < 14 {
 			t.Errorf("statvfs: %+v, fstatvfs: %+v", byPath, byHandle)
 		}
 	}
@@ -67,7 +69,8 @@ func TestOpenSSHUnderstandsExtensions(t *testing.T) {
 			t.Errorf("lsetstat: %v, %v", info, err)
 		}
 	}
-	s.ask(Extended{Name: "nobody-has-this@example.com", Payload: []byte("payload")}, TypeStatus, new(Status))
+	s.ask(Extended{Name: "nobody-has-this@example.com", Payload: []byte("payload")}, TypeStatus,
+		new(Status))
 }
 
 func TestOpenSSHUnderstandsQuestionsOfUsers(t *testing.T) {
@@ -86,7 +89,8 @@ func TestOpenSSHUnderstandsQuestionsOfUsers(t *testing.T) {
 		}
 	}
 	if s.has(ExtHomeDirectory, "1") {
-		if got := s.name(ExtendedPath{Name: ExtHomeDirectory, Path: me.Username}); got != me.HomeDir {
+		if got := s.name(ExtendedPath{Name: ExtHomeDirectory,
+			Path: me.Username}); got != me.HomeDir {
 			t.Errorf("home-directory: %q, want %q", got, me.HomeDir)
 		}
 	}
@@ -105,8 +109,10 @@ func TestOpenSSHUnderstandsQuestionsOfUsers(t *testing.T) {
 		}
 		const nobodys = 0x7ffffff0
 		var reply UsersGroupsReply
-		s.ask(UsersGroupsByID{UIDs: []uint32{nobodys, uint32(uid)}, GIDs: []uint32{uint32(gid)}}, TypeExtendedReply, &reply)
-		if !slices.Equal(reply.Users, []string{"", me.Username}) || !slices.Equal(reply.Groups, []string{group.Name}) {
+		s.ask(UsersGroupsByID{UIDs: []uint32{nobodys, uint32(uid)}, GIDs: []uint32{uint32(gid)}},
+			TypeExtendedReply, &reply)
+		if !slices.Equal(reply.Users, []string{"", me.Username}) ||
+			!slices.Equal(reply.Groups, []string{group.Name}) {
 			t.Errorf("users-groups-by-id: %+v", reply)
 		}
 	}

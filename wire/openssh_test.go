@@ -25,7 +25,8 @@ type sftpServer struct {
 func startServer(t *testing.T) *sftpServer {
 	t.Helper()
 	var path string
-	for _, candidate := range []string{"/usr/lib/openssh", "/usr/libexec/openssh", "/usr/lib/ssh", "/usr/libexec"} {
+	for _, candidate := range []string{"/usr/lib/openssh", "/usr/libexec/openssh", "/usr/lib/ssh",
+		"/usr/libexec"} {
 		candidate = filepath.Join(candidate, "sftp-server")
 		if _, err := os.Stat(candidate); err == nil {
 			path = candidate
@@ -37,11 +38,13 @@ func startServer(t *testing.T) *sftpServer {
 		}
 		t.Skip("OpenSSH's sftp-server is not installed")
 	}
-	dir, err := filepath.EvalSymlinks(t.TempDir()) // as the server, which knows no other name of it, will say it
+	// as the server, which knows no other name of it, will say it
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // t.Context ends before Cleanup
+	// t.Context ends before Cleanup
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	server := exec.CommandContext(ctx, path)
 	server.Dir, server.Stderr = dir, os.Stderr
 	in, err := server.StdinPipe()
@@ -97,8 +100,10 @@ func (s *sftpServer) exchange(packet []byte) (Type, []byte) {
 	return kind, body
 }
 
-// ask sends a request, which must be answered by a packet of the given type, and parses that into reply.
-func (s *sftpServer) ask(request interface{ Append([]byte, uint32) []byte }, kind Type, reply message) {
+// ask sends a request, which must be answered by a packet of the given type, and parses that into
+// reply.
+func (s *sftpServer) ask(request interface{ Append([]byte, uint32) []byte }, kind Type,
+	reply message) {
 	s.t.Helper()
 	got, body := s.exchange(request.Append(nil, testID))
 	if got != kind {
@@ -109,7 +114,8 @@ func (s *sftpServer) ask(request interface{ Append([]byte, uint32) []byte }, kin
 	}
 	// What the server wrote, we must write likewise.
 	if packet := reply.Append(nil, testID); !bytes.Equal(packet[HeaderSize:], body) {
-		s.t.Errorf("%+v: answered by\n% x, which we write as\n% x", request, body, packet[HeaderSize:])
+		s.t.Errorf("%+v: answered by\n% x, which we write as\n% x", request, body,
+			packet[HeaderSize:])
 	}
 }
 
@@ -162,15 +168,18 @@ func TestOpenSSHUnderstandsRequests(t *testing.T) {
 	if got := s.name(PathRequest{Type: TypeRealpath, Path: "."}); got != s.dir {
 		t.Errorf("REALPATH: %q, want %q", got, s.dir)
 	}
-	s.do(PathAttrs{Type: TypeMkdir, Path: "d", Attrs: Attrs{Flags: AttrPermissions, Permissions: 0o700}})
+	s.do(PathAttrs{Type: TypeMkdir, Path: "d",
+		Attrs: Attrs{Flags: AttrPermissions, Permissions: 0o700}})
 
 	handle := s.open("d/f", OpenRead|OpenWrite|OpenCreate|OpenExclusive)
 	s.do(Write{Handle: handle, Offset: 2, Data: []byte("hello")})
-	s.do(Fsetstat{Handle: handle, Attrs: Attrs{Flags: AttrSize | AttrPermissions | AttrACModTime, Size: 6, Permissions: 0o640,
+	s.do(Fsetstat{Handle: handle, Attrs: Attrs{Flags: AttrSize | AttrPermissions | AttrACModTime,
+		Size: 6, Permissions: 0o640,
 		ATime: 1e9, MTime: 1e9 + 1}})
 	var attrs AttrsReply
 	s.ask(HandleRequest{Type: TypeFstat, Handle: handle}, TypeAttrs, &attrs)
-	if a := attrs.Attrs; a.Size != 6 || a.Permissions != 0o100640 || a.ATime != 1e9 || a.MTime != 1e9+1 {
+	if a := attrs.Attrs; a.Size != 6 || a.Permissions != 0o100640 || a.ATime != 1e9 ||
+		a.MTime != 1e9+1 {
 		t.Errorf("FSTAT: %+v", a)
 	}
 	var data Data
@@ -195,7 +204,8 @@ func TestOpenSSHUnderstandsRequests(t *testing.T) {
 		t.Errorf("STAT of a link to nothing: %v", status.Code)
 	}
 	s.ask(PathRequest{Type: TypeLstat, Path: "link"}, TypeAttrs, &attrs)
-	if info, err := os.Lstat(s.at("link")); err != nil || FileMode(attrs.Attrs.Permissions) != info.Mode() {
+	if info, err := os.Lstat(s.at("link")); err != nil ||
+		FileMode(attrs.Attrs.Permissions) != info.Mode() {
 		t.Errorf("LSTAT: %v, want %v, %v", FileMode(attrs.Attrs.Permissions), info.Mode(), err)
 	}
 

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// UsersGroupsByID asks for the names of many numbers at once (OpenSSH's PROTOCOL, section 4.12, where each list travels as
-// one string). The answer is [UsersGroupsReply].
+// UsersGroupsByID asks for the names of many numbers at once (OpenSSH's PROTOCOL, section 4.12,
+// where each list travels as one string). The answer is [UsersGroupsReply].
 type UsersGroupsByID struct{ UIDs, GIDs []uint32 }
 
 // Append appends the packet.
@@ -23,8 +23,8 @@ func (m *UsersGroupsByID) Parse(payload []byte) error {
 	return r.err
 }
 
-// UsersGroupsReply is the payload of the EXTENDED_REPLY to [UsersGroupsByID]: a name for each number, in order, empty
-// where there is none.
+// UsersGroupsReply is the payload of the EXTENDED_REPLY to [UsersGroupsByID]: a name for each
+// number, in order, empty where there is none.
 type UsersGroupsReply struct{ Users, Groups []string }
 
 // Append appends the packet.

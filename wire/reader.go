@@ -2,8 +2,9 @@ package wire
 
 import "encoding/binary"
 
-// Reader takes fields from the front of a body. Its error sticks: after the first field that is not there every other is
-// zero, so a parser reads all its fields and asks Err once, and no bounds check can be forgotten.
+// Reader takes fields from the front of a body. Its error sticks: after the first field that is not
+// there every other is zero, so a parser reads all its fields and asks Err once, and no bounds
+// check can be forgotten.
 type Reader struct {
 	rest []byte
 	err  error

@@ -14,12 +14,15 @@ func attrsPackets() []packetCase {
 			message: &AttrsReply{Attrs{Flags: AttrSize, Size: 0x0123456789abcdef}}},
 		{name: "ATTRS with UIDGID", packet: `00 00 00 11 69 01 02 03 04 00 00 00 02 00 00 03 e8 ff ff ff fe`,
 			message: &AttrsReply{Attrs{Flags: AttrUIDGID, UID: 1000, GID: 0xfffffffe}}},
-		{name: "ATTRS with PERMISSIONS", packet: `00 00 00 0d 69 01 02 03 04 00 00 00 04 00 00 41 ed`,
+		{name: "ATTRS with PERMISSIONS",
+			packet:  `00 00 00 0d 69 01 02 03 04 00 00 00 04 00 00 41 ed`,
 			message: &AttrsReply{Attrs{Flags: AttrPermissions, Permissions: 0o40755}}},
-		{name: "ATTRS with ACMODTIME", packet: `00 00 00 11 69 01 02 03 04 00 00 00 08 00 00 00 01 ff ff ff ff`,
+		{name: "ATTRS with ACMODTIME",
+			packet:  `00 00 00 11 69 01 02 03 04 00 00 00 08 00 00 00 01 ff ff ff ff`,
 			message: &AttrsReply{Attrs{Flags: AttrACModTime, ATime: 1, MTime: 0xffffffff}}},
 
-		{name: "ATTRS with EXTENDED and no pair", packet: `00 00 00 0d 69 01 02 03 04 80 00 00 00 00 00 00 00`,
+		{name: "ATTRS with EXTENDED and no pair",
+			packet:  `00 00 00 0d 69 01 02 03 04 80 00 00 00 00 00 00 00`,
 			message: &AttrsReply{Attrs{Flags: AttrExtended}}},
 
 		{name: "ATTRS with EXTENDED and two pairs", packet: `
@@ -30,7 +33,8 @@ func attrsPackets() []packetCase {
 			00 00 00 02  # extended_count
 			00 00 00 03 "a@b" 00 00 00 02 00 ff
 			00 00 00 03 "c@d" 00 00 00 00`,
-			message: &AttrsReply{Attrs{Flags: AttrExtended, Extended: []ExtensionPair{{"a@b", "\x00\xff"}, {"c@d", ""}}}}},
+			message: &AttrsReply{Attrs{Flags: AttrExtended,
+				Extended: []ExtensionPair{{"a@b", "\x00\xff"}, {"c@d", ""}}}}},
 
 		{name: "ATTRS with everything", packet: `
 			00 00 00 33
@@ -50,8 +54,10 @@ func attrsPackets() []packetCase {
 				Size: 42, UID: 1, GID: 2, Permissions: 0o100644, ATime: 3, MTime: 4,
 				Extended: []ExtensionPair{{"x", "y"}}}}},
 
-		{name: "ATTRS with a flag that nobody defined", packet: `00 00 00 0d 69 01 02 03 04 40 00 00 04 00 00 81 a4`,
-			message: &AttrsReply{Attrs{Flags: 0x40000000 | AttrPermissions, Permissions: 0o100644}}},
+		{name: "ATTRS with a flag that nobody defined",
+			packet: `00 00 00 0d 69 01 02 03 04 40 00 00 04 00 00 81 a4`,
+			message: &AttrsReply{Attrs{Flags: 0x40000000 | AttrPermissions,
+				Permissions: 0o100644}}},
 	}
 }
 
@@ -88,7 +94,8 @@ func replyPackets() []packetCase {
 			message:  &Status{Code: NoSuchFile, Message: "No such file", Language: "en"},
 			mayEndAt: []int{4, 20}},
 
-		{name: "STATUS with empty strings", packet: `00 00 00 11 65 01 02 03 04 00 00 00 00 00 00 00 00 00 00 00 00`,
+		{name: "STATUS with empty strings",
+			packet:   `00 00 00 11 65 01 02 03 04 00 00 00 00 00 00 00 00 00 00 00 00`,
 			message:  &Status{},
 			mayEndAt: []int{4, 8}},
 
@@ -140,7 +147,8 @@ func replyPackets() []packetCase {
 			00 00 00 00`,
 			message: &Names{[]Name{
 				{Filename: "a", LongName: "-rw-r--r-- a",
-					Attrs: Attrs{Flags: AttrSize | AttrPermissions, Size: 7, Permissions: 0o100644}},
+					Attrs: Attrs{Flags: AttrSize | AttrPermissions, Size: 7,
+						Permissions: 0o100644}},
 				{Filename: "b"},
 			}}},
 	}

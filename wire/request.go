@@ -5,8 +5,8 @@ import "errors"
 // ErrHandleTooLong means that a handle has more than [MaxHandle] bytes.
 var ErrHandleTooLong = errors.New("sftp: handle of more than 256 bytes")
 
-// HandleRequest is any request that carries a handle and nothing else: CLOSE (draft-02, section 6.3), READDIR (6.7) and
-// FSTAT (6.8).
+// HandleRequest is any request that carries a handle and nothing else: CLOSE (draft-02, section
+// 6.3), READDIR (6.7) and FSTAT (6.8).
 type HandleRequest struct {
 	Type   Type
 	Handle []byte
@@ -26,8 +26,8 @@ func (m *HandleRequest) Parse(body []byte) error {
 	return r.err
 }
 
-// PathRequest is any request that carries a path and nothing else: REMOVE (draft-02, section 6.5), RMDIR (6.6), OPENDIR
-// (6.7), STAT and LSTAT (6.8), READLINK (6.10) and REALPATH (6.11).
+// PathRequest is any request that carries a path and nothing else: REMOVE (draft-02, section 6.5),
+// RMDIR (6.6), OPENDIR (6.7), STAT and LSTAT (6.8), READLINK (6.10) and REALPATH (6.11).
 type PathRequest struct {
 	Type Type
 	Path string
@@ -47,7 +47,8 @@ func (m *PathRequest) Parse(body []byte) error {
 	return r.err
 }
 
-// PathAttrs is a request that carries a path and attributes: MKDIR (draft-02, section 6.6) and SETSTAT (6.9).
+// PathAttrs is a request that carries a path and attributes: MKDIR (draft-02, section 6.6) and
+// SETSTAT (6.9).
 type PathAttrs struct {
 	Type  Type
 	Path  string
@@ -106,8 +107,9 @@ func (m *Rename) Parse(body []byte) (err error) {
 	return err
 }
 
-// Symlink makes a symbolic link (draft-02, section 6.10). First and Second are in the order of the wire: draft-02 puts the
-// link's own path first, OpenSSH and the many that follow it put the target first (PROTOCOL, section 4.1).
+// Symlink makes a symbolic link (draft-02, section 6.10). First and Second are in the order of the
+// wire: draft-02 puts the link's own path first, OpenSSH and the many that follow it put the target
+// first (PROTOCOL, section 4.1).
 type Symlink struct{ First, Second string }
 
 // Append appends the packet.

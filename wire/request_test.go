@@ -1,6 +1,7 @@
 package wire
 
-// requestPackets are the requests of draft-02, sections 4 and 6; extended requests are with the extensions.
+// requestPackets are the requests of draft-02, sections 4 and 6; extended requests are with the
+// extensions.
 func requestPackets() []packetCase {
 	return []packetCase{
 		{name: "INIT", packet: `
@@ -61,7 +62,8 @@ func requestPackets() []packetCase {
 			00 00 00 01 "h"
 			01 23 45 67 89 ab cd ef
 			00 00 00 05 "hello"`,
-			message: &Write{Handle: []byte("h"), Offset: 0x0123456789abcdef, Data: []byte("hello")}},
+			message: &Write{Handle: []byte("h"), Offset: 0x0123456789abcdef,
+				Data: []byte("hello")}},
 
 		{name: "WRITE of nothing", packet: `
 			00 00 00 16
@@ -86,7 +88,8 @@ func requestPackets() []packetCase {
 			message: &PathRequest{Type: TypeRmdir, Path: "/d"}},
 		{name: "REALPATH of nothing, the home", packet: `00 00 00 09 10 01 02 03 04 00 00 00 00`,
 			message: &PathRequest{Type: TypeRealpath}},
-		{name: "STAT of a name that is no UTF-8", packet: `00 00 00 0b 11 01 02 03 04 00 00 00 02 "/" e9`,
+		{name: "STAT of a name that is no UTF-8",
+			packet:  `00 00 00 0b 11 01 02 03 04 00 00 00 02 "/" e9`,
 			message: &PathRequest{Type: TypeStat, Path: "/\xe9"}},
 		{name: "READLINK", packet: `00 00 00 0b 13 01 02 03 04 00 00 00 02 "/l"`,
 			message: &PathRequest{Type: TypeReadlink, Path: "/l"}},
@@ -117,7 +120,8 @@ func requestPackets() []packetCase {
 			00 00 00 02 "/d"
 			00 00 00 04
 			00 00 01 c0  # 0700`,
-			message: &PathAttrs{Type: TypeMkdir, Path: "/d", Attrs: Attrs{Flags: AttrPermissions, Permissions: 0o700}}},
+			message: &PathAttrs{Type: TypeMkdir, Path: "/d",
+				Attrs: Attrs{Flags: AttrPermissions, Permissions: 0o700}}},
 
 		{name: "RENAME", packet: `
 			00 00 00 14

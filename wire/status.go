@@ -8,7 +8,8 @@ import (
 // Code is the answer a STATUS packet carries (draft-02, section 7).
 type Code uint32
 
-// The codes of draft-02, section 7. NoConnection and ConnectionLost never travel: clients make them up.
+// The codes of draft-02, section 7. NoConnection and ConnectionLost never travel: clients make them
+// up.
 const (
 	OK               Code = 0
 	EOF              Code = 1
@@ -136,8 +137,8 @@ func (m Status) Append(b []byte, id uint32) []byte {
 	return finish(b, start, 0)
 }
 
-// Parse parses the packet's body. Message and language may be missing: they came with version 3 (draft-02, section 10.1),
-// and some servers of today still leave out one or both.
+// Parse parses the packet's body. Message and language may be missing: they came with version 3
+// (draft-02, section 10.1), and some servers of today still leave out one or both.
 func (m *Status) Parse(body []byte) error {
 	r := NewReader(body)
 	*m = Status{Code: Code(r.Uint32())}

@@ -2,7 +2,8 @@ package wire
 
 import "strconv"
 
-// Version is the protocol version spoken here. All servers of note agree on 3 (draft-02, section 4).
+// Version is the protocol version spoken here. All servers of note agree on 3 (draft-02, section
+// 4).
 const Version = 3
 
 // Type is the first byte of a packet's contents (draft-02, section 3).

@@ -1,6 +1,6 @@
-// Package floor is the least that a client can do to move a file over SFTP: it keeps requests in flight on raw file
-// descriptors and drops the replies. Nothing that checks, orders or hands on the data can be faster over the same
-// stream, so a library is measured by how near it comes.
+// Package floor is the least that a client can do to move a file over SFTP: it keeps requests in
+// flight on raw file descriptors and drops the replies. Nothing that checks, orders or hands on the
+// data can be faster over the same stream, so a library is measured by how near it comes.
 package floor
 
 import (
@@ -41,7 +41,8 @@ func (s Setting) String() string {
 	return fmt.Sprintf("packet=%dKiB/inflight=%d", s.Packet>>10, s.InFlight)
 }
 
-// Settings are those that the benchmark tries. 261120 is the largest payload that OpenSSH's server takes.
+// Settings are those that the benchmark tries. 261120 is the largest payload that OpenSSH's server
+// takes.
 func Settings() []Setting {
 	var all []Setting
 	for _, packet := range []int{32 << 10, 64 << 10, 128 << 10, 261120} {
@@ -64,9 +65,11 @@ type Client struct {
 	vectors [][]byte
 }
 
-// New says INIT over a pair of pipe ends or sockets, which it sets to blocking mode and does not close.
+// New says INIT over a pair of pipe ends or sockets, which it sets to blocking mode and does not
+// close.
 func New(r, w *os.File) (*Client, error) {
-	c := &Client{replies: make([]byte, 256<<10), payload: make([]byte, 261120), vectors: make([][]byte, 2)}
+	c := &Client{replies: make([]byte, 256<<10), payload: make([]byte, 261120),
+		vectors: make([][]byte, 2)}
 	for _, end := range []struct {
 		file *os.File
 		fd   *int
@@ -77,7 +80,8 @@ func New(r, w *os.File) (*Client, error) {
 		}
 	}
 	// No request id: INIT and VERSION have none, and the four bytes in its place are the version.
-	if err := c.write(binary.BigEndian.AppendUint32(nil, 5), []byte{typeInit, 0, 0, 0, 3}); err != nil {
+	if err := c.write(binary.BigEndian.AppendUint32(nil, 5),
+		[]byte{typeInit, 0, 0, 0, 3}); err != nil {
 		return nil, err
 	}
 	_, _, err := c.packet()

@@ -17,7 +17,8 @@ type replies struct {
 	skip   int // bytes that are left of the packet whose header was read
 }
 
-// next takes what one system call brings, and returns the packets whose headers were in it and their payload.
+// next takes what one system call brings, and returns the packets whose headers were in it and
+// their payload.
 func (t *replies) next() (packets int, payload int64, err error) {
 	for packets == 0 {
 		n, err := t.client.read(t.client.replies)
@@ -37,7 +38,8 @@ func (t *replies) next() (packets int, payload int64, err error) {
 			t.have = 0
 			value := binary.BigEndian.Uint32(t.header[9:])
 			if t.header[4] != t.wanted || t.wanted == typeStatus && value != 0 {
-				return 0, 0, fmt.Errorf("reply of type %d, value %d where type %d was due", t.header[4], value, t.wanted)
+				return 0, 0, fmt.Errorf("reply of type %d, value %d where type %d was due",
+					t.header[4], value, t.wanted)
 			}
 			t.skip = int(binary.BigEndian.Uint32(t.header[:])) + 4 - replyHeader
 			packets++

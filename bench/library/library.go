@@ -1,5 +1,5 @@
-// Package library puts the client libraries that are compared behind one pair of interfaces, so that every
-// benchmark drives all of them with the same code.
+// Package library puts the client libraries that are compared behind one pair of interfaces, so
+// that every benchmark drives all of them with the same code.
 package library
 
 import (
@@ -44,7 +44,8 @@ const (
 
 // All returns every contestant that this build holds, peers first.
 func All() []Library {
-	return append([]Library{Default.Library(DefaultName), pkgSFTP(BestName, BestPipe, BestSSH)}, ours()...)
+	return append([]Library{Default.Library(DefaultName), pkgSFTP(BestName, BestPipe, BestSSH)},
+		ours()...)
 }
 
 // Named returns the contestant of that name.
@@ -56,5 +57,6 @@ func Named(name string) (Library, error) {
 		}
 		names = append(names, library.Name)
 	}
-	return Library{}, fmt.Errorf("no library named %q in this build; there are: %s", name, strings.Join(names, ", "))
+	return Library{}, fmt.Errorf("no library named %q in this build; there are: %s", name,
+		strings.Join(names, ", "))
 }

@@ -21,8 +21,8 @@ type PkgSFTP struct {
 // Default is pkg/sftp as it comes.
 var Default = PkgSFTP{}
 
-// The settings that won the sweeps: BenchmarkSweepPipe over pipes, BenchmarkSweepSSH over x/crypto/ssh. 261120 is the
-// largest payload that OpenSSH's sftp-server reads or writes at once.
+// The settings that won the sweeps: BenchmarkSweepPipe over pipes, BenchmarkSweepSSH over
+// x/crypto/ssh. 261120 is the largest payload that OpenSSH's sftp-server reads or writes at once.
 var (
 	BestPipe = PkgSFTP{Packet: 261120, Requests: 64, ConcurrentWrites: true}
 	BestSSH  = PkgSFTP{Packet: 128 << 10, Requests: 64, ConcurrentWrites: true}

@@ -69,7 +69,8 @@ var runner = Runner{Sample: time.Millisecond, Timeout: time.Minute}
 func TestPeakIsTheSumOfAllProcesses(t *testing.T) {
 	const mebibytes = 60
 	one := run(t, runner, "sleep 0.5 | "+holding(t, mebibytes)).PeakKiB
-	two := run(t, runner, "sleep 0.5 | "+holding(t, mebibytes)+" & sleep 0.5 | "+holding(t, mebibytes)+"; wait").PeakKiB
+	two := run(t, runner, "sleep 0.5 | "+holding(t, mebibytes)+" & sleep 0.5 | "+holding(t,
+		mebibytes)+"; wait").PeakKiB
 	if one < mebibytes<<10 || one > 3*mebibytes<<10 { // the race detector more than doubles it
 		t.Errorf("one process of %d MiB: %d KiB", mebibytes, one)
 	}
@@ -90,7 +91,8 @@ func TestProcessorIsThatOfTheWholeTree(t *testing.T) {
 		if busy := figures.User + figures.System; busy < 0.05 || busy < 3*(idle.User+idle.System) {
 			t.Errorf("%s: %.3f s of processor, idle %.3f", name, busy, idle.User+idle.System)
 		}
-		if busy := figures.User + figures.System; figures.Busiest < busy/2 || figures.Busiest > busy {
+		if busy := figures.User + figures.System; figures.Busiest < busy/2 ||
+			figures.Busiest > busy {
 			t.Errorf("%s: its busiest process took %.3f s of %.3f", name, figures.Busiest, busy)
 		}
 		if figures.Failure != "" {
@@ -105,7 +107,8 @@ func TestFailureIsTold(t *testing.T) {
 	}
 	short := runner
 	short.Timeout = 100 * time.Millisecond
-	if got := run(t, short, "sleep 100 & sleep 100"); !strings.Contains(got.Failure, "stopped after") || got.Seconds > 30 {
+	if got := run(t, short, "sleep 100 & sleep 100"); !strings.Contains(got.Failure,
+		"stopped after") || got.Seconds > 30 {
 		t.Errorf("a command without end: %+v", got)
 	}
 }

@@ -20,17 +20,18 @@ type Figures struct {
 	// User and System are the processor seconds of the command and of every process below it.
 	User   float64 `json:"user"`
 	System float64 `json:"system"`
-	// PeakKiB is the largest sum, over the processes alive at one moment, of each one's peak resident memory so far.
+	// PeakKiB is the largest sum, over the processes alive at one moment, of each one's peak
+	// resident memory so far.
 	PeakKiB int64 `json:"peak_kib"`
-	// Busiest is the processor time of the one process that took most, as seen when last looked: a program that keeps a core busy
-	// shows there, whatever others of the command wait.
+	// Busiest is the processor time of the one process that took most, as seen when last looked: a
+	// program that keeps a core busy shows there, whatever others of the command wait.
 	Busiest float64 `json:"busiest"`
 	// Failure tells what went wrong, or is empty.
 	Failure string `json:"failure,omitempty"`
 }
 
-// Meter runs a command of the shell in this process, which must have no other children: it becomes the parent of
-// whatever the command leaves behind, so that nothing escapes the account.
+// Meter runs a command of the shell in this process, which must have no other children: it becomes
+// the parent of whatever the command leaves behind, so that nothing escapes the account.
 func Meter(command string, sample, timeout time.Duration) (Figures, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return Figures{}, err
@@ -113,11 +114,12 @@ func look(every time.Duration, stop <-chan struct{}) (s samples) {
 
 func seconds(t unix.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
 
-// MeterArgument is the first argument with which this program is started again as the meter of one command.
+// MeterArgument is the first argument with which this program is started again as the meter of one
+// command.
 const MeterArgument = "meter"
 
-// MeterMain is the program behind MeterArgument; its arguments are the command, the sampling interval, the timeout
-// and the file that takes the figures.
+// MeterMain is the program behind MeterArgument; its arguments are the command, the sampling
+// interval, the timeout and the file that takes the figures.
 func MeterMain(arguments []string) error {
 	if len(arguments) != 4 {
 		return errors.New("meter: command, interval, timeout and output file were expected")
@@ -160,7 +162,8 @@ type Runner struct {
 	Start func(*exec.Cmd) error
 }
 
-// Run runs one command. A command that fails is told in the figures; the error is the measurement's own.
+// Run runs one command. A command that fails is told in the figures; the error is the measurement's
+// own.
 func (r Runner) Run(command string) (Figures, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -172,7 +175,8 @@ func (r Runner) Run(command string) (Figures, error) {
 	}
 	defer os.Remove(output.Name())
 	output.Close()
-	cmd := exec.Command(self, MeterArgument, command, r.Sample.String(), r.Timeout.String(), output.Name())
+	cmd := exec.Command(self, MeterArgument, command, r.Sample.String(), r.Timeout.String(),
+		output.Name())
 	cmd.Env = append(os.Environ(), r.Environment...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

@@ -1,4 +1,5 @@
-// Package measure runs a command and takes account of its whole process tree: time, processor time and peak memory.
+// Package measure runs a command and takes account of its whole process tree: time, processor time
+// and peak memory.
 package measure
 
 import (
@@ -10,7 +11,8 @@ import (
 	"time"
 )
 
-// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 wherever Go runs on Linux.
+// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 wherever Go runs on
+// Linux.
 const clockTick = 10 * time.Millisecond
 
 // children returns the direct children of every thread of a process.
@@ -49,7 +51,8 @@ func processor(pid int) (own, children time.Duration, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	// The name in parentheses may hold anything, so the fields are counted from its end: utime is the 14th of all.
+	// The name in parentheses may hold anything, so the fields are counted from its end: utime is
+	// the 14th of all.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 15 {
 		return 0, 0, fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
@@ -65,8 +68,9 @@ func processor(pid int) (own, children time.Duration, err error) {
 	return times[0] + times[1], times[2] + times[3], nil
 }
 
-// SettledProcessor waits until a process has no children and returns its processor time and theirs. A server like
-// sshd forks a child for every connection, so this is the account of the connections that have ended.
+// SettledProcessor waits until a process has no children and returns its processor time and theirs.
+// A server like sshd forks a child for every connection, so this is the account of the connections
+// that have ended.
 func SettledProcessor(pid int, patience time.Duration) (time.Duration, error) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -79,11 +83,12 @@ func SettledProcessor(pid int, patience time.Duration) (time.Duration, error) {
 	return own + children, err
 }
 
-// highWater returns the peak resident memory of one process in KiB. It only grows until the process runs another
-// program, so reading it now and then misses nothing but the last moments.
+// highWater returns the peak resident memory of one process in KiB. It only grows until the process
+// runs another program, so reading it now and then misses nothing but the last moments.
 func highWater(pid int) (kib int64) { return status(pid, "VmHWM:") }
 
-// Memory returns what a process and all below it have resident now, and the sum of what each of them has had at most, in KiB.
+// Memory returns what a process and all below it have resident now, and the sum of what each of
+// them has had at most, in KiB.
 func Memory(pid int) (resident, peak int64) {
 	for _, pid := range append(descendants(pid), pid) {
 		resident += status(pid, "VmRSS:")
@@ -92,7 +97,8 @@ func Memory(pid int) (resident, peak int64) {
 	return resident, peak
 }
 
-// status returns a number of /proc/PID/status; 0 for what it lacks: zombies and kernel threads have no memory.
+// status returns a number of /proc/PID/status; 0 for what it lacks: zombies and kernel threads have
+// no memory.
 func status(pid int, name string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pipes runs OpenSSH's sftp-server in a process of its own, joined to a client by two pipes and no SSH,
-// and wraps such streams to count or to delay what passes.
+// Package pipes runs OpenSSH's sftp-server in a process of its own, joined to a client by two pipes
+// and no SSH, and wraps such streams to count or to delay what passes.
 package pipes
 
 import (
@@ -27,7 +27,8 @@ type Server struct {
 
 // FindServer returns the path of sftp-server.
 func FindServer() (string, error) {
-	for _, path := range []string{"/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server",
+	for _, path := range []string{"/usr/lib/openssh/sftp-server",
+		"/usr/libexec/openssh/sftp-server",
 		"/usr/lib/ssh/sftp-server", "/usr/libexec/sftp-server"} {
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
@@ -77,7 +78,10 @@ func pipe(size int) (r, w *os.File, err error) {
 	}
 	raw, err := w.SyscallConn()
 	if err == nil {
-		controlErr := raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size) })
+		controlErr := raw.Control(func(fd uintptr) {
+			_,
+				err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size)
+		})
 		err = errors.Join(err, controlErr)
 	}
 	if err != nil {

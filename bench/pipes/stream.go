@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Counted counts the calls that a client makes on its stream. On a pipe or a socket each is one system call.
+// Counted counts the calls that a client makes on its stream. On a pipe or a socket each is one
+// system call.
 type Counted struct {
 	R io.Reader
 	W io.WriteCloser
@@ -38,8 +39,9 @@ func (c *Counted) Reset() {
 	}
 }
 
-// DelayQueue is the number of writes that may be on their way at once: with it a delayed link carries no more
-// than that many Write calls per delay, whatever their size, and none of the libraries is held back by rate.
+// DelayQueue is the number of writes that may be on their way at once: with it a delayed link
+// carries no more than that many Write calls per delay, whatever their size, and none of the
+// libraries is held back by rate.
 const DelayQueue = 128
 
 type delayedWrite struct {
@@ -47,12 +49,14 @@ type delayedWrite struct {
 	data []byte
 }
 
-// Delayed hands each Write on after a delay, keeping their order and letting many be on their way at once.
+// Delayed hands each Write on after a delay, keeping their order and letting many be on their way
+// at once.
 type Delayed struct {
-	w      io.WriteCloser
-	delay  time.Duration
-	queue  chan delayedWrite
-	free   chan []byte  // buffers to use again, so that the link's garbage is not counted as the client's
+	w     io.WriteCloser
+	delay time.Duration
+	queue chan delayedWrite
+	// buffers to use again, so that the link's garbage is not counted as the client's
+	free   chan []byte
 	mu     sync.RWMutex // held for reading by Write, so that Close never closes the queue under one
 	closed bool
 	failed chan struct{}

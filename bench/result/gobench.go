@@ -12,7 +12,8 @@ import (
 
 // GoBenchmark is what one Go benchmark gave: the values of each unit, in the order of the rounds.
 type GoBenchmark struct {
-	// Family is the name of the function without "Benchmark"; Keys are the parts "key=value" of the rest.
+	// Family is the name of the function without "Benchmark"; Keys are the parts "key=value" of the
+	// rest.
 	Family string
 	Keys   map[string]string
 	Values map[string][]float64
@@ -40,12 +41,15 @@ type configLine struct {
 
 func configLines(s *Session) []configLine {
 	text := func(key string, field *string) configLine {
-		return configLine{key, func() string { return *field }, func(value string) { *field = value }}
+		return configLine{key, func() string { return *field },
+			func(value string) { *field = value }}
 	}
 	return []configLine{
-		text("commit", &s.Commit), text("date", &s.Date), text("processor", &s.Machine.CPU), text("kernel", &s.Machine.Kernel),
+		text("commit", &s.Commit), text("date", &s.Date), text("processor",
+			&s.Machine.CPU), text("kernel", &s.Machine.Kernel),
 		text("go", &s.Machine.Go), text("openssh", &s.Machine.OpenSSH),
-		{"cores", func() string { return strconv.Itoa(s.Machine.Cores) }, func(value string) { s.Machine.Cores, _ = strconv.Atoi(value) }},
+		{"cores", func() string { return strconv.Itoa(s.Machine.Cores) },
+			func(value string) { s.Machine.Cores, _ = strconv.Atoi(value) }},
 	}
 }
 
@@ -101,7 +105,8 @@ func newGoBenchmark(name string) *GoBenchmark {
 		}
 	}
 	parts := strings.Split(name, "/")
-	b := &GoBenchmark{Family: strings.TrimPrefix(parts[0], "Benchmark"), Keys: map[string]string{}, Values: map[string][]float64{}}
+	b := &GoBenchmark{Family: strings.TrimPrefix(parts[0], "Benchmark"), Keys: map[string]string{},
+		Values: map[string][]float64{}}
 	for _, part := range parts[1:] {
 		key, value, _ := strings.Cut(part, "=")
 		b.Keys[key] = value

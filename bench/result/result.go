@@ -1,5 +1,5 @@
-// Package result is the form in which raw measurements are kept: lines of JSON, the first of which tells where and
-// when, and each other one run of one command.
+// Package result is the form in which raw measurements are kept: lines of JSON, the first of which
+// tells where and when, and each other one run of one command.
 package result
 
 import (
@@ -46,11 +46,13 @@ type Run struct {
 	Command string `json:"command"`
 	Round   int    `json:"round"`
 	Bytes   int64  `json:"bytes"`
-	// Seconds is the wall time of the whole command; User and System its processor time and that of its children.
+	// Seconds is the wall time of the whole command; User and System its processor time and that of
+	// its children.
 	Seconds float64 `json:"seconds"`
 	User    float64 `json:"user"`
 	System  float64 `json:"system"`
-	// Busiest is the processor time of that one of the command's processes that took most, where that was looked at.
+	// Busiest is the processor time of that one of the command's processes that took most, where
+	// that was looked at.
 	Busiest float64 `json:"busiest,omitempty"`
 	// Server is the processor time at the server's side: sshd and its children.
 	Server float64 `json:"server"`
@@ -59,8 +61,9 @@ type Run struct {
 	// RoundTrips and Connections come from the rows that count on the wire.
 	RoundTrips  int `json:"round_trips,omitempty"`
 	Connections int `json:"connections,omitempty"`
-	// Sessions is how many there were in the rows of sessions, where PeakKiB is what the server's memory grew by at most, EndKiB
-	// by how much it was larger in the end, and Goroutines how many more it had then, where it tells.
+	// Sessions is how many there were in the rows of sessions, where PeakKiB is what the server's
+	// memory grew by at most, EndKiB by how much it was larger in the end, and Goroutines how many
+	// more it had then, where it tells.
 	Sessions   int   `json:"sessions,omitempty"`
 	EndKiB     int64 `json:"end_kib,omitempty"`
 	Goroutines int   `json:"goroutines,omitempty"`
@@ -86,7 +89,8 @@ func NewSession() Session {
 	if output("git", "status", "--porcelain", "--untracked-files=no", "--", ":/") != "" {
 		s.Commit += "+"
 	}
-	for tool, arguments := range map[string][]string{"rclone": {"version"}, "lftp": {"--version"}, "iperf3": {"--version"}, "rsync": {"--version"},
+	for tool, arguments := range map[string][]string{"rclone": {"version"}, "lftp": {"--version"},
+		"iperf3": {"--version"}, "rsync": {"--version"},
 		"sftpgo": {"--version"}, "haproxy": {"-v"}} {
 		if _, err := exec.LookPath(tool); err == nil {
 			s.Machine.Tools[tool] = version(output(tool, arguments...))
@@ -113,7 +117,8 @@ func firstWords(s string, n int) string {
 // version is the first word of a line that begins like a version.
 func version(line string) string {
 	for _, word := range strings.Fields(line) {
-		if digits := strings.TrimPrefix(word, "v"); digits != "" && digits[0] >= '0' && digits[0] <= '9' {
+		if digits := strings.TrimPrefix(word, "v"); digits != "" && digits[0] >= '0' &&
+			digits[0] <= '9' {
 			return digits
 		}
 	}
@@ -126,7 +131,8 @@ func cpuModel() string {
 		return runtime.GOARCH
 	}
 	for _, line := range strings.Split(string(text), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+		if name, value, ok := strings.Cut(line, ":"); ok &&
+			strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}
@@ -146,12 +152,14 @@ func kernel() string {
 // Writer appends runs to a file, each as soon as it is known.
 type Writer struct{ file *os.File }
 
-// NewFile starts a file in dir for a session, under a name of its date and commit. Such names sort by time.
+// NewFile starts a file in dir for a session, under a name of its date and commit. Such names sort
+// by time.
 func NewFile(dir string, session Session, extension string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	base := strings.ReplaceAll(session.Date, ":", "") + "-" + strings.TrimSuffix(session.Commit, "+")
+	base := strings.ReplaceAll(session.Date, ":", "") + "-" +
+		strings.TrimSuffix(session.Commit, "+")
 	for i := 1; ; i++ {
 		name := base + extension
 		if i > 1 {

@@ -10,7 +10,8 @@ import (
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	dir := t.TempDir()
 	session := NewSession()
-	runs := []Run{{Row: "get", Contestant: "scp", Command: "scp a b", Round: 1, Bytes: 5, Seconds: 1.5, PeakKiB: 3},
+	runs := []Run{{Row: "get", Contestant: "scp", Command: "scp a b", Round: 1, Bytes: 5,
+		Seconds: 1.5, PeakKiB: 3},
 		{Row: "get", Contestant: "scp", Round: 2, Failure: "exit status 1"}}
 	for range 2 { // the second in the same minute takes another name
 		w, name, err := Create(dir, session)
@@ -42,7 +43,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 func TestSessionTellsTheMachine(t *testing.T) {
 	s := NewSession()
 	m := s.Machine
-	if s.Date == "" || m.CPU == "" || m.Cores < 1 || !strings.HasPrefix(m.Kernel, "Linux ") || !strings.HasPrefix(m.Go, "1.") {
+	if s.Date == "" || m.CPU == "" || m.Cores < 1 || !strings.HasPrefix(m.Kernel, "Linux ") ||
+		!strings.HasPrefix(m.Go, "1.") {
 		t.Errorf("session %+v", s)
 	}
 }

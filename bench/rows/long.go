@@ -7,7 +7,8 @@ import (
 
 // Apart is what holds for one contestant of a row and not for the others.
 type Apart struct {
-	// Files is how many files it copies, from $PART instead of $SRC; rates are those of its own files. For who would take hours.
+	// Files is how many files it copies, from $PART instead of $SRC; rates are those of its own
+	// files. For who would take hours.
 	Files int
 	// Beside is a command that serves it at the far end, on Port, until it has had its client.
 	Beside string
@@ -48,7 +49,8 @@ func iperf(upload bool, bytes int64) Contestant {
 	return Contestant{iperfStreams, command, "iperf3"}
 }
 
-var iperfApart = map[string]Apart{iperfStreams: {Beside: fmt.Sprintf("iperf3 -s -1 -p %d", iperfPort), Port: iperfPort, NoFile: true}}
+var iperfApart = map[string]Apart{iperfStreams: {Beside: fmt.Sprintf("iperf3 -s -1 -p %d",
+	iperfPort), Port: iperfPort, NoFile: true}}
 
 func pick(upload bool, get, put Contestant) Contestant {
 	if upload {
@@ -60,27 +62,34 @@ func pick(upload bool, get, put Contestant) Contestant {
 // longRows are single files over links made on this machine.
 func longRows(upload bool) []Row {
 	name := verb(upload)
-	scp, sftp, ours := pick(upload, scpGet, scpPut), pick(upload, sftpGet, sftpPut), pick(upload, usftpGet, usftpPut)
+	scp, sftp, ours := pick(upload, scpGet, scpPut), pick(upload, sftpGet, sftpPut), pick(upload,
+		usftpGet, usftpPut)
 	long := Row{
-		Name: "long-" + name, Title: name + " of 500 MB over 1 Gbit/s and 100 ms", Upload: upload, Bytes: 500e6, Cipher: fastCipher,
+		Name: "long-" + name, Title: name +
+			" of 500 MB over 1 Gbit/s and 100 ms", Upload: upload, Bytes: 500e6, Cipher: fastCipher,
 		Ours: ours.Name, Link: &Link{RTT: 100 * time.Millisecond, Rate: 1e9}, Apart: iperfApart,
 		Contestants: []Contestant{scp, sftp, rsync(upload), iperf(upload, 500e6), ours},
-		Targets:     []Target{{Against: scp.Name, Bound: 4.5}, {Against: "rsync", Bound: 4.5}, {Against: iperfStreams, Bound: 0.75}},
+		Targets: []Target{{Against: scp.Name, Bound: 4.5}, {Against: "rsync", Bound: 4.5},
+			{Against: iperfStreams, Bound: 0.75}},
 	}
 	all := []Row{long}
 	for _, trip := range []int{10, 0} {
 		all = append(all, Row{
-			Name: fmt.Sprintf("long-%s-%dms", name, trip), Title: fmt.Sprintf("%s of 500 MB over 1 Gbit/s and %d ms", name, trip),
+			Name: fmt.Sprintf("long-%s-%dms", name,
+				trip), Title: fmt.Sprintf("%s of 500 MB over 1 Gbit/s and %d ms", name, trip),
 			Upload: upload, Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name,
-			Link:        &Link{RTT: time.Duration(trip) * time.Millisecond, Rate: 1e9},
-			Contestants: []Contestant{scp, rsync(upload), ours}, Targets: []Target{{Against: scp.Name, Bound: 1}},
+			Link: &Link{RTT: time.Duration(trip) * time.Millisecond, Rate: 1e9},
+			Contestants: []Contestant{scp, rsync(upload),
+				ours}, Targets: []Target{{Against: scp.Name, Bound: 1}},
 		})
 	}
 	return append(all, Row{
-		Name: "loss-" + name, Title: name + " of 500 MB over 1 Gbit/s and 100 ms, of whose packets one in a thousand is lost",
+		Name: "loss-" + name, Title: name +
+			" of 500 MB over 1 Gbit/s and 100 ms, of whose packets one in a thousand is lost",
 		Upload: upload, Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name,
-		Link:        &Link{RTT: 100 * time.Millisecond, Rate: 1e9, Loss: 0.001},
-		Contestants: []Contestant{scp, rsync(upload), ours}, Targets: []Target{{Against: scp.Name, Bound: 4}},
+		Link: &Link{RTT: 100 * time.Millisecond, Rate: 1e9, Loss: 0.001},
+		Contestants: []Contestant{scp, rsync(upload),
+			ours}, Targets: []Target{{Against: scp.Name, Bound: 4}},
 	})
 }
 
@@ -90,22 +99,28 @@ func mailRow() Row {
 		Name: "mail-put", Title: "put of 5 MB over 100 Mbit/s and 140 ms", Upload: true, Bytes: 5e6, Cipher: fastCipher, Ours: usftpPut.Name,
 		Link:        &Link{RTT: 140 * time.Millisecond, Rate: 100e6},
 		Contestants: []Contestant{sftpPut, scpPut, rsync(true), usftpPut},
-		Targets:     []Target{{Against: sftpPut.Name, Bound: 1}, {Against: sftpPut.Name, Bound: 1 / 0.85}},
+		Targets: []Target{{Against: sftpPut.Name, Bound: 1},
+			{Against: sftpPut.Name, Bound: 1 / 0.85}},
 	}
 }
 
 // treeContestants copy a directory to a name that does not exist.
 func treeContestants(upload bool) (tar, rsync, scp, ours Contestant) {
 	if upload {
-		return Contestant{"tar | ssh tar", `tar -C "$SRC" -cf - . | ssh -F "$CONFIG" host "mkdir $DST && tar -C $DST -xf -"`, "tar"},
+		return Contestant{"tar | ssh tar",
+				`tar -C "$SRC" -cf - . | ssh -F "$CONFIG" host "mkdir $DST && tar -C $DST -xf -"`,
+				"tar"},
 			Contestant{"rsync -a", rsyncSSH + `"$SRC/" "host:$DST"`, "rsync"},
 			Contestant{"scp -r", `scp -q -r -F "$CONFIG" "$SRC" "host:$DST"`, "scp"},
-			Contestant{"usftp cp -r", `"$USFTP" cp -r ` + usftpFlags + ` "$SRC" "$USER@$ADDRESS:$DST"`, UsftpProgram}
+			Contestant{"usftp cp -r", `"$USFTP" cp -r ` + usftpFlags +
+				` "$SRC" "$USER@$ADDRESS:$DST"`, UsftpProgram}
 	}
-	return Contestant{"tar | ssh tar", `mkdir "$DST" && ssh -F "$CONFIG" host "tar -C $SRC -cf - ." | tar -C "$DST" -xf -`, "tar"},
+	return Contestant{"tar | ssh tar",
+			`mkdir "$DST" && ssh -F "$CONFIG" host "tar -C $SRC -cf - ." | tar -C "$DST" -xf -`, "tar"},
 		Contestant{"rsync -a", rsyncSSH + `"host:$SRC/" "$DST"`, "rsync"},
 		Contestant{"scp -r", `scp -q -r -F "$CONFIG" "host:$SRC" "$DST"`, "scp"},
-		Contestant{"usftp cp -r", `"$USFTP" cp -r ` + usftpFlags + ` "$USER@$ADDRESS:$SRC" "$DST"`, UsftpProgram}
+		Contestant{"usftp cp -r", `"$USFTP" cp -r ` + usftpFlags + ` "$USER@$ADDRESS:$SRC" "$DST"`,
+			UsftpProgram}
 }
 
 // scpPart is how many files scp -r copies where all would take it a quarter of an hour.
@@ -126,25 +141,31 @@ func treeRows(upload bool) []Row {
 		{
 			Name: "small-" + name, Title: name + " of 10,000 files of 4 KiB on loopback", Upload: upload, Files: 10_000, Bytes: 4 << 10,
 			Cipher: fastCipher, Ours: ours.Name, Contestants: []Contestant{tar, rsync, scp, ours},
-			Targets: []Target{{Against: rsync.Name, Bound: againstRsync}, {Against: scp.Name, Bound: 4}},
+			Targets: []Target{{Against: rsync.Name, Bound: againstRsync},
+				{Against: scp.Name, Bound: 4}},
 		},
 		{
-			Name: "small-" + name + "-50ms", Title: name + " of 2,000 files of 4 KiB over 1 Gbit/s and 50 ms", Upload: upload,
+			Name: "small-" + name + "-50ms", Title: name +
+				" of 2,000 files of 4 KiB over 1 Gbit/s and 50 ms", Upload: upload,
 			Files: 2000, Bytes: 4 << 10, Cipher: fastCipher, Ours: ours.Name, Link: &Link{RTT: 50 * time.Millisecond, Rate: 1e9},
 			Apart:       map[string]Apart{part.Name: {Files: scpPart}},
 			Contestants: []Contestant{tar, rsync, part, ours},
-			Targets:     []Target{{Against: tar.Name, Bound: 1 / 1.25}, {Against: part.Name, Bound: 100}},
+			Targets: []Target{{Against: tar.Name, Bound: 1 / 1.25},
+				{Against: part.Name, Bound: 100}},
 		},
 		{
-			Name: "memory-" + name + "-tree", Title: "peak memory: " + name + " of a tree of 200,000 files", Kind: Memory, Upload: upload,
+			Name: "memory-" + name + "-tree", Title: "peak memory: " + name +
+				" of a tree of 200,000 files", Kind: Memory, Upload: upload,
 			Files: 200_000, Bytes: 16, Cipher: fastCipher, Ours: ours.Name, Contestants: []Contestant{rsync, ours},
 			Targets: []Target{{Figure: PeakMemory, Absolute: 48 << 10}}, // 32 MiB, and 16 in flight
 		},
 		{
-			Name: "memory-" + name + "-20GB", Title: "peak memory: " + name + " of a file of 20 GB", Kind: Memory, Upload: upload,
+			Name: "memory-" + name + "-20GB", Title: "peak memory: " + name +
+				" of a file of 20 GB", Kind: Memory, Upload: upload,
 			Bytes: 20e9, Sparse: !upload /* whose holes would not travel */, Cipher: fastCipher, Ours: usftpGet.Name,
-			Contestants: []Contestant{pick(upload, scpGet, scpPut), pick(upload, usftpGet, usftpPut)},
-			Targets:     []Target{{Figure: PeakMemory, Absolute: 32 << 10}},
+			Contestants: []Contestant{pick(upload, scpGet, scpPut),
+				pick(upload, usftpGet, usftpPut)},
+			Targets: []Target{{Figure: PeakMemory, Absolute: 32 << 10}},
 		},
 	}
 }

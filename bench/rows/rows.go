@@ -1,5 +1,5 @@
-// Package rows is the table of what is measured over SSH: each row is one job that several contestants do, and what
-// usftp is to reach in it.
+// Package rows is the table of what is measured over SSH: each row is one job that several
+// contestants do, and what usftp is to reach in it.
 package rows
 
 import (
@@ -29,7 +29,8 @@ type Row struct {
 	// Bytes is the size of the file; Sparse makes it a hole, which costs no memory at its source.
 	Bytes  int64
 	Sparse bool
-	// Files, where it is not 0, makes $SRC and $DST directories with so many files of that size, a hundred in each directory.
+	// Files, where it is not 0, makes $SRC and $DST directories with so many files of that size, a
+	// hundred in each directory.
 	Files int
 	// Cipher is the only one that the server offers; empty leaves each contestant its default one.
 	Cipher string
@@ -50,9 +51,10 @@ type Link struct {
 	Loss float64
 }
 
-// Contestant is one command. The shell runs it with these variables: $SRC and $DST, the files; $CONFIG, an ssh_config
-// that names the server "host"; $ADDRESS, $PORT, $USER, $KEY and $KNOWN_HOSTS, for tools that want these one by
-// one; $BENCH and $USFTP, the programs built from this repository.
+// Contestant is one command. The shell runs it with these variables: $SRC and $DST, the files;
+// $CONFIG, an ssh_config that names the server "host"; $ADDRESS, $PORT, $USER, $KEY and
+// $KNOWN_HOSTS, for tools that want these one by one; $BENCH and $USFTP, the programs built from
+// this repository.
 type Contestant struct {
 	Name    string
 	Command string
@@ -60,8 +62,8 @@ type Contestant struct {
 	Program string
 }
 
-// Target is a bound on a ratio between ours and another contestant: of rates, and where Figure says so, of
-// processor time or memory.
+// Target is a bound on a ratio between ours and another contestant: of rates, and where Figure says
+// so, of processor time or memory.
 type Target struct {
 	Against string
 	Figure  Figure
@@ -107,15 +109,20 @@ var (
 	scpPut    = Contestant{"scp", `scp -q -F "$CONFIG" "$SRC" "host:$DST"`, "scp"}
 	scpOldGet = Contestant{"scp -O", `scp -O -q -F "$CONFIG" "host:$SRC" "$DST"`, "scp"}
 	scpOldPut = Contestant{"scp -O", `scp -O -q -F "$CONFIG" "$SRC" "host:$DST"`, "scp"}
-	sftpGet   = Contestant{"sftp", `echo "get $SRC $DST" | sftp -q -F "$CONFIG" -b - host >/dev/null`, "sftp"}
-	sftpPut   = Contestant{"sftp", `echo "put $SRC $DST" | sftp -q -F "$CONFIG" -b - host >/dev/null`, "sftp"}
-	usftpGet  = Contestant{"usftp cp", `"$USFTP" cp ` + usftpFlags + ` "$USER@$ADDRESS:$SRC" "$DST"`, UsftpProgram}
-	usftpPut  = Contestant{"usftp cp", `"$USFTP" cp ` + usftpFlags + ` "$SRC" "$USER@$ADDRESS:$DST"`, UsftpProgram}
+	sftpGet   = Contestant{"sftp",
+		`echo "get $SRC $DST" | sftp -q -F "$CONFIG" -b - host >/dev/null`, "sftp"}
+	sftpPut = Contestant{"sftp",
+		`echo "put $SRC $DST" | sftp -q -F "$CONFIG" -b - host >/dev/null`, "sftp"}
+	usftpGet = Contestant{"usftp cp", `"$USFTP" cp ` + usftpFlags +
+		` "$USER@$ADDRESS:$SRC" "$DST"`, UsftpProgram}
+	usftpPut = Contestant{"usftp cp", `"$USFTP" cp ` + usftpFlags +
+		` "$SRC" "$USER@$ADDRESS:$DST"`, UsftpProgram}
 )
 
 const (
 	rcloneRemote = `:sftp,host=$ADDRESS,port=$PORT,user=$USER,key_file=$KEY,known_hosts_file=$KNOWN_HOSTS,shell_type=unix`
-	// rclone as it comes lets the server hash the file afterwards, and reads large files in four streams.
+	// rclone as it comes lets the server hash the file afterwards, and reads large files in four
+	// streams.
 	rcloneTuned = rcloneRemote + `,disable_hashcheck=true,chunk_size=255k,concurrency=64`
 	lftpOpen    = `set cmd:fail-exit yes; set sftp:connect-program 'ssh -a -x -F $CONFIG'; open sftp://$USER:@host`
 )

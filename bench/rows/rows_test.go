@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRowsAreWhole checks what the report relies on: names that are told apart, targets against someone who runs,
-// commands that the shell can parse.
+// TestRowsAreWhole checks what the report relies on: names that are told apart, targets against
+// someone who runs, commands that the shell can parse.
 func TestRowsAreWhole(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range All() {
@@ -24,15 +24,18 @@ func TestRowsAreWhole(t *testing.T) {
 				t.Errorf("row %s: two contestants are named %q", row.Name, contestant.Name)
 			}
 			names = append(names, contestant.Name)
-			if out, err := exec.Command("sh", "-n", "-c", contestant.Command).CombinedOutput(); err != nil {
+			if out, err := exec.Command("sh", "-n", "-c",
+				contestant.Command).CombinedOutput(); err != nil {
 				t.Errorf("row %s: %s: %v: %s", row.Name, contestant.Command, err, out)
 			}
 		}
 		needed := []string{row.Ours}
 		for name, apart := range row.Apart {
 			needed = append(needed, name)
-			if row.Total(name) <= 0 || row.Total(name) > row.Total(row.Ours) || apart.Beside != "" && row.Link == nil {
-				t.Errorf("row %s: %s copies %d bytes, served by %q", row.Name, name, row.Total(name), apart.Beside)
+			if row.Total(name) <= 0 || row.Total(name) > row.Total(row.Ours) ||
+				apart.Beside != "" && row.Link == nil {
+				t.Errorf("row %s: %s copies %d bytes, served by %q", row.Name, name,
+					row.Total(name), apart.Beside)
 			}
 		}
 		for _, target := range row.Targets {

@@ -2,8 +2,8 @@ package rows
 
 import "fmt"
 
-// ServeRow is one job that several servers do for the same clients: so many streams at a time, each a client of its own that moves a
-// file of its own.
+// ServeRow is one job that several servers do for the same clients: so many streams at a time, each
+// a client of its own that moves a file of its own.
 type ServeRow struct {
 	Name string
 	// Protocol is SFTP or SCP.
@@ -23,7 +23,8 @@ type Ciphers struct {
 	flags string
 }
 
-// ServeContestant is a client at a server. The shell runs its command for each stream, with these variables beside those of a
+// ServeContestant is a client at a server. The shell runs its command for each stream, with these
+// variables beside those of a
 // [Contestant]: $i, the stream's number; $HERE and $THERE, what the names of files begin with here and at the server.
 type ServeContestant struct {
 	Server, Client string
@@ -47,13 +48,14 @@ const (
 func Servers() []string { return []string{OpenSSH, SFTPGo, Usftp, Balanced} }
 
 const (
-	// oneStream is what a single stream moves, and manyStreams each of several: so much that a login does not matter, and that a
-	// sweep through all of them ends.
+	// oneStream is what a single stream moves, and manyStreams each of several: so much that a
+	// login does not matter, and that a sweep through all of them ends.
 	oneStream   = gibibyte
 	manyStreams = 256 * mebibyte
 )
 
-// ServeCiphers are those of the tables: the two that SFTPGo's notes compare, and what the clients prefer.
+// ServeCiphers are those of the tables: the two that SFTPGo's notes compare, and what the clients
+// prefer.
 func ServeCiphers() []Ciphers {
 	return []Ciphers{
 		{"gcm", fastCipher, " -o Ciphers=" + fastCipher},
@@ -82,7 +84,8 @@ func Serve() []ServeRow {
 
 // ServeName is the name of a row.
 func ServeName(protocol, ciphers string, upload bool, streams int) string {
-	return fmt.Sprintf("serve-%s-%s-%s-%d", map[string]string{"SFTP": "sftp", "SCP": "scp"}[protocol], verb(upload), ciphers, streams)
+	return fmt.Sprintf("serve-%s-%s-%s-%d",
+		map[string]string{"SFTP": "sftp", "SCP": "scp"}[protocol], verb(upload), ciphers, streams)
 }
 
 func serveRow(protocol string, ciphers Ciphers, upload bool, streams int) ServeRow {
@@ -110,23 +113,30 @@ func serveClients(protocol string, ciphers Ciphers, upload bool) []ServeContesta
 	ours := `"$USFTP" cp ` + usftpFlags + ciphers.flags
 	switch {
 	case protocol == "SCP" && upload:
-		return []ServeContestant{{Client: "scp -O", Program: "scp", Command: `scp -O ` + open + ` ` + from + ` "host:` + to + `"`}}
+		return []ServeContestant{{Client: "scp -O", Program: "scp",
+			Command: `scp -O ` + open + ` ` + from + ` "host:` + to + `"`}}
 	case protocol == "SCP":
-		return []ServeContestant{{Client: "scp -O", Program: "scp", Command: `scp -O ` + open + ` "host:` + there + `" ` + here}}
+		return []ServeContestant{{Client: "scp -O", Program: "scp",
+			Command: `scp -O ` + open + ` "host:` + there + `" ` + here}}
 	case upload:
 		return []ServeContestant{
-			{Client: "sftp", Program: "sftp", Command: `echo "put $HERE/source ` + to + `" | sftp ` + open + ` -b - host >/dev/null`},
-			{Client: "usftp cp", Program: UsftpProgram, Command: ours + ` ` + from + ` "$USER@$ADDRESS:` + to + `"`},
+			{Client: "sftp", Program: "sftp", Command: `echo "put $HERE/source ` + to +
+				`" | sftp ` + open + ` -b - host >/dev/null`},
+			{Client: "usftp cp", Program: UsftpProgram,
+				Command: ours + ` ` + from + ` "$USER@$ADDRESS:` + to + `"`},
 		}
 	default:
 		return []ServeContestant{
-			{Client: "sftp", Program: "sftp", Command: `echo "get ` + there + ` $HERE/target$i" | sftp ` + open + ` -b - host >/dev/null`},
-			{Client: "usftp cp", Program: UsftpProgram, Command: ours + ` "$USER@$ADDRESS:` + there + `" ` + here},
+			{Client: "sftp", Program: "sftp", Command: `echo "get ` + there +
+				` $HERE/target$i" | sftp ` + open + ` -b - host >/dev/null`},
+			{Client: "usftp cp", Program: UsftpProgram,
+				Command: ours + ` "$USER@$ADDRESS:` + there + `" ` + here},
 		}
 	}
 }
 
-// Together is a command of the shell that runs one for each stream, all at a time, and fails with the first that fails.
+// Together is a command of the shell that runs one for each stream, all at a time, and fails with
+// the first that fails.
 func Together(command string, streams int) string {
 	return fmt.Sprintf("running=; for i in $(seq %d); do { %s; } & running=\"$running $!\"; done; failed=0; "+
 		"for child in $running; do wait $child || failed=1; done; exit $failed", streams, command)

@@ -22,7 +22,8 @@ func TestServeRowsAreWhole(t *testing.T) {
 				t.Errorf("row %s: two contestants are named %q", row.Name, c.Name())
 			}
 			atServer[c.Server] = append(atServer[c.Server], c.Client)
-			if out, err := exec.Command("sh", "-n", "-c", Together(c.Command, row.Streams)).CombinedOutput(); err != nil {
+			if out, err := exec.Command("sh", "-n", "-c",
+				Together(c.Command, row.Streams)).CombinedOutput(); err != nil {
 				t.Errorf("row %s: %s: %v: %s", row.Name, c.Command, err, out)
 			}
 		}

@@ -1,6 +1,7 @@
 package rows
 
-// SessionRow is a row about what a server holds for many sessions at a time, each a connection of its own.
+// SessionRow is a row about what a server holds for many sessions at a time, each a connection of
+// its own.
 type SessionRow struct {
 	Name, Title string
 	Work        SessionWork
@@ -9,7 +10,8 @@ type SessionRow struct {
 	Together int
 	// Bytes is the size of the file that each moves.
 	Bytes int64
-	// MostKiB is what the server may take for each at most: at its peak, and for sessions that are idle in the end.
+	// MostKiB is what the server may take for each at most: at its peak, and for sessions that are
+	// idle in the end.
 	MostKiB int64
 }
 
@@ -27,18 +29,21 @@ const (
 	Visits
 )
 
-// SessionServers are the servers that take part: those that are one process. OpenSSH's has two for each session, which share most
-// of their memory.
+// SessionServers are the servers that take part: those that are one process. OpenSSH's has two for
+// each session, which share most of their memory.
 func SessionServers() []string { return []string{SFTPGo, Usftp} }
 
 // Sessions returns every row of sessions.
 func Sessions() []SessionRow {
 	return []SessionRow{
-		{Name: "sessions-get", Title: "100 sessions, each fetching a file of 64 MiB", Work: Downloads, Sessions: 100, Together: 100,
+		{Name: "sessions-get", Title: "100 sessions, each fetching a file of 64 MiB",
+			Work: Downloads, Sessions: 100, Together: 100,
 			Bytes: 64 * mebibyte, MostKiB: 4 << 10},
-		{Name: "sessions-put", Title: "100 sessions, each bringing a file of 64 MiB", Work: Uploads, Sessions: 100, Together: 100,
+		{Name: "sessions-put", Title: "100 sessions, each bringing a file of 64 MiB", Work: Uploads,
+			Sessions: 100, Together: 100,
 			Bytes: 64 * mebibyte, MostKiB: 4 << 10},
-		{Name: "sessions-idle", Title: "100 sessions that have listed a directory and are idle", Work: Idles, Sessions: 100, Together: 100,
+		{Name: "sessions-idle", Title: "100 sessions that have listed a directory and are idle",
+			Work: Idles, Sessions: 100, Together: 100,
 			MostKiB: 256},
 		{Name: "sessions-visits", Title: "1,000 sessions that come, list a directory and leave, 100 at a time", Work: Visits, Sessions: 1000,
 			Together: 100},

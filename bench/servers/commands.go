@@ -11,8 +11,9 @@ import (
 	"github.com/usftp/usftp/bench/sshd"
 )
 
-// startSFTPGo runs it in its portable mode, which needs no database, without a log, and with as many connections from one
-// address as there may be: usftp's client makes several, and all clients have one address here.
+// startSFTPGo runs it in its portable mode, which needs no database, without a log, and with as
+// many connections from one address as there may be: usftp's client makes several, and all clients
+// have one address here.
 func (r *Rig) startSFTPGo(s *Server, address string) error {
 	keys, err := os.ReadFile(r.openssh.AuthorizedKeys)
 	if err != nil {
@@ -25,7 +26,8 @@ func (r *Rig) startSFTPGo(s *Server, address string) error {
 	type object = map[string]any
 	text, err := json.Marshal(object{
 		"common": object{"max_per_host_connections": 0, "proxy_protocol": 0},
-		"sftpd":  object{"bindings": []object{{"address": host}}, "host_keys": []string{r.openssh.HostKey}},
+		"sftpd": object{"bindings": []object{{"address": host}},
+			"host_keys": []string{r.openssh.HostKey}},
 	})
 	if err != nil {
 		return err
@@ -33,7 +35,8 @@ func (r *Rig) startSFTPGo(s *Server, address string) error {
 	if err := os.WriteFile(filepath.Join(r.dir, "sftpgo.json"), text, 0o600); err != nil {
 		return err
 	}
-	return r.run(s, banner(address), "sftpgo", "portable", "-c", r.dir, "-d", r.config.Dir, "-u", r.openssh.User,
+	return r.run(s, banner(address), "sftpgo", "portable", "-c", r.dir, "-d", r.config.Dir, "-u",
+		r.openssh.User,
 		"-k", strings.TrimSpace(string(keys)), "-g", "*", "-s", port, "--ssh-commands", "scp")
 }
 
@@ -44,7 +47,8 @@ func (r *Rig) startUsftp(s *Server, address string) error {
 		return err
 	}
 	s.Metrics = net.JoinHostPort(loopback, metrics)
-	return r.run(s, banner(address), r.config.Usftp, "serve", "--listen", address, "--host-key", r.openssh.HostKey,
+	return r.run(s, banner(address), r.config.Usftp, "serve", "--listen", address, "--host-key",
+		r.openssh.HostKey,
 		"--authorized-keys", r.openssh.AuthorizedKeys, "--user", r.openssh.User, "--metrics="+s.Metrics, r.config.Dir)
 }
 
@@ -58,17 +62,20 @@ func (r *Rig) startBalanced(s *Server, address string) error {
 		}
 		instances[i] = net.JoinHostPort(loopback, port)
 		config := filepath.Join(r.dir, "instance-"+port+".toml")
-		text := fmt.Appendf(nil, instanceConfig, instances[i], r.openssh.HostKey, loopback, r.openssh.User, r.config.Dir,
+		text := fmt.Appendf(nil, instanceConfig, instances[i], r.openssh.HostKey, loopback,
+			r.openssh.User, r.config.Dir,
 			r.openssh.AuthorizedKeys)
 		if err := os.WriteFile(config, text, 0o600); err != nil {
 			return err
 		}
-		if err := r.run(s, accepts(instances[i]), r.config.Usftp, "serve", "--config", config); err != nil {
+		if err := r.run(s, accepts(instances[i]), r.config.Usftp, "serve", "--config",
+			config); err != nil {
 			return err
 		}
 	}
 	config := filepath.Join(r.dir, "haproxy.cfg")
-	if err := os.WriteFile(config, fmt.Appendf(nil, haproxyConfig, address, instances[0], instances[1]), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, haproxyConfig, address, instances[0],
+		instances[1]), 0o600); err != nil {
 		return err
 	}
 	return r.run(s, banner(address), "haproxy", "-db", "-f", config)

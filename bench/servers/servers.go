@@ -1,5 +1,5 @@
-// Package servers runs the servers that are compared: OpenSSH's, SFTPGo's, usftp's, and two of usftp's behind HAProxy. All
-// serve one directory to one user, with the same keys, on loopback.
+// Package servers runs the servers that are compared: OpenSSH's, SFTPGo's, usftp's, and two of
+// usftp's behind HAProxy. All serve one directory to one user, with the same keys, on loopback.
 package servers
 
 import (
@@ -31,7 +31,8 @@ type Config struct {
 	Usftp string
 }
 
-// Rig starts servers. It owns their keys, which OpenSSH's server made, so that this one always runs.
+// Rig starts servers. It owns their keys, which OpenSSH's server made, so that this one always
+// runs.
 type Rig struct {
 	config  Config
 	openssh *sshd.Server
@@ -43,7 +44,8 @@ type Server struct {
 	sshd.Access
 	// Name is one of package rows' names.
 	Name string
-	// Root is what the path of a served file begins with: nothing where the directory is all that clients see.
+	// Root is what the path of a served file begins with: nothing where the directory is all that
+	// clients see.
 	Root string
 	// Metrics is the address of usftp's metrics, for a server of ours that is alone.
 	Metrics string
@@ -194,7 +196,8 @@ func accepts(address string) func() error {
 	}
 }
 
-// Processor returns the processor time of all that has been served, once the server has come to rest.
+// Processor returns the processor time of all that has been served, once the server has come to
+// rest.
 func (s *Server) Processor() (time.Duration, error) {
 	const patience = 20 * time.Second
 	ticker := time.NewTicker(25 * time.Millisecond)
@@ -219,7 +222,8 @@ func (s *Server) Processor() (time.Duration, error) {
 	}
 }
 
-// Memory returns, in KiB, what the server's processes and their children have resident, and the sum of what each has had at most.
+// Memory returns, in KiB, what the server's processes and their children have resident, and the sum
+// of what each has had at most.
 func (s *Server) Memory() (resident, peak int64) {
 	for _, p := range s.processes {
 		now, most := measure.Memory(p.Pid)
@@ -228,7 +232,8 @@ func (s *Server) Memory() (resident, peak int64) {
 	return resident, peak
 }
 
-// Goroutines returns how many the server has, once that does not change any more; 0 of a server that does not tell.
+// Goroutines returns how many the server has, once that does not change any more; 0 of a server
+// that does not tell.
 func (s *Server) Goroutines() (int, error) {
 	if s.Metrics == "" {
 		return 0, nil
@@ -251,7 +256,8 @@ func (s *Server) Goroutines() (int, error) {
 func (s *Server) metric(name string) (int, error) {
 	// Each on a connection of its own, which has left no goroutine behind when the next comes.
 	transport := &http.Transport{DisableKeepAlives: true}
-	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("http://" + s.Metrics + "/metrics")
+	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("http://" +
+		s.Metrics + "/metrics")
 	if err != nil {
 		return 0, err
 	}

@@ -13,11 +13,13 @@ import (
 	"github.com/usftp/usftp/bench/testenv"
 )
 
-// TestServersServe has the same client fetch a file, and bring one, by both protocols at every server.
+// TestServersServe has the same client fetch a file, and bring one, by both protocols at every
+// server.
 func TestServersServe(t *testing.T) {
 	dir := t.TempDir()
 	usftp := filepath.Join(t.TempDir(), "usftp")
-	if out, err := exec.Command("go", "build", "-C", "../..", "-o", usftp, "./cmd/usftp").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../..", "-o", usftp,
+		"./cmd/usftp").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	rig, err := NewRig(Config{Dir: dir, Usftp: usftp})
@@ -32,7 +34,8 @@ func TestServersServe(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	served := bytes.Repeat([]byte("what is served\n"), 1<<20) // so much that it takes ticks of the kernel's clock
+	// so much that it takes ticks of the kernel's clock
+	served := bytes.Repeat([]byte("what is served\n"), 1<<20)
 	if err := os.WriteFile(filepath.Join(dir, "source"), served, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,8 @@ func TestServersServe(t *testing.T) {
 			}()
 			for _, flags := range []string{"-q", "-qO"} {
 				got, back := filepath.Join(dir, "got"), filepath.Join(dir, "back")
-				for _, words := range [][]string{{"host:" + server.Root + "/source", got}, {got, "host:" + server.Root + "/back"}} {
+				for _, words := range [][]string{{"host:" + server.Root + "/source", got},
+					{got, "host:" + server.Root + "/back"}} {
 					arguments := append([]string{flags, "-F", server.ClientConfig}, words...)
 					if out, err := exec.Command("scp", arguments...).CombinedOutput(); err != nil {
 						t.Fatalf("scp %v: %v: %s", arguments, err, out)

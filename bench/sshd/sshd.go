@@ -1,5 +1,5 @@
-// Package sshd starts OpenSSH's server on one address of this machine with keys made for the run, and keeps account
-// of the processor time that it and its children take.
+// Package sshd starts OpenSSH's server on one address of this machine with keys made for the run,
+// and keeps account of the processor time that it and its children take.
 package sshd
 
 import (
@@ -28,13 +28,16 @@ import (
 // ErrNoServer says that this machine has no sshd.
 var ErrNoServer = errors.New("no sshd found (Debian package openssh-server)")
 
-// Config says how the server runs. The zero value listens on a free port of 127.0.0.1 with OpenSSH's default ciphers.
+// Config says how the server runs. The zero value listens on a free port of 127.0.0.1 with
+// OpenSSH's default ciphers.
 type Config struct {
-	// Cipher is the only one that the server offers, so that no client needs a flag for it; empty offers the default ones.
+	// Cipher is the only one that the server offers, so that no client needs a flag for it; empty
+	// offers the default ones.
 	Cipher string
 	// Address is where it listens; empty is 127.0.0.1.
 	Address string
-	// Port is the one it listens on; 0 takes a free one, which works only for addresses of this process's network.
+	// Port is the one it listens on; 0 takes a free one, which works only for addresses of this
+	// process's network.
 	Port string
 	// Start starts the process; nil is (*exec.Cmd).Start. Another network namespace comes in here.
 	Start func(*exec.Cmd) error
@@ -43,8 +46,8 @@ type Config struct {
 // Access is what a client needs to log in.
 type Access struct {
 	Address, Port, User string
-	// Key, KnownHosts and ClientConfig are files: the private key, the server's key, and an ssh_config that names
-	// the server "host" and uses both.
+	// Key, KnownHosts and ClientConfig are files: the private key, the server's key, and an
+	// ssh_config that names the server "host" and uses both.
 	Key, KnownHosts, ClientConfig string
 }
 
@@ -156,7 +159,8 @@ func (s *Server) writeFiles(cipher string) error {
 	}
 	s.User = account.Username
 	s.Key = filepath.Join(s.dir, "key")
-	s.HostKey, s.AuthorizedKeys = filepath.Join(s.dir, "host_key"), filepath.Join(s.dir, "authorized_keys")
+	s.HostKey, s.AuthorizedKeys = filepath.Join(s.dir, "host_key"), filepath.Join(s.dir,
+		"authorized_keys")
 	s.hostKey, err = writeKey(s.HostKey)
 	if err != nil {
 		return err

@@ -61,7 +61,8 @@ func TestProcessorCountsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	const compute = `awk 'BEGIN { for (i = 0; i < 5000000; i++) s += i; exit s == 0 }'`
-	if out, err := exec.Command("ssh", "-F", server.ClientConfig, "host", compute).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ssh", "-F", server.ClientConfig, "host",
+		compute).CombinedOutput(); err != nil {
 		t.Fatalf("ssh: %v: %s", err, out)
 	}
 	after, err := server.Processor()

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Unavailable skips a test for want of something, or fails it where USFTP_REQUIRE=1 says that all must be there.
+// Unavailable skips a test for want of something, or fails it where USFTP_REQUIRE=1 says that all
+// must be there.
 func Unavailable(tb testing.TB, reason error) {
 	tb.Helper()
 	if os.Getenv("USFTP_REQUIRE") == "1" {

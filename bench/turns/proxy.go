@@ -1,8 +1,9 @@
-// Package turns counts the round trips of a TCP client on the wire. A proxy delays what passes and keeps the order of
-// cause and effect: what one side sends can depend only on what has reached it. So everything has a level, the number
-// of round trips that its sender can have waited for, and the level of a file's first bytes is what reaching them
-// cost. The delay keeps what is sent at once apart from what is sent upon an answer; how fast the machine is, or how
-// long either side computes, changes no level.
+// Package turns counts the round trips of a TCP client on the wire. A proxy delays what passes and
+// keeps the order of cause and effect: what one side sends can depend only on what has reached it.
+// So everything has a level, the number of round trips that its sender can have waited for, and the
+// level of a file's first bytes is what reaching them cost. The delay keeps what is sent at once
+// apart from what is sent upon an answer; how fast the machine is, or how long either side
+// computes, changes no level.
 package turns
 
 import (
@@ -17,18 +18,20 @@ import (
 type Config struct {
 	// Target is the address of the server.
 	Target string
-	// RTT is the time there and back that the proxy adds. It should be longer than a client takes to send what it
-	// need not wait with.
+	// RTT is the time there and back that the proxy adds. It should be longer than a client takes
+	// to send what it need not wait with.
 	RTT time.Duration
 	// Upload says that the file goes to the server; else it comes from there.
 	Upload bool
-	// Mark is the number of bytes in that direction that no login has, so that their passing shows the file.
+	// Mark is the number of bytes in that direction that no login has, so that their passing shows
+	// the file.
 	Mark int64
 }
 
 // Count is what one run of a client showed.
 type Count struct {
-	// RoundTrips from the first connection to the first bytes of the file, without TCP's own handshake.
+	// RoundTrips from the first connection to the first bytes of the file, without TCP's own
+	// handshake.
 	RoundTrips int
 	// Connections that the client made in all.
 	Connections int
@@ -130,8 +133,8 @@ type chunk struct {
 	data    []byte
 }
 
-// relay carries one direction. level tells that of what is sent now, and reached keeps the highest that has come to
-// the end of its way; both are guarded by p.mu.
+// relay carries one direction. level tells that of what is sent now, and reached keeps the highest
+// that has come to the end of its way; both are guarded by p.mu.
 func (p *Proxy) relay(from, to net.Conn, carriesFile bool, level func() int, reached *int) {
 	onTheWay := make(chan chunk, 1024)
 	var deliveries sync.WaitGroup

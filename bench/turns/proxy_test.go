@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestCount has a client ask three times in turn, and the server answer the last time with the file.
+// TestCount has a client ask three times in turn, and the server answer the last time with the
+// file.
 func TestCount(t *testing.T) {
 	const rtt = 20 * time.Millisecond
 	file := bytes.Repeat([]byte{1}, 1000)
@@ -28,7 +29,8 @@ func TestCount(t *testing.T) {
 			}
 			defer server.Close()
 			go answer(server, test.questions, test.upload, file)
-			proxy, err := Listen(Config{Target: server.Addr().String(), RTT: rtt, Upload: test.upload, Mark: 500})
+			proxy, err := Listen(Config{Target: server.Addr().String(), RTT: rtt,
+				Upload: test.upload, Mark: 500})
 			if err != nil {
 				t.Fatal(err)
 			}

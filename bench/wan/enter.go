@@ -19,11 +19,11 @@ const insideVariable = "USFTP_WAN_INSIDE"
 // ErrNoNamespaces says that this machine does not let the program make namespaces.
 var ErrNoNamespaces = errors.New("namespaces cannot be made here")
 
-// Enter starts this program again, with the same arguments, where it may make links, and exits with its exit code:
-// it returns only inside, or with an error. There the program is the first process of a PID namespace, so that
-// whatever it started ends with it, even when it is killed; and it is killed when the one outside is, or after
-// timeout. A root user stays root, with everything that needs (sshd's separation of privileges); anyone else keeps
-// his own user id in a user namespace.
+// Enter starts this program again, with the same arguments, where it may make links, and exits with
+// its exit code: it returns only inside, or with an error. There the program is the first process
+// of a PID namespace, so that whatever it started ends with it, even when it is killed; and it is
+// killed when the one outside is, or after timeout. A root user stays root, with everything that
+// needs (sshd's separation of privileges); anyone else keeps his own user id in a user namespace.
 func Enter(timeout time.Duration) error {
 	if os.Getenv(insideVariable) != "" {
 		os.Unsetenv(insideVariable)
@@ -58,13 +58,16 @@ func Enter(timeout time.Duration) error {
 
 func asOrdinaryUser(attributes *syscall.SysProcAttr) {
 	attributes.Cloneflags |= unix.CLONE_NEWUSER
-	attributes.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
-	attributes.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+	attributes.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(),
+		Size: 1}}
+	attributes.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(),
+		Size: 1}}
 	// A user id that is not 0 would lose its power over the namespace by running a program.
 	attributes.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_SYS_ADMIN}
 }
 
-// await waits for the program inside and returns its exit code. A signal is passed on, and ten seconds later everything is killed.
+// await waits for the program inside and returns its exit code. A signal is passed on, and ten
+// seconds later everything is killed.
 func await(cmd *exec.Cmd, ended <-chan error, signals <-chan os.Signal, timeout time.Duration) int {
 	expired := time.After(timeout)
 	var killed <-chan time.Time
@@ -95,13 +98,14 @@ func await(cmd *exec.Cmd, ended <-chan error, signals <-chan os.Signal, timeout 
 	}
 }
 
-// settle gives the new PID namespace its own /proc, without which process ids would not match, and the new network a
-// loopback.
+// settle gives the new PID namespace its own /proc, without which process ids would not match, and
+// the new network a loopback.
 func settle() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("%w: private mounts: %w", ErrNoNamespaces, err)
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		""); err != nil {
 		return fmt.Errorf("%w: mount /proc: %w", ErrNoNamespaces, err)
 	}
 	return bringUp("lo")

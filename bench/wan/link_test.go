@@ -21,7 +21,8 @@ import (
 // playVariable makes the test binary play a program that uses links, for the tests of its end.
 const playVariable = "USFTP_WAN_PLAY"
 
-var quiet = flag.Bool("quiet", false, "nothing else runs on this machine, so that rates can be checked")
+var quiet = flag.Bool("quiet", false,
+	"nothing else runs on this machine, so that rates can be checked")
 
 var enterErr error
 
@@ -37,7 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play starts a process that would outlive everything and holds the standard output open, tells that it runs, and waits.
+// play starts a process that would outlive everything and holds the standard output open, tells
+// that it runs, and waits.
 func play(timeout string) error {
 	limit, err := time.ParseDuration(timeout)
 	if err != nil {
@@ -142,7 +144,8 @@ func TestLinkKeepsContent(t *testing.T) {
 }
 
 func TestSeveralLinksAtATime(t *testing.T) {
-	links := []*Link{newLink(t, Config{RTT: 10 * time.Millisecond}), newLink(t, Config{RTT: 60 * time.Millisecond})}
+	links := []*Link{newLink(t, Config{RTT: 10 * time.Millisecond}),
+		newLink(t, Config{RTT: 60 * time.Millisecond})}
 	var wait sync.WaitGroup
 	for i, link := range links {
 		listener, address := listen(t, link)
@@ -175,8 +178,8 @@ func TestAwaitListener(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsProgram ends a program that uses a link in several ways. Every process it started holds the writing
-// end of its output, so the output's end shows that none is left.
+// TestEndsWithItsProgram ends a program that uses a link in several ways. Every process it started
+// holds the writing end of its output, so the output's end shows that none is left.
 func TestEndsWithItsProgram(t *testing.T) {
 	newLink(t, Config{}) // skips where links cannot be made
 	for _, test := range []struct {
@@ -220,8 +223,8 @@ func TestEndsWithItsProgram(t *testing.T) {
 	}
 }
 
-// TestLinkCarriesItsRate checks with iperf3 that 1 Gbit/s and 100 ms are what TCP finds. Four streams, because one
-// is bound by the kernel's buffers.
+// TestLinkCarriesItsRate checks with iperf3 that 1 Gbit/s and 100 ms are what TCP finds. Four
+// streams, because one is bound by the kernel's buffers.
 func TestLinkCarriesItsRate(t *testing.T) {
 	if !*quiet {
 		t.Skip("measures only on a quiet machine: ask with -quiet")
@@ -256,7 +259,8 @@ func iperfRate(t *testing.T, link *Link, iperf string) float64 {
 	if err := link.Server.AwaitListener(port, 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	client := exec.Command(iperf, "-c", ServerAddress.String(), "-P", "4", "-O", "2", "-t", "4", "-J")
+	client := exec.Command(iperf, "-c", ServerAddress.String(), "-P", "4", "-O", "2", "-t", "4",
+		"-J")
 	var output bytes.Buffer
 	client.Stdout = &output
 	if err := link.Client.Start(client); err != nil {

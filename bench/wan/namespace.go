@@ -22,8 +22,8 @@ type Side struct {
 	done    chan struct{}
 }
 
-// newSide makes a network namespace. It lives as long as a thread or a process is in it, and has no name that could
-// be left behind.
+// newSide makes a network namespace. It lives as long as a thread or a process is in it, and has no
+// name that could be left behind.
 func newSide(address netip.Addr) (*Side, error) {
 	s := &Side{Address: address, calls: make(chan func()), done: make(chan struct{})}
 	made := make(chan error)
@@ -43,8 +43,8 @@ func newSide(address netip.Addr) (*Side, error) {
 	return s, <-made
 }
 
-// Do calls f on a thread inside the namespace. What f starts or opens there belongs to the namespace; goroutines
-// that f starts do not run in it.
+// Do calls f on a thread inside the namespace. What f starts or opens there belongs to the
+// namespace; goroutines that f starts do not run in it.
 func (s *Side) Do(f func() error) error {
 	result := make(chan error)
 	s.calls <- func() { result <- f() }
@@ -63,8 +63,8 @@ func (s *Side) Start(cmd *exec.Cmd) error {
 // ErrNotListening is what AwaitListener answers when its patience ends.
 var ErrNotListening = errors.New("nothing listens")
 
-// AwaitListener waits until a process of this side listens on a TCP port. It only looks, so a server that serves one
-// connection still has it to serve.
+// AwaitListener waits until a process of this side listens on a TCP port. It only looks, so a
+// server that serves one connection still has it to serve.
 func (s *Side) AwaitListener(port int, patience time.Duration) error {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -83,8 +83,8 @@ func (s *Side) AwaitListener(port int, patience time.Duration) error {
 	}
 }
 
-// listening reads the calling thread's namespace: lines of "sl local_address rem_address st", with the port in hex
-// after the local address's colon and state 0A for LISTEN.
+// listening reads the calling thread's namespace: lines of "sl local_address rem_address st", with
+// the port in hex after the local address's colon and state 0A for LISTEN.
 func listening(port int) (bool, error) {
 	for _, name := range []string{"tcp", "tcp6"} {
 		table, err := os.ReadFile("/proc/thread-self/net/" + name)

@@ -10,14 +10,17 @@ import (
 const (
 	// vnetHeader is the size of the kernel's struct virtio_net_hdr, which goes before each packet.
 	vnetHeader = 10
-	// largestPacket is what TUN may hand over at once: a run of segments with one header, and the vnet header.
+	// largestPacket is what TUN may hand over at once: a run of segments with one header, and the
+	// vnet header.
 	largestPacket = vnetHeader + 65535
-	// smallPacket is the size up to which packets share small buffers, so that a queue of ordinary packets does not
-	// hold 64 KiB for each.
+	// smallPacket is the size up to which packets share small buffers, so that a queue of ordinary
+	// packets does not hold 64 KiB for each.
 	smallPacket = 2048
-	// segmentHeader is IPv4 and TCP with time stamps: what each segment of a run will carry on a wire.
+	// segmentHeader is IPv4 and TCP with time stamps: what each segment of a run will carry on a
+	// wire.
 	segmentHeader = 20 + 32
-	// mostPackets bounds the packets on their way in one direction, beside the bytes that the queue bounds.
+	// mostPackets bounds the packets on their way in one direction, beside the bytes that the queue
+	// bounds.
 	mostPackets = 1 << 16
 )
 
@@ -26,7 +29,8 @@ type packet struct {
 	data    []byte
 }
 
-// relay carries packets of one direction from src to dst until src fails, which is how closing the device ends it.
+// relay carries packets of one direction from src to dst until src fails, which is how closing the
+// device ends it.
 func relay(src io.Reader, dst io.Writer, s *shaper) {
 	small, large := newBuffers(smallPacket), newBuffers(largestPacket)
 	onTheWay := make(chan packet, mostPackets)

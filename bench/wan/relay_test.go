@@ -37,7 +37,8 @@ func TestRelayKeepsOrderTimeAndContent(t *testing.T) {
 		var due []time.Duration
 		var wire time.Duration
 		for range rounds {
-			for _, size := range []int{vnetHeader + 1, vnetHeader + 1500, smallPacket, smallPacket + 1, 20000} {
+			for _, size := range []int{vnetHeader + 1, vnetHeader + 1500, smallPacket,
+				smallPacket + 1, 20000} {
 				packet := make([]byte, size) // the first ten bytes stay zero: no segments
 				for i := vnetHeader; i < size; i++ {
 					packet[i] = byte(random.Uint32())

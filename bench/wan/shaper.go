@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// shaper is the arithmetic of one direction of the link: it says when a packet arrives, or that it is lost.
+// shaper is the arithmetic of one direction of the link: it says when a packet arrives, or that it
+// is lost.
 type shaper struct {
 	delay  time.Duration
 	rate   float64 // bits a second; 0 is without limit

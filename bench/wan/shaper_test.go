@@ -26,13 +26,17 @@ func TestShaper(t *testing.T) {
 	}{
 		{"delay alone", shaper{delay: 50 * time.Millisecond},
 			[]sent{{0, 1500}, {0, 1500}, {time.Millisecond, 1500}},
-			[]arrived{{at: 50 * time.Millisecond}, {at: 50 * time.Millisecond}, {at: 51 * time.Millisecond}}},
+			[]arrived{{at: 50 * time.Millisecond}, {at: 50 * time.Millisecond},
+				{at: 51 * time.Millisecond}}},
 		{"packets wait for the one before", shaper{rate: 8 * megabyte, queue: 10000},
 			[]sent{{0, 1000}, {0, 1000}, {10 * time.Millisecond, 1000}},
-			[]arrived{{at: time.Millisecond}, {at: 2 * time.Millisecond}, {at: 11 * time.Millisecond}}},
-		{"a full queue drops, and takes again when it has drained", shaper{rate: 8 * megabyte, queue: 1500},
+			[]arrived{{at: time.Millisecond}, {at: 2 * time.Millisecond},
+				{at: 11 * time.Millisecond}}},
+		{"a full queue drops, and takes again when it has drained",
+			shaper{rate: 8 * megabyte, queue: 1500},
 			[]sent{{0, 1000}, {0, 1000}, {0, 1000}, {time.Millisecond, 1000}},
-			[]arrived{{at: time.Millisecond}, {at: 2 * time.Millisecond}, {lost: true}, {at: 3 * time.Millisecond}}},
+			[]arrived{{at: time.Millisecond}, {at: 2 * time.Millisecond}, {lost: true},
+				{at: 3 * time.Millisecond}}},
 		{"all is lost", shaper{loss: 1}, []sent{{0, 1}}, []arrived{{lost: true}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -79,7 +83,8 @@ func TestWireBytes(t *testing.T) {
 		{52 + 2*1448 + 1, 1448, 2*1500 + 53},
 	} {
 		if got := wireBytes(run(test.size, test.segment)); got != test.want {
-			t.Errorf("%d bytes in segments of %d: %d on the wire, want %d", test.size, test.segment, got, test.want)
+			t.Errorf("%d bytes in segments of %d: %d on the wire, want %d", test.size, test.segment,
+				got, test.want)
 		}
 	}
 }

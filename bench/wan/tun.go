@@ -13,11 +13,13 @@ import (
 
 const (
 	deviceName = "wan0"
-	// transmitQueue is in packets; the default of 500 would drop a burst before the link has seen it.
+	// transmitQueue is in packets; the default of 500 would drop a burst before the link has seen
+	// it.
 	transmitQueue = 10000
 )
 
-// openTUN makes the device of one side, in the namespace of the calling thread, with its address in a /24.
+// openTUN makes the device of one side, in the namespace of the calling thread, with its address in
+// a /24.
 func openTUN(address netip.Addr, mtu int, offload bool) (*os.File, error) {
 	device, err := newTUN(offload)
 	if err != nil {
@@ -43,8 +45,10 @@ func newTUN(offload bool) (*os.File, error) {
 	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	err = os.NewSyscallError("TUNSETIFF", unix.IoctlIfreq(fd, unix.TUNSETIFF, request))
 	if err == nil && offload {
-		// Segments then cross the relay in runs of up to 64 KiB, which spares it and both kernels most of the work.
-		err = os.NewSyscallError("TUNSETOFFLOAD", unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4))
+		// Segments then cross the relay in runs of up to 64 KiB, which spares it and both kernels
+		// most of the work.
+		err = os.NewSyscallError("TUNSETOFFLOAD",
+			unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4))
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -58,7 +62,8 @@ func configure(device string, address netip.Addr, mtu int) error {
 	ip, netmask := address.As4(), [4]byte{255, 255, 255, 0}
 	return errors.Join(
 		set(device, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(ip[:]) }),
-		set(device, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netmask[:]) }),
+		set(device, unix.SIOCSIFNETMASK,
+			func(r *unix.Ifreq) error { return r.SetInet4Addr(netmask[:]) }),
 		set(device, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(uint32(mtu)); return nil }),
 		setTransmitQueue(device, transmitQueue),
 		bringUp(device),
@@ -67,7 +72,8 @@ func configure(device string, address netip.Addr, mtu int) error {
 }
 
 func bringUp(device string) error {
-	return set(device, unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil })
+	return set(device, unix.SIOCSIFFLAGS,
+		func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil })
 }
 
 // set makes one of the requests of netdevice(7) in the namespace of the calling thread.
@@ -87,7 +93,8 @@ func set(device string, what uint, fill func(*unix.Ifreq) error) error {
 	return unix.IoctlIfreq(socket, what, request)
 }
 
-// setTransmitQueue asks by rtnetlink(7), because SIOCSIFTXQLEN wants to be root outside the user namespace too.
+// setTransmitQueue asks by rtnetlink(7), because SIOCSIFTXQLEN wants to be root outside the user
+// namespace too.
 func setTransmitQueue(device string, packets uint32) error {
 	link, err := net.InterfaceByName(device)
 	if err != nil {
@@ -111,7 +118,8 @@ func setTransmitQueue(device string, packets uint32) error {
 		return err
 	}
 	defer unix.Close(socket)
-	if err := unix.Sendto(socket, m, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(socket, m, 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
 	reply := make([]byte, 4096)

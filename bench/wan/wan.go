@@ -1,9 +1,11 @@
-// Package wan makes long links on one machine: two network namespaces whose packets a relay in this process carries
-// with a delay, at a rate, through a queue and with a loss. Real TCP of the real kernel runs over them.
+// Package wan makes long links on one machine: two network namespaces whose packets a relay in this
+// process carries with a delay, at a rate, through a queue and with a loss. Real TCP of the real
+// kernel runs over them.
 //
-// A program calls Enter first, which starts it again inside namespaces where it may make links, also without root.
-// Each link is a pair of namespaces of its own, so any number can exist at a time, all with the same addresses. They
-// have no names, and end with the program however it ends. Linux only; needs /dev/net/tun.
+// A program calls Enter first, which starts it again inside namespaces where it may make links,
+// also without root. Each link is a pair of namespaces of its own, so any number can exist at a
+// time, all with the same addresses. They have no names, and end with the program however it ends.
+// Linux only; needs /dev/net/tun.
 package wan
 
 import (
@@ -21,21 +23,23 @@ var (
 	ServerAddress = netip.AddrFrom4([4]byte{10, 99, 0, 2})
 )
 
-// Config describes a link, the same in both directions. The zero value is a link without delay or limits.
+// Config describes a link, the same in both directions. The zero value is a link without delay or
+// limits.
 type Config struct {
 	// RTT is the time there and back without a queue.
 	RTT time.Duration
 	// Rate is in bits a second; 0 is without limit.
 	Rate float64
-	// Queue is the number of bytes that may wait for their turn, beyond which packets are dropped; 0 is what the
-	// link holds in one RTT, and at least 1 MiB.
+	// Queue is the number of bytes that may wait for their turn, beyond which packets are dropped;
+	// 0 is what the link holds in one RTT, and at least 1 MiB.
 	Queue int
 	// Loss is the probability of a packet's loss, from 0 to 1.
 	Loss float64
 	// MTU is the largest packet in bytes; 0 is 1500.
 	MTU int
-	// SinglePackets turns off the kernel's handing over of segments in runs, which it does only without Loss. A
-	// queue then overflows packet by packet and not by the run, at several times the processor time.
+	// SinglePackets turns off the kernel's handing over of segments in runs, which it does only
+	// without Loss. A queue then overflows packet by packet and not by the run, at several times
+	// the processor time.
 	SinglePackets bool
 }
 
@@ -71,7 +75,8 @@ func New(config Config) (*Link, error) {
 		}
 		*side.end = end
 		err = end.Do(func() error {
-			device, err := openTUN(side.address, config.MTU, config.Loss == 0 && !config.SinglePackets)
+			device, err := openTUN(side.address, config.MTU,
+				config.Loss == 0 && !config.SinglePackets)
 			if err == nil {
 				link.devices = append(link.devices, device)
 			}

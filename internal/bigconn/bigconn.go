@@ -1,8 +1,9 @@
 // Package bigconn puts large system calls under a protocol that makes small ones.
 //
-// x/crypto/ssh asks its connection for 4 KiB and then for the rest of each packet, and writes a packet in two or three
-// pieces. A [Conn] reads whatever has arrived, up to [Size], with one call, and writes together what was written meanwhile.
-// It holds buffers only while there is something in them, so that idle connections pin none.
+// x/crypto/ssh asks its connection for 4 KiB and then for the rest of each packet, and writes a
+// packet in two or three pieces. A [Conn] reads whatever has arrived, up to [Size], with one call,
+// and writes together what was written meanwhile. It holds buffers only while there is something in
+// them, so that idle connections pin none.
 package bigconn
 
 import (
@@ -14,7 +15,8 @@ import (
 // Size is how much is read or written at once.
 const Size = 256 << 10
 
-// Pool lends buffers to connections. The zero Pool is ready for use; connections of one owner should share one.
+// Pool lends buffers to connections. The zero Pool is ready for use; connections of one owner
+// should share one.
 type Pool struct{ pool sync.Pool }
 
 func (p *Pool) get() *[]byte {
@@ -27,16 +29,20 @@ func (p *Pool) get() *[]byte {
 
 func (p *Pool) put(b *[]byte) { p.pool.Put(b) }
 
-// Conn is a net.Conn with large buffers. Write returns when its bytes are gathered, so that an error may come with a later
-// Write; Close gives what was gathered a second to go out. Read must not be called concurrently.
+// Conn is a net.Conn with large buffers. Write returns when its bytes are gathered, so that an
+// error may come with a later Write; Close gives what was gathered a second to go out. Read must
+// not be called concurrently.
 type Conn struct {
 	net.Conn
 
-	// Saw, where it is not nil, is shown what was read, as soon as it was and before it is used. It is set before the first Read.
+	// Saw, where it is not nil, is shown what was read, as soon as it was and before it is used. It
+	// is set before the first Read.
 	Saw func(p []byte)
 
 	pool *Pool
-	fill func() error // waits for input and reads it into buf, or gives the error; nil where that needs a buffer to wait with
+	// waits for input and reads it into buf, or gives the error; nil where that needs a buffer to
+	// wait with
+	fill func() error
 
 	buf        *[]byte // unread bytes are start to end of it; nil without any
 	start, end int
@@ -44,8 +50,8 @@ type Conn struct {
 	out writer
 }
 
-// New wraps c. Where the system cannot wait for input without a buffer, or c is not a socket of its own, reads pass through
-// as they are.
+// New wraps c. Where the system cannot wait for input without a buffer, or c is not a socket of its
+// own, reads pass through as they are.
 func New(c net.Conn, pool *Pool) *Conn {
 	big := &Conn{Conn: c, pool: pool, out: writer{conn: c, pool: pool}}
 	big.out.change.L = &big.out.mu
@@ -58,8 +64,8 @@ func New(c net.Conn, pool *Pool) *Conn {
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) { return c.out.write(p) }
 
-// Hold says that more writes are coming at once, until Release: they are written together by the last of them. False means that
-// they go out as they come, and that there is nothing to release.
+// Hold says that more writes are coming at once, until Release: they are written together by the
+// last of them. False means that they go out as they come, and that there is nothing to release.
 func (c *Conn) Hold() bool { return c.out.hold() }
 
 // Release ends what a Hold began.

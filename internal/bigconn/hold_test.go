@@ -30,7 +30,8 @@ func (r *recording) lengths() (all []int) {
 	return all
 }
 
-// TestHeldWritesGoTogether: when Release returns they have gone, which no other goroutine can have done in between.
+// TestHeldWritesGoTogether: when Release returns they have gone, which no other goroutine can have
+// done in between.
 func TestHeldWritesGoTogether(t *testing.T) { synctest.Test(t, testHeldWritesGoTogether) }
 
 func testHeldWritesGoTogether(t *testing.T) {
@@ -54,7 +55,8 @@ func testHeldWritesGoTogether(t *testing.T) {
 	conn.Hold()
 	conn.Write(make([]byte, 2*bigconn.Size+100))
 	conn.Release()
-	if got := under.lengths()[1:]; len(got) != 3 || got[0] != bigconn.Size || got[1] != bigconn.Size || got[2] != 100 {
+	if got := under.lengths()[1:]; len(got) != 3 || got[0] != bigconn.Size ||
+		got[1] != bigconn.Size || got[2] != 100 {
 		t.Errorf("writes of %v bytes", got)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// filler makes the function that waits in the runtime's poller, which needs no buffer, and takes one when there is
-// something to read.
+// filler makes the function that waits in the runtime's poller, which needs no buffer, and takes
+// one when there is something to read.
 func (c *Conn) filler(file syscall.Conn) func() error {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -33,8 +33,9 @@ func (c *Conn) filler(file syscall.Conn) func() error {
 			c.pool.put(buf)
 			return false
 		default:
-			failed = &net.OpError{Op: "read", Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(),
-				Err: os.NewSyscallError("read", err)}
+			failed = &net.OpError{Op: "read", Net: c.LocalAddr().Network(), Source: c.LocalAddr(),
+				Addr: c.RemoteAddr(),
+				Err:  os.NewSyscallError("read", err)}
 		}
 		c.pool.put(buf)
 		return true

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// writer gathers writes while others are under way. x/crypto/ssh makes two or three of every packet; written together,
-// several packets take one system call, and the next are encrypted meanwhile.
+// writer gathers writes while others are under way. x/crypto/ssh makes two or three of every
+// packet; written together, several packets take one system call, and the next are encrypted
+// meanwhile.
 type writer struct {
 	conn net.Conn
 	pool *Pool
@@ -27,11 +28,12 @@ type writer struct {
 	freely  time.Time // nothing is held before that
 }
 
-// short is less than what bufio writes when its buffer is full: a shorter write is the end of something, which somebody
-// waits for.
+// short is less than what bufio writes when its buffer is full: a shorter write is the end of
+// something, which somebody waits for.
 const short = 4096
 
-// write gathers p, or writes it when it is short and nothing is under way. It waits while there is no room.
+// write gathers p, or writes it when it is short and nothing is under way. It waits while there is
+// no room.
 func (w *writer) write(p []byte) (done int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,11 +81,12 @@ const (
 	freeTime = time.Second
 )
 
-// hold has what is written gathered until there is no room, or release. Then the goroutine that writes makes the system call itself,
-// which saves waking another for it. False means that nothing is held, and not to be released.
+// hold has what is written gathered until there is no room, or release. Then the goroutine that
+// writes makes the system call itself, which saves waking another for it. False means that nothing
+// is held, and not to be released.
 //
-// Whoever holds may get stuck, waiting for a peer with a small window, which waits for what is held. A timer sees that, and then it goes
-// without holding for a while.
+// Whoever holds may get stuck, waiting for a peer with a small window, which waits for what is
+// held. A timer sees that, and then it goes without holding for a while.
 func (w *writer) hold() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +97,8 @@ func (w *writer) hold() bool {
 	return true
 }
 
-// watch has the timer look at what is held. It runs on through a row of holds, since to set it for each would cost more.
+// watch has the timer look at what is held. It runs on through a row of holds, since to set it for
+// each would cost more.
 func (w *writer) watch() {
 	w.moved = true
 	if w.ticking {
@@ -123,7 +127,8 @@ func (w *writer) tick() {
 	}
 }
 
-// release ends a hold, and writes what was gathered unless others hold on or somebody writes already.
+// release ends a hold, and writes what was gathered unless others hold on or somebody writes
+// already.
 func (w *writer) release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +138,8 @@ func (w *writer) release() {
 	w.writeGathered()
 }
 
-// writeGathered makes one system call of what there is. What comes meanwhile is left to another goroutine, as the caller has work
-// of its own. The caller holds the lock.
+// writeGathered makes one system call of what there is. What comes meanwhile is left to another
+// goroutine, as the caller has work of its own. The caller holds the lock.
 func (w *writer) writeGathered() {
 	w.writing, w.moved = true, true
 	w.writeOnce()

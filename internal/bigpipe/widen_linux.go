@@ -9,8 +9,9 @@ import (
 // least is what the kernel gives a new pipe.
 const least = 64 << 10
 
-// Widen makes a pipe as large as it may be. What is no pipe, or is large enough, stays as it is; so does a pipe of a user who has too many
-// (pipe-user-pages-soft), and nothing is lost then but speed.
+// Widen makes a pipe as large as it may be. What is no pipe, or is large enough, stays as it is; so
+// does a pipe of a user who has too many (pipe-user-pages-soft), and nothing is lost then but
+// speed.
 func Widen(f *os.File) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package buffer lends the memory in which file contents travel. A pool belongs to one client: it counts what is out, reuses
-// what comes back, and lets go of what has not been used for a while.
+// Package buffer lends the memory in which file contents travel. A pool belongs to one client: it
+// counts what is out, reuses what comes back, and lets go of what has not been used for a while.
 package buffer
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The sizes of blocks. The large one holds a WRITE packet of 255 KiB with its header, the medium one of 32 KiB, the small
-// one of 4 KiB, which covers the replies that are no data.
+// The sizes of blocks. The large one holds a WRITE packet of 255 KiB with its header, the medium
+// one of 32 KiB, the small one of 4 KiB, which covers the replies that are no data.
 const (
 	Small  = 4608
 	Medium = 40 << 10
@@ -88,8 +88,8 @@ func (b *Block) Release() {
 	}
 }
 
-// Forget takes a block out of the count without giving its memory back: for a block that a stream's Write, which cannot be
-// interrupted, may still be reading.
+// Forget takes a block out of the count without giving its memory back: for a block that a stream's
+// Write, which cannot be interrupted, may still be reading.
 func (b *Block) Forget() {
 	if b == nil {
 		return
@@ -139,7 +139,8 @@ func (p *Pool) trim() {
 	}
 }
 
-// Close lets go of all that is kept and stops the pool's timer. Blocks that are out may still be released, and are not kept.
+// Close lets go of all that is kept and stops the pool's timer. Blocks that are out may still be
+// released, and are not kept.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

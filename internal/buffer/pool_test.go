@@ -28,7 +28,8 @@ func TestSizesAndOddBlocks(t *testing.T) {
 	var p Pool
 	defer p.Close()
 	for _, test := range []struct{ ask, get int }{
-		{0, Small}, {Small, Small}, {Small + 1, Medium}, {Medium + 1, Large}, {Large, Large}, {Large + 1, Large + 1},
+		{0, Small}, {Small, Small}, {Small + 1, Medium}, {Medium + 1, Large}, {Large,
+			Large}, {Large + 1, Large + 1},
 	} {
 		b := p.Get(test.ask)
 		if len(b.Bytes()) != test.get {
@@ -64,7 +65,8 @@ func TestIdlePoolLetsGo(t *testing.T) {
 		for _, b := range blocks {
 			b.Release()
 		}
-		time.Sleep(2*idleAfter + time.Second) // virtual: what was needed in the first period goes after the second
+		// virtual: what was needed in the first period goes after the second
+		time.Sleep(2*idleAfter + time.Second)
 		if kept := p.Kept(); kept != 0 {
 			t.Errorf("%d bytes are kept after two idle periods", kept)
 		}

@@ -92,12 +92,17 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 	for _, c := range []struct {
 		name, args, sentence string
 	}{
-		{"does not resolve", "a nowhere.invalid:", `nowhere\.invalid: the name nowhere\.invalid does not resolve`},
-		{"refuses", "-P " + closed + " a 127.0.0.1:", `127\.0\.0\.1: the connection to 127\.0\.0\.1:\d+ was refused`},
+		{"does not resolve", "a nowhere.invalid:",
+			`nowhere\.invalid: the name nowhere\.invalid does not resolve`},
+		{"refuses", "-P " + closed + " a 127.0.0.1:",
+			`127\.0\.0\.1: the connection to 127\.0\.0\.1:\d+ was refused`},
 		{"has no such address", "-6 a 127.0.0.1:", `127\.0\.0\.1: 127\.0\.0\.1 has no address of the family that was asked for \(-4, -6, AddressFamily\)`},
-		{"transport is missing", "-S /none/ssh a 127.0.0.1:", `127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
-		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:", `127\.0\.0\.1: no answer within 1s while connecting`},
-		{"hangs up", "-P " + hangsUp + " a 127.0.0.1:", `127\.0\.0\.1: the server closed the connection before it said anything.*`},
+		{"transport is missing", "-S /none/ssh a 127.0.0.1:",
+			`127\.0\.0\.1: /none/ssh could not be started: no such file or directory`},
+		{"times out", "-P " + silent + " -o ConnectTimeout=1 a 127.0.0.1:",
+			`127\.0\.0\.1: no answer within 1s while connecting`},
+		{"hangs up", "-P " + hangsUp + " a 127.0.0.1:",
+			`127\.0\.0\.1: the server closed the connection before it said anything.*`},
 		{"is no SSH server", "-P " + mail + " a 127.0.0.1:", `127\.0\.0\.1: the server answers with something else than SSH: "220 mail.example ESMTP.*`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,24 +129,29 @@ func TestLoginsThatFail(t *testing.T) {
 		args     []string
 		sentence string
 	}{
-		{"wrong key", []string{"-o", "IdentityFile=" + wrong, "-o", "IdentitiesOnly=yes", "a", "testhost:"},
+		{"wrong key", []string{"-o", "IdentityFile=" + wrong, "-o", "IdentitiesOnly=yes", "a",
+			"testhost:"},
 			`testhost: logging in as \S+ failed \(tried publickey with .*wrong.*; the server takes publickey\)`},
 		{"unknown host", []string{"-o", "UserKnownHostsFile=" + noKnown, "a", "testhost:"},
 			`testhost: the host key of .* is not known: its ED25519 key SHA256:\S+ is in no known_hosts file, and there is nobody to ask; log in once with ssh .*`},
 		{"changed host key", []string{"-o", "UserKnownHostsFile=" + changed, "a", "testhost:"},
-			`testhost: the host key of .* has changed: .*` + regexp.QuoteMeta(changed) + `:1 holds another; .*`},
-		{"several files", []string{"-o", "UserKnownHostsFile=" + noKnown, "testhost:a", "testhost:b", "."},
+			`testhost: the host key of .* has changed: .*` + regexp.QuoteMeta(changed) +
+				`:1 holds another; .*`},
+		{"several files", []string{"-o", "UserKnownHostsFile=" + noKnown, "testhost:a",
+			"testhost:b", "."},
 			`testhost: the host key of .* is not known: .*`}, // said once
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// The configuration's own identity comes after what -o says, and would work.
-			config := strings.ReplaceAll(string(readFile(t, sshd.ConfigFile)), "\tIdentityFile", "\t#")
+			config := strings.ReplaceAll(string(readFile(t, sshd.ConfigFile)), "\tIdentityFile",
+				"\t#")
 			if c.name != "wrong key" {
 				config = string(readFile(t, sshd.ConfigFile))
 			}
 			file := filepath.Join(t.TempDir(), "config")
 			writeFile(t, file, []byte(config))
-			run(t, dir, append([]string{conf[0], "-F", file}, c.args...)...).says(t, exitNoHost, c.sentence)
+			run(t, dir, append([]string{conf[0], "-F", file}, c.args...)...).says(t, exitNoHost,
+				c.sentence)
 		})
 	}
 }
@@ -152,14 +162,17 @@ func TestShellOutputInsteadOfSFTP(t *testing.T) {
 	for _, c := range []struct {
 		name, force, sentence string
 	}{
-		{"only text", "echo This account is closed.", `testhost: the server does not speak SFTP; it said: "This account is closed.\\n"`},
-		{"text, then SFTP", "echo Welcome; exec " + server, `testhost: the server does not speak SFTP; it said: "Welcome\\n.*"`},
+		{"only text", "echo This account is closed.",
+			`testhost: the server does not speak SFTP; it said: "This account is closed.\\n"`},
+		{"text, then SFTP", "echo Welcome; exec " + server,
+			`testhost: the server does not speak SFTP; it said: "Welcome\\n.*"`},
 		{"nothing", "exit 0", `testhost: .*the server .*`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sshd := opensshd.Start(t, opensshd.Options{Config: []string{"ForceCommand " + c.force}})
 			dir := t.TempDir()
-			run(t, dir, "cp", "-F", sshd.ConfigFile, "testhost:x", ".").says(t, exitNoHost, c.sentence)
+			run(t, dir, "cp", "-F", sshd.ConfigFile, "testhost:x", ".").says(t, exitNoHost,
+				c.sentence)
 		})
 	}
 }
@@ -168,18 +181,26 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	for _, c := range []struct {
 		name string
-		// R stands for the remote directory: it holds "old", "dir" and "dir/sub/"; the local directory L holds "new".
+		// R stands for the remote directory: it holds "old", "dir" and "dir/sub/"; the local
+		// directory L holds "new".
 		args     string
 		sentence string
 	}{
-		{"remote source is missing", "testhost:R/none L/x", `cannot copy testhost:R/none to L/x: no such file`},
-		{"local source is missing", "L/none testhost:R/x", `cannot copy L/none to testhost:R/x: no such file or directory`},
-		{"remote source is a directory", "testhost:R/dir L/x", `cannot copy testhost:R/dir to L/x: it is a directory \(-r copies directories\)`},
-		{"local source is a directory", "L testhost:R/x", `cannot copy L to testhost:R/x: it is a directory \(-r copies directories\)`},
-		{"remote directory is missing", "L/new testhost:R/none/x", `cannot copy L/new to testhost:R/none/x: there is no directory to put it in`},
-		{"local directory is missing", "testhost:R/dir/file L/none/x", `cannot copy testhost:R/dir/file to L/none/x: there is no directory to put it in`},
+		{"remote source is missing", "testhost:R/none L/x",
+			`cannot copy testhost:R/none to L/x: no such file`},
+		{"local source is missing", "L/none testhost:R/x",
+			`cannot copy L/none to testhost:R/x: no such file or directory`},
+		{"remote source is a directory", "testhost:R/dir L/x",
+			`cannot copy testhost:R/dir to L/x: it is a directory \(-r copies directories\)`},
+		{"local source is a directory", "L testhost:R/x",
+			`cannot copy L to testhost:R/x: it is a directory \(-r copies directories\)`},
+		{"remote directory is missing", "L/new testhost:R/none/x",
+			`cannot copy L/new to testhost:R/none/x: there is no directory to put it in`},
+		{"local directory is missing", "testhost:R/dir/file L/none/x",
+			`cannot copy testhost:R/dir/file to L/none/x: there is no directory to put it in`},
 		{"remote file as a directory", "L/new testhost:R/dir/file/", `cannot copy L/new to testhost:R/dir/file/: (it is not a directory|there is no directory to put it in)`},
-		{"remote target's place is a directory", "L/sub testhost:R/dir", `cannot copy L/sub to testhost:R/dir/sub: it is a directory`},
+		{"remote target's place is a directory", "L/sub testhost:R/dir",
+			`cannot copy L/sub to testhost:R/dir/sub: it is a directory`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			remote, local := t.TempDir(), t.TempDir()
@@ -188,7 +209,8 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 			writeFile(t, filepath.Join(local, "new"), []byte("new"))
 			writeFile(t, filepath.Join(local, "sub"), []byte("sub"))
 			place := strings.NewReplacer("R/", remote+"/", "L/", local+"/", "L ", local+" ").Replace
-			got := run(t, local, append([]string{"cp", "-F", sshd.ConfigFile}, strings.Fields(place(c.args))...)...)
+			got := run(t, local, append([]string{"cp", "-F", sshd.ConfigFile},
+				strings.Fields(place(c.args))...)...)
 			got.says(t, exitFailed, place(c.sentence))
 			if _, err := os.Stat(filepath.Join(local, "x")); err == nil {
 				t.Error("a target was made all the same")
@@ -201,7 +223,8 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "none", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "none",
+		dir).CombinedOutput(); err != nil {
 		t.Skipf("this test mounts a small file system, which is not possible here: %s", out)
 	}
 	t.Cleanup(func() {
@@ -234,7 +257,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A link that breaks again and again is no match for one who tries again: the file arrives, and nothing but a word each time is said.
+// A link that breaks again and again is no match for one who tries again: the file arrives, and
+// nothing but a word each time is said.
 func TestConnectionLostAgainAndAgain(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(40 << 20)
@@ -256,7 +280,8 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 				from, to = big, "testhost:"+target
 			}
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
-			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from, to)
+			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from,
+				to)
 			if got.code != 0 || !strings.Contains(got.stderr, "is connected to again in ") {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
@@ -270,7 +295,8 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A link that breaks in the middle: what has arrived stays, under a name that is said; the target is as it was.
+// A link that breaks in the middle: what has arrived stays, under a name that is said; the target
+// is as it was.
 func TestConnectionLostMidway(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(64 << 20)
@@ -296,7 +322,8 @@ func TestConnectionLostMidway(t *testing.T) {
 				from, to = big, "testhost:"+target
 			}
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
-			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from, to)
+			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o",
+				alias, from, to)
 			got.says(t, exitNoHost, c.sentence+`\nusftp: to go on from there: usftp cp --resume --retries=0 -F .*big.*target`)
 			if old := string(readFile(t, target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)
@@ -317,7 +344,8 @@ func left(t *testing.T, message, sentence string, data []byte) {
 	fmt.Sscan(m[1], &n)
 	kept := readFile(t, m[2])
 	if n == 0 || len(kept) < n || string(kept[:n]) != string(data[:n]) {
-		t.Errorf("%d bytes are said to be left; %d are, and they are not all the source's", n, len(kept))
+		t.Errorf("%d bytes are said to be left; %d are, and they are not all the source's", n,
+			len(kept))
 	}
 }
 
@@ -405,7 +433,8 @@ func TestOddTargets(t *testing.T) {
 				closed, open = exec.Command("chattr", "+i", far), exec.Command("chattr", "-i", far)
 			}
 			if out, err := closed.CombinedOutput(); err != nil {
-				t.Skipf("this test makes a directory immutable, which is not possible here: %s", out)
+				t.Skipf("this test makes a directory immutable, which is not possible here: %s",
+					out)
 			}
 			defer open.Run()
 			args := []string{big, "testhost:" + target}

@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// checkFlags is what the command line of check says: how to connect and what to tell as for cp, and what is compared.
+// checkFlags is what the command line of check says: how to connect and what to tell as for cp, and
+// what is compared.
 type checkFlags struct {
 	copyFlags
 	strict bool
@@ -22,10 +23,13 @@ type checkFlags struct {
 func (c *checkFlags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	c.registerConnection(f)
-	f.StringVar(&c.hashes.hash, "hash", "sha256", "the list's hashes are by this `algorithm`, sha256 or blake3")
+	f.StringVar(&c.hashes.hash, "hash", "sha256",
+		"the list's hashes are by this `algorithm`, sha256 or blake3")
 	f.BoolVar(&c.strict, "strict", false, "files that are not in the list are failures too")
-	f.StringArrayVar(&c.exclude, "exclude", nil, "pass over what matches `pattern`, in the list too; may be given several times")
-	f.StringArrayVar(&c.include, "include", nil, "compare only files that match `pattern`; may be given several times")
+	f.StringArrayVar(&c.exclude, "exclude", nil,
+		"pass over what matches `pattern`, in the list too; may be given several times")
+	f.StringArrayVar(&c.include, "include", nil,
+		"compare only files that match `pattern`; may be given several times")
 	c.registerBounds(f)
 	f.BoolVar(&c.stopOnError, "stop-on-error", false, "end at the first failure")
 	c.registerTelling(f)
@@ -76,7 +80,8 @@ func (a *app) check(ctx context.Context, flags *checkFlags, name string, dir pla
 	defer list.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	connect := transfer.ConnectConfig{Dial: flags.dialConfig(a), Connections: flags.connections, Streams: flags.streams}
+	connect := transfer.ConnectConfig{Dial: flags.dialConfig(a), Connections: flags.connections,
+		Streams: flags.streams}
 	c := a.newCopier(ctx, connect, flags.transferOptions(), a.checkReporter(flags, name, cancel))
 	defer c.hosts.close()
 	c.checkFiles(flags, list, dir)
@@ -92,7 +97,8 @@ func (a *app) check(ctx context.Context, flags *checkFlags, name string, dir pla
 
 // checkFiles compares. What each file is found to be, the events have told.
 func (c *copier) checkFiles(flags *checkFlags, list *transfer.List, dir place) {
-	check := transfer.Check{List: list, Strict: flags.strict, Options: c.options, TreeOptions: flags.treeOptions()}
+	check := transfer.Check{List: list, Strict: flags.strict, Options: c.options,
+		TreeOptions: flags.treeOptions()}
 	if dir = c.atHome(dir); dir.remote {
 		var ok bool
 		if check.Host, ok = c.host(dir); !ok {
@@ -105,18 +111,21 @@ func (c *copier) checkFiles(flags *checkFlags, list *transfer.List, dir place) {
 	}
 }
 
-func (a *app) checkReporter(flags *checkFlags, list string, cancel context.CancelCauseFunc) reporter {
+func (a *app) checkReporter(flags *checkFlags, list string,
+	cancel context.CancelCauseFunc) reporter {
 	if flags.json {
 		return newEventWriter(output{a}, a.console)
 	}
-	c := &checker{person: *a.reporter(&flags.copyFlags, place{}).(*person), list: list, strict: flags.strict, cancel: cancel, out: output{a}}
+	c := &checker{person: *a.reporter(&flags.copyFlags, place{}).(*person), list: list,
+		strict: flags.strict, cancel: cancel, out: output{a}}
 	if c.moving && isTerminal(a.stdout) {
 		c.out = a.console // else the line that moves would be torn apart
 	}
 	return c
 }
 
-// A checker tells a person what a check has found: of each file on standard output, as sha256sum -c does, and the rest on standard error.
+// A checker tells a person what a check has found: of each file on standard output, as sha256sum -c
+// does, and the rest on standard error.
 type checker struct {
 	person
 	list   string
@@ -180,7 +189,8 @@ func (c *checker) ended(e transfer.Event) {
 	for _, part := range []struct {
 		n    int64
 		what string
-	}{{wrong, "differ or cannot be read"}, {t.Missing, "are missing"}, {t.Unlisted, "are not in it"}} {
+	}{{wrong, "differ or cannot be read"}, {t.Missing, "are missing"},
+		{t.Unlisted, "are not in it"}} {
 		if part.n > 0 {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)
 		}

@@ -1,4 +1,5 @@
-// Package cli is the command usftp: flags, terminal, signals and exit codes around package transfer.
+// Package cli is the command usftp: flags, terminal, signals and exit codes around package
+// transfer.
 package cli
 
 import (
@@ -62,7 +63,8 @@ type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// command is the whole command line: what is parsed, shown as help, completed, and printed as the man page.
+// command is the whole command line: what is parsed, shown as help, completed, and printed as the
+// man page.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "usftp",
@@ -85,7 +87,8 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{cmd.CommandPath(), flagError(err)}
 	})
-	// Not cobra's own, which is a template: with text/template linked in, the linker keeps all methods, for 4.7 MB.
+	// Not cobra's own, which is a template: with text/template linked in, the linker keeps all
+	// methods, for 4.7 MB.
 	version := root.Flags().Bool("version", false, "say which version this is")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
@@ -96,7 +99,8 @@ func (a *app) command() *cobra.Command {
 	cobra.EnableCommandSorting = false // cp comes first
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.copyCommand(), a.checkCommand(), a.serveCommand(), a.hashPasswordCommand(), a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
+	root.AddCommand(a.copyCommand(), a.checkCommand(), a.serveCommand(), a.hashPasswordCommand(),
+		a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
 	return root
 }
 
@@ -111,7 +115,8 @@ func (o output) Write(p []byte) (int, error) {
 // noArgs refuses operands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &usageError{cmd.CommandPath(), fmt.Errorf("%s takes no argument, and was given %q", cmd.Name(), args[0])}
+		return &usageError{cmd.CommandPath(),
+			fmt.Errorf("%s takes no argument, and was given %q", cmd.Name(), args[0])}
 	}
 	return nil
 }

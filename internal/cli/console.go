@@ -12,7 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A console is standard error: messages, and on a terminal one line that moves. Messages go above that line.
+// A console is standard error: messages, and on a terminal one line that moves. Messages go above
+// that line.
 type console struct {
 	file *os.File
 
@@ -47,7 +48,8 @@ func (c *console) above(w io.Writer) {
 // say writes one line.
 func (c *console) say(text string) { fmt.Fprintf(c, "usftp: %s\n", printable(text)) }
 
-// logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or everything.
+// logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or
+// everything.
 func (c *console) logger(verbose int) *slog.Logger {
 	switch verbose {
 	case -1:

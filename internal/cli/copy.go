@@ -66,13 +66,15 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	defer lists.close()
 	options := flags.transferOptions()
 	options.List = lists.check
-	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections, Streams: flags.streams, Client: flags.clientOptions()}
+	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections,
+		Streams: flags.streams, Client: flags.clientOptions()}
 	c := a.newCopier(ctx, connect, options, a.reporter(flags, target))
 	c.options.Events = lists.listen(c.options.Events)
 	c.stops = flags.stopOnError
 	defer c.hosts.close()
 	if flags.recursive {
-		defer runtime.KeepAlive(tuneTree(slices.ContainsFunc(sources, func(p place) bool { return p.remote })))
+		defer runtime.KeepAlive(tuneTree(slices.ContainsFunc(sources,
+			func(p place) bool { return p.remote })))
 		options := flags.treeOptions()
 		c.tree = &options
 	}
@@ -93,7 +95,8 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 	return nil
 }
 
-// askAhead tells the hosts' connections what will be asked first, where that is known: of one host, and one source.
+// askAhead tells the hosts' connections what will be asked first, where that is known: of one host,
+// and one source.
 func (c *copier) askAhead(sources []place, target place) {
 	if len(sources) != 1 || sources[0].remote == target.remote {
 		return
@@ -141,7 +144,8 @@ type copier struct {
 	untried int  // files, since a connection was lost for good
 }
 
-func (a *app) newCopier(ctx context.Context, config transfer.ConnectConfig, options transfer.Options, report reporter) *copier {
+func (a *app) newCopier(ctx context.Context, config transfer.ConnectConfig,
+	options transfer.Options, report reporter) *copier {
 	options.Events = report.event
 	return &copier{app: a, ctx: ctx, hosts: newHosts(config), options: options, report: report}
 }
@@ -172,7 +176,8 @@ func (c *copier) note(err error) {
 
 // copy copies the sources to the target.
 func (c *copier) copy(sources []place, target place) {
-	// The names that globs stand for must be known before the target's form can be judged: several files want a directory.
+	// The names that globs stand for must be known before the target's form can be judged: several
+	// files want a directory.
 	var files []file
 	c.connectBoth(sources, target)
 	target = c.atHome(target)
@@ -201,11 +206,13 @@ func (c *copier) copy(sources []place, target place) {
 		c.copyFile(f, target, several)
 	}
 	if c.untried > 0 && c.ctx.Err() == nil {
-		c.report.failed(fmt.Errorf("%s not tried: the connection was lost", count(int64(c.untried), "further source was", "further sources were")))
+		c.report.failed(fmt.Errorf("%s not tried: the connection was lost",
+			count(int64(c.untried), "further source was", "further sources were")))
 	}
 }
 
-// connectBoth logs in to the hosts of a copy from one to another side by side: to be at both takes as long as to be at the farther one.
+// connectBoth logs in to the hosts of a copy from one to another side by side: to be at both takes
+// as long as to be at the farther one.
 func (c *copier) connectBoth(sources []place, target place) {
 	i := slices.IndexFunc(sources, func(s place) bool { return s.remote })
 	if !target.remote || i < 0 {
@@ -228,7 +235,8 @@ type file struct {
 
 // copyFile runs one job. The job's own events tell how it went.
 func (c *copier) copyFile(f file, target place, several bool) {
-	job := transfer.Job{Source: f.path, Target: target.path(), Direction: transfer.Download, Options: c.options}
+	job := transfer.Job{Source: f.path, Target: target.path(), Direction: transfer.Download,
+		Options: c.options}
 	var ok bool
 	switch {
 	case f.remote && target.remote:
@@ -249,7 +257,8 @@ func (c *copier) copyFile(f file, target place, several bool) {
 		return
 	}
 	if c.tree != nil && !f.stream && !target.stream {
-		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction, Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
+		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction,
+			Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
 		if _, err := tree.Run(c.ctx); err != nil {
 			c.note(err)
 			c.hosts.checkAll()
@@ -312,7 +321,8 @@ func (c *copier) wantDirectory(target place) error {
 	return fmt.Errorf("cannot copy several files to %s: %s", target.typed, reason)
 }
 
-// reasonOf is an error without the operation and the path that package os and its like put in front.
+// reasonOf is an error without the operation and the path that package os and its like put in
+// front.
 func reasonOf(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -58,10 +58,12 @@ func (a *app) demo(ctx context.Context) (err error) {
 	}
 	defer server.close()
 	out := output{a}
-	fmt.Fprintf(out, "An SFTP server of our own listens on %s. Over SSH, up and down again:\n", server.addr)
+	fmt.Fprintf(out, "An SFTP server of our own listens on %s. Over SSH, up and down again:\n",
+		server.addr)
 	d := &demoRun{app: a, out: out, dir: dir, server: server}
 	d.report.console = a.console
-	d.copier = a.newCopier(ctx, transfer.ConnectConfig{Dial: server.clientConfig()}, transfer.Options{}, &d.report)
+	d.copier = a.newCopier(ctx, transfer.ConnectConfig{Dial: server.clientConfig()},
+		transfer.Options{}, &d.report)
 	defer d.copier.hosts.close()
 	for i, round := range demoRounds {
 		if err := d.round(fmt.Sprintf("round%d", i), round.files, round.size); err != nil {
@@ -119,14 +121,16 @@ func (d *demoRun) round(name string, files int, size int64) error {
 	if files == 1 {
 		what = "one file of " + amount(float64(size))
 	}
-	if err := d.way("up", what, sources, d.server.place(name), sums, filepath.Join(d.dir, "server", name)); err != nil {
+	if err := d.way("up", what, sources, d.server.place(name), sums,
+		filepath.Join(d.dir, "server", name)); err != nil {
 		return err
 	}
 	return d.way("down", what, copies, localPlace(back), sums, back)
 }
 
 // way copies one way and checks what has arrived in the directory.
-func (d *demoRun) way(name, what string, sources []place, target place, sums map[string][]byte, arrived string) error {
+func (d *demoRun) way(name, what string, sources []place, target place, sums map[string][]byte,
+	arrived string) error {
 	d.report.bytes = 0
 	began := time.Now()
 	d.copier.copy(sources, target)
@@ -147,7 +151,8 @@ func (d *demoRun) way(name, what string, sources []place, target place, sums map
 	if len(sums) > 1 {
 		speed = fmt.Sprintf("%.0f files/s", float64(len(sums))/took.Seconds())
 	}
-	_, err := fmt.Fprintf(d.out, "  %-4s  %-22s  %6.2f s  %13s  SHA-256 is right\n", name, what, took.Seconds(), speed)
+	_, err := fmt.Fprintf(d.out, "  %-4s  %-22s  %6.2f s  %13s  SHA-256 is right\n", name, what,
+		took.Seconds(), speed)
 	return err
 }
 
@@ -164,7 +169,8 @@ func randomFile(path string, size int64) ([]byte, error) {
 	rand.Read(seed[:])
 	hash := sha256.New()
 	source := io.LimitReader(mathrand.NewChaCha8(seed), size)
-	if _, err := io.CopyBuffer(io.MultiWriter(f, hash), source, make([]byte, min(size, 256<<10))); err != nil {
+	if _, err := io.CopyBuffer(io.MultiWriter(f, hash), source,
+		make([]byte, min(size, 256<<10))); err != nil {
 		return nil, err
 	}
 	return hash.Sum(nil), f.Close()
@@ -184,7 +190,8 @@ func sumOf(path string) ([]byte, error) {
 // errNotOurs says that something else than the demo's server has answered.
 var errNotOurs = errors.New("another server answers than the demo's")
 
-// prompt answers what a person would be asked: the server's key is known here, and so is the password.
+// prompt answers what a person would be asked: the server's key is known here, and so is the
+// password.
 func (s *demoServer) prompt(_ context.Context, p dial.Prompt) (string, error) {
 	switch p.Kind {
 	case dial.AskHostKey:

@@ -14,7 +14,8 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// A demoServer serves a directory on the loopback address, to who has its password. Its keys and the password are in memory only.
+// A demoServer serves a directory on the loopback address, to who has its password. Its keys and
+// the password are in memory only.
 type demoServer struct {
 	addr        *net.TCPAddr
 	fingerprint string
@@ -54,7 +55,8 @@ func (s *demoServer) close() {
 }
 
 func (s *demoServer) login(conn ssh.ConnMetadata, password string) (*sshd.Access, error) {
-	if conn.User() != demoUser || subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) != 1 {
+	if conn.User() != demoUser || subtle.ConstantTimeCompare([]byte(password),
+		[]byte(s.password)) != 1 {
 		return nil, errors.New("wrong user or password")
 	}
 	return &sshd.Access{FS: s.files}, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// eventVersion is that of the JSON events. It changes when a program that reads them could break: when a field goes or changes its
-// meaning. Fields and kinds may be added without.
+// eventVersion is that of the JSON events. It changes when a program that reads them could break:
+// when a field goes or changes its meaning. Fields and kinds may be added without.
 const eventVersion = 1
 
 // An eventLine is one line of --json.
@@ -99,7 +99,8 @@ func (w *eventWriter) write(line any) {
 	}
 }
 
-// escapeC1 escapes the control characters that JSON lets through: DEL and U+0080 to U+009F, which terminals take for commands.
+// escapeC1 escapes the control characters that JSON lets through: DEL and U+0080 to U+009F, which
+// terminals take for commands.
 func escapeC1(text []byte) []byte {
 	if !bytes.ContainsFunc(text, isC1) {
 		return text

@@ -10,8 +10,9 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// The exit codes. 255 is what ssh, scp and sftp give when there is no connection, and what scripts around them look for; 130 and
-// its like are what a shell reports for a program that a signal has ended.
+// The exit codes. 255 is what ssh, scp and sftp give when there is no connection, and what scripts
+// around them look for; 130 and its like are what a shell reports for a program that a signal has
+// ended.
 const (
 	exitOK      = 0
 	exitFailed  = 1

@@ -18,7 +18,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// copyFlags is what the command line of cp says. The letters and their meanings are scp's, so that fingers need not learn.
+// copyFlags is what the command line of cp says. The letters and their meanings are scp's, so that
+// fingers need not learn.
 type copyFlags struct {
 	configFile, jump, cipher, program, ssh string
 	server                                 string
@@ -55,25 +56,34 @@ func (c *copyFlags) register(f *pflag.FlagSet) {
 
 // registerConnection is the part about connections, which check has too.
 func (c *copyFlags) registerConnection(f *pflag.FlagSet) {
-	f.StringVarP(&c.configFile, "config", "F", "", "read `file` instead of the user's and the system's ssh_config; \"none\" reads none")
-	f.StringArrayVarP(&c.identities, "identity", "i", nil, "offer the private key in `file` first; may be given several times")
+	f.StringVarP(&c.configFile, "config", "F", "",
+		"read `file` instead of the user's and the system's ssh_config; \"none\" reads none")
+	f.StringArrayVarP(&c.identities, "identity", "i", nil,
+		"offer the private key in `file` first; may be given several times")
 	f.StringVarP(&c.jump, "jump", "J", "", "connect by way of `host`[,host...]")
-	f.StringArrayVarP(&c.options, "option", "o", nil, "a line of ssh_config, as `word=value`; may be given several times")
+	f.StringArrayVarP(&c.options, "option", "o", nil,
+		"a line of ssh_config, as `word=value`; may be given several times")
 	f.IntVarP(&c.port, "port", "P", 0, "connect to `port` on the host")
-	f.StringVarP(&c.cipher, "cipher", "c", "", "use one of these `ciphers`, as the word Ciphers of ssh_config has it")
+	f.StringVarP(&c.cipher, "cipher", "c", "",
+		"use one of these `ciphers`, as the word Ciphers of ssh_config has it")
 	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
 	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
-	f.BoolVarP(&c.batch, "batch", "B", false, "never ask for passwords, passphrases or anything else")
-	f.StringVar(&c.ssh, "ssh", "", "let the system's ssh make the connection, or another `command` that takes its place")
+	f.BoolVarP(&c.batch, "batch", "B", false,
+		"never ask for passwords, passphrases or anything else")
+	f.StringVar(&c.ssh, "ssh", "",
+		"let the system's ssh make the connection, or another `command` that takes its place")
 	f.Lookup("ssh").NoOptDefVal = "ssh"
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
-	f.StringVarP(&c.server, "server", "D", "", "talk to this SFTP server `program` here, in place of any host")
+	f.StringVarP(&c.server, "server", "D", "",
+		"talk to this SFTP server `program` here, in place of any host")
 	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s: 8192 is 1 MiB/s")
-	f.IntVar(&c.connections, "connections", 0, "use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
+	f.IntVar(&c.connections, "connections", 0,
+		"use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
 	f.Var(&c.buffer, "buffer", "have at most `size` bytes of large files in flight, over all connections, such as 32MiB (follows from the links)")
 	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without anything arriving in between, and go on from there; not where a login needs a person")
-	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute, "make a lost connection anew for at most a `time` without anything arriving in between")
+	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute,
+		"make a lost connection anew for at most a `time` without anything arriving in between")
 }
 
 // registerTelling is the part about what is told, which check has too.
@@ -87,7 +97,8 @@ func (c *copyFlags) registerTelling(f *pflag.FlagSet) {
 // registerBounds is what keeps a tree from having no end.
 func (c *copyFlags) registerBounds(f *pflag.FlagSet) {
 	f.IntVar(&c.maxDepth, "max-depth", 256, "fail where directories lie deeper than `n` levels, since a server could send them without end; 0 for any depth")
-	f.Int64Var(&c.maxEntries, "max-entries", 20_000_000, "end where a tree has more than `n` entries; 0 for any number")
+	f.Int64Var(&c.maxEntries, "max-entries", 20_000_000,
+		"end where a tree has more than `n` entries; 0 for any number")
 }
 
 // registerCopying is the rest of the table.
@@ -96,26 +107,36 @@ func (c *copyFlags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
 	f.StringVar(&c.links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
 	f.StringArrayVar(&c.exclude, "exclude", nil, "with -r: do not copy what matches `pattern`, nor what lies in it; may be given several times")
-	f.StringArrayVar(&c.include, "include", nil, "with -r: copy only files that match `pattern`; may be given several times")
-	f.BoolVarP(&c.dryRun, "dry-run", "n", false, "with -r: say on standard output what would be copied, and copy nothing")
-	f.BoolVar(&c.stopOnError, "stop-on-error", false, "end at the first error; else what is left is copied all the same")
+	f.StringArrayVar(&c.include, "include", nil,
+		"with -r: copy only files that match `pattern`; may be given several times")
+	f.BoolVarP(&c.dryRun, "dry-run", "n", false,
+		"with -r: say on standard output what would be copied, and copy nothing")
+	f.BoolVar(&c.stopOnError, "stop-on-error", false,
+		"end at the first error; else what is left is copied all the same")
 	c.registerBounds(f)
-	f.BoolVarP(&c.compress, "compress", "C", false, "compress (only with --ssh: our own SSH has no compression)")
+	f.BoolVarP(&c.compress, "compress", "C", false,
+		"compress (only with --ssh: our own SSH has no compression)")
 	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
 	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back, before it gets its name")
 	c.hashes.register(f)
 	f.BoolVar(&c.owners, "owners", false, "give copies the owner and group of what is copied, by number; it is an error where that is refused")
 	f.BoolVar(&c.sparse, "sparse", false, "make holes of blocks of zeros in files written here; holes that local files have are kept in any case")
-	f.BoolVar(&c.inplace, "inplace", false, "write the target itself instead of a temporary file that is renamed")
+	f.BoolVar(&c.inplace, "inplace", false,
+		"write the target itself instead of a temporary file that is renamed")
 	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
-	f.BoolVar(&c.fsync, "fsync", false, "have the data on the target's disk before it takes its name")
+	f.BoolVar(&c.fsync, "fsync", false,
+		"have the data on the target's disk before it takes its name")
 	c.registerTelling(f)
 	f.BoolVarP(&c.through, "through", "3", false, "between two hosts copy through this machine, as is done in any case; names with a colon are then hosts' even where a local file is called so")
-	f.BoolVarP(&c.agent, "forward-agent", "A", false, "no effect, as -s and -T have none (see docs/coming-from-scp.md)")
+	f.BoolVarP(&c.agent, "forward-agent", "A", false,
+		"no effect, as -s and -T have none (see docs/coming-from-scp.md)")
 	f.VarP(&c.tuning, "tune", "X", "nrequests=`n`: as many requests of a file in flight at most; buffer=n: data of a request in bytes at most (both follow from link and server)")
-	f.BoolVarP(&c.fromFirst, "from-first", "R", false, "refused: between hosts the data comes through this machine (-3)")
-	f.BoolVarP(&c.legacy, "scp", "O", false, "refused: usftp copies with SFTP, and not with the old protocol of scp")
-	// Without a meaning here: -s asks for what is done in any case, and -T trusts names, which ours need not.
+	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
+		"refused: between hosts the data comes through this machine (-3)")
+	f.BoolVarP(&c.legacy, "scp", "O", false,
+		"refused: usftp copies with SFTP, and not with the old protocol of scp")
+	// Without a meaning here: -s asks for what is done in any case, and -T trusts names, which ours
+	// need not.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.BoolVarP(&c.ignore, "no-strict-names", "T", false, "")
 	for _, hidden := range []string{"sftp", "no-strict-names"} {
@@ -129,7 +150,8 @@ func flagError(err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &value) && errors.As(err, &number) {
 		form, _ := flagForm(value.GetFlag())
-		return fmt.Errorf("%s: %q is not a whole number that can be used", strings.TrimSpace(form), value.GetValue())
+		return fmt.Errorf("%s: %q is not a whole number that can be used", strings.TrimSpace(form),
+			value.GetValue())
 	}
 	return err
 }
@@ -165,7 +187,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 	case c.program != "" && c.ssh != "" && c.program != c.ssh:
 		err = errors.New("-S and --ssh name different programs")
 	case !c.recursive && slices.ContainsFunc(treeFlags, set):
-		err = fmt.Errorf("--%s is for -r: give -r too, also for a single file", treeFlags[slices.IndexFunc(treeFlags, set)])
+		err = fmt.Errorf("--%s is for -r: give -r too, also for a single file",
+			treeFlags[slices.IndexFunc(treeFlags, set)])
 	case c.links != "preserve" && c.links != "follow" && c.links != "skip":
 		err = fmt.Errorf("--links %s: it must be preserve, follow or skip", c.links)
 	case c.legacy:
@@ -182,13 +205,15 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("--max-depth and --max-entries take a number from 0 on")
 	case c.retries < 0, c.retryFor <= 0:
 		err = errors.New("--retries takes a number from 0 on, and --retry-for a time such as 90s or 2h")
-	case set("connections") && (c.connections < 1 || c.connections > 64), set("streams") && (c.streams < 1 || c.streams > 10):
+	case set("connections") && (c.connections < 1 || c.connections > 64), set("streams") &&
+		(c.streams < 1 || c.streams > 10):
 		err = errors.New("--connections takes a number from 1 to 64, and --streams one from 1 to 10, as many as sshd allows")
 	case set("buffer") && c.buffer < leastBuffer:
 		err = fmt.Errorf("--buffer takes %d KiB at least", leastBuffer>>10)
 	case set("limit") && (c.limit < 1 || c.limit > maxLimit):
 		err = fmt.Errorf("-l %d: a limit is a number of Kbit/s from 1 to %d", c.limit, maxLimit)
-	case set("ssh") && strings.TrimSpace(c.ssh) == "", set("program") && strings.TrimSpace(c.program) == "":
+	case set("ssh") && strings.TrimSpace(c.ssh) == "", set("program") &&
+		strings.TrimSpace(c.program) == "":
 		err = errors.New("--ssh and -S need the name of a program")
 	}
 	if err == nil {
@@ -248,7 +273,8 @@ func (c *copyFlags) transferOptions() transfer.Options {
 	return o
 }
 
-// journalDirectory is where interrupted copies note what they have left: where programs keep their state, by the XDG base directories.
+// journalDirectory is where interrupted copies note what they have left: where programs keep their
+// state, by the XDG base directories.
 func journalDirectory() string {
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "usftp", "journal")
@@ -262,7 +288,8 @@ func journalDirectory() string {
 
 // treeOptions is how directories are copied.
 func (c *copyFlags) treeOptions() transfer.TreeOptions {
-	o := transfer.TreeOptions{Include: c.include, Exclude: c.exclude, DryRun: c.dryRun, StopOnError: c.stopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries}
+	o := transfer.TreeOptions{Include: c.include, Exclude: c.exclude, DryRun: c.dryRun,
+		StopOnError: c.stopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries}
 	if c.maxDepth == 0 {
 		o.MaxDepth = -1
 	}

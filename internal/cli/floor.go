@@ -7,14 +7,15 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// A floor is what one login at a time has while it asks a person. Two hosts are logged in to side by side, and who has begun to ask keeps the
-// floor until that login is over: a password would else be typed at the question of another host.
+// A floor is what one login at a time has while it asks a person. Two hosts are logged in to side
+// by side, and who has begun to ask keeps the floor until that login is over: a password would else
+// be typed at the question of another host.
 type floor chan struct{}
 
 func newFloor() floor { return make(floor, 1) }
 
-// config is a configuration for one host, whose questions wait for the floor. logged is to be called when the login is over; what is asked later has the
-// floor for that question only.
+// config is a configuration for one host, whose questions wait for the floor. logged is to be
+// called when the login is over; what is asked later has the floor for that question only.
 func (f floor) config(c *dial.Config) (own *dial.Config, logged func()) {
 	if c == nil || c.Prompter == nil {
 		return c, func() {}

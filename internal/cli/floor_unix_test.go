@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestTwoLogins: of a copy between two hosts both are logged in to at the same time, and each asks all of its questions before the other one asks any.
+// TestTwoLogins: of a copy between two hosts both are logged in to at the same time, and each asks
+// all of its questions before the other one asks any.
 func TestTwoLogins(t *testing.T) {
 	fromDir, fromPort := passwordServer(t)
 	toDir, toPort := passwordServer(t)
@@ -43,8 +44,10 @@ func TestTwoLogins(t *testing.T) {
 		})
 	}
 	fromPort, toPort = gate("from", "to", fromPort), gate("to", "from", toPort)
-	s := onScreen(t, 100, command(t, t.TempDir(), "cp", "-F", "none", "-o", "UserKnownHostsFile=none", "-o", "StrictHostKeyChecking=no",
-		fmt.Sprintf("sftp://from@127.0.0.1:%s/file", fromPort), fmt.Sprintf("sftp://to@127.0.0.1:%s/copy", toPort)))
+	s := onScreen(t, 100, command(t, t.TempDir(), "cp", "-F", "none", "-o",
+		"UserKnownHostsFile=none", "-o", "StrictHostKeyChecking=no",
+		fmt.Sprintf("sftp://from@127.0.0.1:%s/file",
+			fromPort), fmt.Sprintf("sftp://to@127.0.0.1:%s/copy", toPort)))
 	s.await(`(from|to)@127\.0\.0\.1.*(?i:password): $`)
 	first := regexp.MustCompile(`(from|to)@127\.0\.0\.1.*(?i:password): $`).FindStringSubmatch(s.shown.String())[1]
 	second := map[string]string{"from": "to", "to": "from"}[first]

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// expand gives the files that a source stands for: those that a remote pattern matches; where it matches none, the file that has just
-// this name.
+// expand gives the files that a source stands for: those that a remote pattern matches; where it
+// matches none, the file that has just this name.
 func (c *copier) expand(s place) ([]file, error) {
 	if !s.remote || !hasGlob(s.target.Path) {
 		return []file{{s, s.path()}}, nil
@@ -36,8 +36,8 @@ func (c *copier) expand(s place) ([]file, error) {
 	return files, nil
 }
 
-// atHome gives a path that begins with ~user its place, as scp does. Where the server cannot tell, or knows no such user, it is a name like
-// any other.
+// atHome gives a path that begins with ~user its place, as scp does. Where the server cannot tell,
+// or knows no such user, it is a name like any other.
 func (c *copier) atHome(p place) place {
 	if !p.remote || !strings.HasPrefix(p.target.Path, "~") {
 		return p
@@ -68,10 +68,12 @@ func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err != nil && !errors.Is(err, path.ErrBadPattern) { // part of the files are not what was asked for
+	// part of the files are not what was asked for
+	if err != nil && !errors.Is(err, path.ErrBadPattern) {
 		return nil, err
 	}
-	if len(names) == 0 { // the file may have this name, and its directory may be one that cannot be listed
+	// the file may have this name, and its directory may be one that cannot be listed
+	if len(names) == 0 {
 		if _, statErr := client.Lstat(pattern); statErr == nil {
 			return []string{pattern}, nil
 		}
@@ -85,25 +87,27 @@ func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, 
 	return names, nil
 }
 
-// checkMatch makes sure that a name's last element, by which the copy will be called, is one that was asked for. A server that answers
-// a listing of "*.txt" with names of its own choosing could otherwise have files written over that nobody meant, and in other
-// directories.
+// checkMatch makes sure that a name's last element, by which the copy will be called, is one that
+// was asked for. A server that answers a listing of "*.txt" with names of its own choosing could
+// otherwise have files written over that nobody meant, and in other directories.
 func checkMatch(pattern, name string) error {
 	base := path.Base(name)
 	matches, err := path.Match(path.Base(pattern), base)
-	if err != nil || !matches || base == "." || base == ".." || strings.IndexByte(base, 0) >= 0 || !fs.ValidPath(base) {
+	if err != nil || !matches || base == "." || base == ".." || strings.IndexByte(base, 0) >= 0 ||
+		!fs.ValidPath(base) {
 		return fmt.Errorf("the server has answered with the name %q, which is not what was asked for", name)
 	}
 	return nil
 }
 
-// hidden tells whether a name begins with a dot where the pattern does not, in one of its elements: as in a shell and in scp,
-// such names are not meant.
+// hidden tells whether a name begins with a dot where the pattern does not, in one of its elements:
+// as in a shell and in scp, such names are not meant.
 func hidden(pattern, name string) bool {
 	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
 	for i := 1; i <= min(len(p), len(n)); i++ {
 		want, got := p[len(p)-i], n[len(n)-i]
-		if strings.HasPrefix(got, ".") && !strings.HasPrefix(strings.TrimPrefix(want, `\`), ".") && got != want {
+		if strings.HasPrefix(got, ".") && !strings.HasPrefix(strings.TrimPrefix(want, `\`), ".") &&
+			got != want {
 			return true
 		}
 	}

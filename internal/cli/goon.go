@@ -10,15 +10,17 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// canGoOn tells whether a copy that has failed can be gone on from with --resume: a file of which something is left, or a tree that was
-// broken off.
+// canGoOn tells whether a copy that has failed can be gone on from with --resume: a file of which
+// something is left, or a tree that was broken off.
 func (c *copier) canGoOn(err error) bool {
 	var job *transfer.Error
 	if errors.As(err, &job) && job.Resumable {
 		return true
 	}
-	var begun *transfer.TreeError // anything else says that the tree was not: its host could not be reached, for one
-	return errors.As(err, &begun) && c.options.Placement != transfer.InPlace && (c.ctx.Err() != nil || codeOf(err) == exitNoHost)
+	// anything else says that the tree was not: its host could not be reached, for one
+	var begun *transfer.TreeError
+	return errors.As(err, &begun) && c.options.Placement != transfer.InPlace &&
+		(c.ctx.Err() != nil || codeOf(err) == exitNoHost)
 }
 
 // sayHowToGoOn says which command goes on from what is left: the one that was typed, with --resume.
@@ -28,7 +30,8 @@ func (c *copier) sayHowToGoOn() {
 	}
 }
 
-// resumeCommand makes of the arguments of a command that copies the line that goes on from what it has left, for a shell.
+// resumeCommand makes of the arguments of a command that copies the line that goes on from what it
+// has left, for a shell.
 func resumeCommand(args []string) string {
 	words := []string{"usftp"}
 	at := slices.Index(args, "cp")
@@ -43,8 +46,8 @@ func resumeCommand(args []string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// shellWord quotes an argument where a shell would take it for something else. What no terminal should be shown comes in the form $'\x1b', which
-// bash, zsh and others know.
+// shellWord quotes an argument where a shell would take it for something else. What no terminal
+// should be shown comes in the form $'\x1b', which bash, zsh and others know.
 func shellWord(arg string) string {
 	if plainWord.MatchString(arg) {
 		return arg

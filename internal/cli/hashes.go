@@ -35,8 +35,9 @@ func (h *hashFlags) check(dryRun bool) error {
 	return nil
 }
 
-// algorithm is by what files are hashed, "" where they are not. A list is by SHA-256 unless something else is said: every system has the program
-// that checks it, and every host that hashes files knows it.
+// algorithm is by what files are hashed, "" where they are not. A list is by SHA-256 unless
+// something else is said: every system has the program that checks it, and every host that hashes
+// files knows it.
 func (h *hashFlags) algorithm() transfer.Algorithm {
 	if h.hash == "" && (h.manifest != "" || h.checkManifest != "") {
 		return transfer.SHA256
@@ -44,7 +45,8 @@ func (h *hashFlags) algorithm() transfer.Algorithm {
 	return transfer.Algorithm(h.hash)
 }
 
-// lists are the list that is written and the one that is compared with, each nil where there is none.
+// lists are the list that is written and the one that is compared with, each nil where there is
+// none.
 type lists struct {
 	manifest *transfer.Manifest
 	name     string // of the one that is compared with
@@ -90,8 +92,8 @@ func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 	}
 }
 
-// finishLists tells what the list has that was not copied, and completes the list that is written: with whatever was copied, even if other files
-// were not. Where nothing was, an old list stays.
+// finishLists tells what the list has that was not copied, and completes the list that is written:
+// with whatever was copied, even if other files were not. Where nothing was, an old list stays.
 func (c *copier) finishLists(l *lists) {
 	if c.ctx.Err() == nil {
 		for name := range l.check.Missing() {

@@ -24,7 +24,10 @@ func helpCommand() *cobra.Command {
 
 // shells are those that completion knows.
 var shells = map[string]func(root *cobra.Command, w io.Writer) error{
-	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+	"bash": func(root *cobra.Command, w io.Writer) error {
+		return root.GenBashCompletionV2(w,
+			true)
+	},
 	"zsh":  (*cobra.Command).GenZshCompletion,
 	"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
 }
@@ -37,7 +40,8 @@ func completionCommand() *cobra.Command {
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || shells[args[0]] == nil {
-				return &usageError{cmd.CommandPath(), errors.New("the name of a shell is needed: bash, zsh or fish")}
+				return &usageError{cmd.CommandPath(),
+					errors.New("the name of a shell is needed: bash, zsh or fish")}
 			}
 			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
 		},

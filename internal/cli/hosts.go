@@ -29,7 +29,8 @@ func newHosts(config transfer.ConnectConfig) *hosts {
 	return &hosts{config: config, open: make(map[dial.Target]*host), floor: newFloor()}
 }
 
-// get connects, or gives the connection that there is. told is true where its error was returned before.
+// get connects, or gives the connection that there is. told is true where its error was returned
+// before.
 func (h *hosts) get(ctx context.Context, t dial.Target) (found *host, told bool) {
 	t.Path = ""
 	found, ok := h.open[t]
@@ -77,8 +78,9 @@ func (h *hosts) connectAll(ctx context.Context, targets ...dial.Target) {
 	maps.Copy(h.open, made)
 }
 
-// errHostLost keeps what is left from being tried on a host whose connection was lost and could not be made anew, as the copy that had it has said:
-// each of thousands of files would have to find that out by itself, with all the tries that are allowed.
+// errHostLost keeps what is left from being tried on a host whose connection was lost and could not
+// be made anew, as the copy that had it has said: each of thousands of files would have to find
+// that out by itself, with all the tries that are allowed.
 var errHostLost = errors.New("the connection was lost")
 
 // checkAll looks whether the connections are still there, after a copy that has failed.

@@ -14,7 +14,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A copy that is killed (kill -9) leaves what --resume goes on from: the file that it had begun becomes the target.
+// A copy that is killed (kill -9) leaves what --resume goes on from: the file that it had begun
+// becomes the target.
 func TestKilled(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(96 << 20)

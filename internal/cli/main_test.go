@@ -19,7 +19,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// The test binary is the command too: where it is started as "usftp", which is in PATH for the tests.
+// The test binary is the command too: where it is started as "usftp", which is in PATH for the
+// tests.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"usftp": func() { os.Exit(Main(os.Args[1:])) },
@@ -108,9 +109,12 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(filepath.Join(env.WorkDir, "remote"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":     codeCommand,
-			"random":   randomCommand,
-			"breaking": func(ts *testscript.TestScript, _ bool, args []string) { breakingCommand(t, ts, sshd, args) },
+			"code":   codeCommand,
+			"random": randomCommand,
+			"breaking": func(ts *testscript.TestScript, _ bool, args []string) {
+				breakingCommand(t,
+					ts, sshd, args)
+			},
 		},
 	})
 }
@@ -132,9 +136,10 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// breaking BYTES... starts a proxy whose connections break after so many bytes, each after its own number, and then no more. PORT and ALIAS
-// lead through it.
-func breakingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Server, args []string) {
+// breaking BYTES... starts a proxy whose connections break after so many bytes, each after its own
+// number, and then no more. PORT and ALIAS lead through it.
+func breakingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Server,
+	args []string) {
 	var breaks []int64
 	for _, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)

@@ -1,7 +1,7 @@
 package cli
 
-// The texts that help and the man page share. Paragraphs are separated by empty lines; a paragraph whose lines begin with two spaces
-// is kept as it is.
+// The texts that help and the man page share. Paragraphs are separated by empty lines; a paragraph
+// whose lines begin with two spaces is kept as it is.
 
 const rootLong = `usftp copies files over SSH with SFTP. All that it needs on the other side is an
 account and the SFTP server that every sshd has.`

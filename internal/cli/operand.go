@@ -61,8 +61,8 @@ func parsePlaces(args []string, through bool) (sources []place, target place, er
 	return sources, target, checkPlaces(sources, target, through)
 }
 
-// checkPlaces refuses what cannot be carried out, before anything is. Through says that copies between hosts are meant: else a local file
-// whose name looks like a host's is the likelier.
+// checkPlaces refuses what cannot be carried out, before anything is. Through says that copies
+// between hosts are meant: else a local file whose name looks like a host's is the likelier.
 func checkPlaces(sources []place, target place, through bool) error {
 	streams := 0
 	for _, s := range sources {

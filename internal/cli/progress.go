@@ -18,7 +18,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A progressLine is the line of one file on a terminal: name, percent, bytes of bytes, rate, time left. A nil one does nothing.
+// A progressLine is the line of one file on a terminal: name, percent, bytes of bytes, rate, time
+// left. A nil one does nothing.
 type progressLine struct {
 	console *console
 	bars    *mpb.Progress
@@ -40,8 +41,9 @@ const refreshEvery = 200 * time.Millisecond
 // usualWidth is that of a terminal that does not tell its own.
 const usualWidth = 80
 
-// screenOf gives the terminal to draw on. One that does not know its size (a serial line, what expect and containers make) says that
-// it has none, and nothing would be drawn on it: it is hidden that it is a terminal, so that the width is usualWidth.
+// screenOf gives the terminal to draw on. One that does not know its size (a serial line, what
+// expect and containers make) says that it has none, and nothing would be drawn on it: it is hidden
+// that it is a terminal, so that the width is usualWidth.
 func screenOf(f *os.File) mpb.ContainerOption {
 	if columns, rows, err := term.GetSize(int(f.Fd())); err != nil || columns == 0 || rows == 0 {
 		return mpb.WithOutput(struct{ io.Writer }{f})
@@ -51,8 +53,11 @@ func screenOf(f *os.File) mpb.ContainerOption {
 
 func startLine(c *console, name string, size int64) *progressLine {
 	l := &progressLine{console: c, name: printable(path.Base(name)), size: size}
-	l.bars = mpb.New(screenOf(c.file), mpb.WithWidth(usualWidth), mpb.WithRefreshRate(refreshEvery), mpb.WithAutoRefresh())
-	l.bar = l.bars.New(0, mpb.NopStyle(), mpb.BarFillerTrim(), mpb.PrependDecorators(decor.Any(l.text)), mpb.BarExtender(mpb.BarFillerFunc(l.fillUnderWay), false))
+	l.bars = mpb.New(screenOf(c.file), mpb.WithWidth(usualWidth), mpb.WithRefreshRate(refreshEvery),
+		mpb.WithAutoRefresh())
+	l.bar = l.bars.New(0, mpb.NopStyle(), mpb.BarFillerTrim(),
+		mpb.PrependDecorators(decor.Any(l.text)),
+		mpb.BarExtender(mpb.BarFillerFunc(l.fillUnderWay), false))
 	c.above(l.bars)
 	return l
 }
@@ -152,7 +157,8 @@ func (l *progressLine) numbers() string {
 	case m.rate <= 0 && m.elapsed > stalledAfter:
 		last = "stalled"
 	case l.size >= 0 && m.rate > 0:
-		last = clock(time.Duration(min(float64(max(0, l.size-m.bytes))/m.rate, math.MaxInt32)*float64(time.Second))) + " left"
+		last = clock(time.Duration(min(float64(max(0, l.size-m.bytes))/m.rate,
+			math.MaxInt32)*float64(time.Second))) + " left"
 	}
 	files := ""
 	if l.tree != nil {
@@ -162,7 +168,8 @@ func (l *progressLine) numbers() string {
 		}
 		files = fmt.Sprintf("%15s files ", files)
 	}
-	return fmt.Sprintf("%s%s %20s %11s %10s", files, percent, amount(float64(m.bytes))+total, amount(m.rate)+"/s", last)
+	return fmt.Sprintf("%s%s %20s %11s %10s", files, percent, amount(float64(m.bytes))+total,
+		amount(m.rate)+"/s", last)
 }
 
 // percentOf says 100 only when all is there.
@@ -173,7 +180,8 @@ func percentOf(bytes, size int64) int {
 	return int(float64(bytes) / float64(size) * 100)
 }
 
-// A meter makes a rate out of bytes and times: of the last seconds, so that it follows what happens; in the end of the whole.
+// A meter makes a rate out of bytes and times: of the last seconds, so that it follows what
+// happens; in the end of the whole.
 type meter struct {
 	bytes   int64
 	elapsed time.Duration
@@ -207,7 +215,8 @@ func (m *meter) add(bytes int64, elapsed time.Duration) {
 		return
 	}
 	now := float64(max(0, bytes-m.bytes)) / dt.Seconds()
-	// In the beginning the rate is that of all there is: one slow first moment would else weigh for seconds.
+	// In the beginning the rate is that of all there is: one slow first moment would else weigh for
+	// seconds.
 	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
 	m.rate += weight * (now - m.rate)
 	if bytes > m.bytes {

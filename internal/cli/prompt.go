@@ -24,8 +24,8 @@ func (t terminal) close() {
 	}
 }
 
-// prompter gives what asks a person, or nil where nobody can be asked. Questions go to the terminal and never to standard input,
-// which may be the file to copy.
+// prompter gives what asks a person, or nil where nobody can be asked. Questions go to the terminal
+// and never to standard input, which may be the file to copy.
 func (a *app) prompter(batch bool) dial.Prompter {
 	if batch {
 		return nil
@@ -58,7 +58,8 @@ func (a *app) prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		term.Restore(fd, state)
 		io.WriteString(tty.out, "\n")
 	})
-	// ReadPassword turns the echo off too, but only once it reads: what is typed as soon as the question is seen would be shown.
+	// ReadPassword turns the echo off too, but only once it reads: what is typed as soon as the
+	// question is seen would be shown.
 	if err := echoOff(fd); err != nil {
 		restored()
 		tty.close()
@@ -72,8 +73,9 @@ func (a *app) prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	})
 }
 
-// await waits for the answer or for ctx. A read from a terminal cannot be broken off everywhere: where ctx ends first the read is
-// left to end with the next line or with the program, which in that case ends soon.
+// await waits for the answer or for ctx. A read from a terminal cannot be broken off everywhere:
+// where ctx ends first the read is left to end with the next line or with the program, which in
+// that case ends soon.
 func await(ctx context.Context, tty terminal, read func() (string, error)) (string, error) {
 	type result struct {
 		answer string

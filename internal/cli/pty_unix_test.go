@@ -36,7 +36,8 @@ type screen struct {
 	bytes chan []byte // what comes to be shown
 }
 
-// onScreen starts the command on a terminal of so many columns. Its standard streams are the terminal unless they are set.
+// onScreen starts the command on a terminal of so many columns. Its standard streams are the
+// terminal unless they are set.
 func onScreen(t *testing.T, columns uint16, cmd *exec.Cmd) *screen {
 	t.Helper()
 	// The terminal is known by standard error, descriptor 2: standard input may be something else.
@@ -101,7 +102,8 @@ func TestProgressLine(t *testing.T) {
 	target := "testhost:" + filepath.Join(dir, "target")
 	for _, columns := range []uint16{100, 60, 50, 30, 8, 0} {
 		t.Run(fmt.Sprint(columns, " columns"), func(t *testing.T) {
-			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000", name, target))
+			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000",
+				name, target))
 			if columns == 100 {
 				s.await(`a name .* +\d+%  .* of 4\.19 MB .*[kM]B/s +00:0\d left`)
 			}
@@ -143,7 +145,8 @@ func TestCtrlC(t *testing.T) {
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "big"), randomData(16<<20))
-	s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big", "testhost:"+filepath.Join(dir, "target")))
+	s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big",
+		"testhost:"+filepath.Join(dir, "target")))
 	s.await(`\d+% +[1-9].* left`)
 	s.typed("\x03")
 	if code := s.end(); code != 130 {
@@ -196,11 +199,13 @@ func (s *screen) echoes() bool {
 	return state.Lflag&unix.ECHO != 0
 }
 
-// Questions go to the terminal, also where standard input is the file to copy; a password is not shown.
+// Questions go to the terminal, also where standard input is the file to copy; a password is not
+// shown.
 func TestQuestions(t *testing.T) {
 	dir, port := passwordServer(t)
 	known := filepath.Join(t.TempDir(), "known_hosts")
-	args := []string{"cp", "-F", "none", "-P", port, "-o", "UserKnownHostsFile=" + known, "-", "me@127.0.0.1:got"}
+	args := []string{"cp", "-F", "none", "-P", port, "-o", "UserKnownHostsFile=" + known, "-",
+		"me@127.0.0.1:got"}
 	cmd := command(t, t.TempDir(), args...)
 	cmd.Stdin = strings.NewReader("the file")
 	s := onScreen(t, 80, cmd)
@@ -228,9 +233,11 @@ func TestQuestions(t *testing.T) {
 	if !bytes.Contains(readFile(t, known), []byte("127.0.0.1")) {
 		t.Error("the host's key was not kept")
 	}
-	// With -B nobody is asked, and Ctrl-C at a question ends the program with the terminal as it was.
+	// With -B nobody is asked, and Ctrl-C at a question ends the program with the terminal as it
+	// was.
 	s = onScreen(t, 80, command(t, t.TempDir(), append(args, "-B")...))
-	if code := s.end(); code != exitNoHost || strings.Contains(strings.ToLower(s.shown.String()), "password: ") {
+	if code := s.end(); code != exitNoHost ||
+		strings.Contains(strings.ToLower(s.shown.String()), "password: ") {
 		t.Errorf("with -B: exit code %d, and it shows %q", code, &s.shown)
 	}
 	s = onScreen(t, 80, command(t, t.TempDir(), args...))

@@ -21,13 +21,16 @@ func (a *app) reporter(flags *copyFlags, target place) reporter {
 	if flags.json {
 		return newEventWriter(output{a}, a.console)
 	}
-	p := &person{console: a.console, quiet: flags.quiet, verbose: flags.verbose > 0, recursive: flags.recursive, dryRun: flags.dryRun, planned: output{a}}
+	p := &person{console: a.console, quiet: flags.quiet, verbose: flags.verbose > 0,
+		recursive: flags.recursive, dryRun: flags.dryRun, planned: output{a}}
 	// A line that moves would tear apart what is shown on the same screen.
-	p.moving = a.console.terminal() && !flags.quiet && !flags.noProgress && !flags.dryRun && !(target.stream && isTerminal(a.stdout))
+	p.moving = a.console.terminal() && !flags.quiet && !flags.noProgress && !flags.dryRun &&
+		!(target.stream && isTerminal(a.stdout))
 	return p
 }
 
-// A person reads standard error; only what a dry run would copy goes to standard output, since it is what was asked for.
+// A person reads standard error; only what a dry run would copy goes to standard output, since it
+// is what was asked for.
 type person struct {
 	console        *console
 	planned        io.Writer
@@ -61,7 +64,9 @@ func (p *person) event(e transfer.Event) {
 		p.line.finish(e, true)
 		p.line = nil
 		if p.verbose {
-			p.console.say(fmt.Sprintf("copied %s to %s: %s%s in %.1f s, %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes)), resumedText(e.Resumed), e.Elapsed.Seconds(), rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bound) + hashOf(e))
+			p.console.say(fmt.Sprintf("copied %s to %s: %s%s in %.1f s, %s", sourceOf(e),
+				targetOf(e), amount(float64(e.Bytes)), resumedText(e.Resumed), e.Elapsed.Seconds(),
+				rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bound) + hashOf(e))
 		}
 	case transfer.Failed:
 		p.line.finish(e, false)
@@ -75,13 +80,15 @@ func (p *person) event(e transfer.Event) {
 // advice says what a person may have forgotten.
 func (p *person) advice(err error) string {
 	var path *fs.PathError
-	if !p.recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) && path.Op == "read" {
+	if !p.recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) &&
+		path.Op == "read" {
 		return " (-r copies directories)"
 	}
 	return ""
 }
 
-// treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words for what goes wrong.
+// treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words
+// for what goes wrong.
 func (p *person) treeEvent(e transfer.Event) {
 	switch {
 	case e.Kind == transfer.Retried:
@@ -96,13 +103,15 @@ func (p *person) treeEvent(e transfer.Event) {
 	case e.Kind == transfer.Progress:
 		p.line.updateTree(e)
 	case e.Kind == transfer.Planned:
-		fmt.Fprintln(p.planned, printable(fmt.Sprintf("would copy %s to %s", sourceOf(e), targetOf(e))))
+		fmt.Fprintln(p.planned, printable(fmt.Sprintf("would copy %s to %s", sourceOf(e),
+			targetOf(e))))
 	case e.Kind == transfer.Skipped && !p.quiet:
 		p.console.say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
 	case e.Kind == transfer.Note && !p.quiet:
 		p.console.say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
 	case e.Kind == transfer.Done && p.verbose:
-		p.console.say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e), amount(float64(e.Bytes))) + resumedText(e.Resumed) + hashOf(e))
+		p.console.say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
+			amount(float64(e.Bytes))) + resumedText(e.Resumed) + hashOf(e))
 	case e.Kind == transfer.Failed:
 		p.console.say(e.Message)
 	case e.Kind == transfer.Ended:
@@ -114,9 +123,11 @@ func (p *person) treeEvent(e transfer.Event) {
 		}
 		if t := e.Totals; p.dryRun && e.Err == nil {
 			if !p.quiet {
-				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e), count(t.PlannedFiles, "file", "files"), amount(float64(t.PlannedBytes))))
+				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
+					count(t.PlannedFiles, "file", "files"), amount(float64(t.PlannedBytes))))
 			}
-		} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet || e.Err != nil && t.Failed == 0 {
+		} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet ||
+			e.Err != nil && t.Failed == 0 {
 			p.console.say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
 		}
 	}
@@ -130,9 +141,11 @@ func resumedText(bytes int64) string {
 	return fmt.Sprintf(" (%s of it were there already)", amount(float64(bytes)))
 }
 
-// untold tells whether all of a tree has ended, and no file has said why. What a person has interrupted he knows.
+// untold tells whether all of a tree has ended, and no file has said why. What a person has
+// interrupted he knows.
 func untold(e transfer.Event) bool {
-	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) && !errors.As(e.Err, new(*interruption)) && !errors.Is(e.Err, errOutputGone)
+	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) &&
+		!errors.As(e.Err, new(*interruption)) && !errors.Is(e.Err, errOutputGone)
 }
 
 // boundText says what bound the speed, where that is known.
@@ -148,7 +161,10 @@ func boundText(b transfer.Bound) string {
 
 // summaryOf says what has become of a tree.
 func summaryOf(t *transfer.Totals) string {
-	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", count(t.Files, "file", "files"), count(t.Directories, "directory", "directories"), count(t.Links, "link", "links"), amount(float64(t.Bytes)), resumedText(t.Resumed), t.Elapsed.Seconds(), rate(t.Bytes-t.Resumed, t.Elapsed)) + boundText(t.Bound)
+	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", count(t.Files, "file", "files"),
+		count(t.Directories, "directory", "directories"), count(t.Links, "link", "links"),
+		amount(float64(t.Bytes)), resumedText(t.Resumed), t.Elapsed.Seconds(),
+		rate(t.Bytes-t.Resumed, t.Elapsed)) + boundText(t.Bound)
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %s there already", count(t.Kept, "file was", "files were"))
 	}

@@ -40,7 +40,8 @@ func (a *app) serveCommand() *cobra.Command {
 // errServed is the end of a server that was asked to end, which is success.
 var errServed = errors.New("the server has ended")
 
-// run serves until ctx ends, and then until the sessions that run have ended or the time of grace is over.
+// run serves until ctx ends, and then until the sessions that run have ended or the time of grace
+// is over.
 func (s *site) run(ctx context.Context) error {
 	ballast, processors := tuneForServing()
 	defer runtime.KeepAlive(ballast)

@@ -26,11 +26,14 @@ func TestServe(t *testing.T) {
 	if _, ok := s.greeting["password"]; ok {
 		t.Error("there is a key, and a password was made nevertheless")
 	}
-	if want := dir + ", read and write"; s.greeting["directory"] != want || s.greeting["user"] != "u" {
+	if want := dir + ", read and write"; s.greeting["directory"] != want ||
+		s.greeting["user"] != "u" {
 		t.Errorf("the greeting says %q", s.greeting)
 	}
-	fingerprint := s.must("", opensshd.Find(t, "ssh-keygen"), "-l", "-f", filepath.Join(home, ".config/usftp/host_ed25519_key"))
-	if got, _, _ := strings.Cut(s.greeting["host key"], " "); !strings.HasPrefix(got, "SHA256:") || !strings.Contains(fingerprint, got) {
+	fingerprint := s.must("", opensshd.Find(t, "ssh-keygen"), "-l", "-f",
+		filepath.Join(home, ".config/usftp/host_ed25519_key"))
+	if got, _, _ := strings.Cut(s.greeting["host key"], " "); !strings.HasPrefix(got, "SHA256:") ||
+		!strings.Contains(fingerprint, got) {
 		t.Errorf("the greeting has the fingerprint %q, ssh-keygen %q", got, fingerprint)
 	}
 	info, err := os.Stat(filepath.Join(home, ".config/usftp/host_ed25519_key"))
@@ -38,7 +41,8 @@ func TestServe(t *testing.T) {
 		t.Errorf("the host key's file: %v, %v", info.Mode(), err)
 	}
 
-	if out, err := s.sftp("u", key, "put a b\nget b c\nls -l\n"); err != nil || !strings.Contains(out, "b\n") {
+	if out, err := s.sftp("u", key, "put a b\nget b c\nls -l\n"); err != nil ||
+		!strings.Contains(out, "b\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	scp := opensshd.Find(t, "scp")
@@ -49,14 +53,19 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.must("", usftp, "cp", "-F", "none", "-P", s.port, "-i", key, "-o", "UserKnownHostsFile="+s.knownHosts(), "a", "u@127.0.0.1:g")
-	same(t, data, filepath.Join(dir, "b"), filepath.Join(home, "c"), filepath.Join(dir, "d"), filepath.Join(home, "e"), filepath.Join(home, "f"), filepath.Join(dir, "g"))
+	s.must("", usftp, "cp", "-F", "none", "-P", s.port, "-i", key, "-o",
+		"UserKnownHostsFile="+s.knownHosts(), "a", "u@127.0.0.1:g")
+	same(t, data, filepath.Join(dir, "b"), filepath.Join(home, "c"), filepath.Join(dir, "d"),
+		filepath.Join(home, "e"), filepath.Join(home, "f"), filepath.Join(dir, "g"))
 
 	s.wait("logged in", func(f map[string]any) bool {
 		return f["user"] == "u" && strings.HasPrefix(f["remote"].(string), "127.0.0.1:")
 	})
 	for path, field := range map[string]string{"/b": "written", "/d": "read"} {
-		line := s.wait("file closed", func(f map[string]any) bool { return f["path"] == path && f[field] == float64(len(data)) })
+		line := s.wait("file closed", func(f map[string]any) bool {
+			return f["path"] == path &&
+				f[field] == float64(len(data))
+		})
 		if rate, ok := line["bytes_per_second"].(float64); !ok || rate <= 0 {
 			t.Errorf("no rate in %v", line)
 		}
@@ -69,7 +78,10 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s was let in with %s:\n%s", who[0], who[1], out)
 		}
 	}
-	s.wait("login failed", func(f map[string]any) bool { return f["user"] == "u" && f["tried"] == "publickey" })
+	s.wait("login failed", func(f map[string]any) bool {
+		return f["user"] == "u" &&
+			f["tried"] == "publickey"
+	})
 	s.wait("login failed", func(f map[string]any) bool { return f["user"] == "v" })
 	s.end(syscall.SIGINT, 0)
 
@@ -96,13 +108,17 @@ func TestServePassword(t *testing.T) {
 		}
 		t.Setenv("SSH_ASKPASS", ask)
 		t.Setenv("SSH_ASKPASS_REQUIRE", "force")
-		_, err := s.client("", opensshd.Find(t, "sftp"), s.sshFlags("-o", "NumberOfPasswordPrompts=1", "u@127.0.0.1:a", target)...)
+		_, err := s.client("", opensshd.Find(t, "sftp"),
+			s.sshFlags("-o", "NumberOfPasswordPrompts=1", "u@127.0.0.1:a", target)...)
 		return err
 	}
 	if get("wrong", "b") == nil {
 		t.Error("a wrong password let somebody in")
 	}
-	s.wait("login attempt", func(f map[string]any) bool { return f["level"] == "WARN" && f["user"] == "u" })
+	s.wait("login attempt", func(f map[string]any) bool {
+		return f["level"] == "WARN" &&
+			f["user"] == "u"
+	})
 	if err := get(password, "c"); err != nil {
 		t.Errorf("the password does not let in: %v\n%s", err, s.log)
 	}
@@ -116,7 +132,8 @@ func TestServeReadOnly(t *testing.T) {
 	home, key := homeWithKey(t)
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a"), []byte("content"))
-	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--read-only", "--deny", "readlink,opendir", dir)
+	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--read-only", "--deny",
+		"readlink,opendir", dir)
 	if !strings.HasSuffix(s.greeting["directory"], ", read only") {
 		t.Errorf("the greeting says %q", s.greeting["directory"])
 	}
@@ -132,13 +149,15 @@ func TestServeReadOnly(t *testing.T) {
 	if out, _ := s.sftp("u", key, "ls\n"); !strings.Contains(out, "Permission denied") {
 		t.Errorf("what --deny refuses works:\n%s", out)
 	}
-	if out, err := s.client("", opensshd.Find(t, "scp"), s.sshFlags("-O", "-i", key, "b", "u@127.0.0.1:f")...); err == nil {
+	if out, err := s.client("", opensshd.Find(t, "scp"),
+		s.sshFlags("-O", "-i", key, "b", "u@127.0.0.1:f")...); err == nil {
 		t.Errorf("scp writes:\n%s", out)
 	}
 	for _, denied := range []map[string]any{
 		{"request": "remove", "path": "/a", "by": "policy"},
 		{"request": "open", "path": "/c", "by": "policy"},
-		{"request": "opendir", "path": "/", "by": "policy", "error": "the operation is not allowed here"},
+		{"request": "opendir", "path": "/", "by": "policy",
+			"error": "the operation is not allowed here"},
 		{"request": "scp -t", "path": "f", "protocol": "scp", "error": "the server is read-only"},
 	} {
 		s.wait("request denied", func(f map[string]any) bool {
@@ -156,7 +175,8 @@ func TestServeReadOnly(t *testing.T) {
 func TestServeMetrics(t *testing.T) {
 	home, key := homeWithKey(t)
 	writeFile(t, filepath.Join(home, "a"), randomData(5000))
-	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--log-level", "quiet", "--metrics=:0", "--deny", "mkdir", t.TempDir())
+	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--log-level", "quiet",
+		"--metrics=:0", "--deny", "mkdir", t.TempDir())
 	url := s.greeting["metrics"]
 	if !strings.HasPrefix(url, "http://127.0.0.1:") {
 		t.Fatalf("metrics at %q", url)

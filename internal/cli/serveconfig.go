@@ -83,14 +83,16 @@ func configError(name string, err error) error {
 		var texts []string
 		for _, one := range unknown.Errors {
 			line, _ := one.Position()
-			texts = append(texts, fmt.Sprintf("%s:%d: there is no setting %q", name, line, strings.Join(one.Key(), ".")))
+			texts = append(texts, fmt.Sprintf("%s:%d: there is no setting %q", name, line,
+				strings.Join(one.Key(), ".")))
 		}
 		return errors.New(strings.Join(texts, "\n"))
 	}
 	var at *toml.DecodeError
 	if errors.As(err, &at) {
 		line, column := at.Position()
-		return fmt.Errorf("%s:%d:%d: %s", name, line, column, strings.TrimPrefix(at.Error(), "toml: "))
+		return fmt.Errorf("%s:%d:%d: %s", name, line, column,
+			strings.TrimPrefix(at.Error(), "toml: "))
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
@@ -186,12 +188,14 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 		}
 		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
 		if err != nil || len(options) > 0 {
-			return f.wrong(-1, "certificates.authorities", fmt.Errorf("%s:%d: not a public key alone", f.path(authorities), number))
+			return f.wrong(-1, "certificates.authorities",
+				fmt.Errorf("%s:%d: not a public key alone", f.path(authorities), number))
 		}
 		made.Keys = append(made.Keys, key)
 	}
 	if len(made.Keys) == 0 {
-		return f.wrong(-1, "certificates.authorities", fmt.Errorf("there is no key in %s", f.path(authorities)))
+		return f.wrong(-1, "certificates.authorities",
+			fmt.Errorf("there is no key in %s", f.path(authorities)))
 	}
 	f.made.authorities = made
 	return nil
@@ -202,8 +206,10 @@ func (f *configFile) user(i int, u *userTable) (one account, err error) {
 	one.Name, one.root, one.passwordHash = u.Name, f.path(u.Root), u.Password.text
 	one.quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
 	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
-	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny), Umask: fs.FileMode(u.Umask)}
-	if u.Name == "" || strings.ContainsAny(u.Name, ":\n\r") || u.Name[0] == '#' || u.Name != strings.TrimSpace(u.Name) {
+	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
+		Umask: fs.FileMode(u.Umask)}
+	if u.Name == "" || strings.ContainsAny(u.Name, ":\n\r") || u.Name[0] == '#' ||
+		u.Name != strings.TrimSpace(u.Name) {
 		return one, f.wrong(i, "name", fmt.Errorf("%q cannot be a user's name", u.Name))
 	}
 	if u.Root == "" {
@@ -220,7 +226,8 @@ func (f *configFile) user(i int, u *userTable) (one account, err error) {
 		return one, err
 	}
 	if one.Keys == nil && one.passwordHash == "" && f.made.authorities == nil {
-		return one, f.wrong(i, "name", fmt.Errorf("%s has no way to log in: keys, authorized_keys or password", u.Name))
+		return one, f.wrong(i, "name",
+			fmt.Errorf("%s has no way to log in: keys, authorized_keys or password", u.Name))
 	}
 	return one, nil
 }

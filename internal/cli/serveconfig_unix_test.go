@@ -58,7 +58,8 @@ func TestServeConfig(t *testing.T) {
 	if out, err := s.sftp("alice", key, "put small\n"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := s.sftp("alice", key, "put big\n"); err == nil || !strings.Contains(out, "quota exceeded") && !strings.Contains(out, "Failure") {
+	if out, err := s.sftp("alice", key, "put big\n"); err == nil ||
+		!strings.Contains(out, "quota exceeded") && !strings.Contains(out, "Failure") {
 		t.Errorf("more than the quota goes in: %v\n%s", err, out)
 	}
 	if out, err := s.sftp("bob", key, "get a\n"); err != nil {
@@ -76,11 +77,17 @@ func TestServeConfig(t *testing.T) {
 	// What others put there counts after SIGHUP.
 	writeFile(t, filepath.Join(alice, "by another"), randomData(400_000))
 	s.cmd.Process.Signal(syscall.SIGHUP)
-	s.wait("quota counted", func(f map[string]any) bool { return f["bytes"] == 900_000.0 && f["files"] == 2.0 })
+	s.wait("quota counted", func(f map[string]any) bool {
+		return f["bytes"] == 900_000.0 &&
+			f["files"] == 2.0
+	})
 	if out, err := s.sftp("alice", key, "put small second\n"); err == nil {
 		t.Errorf("alice has 900 kB of 1 MB, and 500 kB go in:\n%s", out)
 	}
-	s.wait("request denied", func(f map[string]any) bool { return f["by"] == "quota" && f["path"] == "/second" })
+	s.wait("request denied", func(f map[string]any) bool {
+		return f["by"] == "quota" &&
+			f["path"] == "/second"
+	})
 
 	// A user who comes with SIGHUP, one who goes, and a mistake that changes nothing.
 	text := string(readFile(t, file))
@@ -96,7 +103,8 @@ func TestServeConfig(t *testing.T) {
 	writeFile(t, file, []byte(text+"mistake = 1\n"))
 	s.cmd.Process.Signal(syscall.SIGHUP)
 	line := s.wait("not reloaded; everything stays as it was", nil)
-	if want := fmt.Sprintf(`%s:%d: there is no setting "users.mistake"`, file, strings.Count(text, "\n")+1); line["error"] != want {
+	if want := fmt.Sprintf(`%s:%d: there is no setting "users.mistake"`, file,
+		strings.Count(text, "\n")+1); line["error"] != want {
 		t.Errorf("the log says %q, want %q", line["error"], want)
 	}
 	if out, err := s.sftp("carol", key, "pwd\n"); err != nil {

@@ -16,12 +16,14 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// checked is a text that was looked at. The decoder asks structures how they are read, but not kinds of string.
+// checked is a text that was looked at. The decoder asks structures how they are read, but not
+// kinds of string.
 type checked struct{ text string }
 
 func (c checked) value() string { return c.text }
 
-// The values of a configuration check themselves when they are read, for the decoder to tell where one is wrong.
+// The values of a configuration check themselves when they are read, for the decoder to tell where
+// one is wrong.
 type (
 	addressText   struct{ checked }
 	formatText    struct{ checked }
@@ -139,7 +141,8 @@ func parseSize(text string) (int64, error) {
 	return 0, fmt.Errorf("%q is no size: it must be a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB", text)
 }
 
-// linesOf tells where keys are: "grace", "certificates.revoked", "users[2].root", and "users[2]" for the table itself.
+// linesOf tells where keys are: "grace", "certificates.revoked", "users[2].root", and "users[2]"
+// for the table itself.
 func linesOf(data []byte) map[string]int {
 	lines := map[string]int{}
 	var p unstable.Parser

@@ -18,7 +18,8 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// serveFlags is what the command line of serve says. The letters that sftp-server has keep its meaning.
+// serveFlags is what the command line of serve says. The letters that sftp-server has keep its
+// meaning.
 type serveFlags struct {
 	listen, hostKeys       []string
 	authorizedKeys, user   string
@@ -33,8 +34,9 @@ type serveFlags struct {
 }
 
 const (
-	// defaultListen is open to nobody but this machine: what is served to a network is served by decision. The port is not
-	// ssh's own, which has its server already and takes privileges, but the one that most SFTP servers of their own use.
+	// defaultListen is open to nobody but this machine: what is served to a network is served by
+	// decision. The port is not ssh's own, which has its server already and takes privileges, but
+	// the one that most SFTP servers of their own use.
 	defaultListen = "127.0.0.1:2022"
 
 	// defaultMetrics is where --metrics without an address is.
@@ -52,19 +54,26 @@ func (s *serveFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.authorizedKeys, "authorized-keys", "", "let in the keys of `file`, in the format of sshd's authorized_keys; \"none\" makes a one-off password (default ~/.ssh/authorized_keys where there are keys in it, else none)")
 	f.StringArrayVar(&s.hostKeys, "host-key", nil, "the server's private key is in `file`, and made there when it is missing; may be given several times")
 	f.BoolVarP(&s.readOnly, "read-only", "R", false, "change nothing")
-	f.StringSliceVarP(&s.allow, "allow", "p", nil, "answer only these `requests`, a list of names with commas between them")
+	f.StringSliceVarP(&s.allow, "allow", "p", nil,
+		"answer only these `requests`, a list of names with commas between them")
 	f.StringSliceVarP(&s.deny, "deny", "P", nil, "refuse these `requests`")
-	f.StringVarP(&s.umask, "umask", "u", "", "take these permission `bits`, in octal, from what is made")
-	f.StringVar(&s.config, "config", "", "serve what `file` describes, several users if need be, instead of DIR")
-	f.StringVar(&s.metrics, "metrics", "", "serve metrics for Prometheus on `address`:port ("+defaultMetrics+" when none is given)")
+	f.StringVarP(&s.umask, "umask", "u", "",
+		"take these permission `bits`, in octal, from what is made")
+	f.StringVar(&s.config, "config", "",
+		"serve what `file` describes, several users if need be, instead of DIR")
+	f.StringVar(&s.metrics, "metrics", "",
+		"serve metrics for Prometheus on `address`:port ("+defaultMetrics+" when none is given)")
 	f.Lookup("metrics").NoOptDefVal = defaultMetrics
-	f.DurationVar(&s.grace, "grace", defaultGrace, "let running sessions go on for a `time` once the server is to end")
+	f.DurationVar(&s.grace, "grace", defaultGrace,
+		"let running sessions go on for a `time` once the server is to end")
 	f.StringVar(&s.logFormat, "log-format", "text", "write the log as `text` or json")
 	f.StringVarP(&s.logLevel, "log-level", "l", "", "write what has this `level` at least: quiet, error, info (the default) or debug; sftp-server's names do, too")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "like --log-level debug")
-	f.BoolVar(&s.stdio, "stdio", false, "serve one client at standard input and output, as sftp-server does")
+	f.BoolVar(&s.stdio, "stdio", false,
+		"serve one client at standard input and output, as sftp-server does")
 	f.StringVarP(&s.start, "start-directory", "d", "", "with --stdio: relative paths begin in `dir`, in which %d is the home, %u the user, %% a percent sign")
-	f.BoolVarP(&s.stderr, "log-stderr", "e", false, "with --stdio: write the log, which goes nowhere otherwise, to standard error")
+	f.BoolVarP(&s.stderr, "log-stderr", "e", false,
+		"with --stdio: write the log, which goes nowhere otherwise, to standard error")
 	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's, which is not written to
 	f.Lookup("log-facility").Hidden = true
 }
@@ -103,7 +112,8 @@ func (s *serveFlags) wrong(cmd *cobra.Command, args []string) error {
 	for _, ok := range []string{"DIR", "--stdio", "DIR or --stdio", "DIR or --config"} {
 		for _, name := range onlyFor[ok] {
 			if cmd.Flags().Changed(name) && !slices.Contains(strings.Split(ok, " or "), way) {
-				return fmt.Errorf("--%s is for serving %s", name, strings.Replace(ok, "DIR", "a directory", 1))
+				return fmt.Errorf("--%s is for serving %s", name,
+					strings.Replace(ok, "DIR", "a directory", 1))
 			}
 		}
 	}
@@ -173,10 +183,12 @@ func knownOperation(name string) error {
 	if slices.Contains(server.Operations(), name) {
 		return nil
 	}
-	return fmt.Errorf("there is no request %q; there are %s", name, strings.Join(server.Operations(), ", "))
+	return fmt.Errorf("there is no request %q; there are %s", name,
+		strings.Join(server.Operations(), ", "))
 }
 
-// loopback completes an address for what is nobody's business but this machine's: without a host it is the loopback address.
+// loopback completes an address for what is nobody's business but this machine's: without a host it
+// is the loopback address.
 func loopback(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -203,7 +215,8 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a range such as 10.0.0.0/8", text)
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a range such as 10.0.0.0/8",
+			text)
 	}
 	return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
 }

@@ -46,7 +46,8 @@ func (s *site) greet(listeners []net.Listener) error {
 	return err
 }
 
-// reachable is how clients name an address: a server that listens on all of them is known by the machine's name.
+// reachable is how clients name an address: a server that listens on all of them is known by the
+// machine's name.
 func reachable(address *net.TCPAddr) (host string, port int) {
 	host = address.IP.String()
 	if address.IP.IsUnspecified() {

@@ -35,7 +35,8 @@ func startHAProxy(t *testing.T, one, two *served) (port string) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	text := strings.NewReplacer("bind :2222", "bind fd@3", "127.0.0.1:2022", "127.0.0.1:"+one.port, "127.0.0.1:2023", "127.0.0.1:"+two.port).
+	text := strings.NewReplacer("bind :2222", "bind fd@3", "127.0.0.1:2022", "127.0.0.1:"+one.port,
+		"127.0.0.1:2023", "127.0.0.1:"+two.port).
 		Replace(string(readFile(t, "../../docs/haproxy.cfg")))
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	writeFile(t, file, []byte(text))
@@ -58,12 +59,14 @@ func startHAProxy(t *testing.T, one, two *served) (port string) {
 	return port
 }
 
-// Two instances on one storage; one is killed in the middle of an upload, and the client carries on with the other.
+// Two instances on one storage; one is killed in the middle of an upload, and the client carries on
+// with the other.
 func TestServeBehindHAProxy(t *testing.T) {
 	home, key := homeWithKey(t)
 	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
 	writeFile(t, file, bytes.ReplaceAll(readFile(t, file), []byte("1MB"), []byte("1GB")))
-	one, two := startServe(t, home, "--config", file, "-v"), startServe(t, home, "--config", file, "-v")
+	one, two := startServe(t, home, "--config", file, "-v"), startServe(t, home, "--config", file,
+		"-v")
 	if one.greeting["host key"] != two.greeting["host key"] {
 		t.Fatal("the instances have different keys")
 	}
@@ -108,7 +111,8 @@ func TestServeBehindHAProxy(t *testing.T) {
 	// HAProxy's health checks are there for those who look closely, and are held against nobody.
 	other.wait("login failed", func(f map[string]any) bool { return f["level"] == "DEBUG" })
 	for line := range strings.Lines(other.log.String()) {
-		if strings.Contains(line, `"login failed"`) && !strings.Contains(line, `"level":"DEBUG"`) || strings.Contains(line, "refused") {
+		if strings.Contains(line, `"login failed"`) && !strings.Contains(line, `"level":"DEBUG"`) ||
+			strings.Contains(line, "refused") {
 			t.Errorf("the log has %s", line)
 		}
 	}

@@ -33,11 +33,13 @@ type served struct {
 // startServe runs the command until the test ends.
 func startServe(t *testing.T, home string, args ...string) *served {
 	t.Helper()
-	s := &served{t: t, home: home, greeting: map[string]string{}, log: newLogLines(), ended: make(chan struct{})}
+	s := &served{t: t, home: home, greeting: map[string]string{}, log: newLogLines(),
+		ended: make(chan struct{})}
 	// Not under the test's context, which ends before the server is asked to.
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	t.Cleanup(cancel)
-	s.cmd = exec.CommandContext(ctx, "usftp", append([]string{"serve", "--log-format", "json"}, args...)...)
+	s.cmd = exec.CommandContext(ctx, "usftp",
+		append([]string{"serve", "--log-format", "json"}, args...)...)
 	s.cmd.Dir = home
 	s.cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=")
 	s.cmd.Stderr = s.log
@@ -123,7 +125,8 @@ func (l *logLines) String() string {
 	return l.text.String()
 }
 
-// wait gives the first line with this message whose fields fulfil a condition, as soon as there is one.
+// wait gives the first line with this message whose fields fulfil a condition, as soon as there is
+// one.
 func (s *served) wait(message string, is func(map[string]any) bool) map[string]any {
 	s.t.Helper()
 	l := s.log
@@ -132,7 +135,8 @@ func (s *served) wait(message string, is func(map[string]any) bool) map[string]a
 	for {
 		for line := range bytes.Lines(l.text.Bytes()) {
 			var fields map[string]any
-			if json.Unmarshal(line, &fields) == nil && fields["msg"] == message && (is == nil || is(fields)) {
+			if json.Unmarshal(line, &fields) == nil && fields["msg"] == message &&
+				(is == nil || is(fields)) {
 				return fields
 			}
 		}
@@ -155,7 +159,8 @@ func (s *served) waitFor(message string, count int) {
 
 // sshFlags are those of OpenSSH's clients.
 func (s *served) sshFlags(more ...string) []string {
-	return append([]string{"-F", "none", "-P", s.port, "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile=" + s.knownHosts(), "-o", "LogLevel=ERROR",
+	return append([]string{"-F", "none", "-P", s.port, "-o", "StrictHostKeyChecking=yes", "-o",
+		"UserKnownHostsFile=" + s.knownHosts(), "-o", "LogLevel=ERROR",
 		"-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none"}, more...)
 }
 
@@ -196,7 +201,8 @@ func (s *served) must(stdin, program string, args ...string) string {
 // sftp runs OpenSSH's sftp with commands; flags are further ones.
 func (s *served) sftp(login, key, commands string) (string, error) {
 	s.t.Helper()
-	return s.client(commands, opensshd.Find(s.t, "sftp"), s.sshFlags("-i", key, "-b", "-", login+"@127.0.0.1")...)
+	return s.client(commands, opensshd.Find(s.t, "sftp"),
+		s.sshFlags("-i", key, "-b", "-", login+"@127.0.0.1")...)
 }
 
 // homeWithKey makes a home whose owner has a key that may log in there.
@@ -224,6 +230,7 @@ func same(t *testing.T, data []byte, files ...string) {
 		for at < min(len(got), len(data)) && got[at] == data[at] {
 			at++
 		}
-		t.Errorf("%s is not what was copied: %d bytes instead of %d, the first difference at %d", name, len(got), len(data), at)
+		t.Errorf("%s is not what was copied: %d bytes instead of %d, the first difference at %d",
+			name, len(got), len(data), at)
 	}
 }

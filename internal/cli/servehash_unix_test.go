@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Our own server hashes what it has stored, so that nothing is read back; lists go up with a tree and are checked on the way down.
+// Our own server hashes what it has stored, so that nothing is read back; lists go up with a tree
+// and are checked on the way down.
 func TestServeHashes(t *testing.T) {
 	home, key := homeWithKey(t)
 	dir := t.TempDir()
@@ -25,10 +26,12 @@ func TestServeHashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"cp", "-rv", "-F", "none", "-P", s.port, "-i", key, "-o", "UserKnownHostsFile=" + s.knownHosts(), "--verify"}
+	flags := []string{"cp", "-rv", "-F", "none", "-P", s.port, "-i", key, "-o",
+		"UserKnownHostsFile=" + s.knownHosts(), "--verify"}
 	for _, hash := range []string{"sha256", "blake3"} {
 		list := filepath.Join(home, hash)
-		for _, way := range [][]string{{"--manifest", list, "tree", "u@127.0.0.1:" + hash}, {"--check-manifest", list, "u@127.0.0.1:" + hash, hash + "-back"}} {
+		for _, way := range [][]string{{"--manifest", list, "tree", "u@127.0.0.1:" + hash},
+			{"--check-manifest", list, "u@127.0.0.1:" + hash, hash + "-back"}} {
 			said := s.must("", usftp, append(append(flags, "--hash", hash), way...)...)
 			if n := strings.Count(said, ", "+hash+":"); n != 30 {
 				t.Errorf("%s: %d hashes were told:\n%s", hash, n, said)
@@ -40,6 +43,7 @@ func TestServeHashes(t *testing.T) {
 		if lines := strings.Count(string(readFile(t, list)), "\n"); lines != 30 {
 			t.Errorf("%s: the list has %d lines", hash, lines)
 		}
-		same(t, randomData(29*20_000), filepath.Join(dir, hash, "2", "29"), filepath.Join(home, hash+"-back", "2", "29"))
+		same(t, randomData(29*20_000), filepath.Join(dir, hash, "2", "29"),
+			filepath.Join(home, hash+"-back", "2", "29"))
 	}
 }

@@ -20,7 +20,8 @@ func TestServeReload(t *testing.T) {
 	other := opensshd.Keygen(t, filepath.Join(home, "other"))
 	keys := filepath.Join(home, "keys")
 	writeFile(t, keys, readFile(t, key+".pub"))
-	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--authorized-keys", keys, t.TempDir())
+	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--authorized-keys", keys,
+		t.TempDir())
 	in := func(who string, want bool) {
 		t.Helper()
 		if out, err := s.sftp("u", who, "pwd\n"); (err == nil) != want {
@@ -46,7 +47,8 @@ func TestServeReload(t *testing.T) {
 // session opens a session of OpenSSH's sftp that waits for commands.
 func (s *served) session(key string) (stdin io.WriteCloser, wait func() error) {
 	s.t.Helper()
-	cmd := exec.Command(opensshd.Find(s.t, "sftp"), s.sshFlags("-i", key, "-b", "-", "u@127.0.0.1")...)
+	cmd := exec.Command(opensshd.Find(s.t, "sftp"),
+		s.sshFlags("-i", key, "-b", "-", "u@127.0.0.1")...)
 	cmd.Dir = s.home
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -93,7 +95,8 @@ func TestServeShutdownAtOnce(t *testing.T) {
 		twice bool
 		code  int
 	}{{"1ms", false, 0}, {"10m", true, 143}} {
-		s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--grace", c.grace, t.TempDir())
+		s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--grace", c.grace,
+			t.TempDir())
 		in, wait := s.session(key)
 		io.WriteString(in, "put a b\n")
 		s.wait("file closed", nil)

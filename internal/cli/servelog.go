@@ -5,9 +5,11 @@ import (
 	"log/slog"
 )
 
-// newLog writes to standard error. What the metrics count are the same records, so that the two never disagree.
+// newLog writes to standard error. What the metrics count are the same records, so that the two
+// never disagree.
 func (s *site) newLog(format string) *slog.Logger {
-	return slog.New(&serveHandler{Handler: formatHandler(s.console, format, &s.level), metrics: s.metrics, checks: &s.checks})
+	return slog.New(&serveHandler{Handler: formatHandler(s.console, format, &s.level),
+		metrics: s.metrics, checks: &s.checks})
 }
 
 func formatHandler(console *console, format string, level slog.Leveler) slog.Handler {
@@ -18,8 +20,8 @@ func formatHandler(console *console, format string, level slog.Leveler) slog.Han
 	return slog.NewTextHandler(console, options)
 }
 
-// A serveHandler adds to the line of a transfer how fast it was, and has the metrics count. That nobody logs in by a health check
-// is for debugging only: they come every few seconds.
+// A serveHandler adds to the line of a transfer how fast it was, and has the metrics count. That
+// nobody logs in by a health check is for debugging only: they come every few seconds.
 type serveHandler struct {
 	slog.Handler
 	metrics *metrics

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// processors has the program run on as many processors as it has connections, up to most. What one connection brings is done one
-// after the other; with a second processor the runtime wakes a thread for each of the half dozen goroutines that a packet passes
-// through, and looks for work in between, at a fifth of the whole processor time. A nil *processors leaves all as it is.
+// processors has the program run on as many processors as it has connections, up to most. What one
+// connection brings is done one after the other; with a second processor the runtime wakes a thread
+// for each of the half dozen goroutines that a packet passes through, and looks for work in
+// between, at a fifth of the whole processor time. A nil *processors leaves all as it is.
 type processors struct {
 	most int
 	set  func(n int)
@@ -23,7 +24,8 @@ type processors struct {
 	ticking     bool
 }
 
-// processorsIdle is how long a processor that is not needed stays: to change their number stops the program for a moment.
+// processorsIdle is how long a processor that is not needed stays: to change their number stops the
+// program for a moment.
 const processorsIdle = time.Second
 
 func newProcessors(most int) *processors {

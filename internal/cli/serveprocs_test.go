@@ -48,7 +48,8 @@ func TestProcessorsFollowConnections(t *testing.T) {
 	})
 }
 
-// TestCountedConnectionsAreSockets: what hides the socket would have the server read in small pieces.
+// TestCountedConnectionsAreSockets: what hides the socket would have the server read in small
+// pieces.
 func TestCountedConnectionsAreSockets(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// proxied has the connections of trusted load balancers begin with the header of the PROXY protocol, which tells the client's
-// own address. All others are what they are: what they say of themselves is not looked at.
+// proxied has the connections of trusted load balancers begin with the header of the PROXY
+// protocol, which tells the client's own address. All others are what they are: what they say of
+// themselves is not looked at.
 func (s *site) proxied(l net.Listener) net.Listener {
 	if len(s.proxies) == 0 {
 		return l
@@ -87,8 +88,9 @@ func (l *proxyListener) trusts(end net.Addr) bool {
 	return false
 }
 
-// A proxyConn begins with a header, which is read before anything else of it is used. It is still a TCP connection, from which
-// the server can read in large pieces; so the header is taken off to the byte.
+// A proxyConn begins with a header, which is read before anything else of it is used. It is still a
+// TCP connection, from which the server can read in large pieces; so the header is taken off to the
+// byte.
 type proxyConn struct {
 	*net.TCPConn
 	log    *slog.Logger
@@ -107,7 +109,8 @@ func (c *proxyConn) SyscallConn() (syscall.RawConn, error) {
 	return c.TCPConn.SyscallConn()
 }
 
-// RemoteAddr is the client's address; the balancer's own for its health checks and for a connection that is not in order.
+// RemoteAddr is the client's address; the balancer's own for its health checks and for a connection
+// that is not in order.
 func (c *proxyConn) RemoteAddr() net.Addr {
 	c.begin()
 	return c.client
@@ -127,7 +130,8 @@ func (c *proxyConn) begin() {
 			return
 		}
 		if err != nil {
-			c.log.Warn("connection of a trusted proxy refused: no header of the PROXY protocol", "remote", c.client.String(), "error", err)
+			c.log.Warn("connection of a trusted proxy refused: no header of the PROXY protocol",
+				"remote", c.client.String(), "error", err)
 			c.TCPConn.Close()
 			return
 		}
@@ -145,12 +149,14 @@ func (c *proxyConn) Close() error {
 }
 
 const (
-	proxyV1Most   = 107 // the longest line of version 1, section 2.1 of the protocol
-	proxyV2Prefix = 16  // of version 2 (section 2.2): signature, command, family, and the length of the rest
+	proxyV1Most = 107 // the longest line of version 1, section 2.1 of the protocol
+	// of version 2 (section 2.2): signature, command, family, and the length of the rest
+	proxyV2Prefix = 16
 	proxyV2Most   = 2048
 )
 
-// readProxyHeader reads a header and no byte more; what it says is the library's to parse. The error is io.EOF when nothing came.
+// readProxyHeader reads a header and no byte more; what it says is the library's to parse. The
+// error is io.EOF when nothing came.
 func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	buf := make([]byte, 1, proxyV2Prefix)
 	if _, err := io.ReadFull(r, buf); err != nil {

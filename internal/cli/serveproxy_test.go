@@ -12,14 +12,17 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// dialProxied connects to a listener that trusts some, sends bytes, and gives what Accept makes of it.
-func dialProxied(t *testing.T, trusted string, send []byte, log io.Writer) (accepted net.Conn, local net.Addr) {
+// dialProxied connects to a listener that trusts some, sends bytes, and gives what Accept makes of
+// it.
+func dialProxied(t *testing.T, trusted string, send []byte,
+	log io.Writer) (accepted net.Conn, local net.Addr) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{log: slog.New(slog.NewTextHandler(log, nil)), proxies: []netip.Prefix{netip.MustParsePrefix(trusted)}}
+	s := &site{log: slog.New(slog.NewTextHandler(log, nil)),
+		proxies: []netip.Prefix{netip.MustParsePrefix(trusted)}}
 	l := s.proxied(inner)
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -50,7 +53,8 @@ func TestProxyHeaders(t *testing.T) {
 	client := &net.TCPAddr{IP: net.ParseIP("192.0.2.7"), Port: 4711}
 	client6 := &net.TCPAddr{IP: net.ParseIP("2001:db8::7"), Port: 4711}
 	withTLV := proxyproto.HeaderProxyFromAddrs(2, client, client)
-	if err := withTLV.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_NOOP, Value: make([]byte, 1000)}}); err != nil {
+	if err := withTLV.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_NOOP,
+		Value: make([]byte, 1000)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -61,10 +65,13 @@ func TestProxyHeaders(t *testing.T) {
 		{"version 1", "PROXY TCP4 192.0.2.7 192.0.2.1 4711 22\r\n", "192.0.2.7:4711"},
 		{"version 1, IPv6", "PROXY TCP6 2001:db8::7 2001:db8::1 4711 22\r\n", "[2001:db8::7]:4711"},
 		{"version 1, a health check", "PROXY UNKNOWN\r\n", ""},
-		{"version 2", string(v2(proxyproto.HeaderProxyFromAddrs(2, client, client))), "192.0.2.7:4711"},
-		{"version 2, IPv6", string(v2(proxyproto.HeaderProxyFromAddrs(2, client6, client6))), "[2001:db8::7]:4711"},
+		{"version 2", string(v2(proxyproto.HeaderProxyFromAddrs(2, client, client))),
+			"192.0.2.7:4711"},
+		{"version 2, IPv6", string(v2(proxyproto.HeaderProxyFromAddrs(2, client6, client6))),
+			"[2001:db8::7]:4711"},
 		{"version 2, with more in it", string(v2(withTLV)), "192.0.2.7:4711"},
-		{"version 2, a health check", string(v2(&proxyproto.Header{Command: proxyproto.LOCAL})), ""},
+		{"version 2, a health check", string(v2(&proxyproto.Header{Command: proxyproto.LOCAL})),
+			""},
 	} {
 		var log bytes.Buffer
 		conn, balancer := dialProxied(t, "127.0.0.0/8", []byte(c.header+"SSH-2.0-x\r\n"), &log)
@@ -108,7 +115,8 @@ func TestProxyHeadersRefused(t *testing.T) {
 			t.Errorf("%s: the log says %q", name, log.String())
 		}
 	}
-	conn, other := dialProxied(t, "192.0.2.0/24", []byte("PROXY TCP4 192.0.2.7 192.0.2.1 4711 22\r\n"), io.Discard)
+	conn, other := dialProxied(t, "192.0.2.0/24",
+		[]byte("PROXY TCP4 192.0.2.7 192.0.2.1 4711 22\r\n"), io.Discard)
 	if got := conn.RemoteAddr().String(); got != other.String() {
 		t.Errorf("somebody not trusted has claimed to be %s", got)
 	}

@@ -44,7 +44,8 @@ type site struct {
 	recounting sync.WaitGroup // of quotas, by reloads
 }
 
-// settings is what is served, to whom and how: made of the command line or of a file, and anew for each reload.
+// settings is what is served, to whom and how: made of the command line or of a file, and anew for
+// each reload.
 type settings struct {
 	sshd        sshd.Config // without the functions that decide on logins
 	listen      []string
@@ -141,7 +142,8 @@ func (s *site) fromFlags() (*settings, error) {
 		return nil, err
 	}
 	one := account{root: s.dir}
-	one.Policy = server.Policy{ReadOnly: s.flags.readOnly, Allowed: s.flags.allow, Denied: s.flags.deny, Umask: umask}
+	one.Policy = server.Policy{ReadOnly: s.flags.readOnly, Allowed: s.flags.allow,
+		Denied: s.flags.deny, Umask: umask}
 	if one.Name = s.flags.user; one.Name == "" {
 		if one.Name, err = callersName(); err != nil {
 			return nil, err
@@ -205,7 +207,8 @@ func (s *site) authorizedKeys() (*sshd.AuthorizedKeys, error) {
 	}
 	keys, count := parseKeys(name, data)
 	if count == 0 {
-		return nil, errors.New(strings.Join(append([]string{"there is no key to let in in " + name}, keys.Warnings...), "; "))
+		return nil, errors.New(strings.Join(append([]string{"there is no key to let in in " + name},
+			keys.Warnings...), "; "))
 	}
 	return keys, nil
 }
@@ -234,7 +237,8 @@ func defaultHostKey() (string, error) {
 	return filepath.Join(dir, "host_ed25519_key"), nil
 }
 
-// loadHostKeys refuses a key that others may read, as sshd does: they could stand in for the server.
+// loadHostKeys refuses a key that others may read, as sshd does: they could stand in for the
+// server.
 func loadHostKeys(names []string) ([]ssh.Signer, error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -292,7 +296,8 @@ func (s *site) apply(made *settings) error {
 }
 
 func sameListening(a, b *settings) bool {
-	return fmt.Sprint(a.listen, a.metrics, a.proxies, a.logFormat, a.grace) == fmt.Sprint(b.listen, b.metrics, b.proxies, b.logFormat, b.grace)
+	return fmt.Sprint(a.listen, a.metrics, a.proxies, a.logFormat, a.grace) == fmt.Sprint(b.listen,
+		b.metrics, b.proxies, b.logFormat, b.grace)
 }
 
 // accounts opens what the users are to see. keys tells whether keys or certificates let anybody in.

@@ -25,7 +25,8 @@ func (a *app) serveStdio(ctx context.Context, flags *serveFlags) error {
 	}
 	if flags.stderr {
 		// sftp-server's level is ERROR when none is given.
-		config.Logger = slog.New(&serveHandler{Handler: formatHandler(a.console, flags.logFormat, flags.level(slog.LevelWarn))})
+		config.Logger = slog.New(&serveHandler{Handler: formatHandler(a.console, flags.logFormat,
+			flags.level(slog.LevelWarn))})
 	}
 	return stdio.Serve(ctx, config)
 }

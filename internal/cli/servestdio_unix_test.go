@@ -21,10 +21,12 @@ func TestServeStdio(t *testing.T) {
 	start := func(flags string) (sftp func(commands string) (string, error), dir string) {
 		t.Helper()
 		dir = t.TempDir()
-		sshd := opensshd.Start(t, opensshd.Options{Config: []string{"Subsystem sftp " + usftp + " serve --stdio " + strings.ReplaceAll(flags, "DIR", dir)}})
+		sshd := opensshd.Start(t, opensshd.Options{Config: []string{"Subsystem sftp " + usftp +
+			" serve --stdio " + strings.ReplaceAll(flags, "DIR", dir)}})
 		return func(commands string) (string, error) {
 			t.Helper()
-			cmd := exec.Command(opensshd.Find(t, "sftp"), "-F", sshd.ConfigFile, "-b", "-", "testhost")
+			cmd := exec.Command(opensshd.Find(t, "sftp"), "-F", sshd.ConfigFile, "-b", "-",
+				"testhost")
 			cmd.Dir = dir
 			cmd.Stdin = strings.NewReader(commands)
 			out, err := cmd.CombinedOutput()
@@ -34,7 +36,8 @@ func TestServeStdio(t *testing.T) {
 	data := randomData(2_000_003)
 	sftp, dir := start("-d DIR -u 077 -P setstat,fsetstat -f AUTH -l INFO")
 	writeFile(t, filepath.Join(dir, "a"), data)
-	if out, err := sftp("put a b\nget b c\npwd\n"); err != nil || !strings.Contains(out, "directory: "+dir+"\n") {
+	if out, err := sftp("put a b\nget b c\npwd\n"); err != nil ||
+		!strings.Contains(out, "directory: "+dir+"\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	same(t, data, filepath.Join(dir, "b"), filepath.Join(dir, "c"))
@@ -64,9 +67,11 @@ func TestServeStdio(t *testing.T) {
 	}
 }
 
-// The log of --stdio goes nowhere unless it is asked for. (sshd drops what a subsystem says there, so this is without it.)
+// The log of --stdio goes nowhere unless it is asked for. (sshd drops what a subsystem says there,
+// so this is without it.)
 func TestServeStdioLog(t *testing.T) {
-	for flags, want := range map[string]int{"": 0, " -e": 0, " -e -l INFO": 1, " -e -v": 1, " -e -l quiet": 0} {
+	for flags, want := range map[string]int{"": 0, " -e": 0, " -e -l INFO": 1, " -e -v": 1,
+		" -e -l quiet": 0} {
 		dir := t.TempDir()
 		writeFile(t, filepath.Join(dir, "a"), []byte("a"))
 		cmd := exec.Command(opensshd.Find(t, "sftp"), "-b", "-", "-D", "usftp serve --stdio"+flags)

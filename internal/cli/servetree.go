@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/server/osfs"
 )
 
-// A tree is a directory that is served, with what the users of it share. It stays open until the program ends: sessions that
-// began before a reload go on.
+// A tree is a directory that is served, with what the users of it share. It stays open until the
+// program ends: sessions that began before a reload go on.
 type tree struct {
 	fs     *osfs.FS
 	info   fs.FileInfo

@@ -49,7 +49,8 @@ func until(t *testing.T, events *bufio.Scanner, kind string, bytes int64) jsonLi
 	return jsonLine{}
 }
 
-// A signal in the middle of a copy: it stops, what has arrived stays and is named, the target is as it was.
+// A signal in the middle of a copy: it stops, what has arrived stays and is named, the target is as
+// it was.
 func TestSignal(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(64 << 20)
@@ -104,7 +105,8 @@ func TestSignal(t *testing.T) {
 
 			// So it is the second time, when it goes on from there.
 			had, _ := strconv.ParseInt(m[1], 10, 64)
-			cmd = command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", "--resume", from, to)
+			cmd = command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", "--resume",
+				from, to)
 			cmd.Env = append(cmd.Env, state)
 			events, stderr = started(t, cmd)
 			until(t, events, "progress", had+1<<20)
@@ -134,13 +136,15 @@ func started(t *testing.T, cmd *exec.Cmd) (*bufio.Scanner, *bytes.Buffer) {
 	return bufio.NewScanner(stdout), &stderr
 }
 
-// A read of standard input that waits for ever, and a write to standard output that nobody reads, do not hold up an interruption.
+// A read of standard input that waits for ever, and a write to standard output that nobody reads,
+// do not hold up an interruption.
 func TestSignalWhileAStreamWaits(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "big"), randomData(8<<20))
 	t.Run("standard input", func(t *testing.T) {
-		cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-", "testhost:"+filepath.Join(dir, "in"))
+		cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-",
+			"testhost:"+filepath.Join(dir, "in"))
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +163,8 @@ func TestSignalWhileAStreamWaits(t *testing.T) {
 		}
 	})
 	t.Run("standard output", func(t *testing.T) {
-		cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "testhost:"+filepath.Join(dir, "big"), "-")
+		cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "testhost:"+filepath.Join(dir, "big"),
+			"-")
 		stdout, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +250,8 @@ func TestSignalBeforeTheFirstWord(t *testing.T) {
 			close(silent)
 		}()
 	})
-	cmd := command(t, dir, "cp", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+filepath.Join(dir, "known"),
+	cmd := command(t, dir, "cp", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o",
+		"UserKnownHostsFile="+filepath.Join(dir, "known"),
 		"-P", port, "127.0.0.1:x", ".")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -256,7 +262,8 @@ func TestSignalBeforeTheFirstWord(t *testing.T) {
 	began := time.Now()
 	cmd.Process.Signal(syscall.SIGINT)
 	cmd.Wait()
-	if took := time.Since(began); took > 4*time.Second || !strings.Contains(stderr.String(), "interrupted") {
+	if took := time.Since(began); took > 4*time.Second ||
+		!strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("after %v: %s", took, &stderr)
 	}
 	if code := cmd.ProcessState.ExitCode(); code != 130 {
@@ -264,7 +271,8 @@ func TestSignalBeforeTheFirstWord(t *testing.T) {
 	}
 }
 
-// A second Ctrl-C ends the program at once, also where the server has gone silent and the first waits to clean up.
+// A second Ctrl-C ends the program at once, also where the server has gone silent and the first
+// waits to clean up.
 func TestSecondSignal(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	silent := make(chan struct{})
@@ -283,7 +291,8 @@ func TestSecondSignal(t *testing.T) {
 	big := filepath.Join(dir, "big")
 	writeFile(t, big, randomData(32<<20))
 	alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
-	cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, "--json", "-l", "20000", big, "testhost:"+filepath.Join(dir, "target"))
+	cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, "--json",
+		"-l", "20000", big, "testhost:"+filepath.Join(dir, "target"))
 	events, _ := started(t, cmd)
 	until(t, events, "progress", 1)
 	close(silent)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// cleanupTime is how long an interrupted program may take to leave things in order: longer than package transfer takes at most.
+// cleanupTime is how long an interrupted program may take to leave things in order: longer than
+// package transfer takes at most.
 const cleanupTime = 8 * time.Second
 
 // signalPlan is what a command does about signals that differs from others.
@@ -43,13 +44,15 @@ func (p *signalPlan) patience() time.Duration {
 	return max(p.cleanup, cleanupTime)
 }
 
-// catchSignals gives a context that ends with the first signal that asks us to. A second one ends the program at once, and so
-// does the end of cleanupTime: a person who presses Ctrl-C wants the prompt back.
+// catchSignals gives a context that ends with the first signal that asks us to. A second one ends
+// the program at once, and so does the end of cleanupTime: a person who presses Ctrl-C wants the
+// prompt back.
 func (a *app) catchSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// With SIGPIPE caught, a write to a closed standard output fails, and what has been begun can be put in order.
+	// With SIGPIPE caught, a write to a closed standard output fails, and what has been begun can
+	// be put in order.
 	brokenPipes := make(chan os.Signal, 1)
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	done := make(chan struct{})

@@ -37,8 +37,9 @@ func outputError(err error) error {
 	return err
 }
 
-// A detached stream is one whose Read or Write, which may wait for ever for another program or a person, is done by a goroutine of its
-// own with a buffer of its own, so that the end of the context ends the wait. A call that was given up ends with the program.
+// A detached stream is one whose Read or Write, which may wait for ever for another program or a
+// person, is done by a goroutine of its own with a buffer of its own, so that the end of the
+// context ends the wait. A call that was given up ends with the program.
 type detached struct {
 	ctx  context.Context
 	do   func([]byte) (int, error)

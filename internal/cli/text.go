@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable makes text of any origin fit for a terminal and for one line: names and messages of a server could otherwise move the
-// cursor, change the title, or turn the direction of writing and so forge what a person reads.
+// printable makes text of any origin fit for a terminal and for one line: names and messages of a
+// server could otherwise move the cursor, change the title, or turn the direction of writing and so
+// forge what a person reads.
 func printable(s string) string { return escape(s, false) }
 
 // printableLines is printable for text that may have several lines.
@@ -57,7 +58,8 @@ func count(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// amount writes a number of bytes with three or four digits, in the decimal units that links are measured in.
+// amount writes a number of bytes with three or four digits, in the decimal units that links are
+// measured in.
 func amount(n float64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%.0f B", n)

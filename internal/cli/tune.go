@@ -8,25 +8,29 @@ import (
 	"sync/atomic"
 )
 
-// Package x/crypto/ssh makes a garbage copy of every packet that it receives. The collector alone would bound it softly: where the processors are
-// busy a collection begins in time but ends late, and what is received meanwhile adds up. So whoever receives runs a collection every few
-// MiB, and the collector's own triggers are far behind that. A tight memory limit instead would have the runtime give memory back to the
-// system after each collection and fault it in again, at a sixth of the whole processor time.
+// Package x/crypto/ssh makes a garbage copy of every packet that it receives. The collector alone
+// would bound it softly: where the processors are busy a collection begins in time but ends late,
+// and what is received meanwhile adds up. So whoever receives runs a collection every few MiB, and
+// the collector's own triggers are far behind that. A tight memory limit instead would have the
+// runtime give memory back to the system after each collection and fault it in again, at a sixth of
+// the whole processor time.
 const (
 	gcPercent    = 400
 	memoryLimit  = 64 << 20
 	collectEvery = 8 << 20 // bytes received
 )
 
-// mostProcessors is how many of a large machine's processors a copy may keep busy: with one it carries about 7 Gbit/s, and more connections
-// share the others.
+// mostProcessors is how many of a large machine's processors a copy may keep busy: with one it
+// carries about 7 Gbit/s, and more connections share the others.
 const mostProcessors = 4
 
-// tuneProcessors has a program that copies run on one processor where there are but two, unless the environment says otherwise. A packet
-// passes through half a dozen goroutines; with a second processor the runtime wakes a thread for each and looks for work in between, which
-// costs half as much again as the copy itself (1.7 instead of 1.15 processor seconds a GiB received), and takes it from whatever
-// else must run: on a small machine that is often the other end. That goes for copies that are hashed too: the hash is 0.2 to 0.4
-// seconds a GiB, and a second processor costs 0.3 to 0.8 more.
+// tuneProcessors has a program that copies run on one processor where there are but two, unless the
+// environment says otherwise. A packet passes through half a dozen goroutines; with a second
+// processor the runtime wakes a thread for each and looks for work in between, which costs half as
+// much again as the copy itself (1.7 instead of 1.15 processor seconds a GiB received), and takes
+// it from whatever else must run: on a small machine that is often the other end. That goes for
+// copies that are hashed too: the hash is 0.2 to 0.4 seconds a GiB, and a second processor costs
+// 0.3 to 0.8 more.
 func tuneProcessors() {
 	if inEnvironment("GOMAXPROCS") {
 		return
@@ -38,8 +42,8 @@ func tuneProcessors() {
 	}
 }
 
-// tuneLocal has a copy that goes to no host run on two processors where there are as many: no packets pass through goroutines, and files are
-// made while others are filled, or hashed.
+// tuneLocal has a copy that goes to no host run on two processors where there are as many: no
+// packets pass through goroutines, and files are made while others are filled, or hashed.
 func tuneLocal() {
 	if !inEnvironment("GOMAXPROCS") {
 		runtime.GOMAXPROCS(min(runtime.NumCPU(), mostProcessors))
@@ -56,10 +60,12 @@ func tuneMemory() {
 	}
 }
 
-// Trees leave more garbage than contents, some 10 KiB a file, and over a long link have thousands of files under way, whose stacks count as alive:
-// at 400 % that would be the whole of the limit. So there the collector runs when there is a tenth as much garbage as is alive, counting a
-// ballast that is never touched and takes no memory: after 9 MiB where little is alive, and 11 where much is. Whoever receives has 4 MiB more, and a
-// collection of its own is sooner, so that the collector does not do the same again in between.
+// Trees leave more garbage than contents, some 10 KiB a file, and over a long link have thousands
+// of files under way, whose stacks count as alive: at 400 % that would be the whole of the limit.
+// So there the collector runs when there is a tenth as much garbage as is alive, counting a ballast
+// that is never touched and takes no memory: after 9 MiB where little is alive, and 11 where much
+// is. Whoever receives has 4 MiB more, and a collection of its own is sooner, so that the collector
+// does not do the same again in between.
 const (
 	treeGCPercent      = 10
 	treeBallast        = 88 << 20
@@ -67,7 +73,8 @@ const (
 	treeCollectEvery   = 6 << 20
 )
 
-// tuneTree sets the collector for a copy of trees, unless the environment does. It gives what must be kept alive.
+// tuneTree sets the collector for a copy of trees, unless the environment does. It gives what must
+// be kept alive.
 func tuneTree(receives bool) (ballast []byte) {
 	if inEnvironment("GOGC") {
 		return nil
@@ -88,7 +95,8 @@ func inEnvironment(name string) bool {
 	return set
 }
 
-// collector gives what is to be told of bytes received, or nil where the environment sets the collector.
+// collector gives what is to be told of bytes received, or nil where the environment sets the
+// collector.
 func collector(trees bool) func(bytes int) {
 	if inEnvironment("GOGC") || inEnvironment("GOMEMLIMIT") {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// tuning is what -X says, in scp's words. Neither is needed: what is in flight follows from the link, and the size of a request from the
-// server.
+// tuning is what -X says, in scp's words. Neither is needed: what is in flight follows from the
+// link, and the size of a request from the server.
 type tuning struct {
 	requests, buffer int64 // 0 where nothing is said
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// underWay are the few files of a tree that a second line shows: the large ones that are being copied, and the small one that has begun last, which
-// stands for all that are in flight.
+// underWay are the few files of a tree that a second line shows: the large ones that are being
+// copied, and the small one that has begun last, which stands for all that are in flight.
 type underWay struct {
 	root  string // the tree's source
 	large []string

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// TestTreeOnScreen: a tree shows a line for the whole, one for the files under way, and in the end what bound the speed; and what was there already is
-// not waited for.
+// TestTreeOnScreen: a tree shows a line for the whole, one for the files under way, and in the end
+// what bound the speed; and what was there already is not waited for.
 func TestTreeOnScreen(t *testing.T) {
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
@@ -26,7 +26,8 @@ func TestTreeOnScreen(t *testing.T) {
 	}
 	target := "testhost:" + filepath.Join(dir, "copy")
 	for _, columns := range []uint16{100, 40, 12} {
-		s := onScreen(t, columns, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l", "40000", "tree", target+string(rune('0'+columns%10))))
+		s := onScreen(t, columns, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l",
+			"40000", "tree", target+string(rune('0'+columns%10))))
 		if columns == 100 {
 			s.await(`tree +\d of 4\+? files +\d+% .* of 8\.39 MB .*[kM]B/s +00:0\d left`)
 			s.await(`\n  deep/big\\x1b\[31m`)
@@ -45,7 +46,8 @@ func TestTreeOnScreen(t *testing.T) {
 			t.Errorf("in the end it shows %q", last)
 		}
 	}
-	s := onScreen(t, 100, command(t, dir, "cp", "-r", "--resume", "-F", server.ConfigFile, "tree/.", target+"0"))
+	s := onScreen(t, 100, command(t, dir, "cp", "-r", "--resume", "-F", server.ConfigFile, "tree/.",
+		target+"0"))
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)
 	}

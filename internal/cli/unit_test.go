@@ -55,7 +55,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// The rate follows what happens, is that of the whole at first, and goes to nothing on a link that is dead.
+// The rate follows what happens, is that of the whole at first, and goes to nothing on a link that
+// is dead.
 func TestMeter(t *testing.T) {
 	var m meter
 	const tick = 200 * time.Millisecond
@@ -109,7 +110,8 @@ func TestPercentOf(t *testing.T) {
 	}
 }
 
-// A server may answer a listing with any name; only those that were asked for become names of local files.
+// A server may answer a listing with any name; only those that were asked for become names of local
+// files.
 func TestCheckMatch(t *testing.T) {
 	for _, c := range []struct {
 		pattern, name string
@@ -199,10 +201,11 @@ func TestHashPassword(t *testing.T) {
 // The command that goes on is what was typed, as a shell takes it.
 func TestResumeCommand(t *testing.T) {
 	for want, args := range map[string][]string{
-		`usftp cp --resume -r a 'b c' host:`:                {"cp", "-r", "a", "b c", "host:"},
-		`usftp cp --resume 'it'\''s' '$HOME' 'host:*.gz' .`: {"cp", "it's", "$HOME", "host:*.gz", "."},
-		`usftp cp -r --resume a host:`:                      {"cp", "-r", "--resume", "a", "host:"},
-		`usftp cp --resume $'x\x1b[31m\'y' ''`:              {"cp", "x\x1b[31m'y", ""},
+		`usftp cp --resume -r a 'b c' host:`: {"cp", "-r", "a", "b c", "host:"},
+		`usftp cp --resume 'it'\''s' '$HOME' 'host:*.gz' .`: {"cp", "it's", "$HOME", "host:*.gz",
+			"."},
+		`usftp cp -r --resume a host:`:         {"cp", "-r", "--resume", "a", "host:"},
+		`usftp cp --resume $'x\x1b[31m\'y' ''`: {"cp", "x\x1b[31m'y", ""},
 	} {
 		if got := resumeCommand(args); got != want {
 			t.Errorf("%q makes %s, want %s", args, got, want)

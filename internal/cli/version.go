@@ -22,7 +22,8 @@ func printVersion(cmd *cobra.Command) error {
 	return err
 }
 
-// versionText is one line: version, commit, and what it was built with, as far as the build has recorded them.
+// versionText is one line: version, commit, and what it was built with, as far as the build has
+// recorded them.
 func versionText() string {
 	version, commit := "(unknown version)", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -42,5 +43,6 @@ func versionText() string {
 			commit = " (" + commit[:min(len(commit), 12)] + dirty + ")"
 		}
 	}
-	return fmt.Sprintf("usftp %s%s %s %s/%s", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("usftp %s%s %s %s/%s", version, commit, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSteadyStateAllocatesNothing counts the allocations of a window of READs and WRITEs, the peer's included.
+// TestSteadyStateAllocatesNothing counts the allocations of a window of READs and WRITEs, the
+// peer's included.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	client, server := net.Pipe()
 	go echo(server)
@@ -27,11 +28,14 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		for i := range 16 {
 			call := c.NewCall()
 			if i%2 == 0 {
-				call.Request = wire.Read{Handle: handle, Offset: 7, Length: 100_000}.Append(call.Scratch(), 0)
+				call.Request = wire.Read{Handle: handle, Offset: 7,
+					Length: 100_000}.Append(call.Scratch(), 0)
 				call.Expect = wire.TypeData
 			} else {
 				call.Payload = c.Pool().Get(100_000)
-				packet := wire.Write{Handle: handle, Data: call.Payload.Bytes()[100:90_000]}.AppendHeader(call.Payload.Bytes()[:0], 0)
+				packet := wire.Write{Handle: handle,
+					Data: call.Payload.Bytes()[100:90_000]}.AppendHeader(call.Payload.Bytes()[:0],
+					0)
 				call.Request = packet[:len(packet)+90_000-100]
 				call.Expect = wire.TypeStatus
 			}

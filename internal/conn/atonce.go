@@ -2,8 +2,9 @@ package conn
 
 import "github.com/usftp/usftp/internal/buffer"
 
-// Who waits for the answer to one request, as a Write or a Stat does, gains nothing by a writer of its own: the hand-off costs more than
-// the system call. So [Conn.Do] writes the request itself, from the caller's goroutine and from the caller's memory, where four things hold:
+// Who waits for the answer to one request, as a Write or a Stat does, gains nothing by a writer of
+// its own: the hand-off costs more than the system call. So [Conn.Do] writes the request itself,
+// from the caller's goroutine and from the caller's memory, where four things hold:
 //
 //   - the stream can be asked to take what it takes at once (see tryWriter), so that the call can be cancelled at any moment, Close is
 //     bounded and no Write of a user's is run here;
@@ -11,15 +12,16 @@ import "github.com/usftp/usftp/internal/buffer"
 //   - nothing is queued, so that order is kept;
 //   - nothing is left of a request of which the stream has taken a part.
 //
-// What the stream does not take is the writer's, in memory of the connection's, and goes before anything else. What others start meanwhile
-// is queued for the writer as ever.
+// What the stream does not take is the writer's, in memory of the connection's, and goes before
+// anything else. What others start meanwhile is queued for the writer as ever.
 
-// lockFor locks mu, and tells whether the call may be written at once. Where it may not, its data has been copied: the caller's memory is
-// the caller's again when Start returns.
+// lockFor locks mu, and tells whether the call may be written at once. Where it may not, its data
+// has been copied: the caller's memory is the caller's again when Start returns.
 func (c *Conn) lockFor(call *Call, atOnce bool) bool {
 	for {
 		c.mu.Lock()
-		atOnce = atOnce && c.try != nil && !c.busy && c.urgent.head == nil && c.bulk.head == nil && c.left.call == nil
+		atOnce = atOnce && c.try != nil && !c.busy && c.urgent.head == nil && c.bulk.head == nil &&
+			c.left.call == nil
 		if atOnce || call.Data == nil {
 			return atOnce
 		}
@@ -35,7 +37,8 @@ func (c *Conn) gather(call *Call) {
 	call.Data = nil
 }
 
-// writeAtOnce writes a call that has been registered, as far as the stream takes it. The caller holds mu, which is unlocked.
+// writeAtOnce writes a call that has been registered, as far as the stream takes it. The caller
+// holds mu, which is unlocked.
 func (c *Conn) writeAtOnce(call *Call) {
 	request, data := call.Request, call.Data
 	call.Data = nil

@@ -26,7 +26,8 @@ type wirePeer struct {
 	io.Writer
 }
 
-// realStreams runs a test over each kind of stream that is written at once. Small ones do not hold a large packet.
+// realStreams runs a test over each kind of stream that is written at once. Small ones do not hold
+// a large packet.
 func realStreams(t *testing.T, small bool, test func(t *testing.T, c *conn.Conn, p *wirePeer)) {
 	shake := func(t *testing.T, r io.Reader, w io.WriteCloser, p *wirePeer) *conn.Conn {
 		c := conn.New(r, w, conn.Config{})
@@ -94,7 +95,8 @@ func (p *wirePeer) ok(r request) { p.send(wire.Status{}.Append(nil, r.id)) }
 // lend makes a call of WRITE whose data is the caller's.
 func lend(c *conn.Conn, off uint64, data []byte) *conn.Call {
 	call := c.NewCall()
-	call.Request = wire.Write{Handle: []byte("h"), Offset: off, Data: data}.AppendHeader(call.Scratch(), 0)
+	call.Request = wire.Write{Handle: []byte("h"), Offset: off,
+		Data: data}.AppendHeader(call.Scratch(), 0)
 	call.Data = data
 	call.Expect = wire.TypeStatus
 	call.Bytes = len(data)
@@ -109,7 +111,8 @@ func checkWrite(t *testing.T, r request, off uint64, data []byte) {
 	}
 	must(t, w.Parse(r.body))
 	if w.Offset != off || !bytes.Equal(w.Data, data) {
-		t.Errorf("a WRITE of %d bytes at %d came, or other bytes than the %d that were meant", len(w.Data), w.Offset, len(data))
+		t.Errorf("a WRITE of %d bytes at %d came, or other bytes than the %d that were meant",
+			len(w.Data), w.Offset, len(data))
 	}
 }
 
@@ -138,8 +141,8 @@ func TestDoBorrowsData(t *testing.T) {
 	})
 }
 
-// TestDoGivesTheBufferBack cancels a WRITE of which the stream has taken a part, and writes over its data; all of it arrives as it was, and
-// before what was started after it.
+// TestDoGivesTheBufferBack cancels a WRITE of which the stream has taken a part, and writes over
+// its data; all of it arrives as it was, and before what was started after it.
 func TestDoGivesTheBufferBack(t *testing.T) {
 	realStreams(t, true, func(t *testing.T, c *conn.Conn, p *wirePeer) {
 		data := content(wire.MaxData, 'd') // more than there is room for between the two
@@ -176,7 +179,8 @@ func TestDoGivesTheBufferBack(t *testing.T) {
 	})
 }
 
-// TestCloseWhilePartWasTaken: the rest of a request is with the writer, which the stream's end frees.
+// TestCloseWhilePartWasTaken: the rest of a request is with the writer, which the stream's end
+// frees.
 func TestCloseWhilePartWasTaken(t *testing.T) {
 	realStreams(t, true, func(t *testing.T, c *conn.Conn, p *wirePeer) {
 		ended := make(chan error)
@@ -194,7 +198,8 @@ func TestCloseWhilePartWasTaken(t *testing.T) {
 	})
 }
 
-// TestDoCrowd has many write, ask and start at a time; each request arrives whole, and each answer finds its call.
+// TestDoCrowd has many write, ask and start at a time; each request arrives whole, and each answer
+// finds its call.
 func TestDoCrowd(t *testing.T) {
 	realStreams(t, false, func(t *testing.T, c *conn.Conn, p *wirePeer) {
 		const crowd, rounds = 8, 20
@@ -205,7 +210,8 @@ func TestDoCrowd(t *testing.T) {
 				code := wire.NoSuchFile
 				if r.kind == wire.TypeWrite {
 					var w wire.Write
-					if w.Parse(r.body) == nil && bytes.Count(w.Data, []byte{byte(w.Offset)}) == len(w.Data) {
+					if w.Parse(r.body) == nil && bytes.Count(w.Data,
+						[]byte{byte(w.Offset)}) == len(w.Data) {
 						code = wire.OK
 					}
 				}
@@ -247,7 +253,8 @@ func TestDoCrowd(t *testing.T) {
 					}
 					c.Recycle(call)
 					ask := stat(c)
-					if err := c.Do(context.Background(), ask); err != nil || ask.Status.Code != wire.NoSuchFile {
+					if err := c.Do(context.Background(), ask); err != nil ||
+						ask.Status.Code != wire.NoSuchFile {
 						t.Errorf("a STAT: %v %v", ask.Status, err)
 						return
 					}
@@ -259,7 +266,8 @@ func TestDoCrowd(t *testing.T) {
 	})
 }
 
-// TestDoOnABrokenStream: a stream that cannot be written ends the connection, as it does under the writer.
+// TestDoOnABrokenStream: a stream that cannot be written ends the connection, as it does under the
+// writer.
 func TestDoOnABrokenStream(t *testing.T) {
 	fromClient, w, err := os.Pipe()
 	must(t, err)

@@ -1,11 +1,12 @@
 package conn
 
-// maxRequests bounds the requests in flight, whatever they carry. It is half of the ids that there are, and what makes Start wait
-// when a program starts operations faster than a server answers them. The other half is for what cannot wait: see overdraw.
+// maxRequests bounds the requests in flight, whatever they carry. It is half of the ids that there
+// are, and what makes Start wait when a program starts operations faster than a server answers
+// them. The other half is for what cannot wait: see overdraw.
 const maxRequests = maxSlots / 2
 
-// budget counts the bytes and the requests in flight. Those who wait for bytes are served in the order in which they came;
-// who wants none waits only for a request. It is guarded by Conn.mu.
+// budget counts the bytes and the requests in flight. Those who wait for bytes are served in the
+// order in which they came; who wants none waits only for a request. It is guarded by Conn.mu.
 type budget struct {
 	free     int64 // bytes; below 0 when overdrawn
 	requests int
@@ -21,8 +22,8 @@ type turn struct {
 	done    bool
 }
 
-// fits tells whether bytes may be taken. The budget may be overdrawn as long as anything is left of it, so that a request
-// larger than the whole of it can travel, alone.
+// fits tells whether bytes may be taken. The budget may be overdrawn as long as anything is left of
+// it, so that a request larger than the whole of it can travel, alone.
 func (b *budget) fits(bytes int64) bool { return b.requests > 0 && (bytes == 0 || b.free > 0) }
 
 // take takes bytes and a request if they are free and nobody has waited longer for the same.
@@ -35,8 +36,8 @@ func (b *budget) take(bytes int64) bool {
 	return true
 }
 
-// overdraw takes bytes and a request that are not free: a handle must be closed, and the rest of a short answer asked for, however many
-// others wait. Only a lack of ids makes it fail.
+// overdraw takes bytes and a request that are not free: a handle must be closed, and the rest of a
+// short answer asked for, however many others wait. Only a lack of ids makes it fail.
 func (b *budget) overdraw(bytes int64) bool {
 	if b.requests <= maxRequests-maxSlots {
 		return false

@@ -16,7 +16,8 @@ import (
 var orderMu sync.Mutex
 
 // starter starts a call on a goroutine and appends its tag to order once that has happened.
-func starter(ctx context.Context, c *conn.Conn, q *conn.Queue, call *conn.Call, tag int, order *[]int) {
+func starter(ctx context.Context, c *conn.Conn, q *conn.Queue, call *conn.Call, tag int,
+	order *[]int) {
 	call.Done, call.Tag = q, tag
 	go func() {
 		if c.Start(ctx, call) == nil {
@@ -93,7 +94,8 @@ func TestBudgetIsFirstComeFirstServed(t *testing.T) {
 func TestBudgetBoundsWhatIsInFlight(t *testing.T) {
 	const budget, size, calls = 1 << 20, 100_000, 100
 	synctest.Test(t, func(t *testing.T) {
-		c, p := connect(t, sftptest.LinkConfig{ToServer: 1, ToClient: 1}, conn.Config{MaxInFlight: budget})
+		c, p := connect(t, sftptest.LinkConfig{ToServer: 1, ToClient: 1},
+			conn.Config{MaxInFlight: budget})
 		q := conn.NewQueue()
 		for range calls {
 			go func() {
@@ -127,7 +129,8 @@ func TestBudgetBoundsWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// TestThousandsOfCalls has more calls than there may be requests in flight. Each costs no goroutine; the one too many waits.
+// TestThousandsOfCalls has more calls than there may be requests in flight. Each costs no
+// goroutine; the one too many waits.
 func TestThousandsOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{})

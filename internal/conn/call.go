@@ -8,32 +8,35 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Completer is told that a call is complete. Complete runs on a goroutine of the connection: it must not block.
+// Completer is told that a call is complete. Complete runs on a goroutine of the connection: it
+// must not block.
 type Completer interface{ Complete(*Call) }
 
-// Call is one request, and the place for its reply. It belongs to its owner before it is started and after it is complete;
-// in between it is the connection's, whatever becomes of the one who waits. [Conn.NewCall] lends one, [Conn.Recycle] takes it
-// back.
+// Call is one request, and the place for its reply. It belongs to its owner before it is started
+// and after it is complete; in between it is the connection's, whatever becomes of the one who
+// waits. [Conn.NewCall] lends one, [Conn.Recycle] takes it back.
 type Call struct {
 	// Request is the packet, from its length field on. The connection fills in the id.
 	Request []byte
 
-	// Data, where it is not nil, follows Request, which counts it in its length, and makes of it a WRITE. It is the caller's memory: when
-	// Start returns, it has been written or copied.
+	// Data, where it is not nil, follows Request, which counts it in its length, and makes of it a
+	// WRITE. It is the caller's memory: when Start returns, it has been written or copied.
 	Data []byte
 
-	// Payload is the block that Request lies in, for a WRITE. The connection releases it as soon as it has been sent.
+	// Payload is the block that Request lies in, for a WRITE. The connection releases it as soon as
+	// it has been sent.
 	Payload *buffer.Block
 
 	// Expect is the type of a good reply. STATUS is always allowed.
 	Expect wire.Type
 
-	// Bytes are counted against the budget while the call is in flight: the length of a WRITE's data, or what a READ asks for,
-	// which is also the most that its reply may hold.
+	// Bytes are counted against the budget while the call is in flight: the length of a WRITE's
+	// data, or what a READ asks for, which is also the most that its reply may hold.
 	Bytes int
 
-	// Keep leaves Bytes taken when the call is complete: its owner gives them back, by [Conn.GiveBack], when the reply has been
-	// used up or Orphan was told. Not where Err is set: the budget has ended with the connection.
+	// Keep leaves Bytes taken when the call is complete: its owner gives them back, by
+	// [Conn.GiveBack], when the reply has been used up or Orphan was told. Not where Err is set:
+	// the budget has ended with the connection.
 	Keep bool
 
 	// Tag is the owner's, to know the call by.
@@ -48,11 +51,13 @@ type Call struct {
 	// Sent, where it is not nil, is woken when a WRITE has gone out and its memory is free.
 	Sent *Queue
 
-	// Orphan, where it is not nil, is told in place of a waiter that has gone, to undo what the call has done (a handle
-	// that nobody will close). It must not block. The reply is released after it.
+	// Orphan, where it is not nil, is told in place of a waiter that has gone, to undo what the
+	// call has done (a handle that nobody will close). It must not block. The reply is released
+	// after it.
 	Orphan func(*Call)
 
-	// Err is why there is no reply: the connection has ended, or the reply was larger than anything that can be held.
+	// Err is why there is no reply: the connection has ended, or the reply was larger than anything
+	// that can be held.
 	Err error
 
 	// Type is the type of the reply: Expect or STATUS.
@@ -61,8 +66,8 @@ type Call struct {
 	// Status is the reply where it is a STATUS.
 	Status wire.Status
 
-	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It lies in Reply, or where that is nil in the
-	// call itself.
+	// Body is the reply's body where it is neither DATA nor STATUS; in a DATA reply, the data. It
+	// lies in Reply, or where that is nil in the call itself.
 	Body  []byte
 	Reply *buffer.Block
 
@@ -79,13 +84,16 @@ type Call struct {
 	replied bool // the reply is here; the call completes as soon as it is sent
 }
 
-// scratchSize is what most requests take, and short replies. Thousands of calls may be in flight: what is longer takes memory of its own.
+// scratchSize is what most requests take, and short replies. Thousands of calls may be in flight:
+// what is longer takes memory of its own.
 const scratchSize = 128
 
-// Scratch returns memory of the call's own that holds any request but one with a long path, a long handle or data, to append Request to.
+// Scratch returns memory of the call's own that holds any request but one with a long path, a long
+// handle or data, to append Request to.
 func (call *Call) Scratch() []byte { return call.scratch[:0] }
 
-// hold copies a short body to where the request was, or into a block while somebody may still be reading that. The caller holds mu.
+// hold copies a short body to where the request was, or into a block while somebody may still be
+// reading that. The caller holds mu.
 func (call *Call) hold(body []byte, pool *buffer.Pool) ([]byte, *buffer.Block) {
 	if call.sent {
 		return append(call.scratch[:0], body...), nil
@@ -157,8 +165,9 @@ func (call *Call) orphaned() {
 	call.Discard()
 }
 
-// Do starts a call, where it can by writing it at once, and waits until it is complete or ctx is done. It returns nil when there is a reply, whatever it says.
-// After an error of ctx the call is the connection's for ever: it must not be touched, nor recycled.
+// Do starts a call, where it can by writing it at once, and waits until it is complete or ctx is
+// done. It returns nil when there is a reply, whatever it says. After an error of ctx the call is
+// the connection's for ever: it must not be touched, nor recycled.
 func (c *Conn) Do(ctx context.Context, call *Call) error {
 	if call.waiter == nil {
 		call.waiter = make(chan struct{}, 1)

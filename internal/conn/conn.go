@@ -1,9 +1,10 @@
-// Package conn is the client's side of one byte stream that speaks SFTP: request ids, the table of what is in flight, one
-// reader, one writer, the byte budget and the end of it all. It knows packets, not files.
+// Package conn is the client's side of one byte stream that speaks SFTP: request ids, the table of
+// what is in flight, one reader, one writer, the byte budget and the end of it all. It knows
+// packets, not files.
 //
-// A [Call] is one request. [Conn.Start] queues it; when its reply is there, or when the connection has ended, the call's
-// Completer is told, exactly once. Completers run on the connection's own goroutines: they are this module's code, never a
-// user's, and never block.
+// A [Call] is one request. [Conn.Start] queues it; when its reply is there, or when the connection
+// has ended, the call's Completer is told, exactly once. Completers run on the connection's own
+// goroutines: they are this module's code, never a user's, and never block.
 package conn
 
 import (
@@ -22,19 +23,19 @@ import (
 
 // Config is what a connection may be told. The zero Config is valid.
 type Config struct {
-	// MaxInFlight bounds the bytes in flight: data of WRITEs not yet acknowledged, data that READs asked for. 0 means
-	// DefaultMaxInFlight.
+	// MaxInFlight bounds the bytes in flight: data of WRITEs not yet acknowledged, data that READs
+	// asked for. 0 means DefaultMaxInFlight.
 	MaxInFlight int64
 
 	// Shared, where it is not nil, bounds what several connections have in flight together.
 	Shared *Shared
 
-	// StallTimeout is how long bytes of a READ or WRITE may be overdue, and how long anything else may go unanswered before
-	// Keepalive is asked. 0 means DefaultStallTimeout, below 0 forever.
+	// StallTimeout is how long bytes of a READ or WRITE may be overdue, and how long anything else
+	// may go unanswered before Keepalive is asked. 0 means DefaultStallTimeout, below 0 forever.
 	StallTimeout time.Duration
 
-	// Keepalive asks the transport whether the peer lives, and returns nil when it has answered in any way. Where it is
-	// nil nobody can be asked, and requests without data may take for ever.
+	// Keepalive asks the transport whether the peer lives, and returns nil when it has answered in
+	// any way. Where it is nil nobody can be asked, and requests without data may take for ever.
 	Keepalive KeepaliveFunc
 
 	// Ended is called once, in a goroutine of its own, when the connection has ended.
@@ -45,10 +46,12 @@ type Config struct {
 }
 
 const (
-	// DefaultMaxInFlight lets one transfer have 64 requests of 255 KiB in flight, which by the rule of [Conn.Room] is half.
+	// DefaultMaxInFlight lets one transfer have 64 requests of 255 KiB in flight, which by the rule
+	// of [Conn.Room] is half.
 	DefaultMaxInFlight = 32 << 20
 
-	// DefaultStallTimeout is as long as rsync's and lftp's users are told to choose, and shorter than most firewalls forget.
+	// DefaultStallTimeout is as long as rsync's and lftp's users are told to choose, and shorter
+	// than most firewalls forget.
 	DefaultStallTimeout = 60 * time.Second
 )
 
@@ -57,7 +60,9 @@ type Conn struct {
 	config Config
 	in     input
 	out    io.WriteCloser
-	try    *tryWriter // the same, where it can be asked what it takes at once; nil where not. For who has made busy true
+	// the same, where it can be asked what it takes at once; nil where not. For who has made busy
+	// true
+	try    *tryWriter
 	source io.Reader
 	pool   buffer.Pool
 	server wire.InitReply
@@ -88,8 +93,9 @@ type Conn struct {
 	spare   int
 }
 
-// New starts a connection over a stream that it owns from now on: r is read, w is written, and at the end w is closed, and r
-// where it is an [io.Closer]. INIT goes out at once; see [Conn.Handshake].
+// New starts a connection over a stream that it owns from now on: r is read, w is written, and at
+// the end w is closed, and r where it is an [io.Closer]. INIT goes out at once; see
+// [Conn.Handshake].
 func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 	if config.MaxInFlight <= 0 {
 		config.MaxInFlight = DefaultMaxInFlight
@@ -109,8 +115,10 @@ func New(r io.Reader, w io.WriteCloser, config Config) *Conn {
 		ready:  make(chan struct{}),
 	}
 	c.life, c.die = context.WithCancel(context.Background())
-	c.in = input{source: r, buf: make([]byte, inputSize), count: &c.stats.bytesRead, heard: &c.stall.heard, moved: &c.stall.moved}
-	c.budget = budget{free: config.MaxInFlight, most: config.MaxInFlight, shared: config.Shared, requests: maxRequests}
+	c.in = input{source: r, buf: make([]byte, inputSize), count: &c.stats.bytesRead,
+		heard: &c.stall.heard, moved: &c.stall.moved}
+	c.budget = budget{free: config.MaxInFlight, most: config.MaxInFlight, shared: config.Shared,
+		requests: maxRequests}
 	c.wake.L = &c.mu
 	c.idle.Add(2)
 	go c.readLoop()
@@ -137,9 +145,10 @@ func (c *Conn) Err() error {
 // closeGrace bounds how long Close waits for a stream that is slow to close.
 const closeGrace = time.Second
 
-// Close ends the connection: every call in flight completes with [ErrClosed], the stream is closed. It returns when the
-// connection's goroutines are done, or after a second where one is inside a Read or Write of the stream that closing does not
-// interrupt; such a goroutine touches nothing afterwards. Close on a connection that has ended returns nil.
+// Close ends the connection: every call in flight completes with [ErrClosed], the stream is closed.
+// It returns when the connection's goroutines are done, or after a second where one is inside a
+// Read or Write of the stream that closing does not interrupt; such a goroutine touches nothing
+// afterwards. Close on a connection that has ended returns nil.
 func (c *Conn) Close() error {
 	c.end(ErrClosed)
 	done := make(chan struct{})
@@ -199,8 +208,8 @@ func (c *Conn) end(err error) {
 	}
 }
 
-// closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one may block as its Write
-// does, until the other is closed.
+// closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one
+// may block as its Write does, until the other is closed.
 func (c *Conn) closeStream() {
 	closeSide := func(side io.Closer) {
 		defer c.idle.Done()
@@ -226,7 +235,9 @@ type Stats struct {
 	BytesWritten int64 // to the stream
 	Requests     int64 // sent
 	Replies      int64 // received
-	RoundTrips   int64 // length of the longest chain in which each request was started after the reply to the one before
+	// length of the longest chain in which each request was started after the reply to the one
+	// before
+	RoundTrips int64
 }
 
 type counters struct {

@@ -10,12 +10,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// maxVersion bounds the VERSION packet, which holds a few dozen names. The first bytes of a text, read as a length, are far
-// above it.
+// maxVersion bounds the VERSION packet, which holds a few dozen names. The first bytes of a text,
+// read as a length, are far above it.
 const maxVersion = 64 << 10
 
-// Handshake waits for the server's VERSION (draft-02, section 4), until ctx is done, which ends the connection. An error says
-// why there is none: [NotSFTPError] where something else was spoken.
+// Handshake waits for the server's VERSION (draft-02, section 4), until ctx is done, which ends the
+// connection. An error says why there is none: [NotSFTPError] where something else was spoken.
 func (c *Conn) Handshake(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -59,7 +59,8 @@ func (c *Conn) readVersion() error {
 		return protocolErrorf("VERSION: %v", err)
 	}
 	if c.server.Version < wire.Version {
-		return protocolErrorf("the server speaks version %d of SFTP, version %d is needed", c.server.Version, wire.Version)
+		return protocolErrorf("the server speaks version %d of SFTP, version %d is needed",
+			c.server.Version, wire.Version)
 	}
 	close(c.ready)
 	return nil
@@ -69,12 +70,13 @@ const (
 	// textMax is how much of what is not SFTP is shown.
 	textMax = 512
 
-	// textGrace is how long more of it is waited for. Whoever says it may wait for us in turn, as a shell does.
+	// textGrace is how long more of it is waited for. Whoever says it may wait for us in turn, as a
+	// shell does.
 	textGrace = 200 * time.Millisecond
 )
 
-// notSFTP reads what there is of a text and returns the error that shows it. Behind what a login script has printed there may
-// come packets of a server that speaks SFTP quite well.
+// notSFTP reads what there is of a text and returns the error that shows it. Behind what a login
+// script has printed there may come packets of a server that speaks SFTP quite well.
 func (c *Conn) notSFTP() error {
 	var mu sync.Mutex
 	said, more := text(c.in.buf[c.in.start:c.in.end])
@@ -100,7 +102,9 @@ func (c *Conn) notSFTP() error {
 // text returns what p begins with that can be shown, and whether more of it may come.
 func text(p []byte) (said []byte, more bool) {
 	end := 0
-	for end < len(p) && end < textMax && (p[end] >= ' ' && p[end] != 0x7f || p[end] == '\n' || p[end] == '\r' || p[end] == '\t' || p[end] == 0x1b) {
+	for end < len(p) && end < textMax &&
+		(p[end] >= ' ' && p[end] != 0x7f || p[end] == '\n' || p[end] == '\r' || p[end] == '\t' ||
+			p[end] == 0x1b) {
 		end++
 	}
 	more = end == len(p) && end < textMax

@@ -21,9 +21,11 @@ func TestHandshake(t *testing.T) {
 		q := conn.NewQueue()
 		start(t, c, q, stat(c)) // nothing forbids to ask before the answer to INIT
 		p.next()
-		p.send(wire.InitReply{Version: 3, Extensions: []wire.ExtensionPair{{Name: "a@b", Data: "1"}}}.Append(nil))
+		p.send(wire.InitReply{Version: 3, Extensions: []wire.ExtensionPair{{Name: "a@b",
+			Data: "1"}}}.Append(nil))
 		must(t, c.Handshake(context.Background()))
-		if server := c.Server(); server.Version != 3 || len(server.Extensions) != 1 || server.Extensions[0].Name != "a@b" {
+		if server := c.Server(); server.Version != 3 || len(server.Extensions) != 1 ||
+			server.Extensions[0].Name != "a@b" {
 			t.Errorf("the server said %+v", server)
 		}
 		p.status(p.next().id, wire.NoSuchFile)
@@ -31,7 +33,8 @@ func TestHandshake(t *testing.T) {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		for range 100 {
-			must(t, c.Handshake(gone)) // it is done: a context that is done as well must not end the connection
+			// it is done: a context that is done as well must not end the connection
+			must(t, c.Handshake(gone))
 		}
 		finish(t, c)
 	})
@@ -41,17 +44,21 @@ func TestTextInPlaceOfSFTP(t *testing.T) {
 	version := string(wire.InitReply{Version: 3}.Append(nil))
 	long := strings.Repeat("all work and no play ", 100)
 	for _, test := range []struct{ name, sent, shown string }{
-		{"nologin", "This account is currently not available.\n", "This account is currently not available.\n"},
-		{"login script", "Welcome, Müller!\r\n\tYou have mail.\n" + version, "Welcome, Müller!\r\n\tYou have mail.\n"},
+		{"nologin", "This account is currently not available.\n",
+			"This account is currently not available.\n"},
+		{"login script", "Welcome, Müller!\r\n\tYou have mail.\n" + version,
+			"Welcome, Müller!\r\n\tYou have mail.\n"},
 		{"short", "no", "no"},
 		{"one byte", "$", "$"},
 		{"nothing", "", ""},
 		{"SSH", "SSH-2.0-OpenSSH_9.9\r\n", "SSH-2.0-OpenSSH_9.9\r\n"},
 		{"long", long, long[:512]},
-		{"a STATUS", string(wire.Status{Code: wire.Failure}.Append(nil, 0)), "\x00\x00\x00\x11e\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00"},
+		{"a STATUS", string(wire.Status{Code: wire.Failure}.Append(nil, 0)),
+			"\x00\x00\x00\x11e\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00"},
 		{"VERSION of 1 GiB", "\x40\x00\x00\x00\x02\x00\x00\x00\x03", "@"},
 	} {
-		for _, end := range []string{"", " and then it ends", " and then it is cut", " and then nothing"} {
+		for _, end := range []string{"", " and then it ends", " and then it is cut",
+			" and then nothing"} {
 			for _, piece := range []int{0, 1} {
 				if end == " and then nothing" && len(test.sent) < 9 {
 					continue // as much as the first packet's header has
@@ -70,7 +77,8 @@ func TestTextInPlaceOfSFTP(t *testing.T) {
 						}
 						q := conn.NewQueue()
 						within(t, 200*time.Millisecond, "Handshake", func() {
-							if err := c.Handshake(context.Background()); err == nil || err != c.Err() {
+							if err := c.Handshake(context.Background()); err == nil ||
+								err != c.Err() {
 								t.Errorf("Handshake: %v, Err: %v", err, c.Err())
 							}
 						})
@@ -80,7 +88,8 @@ func TestTextInPlaceOfSFTP(t *testing.T) {
 							t.Errorf("Start: %v", err)
 						}
 						said := string(ended[*conn.NotSFTPError](t, c).Text)
-						if said != test.shown && !(test.name == "a STATUS" && strings.HasPrefix(test.shown, said)) {
+						if said != test.shown && !(test.name == "a STATUS" &&
+							strings.HasPrefix(test.shown, said)) {
 							t.Errorf("the text is %q, want %q", said, test.shown)
 						}
 						finish(t, c)

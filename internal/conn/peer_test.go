@@ -118,7 +118,8 @@ func finish(t *testing.T, c *conn.Conn) {
 	}
 }
 
-// ended waits until the connection has ended and checks why: what every reason has in common, and the type asked for.
+// ended waits until the connection has ended and checks why: what every reason has in common, and
+// the type asked for.
 func ended[T error](t *testing.T, c *conn.Conn) (err T) {
 	t.Helper()
 	select {
@@ -145,7 +146,8 @@ func stat(c *conn.Conn) *conn.Call {
 
 func read(c *conn.Conn, off uint64, n int) *conn.Call {
 	call := c.NewCall()
-	call.Request = wire.Read{Handle: []byte("h"), Offset: off, Length: uint32(n)}.Append(call.Scratch(), 0)
+	call.Request = wire.Read{Handle: []byte("h"), Offset: off,
+		Length: uint32(n)}.Append(call.Scratch(), 0)
 	call.Expect = wire.TypeData
 	call.Bytes = n
 	return call
@@ -159,7 +161,8 @@ func write(c *conn.Conn, off uint64, n int) *conn.Call {
 	for i := range data {
 		data[i] = byte(i)
 	}
-	packet := wire.Write{Handle: []byte("h"), Offset: off, Data: data}.AppendHeader(call.Payload.Bytes()[:0], 0)
+	packet := wire.Write{Handle: []byte("h"), Offset: off,
+		Data: data}.AppendHeader(call.Payload.Bytes()[:0], 0)
 	call.Request = packet[:header+n]
 	call.Expect = wire.TypeStatus
 	call.Bytes = n

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Queue is a Completer that collects the calls of one transfer for one goroutine to take. It must not be copied.
+// Queue is a Completer that collects the calls of one transfer for one goroutine to take. It must
+// not be copied.
 type Queue struct {
 	mu        sync.Mutex
 	list      callList
@@ -60,7 +61,8 @@ func (q *Queue) Next(ctx context.Context) (*Call, error) {
 	}
 }
 
-// Abandon releases all that is in the queue and all that will come: for a transfer that does not wait for its calls.
+// Abandon releases all that is in the queue and all that will come: for a transfer that does not
+// wait for its calls.
 func (q *Queue) Abandon() {
 	q.mu.Lock()
 	q.abandoned = true

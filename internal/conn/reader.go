@@ -11,7 +11,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// inputSize holds many small replies. Data passes through it only as far as it came along with its header.
+// inputSize holds many small replies. Data passes through it only as far as it came along with its
+// header.
 const inputSize = 16 << 10
 
 // input reads a stream into a buffer, or past it.
@@ -21,7 +22,9 @@ type input struct {
 	start, end int           // what of buf has been read and not used
 	count      *atomic.Int64 // bytes read
 	heard      *atomic.Int64 // counts reads that brought something
-	moved      *atomic.Int64 // counts those that brought a piece of a packet: one that went past the buffer, or comes in crumbs
+	// counts those that brought a piece of a packet: one that went past the buffer, or comes in
+	// crumbs
+	moved *atomic.Int64
 }
 
 func (in *input) read(p []byte) (int, error) {
@@ -78,12 +81,12 @@ func (in *input) use(n int) []byte {
 	return p
 }
 
-// spare is how much behind a body is read along with it: the next packet's header, so that a packet costs one read and not two, and little
-// of what follows, since that has to be copied.
+// spare is how much behind a body is read along with it: the next packet's header, so that a packet
+// costs one read and not two, and little of what follows, since that has to be copied.
 const spare = 64
 
-// full fills p, from the buffer and then straight from the stream. Where p has more room than length, what comes behind it may pass through
-// there on its way into the buffer.
+// full fills p, from the buffer and then straight from the stream. Where p has more room than
+// length, what comes behind it may pass through there on its way into the buffer.
 func (in *input) full(p []byte) error {
 	n := copy(p, in.buf[in.start:in.end])
 	in.use(n)
@@ -126,20 +129,22 @@ func (in *input) skip(n int) error {
 }
 
 const (
-	// maxHeld bounds what NAME and EXTENDED_REPLY packets, and all else that is lent, may take of memory where one of them is beyond the
-	// usual. OpenSSH's client takes 256 KiB; servers are known that send NAME packets of 7 MB. What is larger than there is room for
-	// passes by unread, and fails the operation that it answers.
+	// maxHeld bounds what NAME and EXTENDED_REPLY packets, and all else that is lent, may take of
+	// memory where one of them is beyond the usual. OpenSSH's client takes 256 KiB; servers are
+	// known that send NAME packets of 7 MB. What is larger than there is room for passes by unread,
+	// and fails the operation that it answers.
 	maxHeld = 96 << 20
 
 	// maxReply is the longest packet that is taken for one.
 	maxReply = 1 << 30
 )
 
-// maxSmall bounds HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message nobody reads to its end
-// when it is long.
+// maxSmall bounds HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message
+// nobody reads to its end when it is long.
 const maxSmall = 64 << 10
 
-// readLoop is the only reader of the stream. Its stack is small: a reply's memory is leased for each.
+// readLoop is the only reader of the stream. Its stack is small: a reply's memory is leased for
+// each.
 func (c *Conn) readLoop() {
 	defer c.idle.Done()
 	err := c.readVersion()
@@ -164,7 +169,8 @@ type reply struct {
 	err    error // in place of all else
 }
 
-// readReply reads one reply and completes its call. Whoever reads the body may return a block along with an error.
+// readReply reads one reply and completes its call. Whoever reads the body may return a block along
+// with an error.
 func (c *Conn) readReply() error {
 	head, err := c.in.need(wire.HeaderSize)
 	if err != nil {
@@ -203,7 +209,8 @@ func (c *Conn) readReply() error {
 	case kind == wire.TypeData:
 		r, err = c.readData(size, limit)
 	case c.tooLarge(kind, size):
-		r.err = &ProtocolError{What: fmt.Sprintf("%v of %d bytes, for which there is no room", kind, size)}
+		r.err = &ProtocolError{What: fmt.Sprintf("%v of %d bytes, for which there is no room", kind,
+			size)}
 		c.deliver(call, r)
 		return unexpected(c.in.skip(int(size)))
 	case (kind == wire.TypeHandle || kind == wire.TypeAttrs) && size <= scratchSize:
@@ -255,7 +262,8 @@ func parseStatus(status *wire.Status, body []byte) error {
 	return nil
 }
 
-// readData reads a DATA of size bytes, which may hold at most limit bytes of data, straight into a block.
+// readData reads a DATA of size bytes, which may hold at most limit bytes of data, straight into a
+// block.
 func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 	if size < 4 {
 		return r, protocolErrorf("DATA of %d bytes", size)
@@ -284,11 +292,12 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 
 // tooLarge tells whether a reply has more bytes than there is room for.
 func (c *Conn) tooLarge(kind wire.Type, size int64) bool {
-	return kind != wire.TypeHandle && kind != wire.TypeAttrs && size > wire.MaxPacket && size <= maxReply && c.pool.Out()+size > maxHeld
+	return kind != wire.TypeHandle && kind != wire.TypeAttrs && size > wire.MaxPacket &&
+		size <= maxReply && c.pool.Out()+size > maxHeld
 }
 
-// readBody reads any other reply into a block. A large one is taken as it comes, so that memory follows what has arrived and
-// not what a length field claims.
+// readBody reads any other reply into a block. A large one is taken as it comes, so that memory
+// follows what has arrived and not what a length field claims.
 func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
 	limit := int64(maxReply)
 	if kind == wire.TypeHandle || kind == wire.TypeAttrs {
@@ -324,7 +333,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// deliver hands a reply to its call, now or, where the writer is not done with the request, when it is.
+// deliver hands a reply to its call, now or, where the writer is not done with the request, when it
+// is.
 func (c *Conn) deliver(call *Call, r reply) {
 	c.stats.replies.Add(1)
 	c.mu.Lock()

@@ -40,18 +40,24 @@ func TestRepliesInAnyOrder(t *testing.T) {
 				requests[i] = p.next()
 			}
 			order := rand.New(rand.NewPCG(1, uint64(pieces)))
-			order.Shuffle(calls, func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+			order.Shuffle(calls, func(i, j int) {
+				requests[i], requests[j] = requests[j],
+					requests[i]
+			})
 			for _, r := range requests {
 				var asked wire.Read
 				must(t, asked.Parse(r.body))
-				p.send(wire.Data{Data: content(int(asked.Length), byte(asked.Offset))}.Append(nil, r.id))
+				p.send(wire.Data{Data: content(int(asked.Length), byte(asked.Offset))}.Append(nil,
+					r.id))
 			}
 			for i := range calls {
 				call := take(t, q)
 				var asked wire.Read
 				must(t, asked.Parse(requests[i].body))
-				if call.Tag != int(asked.Offset) || string(call.Body) != string(content(1+call.Tag*17, byte(call.Tag))) {
-					t.Fatalf("reply %d: call %d with %d bytes, want call %d", i, call.Tag, len(call.Body), asked.Offset)
+				if call.Tag != int(asked.Offset) ||
+					string(call.Body) != string(content(1+call.Tag*17, byte(call.Tag))) {
+					t.Fatalf("reply %d: call %d with %d bytes, want call %d", i, call.Tag,
+						len(call.Body), asked.Offset)
 				}
 				c.Recycle(call)
 			}
@@ -60,8 +66,8 @@ func TestRepliesInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestBrokenReplies checks that each breach of the protocol ends the connection with an error that names it, and gives every call
-// in flight that same error.
+// TestBrokenReplies checks that each breach of the protocol ends the connection with an error that
+// names it, and gives every call in flight that same error.
 func TestBrokenReplies(t *testing.T) {
 	u32 := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 	for _, test := range []struct {
@@ -69,22 +75,48 @@ func TestBrokenReplies(t *testing.T) {
 		reply func(id uint32) []byte // to a READ for 100 bytes
 		want  string
 	}{
-		{"unknown slot", func(id uint32) []byte { return packet(wire.TypeStatus, id+40, u32(0)...) }, "not in flight"},
-		{"another use of the slot", func(id uint32) []byte { return packet(wire.TypeStatus, id+1<<16, u32(0)...) }, "not in flight"},
-		{"id 0", func(uint32) []byte { return packet(wire.TypeStatus, 0, u32(0)...) }, "not in flight"},
-		{"id of all ones", func(uint32) []byte { return packet(wire.TypeStatus, 1<<32-1, u32(0)...) }, "not in flight"},
-		{"wrong type", func(id uint32) []byte { return packet(wire.TypeHandle, id, 0, 0, 0, 1, 'h') }, "HANDLE in reply to READ"},
-		{"a request", func(id uint32) []byte { return packet(wire.TypeRead, id) }, "READ in reply to READ"},
-		{"a type that is none", func(id uint32) []byte { return packet(222, id) }, "in reply to READ"},
-		{"VERSION again", func(uint32) []byte { return wire.InitReply{Version: 3}.Append(nil) }, ""},
+		{"unknown slot", func(id uint32) []byte {
+			return packet(wire.TypeStatus, id+40,
+				u32(0)...)
+		}, "not in flight"},
+		{"another use of the slot", func(id uint32) []byte {
+			return packet(wire.TypeStatus,
+				id+1<<16, u32(0)...)
+		}, "not in flight"},
+		{"id 0", func(uint32) []byte { return packet(wire.TypeStatus, 0, u32(0)...) },
+			"not in flight"},
+		{"id of all ones", func(uint32) []byte {
+			return packet(wire.TypeStatus, 1<<32-1,
+				u32(0)...)
+		}, "not in flight"},
+		{"wrong type", func(id uint32) []byte {
+			return packet(wire.TypeHandle, id, 0, 0, 0, 1,
+				'h')
+		}, "HANDLE in reply to READ"},
+		{"a request", func(id uint32) []byte { return packet(wire.TypeRead, id) },
+			"READ in reply to READ"},
+		{"a type that is none", func(id uint32) []byte { return packet(222, id) },
+			"in reply to READ"},
+		{"VERSION again", func(uint32) []byte { return wire.InitReply{Version: 3}.Append(nil) },
+			""},
 		{"length 0", func(uint32) []byte { return make([]byte, 16) }, "a packet of 0 bytes"},
-		{"length 4", func(id uint32) []byte { return append(u32(4), packet(wire.TypeStatus, id)[4:]...) }, "a packet of 4 bytes"},
-		{"STATUS of 4 GiB", func(id uint32) []byte { return append(u32(1<<32-1), packet(wire.TypeStatus, id)[4:]...) }, "a STATUS of"},
+		{"length 4", func(id uint32) []byte {
+			return append(u32(4),
+				packet(wire.TypeStatus, id)[4:]...)
+		}, "a packet of 4 bytes"},
+		{"STATUS of 4 GiB", func(id uint32) []byte {
+			return append(u32(1<<32-1),
+				packet(wire.TypeStatus, id)[4:]...)
+		}, "a STATUS of"},
 		{"DATA of 4 GiB", func(id uint32) []byte {
 			return append(u32(1<<32-1), packet(wire.TypeData, id, u32(1<<32-20)...)[4:]...)
 		}, "where 100 were asked for"},
-		{"STATUS without code", func(id uint32) []byte { return packet(wire.TypeStatus, id, 0, 0, 0) }, "STATUS"},
-		{"DATA without length", func(id uint32) []byte { return packet(wire.TypeData, id, 0, 0) }, "DATA of 2 bytes"},
+		{"STATUS without code", func(id uint32) []byte {
+			return packet(wire.TypeStatus, id, 0, 0,
+				0)
+		}, "STATUS"},
+		{"DATA without length", func(id uint32) []byte { return packet(wire.TypeData, id, 0, 0) },
+			"DATA of 2 bytes"},
 		{"DATA longer than its packet", func(id uint32) []byte {
 			return packet(wire.TypeData, id, append(u32(100), make([]byte, 99)...)...)
 		}, "says 100 bytes and holds 99"},
@@ -169,7 +201,8 @@ func TestReplyTwice(t *testing.T) {
 	})
 }
 
-// TestReplyBeforeItsRequest guesses the id of a WRITE that waits behind others on a stream that takes nothing.
+// TestReplyBeforeItsRequest guesses the id of a WRITE that waits behind others on a stream that
+// takes nothing.
 func TestReplyBeforeItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{Buffer: 1000}, conn.Config{})
@@ -197,7 +230,8 @@ func TestReplyBeforeItsRequest(t *testing.T) {
 	})
 }
 
-// TestEarlyReply answers a WRITE that is only half sent: it completes when the writer is done with it, and only once.
+// TestEarlyReply answers a WRITE that is only half sent: it completes when the writer is done with
+// it, and only once.
 func TestEarlyReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{Buffer: 1000}, conn.Config{})
@@ -232,9 +266,12 @@ func TestStatusForms(t *testing.T) {
 		want wire.Status
 	}{
 		{"no message", []byte{0, 0, 0, 4}, wire.Status{Code: wire.Failure}},
-		{"no language", append([]byte{0, 0, 0, 4}, 0, 0, 0, 2, 'n', 'o'), wire.Status{Code: wire.Failure, Message: "no"}},
-		{"success and its message", append([]byte{0, 0, 0, 0}, 0, 0, 0, 2, 'o', 'k'), wire.Status{}},
-		{"long", wire.Status{Code: wire.Failure, Message: long}.Append(nil, 0)[wire.HeaderSize:], wire.Status{Code: wire.Failure, Message: long}},
+		{"no language", append([]byte{0, 0, 0, 4}, 0, 0, 0, 2, 'n', 'o'),
+			wire.Status{Code: wire.Failure, Message: "no"}},
+		{"success and its message", append([]byte{0, 0, 0, 0}, 0, 0, 0, 2, 'o', 'k'),
+			wire.Status{}},
+		{"long", wire.Status{Code: wire.Failure, Message: long}.Append(nil, 0)[wire.HeaderSize:],
+			wire.Status{Code: wire.Failure, Message: long}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c, p := connect(t, sftptest.LinkConfig{}, conn.Config{})
@@ -251,7 +288,8 @@ func TestStatusForms(t *testing.T) {
 	}
 }
 
-// TestLargeName takes a NAME packet of 7 MB, as one server sends them; while it comes in, memory follows what is here.
+// TestLargeName takes a NAME packet of 7 MB, as one server sends them; while it comes in, memory
+// follows what is here.
 func TestLargeName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{})
@@ -282,8 +320,8 @@ func TestLargeName(t *testing.T) {
 	})
 }
 
-// TestReplyBeyondRoom: a reply that is larger than what may be held fails its own call, at once, passes by without taking memory, and leaves the
-// connection as it was. One of 40 MiB is taken.
+// TestReplyBeyondRoom: a reply that is larger than what may be held fails its own call, at once,
+// passes by without taking memory, and leaves the connection as it was. One of 40 MiB is taken.
 func TestReplyBeyondRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{})
@@ -303,7 +341,8 @@ func TestReplyBeyondRoom(t *testing.T) {
 			case mebibytes == 40 && call != nil:
 				t.Fatalf("the reply is complete before it is here: %v", call.Err)
 			case mebibytes == 40:
-			case call == nil || !errors.As(call.Err, &protocol) || errors.Is(call.Err, net.ErrClosed):
+			case call == nil || !errors.As(call.Err, &protocol) ||
+				errors.Is(call.Err, net.ErrClosed):
 				t.Fatalf("a reply of 200 MiB: %v", call)
 			default:
 				c.Recycle(call)
@@ -316,7 +355,8 @@ func TestReplyBeyondRoom(t *testing.T) {
 			synctest.Wait()
 			if mebibytes == 40 {
 				call = take(t, q)
-				if call.Err != nil || len(call.Body) != 40<<20 || call.Body[len(call.Body)-1] != 'n' {
+				if call.Err != nil || len(call.Body) != 40<<20 ||
+					call.Body[len(call.Body)-1] != 'n' {
 					t.Errorf("a reply of 40 MiB: %v", call.Err)
 				}
 				c.Recycle(call)
@@ -335,13 +375,18 @@ func TestReplyBeyondRoom(t *testing.T) {
 	})
 }
 
-// TestTruncatedStream ends the stream after each byte of a conversation. Whatever is in flight completes with an error that says
-// so; between packets the server has closed, within one the connection was lost.
+// TestTruncatedStream ends the stream after each byte of a conversation. Whatever is in flight
+// completes with an error that says so; between packets the server has closed, within one the
+// connection was lost.
 func TestTruncatedStream(t *testing.T) {
-	version := wire.InitReply{Version: 3, Extensions: []wire.ExtensionPair{{Name: "a", Data: "1"}}}.Append(nil)
+	version := wire.InitReply{Version: 3,
+		Extensions: []wire.ExtensionPair{{Name: "a", Data: "1"}}}.Append(nil)
 	data := func(id uint32) []byte { return wire.Data{Data: content(30, 'x')}.Append(nil, id) }
 	name := func(id uint32) []byte { return packet(wire.TypeName, id, make([]byte, 20)...) }
-	status := func(id uint32) []byte { return wire.Status{Code: wire.Failure, Message: "no"}.Append(nil, id) }
+	status := func(id uint32) []byte {
+		return wire.Status{Code: wire.Failure,
+			Message: "no"}.Append(nil, id)
+	}
 	whole := len(data(0)) + len(name(0)) + len(status(0))
 	for cut := range whole + 1 {
 		synctest.Test(t, func(t *testing.T) {
@@ -362,8 +407,10 @@ func TestTruncatedStream(t *testing.T) {
 			p.send(all[:cut])
 			p.Close()
 			lost := ended[*conn.LostError](t, c)
-			between := cut == 0 || cut == len(data(0)) || cut == len(data(0))+len(name(0)) || cut == whole
-			if want := map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[between]; lost.Cause != want {
+			between := cut == 0 || cut == len(data(0)) || cut == len(data(0))+len(name(0)) ||
+				cut == whole
+			if want := map[bool]error{true: io.EOF,
+				false: io.ErrUnexpectedEOF}[between]; lost.Cause != want {
 				t.Errorf("cut after %d bytes: the cause is %v, want %v", cut, lost.Cause, want)
 			}
 			failed := 0

@@ -12,13 +12,15 @@ type KeepaliveFunc func(context.Context) error
 // looks is how many times the clock looks within the stall timeout, and so how late it may be.
 const looks = 8
 
-// stall finds a peer that owes something for too long. Data that READs asked for and acknowledgements of WRITEs must keep
-// coming; any other request may take its time as long as the transport lives.
+// stall finds a peer that owes something for too long. Data that READs asked for and
+// acknowledgements of WRITEs must keep coming; any other request may take its time as long as the
+// transport lives.
 //
-// Nothing is done for each packet but to count: a timer runs while calls are in flight and looks whether the counts have
-// moved. All but the counts is guarded by Conn.mu.
+// Nothing is done for each packet but to count: a timer runs while calls are in flight and looks
+// whether the counts have moved. All but the counts is guarded by Conn.mu.
 type stall struct {
-	moved atomic.Int64 // counts what shows that data moves: pieces of DATA and of WRITEs, acknowledgements
+	// counts what shows that data moves: pieces of DATA and of WRITEs, acknowledgements
+	moved atomic.Int64
 	heard atomic.Int64 // counts reads of the stream that brought anything
 
 	timer   *time.Timer
@@ -95,9 +97,11 @@ func (c *Conn) checkStall() {
 	if heard != s.heardSeen {
 		s.heardSeen, s.heardAt = heard, now
 	}
-	silent := s.asking && s.calls > s.data && now.Sub(s.askedAt) >= timeout && now.Sub(s.heardAt) >= timeout
+	silent := s.asking && s.calls > s.data && now.Sub(s.askedAt) >= timeout &&
+		now.Sub(s.heardAt) >= timeout
 	overdue := s.data > 0 && now.Sub(s.movedAt) >= timeout
-	ask := s.calls > s.data && now.Sub(s.heardAt) >= timeout && c.config.Keepalive != nil && !s.asking
+	ask := s.calls > s.data && now.Sub(s.heardAt) >= timeout && c.config.Keepalive != nil &&
+		!s.asking
 	if ask {
 		s.asking, s.askedAt = true, now
 		c.idle.Add(1)
@@ -116,8 +120,9 @@ func (c *Conn) checkStall() {
 	}
 }
 
-// askKeepalive ends the connection unless the transport says, within the stall timeout, that the peer lives, or the stream does: heard
-// is what had been heard of it before. A Keepalive that does not listen to its context is left to checkStall.
+// askKeepalive ends the connection unless the transport says, within the stall timeout, that the
+// peer lives, or the stream does: heard is what had been heard of it before. A Keepalive that does
+// not listen to its context is left to checkStall.
 func (c *Conn) askKeepalive(heard int64) {
 	defer c.idle.Done()
 	ctx, cancel := context.WithTimeout(c.life, c.config.StallTimeout)

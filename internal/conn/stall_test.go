@@ -28,7 +28,8 @@ func stalls(t *testing.T, c *conn.Conn, began time.Time, data bool) {
 }
 
 func TestOverdueData(t *testing.T) {
-	for _, before := range []time.Duration{0, 1, 3 * time.Second, 5 * time.Second, 17*time.Second + 7, patience, 10 * patience} {
+	for _, before := range []time.Duration{0, 1, 3 * time.Second, 5 * time.Second,
+		17*time.Second + 7, patience, 10 * patience} {
 		for _, test := range []struct {
 			name string
 			call func(*conn.Conn) *conn.Call
@@ -38,8 +39,10 @@ func TestOverdueData(t *testing.T) {
 			{"large WRITE", func(c *conn.Conn) *conn.Call { return write(c, 0, 200_000) }},
 		} {
 			synctest.Test(t, func(t *testing.T) { // nothing comes at all
-				answer := func(context.Context) error { return nil } // the transport lives, but the data does not
-				c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: answer})
+				// the transport lives, but the data does not
+				answer := func(context.Context) error { return nil }
+				c, p := connect(t, sftptest.LinkConfig{},
+					conn.Config{StallTimeout: patience, Keepalive: answer})
 				q := conn.NewQueue()
 				start(t, c, q, stat(c)) // makes the clock run
 				time.Sleep(before)
@@ -71,7 +74,8 @@ func TestOverdueData(t *testing.T) {
 	}
 }
 
-// TestCrumbsAreNoStall has the peer say everything a byte at a time, with half the stall timeout between them.
+// TestCrumbsAreNoStall has the peer say everything a byte at a time, with half the stall timeout
+// between them.
 func TestCrumbsAreNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience})
@@ -95,8 +99,8 @@ func TestCrumbsAreNoStall(t *testing.T) {
 	})
 }
 
-// TestSlowWritesAreNoStall has the peer read slowly through a small buffer, so that one burst takes much longer than the
-// stall timeout.
+// TestSlowWritesAreNoStall has the peer read slowly through a small buffer, so that one burst takes
+// much longer than the stall timeout.
 func TestSlowWritesAreNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{Buffer: 4000}, conn.Config{StallTimeout: patience})
@@ -107,7 +111,8 @@ func TestSlowWritesAreNoStall(t *testing.T) {
 		}
 		piece := make([]byte, 2000)
 		left := 0
-		for range calls { // all is read before anything is answered, at 2 kB/s: 30 s for a WRITE, 180 s in all
+		// all is read before anything is answered, at 2 kB/s: 30 s for a WRITE, 180 s in all
+		for range calls {
 			left += size + wire.WriteHeaderSize(1)
 		}
 		for left > 0 {
@@ -125,11 +130,13 @@ func TestSlowWritesAreNoStall(t *testing.T) {
 	})
 }
 
-// TestSlowUplink has a stream whose buffers fill within the first request, on a line that takes several stall timeouts for the rest of it.
+// TestSlowUplink has a stream whose buffers fill within the first request, on a line that takes
+// several stall timeouts for the rest of it.
 func TestSlowUplink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout, rate, calls, size = 5 * time.Second, 16 << 10, 4, 200_000
-		c, p := connect(t, sftptest.LinkConfig{Buffer: 32 << 10, RateBytesPerSec: rate}, conn.Config{StallTimeout: timeout})
+		c, p := connect(t, sftptest.LinkConfig{Buffer: 32 << 10, RateBytesPerSec: rate},
+			conn.Config{StallTimeout: timeout})
 		q := conn.NewQueue()
 		for range calls {
 			start(t, c, q, write(c, 0, size))
@@ -157,18 +164,24 @@ func TestSlowRename(t *testing.T) {
 		{"nobody can be asked", nil, false},
 		{"the transport answers", func(context.Context) error { time.Sleep(patience / 2); return nil }, false},
 		{"the transport is silent", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, true},
-		{"the transport is silent and does not listen", func(context.Context) error { time.Sleep(100 * patience); return errors.New("late") }, true},
+		{"the transport is silent and does not listen",
+			func(context.Context) error { time.Sleep(100 * patience); return errors.New("late") },
+			true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: test.answer})
+				c, p := connect(t, sftptest.LinkConfig{},
+					conn.Config{StallTimeout: patience, Keepalive: test.answer})
 				q := conn.NewQueue()
 				start(t, c, q, stat(c))
 				r := p.next()
 				if test.stalls {
-					began := time.Now() // the question goes out when one timeout has passed, and a second one later the peer is dead
+					// the question goes out when one timeout has passed, and a second one later the
+					// peer is dead
+					began := time.Now()
 					err := ended[*conn.StallError](t, c)
-					if took := time.Since(began); err.Data || took < 2*patience || took > 2*patience+patience/4 {
+					if took := time.Since(began); err.Data || took < 2*patience ||
+						took > 2*patience+patience/4 {
 						t.Errorf("%v after %v", err, took)
 					}
 					c.Recycle(take(t, q))
@@ -192,17 +205,19 @@ func TestSlowRename(t *testing.T) {
 func TestRepliesStandForKeepalives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: func(ctx context.Context) error {
-			asked.Add(1)
-			<-ctx.Done()
-			return ctx.Err()
-		}})
+		c, p := connect(t, sftptest.LinkConfig{},
+			conn.Config{StallTimeout: patience, Keepalive: func(ctx context.Context) error {
+				asked.Add(1)
+				<-ctx.Done()
+				return ctx.Err()
+			}})
 		q := conn.NewQueue()
 		start(t, c, q, stat(c))
 		slow := p.next()
 		for range 10 {
 			start(t, c, q, stat(c))
-			time.Sleep(patience * 3 / 2) // long enough to be asked for, not for the answer to be overdue
+			// long enough to be asked for, not for the answer to be overdue
+			time.Sleep(patience * 3 / 2)
 			p.status(p.next().id, wire.OK)
 			c.Recycle(take(t, q))
 		}
@@ -218,10 +233,11 @@ func TestRepliesStandForKeepalives(t *testing.T) {
 
 func TestIdleNeverStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{StallTimeout: patience, Keepalive: func(context.Context) error {
-			t.Error("a keepalive on an idle connection")
-			return nil
-		}})
+		c, p := connect(t, sftptest.LinkConfig{},
+			conn.Config{StallTimeout: patience, Keepalive: func(context.Context) error {
+				t.Error("a keepalive on an idle connection")
+				return nil
+			}})
 		q := conn.NewQueue()
 		for range 5 {
 			time.Sleep(3 * patience)

@@ -20,7 +20,8 @@ type tryWriter struct {
 	err     error
 }
 
-// newTryWriter returns nil for a stream that cannot be asked. Only the types themselves can be: what embeds one of them may write otherwise.
+// newTryWriter returns nil for a stream that cannot be asked. Only the types themselves can be:
+// what embeds one of them may write otherwise.
 func newTryWriter(w io.Writer) *tryWriter {
 	var stream syscall.Conn
 	switch w := w.(type) {
@@ -53,8 +54,9 @@ func newTryWriter(w io.Writer) *tryWriter {
 	return t
 }
 
-// headFirst is the length of a body from which on its head goes by itself. Who reads a pipe is woken when a write has ended: so it wakes
-// up while the body is being copied, and not after. A shorter body is copied sooner than anybody wakes up.
+// headFirst is the length of a body from which on its head goes by itself. Who reads a pipe is
+// woken when a write has ended: so it wakes up while the body is being copied, and not after. A
+// shorter body is copied sooner than anybody wakes up.
 const headFirst = 64 << 10
 
 // all writes both parts, as far as the stream takes them.
@@ -80,7 +82,8 @@ func (t *tryWriter) part(fd int, parts [][]byte) {
 	t.n += max(n, 0)
 }
 
-// write writes head and behind it body, as far as the stream takes them. That it takes nothing is no error.
+// write writes head and behind it body, as far as the stream takes them. That it takes nothing is
+// no error.
 func (t *tryWriter) write(head, body []byte) (int, error) {
 	t.parts = [2][]byte{head, body}
 	t.n, t.err = 0, nil

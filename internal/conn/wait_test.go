@@ -39,7 +39,11 @@ func TestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{}, conn.Config{MaxInFlight: 1000, StallTimeout: -1})
 		q := conn.NewQueue()
-		untilCancelled(t, "Queue.Next", func(ctx context.Context) error { _, err := q.Next(ctx); return err })
+		untilCancelled(t, "Queue.Next", func(ctx context.Context) error {
+			_,
+				err := q.Next(ctx)
+			return err
+		})
 		untilCancelled(t, "Do", func(ctx context.Context) error { return c.Do(ctx, stat(c)) })
 		start(t, c, q, read(c, 0, 1000))
 		untilCancelled(t, "Start", func(ctx context.Context) error {
@@ -47,7 +51,8 @@ func TestCancelled(t *testing.T) {
 			call.Done = q
 			return c.Start(ctx, call)
 		})
-		untilCancelled(t, "Do with the budget full", func(ctx context.Context) error { return c.Do(ctx, read(c, 0, 1)) })
+		untilCancelled(t, "Do with the budget full",
+			func(ctx context.Context) error { return c.Do(ctx, read(c, 0, 1)) })
 
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -64,7 +69,8 @@ func TestCancelled(t *testing.T) {
 		go func() { served <- c.Do(context.Background(), stat(c)) }()
 		next := p.next()
 		if next.id&0xffff == given.id&0xffff || next.id&0xffff == asked.id&0xffff {
-			t.Errorf("id %#x uses the slot of %#x or %#x, whose replies are still to come", next.id, given.id, asked.id)
+			t.Errorf("id %#x uses the slot of %#x or %#x, whose replies are still to come", next.id,
+				given.id, asked.id)
 		}
 		p.status(next.id, wire.NoSuchFile)
 		must(t, <-served)
@@ -104,7 +110,10 @@ func TestOrphanIsTold(t *testing.T) {
 			var told []string
 			if way == "Do" {
 				for range 3 {
-					untilCancelled(t, "Do", func(ctx context.Context) error { return c.Do(ctx, open(c, &told)) })
+					untilCancelled(t, "Do", func(ctx context.Context) error {
+						return c.Do(ctx,
+							open(c, &told))
+					})
 				}
 			} else {
 				q := conn.NewQueue()
@@ -131,7 +140,8 @@ func TestOrphanIsTold(t *testing.T) {
 	}
 }
 
-// TestDoRacesItsReply lets reply and cancellation come at the same moment: whichever wins, the call comes to one end.
+// TestDoRacesItsReply lets reply and cancellation come at the same moment: whichever wins, the call
+// comes to one end.
 func TestDoRacesItsReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{ToClient: time.Second}, conn.Config{})
@@ -184,7 +194,8 @@ func (s *stuck) Close() error {
 	return s.End.Close()
 }
 
-// TestCloseEndsEveryWait closes a connection in which somebody waits at every place there is, over streams that block.
+// TestCloseEndsEveryWait closes a connection in which somebody waits at every place there is, over
+// streams that block.
 func TestCloseEndsEveryWait(t *testing.T) {
 	forever := func(yes bool) chan struct{} {
 		if yes {
@@ -195,13 +206,16 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		write, close bool
-	}{{"good stream", false, false}, {"stuck Write", true, false}, {"stuck Close", false, true}, {"stuck both", true, true}} {
+	}{{"good stream", false, false}, {"stuck Write", true, false}, {"stuck Close", false, true},
+		{"stuck both", true, true}} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, server := sftptest.NewLink(sftptest.LinkConfig{Buffer: 100_000})
-				stream := &stuck{End: client, write: forever(test.write), close: forever(test.close)}
+				stream := &stuck{End: client, write: forever(test.write),
+					close: forever(test.close)}
 				endings := make(chan error, 1)
-				c := conn.New(client, stream, conn.Config{MaxInFlight: 400_000, StallTimeout: -1, Ended: func(err error) { endings <- err }})
+				c := conn.New(client, stream, conn.Config{MaxInFlight: 400_000, StallTimeout: -1,
+					Ended: func(err error) { endings <- err }})
 				p := &peer{t, server}
 				p.send(wire.InitReply{Version: 3}.Append(nil))
 				must(t, c.Handshake(context.Background()))
@@ -287,7 +301,8 @@ func TestBothSidesAreClosed(t *testing.T) {
 		r, w := io.Pipe()
 		out := &stuck{close: make(chan struct{})}
 		out.End, _ = sftptest.NewLink(sftptest.LinkConfig{})
-		c := conn.New(closeFunc{r, func() error { close(out.close); return r.Close() }}, out, conn.Config{})
+		c := conn.New(closeFunc{r, func() error { close(out.close); return r.Close() }}, out,
+			conn.Config{})
 		finish(t, c)
 		w.Close()
 	})
@@ -310,15 +325,16 @@ func TestStreamThatCannotBeCompared(t *testing.T) {
 	})
 }
 
-// TestRecycledWhileWritten ends a connection whose writer is inside a Write, and uses the calls again at once: the race detector
-// watches what the writer still reads.
+// TestRecycledWhileWritten ends a connection whose writer is inside a Write, and uses the calls
+// again at once: the race detector watches what the writer still reads.
 func TestRecycledWhileWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := connect(t, sftptest.LinkConfig{Buffer: 100_000}, conn.Config{})
 		q := conn.NewQueue()
 		start(t, c, q, write(c, 0, 150_000))
 		last := c.NewCall()
-		last.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: []byte("h")}.Append(last.Scratch(), 0)
+		last.Request = wire.HandleRequest{Type: wire.TypeClose,
+			Handle: []byte("h")}.Append(last.Scratch(), 0)
 		last.Expect = wire.TypeStatus
 		last.Ordered = true
 		start(t, c, q, last)

@@ -11,20 +11,22 @@ const (
 	// batchSize is how much of small requests goes out in one Write.
 	batchSize = 32 << 10
 
-	// smallRequest is the longest request that is copied into a batch; a longer one is written from where it lies.
+	// smallRequest is the longest request that is copied into a batch; a longer one is written from
+	// where it lies.
 	smallRequest = 4 << 10
 
 	// burst is how much of WRITEs goes out before the queue of short requests is looked at again.
 	burst = 256 << 10
 
-	// slowPiece is what a Write is cut into when the stream takes seconds for a burst, so that each piece that got through
-	// shows that the peer is alive. Buffers may hide for a while how slow it is: see mostAtOnce.
+	// slowPiece is what a Write is cut into when the stream takes seconds for a burst, so that each
+	// piece that got through shows that the peer is alive. Buffers may hide for a while how slow it
+	// is: see mostAtOnce.
 	slowPiece = 4 << 10
 )
 
-// mostAtOnce is how much goes into one Write of a stream that has not been slow so far. The one that first blocks has the stall timeout to
-// get through, and must not need more than 4 KiB a second for that: with the default timeout that is a whole request, with a shorter one a
-// part.
+// mostAtOnce is how much goes into one Write of a stream that has not been slow so far. The one
+// that first blocks has the stall timeout to get through, and must not need more than 4 KiB a
+// second for that: with the default timeout that is a whole request, with a shorter one a part.
 func (c *Conn) mostAtOnce() int {
 	timeout := c.config.StallTimeout
 	if timeout < 0 || timeout >= DefaultStallTimeout {
@@ -33,8 +35,8 @@ func (c *Conn) mostAtOnce() int {
 	return max(slowPiece, int(burst*timeout/DefaultStallTimeout))
 }
 
-// writeLoop is the writer of the stream, but for what is written at once. Whatever has been queued while it wrote goes out next, short
-// requests first.
+// writeLoop is the writer of the stream, but for what is written at once. Whatever has been queued
+// while it wrote goes out next, short requests first.
 func (c *Conn) writeLoop() {
 	defer c.idle.Done()
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
@@ -68,13 +70,14 @@ func (c *Conn) writeLoop() {
 	}
 }
 
-// nextBatch waits until something is queued and takes it: short requests, copied together, and behind them large ones. Both
-// are empty when the connection has ended.
+// nextBatch waits until something is queued and takes it: short requests, copied together, and
+// behind them large ones. Both are empty when the connection has ended.
 func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
-	for c.err == nil && (c.busy || c.urgent.head == nil && c.bulk.head == nil && c.left.call == nil) {
+	for c.err == nil && (c.busy || c.urgent.head == nil && c.bulk.head == nil &&
+		c.left.call == nil) {
 		c.wake.Wait()
 	}
 	if c.err != nil {
@@ -99,7 +102,8 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	for total := 0; c.bulk.head != nil && total < burst; {
 		call := c.bulk.head
 		if call.Payload == nil && (len(large) > 0 || len(batch) >= batchSize) {
-			break // it lies in the call itself, which must be copied while it is ours: in the next batch
+			// it lies in the call itself, which must be copied while it is ours: in the next batch
+			break
 		}
 		c.bulk.pop()
 		c.queued -= len(call.Request)
@@ -120,8 +124,8 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	return batch, large
 }
 
-// outgoing is a request that is written from where it lies. The connection may end, and the call go back to its owner, while
-// that happens; so the writer has the request from here.
+// outgoing is a request that is written from where it lies. The connection may end, and the call go
+// back to its owner, while that happens; so the writer has the request from here.
 type outgoing struct {
 	call    *Call
 	request []byte
@@ -133,8 +137,8 @@ func (c *Conn) takeLarge(call *Call) outgoing {
 	return outgoing{call, call.Request}
 }
 
-// sent ends the writer's part in a call whose request lies in memory that somebody else would like to have back. It returns
-// false when the connection has ended.
+// sent ends the writer's part in a call whose request lies in memory that somebody else would like
+// to have back. It returns false when the connection has ended.
 func (c *Conn) sent(call *Call) bool {
 	c.mu.Lock()
 	return c.sentLocked(call)

@@ -41,12 +41,14 @@ func TestWriterBatches(t *testing.T) {
 	})
 }
 
-// TestShortRequestsOvertake measures, at the peer, how many bytes of WRITEs come between the moment when a STAT is started and the STAT.
+// TestShortRequestsOvertake measures, at the peer, how many bytes of WRITEs come between the moment
+// when a STAT is started and the STAT.
 func TestShortRequestsOvertake(t *testing.T) {
 	const rate = 1 << 20
 	for _, size := range []int{1000, 32 << 10, wire.MaxData} {
 		synctest.Test(t, func(t *testing.T) {
-			c, p := connect(t, sftptest.LinkConfig{RateBytesPerSec: rate, Buffer: 64 << 10}, conn.Config{})
+			c, p := connect(t, sftptest.LinkConfig{RateBytesPerSec: rate, Buffer: 64 << 10},
+				conn.Config{})
 			q := conn.NewQueue()
 			writes := 0
 			for sum := 0; sum < 8<<20; sum += size {
@@ -86,7 +88,8 @@ func TestOrderedStaysBehindWrites(t *testing.T) {
 			q := conn.NewQueue()
 			shut := func() *conn.Call {
 				call := c.NewCall()
-				call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: []byte("h")}.Append(call.Scratch(), 0)
+				call.Request = wire.HandleRequest{Type: wire.TypeClose,
+					Handle: []byte("h")}.Append(call.Scratch(), 0)
 				call.Expect = wire.TypeStatus
 				call.Ordered = true
 				return call
@@ -109,7 +112,8 @@ func TestOrderedStaysBehindWrites(t *testing.T) {
 				}
 			}
 			w, x := wire.TypeWrite, wire.TypeClose
-			if want := []wire.Type{w, w, w, w, w, x, w, x, w, w, w, w, w, x, w, x}; !slices.Equal(got, want) {
+			if want := []wire.Type{w, w, w, w, w, x, w, x, w, w, w, w, w, x, w,
+				x}; !slices.Equal(got, want) {
 				t.Errorf("with WRITEs of %d bytes the order was %v", size, got)
 			}
 			for range 18 {
@@ -120,7 +124,8 @@ func TestOrderedStaysBehindWrites(t *testing.T) {
 	}
 }
 
-// TestSentWakes checks that the owner of a WRITE of any size hears that its memory is free, and that it is.
+// TestSentWakes checks that the owner of a WRITE of any size hears that its memory is free, and
+// that it is.
 func TestSentWakes(t *testing.T) {
 	for _, size := range []int{100, 10_000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +154,8 @@ func TestRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sftptest.NewScripted(sftptest.Script{})
 		defer s.Close()
-		counter := sftptest.NewCounter(s.Dial(sftptest.LinkConfig{ToServer: 10 * time.Millisecond, ToClient: 10 * time.Millisecond}))
+		counter := sftptest.NewCounter(s.Dial(sftptest.LinkConfig{ToServer: 10 * time.Millisecond,
+			ToClient: 10 * time.Millisecond}))
 		began := time.Now()
 		c := conn.New(counter, counter, conn.Config{})
 		must(t, c.Handshake(context.Background()))
@@ -169,10 +175,13 @@ func TestRoundTrips(t *testing.T) {
 		}
 		trips := int64(time.Since(began) / (20 * time.Millisecond))
 		stats, counts := c.Stats(), counter.Counts()
-		got := fmt.Sprint(stats.RoundTrips+1, stats.BytesRead, stats.BytesWritten, stats.Requests, stats.Replies) // INIT is not counted
+		// INIT is not counted
+		got := fmt.Sprint(stats.RoundTrips+1, stats.BytesRead, stats.BytesWritten, stats.Requests,
+			stats.Replies)
 		want := fmt.Sprint(trips, counts.BytesReceived, counts.BytesSent, 53, 53)
 		if got != want || int64(counts.RoundTrips) != trips {
-			t.Errorf("the connection counts %v, the stream %v and %d round trips", got, want, counts.RoundTrips)
+			t.Errorf("the connection counts %v, the stream %v and %d round trips", got, want,
+				counts.RoundTrips)
 		}
 		finish(t, c)
 	})

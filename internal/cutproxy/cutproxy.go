@@ -1,5 +1,5 @@
-// Package cutproxy is a TCP proxy for tests that breaks connections: each after a number of bytes that the test chooses, so that
-// nothing depends on a clock.
+// Package cutproxy is a TCP proxy for tests that breaks connections: each after a number of bytes
+// that the test chooses, so that nothing depends on a clock.
 package cutproxy
 
 import (
@@ -24,8 +24,8 @@ type Proxy struct {
 	closed bool
 }
 
-// Start runs a proxy until the test ends. The first connection breaks after as many bytes, of both ways together, as the first of breaks says, and so
-// on; those after the last of them do not break.
+// Start runs a proxy until the test ends. The first connection breaks after as many bytes, of both
+// ways together, as the first of breaks says, and so on; those after the last of them do not break.
 func Start(t testing.TB, target string, breaks ...int64) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,7 +33,8 @@ func Start(t testing.TB, target string, breaks ...int64) *Proxy {
 		t.Fatal(err)
 	}
 	addr := l.Addr().(*net.TCPAddr)
-	p := &Proxy{Host: "127.0.0.1", Port: addr.Port, listener: l, target: target, breaks: breaks, open: make(map[net.Conn]struct{})}
+	p := &Proxy{Host: "127.0.0.1", Port: addr.Port, listener: l, target: target, breaks: breaks,
+		open: make(map[net.Conn]struct{})}
 	p.work.Go(p.accept)
 	t.Cleanup(p.close)
 	return p

@@ -1,5 +1,6 @@
-// Package filecopy copies what is in one file of this machine to another, hashes it on the way where that is asked for, and leaves holes
-// what they are. Of the ways there are it takes the one that costs least; see [Choose].
+// Package filecopy copies what is in one file of this machine to another, hashes it on the way
+// where that is asked for, and leaves holes what they are. Of the ways there are it takes the one
+// that costs least; see [Choose].
 package filecopy
 
 import (
@@ -19,19 +20,19 @@ type Options struct {
 	// Length is how much is copied at most; 0 is all that there is.
 	Length int64
 
-	// Hash is given what is copied, in order, and zeros for holes; where Plan says so on another goroutine, which has ended when Copy
-	// returns. Nil hashes nothing.
+	// Hash is given what is copied, in order, and zeros for holes; where Plan says so on another
+	// goroutine, which has ended when Copy returns. Nil hashes nothing.
 	Hash io.Writer
 
-	// Zeros has runs of zeros become holes too, of blocks of 4 KiB in the target. Then all of it is read and written, as no kernel
-	// looks for them.
+	// Zeros has runs of zeros become holes too, of blocks of 4 KiB in the target. Then all of it is
+	// read and written, as no kernel looks for them.
 	Zeros bool
 
 	// Piece is how much is copied between two calls of Each, at most; 0 is 8 MiB.
 	Piece int
 
-	// Each is called after each piece with the bytes that it had, on the calling goroutine. An error ends the copying, and is
-	// returned.
+	// Each is called after each piece with the bytes that it had, on the calling goroutine. An
+	// error ends the copying, and is returned.
 	Each func(n int64) error
 
 	// Plan is how it is done, as long as that is possible; the zero Plan leaves it to Choose.
@@ -41,17 +42,19 @@ type Options struct {
 const (
 	usualPiece = 8 << 20
 
-	// bufferSize is what one read and one write move: more lies outside of the processor's nearest caches, less costs system calls.
+	// bufferSize is what one read and one write move: more lies outside of the processor's nearest
+	// caches, less costs system calls.
 	bufferSize = 256 << 10
 
 	// block is what file systems make holes of, mostly.
 	block = 4 << 10
 )
 
-// Copy copies from src to dst, which must be open for reading and for writing, not with O_APPEND, and be different files, or the ranges
-// apart. Holes of src, as far as the system tells of them, read as zeros in dst and take no room there. It returns how many bytes, from
-// the beginning, have been copied; fewer than Length mean that src ends there. The offsets of both files may be anywhere
-// afterwards. It stops between two pieces when ctx ends, with its cause.
+// Copy copies from src to dst, which must be open for reading and for writing, not with O_APPEND,
+// and be different files, or the ranges apart. Holes of src, as far as the system tells of them,
+// read as zeros in dst and take no room there. It returns how many bytes, from the beginning, have
+// been copied; fewer than Length mean that src ends there. The offsets of both files may be
+// anywhere afterwards. It stops between two pieces when ctx ends, with its cause.
 func Copy(ctx context.Context, dst, src *os.File, o Options) (int64, error) {
 	info, err := src.Stat()
 	if err != nil {
@@ -195,7 +198,8 @@ func (c *copier) noKernel() {
 	c.Plan.Move = Read
 }
 
-// hashes tells whether there is a hash and the plan has it taken in one of some ways, and makes it ready.
+// hashes tells whether there is a hash and the plan has it taken in one of some ways, and makes it
+// ready.
 func (c *copier) hashes(ways ...Hashing) bool {
 	if c.Hash == nil || !slices.Contains(ways, c.Plan.Hash) {
 		return false
@@ -230,7 +234,8 @@ func (c *copier) readAndWrite(piece int64) (done int64, err error) {
 	return done, nil
 }
 
-// room lends a buffer, which is free again with the next call or, where it goes to a hasher on another goroutine, when that is done.
+// room lends a buffer, which is free again with the next call or, where it goes to a hasher on
+// another goroutine, when that is done.
 func (c *copier) room() []byte {
 	if c.hashes(TeeAside) {
 		return <-c.hasher.free
@@ -296,7 +301,8 @@ func (c *copier) clear(off, n int64) error {
 	return nil
 }
 
-// extend gives dst its length where it ends in a hole: by a byte, as a truncation might cut off what others are writing.
+// extend gives dst its length where it ends in a hole: by a byte, as a truncation might cut off
+// what others are writing.
 func (c *copier) extend() error {
 	info, err := c.dst.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() >= c.out() || c.done() == 0 {

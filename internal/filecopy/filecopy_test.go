@@ -62,8 +62,9 @@ func TestEveryWay(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/%s-%s", size, plan.Move, plan.Hash), func(t *testing.T) {
 				dst, h := create(t, nil), sha256.New()
 				var told int64
-				n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{Plan: plan, Hash: h, Piece: 1 << 20,
-					Each: func(n int64) error { told += n; return nil }})
+				n, err := filecopy.Copy(context.Background(), dst, src,
+					filecopy.Options{Plan: plan, Hash: h, Piece: 1 << 20,
+						Each: func(n int64) error { told += n; return nil }})
 				if err != nil || n != int64(size) || told != n {
 					t.Fatalf("%d bytes, %d told, %v", n, told, err)
 				}
@@ -84,10 +85,12 @@ func TestRanges(t *testing.T) {
 	src := create(t, data)
 	for _, plan := range plans {
 		for _, r := range []struct{ from, length, to, want int64 }{
-			{0, 10, 4 << 20, 10}, {4095, 1 << 20, 3, 1 << 20}, {1 << 20, 0, 17, 2 << 20}, {3<<20 - 5, 100, 5 << 20, 5}, {4 << 20, 1, 0, 0},
+			{0, 10, 4 << 20, 10}, {4095, 1 << 20, 3, 1 << 20}, {1 << 20, 0, 17,
+				2 << 20}, {3<<20 - 5, 100, 5 << 20, 5}, {4 << 20, 1, 0, 0},
 		} {
 			dst, h := create(t, old), sha256.New()
-			n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{Plan: plan, Hash: h, From: r.from, To: r.to, Length: r.length})
+			n, err := filecopy.Copy(context.Background(), dst, src,
+				filecopy.Options{Plan: plan, Hash: h, From: r.from, To: r.to, Length: r.length})
 			if err != nil || n != r.want {
 				t.Fatalf("%v %v: %d, %v", plan, r, n, err)
 			}
@@ -109,14 +112,16 @@ func TestStops(t *testing.T) {
 	stop := errors.New("enough")
 	for _, plan := range plans[2:] {
 		dst := create(t, nil)
-		n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{Plan: plan, Hash: sha256.New(), Piece: 1 << 20,
-			Each: func(int64) error { return stop }})
+		n, err := filecopy.Copy(context.Background(), dst, src,
+			filecopy.Options{Plan: plan, Hash: sha256.New(), Piece: 1 << 20,
+				Each: func(int64) error { return stop }})
 		if !errors.Is(err, stop) || n != 1<<20 {
 			t.Errorf("%v: %d, %v", plan, n, err)
 		}
 		ctx, cancel := context.WithCancelCause(context.Background())
-		n, err = filecopy.Copy(ctx, dst, src, filecopy.Options{Plan: plan, Hash: sha256.New(), Piece: 1 << 20,
-			Each: func(int64) error { cancel(stop); return nil }})
+		n, err = filecopy.Copy(ctx, dst, src,
+			filecopy.Options{Plan: plan, Hash: sha256.New(), Piece: 1 << 20,
+				Each: func(int64) error { cancel(stop); return nil }})
 		if !errors.Is(err, stop) || n != 1<<20 {
 			t.Errorf("%v, context: %d, %v", plan, n, err)
 		}
@@ -145,13 +150,16 @@ func TestFailures(t *testing.T) {
 	}
 	defer readOnly.Close()
 	for _, plan := range plans {
-		if _, err := filecopy.Copy(context.Background(), create(t, nil), src, filecopy.Options{Plan: plan, Hash: &brokenHash{1 << 20}}); !errors.Is(err, errHash) {
+		if _, err := filecopy.Copy(context.Background(), create(t, nil), src,
+			filecopy.Options{Plan: plan, Hash: &brokenHash{1 << 20}}); !errors.Is(err, errHash) {
 			t.Errorf("%v: a broken hash: %v", plan, err)
 		}
-		if _, err := filecopy.Copy(context.Background(), closed, src, filecopy.Options{Plan: plan, Hash: io.Discard}); !errors.Is(err, os.ErrClosed) {
+		if _, err := filecopy.Copy(context.Background(), closed, src,
+			filecopy.Options{Plan: plan, Hash: io.Discard}); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%v: a closed target: %v", plan, err)
 		}
-		if _, err := filecopy.Copy(context.Background(), readOnly, src, filecopy.Options{Plan: plan, Hash: io.Discard}); err == nil {
+		if _, err := filecopy.Copy(context.Background(), readOnly, src,
+			filecopy.Options{Plan: plan, Hash: io.Discard}); err == nil {
 			t.Errorf("%v: wrote a file that is open for reading", plan)
 		}
 	}
@@ -163,14 +171,21 @@ func TestChoose(t *testing.T) {
 		facts facts
 		want  filecopy.Plan
 	}{
-		{facts{Size: 1 << 30, Whole: true, Hash: true, Processors: 2}, filecopy.Plan{Move: filecopy.Clone, Hash: filecopy.Reread}},
-		{facts{Size: 1 << 30, Whole: true, NoClone: true}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
-		{facts{Size: 1 << 30, Whole: true, NoClone: true, Remote: true, Hash: true}, filecopy.Plan{Move: filecopy.Kernel, Hash: filecopy.Reread}},
+		{facts{Size: 1 << 30, Whole: true, Hash: true, Processors: 2},
+			filecopy.Plan{Move: filecopy.Clone, Hash: filecopy.Reread}},
+		{facts{Size: 1 << 30, Whole: true, NoClone: true},
+			filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
+		{facts{Size: 1 << 30, Whole: true, NoClone: true, Remote: true, Hash: true},
+			filecopy.Plan{Move: filecopy.Kernel, Hash: filecopy.Reread}},
 		{facts{Size: 1 << 30}, filecopy.Plan{Move: filecopy.Kernel, Hash: filecopy.Reread}},
-		{facts{Size: 1 << 30, NoKernel: true, Whole: true, Remote: true}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
-		{facts{Size: 10e3, Hash: true, Processors: 2}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
-		{facts{Size: 100e6, Hash: true, Processors: 1}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
-		{facts{Size: 100e6, Hash: true, Processors: 2}, filecopy.Plan{Move: filecopy.Read, Hash: filecopy.TeeAside}},
+		{facts{Size: 1 << 30, NoKernel: true, Whole: true, Remote: true},
+			filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
+		{facts{Size: 10e3, Hash: true, Processors: 2},
+			filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
+		{facts{Size: 100e6, Hash: true, Processors: 1},
+			filecopy.Plan{Move: filecopy.Read, Hash: filecopy.Tee}},
+		{facts{Size: 100e6, Hash: true, Processors: 2},
+			filecopy.Plan{Move: filecopy.Read, Hash: filecopy.TeeAside}},
 	} {
 		if got := filecopy.Choose(c.facts); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.facts, got, c.want)

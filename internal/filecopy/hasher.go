@@ -28,7 +28,8 @@ type portion struct {
 	n     int64
 }
 
-// asideBuffers are under way between the copy and the hash: enough that neither waits for the other's moments.
+// asideBuffers are under way between the copy and the hash: enough that neither waits for the
+// other's moments.
 const asideBuffers = 4
 
 func newHasher(c *copier) *hasher {

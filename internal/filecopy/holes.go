@@ -10,7 +10,8 @@ import (
 // nothing is zeros to compare with and to write.
 var nothing [64 << 10]byte
 
-// Holes knows where the holes of a file are, as far as the system tells. A nil one knows of none. One goroutine at a time may use it.
+// Holes knows where the holes of a file are, as far as the system tells. A nil one knows of none.
+// One goroutine at a time may use it.
 type Holes struct {
 	file     *os.File
 	size     int64
@@ -18,8 +19,9 @@ type Holes struct {
 	hole     bool
 }
 
-// FindHoles looks whether a file may have holes: whether it takes less room than its size. It returns nil where it does not. What has
-// become of the file since then is for others to find out. Its methods move the file's offset.
+// FindHoles looks whether a file may have holes: whether it takes less room than its size. It
+// returns nil where it does not. What has become of the file since then is for others to find out.
+// Its methods move the file's offset.
 func FindHoles(f *os.File) *Holes {
 	info, err := f.Stat()
 	if err != nil {
@@ -35,8 +37,8 @@ func holesOf(f *os.File, info os.FileInfo) *Holes {
 	return &Holes{file: f, size: info.Size()}
 }
 
-// Extent returns up to where a file is the same, data or hole, from an offset on. Where nothing is known, or behind the file's end,
-// it is data up to math.MaxInt64.
+// Extent returns up to where a file is the same, data or hole, from an offset on. Where nothing is
+// known, or behind the file's end, it is data up to math.MaxInt64.
 func (h *Holes) Extent(off int64) (to int64, hole bool) {
 	if h == nil || off >= h.size {
 		return math.MaxInt64, false
@@ -62,7 +64,8 @@ func (h *Holes) Extent(off int64) (to int64, hole bool) {
 	return h.to, h.hole
 }
 
-// DataBefore returns the end of the last data before an offset: where the file would end if it had no hole there.
+// DataBefore returns the end of the last data before an offset: where the file would end if it had
+// no hole there.
 func (h *Holes) DataBefore(off int64) int64 {
 	if h == nil {
 		return off
@@ -77,8 +80,9 @@ func (h *Holes) DataBefore(off int64) int64 {
 	return last
 }
 
-// WriteSparse writes p at an offset of a file that reads as zeros there, and leaves out blocks of zeros: they stay holes. Where the last of
-// p is left out, the file may stay shorter than it should be. It returns how many bytes are as they should be.
+// WriteSparse writes p at an offset of a file that reads as zeros there, and leaves out blocks of
+// zeros: they stay holes. Where the last of p is left out, the file may stay shorter than it should
+// be. It returns how many bytes are as they should be.
 func WriteSparse(w io.WriterAt, p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {

@@ -46,8 +46,10 @@ func TestHolesStay(t *testing.T) {
 	sum := sha256.Sum256(data)
 	for _, plan := range plans {
 		dst, h := create(t, nil), sha256.New()
-		n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{Plan: plan, Hash: h})
-		if err != nil || n != int64(len(data)) || !bytes.Equal(contents(t, dst), data) || !bytes.Equal(h.Sum(nil), sum[:]) {
+		n, err := filecopy.Copy(context.Background(), dst, src,
+			filecopy.Options{Plan: plan, Hash: h})
+		if err != nil || n != int64(len(data)) || !bytes.Equal(contents(t, dst), data) ||
+			!bytes.Equal(h.Sum(nil), sum[:]) {
 			t.Errorf("%v: %d bytes, %v, or the contents or the hash differ", plan, n, err)
 		}
 		if room := stored(t, dst); room > 1<<20 {
@@ -57,7 +59,8 @@ func TestHolesStay(t *testing.T) {
 		old := random(9 << 20)
 		dst = create(t, old)
 		before := stored(t, dst) // some file systems have taken more than they need
-		n, err = filecopy.Copy(context.Background(), dst, src, filecopy.Options{Plan: plan, To: 8192})
+		n, err = filecopy.Copy(context.Background(), dst, src,
+			filecopy.Options{Plan: plan, To: 8192})
 		want := bytes.Clone(old)
 		copy(want[8192:], data)
 		if err != nil || n != int64(len(data)) || !bytes.Equal(contents(t, dst), want) {
@@ -75,7 +78,8 @@ func TestZerosBecomeHoles(t *testing.T) {
 	dst, h := create(t, nil), sha256.New()
 	n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{Zeros: true, Hash: h})
 	sum := sha256.Sum256(data)
-	if err != nil || n != int64(len(data)) || !bytes.Equal(contents(t, dst), data) || !bytes.Equal(h.Sum(nil), sum[:]) {
+	if err != nil || n != int64(len(data)) || !bytes.Equal(contents(t, dst), data) ||
+		!bytes.Equal(h.Sum(nil), sum[:]) {
 		t.Errorf("%d bytes, %v, or the contents or the hash differ", n, err)
 	}
 	if room := stored(t, dst); room > 1<<20 {
@@ -98,7 +102,8 @@ func TestExtents(t *testing.T) {
 		t.Errorf("behind the end: %d, %v", to, hole)
 	}
 	end := int64(5<<20+100+100<<10+4095) &^ 4095
-	for _, c := range []struct{ before, want int64 }{{8 << 20, end}, {7 << 20, end}, {5<<20 + 200, 5<<20 + 200}, {1 << 20, 0}, {0, 0}} {
+	for _, c := range []struct{ before, want int64 }{{8 << 20, end}, {7 << 20, end},
+		{5<<20 + 200, 5<<20 + 200}, {1 << 20, 0}, {0, 0}} {
 		if got := holes.DataBefore(c.before); got != c.want {
 			t.Errorf("before %d: %d, want %d", c.before, got, c.want)
 		}
@@ -121,7 +126,8 @@ func TestProc(t *testing.T) {
 	}
 	defer src.Close()
 	dst := create(t, nil)
-	if n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{}); err != nil || n != int64(len(want)) || !bytes.Equal(contents(t, dst), want) {
+	if n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{}); err != nil ||
+		n != int64(len(want)) || !bytes.Equal(contents(t, dst), want) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }
@@ -141,9 +147,11 @@ func TestAcross(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := sha256.New()
-		n, err := filecopy.Copy(context.Background(), dst, src, filecopy.Options{Plan: plan, Hash: h})
+		n, err := filecopy.Copy(context.Background(), dst, src,
+			filecopy.Options{Plan: plan, Hash: h})
 		sum := sha256.Sum256(data)
-		if err != nil || n != int64(len(data)) || !bytes.Equal(contents(t, dst), data) || !bytes.Equal(h.Sum(nil), sum[:]) {
+		if err != nil || n != int64(len(data)) || !bytes.Equal(contents(t, dst), data) ||
+			!bytes.Equal(h.Sum(nil), sum[:]) {
 			t.Errorf("%v: %d, %v", plan, n, err)
 		}
 		dst.Close()

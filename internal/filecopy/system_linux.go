@@ -17,7 +17,8 @@ const (
 // isNoData tells whether SEEK_DATA has found none.
 func isNoData(err error) bool { return errors.Is(err, unix.ENXIO) }
 
-// roomy tells whether a file has room for holes: whether it takes fewer blocks, of 512 bytes each, than it has bytes.
+// roomy tells whether a file has room for holes: whether it takes fewer blocks, of 512 bytes each,
+// than it has bytes.
 func roomy(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Blocks < (info.Size()+511)/512
@@ -31,7 +32,8 @@ func Stored(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// copyRange has the kernel copy. It returns 0 and no error at the end of src, and errors.ErrUnsupported where the kernel cannot.
+// copyRange has the kernel copy. It returns 0 and no error at the end of src, and
+// errors.ErrUnsupported where the kernel cannot.
 func copyRange(dst, src *os.File, to, from, length int64) (n int64, err error) {
 	err = both(dst, src, func(out, in int) error {
 		for {
@@ -65,7 +67,8 @@ func remote(f *os.File) bool {
 	}
 	var st unix.Statfs_t
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = unix.Fstatfs(int(fd), &st) }); err != nil || failed != nil {
+	if err := raw.Control(func(fd uintptr) { failed = unix.Fstatfs(int(fd), &st) }); err != nil ||
+		failed != nil {
 		return false
 	}
 	switch uint32(st.Type) {

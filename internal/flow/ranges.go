@@ -1,7 +1,9 @@
-// Package flow is the arithmetic of a transfer: which range of the file goes next and on which stream, how many bytes a stream
-// should have in flight, what a short read or an end of file means, and up to where everything has arrived.
+// Package flow is the arithmetic of a transfer: which range of the file goes next and on which
+// stream, how many bytes a stream should have in flight, what a short read or an end of file means,
+// and up to where everything has arrived.
 //
-// It is pure: no I/O, no goroutines, no clock of its own. One goroutine at a time may use a value of it.
+// It is pure: no I/O, no goroutines, no clock of its own. One goroutine at a time may use a value
+// of it.
 package flow
 
 import (
@@ -23,16 +25,18 @@ func (r Range) End() int64 { return r.Off + int64(r.Len) }
 // Unknown is the size of a file whose size nobody knows.
 const Unknown = math.MaxInt64
 
-// smallest is the least a request shrinks to when the server's answers are short. A shorter answer is no server's limit: more
-// likely the file ends there, and its rest should not be asked for in hundreds of pieces.
+// smallest is the least a request shrinks to when the server's answers are short. A shorter answer
+// is no server's limit: more likely the file ends there, and its rest should not be asked for in
+// hundreds of pieces.
 const smallest = 4 << 10
 
-// growAfter is how many answers in full make a shrunk request grow again: a short answer may have been chance. Each time that this
-// was wrong it takes twice as many.
+// growAfter is how many answers in full make a shrunk request grow again: a short answer may have
+// been chance. Each time that this was wrong it takes twice as many.
 const growAfter = 16
 
-// Ranges hands out the ranges of one file, to be read or to be written, to any number of streams, and keeps what has come of
-// them. Every range that it hands out must be settled by exactly one call of Done, EOF or Again.
+// Ranges hands out the ranges of one file, to be read or to be written, to any number of streams,
+// and keeps what has come of them. Every range that it hands out must be settled by exactly one
+// call of Done, EOF or Again.
 type Ranges struct {
 	request int // bytes of a range now
 	largest int // bytes of a range at most
@@ -46,24 +50,26 @@ type Ranges struct {
 	probed bool    // a range at or beyond size is out or was answered
 	ends   []Range // the ranges that an EOF has answered: asked again should data come from beyond
 
-	again  []Range // to be handed out before anything new, by offset
-	limit  int64   // nothing at or beyond it is handed out
-	reach  int64   // nothing new is, for now
-	held   []Range // rests of short reads that end where the file should: whether they need asking, another range's answer tells
-	done   []span  // what is done beyond mark, by offset, none adjacent
-	out    int     // ranges handed out and not settled
-	holder int     // the stream that the ranges in flight are on, where order matters
-	whole  int     // answers in full since the last short one
-	grow   int     // how many of them make the request grow
-	grown  bool    // it has grown since it last shrank
+	again []Range // to be handed out before anything new, by offset
+	limit int64   // nothing at or beyond it is handed out
+	reach int64   // nothing new is, for now
+	// rests of short reads that end where the file should: whether they need asking, another
+	// range's answer tells
+	held   []Range
+	done   []span // what is done beyond mark, by offset, none adjacent
+	out    int    // ranges handed out and not settled
+	holder int    // the stream that the ranges in flight are on, where order matters
+	whole  int    // answers in full since the last short one
+	grow   int    // how many of them make the request grow
+	grown  bool   // it has grown since it last shrank
 	shrunk bool
 }
 
 type span struct{ from, to int64 }
 
-// NewRanges starts at offset from. Size says where the file should end, or Unknown; a file that ends elsewhere is followed to
-// where it does end. A range has at most request bytes. In order means that ranges are on one stream at a time, because the
-// server cannot write any other way.
+// NewRanges starts at offset from. Size says where the file should end, or Unknown; a file that
+// ends elsewhere is followed to where it does end. A range has at most request bytes. In order
+// means that ranges are on one stream at a time, because the server cannot write any other way.
 func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
 	r := new(Ranges)
 	r.Reset(from, size, request, inOrder)
@@ -77,9 +83,9 @@ func (r *Ranges) Reset(from, size int64, request int, inOrder bool) {
 		ends: r.ends[:0], again: r.again[:0], held: r.held[:0], done: r.done[:0]}
 }
 
-// Next hands a range to a stream; false means that there is none now. At the size that was announced a range ends, and one
-// behind it asks whether there is more: End of file is what an EOF says and nothing else (and the question travels with
-// the others).
+// Next hands a range to a stream; false means that there is none now. At the size that was
+// announced a range ends, and one behind it asks whether there is more: End of file is what an EOF
+// says and nothing else (and the question travels with the others).
 func (r *Ranges) Next(stream int) (Range, bool) {
 	if r.inOrder && r.out > 0 && stream != r.holder {
 		return Range{}, false
@@ -124,11 +130,12 @@ func (r *Ranges) pick() (Range, bool) {
 	return got, true
 }
 
-// waiting tells whether a range is to be handed out again. What lies beyond the end is kept in case the end is none.
+// waiting tells whether a range is to be handed out again. What lies beyond the end is kept in case
+// the end is none.
 func (r *Ranges) waiting() bool { return len(r.again) > 0 && r.again[0].Off < r.end }
 
-// Limit has nothing at or beyond an offset handed out: what is wanted ends there, or an answer has failed there, and all that
-// matters is what lies before it. A limit only ever falls.
+// Limit has nothing at or beyond an offset handed out: what is wanted ends there, or an answer has
+// failed there, and all that matters is what lies before it. A limit only ever falls.
 func (r *Ranges) Limit(off int64) {
 	if off >= r.limit {
 		return
@@ -141,8 +148,9 @@ func (r *Ranges) Limit(off int64) {
 	r.held = slices.DeleteFunc(r.held, func(a Range) bool { return a.Off >= off })
 }
 
-// Reach has nothing new handed out that begins at or beyond an offset, until it is called with another: what comes in another order than it is
-// needed in waits in memory for what lies before it, and a peer that never answers the one must not have it filled with the others.
+// Reach has nothing new handed out that begins at or beyond an offset, until it is called with
+// another: what comes in another order than it is needed in waits in memory for what lies before
+// it, and a peer that never answers the one must not have it filled with the others.
 func (r *Ranges) Reach(off int64) { r.reach = off }
 
 // SetSize tells the size when it becomes known after the start.
@@ -154,8 +162,9 @@ func (r *Ranges) SetSize(size int64) {
 	r.probed = r.newest >= size
 }
 
-// Done settles a range of which the first n bytes have come, or have been acknowledged; n is at least 1. The rest of a short
-// answer is handed out again, in smaller requests: the server may not give more at once.
+// Done settles a range of which the first n bytes have come, or have been acknowledged; n is at
+// least 1. The rest of a short answer is handed out again, in smaller requests: the server may not
+// give more at once.
 func (r *Ranges) Done(got Range, n int) {
 	r.out--
 	switch {
@@ -200,9 +209,9 @@ func (r *Ranges) short(got Range, n int) {
 	r.insert(rest)
 }
 
-// settleHeld decides about the rest of a short read that ended at the size that was announced. An EOF at or beyond it, by a
-// request that was already under way, says that the file ends there; data beyond it, or nobody left to say, make it a
-// range to ask for.
+// settleHeld decides about the rest of a short read that ended at the size that was announced. An
+// EOF at or beyond it, by a request that was already under way, says that the file ends there; data
+// beyond it, or nobody left to say, make it a range to ask for.
 func (r *Ranges) settleHeld() {
 	r.held = slices.DeleteFunc(r.held, func(rest Range) bool {
 		switch {
@@ -218,8 +227,8 @@ func (r *Ranges) settleHeld() {
 	})
 }
 
-// EOF settles a range at whose offset the server says that the file has ended. Where data has come from beyond, it is asked
-// again, once; if the server stays with it, the file has shrunk.
+// EOF settles a range at whose offset the server says that the file has ended. Where data has come
+// from beyond, it is asked again, once; if the server stays with it, the file has shrunk.
 func (r *Ranges) EOF(got Range) {
 	r.out--
 	if got.Off < r.end && r.beyond(got.Off) {
@@ -240,7 +249,8 @@ func (r *Ranges) beyond(off int64) bool {
 	return r.mark > off || (len(r.done) > 0 && r.done[len(r.done)-1].to > off)
 }
 
-// reopen doubts every end of file that data from beyond it, up to an offset, has disproved: those ranges are asked again, once.
+// reopen doubts every end of file that data from beyond it, up to an offset, has disproved: those
+// ranges are asked again, once.
 func (r *Ranges) reopen(reached int64) {
 	r.end = Unknown
 	r.ends = slices.DeleteFunc(r.ends, func(e Range) bool {
@@ -255,8 +265,8 @@ func (r *Ranges) reopen(reached int64) {
 	})
 }
 
-// Trim takes back the end of the range that was handed out last, before it is sent, because the source has only n bytes to give right
-// now. What it takes back is handed out next.
+// Trim takes back the end of the range that was handed out last, before it is sent, because the
+// source has only n bytes to give right now. What it takes back is handed out next.
 func (r *Ranges) Trim(got Range, n int) Range {
 	rest := Range{Off: got.Off + int64(n), Len: got.Len - n}
 	got.Len = n
@@ -268,8 +278,8 @@ func (r *Ranges) Trim(got Range, n int) Range {
 	return got
 }
 
-// Shorten takes back the end of the range that was handed out last, before it is sent, because the source has ended: what is
-// left of it has n bytes. Where n is 0 the range is settled.
+// Shorten takes back the end of the range that was handed out last, before it is sent, because the
+// source has ended: what is left of it has n bytes. Where n is 0 the range is settled.
 func (r *Ranges) Shorten(got Range, n int) Range {
 	got.Len = n
 	r.end = got.End()
@@ -322,8 +332,8 @@ func (r *Ranges) add(s span) {
 	}
 }
 
-// Mark returns the offset below which everything is done: the progress, what is safe after a failure, and the place to go on
-// from.
+// Mark returns the offset below which everything is done: the progress, what is safe after a
+// failure, and the place to go on from.
 func (r *Ranges) Mark() int64 { return r.mark }
 
 // Out returns how many ranges are handed out and not settled.
@@ -338,7 +348,8 @@ func (r *Ranges) Request() int { return r.request }
 // Shrunk tells that the file ended before data that had been read from it.
 func (r *Ranges) Shrunk() bool { return r.shrunk }
 
-// Finished tells that all before the limit or the end of the file is done, and nothing is out that could say otherwise.
+// Finished tells that all before the limit or the end of the file is done, and nothing is out that
+// could say otherwise.
 func (r *Ranges) Finished() bool {
 	return r.out == 0 && !r.waiting() && len(r.held) == 0 && r.mark >= min(r.end, r.limit)
 }

@@ -67,7 +67,8 @@ func over(at int64) step {
 		t.Helper()
 		none(0)(t, r)
 		if !r.Finished() || r.Mark() != at || r.Out() != 0 {
-			t.Fatalf("finished: %v, mark %d, out %d, want a finish at %d", r.Finished(), r.Mark(), r.Out(), at)
+			t.Fatalf("finished: %v, mark %d, out %d, want a finish at %d", r.Finished(), r.Mark(),
+				r.Out(), at)
 		}
 	}
 }
@@ -84,12 +85,16 @@ func TestRanges(t *testing.T) {
 	}{
 		{name: "known size", size: 25_000, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, 5000), hands(25_000, k), none(0),
-			done(k, k, k), mark(0), done(0, k, k), mark(2 * k), done(2*k, 5000, 5000), mark(25_000), eof(25_000, k), over(25_000)}},
+			done(k, k, k), mark(0), done(0, k, k), mark(2 * k), done(2*k, 5000,
+				5000), mark(25_000), eof(25_000, k), over(25_000)}},
 		{name: "known size, a multiple of the request", size: 2 * k, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), none(0), eof(2*k, k), done(0, k, k), done(k, k, k), over(2 * k)}},
+			hands(0, k), hands(k, k), hands(2*k, k), none(0), eof(2*k, k), done(0, k, k), done(k, k,
+				k), over(2 * k)}},
 		{name: "known size 0", steps: []step{hands(0, k), none(0), eof(0, k), over(0)}},
-		{name: "from the size on", from: 500, size: 500, steps: []step{hands(500, k), none(0), eof(500, k), over(500)}},
-		{name: "from beyond the size", from: 900, size: 500, steps: []step{hands(900, k), none(0), eof(900, k), over(900)}},
+		{name: "from the size on", from: 500, size: 500,
+			steps: []step{hands(500, k), none(0), eof(500, k), over(500)}},
+		{name: "from beyond the size", from: 900, size: 500,
+			steps: []step{hands(900, k), none(0), eof(900, k), over(900)}},
 		{name: "unknown size", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), done(0, k, k), done(k, k, 500), eof(2*k, k),
 			hands(k+500, 4096), hands(k+4596, 4096), hands(k+8692, 1308), none(0),
@@ -101,29 +106,35 @@ func TestRanges(t *testing.T) {
 			hands(0, k), hands(k, k), setSize(2 * k), hands(2*k, k), none(0),
 			done(0, k, k), done(k, k, k), eof(2*k, k), over(2 * k)}},
 		{name: "told, and only the range across the end is out", size: Unknown, steps: []step{
-			hands(0, k), setSize(500), hands(k, k), none(0), done(0, k, 500), none(0), eof(k, k), over(500)}},
+			hands(0, k), setSize(500), hands(k, k), none(0), done(0, k, 500), none(0), eof(k,
+				k), over(500)}},
 		{name: "told what has been disproved", size: Unknown, steps: []step{
 			hands(0, k), done(0, k, k), setSize(500), hands(k, k), eof(k, k), over(k)}},
 		{name: "the EOF beyond comes before the rest is held", size: k + 500, steps: []step{
-			hands(0, k), hands(k, 500), hands(k+500, k), eof(k+500, k), done(k, 500, 500), done(0, k, k), over(k + 500)}},
+			hands(0, k), hands(k, 500), hands(k+500, k), eof(k+500, k), done(k, 500, 500), done(0,
+				k, k), over(k + 500)}},
 		{name: "held, and the file has grown", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), setSize(500), done(0, k, 500), none(0), done(k, k, k),
 			hands(500, k-500), hands(2*k, k), done(500, k-500, k-500), eof(2*k, k), over(2 * k)}},
 		{name: "held, and told another size", size: Unknown, steps: []step{
-			hands(0, k), hands(k, k), setSize(500), done(0, k, 500), setSize(k + 500), done(k, k, 500),
+			hands(0, k), hands(k, k), setSize(500), done(0, k, 500), setSize(k + 500), done(k, k,
+				500),
 			hands(500, k-500), hands(k+500, k-500), hands(2*k, k), none(0),
 			done(500, k-500, k-500), eof(k+500, k-500), eof(2*k, k), over(k + 500)}},
 		{name: "grown", size: 15_000, steps: []step{
-			hands(0, k), hands(k, 5000), hands(15_000, k), none(0), done(15_000, k, k), hands(25_000, k),
+			hands(0, k), hands(k, 5000), hands(15_000, k), none(0), done(15_000, k,
+				k), hands(25_000, k),
 			done(0, k, k), done(k, 5000, 5000), eof(25_000, k), over(25_000)}},
 		{name: "shrunk", size: 35_000, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, 5000), hands(35_000, k),
 			done(0, k, k), eof(3*k, 5000), eof(k, k), eof(2*k, k), eof(35_000, k), over(k)}},
 		{name: "EOF with data beyond", size: 30_000, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), done(2*k, k, k), eof(0, k), hands(0, k),
+			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), done(2*k, k, k), eof(0,
+				k), hands(0, k),
 			done(0, k, k), done(k, k, k), eof(3*k, k), over(3 * k)}},
 		{name: "EOF with data beyond, twice", size: 30_000, shrunk: true, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), done(2*k, k, k), eof(k, k), hands(k, k),
+			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), done(2*k, k, k), eof(k,
+				k), hands(k, k),
 			eofAgain(k, k), done(0, k, k), eof(3*k, k), over(k)}},
 		{name: "data beyond several EOFs", size: Unknown, steps: []step{
 			hands(0, k), hands(k, k), hands(2*k, k), hands(3*k, k), hands(4*k, k),
@@ -131,24 +142,33 @@ func TestRanges(t *testing.T) {
 			hands(0, k), hands(k, k), hands(2*k, k), none(0),
 			done(2*k, k, k), done(0, k, k), done(k, k, k), over(4 * k)}},
 		{name: "lost beyond an EOF that is none", size: Unknown, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), eof(0, k), none(0), done(2*k, k, k),
-			hands(0, k), hands(k, k), done(0, k, k), done(k, k, k), hands(3*k, k), eof(3*k, k), over(3 * k)}},
+			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), eof(0, k), none(0), done(2*k, k,
+				k),
+			hands(0, k), hands(k, k), done(0, k, k), done(k, k, k), hands(3*k, k), eof(3*k,
+				k), over(3 * k)}},
 		{name: "reach", size: Unknown, steps: []step{
-			reach(15_000), hands(0, k), hands(k, k), none(0), lost(0, k), hands(0, k), done(k, k, k), none(0), reach(2*k + 1),
-			hands(2*k, k), none(0), done(0, k, k), reach(Unknown), hands(3*k, k), eof(3*k, k), done(2*k, k, k), over(3 * k)}},
+			reach(15_000), hands(0, k), hands(k, k), none(0), lost(0, k), hands(0, k), done(k, k,
+				k), none(0), reach(2*k + 1),
+			hands(2*k, k), none(0), done(0, k, k), reach(Unknown), hands(3*k, k), eof(3*k,
+				k), done(2*k, k, k), over(3 * k)}},
 		{name: "limit", size: Unknown, steps: []step{
-			limit(15_000), hands(0, k), hands(k, 5000), none(0), done(k, 5000, 5000), done(0, k, k), over(15_000)}},
+			limit(15_000), hands(0, k), hands(k, 5000), none(0), done(k, 5000, 5000), done(0, k,
+				k), over(15_000)}},
 		{name: "limit in the middle", size: 50_000, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), lost(0, k), lost(2*k, k), limit(2*k + 10), limit(5 * k),
-			hands(0, k), hands(2*k, 10), done(k, k, k), done(0, k, k), done(2*k, 10, 10), over(2*k + 10)}},
+			hands(0, k), hands(k, k), hands(2*k, k), lost(0, k), lost(2*k,
+				k), limit(2*k + 10), limit(5 * k),
+			hands(0, k), hands(2*k, 10), done(k, k, k), done(0, k, k), done(2*k, 10,
+				10), over(2*k + 10)}},
 		{name: "a failure", size: 50_000, steps: []step{
-			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), limit(k), done(2*k, k, k), done(0, k, k), over(k)}},
+			hands(0, k), hands(k, k), hands(2*k, k), lost(k, k), limit(k), done(2*k, k, k), done(0,
+				k, k), over(k)}},
 		{name: "another stream", size: 2 * k, steps: []step{
 			handsTo(1, 0, k), handsTo(2, k, k), lost(0, k), handsTo(2, 0, k), handsTo(2, 2*k, k),
 			done(0, k, k), done(k, k, k), eof(2*k, k), over(2 * k)}},
 		{name: "in order", size: 3 * k, inOrder: true, steps: []step{
 			handsTo(1, 0, k), handsTo(1, k, k), none(2), done(0, k, k), none(2), lost(k, k),
-			handsTo(2, k, k), none(1), done(k, k, k), handsTo(1, 2*k, k), done(2*k, k, k), handsTo(2, 3*k, k), eof(3*k, k), over(3 * k)}},
+			handsTo(2, k, k), none(1), done(k, k, k), handsTo(1, 2*k, k), done(2*k, k,
+				k), handsTo(2, 3*k, k), eof(3*k, k), over(3 * k)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := NewRanges(test.from, test.size, k, test.inOrder)
@@ -183,8 +203,9 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// TestRequestAdapts has a server that never gives more than 32 KiB: the request comes down to that at once, and tries for more ever more
-// seldom; and then one that was short by chance, after which it is back soon.
+// TestRequestAdapts has a server that never gives more than 32 KiB: the request comes down to that
+// at once, and tries for more ever more seldom; and then one that was short by chance, after which
+// it is back soon.
 func TestRequestAdapts(t *testing.T) {
 	const most, cap = 255 << 10, 32 << 10
 	r := NewRanges(0, Unknown, most, false)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// dice decides what happens: a random number below n. A seeded generator or a fuzzer's bytes throw them.
+// dice decides what happens: a random number below n. A seeded generator or a fuzzer's bytes throw
+// them.
 type dice func(n int) int
 
 // bytesDice throws what data says, and zeros when that is used up.
@@ -25,18 +26,22 @@ func bytesDice(data []byte) dice {
 	}
 }
 
-// recipe is a server with a file, and the streams that lead to it. Answers come in whatever order the dice say.
+// recipe is a server with a file, and the streams that lead to it. Answers come in whatever order
+// the dice say.
 type recipe struct {
-	from, size    int64 // of the file when it begins
-	announced     int64 // what the client thinks
-	setSize       int   // after how many answers the client hears the size; 0 means never
-	request       int
-	streams       int
-	inFlight      int // ranges a stream may have out
-	cap           int // the most that one READ gets; 0 means all
-	short         int // one answer of so many is short by chance; 0 means none
-	fail          int // one answer of so many kills its stream, as long as there is another; 0 means none
-	falseEOF      int // one answer of so many is an EOF where there is none; 0 means none. It does not happen twice at one offset
+	from, size int64 // of the file when it begins
+	announced  int64 // what the client thinks
+	setSize    int   // after how many answers the client hears the size; 0 means never
+	request    int
+	streams    int
+	inFlight   int // ranges a stream may have out
+	cap        int // the most that one READ gets; 0 means all
+	short      int // one answer of so many is short by chance; 0 means none
+	// one answer of so many kills its stream, as long as there is another; 0 means none
+	fail int
+	// one answer of so many is an EOF where there is none; 0 means none. It does not happen twice
+	// at one offset
+	falseEOF      int
 	resize        int // the file changes its size with one answer of so many; 0 means never
 	grow, shrink  bool
 	inOrderServer bool // each stream's answers come in order
@@ -59,7 +64,8 @@ func throwRecipe(d dice) recipe {
 		return 2 + d(n)
 	}
 	r := recipe{
-		size: int64(d(20_000)), announced: Unknown, request: 1 + d(20_000), streams: 1 + d(4), inFlight: 1 + d(20),
+		size: int64(d(20_000)), announced: Unknown, request: 1 + d(20_000), streams: 1 +
+			d(4), inFlight: 1 + d(20),
 		short: one(20), fail: one(20), falseEOF: 0, resize: one(10), limit: Unknown,
 		inOrderServer: d(2) == 0, inOrder: d(4) == 0,
 	}
@@ -122,7 +128,8 @@ func simulate(t *testing.T, r recipe, d dice) {
 				if !ok {
 					break
 				}
-				if next.Len < 1 || next.Len > r.request || next.Off < r.from || next.End() > r.limit {
+				if next.Len < 1 || next.Len > r.request || next.Off < r.from ||
+					next.End() > r.limit {
 					fail("handed out %+v", next)
 				}
 				for _, o := range out {
@@ -208,9 +215,11 @@ func simulate(t *testing.T, r recipe, d dice) {
 		mark = want
 	}
 	if !ranges.Finished() {
-		fail("nothing is in flight, and it is not finished: mark %d, end %d, %d again, %d held", mark, ranges.End(), len(ranges.again), len(ranges.held))
+		fail("nothing is in flight, and it is not finished: mark %d, end %d, %d again, %d held",
+			mark, ranges.End(), len(ranges.again), len(ranges.held))
 	}
-	// What may be the end: where the file ended at one time or other. A lie is found out where data comes from beyond it.
+	// What may be the end: where the file ended at one time or other. A lie is found out where data
+	// comes from beyond it.
 	first, last := max(min(least, r.limit), r.from), max(min(most, r.limit), r.from)
 	if r.falseEOF > 0 {
 		first = mark
@@ -238,7 +247,8 @@ func inFlight(out []outstanding, stream int) (n int) {
 func TestRangesWhateverComes(t *testing.T) {
 	for seed := range uint64(20_000) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { simulate(t, throwRecipe(rng.IntN), rng.IntN) }) {
+		if !t.Run(fmt.Sprint("seed ", seed),
+			func(t *testing.T) { simulate(t, throwRecipe(rng.IntN), rng.IntN) }) {
 			return
 		}
 	}

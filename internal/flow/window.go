@@ -2,12 +2,14 @@ package flow
 
 import "time"
 
-// Window says how many bytes one stream should have in flight: twice what the link holds, which is the rate at which data
-// arrives times the round trip of an undisturbed request. Half of that is under way, and half waits at the server, so that
-// it always has something to do. It starts with what it is told, since nothing is known yet, and can at most double in
-// a round trip; on a short link it stays small, which keeps memory, an interruption and other requests' waiting short.
+// Window says how many bytes one stream should have in flight: twice what the link holds, which is
+// the rate at which data arrives times the round trip of an undisturbed request. Half of that is
+// under way, and half waits at the server, so that it always has something to do. It starts with
+// what it is told, since nothing is known yet, and can at most double in a round trip; on a short
+// link it stays small, which keeps memory, an interruption and other requests' waiting short.
 //
-// The estimate is that of BBR (Cardwell et al., 2016): the highest rate and the shortest round trip of the recent past.
+// The estimate is that of BBR (Cardwell et al., 2016): the highest rate and the shortest round trip
+// of the recent past.
 //
 // Times are durations since any fixed moment.
 type Window struct {
@@ -55,15 +57,16 @@ func (w *Window) Settled(now time.Duration, s Stamp, n, got int) {
 	const memory = 10 * time.Second
 	w.trip.add(now, memory, -int64(took))
 	trip := time.Duration(-w.trip.best())
-	w.rate.add(now, max(8*trip, 50*time.Millisecond), int64(float64(w.delivered-s.delivered)/took.Seconds()))
+	w.rate.add(now, max(8*trip, 50*time.Millisecond),
+		int64(float64(w.delivered-s.delivered)/took.Seconds()))
 	w.limit = min(max(int64(2*float64(w.rate.best())*trip.Seconds()), w.least), w.most)
 }
 
 // Lost counts a request for n bytes out of which nothing can be learnt.
 func (w *Window) Lost(n int) { w.inFlight -= int64(n) }
 
-// Has tells whether a request for n more bytes may go out, where room is what the budget leaves this stream. One request may
-// always be in flight.
+// Has tells whether a request for n more bytes may go out, where room is what the budget leaves
+// this stream. One request may always be in flight.
 func (w *Window) Has(n int, room int64) bool {
 	return w.inFlight == 0 || w.inFlight+int64(n) <= min(w.limit, room)
 }

@@ -14,7 +14,8 @@ const (
 	ms      = time.Millisecond
 )
 
-// link is the way to a server and back: a round trip, and how many bytes a second it brings; 0 means any number.
+// link is the way to a server and back: a round trip, and how many bytes a second it brings; 0
+// means any number.
 type link struct {
 	trip time.Duration
 	rate int64
@@ -46,7 +47,8 @@ type clock struct {
 }
 
 func newClock(t *testing.T, size, announced, start, most int64, links ...link) *clock {
-	c := &clock{t: t, ranges: NewRanges(0, announced, request, false), links: links, free: make([]time.Duration, len(links)), size: size, budget: 1 << 40}
+	c := &clock{t: t, ranges: NewRanges(0, announced, request, false), links: links,
+		free: make([]time.Duration, len(links)), size: size, budget: 1 << 40}
 	for range links {
 		c.windows = append(c.windows, NewWindow(start, mib, most))
 	}
@@ -61,12 +63,14 @@ func (c *clock) run() time.Duration {
 		if len(c.replies) == 0 {
 			break
 		}
-		for c.step(); len(c.replies) > 0 && c.replies[0].due == c.now; { // what is here is taken before more is asked for
+		// what is here is taken before more is asked for
+		for c.step(); len(c.replies) > 0 && c.replies[0].due == c.now; {
 			c.step()
 		}
 	}
 	if !c.ranges.Finished() || c.ranges.Mark() != c.size {
-		c.t.Fatalf("it ended at %d of %d, finished: %v", c.ranges.Mark(), c.size, c.ranges.Finished())
+		c.t.Fatalf("it ended at %d of %d, finished: %v", c.ranges.Mark(), c.size,
+			c.ranges.Finished())
 	}
 	for i, w := range c.windows {
 		if w.InFlight() != 0 {
@@ -155,8 +159,10 @@ func TestRoundTripsOfADownload(t *testing.T) {
 		want        int
 	}{
 		{"10 MiB at once", 10 * mib, 10 * mib, 16 * mib, 0, 1},
-		{"10 MiB at once, just", 10 * mib, 10 * mib, 10*mib + request, 0, 1}, // and the question for the end
-		{"10 MiB, doubling", 10 * mib, 10 * mib, 2 * mib, 0, 3},              // 8 + 16 + 32 requests, of 42
+		// and the question for the end
+		{"10 MiB at once, just", 10 * mib, 10 * mib, 10*mib + request, 0, 1},
+		// 8 + 16 + 32 requests, of 42
+		{"10 MiB, doubling", 10 * mib, 10 * mib, 2 * mib, 0, 3},
 		{"56 requests less the question, doubling", 55 * request, 55 * request, 2 * mib, 0, 3},
 		{"one more, doubling", 56 * request, 56 * request, 2 * mib, 0, 4},
 		{"10 MiB of unknown size", 10 * mib, Unknown, 16 * mib, 0, 2}, // the rest of a short answer
@@ -167,7 +173,8 @@ func TestRoundTripsOfADownload(t *testing.T) {
 		{"a small file", 100, 100, 2 * mib, 0, 1},
 		{"a file of one request, across its end", 100, Unknown, 2 * mib, trip - 1, 1},
 		{"shrunk", 5 * mib, 10 * mib, 16 * mib, 0, 2},
-		{"grown", 10 * mib, 5 * mib, 16 * mib, 0, 3}, // the question finds more; all but the rest of a short answer; that
+		// the question finds more; all but the rest of a short answer; that
+		{"grown", 10 * mib, 5 * mib, 16 * mib, 0, 3},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClock(t, test.size, test.known, test.start, 64*mib, link{trip: trip})
@@ -180,7 +187,8 @@ func TestRoundTripsOfADownload(t *testing.T) {
 }
 
 func TestWindowSettlesAtTwiceWhatTheLinkHolds(t *testing.T) {
-	for _, l := range []link{{trip: 10 * ms, rate: 500e6}, {trip: 100 * ms, rate: 100e6}, {trip: 300 * ms, rate: 50e6}, {trip: 50 * ms, rate: 1e9}} {
+	for _, l := range []link{{trip: 10 * ms, rate: 500e6}, {trip: 100 * ms, rate: 100e6},
+		{trip: 300 * ms, rate: 50e6}, {trip: 50 * ms, rate: 1e9}} {
 		holds := int64(l.trip.Seconds() * float64(l.rate))
 		size := 30 * holds
 		c := newClock(t, size, size, 2*mib, 256*mib, l)
@@ -209,7 +217,8 @@ func TestWindowStaysWithinItsBounds(t *testing.T) {
 	}
 	for _, test := range [][4]int64{{2, 1, 4, 2}, {1, 2, 4, 2}, {9, 2, 4, 4}, {9, 8, 4, 4}} {
 		if got := NewWindow(test[0], test[1], test[2]).Limit(); got != test[3] {
-			t.Errorf("NewWindow(%d, %d, %d) begins with %d, want %d", test[0], test[1], test[2], got, test[3])
+			t.Errorf("NewWindow(%d, %d, %d) begins with %d, want %d", test[0], test[1], test[2],
+				got, test[3])
 		}
 	}
 }
@@ -224,7 +233,8 @@ func TestWindowHas(t *testing.T) {
 		n    int
 		room int64
 		want bool
-	}{{400, 1 << 40, true}, {401, 1 << 40, false}, {400, 1000, true}, {400, 999, false}, {1, -5, false}} {
+	}{{400, 1 << 40, true}, {401, 1 << 40, false}, {400, 1000, true}, {400, 999, false},
+		{1, -5, false}} {
 		if got := w.Has(test.n, test.room); got != test.want {
 			t.Errorf("Has(%d, %d): %v", test.n, test.room, got)
 		}
@@ -238,7 +248,8 @@ func TestWindowHas(t *testing.T) {
 	}
 }
 
-// TestWindowRecovers has a transfer that is slowed down by its source for a long while, and then no more.
+// TestWindowRecovers has a transfer that is slowed down by its source for a long while, and then no
+// more.
 func TestWindowRecovers(t *testing.T) {
 	const trip, holds = 100 * ms, 10e6
 	w := NewWindow(2*mib, mib, 256*mib)
@@ -268,7 +279,8 @@ func TestManyStreams(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		links := make([]link, 1+rng.IntN(6))
 		for i := range links {
-			links[i] = link{trip: time.Duration(1+rng.IntN(200)) * ms, rate: 1e6 + rng.Int64N(200e6)}
+			links[i] = link{trip: time.Duration(1+rng.IntN(200)) * ms,
+				rate: 1e6 + rng.Int64N(200e6)}
 			if i > 0 && rng.IntN(3) == 0 {
 				links[i].dies = time.Duration(1+rng.IntN(2000)) * ms
 			}
@@ -282,7 +294,8 @@ func TestManyStreams(t *testing.T) {
 			t.Errorf("seed %d: %d bytes in flight, under a budget of %d", seed, c.most, c.budget)
 		}
 		if t.Failed() {
-			t.Fatalf("seed %d: %d bytes, announced %d, budget %d, %+v", seed, size, announced, c.budget, links)
+			t.Fatalf("seed %d: %d bytes, announced %d, budget %d, %+v", seed, size, announced,
+				c.budget, links)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package clients has other people's programs use the server: each does the same round of what it can do.
+// Package clients has other people's programs use the server: each does the same round of what it
+// can do.
 package clients_test
 
 import (
@@ -29,7 +30,8 @@ type site struct {
 	hostKey       string // fingerprint
 }
 
-// missing skips a test for want of something, or fails where USFTP_REQUIRE=1 says that the machine is to have it.
+// missing skips a test for want of something, or fails where USFTP_REQUIRE=1 says that the machine
+// is to have it.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("USFTP_REQUIRE") == "1" {
@@ -61,7 +63,8 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	directory, err := sshd.NewDirectory(sshd.Accounts{Users: []sshd.User{{Name: "u", FS: fs, Keys: keys}}})
+	directory, err := sshd.NewDirectory(sshd.Accounts{Users: []sshd.User{{Name: "u", FS: fs,
+		Keys: keys}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +108,13 @@ func (s *site) feed(stdin, program string, args ...string) string {
 
 // sshOptions are OpenSSH's for a server that it has never seen.
 func (s *site) sshOptions() []string {
-	return []string{"-F", "none", "-i", s.key, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+	return []string{"-F", "none", "-i", s.key, "-o", "StrictHostKeyChecking=no", "-o",
+		"UserKnownHostsFile=/dev/null",
 		"-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"}
 }
 
-// client is a program with what it can do, and why it cannot do the rest. Paths on the server are relative to its top, local
-// ones absolute.
+// client is a program with what it can do, and why it cannot do the rest. Paths on the server are
+// relative to its top, local ones absolute.
 type client struct {
 	programs                           []string
 	prepare                            func(s *site)
@@ -138,7 +142,8 @@ func TestEveryStepIsDoneOrExplained(t *testing.T) {
 		steps := c.steps()
 		for step, done := range steps {
 			if reason := c.cannot[step]; done == (reason != "") {
-				t.Errorf("%s, %s: done is %v, and the reason why not is %q", name, step, done, reason)
+				t.Errorf("%s, %s: done is %v, and the reason why not is %q", name, step, done,
+					reason)
 			}
 		}
 		for step := range c.cannot {
@@ -163,7 +168,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// sizes are of files at the edges of packets: nothing, little, and more than one packet however large.
+// sizes are of files at the edges of packets: nothing, little, and more than one packet however
+// large.
 var sizes = []int{0, 1, 32768, 261120, 2<<20 + 12345}
 
 func (c *client) round(s *site) {
@@ -230,7 +236,8 @@ func (c *client) names(s *site) {
 	}
 	if c.chmod != nil {
 		c.chmod(s, "604", "old")
-		if info, err := os.Stat(filepath.Join(s.served, "old")); err != nil || info.Mode().Perm() != 0o604 {
+		if info, err := os.Stat(filepath.Join(s.served, "old")); err != nil ||
+			info.Mode().Perm() != 0o604 {
 			s.t.Errorf("chmod: %v, %v", info.Mode(), err)
 		}
 	}
@@ -259,7 +266,8 @@ func (c *client) names(s *site) {
 	}
 	if c.symlink != nil {
 		c.symlink(s, name, "link")
-		if target, err := os.Readlink(filepath.Join(s.served, "link")); err != nil || target != name {
+		if target, err := os.Readlink(filepath.Join(s.served, "link")); err != nil ||
+			target != name {
 			s.t.Errorf("the link leads to %q, %v", target, err)
 		}
 		s.expect(filepath.Join(s.served, "link"), data)
@@ -334,7 +342,8 @@ func words(format string, names ...string) string {
 // onlyCopies is why a program that copies whole files does nothing else.
 func onlyCopies(program string) map[string]string {
 	reason := program + " copies whole files and has no commands"
-	return map[string]string{"resume put": reason, "resume get": reason, "list": reason, "rename": reason, "symlink": reason,
+	return map[string]string{"resume put": reason, "resume get": reason, "list": reason,
+		"rename": reason, "symlink": reason,
 		"link": reason, "copy": reason}
 }
 

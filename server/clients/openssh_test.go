@@ -8,7 +8,8 @@ import (
 
 var openSSHSFTP = func() *client {
 	batch := func(s *site, command string) string {
-		return s.feed(command+"\n", "sftp", append(s.sshOptions(), "-P", s.port, "-b", "-", "u@127.0.0.1")...)
+		return s.feed(command+"\n", "sftp", append(s.sshOptions(), "-P", s.port, "-b", "-",
+			"u@127.0.0.1")...)
 	}
 	do := func(format string) func(*site, string, string) {
 		return func(s *site, a, b string) { batch(s, words(format, a, b)) }

@@ -9,8 +9,9 @@ import (
 var lftp = func() *client {
 	do := func(s *site, command string) string {
 		connect := "ssh -a -x " + strings.Join(s.sshOptions(), " ")
-		return s.run("lftp", "--norc", "-c", fmt.Sprintf("set sftp:auto-confirm yes; set cmd:fail-exit yes; set net:max-retries 1; "+
-			"set sftp:connect-program %s; open -u u, sftp://127.0.0.1:%s && %s", quote(connect), s.port, command))
+		return s.run("lftp", "--norc", "-c",
+			fmt.Sprintf("set sftp:auto-confirm yes; set cmd:fail-exit yes; set net:max-retries 1; "+
+				"set sftp:connect-program %s; open -u u, sftp://127.0.0.1:%s && %s", quote(connect), s.port, command))
 	}
 	with := func(format string) func(*site, string, string) {
 		return func(s *site, a, b string) { do(s, words(format, a, b)) }
@@ -30,10 +31,12 @@ var lftp = func() *client {
 
 var rclone = func() *client {
 	do := func(s *site, args ...string) string {
-		return s.run("rclone", append([]string{"--config", "/dev/null", "--retries", "1"}, args...)...)
+		return s.run("rclone", append([]string{"--config", "/dev/null", "--retries", "1"},
+			args...)...)
 	}
 	remote := func(s *site, name string) string {
-		return fmt.Sprintf(":sftp,host=127.0.0.1,port=%s,user=u,key_file=%q,shell_type=none:%s", s.port, s.key, name)
+		return fmt.Sprintf(":sftp,host=127.0.0.1,port=%s,user=u,key_file=%q,shell_type=none:%s",
+			s.port, s.key, name)
 	}
 	return &client{
 		programs: []string{"rclone"},
@@ -54,10 +57,14 @@ var rclone = func() *client {
 var curl = func() *client {
 	do := func(s *site, name string, args ...string) string {
 		url := fmt.Sprintf("sftp://u@127.0.0.1:%s/%s", s.port, strings.ReplaceAll(name, " ", "%20"))
-		return s.run("curl", slices.Concat([]string{"-sS", "-k", "--key", s.key, "--pubkey", s.key + ".pub"}, args, []string{url})...)
+		return s.run("curl", slices.Concat([]string{"-sS", "-k", "--key", s.key, "--pubkey",
+			s.key + ".pub"}, args, []string{url})...)
 	}
 	command := func(word string) func(*site, string, string) {
-		return func(s *site, a, b string) { do(s, "", "-l", "-o", "/dev/null", "-Q", words(word+" %s %s", a, b)) }
+		return func(s *site, a, b string) {
+			do(s, "", "-l", "-o", "/dev/null", "-Q",
+				words(word+" %s %s", a, b))
+		}
 	}
 	return &client{
 		programs: []string{"curl"},
@@ -72,7 +79,10 @@ var curl = func() *client {
 		resumeGet: func(s *site, from, to string) { do(s, from, "-C", "-", "-o", to) },
 		list:      func(s *site, dir string) string { return do(s, dir+"/", "-l") },
 		rename:    command("rename"), symlink: command("symlink"),
-		chmod: func(s *site, mode, name string) { do(s, "", "-l", "-o", "/dev/null", "-Q", "chmod "+mode+" "+name) },
+		chmod: func(s *site, mode, name string) {
+			do(s, "", "-l", "-o", "/dev/null", "-Q",
+				"chmod "+mode+" "+name)
+		},
 		cannot: map[string]string{
 			"put tree": "curl moves single files", "get tree": "curl moves single files",
 			"link": "libssh2 knows no hard links", "copy": "libssh2 does not know copy-data",

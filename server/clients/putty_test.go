@@ -13,7 +13,8 @@ var psftp = func() *client {
 	batch := func(s *site, command string) string {
 		file := filepath.Join(s.local, ".batch")
 		s.write(file, []byte(command+"\nquit\n"))
-		return s.run("psftp", "-batch", "-P", s.port, "-i", s.key+".ppk", "-hostkey", s.hostKey, "-b", file, "u@127.0.0.1")
+		return s.run("psftp", "-batch", "-P", s.port, "-i", s.key+".ppk", "-hostkey", s.hostKey,
+			"-b", file, "u@127.0.0.1")
 	}
 	do := func(format string) func(*site, string, string) {
 		return func(s *site, a, b string) { batch(s, words(format, a, b)) }
@@ -35,7 +36,8 @@ var psftp = func() *client {
 func pscp(protocol string) *client {
 	do := func(s *site, args ...string) {
 		s.t.Helper()
-		s.run("pscp", append([]string{"-q", "-batch", protocol, "-P", s.port, "-i", s.key + ".ppk", "-hostkey", s.hostKey}, args...)...)
+		s.run("pscp", append([]string{"-q", "-batch", protocol, "-P", s.port, "-i", s.key + ".ppk",
+			"-hostkey", s.hostKey}, args...)...)
 	}
 	remote := func(name string) string {
 		if protocol == "-scp" {
@@ -60,7 +62,8 @@ func pscp(protocol string) *client {
 	c.cannot = onlyCopies("pscp")
 	if protocol == "-sftp" {
 		c.list = func(s *site, dir string) string {
-			return s.run("pscp", "-batch", protocol, "-P", s.port, "-i", s.key+".ppk", "-hostkey", s.hostKey, "-ls", remote(dir))
+			return s.run("pscp", "-batch", protocol, "-P", s.port, "-i", s.key+".ppk", "-hostkey",
+				s.hostKey, "-ls", remote(dir))
 		}
 		delete(c.cannot, "list")
 	}

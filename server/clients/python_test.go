@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// python is a client of a library, driven by a program in testdata. USFTP_PYTHON names an interpreter that has the library.
+// python is a client of a library, driven by a program in testdata. USFTP_PYTHON names an
+// interpreter that has the library.
 func python(library string) *client {
 	interpreter := os.Getenv("USFTP_PYTHON")
 	if interpreter == "" {
@@ -35,7 +36,8 @@ func python(library string) *client {
 	if library == "asyncssh" {
 		c.copy, c.link = do("copy"), do("link")
 	} else {
-		c.cannot = map[string]string{"link": "paramiko knows no hard links", "copy": "paramiko does not know copy-data"}
+		c.cannot = map[string]string{"link": "paramiko knows no hard links",
+			"copy": "paramiko does not know copy-data"}
 	}
 	return c
 }

@@ -51,7 +51,8 @@ var sshfs = func() *client {
 			if err := os.MkdirAll(mnt, 0o755); err != nil {
 				s.t.Fatal(err)
 			}
-			args := append(s.sshOptions()[2:], "-p", s.port, "u@127.0.0.1:/", mnt) // it knows no -F none, and no -i
+			// it knows no -F none, and no -i
+			args := append(s.sshOptions()[2:], "-p", s.port, "u@127.0.0.1:/", mnt)
 			args = append([]string{"-o", "IdentityFile=" + s.key}, args[2:]...)
 			if out, err := exec.Command("sshfs", args...).CombinedOutput(); err != nil {
 				s.t.Skipf("nothing can be mounted here: %v\n%s", err, out)

@@ -156,7 +156,8 @@ func (c *content) truncate(size int64) error {
 	return nil
 }
 
-// unlink notes that no name is left, closed that one handle less is there; what is last frees the content.
+// unlink notes that no name is left, closed that one handle less is there; what is last frees the
+// content.
 func (c *content) unlink() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +190,8 @@ type file struct {
 }
 
 // Open implements server.Opener.
-func (f *FS) Open(_ context.Context, name string, flags uint32, attrs wire.Attrs) (server.File, error) {
+func (f *FS) Open(_ context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	exclusive := flags&wire.OpenCreate != 0 && flags&wire.OpenExclusive != 0
@@ -217,7 +219,8 @@ func (f *FS) Open(_ context.Context, name string, flags uint32, attrs wire.Attrs
 	n.content.mu.Lock()
 	n.content.handles++
 	n.content.mu.Unlock()
-	return &file{content: n.content, fs: f, node: n, base: base, append: flags&wire.OpenAppend != 0}, nil
+	return &file{content: n.content, fs: f, node: n, base: base,
+		append: flags&wire.OpenAppend != 0}, nil
 }
 
 // WriteAt implements io.WriterAt, which for a file that is appended to writes at its end.
@@ -246,7 +249,9 @@ func (f *file) Setstat(attrs wire.Attrs) error {
 func (f *file) Sync() error { return nil }
 
 // StatVFS implements server.FileStatVFSer.
-func (f *file) StatVFS() (wire.StatVFSReply, error) { return f.fs.StatVFS(context.Background(), "/") }
+func (f *file) StatVFS() (wire.StatVFSReply, error) {
+	return f.fs.StatVFS(context.Background(), "/")
+}
 
 // Close implements io.Closer.
 func (f *file) Close() error {

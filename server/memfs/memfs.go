@@ -1,4 +1,5 @@
-// Package memfs serves a tree of files that lives in memory: for tests, for demonstrations, and as an example of a backend.
+// Package memfs serves a tree of files that lives in memory: for tests, for demonstrations, and as
+// an example of a backend.
 package memfs
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is a tree in memory. It implements every interface of package server but server.HomeDirer and server.OwnerNamer, and is
-// safe for concurrent use. Links are followed within the tree, absolute ones from its top. Modes are kept and not enforced.
+// FS is a tree in memory. It implements every interface of package server but server.HomeDirer and
+// server.OwnerNamer, and is safe for concurrent use. Links are followed within the tree, absolute
+// ones from its top. Modes are kept and not enforced.
 type FS struct {
 	mu    sync.RWMutex // guards the tree and all in it, but not the contents of files
 	root  *node
@@ -24,8 +26,8 @@ type FS struct {
 	space space
 }
 
-// New returns an empty tree whose files hold at most capacity bytes in all; what goes beyond fails as on a full disk. A
-// capacity of 0 means no limit but the machine's.
+// New returns an empty tree whose files hold at most capacity bytes in all; what goes beyond fails
+// as on a full disk. A capacity of 0 means no limit but the machine's.
 func New(capacity int64) *FS {
 	if capacity <= 0 {
 		capacity = math.MaxInt64
@@ -103,8 +105,9 @@ func (n *node) describe(name string) *info {
 // maxLinks is how many links a path may lead through, as on Linux.
 const maxLinks = 40
 
-// find walks to a path. It returns the node, nil if there is none, and the directory that holds or would hold it with the
-// name there; the directory of the top is nil. The last element, if it is a link, is followed when asked.
+// find walks to a path. It returns the node, nil if there is none, and the directory that holds or
+// would hold it with the name there; the directory of the top is nil. The last element, if it is a
+// link, is followed when asked.
 func (f *FS) find(name string, follow bool) (dir *node, base string, n *node, err error) {
 	n, links := f.root, 0
 	var above []*node // the directories on the way to n, for ".."

@@ -20,7 +20,9 @@ import (
 func (f *FS) Stat(_ context.Context, name string) (fs.FileInfo, error) { return f.stat(name, true) }
 
 // Lstat implements server.Lstater.
-func (f *FS) Lstat(_ context.Context, name string) (fs.FileInfo, error) { return f.stat(name, false) }
+func (f *FS) Lstat(_ context.Context, name string) (fs.FileInfo, error) {
+	return f.stat(name, false)
+}
 
 func (f *FS) stat(name string, follow bool) (fs.FileInfo, error) {
 	f.mu.RLock()

@@ -19,13 +19,15 @@ type file struct {
 	name string
 }
 
-// appendFile is a file whose writes go to its end: os.File refuses WriteAt there. The server writes one at a time.
+// appendFile is a file whose writes go to its end: os.File refuses WriteAt there. The server writes
+// one at a time.
 type appendFile struct{ *file }
 
 func (f appendFile) WriteAt(p []byte, _ int64) (int, error) { return f.Write(p) }
 
 // Open implements server.Opener.
-func (f *FS) Open(_ context.Context, name string, flags uint32, attrs wire.Attrs) (server.File, error) {
+func (f *FS) Open(_ context.Context, name string, flags uint32,
+	attrs wire.Attrs) (server.File, error) {
 	opened, created, err := f.openOrCreate(local(name), openFlags(flags), attrs)
 	if err != nil {
 		return nil, err
@@ -43,7 +45,8 @@ func (f *FS) Open(_ context.Context, name string, flags uint32, attrs wire.Attrs
 	return file, nil
 }
 
-// openFlags translates the flags of OPEN. Without waiting: opening a named pipe would wait for its other end.
+// openFlags translates the flags of OPEN. Without waiting: opening a named pipe would wait for its
+// other end.
 func openFlags(flags uint32) int {
 	flag := openNonblock
 	switch {
@@ -59,7 +62,8 @@ func openFlags(flags uint32) int {
 	}
 	if flags&wire.OpenCreate != 0 {
 		flag |= os.O_CREATE
-		// EXCL means something with CREAT only, and TRUNC without it (draft-02, section 6.3, wants CREAT with both).
+		// EXCL means something with CREAT only, and TRUNC without it (draft-02, section 6.3, wants
+		// CREAT with both).
 		if flags&wire.OpenExclusive != 0 {
 			flag |= os.O_EXCL
 		}
@@ -70,8 +74,10 @@ func openFlags(flags uint32) int {
 	return flag
 }
 
-// openOrCreate opens a file and tells whether it made it, where attributes beyond the mode hang on that.
-func (f *FS) openOrCreate(name string, flag int, attrs wire.Attrs) (opened *os.File, created bool, err error) {
+// openOrCreate opens a file and tells whether it made it, where attributes beyond the mode hang on
+// that.
+func (f *FS) openOrCreate(name string, flag int,
+	attrs wire.Attrs) (opened *os.File, created bool, err error) {
 	perm := mode(attrs)
 	if flag&os.O_CREATE != 0 && attrs.Flags&^wire.AttrPermissions != 0 {
 		opened, err = f.tree.OpenFile(name, flag|os.O_EXCL, perm)
@@ -122,9 +128,10 @@ func osFile(f server.File) (*os.File, bool) {
 	return nil, false
 }
 
-// CopyFrom implements server.FileCopier: the file system shares blocks, the kernel copies, or this process does, and what is a hole in
-// the source stays one.
-func (f *file) CopyFrom(ctx context.Context, source server.File, from, length, to int64) (int64, error) {
+// CopyFrom implements server.FileCopier: the file system shares blocks, the kernel copies, or this
+// process does, and what is a hole in the source stays one.
+func (f *file) CopyFrom(ctx context.Context, source server.File, from, length,
+	to int64) (int64, error) {
 	src, ok := osFile(source)
 	if !ok {
 		return 0, errors.ErrUnsupported

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// namesKept is how long the name of a number is believed, and namesMost how many are kept: a client may ask for any.
+// namesKept is how long the name of a number is believed, and namesMost how many are kept: a client
+// may ask for any.
 const (
 	namesKept = time.Minute
 	namesMost = 1024
@@ -25,7 +26,8 @@ type names struct {
 }
 
 // OwnerNames implements server.OwnerNamer.
-func (f *FS) OwnerNames(_ context.Context, uids, gids []uint32) (users, groups []string, err error) {
+func (f *FS) OwnerNames(_ context.Context, uids,
+	gids []uint32) (users, groups []string, err error) {
 	f.names.mu.Lock()
 	defer f.names.mu.Unlock()
 	n := &f.names
@@ -41,7 +43,8 @@ func (f *FS) OwnerNames(_ context.Context, uids, gids []uint32) (users, groups [
 	return users, groups, nil
 }
 
-// HomeDir implements server.HomeDirer. Homes lie where clients can see them only where the whole system is served.
+// HomeDir implements server.HomeDirer. Homes lie where clients can see them only where the whole
+// system is served.
 func (f *FS) HomeDir(_ context.Context, name string) (string, error) {
 	if _, ok := f.tree.(host); !ok {
 		return "", fs.ErrNotExist

@@ -2,11 +2,12 @@
 //
 // # What clients see of links
 //
-// A tree made by [New] is closed: no path, link or race leads out of it, which os.Root sees to. Relative links work as long
-// as they stay inside. Absolute links, and relative ones that lead out, can be listed, read, made, renamed and removed, but
-// not followed: what goes through them fails with PERMISSION_DENIED, also where an absolute link names a place inside the
-// directory, as its target is not what the server's own programs would find there. A tree made by [Host] is the whole file
-// system, as the process sees it.
+// A tree made by [New] is closed: no path, link or race leads out of it, which os.Root sees to.
+// Relative links work as long as they stay inside. Absolute links, and relative ones that lead out,
+// can be listed, read, made, renamed and removed, but not followed: what goes through them fails
+// with PERMISSION_DENIED, also where an absolute link names a place inside the directory, as its
+// target is not what the server's own programs would find there. A tree made by [Host] is the whole
+// file system, as the process sees it.
 package osfs
 
 import (
@@ -24,7 +25,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// tree is what *os.Root and the whole file system have in common. Names are relative to its top, which is ".".
+// tree is what *os.Root and the whole file system have in common. Names are relative to its top,
+// which is ".".
 type tree interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
 	Stat(name string) (fs.FileInfo, error)
@@ -42,8 +44,8 @@ type tree interface {
 	Close() error
 }
 
-// FS serves a directory. It implements every interface of package server that the operating system can honour, and is safe
-// for concurrent use.
+// FS serves a directory. It implements every interface of package server that the operating system
+// can honour, and is safe for concurrent use.
 type FS struct {
 	tree  tree
 	names names
@@ -58,7 +60,8 @@ func New(dir string) (*FS, error) {
 	return &FS{tree: root}, nil
 }
 
-// Host serves the whole file system with the rights of the process. It is for servers that run as the user they serve.
+// Host serves the whole file system with the rights of the process. It is for servers that run as
+// the user they serve.
 func Host() *FS { return &FS{tree: host{}} }
 
 // Close gives up the directory. Files that are open stay so.
@@ -96,8 +99,8 @@ func (f *FS) List(_ context.Context, name string) iter.Seq2[fs.FileInfo, error] 
 		}
 		defer dir.Close()
 		for {
-			// Readdir describes each entry by way of the open directory, where os.ReadDir would go by its path again, and
-			// leaves out those that vanish meanwhile.
+			// Readdir describes each entry by way of the open directory, where os.ReadDir would go
+			// by its path again, and leaves out those that vanish meanwhile.
 			list, err := dir.Readdir(listBatch)
 			for _, info := range list {
 				if !yield(info, nil) {
@@ -151,7 +154,8 @@ func (f *FS) PosixRename(_ context.Context, oldName, newName string) error {
 // maxLinks is how many links RealPath follows, as Linux does.
 const maxLinks = 40
 
-// RealPath implements server.RealPather. What does not exist, or may not be followed, stays as it is written.
+// RealPath implements server.RealPather. What does not exist, or may not be followed, stays as it
+// is written.
 func (f *FS) RealPath(_ context.Context, name string) (string, error) {
 	resolved, rest := "/", strings.TrimPrefix(name, "/")
 	for links := 0; rest != ""; {
@@ -189,8 +193,8 @@ func (f *FS) absoluteLinks() bool {
 	return ok
 }
 
-// Setstat implements server.Setstater. As in OpenSSH's server the first thing that fails does not keep the others from
-// being done.
+// Setstat implements server.Setstater. As in OpenSSH's server the first thing that fails does not
+// keep the others from being done.
 func (f *FS) Setstat(_ context.Context, name string, attrs wire.Attrs) error {
 	name = local(name)
 	var errs []error
@@ -290,8 +294,12 @@ func (host) Chtimes(name string, atime, mtime time.Time) error {
 }
 func (host) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(full(name), perm) }
 func (host) Remove(name string) error                  { return os.Remove(full(name)) }
-func (host) Rename(oldName, newName string) error      { return os.Rename(full(oldName), full(newName)) }
-func (host) Link(oldName, newName string) error        { return os.Link(full(oldName), full(newName)) }
-func (host) Symlink(target, name string) error         { return os.Symlink(target, full(name)) }
-func (host) Readlink(name string) (string, error)      { return os.Readlink(full(name)) }
-func (host) Close() error                              { return nil }
+func (host) Rename(oldName, newName string) error {
+	return os.Rename(full(oldName), full(newName))
+}
+func (host) Link(oldName, newName string) error {
+	return os.Link(full(oldName), full(newName))
+}
+func (host) Symlink(target, name string) error    { return os.Symlink(target, full(name)) }
+func (host) Readlink(name string) (string, error) { return os.Readlink(full(name)) }
+func (host) Close() error                         { return nil }

@@ -32,7 +32,8 @@ func TestPipeDoesNotHang(t *testing.T) {
 	if _, err := open(f, "/pipe", wire.OpenWrite); err == nil {
 		t.Error("opened a pipe that nobody reads")
 	}
-	if err := f.Setstat(context.Background(), "/pipe", wire.Attrs{Flags: wire.AttrSize}); err == nil {
+	if err := f.Setstat(context.Background(), "/pipe",
+		wire.Attrs{Flags: wire.AttrSize}); err == nil {
 		t.Error("truncated a pipe")
 	}
 }
@@ -65,7 +66,8 @@ func TestKernelCopies(t *testing.T) {
 	}
 }
 
-// TestCopiedHoles: what is a hole in the source is one in the copy, and zeros where something else was before.
+// TestCopiedHoles: what is a hole in the source is one in the copy, and zeros where something else
+// was before.
 func TestCopiedHoles(t *testing.T) {
 	f, dir, _ := served(t)
 	const size, at = 64 << 20, 33 << 20
@@ -105,13 +107,15 @@ func TestCopiedHoles(t *testing.T) {
 			t.Errorf("over %d bytes: the copy differs, %v", old, err)
 		}
 		var stat unix.Stat_t
-		if err := unix.Stat(filepath.Join(dir, "to"), &stat); err != nil || stat.Blocks*512 > 8<<20 {
+		if err := unix.Stat(filepath.Join(dir, "to"), &stat); err != nil ||
+			stat.Blocks*512 > 8<<20 {
 			t.Errorf("over %d bytes: the copy takes %d blocks, %v", old, stat.Blocks, err)
 		}
 	}
 }
 
-// TestCopyToTheEnd: a file that is open for appending is left to the session, which writes to its end.
+// TestCopyToTheEnd: a file that is open for appending is left to the session, which writes to its
+// end.
 func TestCopyToTheEnd(t *testing.T) {
 	f, dir, _ := served(t)
 	write(t, filepath.Join(dir, "from"), "new")
@@ -126,7 +130,8 @@ func TestCopyToTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer to.Close()
-	if _, err := to.(server.FileCopier).CopyFrom(context.Background(), from, 0, 3, 0); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := to.(server.FileCopier).CopyFrom(context.Background(), from, 0, 3,
+		0); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("CopyFrom: %v", err)
 	}
 }
@@ -136,14 +141,16 @@ func TestLinkTimes(t *testing.T) {
 	write(t, filepath.Join(dir, "f"), "x")
 	link(t, "f", filepath.Join(dir, "l"))
 	ctx := context.Background()
-	if err := f.Lsetstat(ctx, "/l", wire.Attrs{Flags: wire.AttrACModTime, ATime: 10, MTime: 20}); err != nil {
+	if err := f.Lsetstat(ctx, "/l", wire.Attrs{Flags: wire.AttrACModTime, ATime: 10,
+		MTime: 20}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := f.Lstat(ctx, "/l")
 	if err != nil || info.ModTime().Unix() != 20 {
 		t.Errorf("the link's time is %v, %v", info.ModTime(), err)
 	}
-	if err := f.Lsetstat(ctx, "/l", wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}); !errors.Is(err, errors.ErrUnsupported) {
+	if err := f.Lsetstat(ctx, "/l", wire.Attrs{Flags: wire.AttrPermissions,
+		Permissions: 0o600}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("the mode of a link: %v", err)
 	}
 	// What is reached through a directory that is a link is found.

@@ -50,7 +50,8 @@ func link(t *testing.T, target, name string) {
 }
 
 func open(f *osfs.FS, name string, flags uint32) (server.File, error) {
-	return f.Open(context.Background(), name, flags, wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o644})
+	return f.Open(context.Background(), name, flags,
+		wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o644})
 }
 
 // everything tries all that goes through a path.
@@ -116,8 +117,8 @@ func TestNothingLeadsOut(t *testing.T) {
 	}
 }
 
-// TestLinksSwappedWhileWalking has somebody change a directory into a link to the outside and back while clients go
-// through it.
+// TestLinksSwappedWhileWalking has somebody change a directory into a link to the outside and back
+// while clients go through it.
 func TestLinksSwappedWhileWalking(t *testing.T) {
 	f, dir, outside := served(t)
 	write(t, filepath.Join(outside, "only outside"), "secret")
@@ -129,7 +130,8 @@ func TestLinksSwappedWhileWalking(t *testing.T) {
 		}
 		before[name] = info
 	}
-	real, parked, bait := filepath.Join(dir, "d"), filepath.Join(dir, "parked"), filepath.Join(dir, "bait")
+	real, parked, bait := filepath.Join(dir, "d"), filepath.Join(dir, "parked"), filepath.Join(dir,
+		"bait")
 	if err := os.Mkdir(real, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,8 @@ func TestLinksSwappedWhileWalking(t *testing.T) {
 	})
 	ctx := context.Background()
 	seen := 0
-	attrs := wire.Attrs{Flags: wire.AttrSize | wire.AttrPermissions | wire.AttrACModTime, Permissions: 0o600}
+	attrs := wire.Attrs{Flags: wire.AttrSize | wire.AttrPermissions | wire.AttrACModTime,
+		Permissions: 0o600}
 	for range 2000 {
 		if file, err := open(f, "/d/f", wire.OpenRead); err == nil {
 			text, err := io.ReadAll(io.NewSectionReader(file.(io.ReaderAt), 0, 100))
@@ -171,10 +174,12 @@ func TestLinksSwappedWhileWalking(t *testing.T) {
 			if _, err := f.Stat(ctx, name); err == nil {
 				t.Fatal("a file outside was described")
 			}
-			if f.Setstat(ctx, name, attrs) == nil || f.Lsetstat(ctx, name, wire.Attrs{Flags: wire.AttrPermissions}) == nil {
+			if f.Setstat(ctx, name, attrs) == nil ||
+				f.Lsetstat(ctx, name, wire.Attrs{Flags: wire.AttrPermissions}) == nil {
 				t.Fatal("a file outside was changed")
 			}
-			if f.Link(ctx, name, "/stolen") == nil || f.PosixRename(ctx, name, "/stolen") == nil || f.Remove(ctx, name) == nil {
+			if f.Link(ctx, name, "/stolen") == nil || f.PosixRename(ctx, name, "/stolen") == nil ||
+				f.Remove(ctx, name) == nil {
 				t.Fatal("a file outside was taken")
 			}
 		}
@@ -201,7 +206,8 @@ func TestLinksSwappedWhileWalking(t *testing.T) {
 	}
 	for name, want := range before {
 		info, err := os.Stat(filepath.Join(outside, name))
-		if err != nil || info.Size() != want.Size() || info.Mode() != want.Mode() || !info.ModTime().Equal(want.ModTime()) {
+		if err != nil || info.Size() != want.Size() || info.Mode() != want.Mode() ||
+			!info.ModTime().Equal(want.ModTime()) {
 			t.Errorf("%s outside has changed: %v, %v", name, info, err)
 		}
 	}
@@ -249,7 +255,8 @@ func TestHostIsTheWholeSystem(t *testing.T) {
 
 func TestOwnerNames(t *testing.T) {
 	f := osfs.Host()
-	users, groups, err := f.OwnerNames(context.Background(), []uint32{0, 4_000_000_001}, []uint32{4_000_000_002})
+	users, groups, err := f.OwnerNames(context.Background(), []uint32{0, 4_000_000_001},
+		[]uint32{4_000_000_002})
 	if err != nil || len(users) != 2 || len(groups) != 1 || users[1] != "" || groups[0] != "" {
 		t.Errorf("%q %q %v", users, groups, err)
 	}

@@ -18,8 +18,8 @@ const (
 	openDirectory = unix.O_DIRECTORY | unix.O_NONBLOCK
 )
 
-// at opens the directory that holds name and calls op with its descriptor and the last element, on which system calls
-// that do not follow links then act: os.Root has no method for them.
+// at opens the directory that holds name and calls op with its descriptor and the last element, on
+// which system calls that do not follow links then act: os.Root has no method for them.
 func (f *FS) at(name, what string, op func(dir int, base string) error) error {
 	dir, err := f.tree.OpenFile(filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -34,7 +34,10 @@ func (f *FS) at(name, what string, op func(dir int, base string) error) error {
 
 // Remove implements server.Remover.
 func (f *FS) Remove(_ context.Context, name string) error {
-	return f.at(local(name), "unlink", func(dir int, base string) error { return unix.Unlinkat(dir, base, 0) })
+	return f.at(local(name), "unlink", func(dir int, base string) error {
+		return unix.Unlinkat(dir,
+			base, 0)
+	})
 }
 
 // Rmdir implements server.Rmdirer.
@@ -44,8 +47,9 @@ func (f *FS) Rmdir(_ context.Context, name string) error {
 	})
 }
 
-// Rename implements server.Renamer. File systems that cannot refuse to replace by themselves get OpenSSH's way: a link to
-// the new name, which fails if there is one, and then the old name is removed.
+// Rename implements server.Renamer. File systems that cannot refuse to replace by themselves get
+// OpenSSH's way: a link to the new name, which fails if there is one, and then the old name is
+// removed.
 func (f *FS) Rename(ctx context.Context, oldName, newName string) error {
 	from, to := local(oldName), local(newName)
 	err := f.at(from, "rename", func(fromDir int, fromBase string) error {
@@ -79,7 +83,8 @@ func (f *FS) lchtimes(name string, atime, mtime time.Time) error {
 }
 
 func timespecs(atime, mtime time.Time) []unix.Timespec {
-	return []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()), unix.NsecToTimespec(mtime.UnixNano())}
+	return []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()),
+		unix.NsecToTimespec(mtime.UnixNano())}
 }
 
 // chtimes sets the times of the open file, whatever its name is by now.
@@ -88,7 +93,8 @@ func (f *file) chtimes(atime, mtime time.Time) error {
 	if err != nil {
 		return err
 	}
-	times := []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()), unix.NsecToTimeval(mtime.UnixNano())}
+	times := []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
+		unix.NsecToTimeval(mtime.UnixNano())}
 	var failed error
 	err = raw.Control(func(fd uintptr) { failed = unix.Futimes(int(fd), times) })
 	return errors.Join(err, failed)
@@ -98,7 +104,8 @@ func (f *file) chtimes(atime, mtime time.Time) error {
 func (f *FS) StatVFS(_ context.Context, name string) (wire.StatVFSReply, error) {
 	opened, err := f.tree.OpenFile(local(name), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrPermission) {
-		// What cannot be read can still be asked about, if it is no link: O_PATH would open that itself.
+		// What cannot be read can still be asked about, if it is no link: O_PATH would open that
+		// itself.
 		opened, err = f.tree.OpenFile(local(name), unix.O_PATH, 0)
 	}
 	if err != nil {

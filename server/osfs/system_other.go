@@ -40,8 +40,8 @@ func (f *FS) Rmdir(_ context.Context, name string) error {
 	return f.tree.Remove(local(name))
 }
 
-// Rename implements server.Renamer, OpenSSH's way: a link to the new name, which fails if there is one, and then the old
-// name is removed.
+// Rename implements server.Renamer, OpenSSH's way: a link to the new name, which fails if there is
+// one, and then the old name is removed.
 func (f *FS) Rename(ctx context.Context, oldName, newName string) error {
 	from, to := local(oldName), local(newName)
 	info, err := f.tree.Lstat(from)
@@ -73,7 +73,9 @@ func (f *FS) lchtimes(name string, atime, mtime time.Time) error {
 	return f.tree.Chtimes(name, atime, mtime)
 }
 
-func (f *file) chtimes(atime, mtime time.Time) error { return f.fs.tree.Chtimes(f.name, atime, mtime) }
+func (f *file) chtimes(atime, mtime time.Time) error {
+	return f.fs.tree.Chtimes(f.name, atime, mtime)
+}
 
 // StatVFS implements server.StatVFSer.
 func (f *FS) StatVFS(context.Context, string) (wire.StatVFSReply, error) {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Command is what a client of the old protocol asks for: the arguments of the scp that it believes to start.
+// Command is what a client of the old protocol asks for: the arguments of the scp that it believes
+// to start.
 type Command struct {
 	Source      bool // -f: files go to the client
 	Sink        bool // -t: files come from the client
@@ -39,8 +40,9 @@ func (w Word) Literal() string {
 // ErrNotSCP says that a command is not scp's.
 var ErrNotSCP = errors.New("not an scp command")
 
-// Parse takes a command line apart as a shell would: words, quotes of both kinds, backslashes. There is no shell, so what else
-// one could do (variables, substitution, pipes, lists, redirection) is an error, and nothing is ever run.
+// Parse takes a command line apart as a shell would: words, quotes of both kinds, backslashes.
+// There is no shell, so what else one could do (variables, substitution, pipes, lists, redirection)
+// is an error, and nothing is ever run.
 func Parse(line string) (*Command, error) {
 	words, err := split(line)
 	if len(words) == 0 || path.Base(words[0].Literal()) != "scp" {

@@ -10,7 +10,8 @@ import (
 // maxMatches bounds what a pattern may stand for.
 const maxMatches = 100_000
 
-// expand returns the paths that an argument stands for. As a shell has it, a pattern that matches nothing stands for itself.
+// expand returns the paths that an argument stands for. As a shell has it, a pattern that matches
+// nothing stands for itself.
 func (s *session) expand(w Word) ([]string, error) {
 	if !w.Glob {
 		name, err := s.resolve(w, w.Literal())

@@ -1,7 +1,8 @@
-// Package scp serves the protocol that scp spoke before it changed to SFTP, and that scp -O still does.
+// Package scp serves the protocol that scp spoke before it changed to SFTP, and that scp -O still
+// does.
 //
-// The client sends a command line that an scp on the server would be started with, and then talks to that. Here the line is
-// parsed, never run, and the same backend as for SFTP answers.
+// The client sends a command line that an scp on the server would be started with, and then talks
+// to that. Here the line is parsed, never run, and the same backend as for SFTP answers.
 package scp
 
 import (
@@ -26,8 +27,9 @@ const (
 	// maxDepth is how deep directories may lie in each other.
 	maxDepth = 256
 
-	// bufferSize is what is read and written at once. A larger one takes system calls so long that the runtime lends the processor to
-	// others meanwhile and looks who needs it, which costs more than the calls that it saves.
+	// bufferSize is what is read and written at once. A larger one takes system calls so long that
+	// the runtime lends the processor to others meanwhile and looks who needs it, which costs more
+	// than the calls that it saves.
 	bufferSize = 63 << 10
 )
 
@@ -44,12 +46,14 @@ type session struct {
 	failures int
 }
 
-// ErrFailed is what Serve returns when some files could not be copied; the client has been told which and why.
+// ErrFailed is what Serve returns when some files could not be copied; the client has been told
+// which and why.
 var ErrFailed = errors.New("scp: not everything was copied")
 
-// Serve runs command on stream, which it does not close. The error is nil when all went well; the exit status that a client
-// wants to see is 1 with any other. The logger may be nil.
-func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command *Command, logger *slog.Logger) error {
+// Serve runs command on stream, which it does not close. The error is nil when all went well; the
+// exit status that a client wants to see is 1 with any other. The logger may be nil.
+func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command *Command,
+	logger *slog.Logger) error {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -82,7 +86,8 @@ func (f *fatal) Error() string { return "scp: " + f.text }
 func (s *session) fail(name string, cause error) error {
 	s.failures++
 	s.logFailure(name, cause)
-	return s.say(fmt.Sprintf("\x01scp: %s: %s\n", oneLine(name), oneLine(server.ErrorMessage(cause))))
+	return s.say(fmt.Sprintf("\x01scp: %s: %s\n", oneLine(name),
+		oneLine(server.ErrorMessage(cause))))
 }
 
 // logFailure writes the line that tells of what could not be done, or was not allowed.
@@ -135,7 +140,8 @@ func (s *session) say(text string) error {
 
 func (s *session) ok() error { return s.say("\x00") }
 
-// answer reads the client's answer. It tells whether to go on with the file at hand; an error ends the session.
+// answer reads the client's answer. It tells whether to go on with the file at hand; an error ends
+// the session.
 func (s *session) answer() (ok bool, err error) {
 	code, err := s.in.ReadByte()
 	if err != nil {
@@ -184,7 +190,8 @@ func (s *session) scratch() []byte {
 
 // logTransfer writes the line that says what became of a file.
 func (s *session) logTransfer(what, name string, bytes int64, since time.Time) {
-	s.log.Info("file closed", "path", name, what, bytes, "seconds", time.Since(since).Seconds(), "protocol", "scp")
+	s.log.Info("file closed", "path", name, what, bytes, "seconds", time.Since(since).Seconds(),
+		"protocol", "scp")
 }
 
 // resolve turns an argument into a path of the view.

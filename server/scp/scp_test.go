@@ -75,7 +75,8 @@ func TestParseRefuses(t *testing.T) {
 }
 
 // talk runs a command with all that the client will say, and returns what it is told.
-func talk(t *testing.T, backend server.FS, policy *server.Policy, line, says string) (told string, err error) {
+func talk(t *testing.T, backend server.FS, policy *server.Policy, line,
+	says string) (told string, err error) {
 	t.Helper()
 	command, err := scp.Parse(line)
 	if err != nil {
@@ -111,7 +112,8 @@ func content(t *testing.T, f *memfs.FS, name string) string {
 
 func TestConversation(t *testing.T) {
 	f := memfs.New(0)
-	told, err := talk(t, f, nil, "scp -r -p -t /", "T1000 0 2000 0\nD0750 0 d\nC0640 5 f\nhello\x00E\n")
+	told, err := talk(t, f, nil, "scp -r -p -t /",
+		"T1000 0 2000 0\nD0750 0 d\nC0640 5 f\nhello\x00E\n")
 	if err != nil || told != "\x00\x00\x00\x00\x00\x00" {
 		t.Errorf("up: %q, %v", told, err)
 	}
@@ -153,12 +155,15 @@ func TestHostileClients(t *testing.T) {
 		}
 	}
 	deep := strings.Repeat("D0755 0 d\n", 1000)
-	if told, err := talk(t, memfs.New(0), nil, "scp -r -t /", deep); err == nil || !strings.Contains(told, "too deep") {
+	if told, err := talk(t, memfs.New(0), nil, "scp -r -t /", deep); err == nil ||
+		!strings.Contains(told, "too deep") {
 		t.Errorf("a thousand directories: %.100q, %v", told, err)
 	}
 	// Ends where more was to come.
-	for _, says := range []string{"C0644 5 f\nhel", "C0644 5 f\nhello", "C0644 5 f", "D0755 0 d\n"} {
-		if _, err := talk(t, memfs.New(0), nil, "scp -r -t /", says); !errors.Is(err, io.ErrUnexpectedEOF) {
+	for _, says := range []string{"C0644 5 f\nhel", "C0644 5 f\nhello", "C0644 5 f",
+		"D0755 0 d\n"} {
+		if _, err := talk(t, memfs.New(0), nil, "scp -r -t /", says); !errors.Is(err,
+			io.ErrUnexpectedEOF) {
 			t.Errorf("%q: %v", says, err)
 		}
 	}
@@ -167,8 +172,10 @@ func TestHostileClients(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	f := memfs.New(1 << 20)
 	big := strings.Repeat("x", 2<<20)
-	told, err := talk(t, f, nil, "scp -t /", fmt.Sprintf("C0644 %d big\n%s\x00C0644 2 small\nok\x00", len(big), big))
-	if !errors.Is(err, scp.ErrFailed) || !strings.Contains(told, "\x01scp: /big: no space left on device\n") {
+	told, err := talk(t, f, nil, "scp -t /",
+		fmt.Sprintf("C0644 %d big\n%s\x00C0644 2 small\nok\x00", len(big), big))
+	if !errors.Is(err, scp.ErrFailed) ||
+		!strings.Contains(told, "\x01scp: /big: no space left on device\n") {
 		t.Errorf("told %q, %v", told, err)
 	}
 }
@@ -178,12 +185,15 @@ func TestPolicy(t *testing.T) {
 	if _, err := talk(t, f, nil, "scp -t /f", "C0644 2 f\nhi\x00"); err != nil {
 		t.Fatal(err)
 	}
-	for _, policy := range []server.Policy{{ReadOnly: true}, {Denied: []string{"write"}}, {Denied: []string{"open"}}} {
-		if told, err := talk(t, f, &policy, "scp -t /f", "C0644 2 f\nno\x00"); err == nil || content(t, f, "/f") != "hi" {
+	for _, policy := range []server.Policy{{ReadOnly: true}, {Denied: []string{"write"}},
+		{Denied: []string{"open"}}} {
+		if told, err := talk(t, f, &policy, "scp -t /f", "C0644 2 f\nno\x00"); err == nil ||
+			content(t, f, "/f") != "hi" {
 			t.Errorf("%+v let a file in: %q, %v", policy, told, err)
 		}
 	}
-	if told, err := talk(t, f, &server.Policy{Denied: []string{"read"}}, "scp -f /f", "\x00\x00\x00\x00"); err == nil || strings.Contains(told, "hi") {
+	if told, err := talk(t, f, &server.Policy{Denied: []string{"read"}}, "scp -f /f",
+		"\x00\x00\x00\x00"); err == nil || strings.Contains(told, "hi") {
 		t.Errorf("a file was read: %q, %v", told, err)
 	}
 	told, err := talk(t, f, &server.Policy{ReadOnly: true}, "scp -f /f", "\x00\x00\x00\x00")
@@ -193,7 +203,8 @@ func TestPolicy(t *testing.T) {
 }
 
 func TestWarningsOfTheClient(t *testing.T) {
-	told, err := talk(t, memfs.New(0), nil, "scp -t /", "\x01scp: x: no such file\nC0644 2 f\nhi\x00")
+	told, err := talk(t, memfs.New(0), nil, "scp -t /",
+		"\x01scp: x: no such file\nC0644 2 f\nhi\x00")
 	if !errors.Is(err, scp.ErrFailed) || told != "\x00\x00\x00" {
 		t.Errorf("told %q, %v", told, err)
 	}
@@ -202,7 +213,8 @@ func TestWarningsOfTheClient(t *testing.T) {
 	}
 }
 
-// FuzzServe lets a client say anything on any command line. It must end, and touch nothing above the target.
+// FuzzServe lets a client say anything on any command line. It must end, and touch nothing above
+// the target.
 func FuzzServe(f *testing.F) {
 	f.Add("scp -r -p -t /d", "T1 0 2 0\nD0755 0 x\nC0644 2 f\nhi\x00E\n")
 	f.Add("scp -r -p -f /d/*", "\x00\x00\x00\x00\x00\x00")

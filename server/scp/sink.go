@@ -88,7 +88,8 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 	}
 }
 
-// next reads a line; "" means that the client has nothing more, which it may say between files only.
+// next reads a line; "" means that the client has nothing more, which it may say between files
+// only.
 func (s *session) next(depth int) (string, error) {
 	if _, err := s.in.Peek(1); err == io.EOF && depth == 0 {
 		return "", nil
@@ -209,8 +210,8 @@ func (s *session) settle(file server.File, name string, head *header) error {
 	return s.view.Setstat(s.ctx, name, attrs)
 }
 
-// receiveContents takes exactly size bytes. After a failed write the rest is taken and dropped, so that the two sides still
-// understand each other.
+// receiveContents takes exactly size bytes. After a failed write the rest is taken and dropped, so
+// that the two sides still understand each other.
 func (s *session) receiveContents(file io.WriterAt, size int64) (writeErr, err error) {
 	buffer := s.scratch()
 	for offset := int64(0); offset < size; {
@@ -243,7 +244,8 @@ func parseHeader(line string) (*header, error) {
 	if err != nil || size < 0 {
 		return nil, fmt.Errorf("a size of %q", fields[1])
 	}
-	// The name is the last element of a path and nothing else: "..", "a/b" and the like would lead elsewhere.
+	// The name is the last element of a path and nothing else: "..", "a/b" and the like would lead
+	// elsewhere.
 	if !server.Listable(fields[2]) {
 		return nil, fmt.Errorf("a name of %q", fields[2])
 	}

@@ -74,7 +74,8 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 	if ok, err := s.sendTimes(&attrs); !ok {
 		return err
 	}
-	if err := s.say(fmt.Sprintf("D%04o 0 %s\n", attrs.Permissions&0o7777, path.Base(name))); err != nil {
+	if err := s.say(fmt.Sprintf("D%04o 0 %s\n", attrs.Permissions&0o7777,
+		path.Base(name))); err != nil {
 		return err
 	}
 	if ok, err := s.answer(); !ok {
@@ -91,7 +92,8 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 		if server.Listable(entry.Name()) && oneLine(entry.Name()) == entry.Name() {
 			err = s.sendAny(path.Join(name, entry.Name()), depth+1)
 		} else {
-			err = s.fail(path.Join(name, entry.Name()), errors.New("a name that the protocol cannot carry"))
+			err = s.fail(path.Join(name, entry.Name()),
+				errors.New("a name that the protocol cannot carry"))
 		}
 		if err != nil {
 			return err
@@ -123,7 +125,8 @@ func (s *session) sendFile(name string) error {
 		return err
 	}
 	size := int64(attrs.Size)
-	if err := s.say(fmt.Sprintf("C%04o %d %s\n", attrs.Permissions&0o7777, size, path.Base(name))); err != nil {
+	if err := s.say(fmt.Sprintf("C%04o %d %s\n", attrs.Permissions&0o7777, size,
+		path.Base(name))); err != nil {
 		return err
 	}
 	if ok, err := s.answer(); !ok {
@@ -156,7 +159,8 @@ func (s *session) statOpen(file server.File, name string) (fs.FileInfo, error) {
 
 var errShrank = errors.New("the file became shorter while it was read")
 
-// sendContents sends exactly size bytes, as was promised. What cannot be read goes out as zeros, and is told afterwards.
+// sendContents sends exactly size bytes, as was promised. What cannot be read goes out as zeros,
+// and is told afterwards.
 func (s *session) sendContents(file io.ReaderAt, size int64) (readErr, err error) {
 	buffer := s.scratch()
 	for offset := int64(0); offset < size; {

@@ -71,7 +71,8 @@ func permissions(access *Access, err error) (*ssh.Permissions, error) {
 	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
 }
 
-// logAttempt writes a line for each attempt; those that clients make just to learn what there is are for debugging.
+// logAttempt writes a line for each attempt; those that clients make just to learn what there is
+// are for debugging.
 func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err error) {
 	level := slog.LevelInfo
 	switch {
@@ -117,8 +118,8 @@ func (a *attempts) args() (args []any) {
 	return args
 }
 
-// onlyKeys tells whether keys were tried, all in vain, and nothing else was: each wrong password has been counted when it came,
-// and keys are as a client goes through those that it has.
+// onlyKeys tells whether keys were tried, all in vain, and nothing else was: each wrong password
+// has been counted when it came, and keys are as a client goes through those that it has.
 func (a *attempts) onlyKeys() bool { return slices.Equal(a.methods, []string{"publickey"}) }
 
 // punish counts a wrong password against its address, and lets the answer wait.

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// AuthorizedKeys are the keys of one user, as a file in the format of OpenSSH's authorized_keys lists them (sshd(8),
-// AUTHORIZED_KEYS FILE FORMAT).
+// AuthorizedKeys are the keys of one user, as a file in the format of OpenSSH's authorized_keys
+// lists them (sshd(8), AUTHORIZED_KEYS FILE FORMAT).
 //
-// The options from, expiry-time, cert-authority and principals are honoured. Those that only take something away that is
-// not served anyway are accepted: restrict, no-pty, permitopen and their like. A key with command= may, with OpenSSH, run that
-// command and nothing else; none is run here, so the key is refused, with a warning. So is a line with an option that is not
-// known, as with OpenSSH.
+// The options from, expiry-time, cert-authority and principals are honoured. Those that only take
+// something away that is not served anyway are accepted: restrict, no-pty, permitopen and their
+// like. A key with command= may, with OpenSSH, run that command and nothing else; none is run here,
+// so the key is refused, with a warning. So is a line with an option that is not known, as with
+// OpenSSH.
 type AuthorizedKeys struct {
 	keys     []authorizedKey
 	Warnings []string // lines that are refused and why, with file and number
@@ -45,8 +46,8 @@ func ReadAuthorizedKeys(name string) (*AuthorizedKeys, error) {
 	return ParseAuthorizedKeys(name, data), nil
 }
 
-// ParseAuthorizedKeys parses the contents of a file; name is for warnings. Lines that are not understood are left out, as
-// somebody who mistypes one key must not lock out all.
+// ParseAuthorizedKeys parses the contents of a file; name is for warnings. Lines that are not
+// understood are left out, as somebody who mistypes one key must not lock out all.
 func ParseAuthorizedKeys(name string, data []byte) *AuthorizedKeys {
 	list := &AuthorizedKeys{}
 	scanner := bufio.NewScanner(bytes.NewReader(data))
@@ -153,13 +154,15 @@ var (
 	errExpired    = errors.New("the key's time is over")
 )
 
-// Check tells whether key, or the authority of key where it is a certificate for user, is among those authorized to log
-// in from address now. That the key itself has not been revoked, and a certificate is in order, is for [Authorities] to say.
+// Check tells whether key, or the authority of key where it is a certificate for user, is among
+// those authorized to log in from address now. That the key itself has not been revoked, and a
+// certificate is in order, is for [Authorities] to say.
 func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.Addr) error {
 	return list.check(user, key, address, nil, time.Now())
 }
 
-func (list *AuthorizedKeys) check(user string, key ssh.PublicKey, address netip.Addr, revoked *RevocationList, now time.Time) error {
+func (list *AuthorizedKeys) check(user string, key ssh.PublicKey, address netip.Addr,
+	revoked *RevocationList, now time.Time) error {
 	wanted := key
 	certificate, isCertificate := key.(*ssh.Certificate)
 	if isCertificate {

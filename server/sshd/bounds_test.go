@@ -169,7 +169,8 @@ func TestBandwidth(t *testing.T) {
 			const size = 1 << 20
 			began := time.Now()
 			if direction == "up" {
-				session.Stdin = strings.NewReader(fmt.Sprintf("C0644 %d f\n", size) + strings.Repeat("x", size) + "\x00")
+				session.Stdin = strings.NewReader(fmt.Sprintf("C0644 %d f\n", size) +
+					strings.Repeat("x", size) + "\x00")
 				err = session.Run("scp -t /f")
 			} else {
 				session.Stdin = strings.NewReader(strings.Repeat("\x00", 10))

@@ -11,14 +11,16 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Authorities are keys whose certificates let users in (OpenSSH's PROTOCOL.certkeys; sshd_config(5), TrustedUserCAKeys).
+// Authorities are keys whose certificates let users in (OpenSSH's PROTOCOL.certkeys;
+// sshd_config(5), TrustedUserCAKeys).
 type Authorities struct {
 	Keys    []ssh.PublicKey
 	Revoked *RevocationList // may be nil
 }
 
-// Check tells whether certificate lets user log in from address now: it was signed by one of the authorities, for users, for
-// this one by name, and now; it has not been revoked; and it has no critical options but source-address, which holds.
+// Check tells whether certificate lets user log in from address now: it was signed by one of the
+// authorities, for users, for this one by name, and now; it has not been revoked; and it has no
+// critical options but source-address, which holds.
 func (a *Authorities) Check(user string, certificate *ssh.Certificate, address netip.Addr) error {
 	known := slices.ContainsFunc(a.Keys, func(key ssh.PublicKey) bool {
 		return bytes.Equal(key.Marshal(), certificate.SignatureKey.Marshal())
@@ -30,7 +32,8 @@ func (a *Authorities) Check(user string, certificate *ssh.Certificate, address n
 }
 
 // checkCertificate checks all of a certificate but who its authority is.
-func checkCertificate(certificate *ssh.Certificate, principals []string, address netip.Addr, revoked *RevocationList, now time.Time) error {
+func checkCertificate(certificate *ssh.Certificate, principals []string, address netip.Addr,
+	revoked *RevocationList, now time.Time) error {
 	if certificate.CertType != ssh.UserCert {
 		return errors.New("the certificate is not for users")
 	}

@@ -42,8 +42,8 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// watchIdle closes the connection when nothing has moved for timeout and nothing is being worked at. A client that stops taking what
-// it is sent may have twice the time.
+// watchIdle closes the connection when nothing has moved for timeout and nothing is being worked
+// at. A client that stops taking what it is sent may have twice the time.
 func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop func()) {
 	if timeout < 0 {
 		return func() {}
@@ -57,9 +57,11 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 		if timer == nil {
 			return
 		}
-		// In this order: a request that ends meanwhile is seen as running, or as one that has just ended.
+		// In this order: a request that ends meanwhile is seen as running, or as one that has just
+		// ended.
 		running := c.activity.Running()
-		left := timeout - min(time.Since(time.Unix(0, c.moved.Load())), time.Since(c.activity.Last()))
+		left := timeout - min(time.Since(time.Unix(0, c.moved.Load())),
+			time.Since(c.activity.Last()))
 		before, waiting := taken, false
 		if left <= 0 {
 			taken, waiting = acknowledged(c.raw)
@@ -119,10 +121,12 @@ func (s *Server) ServeConn(raw net.Conn) {
 }
 
 // login lets the client prove who it is.
-func (s *Server) login(state *state, conn *connection, tried *attempts) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
+func (s *Server) login(state *state, conn *connection,
+	tried *attempts) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 	address := addressOf(conn.RemoteAddr())
 	if !state.Exempt(address) {
-		if reason := s.guard.begin(address, state.MaxLogins, state.MaxLoginsEach, state.LoginTimeout/2); reason != "" {
+		if reason := s.guard.begin(address, state.MaxLogins, state.MaxLoginsEach,
+			state.LoginTimeout/2); reason != "" {
 			return nil, nil, nil, notServed(reason)
 		}
 		defer s.guard.end(address)

@@ -28,8 +28,8 @@ type User struct {
 	MaxSessions int
 }
 
-// Directory knows the users of a server. Its methods PublicKey and Password are for [Config]. It is safe for concurrent use,
-// and Set changes it while the server runs; whoever has logged in stays.
+// Directory knows the users of a server. Its methods PublicKey and Password are for [Config]. It is
+// safe for concurrent use, and Set changes it while the server runs; whoever has logged in stays.
 type Directory struct {
 	mu          sync.RWMutex
 	users       map[string]*entry
@@ -59,7 +59,8 @@ func NewDirectory(accounts Accounts) (*Directory, error) {
 	return d, d.Set(accounts)
 }
 
-// Set replaces all that the directory knows. Bounds that have not changed go on counting the sessions that are there.
+// Set replaces all that the directory knows. Bounds that have not changed go on counting the
+// sessions that are there.
 func (d *Directory) Set(accounts Accounts) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +106,8 @@ func (e *entry) access() *Access {
 
 var errNoUser = errors.New("there is no such user")
 
-// PublicKey is for Config.PublicKey: a key of the user's own, or a certificate of one of the authorities.
+// PublicKey is for Config.PublicKey: a key of the user's own, or a certificate of one of the
+// authorities.
 func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -121,7 +123,8 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 		}
 	}
 	certificate, ok := key.(*ssh.Certificate)
-	if !ok || d.authorities == nil || d.revoked != nil && d.revoked.CertificateRevoked(certificate) {
+	if !ok || d.authorities == nil || d.revoked != nil &&
+		d.revoked.CertificateRevoked(certificate) {
 		return nil, err
 	}
 	if err := d.authorities.Check(e.Name, certificate, address); err != nil {

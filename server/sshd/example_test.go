@@ -24,7 +24,8 @@ func Example() {
 	for _, warning := range keys.Warnings {
 		slog.Warn(warning)
 	}
-	users, err := sshd.NewDirectory(sshd.Accounts{Users: []sshd.User{{Name: "alice", FS: files, Keys: keys}}})
+	users, err := sshd.NewDirectory(sshd.Accounts{Users: []sshd.User{{Name: "alice", FS: files,
+		Keys: keys}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -32,7 +33,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server, err := sshd.New(sshd.Config{HostKeys: hostKeys, PublicKey: users.PublicKey, Logger: slog.Default()})
+	server, err := sshd.New(sshd.Config{HostKeys: hostKeys, PublicKey: users.PublicKey,
+		Logger: slog.Default()})
 	if err != nil {
 		log.Fatal(err)
 	}

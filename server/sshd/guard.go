@@ -10,14 +10,16 @@ const (
 	// freeFailures are how many logins an address may fail at without consequences beyond a delay.
 	freeFailures = 10
 
-	// firstBan is how long an address is shut out after that; each further failure doubles it, up to longestBan.
+	// firstBan is how long an address is shut out after that; each further failure doubles it, up
+	// to longestBan.
 	firstBan   = time.Minute
 	longestBan = time.Hour
 
 	// forgiveness is how long it takes until a failure is forgotten.
 	forgiveness = 2 * time.Minute
 
-	// firstDelay is how long the first failed password waits for its answer; each further one doubles it, up to longestDelay.
+	// firstDelay is how long the first failed password waits for its answer; each further one
+	// doubles it, up to longestDelay.
 	firstDelay   = 100 * time.Millisecond
 	longestDelay = 5 * time.Second
 
@@ -25,7 +27,8 @@ const (
 	guardMost = 20_000
 )
 
-// guard remembers which addresses have failed to log in. IPv6 addresses count by their /64, the least that a customer has.
+// guard remembers which addresses have failed to log in. IPv6 addresses count by their /64, the
+// least that a customer has.
 type guard struct {
 	now func() time.Time
 
@@ -64,12 +67,14 @@ func network(address netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// maxQueued is how many connections wait for a place to log in: they cost a descriptor and little else.
+// maxQueued is how many connections wait for a place to log in: they cost a descriptor and little
+// else.
 const maxQueued = 2000
 
-// begin asks whether a connection from address may log in, and counts it if so; end takes it off again. While there are too
-// many it waits, until the timeout: bursts pass, floods do not.
-func (g *guard) begin(address netip.Addr, most, mostEach int, timeout time.Duration) (reason string) {
+// begin asks whether a connection from address may log in, and counts it if so; end takes it off
+// again. While there are too many it waits, until the timeout: bursts pass, floods do not.
+func (g *guard) begin(address netip.Addr, most, mostEach int,
+	timeout time.Duration) (reason string) {
 	reason, freed := g.tryBegin(address, most, mostEach)
 	if freed == nil {
 		return reason
@@ -99,8 +104,10 @@ func (g *guard) begin(address netip.Addr, most, mostEach int, timeout time.Durat
 	return reason
 }
 
-// tryBegin is begin without waiting. The channel, if there is one, is closed when it is worth another try.
-func (g *guard) tryBegin(address netip.Addr, most, mostEach int) (reason string, freed chan struct{}) {
+// tryBegin is begin without waiting. The channel, if there is one, is closed when it is worth
+// another try.
+func (g *guard) tryBegin(address netip.Addr, most,
+	mostEach int) (reason string, freed chan struct{}) {
 	key := network(address)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +137,8 @@ func (g *guard) end(address netip.Addr) {
 	g.freed = make(chan struct{})
 }
 
-// failed notes a failed login and returns how long its answer should wait, and for how long the address is banned now.
+// failed notes a failed login and returns how long its answer should wait, and for how long the
+// address is banned now.
 func (g *guard) failed(address netip.Addr) (delay, ban time.Duration) {
 	key := network(address)
 	g.mu.Lock()
@@ -163,8 +171,8 @@ func (r *record) forget(now time.Time) {
 	r.seen = now
 }
 
-// makeRoom drops records that say nothing any more, or else any: an attacker with so many addresses cannot be kept out by
-// address, and must not fill the memory.
+// makeRoom drops records that say nothing any more, or else any: an attacker with so many addresses
+// cannot be kept out by address, and must not fill the memory.
 func (g *guard) makeRoom(now time.Time) {
 	if len(g.records) < guardMost {
 		return

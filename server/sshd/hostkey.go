@@ -29,8 +29,8 @@ func makeKey() (ssh.Signer, crypto.PrivateKey, error) {
 	return signer, private, err
 }
 
-// LoadHostKeys reads host keys from files in OpenSSH's format. A file that is not there is made, with an Ed25519 key that
-// only its owner may read.
+// LoadHostKeys reads host keys from files in OpenSSH's format. A file that is not there is made,
+// with an Ed25519 key that only its owner may read.
 func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
 	var keys []ssh.Signer
 	for _, name := range names {
@@ -50,7 +50,8 @@ func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
 	return keys, nil
 }
 
-// createHostKey makes a key file. It appears whole or not at all, and whoever comes second gets the first one's key.
+// createHostKey makes a key file. It appears whole or not at all, and whoever comes second gets the
+// first one's key.
 func createHostKey(name string) ([]byte, error) {
 	_, private, err := makeKey()
 	if err != nil {

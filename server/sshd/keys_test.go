@@ -100,7 +100,8 @@ func TestAuthorizedKeys(t *testing.T) {
 		"nonsense":                 "no key",
 	} {
 		list := ParseAuthorizedKeys("keys", []byte("\n"+options+line(a)))
-		if len(list.Warnings) != 1 || !strings.HasPrefix(list.Warnings[0], "keys:2: ") || !strings.Contains(list.Warnings[0], want) {
+		if len(list.Warnings) != 1 || !strings.HasPrefix(list.Warnings[0], "keys:2: ") ||
+			!strings.Contains(list.Warnings[0], want) {
 			t.Errorf("%s: %q, want %q", options, list.Warnings, want)
 		}
 		if err := list.Check("u", a, home); err == nil {
@@ -130,7 +131,8 @@ func TestCertificates(t *testing.T) {
 		{[]string{"-I", "id", "-n", "u", "-V", "-2d:-1d"}, "expired"},
 		{[]string{"-I", "id", "-n", "u", "-V", "+1d:+2d"}, "not yet valid"},
 		{[]string{"-I", "id", "-n", "u", "-O", "source-address=192.0.2.0/24"}, ""},
-		{[]string{"-I", "id", "-n", "u", "-O", "source-address=10.0.0.0/8"}, "not for this address"},
+		{[]string{"-I", "id", "-n", "u", "-O", "source-address=10.0.0.0/8"},
+			"not for this address"},
 		{[]string{"-I", "id", "-n", "u", "-O", "force-command=ls"}, "force-command"},
 	} {
 		err := authorities.Check("u", certificate(t, dir, "ca", "k", c.options...), home)
@@ -138,12 +140,14 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%q: %v, want %q", c.options, err, c.want)
 		}
 	}
-	if err := authorities.Check("u", certificate(t, dir, "other", "k", "-I", "id", "-n", "u"), home); err == nil {
+	if err := authorities.Check("u", certificate(t, dir, "other", "k", "-I", "id", "-n", "u"),
+		home); err == nil {
 		t.Error("a stranger's certificate was taken")
 	}
 	forged := certificate(t, dir, "ca", "k", "-I", "id", "-n", "w")
 	forged.ValidPrincipals = []string{"u"}
-	if err := authorities.Check("u", forged, home); err == nil || !strings.Contains(err.Error(), "signature") {
+	if err := authorities.Check("u", forged, home); err == nil ||
+		!strings.Contains(err.Error(), "signature") {
 		t.Errorf("a forged certificate: %v", err)
 	}
 
@@ -170,14 +174,16 @@ func TestRevocationList(t *testing.T) {
 	for serial := range uint64(80) {
 		// A certificate's signature is not looked at here.
 		certs[serial] = &ssh.Certificate{
-			Key: publicKey(t, dir, "d"), SignatureKey: publicKey(t, dir, "ca"), Serial: serial, KeyId: fmt.Sprintf("id%d", serial),
+			Key: publicKey(t, dir, "d"), SignatureKey: publicKey(t, dir,
+				"ca"), Serial: serial, KeyId: fmt.Sprintf("id%d", serial),
 		}
 	}
 	spec := "serial: 3\nserial: 10-12\nserial: 40\nserial: 42\nserial: 43\nserial: 45\nserial: 47\nserial: 50-51\nserial: 53\n" +
 		"id: id77\n"
 	for name, text := range map[string]string{
 		"spec": spec,
-		"keys": "key: " + line(publicKey(t, dir, "a")) + "sha1: " + line(publicKey(t, dir, "b")) + "sha256: " + line(publicKey(t, dir, "c")),
+		"keys": "key: " + line(publicKey(t, dir, "a")) + "sha1: " + line(publicKey(t, dir, "b")) +
+			"sha256: " + line(publicKey(t, dir, "c")),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -189,7 +195,8 @@ func TestRevocationList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revoked := map[uint64]bool{3: true, 10: true, 11: true, 12: true, 40: true, 42: true, 43: true, 45: true, 47: true, 50: true,
+	revoked := map[uint64]bool{3: true, 10: true, 11: true, 12: true, 40: true, 42: true, 43: true,
+		45: true, 47: true, 50: true,
 		51: true, 53: true, 77: true}
 	for serial, c := range certs {
 		if got := list.CertificateRevoked(c); got != revoked[serial] {
@@ -256,8 +263,10 @@ func TestMatchWildcard(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"*", "", true}, {"*", "x", true}, {"?", "", false}, {"a*c", "abc", true}, {"a*c", "abd", false}, {"*.*.2.?", "192.0.2.7", true},
-		{"192.0.2.?", "192.0.2.77", false}, {"", "", true}, {"", "a", false}, {"a", "", false}, {"**a**", "xxaxx", true},
+		{"*", "", true}, {"*", "x", true}, {"?", "", false}, {"a*c", "abc", true}, {"a*c", "abd",
+			false}, {"*.*.2.?", "192.0.2.7", true},
+		{"192.0.2.?", "192.0.2.77", false}, {"", "", true}, {"", "a", false}, {"a", "",
+			false}, {"**a**", "xxaxx", true},
 		{strings.Repeat("*a", 50) + "b", strings.Repeat("a", 5000), false},
 	} {
 		if got := matchWildcard(c.pattern, c.text); got != c.want {

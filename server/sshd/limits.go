@@ -8,7 +8,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// SessionLimit bounds how many sessions there are at any time. It is safe for concurrent use; a nil one has no bound.
+// SessionLimit bounds how many sessions there are at any time. It is safe for concurrent use; a nil
+// one has no bound.
 type SessionLimit struct {
 	mu         sync.Mutex
 	most, used int
@@ -39,7 +40,8 @@ func (l *SessionLimit) give() {
 	l.used--
 }
 
-// Bandwidth bounds the bytes per second that are sent, and alike those that are received. It is safe for concurrent use.
+// Bandwidth bounds the bytes per second that are sent, and alike those that are received. It is
+// safe for concurrent use.
 type Bandwidth struct{ sent, received bucket }
 
 // NewBandwidth returns a bound of rate bytes per second each way, which is at least 1 KiB.
@@ -49,7 +51,8 @@ func NewBandwidth(rate int64) *Bandwidth {
 	return b
 }
 
-// bucket lets bytes through at a rate. Its debt is paid by waiting: whoever comes later waits for those before, too.
+// bucket lets bytes through at a rate. Its debt is paid by waiting: whoever comes later waits for
+// those before, too.
 type bucket struct {
 	mu   sync.Mutex
 	rate int64
@@ -99,7 +102,8 @@ func (t *throttled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// throttledPiece is what is let through at once: little enough that a slow rate is not a matter of bursts.
+// throttledPiece is what is let through at once: little enough that a slow rate is not a matter of
+// bursts.
 const throttledPiece = 32 << 10
 
 func (t *throttled) Write(p []byte) (done int, err error) {

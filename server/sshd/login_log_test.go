@@ -47,7 +47,10 @@ func TestFailedLoginsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logText
 		config := onlyPassword(&Access{FS: memfs.New(0)})
-		config.PublicKey = func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error) { return nil, errUnknownKey }
+		config.PublicKey = func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error) {
+			return nil,
+				errUnknownKey
+		}
 		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		s := newServer(t, config)
 		key, err := NewHostKey()
@@ -74,7 +77,10 @@ func TestFailedLoginsAreLogged(t *testing.T) {
 func TestKeysInVainAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := onlyPassword(&Access{FS: memfs.New(0)})
-		config.PublicKey = func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error) { return nil, errUnknownKey }
+		config.PublicKey = func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error) {
+			return nil,
+				errUnknownKey
+		}
 		s := newServer(t, config)
 		var keys []ssh.Signer
 		for range 5 {

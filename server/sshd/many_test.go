@@ -18,17 +18,23 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// linkConn is an end of a link as a connection. Deadlines are not kept: in a bubble, whoever waits for nothing is found anyway.
+// linkConn is an end of a link as a connection. Deadlines are not kept: in a bubble, whoever waits
+// for nothing is found anyway.
 type linkConn struct{ *sftptest.End }
 
-func (linkConn) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40000} }
-func (linkConn) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 40000} }
+func (linkConn) LocalAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 40000}
+}
+func (linkConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 40000}
+}
 func (linkConn) SetDeadline(time.Time) error      { return nil }
 func (linkConn) SetReadDeadline(time.Time) error  { return nil }
 func (linkConn) SetWriteDeadline(time.Time) error { return nil }
 
-// TestManyConnections has a thousand clients connect, list and leave. The bubble ends only when no goroutine is left, and its
-// clock, which stands while anybody computes, tells whether anybody waited for a timeout.
+// TestManyConnections has a thousand clients connect, list and leave. The bubble ends only when no
+// goroutine is left, and its clock, which stands while anybody computes, tells whether anybody
+// waited for a timeout.
 func TestManyConnections(t *testing.T) { synctest.Test(t, testManyConnections) }
 
 func testManyConnections(t *testing.T) {
@@ -55,7 +61,8 @@ func testManyConnections(t *testing.T) {
 	config := &ssh.ClientConfig{
 		User: "somebody", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(key.PublicKey()),
 		// The cheapest there is: this is about many, not about long keys.
-		Config: ssh.Config{KeyExchanges: []string{ssh.KeyExchangeCurve25519}, Ciphers: []string{ssh.CipherAES128GCM}},
+		Config: ssh.Config{KeyExchanges: []string{ssh.KeyExchangeCurve25519},
+			Ciphers: []string{ssh.CipherAES128GCM}},
 	}
 	began := time.Now()
 	var serving, visiting sync.WaitGroup

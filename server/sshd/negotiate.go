@@ -19,24 +19,28 @@ import (
 // serverVersion is the server's version line (RFC 4253, section 4.2).
 const serverVersion = "SSH-2.0-usftp"
 
-// fastCiphers are those that a processor with instructions for AES does several times as fast as the others.
+// fastCiphers are those that a processor with instructions for AES does several times as fast as
+// the others.
 var fastCiphers = []string{ssh.CipherAES128GCM, ssh.CipherAES256GCM}
 
 // hasAES tells whether the processor has such instructions.
-var hasAES = cpu.X86.HasAES && cpu.X86.HasPCLMULQDQ || cpu.ARM64.HasAES && cpu.ARM64.HasPMULL || cpu.S390X.HasAESGCM
+var hasAES = cpu.X86.HasAES && cpu.X86.HasPCLMULQDQ || cpu.ARM64.HasAES && cpu.ARM64.HasPMULL ||
+	cpu.S390X.HasAESGCM
 
 const (
-	// overture is how long the server waits to hear what a client can do before it says so itself. What takes longer comes
-	// over a link that is slower than any cipher.
+	// overture is how long the server waits to hear what a client can do before it says so itself.
+	// What takes longer comes over a link that is slower than any cipher.
 	overture = 20 * time.Millisecond
 
-	// maxOverture bounds what is kept meanwhile: a version line and a packet (RFC 4253, sections 4.2 and 6.1).
+	// maxOverture bounds what is kept meanwhile: a version line and a packet (RFC 4253, sections
+	// 4.2 and 6.1).
 	maxOverture = 255 + 35000
 )
 
-// listenFirst exchanges version lines and hears the client's KEXINIT. It tells whether the client is one that would rather
-// take a slow cipher although it knows a fast one: the order of the client decides (RFC 4253, section 7.1), and OpenSSH's
-// begins with chacha20-poly1305, whatever the processors. To such a client only the fast ones are to be offered.
+// listenFirst exchanges version lines and hears the client's KEXINIT. It tells whether the client
+// is one that would rather take a slow cipher although it knows a fast one: the order of the client
+// decides (RFC 4253, section 7.1), and OpenSSH's begins with chacha20-poly1305, whatever the
+// processors. To such a client only the fast ones are to be offered.
 //
 // The connection that it returns has the overture still to come, for x/crypto/ssh to hear.
 func listenFirst(conn net.Conn, deadline time.Time) (net.Conn, bool, error) {
@@ -64,15 +68,16 @@ func listenFirst(conn net.Conn, deadline time.Time) (net.Conn, bool, error) {
 	return r, complete && knowsFastCiphers(packet), err
 }
 
-// replay is a connection whose first bytes have been read already, and whose version line has been sent.
+// replay is a connection whose first bytes have been read already, and whose version line has been
+// sent.
 type replay struct {
 	net.Conn
 	heard []byte
 	skip  int
 }
 
-// hear reads until there is enough. It gives up where there is more than an overture can have; the rest is for
-// x/crypto/ssh to judge.
+// hear reads until there is enough. It gives up where there is more than an overture can have; the
+// rest is for x/crypto/ssh to judge.
 func (r *replay) hear(enough func([]byte) bool) (complete bool, err error) {
 	buf := make([]byte, 4096)
 	for !enough(r.heard) {
@@ -108,7 +113,8 @@ func (r *replay) Write(p []byte) (int, error) {
 	return skipped + n, err
 }
 
-// firstPacket returns the payload of the packet behind the version line, when it is there as a whole.
+// firstPacket returns the payload of the packet behind the version line, when it is there as a
+// whole.
 func firstPacket(heard []byte) (payload []byte, ok bool) {
 	_, rest, found := bytes.Cut(heard, []byte("\n"))
 	if !found || len(rest) < 5 {
@@ -124,7 +130,8 @@ func firstPacket(heard []byte) (payload []byte, ok bool) {
 	return rest[5 : 4+length-padding], true
 }
 
-// knowsFastCiphers looks into KEXINIT (RFC 4253, section 7.1): both ways, the client must know one of the fast ciphers.
+// knowsFastCiphers looks into KEXINIT (RFC 4253, section 7.1): both ways, the client must know one
+// of the fast ciphers.
 func knowsFastCiphers(packet []byte) bool {
 	const kexInit, cookie = 20, 16
 	if len(packet) < 1+cookie || packet[0] != kexInit {
@@ -135,7 +142,8 @@ func knowsFastCiphers(packet []byte) bool {
 	r.Bytes() // host keys
 	for range 2 {
 		known := strings.Split(r.String(), ",")
-		if !slices.ContainsFunc(fastCiphers, func(c string) bool { return slices.Contains(known, c) }) {
+		if !slices.ContainsFunc(fastCiphers,
+			func(c string) bool { return slices.Contains(known, c) }) {
 			return false
 		}
 	}

@@ -56,7 +56,8 @@ func TestCipherOfOpenSSH(t *testing.T) {
 		if !hasAES && (asked == "" || strings.Contains(asked, ",")) {
 			continue
 		}
-		args := []string{"-v", "-b", "-", "-P", port, "-F", "none", "-i", filepath.Join(dir, "key"), "-o", "BatchMode=yes",
+		args := []string{"-v", "-b", "-", "-P", port, "-F", "none", "-i", filepath.Join(dir, "key"),
+			"-o", "BatchMode=yes",
 			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"}
 		if asked != "" {
 			args = append(args, "-c", asked)
@@ -108,7 +109,8 @@ func TestStrangeOvertures(t *testing.T) {
 			{strings.Repeat("x", 100_000)},
 			{"SSH-2.0-", "Open", "SSH_9.2\r", "\n"},
 		} {
-			if heard := talker(t, s, says...); !strings.HasPrefix(heard, serverVersion+"\r\n") || strings.Count(heard, "SSH-2.0") != 1 {
+			if heard := talker(t, s, says...); !strings.HasPrefix(heard, serverVersion+"\r\n") ||
+				strings.Count(heard, "SSH-2.0") != 1 {
 				t.Errorf("%.50q heard %.100q", says, heard)
 			}
 		}

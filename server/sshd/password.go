@@ -17,13 +17,14 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// passwordMemory bounds, in KiB, what all the checks of passwords under way may take together, and each hash alone:
-// argon2id is made to need much, and a login costs nothing to begin.
+// passwordMemory bounds, in KiB, what all the checks of passwords under way may take together, and
+// each hash alone: argon2id is made to need much, and a login costs nothing to begin.
 const passwordMemory = 256 << 10
 
-// Passwords are the hashes of users' passwords, as a file has them: "name:hash" a line, where a hash is argon2id's
-// ("$argon2id$v=19$m=65536,t=3,p=4$salt$hash") or bcrypt's ("$2y$12$..."), as htpasswd -B writes it. Lines that are empty or
-// begin with "#" are skipped. It is safe for concurrent use.
+// Passwords are the hashes of users' passwords, as a file has them: "name:hash" a line, where a
+// hash is argon2id's ("$argon2id$v=19$m=65536,t=3,p=4$salt$hash") or bcrypt's ("$2y$12$..."), as
+// htpasswd -B writes it. Lines that are empty or begin with "#" are skipped. It is safe for
+// concurrent use.
 type Passwords struct {
 	hashes map[string]passwordHash
 	memory memoryBound
@@ -76,8 +77,8 @@ func ParsePasswords(name string, data []byte) (*Passwords, error) {
 // errWrongPassword says nothing about whether there is such a user.
 var errWrongPassword = errors.New("the password is wrong, or there is no such user")
 
-// Check tells whether password is user's. It waits while the checks under way take too much memory, and gives up with ctx.
-// For a user that is not there it takes as long as for one that is.
+// Check tells whether password is user's. It waits while the checks under way take too much memory,
+// and gives up with ctx. For a user that is not there it takes as long as for one that is.
 func (p *Passwords) Check(ctx context.Context, user, password string) error {
 	hash, known := p.hashes[user]
 	if !known {
@@ -108,7 +109,8 @@ func parsePasswordHash(text string) (passwordHash, error) {
 			return nil, fmt.Errorf("a bcrypt hash that is none: %w", err)
 		}
 		if cost > 16 {
-			return nil, fmt.Errorf("a bcrypt cost of %d, which keeps a processor busy for seconds", cost)
+			return nil, fmt.Errorf("a bcrypt cost of %d, which keeps a processor busy for seconds",
+				cost)
 		}
 		return bcryptHash(text), nil
 	}
@@ -153,8 +155,8 @@ func parseArgon2(text string) (passwordHash, error) {
 	return &h, nil
 }
 
-// What HashPassword asks of whoever tries passwords: 64 MiB and three passes for each, as RFC 9106, section 4, recommends where
-// memory is short.
+// What HashPassword asks of whoever tries passwords: 64 MiB and three passes for each, as RFC 9106,
+// section 4, recommends where memory is short.
 const (
 	hashTime    = 3
 	hashKiB     = 64 << 10
@@ -163,13 +165,16 @@ const (
 	hashLength  = 32
 )
 
-// HashPassword makes a hash with argon2id, with a salt of its own, as [ParsePasswords] takes it behind the colon.
+// HashPassword makes a hash with argon2id, with a salt of its own, as [ParsePasswords] takes it
+// behind the colon.
 func HashPassword(password string) string {
-	h := argon2Hash{time: hashTime, kib: hashKiB, threads: hashThreads, salt: make([]byte, hashSalt)}
+	h := argon2Hash{time: hashTime, kib: hashKiB, threads: hashThreads,
+		salt: make([]byte, hashSalt)}
 	rand.Read(h.salt) // never fails
 	h.hash = argon2.IDKey([]byte(password), h.salt, h.time, h.kib, h.threads, hashLength)
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.kib, h.time, h.threads, encode(h.salt), encode(h.hash))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.kib, h.time,
+		h.threads, encode(h.salt), encode(h.hash))
 }
 
 func (h *argon2Hash) check(password []byte) bool {

@@ -26,7 +26,8 @@ func TestPasswords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := ParsePasswords("users", []byte("# users\n\na:"+argon2Line("secret of a", 64)+"\nb:"+string(hash)+"\n"))
+	p, err := ParsePasswords("users", []byte("# users\n\na:"+argon2Line("secret of a",
+		64)+"\nb:"+string(hash)+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,8 @@ func TestPasswords(t *testing.T) {
 		user, password string
 		want           bool
 	}{
-		{"a", "secret of a", true}, {"b", "secret of b", true}, {"a", "secret of b", false}, {"b", "", false},
+		{"a", "secret of a", true}, {"b", "secret of b", true}, {"a", "secret of b", false}, {"b",
+			"", false},
 		{"c", "secret of a", false}, {"", "", false},
 	} {
 		if err := p.Check(ctx, c.user, c.password); (err == nil) != c.want {
@@ -63,7 +65,8 @@ func TestPasswordFilesThatAreWrong(t *testing.T) {
 		"a:" + good[:len(good)-30]:                            "damaged",
 	} {
 		_, err := ParsePasswords("users", []byte("# x\n"+text))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "users:") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "users:") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

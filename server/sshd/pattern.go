@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// addressList is what the option from= of authorized_keys, and source-address of certificates, list: addresses with
-// wildcards, or in CIDR form, some of them negated (sshd(8), ssh_config(5) PATTERNS).
+// addressList is what the option from= of authorized_keys, and source-address of certificates,
+// list: addresses with wildcards, or in CIDR form, some of them negated (sshd(8), ssh_config(5)
+// PATTERNS).
 type addressList []addressPattern
 
 type addressPattern struct {
@@ -16,8 +17,8 @@ type addressPattern struct {
 	wildcard string
 }
 
-// parseAddressList parses a list. Names of hosts are not looked up: whoever controls an address controls what it claims
-// to be called. A pattern that could be one is an error.
+// parseAddressList parses a list. Names of hosts are not looked up: whoever controls an address
+// controls what it claims to be called. A pattern that could be one is an error.
 func parseAddressList(text string) (list addressList, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		var p addressPattern

@@ -29,8 +29,8 @@ func tcpPair(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// TestSlowLinkIsNoIdleOne: while a client takes what was written long ago, however slowly, its connection is not idle; when it takes
-// nothing any more, it is.
+// TestSlowLinkIsNoIdleOne: while a client takes what was written long ago, however slowly, its
+// connection is not idle; when it takes nothing any more, it is.
 func TestSlowLinkIsNoIdleOne(t *testing.T) {
 	near, far := tcpPair(t)
 	if _, waiting := acknowledged(near); waiting {

@@ -61,7 +61,8 @@ func TestShutdownLetsSessionsFinish(t *testing.T) {
 
 func TestDirectoryCanBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		passwords, err := ParsePasswords("users", []byte("u:"+argon2Line("secret", 64)+"\nother:"+argon2Line("x", 64)))
+		passwords, err := ParsePasswords("users",
+			[]byte("u:"+argon2Line("secret", 64)+"\nother:"+argon2Line("x", 64)))
 		if err != nil {
 			t.Fatal(err)
 		}

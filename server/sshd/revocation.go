@@ -13,14 +13,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// RevocationList says which keys and certificates do not count any more. It is read from a file in OpenSSH's format, as
-// ssh-keygen -k makes it (PROTOCOL.krl), or from a list of public keys, one a line (sshd_config(5), RevokedKeys). A nil list
-// revokes nothing.
+// RevocationList says which keys and certificates do not count any more. It is read from a file in
+// OpenSSH's format, as ssh-keygen -k makes it (PROTOCOL.krl), or from a list of public keys, one a
+// line (sshd_config(5), RevokedKeys). A nil list revokes nothing.
 type RevocationList struct {
 	keys   map[string]bool // by their form on the wire
 	sha1   map[string]bool
 	sha256 map[string]bool
-	byCA   map[string]*revokedCertificates // by the authority's form on the wire; "" is every authority
+	// by the authority's form on the wire; "" is every authority
+	byCA map[string]*revokedCertificates
 }
 
 type revokedCertificates struct {
@@ -54,7 +55,8 @@ const (
 	krlCAExtension  = 0x39
 )
 
-// ReadRevocationList reads a file. Whatever is wrong with it is an error: half a list would let in what it was to keep out.
+// ReadRevocationList reads a file. Whatever is wrong with it is an error: half a list would let in
+// what it was to keep out.
 func ReadRevocationList(name string) (*RevocationList, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -80,7 +82,8 @@ func ParseRevocationList(data []byte) (*RevocationList, error) {
 	}
 	r := wire.NewReader(data[len(krlMagic):])
 	if version := r.Uint32(); version != krlVersion {
-		return nil, fmt.Errorf("a revocation list of format %d, where %d is known", version, krlVersion)
+		return nil, fmt.Errorf("a revocation list of format %d, where %d is known", version,
+			krlVersion)
 	}
 	r.Uint64() // its own version
 	r.Uint64() // when it was made
@@ -131,7 +134,8 @@ func (l *RevocationList) section(kind byte, data []byte) error {
 			set[r.String()] = true
 		}
 	case krlSignature:
-		// OpenSSH does not look at signatures either: the list is as good as the file it is read from.
+		// OpenSSH does not look at signatures either: the list is as good as the file it is read
+		// from.
 	case krlExtension:
 		return extension(&r)
 	default:
@@ -144,7 +148,8 @@ func (l *RevocationList) section(kind byte, data []byte) error {
 func extension(r *wire.Reader) error {
 	name, critical := r.String(), r.Byte()
 	if critical != 0 && r.Err() == nil {
-		return fmt.Errorf("the revocation list has the critical extension %q, which is not known", name)
+		return fmt.Errorf("the revocation list has the critical extension %q, which is not known",
+			name)
 	}
 	return short(r.Err())
 }
@@ -188,12 +193,14 @@ func (c *revokedCertificates) section(kind byte, data []byte) error {
 	case krlCAExtension:
 		return extension(&r)
 	default:
-		return fmt.Errorf("the revocation list has a certificate section of the unknown type %d", kind)
+		return fmt.Errorf("the revocation list has a certificate section of the unknown type %d",
+			kind)
 	}
 	return short(r.Err())
 }
 
-// bitmap takes a number whose bit i stands for the serial offset+i. Bits beside each other become one range.
+// bitmap takes a number whose bit i stands for the serial offset+i. Bits beside each other become
+// one range.
 func (c *revokedCertificates) bitmap(offset uint64, number []byte) {
 	bits := uint64(len(number)) * 8
 	isSet := func(i uint64) bool { return number[uint64(len(number))-1-i/8]>>(i%8)&1 != 0 }
@@ -235,7 +242,8 @@ func (l *RevocationList) CertificateRevoked(certificate *ssh.Certificate) bool {
 	if l.KeyRevoked(certificate) || l.KeyRevoked(certificate.SignatureKey) {
 		return true
 	}
-	return l.byCA[""].revokes(certificate) || l.byCA[string(certificate.SignatureKey.Marshal())].revokes(certificate)
+	return l.byCA[""].revokes(certificate) ||
+		l.byCA[string(certificate.SignatureKey.Marshal())].revokes(certificate)
 }
 
 func (c *revokedCertificates) revokes(certificate *ssh.Certificate) bool {

@@ -64,7 +64,8 @@ func (l *login) session(ctx context.Context, offered ssh.NewChannel) {
 // program is what a channel runs.
 type program func(ctx context.Context, channel ssh.Channel)
 
-// program finds what a request asks for; nil for what is not served: shells, terminals, other commands.
+// program finds what a request asks for; nil for what is not served: shells, terminals, other
+// commands.
 func (l *login) program(request *ssh.Request) program {
 	var payload struct{ Text string }
 	switch request.Type {
@@ -103,10 +104,11 @@ func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 	}
 }
 
-// draftSymlinks tells whether a client sends SYMLINK's paths in the order of the draft to servers that do not call
-// themselves OpenSSH. Such are asyncssh and libssh (which is not libssh2).
+// draftSymlinks tells whether a client sends SYMLINK's paths in the order of the draft to servers
+// that do not call themselves OpenSSH. Such are asyncssh and libssh (which is not libssh2).
 func draftSymlinks(client string) bool {
-	return strings.HasPrefix(client, "SSH-2.0-AsyncSSH_") || strings.HasPrefix(client, "SSH-2.0-libssh_")
+	return strings.HasPrefix(client, "SSH-2.0-AsyncSSH_") ||
+		strings.HasPrefix(client, "SSH-2.0-libssh_")
 }
 
 func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Command) {
@@ -131,7 +133,8 @@ func (l *login) complain(channel ssh.Channel, err error) {
 	exit(channel, 1)
 }
 
-// exit says how a program ended (RFC 4254, section 6.10), which OpenSSH's client passes on to its own caller.
+// exit says how a program ended (RFC 4254, section 6.10), which OpenSSH's client passes on to its
+// own caller.
 func exit(channel ssh.Channel, status uint32) {
 	channel.CloseWrite()
 	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
@@ -166,8 +169,8 @@ func (e *exiting) Write(p []byte) (int, error) {
 	return e.Channel.Write(p)
 }
 
-// Close leaves the words out when a Write is under way: the session is broken off then, and a channel does not take the two
-// at once.
+// Close leaves the words out when a Write is under way: the session is broken off then, and a
+// channel does not take the two at once.
 func (e *exiting) Close() error {
 	e.once.Do(func() {
 		if e.writing.TryLock() {

@@ -1,8 +1,8 @@
-// Package sshd serves files over SSH: it accepts connections, lets users in, and serves SFTP and the old protocol of scp on
-// their channels. There are no shells, no commands, no forwarding.
+// Package sshd serves files over SSH: it accepts connections, lets users in, and serves SFTP and
+// the old protocol of scp on their channels. There are no shells, no commands, no forwarding.
 //
-// [Config] has one function for keys and one for passwords. A [Directory] has both for a list of users with their keys,
-// passwords and limits, and can be changed while the server runs.
+// [Config] has one function for keys and one for passwords. A [Directory] has both for a list of
+// users with their keys, passwords and limits, and can be changed while the server runs.
 package sshd
 
 import (
@@ -39,40 +39,45 @@ type Access struct {
 
 // Config describes a server. At least one way to log in must be there.
 type Config struct {
-	// HostKeys are the keys that the server proves itself with. Without any, an Ed25519 key is made, which clients will
-	// not know again after a restart; see [LoadHostKeys].
+	// HostKeys are the keys that the server proves itself with. Without any, an Ed25519 key is
+	// made, which clients will not know again after a restart; see [LoadHostKeys].
 	HostKeys []ssh.Signer
 
-	// PublicKey decides on a key or certificate, whose owner has yet to prove that it is theirs: it may be called for keys
-	// that the client only asks about. Nil: no keys.
+	// PublicKey decides on a key or certificate, whose owner has yet to prove that it is theirs: it
+	// may be called for keys that the client only asks about. Nil: no keys.
 	PublicKey func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error)
 
-	// Password decides on a password, also one that was asked for by keyboard-interactive. Nil: no passwords.
+	// Password decides on a password, also one that was asked for by keyboard-interactive. Nil: no
+	// passwords.
 	Password func(conn ssh.ConnMetadata, password string) (*Access, error)
 
 	// Logger gets what happens: logins, files, refusals; nil is silent.
 	Logger *slog.Logger
 
-	// LoginTimeout bounds the time between the connection and a successful login: 30 seconds by default.
+	// LoginTimeout bounds the time between the connection and a successful login: 30 seconds by
+	// default.
 	LoginTimeout time.Duration
 
-	// IdleTimeout ends a connection on which nothing has moved for so long, in either direction, and for which the server
-	// is doing nothing: 30 minutes by default, never when negative.
+	// IdleTimeout ends a connection on which nothing has moved for so long, in either direction,
+	// and for which the server is doing nothing: 30 minutes by default, never when negative.
 	IdleTimeout time.Duration
 
 	// MaxSessions bounds the channels of one connection: 10 by default, as with OpenSSH.
 	MaxSessions int
 
-	// MaxLogins bounds the connections that are logging in, MaxLoginsEach those of one address: 100 and 20 by default. What
-	// is beyond waits, for half of LoginTimeout at most, and is closed then.
+	// MaxLogins bounds the connections that are logging in, MaxLoginsEach those of one address: 100
+	// and 20 by default. What is beyond waits, for half of LoginTimeout at most, and is closed
+	// then.
 	MaxLogins, MaxLoginsEach int
 
-	// Ciphers are those that clients may choose from; the order is the client's. By default they are those that x/crypto/ssh
-	// thinks safe, and, where the processor has instructions for AES, a client of OpenSSH's on a fast link that knows
-	// AES-GCM is offered nothing else: left to itself it would choose a cipher that takes twice the time.
+	// Ciphers are those that clients may choose from; the order is the client's. By default they
+	// are those that x/crypto/ssh thinks safe, and, where the processor has instructions for AES, a
+	// client of OpenSSH's on a fast link that knows AES-GCM is offered nothing else: left to itself
+	// it would choose a cipher that takes twice the time.
 	Ciphers []string
 
-	// Exempt tells which addresses are never banned or counted, such as load balancers that hide the client's own.
+	// Exempt tells which addresses are never banned or counted, such as load balancers that hide
+	// the client's own.
 	Exempt func(netip.Addr) bool
 }
 
@@ -99,8 +104,9 @@ type Server struct {
 // state is what Reload replaces.
 type state struct {
 	Config
-	ssh  *ssh.ServerConfig
-	fast *ssh.ServerConfig // for clients that are to be offered fast ciphers only; nil when nobody is
+	ssh *ssh.ServerConfig
+	// for clients that are to be offered fast ciphers only; nil when nobody is
+	fast *ssh.ServerConfig
 }
 
 // New returns a server.
@@ -117,8 +123,8 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Reload makes config hold for connections to come. Those that are there go on as they are. Without HostKeys the ones there
-// are stay.
+// Reload makes config hold for connections to come. Those that are there go on as they are. Without
+// HostKeys the ones there are stay.
 func (s *Server) Reload(config Config) error {
 	if config.PublicKey == nil && config.Password == nil {
 		return errors.New("sshd: nobody could log in: neither keys nor passwords are accepted")
@@ -169,7 +175,8 @@ func (s *Server) HostKeys() []ssh.PublicKey {
 	return keys
 }
 
-// Serve accepts connections on l until the server is closed, or accepting fails for good, and closes l.
+// Serve accepts connections on l until the server is closed, or accepting fails for good, and
+// closes l.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(func() { s.listeners[l] = struct{}{} }) {
@@ -198,7 +205,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// track notes something that Close has to end, and waits for; false means that the server is closed.
+// track notes something that Close has to end, and waits for; false means that the server is
+// closed.
 func (s *Server) track(note func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,8 +246,8 @@ func (s *Server) drain() {
 	}
 }
 
-// Shutdown stops accepting connections and sessions, waits until the sessions that run have ended, or ctx has, and closes
-// what is left then. The error is ctx's when it had to.
+// Shutdown stops accepting connections and sessions, waits until the sessions that run have ended,
+// or ctx has, and closes what is left then. The error is ctx's when it had to.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
 	done := make(chan struct{})

@@ -18,7 +18,8 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// require skips the test without program, or fails where USFTP_REQUIRE=1 says that the machine is to have it.
+// require skips the test without program, or fails where USFTP_REQUIRE=1 says that the machine is
+// to have it.
 func require(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -34,7 +35,8 @@ func serve(t *testing.T, dir string) (port int, keyFile string) {
 	t.Helper()
 	require(t, "ssh-keygen")
 	keyFile = filepath.Join(t.TempDir(), "key")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keyFile).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		keyFile).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen: %v\n%s", err, out)
 	}
 	line, err := os.ReadFile(keyFile + ".pub")
@@ -75,10 +77,12 @@ func serve(t *testing.T, dir string) (port int, keyFile string) {
 }
 
 // run runs one of OpenSSH's programs against the server and returns what it says.
-func run(t *testing.T, port int, key string, stdin string, program string, args ...string) (string, error) {
+func run(t *testing.T, port int, key string, stdin string, program string,
+	args ...string) (string, error) {
 	t.Helper()
 	require(t, program)
-	options := []string{"-P", fmt.Sprint(port), "-i", key, "-F", "none", "-o", "StrictHostKeyChecking=no",
+	options := []string{"-P", fmt.Sprint(port), "-i", key, "-F", "none", "-o",
+		"StrictHostKeyChecking=no",
 		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"}
 	cmd := exec.Command(program, append(options, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -114,7 +118,8 @@ func TestOpenSSHClient(t *testing.T) {
 	served, local := t.TempDir(), t.TempDir()
 	port, key := serve(t, served)
 	data := randomFile(t, local+"/a", 5<<20+123)
-	batch := fmt.Sprintf("put %s/a up\nget up %s/b\nmkdir d\nrename up d/up\nls -la\nls -l d\ndf\n", local, local)
+	batch := fmt.Sprintf("put %s/a up\nget up %s/b\nmkdir d\nrename up d/up\nls -la\nls -l d\ndf\n",
+		local, local)
 	out, err := run(t, port, key, batch, "sftp", "-b", "-", "127.0.0.1")
 	if err != nil {
 		t.Fatalf("sftp: %v\n%s", err, out)
@@ -129,7 +134,8 @@ func TestOldSCP(t *testing.T) {
 	host := "127.0.0.1:"
 	scp := func(args ...string) {
 		t.Helper()
-		if out, err := run(t, port, key, "", "scp", append([]string{"-O"}, args...)...); err != nil {
+		if out, err := run(t, port, key, "", "scp",
+			append([]string{"-O"}, args...)...); err != nil {
 			t.Errorf("scp %q: %v\n%s", args, err, out)
 		}
 	}
@@ -147,7 +153,8 @@ func TestOldSCP(t *testing.T) {
 	expectFile(t, served+"/tree/a", data)
 	expectFile(t, served+"/tree/sub/b b", small)
 	expectFile(t, served+"/tree/sub/empty", empty)
-	if info, err := os.Stat(served + "/tree/a"); err != nil || !info.ModTime().Equal(past) || info.Mode().Perm() != 0o640 {
+	if info, err := os.Stat(served + "/tree/a"); err != nil || !info.ModTime().Equal(past) ||
+		info.Mode().Perm() != 0o640 {
 		t.Errorf("-p up: %v, %v", info, err)
 	}
 	scp(host+"up", local+"/down")
@@ -155,7 +162,8 @@ func TestOldSCP(t *testing.T) {
 	scp("-r", "-p", host+"tree", local+"/back")
 	expectFile(t, local+"/back/a", data)
 	expectFile(t, local+"/back/sub/b b", small)
-	if info, err := os.Stat(local + "/back/a"); err != nil || !info.ModTime().Equal(past) || info.Mode().Perm() != 0o640 {
+	if info, err := os.Stat(local + "/back/a"); err != nil || !info.ModTime().Equal(past) ||
+		info.Mode().Perm() != 0o640 {
 		t.Errorf("-p down: %v, %v", info, err)
 	}
 	scp(host+"tree/sub/b\\ b", local+"/quoted")

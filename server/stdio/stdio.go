@@ -1,5 +1,6 @@
-// Package stdio stands in for OpenSSH's sftp-server: it serves the whole file system, with the rights of the process, to the
-// client at standard input and output. sshd_config's Subsystem line names the command that calls it.
+// Package stdio stands in for OpenSSH's sftp-server: it serves the whole file system, with the
+// rights of the process, to the client at standard input and output. sshd_config's Subsystem line
+// names the command that calls it.
 package stdio
 
 import (
@@ -17,20 +18,23 @@ import (
 
 // Config says what sftp-server's flags say. The zero Config is what it does without any.
 //
-// Its flag -u, a umask that replaces the process's, is the command's to carry out: a library does not change the process.
+// Its flag -u, a umask that replaces the process's, is the command's to carry out: a library does
+// not change the process.
 type Config struct {
 	In, Out *os.File // standard input and output when nil
 
-	ReadOnly       bool     // -R: nothing is changed
-	StartDirectory string   // -d: where relative paths begin, may hold %d (the home), %u (the user) and %%; the working directory when ""
+	ReadOnly bool // -R: nothing is changed
+	// -d: where relative paths begin, may hold %d (the home), %u (the user) and %%; the working
+	// directory when ""
+	StartDirectory string
 	Denied         []string // -P: requests that are refused, see server.Operations
 	Allowed        []string // -p: when not empty, the only requests that are not
 
 	Logger *slog.Logger // must not write to Out; nil is silent
 }
 
-// Serve serves one client until it leaves or ctx ends. A file of Config that is a pipe is closed in the end, as are
-// standard input and output.
+// Serve serves one client until it leaves or ctx ends. A file of Config that is a pipe is closed in
+// the end, as are standard input and output.
 func Serve(ctx context.Context, config Config) error {
 	start, err := config.startDirectory()
 	if err != nil {

@@ -70,7 +70,8 @@ func TestStandsInForSftpServer(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(dir, "b")); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes came back of %d, %v", len(got), len(data), err)
 	}
-	if !strings.Contains(out, "Remote working directory: "+dir) || !strings.Contains(out, "-rw-------") {
+	if !strings.Contains(out, "Remote working directory: "+dir) ||
+		!strings.Contains(out, "-rw-------") {
 		t.Errorf("unexpected output:\n%s", out)
 	}
 }
@@ -80,10 +81,12 @@ func TestFlags(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := sftp(t, stdio.Config{StartDirectory: dir, ReadOnly: true}, "put "+dir+"/a b"); err == nil {
+	if out, err := sftp(t, stdio.Config{StartDirectory: dir, ReadOnly: true},
+		"put "+dir+"/a b"); err == nil {
 		t.Errorf("-R let a file in:\n%s", out)
 	}
-	if out, err := sftp(t, stdio.Config{StartDirectory: dir, Denied: []string{"remove"}}, "rm a"); err == nil {
+	if out, err := sftp(t, stdio.Config{StartDirectory: dir, Denied: []string{"remove"}},
+		"rm a"); err == nil {
 		t.Errorf("-P let a file be removed:\n%s", out)
 	}
 	allowed := stdio.Config{StartDirectory: dir, Allowed: []string{"realpath", "stat", "lstat"}}

@@ -73,7 +73,8 @@ func Find(t testing.TB, name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/lib/openssh", "/usr/libexec", "/usr/libexec/openssh", "/usr/lib/ssh"} {
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/lib/openssh", "/usr/libexec",
+		"/usr/libexec/openssh", "/usr/lib/ssh"} {
 		path := filepath.Join(dir, name)
 		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() {
 			return path
@@ -164,8 +165,10 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 		for _, line := range o.Config {
 			fmt.Fprintln(&conf, line)
 		}
-		fmt.Fprintf(&conf, "ListenAddress %s:%d\nAuthorizedKeysFile %s\nPidFile none\n", s.Host, s.Port, s.AuthorizedKeys)
-		if !strings.Contains(conf.String(), "Subsystem sftp") { // the one word that must not come twice
+		fmt.Fprintf(&conf, "ListenAddress %s:%d\nAuthorizedKeysFile %s\nPidFile none\n", s.Host,
+			s.Port, s.AuthorizedKeys)
+		// the one word that must not come twice
+		if !strings.Contains(conf.String(), "Subsystem sftp") {
 			fmt.Fprintf(&conf, "Subsystem sftp %s\n", sftp)
 		}
 		// The test's directories lie below /tmp, which others may write to.

@@ -15,15 +15,17 @@ import (
 	"github.com/usftp/usftp/bench/result"
 )
 
-// goTestMain runs the Go benchmarks of this module. It runs the whole selection once in each round, because go
-// test's own -count would run one benchmark several times in a row, and keeps the output in benchstat's format.
+// goTestMain runs the Go benchmarks of this module. It runs the whole selection once in each round,
+// because go test's own -count would run one benchmark several times in a row, and keeps the output
+// in benchstat's format.
 func goTestMain(arguments []string) (err error) {
 	flags := flag.NewFlagSet("bench gotest", flag.ExitOnError)
 	pattern := flags.String("bench", "Floor|Pipe|Delay", "benchmarks to run, as for go test")
 	rounds := flags.Int("runs", 5, "rounds, in each of which every benchmark runs once")
 	benchtime := flags.String("benchtime", "50x", "as for go test")
 	tags := flags.String("tags", "", "as for go test")
-	results := flags.String("results", "", "directory that takes the raw results; without it they are only printed")
+	results := flags.String("results", "",
+		"directory that takes the raw results; without it they are only printed")
 	flags.Parse(arguments)
 
 	dir, err := os.MkdirTemp("", "usftp-bench-")
@@ -32,7 +34,8 @@ func goTestMain(arguments []string) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "bench.test")
-	build := exec.Command("go", "test", "-c", "-tags", *tags, "-o", binary, "github.com/usftp/usftp/bench")
+	build := exec.Command("go", "test", "-c", "-tags", *tags, "-o", binary,
+		"github.com/usftp/usftp/bench")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("go test -c, which works in the module's own directory: %w", err)
@@ -52,7 +55,8 @@ func goTestMain(arguments []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	for range *rounds {
-		run := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", *pattern, "-test.benchtime", *benchtime,
+		run := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", *pattern,
+			"-test.benchtime", *benchtime,
 			"-test.timeout", "6h")
 		run.Dir = dir
 		run.Cancel = func() error { return run.Process.Signal(os.Interrupt) }

@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/bench/sshd"
 )
 
-// libraryMain moves one file with a library over x/crypto/ssh, as a whole command: login, transfer, close. The garbage
-// collector stays as Go has it.
+// libraryMain moves one file with a library over x/crypto/ssh, as a whole command: login, transfer,
+// close. The garbage collector stays as Go has it.
 func libraryMain(arguments []string) (err error) {
 	if len(arguments) != 4 || arguments[1] != "get" && arguments[1] != "put" {
 		return errors.New("usage: bench library NAME get|put SOURCE TARGET")
@@ -19,8 +19,9 @@ func libraryMain(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
-	access := sshd.Access{Address: os.Getenv("ADDRESS"), Port: os.Getenv("PORT"), User: os.Getenv("USER"),
-		Key: os.Getenv("KEY"), KnownHosts: os.Getenv("KNOWN_HOSTS")}
+	access := sshd.Access{Address: os.Getenv("ADDRESS"), Port: os.Getenv("PORT"),
+		User: os.Getenv("USER"),
+		Key:  os.Getenv("KEY"), KnownHosts: os.Getenv("KNOWN_HOSTS")}
 	conn, err := access.Dial()
 	if err != nil {
 		return fmt.Errorf("login: %w", err)

@@ -1,4 +1,5 @@
-// Bench runs the rows of package rows: commands that move files over SSH, side by side, and keeps the raw results.
+// Bench runs the rows of package rows: commands that move files over SSH, side by side, and keeps
+// the raw results.
 //
 //	bench -list
 //	bench -rows 'get|put' -runs 5 -usftp ./usftp
@@ -93,14 +94,19 @@ func start(arguments []string) error {
 // parse reads the flags that all commands over SSH have.
 func parse(name, standard string, runs int, arguments []string) (o options, err error) {
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
-	flags.StringVar(&o.rows, "rows", standard, "regular expression that a row's whole name must match")
+	flags.StringVar(&o.rows, "rows", standard,
+		"regular expression that a row's whole name must match")
 	flags.BoolVar(&o.list, "list", false, "list the rows and their commands, run nothing")
 	flags.IntVar(&o.runs, "runs", runs, "rounds, in each of which every contestant runs once")
-	flags.StringVar(&o.usftp, "usftp", "", "the usftp program; without it its contestants are left out")
-	flags.StringVar(&o.results, "results", "", "directory that takes the raw results; without it they are only printed")
+	flags.StringVar(&o.usftp, "usftp", "",
+		"the usftp program; without it its contestants are left out")
+	flags.StringVar(&o.results, "results", "",
+		"directory that takes the raw results; without it they are only printed")
 	flags.StringVar(&o.dir, "dir", "/dev/shm", "directory for the files, best on tmpfs")
-	flags.Int64Var(&o.size, "size", 0, "bytes of each file instead of the row's own, for a quick look")
-	flags.StringVar(&o.only, "only", "", "regular expression that a contestant's whole name must match")
+	flags.Int64Var(&o.size, "size", 0,
+		"bytes of each file instead of the row's own, for a quick look")
+	flags.StringVar(&o.only, "only", "",
+		"regular expression that a contestant's whole name must match")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "longest that one command may take")
 	flags.Parse(arguments)
 	if flags.NArg() > 0 {
@@ -138,7 +144,8 @@ func choose(o options) ([]rows.Row, error) {
 		if !byRow.MatchString(row.Name) {
 			continue
 		}
-		row.Contestants = slices.DeleteFunc(row.Contestants, func(c rows.Contestant) bool { return !byContestant.MatchString(c.Name) })
+		row.Contestants = slices.DeleteFunc(row.Contestants,
+			func(c rows.Contestant) bool { return !byContestant.MatchString(c.Name) })
 		if o.size > 0 {
 			row.Bytes = o.size
 		}
@@ -192,7 +199,8 @@ func runAll(ctx context.Context, o options, selected []rows.Row) (err error) {
 // table shows the medians of what has just been measured.
 func table(row rows.Row, runs []result.Run) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "    %-16s %9s %9s %12s %12s %9s %6s\n", "", "MB/s", "s", "cpu-s/GiB", "server", "peak MiB", "trips")
+	fmt.Fprintf(&text, "    %-16s %9s %9s %12s %12s %9s %6s\n", "", "MB/s", "s", "cpu-s/GiB",
+		"server", "peak MiB", "trips")
 	for _, contestant := range row.Contestants {
 		var seconds, processor, server, peak, trips []float64
 		var bytes int64

@@ -27,8 +27,8 @@ import (
 const (
 	// longPort is where sshd listens at the far end of a long link, whose network is its own.
 	longPort = "2222"
-	// firstByteRTT and firstByteMark are those of the proxy that counts round trips. No login has as many bytes in
-	// one direction as the mark; the files of those rows have four times as many.
+	// firstByteRTT and firstByteMark are those of the proxy that counts round trips. No login has
+	// as many bytes in one direction as the mark; the files of those rows have four times as many.
 	firstByteRTT  = 200 * time.Millisecond
 	firstByteMark = 16 << 10
 	// The memory is looked at rarely where time is what matters.
@@ -48,14 +48,17 @@ type job struct {
 	meter  measure.Runner
 }
 
-// runRow runs every contestant once in each round, and hands each run to keep as soon as it is known.
-func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) error) (runs []result.Run, err error) {
+// runRow runs every contestant once in each round, and hands each run to keep as soon as it is
+// known.
+func runRow(ctx context.Context, o options, row rows.Row,
+	keep func(result.Run) error) (runs []result.Run, err error) {
 	dir, err := os.MkdirTemp(o.dir, "usftp-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	j := &job{row: row, usftp: o.usftp, source: filepath.Join(dir, "source"), part: filepath.Join(dir, "part"),
+	j := &job{row: row, usftp: o.usftp, source: filepath.Join(dir, "source"),
+		part:   filepath.Join(dir, "part"),
 		target: filepath.Join(dir, "target")}
 	j.meter = measure.Runner{Sample: sampleRate, Timeout: o.timeout}
 	if row.Kind == rows.Memory {
@@ -66,7 +69,8 @@ func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) 
 	}
 	config := sshd.Config{Cipher: row.Cipher}
 	if row.Link != nil {
-		link, err := wan.New(wan.Config{RTT: row.Link.RTT, Rate: row.Link.Rate, Loss: row.Link.Loss})
+		link, err := wan.New(wan.Config{RTT: row.Link.RTT, Rate: row.Link.Rate,
+			Loss: row.Link.Loss})
 		if err != nil {
 			return nil, err
 		}
@@ -99,8 +103,8 @@ func runRow(ctx context.Context, o options, row rows.Row, keep func(result.Run) 
 	return runs, nil
 }
 
-// shuffled gives each round an order of its own, and the same one every time: who comes after one that keeps the machine busy beyond its end, as does
-// removing what scp -r has made, pays for it.
+// shuffled gives each round an order of its own, and the same one every time: who comes after one
+// that keeps the machine busy beyond its end, as does removing what scp -r has made, pays for it.
 func shuffled[T any](all []T, round int) []T {
 	all = slices.Clone(all)
 	random := rand.New(rand.NewPCG(uint64(round), 7))
@@ -133,7 +137,8 @@ func (j *job) present() []rows.Contestant {
 }
 
 func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
-	run := result.Run{Row: j.row.Name, Contestant: contestant.Name, Command: contestant.Command, Round: round, Bytes: j.row.Total(contestant.Name)}
+	run := result.Run{Row: j.row.Name, Contestant: contestant.Name, Command: contestant.Command,
+		Round: round, Bytes: j.row.Total(contestant.Name)}
 	if err := os.RemoveAll(j.target); err != nil {
 		return run, err
 	}
@@ -149,7 +154,8 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 	var proxy *turns.Proxy
 	if j.row.Kind == rows.FirstByte {
 		var err error
-		proxy, err = turns.Listen(turns.Config{Target: net.JoinHostPort(access.Address, access.Port), RTT: firstByteRTT,
+		proxy, err = turns.Listen(turns.Config{Target: net.JoinHostPort(access.Address,
+			access.Port), RTT: firstByteRTT,
 			Upload: j.row.Upload, Mark: firstByteMark})
 		if err != nil {
 			return run, err
@@ -197,8 +203,10 @@ func (j *job) environment(access sshd.Access) ([]string, error) {
 		return nil, err
 	}
 	return []string{
-		"SRC=" + j.source, "PART=" + j.part, "DST=" + j.target, "CONFIG=" + access.ClientConfig, "ADDRESS=" + access.Address,
-		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" + access.KnownHosts,
+		"SRC=" + j.source, "PART=" + j.part, "DST=" + j.target, "CONFIG=" +
+			access.ClientConfig, "ADDRESS=" + access.Address,
+		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" +
+			access.KnownHosts,
 		"BENCH=" + self, "USFTP=" + j.usftp,
 	}, nil
 }
@@ -212,7 +220,8 @@ func makeSource(name string, size int64, sparse bool) error {
 	if sparse {
 		err = file.Truncate(size)
 	} else {
-		_, err = io.CopyBuffer(file, io.LimitReader(rand.NewChaCha8([32]byte{1}), size), make([]byte, 1<<20))
+		_, err = io.CopyBuffer(file, io.LimitReader(rand.NewChaCha8([32]byte{1}), size),
+			make([]byte, 1<<20))
 	}
 	return errors.Join(err, file.Close())
 }

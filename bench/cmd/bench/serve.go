@@ -69,13 +69,15 @@ func chooseServe(o options) ([]rows.ServeRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	selected := slices.DeleteFunc(rows.Serve(), func(row rows.ServeRow) bool { return !byRow.MatchString(row.Name) })
+	selected := slices.DeleteFunc(rows.Serve(),
+		func(row rows.ServeRow) bool { return !byRow.MatchString(row.Name) })
 	if len(selected) == 0 {
 		return nil, errNoRow
 	}
 	for i := range selected {
 		row := &selected[i]
-		row.Contestants = slices.DeleteFunc(row.Contestants, func(c rows.ServeContestant) bool { return !byContestant.MatchString(c.Name()) })
+		row.Contestants = slices.DeleteFunc(row.Contestants,
+			func(c rows.ServeContestant) bool { return !byContestant.MatchString(c.Name()) })
 		if o.size > 0 {
 			row.Bytes = o.size
 		}
@@ -94,7 +96,8 @@ type serveBench struct {
 }
 
 func newServeBench(o options, selected []rows.ServeRow) (b *serveBench, err error) {
-	b = &serveBench{o: o, servers: map[string]*servers.Server{}, meter: measure.Runner{Sample: sampleRate, Timeout: o.timeout}}
+	b = &serveBench{o: o, servers: map[string]*servers.Server{},
+		meter: measure.Runner{Sample: sampleRate, Timeout: o.timeout}}
 	if b.dir, err = os.MkdirTemp(o.dir, "usftp-bench-"); err != nil {
 		return nil, err
 	}
@@ -103,7 +106,8 @@ func newServeBench(o options, selected []rows.ServeRow) (b *serveBench, err erro
 	}
 	for _, name := range rows.Servers() {
 		if !slices.ContainsFunc(selected, func(row rows.ServeRow) bool {
-			return slices.ContainsFunc(row.Contestants, func(c rows.ServeContestant) bool { return c.Server == name })
+			return slices.ContainsFunc(row.Contestants,
+				func(c rows.ServeContestant) bool { return c.Server == name })
 		}) {
 			continue
 		}
@@ -128,7 +132,8 @@ func (b *serveBench) close() (err error) {
 }
 
 // row runs every contestant of a row once in each round.
-func (b *serveBench) row(ctx context.Context, row rows.ServeRow, keep func(result.Run) error) (runs []result.Run, err error) {
+func (b *serveBench) row(ctx context.Context, row rows.ServeRow,
+	keep func(result.Run) error) (runs []result.Run, err error) {
 	if source := filepath.Join(b.dir, "source"); b.size != row.Bytes {
 		if err := makeSource(source, row.Bytes, false); err != nil {
 			return nil, err
@@ -168,13 +173,17 @@ func (b *serveBench) absent(contestant rows.ServeContestant) bool {
 	return err != nil
 }
 
-func (b *serveBench) run(row rows.ServeRow, contestant rows.ServeContestant, round int) (result.Run, error) {
-	run := result.Run{Row: row.Name, Contestant: contestant.Name(), Command: contestant.Command, Round: round,
+func (b *serveBench) run(row rows.ServeRow, contestant rows.ServeContestant,
+	round int) (result.Run, error) {
+	run := result.Run{Row: row.Name, Contestant: contestant.Name(), Command: contestant.Command,
+		Round: round,
 		Bytes: int64(row.Streams) * row.Bytes}
 	server := b.servers[contestant.Server]
 	access := server.Access
-	b.meter.Environment = []string{"HERE=" + b.dir, "THERE=" + server.Root, "CONFIG=" + access.ClientConfig, "ADDRESS=" + access.Address,
-		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" + access.KnownHosts, "USFTP=" + b.o.usftp}
+	b.meter.Environment = []string{"HERE=" + b.dir, "THERE=" + server.Root,
+		"CONFIG=" + access.ClientConfig, "ADDRESS=" + access.Address,
+		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" +
+			access.KnownHosts, "USFTP=" + b.o.usftp}
 	before, err := server.Processor()
 	if err != nil {
 		return run, err
@@ -211,7 +220,8 @@ func (b *serveBench) checkTargets(streams int, run *result.Run) error {
 // serveTable shows the medians of what has just been measured.
 func serveTable(row rows.ServeRow, runs []result.Run) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "    %-20s %9s %9s %15s %15s %12s\n", "", "MB/s", "s", "server, s/GiB", "client, s/GiB", "client's core")
+	fmt.Fprintf(&text, "    %-20s %9s %9s %15s %15s %12s\n", "", "MB/s", "s", "server, s/GiB",
+		"client, s/GiB", "client's core")
 	for _, contestant := range row.Contestants {
 		var seconds, client, server, busy []float64
 		failure := ""

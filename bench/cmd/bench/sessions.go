@@ -30,7 +30,8 @@ func sessionsMain(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
-	selected := slices.DeleteFunc(rows.Sessions(), func(row rows.SessionRow) bool { return !byRow.MatchString(row.Name) })
+	selected := slices.DeleteFunc(rows.Sessions(),
+		func(row rows.SessionRow) bool { return !byRow.MatchString(row.Name) })
 	if len(selected) == 0 {
 		return errNoRow
 	}
@@ -51,7 +52,8 @@ func sessionsMain(arguments []string) (err error) {
 		if o.list {
 			continue
 		}
-		fmt.Printf("    %-16s %9s %9s %15s %15s %11s\n", "", "s", "server, s", "KiB each, most", "in the end", "goroutines")
+		fmt.Printf("    %-16s %9s %9s %15s %15s %11s\n", "", "s", "server, s", "KiB each, most",
+			"in the end", "goroutines")
 		for round := 1; round <= o.runs; round++ {
 			for _, server := range rows.SessionServers() {
 				if !byServer.MatchString(server) {
@@ -66,8 +68,10 @@ func sessionsMain(arguments []string) (err error) {
 	return nil
 }
 
-// sessionsRun starts a server for one run, so that nothing is left of another, and prints what it took.
-func sessionsRun(ctx context.Context, o options, row rows.SessionRow, name string, round int, keep func(result.Run) error) (err error) {
+// sessionsRun starts a server for one run, so that nothing is left of another, and prints what it
+// took.
+func sessionsRun(ctx context.Context, o options, row rows.SessionRow, name string, round int,
+	keep func(result.Run) error) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "usftp-bench-")
 	if err != nil {
 		return err
@@ -96,18 +100,22 @@ func sessionsRun(ctx context.Context, o options, row rows.SessionRow, name strin
 	}
 	run.Round = round
 	each := func(kib int64) float64 { return float64(kib) / float64(row.Sessions) }
-	fmt.Printf("    %-16s %9.2f %9.2f %15.0f %15.0f %11d %s\n", name, run.Seconds, run.Server, each(run.PeakKiB), each(run.EndKiB),
+	fmt.Printf("    %-16s %9.2f %9.2f %15.0f %15.0f %11d %s\n", name, run.Seconds, run.Server,
+		each(run.PeakKiB), each(run.EndKiB),
 		run.Goroutines, run.Failure)
 	return keep(run)
 }
 
-// idleTime is how long idle sessions are left alone before the server's memory is looked at: longer than it keeps buffers for.
+// idleTime is how long idle sessions are left alone before the server's memory is looked at: longer
+// than it keeps buffers for.
 const idleTime = 10 * time.Second
 
-func measureSessions(ctx context.Context, timeout time.Duration, row rows.SessionRow, server *servers.Server) (result.Run, error) {
+func measureSessions(ctx context.Context, timeout time.Duration, row rows.SessionRow,
+	server *servers.Server) (result.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	run := result.Run{Row: row.Name, Contestant: server.Name, Bytes: row.Bytes, Sessions: row.Sessions}
+	run := result.Run{Row: row.Name, Contestant: server.Name, Bytes: row.Bytes,
+		Sessions: row.Sessions}
 	spent, err := server.Processor()
 	if err != nil {
 		return run, err

@@ -41,7 +41,8 @@ func makeTree(name string, files int, size int64) error {
 			}
 		}
 		random.Read(content)
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%05d", i)), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%05d", i)), content,
+			0o644); err != nil {
 			return err
 		}
 	}

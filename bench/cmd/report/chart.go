@@ -45,7 +45,8 @@ func (r *report) rateChart() string {
 	return drawBars(groups)
 }
 
-// drawBars draws groups of horizontal bars on one scale, with colours that serve on light and dark ground.
+// drawBars draws groups of horizontal bars on one scale, with colours that serve on light and dark
+// ground.
 func drawBars(groups []barGroup) string {
 	largest, height := 1.0, 10
 	for _, group := range groups {
@@ -60,16 +61,20 @@ func drawBars(groups []barGroup) string {
 	y := 0
 	for _, group := range groups {
 		y += groupHeight
-		fmt.Fprintf(&text, `<text x="0" y="%d" font-weight="bold">%s</text>`+"\n", y-10, escape(group.title))
+		fmt.Fprintf(&text, `<text x="0" y="%d" font-weight="bold">%s</text>`+"\n", y-10,
+			escape(group.title))
 		for _, b := range group.bars {
 			colour := "#9aa7b4"
 			if b.ours {
 				colour = "#1f7a4d"
 			}
 			width := b.value / largest * (chartWidth - labelWidth - valueWidth)
-			fmt.Fprintf(&text, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labelWidth-8, y+barHeight-5, escape(b.label))
-			fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`, labelWidth, y, width, barHeight, colour)
-			fmt.Fprintf(&text, `<text x="%.1f" y="%d">%.0f</text>`+"\n", labelWidth+width+6, y+barHeight-5, b.value)
+			fmt.Fprintf(&text, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labelWidth-8,
+				y+barHeight-5, escape(b.label))
+			fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`,
+				labelWidth, y, width, barHeight, colour)
+			fmt.Fprintf(&text, `<text x="%.1f" y="%d">%.0f</text>`+"\n", labelWidth+width+6,
+				y+barHeight-5, b.value)
 			y += barStep
 		}
 	}

@@ -88,7 +88,8 @@ func (f goFamily) copyCell(on, hash, size string, plan filecopy.Plan) string {
 		took = "**" + took + "**"
 	}
 	cell := fmt.Sprintf("%s (%s)", took, shortTime(median(found, "cpu-ns/op")))
-	taken := filecopy.Choose(filecopy.Facts{Size: copySizes[size], Hash: hash != "none", Whole: true, NoClone: !clones, Processors: f.session.Machine.Cores})
+	taken := filecopy.Choose(filecopy.Facts{Size: copySizes[size], Hash: hash != "none",
+		Whole: true, NoClone: !clones, Processors: f.session.Machine.Cores})
 	if hash == "none" {
 		taken.Hash = ""
 	}

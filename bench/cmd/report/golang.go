@@ -43,7 +43,8 @@ func (r *report) goMarkdown() string {
 	if tasks, ok := r.family("Task"); ok {
 		text.WriteString(taskMarkdown(tasks))
 	}
-	for _, sweep := range []struct{ name, where string }{{"SweepPipe", "pipes"}, {"SweepSSH", "x/crypto/ssh"}} {
+	for _, sweep := range []struct{ name, where string }{{"SweepPipe", "pipes"},
+		{"SweepSSH", "x/crypto/ssh"}} {
 		if f, ok := r.family(sweep.name); ok {
 			text.WriteString(sweepMarkdown(f, sweep.where))
 		}
@@ -103,7 +104,8 @@ func pairRatio(one, other *result.GoBenchmark, unit string) float64 {
 func bestFloor(f goFamily, op, pipe string) *result.GoBenchmark {
 	var best *result.GoBenchmark
 	for _, b := range f.benchmarks {
-		if matches(b, "op", op, "pipe", pipe) && (best == nil || median(b, "MB/s") > median(best, "MB/s")) {
+		if matches(b, "op", op, "pipe", pipe) &&
+			(best == nil || median(b, "MB/s") > median(best, "MB/s")) {
 			best = b
 		}
 	}
@@ -115,12 +117,14 @@ func pipeMarkdown(pipe, floor goFamily) string {
 	text.WriteString(head("10 MiB over pipes to sftp-server, no SSH", pipe))
 	text.WriteString("The floor is a bare loop that keeps requests in flight and drops the replies, at the best of the settings that were tried. ")
 	text.WriteString("usftp aims at 0.9 of the floor and at 1.5 of pkg/sftp's best, with fewer than 200 allocations and 256 KiB a transfer.\n\n")
-	text.WriteString(columns([]string{"", "pipe", "MB/s", "of the floor", "of pkg/sftp's best", "allocations", "KiB allocated"}))
+	text.WriteString(columns([]string{"", "pipe", "MB/s", "of the floor", "of pkg/sftp's best",
+		"allocations", "KiB allocated"}))
 	for _, op := range pipe.values("op") {
 		for _, size := range pipe.values("pipe") {
 			least := bestFloor(floor, op, size)
 			if least != nil {
-				fmt.Fprintf(&text, "| %s floor (%s, %s in flight) | %s | %.0f | | | | |\n", op, least.Keys["packet"],
+				fmt.Fprintf(&text, "| %s floor (%s, %s in flight) | %s | %.0f | | | | |\n", op,
+					least.Keys["packet"],
 					least.Keys["inflight"], size, median(least, "MB/s"))
 			}
 			best := pipe.find("op", op, "pipe", size, "library", "pkgsftp-best")
@@ -136,7 +140,8 @@ func pipeMarkdown(pipe, floor goFamily) string {
 				if best != nil {
 					ofBest = fmt.Sprintf("%.2f", pairRatio(b, best, "MB/s"))
 				}
-				fmt.Fprintf(&text, "| %s %s | %s | %.0f | %s | %s | %.0f | %.0f |\n", op, library, size, median(b, "MB/s"),
+				fmt.Fprintf(&text, "| %s %s | %s | %.0f | %s | %s | %.0f | %.0f |\n", op, library,
+					size, median(b, "MB/s"),
 					ofFloor, ofBest, median(b, "allocs/op"), median(b, "B/op")/1024)
 			}
 		}
@@ -144,7 +149,8 @@ func pipeMarkdown(pipe, floor goFamily) string {
 	return text.String()
 }
 
-// neededTrips are those without which a file cannot be moved: open and reads; open, writes and close.
+// neededTrips are those without which a file cannot be moved: open and reads; open, writes and
+// close.
 var neededTrips = map[string]int{"CopyDown": 2, "CopyUp": 3}
 
 func delayMarkdown(f goFamily) string {
@@ -164,7 +170,8 @@ func delayMarkdown(f goFamily) string {
 					continue
 				}
 				needed := float64(neededTrips[op])*float64(length) + median(undelayed, "ns/op")
-				fmt.Fprintf(&text, "| %s %s | %s | %.0f | %.0f | %.2f |\n", op, library, delay, median(b, "ns/op")/1e6, needed/1e6,
+				fmt.Fprintf(&text, "| %s %s | %s | %.0f | %.0f | %.2f |\n", op, library, delay,
+					median(b, "ns/op")/1e6, needed/1e6,
 					median(b, "ns/op")/needed)
 			}
 		}
@@ -191,7 +198,8 @@ func gridMarkdown(f goFamily) string {
 						text.WriteString(" |")
 						continue
 					}
-					fmt.Fprintf(&text, " %.1f, %.0f, %.0f |", median(b, "MB/s"), median(b, "B/op")/1024, median(b, "allocs/op"))
+					fmt.Fprintf(&text, " %.1f, %.0f, %.0f |", median(b, "MB/s"),
+						median(b, "B/op")/1024, median(b, "allocs/op"))
 				}
 				text.WriteString("\n")
 			}
@@ -213,9 +221,13 @@ func sweepMarkdown(f goFamily, where string) string {
 				all = append(all, b)
 			}
 		}
-		slices.SortFunc(all, func(a, b *result.GoBenchmark) int { return cmp.Compare(median(b, "MB/s"), median(a, "MB/s")) })
+		slices.SortFunc(all, func(a, b *result.GoBenchmark) int {
+			return cmp.Compare(median(b,
+				"MB/s"), median(a, "MB/s"))
+		})
 		for _, b := range all[:min(shown, len(all))] {
-			fmt.Fprintf(&text, "| %s | %s | %s | %.0f |\n", op, orDefault(b.Keys["packet"]), orDefault(b.Keys["requests"]), median(b, "MB/s"))
+			fmt.Fprintf(&text, "| %s | %s | %s | %.0f |\n", op, orDefault(b.Keys["packet"]),
+				orDefault(b.Keys["requests"]), median(b, "MB/s"))
 		}
 	}
 	return text.String()

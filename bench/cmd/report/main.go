@@ -19,7 +19,8 @@ import (
 func main() {
 	results := flag.String("results", "results", "directory of the raw results")
 	out := flag.String("out", "../BENCHMARKS.md", "file that takes the report")
-	chart := flag.String("chart", "rates.svg", "file that takes the chart of our rate against the peers'")
+	chart := flag.String("chart", "rates.svg",
+		"file that takes the chart of our rate against the peers'")
 	flag.Parse()
 	if err := run(*results, *out, *chart); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -42,7 +43,8 @@ func run(results, out, chart string) error {
 	return os.WriteFile(chart, []byte(report.rateChart()), 0o644)
 }
 
-// linkTo is how one file names another. Both become absolute first, because ".." has no relative way back.
+// linkTo is how one file names another. Both become absolute first, because ".." has no relative
+// way back.
 func linkTo(target, from string) (string, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {
@@ -80,7 +82,8 @@ type goFamily struct {
 	benchmarks []*result.GoBenchmark
 }
 
-// load reads the results. The names of the files sort by time, so the last file that has a row is its newest.
+// load reads the results. The names of the files sort by time, so the last file that has a row is
+// its newest.
 func load(dir string) (*report, error) {
 	r := &report{}
 	if err := r.loadRows(dir); err != nil {
@@ -197,7 +200,8 @@ func (r *report) markdown(chart string) string {
 
 func origin(s result.Session, file string) string {
 	m := s.Machine
-	line := fmt.Sprintf("%s, commit %s; %s, %d cores, %s, Go %s", s.Date, s.Commit, m.CPU, m.Cores, m.Kernel, m.Go)
+	line := fmt.Sprintf("%s, commit %s; %s, %d cores, %s, Go %s", s.Date, s.Commit, m.CPU, m.Cores,
+		m.Kernel, m.Go)
 	if m.OpenSSH != "" {
 		line += ", " + m.OpenSSH
 	}

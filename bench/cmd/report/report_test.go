@@ -12,7 +12,8 @@ import (
 	"github.com/usftp/usftp/bench/result"
 )
 
-var session = result.Session{Commit: "abc", Date: "2026-01-02T03:04Z", Machine: result.Machine{CPU: "Some CPU", Cores: 2, Go: "1.26"}}
+var session = result.Session{Commit: "abc", Date: "2026-01-02T03:04Z",
+	Machine: result.Machine{CPU: "Some CPU", Cores: 2, Go: "1.26"}}
 
 func writeRuns(t *testing.T, dir string, session result.Session, runs ...result.Run) {
 	t.Helper()
@@ -32,7 +33,8 @@ func writeRuns(t *testing.T, dir string, session result.Session, runs ...result.
 
 // getRun is a run of the row "get" at a rate in MiB a second.
 func getRun(contestant string, round int, rate, processor float64) result.Run {
-	return result.Run{Row: "get", Contestant: contestant, Command: "run " + contestant, Round: round, Bytes: 1 << 30,
+	return result.Run{Row: "get", Contestant: contestant, Command: "run " + contestant,
+		Round: round, Bytes: 1 << 30,
 		Seconds: 1024 / rate, User: processor}
 }
 
@@ -57,13 +59,15 @@ func expect(t *testing.T, text string, lines ...string) {
 	}
 }
 
-// TestTargets has us run at 1.1 x scp and 0.96 x ssh cat in each round, while the rounds differ by a factor of two:
-// that is enough, because the ratio is taken within the rounds and 1.2 x scp is more than ssh cat allows.
+// TestTargets has us run at 1.1 x scp and 0.96 x ssh cat in each round, while the rounds differ by
+// a factor of two: that is enough, because the ratio is taken within the rounds and 1.2 x scp is
+// more than ssh cat allows.
 func TestTargets(t *testing.T) {
 	dir := t.TempDir()
 	var runs []result.Run
 	for round, scale := range []float64{1, 2, 1.5} {
-		runs = append(runs, getRun("ssh cat", round, 110*scale/0.96, 1), getRun("scp", round, 100*scale, 2),
+		runs = append(runs, getRun("ssh cat", round, 110*scale/0.96, 1),
+			getRun("scp", round, 100*scale, 2),
 			getRun("scp -O", round, 120*scale, 2), getRun("usftp cp", round, 110*scale, 1))
 	}
 	failed := getRun("lftp", 0, 1, 1)
@@ -131,7 +135,8 @@ BenchmarkSweepSSH/op=WriteTo/packet=128KiB/requests=16-2 50 1 ns/op 500 MB/s
 BenchmarkSweepSSH/op=WriteTo/default-2 50 1 ns/op 600 MB/s
 PASS
 `
-	if err := os.WriteFile(filepath.Join(dir, "2026-01-02T0304Z-abc.txt"), []byte(output), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "2026-01-02T0304Z-abc.txt"), []byte(output),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, render(t, dir),

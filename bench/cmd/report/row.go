@@ -116,16 +116,19 @@ func (m measuredRow) table(all []figures) string {
 		case rows.FirstByte:
 			fmt.Fprintf(&text, "| %s | %.0f |\n", f.name, f.median(roundTrips))
 		case rows.Memory:
-			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", f.name, f.median(peak)/1024, f.median(rate), f.median(processor)*perGiB)
+			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", f.name, f.median(peak)/1024,
+				f.median(rate), f.median(processor)*perGiB)
 		default:
-			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %.2f | %.1f |\n", f.name, f.median(rate), f.median(seconds),
+			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %.2f | %.1f |\n", f.name,
+				f.median(rate), f.median(seconds),
 				f.median(processor)*perGiB, f.median(server)*perGiB, f.median(peak)/1024)
 		}
 	}
 	return text.String()
 }
 
-// treeTable is a table of contestants that copy many files, of which some may have copied a part: then their own count in the rate.
+// treeTable is a table of contestants that copy many files, of which some may have copied a part:
+// then their own count in the rate.
 func (m measuredRow) treeTable(all []figures) string {
 	var text strings.Builder
 	text.WriteString("| | files/s | files | seconds | cpu-s | server | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|\n")
@@ -135,7 +138,8 @@ func (m measuredRow) treeTable(all []figures) string {
 			continue
 		}
 		files := f.bytes / m.row.Bytes
-		fmt.Fprintf(&text, "| %s | %.0f | %d | %.3f | %.2f | %.2f | %.1f |\n", f.name, float64(files)/f.median(seconds), files,
+		fmt.Fprintf(&text, "| %s | %.0f | %d | %.3f | %.2f | %.2f | %.1f |\n", f.name,
+			float64(files)/f.median(seconds), files,
 			f.median(seconds), f.median(processor), f.median(server), f.median(peak)/1024)
 	}
 	return text.String()
@@ -172,12 +176,14 @@ var figureWords = map[rows.Figure]string{
 	rows.Throughput: "rate", rows.Processor: "processor seconds", rows.PeakMemory: "peak memory", rows.RoundTrips: "round trips",
 }
 
-func judge(target rows.Target, ours figures, others map[string]figures) (words, value string, met bool) {
+func judge(target rows.Target, ours figures,
+	others map[string]figures) (words, value string, met bool) {
 	of := figureOf[target.Figure]
 	name := figureWords[target.Figure]
 	if target.Absolute > 0 {
 		got := ours.median(of)
-		return fmt.Sprintf("%s at most %.0f MiB", name, target.Absolute/1024), fmt.Sprintf("%.1f MiB", got/1024), got <= target.Absolute
+		return fmt.Sprintf("%s at most %.0f MiB", name,
+			target.Absolute/1024), fmt.Sprintf("%.1f MiB", got/1024), got <= target.Absolute
 	}
 	got, ok := ratio(ours, others[target.Against], of)
 	if !ok {
@@ -185,7 +191,8 @@ func judge(target rows.Target, ours figures, others map[string]figures) (words, 
 	}
 	value = fmt.Sprintf("%.2f", got)
 	if target.Figure != rows.Throughput {
-		return fmt.Sprintf("%s at most %.2f x %s", name, target.Bound, target.Against), value, got <= target.Bound
+		return fmt.Sprintf("%s at most %.2f x %s", name, target.Bound,
+			target.Against), value, got <= target.Bound
 	}
 	words = fmt.Sprintf("%s at least %.2f x %s", name, target.Bound, target.Against)
 	met = got >= target.Bound

@@ -15,10 +15,12 @@ type servedRow struct {
 	measuredRow
 }
 
-// The goals of the server: ahead of SFTPGo in time, at a part of its processor time, and no slower than OpenSSH.
+// The goals of the server: ahead of SFTPGo in time, at a part of its processor time, and no slower
+// than OpenSSH.
 const serveProcessorGoal = 0.7
 
-// full is the part of its time from which on a core counts as full: the rest is the login, and what was missed between two looks.
+// full is the part of its time from which on a core counts as full: the rest is the login, and what
+// was missed between two looks.
 const full = 0.9
 
 const serveWords = `
@@ -82,11 +84,13 @@ func serveTable(group []servedRow) (string, []served) {
 		}
 		lines = append(lines, m.lines()...)
 		if got, want := m.runs[0].Bytes, m.row.Bytes*int64(m.row.Streams); got != want {
-			fmt.Fprintf(&text, "**With %d streams measured with %d bytes instead of %d.**\n\n", m.row.Streams, got, want)
+			fmt.Fprintf(&text, "**With %d streams measured with %d bytes instead of %d.**\n\n",
+				m.row.Streams, got, want)
 		}
 	}
 	text.WriteString(strings.Join(origins, "\n"))
-	text.WriteString("\n" + columns([]string{"streams", "client", "OpenSSH MB/s", "SFTPGo MB/s", "usftp MB/s", "balanced MB/s", "x SFTPGo",
+	text.WriteString("\n" + columns([]string{"streams", "client", "OpenSSH MB/s", "SFTPGo MB/s",
+		"usftp MB/s", "balanced MB/s", "x SFTPGo",
 		"x OpenSSH", "OpenSSH s/GiB", "SFTPGo s/GiB", "usftp s/GiB", "balanced s/GiB", "of SFTPGo", "client s/GiB", "full"}))
 	for _, line := range lines {
 		text.WriteString(line.markdown())
@@ -112,7 +116,8 @@ func (m servedRow) lines() []served {
 		at := slices.IndexFunc(lines, func(s served) bool { return s.client == contestant.Client })
 		if at < 0 {
 			at = len(lines)
-			lines = append(lines, served{m.row.Streams, contestant.Client, m.session.Machine.Cores, map[string]figures{}})
+			lines = append(lines, served{m.row.Streams, contestant.Client, m.session.Machine.Cores,
+				map[string]figures{}})
 		}
 		lines[at].servers[contestant.Server] = f
 	}
@@ -145,7 +150,8 @@ func perGiB(of func(result.Run) float64) func(result.Run) float64 {
 }
 
 // goal is a ratio of ours to another's; it is not ok where one of them did not run.
-func (s served) goal(other string, of func(result.Run) float64, met func(ratio float64) bool) (ratioOf float64, isMet, ok bool) {
+func (s served) goal(other string, of func(result.Run) float64,
+	met func(ratio float64) bool) (ratioOf float64, isMet, ok bool) {
 	ratioOf, ok = ratio(s.servers[rows.Usftp], s.servers[other], of)
 	return ratioOf, ok && met(ratioOf), ok
 }
@@ -175,7 +181,10 @@ func (s served) full() string {
 	if ours.median(func(r result.Run) float64 { return r.Busiest / r.Seconds }) >= full {
 		words = append(words, "client")
 	}
-	if ours.median(func(r result.Run) float64 { return (processor(r) + server(r)) / r.Seconds }) >= full*float64(s.cores) {
+	if ours.median(func(r result.Run) float64 {
+		return (processor(r) +
+			server(r)) / r.Seconds
+	}) >= full*float64(s.cores) {
 		words = append(words, "machine")
 	}
 	return strings.Join(words, ", ")
@@ -186,15 +195,18 @@ func (s served) markdown() string {
 	for _, name := range rows.Servers() {
 		cells = append(cells, s.cell(name, "%.0f", rate))
 	}
-	cells = append(cells, s.verdict(rows.SFTPGo, rate, ahead), s.verdict(rows.OpenSSH, rate, noSlower))
+	cells = append(cells, s.verdict(rows.SFTPGo, rate, ahead),
+		s.verdict(rows.OpenSSH, rate, noSlower))
 	for _, name := range rows.Servers() {
 		cells = append(cells, s.cell(name, "%.2f", perGiB(server)))
 	}
-	cells = append(cells, s.verdict(rows.SFTPGo, server, fewEnough), s.cell(rows.Usftp, "%.2f", perGiB(processor)), s.full())
+	cells = append(cells, s.verdict(rows.SFTPGo, server, fewEnough),
+		s.cell(rows.Usftp, "%.2f", perGiB(processor)), s.full())
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// serveSummary counts in how many lines each goal is met, and what was full where one of time is not.
+// serveSummary counts in how many lines each goal is met, and what was full where one of time is
+// not.
 func serveSummary(lines []served) string {
 	var text strings.Builder
 	text.WriteString("\n| goal | met | of | missed where client or machine is full |\n|---|---:|---:|---:|\n")

@@ -6,18 +6,23 @@ import (
 	"github.com/usftp/usftp/bench/result"
 )
 
-// serveRun is a run of 1 GiB in one stream: seconds, processor seconds of the server and of the client's busiest process.
+// serveRun is a run of 1 GiB in one stream: seconds, processor seconds of the server and of the
+// client's busiest process.
 func serveRun(contestant string, round int, seconds, server, client float64) result.Run {
-	return result.Run{Row: "serve-sftp-get-gcm-1", Contestant: contestant, Command: "run $i", Round: round, Bytes: 1 << 30,
+	return result.Run{Row: "serve-sftp-get-gcm-1", Contestant: contestant, Command: "run $i",
+		Round: round, Bytes: 1 << 30,
 		Seconds: seconds, Server: server, User: client, Busiest: client}
 }
 
-// TestServers has us at 0.8 x OpenSSH with sftp, whose core is full, while we meet everything with usftp cp.
+// TestServers has us at 0.8 x OpenSSH with sftp, whose core is full, while we meet everything with
+// usftp cp.
 func TestServers(t *testing.T) {
 	dir := t.TempDir()
 	writeRuns(t, dir, session,
-		serveRun("openssh: sftp", 1, 0.8, 1, 0.5), serveRun("sftpgo: sftp", 1, 2, 1, 0.5), serveRun("usftp: sftp", 1, 1, 0.8, 0.95),
-		serveRun("openssh: usftp cp", 1, 2, 1, 0.5), serveRun("sftpgo: usftp cp", 1, 2, 1, 0.5), serveRun("usftp: usftp cp", 1, 1, 0.5, 0.5),
+		serveRun("openssh: sftp", 1, 0.8, 1, 0.5), serveRun("sftpgo: sftp", 1, 2, 1,
+			0.5), serveRun("usftp: sftp", 1, 1, 0.8, 0.95),
+		serveRun("openssh: usftp cp", 1, 2, 1, 0.5), serveRun("sftpgo: usftp cp", 1, 2, 1,
+			0.5), serveRun("usftp: usftp cp", 1, 1, 0.5, 0.5),
 		serveRun("balanced: usftp cp", 1, 1, 0.5, 0.5))
 	expect(t, render(t, dir),
 		"### SFTP get, aes128-gcm@openssh.com",

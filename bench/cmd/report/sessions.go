@@ -34,7 +34,8 @@ func (r *report) sessionMarkdown() string {
 		if got := m.runs[0].Bytes; got != m.row.Bytes {
 			fmt.Fprintf(&text, "**Measured with files of %d bytes instead.**\n\n", got)
 		}
-		text.WriteString(columns([]string{"", "seconds", "server's cpu-s", "KiB each, at most", "KiB each, in the end", "goroutines left", "goal"}))
+		text.WriteString(columns([]string{"", "seconds", "server's cpu-s", "KiB each, at most",
+			"KiB each, in the end", "goroutines left", "goal"}))
 		for _, name := range rows.SessionServers() {
 			if f := figuresOf(name, m.runs); f.bytes > 0 || len(f.rounds) > 0 || f.failure != "" {
 				text.WriteString(m.line(f))
@@ -60,7 +61,8 @@ func (m sessionRow) line(f figures) string {
 		left = fmt.Sprintf("%.0f", f.median(func(r result.Run) float64 { return float64(r.Goroutines) }))
 		goal = m.goal(peak, end, f.failure)
 	}
-	return fmt.Sprintf("| %s | %.2f | %.2f | %.0f | %.0f | %s | %s |\n", f.name, f.median(seconds), f.median(server), peak, end, left, goal)
+	return fmt.Sprintf("| %s | %.2f | %.2f | %.0f | %.0f | %s | %s |\n", f.name, f.median(seconds),
+		f.median(server), peak, end, left, goal)
 }
 
 // goal tells whether ours was reached.

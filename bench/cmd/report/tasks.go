@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// gridDelayMarkdown shows times, and how many delays they are: the round trips that were waited for.
+// gridDelayMarkdown shows times, and how many delays they are: the round trips that were waited
+// for.
 func gridDelayMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("The grid with every write of the client delayed", f))
@@ -40,11 +41,16 @@ var taskTargets = []struct {
 	most               float64
 }{
 	{"stat-10000", "10,000 stats over 50 ms, in round trips", "s/task", taskFigure{}, 0.05, 6},
-	{"walk-20000", "WalkDir of 20,000 files in 2,000 directories over 50 ms, of pkg/sftp's Walk", "s/task", taskFigure{"walk-20000", "pkgsftp"}, 1, 0.01},
-	{"readdir-100000", "ReadDir of 100,000 entries over 50 ms, in seconds", "s/task", taskFigure{}, 1, 3},
-	{"readdir-100000", "allocations an entry, of pkg/sftp's", "allocs/item", taskFigure{"readdir-100000", "pkgsftp"}, 1, 0.5},
-	{"Read-1KiB", "Read in pieces of 1 KiB, of the time in pieces of 1 MiB", "s/task", taskFigure{"Read-1024KiB", "usftp"}, 1, 1.5},
-	{"Write-1KiB", "Write in pieces of 1 KiB with write-behind, of the time in pieces of 1 MiB", "s/task", taskFigure{"Write-1024KiB", "usftp"}, 1, 1.5},
+	{"walk-20000", "WalkDir of 20,000 files in 2,000 directories over 50 ms, of pkg/sftp's Walk",
+		"s/task", taskFigure{"walk-20000", "pkgsftp"}, 1, 0.01},
+	{"readdir-100000", "ReadDir of 100,000 entries over 50 ms, in seconds", "s/task", taskFigure{},
+		1, 3},
+	{"readdir-100000", "allocations an entry, of pkg/sftp's", "allocs/item",
+		taskFigure{"readdir-100000", "pkgsftp"}, 1, 0.5},
+	{"Read-1KiB", "Read in pieces of 1 KiB, of the time in pieces of 1 MiB", "s/task",
+		taskFigure{"Read-1024KiB", "usftp"}, 1, 1.5},
+	{"Write-1KiB", "Write in pieces of 1 KiB with write-behind, of the time in pieces of 1 MiB",
+		"s/task", taskFigure{"Write-1024KiB", "usftp"}, 1, 1.5},
 	{"idle", "an idle client's heap, in KiB", "heap-B", taskFigure{}, 1024, 64},
 	{"idle", "an idle client's goroutines", "goroutines", taskFigure{}, 1, 2},
 }
@@ -56,7 +62,8 @@ func taskMarkdown(f goFamily) string {
 	text.WriteString(head("Tasks", f))
 	text.WriteString("With every write of the client delayed by 50 ms where that is said, to sftp-server on pipes. pkg/sftp's stats are made by 64 goroutines; ")
 	text.WriteString("it walks a twentieth of the tree, and its time is multiplied by 20.\n\n")
-	text.WriteString(columns([]string{"task", "library", "seconds", "allocations an item", "heap, KiB", "goroutines"}))
+	text.WriteString(columns([]string{"task", "library", "seconds", "allocations an item",
+		"heap, KiB", "goroutines"}))
 	for _, b := range f.benchmarks {
 		cell := func(unit, format string, divisor float64) string {
 			if len(b.Values[unit]) == 0 {
@@ -64,8 +71,10 @@ func taskMarkdown(f goFamily) string {
 			}
 			return fmt.Sprintf(format, median(b, unit)/divisor)
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s |\n", b.Keys["task"], b.Keys["library"], cell("s/task", "%.3f", 1),
-			cell("allocs/item", "%.2f", 1), cell("heap-B", "%.0f", 1024), cell("goroutines", "%.0f", 1))
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s |\n", b.Keys["task"], b.Keys["library"],
+			cell("s/task", "%.3f", 1),
+			cell("allocs/item", "%.2f", 1), cell("heap-B", "%.0f", 1024), cell("goroutines", "%.0f",
+				1))
 	}
 	text.WriteString("\n" + columns([]string{"target", "at most", "reached", ""}))
 	for _, target := range taskTargets {

@@ -25,12 +25,15 @@ func main() {
 	var o options
 	flag.DurationVar(&o.link.RTT, "rtt", 100*time.Millisecond, "round-trip time")
 	flag.Float64Var(&o.link.Rate, "rate", 1e9, "bits a second; 0 is without limit")
-	flag.IntVar(&o.link.Queue, "queue", 0, "bytes that may wait; 0 is one round trip's worth, at least 1 MiB")
+	flag.IntVar(&o.link.Queue, "queue", 0,
+		"bytes that may wait; 0 is one round trip's worth, at least 1 MiB")
 	flag.Float64Var(&o.link.Loss, "loss", 0, "probability of a packet's loss")
 	flag.IntVar(&o.link.MTU, "mtu", 1500, "largest packet in bytes")
 	flag.BoolVar(&o.link.SinglePackets, "single-packets", false, "never carry segments in runs")
-	flag.StringVar(&o.server, "server", "", "shell command to run at the server's end, "+wan.ServerAddress.String())
-	flag.IntVar(&o.port, "port", 0, "TCP port on which the server must listen before the command starts")
+	flag.StringVar(&o.server, "server", "",
+		"shell command to run at the server's end, "+wan.ServerAddress.String())
+	flag.IntVar(&o.port, "port", 0,
+		"TCP port on which the server must listen before the command starts")
 	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "end everything after this")
 	flag.Usage = func() {
 		fmt.Fprintf(os.Stderr, "usage: wan [flags] -- command [argument...]\nThe command runs at the client's end, %s.\n", wan.ClientAddress)

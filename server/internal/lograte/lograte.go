@@ -1,4 +1,5 @@
-// Package lograte bounds the lines that a client can have written about itself: none may fill a disk with them.
+// Package lograte bounds the lines that a client can have written about itself: none may fill a
+// disk with them.
 package lograte
 
 import (
@@ -12,7 +13,8 @@ const (
 	Pause = time.Second
 )
 
-// Limit bounds the lines about one client. The zero Limit is ready for use; it is safe for concurrent use.
+// Limit bounds the lines about one client. The zero Limit is ready for use; it is safe for
+// concurrent use.
 type Limit struct {
 	mu      sync.Mutex
 	left    int       // lines that may be written at once
