@@ -161,12 +161,16 @@ var (
 
 // noSpace says that the host's file system is full. The protocol has only FAILURE for it.
 type noSpace struct {
-	host string
-	free uint64
-	err  error
+	host   string
+	free   uint64
+	inodes bool // they are what there are none of
+	err    error
 }
 
 func (e *noSpace) Error() string {
+	if e.inodes {
+		return fmt.Sprintf("no space left on %s for another file (no free inodes)", e.host)
+	}
 	return fmt.Sprintf("no space left on %s (%d bytes free)", e.host, e.free)
 }
 
@@ -179,10 +183,11 @@ func (r *run) explainWrite(err error, dir string) error {
 		return err
 	}
 	vfs, statErr := r.Host.Client.StatVFS(dir)
-	if statErr != nil || vfs.AvailableSpace() >= fullBelow {
+	inodes := statErr == nil && vfs.Files > 0 && vfs.Favail == 0
+	if statErr != nil || vfs.AvailableSpace() >= fullBelow && !inodes {
 		return err
 	}
-	return &noSpace{host: r.Host.Name, free: vfs.Bavail * vfs.Frsize, err: err}
+	return &noSpace{host: r.Host.Name, free: vfs.Bavail * vfs.Frsize, inodes: inodes, err: err}
 }
 
 // fullBelow is what a file system that has just refused a write has left if that was why: less than

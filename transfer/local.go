@@ -145,8 +145,8 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 			t.temporary = temporary
 			return nil
 		}
-		if r.Options.Placement == Atomic || errors.Is(err, fs.ErrNotExist) {
-			return err
+		if r.Options.Placement == Atomic || !nameRefused(err) {
+			return r.notCreated(err)
 		}
 	}
 	if r.Options.Placement == Atomic {

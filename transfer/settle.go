@@ -54,7 +54,7 @@ func (r *run) place(temporary string, target *remoteTarget, size int64) error {
 	}
 	if refused(err) {
 		r.placing = nil
-		r.noRename(target.before == nil)
+		r.noRename(err, target.before == nil)
 		r.detail += "; with --inplace the target itself is written"
 		if _, lookErr := client.Lstat(temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			r.result.LeftBehind = ""

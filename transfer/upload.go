@@ -182,8 +182,8 @@ func (r *run) createRemote(target *remoteTarget,
 			}
 			return nil, "", err
 		}
-		if r.Options.Placement == Atomic {
-			return nil, "", err
+		if r.Options.Placement == Atomic || !nameRefused(err) {
+			return nil, "", r.notCreated(r.explainWrite(err, path.Dir(target.path)))
 		}
 		if target.before == nil {
 			// Nothing is there that could be harmed, and the reason is most likely the directory's:

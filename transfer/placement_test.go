@@ -1,0 +1,125 @@
+package transfer_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestOnlyARefusedNameIsWrittenInPlace: where no temporary file can be created for any other reason
+// than its name, the target keeps what it has. Writing it in place would empty it first.
+func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
+	for _, test := range []struct {
+		code    wire.Code
+		message string
+		inPlace bool
+	}{
+		{code: wire.PermissionDenied, inPlace: true},
+		{code: wire.BadMessage, inPlace: true},
+		{code: wire.InvalidFilename, inPlace: true},
+		{code: wire.Failure, message: "open: File name too long", inPlace: true},
+		{code: wire.Failure},
+		{code: wire.Failure, message: "Failure"},
+		{code: wire.Failure, message: "no space left on device"},
+		{code: wire.NoSpaceOnFilesystem},
+		{code: wire.QuotaExceeded},
+		{code: wire.OpUnsupported},
+		{code: 99},
+	} {
+		refuse := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+			if r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-") {
+				return []sftptest.Action{sftptest.Refuse(test.code, test.message)}
+			}
+			return nil
+		}}
+		check := func(t *testing.T, b *bench, target string, inPlace bool, err error) {
+			t.Helper()
+			want := "old"
+			if test.inPlace {
+				want = "new"
+			}
+			if got := string(b.remote(target)); got != want {
+				t.Errorf("%s holds %q, want %q", target, got, want)
+			}
+			if (err == nil) != test.inPlace || inPlace != test.inPlace {
+				t.Errorf("in place: %v, %v", inPlace, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), "--inplace") {
+				t.Errorf("the error does not say what to do: %v", err)
+			}
+			if len(b.temporaries()) > 0 {
+				t.Errorf("left behind: %v", b.temporaries())
+			}
+		}
+		name := fmt.Sprintf("%v %s", test.code, test.message)
+		t.Run("upload "+name, func(t *testing.T) {
+			b := newBench(t, refuse, sftptest.LinkConfig{})
+			b.server.Files.WriteFile("/target", []byte("old"))
+			result, err := b.job(transfer.Upload, b.local("source", []byte("new")), "/target")
+			check(t, b, "/target", result.InPlace, err)
+		})
+		t.Run("relay "+name, func(t *testing.T) {
+			b := newBench(t, refuse, sftptest.LinkConfig{})
+			from := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			from.server.Files.WriteFile("/source", []byte("new"))
+			b.server.Files.WriteFile("/target", []byte("old"))
+			result, err := b.job(transfer.Relay, "/source", "/target",
+				func(j *transfer.Job) { j.From = from.host })
+			check(t, b, "/target", result.InPlace, err)
+		})
+		t.Run("tree "+name, func(t *testing.T) {
+			b := newBench(t, refuse, sftptest.LinkConfig{})
+			if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			b.server.Files.Mkdir("/tree")
+			for _, name := range []string{"a", "b", "c"} {
+				b.local("tree/"+name, []byte("new"))
+				b.server.Files.WriteFile("/tree/"+name, []byte("old"))
+			}
+			_, err := transfer.UploadDir(t.Context(), b.host, filepath.Join(b.dir, "tree")+"/.",
+				"/tree", transfer.Options{})
+			for _, name := range []string{"a", "b", "c"} {
+				check(t, b, "/tree/"+name, test.inPlace, err)
+			}
+		})
+	}
+}
+
+// TestRefusedRenameIsNoReasonToWriteInPlace: a host that could not rename one file for a reason
+// that nobody knows may be full, and the files that follow keep what they have.
+func TestRefusedRenameIsNoReasonToWriteInPlace(t *testing.T) {
+	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&
+			r.Extension == wire.ExtPosixRename {
+			return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.server.Files.Mkdir("/tree")
+	for i := range 40 {
+		b.local(fmt.Sprint("tree/", i), []byte("new"))
+		if i > 0 {
+			b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte("old"))
+		}
+	}
+	tree := transfer.Tree{Host: b.host, Source: filepath.Join(b.dir, "tree") + "/.",
+		Target: "/tree", TreeOptions: transfer.TreeOptions{MaxFiles: 1}}
+	if summary, err := tree.Run(t.Context()); err == nil || summary.Files > 0 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	for i := 1; i < 40; i++ {
+		if got := string(b.remote(fmt.Sprint("/tree/", i))); got != "old" {
+			t.Errorf("file %d holds %q", i, got)
+		}
+	}
+}
