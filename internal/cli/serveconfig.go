@@ -28,6 +28,8 @@ type serveFile struct {
 	Grace         durationText  `toml:"grace"`
 	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
 
+	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
+
 	Limits struct {
 		LoginTimeout      durationText `toml:"login_timeout"`
 		IdleTimeout       durationText `toml:"idle_timeout"`
@@ -134,6 +136,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		sshd: sshd.Config{
 			LoginTimeout: time.Duration(file.Limits.LoginTimeout), IdleTimeout: time.Duration(file.Limits.IdleTimeout),
 			MaxSessions: int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins), MaxLoginsEach: int(file.Limits.LoginsEachAddress),
+			LegacyAlgorithms: texts(file.LegacyAlgorithms),
 		},
 	}
 	for _, address := range file.Listen {

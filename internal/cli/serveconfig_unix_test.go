@@ -45,6 +45,37 @@ read_only = true
 	return file, alice, bob
 }
 
+// The documentation's example starts as it stands, but for the port, which may be in use.
+func TestServeConfigExampleStarts(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, "serve.toml")
+	writeFile(t, file, readFile(t, "../../docs/serve.toml"))
+	s := startServe(t, home, "--config", file, "--listen", loopbackPort)
+	conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	secure, channels, requests, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{
+		User: "guest", Auth: []ssh.AuthMethod{ssh.Password("example")},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := usftp.NewClient(ssh.NewClient(secure, channels, requests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if info, err := client.Stat("serve.toml"); err != nil || info.Size() == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := client.Remove("serve.toml"); err == nil {
+		t.Error("a file was removed")
+	}
+}
+
 func TestServeConfig(t *testing.T) {
 	home, key := homeWithKey(t)
 	file, alice, bob := writeConfig(t, home, key, "")

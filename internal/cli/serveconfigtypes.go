@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type (
 	sizeText      int64
 	umaskText     fs.FileMode
 	operationText struct{ checked }
+	algorithmText struct{ checked }
 	keyText       struct{ checked }
 	passwordText  struct{ checked }
 )
@@ -86,6 +88,15 @@ func (u *umaskText) UnmarshalText(text []byte) error {
 func (o *operationText) UnmarshalText(text []byte) error {
 	o.text = string(text)
 	return knownOperation(string(text))
+}
+
+func (a *algorithmText) UnmarshalText(text []byte) error {
+	a.text = string(text)
+	if known := sshd.LegacyAlgorithms(); !slices.Contains(known, a.text) {
+		return fmt.Errorf("there is no legacy algorithm %q; there are %s", text,
+			strings.Join(known, ", "))
+	}
+	return nil
 }
 
 func (k *keyText) UnmarshalText(text []byte) error {

@@ -3,6 +3,7 @@ package sshd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -19,13 +20,24 @@ type accessKey struct{}
 var errNoAccess = errors.New("sshd: access denied")
 
 // serverConfig makes what x/crypto/ssh asks of logins.
-func (s *Server) serverConfig(config *Config) *ssh.ServerConfig {
-	c := &ssh.ServerConfig{
-		ServerVersion: serverVersion,
-		MaxAuthTries:  6, // as OpenSSH has it
+func (s *Server) serverConfig(config *Config) (*ssh.ServerConfig, error) {
+	offer, err := offerWith(config.LegacyAlgorithms)
+	if err != nil {
+		return nil, err
 	}
-	c.Ciphers = config.Ciphers
+	c := &ssh.ServerConfig{
+		ServerVersion:           serverVersion,
+		MaxAuthTries:            6, // as OpenSSH has it
+		PublicKeyAuthAlgorithms: offer.signatures,
+	}
+	c.KeyExchanges, c.Ciphers, c.MACs = offer.keyExchanges, offer.ciphers, offer.macs
+	if len(config.Ciphers) > 0 {
+		c.Ciphers = config.Ciphers
+	}
 	for _, key := range config.HostKeys {
+		if key, err = offer.hostKey(key); err != nil {
+			return nil, fmt.Errorf("a host key: %w", err)
+		}
 		c.AddHostKey(key)
 	}
 	if decide := config.PublicKey; decide != nil {
@@ -58,7 +70,7 @@ func (s *Server) serverConfig(config *Config) *ssh.ServerConfig {
 	c.AuthLogCallback = func(conn ssh.ConnMetadata, method string, err error) {
 		logAttempt(config.Logger, conn, method, err)
 	}
-	return c
+	return c, nil
 }
 
 func permissions(access *Access, err error) (*ssh.Permissions, error) {

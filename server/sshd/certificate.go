@@ -37,6 +37,11 @@ func checkCertificate(certificate *ssh.Certificate, principals []string, address
 	if certificate.CertType != ssh.UserCert {
 		return errors.New("the certificate is not for users")
 	}
+	// OpenSSH's CASignatureAlgorithms: whoever can make SHA-1 collide can make certificates.
+	if !slices.Contains(signatures, certificate.Signature.Format) {
+		return fmt.Errorf("the certificate is signed with %q, which is too weak",
+			certificate.Signature.Format)
+	}
 	// A certificate without names would be good for everybody; OpenSSH takes none either.
 	match := func(name string) bool { return slices.Contains(certificate.ValidPrincipals, name) }
 	if !slices.ContainsFunc(principals, match) {

@@ -71,10 +71,16 @@ type Config struct {
 	MaxLogins, MaxLoginsEach int
 
 	// Ciphers are those that clients may choose from; the order is the client's. By default they
-	// are those that x/crypto/ssh thinks safe, and, where the processor has instructions for AES, a
-	// client of OpenSSH's on a fast link that knows AES-GCM is offered nothing else: left to itself
-	// it would choose a cipher that takes twice the time.
+	// are OpenSSH's, and, where the processor has instructions for AES, an OpenSSH client on a fast
+	// link that knows AES-GCM is offered nothing else: left to itself it would choose a cipher that
+	// takes twice the time.
 	Ciphers []string
+
+	// LegacyAlgorithms are offered besides those that OpenSSH 10 offers by default, for clients
+	// that know nothing better: names of key exchanges, ciphers, MACs and signatures, such as
+	// "diffie-hellman-group14-sha1", or "ssh-rsa" for RSA signatures over SHA-1. The function
+	// [LegacyAlgorithms] lists them.
+	LegacyAlgorithms []string
 
 	// Exempt tells which addresses are never banned or counted, such as load balancers that hide
 	// the client's own.
@@ -150,10 +156,15 @@ func (s *Server) Reload(config Config) error {
 	if config.Exempt == nil {
 		config.Exempt = func(netip.Addr) bool { return false }
 	}
-	next := &state{Config: config, ssh: s.serverConfig(&config)}
+	next := &state{Config: config}
+	var err error
+	if next.ssh, err = s.serverConfig(&config); err != nil {
+		return fmt.Errorf("sshd: %w", err)
+	}
 	if hasAES && len(config.Ciphers) == 0 {
-		next.fast = s.serverConfig(&config)
-		next.fast.Ciphers = fastCiphers
+		fast := *next.ssh
+		fast.Ciphers = fastCiphers
+		next.fast = &fast
 	}
 	s.state.Store(next)
 	return nil
