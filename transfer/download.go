@@ -206,13 +206,16 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer,
 			return n, 1, err
 		})
 	}
-	s := r.stripe(f.Name(), os.O_RDONLY, r.size)
+	s := r.stripe(f, os.O_RDONLY, r.size)
 	defer s.stop()
 	n, err := r.judge(f, func() (int64, int, error) {
 		n, err := f.WriteToAt(r.boundWriterAt(r.passWriterAt(file, f)), &s.stripes)
 		return n, 1 + s.count(), err
 	})
 	r.result.Stripes = s.stripes.Joined()
+	if err == nil {
+		err = s.prove()
+	}
 	return n, err
 }
 

@@ -17,8 +17,9 @@ import (
 func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) error {
 	var steps []step
 	if s := r.striper; s != nil {
-		if s.stripes.Joined() > 0 {
-			steps = append(steps, r.whole(f, r.result.Bytes))
+		// before anything is set: what each connection is asked comes in an order of its own
+		if err := s.prove(); err != nil {
+			return err
 		}
 		steps = append(steps, s.part)
 	}

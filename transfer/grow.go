@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -184,16 +185,22 @@ func (s *striper) idle(conns []*pooled) bool {
 	})
 }
 
-// leave closes what rests.
+// leave closes what rests, and waits for what the host has to say about it.
 func (s *striper) leave(conns []*pooled) {
+	var left []stripeLane
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.lanes = slices.DeleteFunc(s.lanes, func(lane stripeLane) bool {
 		gone := slices.Contains(conns, lane.on)
 		if gone {
-			s.work.Go(func() { lane.file.Close() })
-			s.pool.use(lane.on, -1)
+			left = append(left, lane)
 		}
 		return gone
 	})
+	s.mu.Unlock()
+	s.proveLanes(left, false)
+	var closing sync.WaitGroup
+	for _, lane := range left {
+		closing.Go(func() { s.close(lane) })
+	}
+	closing.Wait()
 }

@@ -143,7 +143,7 @@ func (s *source) openRemote(r *run) error {
 	}
 	file.bound = grownBound(f.Info().Size())
 	s.Reader, s.file, s.before, s.free = file, file, f.Info(), func() {}
-	file.lanes = func(off int64) *striper { return r.stripeSource(s.before, off, trip) }
+	file.lanes = func(off int64) *striper { return r.stripeSource(f, s.before, off, trip) }
 	return nil
 }
 
@@ -229,6 +229,8 @@ type remoteFile struct {
 	lanes func(off int64) *striper
 	over  *striper // of the stream
 	bound int64    // it is not read beyond
+	// what was wrong with the handles of a stream that has ended
+	mixed error
 }
 
 func (f *remoteFile) Read(p []byte) (int, error) {
@@ -279,6 +281,9 @@ func (f *remoteFile) end() {
 		f.stream = nil
 	}
 	if f.over != nil {
+		if err := f.over.prove(); err != nil && f.mixed == nil {
+			f.mixed = err
+		}
 		f.over.stop()
 		f.over = nil
 	}
@@ -297,7 +302,11 @@ func (f *remoteFile) Seek(off int64, whence int) (int64, error) {
 	return off, nil
 }
 
+// Stat ends what is read ahead: the file is what it was only if it was so for all handles.
 func (f *remoteFile) Stat() (fs.FileInfo, error) {
+	if f.end(); f.mixed != nil {
+		return nil, ofSource(f.mixed)
+	}
 	info, err := f.file.Stat()
 	return info, ofSource(err)
 }

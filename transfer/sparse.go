@@ -142,8 +142,8 @@ func (r *run) sendParts(f *usftp.File, s *holeySource) (n int64, joined int, err
 		n, err = f.ReadFromAt(s, new(usftp.Stripes))
 		return n, 0, err
 	}
-	stripes := r.stripe(f.Name(), os.O_WRONLY, s.size)
-	defer stripes.stop()
+	stripes := r.stripe(f, os.O_WRONLY, s.size)
+	r.striper = stripes // which send ends
 	n, err = f.ReadFromAt(s, &stripes.stripes)
 	return n, stripes.stripes.Joined(), err
 }
@@ -187,10 +187,13 @@ func (r *run) receiveSparse(f *usftp.File, file *os.File,
 		!r.worthStriping(r.size-r.result.Resumed) {
 		n, err = f.WriteTo(r.boundWriter(r.passWriter(r.limitWriter(sink))))
 	} else {
-		s := r.stripe(f.Name(), os.O_RDONLY, r.size)
+		s := r.stripe(f, os.O_RDONLY, r.size)
 		defer s.stop()
 		n, err = f.WriteToAt(r.boundWriterAt(r.passWriterAt(sink, f)), &s.stripes)
 		r.result.Stripes = s.stripes.Joined()
+		if err == nil {
+			err = s.prove()
+		}
 	}
 	if err == nil {
 		err = file.Truncate(r.result.Resumed + n) // it may end in a hole

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -30,11 +31,14 @@ const (
 	sshWindow = 2 << 20
 )
 
-// striper opens further handles of a file while it is being copied, as long as that helps.
+// striper opens further handles of a file while it is being copied, as long as that helps. Handles
+// are opened by path, so each may be one of another file that has taken the path meanwhile: what
+// they say of their file is compared when they join and when they end.
 type striper struct {
 	run     *run
 	pool    *Pool
 	stripes usftp.Stripes
+	first   *usftp.File
 	path    string // of the file on the host
 	flag    int
 	from    int64 // where the transfer began, and so the size that the file had
@@ -45,6 +49,9 @@ type striper struct {
 	work   sync.WaitGroup
 	mu     sync.Mutex
 	lanes  []stripeLane
+	known  *usftp.FileStat // what the first handle has said of the file, nil before it was asked
+	broken error           // what was wrong with a handle that took part
+	cut    bool            // the connection of one was lost
 }
 
 // stripeLane is a further handle of the file.
@@ -122,9 +129,9 @@ func firstWanted(size int64, trip time.Duration) int {
 
 // stripe begins to watch over a transfer that takes its lanes from s.stripes; stop ends that, and
 // closes what was opened.
-func (r *run) stripe(path string, flag int, size int64) *striper {
-	return r.stripeOver(&striper{pool: r.Host.Pool, path: path, flag: flag, from: r.result.Resumed,
-		size: size, trip: r.trip})
+func (r *run) stripe(first *usftp.File, flag int, size int64) *striper {
+	return r.stripeOver(&striper{pool: r.Host.Pool, first: first, path: first.Name(), flag: flag,
+		from: r.result.Resumed, size: size, trip: r.trip})
 }
 
 func (r *run) stripeOver(s *striper) *striper {
@@ -142,19 +149,155 @@ func (r *run) stripeOver(s *striper) *striper {
 
 func (s *striper) stop() { s.part()() }
 
-// part is stop as a [step].
+// part is stop as a [step]. Its error is that of any handle that has taken part: CLOSE is where a
+// server may report that what it has acknowledged could not be stored.
 func (s *striper) part() (wait func() error) {
-	s.cancel()
-	s.work.Wait()
+	s.settle()
 	for _, lane := range s.lanes {
-		s.work.Go(func() { lane.file.Close() })
-		s.pool.use(lane.on, -1)
+		s.work.Go(func() { s.close(lane) })
 	}
 	s.lanes = nil
 	return func() error {
 		s.work.Wait()
+		return s.broken
+	}
+}
+
+// settle has no more handles join.
+func (s *striper) settle() {
+	s.cancel()
+	s.work.Wait()
+}
+
+// close closes a handle that takes part no longer.
+func (s *striper) close(lane stripeLane) {
+	err := lane.file.Close()
+	s.pool.use(lane.on, -1)
+	if err != nil && s.flag != os.O_RDONLY {
+		s.note(lane, err)
+	}
+}
+
+// note keeps what was wrong with a handle. One whose connection was lost is not wrong: the others
+// have done what was its, but for what it had written, of which nobody will say more.
+func (s *striper) note(lane stripeLane, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if lost(lane.file.Client()) {
+		s.cut = true
+	} else if s.broken == nil {
+		s.broken = err
+	}
+}
+
+// prove makes sure that all handles were of one file, that it is still what it was, and that it is
+// what has the path. It is for when the contents are there, and takes a round trip where further
+// handles have taken part, and no time where none have.
+func (s *striper) prove() error {
+	if s.settle(); s.stripes.Joined() == 0 {
 		return nil
 	}
+	path := s.first.Client().Async().Stat(s.path)
+	end := s.first.Async().Stat()
+	s.proveLanes(s.lanes, true)
+	stat, err := end.WaitContext(s.run.ctx)
+	if err != nil {
+		return err
+	}
+	var named *usftp.FileStat
+	info, err := path.WaitContext(s.run.ctx)
+	if err == nil {
+		named = info.Sys().(*usftp.FileStat)
+	}
+	reads := s.flag == os.O_RDONLY
+	switch {
+	case s.broken != nil:
+		return s.broken
+	case err != nil && !refused(err):
+		return err
+	case reads && (!s.same(stat, true) || !s.same(named, true)):
+		return replaced(err)
+	case reads:
+		return nil
+	case int64(stat.Size) != s.size:
+		return notJoined(int64(stat.Size), s.size)
+	case named != nil && !s.same(named, true):
+		return errTakenMeanwhile
+	}
+	if _, syncs := s.first.Client().HasExtension("fsync@openssh.com"); s.cut && syncs {
+		// it says what the CLOSE of the handle that was lost would have said
+		_, err := s.first.Async().Sync().WaitContext(s.run.ctx)
+		return err
+	}
+	return nil
+}
+
+// replaced says that a source that is read over several handles was replaced.
+func replaced(err error) error {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: another file has taken its place", ErrSourceChanged)
+	}
+	return err
+}
+
+// proveLanes asks each of some handles what it says of its file, and notes whose is another.
+func (s *striper) proveLanes(lanes []stripeLane, complete bool) {
+	var asking sync.WaitGroup
+	for _, lane := range lanes {
+		asking.Go(func() {
+			stat, err := lane.file.Async().Stat().WaitContext(s.run.ctx)
+			switch {
+			case err != nil:
+			case s.same(stat, complete):
+				return
+			case s.flag == os.O_RDONLY:
+				err = replaced(nil)
+			default:
+				err = notJoined(int64(stat.Size), s.size)
+			}
+			s.note(lane, err)
+		})
+	}
+	asking.Wait()
+}
+
+// same reports whether what a handle says of its file is what the first has said. While a file is
+// written its size and time change, and whether its handles are of one file is found out by what
+// they see of each other's data; complete, it has its size.
+func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
+	s.mu.Lock()
+	known := s.known
+	s.mu.Unlock()
+	if known == nil || stat == nil ||
+		known.HasOwner() && stat.HasOwner() && (known.UID != stat.UID || known.GID != stat.GID) ||
+		known.HasMode() && stat.HasMode() && known.Mode != stat.Mode {
+		return false
+	}
+	if s.flag != os.O_RDONLY {
+		return !complete || int64(stat.Size) == s.size
+	}
+	return known.HasSize() && stat.HasSize() && known.HasTimes() && stat.HasTimes() &&
+		known.Size == stat.Size && known.Mtime == stat.Mtime
+}
+
+// know asks the first handle what it says of its file.
+func (s *striper) know(ctx context.Context) bool {
+	s.mu.Lock()
+	known := s.known != nil
+	s.mu.Unlock()
+	if known {
+		return true
+	}
+	stat, err := s.first.Async().Stat().WaitContext(ctx)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = stat
+	}
+	return true
 }
 
 // join opens the file on each client that there is, and each that comes.
@@ -177,12 +320,12 @@ func (s *striper) join(ctx context.Context) {
 
 // joinOne opens the file once more, makes sure that it is the same one, and has it take part.
 func (s *striper) joinOne(ctx context.Context, c pooledClient) {
-	f, err := s.open(c.WithContext(ctx))
+	f, err := c.WithContext(ctx).OpenFile(s.path, s.flag, 0) // neither created nor truncated
 	if err != nil {
 		return // the host may not let it be open twice
 	}
 	f = f.WithContext(s.run.ctx)
-	if s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
+	if !s.isSame(ctx, f) || s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
 		f.Close()
 		return
 	}
@@ -192,28 +335,15 @@ func (s *striper) joinOne(ctx context.Context, c pooledClient) {
 	s.pool.use(c.on, 1)
 }
 
-// open opens the file. One that is read must have the size of the one that is being copied; that
-// takes no further round trip, and the question goes out behind OPEN, so that a file which has
-// taken the other's name would be seen.
-func (s *striper) open(c *usftp.Client) (*usftp.File, error) {
-	if s.flag != os.O_RDONLY {
-		return c.OpenFile(s.path, s.flag, 0)
+// isSame asks a handle, and the first one once, what they say of their file. By handle, since the
+// path may have come to name another file since.
+func (s *striper) isSame(ctx context.Context, f *usftp.File) bool {
+	looking := f.Async().Stat()
+	if !s.know(ctx) {
+		return false
 	}
-	opening := c.Async().Open(s.path)
-	looking := c.Async().Stat(s.path)
-	f, err := opening.Wait()
-	if err != nil {
-		return nil, err
-	}
-	info, err := looking.Wait()
-	if err == nil && info.Size() != s.size {
-		err = ErrSourceChanged
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	stat, err := looking.WaitContext(ctx)
+	return err == nil && s.same(stat, false)
 }
 
 // sees waits until another handle has written something, and tells whether this one sees it.
@@ -259,19 +389,4 @@ var errNotJoined = errors.New("the host does not put together what was written o
 // notJoined says how large such a file is.
 func notJoined(size, want int64) error {
 	return fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, size, want)
-}
-
-// whole makes sure that what several handles have written is one file of a size, as the first of
-// them sees it.
-func (r *run) whole(f *usftp.File, size int64) step {
-	return func() func() error {
-		looking := f.Async().Stat()
-		return func() error {
-			info, err := looking.WaitContext(r.ctx)
-			if err == nil && int64(info.Size) != size {
-				err = notJoined(int64(info.Size), size)
-			}
-			return err
-		}
-	}
 }

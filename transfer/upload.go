@@ -260,7 +260,7 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 			return n, 1, err
 		})
 	}
-	s := r.stripe(f.Name(), os.O_WRONLY, from.before.Size())
+	s := r.stripe(f, os.O_WRONLY, from.before.Size())
 	r.striper = s // which send ends
 	n, err := r.judge(f, func() (int64, int, error) {
 		n, err := f.ReadFromAt(r.passReaderAt(from.file), &s.stripes)

@@ -244,7 +244,7 @@ func (r *run) compareBack(f *usftp.File, size int64, local reopen) error {
 		return err
 	}
 	defer free()
-	s := r.stripe(f.Name(), os.O_RDONLY, size)
+	s := r.stripe(f, os.O_RDONLY, size)
 	defer s.stop()
 	n, err := f.WriteToAt(&comparer{at: file, size: size}, &s.stripes)
 	if err == nil && n != size {
