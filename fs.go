@@ -244,17 +244,10 @@ func (f *FS) Glob(pattern string) ([]string, error) {
 	if !hasMeta(pattern) && !fs.ValidPath(pattern) {
 		return nil, nil
 	}
-	var escaped strings.Builder
-	for _, r := range f.prefix {
-		if strings.ContainsRune(`*?[\`, r) {
-			escaped.WriteByte('\\')
-		}
-		escaped.WriteRune(r)
-	}
 	if pattern == "." {
 		return []string{"."}, nil
 	}
-	names, err := f.client.Glob(escaped.String() + pattern)
+	names, err := f.client.Glob(QuotePattern(f.prefix) + pattern)
 	for i := range names {
 		names[i] = strings.TrimPrefix(names[i], f.prefix)
 	}

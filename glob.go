@@ -110,4 +110,13 @@ func globDir(dir string) string {
 	return strings.TrimRight(dir, "/")
 }
 
+// QuotePattern returns a pattern for [Client.Glob] that matches just name: its metacharacters are
+// escaped. Quote names that come from elsewhere, such as the server, before they become part of a
+// pattern.
+func QuotePattern(name string) string {
+	return metacharacters.Replace(name)
+}
+
+var metacharacters = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`)
+
 func hasMeta(pattern string) bool { return strings.ContainsAny(pattern, `*?[\`) }

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A Target is what a person names: whom to log in as, where, and a path there.
@@ -37,8 +40,9 @@ var errNoHost = errors.New("no host is named")
 //
 // An address that begins with http://, ssh:// or the like is an error, and no host of that name.
 //
-// A host or a user that starts with '-', or that holds a character with a meaning to
-// a shell, is refused: both travel to ssh's command line and into ProxyCommand.
+// Hosts and users that OpenSSH's ssh refuses on its command line are refused here too: those that
+// start with '-' or contain characters with a meaning to a shell. Both end up in ssh's arguments
+// and in ProxyCommand.
 func ParseTarget(s string) (t Target, remote bool, err error) {
 	switch scheme := urlScheme(s); scheme {
 	case "":
@@ -246,8 +250,9 @@ func parsePort(s string) (int, error) {
 	return p, nil
 }
 
-// check refuses what could turn into an option of ssh, or into shell in a
-// ProxyCommand's %h and %r. The lists are those ssh itself refuses.
+// check refuses what could become an option of ssh, or shell syntax in a ProxyCommand's %h and %r:
+// what OpenSSH's valid_hostname and valid_ruser (ssh.c) refuse. Slashes, brackets and '@' in host
+// names are refused too.
 func (t Target) check() error {
 	if t.Host == "" {
 		return errNoHost
@@ -256,26 +261,38 @@ func (t Target) check() error {
 		return fmt.Errorf("host %q starts with '-'", t.Host)
 	}
 	if i := strings.IndexFunc(t.Host, badInHost); i >= 0 {
-		return fmt.Errorf("host %q holds the character %q", t.Host, t.Host[i:i+1])
+		r, _ := utf8.DecodeRuneInString(t.Host[i:])
+		return fmt.Errorf("host %q contains the character %q", t.Host, string(r))
 	}
 	if strings.Contains(t.Host, ":") {
 		if _, err := netip.ParseAddr(t.Host); err != nil {
-			return fmt.Errorf("host %q has a colon and is no address", t.Host)
+			return fmt.Errorf("host %q contains a colon but is not an IPv6 address", t.Host)
 		}
 	}
 	if strings.HasPrefix(t.User, "-") {
 		return fmt.Errorf("user %q starts with '-'", t.User)
 	}
 	if i := strings.IndexFunc(t.User, badInUser); i >= 0 {
-		return fmt.Errorf("user %q holds the character %q", t.User, t.User[i:i+1])
+		r, _ := utf8.DecodeRuneInString(t.User[i:])
+		return fmt.Errorf("user %q contains the character %q", t.User, string(r))
+	}
+	// A shell would split "x -oFoo" into a user and an option, and "x\" would join the user with
+	// what follows in the command.
+	if dashAfterSpace.MatchString(t.User) {
+		return fmt.Errorf("user %q contains a space followed by '-'", t.User)
+	}
+	if strings.HasSuffix(t.User, `\`) {
+		return fmt.Errorf("user %q ends with a backslash", t.User)
 	}
 	return nil
 }
 
+var dashAfterSpace = regexp.MustCompile(`[\s\p{Z}]-`)
+
 func badInHost(r rune) bool {
-	return r <= ' ' || r == 0x7f || strings.ContainsRune("'`\"$\\;&<>|(){}[],/@", r)
+	return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("'`\"$\\;&<>|(){}[],/@", r)
 }
 
 func badInUser(r rune) bool {
-	return r < ' ' || r == 0x7f || strings.ContainsRune("'`\";&<>|(){}", r)
+	return unicode.IsControl(r) || strings.ContainsRune("'`\";&<>|(){}", r)
 }

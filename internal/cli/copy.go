@@ -182,7 +182,7 @@ func (c *copier) copy(sources []place, target place) {
 	c.connectBoth(sources, target)
 	target = c.atHome(target)
 	for _, s := range sources {
-		found, err := c.expand(c.atHome(s))
+		found, err := c.expand(s)
 		if err != nil {
 			c.fail(err)
 			if c.over() {
@@ -227,14 +227,20 @@ func (c *copier) connectBoth(sources []place, target place) {
 // over tells whether nothing more is to be copied.
 func (c *copier) over() bool { return c.ctx.Err() != nil || c.stops && c.code != exitOK }
 
-// A file is one source, after globs.
+// A file is one source, after patterns were expanded.
 type file struct {
 	place
 	path string
+	name string // what the copy is called, where that is not the last element of path
 }
 
 // copyFile runs one job. The job's own events tell how it went.
 func (c *copier) copyFile(f file, target place, several bool) {
+	if f.name != "" && !target.stream && (several || c.wantDirectory(target) == nil) {
+		target.typed = filepath.Join(target.typed, f.name)
+		target.target.Path = path.Join(target.target.Path, f.name)
+		several = false
+	}
 	job := transfer.Job{Source: f.path, Target: target.path(), Direction: transfer.Download,
 		Options: c.options}
 	var ok bool

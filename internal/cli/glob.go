@@ -12,11 +12,22 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// expand gives the files that a source stands for: those that a remote pattern matches; where it
-// matches none, the file that has just this name.
+// expand returns the files that a source stands for: those that match its pattern, or the one file
+// it names. Only what the person typed decides what is a pattern and what the copy is called; a home
+// directory that the server told is neither, whatever it looks like.
 func (c *copier) expand(s place) ([]file, error) {
-	if !s.remote || !hasGlob(s.target.Path) {
-		return []file{{s, s.path()}}, nil
+	if !s.remote {
+		return []file{{place: s, path: s.path()}}, nil
+	}
+	typed := s.target.Path
+	user, below, ok := c.home(&s)
+	switch {
+	case ok && strings.Trim(below, "/") == "":
+		// The contents of the directory, under the name that was typed: the last element of the
+		// path is the server's word.
+		return []file{{place: s, path: s.path() + "/.", name: user}}, nil
+	case !hasGlob(typed):
+		return []file{{place: s, path: s.path()}}, nil
 	}
 	host, told := c.hosts.get(c.ctx, s.target)
 	if host.err != nil {
@@ -25,43 +36,58 @@ func (c *copier) expand(s place) ([]file, error) {
 		}
 		return nil, host.err
 	}
-	names, err := glob(c.ctx, host.Client, s.target.Path)
+	pattern := s.target.Path
+	if ok {
+		pattern = usftp.QuotePattern(strings.TrimSuffix(pattern, below)) + below
+	}
+	names, err := glob(c.ctx, host.Client, pattern, s.target.Path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot copy %s:%s: %w", host.Name, s.target.Path, err)
 	}
 	var files []file
 	for _, name := range names {
-		files = append(files, file{s, name})
+		files = append(files, file{place: s, path: name})
 	}
 	return files, nil
 }
 
-// atHome gives a path that begins with ~user its place, as scp does. Where the server cannot tell,
-// or knows no such user, it is a name like any other.
+// atHome returns a place with a leading ~user replaced by that user's home directory, as in scp.
 func (c *copier) atHome(p place) place {
+	c.home(&p)
+	return p
+}
+
+// home replaces a leading ~user of a remote path by that user's home directory, and returns the user
+// and what was typed below, with its slash. If the server does not know, the path stays as it is and
+// ok is false.
+func (c *copier) home(p *place) (user, below string, ok bool) {
 	if !p.remote || !strings.HasPrefix(p.target.Path, "~") {
-		return p
+		return "", "", false
 	}
 	host, told := c.hosts.get(c.ctx, p.target)
 	if host.err != nil {
 		if !told {
 			c.fail(host.err)
 		}
-		return p
+		return "", "", false
 	}
-	user, rest, below := strings.Cut(p.target.Path, "/")
+	user = p.target.Path
+	if i := strings.IndexByte(user, '/'); i >= 0 {
+		user, below = user[:i], user[i:]
+	}
+	if user == "~." || user == "~.." {
+		return "", "", false // not a name for the copy
+	}
 	home, err := host.Client.WithContext(c.ctx).ExpandPath(user)
 	if err != nil {
-		return p
+		return "", "", false
 	}
-	if p.target.Path = home; below {
-		p.target.Path += "/" + rest
-	}
-	return p
+	p.target.Path = home + below
+	return user[1:], below, true
 }
 
-// glob asks a host for the names that match.
-func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, error) {
+// glob asks a host for the names that match a pattern, or else for the file with just this name.
+func glob(ctx context.Context, client *usftp.Client, pattern, literal string) ([]string, error) {
 	client = client.WithContext(ctx)
 	names, err := client.Glob(pattern)
 	names = slices.DeleteFunc(names, func(name string) bool { return hidden(pattern, name) })
@@ -74,8 +100,8 @@ func glob(ctx context.Context, client *usftp.Client, pattern string) ([]string, 
 	}
 	// the file may have this name, and its directory may be one that cannot be listed
 	if len(names) == 0 {
-		if _, statErr := client.Lstat(pattern); statErr == nil {
-			return []string{pattern}, nil
+		if _, statErr := client.Lstat(literal); statErr == nil {
+			return []string{literal}, nil
 		}
 		return nil, errors.New("no file on the host has such a name")
 	}

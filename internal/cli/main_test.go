@@ -23,7 +23,8 @@ import (
 // tests.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"usftp": func() { os.Exit(Main(os.Args[1:])) },
+		"usftp":          func() { os.Exit(Main(os.Args[1:])) },
+		"hostile-server": serveHostileHome,
 	})
 }
 
