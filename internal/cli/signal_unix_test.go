@@ -336,3 +336,47 @@ func carryUntil(silent chan struct{}, to, from net.Conn) {
 		}
 	}
 }
+
+// Signals that were ignored when the program started, as nohup does, do not end it; the others do.
+func TestIgnoredSignals(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	data := randomData(16 << 20)
+	for _, c := range []struct {
+		name    string
+		ignored string // for sh's trap
+		sent    []syscall.Signal
+		code    int
+	}{
+		{"nohup", "HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, exitOK},
+		{"job without job control", "INT", []syscall.Signal{syscall.SIGINT}, exitOK},
+		{"nohup, TERM", "HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
+		{"nohup, INT", "HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGINT}, 130},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			big, target := filepath.Join(dir, "big"), filepath.Join(dir, "target")
+			writeFile(t, big, data)
+			cmd := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", big,
+				"testhost:"+target)
+			program := cmd.Args
+			cmd.Path = "/bin/sh"
+			cmd.Args = append([]string{"sh", "-c", "trap '' " + c.ignored + `; exec "$@"`, "sh"},
+				program...)
+			events, stderr := started(t, cmd)
+			until(t, events, "progress", 1<<20)
+			for _, s := range c.sent {
+				cmd.Process.Signal(s)
+			}
+			exit := until(t, events, "exit", 0)
+			cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != c.code || exit.Code != c.code {
+				t.Errorf("exit code %d (%d in the last event), want %d:\n%s", code, exit.Code, c.code,
+					stderr)
+			}
+			if c.code == exitOK && !bytes.Equal(readFile(t, target), data) {
+				t.Error("the copy differs from its source")
+			}
+		})
+	}
+}

@@ -16,14 +16,33 @@ const cleanupTime = 8 * time.Second
 // signalPlan is what a command does about signals that differs from others.
 type signalPlan struct {
 	mu       sync.Mutex
+	caught   chan os.Signal
 	cleanup  time.Duration // instead of cleanupTime
 	reloaded func()        // what SIGHUP asks for, instead of the end
 }
 
+// catch has signals sent to a channel, except those that were ignored when the program started:
+// nohup and shells without job control ignore signals so that the program survives them.
+func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.caught = caught
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
+}
+
+// set says how long cleaning up may take, and what SIGHUP does instead of ending the program. Then
+// it is caught even under nohup.
 func (p *signalPlan) set(cleanup time.Duration, reload func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cleanup, p.reloaded = cleanup, reload
+	if p.caught != nil {
+		signal.Notify(p.caught, syscall.SIGHUP)
+	}
 }
 
 // reload does what SIGHUP asks for; false where that is the end.
@@ -44,13 +63,13 @@ func (p *signalPlan) patience() time.Duration {
 	return max(p.cleanup, cleanupTime)
 }
 
-// catchSignals gives a context that ends with the first signal that asks us to. A second one ends
-// the program at once, and so does the end of cleanupTime: a person who presses Ctrl-C wants the
-// prompt back.
+// catchSignals returns a context that ends with the first signal that asks us to end. A second one,
+// or the end of cleanupTime, ends the program at once: a person who presses Ctrl-C wants the prompt
+// back. Signals that were ignored when the program started stay so.
 func (a *app) catchSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	a.signals.catch(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// With SIGPIPE caught, a write to a closed standard output fails, and what has been begun can
 	// be put in order.
 	brokenPipes := make(chan os.Signal, 1)
