@@ -66,6 +66,9 @@ func newFileStat(a *wire.Attrs) FileStat {
 	s := FileStat{
 		Size: a.Size, Mode: a.Permissions, Mtime: a.MTime, Atime: a.ATime, UID: a.UID, GID: a.GID, present: a.Flags,
 	}
+	if len(a.Extended) > 0 {
+		s.Extended = make([]StatExtended, 0, len(a.Extended))
+	}
 	for _, e := range a.Extended {
 		s.Extended = append(s.Extended, StatExtended{ExtType: e.Name, ExtData: e.Data})
 	}

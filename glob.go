@@ -59,13 +59,8 @@ func (c *Client) glob(pattern string) ([]string, error) {
 // mostGlobbed is how many directories are listed at once.
 const mostGlobbed = 32
 
-// What a server may list without end: entries of one directory, and bytes of names that match.
-const (
-	mostGlobEntries = 20_000_000
-	mostGlobBytes   = 256 << 20
-)
-
-var errGlobTooLarge = errors.New("there are more names than are reasonable")
+// mostGlobBytes is how much memory names that match may take.
+const mostGlobBytes = 256 << 20
 
 // matches returns the names in a directory that match a pattern, and counts what they take. A
 // directory that cannot be opened holds none; of one whose listing breaks off nobody knows what it
@@ -84,8 +79,8 @@ func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []stri
 			names = append(names, path.Join(dir, f.BaseName()))
 			taken.Add(int64(len(names[len(names)-1])))
 		}
-		if entries > mostGlobEntries || taken.Load() > mostGlobBytes {
-			return names, &fs.PathError{Op: "glob", Path: dir, Err: errGlobTooLarge}
+		if entries > mostEntries || taken.Load() > mostGlobBytes {
+			return names, &fs.PathError{Op: "glob", Path: dir, Err: errTooMuch}
 		}
 	}
 	return names, nil

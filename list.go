@@ -3,6 +3,7 @@ package usftp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -39,10 +40,16 @@ func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 
 // ReadDir lists a directory: closed Files that carry their attributes, in the server's order,
 // without "." and "..". After an error halfway it returns the entries so far with the error. See
-// [Client.Entries] for what it costs, and for directories that need not be in memory.
-func (c *Client) ReadDir(dir string) ([]*File, error) {
+// [Client.Entries] for what it costs, and for directories that need not be in memory: ReadDir fails
+// after 20 million entries.
+func (c *Client) ReadDir(dir string) ([]*File, error) { return c.readDir(dir, mostEntries) }
+
+func (c *Client) readDir(dir string, most int) ([]*File, error) {
 	var files []*File
 	for f, err := range c.Entries(dir) {
+		if err == nil && len(files) == most {
+			err = &fs.PathError{Op: "readdir", Path: dir, Err: errTooMuch}
+		}
 		if err != nil {
 			return files, err
 		}
@@ -50,6 +57,17 @@ func (c *Client) ReadDir(dir string) ([]*File, error) {
 	}
 	return files, nil
 }
+
+// What a server may list without end: entries of one directory that are kept, and bytes of a path.
+// No known file system has longer paths; directories that nest without end would fill the memory
+// with them.
+const (
+	mostEntries = 20_000_000
+	mostPath    = 32 << 10
+)
+
+// errTooMuch is why an operation gives up on a server that lists without end.
+var errTooMuch = errors.New("the server lists more names than any file system holds")
 
 // listPrefix is what stands before the names that are listed in a directory, so that the server
 // understands them.
@@ -233,6 +251,9 @@ func (l *listing) entry() (*File, error) {
 		}
 		if !validName(name) {
 			return nil, fmt.Errorf("the server lists a name that no file can have: %q", name)
+		}
+		if len(l.prefix)+len(name) > mostPath {
+			return nil, fmt.Errorf("the server lists a path longer than %d bytes", mostPath)
 		}
 		return l.listed(name, &attrs), nil
 	}

@@ -11,16 +11,22 @@ import (
 )
 
 const (
-	// mostRemovers is how many directories are being emptied at once, and removeBatch how many
-	// names of one are held.
-	mostRemovers = 32
-	removeBatch  = 10_000
+	// mostRemovers is how many directories are being emptied at once, and removeBatch and
+	// removeBatchBytes how many names of one are held.
+	mostRemovers     = 32
+	removeBatch      = 10_000
+	removeBatchBytes = 4 << 20
+	// mostRemoved is how many names are removed at most, and mostRemovals how many bytes the
+	// directories take that are held: a server may list fresh names, or nest directories, without
+	// end.
+	mostRemoved  = 200_000_000
+	mostRemovals = 256 << 20
 )
 
 // RemoveAll removes name and, where it is a directory, all in it. Symbolic links are removed and
 // never followed, name itself included. Where nothing is there it does nothing. It removes what it
-// can and returns the first error. One round trip for a file; in trees many directories are emptied
-// at once, and in each many files are removed at once.
+// can and returns the first error; after 200 million names it gives up. One round trip for a file;
+// in trees many directories are emptied at once, and in each many files are removed at once.
 //
 // A directory that somebody else replaces by a link while this runs may be followed: the protocol
 // cannot open a directory without following links.
@@ -42,7 +48,7 @@ func (c *Client) RemoveAll(name string) error {
 	case !isDir:
 		return err
 	}
-	return c.removeTree(name, true)
+	return c.removeTree(name, true, mostRemoved)
 }
 
 // RemoveAllIn removes all in a directory, and leaves the directory; else it is as
@@ -55,7 +61,7 @@ func (c *Client) RemoveAllIn(dir string) error {
 	if err != nil {
 		return err
 	}
-	return c.removeTree(dir, false)
+	return c.removeTree(dir, false, mostRemoved)
 }
 
 // removable refuses what nobody means to remove, and takes the slashes from the end, which would
@@ -77,12 +83,15 @@ func (c *Client) isDirectory(name string) (bool, error) {
 // is held is what one path through the tree has beside it.
 type remover struct {
 	client *Client
+	work   sync.WaitGroup
 
 	mu    sync.Mutex
 	stack []*removal
+	held  int // bytes of the directories that are not done
+	names int // that may still be removed
 	busy  int
 	err   error // the first
-	work  sync.WaitGroup
+	over  bool  // gave up
 }
 
 // removal is a directory to be emptied, and removed but for the top where that stays.
@@ -95,8 +104,11 @@ type removal struct {
 	more   bool // it has more than was listed
 }
 
-func (c *Client) removeTree(name string, top bool) error {
-	r := &remover{client: c, stack: []*removal{{name: name, keep: !top}}}
+// removalSize is about what a removal takes, without its name.
+const removalSize = 64
+
+func (c *Client) removeTree(name string, top bool, most int) error {
+	r := &remover{client: c, stack: []*removal{{name: name, keep: !top}}, names: most}
 	r.mu.Lock()
 	r.hire()
 	r.mu.Unlock()
@@ -120,7 +132,7 @@ func (r *remover) run() {
 	for {
 		r.mu.Lock()
 		last := len(r.stack) - 1
-		if last < 0 || r.client.ctx.Err() != nil {
+		if last < 0 || r.over || r.client.ctx.Err() != nil {
 			r.busy--
 			r.mu.Unlock()
 			return
@@ -149,8 +161,14 @@ func (r *remover) empty(dir *removal) {
 	r.mu.Lock()
 	dir.more = more && !dir.stuck && removed+len(dirs) > 0
 	dir.left = len(dirs)
+	r.names -= len(files) + len(dirs)
 	for _, name := range dirs {
+		r.held += len(name) + removalSize
 		r.stack = append(r.stack, &removal{name: name, parent: dir})
+	}
+	if (r.names < 0 || r.held > mostRemovals) && !r.over {
+		r.over = true
+		r.err = &fs.PathError{Op: "removeall", Path: dir.name, Err: errTooMuch}
 	}
 	r.hire()
 	r.mu.Unlock()
@@ -167,12 +185,14 @@ func (r *remover) removeAsync(name string) *Pending[struct{}] {
 // file.
 func (r *remover) list(dir string) (files, dirs []string, more bool, err error) {
 	var entries []*File
+	bytes := 0
 	for f, listErr := range r.client.Entries(dir) {
 		if listErr != nil {
 			err = listErr
 			break
 		}
-		if entries = append(entries, f); len(entries) == removeBatch {
+		entries = append(entries, f)
+		if bytes += len(f.path); len(entries) == removeBatch || bytes > removeBatchBytes {
 			more = true
 			break
 		}
@@ -195,12 +215,14 @@ func (r *remover) list(dir string) (files, dirs []string, more bool, err error) 
 func (r *remover) emptied(dir *removal) {
 	for dir != nil && r.client.ctx.Err() == nil {
 		r.mu.Lock()
-		again, stuck := dir.more && !dir.stuck, dir.stuck
-		r.mu.Unlock()
-		if again {
-			r.empty(dir)
+		stuck := dir.stuck
+		if dir.more && !stuck {
+			r.stack = append(r.stack, dir)
+			r.hire()
+			r.mu.Unlock()
 			return
 		}
+		r.mu.Unlock()
 		if !stuck && !dir.keep {
 			if err := r.client.RemoveDirectory(dir.name); err != nil &&
 				!errors.Is(err, fs.ErrNotExist) {
@@ -212,6 +234,7 @@ func (r *remover) emptied(dir *removal) {
 			return
 		}
 		r.mu.Lock()
+		r.held -= len(dir.name) + removalSize
 		parent.stuck = parent.stuck || dir.stuck
 		parent.left--
 		last := parent.left == 0

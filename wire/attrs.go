@@ -30,6 +30,11 @@ type ExtensionPair struct{ Name, Data string }
 // minPair is the least that a pair takes: two lengths.
 const minPair = 4 + 4
 
+// MaxExtended is how many extended attributes one ATTRS may have. None of those that servers are
+// known to send has more than a few; a pair takes 8 bytes in a packet, and several times that in
+// memory.
+const MaxExtended = 256
+
 // Has tells whether all the given flags are set.
 func (a *Attrs) Has(flags uint32) bool { return a.Flags&flags == flags }
 
@@ -81,7 +86,7 @@ func (r *Reader) ReadAttrs(a *Attrs) {
 		count := r.Uint32()
 		// Each pair is at least two lengths, so a count that cannot fit is a lie, and nothing is
 		// allocated for it.
-		if uint64(count)*minPair > uint64(r.Len()) {
+		if count > MaxExtended || uint64(count)*minPair > uint64(r.Len()) {
 			r.fail()
 			return
 		}
