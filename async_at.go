@@ -36,7 +36,7 @@ type rangeCall struct {
 
 func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int] {
 	o := operation[int]{name: op, path: f.Name()}
-	open, err := f.opened(op)
+	open, err := f.opening(op)
 	switch {
 	case err != nil:
 		o.err = fs.ErrClosed

@@ -1,10 +1,13 @@
 package usftp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -13,11 +16,23 @@ import (
 // piece of 64 MiB takes a moment even on a slow disk.
 const copyPiece = 64 << 20
 
-// CopyFile copies a file on the server, without its data passing through the client where the
-// server offers copy-data (draft-ietf-secsh-filexfer-extensions-00, section 7), else through it.
-// newname is truncated, or created with the mode of oldname, as far as it is known. It returns how
+var (
+	errSameFile error = invalidError("the source and the target are the same file")
+	errOverlap  error = invalidError("the ranges overlap, in the same file")
+)
+
+// CopyFile copies a file on the server. If the server offers copy-data
+// (draft-ietf-secsh-filexfer-extensions-00, section 7), the data does not pass through the client.
+// newname is truncated, or created with the mode of oldname if the server tells it. It returns how
 // many bytes were copied.
+//
+// A file is never emptied by being copied onto itself. If the server says that both names lead to
+// the same file, errors.Is(err, fs.ErrInvalid) holds; under another hard link, which SFTP cannot tell
+// from a copy with the same attributes, the file keeps its contents.
 func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
+	if path.Clean(oldname) == path.Clean(newname) {
+		return 0, &os.LinkError{Op: "copy", Old: oldname, New: newname, Err: errSameFile}
+	}
 	from, err := c.Open(oldname)
 	if err != nil {
 		return 0, err
@@ -26,29 +41,85 @@ func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 	if _, err := from.Stat(); err != nil {
 		return 0, err
 	}
-	to, err := c.createLike(newname, from.FileStat())
+	other, err := c.isOther(from, newname)
+	if err != nil {
+		return 0, err
+	}
+	if !other && c.samePath(oldname, newname) {
+		return 0, &os.LinkError{Op: "copy", Old: oldname, New: newname, Err: errSameFile}
+	}
+	to, err := c.createLike(newname, from.FileStat(), other)
 	if err != nil {
 		return 0, err
 	}
 	n, err = from.CopyRange(0, -1, to, 0)
+	if err == nil && !other {
+		err = to.cutTo(n)
+	}
 	return n, errors.Join(err, to.Close())
 }
 
+// isOther reports whether the file of a name is certainly not the open file: it does not exist, or
+// has other attributes. The open file was asked before and is asked after it, since one that is
+// written to meanwhile differs from itself.
+func (c *Client) isOther(f *File, name string) (bool, error) {
+	info, err := c.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, c.fatal(err)
+	}
+	before := f.FileStat()
+	if _, err := f.Stat(); err != nil {
+		return false, err
+	}
+	return !f.FileStat().differs(before) && before.differs(info.Sys().(*FileStat)), nil
+}
+
+// samePath reports whether the server resolves both names to one path.
+func (c *Client) samePath(a, b string) bool {
+	realA, err := c.RealPath(a)
+	if err != nil {
+		return false
+	}
+	realB, err := c.RealPath(b)
+	return err == nil && realA == realB
+}
+
 // createLike opens a file for writing, with a mode for the case that it does not exist.
-func (c *Client) createLike(name string, stat *FileStat) (*File, error) {
+func (c *Client) createLike(name string, stat *FileStat, truncate bool) (*File, error) {
 	var attrs wire.Attrs
 	if stat.HasMode() {
 		attrs = toMode(stat.FileMode()).Attrs
 	}
-	f := NewFile(c, name)
-	return run(c.ctx, f.openOperation(wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, attrs))
+	flags := wire.OpenWrite | wire.OpenCreate
+	if truncate {
+		flags |= wire.OpenTruncate
+	}
+	return run(c.ctx, NewFile(c, name).openOperation(flags, attrs))
 }
 
-// CopyRange copies length bytes at an offset of the file to an offset of another, or all to its end
-// where length is below 0. Where the server offers copy-data and both files belong to one client,
-// the data does not leave the server, and travels in pieces of 64 MiB; else it passes through the
-// client. It returns how many bytes were copied, from the beginning and without a gap. A file that
-// ends before is an error for which errors.Is(err, io.ErrUnexpectedEOF) holds.
+// cutTo ends a file at n bytes if it is longer. One that might be the source of the copy is not
+// truncated before, and if it is the source it is as long as it was.
+func (f *File) cutTo(n int64) error {
+	if _, err := f.Stat(); err != nil {
+		return err
+	}
+	if stat := f.FileStat(); stat.HasSize() && stat.Size <= uint64(n) {
+		return nil
+	}
+	return f.Truncate(n)
+}
+
+// CopyRange copies length bytes at an offset of the file to an offset of another, or all up to its
+// present end if length is negative. If the server offers copy-data and both files belong to one
+// client, the data does not leave the server, and travels in pieces of 64 MiB; otherwise it passes
+// through the client. It returns how many bytes were copied, from the beginning and without a gap.
+// If the file ends before, errors.Is(err, io.ErrUnexpectedEOF) holds.
+//
+// Within one file the ranges must not overlap: where both are known to be the same file, by their
+// handle or name, errors.Is(err, fs.ErrInvalid) holds.
 func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	if off < 0 || at < 0 {
 		return 0, f.wrap("copy", fs.ErrInvalid)
@@ -62,31 +133,71 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 		return 0, err
 	}
 	to.progress.Store(0)
-	if err := errors.Join(f.flushBehind(), to.flushBehind()); err != nil {
-		return 0, err
+	// Up to the end as it is now: a file that is copied behind its own end grows as it is copied.
+	toEnd, known := length < 0, length >= 0
+	if toEnd {
+		if length, known, err = f.rest(off); err != nil {
+			return 0, err
+		}
 	}
-	if source.client == target.client && source.client.offered(wire.ExtCopyData) {
+	alike := source.alike(target)
+	if alike && off != at && (!known || max(off, at)-min(off, at) < length) {
+		same, err := f.isSame(source, to, target)
+		if err != nil {
+			return 0, err
+		}
+		if same {
+			return 0, f.wrap("copy", errOverlap)
+		}
+	}
+	// OpenSSH's server refuses copy-data within one file.
+	if known && !alike && source.client == target.client &&
+		source.client.offered(wire.ExtCopyData) {
 		n, err := f.copyData(source, off, length, to, target, at)
 		if n > 0 || !errors.Is(err, errors.ErrUnsupported) {
 			return n, err
 		}
 	}
-	return f.copyThrough(off, length, to, at)
+	if !known {
+		return f.copyThrough(off, -1, to, at)
+	}
+	n, err := f.copyThrough(off, length, to, at)
+	if toEnd && errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // the end is where reading ends, whatever FSTAT says
+	}
+	return n, err
+}
+
+// rest returns how many bytes there are from an offset on; known is false for files that do not say,
+// as those of /proc, whose size is 0.
+func (f *File) rest(off int64) (length int64, known bool, err error) {
+	if _, err := f.Stat(); err != nil {
+		return 0, false, err
+	}
+	stat := f.FileStat()
+	return max(int64(stat.Size)-off, 0), stat.sized() && stat.Size > 0, nil
+}
+
+// alike reports whether two openings have one handle or one name.
+func (o *openFile) alike(p *openFile) bool {
+	return o.client == p.client &&
+		(bytes.Equal(o.handle, p.handle) || path.Clean(o.path) == path.Clean(p.path))
+}
+
+// isSame reports whether two openings that are alike are of the same file, and not of two that had
+// the name one after the other.
+func (f *File) isSame(a *openFile, to *File, b *openFile) (bool, error) {
+	if bytes.Equal(a.handle, b.handle) {
+		return true, nil
+	}
+	_, errA := f.Stat()
+	_, errB := to.Stat()
+	return !f.FileStat().differs(to.FileStat()), errors.Join(errA, errB)
 }
 
 // copyData copies on the server.
 func (f *File) copyData(source *openFile, off, length int64, to *File, target *openFile,
 	at int64) (n int64, err error) {
-	if length < 0 {
-		info, err := f.Stat()
-		if err != nil {
-			return 0, err
-		}
-		if !info.Sys().(*FileStat).HasSize() {
-			return 0, f.wrap("copy", errNoSize)
-		}
-		length = max(info.Size()-off, 0)
-	}
 	s := source.client
 	s.changed(to.Name())
 	defer s.changed(to.Name())

@@ -233,9 +233,7 @@ func (f *File) download(op string, from, limit, size int64, sink func([]byte) er
 // downloadOver is download over the handles that join stripes too, where it is not nil.
 func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error,
 	wrote func(int64), stripes *Stripes) (int64, error) {
-	if stripes != nil {
-		defer stripes.end()
-	}
+	defer stripes.end()
 	open, err := f.opened(op)
 	if err != nil {
 		return 0, err
@@ -253,10 +251,8 @@ func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte
 		from: from, given: from, sink: sink, wrote: wrote,
 	}
 	d.waited = &f.waited
-	if stripes != nil {
-		if err := stripes.begin(d.loop); err != nil {
-			return 0, f.wrap(op, err)
-		}
+	if err := stripes.begin(d.loop); err != nil {
+		return 0, f.wrap(op, err)
 	}
 	if size == flow.Unknown && limit == math.MaxInt64 && !open.client.noFstat.Load() {
 		d.askSize(f.keepAttrs)
@@ -282,9 +278,6 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if err := f.flushBehind(); err != nil {
-		return 0, err
-	}
 	open, err := f.opened("read")
 	if err != nil {
 		return 0, err
@@ -308,10 +301,13 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // the size: it keeps as much in flight as the link holds, and the end is where the server says that
 // it is. w's Write runs on the calling goroutine, in order. It returns how many bytes w has taken.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
+	if f.is(w) {
+		return 0, f.wrap("read", errSelf)
+	}
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.dropAhead()
-	if err := f.flushBehind(); err != nil {
+	if _, err := f.opened("read"); err != nil {
 		return 0, err
 	}
 	f.progress.Store(0)
@@ -345,4 +341,18 @@ func (f *File) expectedSize() int64 {
 		return flow.Unknown
 	}
 	return int64(f.attrs.Size)
+}
+
+// errSelf is why a file cannot be read from and written to in one call: both have one offset.
+var errSelf error = invalidError("the file cannot be copied to itself")
+
+// is reports whether a reader or writer is a view of the file.
+func (f *File) is(stream any) bool {
+	switch other := stream.(type) {
+	case *File:
+		return other.fileState == f.fileState
+	case *Writer:
+		return other.file.fileState == f.fileState
+	}
+	return false
 }

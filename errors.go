@@ -122,3 +122,9 @@ func statusError(status wire.Status, expect wire.Type) error {
 	return &StatusError{Code: uint32(status.Code), Message: status.Message,
 		Language: status.Language}
 }
+
+// invalidError is an error for which errors.Is(err, fs.ErrInvalid) holds.
+type invalidError string
+
+func (e invalidError) Error() string { return string(e) }
+func (invalidError) Unwrap() error   { return fs.ErrInvalid }

@@ -91,12 +91,7 @@ func (f *File) SetClient(client *Client) error {
 }
 
 // errIsOpen is why a file cannot be opened again, or be given another client.
-var errIsOpen error = isOpenError{}
-
-type isOpenError struct{}
-
-func (isOpenError) Error() string { return "the file is open" }
-func (isOpenError) Unwrap() error { return fs.ErrInvalid }
+var errIsOpen error = invalidError("the file is open")
 
 // Name returns the path that the file was opened or listed by: a listed file's begins with the
 // directory's.
@@ -131,8 +126,19 @@ func (f *File) IsOpen() bool {
 	return f.open != nil
 }
 
-// opened returns the file's opening.
+// opened returns the file's opening, once all that was written behind is acknowledged. Everything
+// that uses the handle begins here, or is an operation that [run] settles; exempt are the
+// asynchronous forms, Close and writing behind itself.
 func (f *File) opened(op string) (*openFile, error) {
+	open, err := f.opening(op)
+	if err == nil {
+		err = f.flushBehind()
+	}
+	return open, err
+}
+
+// opening is opened without the wait for what was written behind.
+func (f *File) opening(op string) (*openFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open == nil {
@@ -141,21 +147,19 @@ func (f *File) opened(op string) (*openFile, error) {
 	return f.open, nil
 }
 
-// onHandle makes an operation about the open file; on a closed one it fails.
+// onHandle makes an operation about the open file; on a closed one it fails. [run] settles what was
+// written behind first.
 func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) operation[T] {
-	open, err := f.opened(op)
+	open, err := f.opening(op)
 	if err != nil {
 		return operation[T]{name: op, path: f.Name(), err: fs.ErrClosed}
 	}
-	return make(open)
+	return make(open).after(f)
 }
 
 // Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where
 // it is not or where the server refuses FSTAT, and keeps them. One round trip.
 func (f *File) Stat() (fs.FileInfo, error) {
-	if err := f.flushBehind(); err != nil {
-		return nil, err
-	}
 	stat, err := run(f.ctx, f.statOperation())
 	if err != nil {
 		return nil, err
@@ -173,7 +177,7 @@ func (f *File) statOperation() operation[*FileStat] {
 			wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs)
 	}
 	if open == nil || s.noFstat.Load() {
-		return byPath()
+		return byPath().after(f)
 	}
 	op := ask(s, "stat", name, wire.TypeAttrs,
 		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle}, f.keepAttrs)
@@ -185,7 +189,7 @@ func (f *File) statOperation() operation[*FileStat] {
 		next := byPath()
 		return &next
 	}
-	return op
+	return op.after(f)
 }
 
 // Remove removes the file by its name, open or not. One round trip.
@@ -196,13 +200,13 @@ func (f *File) Remove() error {
 
 // Rename gives the file a new name, as [Client.Rename], which Name returns from then on.
 func (f *File) Rename(newname string) error {
-	_, err := run(f.ctx, f.session().rename(f.Name(), newname))
+	_, err := run(f.ctx, f.session().rename(f.Name(), newname).after(f))
 	return f.renamed(newname, err)
 }
 
 // PosixRename gives the file a new name, as [Client.PosixRename], which Name returns from then on.
 func (f *File) PosixRename(newname string) error {
-	_, err := run(f.ctx, f.session().posixRename(f.Name(), newname))
+	_, err := run(f.ctx, f.session().posixRename(f.Name(), newname).after(f))
 	return f.renamed(newname, err)
 }
 
@@ -241,9 +245,6 @@ func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
 }
 
 func (f *File) change(op string, to change) error {
-	if err := f.flushBehind(); err != nil {
-		return err // a WRITE that came later would undo it
-	}
 	_, err := run(f.ctx, f.fsetstat(op, to))
 	return err
 }
@@ -265,9 +266,6 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 // 4.6). Without that extension the error is one for which errors.Is(err, errors.ErrUnsupported)
 // holds. One round trip, which may be slow.
 func (f *File) Sync() error {
-	if err := f.flushBehind(); err != nil {
-		return err
-	}
 	_, err := run(f.ctx, f.sync())
 	return err
 }

@@ -43,6 +43,16 @@ func (s *FileStat) sized() bool {
 	return s.HasSize() && s.Size <= math.MaxInt64 && s.FileMode().IsRegular()
 }
 
+// differs reports whether any attribute that both have is another; reading a file does not change
+// those.
+func (s *FileStat) differs(o *FileStat) bool {
+	both := s.present & o.present
+	return both&wire.AttrSize != 0 && s.Size != o.Size ||
+		both&wire.AttrPermissions != 0 && s.Mode != o.Mode ||
+		both&wire.AttrACModTime != 0 && s.Mtime != o.Mtime ||
+		both&wire.AttrUIDGID != 0 && (s.UID != o.UID || s.GID != o.GID)
+}
+
 // FileMode returns the mode as package fs has it.
 func (s *FileStat) FileMode() fs.FileMode { return wire.FileMode(s.Mode) }
 

@@ -1,6 +1,8 @@
 package usftp
 
 import (
+	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/usftp/usftp/wire"
@@ -59,8 +61,11 @@ func (c *Client) Symlink(oldname, newname string) error {
 		return nil
 	}
 	// Only a link that is there, that was not there before and that points to newname is taken for
-	// one that was made the wrong way round. Had it been there before, SYMLINK would have failed.
-	if target, err := c.ReadLink(oldname); err != nil || target != newname {
+	// one that was made the wrong way round. Had it been there before, SYMLINK would have failed;
+	// and had SYMLINK made newname, it would be there.
+	_, missing := c.Lstat(newname)
+	if target, err := c.ReadLink(oldname); err != nil || target != newname ||
+		!errors.Is(missing, fs.ErrNotExist) {
 		return nil // the server does not say what it has made: it says that all is well
 	}
 	if _, err := run(c.ctx, c.removeFile(oldname)); err != nil {

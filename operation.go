@@ -29,6 +29,9 @@ type operation[T any] struct {
 	// refused replaces the error where the server refuses: that of an operation which was asked
 	// instead of another.
 	refused error
+	// file is one whose writing behind must be settled before this is sent: a WRITE that came later
+	// would undo what this does, or be missing from what it sees.
+	file *File
 	// orSuccess takes a STATUS that says OK for a good answer, besides the type that is due.
 	orSuccess bool
 	// orEOF makes io.EOF of a STATUS that says so; from other operations it is a refusal.
@@ -41,8 +44,21 @@ func (op operation[T]) fail(err error) operation[T] {
 	return op
 }
 
+// after has run settle what was written behind to a file before it sends the operation.
+func (op operation[T]) after(f *File) operation[T] {
+	op.file = f
+	return op
+}
+
 // run sends the operation and waits for its result.
 func run[T any](ctx context.Context, op operation[T]) (T, error) {
+	if op.file != nil && op.err == nil {
+		if err := op.file.flushBehind(); err != nil {
+			var none T
+			op.session.conn.Recycle(op.call)
+			return none, err
+		}
+	}
 	for {
 		if op.err != nil {
 			var none T

@@ -86,9 +86,6 @@ func (f *File) Read(p []byte) (int, error) {
 // readSlow reads what is not all here yet.
 func (f *File) readSlow(p []byte) (int, error) {
 	open, err := f.opened("read")
-	if err == nil {
-		err = f.flushBehind()
-	}
 	if err != nil || len(p) == 0 {
 		return 0, err
 	}

@@ -54,7 +54,7 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *Stripes) error
 	if off < 0 {
 		return f.wrap("read", fs.ErrInvalid)
 	}
-	if err := f.flushBehind(); err != nil {
+	if _, err := f.opened("read"); err != nil {
 		return err
 	}
 	limit, size := int64(math.MaxInt64), f.expectedSize()

@@ -35,9 +35,6 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := f.flushBehind(); err != nil {
-		return 0, err
-	}
 	f.dropAhead()
 	f.readEnd = 0
 	switch whence {

@@ -124,9 +124,4 @@ func toTimes(atime, mtime time.Time) change {
 }
 
 // errTimeRange says that a time cannot travel.
-var errTimeRange error = timeRangeError{}
-
-type timeRangeError struct{}
-
-func (timeRangeError) Error() string { return "SFTP has times from 1970 to 2106 only" }
-func (timeRangeError) Unwrap() error { return fs.ErrInvalid }
+var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")

@@ -48,9 +48,6 @@ func (f *File) begin(op string) (*burst, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.flushBehind(); err != nil {
-		return nil, err
-	}
 	f.dropAhead()
 	if err := open.client.awaitLimits(f.ctx); err != nil {
 		return nil, f.wrap(op, err)

@@ -94,6 +94,9 @@ func (s *Stripes) Joined() int {
 
 // begin has a loop take its lanes from s.
 func (s *Stripes) begin(l *loop) error {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queue != nil || s.ended {
@@ -105,6 +108,9 @@ func (s *Stripes) begin(l *loop) error {
 }
 
 func (s *Stripes) end() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
@@ -126,7 +132,7 @@ func (l *loop) adopt() {
 }
 
 // WriteToAt writes the file from its offset to its end to w, at the same offsets and in any order,
-// over the file's own handle and those that join stripes, and moves the offset. w's WriteAt runs on
+// over the file's own handle and those that join stripes, if not nil, and moves the offset. w's WriteAt runs on
 // the calling goroutine. It returns how many bytes have arrived without a gap; after an error there
 // may be more behind one.
 func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
@@ -172,7 +178,7 @@ type SparseReaderAt interface {
 }
 
 // ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same offsets,
-// over the file's own handle and those that join stripes, and moves the offset. r's ReadAt runs on
+// over the file's own handle and those that join stripes, if not nil, and moves the offset. r's ReadAt runs on
 // the calling goroutine. It returns how many bytes the server has acknowledged without a gap; after
 // an error there may be more behind one. Holes of a [SparseReaderAt] count as acknowledged.
 func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {

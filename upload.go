@@ -327,14 +327,8 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.wrap("write", fs.ErrInvalid)
 	}
-	if err := f.flushBehind(); err != nil {
-		return 0, err
-	}
-	if len(p) == 0 {
-		return 0, nil
-	}
 	open, err := f.opened("write")
-	if err != nil {
+	if err != nil || len(p) == 0 {
 		return 0, err
 	}
 	if n, err := f.writePacket(open, p, off); n > 0 || err != nil {
@@ -375,9 +369,12 @@ func (f *File) Write(p []byte) (int, error) {
 // returns how many bytes the server has acknowledged, from the beginning and without a gap; after
 // an error more may have been read from r, and bytes beyond may have been written.
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
+	if f.is(r) {
+		return 0, f.wrap("write", errSelf)
+	}
 	f.turn.Lock()
 	defer f.turn.Unlock()
-	if err := f.flushBehind(); err != nil {
+	if _, err := f.opened("write"); err != nil {
 		return 0, err
 	}
 	f.progress.Store(0)

@@ -64,7 +64,7 @@ func (w *Writer) Close() error { return w.Flush() }
 
 // writeBehind writes at the offset without waiting for the answer. The caller holds the turn.
 func (f *File) writeBehind(p []byte, most int64) (int, error) {
-	open, err := f.opened("write")
+	open, err := f.opening("write")
 	if err != nil {
 		return 0, err
 	}

@@ -2,10 +2,15 @@ package usftp_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +211,67 @@ func TestWriterWhereWritesAreRefused(t *testing.T) {
 	for _, name := range []string{"/second", "/third"} {
 		if got := must[[]byte](t)(r.server.Files.ReadFile(name)); !bytes.Equal(got, data) {
 			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+// settlesNothing are the methods of File in fileCalls that may run before what was written behind
+// has been sent: further writing, and what does not use the open file.
+var settlesNothing = []string{"Write", "Writer", "Remove", "Open", "OpenRead", "DirEntry", "Async"}
+
+// settlesToo are further ones that ask nothing under a context, and still must settle first.
+var settlesToo = map[string]anyCall{
+	"Close":  func(_ *usftp.Client, f *usftp.File) error { return f.Close() },
+	"Handle": func(_ *usftp.Client, f *usftp.File) error { _, err := f.Handle(); return err },
+	"WriteToAt, no Stripes": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := f.WriteToAt(nowhere{}, nil)
+		return err
+	},
+	"ReadFromAt, no Stripes": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := f.ReadFromAt(strings.NewReader("abc"), nil)
+		return err
+	},
+}
+
+// Whatever a File is asked, what was written behind goes first, and its failure is told.
+func TestEveryCallSettlesWhatWasWritten(t *testing.T) {
+	calls := maps.Clone(settlesToo)
+	for name, call := range fileCalls {
+		if !slices.Contains(settlesNothing, name) {
+			calls[name] = call
+		}
+	}
+	for name, call := range calls {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/fails %v", name, fails), func(t *testing.T) {
+				extensions := append(sftptest.OpenSSHExtensions(),
+					wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"})
+				r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
+				r.server.Files.WriteFile("/f", noise(2<<20))
+				f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+				must[usftp.Limits](t)(r.Limits())
+				must[int](t)(f.Writer().Write([]byte("written behind")))
+				before := len(r.server.Requests())
+				if fails {
+					r.server.AddFaults(sftptest.Fault{On: wire.TypeWrite,
+						Do: sftptest.Refuse(wire.Failure, "disk full")})
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				if endless := strings.HasPrefix(name, "ReadFrom"); endless && !fails {
+					r.server.AddFaults(sftptest.Fault{On: wire.TypeWrite, Skip: 2,
+						Do: sftptest.Call("cancel", func(sftptest.Request) { cancel() })})
+				}
+				defer cancel()
+				err := call(r.Client, f.WithContext(ctx))
+				if fails && !errors.Is(err, usftp.ErrSSHFxFailure) {
+					t.Errorf("the error is %v", err)
+				}
+				requests := r.server.Requests()[before:]
+				if len(requests) == 0 || requests[0].Type != wire.TypeWrite ||
+					requests[0].Length != uint64(len("written behind")) {
+					t.Errorf("what was written did not come first: %v", requests)
+				}
+			})
 		}
 	}
 }
