@@ -80,14 +80,12 @@ func (a *app) check(ctx context.Context, flags *checkFlags, name string, dir pla
 	defer list.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	a.out.stopWhenLost(cancel)
 	connect := transfer.ConnectConfig{Dial: flags.dialConfig(a), Connections: flags.connections,
 		Streams: flags.streams}
-	c := a.newCopier(ctx, connect, flags.transferOptions(), a.checkReporter(flags, name, cancel))
+	c := a.newCopier(ctx, connect, flags.transferOptions(), a.checkReporter(flags, name))
 	defer c.hosts.close()
 	c.checkFiles(flags, list, dir)
-	if err := context.Cause(ctx); errors.Is(err, errOutputGone) {
-		c.code = exitOutputGone
-	}
 	c.report.end(c.code)
 	if c.code != exitOK {
 		return &exitError{c.code}
@@ -111,13 +109,12 @@ func (c *copier) checkFiles(flags *checkFlags, list *transfer.List, dir place) {
 	}
 }
 
-func (a *app) checkReporter(flags *checkFlags, list string,
-	cancel context.CancelCauseFunc) reporter {
+func (a *app) checkReporter(flags *checkFlags, list string) reporter {
 	if flags.json {
-		return newEventWriter(output{a}, a.console)
+		return newEventWriter(a.out, a.console)
 	}
 	c := &checker{person: *a.reporter(&flags.copyFlags, place{}).(*person), list: list,
-		strict: flags.strict, cancel: cancel, out: output{a}}
+		strict: flags.strict, out: a.out}
 	if c.moving && isTerminal(a.stdout) {
 		c.out = a.console // else the line that moves would be torn apart
 	}
@@ -131,7 +128,6 @@ type checker struct {
 	list   string
 	strict bool
 	out    io.Writer
-	cancel context.CancelCauseFunc // where nobody reads it any more
 }
 
 func (c *checker) event(e transfer.Event) {
@@ -161,9 +157,7 @@ func (c *checker) event(e transfer.Event) {
 
 // result writes what one file is found to be.
 func (c *checker) result(e transfer.Event, what string) {
-	if _, err := fmt.Fprintf(c.out, "%s: %s\n", printable(e.Name), what); err != nil {
-		c.cancel(err)
-	}
+	fmt.Fprintf(c.out, "%s: %s\n", printable(e.Name), what)
 }
 
 // ended ends the line that moves, and sums up.
@@ -172,7 +166,7 @@ func (c *checker) ended(e transfer.Event) {
 	c.line.updateTree(e)
 	c.line.finish(e, e.Err == nil)
 	c.line = nil
-	if errors.Is(e.Err, errOutputGone) {
+	if errors.As(e.Err, new(*outputError)) {
 		return
 	}
 	if untold(e) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ func Main(args []string) int {
 	tuneMemory()
 	tuneProcessors()
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, console: newConsole(os.Stderr)}
+	a.out = &output{file: a.stdout}
 	ctx, stop := a.catchSignals(context.Background())
 	defer stop()
 	return a.run(ctx, args)
@@ -26,6 +26,7 @@ func Main(args []string) int {
 type app struct {
 	stdin   *os.File
 	stdout  *os.File
+	out     *output  // stdout, for what is printed
 	console *console // standard error
 	restore restorer // puts the terminal back
 	signals signalPlan
@@ -37,9 +38,22 @@ func (a *app) run(ctx context.Context, args []string) int {
 	a.args = args
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	code := a.exitCode(ctx, err)
 	if errors.Is(err, errServed) {
 		return exitOK
 	}
+	lost := a.out.close()
+	if lost != nil && !readerGone(lost) && !errors.As(err, new(*outputError)) {
+		a.console.say(lost.Error())
+	}
+	if lost != nil && (code == exitOK || readerGone(lost)) {
+		return codeOf(lost)
+	}
+	return code
+}
+
+// exitCode says what is still to be said of a command's error and returns the exit code.
+func (a *app) exitCode(ctx context.Context, err error) int {
 	if signal := interrupted(ctx); signal != nil {
 		return signal.code()
 	}
@@ -81,7 +95,7 @@ func (a *app) command() *cobra.Command {
 			return nil
 		},
 	}
-	root.SetOut(output{a})
+	root.SetOut(a.out)
 	root.SetErr(a.console)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -104,14 +118,6 @@ func (a *app) command() *cobra.Command {
 	return root
 }
 
-// output is standard output, whose reader may go away.
-type output struct{ *app }
-
-func (o output) Write(p []byte) (int, error) {
-	n, err := o.stdout.Write(p)
-	return n, outputError(err)
-}
-
 // noArgs refuses operands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -120,5 +126,3 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	return nil
 }
-
-var _ io.Writer = output{}

@@ -64,6 +64,12 @@ func (a *app) copy(ctx context.Context, flags *copyFlags, sources []place, targe
 		return err
 	}
 	defer lists.close()
+	if flags.dryRun {
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		defer stop(nil)
+		a.out.stopWhenLost(stop)
+	}
 	options := flags.transferOptions()
 	options.List = lists.check
 	connect := transfer.ConnectConfig{Dial: config, Connections: flags.connections,
@@ -153,7 +159,7 @@ func (a *app) newCopier(ctx context.Context, config transfer.ConnectConfig,
 // fail tells a failure that is no job's.
 func (c *copier) fail(err error) {
 	c.note(err)
-	if !errors.Is(err, errOutputGone) {
+	if !errors.As(err, new(*outputError)) {
 		c.report.failed(err)
 	}
 }

@@ -57,7 +57,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 		return err
 	}
 	defer server.close()
-	out := output{a}
+	out := a.out
 	fmt.Fprintf(out, "An SFTP server of our own listens on %s. Over SSH, up and down again:\n",
 		server.addr)
 	d := &demoRun{app: a, out: out, dir: dir, server: server}

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -45,8 +44,7 @@ type exitLine struct {
 // An eventWriter tells a program what happens. People still get the errors, on standard error.
 type eventWriter struct {
 	mu      sync.Mutex
-	w       io.Writer
-	err     error // of w; nothing more is written then
+	w       io.Writer // which keeps its own errors
 	console *console
 	last    exitLine
 }
@@ -84,19 +82,12 @@ func (w *eventWriter) end(code int) {
 func (w *eventWriter) write(line any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
+	text, err := json.Marshal(line)
+	if err != nil { // which no event of ours can do
+		w.console.say("an event cannot be written as JSON: " + err.Error())
 		return
 	}
-	text, err := json.Marshal(line)
-	if err == nil {
-		_, err = w.w.Write(append(escapeC1(text), '\n'))
-	}
-	if err != nil {
-		w.err = err
-		if !errors.Is(err, errOutputGone) {
-			w.console.say("no more events can be written to standard output: " + reasonOf(err))
-		}
-	}
+	w.w.Write(append(escapeC1(text), '\n'))
 }
 
 // escapeC1 escapes the control characters that JSON lets through: DEL and U+0080 to U+009F, which

@@ -59,9 +59,6 @@ func (e *interruption) code() int {
 	return exitSignals + 2
 }
 
-// errOutputGone is the end of whoever read our standard output.
-var errOutputGone = errors.New("standard output was closed by its reader")
-
 const exitOutputGone = exitSignals + 13 // SIGPIPE
 
 // codeOf gives the exit code for one failure.
@@ -76,7 +73,7 @@ func codeOf(err error) int {
 		return exitUsage
 	case errors.As(err, &signal):
 		return signal.code()
-	case errors.Is(err, errOutputGone):
+	case readerGone(err):
 		return exitOutputGone
 	case errors.As(err, &host), errors.Is(err, net.ErrClosed):
 		return exitNoHost

@@ -19,7 +19,7 @@ func (c *copier) canGoOn(err error) bool {
 	}
 	// anything else says that the tree was not: its host could not be reached, for one
 	var begun *transfer.TreeError
-	return errors.As(err, &begun) && c.options.Placement != transfer.InPlace &&
+	return errors.As(err, &begun) && c.tree != nil && !c.tree.DryRun && c.options.Placement != transfer.InPlace &&
 		(c.ctx.Err() != nil || codeOf(err) == exitNoHost)
 }
 

@@ -25,7 +25,7 @@ func (a *app) hashPasswordCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(output{a}, sshd.HashPassword(password))
+			_, err = fmt.Fprintln(a.out, sshd.HashPassword(password))
 			return err
 		},
 	}

@@ -19,10 +19,10 @@ type reporter interface {
 
 func (a *app) reporter(flags *copyFlags, target place) reporter {
 	if flags.json {
-		return newEventWriter(output{a}, a.console)
+		return newEventWriter(a.out, a.console)
 	}
 	p := &person{console: a.console, quiet: flags.quiet, verbose: flags.verbose > 0,
-		recursive: flags.recursive, dryRun: flags.dryRun, planned: output{a}}
+		recursive: flags.recursive, dryRun: flags.dryRun, planned: a.out}
 	// A line that moves would tear apart what is shown on the same screen.
 	p.moving = a.console.terminal() && !flags.quiet && !flags.noProgress && !flags.dryRun &&
 		!(target.stream && isTerminal(a.stdout))
@@ -71,7 +71,7 @@ func (p *person) event(e transfer.Event) {
 	case transfer.Failed:
 		p.line.finish(e, false)
 		p.line = nil
-		if !errors.Is(e.Err, errOutputGone) {
+		if !readerGone(e.Err) {
 			p.console.say(e.Message + p.advice(e.Err))
 		}
 	}
@@ -121,6 +121,9 @@ func (p *person) treeEvent(e transfer.Event) {
 		if untold(e) {
 			p.console.say(e.Message)
 		}
+		if errors.As(e.Err, new(*outputError)) {
+			return
+		}
 		if t := e.Totals; p.dryRun && e.Err == nil {
 			if !p.quiet {
 				p.console.say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
@@ -145,7 +148,7 @@ func resumedText(bytes int64) string {
 // interrupted he knows.
 func untold(e transfer.Event) bool {
 	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) &&
-		!errors.As(e.Err, new(*interruption)) && !errors.Is(e.Err, errOutputGone)
+		!errors.As(e.Err, new(*interruption)) && !errors.As(e.Err, new(*outputError))
 }
 
 // boundText says what bound the speed, where that is known.

@@ -70,8 +70,11 @@ func (s *site) run(ctx context.Context) error {
 		s.log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- s.sshd.Serve(processors.count(s.proxied(l))) }()
 	}
-	if err := s.greet(listeners); err != nil {
-		s.log.Warn("the greeting could not be written", "error", err)
+	if err := s.greet(listeners); readerGone(err) {
+		s.log.Warn("nobody reads how to connect", "error", err)
+	} else if err != nil {
+		s.sshd.Close()
+		return err
 	}
 	for {
 		select {

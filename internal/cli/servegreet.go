@@ -42,7 +42,7 @@ func (s *site) greet(listeners []net.Listener) error {
 	login := name + "@" + host
 	fmt.Fprintf(&b, "connect with  sftp -P %d %s\n", port, shellWord(login))
 	fmt.Fprintf(&b, "              usftp cp -P %d FILE %s\n", port, shellWord(login+":"))
-	_, err := io.WriteString(output{s.app}, b.String())
+	_, err := io.WriteString(s.app.out, b.String())
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"sync"
 	"syscall"
 )
 
@@ -29,12 +31,72 @@ func (a *app) standardOutput(ctx context.Context) io.Writer {
 	return newDetached(ctx, a.stdout.Write)
 }
 
-// outputError tells the end of our reader from other failures.
-func outputError(err error) error {
-	if errors.Is(err, syscall.EPIPE) {
-		return errOutputGone
+// output is standard output where it carries what a command prints. It keeps the first write that
+// failed, so that the exit code tells of it whatever the command makes of the error.
+type output struct {
+	file *os.File
+
+	mu     sync.Mutex
+	wrote  bool
+	err    *outputError
+	failed func(error) // called once, with the first error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
 	}
-	return err
+	o.wrote = true
+	n, err := o.file.Write(p)
+	if err == nil {
+		return n, nil
+	}
+	o.err = &outputError{err}
+	if o.failed != nil {
+		o.failed(o.err)
+	}
+	return n, o.err
+}
+
+// stopWhenLost has a failed write call stop: for commands whose purpose is what they print.
+func (o *output) stopWhenLost(stop func(error)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed = stop
+}
+
+// close closes the file and returns the first error of all that was written. Some file systems
+// report only now that they could not store it.
+func (o *output) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.wrote && o.err == nil {
+		if err := o.file.Close(); err != nil {
+			o.err = &outputError{err}
+		}
+	}
+	if o.err == nil {
+		return nil
+	}
+	return o.err
+}
+
+// An outputError is a write to standard output that failed.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string {
+	return "cannot write to standard output: " + reasonOf(e.err)
+}
+
+func (e *outputError) Unwrap() error { return e.err }
+
+// readerGone reports whether err is that the reader of standard output went away, as head does. That
+// is no news to whoever ran it.
+func readerGone(err error) bool {
+	var output *outputError
+	return errors.As(err, &output) && errors.Is(output.err, syscall.EPIPE)
 }
 
 // A detached stream is one whose Read or Write, which may wait for ever for another program or a
@@ -116,7 +178,7 @@ func (d *detached) Write(p []byte) (int, error) {
 		r := d.run(n)
 		written += r.n
 		if r.err != nil {
-			return written, outputError(r.err)
+			return written, &outputError{r.err}
 		}
 		p = p[n:]
 	}

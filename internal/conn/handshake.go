@@ -34,18 +34,23 @@ func (c *Conn) Handshake(ctx context.Context) error {
 
 // readVersion reads the first packet, which must be VERSION.
 func (c *Conn) readVersion() error {
-	head, err := c.in.need(wire.LengthSize + 1 + 4)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		said, _ := text(head)
-		return &NotSFTPError{Text: said}
-	}
-	if err != nil {
-		return err
+	// The first bytes are judged as they come. Whoever sent something else may wait for us, and the
+	// rest of a header never comes.
+	var head []byte
+	for n := 1; n <= versionHead; n++ {
+		var err error
+		if head, err = c.in.need(n); err == io.EOF || err == io.ErrUnexpectedEOF {
+			said, _ := text(head)
+			return &NotSFTPError{Text: said}
+		}
+		if err != nil {
+			return err
+		}
+		if !beginsVersion(head) {
+			return c.notSFTP()
+		}
 	}
 	length := binary.BigEndian.Uint32(head)
-	if wire.Type(head[wire.LengthSize]) != wire.TypeVersion || length < 5 || length > maxVersion {
-		return c.notSFTP()
-	}
 	packet := make([]byte, length)
 	c.in.use(wire.LengthSize)
 	if err := c.in.full(packet); err != nil {
@@ -64,6 +69,19 @@ func (c *Conn) readVersion() error {
 	}
 	close(c.ready)
 	return nil
+}
+
+// versionHead is how many bytes tell VERSION from anything else: its length and its type.
+const versionHead = wire.LengthSize + 1
+
+// beginsVersion reports whether p may be the beginning of a VERSION packet.
+func beginsVersion(p []byte) bool {
+	if len(p) < wire.LengthSize {
+		return p[0] == 0 // else the length is 16 MiB or more
+	}
+	length := binary.BigEndian.Uint32(p)
+	return length >= 5 && length <= maxVersion &&
+		(len(p) < versionHead || wire.Type(p[wire.LengthSize]) == wire.TypeVersion)
 }
 
 const (
