@@ -1,48 +1,107 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/term"
 )
 
-// A console is standard error: messages, and on a terminal one line that moves. Messages go above
-// that line.
+// A console is standard error: messages and, on a terminal, a few lines below them that are redrawn.
 type console struct {
 	file *os.File
 
-	mu  sync.Mutex
-	bar io.Writer // writes above the line that moves; nil when there is none
+	mu    sync.Mutex
+	lines func(width int) []string // the lines that are redrawn; nil when there are none
+	drawn int                      // how many of them are on the screen
+	stop  chan struct{}            // ends the redrawing
 }
 
 func newConsole(f *os.File) *console { return &console{file: f} }
 
-// terminal tells whether a person is looking.
-func (c *console) terminal() bool { return term.IsTerminal(int(c.file.Fd())) }
+// terminal reports whether a person is looking.
+func (c *console) terminal() bool { return isTerminal(c.file) }
 
-// Write writes text that is fit for a terminal.
+// Write writes text that is fit for a terminal, above the lines that are redrawn.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bar != nil {
-		if n, err := c.bar.Write(p); err == nil {
-			return n, nil
-		}
-	}
-	return c.file.Write(p)
+	return len(p), c.redraw(p)
 }
 
-// above sends what is written from now on to w, until it is called with nil.
-func (c *console) above(w io.Writer) {
+// redraw replaces the lines on the screen by text and the lines as they are now, in one write. The
+// cursor may be in any column, since a terminal itself shows the ^C that is typed.
+func (c *console) redraw(text []byte) error {
+	var b bytes.Buffer
+	if c.drawn > 0 {
+		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", c.drawn)
+	}
+	b.Write(text)
+	c.drawn = 0
+	if c.lines != nil {
+		for _, line := range c.lines(c.width()) {
+			b.WriteString(line + "\n")
+			c.drawn++
+		}
+	}
+	_, err := c.file.Write(b.Bytes())
+	return err
+}
+
+// usualWidth is that of a terminal that does not tell its own: a serial line, or what expect and
+// containers make.
+const usualWidth = 80
+
+func (c *console) width() int {
+	if columns, rows, err := term.GetSize(int(c.file.Fd())); err == nil && columns > 0 && rows > 0 {
+		return columns
+	}
+	return usualWidth
+}
+
+const refreshEvery = 200 * time.Millisecond
+
+// show draws lines again and again until hide.
+func (c *console) show(lines func(width int) []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bar = w
+	stop := make(chan struct{})
+	c.lines, c.stop = lines, stop
+	enableEscapes(c.file)
+	c.redraw(nil)
+	go func() {
+		tick := time.NewTicker(refreshEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			c.mu.Lock()
+			select {
+			case <-stop: // hidden while this waited for the lock
+			default:
+				c.redraw(nil)
+			}
+			c.mu.Unlock()
+		}
+	}()
+}
+
+// hide draws the lines for the last time and leaves them there.
+func (c *console) hide() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.stop)
+	c.redraw(nil)
+	c.lines, c.drawn = nil, 0
 }
 
 // say writes one line.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path"
@@ -11,8 +10,6 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
 	"github.com/usftp/usftp/transfer"
@@ -22,8 +19,6 @@ import (
 // left. A nil one does nothing.
 type progressLine struct {
 	console *console
-	bars    *mpb.Progress
-	bar     *mpb.Bar
 
 	mu    sync.Mutex
 	name  string
@@ -36,29 +31,9 @@ type progressLine struct {
 	good  bool
 }
 
-const refreshEvery = 200 * time.Millisecond
-
-// usualWidth is that of a terminal that does not tell its own.
-const usualWidth = 80
-
-// screenOf gives the terminal to draw on. One that does not know its size (a serial line, what
-// expect and containers make) says that it has none, and nothing would be drawn on it: it is hidden
-// that it is a terminal, so that the width is usualWidth.
-func screenOf(f *os.File) mpb.ContainerOption {
-	if columns, rows, err := term.GetSize(int(f.Fd())); err != nil || columns == 0 || rows == 0 {
-		return mpb.WithOutput(struct{ io.Writer }{f})
-	}
-	return mpb.WithOutput(f)
-}
-
 func startLine(c *console, name string, size int64) *progressLine {
 	l := &progressLine{console: c, name: printable(path.Base(name)), size: size}
-	l.bars = mpb.New(screenOf(c.file), mpb.WithWidth(usualWidth), mpb.WithRefreshRate(refreshEvery),
-		mpb.WithAutoRefresh())
-	l.bar = l.bars.New(0, mpb.NopStyle(), mpb.BarFillerTrim(),
-		mpb.PrependDecorators(decor.Any(l.text)),
-		mpb.BarExtender(mpb.BarFillerFunc(l.fillUnderWay), false))
-	c.above(l.bars)
+	c.show(l.text)
 	return l
 }
 
@@ -113,21 +88,26 @@ func (l *progressLine) finish(e transfer.Event, good bool) {
 	l.meter.finish(e.Bytes, e.Elapsed)
 	l.ended, l.good = true, good
 	l.mu.Unlock()
-	if good {
-		l.bar.SetTotal(-1, true)
-	} else {
-		l.bar.Abort(false)
-	}
-	l.bars.Wait()
-	l.console.above(nil)
+	l.console.hide()
 }
 
-// text is the line. It takes what width there is, and the name gives way first.
-func (l *progressLine) text(s decor.Statistics) string {
+// text is what a terminal of so many columns shows.
+func (l *progressLine) text(width int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	width-- // a full line would wrap on some terminals
+	lines := []string{l.line(width)}
+	if l.tree != nil && !l.ended {
+		if files := l.under.text(width); strings.TrimSpace(files) != "" {
+			lines = append(lines, files)
+		}
+	}
+	return lines
+}
+
+// line is the first line. It takes what width there is, and the name gives way first.
+func (l *progressLine) line(width int) string {
 	numbers := l.numbers()
-	width := s.AvailableWidth - 1 // a full line would wrap on some terminals
 	room := width - runewidth.StringWidth(numbers) - 1
 	if room < 4 { // no columns, then
 		numbers = strings.Join(strings.Fields(numbers), " ")

@@ -13,10 +13,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
@@ -91,7 +94,51 @@ func (s *screen) end() int {
 // lines are what is shown, line by line, without what moves the cursor.
 func (s *screen) lines() []string {
 	text := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]").ReplaceAllString(s.shown.String(), "")
-	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
+	text = strings.ReplaceAll(text, "\r", "")
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// picture is what a terminal shows in the end that obeys the sequences that the command sends, and no
+// others.
+func (s *screen) picture() (lines []string) {
+	s.t.Helper()
+	grid, row, column := [][]rune{nil}, 0, 0
+	text := s.shown.String()
+	for text != "" {
+		if m := regexp.MustCompile(`^\x1b\[(\d*)([AJ])`).FindStringSubmatch(text); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			if m[2] == "A" {
+				row = max(0, row-max(1, n))
+			} else {
+				grid = grid[:row+1]
+				grid[row] = grid[row][:min(column, len(grid[row]))]
+			}
+			text = text[len(m[0]):]
+			continue
+		}
+		c, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
+		switch c {
+		case '\x1b':
+			s.t.Fatalf("an unknown sequence: %q", text[:min(10, len(text))])
+		case '\r':
+			column = 0
+		case '\n':
+			if row++; row == len(grid) {
+				grid = append(grid, nil)
+			}
+		default:
+			for len(grid[row]) <= column {
+				grid[row] = append(grid[row], ' ')
+			}
+			grid[row][column] = c
+			column++
+		}
+	}
+	for _, line := range grid {
+		lines = append(lines, string(line))
+	}
+	return lines
 }
 
 func TestProgressLine(t *testing.T) {
@@ -153,6 +200,10 @@ func TestCtrlC(t *testing.T) {
 		t.Errorf("exit code %d, want 130", code)
 	}
 	s.await(`big .* stopped`)
+	if lines := s.picture(); !slices.ContainsFunc(lines, regexp.MustCompile(`^big +\d+% .* stopped$`).MatchString) ||
+		slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "^C") }) {
+		t.Errorf("the screen shows:\n%s", strings.Join(lines, "\n"))
+	}
 	s.await(`usftp: cannot copy big to testhost:.*: interrupted; \d+ bytes of it are left in testhost:.*target`)
 }
 

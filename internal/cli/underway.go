@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"fmt"
-	"io"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/vbauerster/mpb/v8/decor"
 )
 
 // underWay are the few files of a tree that a second line shows: the large ones that are being
@@ -38,19 +35,4 @@ func (u *underWay) text(width int) string {
 		short[i] = strings.TrimLeft(strings.TrimPrefix(name, u.root), `/\`)
 	}
 	return runewidth.Truncate("  "+printable(strings.Join(short, ", ")), max(0, width), "…")
-}
-
-// fillUnderWay writes the second line, which goes when the tree has ended.
-func (l *progressLine) fillUnderWay(w io.Writer, s decor.Statistics) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.tree == nil || l.ended {
-		return nil
-	}
-	text := l.under.text(s.AvailableWidth - 1)
-	if strings.TrimSpace(text) == "" {
-		return nil
-	}
-	_, err := fmt.Fprintln(w, text)
-	return err
 }
