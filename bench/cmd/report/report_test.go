@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/bench/rows"
 )
 
 var session = result.Session{Commit: "abc", Date: "2026-01-02T03:04Z",
@@ -83,6 +84,18 @@ func TestTargets(t *testing.T) {
 		"| rate at least 1.00 x scp -O | 0.92 | **missed** |",
 		"| processor seconds at most 1.00 x scp | 0.50 | met |",
 		"# scp -O\nrun scp -O\n")
+}
+
+// Bars in names and reasons are no ends of cells.
+func TestBarsInCells(t *testing.T) {
+	row := measuredRow{row: rows.Row{Title: "small", Files: 1, Bytes: 1, Ours: "usftp cp", Targets: []rows.Target{
+		{Figure: rows.Throughput, Bound: 0.8, Against: "tar | ssh tar"}},
+		Contestants: []rows.Contestant{{Name: "usftp cp"}, {Name: "tar | ssh tar"}, {Name: "lftp"}}}}
+	failed := getRun("lftp", 1, 1, 1)
+	failed.Failure = "broke | off"
+	row.runs = []result.Run{getRun("usftp cp", 1, 1, 1), getRun("tar | ssh tar", 1, 1, 1), failed}
+	text := row.markdown()
+	expect(t, text, `| tar \| ssh tar | `, `x tar \| ssh tar | 1.00 | met |`, `| failed: broke \| off |`, "\n# tar | ssh tar\n")
 }
 
 func TestTheNewestSessionCounts(t *testing.T) {

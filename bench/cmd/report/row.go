@@ -91,6 +91,9 @@ func (m measuredRow) markdown() string {
 	return text.String()
 }
 
+// cell is text for a cell of a table, which a bar would end.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 func (m measuredRow) table(all []figures) string {
@@ -108,18 +111,18 @@ func (m measuredRow) table(all []figures) string {
 	}
 	for _, f := range all {
 		if len(f.rounds) == 0 {
-			fmt.Fprintf(&text, "| %s | failed: %s |\n", f.name, f.failure)
+			fmt.Fprintf(&text, "| %s | failed: %s |\n", cell(f.name), cell(f.failure))
 			continue
 		}
 		perGiB := float64(1<<30) / float64(f.bytes)
 		switch m.row.Kind {
 		case rows.FirstByte:
-			fmt.Fprintf(&text, "| %s | %.0f |\n", f.name, f.median(roundTrips))
+			fmt.Fprintf(&text, "| %s | %.0f |\n", cell(f.name), f.median(roundTrips))
 		case rows.Memory:
-			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", f.name, f.median(peak)/1024,
+			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", cell(f.name), f.median(peak)/1024,
 				f.median(rate), f.median(processor)*perGiB)
 		default:
-			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %.2f | %.1f |\n", f.name,
+			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %.2f | %.1f |\n", cell(f.name),
 				f.median(rate), f.median(seconds),
 				f.median(processor)*perGiB, f.median(server)*perGiB, f.median(peak)/1024)
 		}
@@ -134,11 +137,11 @@ func (m measuredRow) treeTable(all []figures) string {
 	text.WriteString("| | files/s | files | seconds | cpu-s | server | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|\n")
 	for _, f := range all {
 		if len(f.rounds) == 0 {
-			fmt.Fprintf(&text, "| %s | failed: %s |\n", f.name, f.failure)
+			fmt.Fprintf(&text, "| %s | failed: %s |\n", cell(f.name), cell(f.failure))
 			continue
 		}
 		files := f.bytes / m.row.Bytes
-		fmt.Fprintf(&text, "| %s | %.0f | %d | %.3f | %.2f | %.2f | %.1f |\n", f.name,
+		fmt.Fprintf(&text, "| %s | %.0f | %d | %.3f | %.2f | %.2f | %.1f |\n", cell(f.name),
 			float64(files)/f.median(seconds), files,
 			f.median(seconds), f.median(processor), f.median(server), f.median(peak)/1024)
 	}
@@ -163,7 +166,7 @@ func (m measuredRow) targets(all []figures) string {
 		if !met {
 			verdict = "**missed**"
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s |\n", words, value, verdict)
+		fmt.Fprintf(&text, "| %s | %s | %s |\n", cell(words), value, verdict)
 	}
 	return text.String()
 }

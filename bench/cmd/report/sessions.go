@@ -52,7 +52,7 @@ func (m sessionRow) each(kib func(result.Run) int64) func(result.Run) float64 {
 
 func (m sessionRow) line(f figures) string {
 	if len(f.rounds) == 0 {
-		return fmt.Sprintf("| %s | failed: %s | | | | | |\n", f.name, f.failure)
+		return fmt.Sprintf("| %s | failed: %s | | | | | |\n", cell(f.name), cell(f.failure))
 	}
 	peak := f.median(m.each(func(r result.Run) int64 { return r.PeakKiB }))
 	end := f.median(m.each(func(r result.Run) int64 { return r.EndKiB }))
@@ -61,7 +61,7 @@ func (m sessionRow) line(f figures) string {
 		left = fmt.Sprintf("%.0f", f.median(func(r result.Run) float64 { return float64(r.Goroutines) }))
 		goal = m.goal(peak, end, f.failure)
 	}
-	return fmt.Sprintf("| %s | %.2f | %.2f | %.0f | %.0f | %s | %s |\n", f.name, f.median(seconds),
+	return fmt.Sprintf("| %s | %.2f | %.2f | %.0f | %.0f | %s | %s |\n", cell(f.name), f.median(seconds),
 		f.median(server), peak, end, left, goal)
 }
 
