@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -162,22 +163,31 @@ func TestLogins(t *testing.T) {
 func TestOnlyFilesAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := mustConnect(t, newServer(t, onlyPassword(&Access{FS: memfs.New(0)})))
-		for _, command := range []string{"ls", "rm -rf /", "scpx -f /", "sh -c 'scp -f /'"} {
+		for _, command := range []string{"", "ls", "rm -rf /", "scpx -f /", "sh -c 'scp -f /'"} {
 			session, err := client.NewSession()
 			if err != nil {
 				t.Fatal(err)
-			}
-			if err := session.Start(command); err == nil {
-				t.Errorf("%q was started", command)
-			}
-			if err := session.Shell(); err == nil {
-				t.Error("a shell was started")
 			}
 			if err := session.RequestPty("xterm", 10, 10, nil); err == nil {
 				t.Error("a terminal was made")
 			}
 			if err := session.RequestSubsystem("netconf"); err == nil {
 				t.Error("another subsystem was started")
+			}
+			var stdout, stderr strings.Builder
+			session.Stdout, session.Stderr = &stdout, &stderr
+			if command == "" {
+				err = session.Shell()
+			} else {
+				err = session.Start(command)
+			}
+			if err == nil {
+				err = session.Wait()
+			}
+			var exit *ssh.ExitError
+			if !errors.As(err, &exit) || exit.ExitStatus() != 1 || stdout.Len() > 0 ||
+				!strings.Contains(stderr.String(), "serves files only") {
+				t.Errorf("%q: %v, with %q and %q", command, err, &stdout, &stderr)
 			}
 			session.Close()
 		}

@@ -73,6 +73,9 @@ func (l *login) program(request *ssh.Request) program {
 		if ssh.Unmarshal(request.Payload, &payload) == nil && payload.Text == "sftp" {
 			return l.sftp
 		}
+	case "shell":
+		l.refused("a command was refused", "command", "a shell")
+		return filesOnly
 	case "exec":
 		if ssh.Unmarshal(request.Payload, &payload) != nil {
 			return nil
@@ -81,6 +84,7 @@ func (l *login) program(request *ssh.Request) program {
 		switch {
 		case errors.Is(err, scp.ErrNotSCP):
 			l.refused("a command was refused", "command", payload.Text)
+			return filesOnly
 		case err != nil:
 			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
 		default:
@@ -124,6 +128,12 @@ func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Comma
 		}
 	}
 	exit(channel, status)
+}
+
+// filesOnly ends a shell or a command with a sentence for the person who asked for it.
+func filesOnly(_ context.Context, channel ssh.Channel) {
+	io.WriteString(channel.Stderr(), "This server serves files only, with SFTP and SCP: there is no shell, and no command runs.\r\n")
+	exit(channel, 1)
 }
 
 // complain tells a client what was wrong with its command.
