@@ -203,6 +203,7 @@ type SubsystemError struct {
 	ExitStatus int
 	Text       string // the end of what the peer wrote to its standard error
 
+	refused bool // the request for the subsystem was
 	noLogin bool // it was ssh itself that failed: to connect, as a rule, or to log in
 }
 
@@ -216,6 +217,9 @@ func (e *SubsystemError) Error() string {
 	}
 	if e.Text != "" {
 		s += ": " + e.Text
+	}
+	if e.refused {
+		s += "; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and `scp -O` copies without SFTP"
 	}
 	return s
 }

@@ -343,7 +343,8 @@ func TestSubsystemRefused(t *testing.T) {
 	defer c.Close()
 	_, err = c.Open(testContext(t))
 	var sub *SubsystemError
-	if !errors.As(err, &sub) || sub.ExitStatus != 7 || sub.Text != "no sftp? here; ask your admin" {
+	if !errors.As(err, &sub) || sub.ExitStatus != 7 || sub.Text != "no sftp? here; ask your admin" ||
+		!strings.HasSuffix(err.Error(), "; whoever runs it can add \"Subsystem sftp internal-sftp\" to its sshd_config, and `scp -O` copies without SFTP") {
 		t.Errorf("got %v (%+v)", err, sub)
 	}
 }

@@ -117,7 +117,8 @@ func openChannel(c *Conn) (*Stream, error) {
 		reason = "it closed the channel"
 	}
 	status, _ := s.ExitStatus()
-	return nil, &SubsystemError{Reason: reason, ExitStatus: status, Text: s.stderr.line()}
+	return nil, &SubsystemError{Reason: reason, ExitStatus: status, Text: s.stderr.line(),
+		refused: err == nil}
 }
 
 // endLimit is what a server gets to answer the end of a channel.
