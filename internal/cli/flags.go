@@ -31,7 +31,7 @@ type copyFlags struct {
 	retryFor                               time.Duration
 	ipv4, ipv6, batch                      bool
 
-	limit                               int64
+	limit                               rateFlag
 	preserve, inplace, atomic, fsync    bool
 	recursive, compress, legacy, ignore bool
 	maxDepth                            int
@@ -76,7 +76,8 @@ func (c *copyFlags) registerConnection(f *pflag.FlagSet) {
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
 		"talk to this SFTP server `program` here, in place of any host")
-	f.Int64VarP(&c.limit, "limit", "l", 0, "use no more than `kbits` Kbit/s: 8192 is 1 MiB/s")
+	f.VarP(&c.limit, "limit", "l",
+		"use no more than `rate`: a number of Kbit/s (8192 is 1 MiB/s), or with a unit, as 10MB or 10Mbit")
 	f.IntVar(&c.connections, "connections", 0,
 		"use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
@@ -156,9 +157,6 @@ func flagError(err error) error {
 	return err
 }
 
-// maxLimit is scp's: 100 Gbit/s.
-const maxLimit = 100 << 20
-
 // leastBuffer is what a few requests take.
 const leastBuffer = 1 << 20
 
@@ -178,6 +176,8 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 	var err error
 	set := cmd.Flags().Changed
 	switch {
+	case c.configMissing() != nil:
+		err = fmt.Errorf("-F %s: %s", c.configFile, reasonOf(c.configMissing()))
 	case c.ipv4 && c.ipv6:
 		err = errors.New("-4 and -6 exclude each other")
 	case c.inplace && c.resume:
@@ -210,8 +210,6 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		err = errors.New("--connections takes a number from 1 to 64, and --streams one from 1 to 10, as many as sshd allows")
 	case set("buffer") && c.buffer < leastBuffer:
 		err = fmt.Errorf("--buffer takes %d KiB at least", leastBuffer>>10)
-	case set("limit") && (c.limit < 1 || c.limit > maxLimit):
-		err = fmt.Errorf("-l %d: a limit is a number of Kbit/s from 1 to %d", c.limit, maxLimit)
 	case set("ssh") && strings.TrimSpace(c.ssh) == "", set("program") &&
 		strings.TrimSpace(c.program) == "":
 		err = errors.New("--ssh and -S need the name of a program")
@@ -223,6 +221,22 @@ func (c *copyFlags) check(cmd *cobra.Command) error {
 		return &usageError{cmd.CommandPath(), err}
 	}
 	return nil
+}
+
+// configMissing is why the file of -F cannot be read. ssh itself would say so for each host.
+func (c *copyFlags) configMissing() error {
+	if c.configFile == "" || strings.EqualFold(c.configFile, "none") {
+		return nil
+	}
+	info, err := os.Stat(c.configFile)
+	if err != nil || !info.Mode().IsRegular() { // a pipe must be opened only once
+		return err
+	}
+	f, err := os.Open(c.configFile)
+	if err == nil {
+		f.Close()
+	}
+	return err
 }
 
 // dialConfig is how connections are made.
@@ -262,7 +276,7 @@ func (c *copyFlags) transferOptions() transfer.Options {
 		Resume: c.resume, Journal: journalDirectory(),
 		Verify: c.verify, Hash: c.hashes.algorithm(),
 		Retries: c.retries, RetryFor: c.retryFor,
-		RateLimit: c.limit * 1024 / 8, // scp's Kbit has 1024 bits
+		RateLimit: int64(c.limit),
 	}
 	switch {
 	case c.inplace:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -119,8 +118,8 @@ func glob(ctx context.Context, client *usftp.Client, pattern, literal string) ([
 func checkMatch(pattern, name string) error {
 	base := path.Base(name)
 	matches, err := path.Match(path.Base(pattern), base)
-	if err != nil || !matches || base == "." || base == ".." || strings.IndexByte(base, 0) >= 0 ||
-		!fs.ValidPath(base) {
+	if err != nil || !matches || base == "" || base == "." || base == ".." ||
+		strings.ContainsAny(base, "/\x00") {
 		return fmt.Errorf("the server has answered with the name %q, which is not what was asked for", name)
 	}
 	return nil

@@ -225,6 +225,10 @@ SSH_AUTH_SOCK names the agent's socket.`},
 ~/.config/usftp/host_ed25519_key: the key of usftp serve, where --host-key names
 no other.
 
+~/.local/state/usftp/journal, or usftp/journal in $XDG_STATE_HOME: what interrupted
+copies have left behind, and where. The same copy reads it, with --resume to go on and
+without to remove it. What is older than a month is forgotten.
+
 ~/.ssh/authorized_keys: who may log in to usftp serve, where --authorized-keys
 names no other file, see sshd(8).`},
 }

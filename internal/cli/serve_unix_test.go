@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,6 +127,21 @@ func TestServePassword(t *testing.T) {
 	same(t, []byte("content"), filepath.Join(home, "c"))
 	if strings.Contains(s.log.String(), password) {
 		t.Error("the password is in the log")
+	}
+}
+
+// Who asks for a shell or a command is told what is served.
+func TestServeTellsThatItServesFilesOnly(t *testing.T) {
+	home, key := homeWithKey(t)
+	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", home)
+	for _, command := range [][]string{nil, {"id"}} {
+		flags := append(s.sshFlags("-i", key, "u@127.0.0.1"), command...)
+		flags[slices.Index(flags, "-P")] = "-p"
+		out, err := s.client("", opensshd.Find(t, "ssh"), flags...)
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 ||
+			!strings.Contains(out, "This server serves files only") {
+			t.Errorf("%q: %v: %s", command, err, out)
+		}
 	}
 }
 

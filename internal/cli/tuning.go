@@ -36,6 +36,49 @@ func (s *sizeFlag) String() string { return "" }
 // Type names the value for the flag table.
 func (s *sizeFlag) Type() string { return "size" }
 
+// A rateFlag is a flag that takes a rate, in bytes a second; 0 where nothing is said.
+type rateFlag int64
+
+// maxRate is scp's: 100 Gbit/s.
+const maxRate = 100 << 30 / 8
+
+// Set takes scp's number of Kbit/s, which have 1024 bits, or a number with a unit of bits or bytes a
+// second.
+func (r *rateFlag) Set(text string) error {
+	bad := fmt.Errorf("%q is no rate: it must be a number of Kbit/s, or with a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
+	rate := strings.TrimSuffix(text, "/s")
+	var bytes float64
+	if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
+		bytes = float64(n) * 1024 / 8
+	} else if number, unit, ok := cutUnit(rate, "bit"); ok {
+		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[strings.ToLower(unit)]
+		bytes = number * scale / 8
+	} else if size, err := parseSize(rate); err == nil && strings.HasSuffix(rate, "B") {
+		bytes = float64(size)
+	}
+	if !(bytes >= 1 && bytes <= maxRate) { // also where it is not a number
+		return bad
+	}
+	*r = rateFlag(bytes)
+	return nil
+}
+
+// cutUnit splits "10Mbit" into 10 and "M" where text ends in the unit.
+func cutUnit(text, unit string) (number float64, prefix string, ok bool) {
+	text, ok = strings.CutSuffix(text, unit)
+	if !ok {
+		return 0, "", false
+	}
+	digits := strings.TrimRight(text, "kKMmGg")
+	number, err := strconv.ParseFloat(digits, 64)
+	return number, text[len(digits):], err == nil
+}
+
+func (r *rateFlag) String() string { return "" }
+
+// Type names the value for the flag table.
+func (r *rateFlag) Type() string { return "rate" }
+
 // Set takes one -X.
 func (t *tuning) Set(text string) error {
 	word, value, _ := strings.Cut(text, "=")

@@ -45,6 +45,24 @@ func TestAmount(t *testing.T) {
 	}
 }
 
+func TestRateFlag(t *testing.T) {
+	for text, want := range map[string]int64{
+		"8192": 1 << 20, "1": 128, "10MB": 10e6, "10MB/s": 10e6, "1.5MiB": 1536 << 10, "500kB": 500e3,
+		"10Mbit": 10e6 / 8, "10Mbit/s": 10e6 / 8, "2.5Gbit": 2.5e9 / 8, "800kbit": 100e3, "104857600": 100 << 30 / 8,
+	} {
+		var rate rateFlag
+		if err := rate.Set(text); err != nil || int64(rate) != want {
+			t.Errorf("%q is %d, %v, want %d", text, rate, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "-5", "10M", "10m", "fast", "MB", "bit", "1e99GB", "NaNMbit", "104857601",
+		"10MBit/h", "0.1kbit/s/s", "-1Mbit", "1.5"} {
+		if err := new(rateFlag).Set(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
 func TestClock(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "00:00", 1499 * time.Millisecond: "00:01", 61 * time.Second: "01:01", 3661 * time.Second: "1:01:01", 101 * time.Hour: "4d",
@@ -127,6 +145,9 @@ func TestCheckMatch(t *testing.T) {
 		{"*.txt", "evil.sh", false},
 		{"*.txt", "a.txt/../../.bashrc", false},
 		{"*", "a\x00b", false},
+		{"*", "caf\xe9", true},
+		{"caf?", "caf\xe9", true},
+		{"*", "/", false},
 		{"*", "", false},
 		{"[", "x", false},
 	} {

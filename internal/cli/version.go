@@ -22,27 +22,36 @@ func printVersion(cmd *cobra.Command) error {
 	return err
 }
 
-// versionText is one line: version, commit, and what it was built with, as far as the build has
-// recorded them.
+// versionText is one line: version, commit, and what it was built with.
 func versionText() string {
-	version, commit := "(unknown version)", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		dirty := ""
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				commit = s.Value
-			case "vcs.modified":
-				if s.Value == "true" {
-					dirty = ", changed"
-				}
-			}
-		}
-		if commit != "" {
-			commit = " (" + commit[:min(len(commit), 12)] + dirty + ")"
+	info, _ := debug.ReadBuildInfo()
+	return fmt.Sprintf("usftp %s %s %s/%s", versionOf(info), runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
+}
+
+// versionOf says what the build has recorded of its sources. A build without a version is known by
+// its commit, or said to be unknown.
+func versionOf(info *debug.BuildInfo) string {
+	if info == nil {
+		return "(unknown version, unknown commit)"
+	}
+	version, commit, changed := info.Main.Version, "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = ", changed"
 		}
 	}
-	return fmt.Sprintf("usftp %s%s %s %s/%s", version, commit, runtime.Version(), runtime.GOOS,
-		runtime.GOARCH)
+	unversioned := version == "" || version == "(devel)"
+	switch {
+	case commit != "" && unversioned:
+		return fmt.Sprintf("(no version, commit %s%s)", commit, changed)
+	case commit != "":
+		return fmt.Sprintf("%s (%s%s)", version, commit, changed)
+	case unversioned:
+		return "(no version, unknown commit)"
+	}
+	return version
 }
