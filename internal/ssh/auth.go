@@ -1,0 +1,168 @@
+package ssh
+
+import (
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// Messages of user authentication: RFC 4252, and RFC 4256 for keyboard-interactive.
+
+// authRequest is USERAUTH_REQUEST; rest is the method's own part.
+type authRequest struct {
+	user, service, method string
+	rest                  []byte
+}
+
+func (a *authRequest) append(p []byte) []byte {
+	p = appendString(append(p, msgUserAuthRequest), a.user)
+	return append(appendString(appendString(p, a.service), a.method), a.rest...)
+}
+
+func (a *authRequest) parse(payload []byte) error {
+	r, err := body(payload, msgUserAuthRequest)
+	if err != nil {
+		return err
+	}
+	a.user, a.service, a.method = r.String(), r.String(), r.String()
+	a.rest = r.Rest()
+	return parsed(&r, msgUserAuthRequest)
+}
+
+// keyRequest is publickey's part: RFC 4252, section 7.
+type keyRequest struct {
+	signed    bool
+	algo      string
+	key       []byte
+	signature []byte
+}
+
+func (k *keyRequest) append(p []byte) []byte {
+	p = appendString(appendString(appendBool(p, k.signed), k.algo), k.key)
+	if k.signature != nil {
+		p = append(p, k.signature...) // a string already
+	}
+	return p
+}
+
+func (k *keyRequest) parse(rest []byte) error {
+	r := wire.NewReader(rest)
+	k.signed = readBool(&r)
+	k.algo, k.key = r.String(), r.Bytes()
+	if k.signed {
+		k.signature = r.Bytes()
+	}
+	if err := parsed(&r, msgUserAuthRequest); err != nil {
+		return err
+	}
+	if r.Len() > 0 {
+		return &ProtocolError{"USERAUTH_REQUEST has something behind the signature"}
+	}
+	return nil
+}
+
+// signedData is what a user signs: RFC 4252, section 7.
+func (a *authRequest) signedData(session []byte, k keyRequest) []byte {
+	k.signed, k.signature = true, nil
+	own := *a
+	own.rest = k.append(nil)
+	return own.append(appendString(nil, session))
+}
+
+type authFailure struct {
+	methods []string
+	partial bool
+}
+
+func (f *authFailure) append(p []byte) []byte {
+	return appendBool(appendNames(append(p, msgUserAuthFailure), f.methods), f.partial)
+}
+
+func (f *authFailure) parse(payload []byte) error {
+	r, err := body(payload, msgUserAuthFailure)
+	if err != nil {
+		return err
+	}
+	f.methods, f.partial = readNames(&r), readBool(&r)
+	return parsed(&r, msgUserAuthFailure)
+}
+
+func parseBanner(payload []byte) (string, error) {
+	r, err := body(payload, msgUserAuthBanner)
+	if err != nil {
+		return "", err
+	}
+	text := r.String()
+	return text, parsed(&r, msgUserAuthBanner) // the language tag is left out by some
+}
+
+// maxQuestions bounds how much a server may ask at a time, and how many answers may come.
+const maxQuestions = 64
+
+// infoRequest is keyboard-interactive's question: RFC 4256, section 3.2.
+type infoRequest struct {
+	name, instruction string
+	questions         []string
+	echos             []bool
+}
+
+func (q *infoRequest) append(p []byte) []byte {
+	p = appendString(appendString(append(p, msgUserAuthInfoRequest), q.name), q.instruction)
+	p = appendUint32(appendString(p, ""), uint32(len(q.questions)))
+	for i, text := range q.questions {
+		p = appendBool(appendString(p, text), q.echos[i])
+	}
+	return p
+}
+
+func (q *infoRequest) parse(payload []byte) error {
+	r, err := body(payload, msgUserAuthInfoRequest)
+	if err != nil {
+		return err
+	}
+	q.name, q.instruction = r.String(), r.String()
+	r.Bytes() // language
+	n := r.Uint32()
+	if n > maxQuestions {
+		return &ProtocolError{"the server asks too many questions"}
+	}
+	for range n {
+		q.questions = append(q.questions, r.String())
+		q.echos = append(q.echos, readBool(&r))
+	}
+	return parsed(&r, msgUserAuthInfoRequest)
+}
+
+func appendInfoResponse(p []byte, answers []string) []byte {
+	p = appendUint32(append(p, msgUserAuthInfoResponse), uint32(len(answers)))
+	for _, a := range answers {
+		p = appendString(p, a)
+	}
+	return p
+}
+
+func parseInfoResponse(payload []byte) (answers []string, err error) {
+	r, err := body(payload, msgUserAuthInfoResponse)
+	if err != nil {
+		return nil, err
+	}
+	n := r.Uint32()
+	if n > maxQuestions {
+		return nil, &ProtocolError{"too many answers"}
+	}
+	for range n {
+		answers = append(answers, r.String())
+	}
+	return answers, parsed(&r, msgUserAuthInfoResponse)
+}
+
+// A Challenge answers keyboard-interactive's questions.
+type Challenge = xssh.KeyboardInteractiveChallenge
+
+// An AuthMethod is one way to log in, for one attempt: made by [PublicKey], [Password],
+// [KeyboardInteractive] or [None].
+type AuthMethod interface {
+	name() string
+	// attempt sends the request and answers what the server asks, until it decides.
+	attempt(l *clientLogin) (decision, error)
+}

@@ -1,0 +1,345 @@
+package ssh
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// AuthContext is what the caller knows when it chooses the next [AuthMethod].
+type AuthContext struct {
+	Conn    *Conn
+	Allowed []string // methods the server would take
+	Partial []string // that have succeeded and did not suffice, in order
+	Tried   []string // that have failed, in order
+	// Err is why the last attempt could not be made: a key that does not sign, a question that
+	// nobody answers. nil where the server refused.
+	Err error
+}
+
+// localError is an attempt that failed on our side: another one may be made.
+type localError struct{ err error }
+
+func (e *localError) Error() string { return e.err.Error() }
+func (e *localError) Unwrap() error { return e.err }
+
+// A Flight is the short login: everything behind NEWKEYS leaves at once, signed with a key that is
+// likely to be right. It saves three round trips. The server must be one that keeps what comes
+// behind a login until the login is done, as OpenSSH does; RFC 4252, section 5.1, allows the
+// requests. Nothing of it leaves before the host key is accepted.
+//
+// A key that is refused costs what offering it would have: one failed attempt. The login goes on
+// with [ClientConfig].Auth.
+type Flight struct {
+	Signer xssh.Signer
+	// Subsystem, where it is not "", is asked for in a first session channel, which the server must
+	// number 0. See [Conn.FlightChannel].
+	Subsystem string
+}
+
+// decision is a server's answer to one attempt.
+type decision struct {
+	success bool
+	failure authFailure
+}
+
+// clientLogin is the client's side of RFC 4252.
+type clientLogin struct {
+	*transport
+	conn     *Conn
+	config   *ClientConfig
+	context  AuthContext
+	flight   *Flight
+	accepted bool // the service
+	banners  int
+}
+
+// firstWords are what leaves with NEWKEYS: the request for the service, and the first attempt.
+func (l *clientLogin) firstWords() ([][]byte, error) {
+	words := [][]byte{appendString([]byte{msgServiceRequest}, serviceUserAuth)}
+	if l.config.Flight != nil {
+		l.flight = l.config.Flight(l.conn)
+	}
+	if l.flight == nil {
+		return append(words, l.request("none", nil)), nil
+	}
+	algos := l.algos(l.flight.Signer)
+	if len(algos) == 0 {
+		l.flight = nil
+		return append(words, l.request("none", nil)), nil
+	}
+	signed, err := l.signed(l.flight.Signer, algos[0])
+	if err != nil {
+		// It was likely to be right; it is not. ssh's way is left.
+		l.flight = nil
+		return append(words, l.request("none", nil)), nil
+	}
+	words = append(words, signed)
+	if l.flight.Subsystem != "" {
+		words = append(words, l.conn.mux.flight(l.flight.Subsystem)...)
+	}
+	return words, nil
+}
+
+func (l *clientLogin) request(method string, rest []byte) []byte {
+	return (&authRequest{l.config.User, serviceConnection, method, rest}).append(nil)
+}
+
+// algos returns the algorithms that a key may be offered under: those the server has named, if it
+// has (RFC 8308, section 3.1).
+func (l *clientLogin) algos(signer xssh.Signer) []string {
+	algos := signatureAlgos(signer)
+	if l.ext.serverSigAlgs == nil {
+		return algos
+	}
+	known := func(algo string) bool {
+		return slices.Contains(l.ext.serverSigAlgs, algo) ||
+			slices.Contains(l.ext.serverSigAlgs, baseAlgo(algo))
+	}
+	if some := slices.DeleteFunc(slices.Clone(algos),
+		func(a string) bool { return !known(a) }); len(some) > 0 {
+		return some
+	}
+	return algos // the server may not have told all
+}
+
+// signed makes the request that carries a signature.
+func (l *clientLogin) signed(signer xssh.Signer, algo string) ([]byte, error) {
+	a := &authRequest{user: l.config.User, service: serviceConnection, method: "publickey"}
+	k := keyRequest{signed: true, algo: algo, key: signer.PublicKey().Marshal()}
+	s, err := sign(signer, a.signedData(l.session, k), algo)
+	if err != nil {
+		return nil, err
+	}
+	k.signature = appendSignature(nil, s)
+	a.rest = k.append(nil)
+	return a.append(nil), nil
+}
+
+// run logs in. The first attempt has been sent.
+func (l *clientLogin) run() error {
+	first := "none"
+	if l.flight != nil {
+		first = "publickey"
+	}
+	d, err := l.decide(nil)
+	if err != nil {
+		if l.flight != nil && l.flight.Subsystem != "" {
+			return &FlightError{err}
+		}
+		return err
+	}
+	if d.success {
+		return nil
+	}
+	l.failed(first, d)
+	if l.flight != nil {
+		l.conn.mux.forgetFlight()
+	}
+	for {
+		var method AuthMethod
+		err := errors.New("there is no other way to log in")
+		if l.config.Auth != nil {
+			method, err = l.config.Auth(&l.context)
+		}
+		if err == nil && method == nil {
+			err = errors.New("there is no other way to log in")
+		}
+		if err != nil {
+			return l.refused(err)
+		}
+		d, err := method.attempt(l)
+		l.context.Err = nil
+		var local *localError
+		switch {
+		case errors.As(err, &local) && len(l.context.Tried) < maxAttempts:
+			d.failure.methods = l.context.Allowed
+			l.context.Err = local.err
+		case err != nil:
+			return l.refused(err)
+		case d.success:
+			return nil
+		}
+		l.failed(method.name(), d)
+	}
+}
+
+func (l *clientLogin) refused(err error) error {
+	return &AuthError{Allowed: l.context.Allowed, Tried: l.context.Tried,
+		Partial: l.context.Partial, Err: err}
+}
+
+// maxAttempts bounds how often a login may fail: the server decides, but not for ever.
+const maxAttempts = 200
+
+func (l *clientLogin) failed(method string, d decision) {
+	l.context.Allowed = d.failure.methods
+	if d.failure.partial {
+		l.context.Partial = append(l.context.Partial, method)
+	} else if method != "none" {
+		l.context.Tried = append(l.context.Tried, method)
+	}
+}
+
+// decide reads until the server decides. ask handles a message of the method's own.
+func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
+	if len(l.context.Tried)+len(l.context.Partial) > maxAttempts {
+		return decision{}, &ProtocolError{"the login does not end"}
+	}
+	for {
+		p, err := l.read()
+		if err != nil {
+			return decision{}, err
+		}
+		switch p[0] {
+		case msgServiceAccept:
+			r, _ := body(p, msgServiceAccept)
+			// Some servers leave the name out.
+			if service := r.String(); l.accepted || r.Err() == nil && service != serviceUserAuth {
+				return decision{}, &ProtocolError{"an unexpected service was granted"}
+			}
+			l.accepted = true
+		case msgUserAuthBanner:
+			text, err := parseBanner(p)
+			if err != nil {
+				return decision{}, err
+			}
+			if l.banners++; l.banners > maxQuestions {
+				return decision{}, &ProtocolError{"the server sends too many banners"}
+			}
+			if l.config.Banner != nil {
+				if err := l.config.Banner(text); err != nil {
+					return decision{}, err
+				}
+			}
+		case msgUserAuthSuccess:
+			if !l.accepted {
+				return decision{}, &ProtocolError{"a login succeeded that was not begun"}
+			}
+			return decision{success: true}, nil
+		case msgUserAuthFailure:
+			var d decision
+			err := d.failure.parse(p)
+			return d, err
+		default:
+			if ask == nil || p[0] != msgUserAuthPubKeyOK {
+				return decision{}, unexpected(p, msgUserAuthFailure)
+			}
+			if err := ask(p); err != nil {
+				return decision{}, err
+			}
+		}
+	}
+}
+
+type noneMethod struct{}
+
+// None asks for a login without anything.
+func None() AuthMethod { return noneMethod{} }
+
+func (noneMethod) name() string { return "none" }
+
+func (noneMethod) attempt(l *clientLogin) (decision, error) {
+	if err := l.send(l.request("none", nil)); err != nil {
+		return decision{}, err
+	}
+	return l.decide(nil)
+}
+
+type passwordMethod struct{ ask func() (string, error) }
+
+// Password logs in with a password, which is asked for when it is needed.
+func Password(ask func() (string, error)) AuthMethod { return passwordMethod{ask} }
+
+func (passwordMethod) name() string { return "password" }
+
+// ErrPasswordExpired is a server that wants a new password: RFC 4252, section 8.
+var ErrPasswordExpired = errors.New("ssh: the server wants the password changed")
+
+func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
+	password, err := m.ask()
+	if err != nil {
+		return decision{}, &localError{err}
+	}
+	// RFC 4252, section 8: no change of the password.
+	request := l.request("password", appendString(appendBool(nil, false), password))
+	if err := l.send(request); err != nil {
+		return decision{}, err
+	}
+	return l.decide(func([]byte) error { return &localError{ErrPasswordExpired} })
+}
+
+type keyMethod struct{ signer xssh.Signer }
+
+// PublicKey offers a key, and signs with it once the server has said that it would do.
+func PublicKey(signer xssh.Signer) AuthMethod { return keyMethod{signer} }
+
+func (keyMethod) name() string { return "publickey" }
+
+func (m keyMethod) attempt(l *clientLogin) (decision, error) {
+	algos := l.algos(m.signer)
+	if len(algos) == 0 {
+		return decision{}, &localError{fmt.Errorf("ssh: a key of type %s cannot be used here",
+			m.signer.PublicKey().Type())}
+	}
+	k := keyRequest{algo: algos[0], key: m.signer.PublicKey().Marshal()}
+	if err := l.send(l.request("publickey", k.append(nil))); err != nil {
+		return decision{}, err
+	}
+	asked := false
+	return l.decide(func(p []byte) error {
+		r, err := body(p, msgUserAuthPubKeyOK)
+		if err != nil {
+			return err
+		}
+		r.Bytes() // some name the key's type instead of the algorithm
+		key := r.Bytes()
+		if err := parsed(&r, msgUserAuthPubKeyOK); err != nil {
+			return err
+		}
+		if asked || string(key) != string(k.key) {
+			return &ProtocolError{"another key was accepted than the one that was offered"}
+		}
+		asked = true
+		signed, err := l.signed(m.signer, k.algo)
+		if err != nil {
+			return &localError{err}
+		}
+		return l.send(signed)
+	})
+}
+
+type keyboardMethod struct{ challenge Challenge }
+
+// KeyboardInteractive answers the server's questions.
+func KeyboardInteractive(challenge Challenge) AuthMethod { return keyboardMethod{challenge} }
+
+func (keyboardMethod) name() string { return "keyboard-interactive" }
+
+func (m keyboardMethod) attempt(l *clientLogin) (decision, error) {
+	// RFC 4256, section 3.1: language and submethods are left to the server.
+	request := l.request("keyboard-interactive", appendString(appendString(nil, ""), ""))
+	if err := l.send(request); err != nil {
+		return decision{}, err
+	}
+	rounds := 0
+	return l.decide(func(p []byte) error {
+		var q infoRequest
+		if err := q.parse(p); err != nil {
+			return err
+		}
+		if rounds++; rounds > maxQuestions {
+			return &ProtocolError{"the server asks too many questions"}
+		}
+		answers, err := m.challenge(q.name, q.instruction, q.questions, q.echos)
+		if err == nil && len(answers) != len(q.questions) {
+			err = errors.New("ssh: not as many answers as questions")
+		}
+		if err != nil {
+			return &localError{err}
+		}
+		return l.send(appendInfoResponse(nil, answers))
+	})
+}

@@ -1,0 +1,346 @@
+package ssh
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// ErrNoAuth is what [ServerConfig].AuthLog is given for "none", which clients try first to learn
+// what there is.
+var ErrNoAuth = errors.New("ssh: no method of authentication was tried")
+
+// A ServerAuthError is a client that did not log in. Errs are what its attempts came to.
+type ServerAuthError struct {
+	Errs []error
+	Err  error // how the connection ended; may be nil
+}
+
+func (e *ServerAuthError) Error() string {
+	var texts []string
+	for _, err := range e.Errs {
+		texts = append(texts, err.Error())
+	}
+	s := "ssh: no login: [" + strings.Join(texts, ", ") + "]"
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *ServerAuthError) Unwrap() error { return e.Err }
+
+// serverAttempts bounds the requests of one login, those that count as failures or not: queries
+// for keys, each of which may be costly to answer.
+const serverAttempts = 128
+
+// serverLogin is the server's side of RFC 4252.
+type serverLogin struct {
+	*transport
+	conn      *Conn
+	config    *ServerConfig
+	callbacks xssh.ServerAuthCallbacks
+	failures  int
+	nones     int
+	partial   bool // something has succeeded already
+	errs      []error
+	// The last key and what the callback said about it: asked about, then signed with.
+	key  []byte
+	user string
+	perm *xssh.Permissions
+	err  error
+}
+
+// run lets the client log in.
+func (l *serverLogin) run() (*xssh.Permissions, error) {
+	p, err := l.read()
+	if err != nil {
+		return nil, err
+	}
+	service, err := parseKexValue(p, msgServiceRequest)
+	if err != nil {
+		return nil, err
+	}
+	if string(service) != serviceUserAuth {
+		return nil, l.disconnect(reasonServiceNotAvailable, "no such service")
+	}
+	if err := l.send(appendString([]byte{msgServiceAccept}, serviceUserAuth)); err != nil {
+		return nil, err
+	}
+	for attempt := 0; ; attempt++ {
+		if attempt == serverAttempts {
+			return nil, l.disconnect(reasonProtocolError, "too many authentication attempts")
+		}
+		p, err := l.read()
+		if err != nil {
+			return nil, &ServerAuthError{l.errs, err}
+		}
+		if p[0] > msgUserAuthRequest+29 {
+			// Some client has sent its first channel along with a login that was refused. As
+			// OpenSSH does: it has to ask again.
+			if err := l.notImplemented(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var a authRequest
+		if err := a.parse(p); err != nil {
+			return nil, err
+		}
+		perm, done, err := l.attempt(&a, attempt == 0)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			return perm, l.send([]byte{msgUserAuthSuccess})
+		}
+	}
+}
+
+// notImplemented answers the last packet.
+func (l *serverLogin) notImplemented() error {
+	seq := l.in.queue[l.in.next-1].seq
+	return l.send(appendUint32([]byte{msgUnimplemented}, seq))
+}
+
+func (l *serverLogin) disconnect(reason uint32, text string) error {
+	err := &ServerAuthError{Errs: append(l.errs, errors.New(text))}
+	if e := l.send(appendDisconnect(nil, reason, text)); e != nil {
+		err.Err = e
+	}
+	return err
+}
+
+// attempt handles one request; done reports that the client is logged in. An error ends the
+// connection.
+func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bool, error) {
+	if a.service != serviceConnection {
+		return nil, false, l.disconnect(reasonServiceNotAvailable, "no such service")
+	}
+	if l.partial && a.user != l.conn.user {
+		return nil, false, &ProtocolError{"the client changed the user in the middle of a login"}
+	}
+	l.conn.setUser(a.user)
+	if first && l.config.Banner != nil {
+		if err := l.banner(l.config.Banner(l.conn)); err != nil {
+			return nil, false, err
+		}
+	}
+	perm, authErr, err := l.check(a)
+	if err != nil {
+		return nil, false, err
+	}
+	if errors.Is(authErr, errKeyWouldDo) {
+		return nil, false, nil
+	}
+	var partial *xssh.PartialSuccessError
+	isPartial := errors.As(authErr, &partial)
+	if authErr == nil || isPartial {
+		if err := checkSource(l.conn.RemoteAddr(), perm); err != nil {
+			authErr, isPartial = err, false
+		}
+	}
+	if l.config.AuthLog != nil {
+		l.config.AuthLog(l.conn, a.method, authErr)
+	}
+	if authErr == nil {
+		return perm, true, nil
+	}
+	l.errs = append(l.errs, authErr)
+	var banner *xssh.BannerError
+	if errors.As(authErr, &banner) {
+		if err := l.banner(banner.Message); err != nil {
+			return nil, false, err
+		}
+	}
+	if isPartial {
+		l.partial, l.callbacks = true, partial.Next
+		l.key = nil // the next callback may think otherwise of it
+	} else if l.counts(a.method) {
+		l.failures++
+		if most := l.config.MaxAuthTries; most > 0 && l.failures >= most {
+			return nil, false, l.disconnect(reasonProtocolError, "too many authentication failures")
+		}
+	}
+	methods := l.methods()
+	if len(methods) == 0 {
+		return nil, false, l.disconnect(reasonNoMoreAuthMethods, "no way to log in")
+	}
+	return nil, false, l.send((&authFailure{methods, isPartial}).append(nil))
+}
+
+// counts reports whether a failure counts: not the first "none", which everybody begins with.
+func (l *serverLogin) counts(method string) bool {
+	if method == "none" {
+		l.nones++
+		return l.nones > 1
+	}
+	return true
+}
+
+func (l *serverLogin) methods() (methods []string) {
+	if l.callbacks.PublicKeyCallback != nil {
+		methods = append(methods, "publickey")
+	}
+	if l.callbacks.PasswordCallback != nil {
+		methods = append(methods, "password")
+	}
+	if l.callbacks.KeyboardInteractiveCallback != nil {
+		methods = append(methods, "keyboard-interactive")
+	}
+	return methods
+}
+
+func (l *serverLogin) banner(text string) error {
+	if text == "" {
+		return nil
+	}
+	return l.send(appendString(appendString([]byte{msgUserAuthBanner}, text), ""))
+}
+
+// errKeyWouldDo is the outcome of a query, which is no attempt.
+var errKeyWouldDo = errors.New("ssh: the key would do")
+
+// check asks the callbacks. authErr is what the attempt came to.
+func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, err error) {
+	switch a.method {
+	case "none":
+		if l.config.NoAuth != nil && !l.partial {
+			perm, authErr = l.config.NoAuth(l.conn)
+			return perm, authErr, nil
+		}
+		return nil, ErrNoAuth, nil
+	case "password":
+		if l.callbacks.PasswordCallback == nil {
+			break
+		}
+		r := wire.NewReader(a.rest)
+		change := readBool(&r)
+		password := r.Bytes()
+		if err := parsed(&r, msgUserAuthRequest); err != nil {
+			return nil, nil, err
+		}
+		if change {
+			return nil, errors.New("ssh: passwords cannot be changed here"), nil
+		}
+		perm, authErr = l.callbacks.PasswordCallback(l.conn, slices.Clone(password))
+		return perm, authErr, nil
+	case "keyboard-interactive":
+		if l.callbacks.KeyboardInteractiveCallback == nil {
+			break
+		}
+		var broken error
+		perm, authErr = l.callbacks.KeyboardInteractiveCallback(l.conn,
+			func(name, instruction string, questions []string, echos []bool) ([]string, error) {
+				answers, err := l.ask(&infoRequest{name, instruction, questions, echos})
+				var protocol *ProtocolError
+				if errors.As(err, &protocol) || l.in.err != nil {
+					broken = err
+				}
+				return answers, err
+			})
+		return perm, authErr, broken
+	case "publickey":
+		if l.callbacks.PublicKeyCallback == nil {
+			break
+		}
+		return l.checkKey(a)
+	}
+	return nil, fmt.Errorf("ssh: the method %.64q is not offered", a.method), nil
+}
+
+// ask puts questions to the client: RFC 4256, section 3.2.
+func (l *serverLogin) ask(q *infoRequest) ([]string, error) {
+	if len(q.questions) != len(q.echos) || len(q.questions) > maxQuestions {
+		return nil, errors.New("ssh: not as many echos as questions")
+	}
+	if err := l.send(q.append(nil)); err != nil {
+		return nil, err
+	}
+	p, err := l.read()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := parseInfoResponse(p)
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) != len(q.questions) {
+		return nil, &ProtocolError{"not as many answers as questions"}
+	}
+	return answers, nil
+}
+
+func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr, err error) {
+	var k keyRequest
+	if err := k.parse(a.rest); err != nil {
+		return nil, nil, err
+	}
+	if !slices.Contains(userKeyAlgos, baseAlgo(k.algo)) {
+		return nil, fmt.Errorf("ssh: the algorithm %.64q is not accepted", k.algo), nil
+	}
+	key, err := xssh.ParsePublicKey(k.key)
+	if err != nil {
+		return nil, errors.New("ssh: a key that cannot be read"), nil
+	}
+	if key.Type() != keyTypeOf(k.algo) {
+		return nil, fmt.Errorf("ssh: a key of type %.64q for the algorithm %s", key.Type(), k.algo), nil
+	}
+	if l.key == nil || string(l.key) != string(k.key) || l.user != a.user {
+		l.key, l.user = slices.Clone(k.key), a.user
+		l.perm, l.err = l.callbacks.PublicKeyCallback(l.conn, key)
+		var partial *xssh.PartialSuccessError
+		if l.err == nil || errors.As(l.err, &partial) {
+			if err := checkSource(l.conn.RemoteAddr(), l.perm); err != nil {
+				l.perm, l.err = nil, err
+			}
+		}
+	}
+	var partial *xssh.PartialSuccessError
+	would := l.err == nil || errors.As(l.err, &partial)
+	if !k.signed {
+		if !would {
+			return nil, l.err, nil
+		}
+		ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, k.algo), k.key)
+		return nil, errKeyWouldDo, l.send(ok)
+	}
+	if !would {
+		return nil, l.err, nil
+	}
+	if err := verify(key, k.algo, a.signedData(l.session, k), k.signature); err != nil {
+		return nil, err, nil
+	}
+	return l.perm, l.err, nil
+}
+
+// checkSource applies the one critical option that is the transport's to see to: a certificate's
+// or authorized_keys' source-address.
+func checkSource(remote net.Addr, perm *xssh.Permissions) error {
+	if perm == nil {
+		return nil
+	}
+	list, ok := perm.CriticalOptions["source-address"]
+	if !ok {
+		return nil
+	}
+	tcp, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return errors.New("ssh: the key is bound to addresses, and the client has none")
+	}
+	for _, one := range strings.Split(list, ",") {
+		if ip := net.ParseIP(one); ip != nil && ip.Equal(tcp.IP) {
+			return nil
+		}
+		if _, network, err := net.ParseCIDR(one); err == nil && network.Contains(tcp.IP) {
+			return nil
+		}
+	}
+	return errors.New("ssh: the key is not for this address")
+}

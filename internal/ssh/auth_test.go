@@ -1,0 +1,216 @@
+package ssh_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/ssh"
+)
+
+var errWrong = errors.New("wrong")
+
+func askFor(secret string) ssh.AuthMethod {
+	return ssh.Password(func() (string, error) { return secret, nil })
+}
+
+// TestKeys logs in with each type of key and its certificate, by offering it and in one flight.
+func TestKeys(t *testing.T) {
+	for _, kind := range []string{"ed25519", "ecdsa256", "ecdsa384", "ecdsa521", "rsa"} {
+		key := signer(t, kind)
+		for name, key := range map[string]xssh.Signer{
+			kind: key, kind + " certificate": certify(t, key, xssh.UserCert, "ann"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				cc, sc := clientConfig(key), serverConfig(t, key.PublicKey())
+				client, server := connect(t, cc, sc)
+				if got := server.Permissions().Extensions["who"]; got != "ann" || server.User() != "ann" {
+					t.Errorf("%q logged in with the permissions of %q", server.User(), got)
+				}
+				go echo(server)
+				if ch, ok, err := client.FlightChannel(context.Background()); ch != nil || ok || err != nil {
+					t.Errorf("a flight that nobody asked for: %v %v", ok, err)
+				}
+				roundTrip(t, client, pattern(100))
+			})
+			t.Run(name+" in one flight", func(t *testing.T) {
+				cc, sc := clientConfig(key), serverConfig(t, key.PublicKey())
+				cc.Auth = nil
+				cc.Flight = func(*ssh.Conn) *ssh.Flight {
+					return &ssh.Flight{Signer: key, Subsystem: "sftp"}
+				}
+				client, server := connect(t, cc, sc)
+				go echo(server)
+				ch, ok, err := client.FlightChannel(context.Background())
+				if err != nil || !ok {
+					t.Fatalf("the flight's channel: %v %v", ok, err)
+				}
+				ch.Write([]byte("hello"))
+				ch.CloseWrite()
+				if got, err := io.ReadAll(ch); string(got) != "hello" || err != nil {
+					t.Errorf("%q came back, %v", got, err)
+				}
+			})
+		}
+	}
+}
+
+// TestHostKeys has the server prove itself with each type of key and its certificate.
+func TestHostKeys(t *testing.T) {
+	user := signer(t, "ed25519")
+	for _, kind := range []string{"ed25519", "ecdsa256", "ecdsa384", "ecdsa521", "rsa"} {
+		key := signer(t, kind)
+		for name, key := range map[string]xssh.Signer{
+			kind: key, kind + " certificate": certify(t, key, xssh.HostCert, "host"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+				sc.HostKeys = []xssh.Signer{key}
+				var shown xssh.PublicKey
+				cc.HostKey = func(_ net.Addr, key xssh.PublicKey, _ string) error {
+					shown = key
+					return nil
+				}
+				client, _ := connect(t, cc, sc)
+				if string(shown.Marshal()) != string(key.PublicKey().Marshal()) ||
+					string(client.HostKey().Marshal()) != string(shown.Marshal()) {
+					t.Error("another key was shown")
+				}
+				must(t, client.Rekey())
+				if _, _, err := client.SendRequest(context.Background(), "ask", true, nil); err != nil {
+					t.Errorf("behind an exchange of keys: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestRefusedKeyOfFlight: the login goes on, and has cost one failed attempt.
+func TestRefusedKeyOfFlight(t *testing.T) {
+	right, wrong := signer(t, "ed25519"), signer(t, "rsa")
+	cc, sc := clientConfig(right), serverConfig(t, right.PublicKey())
+	cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: wrong, Subsystem: "sftp"} }
+	var failed []string
+	sc.AuthLog = func(_ xssh.ConnMetadata, method string, err error) {
+		if err != nil {
+			failed = append(failed, method)
+		}
+	}
+	client, server := connect(t, cc, sc)
+	go echo(server)
+	if !slices.Equal(failed, []string{"publickey"}) {
+		t.Errorf("failed: %v", failed)
+	}
+	roundTrip(t, client, pattern(1000))
+}
+
+// TestPasswords, keyboard-interactive, several after one another, and what cannot be answered.
+func TestMethods(t *testing.T) {
+	key := signer(t, "ed25519")
+	check := func(secret string) error {
+		if secret != "secret" {
+			return errWrong
+		}
+		return nil
+	}
+	callbacks := xssh.ServerAuthCallbacks{
+		PasswordCallback: func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
+			return nil, check(string(p))
+		},
+		KeyboardInteractiveCallback: func(_ xssh.ConnMetadata, ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
+			answers, err := ask("name", "instruction", []string{"Password: ", "Code: "}, []bool{false, true})
+			if err != nil {
+				return nil, err
+			}
+			if answers[1] != "42" {
+				return nil, errWrong
+			}
+			return nil, check(answers[0])
+		},
+	}
+	answer := func(secret string) ssh.AuthMethod {
+		return ssh.KeyboardInteractive(func(name, instruction string, questions []string, echos []bool) ([]string, error) {
+			if name != "name" || instruction != "instruction" || len(questions) != 2 || echos[0] ||
+				!echos[1] {
+				return nil, errors.New("other questions than were asked")
+			}
+			return []string{secret, "42"}, nil
+		})
+	}
+	fails := ssh.Password(func() (string, error) { return "", errors.New("nobody is here") })
+	partial := xssh.ServerAuthCallbacks{
+		PublicKeyCallback: func(c xssh.ConnMetadata, k xssh.PublicKey) (*xssh.Permissions, error) {
+			if _, err := letIn(key.PublicKey())(c, k); err != nil {
+				return nil, err
+			}
+			return nil, &xssh.PartialSuccessError{Next: callbacks}
+		},
+	}
+	for _, c := range []struct {
+		name   string
+		server xssh.ServerAuthCallbacks
+		with   []ssh.AuthMethod
+		fails  string // a part of the client's error
+		tried  []string
+	}{
+		{name: "password", server: callbacks, with: []ssh.AuthMethod{askFor("secret")}},
+		{name: "second password", server: callbacks,
+			with: []ssh.AuthMethod{askFor("no"), askFor("secret")}, tried: []string{"password"}},
+		{name: "keyboard", server: callbacks, with: []ssh.AuthMethod{answer("secret")}},
+		{name: "second answer", server: callbacks,
+			with:  []ssh.AuthMethod{answer("no"), answer("secret")},
+			tried: []string{"keyboard-interactive"}},
+		{name: "nobody answers", server: callbacks, with: []ssh.AuthMethod{fails, askFor("secret")},
+			tried: []string{"password"}},
+		{name: "key and password", server: partial,
+			with: []ssh.AuthMethod{ssh.PublicKey(key), askFor("secret")}},
+		{name: "key alone does not do", server: partial, with: []ssh.AuthMethod{ssh.PublicKey(key)},
+			fails: "no other way"},
+		{name: "password not before the key", server: partial,
+			with: []ssh.AuthMethod{askFor("secret")}, fails: "the server takes publickey"},
+		{name: "nothing", server: callbacks, fails: "the server takes password,keyboard-interactive"},
+		{name: "wrong key", server: partial, with: []ssh.AuthMethod{ssh.PublicKey(signer(t, "rsa"))},
+			fails: "tried publickey"},
+		{name: "too often", server: callbacks, with: []ssh.AuthMethod{askFor("1"), askFor("2"),
+			askFor("3"), askFor("4"), askFor("5"), askFor("6"), askFor("secret")},
+			fails: "too many authentication failures"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cc, sc := clientConfig(key), serverConfig(t, key.PublicKey())
+			sc.Auth = c.server
+			sc.Banner = func(xssh.ConnMetadata) string { return "welcome" }
+			var banner string
+			cc.Banner = func(text string) error { banner = text; return nil }
+			next := once(c.with...)
+			var tried []string
+			cc.Auth = func(a *ssh.AuthContext) (ssh.AuthMethod, error) {
+				tried = a.Tried
+				return next(a)
+			}
+			client, server, err, serverErr := tryConnect(cc, sc, nil)
+			if banner != "welcome" {
+				t.Errorf("the banner was %q", banner)
+			}
+			if c.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fails) || serverErr == nil {
+					t.Errorf("client: %v; server: %v", err, serverErr)
+				}
+				return
+			}
+			if err != nil || serverErr != nil {
+				t.Fatalf("client: %v; server: %v", err, serverErr)
+			}
+			if !slices.Equal(tried, c.tried) {
+				t.Errorf("tried %v", tried)
+			}
+			client.Close()
+			server.Close()
+		})
+	}
+}

@@ -1,0 +1,450 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Channel is a session, or another channel: RFC 4254, section 5. Read, Write and the other methods
+// may be called at the same time. It has the methods of x/crypto/ssh's Channel.
+type Channel struct {
+	mux  *mux
+	id   uint32
+	peer uint32 // valid once opened is closed without an error
+
+	// Guarded by the output's lock.
+	peerWindow int64
+	peerMax    int
+	sentEOF    bool
+	sentClose  bool
+	ended      error // nothing can be sent any more
+
+	opened  chan struct{} // closed when the peer has answered CHANNEL_OPEN
+	openErr error
+	done    chan struct{} // closed when the peer has closed the channel, or the connection ended
+
+	requesting sync.Mutex // keeps requests in the order of replies
+
+	mu       sync.Mutex
+	change   sync.Cond
+	data     queue
+	stderr   queue
+	window   window
+	gotEOF   bool
+	closed   bool // by us
+	dirty    bool // readers are to be told: the reading goroutine's
+	err      error
+	replies  []chan bool
+	requests []*Request
+	refuse   bool // requests of the peer's are not for us
+	exit     ExitStatus
+	given    bool // abandoned while it was being opened
+}
+
+// window is what the peer may still send, and how it grows.
+type window struct {
+	size   int64 // the whole of it
+	left   int64 // what the peer may send
+	credit int64 // read and not yet given back
+	since  time.Time
+}
+
+const (
+	// firstWindow is what a channel begins with; OpenSSH's are as large.
+	firstWindow = 2 << 20
+
+	// creditMost is after how much reading a window is given back at the latest.
+	creditMost = 1 << 20
+)
+
+// ExitStatus is how a remote program ended: RFC 4254, section 6.10.
+type ExitStatus struct {
+	Known  bool
+	Status uint32
+	Signal string // "" where it ended by itself
+}
+
+func newChannel(m *mux) *Channel {
+	c := &Channel{mux: m, opened: make(chan struct{}), done: make(chan struct{})}
+	c.change.L = &c.mu
+	c.window = window{size: firstWindow, left: firstWindow, since: time.Now()}
+	return c
+}
+
+// Conn is the connection of the channel.
+func (c *Channel) Conn() *Conn { return c.mux.conn }
+
+// Done is closed when the peer has closed the channel, or the connection has ended.
+func (c *Channel) Done() <-chan struct{} { return c.done }
+
+// ExitStatus is what the peer has said about how its program ended. It is final when
+// [Channel.Done] is closed.
+func (c *Channel) ExitStatus() ExitStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.exit
+}
+
+// Window is how many bytes the peer may have under way to us. It grows with the link.
+func (c *Channel) Window() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.window.size
+}
+
+// Read reads what the peer sends. io.EOF is the peer's own end of the data; the end of the
+// connection is another error, and so is [Channel.Close].
+func (c *Channel) Read(p []byte) (int, error) { return c.read(&c.data, p) }
+
+func (c *Channel) read(q *queue, p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	c.mu.Lock()
+	for q.size == 0 && !c.gotEOF && c.err == nil && !c.closed {
+		c.change.Wait()
+	}
+	if c.closed {
+		c.mu.Unlock()
+		return 0, ErrClosed
+	}
+	n := q.read(p)
+	if n == 0 {
+		err := c.err
+		if c.gotEOF {
+			err = io.EOF
+		}
+		c.mu.Unlock()
+		return 0, err
+	}
+	grant := c.window.consumed(n, c.mux)
+	if c.gotEOF || c.err != nil {
+		grant = 0 // nothing will come
+	}
+	c.mu.Unlock()
+	if grant > 0 {
+		c.mux.adjust(c, grant)
+	}
+	return n, nil
+}
+
+// consumed notes that n bytes have been read, and returns how much more the peer may send now.
+func (w *window) consumed(n int, m *mux) (grant int64) {
+	w.credit += int64(n)
+	if w.credit < min(w.size/4, creditMost) {
+		return 0
+	}
+	now := time.Now()
+	took := now.Sub(w.since)
+	w.since = now
+	grant = w.credit
+	// A window that is used up in less than four round trips bounds the rate, or soon will.
+	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 4*trip*time.Duration(w.credit)/time.Duration(w.size) {
+		more := m.takeBudget(w.size)
+		w.size += more
+		grant += more
+	}
+	w.credit = 0
+	w.left += grant
+	return grant
+}
+
+// receive takes data from the goroutine that reads.
+func (c *Channel) receive(q *queue, data []byte, block *block) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if int64(len(data)) > c.window.left {
+		return &ProtocolError{"more data than the window has room for"}
+	}
+	c.window.left -= int64(len(data))
+	if c.gotEOF {
+		return &ProtocolError{"data behind the end of the data"}
+	}
+	if c.closed || len(data) == 0 {
+		return nil
+	}
+	q.push(data, block)
+	if !c.dirty {
+		c.dirty = true
+		c.mux.dirty = append(c.mux.dirty, c)
+	}
+	return nil
+}
+
+// tell wakes readers.
+func (c *Channel) tell() {
+	c.mu.Lock()
+	c.dirty = false
+	c.change.Broadcast()
+	c.mu.Unlock()
+}
+
+// Write sends p. It returns when all of it lies in packets, and waits for the peer's window.
+func (c *Channel) Write(p []byte) (int, error) {
+	n, err := c.mux.t.out.data(c, false, [][]byte{p})
+	return int(n), err
+}
+
+// WriteBuffers sends parts as one stream, as one Write of all of them would: packets are filled
+// across their boundaries. None is kept.
+func (c *Channel) WriteBuffers(parts [][]byte) (int64, error) {
+	return c.mux.t.out.data(c, false, parts)
+}
+
+// cannotSend says why nothing can be sent. The caller holds the output's lock.
+func (c *Channel) cannotSend() error {
+	switch {
+	case c.ended != nil:
+		return c.ended
+	case c.sentClose:
+		return ErrClosed
+	case c.sentEOF:
+		return io.EOF
+	}
+	return nil
+}
+
+// Stderr is the other stream of data: RFC 4254, section 5.2. What is not read of it takes window
+// away from the first.
+func (c *Channel) Stderr() io.ReadWriter { return stderr{c} }
+
+type stderr struct{ c *Channel }
+
+func (s stderr) Read(p []byte) (int, error) { return s.c.read(&s.c.stderr, p) }
+
+func (s stderr) Write(p []byte) (int, error) {
+	n, err := s.c.mux.t.out.data(s.c, true, [][]byte{p})
+	return int(n), err
+}
+
+// CloseWrite says that no more data follows. It does not wait for the peer.
+func (c *Channel) CloseWrite() error {
+	o := c.mux.t.out
+	o.mu.Lock()
+	err := c.cannotSend()
+	c.sentEOF = true
+	o.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return o.control(appendUint32([]byte{msgChannelEOF}, c.peer))
+}
+
+// Close ends the channel without waiting for the peer. What has been received and not read is
+// gone; Read and Write return at once.
+func (c *Channel) Close() error {
+	o := c.mux.t.out
+	o.mu.Lock()
+	sent := c.sentClose || c.ended != nil
+	c.sentClose = true
+	o.change.Broadcast()
+	o.mu.Unlock()
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.data.discard()
+	c.stderr.discard()
+	c.change.Broadcast()
+	c.mu.Unlock()
+	if again {
+		return ErrClosed
+	}
+	if sent {
+		return nil
+	}
+	return o.control(appendUint32([]byte{msgChannelClose}, c.peer))
+}
+
+// SendRequest sends a request about the channel, and waits for the answer where one is wanted.
+func (c *Channel) SendRequest(kind string, wantReply bool, payload []byte) (bool, error) {
+	return c.Request(context.Background(), kind, wantReply, payload)
+}
+
+// Request is [Channel.SendRequest] with a context, which ends the wait and not the request.
+func (c *Channel) Request(ctx context.Context, kind string, wantReply bool,
+	payload []byte) (bool, error) {
+	request := channelRequest{c.peer, kind, wantReply, payload}
+	reply, err := c.send(request.append(nil), wantReply)
+	if err != nil || !wantReply {
+		return err == nil, err
+	}
+	return c.await(ctx, reply)
+}
+
+func (c *Channel) send(message []byte, wantReply bool) (chan bool, error) {
+	c.requesting.Lock()
+	defer c.requesting.Unlock()
+	o := c.mux.t.out
+	o.mu.Lock()
+	err := c.ended
+	if err == nil && c.sentClose {
+		err = ErrClosed
+	}
+	o.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var reply chan bool
+	if wantReply {
+		reply = make(chan bool, 1)
+		c.mu.Lock()
+		c.replies = append(c.replies, reply)
+		c.mu.Unlock()
+	}
+	_, err = o.message(message)
+	return reply, err
+}
+
+func (c *Channel) await(ctx context.Context, reply chan bool) (bool, error) {
+	select {
+	case ok := <-reply:
+		return ok, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-c.done:
+		select {
+		case ok := <-reply:
+			return ok, nil
+		default:
+		}
+		return false, c.endReason()
+	}
+}
+
+func (c *Channel) endReason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	return ErrChannelClosed
+}
+
+// replied takes the answer to the oldest request.
+func (c *Channel) replied(ok bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.replies) == 0 {
+		return &ProtocolError{"an answer to no request"}
+	}
+	c.replies[0] <- ok
+	c.replies = slices.Delete(c.replies, 0, 1)
+	return nil
+}
+
+// A Request is what the peer asks about a channel: RFC 4254, section 6.
+type Request struct {
+	Type      string
+	Payload   []byte
+	WantReply bool
+	channel   *Channel
+	replied   bool
+}
+
+// String reads the payload of "exec" and "subsystem": one string.
+func (r *Request) String() (string, error) {
+	text, err := parseKexValue(append([]byte{msgChannelRequest}, r.Payload...), msgChannelRequest)
+	return string(text), err
+}
+
+// Reply answers where an answer is wanted, once.
+func (r *Request) Reply(ok bool) error {
+	if !r.WantReply || r.replied {
+		return nil
+	}
+	r.replied = true
+	return r.channel.answer(ok)
+}
+
+func (c *Channel) answer(ok bool) error {
+	number := byte(msgChannelFailure)
+	if ok {
+		number = msgChannelSuccess
+	}
+	return c.mux.t.out.control(appendUint32([]byte{number}, c.peer))
+}
+
+// waitingRequests bounds the requests that wait for NextRequest. More are refused.
+const waitingRequests = 16
+
+// requested takes a request from the goroutine that reads.
+func (c *Channel) requested(q *channelRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch q.kind {
+	case "exit-status":
+		if len(q.extra) >= 4 {
+			c.exit = ExitStatus{Known: true, Status: length(q.extra)}
+		}
+	case "exit-signal":
+		r, _ := body(append([]byte{0}, q.extra...), 0)
+		c.exit = ExitStatus{Known: true, Signal: string(cut(r.Bytes(), 64))}
+	default:
+		if !c.refuse && len(c.requests) < waitingRequests {
+			c.requests = append(c.requests, &Request{Type: q.kind, Payload: q.extra,
+				WantReply: q.wantReply, channel: c})
+			c.change.Broadcast()
+			return nil
+		}
+	}
+	if q.wantReply && !c.closed {
+		return c.answer(false)
+	}
+	return nil
+}
+
+// NextRequest waits for the peer's next request; an error says that none will come. Exit statuses
+// are not among them: see [Channel.ExitStatus].
+func (c *Channel) NextRequest() (*Request, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.requests) == 0 && c.err == nil && !c.closed {
+		c.change.Wait()
+	}
+	switch {
+	case len(c.requests) > 0:
+		r := c.requests[0]
+		c.requests = slices.Delete(c.requests, 0, 1)
+		return r, nil
+	case c.closed:
+		return nil, ErrClosed
+	}
+	return nil, c.err
+}
+
+// RefuseRequests has all further requests of the peer's refused, those that wait included.
+func (c *Channel) RefuseRequests() {
+	c.mu.Lock()
+	waiting := c.requests
+	c.requests, c.refuse = nil, true
+	c.mu.Unlock()
+	for _, r := range waiting {
+		r.Reply(false)
+	}
+}
+
+// finish ends the channel: the peer has closed it, or the connection has ended.
+func (c *Channel) finish(err error) {
+	o := c.mux.t.out
+	o.mu.Lock()
+	if c.ended == nil {
+		c.ended = err
+	}
+	o.change.Broadcast()
+	o.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	if errors.Is(err, ErrChannelClosed) {
+		c.gotEOF = true // some close without saying so first
+	}
+	c.change.Broadcast()
+	close(c.done)
+}

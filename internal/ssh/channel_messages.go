@@ -1,0 +1,127 @@
+package ssh
+
+import (
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// Messages of RFC 4254.
+
+// channelOpen is CHANNEL_OPEN: section 5.1.
+type channelOpen struct {
+	kind      string
+	sender    uint32
+	window    uint32
+	maxPacket uint32
+	extra     []byte
+}
+
+func (c *channelOpen) append(p []byte) []byte {
+	p = appendUint32(appendString(append(p, msgChannelOpen), c.kind), c.sender)
+	return append(appendUint32(appendUint32(p, c.window), c.maxPacket), c.extra...)
+}
+
+func (c *channelOpen) parse(payload []byte) error {
+	r, err := body(payload, msgChannelOpen)
+	if err != nil {
+		return err
+	}
+	c.kind, c.sender, c.window, c.maxPacket = r.String(), r.Uint32(), r.Uint32(), r.Uint32()
+	c.extra = append([]byte(nil), r.Rest()...)
+	return parsed(&r, msgChannelOpen)
+}
+
+// channelConfirm is CHANNEL_OPEN_CONFIRMATION.
+type channelConfirm struct {
+	recipient, sender, window, maxPacket uint32
+}
+
+func (c *channelConfirm) append(p []byte) []byte {
+	p = appendUint32(appendUint32(append(p, msgChannelOpenConfirm), c.recipient), c.sender)
+	return appendUint32(appendUint32(p, c.window), c.maxPacket)
+}
+
+func (c *channelConfirm) parse(payload []byte) error {
+	r, err := body(payload, msgChannelOpenConfirm)
+	if err != nil {
+		return err
+	}
+	c.recipient, c.sender, c.window, c.maxPacket = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint32()
+	return parsed(&r, msgChannelOpenConfirm)
+}
+
+func appendOpenFailure(p []byte, recipient uint32, reason xssh.RejectionReason, text string) []byte {
+	p = appendUint32(appendUint32(append(p, msgChannelOpenFailure), recipient), uint32(reason))
+	return appendString(appendString(p, text), "")
+}
+
+func parseOpenFailure(payload []byte) (recipient uint32, failure *OpenChannelError, err error) {
+	r, err := body(payload, msgChannelOpenFailure)
+	if err != nil {
+		return 0, nil, err
+	}
+	recipient = r.Uint32()
+	failure = &OpenChannelError{Reason: xssh.RejectionReason(r.Uint32())}
+	failure.Text = string(cut(r.Bytes(), 1024))
+	return recipient, failure, parsed(&r, msgChannelOpenFailure)
+}
+
+// channelRequest is CHANNEL_REQUEST: section 5.4.
+type channelRequest struct {
+	recipient uint32
+	kind      string
+	wantReply bool
+	extra     []byte
+}
+
+func (c *channelRequest) append(p []byte) []byte {
+	p = appendString(appendUint32(append(p, msgChannelRequest), c.recipient), c.kind)
+	return append(appendBool(p, c.wantReply), c.extra...)
+}
+
+func (c *channelRequest) parse(payload []byte) error {
+	r, err := body(payload, msgChannelRequest)
+	if err != nil {
+		return err
+	}
+	c.recipient, c.kind, c.wantReply = r.Uint32(), r.String(), readBool(&r)
+	c.extra = append([]byte(nil), r.Rest()...)
+	return parsed(&r, msgChannelRequest)
+}
+
+// globalRequest is GLOBAL_REQUEST: section 4.
+type globalRequest struct {
+	kind      string
+	wantReply bool
+	extra     []byte
+}
+
+func (g *globalRequest) append(p []byte) []byte {
+	return append(appendBool(appendString(append(p, msgGlobalRequest), g.kind), g.wantReply),
+		g.extra...)
+}
+
+func (g *globalRequest) parse(payload []byte) error {
+	r, err := body(payload, msgGlobalRequest)
+	if err != nil {
+		return err
+	}
+	g.kind, g.wantReply = r.String(), readBool(&r)
+	g.extra = r.Rest()
+	return parsed(&r, msgGlobalRequest)
+}
+
+// channelID reads what the other messages about a channel begin with.
+func channelID(payload []byte) (id uint32, rest []byte, err error) {
+	if len(payload) < 5 {
+		return 0, nil, &ProtocolError{"a message about a channel is cut short"}
+	}
+	return length(payload[1:]), payload[5:], nil
+}
+
+// channelData reads CHANNEL_DATA's and CHANNEL_EXTENDED_DATA's string, which is all there is.
+func channelData(rest []byte) ([]byte, error) {
+	if len(rest) < lengthSize || uint64(length(rest)) != uint64(len(rest)-lengthSize) {
+		return nil, &ProtocolError{"channel data of another length than it says"}
+	}
+	return rest[lengthSize:], nil
+}

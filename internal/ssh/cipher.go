@@ -1,0 +1,148 @@
+package ssh
+
+import (
+	"errors"
+	"slices"
+)
+
+// The form of a packet (RFC 4253, section 6):
+//
+//	uint32 length | byte padding length | payload | padding | tag or MAC
+//
+// A sealer protects packets in place, an opener checks and opens them in place.
+
+// A sealer is one direction's cipher under one key. seal may run for several packets at a time
+// where the cipher is parallel; else packets are sealed one by one, in order.
+type sealer interface {
+	form() form
+	// seal protects p, the whole packet with room for the tag. seq is the packet's number in its
+	// direction, n its number under this key.
+	seal(s *scratch, seq uint32, n uint64, p []byte)
+}
+
+// An opener is the other end of a sealer.
+type opener interface {
+	form() form
+	// size returns how long the packet is that begins with p, of which form().head bytes are
+	// there. It is called once for each packet, in order.
+	size(seq uint32, p []byte) (int, error)
+	// open checks p, a whole packet, and returns its padding length, payload and padding.
+	open(s *scratch, seq uint32, n uint64, p []byte) ([]byte, error)
+}
+
+// form is what a cipher makes of a packet.
+type form struct {
+	block    int  // what the padding fills up
+	tag      int  // length of the tag or MAC
+	head     int  // how many bytes tell how long a packet is
+	outside  bool // the length is not part of what is padded
+	parallel bool // packets do not depend on one another
+}
+
+// scratch is what one goroutine needs for itself while it seals or opens.
+type scratch struct {
+	nonce [16]byte
+	key   [32]byte
+	tag   [64]byte
+}
+
+// minPadding is RFC 4253's, section 6.
+const minPadding = 4
+
+// padding returns how much padding a payload gets.
+func (f form) padding(payload int) int {
+	n := 1 + payload
+	if !f.outside {
+		n += lengthSize
+	}
+	pad := f.block - n%f.block
+	if pad < minPadding {
+		pad += f.block
+	}
+	return pad
+}
+
+const (
+	lengthSize = 4
+	headerSize = lengthSize + 1
+)
+
+// errPacket is all that is said of a packet that does not open: a peer, or somebody between us,
+// must not learn which check failed.
+var errPacket = &ProtocolError{"a packet is corrupt"}
+
+// packetSize checks a packet's length field, and returns the size of the whole packet.
+func (f form) packetSize(length uint32) (int, error) {
+	padded := int64(length)
+	if !f.outside {
+		padded += lengthSize
+	}
+	// The shortest packet has a message of one byte and four of padding.
+	if length < 2+minPadding || length > maxPacketLength || padded%int64(f.block) != 0 {
+		return 0, errPacket
+	}
+	return lengthSize + int(length) + f.tag, nil
+}
+
+// payload strips the padding.
+func payload(p []byte) ([]byte, error) {
+	if len(p) == 0 {
+		return nil, errPacket
+	}
+	pad := int(p[0])
+	if pad < minPadding || len(p)-1-pad < 1 {
+		return nil, errPacket
+	}
+	return p[1 : len(p)-pad], nil
+}
+
+// A cipherSpec is a cipher by its name.
+type cipherSpec struct {
+	name      string
+	key, iv   int
+	aead      bool
+	newSealer func(k keys) (sealer, error)
+	newOpener func(k keys) (opener, error)
+}
+
+// keys are one direction's: RFC 4253, section 7.2.
+type keys struct {
+	iv, key, mac []byte
+	spec         *macSpec // nil with an AEAD
+}
+
+var cipherSpecs = []cipherSpec{
+	{"aes128-gcm@openssh.com", 16, 12, true, newGCMSealer, newGCMOpener},
+	{"aes256-gcm@openssh.com", 32, 12, true, newGCMSealer, newGCMOpener},
+	{"chacha20-poly1305@openssh.com", 64, 0, true, newChaChaSealer, newChaChaOpener},
+	{"aes128-ctr", 16, 16, false, newCTRSealer, newCTROpener},
+	{"aes192-ctr", 24, 16, false, newCTRSealer, newCTROpener},
+	{"aes256-ctr", 32, 16, false, newCTRSealer, newCTROpener},
+}
+
+func cipherNamed(name string) *cipherSpec {
+	i := slices.IndexFunc(cipherSpecs, func(c cipherSpec) bool { return c.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &cipherSpecs[i]
+}
+
+// plain is how packets travel before the first keys.
+type plain struct{}
+
+func (plain) form() form { return form{block: 8, head: lengthSize} }
+
+func (plain) seal(*scratch, uint32, uint64, []byte) {}
+
+func (p plain) size(_ uint32, b []byte) (int, error) { return p.form().packetSize(length(b)) }
+
+func (plain) open(_ *scratch, _ uint32, _ uint64, p []byte) ([]byte, error) {
+	return p[lengthSize:], nil
+}
+
+func length(p []byte) uint32 {
+	return uint32(p[0])<<24 | uint32(p[1])<<16 | uint32(p[2])<<8 | uint32(p[3])
+}
+
+var errKeySize = errors.New("ssh: a key of the wrong size")

@@ -1,0 +1,74 @@
+package ssh
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// The data types of RFC 4251, section 5. Parsing is [wire.Reader]'s, whose error sticks.
+
+func appendUint32(p []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(p, n) }
+
+func appendString[T ~string | ~[]byte](p []byte, s T) []byte {
+	return append(appendUint32(p, uint32(len(s))), s...)
+}
+
+func appendBool(p []byte, b bool) []byte {
+	if b {
+		return append(p, 1)
+	}
+	return append(p, 0)
+}
+
+func appendNames(p []byte, names []string) []byte {
+	return appendString(p, strings.Join(names, ","))
+}
+
+// appendMPInt appends a number that is not negative, given as its bytes, most significant first.
+func appendMPInt(p, magnitude []byte) []byte {
+	for len(magnitude) > 0 && magnitude[0] == 0 {
+		magnitude = magnitude[1:]
+	}
+	if len(magnitude) > 0 && magnitude[0]&0x80 != 0 {
+		p = appendUint32(p, uint32(len(magnitude)+1))
+		return append(append(p, 0), magnitude...)
+	}
+	return appendString(p, magnitude)
+}
+
+// readNames reads a name-list. It is as long as its packet at most.
+func readNames(r *wire.Reader) []string {
+	list := r.String()
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+func readBool(r *wire.Reader) bool { return r.Byte() != 0 }
+
+// body starts to parse a message whose first byte must be the given number.
+func body(payload []byte, number byte) (wire.Reader, error) {
+	if len(payload) == 0 || payload[0] != number {
+		return wire.Reader{}, unexpected(payload, number)
+	}
+	return wire.NewReader(payload[1:]), nil
+}
+
+// parsed ends a parser: every field must have been there.
+func parsed(r *wire.Reader, number byte) error {
+	if r.Err() != nil {
+		return &ProtocolError{fmt.Sprintf("message %d is cut short", number)}
+	}
+	return nil
+}
+
+func unexpected(payload []byte, want byte) error {
+	if len(payload) == 0 {
+		return &ProtocolError{"a packet without a message came"}
+	}
+	return &ProtocolError{fmt.Sprintf("message %d came, not %d", payload[0], want)}
+}

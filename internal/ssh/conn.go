@@ -1,0 +1,172 @@
+package ssh
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// Conn is a connection whose keys have been exchanged and whose client is logged in; before that
+// callbacks are given it for what it says about the peer. It is x/crypto/ssh's ConnMetadata. Its
+// methods may be called from any goroutine.
+type Conn struct {
+	t    *transport
+	mux  *mux
+	done chan struct{}
+	perm *xssh.Permissions
+
+	mu   sync.Mutex
+	user string
+}
+
+func newConn(t *transport, budget int64) *Conn {
+	c := &Conn{t: t, done: make(chan struct{})}
+	c.mux = newMux(t, c, budget)
+	return c
+}
+
+func (c *Conn) setUser(user string) {
+	c.mu.Lock()
+	c.user = user
+	c.mu.Unlock()
+}
+
+// User is who logs in.
+func (c *Conn) User() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.user
+}
+
+// SessionID is the first exchange's hash: RFC 4253, section 7.2.
+func (c *Conn) SessionID() []byte { return c.t.session }
+
+func (c *Conn) versions() (client, server []byte) {
+	if c.t.client {
+		return c.t.ours, c.t.theirs
+	}
+	return c.t.theirs, c.t.ours
+}
+
+// ClientVersion is the client's line, without its end.
+func (c *Conn) ClientVersion() []byte { client, _ := c.versions(); return client }
+
+// ServerVersion is the server's.
+func (c *Conn) ServerVersion() []byte { _, server := c.versions(); return server }
+
+// LocalAddr is our end.
+func (c *Conn) LocalAddr() net.Addr { return c.t.conn.LocalAddr() }
+
+// RemoteAddr is the peer's end.
+func (c *Conn) RemoteAddr() net.Addr { return c.t.conn.RemoteAddr() }
+
+// HostKey is the server's key, as the client has accepted it; nil on the server.
+func (c *Conn) HostKey() xssh.PublicKey { return c.t.hostKey }
+
+// Algorithms is what the last exchange of keys has agreed on.
+func (c *Conn) Algorithms() Negotiated {
+	c.t.out.mu.Lock()
+	defer c.t.out.mu.Unlock()
+	return c.t.negotiated
+}
+
+// Strict reports whether strict key exchange is in effect, against Terrapin.
+func (c *Conn) Strict() bool { return c.t.strict }
+
+// RoundTrip is the shortest time in which the peer has answered while keys were exchanged and the
+// client logged in.
+func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.t.trip.Load()) }
+
+// Permissions are those that the server's callback has given.
+func (c *Conn) Permissions() *xssh.Permissions { return c.perm }
+
+// Open opens a channel: "session", or "direct-tcpip" with what RFC 4254, section 7.2, says. A
+// refusal is an [*OpenChannelError]. It takes a round trip; ctx ends the wait.
+func (c *Conn) Open(ctx context.Context, kind string, extra []byte) (*Channel, error) {
+	ch, err := c.mux.open(ctx, kind, extra)
+	if err != nil {
+		return nil, err
+	}
+	return ch, nil
+}
+
+// FlightChannel waits for the channel of the short login, and for its subsystem to be granted. It
+// is nil, without an error, where there was no short login, or it was refused with the key: then
+// [Conn.Open] is the way. An [*OpenChannelError] is the server's refusal of the channel, behind
+// which OpenSSH ends the connection. ok false is a subsystem that was refused.
+func (c *Conn) FlightChannel(ctx context.Context) (ch *Channel, ok bool, err error) {
+	c.mux.mu.Lock()
+	ch, reply := c.mux.first, c.mux.reply
+	c.mux.first = nil
+	c.mux.mu.Unlock()
+	if ch == nil {
+		return nil, false, nil
+	}
+	if err := c.mux.awaitOpen(ctx, ch); err != nil {
+		return nil, false, err
+	}
+	if ok, err = ch.await(ctx, reply); err != nil {
+		ch.Close()
+		return nil, false, err
+	}
+	return ch, ok, nil
+}
+
+// Accept waits for a channel that the peer wants to open. An error says that none will come.
+func (c *Conn) Accept() (*NewChannel, error) { return c.mux.nextOffer() }
+
+// SendRequest sends a global request, as keepalive@openssh.com, and waits for the answer where one
+// is wanted: one round trip, which no work on the peer's side holds up.
+func (c *Conn) SendRequest(ctx context.Context, kind string, wantReply bool,
+	payload []byte) (bool, []byte, error) {
+	return c.mux.request(ctx, kind, wantReply, payload)
+}
+
+// Rekey starts an exchange of keys unless one is under way. It does not wait for its end.
+func (c *Conn) Rekey() error { return c.t.rekey() }
+
+// Exchanges is how many exchanges of keys there have been.
+func (c *Conn) Exchanges() int {
+	c.t.out.mu.Lock()
+	defer c.t.out.mu.Unlock()
+	return c.t.exchanges
+}
+
+// Done is closed when the connection has ended; [Conn.Err] then says why.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is nil while the connection lives. io.EOF is a peer that hung up between two packets, a
+// [*DisconnectError] one that said why.
+func (c *Conn) Err() error {
+	select {
+	case <-c.t.ended:
+		return c.t.reason
+	default:
+		return nil
+	}
+}
+
+// Wait waits for the end.
+func (c *Conn) Wait() error {
+	<-c.done
+	return c.t.reason
+}
+
+// Close ends the connection, after what has been written has left, for which a peer has a second.
+func (c *Conn) Close() error {
+	select {
+	case <-c.t.ended:
+		return nil
+	default:
+	}
+	var last []byte
+	if c.t.client {
+		last = appendDisconnect(nil, reasonByApplication, "disconnected by user")
+	}
+	c.t.out.close(last, ErrClosed)
+	c.t.end(ErrClosed)
+	return nil
+}

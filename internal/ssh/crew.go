@@ -1,0 +1,92 @@
+package ssh
+
+import (
+	"runtime"
+	"sync/atomic"
+)
+
+// A crew seals or opens several packets at a time, where more processors are free. The caller does
+// its share, and waits only for packets that a helper has taken: helpers that get no processor
+// cost nothing. Helpers start with the first large batch, and end with the connection.
+type crew struct {
+	// do handles packet i of the batch with the given scratch. It is set once.
+	do func(s *scratch, i int)
+
+	own      scratch
+	most     int // helpers
+	tokens   chan struct{}
+	state    atomic.Uint64 // count<<32 | next
+	left     atomic.Int64
+	finished chan struct{}
+	ended    <-chan struct{}
+}
+
+const (
+	// maxHelpers is enough for any link: each adds about 4 GB/s.
+	maxHelpers = 3
+
+	// parallelFrom is where waking a helper, a few microseconds, begins to pay.
+	parallelFrom = 64 << 10
+)
+
+func newCrew(ended <-chan struct{}, do func(s *scratch, i int)) *crew {
+	return &crew{do: do, ended: ended, most: min(runtime.GOMAXPROCS(0)-1, maxHelpers)}
+}
+
+// run handles count packets of size bytes in all.
+func (c *crew) run(count, size int, parallel bool) {
+	if !parallel || count < 2 || size < parallelFrom || c.most == 0 {
+		for i := range count {
+			c.do(&c.own, i)
+		}
+		return
+	}
+	if c.tokens == nil {
+		c.tokens, c.finished = make(chan struct{}, c.most), make(chan struct{}, 1)
+		for range c.most {
+			go c.help()
+		}
+	}
+	c.left.Store(int64(count))
+	c.state.Store(uint64(count) << 32)
+	for range min(c.most, count-1) {
+		select {
+		case c.tokens <- struct{}{}:
+		default:
+		}
+	}
+	if !c.share(&c.own) {
+		<-c.finished
+	}
+}
+
+// share handles packets until all have been taken. It reports whether it completed the last one.
+func (c *crew) share(s *scratch) (last bool) {
+	for {
+		// A helper may come late, to a batch after the one it was woken for: what it takes is a
+		// packet of the current one all the same, and what do reads was written before state.
+		state := c.state.Load()
+		if state>>32 == state&0xffffffff {
+			return last
+		}
+		if !c.state.CompareAndSwap(state, state+1) {
+			continue
+		}
+		c.do(s, int(state&0xffffffff))
+		last = c.left.Add(-1) == 0
+	}
+}
+
+func (c *crew) help() {
+	var s scratch
+	for {
+		select {
+		case <-c.tokens:
+			if c.share(&s) {
+				c.finished <- struct{}{}
+			}
+		case <-c.ended:
+			return
+		}
+	}
+}

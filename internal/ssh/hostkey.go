@@ -1,0 +1,160 @@
+package ssh
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// plainAlgos are signature algorithms for host keys and users' keys, in OpenSSH's order.
+var plainAlgos = []string{
+	xssh.KeyAlgoED25519, xssh.KeyAlgoECDSA256, xssh.KeyAlgoECDSA384, xssh.KeyAlgoECDSA521,
+	xssh.KeyAlgoSKED25519, xssh.KeyAlgoSKECDSA256, xssh.KeyAlgoRSASHA512, xssh.KeyAlgoRSASHA256,
+}
+
+const certSuffix = "-cert-v01@openssh.com"
+
+// hostKeyAlgos are those that a host may prove itself with: certificates first.
+var hostKeyAlgos = slices.Concat(certAlgosOf(plainAlgos), plainAlgos)
+
+// userKeyAlgos are those that a user may: what server-sig-algs tells.
+var userKeyAlgos = plainAlgos
+
+func certAlgosOf(plain []string) (certs []string) {
+	for _, algo := range plain {
+		certs = append(certs, certAlgo(algo))
+	}
+	return certs
+}
+
+func certAlgo(base string) string { return strings.TrimSuffix(base, "@openssh.com") + certSuffix }
+
+// baseAlgo returns the signature algorithm that a certificate's algorithm stands for.
+func baseAlgo(algo string) string {
+	base, cert := strings.CutSuffix(algo, certSuffix)
+	if cert && strings.HasPrefix(base, "sk-") {
+		return base + "@openssh.com"
+	}
+	return base
+}
+
+// keyTypeOf returns the type of key that goes with an algorithm: RFC 8332 for RSA.
+func keyTypeOf(algo string) string {
+	switch algo {
+	case xssh.KeyAlgoRSASHA256, xssh.KeyAlgoRSASHA512:
+		return xssh.KeyAlgoRSA
+	case xssh.CertAlgoRSASHA256v01, xssh.CertAlgoRSASHA512v01:
+		return xssh.CertAlgoRSAv01
+	}
+	return algo
+}
+
+// signatureAlgos returns the algorithms that a key can be offered under, best first.
+func signatureAlgos(signer xssh.Signer) []string {
+	key := signer.PublicKey()
+	var can []string // nil stands for all
+	if m, ok := signer.(xssh.MultiAlgorithmSigner); ok {
+		can = m.Algorithms()
+	} else if _, ok := signer.(xssh.AlgorithmSigner); !ok && strings.HasPrefix(key.Type(), "ssh-rsa") {
+		return nil // it signs with SHA-1 only
+	}
+	var algos []string
+	for _, base := range plainAlgos {
+		algo := base
+		if strings.HasSuffix(key.Type(), certSuffix) {
+			algo = certAlgo(base)
+		}
+		if keyTypeOf(algo) == key.Type() && (can == nil || slices.Contains(can, base)) {
+			algos = append(algos, algo)
+		}
+	}
+	return algos
+}
+
+// sign signs data under one of signatureAlgos.
+func sign(signer xssh.Signer, data []byte, algo string) (*xssh.Signature, error) {
+	var s *xssh.Signature
+	var err error
+	if a, ok := signer.(xssh.AlgorithmSigner); ok {
+		s, err = a.SignWithAlgorithm(rand.Reader, data, baseAlgo(algo))
+	} else {
+		s, err = signer.Sign(rand.Reader, data)
+	}
+	if err == nil && s.Format != baseAlgo(algo) {
+		err = fmt.Errorf("the key signed with %s, not %s", s.Format, baseAlgo(algo))
+	}
+	return s, err
+}
+
+func appendSignature(p []byte, s *xssh.Signature) []byte {
+	blob := appendString(appendString([]byte(nil), s.Format), s.Blob)
+	return appendString(p, append(blob, s.Rest...))
+}
+
+// maxSignature bounds a signature: RSA's with 16384 bits has 2 KiB.
+const maxSignature = 8 << 10
+
+func parseSignature(p []byte) (*xssh.Signature, error) {
+	var s xssh.Signature
+	if len(p) > maxSignature {
+		return nil, errors.New("the signature is too long")
+	}
+	if err := xssh.Unmarshal(p, &s); err != nil {
+		return nil, errors.New("the signature cannot be read")
+	}
+	return &s, nil
+}
+
+// verify checks a signature under the algorithm that was agreed upon, which both the key's type and
+// the signature's format must match: else a peer could choose a weaker one.
+func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
+	s, err := parseSignature(signature)
+	if err != nil {
+		return err
+	}
+	if key.Type() != keyTypeOf(algo) {
+		return fmt.Errorf("a key of type %.64q where %s was agreed upon", key.Type(), algo)
+	}
+	if s.Format != baseAlgo(algo) {
+		return fmt.Errorf("a signature of type %.64q where %s was agreed upon", s.Format, algo)
+	}
+	return key.Verify(data, s)
+}
+
+// checkHostKey has the client verify the server's proof, and on the first exchange ask whether the
+// key is the right one. Later ones must show the same.
+func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string) error {
+	key, err := xssh.ParsePublicKey(reply.hostKey)
+	if err != nil {
+		return &HostKeyError{errors.New("it cannot be read")}
+	}
+	if err := verify(key, algo, result.hash, reply.signature); err != nil {
+		return &HostKeyError{err}
+	}
+	if t.hostKey != nil {
+		if !bytes.Equal(t.hostKey.Marshal(), reply.hostKey) {
+			return &HostKeyError{errors.New("the server shows another key than before")}
+		}
+		return nil
+	}
+	if err := t.acceptHostKey(key, algo); err != nil {
+		return err
+	}
+	t.hostKey = key
+	return nil
+}
+
+// hostSigner finds the server's key for an algorithm.
+func hostSigner(keys []xssh.Signer, algo string) xssh.Signer {
+	for _, key := range keys {
+		if slices.Contains(signatureAlgos(key), algo) {
+			return key
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package ssh
+
+import (
+	"crypto"
+	_ "crypto/sha256" // the hashes of kexSpecs
+	_ "crypto/sha512"
+	"slices"
+)
+
+// A kexMethod is one method of key exchange, for one exchange.
+type kexMethod interface {
+	// client sends what the client begins with, and finishes with the server's answer.
+	client(t *transport) (*kexReply, *kexResult, error)
+	// server answers; sign is given the result and returns the host key and its signature.
+	server(t *transport, sign func(*kexResult) (*kexReply, error)) (*kexResult, error)
+}
+
+// kexReply is what the server proves itself with.
+type kexReply struct {
+	hostKey   []byte
+	signature []byte
+}
+
+// kexResult is what both sides have in the end.
+type kexResult struct {
+	secret []byte // encoded as it goes into hashes: an mpint, or a string with ML-KEM
+	// public is what the method adds to the exchange hash between the host key and the secret.
+	public []byte
+	// hash is H, the exchange hash.
+	hash []byte
+}
+
+type kexSpec struct {
+	name   string
+	hash   crypto.Hash
+	method func() kexMethod
+}
+
+// kexSpecs are in our order of preference. ML-KEM is draft-ietf-sshm-mlkem-hybrid-kex; RFC 8731,
+// RFC 5656, RFC 8268 and RFC 4419 are the others. Finite fields come last, for old servers.
+var kexSpecs = []kexSpec{
+	{"mlkem768x25519-sha256", crypto.SHA256, newMLKEM},
+	{"curve25519-sha256", crypto.SHA256, newX25519},
+	{"curve25519-sha256@libssh.org", crypto.SHA256, newX25519},
+	{"ecdh-sha2-nistp256", crypto.SHA256, newP256},
+	{"ecdh-sha2-nistp384", crypto.SHA384, newP384},
+	{"ecdh-sha2-nistp521", crypto.SHA512, newP521},
+	{"diffie-hellman-group16-sha512", crypto.SHA512, newGroup16},
+	{"diffie-hellman-group14-sha256", crypto.SHA256, newGroup14},
+	{"diffie-hellman-group-exchange-sha256", crypto.SHA256, newGroupExchange},
+}
+
+func kexNamed(name string) *kexSpec {
+	i := slices.IndexFunc(kexSpecs, func(k kexSpec) bool { return k.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &kexSpecs[i]
+}
+
+// exchanged is all that the exchange hash covers beside the method's own: RFC 4253, section 8.
+type exchanged struct {
+	clientVersion, serverVersion []byte
+	clientInit, serverInit       []byte
+}
+
+// digest fills in H.
+func (e *exchanged) digest(hash crypto.Hash, hostKey []byte, result *kexResult) {
+	var p []byte
+	for _, part := range [][]byte{e.clientVersion, e.serverVersion, e.clientInit, e.serverInit,
+		hostKey} {
+		p = appendString(p, part)
+	}
+	p = append(append(p, result.public...), result.secret...)
+	h := hash.New()
+	h.Write(p)
+	result.hash = h.Sum(nil)
+}
+
+// derive makes key material: RFC 4253, section 7.2.
+func (r *kexResult) derive(hash crypto.Hash, letter byte, session []byte, n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	h := hash.New()
+	h.Write(r.secret)
+	h.Write(r.hash)
+	h.Write([]byte{letter})
+	h.Write(session)
+	out := h.Sum(nil)
+	for len(out) < n {
+		h.Reset()
+		h.Write(r.secret)
+		h.Write(r.hash)
+		h.Write(out)
+		out = h.Sum(out)
+	}
+	return out[:n]
+}
+
+// keys derives one direction's.
+func (r *kexResult) keys(hash crypto.Hash, session []byte, c *cipherSpec, mac *macSpec,
+	way int) keys {
+	letter := func(first byte) byte { return first + byte(way) }
+	k := keys{
+		iv:  r.derive(hash, letter('A'), session, c.iv),
+		key: r.derive(hash, letter('C'), session, c.key),
+	}
+	if !c.aead {
+		k.spec = mac
+		k.mac = r.derive(hash, letter('E'), session, mac.key)
+	}
+	return k
+}

@@ -1,0 +1,127 @@
+package ssh
+
+// The numbers of messages: RFC 4250, section 4.1, and OpenSSH's PROTOCOL.
+const (
+	msgDisconnect     = 1
+	msgIgnore         = 2
+	msgUnimplemented  = 3
+	msgDebug          = 4
+	msgServiceRequest = 5
+	msgServiceAccept  = 6
+	msgExtInfo        = 7 // RFC 8308
+
+	msgKexInit = 20
+	msgNewKeys = 21
+	// 30 to 49 belong to the method of key exchange
+	msgKexFirst        = 30
+	msgKexLast         = 49
+	msgKexInitial      = 30 // KEXDH_INIT, KEX_ECDH_INIT, KEX_HYBRID_INIT
+	msgKexReply        = 31
+	msgKexGEXGroup     = 31 // RFC 4419, section 5
+	msgKexGEXInit      = 32
+	msgKexGEXReply     = 33
+	msgKexGEXRequest   = 34
+	msgUserAuthRequest = 50
+	msgUserAuthFailure = 51
+	msgUserAuthSuccess = 52
+	msgUserAuthBanner  = 53
+	// 60 to 79 belong to the method of authentication
+	msgUserAuthPubKeyOK       = 60 // RFC 4252, section 7
+	msgUserAuthPasswordChange = 60 // RFC 4252, section 8
+	msgUserAuthInfoRequest    = 60 // RFC 4256, section 3.2
+	msgUserAuthInfoResponse   = 61
+
+	msgGlobalRequest       = 80
+	msgRequestSuccess      = 81
+	msgRequestFailure      = 82
+	msgChannelOpen         = 90
+	msgChannelOpenConfirm  = 91
+	msgChannelOpenFailure  = 92
+	msgChannelWindowAdjust = 93
+	msgChannelData         = 94
+	msgChannelExtendedData = 95
+	msgChannelEOF          = 96
+	msgChannelClose        = 97
+	msgChannelRequest      = 98
+	msgChannelSuccess      = 99
+	msgChannelFailure      = 100
+
+	msgPing = 192 // PROTOCOL, section 1.8 (transport: ping facility)
+	msgPong = 193
+)
+
+const (
+	serviceUserAuth   = "ssh-userauth"
+	serviceConnection = "ssh-connection"
+)
+
+// Reasons of DISCONNECT: RFC 4253, section 11.1.
+const (
+	reasonProtocolError       = 2
+	reasonServiceNotAvailable = 7
+	reasonByApplication       = 11
+	reasonNoMoreAuthMethods   = 14
+)
+
+func appendDisconnect(p []byte, reason uint32, text string) []byte {
+	p = appendUint32(append(p, msgDisconnect), reason)
+	return appendString(appendString(p, text), "")
+}
+
+func parseDisconnect(payload []byte) (*DisconnectError, error) {
+	r, err := body(payload, msgDisconnect)
+	if err != nil {
+		return nil, err
+	}
+	d := &DisconnectError{Reason: r.Uint32(), Text: string(cut(r.Bytes(), 1024))}
+	return d, parsed(&r, msgDisconnect) // the language tag is left out by some
+}
+
+// cut shortens what a peer may make long, where it is kept.
+func cut(p []byte, most int) []byte { return p[:min(len(p), most)] }
+
+// extensions are those of EXT_INFO that we know: RFC 8308, section 3, and OpenSSH's.
+type extensions struct {
+	serverSigAlgs []string // nil where the server did not tell
+	ping          bool
+}
+
+// maxExtensions bounds what one EXT_INFO may hold.
+const maxExtensions = 1024
+
+func parseExtInfo(payload []byte) (extensions, error) {
+	var e extensions
+	r, err := body(payload, msgExtInfo)
+	if err != nil {
+		return e, err
+	}
+	n := r.Uint32()
+	if n > maxExtensions {
+		return e, &ProtocolError{"EXT_INFO has too many extensions"}
+	}
+	for range n {
+		switch name := r.String(); name {
+		case "server-sig-algs":
+			e.serverSigAlgs = readNames(&r)
+			if e.serverSigAlgs == nil {
+				e.serverSigAlgs = []string{}
+			}
+		case "ping@openssh.com":
+			r.Bytes()
+			e.ping = true
+		default:
+			r.Bytes()
+		}
+		if r.Err() != nil {
+			break
+		}
+	}
+	return e, parsed(&r, msgExtInfo)
+}
+
+// appendExtInfo is the server's.
+func appendExtInfo(p []byte, sigAlgs []string) []byte {
+	p = appendUint32(append(p, msgExtInfo), 2)
+	p = appendNames(appendString(p, "server-sig-algs"), sigAlgs)
+	return appendString(appendString(p, "ping@openssh.com"), "0")
+}

@@ -1,0 +1,581 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// mux is RFC 4254: channels, and requests about the connection. Its run is the goroutine that
+// reads.
+type mux struct {
+	t       *transport
+	conn    *Conn
+	budget  atomic.Int64 // what windows may still grow
+	accepts bool         // the peer may open channels
+	dirty   []*Channel   // with data that readers have not been told of
+	most    int          // channels at a time
+
+	requesting sync.Mutex // keeps global requests in the order of replies
+
+	mu       sync.Mutex
+	change   sync.Cond
+	channels []*Channel // by our number; nil where one is free
+	count    int
+	offers   []*NewChannel
+	replies  []globalReply
+	err      error
+	first    *Channel  // of the short login
+	reply    chan bool // to its subsystem request
+}
+
+type globalReply struct {
+	seq    uint32
+	answer chan globalAnswer
+}
+
+type globalAnswer struct {
+	ok      bool
+	payload []byte
+}
+
+const (
+	// maxPacket is the most data that a peer may put into a packet, which RFC 4253, section 6.1,
+	// has everybody support.
+	maxPacket = 32 << 10
+
+	// maxChannels bounds the channels of a connection where the caller does not.
+	maxChannels = 64
+
+	// waitingOffers bounds the channels that wait for Accept. More are refused.
+	waitingOffers = 16
+)
+
+func newMux(t *transport, conn *Conn, budget int64) *mux {
+	m := &mux{t: t, conn: conn, most: maxChannels}
+	if budget == 0 {
+		budget = defaultWindow
+	}
+	m.budget.Store(max(0, budget-firstWindow))
+	m.change.L = &m.mu
+	return m
+}
+
+// defaultWindow is what the windows of a connection may grow to where the caller does not say:
+// 1 Gbit/s over 130 ms.
+const defaultWindow = 16 << 20
+
+// takeBudget takes up to n bytes for a window that grows.
+func (m *mux) takeBudget(n int64) int64 {
+	for {
+		have := m.budget.Load()
+		take := min(n, have)
+		if take <= 0 {
+			return 0
+		}
+		if m.budget.CompareAndSwap(have, have-take) {
+			return take
+		}
+	}
+}
+
+// start begins to read.
+func (m *mux) start() {
+	t := m.t
+	t.login = false
+	t.in.batch, t.in.limit = true, maxPacketLength
+	t.in.maxKept = keptBlocks + 2*(firstWindow/blockSize)
+	t.in.idle = m.tellReaders
+	t.unimplemented = m.unimplemented
+	t.out.mu.Lock()
+	t.out.loop = true
+	t.out.fail = func(err error) { t.end(err) }
+	t.out.mu.Unlock()
+	go t.out.flush()
+	go m.run()
+}
+
+func (m *mux) run() {
+	var err error
+	for err == nil {
+		var p []byte
+		if p, err = m.t.read(); err == nil {
+			err = m.handle(p)
+		}
+	}
+	var protocol *ProtocolError
+	if errors.As(err, &protocol) {
+		m.t.out.close(appendDisconnect(nil, reasonProtocolError, protocol.Text), err)
+	}
+	m.t.end(err)
+	m.t.in.close()
+	m.finish(m.t.reason)
+}
+
+// finish ends all that waits.
+func (m *mux) finish(err error) {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF // of a channel it would be a clean end
+	}
+	m.mu.Lock()
+	m.err = err
+	channels := m.channels
+	m.channels = nil
+	replies := m.replies
+	m.replies = nil
+	m.change.Broadcast()
+	m.mu.Unlock()
+	for _, r := range replies {
+		close(r.answer)
+	}
+	for _, c := range channels {
+		if c != nil {
+			c.finish(err)
+		}
+	}
+	close(m.conn.done)
+}
+
+// tellReaders wakes those for whom data has come. It runs before the next read.
+func (m *mux) tellReaders() {
+	for i, c := range m.dirty {
+		c.tell()
+		m.dirty[i] = nil
+	}
+	m.dirty = m.dirty[:0]
+}
+
+func (m *mux) adjust(c *Channel, n int64) {
+	p := make([]byte, 0, 9)
+	p = appendUint32(appendUint32(append(p, msgChannelWindowAdjust), c.peer), uint32(n))
+	if err := m.t.out.control(p); err != nil {
+		m.t.end(err)
+	}
+}
+
+func (m *mux) lookup(id uint32) (*Channel, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if uint64(id) >= uint64(len(m.channels)) || m.channels[id] == nil {
+		return nil, &ProtocolError{"a message about a channel that there is not"}
+	}
+	return m.channels[id], nil
+}
+
+// add gives a channel a number.
+func (m *mux) add(c *Channel) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	i := slices.Index(m.channels, nil)
+	if i < 0 {
+		i = len(m.channels)
+		m.channels = append(m.channels, nil)
+	}
+	c.id, m.channels[i] = uint32(i), c
+	m.count++
+	return nil
+}
+
+func (m *mux) remove(c *Channel) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if uint64(c.id) < uint64(len(m.channels)) && m.channels[c.id] == c {
+		m.channels[c.id] = nil
+		m.count--
+		m.budget.Add(c.window.size - firstWindow)
+	}
+}
+
+// handle is one message. Data first: there is most of it.
+func (m *mux) handle(p []byte) error {
+	switch p[0] {
+	case msgChannelData, msgChannelExtendedData:
+		return m.handleData(p)
+	case msgGlobalRequest:
+		return m.handleGlobal(p)
+	case msgRequestSuccess, msgRequestFailure:
+		return m.handleGlobalReply(p)
+	case msgChannelOpen:
+		return m.handleOpen(p)
+	}
+	if p[0] < msgChannelOpenConfirm || p[0] > msgChannelFailure {
+		// RFC 4253, section 11.4
+		seq := m.t.in.queue[m.t.in.next-1].seq
+		return m.t.out.control(appendUint32([]byte{msgUnimplemented}, seq))
+	}
+	id, rest, err := channelID(p)
+	if err != nil {
+		return err
+	}
+	c, err := m.lookup(id)
+	if err != nil {
+		return err
+	}
+	if p[0] == msgChannelOpenConfirm || p[0] == msgChannelOpenFailure {
+		return m.handleOpened(c, p)
+	}
+	if !c.isOpen() {
+		return &ProtocolError{"a message about a channel that is not open"}
+	}
+	switch p[0] {
+	case msgChannelWindowAdjust:
+		if len(rest) != 4 {
+			return &ProtocolError{"WINDOW_ADJUST of the wrong length"}
+		}
+		o := m.t.out
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		c.peerWindow += int64(length(rest))
+		if c.peerWindow > 1<<32-1 { // RFC 4254, section 5.2
+			return &ProtocolError{"a window of more than 2^32-1 bytes"}
+		}
+		o.change.Broadcast()
+	case msgChannelEOF:
+		c.mu.Lock()
+		c.gotEOF = true
+		c.change.Broadcast()
+		c.mu.Unlock()
+	case msgChannelClose:
+		m.remove(c)
+		o := m.t.out
+		o.mu.Lock()
+		answered := c.sentClose
+		c.sentClose = true
+		o.mu.Unlock()
+		c.finish(ErrChannelClosed)
+		if !answered {
+			return o.control(appendUint32([]byte{msgChannelClose}, c.peer))
+		}
+	case msgChannelRequest:
+		var q channelRequest
+		if err := q.parse(p); err != nil {
+			return err
+		}
+		return c.requested(&q)
+	case msgChannelSuccess, msgChannelFailure:
+		return c.replied(p[0] == msgChannelSuccess)
+	}
+	return nil
+}
+
+func (m *mux) handleData(p []byte) error {
+	id, rest, err := channelID(p)
+	if err != nil {
+		return err
+	}
+	c, err := m.lookup(id)
+	if err != nil {
+		return err
+	}
+	if !c.isOpen() {
+		return &ProtocolError{"data on a channel that is not open"}
+	}
+	q := &c.data
+	if p[0] == msgChannelExtendedData {
+		if len(rest) < 4 {
+			return &ProtocolError{"a message about a channel is cut short"}
+		}
+		q = &c.stderr
+		if length(rest) != 1 {
+			q = nil
+		}
+		rest = rest[4:]
+	}
+	data, err := channelData(rest)
+	if err != nil {
+		return err
+	}
+	if len(data) > maxPacket {
+		return &ProtocolError{"more data in a packet than was agreed upon"}
+	}
+	if q == nil { // a stream that nobody knows: RFC 4254 defines only one
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if int64(len(data)) > c.window.left {
+			return &ProtocolError{"more data than the window has room for"}
+		}
+		c.window.left -= int64(len(data))
+		c.window.credit += int64(len(data))
+		return nil
+	}
+	return c.receive(q, data, m.t.in.lend())
+}
+
+func (m *mux) handleGlobal(p []byte) error {
+	var g globalRequest
+	if err := g.parse(p); err != nil {
+		return err
+	}
+	// hostkeys-00@openssh.com tells the server's other keys, for known_hosts: of no use here.
+	// keepalive@openssh.com wants any answer.
+	if g.wantReply {
+		return m.t.out.control([]byte{msgRequestFailure})
+	}
+	return nil
+}
+
+func (m *mux) handleGlobalReply(p []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.replies) == 0 {
+		return &ProtocolError{"an answer to no request"}
+	}
+	m.replies[0].answer <- globalAnswer{p[0] == msgRequestSuccess, slices.Clone(p[1:])}
+	m.replies = slices.Delete(m.replies, 0, 1)
+	return nil
+}
+
+// unimplemented is the answer of some to a request that they do not know.
+func (m *mux) unimplemented(seq uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.replies) > 0 && m.replies[0].seq == seq {
+		m.replies[0].answer <- globalAnswer{}
+		m.replies = slices.Delete(m.replies, 0, 1)
+	}
+}
+
+// request sends a global request.
+func (m *mux) request(ctx context.Context, kind string, wantReply bool,
+	payload []byte) (bool, []byte, error) {
+	g := globalRequest{kind, wantReply, payload}
+	if !wantReply {
+		_, err := m.t.out.message(g.append(nil))
+		return err == nil, nil, err
+	}
+	answer := make(chan globalAnswer, 1)
+	m.requesting.Lock()
+	m.mu.Lock()
+	if m.err != nil {
+		m.mu.Unlock()
+		m.requesting.Unlock()
+		return false, nil, m.err
+	}
+	m.replies = append(m.replies, globalReply{answer: answer})
+	m.mu.Unlock()
+	seq, err := m.t.out.message(g.append(nil))
+	m.mu.Lock()
+	for i := range m.replies {
+		if m.replies[i].answer == answer {
+			m.replies[i].seq = seq
+		}
+	}
+	m.mu.Unlock()
+	m.requesting.Unlock()
+	if err != nil {
+		return false, nil, err
+	}
+	select {
+	case a, ok := <-answer:
+		if !ok {
+			return false, nil, m.conn.Err()
+		}
+		return a.ok, a.payload, nil
+	case <-ctx.Done():
+		return false, nil, context.Cause(ctx)
+	}
+}
+
+// open asks for a channel.
+func (m *mux) open(ctx context.Context, kind string, extra []byte) (*Channel, error) {
+	c := newChannel(m)
+	if err := m.add(c); err != nil {
+		return nil, err
+	}
+	o := channelOpen{kind, c.id, firstWindow, maxPacket, extra}
+	if _, err := m.t.out.message(o.append(nil)); err != nil {
+		return nil, err
+	}
+	return c, m.awaitOpen(ctx, c)
+}
+
+func (m *mux) awaitOpen(ctx context.Context, c *Channel) error {
+	select {
+	case <-c.opened:
+		return c.openErr
+	case <-c.done:
+		return c.endReason()
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	c.given = true
+	c.mu.Unlock()
+	select {
+	case <-c.opened: // meanwhile
+		if c.openErr == nil {
+			c.Close()
+		}
+	default:
+	}
+	return context.Cause(ctx)
+}
+
+func (c *Channel) isOpen() bool {
+	select {
+	case <-c.opened:
+		return c.openErr == nil
+	default:
+		return false
+	}
+}
+
+// maxPacketOf is how much data we put into a packet for a peer that takes n.
+func maxPacketOf(n uint32) (int, error) {
+	if n < 64 { // nobody is served in crumbs
+		return 0, &ProtocolError{"a channel with packets of a few bytes"}
+	}
+	return int(min(n, maxData)), nil
+}
+
+func (m *mux) handleOpened(c *Channel, p []byte) error {
+	select {
+	case <-c.opened:
+		return &ProtocolError{"a channel was opened twice"}
+	default:
+	}
+	if p[0] == msgChannelOpenFailure {
+		_, failure, err := parseOpenFailure(p)
+		if err != nil {
+			return err
+		}
+		m.remove(c)
+		c.openErr = failure
+		close(c.opened)
+		return nil
+	}
+	var confirm channelConfirm
+	if err := confirm.parse(p); err != nil {
+		return err
+	}
+	most, err := maxPacketOf(confirm.maxPacket)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	flight := c == m.first
+	m.mu.Unlock()
+	if flight && confirm.sender != flightChannel {
+		return &FlightError{errors.New("the server does not number its channels from 0")}
+	}
+	o := m.t.out
+	o.mu.Lock()
+	c.peer, c.peerWindow, c.peerMax = confirm.sender, int64(confirm.window), most
+	o.mu.Unlock()
+	c.mu.Lock()
+	given := c.given
+	close(c.opened)
+	c.mu.Unlock()
+	if given {
+		c.Close()
+	}
+	return nil
+}
+
+// flightChannel is the number that a server gives to the first channel, as OpenSSH does.
+const flightChannel = 0
+
+// flight makes what asks for a subsystem in one flight with the login.
+func (m *mux) flight(subsystem string) [][]byte {
+	c := newChannel(m)
+	if m.add(c) != nil {
+		return nil
+	}
+	reply := make(chan bool, 1)
+	c.replies = append(c.replies, reply)
+	m.mu.Lock()
+	m.first, m.reply = c, reply
+	m.mu.Unlock()
+	open := channelOpen{"session", c.id, firstWindow, maxPacket, nil}
+	request := channelRequest{flightChannel, "subsystem", true, appendString(nil, subsystem)}
+	return [][]byte{open.append(nil), request.append(nil)}
+}
+
+// forgetFlight is for a login that did not succeed at once: the server has dropped the rest.
+func (m *mux) forgetFlight() {
+	m.mu.Lock()
+	c := m.first
+	m.first = nil
+	m.mu.Unlock()
+	if c != nil {
+		m.remove(c)
+	}
+}
+
+// A NewChannel is a channel that the peer wants to open. It has its number already, and requests
+// that came along with CHANNEL_OPEN wait in it: so our server takes a short login, too.
+type NewChannel struct {
+	Type    string
+	Extra   []byte
+	channel *Channel
+}
+
+func (m *mux) handleOpen(p []byte) error {
+	var o channelOpen
+	if err := o.parse(p); err != nil {
+		return err
+	}
+	refuse := func(reason xssh.RejectionReason, text string) error {
+		return m.t.out.control(appendOpenFailure(nil, o.sender, reason, text))
+	}
+	if !m.accepts {
+		return refuse(xssh.Prohibited, "no channels are opened here")
+	}
+	most, err := maxPacketOf(o.maxPacket)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	full := m.count >= m.most || len(m.offers) >= waitingOffers
+	m.mu.Unlock()
+	if full {
+		return refuse(xssh.ResourceShortage, "too many channels")
+	}
+	c := newChannel(m)
+	c.peer, c.peerWindow, c.peerMax = o.sender, int64(o.window), most
+	close(c.opened)
+	if err := m.add(c); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.offers = append(m.offers, &NewChannel{o.kind, o.extra, c})
+	m.change.Broadcast()
+	m.mu.Unlock()
+	return nil
+}
+
+// nextOffer waits for a channel that the peer wants to open.
+func (m *mux) nextOffer() (*NewChannel, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.offers) == 0 && m.err == nil {
+		m.change.Wait()
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	n := m.offers[0]
+	m.offers = slices.Delete(m.offers, 0, 1)
+	return n, nil
+}
+
+// Accept opens the channel.
+func (n *NewChannel) Accept() (*Channel, error) {
+	c := n.channel
+	confirm := channelConfirm{c.peer, c.id, firstWindow, maxPacket}
+	return c, c.mux.t.out.control(confirm.append(nil))
+}
+
+// Reject refuses the channel.
+func (n *NewChannel) Reject(reason xssh.RejectionReason, text string) error {
+	c := n.channel
+	c.mux.remove(c)
+	return c.mux.t.out.control(appendOpenFailure(nil, c.peer, reason, text))
+}

@@ -1,0 +1,518 @@
+package ssh
+
+import (
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+)
+
+// outPacket is a packet that has been staged and not yet sealed.
+type outPacket struct {
+	at, size int
+	seq      uint32
+	n        uint64
+	sealer   sealer
+}
+
+// batch is what one system call writes.
+type batch struct {
+	block   *block // what mem belongs to; nil while it is small
+	small   []byte
+	mem     []byte
+	packets []outPacket
+	size    int // bytes in mem
+}
+
+const (
+	// stageMost is where writers of data wait: behind it there is room for a packet of data, and
+	// for what cannot wait.
+	stageMost = blockSize - heldMost - maxData - 1024
+
+	// heldMost bounds what cannot wait and has to: answers that a peer makes us give while it
+	// reads nothing, or while keys are exchanged (CVE-2025-22869 was a queue without it).
+	heldMost = 16 << 10
+
+	// atOnce is up to where a writer makes the system call itself instead of waking another
+	// goroutine for it: somebody waits for the answer to so little.
+	atOnce = 16 << 10
+
+	// dataHeader is CHANNEL_DATA's, in front of the data.
+	dataHeader = 1 + 4 + 4
+)
+
+// output stages packets and writes them. Whoever comes while a system call is under way adds to
+// the next one; small writes to one channel share packets.
+type output struct {
+	conn    net.Conn
+	buffers *Buffers
+	crew    *crew
+	sealing *batch // what the crew works at
+
+	mu     sync.Mutex
+	change sync.Cond // room, window, keys, an error
+	stage  *batch
+	spare  *batch
+	open   openPacket // the last packet, while data may be added to it
+	sealer sealer
+	form   form
+	seq    uint32
+	n      uint64 // packets under this key
+	bytes  int64  // under this key
+
+	// While keys are exchanged (from our KEXINIT to our NEWKEYS) only the exchange may send:
+	// RFC 4253, section 7.1. Data waits; what cannot wait is held.
+	kexing  bool
+	sent    []byte // our KEXINIT
+	held    []byte // messages, each behind its length
+	propose func() []byte
+	limits  limits
+
+	loop    bool // a goroutine flushes; before the login who stages does
+	writing bool
+	closing bool
+	err     error
+	work    sync.Cond // the flusher's
+	fail    func(error)
+}
+
+// openPacket is a packet of data that is still growing.
+type openPacket struct {
+	channel uint32
+	begin   int // where the packet begins; -1 where none is open
+	most    int // bytes of data
+	ext     bool
+}
+
+func newOutput(conn net.Conn, buffers *Buffers, ended <-chan struct{}) *output {
+	o := &output{conn: conn, buffers: buffers, stage: &batch{}, spare: &batch{}}
+	o.change.L, o.work.L = &o.mu, &o.mu
+	o.open.begin = -1
+	o.setSealer(plain{})
+	o.crew = newCrew(ended, o.sealOne)
+	return o
+}
+
+// setSealer applies to all packets that are staged from now on.
+func (o *output) setSealer(s sealer) { o.sealer, o.form, o.n, o.bytes = s, s.form(), 0, 0 }
+
+// grow makes room for n more bytes: in a block, where there is a pool of them.
+func (b *batch) grow(n int, buffers *Buffers) []byte {
+	if b.size+n > len(b.mem) {
+		var mem []byte
+		if b.size+n > idleSize && buffers != nil && b.block == nil {
+			b.block = buffers.get(nil)
+			mem = b.block.mem[:]
+		} else {
+			mem = make([]byte, max(b.size+n, min(idleSize, 2*len(b.mem)+1024)))
+			b.small = mem
+		}
+		copy(mem, b.mem[:b.size])
+		b.mem = mem
+	}
+	return b.mem[b.size:]
+}
+
+func (b *batch) reset() {
+	clear(b.packets)
+	b.packets, b.size = b.packets[:0], 0
+	if b.block != nil {
+		b.block.release()
+		b.block = nil
+	}
+	if len(b.small) > idleSize { // a long message before the login
+		b.small = nil
+	}
+	b.mem = b.small
+}
+
+func (o *output) full() bool { return o.stage.size > stageMost }
+
+// begin starts a packet whose payload will be of up to most bytes, and returns memory for it.
+func (o *output) begin(most int) []byte {
+	o.finish()
+	buffers := o.buffers
+	if !o.loop {
+		buffers = nil // before the login little memory must do
+	}
+	p := o.stage.grow(headerSize+most+255+o.form.tag, buffers)
+	return p[headerSize:]
+}
+
+// end completes a packet whose payload lies where begin said.
+func (o *output) end(at, payload int) {
+	b, f := o.stage, o.form
+	pad := f.padding(payload)
+	size := headerSize + payload + pad + f.tag
+	p := b.mem[at : at+size]
+	binary.BigEndian.PutUint32(p, uint32(1+payload+pad))
+	p[lengthSize] = byte(pad)
+	// Padding is zeros: no cipher here needs it to be random, and it must not be what the memory
+	// held before.
+	clear(p[headerSize+payload : headerSize+payload+pad])
+	b.packets = append(b.packets, outPacket{at: at, size: size, seq: o.seq, n: o.n,
+		sealer: o.sealer})
+	b.size = at + size
+	o.seq++
+	o.n++
+	o.bytes += int64(size)
+}
+
+// finish completes the packet of data that is open.
+func (o *output) finish() {
+	if o.open.begin < 0 {
+		return
+	}
+	at := o.open.begin
+	o.open.begin = -1
+	p := o.stage.mem[at+headerSize : o.stage.size]
+	header := dataHeader
+	if o.open.ext {
+		header += 4
+	}
+	binary.BigEndian.PutUint32(p[header-4:], uint32(len(p)-header))
+	o.end(at, len(p))
+	if o.limits.reached(o.bytes, o.n) {
+		o.startKex()
+	}
+}
+
+// put stages a message.
+func (o *output) put(message []byte) {
+	copy(o.begin(len(message)), message)
+	o.end(o.stage.size, len(message))
+}
+
+// startKex stages our KEXINIT unless an exchange is under way. The caller holds mu.
+func (o *output) startKex() {
+	if o.kexing || o.sent != nil || o.propose == nil {
+		return
+	}
+	o.sent = o.propose()
+	o.kexing = true
+	o.put(o.sent)
+}
+
+// control sends a message that cannot wait, as those of the goroutine that reads. Where too many
+// wait already it fails.
+func (o *output) control(message []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	o.finish() // which may begin an exchange
+	if o.kexing || o.stage.size+len(message) > blockSize-1024 {
+		if len(o.held)+len(message) > heldMost {
+			return &ProtocolError{"the peer asks more than it takes answers to"}
+		}
+		o.held = appendString(o.held, message)
+		return nil
+	}
+	o.put(message)
+	return o.flushLocked()
+}
+
+// urgent sends a message of the key exchange, or one that ends the connection.
+func (o *output) urgent(message []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	o.put(message)
+	return o.flushLocked()
+}
+
+// stageOnly stages a message that goes out with the next one.
+func (o *output) stageOnly(message []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.put(message)
+	}
+	return o.err
+}
+
+// message sends a message of a caller's, who can wait. It returns the packet's number.
+func (o *output) message(message []byte) (seq uint32, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		if err := o.waitToSend(nil); err != nil {
+			return 0, err
+		}
+		if o.finish(); !o.kexing {
+			break
+		}
+	}
+	seq = o.seq
+	o.put(message)
+	return seq, o.flushLocked()
+}
+
+// waitToSend waits until data may be sent, and for more than that where another condition is
+// given.
+func (o *output) waitToSend(more func() bool) error {
+	for o.err == nil && !o.closing && (o.kexing || o.full() || more != nil && !more()) {
+		if o.stage.size > 0 {
+			if err := o.flushLocked(); err != nil {
+				return err
+			}
+		}
+		if !o.loop {
+			return errNotNow
+		}
+		o.change.Wait()
+	}
+	if o.err != nil {
+		return o.err
+	}
+	if o.closing {
+		return ErrClosed
+	}
+	return nil
+}
+
+// newKeys stages NEWKEYS and what may follow at once, and seals with the new keys from then on.
+func (o *output) newKeys(s sealer, strict bool, follow [][]byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	o.put([]byte{msgNewKeys})
+	o.setSealer(s)
+	if strict {
+		o.seq = 0 // PROTOCOL, section 1.10
+	}
+	for _, message := range follow {
+		o.put(message)
+	}
+	o.kexing = false
+	o.releaseHeld()
+	o.change.Broadcast()
+	return o.flushLocked()
+}
+
+// releaseHeld stages what was held, as far as there is room.
+func (o *output) releaseHeld() {
+	for len(o.held) > 0 && !o.kexing {
+		n := binary.BigEndian.Uint32(o.held)
+		if o.stage.size+int(n) > blockSize-1024 {
+			return
+		}
+		o.put(o.held[lengthSize : lengthSize+n])
+		o.held = o.held[lengthSize+n:]
+	}
+	if len(o.held) == 0 {
+		o.held = nil
+	}
+}
+
+// flushLocked has what is staged written: by the flusher, or, before the login, here. The caller
+// holds mu.
+func (o *output) flushLocked() error {
+	switch {
+	case o.writing: // who writes sees to the rest
+	case o.loop:
+		o.work.Signal() // the goroutine that reads must not wait until the peer reads
+	default:
+		for o.stage.size > 0 && o.err == nil {
+			o.writeOnce()
+		}
+	}
+	return o.err
+}
+
+// writeOnce seals and writes what is staged. The caller holds mu, which is let go meanwhile, and
+// nobody else writes.
+func (o *output) writeOnce() {
+	o.finish()
+	o.writing = true
+	b := o.stage
+	o.stage, o.spare = o.spare, nil
+	o.change.Broadcast()
+	o.mu.Unlock()
+
+	o.sealing = b
+	if n := len(b.packets); n > 0 {
+		// Packets under two keys lie around a NEWKEYS, which is rare.
+		o.crew.run(n, b.size, b.packets[0].sealer.form().parallel &&
+			b.packets[0].sealer == b.packets[n-1].sealer)
+	}
+	n, err := o.conn.Write(b.mem[:b.size])
+	if err == nil && n != b.size {
+		err = errShortWrite
+	}
+	b.reset()
+
+	o.mu.Lock()
+	o.spare = b
+	o.writing = false
+	if err != nil && o.err == nil {
+		o.err = err
+		if o.fail != nil {
+			go o.fail(err)
+		}
+	}
+	o.releaseHeld()
+	o.change.Broadcast()
+}
+
+func (o *output) sealOne(s *scratch, i int) {
+	b := o.sealing
+	p := &b.packets[i]
+	p.sealer.seal(s, p.seq, p.n, b.mem[p.at:p.at+p.size])
+}
+
+// flush is the flusher: it writes whatever is staged until the connection ends.
+func (o *output) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		for o.err == nil && (o.stage.size == 0 || o.writing) && !o.closing {
+			o.work.Wait()
+		}
+		if o.err != nil || o.stage.size == 0 {
+			break
+		}
+		if o.writing {
+			o.change.Wait()
+			continue
+		}
+		o.writeOnce()
+	}
+	o.change.Broadcast()
+}
+
+// data sends parts as one stream of channel data: packets as large as the peer takes, from the
+// caller's memory with one copy. It returns when all has been staged.
+func (o *output) data(c *Channel, extended bool, parts [][]byte) (done int64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range parts {
+		for len(p) > 0 {
+			if err := o.waitToSend(func() bool { return c.peerWindow > 0 || c.cannotSend() != nil }); err != nil {
+				return done, err
+			}
+			if err := c.cannotSend(); err != nil {
+				return done, err
+			}
+			n := o.add(c, extended, p)
+			p = p[n:]
+			done += int64(n)
+		}
+	}
+	// Who sends little makes the system call: somebody waits for the answer.
+	if o.loop && !o.writing && o.err == nil && o.stage.size <= atOnce && o.stage.size > 0 {
+		o.writeOnce()
+		if o.stage.size > 0 {
+			o.work.Signal()
+		}
+		return done, o.err
+	}
+	return done, o.flushLocked()
+}
+
+// add stages as much of p as fits into one packet, the open one if there is one.
+func (o *output) add(c *Channel, extended bool, p []byte) int {
+	header := dataHeader
+	if extended {
+		header += 4
+	}
+	k := &o.open
+	if k.begin >= 0 && (k.channel != c.peer || k.ext != extended ||
+		o.stage.size-k.begin-headerSize-header >= k.most) {
+		o.finish()
+		if o.kexing {
+			return 0
+		}
+	}
+	if k.begin < 0 {
+		at := o.stage.size
+		most := min(c.peerMax, maxData)
+		m := o.begin(header + most)
+		if extended {
+			m[0] = msgChannelExtendedData
+			binary.BigEndian.PutUint32(m[5:], 1)
+		} else {
+			m[0] = msgChannelData
+		}
+		binary.BigEndian.PutUint32(m[1:], c.peer)
+		*k = openPacket{channel: c.peer, begin: at, most: most, ext: extended}
+		o.stage.size = at + headerSize + header
+	}
+	have := o.stage.size - k.begin - headerSize - header
+	n := min(len(p), k.most-have)
+	if int64(n) > c.peerWindow {
+		n = int(c.peerWindow)
+	}
+	copy(o.stage.mem[o.stage.size:], p[:n])
+	o.stage.size += n
+	c.peerWindow -= int64(n)
+	return n
+}
+
+// maxData is the most data that we put into a packet, however much the peer takes: several packets
+// are sealed at a time.
+const maxData = 32 << 10
+
+// lastWords is how long what was written before the end may take.
+const lastWords = time.Second
+
+// close lets what is staged go out, if the peer takes it soon, and ends the output.
+func (o *output) close(last []byte, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closing {
+		return
+	}
+	if last != nil && o.err == nil && o.stage.size+len(last) < blockSize-1024 {
+		o.put(last)
+	}
+	o.closing = true
+	o.conn.SetWriteDeadline(time.Now().Add(lastWords))
+	if o.err == nil && o.stage.size > 0 && !o.loop && !o.writing {
+		o.writeOnce()
+	}
+	o.work.Broadcast()
+	o.change.Broadcast()
+	timer := time.AfterFunc(lastWords, func() { o.conn.Close() })
+	defer timer.Stop()
+	for o.err == nil && (o.stage.size > 0 || o.writing) {
+		o.change.Wait()
+	}
+	if o.err == nil {
+		o.err = err
+	}
+	o.work.Broadcast()
+	o.change.Broadcast()
+}
+
+// abort ends the output at once: the connection is closed already.
+func (o *output) abort(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.err = err
+	}
+	o.closing = true
+	o.work.Broadcast()
+	o.change.Broadcast()
+}
+
+var (
+	errShortWrite = &ProtocolError{"the stream took less than it was given"}
+	errNotNow     = &ProtocolError{"a message in the middle of a key exchange"}
+)
+
+// limits are when keys are exchanged.
+type limits struct {
+	bytes   int64
+	packets uint64
+}
+
+func (l *limits) reached(bytes int64, packets uint64) bool {
+	return l.bytes > 0 && (bytes >= l.bytes || packets >= l.packets)
+}

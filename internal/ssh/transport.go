@@ -1,0 +1,481 @@
+package ssh
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// transport is what RFC 4253 describes: packets under keys that are exchanged now and then. One
+// goroutine at a time reads; any may write.
+type transport struct {
+	conn     net.Conn
+	client   bool
+	in       *input
+	out      *output
+	ended    chan struct{}
+	once     sync.Once
+	reason   error // why it ended; set before ended is closed
+	hostKeys []xssh.Signer
+	// acceptHostKey decides about the server's key, once.
+	acceptHostKey func(key xssh.PublicKey, algo string) error
+	// listen, where it is not nil, hears the client's KEXINIT before the server's leaves.
+	listen func() ([]byte, error)
+	// follow returns what the client sends at once behind its first NEWKEYS.
+	follow func() ([][]byte, error)
+
+	algorithms    Algorithms
+	ours, theirs  []byte // version lines
+	strict        bool
+	session       []byte // the session's id: the first H
+	hostKey       xssh.PublicKey
+	negotiated    Negotiated
+	exchanges     int
+	ext           extensions
+	wantsExtInfo  bool // the client's first KEXINIT said so
+	kexLimit      time.Duration
+	timer         *time.Timer  // of an exchange
+	trip          atomic.Int64 // the shortest round trip seen, in nanoseconds
+	login         bool         // the login is not done
+	ignored       int
+	unimplemented func(seq uint32)
+}
+
+const (
+	// rekeyBytes is when keys are exchanged, where the caller does not say: at 16 GiB AES is far
+	// from any bound, and the exchange costs nothing.
+	rekeyBytes = 16 << 30
+
+	// rekeyPackets is well before the 2^31 of RFC 4253, section 9: chacha20-poly1305's nonce is the
+	// sequence number, which must not come twice under one key.
+	rekeyPackets = 1 << 28
+
+	// kexTimeout bounds an exchange of keys after the first (CVE-2025-22869).
+	kexTimeout = 2 * time.Minute
+
+	// What may come before a login is done. A login with many keys needs 100 packets.
+	loginPackets   = 1000
+	loginBytes     = 1 << 20
+	loginExchanges = 3
+
+	maxVersion      = 255  // RFC 4253, section 4.2
+	maxGreeting     = 1024 // lines before the server's version
+	maxGreetingLine = 8 << 10
+)
+
+func newTransport(conn net.Conn, buffers *Buffers, a Algorithms, rekey int64) *transport {
+	if buffers == nil {
+		buffers = new(Buffers)
+	}
+	if rekey <= 0 {
+		rekey = rekeyBytes
+	}
+	t := &transport{conn: conn, algorithms: a, ended: make(chan struct{}), kexLimit: kexTimeout,
+		login: true}
+	t.in = newInput(conn, buffers, t.ended)
+	t.out = newOutput(conn, buffers, t.ended)
+	t.out.limits = limits{bytes: rekey, packets: rekeyPackets}
+	return t
+}
+
+// version is the line without its end.
+func checkVersion(version string) error {
+	if len(version) > maxVersion-2 || len(version) < len("SSH-2.0-x") ||
+		version[:8] != "SSH-2.0-" {
+		return errors.New("ssh: a version line that RFC 4253 does not allow")
+	}
+	for _, b := range []byte(version) {
+		if b < ' ' || b > '~' {
+			return errors.New("ssh: a version line that RFC 4253 does not allow")
+		}
+	}
+	return nil
+}
+
+// sendVersion sends our version, and our KEXINIT along with it where init says so.
+func (t *transport) sendVersion(version string, init bool) error {
+	t.ours = []byte(version)
+	o := t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// The version is no packet: it goes first, unsealed.
+	p := append([]byte(version), "\r\n"...)
+	copy(o.stage.grow(len(p), nil), p)
+	o.stage.size = len(p)
+	if init {
+		o.startKex()
+	}
+	return o.flushLocked()
+}
+
+// readVersion reads the peer's. A server may send other lines first: RFC 4253, section 4.2.
+func (t *transport) readVersion() error {
+	for range maxGreeting {
+		most := maxVersion
+		if t.client {
+			most = maxGreetingLine
+		}
+		line, err := t.in.line(most)
+		if err != nil {
+			return err
+		}
+		if bytes.HasPrefix(line, []byte("SSH-")) {
+			if len(line) > maxVersion || bytes.IndexByte(line, 0) >= 0 ||
+				!bytes.HasPrefix(line, []byte("SSH-2.0-")) &&
+					!bytes.HasPrefix(line, []byte("SSH-1.99-")) {
+				return &NotSSHError{Text: slices.Clone(cut(line, 512))}
+			}
+			t.theirs = slices.Clone(line)
+			return nil
+		}
+		if !t.client || t.in.total > loginBytes {
+			return &NotSSHError{Text: slices.Clone(cut(line, 512))}
+		}
+	}
+	return &NotSSHError{}
+}
+
+// proposal makes KEXINIT, and starts the time that the exchange may take. The output calls it,
+// under its lock.
+func (t *transport) proposal() []byte {
+	a := t.algorithms
+	if t.exchanges > 0 {
+		// The key that the peer has accepted must be shown again.
+		a.HostKeys = append([]string{t.negotiated.HostKey}, slices.DeleteFunc(slices.Clone(a.HostKeys),
+			func(n string) bool { return n == t.negotiated.HostKey })...)
+		t.timer = time.AfterFunc(t.kexLimit, func() {
+			t.end(&TimeoutError{"an exchange of keys", t.kexLimit})
+		})
+	}
+	k := a.kexInit(t.client, t.exchanges == 0)
+	return k.append(nil)
+}
+
+// send sends a message that can wait.
+func (t *transport) send(message []byte) error {
+	_, err := t.out.message(message)
+	return err
+}
+
+// rekey starts an exchange of keys unless one is under way.
+func (t *transport) rekey() error {
+	o := t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.finish()
+	o.startKex()
+	return o.flushLocked()
+}
+
+// end ends the connection at once. Only the first reason counts.
+func (t *transport) end(err error) {
+	t.once.Do(func() {
+		t.reason = err
+		close(t.ended)
+		t.conn.Close()
+		t.out.abort(err)
+	})
+}
+
+// read returns the next message that is not the transport's own.
+func (t *transport) read() ([]byte, error) {
+	for {
+		p, err := t.in.read()
+		if err != nil {
+			return nil, err
+		}
+		if t.login && (t.in.packets > loginPackets || t.in.total > loginBytes) {
+			return nil, &ProtocolError{"too much came before the login"}
+		}
+		if t.out.limits.reached(t.in.bytes, t.in.n) {
+			if err := t.rekey(); err != nil {
+				return nil, err
+			}
+		}
+		switch p[0] {
+		case msgKexInit:
+			if err := t.exchange(p); err != nil {
+				return nil, err
+			}
+		case msgExtInfo:
+			// RFC 8308, section 2.4, allows it in two places. Later ones replace earlier ones.
+			if !t.client {
+				continue
+			}
+			if t.ext, err = parseExtInfo(p); err != nil {
+				return nil, err
+			}
+		case msgPing:
+			r, _ := body(p, msgPing)
+			data := r.Bytes()
+			if err := parsed(&r, msgPing); err != nil {
+				return nil, err
+			}
+			if err := t.out.control(appendString([]byte{msgPong}, data)); err != nil {
+				return nil, err
+			}
+		case msgPong:
+		default:
+			if skip, err := t.skip(p); err != nil {
+				return nil, err
+			} else if !skip {
+				return p, nil
+			}
+		}
+	}
+}
+
+// skip handles what may come at any time: RFC 4253, section 11.
+func (t *transport) skip(p []byte) (bool, error) {
+	switch p[0] {
+	case msgIgnore, msgDebug:
+		return true, nil
+	case msgUnimplemented:
+		r, _ := body(p, msgUnimplemented)
+		seq := r.Uint32()
+		if t.unimplemented != nil && r.Err() == nil {
+			t.unimplemented(seq)
+		}
+		return true, nil
+	case msgDisconnect:
+		d, err := parseDisconnect(p)
+		if err != nil {
+			return false, err
+		}
+		return false, d
+	}
+	return false, nil
+}
+
+// kexMessage reads the next message of an exchange. With strict key exchange nothing else may come
+// in the first one: that is what Terrapin (CVE-2023-48795) was about.
+func (t *transport) kexMessage(want byte) ([]byte, error) {
+	for {
+		p, err := t.in.read()
+		if err != nil {
+			return nil, err
+		}
+		if p[0] == want {
+			return p, nil
+		}
+		if !(t.strict && t.exchanges == 0) {
+			if skip, err := t.skip(p); err != nil {
+				return nil, err
+			} else if skip {
+				if t.ignored++; t.ignored > loginPackets {
+					return nil, &ProtocolError{"too much came during a key exchange"}
+				}
+				continue
+			}
+		} else if p[0] == msgDisconnect {
+			_, err := t.skip(p)
+			return nil, err
+		}
+		return nil, unexpected(p, want)
+	}
+}
+
+// firstExchange reads the peer's KEXINIT and exchanges keys.
+func (t *transport) firstExchange() error {
+	var p []byte
+	var err error
+	if t.listen != nil {
+		p, err = t.listen()
+	}
+	if err == nil && p == nil {
+		t.rekey()
+		p, err = t.firstKexInit()
+	}
+	if err != nil {
+		return err
+	}
+	return t.exchange(p)
+}
+
+func (t *transport) firstKexInit() ([]byte, error) {
+	for {
+		p, err := t.in.read()
+		if err != nil {
+			return nil, err
+		}
+		if p[0] == msgKexInit {
+			return p, nil
+		}
+		skip, err := t.skip(p)
+		if err != nil {
+			return nil, err
+		}
+		if !skip {
+			return nil, unexpected(p, msgKexInit)
+		}
+		if t.in.packets > 16 {
+			return nil, &ProtocolError{"too much came before KEXINIT"}
+		}
+	}
+}
+
+// exchange is one exchange of keys, from the peer's KEXINIT to its NEWKEYS.
+func (t *transport) exchange(payload []byte) error {
+	theirInit := slices.Clone(payload)
+	var theirs, ours kexInit
+	if err := theirs.parse(theirInit); err != nil {
+		return err
+	}
+	first := t.exchanges == 0
+	if first {
+		flag := strictClient
+		if t.client {
+			flag = strictServer
+		}
+		t.strict = slices.Contains(theirs.kex, flag)
+		t.wantsExtInfo = slices.Contains(theirs.kex, extInfoClient)
+		if t.strict && t.in.packets != 1 {
+			return &ProtocolError{"KEXINIT was not the first message"}
+		}
+	} else if t.login && t.exchanges >= loginExchanges {
+		return &ProtocolError{"too many key exchanges before the login"}
+	}
+	// From here to NEWKEYS the peer sends nothing else, and packets come under two keys.
+	batch := t.in.batch
+	t.in.batch = false
+	defer func() { t.in.batch = batch }()
+	o := t.out
+	o.mu.Lock()
+	o.finish()
+	o.startKex()
+	err := o.flushLocked()
+	ourInit := o.sent
+	o.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := ours.parse(ourInit); err != nil {
+		return err
+	}
+
+	clientInit, serverInit := &ours, &theirs
+	e := exchanged{t.ours, t.theirs, ourInit, theirInit}
+	if !t.client {
+		clientInit, serverInit = serverInit, clientInit
+		e = exchanged{t.theirs, t.ours, theirInit, ourInit}
+	}
+	n, err := negotiate(clientInit, serverInit, t.client)
+	if err != nil {
+		return err
+	}
+	if guessedWrong(&ours, &theirs) {
+		if _, err := t.in.read(); err != nil {
+			return err
+		}
+	}
+	spec := kexNamed(n.KeyExchange)
+	if spec == nil {
+		return fmt.Errorf("ssh: the key exchange %s is not implemented", n.KeyExchange)
+	}
+	var result *kexResult
+	var follow [][]byte
+	began := time.Now()
+	if t.client {
+		var reply *kexReply
+		if reply, result, err = spec.method().client(t); err != nil {
+			return err
+		}
+		t.sawTrip(time.Since(began))
+		e.digest(spec.hash, reply.hostKey, result)
+		if err := t.checkHostKey(reply, result, n.HostKey); err != nil {
+			return err
+		}
+	} else {
+		result, err = spec.method().server(t, func(result *kexResult) (*kexReply, error) {
+			signer := hostSigner(t.hostKeys, n.HostKey)
+			if signer == nil {
+				return nil, fmt.Errorf("ssh: no host key for %s", n.HostKey)
+			}
+			reply := &kexReply{hostKey: signer.PublicKey().Marshal()}
+			e.digest(spec.hash, reply.hostKey, result)
+			s, err := sign(signer, result.hash, n.HostKey)
+			if err != nil {
+				return nil, err
+			}
+			reply.signature = appendSignature(nil, s)[lengthSize:]
+			return reply, nil
+		})
+		if err != nil {
+			return err
+		}
+		if first && t.wantsExtInfo {
+			follow = append(follow, appendExtInfo(nil, userKeyAlgos))
+		}
+	}
+	if first {
+		t.session = result.hash
+	}
+
+	send, receive := clientToServer, serverToClient
+	if !t.client {
+		send, receive = receive, send
+	}
+	ways := func(way int) (*cipherSpec, keys) {
+		c := cipherNamed(n.Ciphers[way])
+		return c, result.keys(spec.hash, t.session, c, macNamed(n.MACs[way]), way)
+	}
+	c, k := ways(send)
+	sealer, err := c.newSealer(k)
+	if err != nil {
+		return err
+	}
+	c, k = ways(receive)
+	opener, err := c.newOpener(k)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	t.negotiated = n
+	o.mu.Unlock()
+	if first && t.client && t.follow != nil {
+		if follow, err = t.follow(); err != nil {
+			return err
+		}
+	}
+	began = time.Now()
+	if err := o.newKeys(sealer, t.strict, follow); err != nil {
+		return err
+	}
+	p, err := t.kexMessage(msgNewKeys)
+	if err != nil {
+		return err
+	}
+	if len(p) != 1 {
+		return &ProtocolError{"NEWKEYS with something behind it"}
+	}
+	if !t.client {
+		t.sawTrip(time.Since(began)) // the client's verification, and maybe a person, included
+	}
+	t.in.setOpener(opener)
+	if t.strict {
+		t.in.seq = 0
+	}
+	o.mu.Lock()
+	o.sent = nil
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+	t.exchanges++
+	o.mu.Unlock()
+	return nil
+}
+
+// sawTrip notes how long an answer took. The shortest counts.
+func (t *transport) sawTrip(d time.Duration) {
+	if have := t.trip.Load(); have == 0 || int64(d) < have {
+		t.trip.Store(int64(d))
+	}
+}
