@@ -232,7 +232,7 @@ func (f *File) download(op string, from, limit, size int64, sink func([]byte) er
 
 // downloadOver is download over the handles that join stripes too, where it is not nil.
 func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error,
-	wrote func(int64), stripes *Stripes) (int64, error) {
+	wrote func(int64), stripes *stripes) (int64, error) {
 	defer stripes.end()
 	open, err := f.opened(op)
 	if err != nil {

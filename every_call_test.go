@@ -5,14 +5,17 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -217,7 +220,7 @@ var clientCalls = map[string]anyCall{
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
 var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats",
 	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "CheckFileAlgorithms",
-	"Extensions", "Join", "Limits", "DataSizes", "WorksInOrder", "ReadsOnce"}
+	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder", "private.Client.ReadsOnce"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
@@ -292,8 +295,8 @@ var fileCalls = map[string]anyCall{
 			err := f.CopyRange(0, 10, f, 100)
 		return err
 	},
-	"ReadRangeOver": func(_ *usftp.Client, f *usftp.File) error {
-		r := f.ReadRangeOver(0, 10, new(usftp.Stripes))
+	"private.Stripes.ReadRange": func(_ *usftp.Client, f *usftp.File) error {
+		r := private.NewStripes(f).ReadRange(0, 10)
 		defer r.Close()
 		_, err := io.ReadAll(r)
 		return err
@@ -312,29 +315,20 @@ var fileCalls = map[string]anyCall{
 		return w.Close()
 	},
 	"SetAttrs": func(_ *usftp.Client, f *usftp.File) error { return f.SetAttrs(usftp.NewAttrs{SetMode: true}) },
-	"WriteClose": func(_ *usftp.Client, f *usftp.File) error {
-		_, err := f.WriteClose(make([]byte, 10), usftp.NewAttrs{})
+	"private.File.StartWriteClose": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := private.OfFile(f).StartWriteClose(make([]byte, 10), usftp.NewAttrs{})()
 		return err
 	},
-	"StartWriteClose": func(_ *usftp.Client, f *usftp.File) error {
-		_, err := f.StartWriteClose(make([]byte, 10), usftp.NewAttrs{})()
+	"private.File.ReadClose": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := private.OfFile(f).ReadClose(10, func() []byte { return make([]byte, 10) })
 		return err
 	},
-	"ReadCloseInto": func(_ *usftp.Client, f *usftp.File) error {
-		_, err := f.ReadCloseInto(10, func() []byte { return make([]byte, 10) })
+	"private.Stripes.WriteToAt": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := private.NewStripes(f).WriteToAt(nowhere{})
 		return err
 	},
-	"ReadClose": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.ReadClose(make([]byte, 10))
-		return err
-	},
-	"WriteToAt": func(_ *usftp.Client, f *usftp.File) error {
-		_, err := f.WriteToAt(nowhere{}, new(usftp.Stripes))
-		return err
-	},
-	"ReadFromAt": func(_ *usftp.Client, f *usftp.File) error {
-		_, err := f.ReadFromAt(nowhere{}, new(usftp.Stripes))
+	"private.Stripes.ReadFromAt": func(_ *usftp.Client, f *usftp.File) error {
+		_, err := private.NewStripes(f).ReadFromAt(nowhere{})
 		return err
 	},
 	"Open": func(c *usftp.Client, _ *usftp.File) error {
@@ -360,26 +354,35 @@ func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 // server's last word a context does not end.
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName",
 	"Stash", "SetStash", "IsOpen", "AttrsCached",
-	"FileStat", "WriteClose", "StartWriteClose", "ReadClose", "ReadCloseInto", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle", "Progress", "Waited"}
+	"FileStat", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle",
+	"Progress", "private.File.Waited", "private.Stripes.Join", "private.Stripes.Rest",
+	"private.Stripes.Idle", "private.Stripes.Moved", "private.Stripes.Joined"}
 
 // transfers are those of them that a File.Close ends, since they use the open file.
 var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom",
-	"ReadFromWithConcurrency", "Async", "Writer", "WriteToAt", "ReadFromAt"}
+	"ReadFromWithConcurrency", "Async", "Writer", "private.Stripes.WriteToAt",
+	"private.Stripes.ReadFromAt"}
 
 // TestEveryCallIsListed: no method is forgotten below.
 func TestEveryCallIsListed(t *testing.T) {
 	for _, list := range []struct {
-		of    reflect.Type
-		calls map[string]anyCall
-		no    []string
-	}{{reflect.TypeFor[*usftp.Client](), clientCalls, noClientCalls},
-		{reflect.TypeFor[*usftp.File](), fileCalls, noFileCalls}} {
+		of     reflect.Type
+		prefix string // of those names below
+		calls  map[string]anyCall
+		no     []string
+	}{
+		{reflect.TypeFor[*usftp.Client](), "", clientCalls, noClientCalls},
+		{reflect.TypeFor[private.Client](), "private.Client.", clientCalls, noClientCalls},
+		{reflect.TypeFor[*usftp.File](), "", fileCalls, noFileCalls},
+		{reflect.TypeFor[private.File](), "private.File.", fileCalls, noFileCalls},
+		{reflect.TypeFor[private.Stripes](), "private.Stripes.", fileCalls, noFileCalls},
+	} {
 		known := make(map[string]bool)
-		for name := range list.calls {
-			known[name] = true
-		}
-		for _, name := range list.no {
-			known[name] = true
+		for _, name := range slices.Concat(slices.Collect(maps.Keys(list.calls)), list.no) {
+			if method, found := strings.CutPrefix(name, list.prefix); found &&
+				!strings.Contains(method, ".") {
+				known[method] = true
+			}
 		}
 		for i := range list.of.NumMethod() {
 			if name := list.of.Method(i).Name; !known[name] {

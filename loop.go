@@ -40,7 +40,7 @@ type loop struct {
 	idle   []int // pieces that are free
 	// nanoseconds for which it had nothing to do but wait for an answer; nil where nobody asks
 	waited *atomic.Int64
-	joins  *Stripes // where further lanes come from; nil where there is one for good
+	joins  *stripes // where further lanes come from; nil where there is one for good
 	// why the transfer ends before its end: what the lowest range that failed met
 	err    error
 	errOff int64

@@ -18,12 +18,11 @@ import (
 // Close ends it, and must be called; the file stays open. The file's offset does not move. Several
 // may be in use at a time.
 func (f *File) ReadRange(off, length int64) io.ReadCloser {
-	return f.ReadRangeOver(off, length, nil)
+	return f.readRangeOver(off, length, nil)
 }
 
-// ReadRangeOver is [File.ReadRange] over the file's own handle and those that join stripes, which
-// may be nil. What comes before its turn waits in memory, up to twice what the link holds.
-func (f *File) ReadRangeOver(off, length int64, stripes *Stripes) io.ReadCloser {
+// readRangeOver is ReadRange over the handles that join stripes too, where it is not nil.
+func (f *File) readRangeOver(off, length int64, stripes *stripes) io.ReadCloser {
 	ctx, cancel := context.WithCancel(f.ctx)
 	pipe, w := io.Pipe()
 	r := &rangeReader{PipeReader: pipe, cancel: cancel, done: make(chan struct{})}
@@ -50,7 +49,7 @@ func (r *rangeReader) Close() error {
 }
 
 // readRange gives a range of the file to a writer in order.
-func (f *File) readRange(w io.Writer, off, length int64, stripes *Stripes) error {
+func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error {
 	if off < 0 {
 		return f.wrap("read", fs.ErrInvalid)
 	}

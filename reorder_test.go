@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -63,10 +64,8 @@ func TestReorderIsBounded(t *testing.T) {
 // openOver opens /file over several clients, each at the end of a link of 100 ms with a window, 0
 // for none; all but the first join the stripes.
 func openOver(t *testing.T, server *sftptest.Scripted, clients, window int,
-	options ...usftp.ClientOption) (first *usftp.File, stripes *usftp.Stripes,
-	ends []*sftptest.End) {
+	options ...usftp.ClientOption) (stripes private.Stripes, ends []*sftptest.End) {
 	t.Helper()
-	stripes = new(usftp.Stripes)
 	for i := range clients {
 		end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
 			ToClient: 50 * time.Millisecond, Window: window})
@@ -81,13 +80,13 @@ func openOver(t *testing.T, server *sftptest.Scripted, clients, window int,
 		}
 		t.Cleanup(func() { f.Close() })
 		if i == 0 {
-			first = f
+			stripes = private.NewStripes(f)
 		} else if !stripes.Join(f) {
 			t.Fatal("it may not join")
 		}
 		ends = append(ends, end)
 	}
-	return first, stripes, ends
+	return stripes, ends
 }
 
 // A range is read in order over several handles, in a fraction of the time, also where one of them
@@ -104,13 +103,12 @@ func TestReadRangeOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := sftptest.NewServer(t, sftptest.Script{})
 				server.Files.WriteFile("/file", data)
-				first, stripes, ends := openOver(t, server, lanes, window,
-					usftp.WithChannelWindow(window))
+				stripes, ends := openOver(t, server, lanes, window, usftp.WithChannelWindow(window))
 				if cut && lanes > 2 {
 					time.AfterFunc(300*time.Millisecond, func() { ends[2].Cut(nil) })
 				}
 				began := time.Now()
-				r := first.ReadRangeOver(1000, -1, stripes)
+				r := stripes.ReadRange(1000, -1)
 				got, err := io.ReadAll(r)
 				r.Close()
 				took[lanes] = time.Since(began)

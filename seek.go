@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"time"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -80,10 +79,6 @@ func (f *File) size(open *openFile) (int64, error) {
 // Progress returns how many bytes, from its beginning and without a gap, the ReadFrom or WriteTo
 // under way, or the last one, has behind it: acknowledged by the server, or handed to the writer.
 func (f *File) Progress() int64 { return f.progress.Load() }
-
-// Waited returns for how long all transfers of the file have had nothing to do but wait for the
-// server or the link. The rest of their time went into the user's reader or writer.
-func (f *File) Waited() time.Duration { return time.Duration(f.waited.Load()) }
 
 // appends tells whether the file is open with O_APPEND.
 func (f *File) appends() bool {

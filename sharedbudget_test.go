@@ -40,9 +40,9 @@ func TestBudgetIsShared(t *testing.T) {
 			if shared {
 				options = append(options, usftp.WithBudget(budget))
 			}
-			first, stripes, ends := openOver(t, server, clients, 0, options...)
+			stripes, ends := openOver(t, server, clients, 0, options...)
 			time.AfterFunc(500*time.Millisecond, func() { ends[1].Cut(nil) })
-			r := first.ReadRangeOver(0, -1, stripes)
+			r := stripes.ReadRange(0, -1)
 			got, err := io.ReadAll(r)
 			r.Close()
 			if err != nil || !bytes.Equal(got, data) {

@@ -3,28 +3,43 @@ package usftp
 import (
 	"errors"
 	"io/fs"
+	"time"
 
 	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/private/hook"
 	"github.com/usftp/usftp/wire"
 )
 
-// WorksInOrder tells whether the server is known to carry requests out one at a time, in the order
-// in which they came, as OpenSSH's does: what depends on one another may then be sent at once.
-func (c *Client) WorksInOrder() bool { return c.inOrder }
+func init() {
+	hook.Client = func(c any) any { return privateClient{c.(*Client)} }
+	hook.File = func(f any) any { return privateFile{f.(*File)} }
+	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
+}
 
-// ReadsOnce tells whether the server is known to count how often a file is read, so that none
-// should be read without need.
-func (c *Client) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
+// privateClient and privateFile have the methods that packages private and hook give this module's
+// own packages, which document them.
+type (
+	privateClient struct{ *Client }
+	privateFile   struct{ *File }
+)
 
-// DataSizes returns how many bytes one READ and one WRITE may carry, waiting for the server's
-// limits where they are still on their way.
-func (c *Client) DataSizes() (read, write int, err error) {
+// WorksInOrder implements private.Client.
+func (c privateClient) WorksInOrder() bool { return c.inOrder }
+
+// ReadsOnce implements private.Client.
+func (c privateClient) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
+
+// DataSizes implements private.Client.
+func (c privateClient) DataSizes() (read, write int, err error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
 		return 0, 0, err
 	}
 	read, write = c.dataSizes()
 	return read, write, nil
 }
+
+// Waited implements private.File.
+func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }
 
 // burst is several requests about one open file that travel together.
 type burst struct {
@@ -108,22 +123,9 @@ func failed(call *conn.Call) error {
 	return replyError(call)
 }
 
-// WriteClose writes p, which must fit one request (see [Client.DataSizes]), at the beginning of a
-// file that is open for writing, gives it attributes and closes it. Closed it is in any case.
-// refused is why it could not be given the attributes; the file may be complete all the same, and
-// err nil.
-//
-// To servers that work strictly in order all of it goes at once and takes one round trip; elsewhere
-// it takes three.
-func (f *File) WriteClose(p []byte, attrs NewAttrs) (refused, err error) {
-	return f.StartWriteClose(p, attrs)()
-}
-
-// StartWriteClose is WriteClose in two steps: p is the caller's again when it returns, and wait,
-// which must be called, gives the result. So who has thousands of files in flight needs memory for
-// one of them. It waits while the budget is full ([WithMaxInFlight]), and for servers that are not
-// known to work strictly in order.
-func (f *File) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, err error)) {
+// StartWriteClose implements private.File. Who has thousands of files in flight needs the memory of
+// one: p is copied.
+func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, err error)) {
 	b, err := f.begin("write")
 	if err != nil {
 		return func() (error, error) { return nil, err }
@@ -146,7 +148,7 @@ func (f *File) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, 
 	}
 }
 
-// writeAndClose starts all that WriteClose asks for. unset is why the attributes could not be asked
+// writeAndClose starts all that StartWriteClose asks for. unset is why the attributes could not be asked
 // for.
 func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) (unset, err error) {
 	f := b.file
@@ -210,7 +212,7 @@ func (b *burst) writeCall(p []byte) *conn.Call {
 	return call
 }
 
-// writeThenClose is WriteClose one after the other.
+// writeThenClose is StartWriteClose one after the other.
 func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 	if _, err := f.writeAt(p, 0); err != nil {
 		f.Async().Close()
@@ -221,24 +223,8 @@ func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 	return refused, err
 }
 
-// ErrOtherSize says that a file does not have the size that it was expected to have.
-var ErrOtherSize = errors.New("the file has another size than expected")
-
-// ReadClose reads into p a file that is open for reading and should have exactly len(p) bytes,
-// which must fit one request (see [Client.DataSizes]), makes sure that it ends there, asks for its
-// attributes after that, and closes it. Where it ends elsewhere errors.Is(err, ErrOtherSize) holds.
-// after is nil where the server does not tell attributes.
-//
-// From servers that work strictly in order all of it comes in one round trip; elsewhere it takes
-// two.
-func (f *File) ReadClose(p []byte) (after *FileStat, err error) {
-	return f.ReadCloseInto(len(p), func() []byte { return p })
-}
-
-// ReadCloseInto is ReadClose of a file that should have size bytes, into memory that is asked for
-// when they have arrived, at most once and not where there are none: who has thousands of files in
-// flight need not have it for all of them.
-func (f *File) ReadCloseInto(size int, memory func() []byte) (after *FileStat, err error) {
+// ReadClose implements private.File.
+func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat, err error) {
 	b, err := f.begin("read")
 	if err != nil {
 		return nil, err
@@ -311,11 +297,11 @@ func readReply(call *conn.Call, size int, memory func() []byte) error {
 	case burstData:
 		switch {
 		case ended:
-			return ErrOtherSize
+			return hook.ErrOtherSize
 		case call.Err != nil || call.Type == wire.TypeStatus:
 			return failed(call)
 		case len(call.Body) != size:
-			return ErrOtherSize // or the server gives less at once
+			return hook.ErrOtherSize // or the server gives less at once
 		}
 		copy(memory(), call.Body)
 	case burstEnd:
@@ -324,7 +310,7 @@ func readReply(call *conn.Call, size int, memory func() []byte) error {
 		case call.Err != nil || call.Type == wire.TypeStatus:
 			return failed(call)
 		default:
-			return ErrOtherSize
+			return hook.ErrOtherSize
 		}
 	default:
 		return call.Err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -27,7 +28,7 @@ func smallFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		if got, want := client.WorksInOrder(), version != "SSH-2.0-Go"; got != want {
+		if got, want := private.OfClient(client).WorksInOrder(), version != "SSH-2.0-Go"; got != want {
 			t.Fatalf("%s: in order: %v", version, got)
 		}
 		for _, size := range []int{0, 1, 4096} {
@@ -39,14 +40,14 @@ func smallFiles(t *testing.T) {
 			}
 			counter.Reset()
 			given := bytes.Clone(data)
-			wait := f.StartWriteClose(given, usftp.NewAttrs{SetMode: true, Mode: 0o640,
+			wait := private.OfFile(f).StartWriteClose(given, usftp.NewAttrs{SetMode: true, Mode: 0o640,
 				SetTimes: true, Atime: stamp, Mtime: stamp})
 			clear(given) // it is ours again
 			refused, err := wait()
 			if refused != nil || err != nil {
 				t.Fatal(refused, err)
 			}
-			if trips := counter.Counts().RoundTrips; client.WorksInOrder() && trips != 1 {
+			if trips := counter.Counts().RoundTrips; private.OfClient(client).WorksInOrder() && trips != 1 {
 				t.Errorf("%s: %d bytes: written in %d round trips", version, size, trips)
 			}
 			info, err := client.Stat("/small")
@@ -61,7 +62,7 @@ func smallFiles(t *testing.T) {
 			counter.Reset()
 			var got []byte
 			began := time.Now()
-			after, err := f.ReadCloseInto(size, func() []byte {
+			after, err := private.OfFile(f).ReadClose(size, func() []byte {
 				if time.Since(began) < 2*time.Millisecond {
 					t.Errorf("%s: %d bytes: memory is taken before they have arrived", version,
 						size)
@@ -72,7 +73,7 @@ func smallFiles(t *testing.T) {
 			if err != nil || !bytes.Equal(got, data) || after == nil || after.Size != uint64(size) {
 				t.Errorf("%s: %d bytes read back: %v, %v", version, size, after, err)
 			}
-			if trips := counter.Counts().RoundTrips; client.WorksInOrder() && trips != 1 {
+			if trips := counter.Counts().RoundTrips; private.OfClient(client).WorksInOrder() && trips != 1 {
 				t.Errorf("%s: %d bytes: read in %d round trips", version, size, trips)
 			}
 		}
@@ -103,9 +104,9 @@ func TestSmallFilesFail(t *testing.T) {
 		"read": {fault: sftptest.Fault{On: wire.TypeRead,
 			Do: sftptest.Refuse(wire.PermissionDenied, "no")}, err: os.ErrPermission},
 		"grown": {fault: sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Resize("/small", 9)},
-			err: usftp.ErrOtherSize},
+			err: private.ErrOtherSize},
 		"shrunk": {fault: sftptest.Fault{On: wire.TypeOpen, Do: sftptest.Resize("/small", 3)},
-			err: usftp.ErrOtherSize},
+			err: private.ErrOtherSize},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := sftptest.NewServer(t, sftptest.Script{Faults: []sftptest.Fault{test.fault}})
@@ -126,10 +127,10 @@ func TestSmallFilesFail(t *testing.T) {
 			}
 			var refused error
 			if test.write {
-				refused, err = f.WriteClose([]byte("1234"),
-					usftp.NewAttrs{SetMode: true, Mode: 0o600})
+				refused, err = private.OfFile(f).StartWriteClose([]byte("1234"),
+					usftp.NewAttrs{SetMode: true, Mode: 0o600})()
 			} else {
-				_, err = f.ReadClose(make([]byte, 5))
+				_, err = private.OfFile(f).ReadClose(5, func() []byte { return make([]byte, 5) })
 			}
 			if !errors.Is(err, test.err) || !errors.Is(refused, test.refused) {
 				t.Errorf("got %v and %v", refused, err)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -74,7 +75,7 @@ func TestSparseSources(t *testing.T) {
 				return
 			}
 			defer f.Close()
-			n, err := f.ReadFromAt(source, new(usftp.Stripes))
+			n, err := private.NewStripes(f).ReadFromAt(source)
 			stored, _ := server.Files.ReadFile("/f")
 			if err != nil { // a server that takes no WRITE behind the end, say
 				if n > int64(len(data)) {

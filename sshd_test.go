@@ -8,6 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -26,7 +27,7 @@ func TestOverSSH(t *testing.T) {
 	ok(t, err)
 	defer conn.Close()
 	client := must[*usftp.Client](t)(usftp.NewClient(conn))
-	if !client.WorksInOrder() {
+	if !private.OfClient(client).WorksInOrder() {
 		t.Error("OpenSSH's server is not known to work in order")
 	}
 	workout(t, client, t.TempDir())

@@ -12,10 +12,9 @@ import (
 	"github.com/usftp/usftp/internal/flow"
 )
 
-// Stripes lets the contents of one file travel over several handles of it, on several connections:
-// one SSH channel carries at most one window in a round trip. Handles may join while the transfer
-// runs. The zero Stripes is ready for one transfer.
-type Stripes struct {
+// stripes is one transfer of a file over several handles, as private.Stripes describes it.
+type stripes struct {
+	file  *File
 	moved atomic.Int64
 
 	mu      sync.Mutex
@@ -26,12 +25,8 @@ type Stripes struct {
 	ended   bool
 }
 
-// Join gives the transfer another handle: f is the same file, opened through another client, for
-// writing without os.O_CREATE and os.O_TRUNC. It must stay open until the transfer has ended. Join
-// returns false where that is so already. When f's connection is lost the others do what was its.
-// That f is the same file, and that each handle sees what others write, is for the caller to find
-// out.
-func (s *Stripes) Join(f *File) bool {
+// Join implements private.Stripes.
+func (s *stripes) Join(f *File) bool {
 	open, err := f.opened("join")
 	if err != nil {
 		return false
@@ -59,10 +54,8 @@ type member struct {
 	inFlight atomic.Int64 // requests
 }
 
-// Rest has a handle that has joined ask for nothing more, or, with false, take part again. So it
-// can be found out whether it adds to the rate: what is in flight comes to its end, which Idle
-// tells, and the other handles do the rest.
-func (s *Stripes) Rest(f *File, rest bool) {
+// Rest implements private.Stripes.
+func (s *stripes) Rest(f *File, rest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.members[f]; m != nil {
@@ -73,41 +66,40 @@ func (s *Stripes) Rest(f *File, rest bool) {
 	}
 }
 
-// Idle tells whether nothing is in flight on a handle that rests.
-func (s *Stripes) Idle(f *File) bool {
+// Idle implements private.Stripes.
+func (s *stripes) Idle(f *File) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.members[f]
 	return m != nil && m.rests.Load() && m.inFlight.Load() == 0
 }
 
-// Moved returns how many bytes have been acknowledged or have arrived so far, over all handles and
-// in any order.
-func (s *Stripes) Moved() int64 { return s.moved.Load() }
+// Moved implements private.Stripes.
+func (s *stripes) Moved() int64 { return s.moved.Load() }
 
-// Joined returns how many handles have joined.
-func (s *Stripes) Joined() int {
+// Joined implements private.Stripes.
+func (s *stripes) Joined() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.joined
 }
 
 // begin has a loop take its lanes from s.
-func (s *Stripes) begin(l *loop) error {
+func (s *stripes) begin(l *loop) error {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queue != nil || s.ended {
-		return errors.New("Stripes are for one transfer")
+		return errors.New("stripes are for one transfer")
 	}
 	s.queue = l.queue
 	l.joins = s
 	return nil
 }
 
-func (s *Stripes) end() {
+func (s *stripes) end() {
 	if s == nil {
 		return
 	}
@@ -131,11 +123,9 @@ func (l *loop) adopt() {
 	l.joins.joining = nil
 }
 
-// WriteToAt writes the file from its offset to its end to w, at the same offsets and in any order,
-// over the file's own handle and those that join stripes, if not nil, and moves the offset. w's WriteAt runs on
-// the calling goroutine. It returns how many bytes have arrived without a gap; after an error there
-// may be more behind one.
-func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
+// WriteToAt implements private.Stripes.
+func (s *stripes) WriteToAt(w io.WriterAt) (int64, error) {
+	f := s.file
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.progress.Store(0)
@@ -144,7 +134,7 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 		return 0, err
 	}
 	defer done()
-	defer stripes.end()
+	defer s.end()
 	request, _ := open.client.dataSizes()
 	d := &download{
 		loop: newLoop(ctx, flow.NewRanges(f.offset, f.expectedSize(), request, false),
@@ -158,7 +148,7 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 	}
 	d.waited = &f.waited
 	d.ranges.Limit(math.MaxInt64)
-	if err := stripes.begin(d.loop); err != nil {
+	if err := s.begin(d.loop); err != nil {
 		return 0, f.wrap("read", err)
 	}
 	n, err := d.run()
@@ -166,22 +156,15 @@ func (f *File) WriteToAt(w io.WriterAt, stripes *Stripes) (int64, error) {
 	return n, f.ownError("read", err)
 }
 
-// SparseReaderAt is a source for [File.ReadFromAt] that knows where it has holes. They are not
-// sent; so the file must read as zeros from its offset on, as one does that is new.
-type SparseReaderAt interface {
+// sparseReaderAt is private.SparseReaderAt.
+type sparseReaderAt interface {
 	io.ReaderAt
-
-	// Extent returns up to where the source is the same, data or a hole, from an offset on. The
-	// source's last byte should not lie in a hole: it gives the file its size. It runs on the
-	// goroutine that ReadAt does.
 	Extent(off int64) (to int64, hole bool)
 }
 
-// ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same offsets,
-// over the file's own handle and those that join stripes, if not nil, and moves the offset. r's ReadAt runs on
-// the calling goroutine. It returns how many bytes the server has acknowledged without a gap; after
-// an error there may be more behind one. Holes of a [SparseReaderAt] count as acknowledged.
-func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
+// ReadFromAt implements private.Stripes.
+func (s *stripes) ReadFromAt(r io.ReaderAt) (int64, error) {
+	f := s.file
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.progress.Store(0)
@@ -190,7 +173,7 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 		return 0, err
 	}
 	defer done()
-	defer stripes.end()
+	defer s.end()
 	_, request := open.client.dataSizes()
 	u := &upload{
 		loop: newLoop(ctx, flow.NewRanges(f.offset, flow.Unknown, request, false),
@@ -198,8 +181,8 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 		from: f.offset, at: r, acked: f.progress.Store,
 	}
 	u.waited = &f.waited
-	u.sparse, _ = r.(SparseReaderAt)
-	if err := stripes.begin(u.loop); err != nil {
+	u.sparse, _ = r.(sparseReaderAt)
+	if err := s.begin(u.loop); err != nil {
 		return 0, f.wrap("write", err)
 	}
 	open.client.changed(f.Name())
@@ -207,6 +190,11 @@ func (f *File) ReadFromAt(r io.ReaderAt, stripes *Stripes) (int64, error) {
 	n, err := u.run()
 	f.offset += n
 	return n, f.ownError("write", err)
+}
+
+// ReadRange implements private.Stripes.
+func (s *stripes) ReadRange(off, length int64) io.ReadCloser {
+	return s.file.readRangeOver(off, length, s)
 }
 
 // striped looks at the file for a transfer of several lanes.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -41,7 +42,7 @@ func TestStripes(t *testing.T) {
 				}
 				local := filepath.Join(t.TempDir(), "file")
 				for way, name := range []string{"/down", "/up"} {
-					var stripes usftp.Stripes
+					var stripes private.Stripes
 					flag := os.O_RDONLY
 					if way == 1 {
 						flag = os.O_WRONLY
@@ -54,7 +55,7 @@ func TestStripes(t *testing.T) {
 						}
 						defer f.Close()
 						if i == 0 {
-							first = f
+							first, stripes = f, private.NewStripes(f)
 						} else if !stripes.Join(f) {
 							t.Fatal("it may not join")
 						}
@@ -70,10 +71,10 @@ func TestStripes(t *testing.T) {
 						if createErr != nil {
 							t.Fatal(createErr)
 						}
-						n, err = first.WriteToAt(out, &stripes)
+						n, err = stripes.WriteToAt(out)
 						out.Close()
 					} else {
-						n, err = first.ReadFromAt(bytes.NewReader(data), &stripes)
+						n, err = stripes.ReadFromAt(bytes.NewReader(data))
 					}
 					took[way] = time.Since(began)
 					if err != nil || n != int64(len(data)) {

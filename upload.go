@@ -27,7 +27,7 @@ type upload struct {
 	consumed int64         // bytes that the source has given
 	acked    func(int64)
 	at       io.ReaderAt    // the source, where it can be read anywhere; nil where it cannot
-	sparse   SparseReaderAt // the source, where it knows its holes; nil where it does not
+	sparse   sparseReaderAt // the source, where it knows its holes; nil where it does not
 }
 
 // errTooLong says that data does not fit in front of the last offset that there is.

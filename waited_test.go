@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
 )
 
@@ -44,7 +45,7 @@ func TestWaited(t *testing.T) {
 			if _, err := f.WriteTo(sink); err != nil {
 				t.Fatal(err)
 			}
-			took, waited := time.Since(began), f.Waited()
+			took, waited := time.Since(began), private.OfFile(f).Waited()
 			if sink == io.Discard && waited != took {
 				t.Errorf("waited %v of %v", waited, took)
 			}

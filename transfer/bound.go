@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // Bound is what the rate of a copy was bound by.
@@ -151,14 +152,14 @@ func (w *witness) end(bytes int64) Bound {
 
 // judge has a function copy the contents of a file over lanes, and finds out what bound it.
 func (r *run) judge(f *usftp.File, copyAll func() (n int64, lanes int, err error)) (int64, error) {
-	waited := f.Waited()
+	waited := private.OfFile(f).Waited()
 	w := testify(r.ctx, r.Host.Client)
 	n, lanes, err := copyAll()
 	if err != nil {
 		w.stop() // what a lost connection does to the samples is not waited for
 		return n, err
 	}
-	w.local = time.Since(w.began) - (f.Waited() - waited)
+	w.local = time.Since(w.began) - (private.OfFile(f).Waited() - waited)
 	w.limit = r.Options.RateLimit
 	w.far, w.windows = r.trip >= stripeTrip, float64(lanes)*sshWindow/max(r.trip, 1).Seconds()
 	r.result.Bound = w.end(n)

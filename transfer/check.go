@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // Check compares the files below a directory with a list of hashes, without copying any: what
@@ -284,15 +285,15 @@ func (r *run) sumAtHost() []byte {
 
 // readThere reads a file of the host's through.
 func (r *run) readThere() error {
-	if r.Host.Client.ReadsOnce() { // it has hashes, and not the list's
+	if private.OfClient(r.Host.Client).ReadsOnce() { // it has hashes, and not the list's
 		return errReadOnce
 	}
 	sum := newDigest(r.Options.Hash, 0)
-	err := usftp.ErrOtherSize
+	err := private.ErrOtherSize
 	if r.isSmall(r.size) {
 		err = r.hashSmallThere(r.Source, r.size, sum)
 	}
-	if errors.Is(err, usftp.ErrOtherSize) {
+	if errors.Is(err, private.ErrOtherSize) {
 		err = r.hashLargeThere(sum)
 	}
 	if errors.Is(err, errDiffers) {

@@ -209,7 +209,7 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer,
 	s := r.stripe(f, os.O_RDONLY, r.size)
 	defer s.stop()
 	n, err := r.judge(f, func() (int64, int, error) {
-		n, err := f.WriteToAt(r.boundWriterAt(r.passWriterAt(file, f)), &s.stripes)
+		n, err := s.stripes.WriteToAt(r.boundWriterAt(r.passWriterAt(file, f)))
 		return n, 1 + s.count(), err
 	})
 	r.result.Stripes = s.stripes.Joined()

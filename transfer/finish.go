@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // finishRemote makes sure that the file is whole where several handles have written it, gives it
@@ -36,7 +37,7 @@ func (r *run) finishRemote(f *usftp.File, from *source, target *remoteTarget) er
 		closed := waits(r.ctx, f.Async().Close())
 		return func() error { return r.explainWrite(closed(), path.Dir(target.path)) }
 	})
-	return walk(steps, r.Host.Client.WorksInOrder())
+	return walk(steps, private.OfClient(r.Host.Client).WorksInOrder())
 }
 
 // attrsRefused tells whether it matters that the file cannot be given attributes.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // buffers are the memory of small files, of two sizes; what is larger is made anew. Those of
@@ -105,7 +106,7 @@ func (r *run) startSmall(f *usftp.File, from *source,
 		return nil, err
 	}
 	r.hashSmall(data[:size])
-	return f.StartWriteClose(data[:size], r.remoteAttrs(f, from, target)), nil
+	return private.OfFile(f).StartWriteClose(data[:size], r.remoteAttrs(f, from, target)), nil
 }
 
 // readSmall reads the source of a small file, for which data has a byte to spare. It returns false
@@ -174,11 +175,11 @@ func (r *run) downloadSmall() (done bool, err error) {
 		memory.give(size)
 	})
 	defer forget()
-	before, err := f.ReadCloseInto(int(size), func() []byte {
+	before, err := private.OfFile(f).ReadClose(int(size), func() []byte {
 		data, release = r.item.dir.tree.buffers.get(int(size))
 		return data
 	})
-	if errors.Is(err, usftp.ErrOtherSize) {
+	if errors.Is(err, private.ErrOtherSize) {
 		return false, nil
 	}
 	if err != nil {

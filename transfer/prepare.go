@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // treeSource is where a tree is read.
@@ -160,7 +161,7 @@ func (t *treeRun) measure(trip time.Duration) error {
 	ask := func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
 		if err == nil {
-			read, write, err = client.DataSizes()
+			read, write, err = private.OfClient(client).DataSizes()
 		}
 		_, told := client.HasExtension("limits@openssh.com")
 		files = mostHandles(limits, told)

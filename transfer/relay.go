@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // A relay is an upload whose source lies on another host: what arrives from there goes on at once,
@@ -175,7 +176,7 @@ func timesOf(info fs.FileInfo) (atime, mtime time.Time) {
 
 // againThere is again for the source of a relay, which is opened for it once more.
 func (s *source) againThere(r *run) reopen {
-	if s.before == nil || !s.before.Mode().IsRegular() || r.From.Client.ReadsOnce() {
+	if s.before == nil || !s.before.Mode().IsRegular() || private.OfClient(r.From.Client).ReadsOnce() {
 		return nil
 	}
 	return func() (io.ReaderAt, func(), error) {
@@ -194,8 +195,8 @@ func (s *source) readRemote(r *run, data []byte) (same bool, err error) {
 	if err := f.OpenRead(); err != nil {
 		return false, ofSource(err)
 	}
-	now, err := f.ReadClose(data)
-	if errors.Is(err, usftp.ErrOtherSize) {
+	now, err := private.OfFile(f).ReadClose(len(data), func() []byte { return data })
+	if errors.Is(err, private.ErrOtherSize) {
 		return false, nil
 	}
 	if err != nil {
@@ -264,13 +265,13 @@ func (f *remoteFile) ReadAt(p []byte, off int64) (n int, err error) {
 func (f *remoteFile) next(off int64) io.Reader {
 	if f.stream == nil || f.at != off {
 		f.end()
-		var stripes *usftp.Stripes
+		read := f.file.ReadRange
 		if f.lanes != nil {
 			if f.over = f.lanes(off); f.over != nil {
-				stripes = &f.over.stripes
+				read = f.over.stripes.ReadRange
 			}
 		}
-		f.stream, f.at = f.file.ReadRangeOver(off, -1, stripes), off
+		f.stream, f.at = read(off, -1), off
 	}
 	return f.stream
 }

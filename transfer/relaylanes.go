@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // stripeSource begins to open further handles of a relay's source, from where it is read on; nil
@@ -14,7 +15,7 @@ import (
 func (r *run) stripeSource(first *usftp.File, source fs.FileInfo, off int64, trip time.Duration) *striper {
 	pool := r.From.Pool
 	if pool == nil || pool.most() < 2 || r.from == r.line || r.limiter != nil || r.spreads() ||
-		r.From.Client.ReadsOnce() ||
+		private.OfClient(r.From.Client).ReadsOnce() ||
 		!source.Mode().IsRegular() || !worthStriping(source.Size()-off, trip) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // leastHole is the smallest hole that is not sent. What smaller ones save is less than the requests
@@ -53,7 +54,7 @@ func (r *run) holey(from *source) *holeySource {
 // mostLooks bounds the search for a first hole.
 const mostLooks = 1000
 
-// Extent implements usftp.SparseReaderAt. The last byte is taken for data, so that writing it gives
+// Extent implements private.SparseReaderAt. The last byte counts as data, so that writing it gives
 // the file its size.
 func (s *holeySource) Extent(off int64) (to int64, hole bool) {
 	if s.from <= off && off < s.to {
@@ -139,12 +140,12 @@ func (r *run) sendParts(f *usftp.File, s *holeySource) (n int64, joined int, err
 		return 0, 0, err
 	}
 	if !r.worthStriping(filecopy.Stored(info)) {
-		n, err = f.ReadFromAt(s, new(usftp.Stripes))
+		n, err = private.NewStripes(f).ReadFromAt(s)
 		return n, 0, err
 	}
 	stripes := r.stripe(f, os.O_WRONLY, s.size)
 	r.striper = stripes // which send ends
-	n, err = f.ReadFromAt(s, &stripes.stripes)
+	n, err = stripes.stripes.ReadFromAt(s)
 	return n, stripes.stripes.Joined(), err
 }
 
@@ -189,7 +190,7 @@ func (r *run) receiveSparse(f *usftp.File, file *os.File,
 	} else {
 		s := r.stripe(f, os.O_RDONLY, r.size)
 		defer s.stop()
-		n, err = f.WriteToAt(r.boundWriterAt(r.passWriterAt(sink, f)), &s.stripes)
+		n, err = s.stripes.WriteToAt(r.boundWriterAt(r.passWriterAt(sink, f)))
 		r.result.Stripes = s.stripes.Joined()
 		if err == nil {
 			err = s.prove()

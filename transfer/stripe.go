@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 type striper struct {
 	run     *run
 	pool    *Pool
-	stripes usftp.Stripes
+	stripes private.Stripes
 	first   *usftp.File
 	path    string // of the file on the host
 	flag    int
@@ -105,7 +106,7 @@ func (r *run) doubtTrip(size int64) {
 // one that counts how often a file is read, or that keeps apart what each handle writes.
 func (r *run) mayStripe() bool {
 	if r.Direction == Download {
-		return !r.Host.Client.ReadsOnce()
+		return !private.OfClient(r.Host.Client).ReadsOnce()
 	}
 	return !r.line.habits.apart.Load()
 }
@@ -135,7 +136,7 @@ func (r *run) stripe(first *usftp.File, flag int, size int64) *striper {
 }
 
 func (r *run) stripeOver(s *striper) *striper {
-	s.run = r
+	s.run, s.stripes = r, private.NewStripes(s.first)
 	ctx, cancel := context.WithCancel(r.ctx)
 	s.cancel = cancel
 	s.work.Go(func() {

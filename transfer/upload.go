@@ -263,7 +263,7 @@ func (r *run) sendContents(f *usftp.File, from *source) (int64, error) {
 	s := r.stripe(f, os.O_WRONLY, from.before.Size())
 	r.striper = s // which send ends
 	n, err := r.judge(f, func() (int64, int, error) {
-		n, err := f.ReadFromAt(r.passReaderAt(from.file), &s.stripes)
+		n, err := s.stripes.ReadFromAt(r.passReaderAt(from.file))
 		return n, 1 + s.count(), err
 	})
 	r.result.Stripes = s.stripes.Joined()

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // ErrVerify says that what was stored is not what was to be copied.
@@ -21,7 +22,7 @@ var errReadOnce = fmt.Errorf("%w: it cannot be verified: the host hashes no file
 // verifiable says, before anything is copied or read, that a host is one where nothing can be
 // verified.
 func verifiable(client *usftp.Client, o *Options) error {
-	if o.Verify && client != nil && client.ReadsOnce() && !client.HasCheckFile() {
+	if o.Verify && client != nil && private.OfClient(client).ReadsOnce() && !client.HasCheckFile() {
 		return errReadOnce
 	}
 	return nil
@@ -95,7 +96,7 @@ func (r *run) verify(name string, f *usftp.File, local reopen) error {
 		r.verified = VerifiedByHash
 		return nil
 	}
-	if r.Host.Client.ReadsOnce() { // it has hashes, and not those that were wanted
+	if private.OfClient(r.Host.Client).ReadsOnce() { // it has hashes, and not those that were wanted
 		return errReadOnce
 	}
 	if err := r.readBack(name, f, local); err != nil {
@@ -150,7 +151,7 @@ func (r *run) hashesAtHost(name string, f *usftp.File,
 func (r *run) readBack(name string, f *usftp.File, local reopen) error {
 	size := r.result.Bytes
 	if f == nil && r.isSmall(size) {
-		if err := r.readBackSmall(name); !errors.Is(err, usftp.ErrOtherSize) {
+		if err := r.readBackSmall(name); !errors.Is(err, private.ErrOtherSize) {
 			return err
 		}
 	}
@@ -205,7 +206,7 @@ func (r *run) readBackSmall(name string) error {
 }
 
 // hashSmallThere is hashThere for a file that is read in one piece, in two round trips. The error
-// is usftp.ErrOtherSize where it is larger or smaller.
+// is private.ErrOtherSize where it is larger or smaller.
 func (r *run) hashSmallThere(name string, size int64, into *digest) error {
 	f := usftp.NewFile(r.Host.Client, name)
 	if err := f.OpenRead(); err != nil {
@@ -216,7 +217,7 @@ func (r *run) hashSmallThere(name string, size int64, into *digest) error {
 	defer memory.give(size)
 	data, release := r.item.dir.tree.buffers.get(int(size))
 	defer release()
-	if _, err := f.ReadClose(data); err != nil {
+	if _, err := private.OfFile(f).ReadClose(len(data), func() []byte { return data }); err != nil {
 		return err
 	}
 	if r.limiter != nil {
@@ -246,7 +247,7 @@ func (r *run) compareBack(f *usftp.File, size int64, local reopen) error {
 	defer free()
 	s := r.stripe(f, os.O_RDONLY, size)
 	defer s.stop()
-	n, err := f.WriteToAt(&comparer{at: file, size: size}, &s.stripes)
+	n, err := s.stripes.WriteToAt(&comparer{at: file, size: size})
 	if err == nil && n != size {
 		err = errDiffers
 	}

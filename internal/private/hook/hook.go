@@ -1,0 +1,14 @@
+// Package hook connects package usftp, which fills in its variables, with package private, which
+// imports usftp and so cannot be imported by it.
+package hook
+
+import "errors"
+
+var (
+	// Client and File return the methods of a *usftp.Client and a *usftp.File that package private
+	// describes, and Stripes a new transfer of the file.
+	Client, File, Stripes func(any) any
+
+	// ErrOtherSize is private.ErrOtherSize.
+	ErrOtherSize = errors.New("the file has another size than expected")
+)
