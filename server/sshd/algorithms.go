@@ -61,7 +61,7 @@ var (
 	}
 	legacyCiphers    = []string{ssh.InsecureCipherAES128CBC, ssh.InsecureCipherTripleDESCBC}
 	legacyMACs       = []string{ssh.InsecureHMACSHA196}
-	legacySignatures = []string{ssh.KeyAlgoRSA, ssh.InsecureKeyAlgoDSA}
+	legacySignatures = []string{ssh.KeyAlgoRSA} // DSA is gone from OpenSSH 10 altogether
 )
 
 // LegacyAlgorithms returns the names that Config.LegacyAlgorithms may hold.

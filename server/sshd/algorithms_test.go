@@ -153,7 +153,7 @@ func TestOfferedSignatures(t *testing.T) {
 		"sk-ssh-ed25519@openssh.com,sk-ecdsa-sha2-nistp256@openssh.com,rsa-sha2-512,rsa-sha2-256"
 	for legacy, want := range map[string]string{
 		"":        standard,
-		"ssh-dss": standard + ",ssh-dss",
+		"ssh-rsa": standard + ",ssh-rsa",
 	} {
 		config.LegacyAlgorithms = nil
 		if legacy != "" {

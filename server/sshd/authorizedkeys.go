@@ -168,9 +168,9 @@ func (list *AuthorizedKeys) check(user string, key ssh.PublicKey, address netip.
 	if isCertificate {
 		wanted = certificate.SignatureKey
 	}
-	err := errUnknownKey
+	err, text := errUnknownKey, wanted.Marshal()
 	for _, k := range list.keys {
-		if k.authority != isCertificate || !bytes.Equal(k.key, wanted.Marshal()) {
+		if k.authority != isCertificate || !bytes.Equal(k.key, text) {
 			continue
 		}
 		if err = k.usable(address, now); err != nil {

@@ -112,25 +112,31 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	e := d.users[conn.User()]
-	if e == nil {
+	err := d.checkKey(conn, e, key)
+	if e == nil { // only now: time is not to tell who is there
 		return nil, errNoUser
 	}
-	address, now := addressOf(conn.RemoteAddr()), time.Now()
+	if err != nil {
+		return nil, err
+	}
+	return e.access(), nil
+}
+
+// checkKey tells whether a key lets in a user, who may be unknown (nil).
+func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey) error {
+	address := addressOf(conn.RemoteAddr())
 	err := errUnknownKey
-	if e.Keys != nil {
-		if err = e.Keys.check(e.Name, key, address, d.revoked, now); err == nil {
-			return e.access(), nil
+	if e != nil && e.Keys != nil {
+		if err = e.Keys.check(e.Name, key, address, d.revoked, time.Now()); err == nil {
+			return nil
 		}
 	}
 	certificate, ok := key.(*ssh.Certificate)
 	if !ok || d.authorities == nil || d.revoked != nil &&
 		d.revoked.CertificateRevoked(certificate) {
-		return nil, err
+		return err
 	}
-	if err := d.authorities.Check(e.Name, certificate, address); err != nil {
-		return nil, err
-	}
-	return e.access(), nil
+	return d.authorities.Check(conn.User(), certificate, address)
 }
 
 // passwordPatience bounds how long a login waits for its password to be looked at, when many are.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -27,13 +28,21 @@ const passwordMemory = 256 << 10
 // concurrent use.
 type Passwords struct {
 	hashes map[string]passwordHash
+	costs  []passwordHash // one hash of each cost that there is
 	memory memoryBound
 }
 
 // passwordHash checks a password.
 type passwordHash interface {
 	check(password []byte) bool
-	memory() int // KiB that a check takes
+	cost() hashCost
+}
+
+// hashCost is what a check costs: two hashes with the same cost do the same work.
+type hashCost struct {
+	bcrypt    int    // 0 for argon2id
+	time, kib uint32 // kib is the memory of a check
+	threads   uint8
 }
 
 // ReadPasswords reads a file.
@@ -47,8 +56,7 @@ func ReadPasswords(name string) (*Passwords, error) {
 
 // ParsePasswords parses the contents of a file; name is for errors, which tell the line.
 func ParsePasswords(name string, data []byte) (*Passwords, error) {
-	p := &Passwords{hashes: map[string]passwordHash{}}
-	p.memory.init(passwordMemory)
+	hashes := map[string]passwordHash{}
 	scanner := bufio.NewScanner(bytes.NewReader(data))
 	for number := 1; scanner.Scan(); number++ {
 		line := strings.TrimSpace(scanner.Text())
@@ -59,41 +67,63 @@ func ParsePasswords(name string, data []byte) (*Passwords, error) {
 		if !ok || user == "" {
 			return nil, fmt.Errorf("%s:%d: not of the form name:hash", name, number)
 		}
-		if _, twice := p.hashes[user]; twice {
+		if _, twice := hashes[user]; twice {
 			return nil, fmt.Errorf("%s:%d: %s has a password already", name, number, user)
 		}
 		hash, err := parsePasswordHash(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, number, err)
 		}
-		p.hashes[user] = hash
+		hashes[user] = hash
 	}
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return p, nil
+	return newPasswords(hashes), nil
+}
+
+func newPasswords(hashes map[string]passwordHash) *Passwords {
+	p := &Passwords{hashes: hashes}
+	p.memory.init(passwordMemory)
+	seen := map[hashCost]bool{}
+	for _, hash := range hashes {
+		if cost := hash.cost(); !seen[cost] {
+			seen[cost] = true
+			p.costs = append(p.costs, hash)
+		}
+	}
+	return p
 }
 
 // errWrongPassword says nothing about whether there is such a user.
 var errWrongPassword = errors.New("the password is wrong, or there is no such user")
 
-// Check tells whether password is user's. It waits while the checks under way take too much memory,
-// and gives up with ctx. For a user that is not there it takes as long as for one that is.
+// Check tells whether password is user's. It waits while the checks under way take too much memory
+// or all processors, and gives up with ctx.
+//
+// Every check does the same work, whoever the user is and whether there is one: one hash of each
+// cost in the file. So time tells nothing about who is there, even where costs are mixed; a file
+// with hashes of one cost is checked fastest.
 func (p *Passwords) Check(ctx context.Context, user, password string) error {
-	hash, known := p.hashes[user]
-	if !known {
-		for _, hash = range p.hashes {
-			break // any: its time is what the attacker is to see
-		}
+	// No more checks at a time than processors.
+	need := passwordMemory / runtime.GOMAXPROCS(0)
+	for _, hash := range p.costs {
+		need = max(need, int(hash.cost().kib))
 	}
-	if hash == nil {
-		return errWrongPassword
-	}
-	if err := p.memory.take(ctx, hash.memory()); err != nil {
+	if err := p.memory.take(ctx, need); err != nil {
 		return err
 	}
-	defer p.memory.give(hash.memory())
-	if ok := hash.check([]byte(password)); !ok || !known {
+	defer p.memory.give(need)
+	own, known := p.hashes[user]
+	right := false
+	for _, hash := range p.costs {
+		if known && own.cost() == hash.cost() {
+			right = own.check([]byte(password))
+		} else {
+			hash.check([]byte(password))
+		}
+	}
+	if !right {
 		return errWrongPassword
 	}
 	return nil
@@ -112,18 +142,21 @@ func parsePasswordHash(text string) (passwordHash, error) {
 			return nil, fmt.Errorf("a bcrypt cost of %d, which keeps a processor busy for seconds",
 				cost)
 		}
-		return bcryptHash(text), nil
+		return bcryptHash{text, cost}, nil
 	}
 	return nil, errors.New("a hash that is neither argon2id's nor bcrypt's")
 }
 
-type bcryptHash string
-
-func (h bcryptHash) check(password []byte) bool {
-	return bcrypt.CompareHashAndPassword([]byte(h), password) == nil
+type bcryptHash struct {
+	text string
+	log  int // of the number of rounds
 }
 
-func (h bcryptHash) memory() int { return 4 }
+func (h bcryptHash) check(password []byte) bool {
+	return bcrypt.CompareHashAndPassword([]byte(h.text), password) == nil
+}
+
+func (h bcryptHash) cost() hashCost { return hashCost{bcrypt: h.log, kib: 4} }
 
 // argon2Hash is a hash in the form that argon2's reference implementation prints.
 type argon2Hash struct {
@@ -182,7 +215,9 @@ func (h *argon2Hash) check(password []byte) bool {
 	return subtle.ConstantTimeCompare(got, h.hash) == 1
 }
 
-func (h *argon2Hash) memory() int { return int(h.kib) }
+func (h *argon2Hash) cost() hashCost {
+	return hashCost{time: h.time, kib: h.kib, threads: h.threads}
+}
 
 // memoryBound hands out shares of a budget, to whoever came first first.
 type memoryBound struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,59 @@ func TestPasswords(t *testing.T) {
 	empty, err := ParsePasswords("users", nil)
 	if err != nil || empty.Check(ctx, "a", "x") == nil {
 		t.Errorf("an empty file lets somebody in: %v", err)
+	}
+}
+
+// countedHash notes the work that is done.
+type countedHash struct {
+	passwordHash
+	work *[]hashCost
+}
+
+func (h countedHash) check(password []byte) bool {
+	*h.work = append(*h.work, h.cost())
+	return h.passwordHash.check(password)
+}
+
+// TestEveryCheckDoesTheSameWork: whoever tries a user does not learn by the time whether there is
+// such a one, even where costs are mixed.
+func TestEveryCheckDoesTheSameWork(t *testing.T) {
+	cheap, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dear, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := ParsePasswords("users", []byte("small:"+argon2Line("secret", 64)+"\nlarge:"+
+		argon2Line("secret", 128)+"\ncheap:"+string(cheap)+"\ndear:"+string(dear)+"\nalso:"+
+		string(cheap)+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work []hashCost
+	counted := map[string]passwordHash{}
+	for user, hash := range parsed.hashes {
+		counted[user] = countedHash{hash, &work}
+	}
+	p := newPasswords(counted)
+	var want []hashCost
+	for _, user := range []string{"small", "large", "cheap", "dear", "also", "nobody", ""} {
+		for _, password := range []string{"secret", "wrong", strings.Repeat("x", 100)} {
+			work = nil
+			err := p.Check(t.Context(), user, password)
+			if right := password == "secret" && counted[user] != nil; (err == nil) != right {
+				t.Errorf("%q with %q: %v", user, password, err)
+			}
+			if want == nil {
+				want = work
+			}
+			if len(work) != 4 || !slices.Equal(work, want) {
+				t.Errorf("%q with %q: the work is %v, for the first user it was %v", user,
+					password, work, want)
+			}
+		}
 	}
 }
 
