@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -109,7 +110,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		view:    view,
 		draft:   opts.DraftSymlinks,
 		stream:  stream,
-		log:     opts.Logger,
+		log:     lograte.Cut(opts.Logger),
 		active:  opts.Activity,
 		pool:    opts.Pool,
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
@@ -118,9 +119,6 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 	}
 	if r, ok := stream.(interface{ relay() *relay }); ok {
 		s.relay = r.relay()
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.told.log = s.log
 	if s.pool == nil {

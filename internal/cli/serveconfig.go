@@ -36,6 +36,9 @@ type serveFile struct {
 		Sessions          countNumber  `toml:"sessions"`
 		Logins            countNumber  `toml:"logins"`
 		LoginsEachAddress countNumber  `toml:"logins_each_address"`
+		LoginsDropStart   countNumber  `toml:"logins_drop_start"`
+		LoginsDropRate    countNumber  `toml:"logins_drop_rate"`
+		LoginsKnown       countNumber  `toml:"logins_known"`
 	} `toml:"limits"`
 
 	Certificates struct {
@@ -136,6 +139,8 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 		sshd: sshd.Config{
 			LoginTimeout: time.Duration(file.Limits.LoginTimeout), IdleTimeout: time.Duration(file.Limits.IdleTimeout),
 			MaxSessions: int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins), MaxLoginsEach: int(file.Limits.LoginsEachAddress),
+			DropStart: int(file.Limits.LoginsDropStart), DropRate: int(file.Limits.LoginsDropRate),
+			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
 			LegacyAlgorithms: texts(file.LegacyAlgorithms),
 		},
 	}

@@ -51,6 +51,9 @@ func TestServeConfigExample(t *testing.T) {
 	if made.proxies[0].String() != "127.0.0.1/32" || made.proxies[1].String() != "10.1.2.0/28" {
 		t.Errorf("proxies: %v", made.proxies)
 	}
+	if made.sshd.DropStart != 50 || made.sshd.DropRate != 30 || made.sshd.MaxLoginsKnown != 20 {
+		t.Errorf("limits: %+v", made.sshd)
+	}
 	if len(made.sshd.LegacyAlgorithms) != 1 {
 		t.Errorf("legacy algorithms: %v", made.sshd.LegacyAlgorithms)
 	}

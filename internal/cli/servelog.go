@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 )
 
@@ -15,9 +17,18 @@ func (s *site) newLog(format string) *slog.Logger {
 func formatHandler(console *console, format string, level slog.Leveler) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
 	if format == "json" {
-		return slog.NewJSONHandler(console, options)
+		return slog.NewJSONHandler(escapingWriter{console}, options)
 	}
 	return slog.NewTextHandler(console, options)
+}
+
+// escapingWriter escapes what JSON leaves as it is and a terminal does not.
+type escapingWriter struct{ w io.Writer }
+
+func (e escapingWriter) Write(p []byte) (int, error) {
+	line := bytes.TrimSuffix(p, []byte("\n"))
+	_, err := e.w.Write(append(escapeC1(line), '\n'))
+	return len(p), err
 }
 
 // A serveHandler adds to the line of a transfer how fast it was, and has the metrics count. That
@@ -48,6 +59,13 @@ func (h *serveHandler) Handle(ctx context.Context, r slog.Record) error {
 		r.Add("bytes_per_second", int64(float64(bytes)/e.seconds))
 	}
 	return h.Handler.Handle(ctx, r)
+}
+
+// Omit counts a line that is one too many to be written.
+func (h *serveHandler) Omit(_ context.Context, r slog.Record) {
+	if e := eventOf(r); !h.check || e.message != "login failed" {
+		h.metrics.count(e)
+	}
 }
 
 func (h *serveHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

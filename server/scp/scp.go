@@ -54,16 +54,13 @@ var ErrFailed = errors.New("scp: not everything was copied")
 // exit status that a client wants to see is 1 with any other. The logger may be nil.
 func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command *Command,
 	logger *slog.Logger) error {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
 	s := &session{
 		ctx:     ctx,
 		view:    view,
 		command: command,
 		in:      bufio.NewReaderSize(stream, maxLine),
 		out:     stream,
-		log:     logger,
+		log:     lograte.Cut(logger),
 	}
 	var err error
 	if command.Source {

@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server/internal/lograte"
 )
 
 // accessKey is where an Access travels from a login to the connection.
@@ -67,9 +70,6 @@ func (s *Server) serverConfig(config *Config) (*ssh.ServerConfig, error) {
 			return check(conn, answers[0])
 		}
 	}
-	c.AuthLogCallback = func(conn ssh.ConnMetadata, method string, err error) {
-		logAttempt(config.Logger, conn, method, err)
-	}
 	return c, nil
 }
 
@@ -83,17 +83,14 @@ func permissions(access *Access, err error) (*ssh.Permissions, error) {
 	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
 }
 
-// logAttempt writes a line for each attempt; those that clients make just to learn what there is
-// are for debugging.
+// logAttempt writes a line for each attempt. Wrong passwords are six in a connection at most; keys
+// may be many, which clients try just to learn whether they would do, and are for debugging.
 func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err error) {
-	level := slog.LevelInfo
-	switch {
-	case method == "none" || err == nil:
-		level = slog.LevelDebug
-	case method == "password" || method == "keyboard-interactive":
+	level := slog.LevelDebug
+	if err != nil && (method == "password" || method == "keyboard-interactive") {
 		level = slog.LevelWarn
 	}
-	args := []any{"remote", conn.RemoteAddr().String(), "user", conn.User(), "method", method}
+	args := []any{"user", conn.User(), "method", method}
 	if err != nil {
 		args = append(args, "error", err)
 	}
@@ -102,19 +99,20 @@ func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err erro
 
 // attempts are what a client has tried to log in with.
 type attempts struct {
+	log     *slog.Logger
 	user    string
 	methods []string // that failed, each once
 }
 
 // noting is config for one connection, which notes what is tried there.
 func (a *attempts) noting(config *ssh.ServerConfig) *ssh.ServerConfig {
-	own, log := *config, config.AuthLogCallback
+	own := *config
 	own.AuthLogCallback = func(conn ssh.ConnMetadata, method string, err error) {
 		a.user = conn.User()
 		if err != nil && method != "none" && !slices.Contains(a.methods, method) {
 			a.methods = append(a.methods, method)
 		}
-		log(conn, method, err)
+		logAttempt(a.log, conn, method, err)
 	}
 	return &own
 }
@@ -130,29 +128,51 @@ func (a *attempts) args() (args []any) {
 	return args
 }
 
-// onlyKeys tells whether keys were tried, all in vain, and nothing else was: each wrong password
-// has been counted when it came, and keys are as a client goes through those that it has.
-func (a *attempts) onlyKeys() bool { return slices.Equal(a.methods, []string{"publickey"}) }
+// weight is what a connection that ended without a login is held to be worth besides. Each wrong
+// password has been counted when it came; keys are gone through by every client that has several,
+// and count once.
+func (a *attempts) weight(conn *connection, err error) float64 {
+	switch {
+	case slices.Equal(a.methods, []string{"publickey"}):
+		return wrongLogin
+	case len(a.methods) > 0 || !conn.heard.Load(): // or a balancer that looks whether we are there
+		return 0
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return timedOut
+	}
+	return noLogin
+}
 
 // punish counts a wrong password against its address, and lets the answer wait.
 func (s *Server) punish(config *Config, conn ssh.ConnMetadata) {
 	select {
-	case <-time.After(s.blame(config, conn.RemoteAddr())):
+	case <-time.After(s.blame(config, conn.RemoteAddr(), wrongLogin)):
 	case <-s.ctx.Done():
 	}
 }
 
 // blame counts a failed login against its address, and returns how long an answer should wait.
-func (s *Server) blame(config *Config, end net.Addr) time.Duration {
+func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Duration {
 	address := addressOf(end)
-	if config.Exempt(address) {
+	if config.Exempt(address) || weight == 0 {
 		return 0
 	}
-	delay, ban := s.guard.failed(address)
+	delay, ban := s.guard.failed(address, weight)
 	if ban > 0 {
-		config.Logger.Warn("address banned", "remote", end.String(), "seconds", ban.Seconds())
+		s.strangers(config, end).Warn("address banned", "seconds", ban.Seconds())
 	}
 	return delay
+}
+
+// strangers returns the logger for a connection before its login. Its lines are limited by address,
+// and altogether, as there is no end of addresses.
+func (s *Server) strangers(config *Config, end net.Addr) *slog.Logger {
+	log := lograte.ByLine(config.Logger.With("remote", end.String()), s.allLines)
+	address := addressOf(end)
+	if config.Exempt(address) {
+		return log
+	}
+	return lograte.ByLine(log, s.lines.Of(network(address)))
 }
 
 // addressOf returns the address of a network's end; the zero Addr for what has none.

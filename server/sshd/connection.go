@@ -12,6 +12,7 @@ import (
 
 	"github.com/usftp/usftp/internal/bigconn"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/lograte"
 )
 
 // connection is an accepted connection.
@@ -20,6 +21,7 @@ type connection struct {
 	raw      net.Conn
 	server   *Server
 	moved    atomic.Int64 // when a byte last came or went, in nanoseconds since 1970
+	heard    atomic.Bool  // whether one has come
 	activity server.Activity
 	sessions int // under the server's lock
 }
@@ -29,6 +31,7 @@ type connection struct {
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
+		c.heard.Store(true)
 		c.moved.Store(time.Now().UnixNano())
 	}
 	return n, err
@@ -98,14 +101,14 @@ func (s *Server) ServeConn(raw net.Conn) {
 	defer s.untrack(func() { delete(s.conns, conn) })
 	defer conn.Close()
 	state := s.state.Load()
-	log := state.Logger.With("remote", raw.RemoteAddr().String())
-	var tried attempts
+	tried := attempts{log: s.strangers(&state.Config, raw.RemoteAddr())}
 	secure, channels, requests, err := s.login(state, conn, &tried)
 	if err != nil {
-		log.Info("login failed", append(tried.args(), "error", err)...)
+		tried.log.Info("login failed", append(tried.args(), "error", err)...)
 		return
 	}
-	log = log.With("user", secure.User())
+	log := lograte.ByByte(state.Logger.With("remote", raw.RemoteAddr().String(), "user",
+		secure.User()), s.bytes.Of(secure.User()))
 	log.Info("logged in", "client", string(secure.ClientVersion()))
 	stop := conn.watchIdle(state.IdleTimeout, log)
 	defer stop()
@@ -121,15 +124,24 @@ func (s *Server) ServeConn(raw net.Conn) {
 }
 
 // login lets the client prove who it is.
-func (s *Server) login(state *state, conn *connection,
-	tried *attempts) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
+func (s *Server) login(state *state, conn *connection, tried *attempts) (secure *ssh.ServerConn,
+	channels <-chan ssh.NewChannel, requests <-chan *ssh.Request, err error) {
 	address := addressOf(conn.RemoteAddr())
 	if !state.Exempt(address) {
-		if reason := s.guard.begin(address, state.MaxLogins, state.MaxLoginsEach,
-			state.LoginTimeout/2); reason != "" {
+		place, reason := s.guard.begin(address, state.loginLimits(), func() { conn.Close() })
+		if reason != "" {
 			return nil, nil, nil, notServed(reason)
 		}
-		defer s.guard.end(address)
+		defer func() {
+			switch dropped := s.guard.end(place); {
+			case err == nil:
+				s.guard.loggedIn(address)
+			case dropped:
+				err = errDropped
+			default:
+				s.blame(&state.Config, conn.RemoteAddr(), tried.weight(conn, err))
+			}
+		}()
 	}
 	deadline := time.Now().Add(state.LoginTimeout)
 	conn.SetDeadline(deadline)
@@ -143,14 +155,15 @@ func (s *Server) login(state *state, conn *connection,
 			config = state.fast
 		}
 	}
-	secure, channels, requests, err := ssh.NewServerConn(under, tried.noting(config))
+	secure, channels, requests, err = ssh.NewServerConn(under, tried.noting(config))
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
-	} else if tried.onlyKeys() {
-		s.blame(&state.Config, conn.RemoteAddr())
 	}
 	return secure, channels, requests, err
 }
+
+// errDropped is why a connection lost its place.
+var errDropped = notServed("it was too slow while too many others were logging in")
 
 // notServed is why a connection was not even talked to.
 type notServed string

@@ -283,7 +283,7 @@ func TestGuard(t *testing.T) {
 	other := netip.MustParseAddr("2001:db8:0:1::1")
 	var delays []time.Duration
 	for range freeFailures {
-		delay, ban := g.failed(attacker)
+		delay, ban := g.failed(attacker, wrongLogin)
 		delays = append(delays, delay)
 		if ban != 0 {
 			t.Fatalf("banned after %d failures", len(delays))
@@ -292,40 +292,50 @@ func TestGuard(t *testing.T) {
 	if delays[0] != firstDelay || delays[1] != 2*firstDelay || delays[9] != longestDelay {
 		t.Errorf("delays of %v", delays)
 	}
-	if _, ban := g.failed(attacker); ban != firstBan {
+	if _, ban := g.failed(attacker, wrongLogin); ban != firstBan {
 		t.Errorf("banned for %v", ban)
 	}
-	if g.begin(attacker, 10, 10, 0) == "" || g.begin(neighbour, 10, 10, 0) == "" {
+	begin := func(address netip.Addr, full, each int) (*place, string) {
+		return g.begin(address, &loginLimits{start: full, full: full, each: each, stale: 1}, nil)
+	}
+	_, reason := begin(attacker, 10, 10)
+	if _, also := begin(neighbour, 10, 10); reason == "" || also == "" {
 		t.Error("a banned network may try")
 	}
-	if reason := g.begin(other, 10, 10, 0); reason != "" {
+	if _, reason := begin(other, 10, 10); reason != "" {
 		t.Errorf("another network may not: %s", reason)
 	}
 	now = now.Add(firstBan)
-	if reason := g.begin(attacker, 10, 10, 0); reason != "" {
+	if _, reason := begin(attacker, 10, 10); reason != "" {
 		t.Errorf("the ban is over, but %s", reason)
 	}
-	if _, ban := g.failed(attacker); ban != 2*firstBan && ban != firstBan {
+	if _, ban := g.failed(attacker, wrongLogin); ban != 2*firstBan && ban != firstBan {
 		t.Errorf("the next ban takes %v", ban)
 	}
 	now = now.Add(24 * time.Hour)
-	if _, ban := g.failed(attacker); ban != 0 {
+	if _, ban := g.failed(attacker, wrongLogin); ban != 0 {
 		t.Error("nothing is forgotten")
 	}
 
 	g = newGuard()
+	g.now = func() time.Time { return now }
+	var first *place
 	for i, address := range []netip.Addr{home, home, home, other, other} {
 		// Two of an address, three in all.
-		if reason := g.begin(address, 3, 2, 0); (reason != "") != (i == 2 || i == 4) {
+		p, reason := begin(address, 3, 2)
+		if (reason != "") != (i == 2 || i == 4) {
 			t.Errorf("connection %d: %q", i, reason)
 		}
+		if i == 0 {
+			first = p
+		}
 	}
-	g.end(home)
-	if g.begin(home, 3, 2, 0) != "" {
+	g.end(first)
+	if _, reason := begin(home, 3, 2); reason != "" {
 		t.Error("a place was not given back")
 	}
 	for i := range 2 * guardMost {
-		g.failed(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+		g.failed(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), wrongLogin)
 	}
 	if len(g.records) > guardMost {
 		t.Errorf("%d addresses are remembered", len(g.records))

@@ -3,6 +3,7 @@ package sshd
 import (
 	"bytes"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/server/memfs"
 )
 
@@ -69,6 +71,45 @@ func TestFailedLoginsAreLogged(t *testing.T) {
 			if !log.has(`msg="login failed"`, "remote=192.0.2.7:1", "user=u", "tried="+tried+" ") {
 				t.Errorf("no line that %s was tried:\n%s", tried, log.text.String())
 			}
+		}
+	})
+}
+
+// TestLogCannotBeFilledWithoutALogin: long names are cut, and lines are limited by address, however
+// many connections there are.
+func TestLogCannotBeFilledWithoutALogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logText
+		config := onlyPassword(&Access{FS: memfs.New(0)})
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s := newServer(t, config)
+		connections := 3 * int(lograte.Lines.Burst)
+		for range connections {
+			client, theirs := net.Pipe()
+			go s.ServeConn(address{theirs})
+			ours := newEager(client)
+			if _, _, _, err := ssh.NewClientConn(ours, "", &ssh.ClientConfig{ // tries none
+				User:            strings.Repeat("\x01", 200_000),
+				HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+			}); err == nil {
+				t.Fatal("let in")
+			}
+			ours.Close()
+			synctest.Wait()
+		}
+		const longest = 4*lograte.MaxString*3 + 200 // escaped: the user, the error, what was tried
+		lines := strings.Count(log.text.String(), "\n")
+		if lines < 10 || lines > int(lograte.Lines.Burst)+5 || log.text.Len() > lines*longest {
+			t.Errorf("%d connections write %d lines of %d bytes", connections, lines,
+				log.text.Len())
+		}
+		time.Sleep(time.Minute)
+		if _, err := connect(s, ssh.Password("wrong")); err == nil {
+			t.Fatal("let in")
+		}
+		synctest.Wait()
+		if !log.has("omitted=") {
+			t.Error("nothing tells of what was omitted")
 		}
 	})
 }

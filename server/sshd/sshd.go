@@ -20,6 +20,7 @@ import (
 
 	"github.com/usftp/usftp/internal/bigconn"
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/internal/lograte"
 )
 
 // Access is what somebody who logged in may use.
@@ -51,7 +52,10 @@ type Config struct {
 	// passwords.
 	Password func(conn ssh.ConnMetadata, password string) (*Access, error)
 
-	// Logger gets what happens: logins, files, refusals; nil is silent.
+	// Logger gets what happens: logins, files, refusals; nil is silent. Strings are cut at 128
+	// bytes. Lines about connections that have not logged in are limited for each address, and
+	// bytes of lines for each user who has. A Handler with a method Omit(context.Context,
+	// slog.Record) is told of what is left out, so that it can count it.
 	Logger *slog.Logger
 
 	// LoginTimeout bounds the time between the connection and a successful login: 30 seconds by
@@ -69,6 +73,18 @@ type Config struct {
 	// and 20 by default. What is beyond waits, for half of LoginTimeout at most, and is closed
 	// then.
 	MaxLogins, MaxLoginsEach int
+
+	// DropStart, DropRate and MaxLogins are the three numbers of sshd's MaxStartups: half of
+	// MaxLogins, and 30 percent, by default. From DropStart connections on that are logging in, a
+	// new one has one dropped with the probability DropRate, which grows to certainty at MaxLogins.
+	// It is not the new one that is dropped, but one that has been at it for a tenth of
+	// LoginTimeout, of an address with most connections. Where there is none, the new one waits.
+	DropStart, DropRate int
+
+	// MaxLoginsKnown is how many connections may be logging in besides MaxLogins, from addresses
+	// that have logged in before: a fifth of MaxLogins by default, none when negative. They are not
+	// dropped.
+	MaxLoginsKnown int
 
 	// Ciphers are those that clients may choose from; the order is the client's. By default they
 	// are OpenSSH's, and, where the processor has instructions for AES, an OpenSSH client on a fast
@@ -97,6 +113,12 @@ type Server struct {
 	buffers server.Pool
 	reads   bigconn.Pool
 
+	// What is written to the log: lines of addresses and of all together before the login, bytes of
+	// users after it.
+	lines    *lograte.Table[netip.Prefix]
+	allLines *lograte.Limit
+	bytes    *lograte.Table[string]
+
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -119,6 +141,9 @@ type state struct {
 func New(config Config) (*Server, error) {
 	s := &Server{
 		guard:     newGuard(),
+		lines:     lograte.NewTable[netip.Prefix](lograte.Lines, guardMost),
+		allLines:  lograte.New(strangersLines),
+		bytes:     lograte.NewTable[string](userBytes, guardMost),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*connection]struct{}{},
 	}
@@ -145,14 +170,15 @@ func (s *Server) Reload(config Config) error {
 		}
 		config.HostKeys = []ssh.Signer{key}
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = lograte.Cut(config.Logger)
 	setDefault(&config.LoginTimeout, 30*time.Second)
 	setDefault(&config.IdleTimeout, 30*time.Minute)
 	setDefault(&config.MaxSessions, 10)
 	setDefault(&config.MaxLogins, 100)
 	setDefault(&config.MaxLoginsEach, 20)
+	setDefault(&config.DropStart, max(config.MaxLogins/2, 1))
+	setDefault(&config.DropRate, 30)
+	setDefault(&config.MaxLoginsKnown, config.MaxLogins/5)
 	if config.Exempt == nil {
 		config.Exempt = func(netip.Addr) bool { return false }
 	}
@@ -168,6 +194,22 @@ func (s *Server) Reload(config Config) error {
 	}
 	s.state.Store(next)
 	return nil
+}
+
+var (
+	// strangersLines bounds the lines about all connections before their login: 5 MB at once, and
+	// less than a gigabyte a day.
+	strangersLines = lograte.Rate{Burst: 10_000, PerSecond: 20}
+
+	// userBytes bounds the lines about one user: 100,000 files at once, and a gigabyte a day.
+	userBytes = lograte.Rate{Burst: 32 << 20, PerSecond: 16 << 10}
+)
+
+// loginLimits are those that hold for connections that come.
+func (s *state) loginLimits() *loginLimits {
+	return &loginLimits{start: s.DropStart, rate: s.DropRate, full: s.MaxLogins,
+		known: s.MaxLoginsKnown, each: s.MaxLoginsEach, stale: s.LoginTimeout / 10,
+		timeout: s.LoginTimeout / 2}
 }
 
 func setDefault[T comparable](value *T, standard T) {

@@ -1,5 +1,5 @@
-// Package lograte bounds the lines that a client can have written about itself: none may fill a
-// disk with them.
+// Package lograte bounds what a client can have written about itself: none may fill a disk with its
+// log.
 package lograte
 
 import (
@@ -7,38 +7,47 @@ import (
 	"time"
 )
 
-const (
-	// Burst is how many lines come one after another, after which there is one every Pause.
-	Burst = 100
-	Pause = time.Second
-)
+// Rate is how much may come at once, and how much each second after that.
+type Rate struct{ Burst, PerSecond float64 }
 
-// Limit bounds the lines about one client. The zero Limit is ready for use; it is safe for
-// concurrent use.
+// Lines is the rate of a zero Limit.
+var Lines = Rate{Burst: 100, PerSecond: 1}
+
+// Limit bounds what is written about one client, in lines or in bytes. The zero Limit is ready for
+// use and bounds lines; it is safe for concurrent use.
 type Limit struct {
 	mu      sync.Mutex
-	left    int       // lines that may be written at once
-	since   time.Time // of the first line, or of the last Pause that was made up for
+	rate    Rate
+	left    float64
+	since   time.Time // when left was true
 	omitted int
 }
 
-// Take tells whether another line may be written, and how many were omitted since the last one.
-func (l *Limit) Take() (ok bool, omitted int) {
+// New returns a limit of a rate.
+func New(rate Rate) *Limit { return &Limit{rate: rate} }
+
+// Take reports whether another line may be written, and how many were omitted since the last one.
+func (l *Limit) Take() (ok bool, omitted int) { return l.TakeN(1) }
+
+// TakeN is Take for a line that counts as n.
+func (l *Limit) TakeN(n float64) (ok bool, omitted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.rate == (Rate{}) {
+		l.rate = Lines
+	}
 	now := time.Now()
 	if l.since.IsZero() {
-		l.left, l.since = Burst, now
+		l.left = l.rate.Burst
+	} else {
+		l.left = min(l.left+now.Sub(l.since).Seconds()*l.rate.PerSecond, l.rate.Burst)
 	}
-	if pauses := int(now.Sub(l.since) / Pause); pauses > 0 {
-		l.left = min(l.left+pauses, Burst)
-		l.since = now
-	}
-	if l.left == 0 {
+	l.since = now
+	if l.left < n {
 		l.omitted++
 		return false, 0
 	}
-	l.left--
+	l.left -= n
 	omitted, l.omitted = l.omitted, 0
 	return true, omitted
 }
@@ -48,4 +57,37 @@ func (l *Limit) Omitted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.omitted
+}
+
+// Table has a limit for each client. It is safe for concurrent use.
+type Table[K comparable] struct {
+	rate Rate
+	most int
+
+	mu     sync.Mutex
+	limits map[K]*Limit
+}
+
+// NewTable returns a table that remembers at most so many clients.
+func NewTable[K comparable](rate Rate, most int) *Table[K] {
+	return &Table[K]{rate: rate, most: most, limits: map[K]*Limit{}}
+}
+
+// Of returns a client's limit. Where there are too many clients, any is forgotten, and begins again
+// when it comes back.
+func (t *Table[K]) Of(client K) *Limit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.limits[client]
+	if l == nil {
+		for any := range t.limits {
+			if len(t.limits) < t.most {
+				break
+			}
+			delete(t.limits, any)
+		}
+		l = New(t.rate)
+		t.limits[client] = l
+	}
+	return l
 }

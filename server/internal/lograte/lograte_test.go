@@ -1,6 +1,12 @@
 package lograte_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +31,13 @@ func TestLimit(t *testing.T) {
 			}
 			return omitted
 		}
-		take(lograte.Burst, lograte.Burst)
+		burst := int(lograte.Lines.Burst)
+		take(burst, burst)
 		take(7, 0)
 		if n := l.Omitted(); n != 7 {
 			t.Errorf("%d were omitted", n)
 		}
-		time.Sleep(3*lograte.Pause + lograte.Pause/2)
+		time.Sleep(3500 * time.Millisecond)
 		if n := take(5, 3); n != 7 {
 			t.Errorf("the next line tells of %d", n)
 		}
@@ -38,6 +45,130 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%d were omitted since", n)
 		}
 		time.Sleep(time.Hour)
-		take(2*lograte.Burst, lograte.Burst)
+		take(2*burst, burst)
+	})
+}
+
+// TestTable: each client has a limit of its own, and there are not more limits than asked for.
+func TestTable(t *testing.T) {
+	table := lograte.NewTable[int](lograte.Rate{Burst: 1}, 100)
+	for client := range 100 {
+		if ok, _ := table.Of(client).Take(); !ok {
+			t.Errorf("client %d may not write", client)
+		}
+	}
+	for client := range 100 {
+		if ok, _ := table.Of(client).Take(); ok {
+			t.Errorf("client %d may write twice", client)
+		}
+	}
+	table.Of(100)
+	known := 0
+	for client := range 100 {
+		if ok, _ := table.Of(client).Take(); !ok {
+			known++
+		}
+	}
+	if known == 100 {
+		t.Error("101 clients are remembered")
+	}
+}
+
+type long struct{}
+
+func (long) String() string { return strings.Repeat("s", 1000) }
+
+func (long) LogValue() slog.Value { return slog.GroupValue(slog.String("in", long{}.String())) }
+
+type text string
+
+// TestCut: no string of a line is longer than 128 bytes, however it comes.
+func TestCut(t *testing.T) {
+	x := strings.Repeat("x", 1000)
+	for name, attr := range map[string]any{
+		"string": x, "error": errors.New(x), "wrapped error": fmt.Errorf("%w", errors.New(x)),
+		"stringer": fmt.Stringer(long{}), "valuer": slog.LogValuer(long{}), "kind": text(x),
+		"strings": []string{x, x}, "bytes": []byte(x), "struct": struct{ S string }{x},
+		"group": slog.GroupValue(slog.String("a", x), slog.Group("b", "c", x)),
+		"wide":  strings.Repeat("ä", 500), "not UTF-8": strings.Repeat("\x80", 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			log := lograte.Cut(slog.New(slog.NewTextHandler(&b, nil)))
+			log.Info("m")
+			empty := b.Len()
+			for _, with := range []bool{false, true} {
+				b.Reset()
+				if with {
+					log.With("k", attr).Info("m")
+				} else {
+					log.Info("m", "k", attr)
+				}
+				// Two strings at most, four bytes for one that has to be escaped.
+				if n := b.Len() - empty; n < 100 || n > 4*lograte.MaxString+20 {
+					t.Errorf("%d bytes: %.300s", n, b.String())
+				}
+				if name == "wide" && strings.Contains(b.String(), `\x`) {
+					t.Errorf("cut within a character: %s", b.String())
+				}
+			}
+		})
+	}
+	var b bytes.Buffer
+	log := lograte.Cut(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})))
+	lograte.Cut(log).Info("m", "short", strings.Repeat("y", lograte.MaxString), "n", 5, "error",
+		errors.New("e"))
+	if want := "level=INFO msg=m short=" + strings.Repeat("y", 128) + " n=5 error=e\n"; b.String() !=
+		want {
+		t.Errorf("got %s want %s", b.String(), want)
+	}
+	lograte.Cut(nil).Info("nothing")
+}
+
+// counter counts what is written and what is not.
+type counter struct {
+	slog.Handler
+	omitted *int
+}
+
+func (c counter) Omit(context.Context, slog.Record) { *c.omitted++ }
+
+// TestByByteAndByLine: no more than the limit is written, and who counts hears of the rest.
+func TestByByteAndByLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		omitted := 0
+		base := slog.New(counter{slog.NewTextHandler(&b, nil), &omitted})
+		log := lograte.ByByte(base, lograte.New(lograte.Rate{Burst: 10_000, PerSecond: 100}))
+		for range 1000 {
+			log.Info("m", "path", strings.Repeat("p", 1000))
+		}
+		lines := strings.Count(b.String(), "\n")
+		if b.Len() > 10_000 || b.Len() < 5_000 || lines+omitted != 1000 {
+			t.Errorf("%d bytes in %d lines, %d omitted", b.Len(), lines, omitted)
+		}
+		time.Sleep(time.Minute)
+		b.Reset()
+		log.Info("m")
+		if !strings.Contains(b.String(), fmt.Sprintf("omitted=%d", omitted)) {
+			t.Errorf("the next line does not tell: %s", b.String())
+		}
+
+		b.Reset()
+		omitted = 0
+		log = lograte.ByLine(lograte.ByLine(base, lograte.New(lograte.Rate{Burst: 5})),
+			lograte.New(lograte.Rate{Burst: 10}))
+		for range 20 {
+			log.Info("m")
+		}
+		if lines := strings.Count(b.String(), "\n"); lines != 5 || omitted != 15 {
+			t.Errorf("%d lines, %d omitted", lines, omitted)
+		}
 	})
 }
