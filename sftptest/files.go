@@ -51,13 +51,16 @@ func fileError(op, name string, code wire.Code) error {
 	return &fs.PathError{Op: op, Path: name, Err: (*StatusError)(&code)}
 }
 
-// WriteFile makes or replaces a file, and the directories above it. The data is copied.
+// WriteFile makes or replaces a file, and the directories above it. The data is copied. The file is
+// an hour old: one that was written to just now may be written to again, and clients take care.
 func (f *Files) WriteFile(name string, data []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dir, base := path.Split(f.absolute(name))
 	n := newNode(modeRegular | 0o644)
 	n.data = bytes.Clone(data)
+	hourAgo := uint32(time.Now().Add(-time.Hour).Unix())
+	n.atime, n.mtime = hourAgo, hourAgo
 	f.mkdirAll(dir).children[base] = n
 }
 
@@ -108,9 +111,12 @@ func (f *Files) SetMode(name string, mode fs.FileMode) error {
 }
 
 // SetModTime sets a file's times.
-func (f *Files) SetModTime(name string, t time.Time) error {
+func (f *Files) SetModTime(name string, t time.Time) error { return f.SetTimes(name, t, t) }
+
+// SetTimes sets when a file was last read and last written to.
+func (f *Files) SetTimes(name string, atime, mtime time.Time) error {
 	return f.change("chtimes", name, func(n *node) wire.Code {
-		n.atime, n.mtime = uint32(t.Unix()), uint32(t.Unix())
+		n.atime, n.mtime = uint32(atime.Unix()), uint32(mtime.Unix())
 		return wire.OK
 	})
 }

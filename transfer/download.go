@@ -48,6 +48,7 @@ func (r *run) downloadWhole() error {
 	if err != nil {
 		return err
 	}
+	r.doubts(r.Host.Client, before)
 	if r.Writer != nil {
 		return r.stream(f, before)
 	}
@@ -76,12 +77,18 @@ func (r *run) downloadWhole() error {
 	if !r.result.InPlace {
 		r.marks = r.localMarks(target, before)
 	}
+	if target.again(target.written()) == nil {
+		r.rememberDoubt()
+	}
 	r.startHashing(target.again(target.written()))
 	if err = r.receive(f, target.file, before); err == nil {
 		err = r.finishHashing()
 	}
 	if err == nil {
 		err = r.verify(r.Source, f, target.again(target.written()))
+	}
+	if err == nil && !r.Options.Verify { // which has compared all of it
+		err = r.settleDoubt(f, target.again(target.written()))
 	}
 	if err == nil {
 		err = r.finishLocal(target, before)
@@ -132,6 +139,7 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 	}
 	r.tellStarted()
 	r.name = path.Base(r.Source)
+	r.rememberDoubt()
 	r.startHashing(nil)
 	err := r.receive(f, r.Writer, before)
 	if err == nil {
@@ -139,6 +147,9 @@ func (r *run) stream(f *usftp.File, before *usftp.FileStat) error {
 	}
 	if err == nil {
 		err = r.verify(r.Source, f, nil)
+	}
+	if err == nil && !r.Options.Verify {
+		err = r.settleDoubt(f, nil)
 	}
 	if err != nil && r.result.Bytes > 0 {
 		r.detail = fmt.Sprintf("%d bytes of it have been written", r.result.Bytes)
@@ -198,11 +209,12 @@ func (r *run) receiveContents(f *usftp.File, sink io.Writer,
 	if ok && r.Writer == nil && r.mayHaveHoles(file) {
 		return r.receiveSparse(f, file, before)
 	}
-	inOrder := r.passing != nil && r.passing.open == nil // what is hashed and cannot be read again
+	// what is hashed and cannot be read again
+	inOrder := r.passing != nil && r.passing.open == nil || r.doubt != nil && r.doubt.sum != nil
 	if !ok || inOrder || r.Writer != nil || before == nil || !before.FileMode().IsRegular() ||
 		!r.worthStriping(r.size-r.result.Resumed) {
 		return r.judge(f, func() (int64, int, error) {
-			n, err := f.WriteTo(r.boundWriter(r.passWriter(r.limitWriter(sink))))
+			n, err := f.WriteTo(r.boundWriter(r.passWriter(r.doubtWriter(r.limitWriter(sink)))))
 			return n, 1, err
 		})
 	}
@@ -300,7 +312,7 @@ func (r *run) abandonLocal(t *localTarget, err error, before *usftp.FileStat) {
 	case r.result.LeftBehind != "": // the rename failed
 	case t.temporary == "":
 		r.detail = "the target was written in place and is not complete"
-	case !r.isSmall(r.size) && r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err) &&
+	case r.mayGoOn(t.path) && r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err) &&
 		r.cutLocal(t):
 		r.result.LeftBehind = t.join(t.temporary)
 		r.detail = fmt.Sprintf("%d bytes of it are left in %s", r.result.Bytes, r.result.LeftBehind)

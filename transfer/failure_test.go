@@ -155,7 +155,8 @@ func TestInterruptedUpload(t *testing.T) {
 			synctest.Wait()
 			cancel()
 		}()
-		result, err := b.jobContext(ctx, transfer.Upload, source, "/target")
+		result, err := b.jobContext(ctx, transfer.Upload, source, "/target",
+			func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("the error is %v", err)
 		}
@@ -183,7 +184,8 @@ func TestInterruptedDownload(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		result, err := b.jobContext(ctx, transfer.Download, "/source",
-			filepath.Join(b.dir, "target"))
+			filepath.Join(b.dir, "target"),
+			func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
 		if !errors.Is(err, context.DeadlineExceeded) || result.LeftBehind == "" ||
 			time.Since(began) != 5*time.Second {
 			t.Fatalf("after %v: %+v, %v", time.Since(began), result, err)

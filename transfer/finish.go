@@ -103,7 +103,7 @@ const cleanupTime = 5 * time.Second
 // is left.
 func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *remoteTarget,
 	from *source) {
-	keep := r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err)
+	keep := r.interrupted(err) && r.result.Bytes > 0 && !r.worthless(err) && r.mayGoOn(target.path)
 	if temporary == "" {
 		r.detail = "the target was written in place and is not complete"
 	} else if keep {
@@ -114,6 +114,12 @@ func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *
 	keep = keep && temporary != ""
 	if keep && lost(r.Host.Client) {
 		r.keep(r.remoteMarks(target, temporary, from), false)
+		return
+	}
+	if temporary != "" && lost(r.Host.Client) {
+		r.result.LeftBehind = temporary
+		r.detail = fmt.Sprintf("%d bytes of it are left in %s:%s", r.result.Bytes, r.Host.Name,
+			temporary)
 		return
 	}
 	ctx, cancel := r.cleanupContext()
@@ -127,6 +133,19 @@ func (r *run) abandonRemote(f *usftp.File, temporary string, err error, target *
 	if temporary != "" && !keep {
 		r.removeRemote(ctx, temporary)
 	}
+}
+
+// mayGoOn reports whether anybody could go on from what a try leaves: a later run, which finds it in
+// the journal, or the next try of this one. Small files of a tree begin anew in any case.
+func (r *run) mayGoOn(target string) bool {
+	host := r.line.current()
+	renews := host.renews(&r.Options)
+	if r.from != nil {
+		from := r.from.current()
+		renews = renews || from.renews(&r.Options)
+	}
+	return !r.isSmall(r.size) &&
+		(r.journalFile(target) != "" || r.ctx.Err() == nil && renews)
 }
 
 // cleanupContext is the context of what is done for a job that has ended.

@@ -57,6 +57,7 @@ func (r *run) copyHere() error {
 	if from.before != nil {
 		known = localFacts(from.before)
 	}
+	r.beginAnew(target.path, target.left)
 	if err := r.createFile(target, known); err != nil {
 		return err
 	}
@@ -66,6 +67,8 @@ func (r *run) copyHere() error {
 	}
 	if err != nil {
 		r.abandonHere(target)
+	} else if r.stale != "" {
+		target.root.Remove(filepath.Base(r.stale))
 	}
 	return err
 }

@@ -24,6 +24,10 @@ type mark struct {
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
 	SourceID   string    `json:"source_id"` // of the file itself, where it has one
+	// up to where the source may have been written to while it was read, see doubt
+	SourceDoubt int64 `json:"source_doubt,omitempty"`
+	// temporary files of tries before, which could not be removed over a lost connection
+	Strays []string `json:"strays,omitempty"`
 }
 
 // journalAge is how long marks are kept. Whoever has not gone on by then will not.
@@ -76,6 +80,15 @@ func (r *run) loadMark(target string) *mark {
 	return &m
 }
 
+// noteBefore notes a temporary file before it is made, so that whatever becomes of this process or
+// of the connection, the next run of the same copy knows what to remove. The small files of a tree
+// are the tree's to note.
+func (r *run) noteBefore(target, temporary string) {
+	if !r.isSmall(r.size) {
+		r.writeMark(target, mark{Temporary: temporary})
+	}
+}
+
 // longestMark is more than any mark is long.
 const longestMark = 64 << 10
 
@@ -91,6 +104,10 @@ func (r *run) writeMark(target string, m mark) bool {
 	if !m.Synced && r.Direction == Download {
 		m.Boot = bootID()
 	}
+	if r.suspect() {
+		m.SourceDoubt = min(m.Bytes, r.doubt.bound.Load())
+	}
+	m.Strays = r.strays
 	data, err := json.Marshal(m)
 	if c == nil || err != nil {
 		return false

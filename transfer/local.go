@@ -139,6 +139,7 @@ func (r *run) createFile(t *localTarget, source facts) (err error) {
 			private = 0o600
 		}
 		temporary := temporaryName(t.name)
+		r.noteBefore(t.path, t.join(temporary))
 		t.file, err = t.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		r.temporary = temporary // os.Root names files by their path in it
 		if err == nil {

@@ -205,6 +205,8 @@ func (p *plan) found(i *item) {
 	switch {
 	case mode.IsDir():
 		p.enter(i, rel)
+	case mode.IsRegular() && t.Direction != Checking && t.isUnderWay(i.name, i.facts.mtime):
+		t.skip(i.source(), "it is the temporary file of a copy that is under way")
 	case mode.IsRegular():
 		p.hand(i)
 	case mode&fs.ModeSymlink != 0:

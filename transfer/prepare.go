@@ -94,6 +94,8 @@ func (t *treeRun) prepare() (err error) {
 			return err
 		}
 	}
+	lies := make(chan string, 1)
+	go func() { lies <- t.liesIn() }() // along with what else is asked of the hosts
 	if !t.Direction.toHost() {
 		t.target, root.target, err = openLocal(t, base)
 	} else {
@@ -104,8 +106,17 @@ func (t *treeRun) prepare() (err error) {
 		}
 		trip += time.Since(began)
 	}
-	if err == nil && t.Direction == Relay {
-		err = t.notInside(root.target)
+	if err == nil {
+		at := <-lies
+		if lost(t.line.client()) || t.from != nil && lost(t.from.client()) {
+			at = t.liesIn()
+		}
+		if err = t.notInside(at); err != nil {
+			if made, ok := t.target.(*localTree); ok && made.fresh {
+				os.Remove(t.Target)
+			}
+			t.target.close()
+		}
 	}
 	if err != nil {
 		forget()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"path"
 	"strings"
 	"time"
 
@@ -143,6 +142,9 @@ func (s *source) openRemote(r *run) error {
 		return ofSource(&fs.PathError{Op: "read", Path: r.Source, Err: ErrIsDirectory})
 	}
 	file.bound = grownBound(f.Info().Size())
+	r.doubts(r.From.Client, f.FileStat())
+	r.rememberDoubt()
+	file.doubt = r.doubt
 	s.Reader, s.file, s.before, s.free = file, file, f.Info(), func() {}
 	file.lanes = func(off int64) *striper { return r.stripeSource(f, s.before, off, trip) }
 	return nil
@@ -184,6 +186,7 @@ func (s *source) againThere(r *run) reopen {
 		if err := again.openRemote(r); err != nil {
 			return nil, nil, err
 		}
+		again.file.(*remoteFile).doubt = nil // what is read now is not what is copied
 		return again.file, again.close, nil
 	}
 }
@@ -230,6 +233,7 @@ type remoteFile struct {
 	lanes func(off int64) *striper
 	over  *striper // of the stream
 	bound int64    // it is not read beyond
+	doubt *doubt   // about it, nil where there can be none
 	// what was wrong with the handles of a stream that has ended
 	mixed error
 }
@@ -239,6 +243,7 @@ func (f *remoteFile) Read(p []byte) (int, error) {
 	if grown := within(f.bound, f.off, n); grown != nil {
 		return 0, ofSource(grown)
 	}
+	f.doubt.feed(p[:n], f.off)
 	f.at += int64(n)
 	f.off += int64(n)
 	return n, ofSource(err)
@@ -250,6 +255,7 @@ func (f *remoteFile) ReadAt(p []byte, off int64) (n int, err error) {
 		n, err = f.file.ReadAt(p, off)
 	} else {
 		n, err = io.ReadFull(f.next(off), p)
+		f.doubt.feed(p[:n], off)
 		f.at += int64(n)
 		if err == io.ErrUnexpectedEOF {
 			err = io.EOF
@@ -324,6 +330,9 @@ func (r *run) sendThere(f *usftp.File, from *source) (n int64, done bool, err er
 	if !ok || !r.copiesThere() || !from.before.Mode().IsRegular() || from.before.Size() == 0 {
 		return 0, false, nil
 	}
+	if err := r.waitForDoubt(from); err != nil {
+		return 0, true, err
+	}
 	at := r.result.Resumed
 	n, err = file.file.CopyRange(at, max(0, from.before.Size()-at), f, at)
 	return n, n > 0 || !refused(err), err
@@ -341,29 +350,6 @@ func (r *run) notItself(target *remoteTarget) error {
 	}
 	if to, err := r.Host.Client.RealPath(target.path); err == nil && to == source {
 		return errSameFile
-	}
-	return nil
-}
-
-// notInside makes sure that a tree is not copied into itself, which would have no end.
-func (t *treeRun) notInside(target string) error {
-	if t.from != t.line {
-		return nil
-	}
-	client := t.line.client()
-	source, err := client.RealPath(t.Source)
-	if err != nil {
-		return nil
-	}
-	to, err := client.RealPath(target)
-	if err != nil { // it is not there yet
-		if to, err = client.RealPath(path.Dir(target)); err != nil {
-			return nil
-		}
-		to = path.Join(to, path.Base(target))
-	}
-	if to == source || strings.HasPrefix(to, strings.TrimRight(source, "/")+"/") {
-		return errIntoItself
 	}
 	return nil
 }

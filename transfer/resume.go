@@ -67,12 +67,26 @@ func (r *run) beginAnew(target string, ours func(name string) bool) {
 	if _, err := os.Lstat(r.journalFile(target)); err != nil {
 		return
 	}
-	if m := r.loadMark(target); m != nil && ours(m.Temporary) {
+	m := r.loadMark(target)
+	r.inheritStrays(m, ours)
+	if m != nil && ours(m.Temporary) {
 		r.stale = m.Temporary
 		if m.Bytes == 0 {
 			return // nobody would have gone on from that
 		}
 		r.note(fmt.Sprintf("it is copied anew; the %d bytes that an interrupted copy has left are removed when it is done (--resume goes on from them)", m.Bytes))
+	}
+}
+
+// inheritStrays takes over what tries of an earlier run have left.
+func (r *run) inheritStrays(m *mark, ours func(name string) bool) {
+	if m == nil || m == r.left {
+		return
+	}
+	for _, name := range m.Strays {
+		if ours(name) {
+			r.strays = append(r.strays, name)
+		}
 	}
 }
 
@@ -91,19 +105,22 @@ func (r *run) resumeRemote(target *remoteTarget,
 	}
 	why := ""
 	ours := target.left(m.Temporary)
+	r.inheritStrays(m, target.left)
+	client := r.Host.Client
+	if ours && m.Bytes == 0 {
+		if err := client.Remove(m.Temporary); err == nil || refused(err) {
+			r.dropMark(target.path)
+		}
+		return nil, "", 0
+	}
 	switch {
 	case m.SourceSize != from.before.Size() || !m.SourceTime.Equal(from.before.ModTime()) ||
 		m.SourceID != sourceID(from.before):
 		why = "the source has changed since"
 	case !ours:
 		why = "it lies elsewhere"
-	}
-	client := r.Host.Client
-	if why == "" && m.Bytes == 0 {
-		if err := client.Remove(m.Temporary); err == nil || refused(err) {
-			r.dropMark(target.path)
-		}
-		return nil, "", 0
+	case r.Direction == Relay && m.SourceDoubt > 0 && m != r.left:
+		why = "the source was being written to when it was begun"
 	}
 	if why == "" {
 		var err error
@@ -225,17 +242,17 @@ func (r *run) resumeLocal(t *localTarget, remote *usftp.File,
 	}
 	name := filepath.Base(m.Temporary)
 	ours := t.left(name)
+	if ours && m.Bytes == 0 {
+		t.root.Remove(name)
+		r.dropMark(t.path)
+		return 0
+	}
 	why := ""
 	switch {
 	case m.SourceSize != int64(before.Size) || !m.SourceTime.Equal(before.ModTime()):
 		why = "the source has changed since"
 	case !ours:
 		why = "it lies elsewhere"
-	}
-	if why == "" && m.Bytes == 0 {
-		t.root.Remove(name)
-		r.dropMark(t.path)
-		return 0
 	}
 	if why == "" {
 		file, err := t.root.OpenFile(name, os.O_RDWR, 0)
@@ -245,6 +262,7 @@ func (r *run) resumeLocal(t *localTarget, remote *usftp.File,
 		}
 		if err == nil {
 			if offset, why = r.proveLocal(file, remote, m); why == "" {
+				r.inheritDoubt(before, m)
 				t.file, t.temporary, r.temporary = file, name, name
 				return offset
 			}
@@ -282,6 +300,10 @@ func (r *run) proveLocal(file *os.File, remote *usftp.File, m *mark) (offset int
 		// and what arrives over several lanes is written in any. A hole in the middle would read as
 		// zeros.
 		return 0, "this machine was restarted since, and may have lost some of it"
+	} else if m.Boot != "" {
+		// It was this process's predecessor that was killed, and not the machine: the kernel has all
+		// that it was given.
+		offset = max(0, m.Bytes-tail)
 	} else {
 		offset = max(0, m.Bytes-unsyncedTail)
 	}

@@ -1,9 +1,11 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -50,7 +52,11 @@ func (r *run) copy() error {
 			break
 		}
 	}
-	r.releaseJournal(err != nil && (r.resumable || r.left != nil || r.lost()))
+	r.releaseJournal(err != nil && (r.resumable || r.left != nil || r.lost() ||
+		r.result.LeftBehind != ""))
+	if err != nil {
+		r.dropUseless()
+	}
 	r.stopHashing()
 	r.result.Elapsed = time.Since(r.began)
 	// maybe by a try before the last, which had but to give it its name
@@ -63,6 +69,23 @@ func (r *run) copy() error {
 		return r.failure(why(r.line, r.from, err))
 	}
 	return nil
+}
+
+// dropUseless removes what was left on this machine for a further try that there will not be, where
+// no journal has it for a later run.
+func (r *run) dropUseless() {
+	if r.Direction != Download || r.left == nil || r.resumable || r.journalFile(r.result.Target) != "" {
+		return
+	}
+	dir, name := filepath.Split(r.left.Temporary)
+	root, err := os.OpenRoot(cmp.Or(dir, "."))
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	if root.Remove(name) == nil {
+		r.result.LeftBehind, r.detail = "", ""
+	}
 }
 
 // try is one try over one connection.
@@ -116,6 +139,7 @@ type run struct {
 	// the source of what the job's writer was given; nil where it is not known well enough to go on
 	poured *usftp.FileStat
 
+	doubt    *doubt   // about the source, nil where there can be none
 	passing  *passing // hashes what passes, nil where nobody wants that
 	digests  digests  // of all that has passed
 	hash     Hash
@@ -163,11 +187,13 @@ func (r *run) tellStarted() { r.tell(Event{Kind: Started, Size: r.size}) }
 // watch tells of progress until the returned function is called.
 func (r *run) watch(progress func() int64) (stop func()) {
 	unfollow := r.follow(progress)
+	undoubt := r.boundDoubt(progress)
 	unreport := r.report(progress)
 	unmark := r.markAsItGoes(progress)
 	return func() {
 		unmark()
 		unreport()
+		undoubt()
 		unfollow()
 	}
 }

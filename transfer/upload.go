@@ -51,10 +51,14 @@ func (r *run) upload() error {
 			return err
 		}
 	}
-	r.removeStrays()
 	f, temporary, offset := r.resumeRemote(target, from)
 	if f == nil {
 		r.beginAnew(target.path, target.left)
+		if r.left != nil { // what a try before this one has left and nothing goes on from
+			r.strays = append(r.strays, r.left.Temporary)
+			r.left = nil
+		}
+		r.removeStrays()
 		if f, temporary, err = r.createRemote(target, from); err != nil {
 			return err
 		}
@@ -169,6 +173,7 @@ func (r *run) createRemote(target *remoteTarget,
 			private = 0o600 // until it is given the permissions that it is to have
 		}
 		gone := lost(r.Host.Client)
+		r.noteBefore(target.path, temporary)
 		f, err = r.Host.Client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		r.temporary = temporary
 		if err == nil {
@@ -239,6 +244,11 @@ func (r *run) send(f *usftp.File, from *source, target *remoteTarget) error {
 	}
 	if err := from.changed(n); err != nil {
 		return err
+	}
+	if source, ok := from.file.(*remoteFile); ok {
+		if err := r.settleDoubt(source.file, nil); err != nil {
+			return ofSource(err)
+		}
 	}
 	return r.finishRemote(f, from, target)
 }

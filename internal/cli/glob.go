@@ -43,6 +43,9 @@ func (c *copier) expand(s place) ([]file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot copy %s:%s: %w", host.Name, s.target.Path, err)
 	}
+	if len(names) != 1 || names[0] != s.target.Path {
+		names = c.withoutSpecial(c.ctx, host.Host, names)
+	}
 	var files []file
 	for _, name := range names {
 		files = append(files, file{place: s, path: name})

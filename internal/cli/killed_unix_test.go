@@ -19,7 +19,7 @@ import (
 func TestKilled(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(96 << 20)
-	const enough = 24 << 20 // more than what is read back of what was not synced
+	const enough, tail = 12 << 20, 1 << 20 // all that is noted is reused, but for its end
 	for _, name := range []string{"upload", "download"} {
 		t.Run(name, func(t *testing.T) {
 			dir, far := t.TempDir(), t.TempDir()
@@ -54,10 +54,13 @@ func TestKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again := command(t, dir, "cp", "-F", sshd.ConfigFile, "--resume", from, to)
+			again := command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "--resume", from,
+				to)
 			again.Env = append(again.Env, "XDG_STATE_HOME="+home)
 			if o := finish(t, again); o.code != 0 || o.stderr != "" {
 				t.Fatalf("%+v", o)
+			} else if reused := resumed(o.stdout); reused < enough-tail {
+				t.Errorf("only %d bytes were reused", reused)
 			}
 			if !bytes.Equal(readFile(t, target), data) {
 				t.Error("the target differs")
@@ -70,6 +73,20 @@ func TestKilled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// resumed returns how much of a copy its done event says an earlier run has copied.
+func resumed(events string) int64 {
+	for line := range strings.Lines(events) {
+		var e struct {
+			Kind    string
+			Resumed int64
+		}
+		if json.Unmarshal([]byte(line), &e) == nil && e.Kind == "done" {
+			return e.Resumed
+		}
+	}
+	return -1
 }
 
 // marked returns how far the one mark of a journal says that its file has come.

@@ -60,6 +60,10 @@ func (p *person) event(e transfer.Event) {
 		if !p.quiet {
 			p.console.say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
 		}
+	case transfer.Skipped: // what a pattern matches
+		if !p.quiet {
+			p.console.say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
+		}
 	case transfer.Done:
 		p.line.finish(e, true)
 		p.line = nil

@@ -1,0 +1,99 @@
+package transfer_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/sftptest/opensshd"
+	"github.com/usftp/usftp/transfer"
+)
+
+// TestTreeIntoItself: a tree is not copied into itself, whichever end is the machine that the other
+// one is too. One that only has the same paths on another machine is.
+func TestTreeIntoItself(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	var hosts [2]transfer.Host
+	for i := range hosts {
+		login, err := transfer.Connect(t.Context(), dial.Target{Host: sshd.Alias},
+			transfer.ConnectConfig{Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer login.Close()
+		hosts[i] = login.Host()
+	}
+	one, two := hosts[0], hosts[1]
+	tree := filepath.Join(t.TempDir(), "tr")
+	data := bytes.Repeat([]byte("data"), 1000)
+	if err := os.MkdirAll(filepath.Join(tree, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(tree, "file"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range map[string]func(target string) (transfer.Summary, error){
+		"upload": func(target string) (transfer.Summary, error) {
+			return transfer.UploadDir(t.Context(), one, tree, target, transfer.Options{})
+		},
+		"download": func(target string) (transfer.Summary, error) {
+			return transfer.DownloadDir(t.Context(), one, tree, target, transfer.Options{})
+		},
+		"relay": func(target string) (transfer.Summary, error) {
+			return transfer.CopyDir(t.Context(), one, tree, two, target, transfer.Options{})
+		},
+	} {
+		for _, target := range []string{"sub", "new"} {
+			t.Run(name+" to "+target, func(t *testing.T) {
+				s, err := run(filepath.Join(tree, target))
+				if err == nil || !strings.Contains(err.Error(), "into itself") || s.Files > 0 {
+					t.Errorf("%+v, %v", s, err)
+				}
+				entries, err := os.ReadDir(filepath.Join(tree, "sub"))
+				if err != nil || len(entries) > 0 {
+					t.Errorf("%d entries in sub, %v", len(entries), err)
+				}
+				if _, err := os.Lstat(filepath.Join(tree, "new")); err == nil {
+					t.Error("the target was made all the same")
+				}
+			})
+		}
+	}
+	t.Run("another machine", func(t *testing.T) {
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		b.server.Files.Mkdir(tree + "/sub")
+		s, err := transfer.UploadDir(t.Context(), b.host, tree, tree+"/sub", transfer.Options{})
+		if err != nil || s.Files != 1 || !bytes.Equal(b.remote(tree+"/sub/tr/file"), data) {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if left := b.temporaries(); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+}
+
+// TestTemporaryFilesOfACopyUnderWayAreNotCopied: where the target is the source under a name that
+// tells nobody, the copy does not meet its own temporary files.
+func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.local("tree/.big.usftp-0123abcd", []byte("half"))
+	old := b.local("tree/.old.usftp-0123abcd", []byte("half"))
+	if err := os.Chtimes(old, oldTime, oldTime); err != nil {
+		t.Fatal(err)
+	}
+	s, err := transfer.UploadDir(t.Context(), b.host, filepath.Join(b.dir, "tree"), "/copy",
+		transfer.Options{})
+	if err != nil || s.Files != 1 || s.Skipped != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if b.server.Files.Exists("/copy/.big.usftp-0123abcd") {
+		t.Error("a temporary file was copied")
+	}
+}
