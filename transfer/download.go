@@ -281,7 +281,8 @@ func (r *run) finishFile(t *localTarget, source facts) error {
 	}
 	name := t.written()
 	if (r.Options.Preserve || r.item != nil) && source.hasTimes {
-		if err := t.root.Chtimes(name, source.atime, source.mtime); err != nil &&
+		atime, mtime := source.localTimes()
+		if err := t.root.Chtimes(name, atime, mtime); err != nil &&
 			r.Options.Preserve {
 			return err
 		}

@@ -176,18 +176,39 @@ func (e *noSpace) Error() string {
 
 func (e *noSpace) Unwrap() []error { return []error{syscall.ENOSPC, e.err} }
 
-// explainWrite tells a full disk from other failures of a write.
+// readOnly says that the host's file system takes no changes. The protocol has only FAILURE for it.
+type readOnly struct {
+	host string
+	err  error
+}
+
+func (e *readOnly) Error() string { return "the file system on " + e.host + " is read-only" }
+
+func (e *readOnly) Unwrap() []error { return []error{syscall.EROFS, e.err} }
+
+// flagReadOnly is SSH2_FXE_STATVFS_ST_RDONLY (OpenSSH's PROTOCOL, section 4.4).
+const flagReadOnly = 1
+
+// explainWrite tells a full disk, and one that takes no changes, from other failures of a write.
 func (r *run) explainWrite(err error, dir string) error {
 	var status *usftp.StatusError
 	if isOfSource(err) || !errors.As(err, &status) || !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
-	vfs, statErr := r.Host.Client.StatVFS(dir)
+	return explainFailure(err, r.Host.Client, r.Host.Name, dir)
+}
+
+// explainFailure asks what state the file system is in that holds dir.
+func explainFailure(err error, client *usftp.Client, host, dir string) error {
+	vfs, statErr := client.StatVFS(dir)
+	if statErr == nil && vfs.Flag&flagReadOnly != 0 {
+		return &readOnly{host: host, err: err}
+	}
 	inodes := statErr == nil && vfs.Files > 0 && vfs.Favail == 0
 	if statErr != nil || vfs.AvailableSpace() >= fullBelow && !inodes {
 		return err
 	}
-	return &noSpace{host: r.Host.Name, free: vfs.Bavail * vfs.Frsize, inodes: inodes, err: err}
+	return &noSpace{host: host, free: vfs.Bavail * vfs.Frsize, inodes: inodes, err: err}
 }
 
 // fullBelow is what a file system that has just refused a write has left if that was why: less than

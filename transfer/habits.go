@@ -80,7 +80,8 @@ func nameRefused(err error) bool {
 // notCreated is the error of a temporary file that could not be created, and says what else there
 // is to try.
 func (r *run) notCreated(err error) error {
-	if r.Options.Placement == Auto && !errors.Is(err, fs.ErrNotExist) {
+	if r.Options.Placement == Auto && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, syscall.EROFS) {
 		r.detail = "no temporary file can be created beside the target, which is untouched; with --inplace the target itself is written"
 	}
 	return err

@@ -266,8 +266,8 @@ func (r *run) kept(before fs.FileInfo, remote string, local reopen) bool {
 		return false
 	}
 	source := r.item.facts
-	if !source.hasTimes || before.Size() != source.size ||
-		before.ModTime().Unix() != source.mtime.Unix() {
+	_, mtime := source.localTimes()
+	if !source.hasTimes || before.Size() != source.size || before.ModTime().Unix() != mtime.Unix() {
 		return false
 	}
 	return !r.hashes() || r.keptSame(remote, source.size, local)

@@ -43,7 +43,8 @@ func (l *localTree) finishLink(i *item, set usftp.NewAttrs) error {
 		err = in.Lchown(i.name, set.UID, set.GID)
 	}
 	if err == nil && set.SetTimes {
-		err = lchtimes(in, i.name, set.Atime, set.Mtime)
+		atime, mtime := i.facts.localTimes()
+		err = lchtimes(in, i.name, atime, mtime)
 	}
 	return err
 }

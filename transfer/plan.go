@@ -22,6 +22,23 @@ type facts struct {
 	info     fs.FileInfo // of a local entry, or of one that is relayed
 }
 
+// localTimes returns the times for a local copy. OpenSSH sends a time before 1970 as the low 32 bits of
+// its seconds, which read as a time after 2038; so of a server's time that lies more than a year
+// ahead, the past one is meant.
+func (f facts) localTimes() (atime, mtime time.Time) {
+	if f.info != nil { // not from a server
+		return f.atime, f.mtime
+	}
+	soon := time.Now().AddDate(1, 0, 0)
+	past := func(t time.Time) time.Time {
+		if seconds := t.Unix(); seconds > math.MaxInt32 && t.After(soon) {
+			return time.Unix(int64(int32(seconds)), 0)
+		}
+		return t
+	}
+	return past(f.atime), past(f.mtime)
+}
+
 // directory is one directory of the tree, from when it is found until all in it is done.
 type directory struct {
 	tree           *treeRun

@@ -214,7 +214,8 @@ func (l *localTree) finishDir(d *directory) error {
 	if !keep || !d.facts.hasTimes {
 		return nil
 	}
-	return in.Chtimes(name, d.facts.atime, d.facts.mtime)
+	atime, mtime := d.facts.localTimes()
+	return in.Chtimes(name, atime, mtime)
 }
 
 func (l *localTree) leave(d *directory) { l.roots.leave(d) }

@@ -222,6 +222,8 @@ func (r *remoteTree) makeDirOver(client *usftp.Client, d *directory,
 	}
 	info, lookErr := look(d.target)
 	switch {
+	case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
+		return false, explainFailure(err, client, r.tree.Host.Name, path.Dir(d.target))
 	case lookErr != nil:
 		return false, err
 	case info.Mode()&fs.ModeSymlink != 0:

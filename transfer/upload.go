@@ -206,10 +206,13 @@ func (r *run) createRemote(target *remoteTarget,
 			Err: errors.New("it is no regular file, and can only be written in place")}
 	}
 	f, err = r.openItself(target, perm)
-	if err == nil && denied {
+	if err != nil {
+		return nil, "", r.explainWrite(err, path.Dir(target.path))
+	}
+	if denied {
 		r.noTemporary(false)
 	}
-	return f, "", err
+	return f, "", nil
 }
 
 // send copies the contents and closes the file.

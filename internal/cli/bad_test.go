@@ -219,13 +219,16 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 	}
 }
 
-// smallDisk mounts a file system of 1 MiB. That needs privileges.
-func smallDisk(t *testing.T) string {
+// mount mounts an empty file system. That needs privileges.
+func mount(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "none",
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "none",
 		dir).CombinedOutput(); err != nil {
-		t.Skipf("this test mounts a small file system, which is not possible here: %s", out)
+		if os.Getenv("USFTP_REQUIRE") == "1" {
+			t.Fatalf("mount: %s", out)
+		}
+		t.Skipf("this test mounts a file system, which is not possible here: %s", out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
@@ -243,7 +246,7 @@ func TestFullDisk(t *testing.T) {
 		{"there", `cannot copy .*/big to testhost:.*/target: no space left on testhost \(0 bytes free\)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			full, dir := smallDisk(t), t.TempDir()
+			full, dir := mount(t, "size=1m"), t.TempDir()
 			big, target := filepath.Join(dir, "big"), filepath.Join(full, "target")
 			writeFile(t, big, data)
 			writeFile(t, target, []byte("old"))
@@ -253,6 +256,24 @@ func TestFullDisk(t *testing.T) {
 			}
 			run(t, dir, "cp", "-F", sshd.ConfigFile, from, to).says(t, exitFailed, c.sentence)
 			unchanged(t, target, "old")
+		})
+	}
+}
+
+// OpenSSH has no word for a file system that takes no changes, but its statvfs has.
+func TestReadOnlyFileSystem(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	dir, far := t.TempDir(), mount(t, "ro")
+	writeFile(t, filepath.Join(dir, "a"), nil)
+	for _, args := range [][]string{nil, {"--inplace"}, {"--atomic"}, {"-r"}, {"-r", "."}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			source := "a"
+			if len(args) > 1 {
+				source, args = args[1], args[:1]
+			}
+			args = append([]string{"cp", "-F", sshd.ConfigFile}, args...)
+			run(t, dir, append(args, source, "testhost:"+filepath.Join(far, "b"))...).says(t, exitFailed,
+				`cannot copy (a|\.) to testhost:.*/b: the file system on testhost is read-only`)
 		})
 	}
 }
