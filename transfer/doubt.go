@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // doubt is about a source on a host that was written to just before it was read. SFTP has times in
@@ -50,7 +51,7 @@ func (r *run) doubts(client *usftp.Client, stat *usftp.FileStat) {
 		r.doubt != nil && r.doubt.suspect {
 		return
 	}
-	if read, _, err := client.DataSizes(); err != nil || stat.Size <= uint64(read) {
+	if read, _, err := private.OfClient(client).DataSizes(); err != nil || stat.Size <= uint64(read) {
 		return
 	}
 	now := time.Now()
@@ -196,7 +197,7 @@ func (r *run) hashSource(f *usftp.File, n int64) ([]byte, error) {
 			return hashes.Hashes[0], nil
 		}
 	}
-	if f.Client().ReadsOnce() {
+	if private.OfClient(f.Client()).ReadsOnce() {
 		return nil, nil
 	}
 	again := f.ReadRange(0, n)
