@@ -114,7 +114,7 @@ func (a *app) command() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.copyCommand(), a.checkCommand(), a.serveCommand(), a.hashPasswordCommand(),
-		a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root))
+		a.demoCommand(), a.versionCommand(), completionCommand(), a.manCommand(root), a.healthCommand())
 	return root
 }
 

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Runs after the package is installed or upgraded, by dpkg and by rpm.
+set -e
+
+if command -v systemd-sysusers >/dev/null; then
+	systemd-sysusers usftp.conf
+elif ! getent passwd usftp >/dev/null; then
+	groupadd --system usftp
+	useradd --system --gid usftp --home-dir /var/lib/usftp --no-create-home \
+		--shell /usr/sbin/nologin usftp
+fi
+
+install -d -m 0750 -o usftp -g usftp /srv/usftp /var/lib/usftp
+
+# The service starts when an administrator has said who may log in: systemctl enable --now usftp.
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+	systemctl try-restart usftp.service || true
+fi
