@@ -287,7 +287,12 @@ func testRealPath(t *testing.T, c *raw) {
 		return c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: path}).names(t)[0].Filename
 	}
 	want(t, real("."), "/")
-	want(t, real("/x/../y/."), "/y")
+	want(t, real(""), "/")
+	for _, path := range []string{"/x/../y", "/y/"} {
+		want(t, c.status(wire.PathRequest{Type: wire.TypeRealpath, Path: path}), wire.NoSuchFile)
+	}
+	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/x"})
+	want(t, real("/x/../y"), "/y")
 	want(t, real("../../.."), "/")
 	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"})
 	c.ok(wire.Symlink{First: "d", Second: "/l"})
@@ -377,6 +382,7 @@ func testExpandPath(t *testing.T, c *raw) {
 	}
 	want(t, expand("~"), "/")
 	want(t, expand("~/x"), "/x")
+	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/a"})
 	want(t, expand("a/../b"), "/b")
 	want(t, c.status(wire.ExtendedPath{Name: wire.ExtExpandPath, Path: "~nobody-here/x"}),
 		wire.NoSuchFile)
@@ -397,7 +403,13 @@ func testPaths(t *testing.T, c *raw) {
 	c.put("relative", "r")
 	want(t, c.get("/relative"), "r")
 	want(t, c.get("/../../relative"), "r")
+	want(t, c.status(wire.Open{Path: "x/../relative", Flags: wire.OpenRead}), wire.NoSuchFile)
+	c.ok(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/x"})
 	want(t, c.get("x/../relative"), "r")
+	c.ok(wire.PathRequest{Type: wire.TypeRmdir, Path: "/x/"})
+	for _, path := range []string{"", "relative/", "relative/.", "relative/.."} {
+		want(t, c.status(wire.PathRequest{Type: wire.TypeStat, Path: path}), wire.NoSuchFile)
+	}
 	want(t, c.status(wire.PathRequest{Type: wire.TypeStat, Path: "/a\x00b"}), wire.BadMessage)
 	want(t, c.status(wire.PathRequest{Type: wire.TypeStat, Path: strings.Repeat("x", 100_000)}),
 		wire.BadMessage)

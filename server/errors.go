@@ -58,11 +58,15 @@ var (
 	errBadHandle  = &StatusError{Code: wire.Failure, Message: "invalid handle"}
 	errBadMessage = &StatusError{Code: wire.BadMessage}
 	errLongPath   = &StatusError{Code: wire.BadMessage, Message: "file name too long"}
+	errNoName     = &StatusError{Code: wire.NoSuchFile, Message: noSuchFile}
 	errNulPath    = &StatusError{Code: wire.BadMessage, Message: "NUL in a file name"}
 	errLongReply  = &StatusError{Code: wire.Failure, Message: "the reply is too long"}
 	errNoUser     = &StatusError{Code: wire.NoSuchFile, Message: "no such user"}
 	errHandles    = &StatusError{Code: wire.Failure, Message: "too many open handles"}
 )
+
+// noSuchFile is what OpenSSH's server says.
+const noSuchFile = "No such file"
 
 // maxMessage bounds the message of a status: nobody reads more, and errors of backends may be long.
 const maxMessage = 256
@@ -78,6 +82,14 @@ func statusOf(err error) wire.Status {
 		return status
 	}
 	status.Message = ErrorMessage(err)
+	if status.Code == wire.NoSuchFile && !errors.As(err, new(*StatusError)) {
+		// Clients look for these words.
+		if errors.Is(err, fs.ErrNotExist) {
+			status.Message = noSuchFile
+		} else {
+			status.Message = noSuchFile + ": " + status.Message
+		}
+	}
 	return status
 }
 

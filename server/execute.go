@@ -256,11 +256,7 @@ func (w *worker) open(s *session, r *request) {
 		if err != nil {
 			return nil, err
 		}
-		flags := r.flags
-		if flags&wire.OpenAppend != 0 {
-			flags |= wire.OpenWrite
-		}
-		return newFileHandle(file, r.path, flags), nil
+		return newFileHandle(file, r), nil
 	})
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"io"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +18,7 @@ const noKey = 0
 type handle struct {
 	key      uint32
 	path     string
+	place    string // for the order of requests
 	flags    uint32
 	file     File
 	readerAt io.ReaderAt
@@ -39,16 +41,16 @@ type handle struct {
 	writeError atomic.Pointer[error]
 }
 
-func newFileHandle(file File, path string, flags uint32) *handle {
-	h := &handle{file: file, path: path, flags: flags, opened: time.Now()}
-	if flags&wire.OpenRead != 0 {
+func newFileHandle(file File, r *request) *handle {
+	h := &handle{file: file, path: r.path, place: r.place, flags: r.flags, opened: time.Now()}
+	if h.flags&wire.OpenRead != 0 {
 		h.readerAt, _ = file.(io.ReaderAt)
 	}
-	if flags&(wire.OpenWrite|wire.OpenAppend) != 0 {
+	if h.flags&wire.OpenWrite != 0 {
 		h.writerAt, _ = file.(io.WriterAt)
 	}
 	raw := systemFile(file)
-	if h.system = raw != nil; flags&writing == 0 {
+	if h.system = raw != nil; h.flags&writing == 0 {
 		h.raw = raw
 	}
 	return h
@@ -157,4 +159,22 @@ func (t *handleTable) remove(h *handle) {
 	t.open--
 }
 
-func appendKey(b []byte, key uint32) []byte { return binary.BigEndian.AppendUint32(b, key) }
+// handleSize is the length of the handles that clients get: hexadecimal digits, as there are
+// clients that keep handles in strings of text.
+const handleSize = 8
+
+func appendKey(b []byte, key uint32) []byte {
+	return hex.AppendEncode(b, binary.BigEndian.AppendUint32(make([]byte, 0, 4), key))
+}
+
+// parseKey is appendKey backwards. What this server never gave becomes a key that it never gives.
+func parseKey(b []byte) uint32 {
+	var key [4]byte
+	if len(b) != handleSize {
+		return noKey
+	}
+	if _, err := hex.Decode(key[:], b); err != nil {
+		return noKey
+	}
+	return binary.BigEndian.Uint32(key[:])
+}

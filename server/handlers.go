@@ -16,12 +16,21 @@ import (
 // offered.
 //
 // Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/" and hold no
-// "..", no NUL and no more than 4096 bytes. Methods are called concurrently. Their context ends
+// "..", no NUL and no more than 4096 bytes; a [PathWalker] gets them less clean. Methods are called concurrently. Their context ends
 // with the session. For how errors become answers see [StatusError].
 type FS interface {
 	// Stat describes the file at path and follows symbolic links. For what the client is told of it
 	// see [AttrsOf].
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
+}
+
+// PathWalker resolves paths itself, as a kernel does: element by element, through links. Its
+// methods get paths as the client sent them, only made absolute: they may hold ".", "..", empty
+// elements and slashes at the end, where "link/.." is the parent of what the link names, and "file/"
+// is an error. It must keep ".." from leading out of the tree. Absent: paths are clean, which for
+// trees without links means the same.
+type PathWalker interface {
+	WalksPaths()
 }
 
 // Lstater describes a symbolic link itself. Absent: LSTAT is answered as STAT.
@@ -35,7 +44,8 @@ type Opener interface {
 	Open(ctx context.Context, path string, flags uint32, attrs wire.Attrs) (File, error)
 }
 
-// Lister lists a directory, without "." and "..", describing entries as Lstat does. An error ends
+// Lister lists a directory, describing entries as Lstat does. A [PathWalker] may list "." and "..",
+// which READDIR passes on, as OpenSSH's server does, and nothing else does. An error ends
 // the listing; an error that comes first is the answer to OPENDIR. The iterator is left unfinished
 // when the client closes the directory early. Absent: OPENDIR is unsupported.
 type Lister interface {
@@ -95,8 +105,8 @@ type Linker interface {
 	Link(ctx context.Context, oldPath, newPath string) error
 }
 
-// RealPather resolves links in a path, which need not exist in full. Absent: REALPATH answers with
-// the clean path.
+// RealPather resolves links in a path, whose last element need not exist. Absent: REALPATH answers
+// with the clean path.
 type RealPather interface {
 	RealPath(ctx context.Context, path string) (string, error)
 }

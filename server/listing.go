@@ -15,6 +15,7 @@ import (
 type listing struct {
 	next func() (fs.FileInfo, error, bool)
 	stop func()
+	dots bool // "." and ".." are listed
 	// The entry that did not fit into the last reply, or that OPENDIR has already taken.
 	entry   fs.FileInfo
 	err     error
@@ -27,13 +28,13 @@ type listing struct {
 
 func (w *worker) opendir(s *session, r *request) {
 	w.giveHandle(s, r, func() (*handle, error) {
-		next, stop := iter.Pull2(s.view.List(s.ctx, r.path))
-		l := &listing{next: next, stop: stop}
+		next, stop := iter.Pull2(s.view.listAll(s.ctx, r.path))
+		l := &listing{next: next, stop: stop, dots: s.view.walks}
 		if l.peek(); l.err != nil {
 			stop()
 			return nil, l.err
 		}
-		return &handle{dir: l, path: r.path}, nil
+		return &handle{dir: l, path: r.path, place: r.place}, nil
 	})
 }
 
@@ -48,7 +49,7 @@ func (l *listing) peek() {
 			l.done, l.err = true, err
 			return
 		}
-		if Listable(info.Name()) {
+		if Listable(info.Name()) || l.dots && isDots(info) {
 			l.entry, l.pending = info, true
 			return
 		}

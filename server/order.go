@@ -3,6 +3,7 @@ package server
 import (
 	"iter"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -99,14 +100,33 @@ func touches(a, b string) bool {
 	return len(a) == len(b) || b[len(a)] == '/' || a == "/"
 }
 
-// touches tells whether a request on paths has to do with a path.
-func (r *request) touches(path string) bool {
-	return touches(r.path, path) || r.path2 != "" && touches(r.path2, path)
+// placeOf is what the order of requests goes by: the path where it is sure to mean what it says. One
+// with ".." may lead anywhere, as there may be links before it, and is ordered with everything.
+func placeOf(name string) string {
+	for rest := name; ; {
+		element, after, more := strings.Cut(rest, "/")
+		if element == ".." {
+			return "/"
+		}
+		if !more {
+			break
+		}
+		rest = after
+	}
+	if name == "" {
+		return ""
+	}
+	return path.Clean(name)
+}
+
+// touches tells whether a request on paths has to do with a place.
+func (r *request) touches(place string) bool {
+	return touches(r.place, place) || r.place2 != "" && touches(r.place2, place)
 }
 
 // touchesRequest is touches for two requests on paths.
 func (r *request) touchesRequest(e *request) bool {
-	return r.touches(e.path) || e.path2 != "" && r.touches(e.path2)
+	return r.touches(e.place) || e.place2 != "" && r.touches(e.place2)
 }
 
 // schedule knows which requests have arrived and are not done, and which of them may start.
@@ -228,7 +248,7 @@ func (s *schedule) pathMayStart(r *request, i int) bool {
 		}
 	}
 	for _, h := range s.active {
-		if !r.touches(h.path) {
+		if !r.touches(h.place) {
 			continue
 		}
 		for _, e := range h.ops.all() {
@@ -269,7 +289,7 @@ func (s *schedule) mayStartOn(r *request, h *handle) bool {
 		}
 	}
 	for _, e := range s.paths.all() {
-		if e.seq < r.seq && (r.changes || e.changes) && e.touches(h.path) {
+		if e.seq < r.seq && (r.changes || e.changes) && e.touches(h.place) {
 			return false
 		}
 	}

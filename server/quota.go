@@ -95,7 +95,7 @@ const maxWalk = maxPath / 2
 func (q *Quota) countBelow(ctx context.Context, lister Lister, dir string, depth int,
 	seen map[any]bool) (bytes, files int64, err error) {
 	var below []string
-	for info, err := range lister.List(ctx, dir) {
+	for info, err := range withoutDots(lister.List(ctx, dir)) {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 				return bytes, files, nil

@@ -243,7 +243,18 @@ func (c *raw) get(path string) string {
 	return string(p.data(c.t))
 }
 
+// list lists a directory, without "." and "..".
 func (c *raw) list(path string) (names []string) {
+	c.t.Helper()
+	for _, n := range c.listAll(path) {
+		if n.Filename != "." && n.Filename != ".." {
+			names = append(names, n.Filename)
+		}
+	}
+	return names
+}
+
+func (c *raw) listAll(path string) (names []wire.Name) {
 	c.t.Helper()
 	h := c.do(wire.PathRequest{Type: wire.TypeOpendir, Path: path}).handle(c.t)
 	defer c.close(h)
@@ -255,9 +266,7 @@ func (c *raw) list(path string) (names []string) {
 			}
 			return names
 		}
-		for _, n := range p.names(c.t) {
-			names = append(names, n.Filename)
-		}
+		names = append(names, p.names(c.t)...)
 	}
 }
 

@@ -27,6 +27,7 @@ type request struct {
 	handle, target   *handle // target is where copy-data writes
 	key, targetKey   uint32  // what the client sent for them
 	path, path2      string
+	place, place2    string // of the paths, for the order of requests
 	text             string // a list of algorithms, a user's name, a link's target
 	flags            uint32
 	blockSize        uint32
@@ -50,7 +51,7 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	in := wire.NewReader(body)
 	switch r.op {
 	case opOpen:
-		r.path, r.flags = r.readPath(v, &in), in.Uint32()
+		r.path, r.flags = r.readPath(v, &in), openFlags(in.Uint32())
 		in.ReadAttrs(&r.attrs)
 		r.changes = r.flags&(wire.OpenCreate|wire.OpenTruncate) != 0
 	case opRead:
@@ -66,8 +67,10 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 		r.key = r.readKey(&in)
 		in.ReadAttrs(&r.attrs)
 		r.changes = true
-	case opLstat, opStat, opOpendir, opReadlink, opRealpath:
+	case opLstat, opStat, opOpendir, opReadlink:
 		r.path = r.readPath(v, &in)
+	case opRealpath:
+		r.path = v.Path(r.readName(&in)) // "" is what relative paths begin at
 	case opRemove, opRmdir:
 		r.path, r.changes = r.readPath(v, &in), true
 	case opMkdir, opSetstat:
@@ -90,6 +93,7 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	case opReaddir, opReadlink, opRealpath, opExpandPath, opHomeDirectory:
 		r.charge = smallBuffer
 	}
+	r.place, r.place2 = placeOf(r.path), placeOf(r.path2)
 	if in.Err() != nil {
 		return &StatusError{Code: wire.BadMessage, Message: in.Err().Error()}
 	}
@@ -129,7 +133,13 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 	}
 }
 
-func (r *request) readPath(v *View, in *wire.Reader) string { return v.Path(r.readName(in)) }
+func (r *request) readPath(v *View, in *wire.Reader) string {
+	name := r.readName(in)
+	if name == "" && r.bad == nil {
+		r.bad = errNoName
+	}
+	return v.Path(name)
+}
 
 // readName reads a string that is short enough and holds no NUL, which no backend could tell from
 // the string's end.
@@ -146,17 +156,7 @@ func (r *request) readName(in *wire.Reader) string {
 	return string(name)
 }
 
-// handleSize is the length of the handles that this server gives.
-const handleSize = 4
-
-// readKey reads a handle. One that this server never gave becomes one that it never gives.
-func (r *request) readKey(in *wire.Reader) uint32 {
-	b := in.Bytes()
-	if len(b) != handleSize {
-		return noKey
-	}
-	return binary.BigEndian.Uint32(b)
-}
+func (r *request) readKey(in *wire.Reader) uint32 { return parseKey(in.Bytes()) }
 
 // readIDs reads a string of numbers (OpenSSH's PROTOCOL, section 4.11).
 func (r *request) readIDs(in *wire.Reader) []uint32 {

@@ -29,6 +29,9 @@ type Policy struct {
 	// Home is the directory where relative paths begin; "" is "/".
 	Home string
 
+	// User is the name of who is logged in, whose "~name" is Home as well.
+	User string
+
 	// Quota, when not nil, bounds what lies below Home. It is for backends that serve nothing else
 	// to the same user.
 	Quota *Quota
@@ -38,7 +41,9 @@ type Policy struct {
 // also where the backend has no method for it. It is safe for concurrent use.
 type View struct {
 	fs        FS
+	walks     bool // fs resolves paths itself
 	home      string
+	user      string
 	readOnly  bool
 	umask     uint32
 	quota     *Quota
@@ -59,8 +64,11 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, walks := backend.(PathWalker)
 	v := &View{
 		fs:        backend,
+		walks:     walks,
+		user:      policy.User,
 		home:      path.Clean("/" + policy.Home),
 		readOnly:  policy.ReadOnly,
 		umask:     wire.PermissionBits(policy.Umask),
@@ -74,12 +82,15 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 	return v, nil
 }
 
-// Path makes a client's path absolute and clean.
+// Path makes a client's path absolute, and clean unless the backend is a [PathWalker].
 func (v *View) Path(name string) string {
-	if strings.HasPrefix(name, "/") {
-		return path.Clean(name)
+	if !strings.HasPrefix(name, "/") {
+		name = strings.TrimSuffix(v.home, "/") + "/" + name
 	}
-	return path.Join(v.home, name)
+	if v.walks {
+		return name
+	}
+	return path.Clean(name)
 }
 
 // Home returns the directory where relative paths begin.
@@ -123,15 +134,7 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 	if flags&writing != 0 && v.readOnly {
 		return nil, errReadOnly
 	}
-	// OpenSSH's server knows no append without write; draft-02, section 6.3, does not forbid it, so
-	// it is made one.
-	if flags&wire.OpenAppend != 0 {
-		flags |= wire.OpenWrite
-	}
-	if flags&(wire.OpenRead|wire.OpenWrite) == 0 {
-		return nil, &StatusError{Code: wire.BadMessage,
-			Message: "open for neither reading nor writing"}
-	}
+	flags = openFlags(flags)
 	opener, ok := v.fs.(Opener)
 	if !ok {
 		return nil, errUnsupported
@@ -139,6 +142,19 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 	return v.quotaOpen(ctx, name, flags, &attrs, func() (File, error) {
 		return opener.Open(ctx, name, flags, v.masked(attrs, 0o666))
 	})
+}
+
+// openFlags completes the flags of OPEN. OpenSSH's server knows no append without write; draft-02,
+// section 6.3, does not forbid it, so it is made one. Neither read nor write is read, as with
+// OpenSSH's server.
+func openFlags(flags uint32) uint32 {
+	if flags&wire.OpenAppend != 0 {
+		flags |= wire.OpenWrite
+	}
+	if flags&wire.OpenWrite == 0 {
+		flags |= wire.OpenRead
+	}
+	return flags
 }
 
 // masked applies the umask to the mode of what is about to be made.
@@ -174,8 +190,27 @@ func (v *View) lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 	return v.fs.Stat(ctx, name)
 }
 
-// List lists a directory as [Lister] has it.
+// List lists a directory as [Lister] has it, without "." and "..".
 func (v *View) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	return withoutDots(v.listAll(ctx, name))
+}
+
+func withoutDots(list iter.Seq2[fs.FileInfo, error]) iter.Seq2[fs.FileInfo, error] {
+	return func(yield func(fs.FileInfo, error) bool) {
+		for info, err := range list {
+			if !isDots(info) && !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+func isDots(info fs.FileInfo) bool {
+	return info != nil && (info.Name() == "." || info.Name() == "..")
+}
+
+// listAll is List with "." and "..", where the backend has them.
+func (v *View) listAll(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	if err := v.permit(opOpendir); err != nil {
 		return failedList(err)
 	}
@@ -352,9 +387,9 @@ func (v *View) limitStatVFS(reply wire.StatVFSReply) wire.StatVFSReply {
 	return reply
 }
 
-// HomeDir tells where a user's home is; "" is the user of the session.
+// HomeDir returns a user's home; "" is the user of the session.
 func (v *View) HomeDir(ctx context.Context, user string) (string, error) {
-	if user == "" {
+	if user == "" || user == v.user {
 		return v.home, nil
 	}
 	if h, ok := v.fs.(HomeDirer); ok {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/server"
@@ -195,11 +196,16 @@ func (f *FS) Open(_ context.Context, name string, flags uint32,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	exclusive := flags&wire.OpenCreate != 0 && flags&wire.OpenExclusive != 0
-	dir, base, n, err := f.find(name, !exclusive)
+	p, err := f.walk(name, !exclusive, exclusive)
+	dir, base, n := p.dir, p.base, p.node
 	switch {
 	case err != nil:
 		return nil, err
-	case n == nil && flags&wire.OpenCreate == 0, n == nil && dir == nil:
+	case p.slash && flags&wire.OpenCreate != 0:
+		return nil, errIsDirectory
+	case p.slash && n != nil && !n.mode.IsDir():
+		return nil, syscall.ENOTDIR
+	case n == nil && flags&wire.OpenCreate == 0:
 		return nil, fs.ErrNotExist
 	case n != nil && exclusive:
 		return nil, fs.ErrExist

@@ -105,66 +105,115 @@ func (n *node) describe(name string) *info {
 // maxLinks is how many links a path may lead through, as on Linux.
 const maxLinks = 40
 
-// find walks to a path. It returns the node, nil if there is none, and the directory that holds or
-// would hold it with the name there; the directory of the top is nil. The last element, if it is a
-// link, is followed when asked.
-func (f *FS) find(name string, follow bool) (dir *node, base string, n *node, err error) {
-	n, links := f.root, 0
-	var above []*node // the directories on the way to n, for ".."
-	for rest := name; rest != ""; {
-		var element string
-		element, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
-		rest = strings.TrimLeft(rest, "/")
+// place is where a path leads: a node, nil if there is none, and the directory that holds or would
+// hold it with the name there. The directory is nil where the path ends in no name: in the top, in
+// "." or in "..".
+type place struct {
+	dir   *node
+	base  string
+	node  *node
+	slash bool // the path ends in a slash: only a directory is right
+}
+
+// WalksPaths implements server.PathWalker.
+func (f *FS) WalksPaths() {}
+
+// find walks to a path, as a kernel does. The last element, if it is a link, is followed when
+// asked, and before a trailing slash; see parent for what is not.
+func (f *FS) find(name string, follow bool) (p place, err error) {
+	p, err = f.walk(name, follow, false)
+	if err == nil && p.slash && p.node != nil && !p.node.mode.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	return p, err
+}
+
+// parent is find for what is to be made, removed or renamed: a link in the last element is meant
+// itself.
+func (f *FS) parent(name string) (place, error) { return f.walk(name, false, true) }
+
+func (f *FS) walk(name string, follow, parent bool) (p place, err error) {
+	p.node = f.root
+	links := 0
+	var above []*node // the directories on the way to the node, for ".."
+	for rest := strings.TrimLeft(name, "/"); rest != ""; {
+		element, after, slash := strings.Cut(rest, "/")
+		after = strings.TrimLeft(after, "/")
+		if !p.node.mode.IsDir() {
+			return place{}, syscall.ENOTDIR
+		}
 		switch element {
-		case "", ".":
+		case ".":
+			p.dir, p.base, rest = nil, "", after
 			continue
 		case "..":
 			if len(above) > 0 {
-				n, above = above[len(above)-1], above[:len(above)-1]
+				p.node, above = above[len(above)-1], above[:len(above)-1]
 			}
-			dir, base = nil, ""
+			p.dir, p.base, rest = nil, "", after
 			continue
 		}
-		if !n.mode.IsDir() {
-			return nil, "", nil, syscall.ENOTDIR
+		child := p.node.children[element]
+		if child == nil && after != "" {
+			return place{}, fs.ErrNotExist
 		}
-		child := n.children[element]
-		if child == nil && rest != "" {
-			return nil, "", nil, fs.ErrNotExist
-		}
-		if child != nil && child.target != "" && (follow || rest != "") {
+		if child != nil && child.target != "" && (follow || after != "" || slash && !parent) {
 			if links++; links > maxLinks {
-				return nil, "", nil, syscall.ELOOP
+				return place{}, syscall.ELOOP
 			}
-			rest = child.target + "/" + rest
 			if path.IsAbs(child.target) {
-				n, above = f.root, nil
+				p.node, above = f.root, nil
 			}
+			rest = child.target
+			if slash {
+				rest += "/" + after
+			}
+			rest = strings.TrimLeft(rest, "/")
 			continue
 		}
-		dir, base = n, element
-		above = append(above, n)
-		n = child
+		above = append(above, p.node)
+		p = place{dir: p.node, base: element, node: child, slash: slash}
+		rest = after
 	}
-	return dir, base, n, nil
+	return p, nil
 }
 
 // existing is find for what must be there.
-func (f *FS) existing(name string, follow bool) (dir *node, base string, n *node, err error) {
-	dir, base, n, err = f.find(name, follow)
-	if err == nil && n == nil {
+func (f *FS) existing(name string, follow bool) (*node, string, error) {
+	p, err := f.find(name, follow)
+	if err == nil && p.node == nil {
 		err = fs.ErrNotExist
 	}
-	return dir, base, n, err
+	return p.node, p.base, err
 }
 
-// absent is find for what must not be there.
-func (f *FS) absent(name string) (dir *node, base string, err error) {
-	dir, base, n, err := f.find(name, false)
-	if err == nil && (n != nil || dir == nil) {
-		err = fs.ErrExist
+// removable is parent for what must be there, and may not be the top, "." or "..".
+func (f *FS) removable(name string) (place, error) {
+	p, err := f.parent(name)
+	switch {
+	case err != nil:
+	case p.dir == nil:
+		err = fs.ErrPermission
+	case p.node == nil:
+		err = fs.ErrNotExist
+	case p.slash && !p.node.mode.IsDir():
+		err = syscall.ENOTDIR
 	}
-	return dir, base, err
+	return p, err
+}
+
+// absent is parent for what must not be there. Only a directory may be made at a path that ends in
+// a slash.
+func (f *FS) absent(name string, directory bool) (dir *node, base string, err error) {
+	p, err := f.parent(name)
+	switch {
+	case err != nil:
+	case p.node != nil || p.dir == nil:
+		err = fs.ErrExist
+	case p.slash && !directory:
+		err = fs.ErrNotExist
+	}
+	return p.dir, p.base, err
 }
 
 // put gives a node a name.

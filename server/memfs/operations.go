@@ -27,7 +27,7 @@ func (f *FS) Lstat(_ context.Context, name string) (fs.FileInfo, error) {
 func (f *FS) stat(name string, follow bool) (fs.FileInfo, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	_, base, n, err := f.existing(name, follow)
+	n, base, err := f.existing(name, follow)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (f *FS) List(_ context.Context, name string) iter.Seq2[fs.FileInfo, error] 
 func (f *FS) list(name string) (list []*info, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	_, _, n, err := f.existing(name, true)
+	n, _, err := f.existing(name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (f *FS) Lsetstat(_ context.Context, name string, attrs wire.Attrs) error {
 func (f *FS) setstat(name string, follow bool, attrs wire.Attrs) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, _, n, err := f.existing(name, follow)
+	n, _, err := f.existing(name, follow)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (n *node) set(attrs wire.Attrs) error {
 func (f *FS) Mkdir(_ context.Context, name string, attrs wire.Attrs) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dir, base, err := f.absent(name)
+	dir, base, err := f.absent(name, true)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (f *FS) Symlink(_ context.Context, target, name string) error {
 	if target == "" {
 		return fs.ErrNotExist
 	}
-	dir, base, err := f.absent(name)
+	dir, base, err := f.absent(name, false)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (f *FS) Symlink(_ context.Context, target, name string) error {
 func (f *FS) Readlink(_ context.Context, name string) (string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	_, _, n, err := f.existing(name, false)
+	n, _, err := f.existing(name, false)
 	if err != nil {
 		return "", err
 	}
@@ -168,14 +168,14 @@ func (f *FS) Readlink(_ context.Context, name string) (string, error) {
 func (f *FS) Link(_ context.Context, oldName, newName string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, _, n, err := f.existing(oldName, false)
+	n, _, err := f.existing(oldName, false)
 	if err != nil {
 		return err
 	}
 	if n.mode.IsDir() {
 		return fs.ErrPermission
 	}
-	dir, base, err := f.absent(newName)
+	dir, base, err := f.absent(newName, false)
 	if err != nil {
 		return err
 	}
@@ -188,14 +188,14 @@ func (f *FS) Link(_ context.Context, oldName, newName string) error {
 func (f *FS) Remove(_ context.Context, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dir, base, n, err := f.existing(name, false)
+	p, err := f.removable(name)
 	if err != nil {
 		return err
 	}
-	if n.mode.IsDir() {
+	if p.node.mode.IsDir() {
 		return errIsDirectory
 	}
-	f.take(dir, base)
+	f.take(p.dir, p.base)
 	return nil
 }
 
@@ -203,18 +203,16 @@ func (f *FS) Remove(_ context.Context, name string) error {
 func (f *FS) Rmdir(_ context.Context, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dir, base, n, err := f.existing(name, false)
+	p, err := f.removable(name)
 	switch {
 	case err != nil:
 		return err
-	case !n.mode.IsDir():
+	case !p.node.mode.IsDir():
 		return syscall.ENOTDIR
-	case dir == nil:
-		return fs.ErrPermission
-	case len(n.children) > 0:
+	case len(p.node.children) > 0:
 		return errNotEmpty
 	}
-	f.take(dir, base)
+	f.take(p.dir, p.base)
 	return nil
 }
 
@@ -231,19 +229,22 @@ func (f *FS) PosixRename(_ context.Context, oldName, newName string) error {
 func (f *FS) rename(oldName, newName string, replace bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	oldDir, oldBase, n, err := f.existing(oldName, false)
+	old, err := f.removable(oldName)
 	if err != nil {
 		return err
 	}
-	newDir, newBase, there, err := f.find(newName, false)
+	target, err := f.parent(newName)
+	n, there := old.node, target.node
 	switch {
 	case err != nil:
 		return err
-	case oldDir == nil || newDir == nil:
+	case target.dir == nil:
 		return fs.ErrPermission
 	case there != nil && !replace:
 		return fs.ErrExist
-	case n.holds(newDir):
+	case target.slash && !n.mode.IsDir():
+		return syscall.ENOTDIR
+	case n.holds(target.dir):
 		return fs.ErrInvalid
 	case there == n:
 		return nil // as POSIX has it for two names of one file
@@ -255,11 +256,11 @@ func (f *FS) rename(oldName, newName string, replace bool) error {
 		return errNotEmpty
 	}
 	if there != nil {
-		f.take(newDir, newBase)
+		f.take(target.dir, target.base)
 	}
-	f.put(newDir, newBase, n)
-	delete(oldDir.children, oldBase)
-	oldDir.mtime = f.now()
+	f.put(target.dir, target.base, n)
+	delete(old.dir.children, old.base)
+	old.dir.mtime = f.now()
 	return nil
 }
 
@@ -276,29 +277,48 @@ func (n *node) holds(d *node) bool {
 	return false
 }
 
-// RealPath implements server.RealPather. What does not exist stays as it is written.
+// RealPath implements server.RealPather: the last element need not exist.
 func (f *FS) RealPath(_ context.Context, name string) (string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	resolved, links := "/", 0
+	var names []string
+	above := []*node{f.root} // the top, and the node of each name; nil for what does not exist
+	links := 0
 	for rest := name; rest != ""; {
-		var element string
-		element, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
-		next := path.Join(resolved, element)
-		_, _, n, err := f.find(next, false)
-		if err != nil || n == nil || n.target == "" {
-			resolved = next
+		element, after, slash := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		rest = after
+		here := above[len(above)-1]
+		switch {
+		case element == "" || element == ".":
+			continue
+		case element == "..":
+			if len(names) > 0 {
+				names, above = names[:len(names)-1], above[:len(above)-1]
+			}
+			continue
+		case !here.mode.IsDir():
+			return "", syscall.ENOTDIR
+		}
+		child := here.children[element]
+		switch {
+		case child == nil && slash:
+			return "", fs.ErrNotExist
+		case child == nil || child.target == "":
+			names, above = append(names, element), append(above, child)
 			continue
 		}
 		if links++; links > maxLinks {
-			return path.Join(next, rest), nil
+			return "", syscall.ELOOP
 		}
-		if path.IsAbs(n.target) {
-			resolved = "/"
+		if path.IsAbs(child.target) {
+			names, above = nil, above[:1]
 		}
-		rest = n.target + "/" + rest
+		rest = child.target
+		if slash {
+			rest += "/" + after
+		}
 	}
-	return resolved, nil
+	return "/" + strings.Join(names, "/"), nil
 }
 
 // statBlock is the unit in which StatVFS counts.
@@ -308,7 +328,7 @@ const statBlock = 4096
 func (f *FS) StatVFS(_ context.Context, name string) (wire.StatVFSReply, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if _, _, _, err := f.existing(name, true); err != nil {
+	if _, _, err := f.existing(name, true); err != nil {
 		return wire.StatVFSReply{}, err
 	}
 	left, capacity := f.space.state()

@@ -3,7 +3,6 @@ package osfs
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 
@@ -26,13 +25,16 @@ type appendFile struct{ *file }
 func (f appendFile) WriteAt(p []byte, _ int64) (int, error) { return f.Write(p) }
 
 // Open implements server.Opener.
-func (f *FS) Open(_ context.Context, name string, flags uint32,
+//
+// The bits for setuid, setgid and sticky are left out of the mode of a file that this makes, as they
+// are of a directory's: who wants them sets them afterwards.
+func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
-	opened, created, err := f.openOrCreate(local(name), openFlags(flags), attrs)
+	opened, created, err := f.openOrCreate(ctx, name, openFlags(flags), attrs)
 	if err != nil {
 		return nil, err
 	}
-	file := &file{File: opened, fs: f, name: local(name)}
+	file := &file{File: opened, fs: f, name: name}
 	if attrs.Flags &^= wire.AttrPermissions; created && attrs.Flags != 0 {
 		if err := file.Setstat(attrs); err != nil {
 			opened.Close()
@@ -45,13 +47,11 @@ func (f *FS) Open(_ context.Context, name string, flags uint32,
 	return file, nil
 }
 
-// openFlags translates the flags of OPEN. Without waiting: opening a named pipe would wait for its
-// other end.
-func openFlags(flags uint32) int {
-	flag := openNonblock
+// openFlags translates the flags of OPEN.
+func openFlags(flags uint32) (flag int) {
 	switch {
 	case flags&wire.OpenWrite == 0:
-		flag |= os.O_RDONLY
+		flag = os.O_RDONLY
 	case flags&wire.OpenRead == 0:
 		flag |= os.O_WRONLY
 	default:
@@ -74,32 +74,40 @@ func openFlags(flags uint32) int {
 	return flag
 }
 
-// openOrCreate opens a file and tells whether it made it, where attributes beyond the mode hang on
-// that.
-func (f *FS) openOrCreate(name string, flag int,
+// openOrCreate opens a file and reports whether it made it, where attributes beyond the mode depend
+// on that.
+func (f *FS) openOrCreate(ctx context.Context, name string, flag int,
 	attrs wire.Attrs) (opened *os.File, created bool, err error) {
-	perm := mode(attrs)
+	perm := attrs.Permissions & 0o777
 	if flag&os.O_CREATE != 0 && attrs.Flags&^wire.AttrPermissions != 0 {
-		opened, err = f.tree.OpenFile(name, flag|os.O_EXCL, perm)
+		opened, err = f.tree.open(ctx, name, flag|os.O_EXCL, perm)
 		if err == nil || flag&os.O_EXCL != 0 || !errors.Is(err, fs.ErrExist) {
 			return opened, err == nil, err
 		}
 	}
-	opened, err = f.tree.OpenFile(name, flag, perm)
+	opened, err = f.tree.open(ctx, name, flag, perm)
 	return opened, false, err
 }
+
+// Stat implements server.FileStater.
+func (f *file) Stat() (fs.FileInfo, error) { return statOpen(f.File) }
 
 // Setstat implements server.FileSetstater.
 func (f *file) Setstat(attrs wire.Attrs) error {
 	var errs []error
 	if attrs.Has(wire.AttrSize) {
-		errs = append(errs, f.truncate(attrs.Size))
+		if int64(attrs.Size) < 0 {
+			errs = append(errs, fs.ErrInvalid)
+		} else {
+			errs = append(errs, f.Truncate(int64(attrs.Size)))
+		}
 	}
 	if attrs.Has(wire.AttrPermissions) {
-		errs = append(errs, f.Chmod(mode(attrs)))
+		errs = append(errs, f.Chmod(wire.FileMode(attrs.Permissions&0o7777)))
 	}
 	if attrs.Has(wire.AttrACModTime) {
-		errs = append(errs, f.chtimes(seconds(attrs.ATime), seconds(attrs.MTime)))
+		errs = append(errs, f.fs.tree.chtimesOpen(f.File, f.name, seconds(attrs.ATime),
+			seconds(attrs.MTime)))
 	}
 	if attrs.Has(wire.AttrUIDGID) {
 		errs = append(errs, f.Chown(int(int32(attrs.UID)), int(int32(attrs.GID))))
@@ -107,12 +115,8 @@ func (f *file) Setstat(attrs wire.Attrs) error {
 	return first(errs)
 }
 
-func (f *file) truncate(size uint64) error {
-	if int64(size) < 0 {
-		return fs.ErrInvalid
-	}
-	return f.Truncate(int64(size))
-}
+// StatVFS implements server.FileStatVFSer.
+func (f *file) StatVFS() (wire.StatVFSReply, error) { return statVFSOpen(f.File) }
 
 // SystemFile implements server.FileInSystem.
 func (f *file) SystemFile() *os.File { return f.File }
@@ -146,5 +150,3 @@ func (f *file) CopyFrom(ctx context.Context, source server.File, from, length,
 func (f appendFile) CopyFrom(context.Context, server.File, int64, int64, int64) (int64, error) {
 	return 0, errors.ErrUnsupported
 }
-
-func isEOF(err error) bool { return err == io.EOF }

@@ -46,7 +46,7 @@ func (f *FS) OwnerNames(_ context.Context, uids,
 // HomeDir implements server.HomeDirer. Homes lie where clients can see them only where the whole
 // system is served.
 func (f *FS) HomeDir(_ context.Context, name string) (string, error) {
-	if _, ok := f.tree.(host); !ok {
+	if !f.tree.isHost() {
 		return "", fs.ErrNotExist
 	}
 	u, err := user.Lookup(name)

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package osfs
-
-const (
-	openNonblock  = 0
-	openDirectory = 0
-)

@@ -1,0 +1,75 @@
+package osfs
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// openDirectory opens a directory to go through it, which takes no right to list it.
+	openDirectory = unix.O_PATH | unix.O_DIRECTORY
+
+	// openAny opens whatever there is, to ask about it.
+	openAny = unix.O_PATH
+)
+
+// withSlash returns the last element of a path that ends in a slash. What makes, removes or renames
+// something does not follow a link there.
+func withSlash(_ int, element string) (string, error) { return element + "/", nil }
+
+func renameNoReplace(from int, old string, to int, base string) error {
+	return unix.Renameat2(from, old, to, base, unix.RENAME_NOREPLACE)
+}
+
+// chmodAt is fchmodat(2); before Linux 6.6 that could not leave links alone.
+func chmodAt(dir int, base string, mode uint32, flags int) error {
+	err := unix.Fchmodat(dir, base, mode, flags)
+	if err != unix.EOPNOTSUPP || flags == 0 {
+		return err
+	}
+	fd, err := unix.Openat(dir, base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return unix.EOPNOTSUPP
+	}
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+}
+
+func statVFS(fd int) (reply wire.StatVFSReply, err error) {
+	var st unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
+		return reply, err
+	}
+	reply = wire.StatVFSReply{
+		BlockSize:       uint64(st.Bsize),
+		FragmentSize:    uint64(st.Frsize),
+		Blocks:          st.Blocks,
+		BlocksFree:      st.Bfree,
+		BlocksAvailable: st.Bavail,
+		Files:           st.Files,
+		FilesFree:       st.Ffree,
+		FilesAvailable:  st.Ffree,
+		FSID:            uint64(uint32(st.Fsid.Val[0])) | uint64(uint32(st.Fsid.Val[1]))<<32,
+		NameMax:         uint64(st.Namelen),
+	}
+	if reply.FragmentSize == 0 {
+		reply.FragmentSize = reply.BlockSize
+	}
+	if st.Flags&unix.ST_RDONLY != 0 {
+		reply.Flags |= wire.StatVFSReadOnly
+	}
+	if st.Flags&unix.ST_NOSUID != 0 {
+		reply.Flags |= wire.StatVFSNoSetuid
+	}
+	return reply, nil
+}

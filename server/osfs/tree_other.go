@@ -1,0 +1,284 @@
+//go:build !linux && !darwin && !freebsd
+
+package osfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// tree is a directory as os.Root keeps it, or the whole file system. The server cleans paths for it:
+// on these systems "." and ".." mean no more than that.
+type tree struct {
+	system
+}
+
+// system is what *os.Root and the whole file system have in common. Names are relative to its top,
+// which is ".".
+type system interface {
+	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
+	Stat(name string) (fs.FileInfo, error)
+	Lstat(name string) (fs.FileInfo, error)
+	Chmod(name string, mode fs.FileMode) error
+	Chown(name string, uid, gid int) error
+	Lchown(name string, uid, gid int) error
+	Chtimes(name string, atime, mtime time.Time) error
+	Mkdir(name string, perm fs.FileMode) error
+	Remove(name string) error
+	Rename(oldName, newName string) error
+	Link(oldName, newName string) error
+	Symlink(target, name string) error
+	Readlink(name string) (string, error)
+	Close() error
+}
+
+func openTree(dir string) (tree, error) {
+	root, err := os.OpenRoot(dir)
+	return tree{root}, err
+}
+
+func hostTree() tree { return tree{host{}} }
+
+func (t tree) isHost() bool {
+	_, ok := t.system.(host)
+	return ok
+}
+
+func (t tree) close() error { return t.Close() }
+
+const openList = 0
+
+var (
+	errIsDirectory  = errors.New("is a directory")
+	errNotDirectory = errors.New("not a directory")
+)
+
+// local turns a client's clean absolute path into a name below the top.
+func local(name string) string {
+	name = strings.TrimPrefix(name, "/")
+	if name == "" {
+		return "."
+	}
+	return filepath.FromSlash(name)
+}
+
+func (t tree) open(_ context.Context, name string, flag int, perm uint32) (*os.File, error) {
+	return t.OpenFile(local(name), flag, fs.FileMode(perm))
+}
+
+func (t tree) stat(_ context.Context, name string, follow bool) (fs.FileInfo, error) {
+	if follow {
+		return t.Stat(local(name))
+	}
+	return t.Lstat(local(name))
+}
+
+func statOpen(file *os.File) (fs.FileInfo, error) { return file.Stat() }
+
+func readDir(dir *os.File, n int) ([]fs.FileInfo, error) { return dir.Readdir(n) }
+
+func (tree) dots(context.Context, string) []fs.FileInfo { return nil }
+
+func (t tree) truncate(ctx context.Context, name string, size int64) error {
+	file, err := t.open(ctx, name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.Truncate(size)
+}
+
+// leaf refuses links where they are not to be followed: what changes attributes here follows them.
+func (t tree) leaf(name string, follow bool) error {
+	if follow {
+		return nil
+	}
+	info, err := t.Lstat(local(name))
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		err = errors.ErrUnsupported
+	}
+	return err
+}
+
+func (t tree) chmod(_ context.Context, name string, follow bool, mode uint32) error {
+	if err := t.leaf(name, follow); err != nil {
+		return err
+	}
+	return t.Chmod(local(name), wire.FileMode(mode))
+}
+
+func (t tree) chown(_ context.Context, name string, follow bool, uid, gid uint32) error {
+	if follow {
+		return t.Chown(local(name), int(int32(uid)), int(int32(gid)))
+	}
+	return t.Lchown(local(name), int(int32(uid)), int(int32(gid)))
+}
+
+func (t tree) chtimes(_ context.Context, name string, follow bool, atime, mtime time.Time) error {
+	if err := t.leaf(name, follow); err != nil {
+		return err
+	}
+	return t.Chtimes(local(name), atime, mtime)
+}
+
+func (t tree) chtimesOpen(_ *os.File, name string, atime, mtime time.Time) error {
+	return t.Chtimes(local(name), atime, mtime)
+}
+
+func (t tree) mkdir(_ context.Context, name string, perm uint32) error {
+	return t.Mkdir(local(name), fs.FileMode(perm))
+}
+
+func (t tree) unlink(_ context.Context, name string) error {
+	info, err := t.Lstat(local(name))
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return &fs.PathError{Op: "unlink", Path: name, Err: errIsDirectory}
+	}
+	return t.Remove(local(name))
+}
+
+func (t tree) rmdir(_ context.Context, name string) error {
+	info, err := t.Lstat(local(name))
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return &fs.PathError{Op: "rmdir", Path: name, Err: errNotDirectory}
+	}
+	return t.Remove(local(name))
+}
+
+func (t tree) symlink(_ context.Context, target, name string) error {
+	return t.Symlink(target, local(name))
+}
+
+func (t tree) readlink(_ context.Context, name string) (string, error) {
+	return t.Readlink(local(name))
+}
+
+func (t tree) link(_ context.Context, oldName, newName string) error {
+	return t.Link(local(oldName), local(newName))
+}
+
+func (t tree) rename(_ context.Context, oldName, newName string) error {
+	return t.Rename(local(oldName), local(newName))
+}
+
+// renameNew renames OpenSSH's way: a link to the new name, which fails if there is one, and then
+// the old name is removed.
+func (t tree) renameNew(_ context.Context, oldName, newName string) error {
+	from, to := local(oldName), local(newName)
+	info, err := t.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if info.Mode().IsRegular() {
+		if err := t.Link(from, to); err == nil {
+			return t.Remove(from)
+		} else if errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if _, err := t.Lstat(to); err == nil {
+		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
+	}
+	return t.Rename(from, to)
+}
+
+// maxLinks is how many links realPath follows.
+const maxLinks = 40
+
+// realPath resolves links. What may not be followed stays as it is written.
+func (t tree) realPath(ctx context.Context, name string) (string, error) {
+	resolved, rest := "/", strings.TrimPrefix(name, "/")
+	for links := 0; rest != ""; {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		var element string
+		element, rest, _ = strings.Cut(rest, "/")
+		next := path.Join(resolved, element)
+		if element == "" || element == "." || element == ".." {
+			resolved = next
+			continue
+		}
+		info, err := t.Lstat(local(next))
+		if errors.Is(err, fs.ErrNotExist) && rest != "" {
+			return "", err
+		}
+		if err != nil {
+			return path.Join(next, rest), nil
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			resolved = next
+			continue
+		}
+		target, err := t.Readlink(local(next))
+		target = filepath.ToSlash(target)
+		if links++; err != nil || links > maxLinks || path.IsAbs(target) && !t.isHost() {
+			return path.Join(next, rest), nil
+		}
+		if path.IsAbs(target) {
+			resolved = "/"
+		}
+		rest = strings.TrimPrefix(target, "/") + "/" + rest
+	}
+	return resolved, nil
+}
+
+func (tree) statVFS(context.Context, string) (wire.StatVFSReply, error) {
+	return wire.StatVFSReply{}, errors.ErrUnsupported
+}
+
+func statVFSOpen(*os.File) (wire.StatVFSReply, error) {
+	return wire.StatVFSReply{}, errors.ErrUnsupported
+}
+
+// host is the whole file system.
+type host struct{}
+
+// full makes a name below the top absolute. On Windows it begins with the drive's letter.
+func full(name string) string {
+	if name == "." {
+		return string(filepath.Separator)
+	}
+	if runtime.GOOS == "windows" && len(name) >= 2 && name[1] == ':' {
+		return filepath.Clean(name + string(filepath.Separator))
+	}
+	return string(filepath.Separator) + name
+}
+
+func (host) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(full(name), flag, perm)
+}
+func (host) Stat(name string) (fs.FileInfo, error)     { return os.Stat(full(name)) }
+func (host) Lstat(name string) (fs.FileInfo, error)    { return os.Lstat(full(name)) }
+func (host) Chmod(name string, mode fs.FileMode) error { return os.Chmod(full(name), mode) }
+func (host) Chown(name string, uid, gid int) error     { return os.Chown(full(name), uid, gid) }
+func (host) Lchown(name string, uid, gid int) error    { return os.Lchown(full(name), uid, gid) }
+func (host) Chtimes(name string, atime, mtime time.Time) error {
+	return os.Chtimes(full(name), atime, mtime)
+}
+func (host) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(full(name), perm) }
+func (host) Remove(name string) error                  { return os.Remove(full(name)) }
+func (host) Rename(oldName, newName string) error {
+	return os.Rename(full(oldName), full(newName))
+}
+func (host) Link(oldName, newName string) error {
+	return os.Link(full(oldName), full(newName))
+}
+func (host) Symlink(target, name string) error    { return os.Symlink(target, full(name)) }
+func (host) Readlink(name string) (string, error) { return os.Readlink(full(name)) }
+func (host) Close() error                         { return nil }

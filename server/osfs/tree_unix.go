@@ -1,0 +1,439 @@
+//go:build linux || darwin || freebsd
+
+package osfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// tree is a directory, or the whole file system when root is nil. Its methods take paths as clients
+// send them. Below a directory they are walked; the whole file system is left to the kernel.
+type tree struct {
+	root *os.File
+}
+
+// openList is for a directory that is to be listed.
+const openList = unix.O_DIRECTORY
+
+// WalksPaths implements server.PathWalker.
+func (f *FS) WalksPaths() {}
+
+func openTree(dir string) (tree, error) {
+	root, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
+	return tree{root}, err
+}
+
+func hostTree() tree { return tree{} }
+
+func (t tree) isHost() bool { return t.root == nil }
+
+func (t tree) close() error {
+	if t.root == nil {
+		return nil
+	}
+	return t.root.Close()
+}
+
+// do calls op with a walk of name; what names the operation in errors.
+func (t tree) do(ctx context.Context, what, name string, op func(w *walk) error) error {
+	raw, err := t.root.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		w := newWalk(ctx, int(fd), name)
+		defer w.close()
+		failed = op(w)
+	})
+	if err == nil {
+		err = failed
+	}
+	return named(what, name, err)
+}
+
+// named puts operation and path to an error of the system.
+func named(what, name string, err error) error {
+	if errno, ok := err.(unix.Errno); ok {
+		return &fs.PathError{Op: what, Path: name, Err: errno}
+	}
+	return err
+}
+
+// lookUp calls op for what name names: with a directory, a name there, and how to treat a link of
+// that name. Follow is about links in the last element.
+func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
+	op func(dir int, base string, flags int) error) error {
+	if t.root == nil {
+		flags := unix.AT_SYMLINK_NOFOLLOW
+		if follow {
+			flags = 0
+		}
+		return named(what, name, op(unix.AT_FDCWD, name, flags))
+	}
+	return t.do(ctx, what, name, func(w *walk) error {
+		return w.lookUp(follow, func(dir int, base string) error {
+			return op(dir, base, unix.AT_SYMLINK_NOFOLLOW)
+		})
+	})
+}
+
+// change is lookUp for what changes attributes: op is not called for a link that is to be followed.
+func (t tree) change(ctx context.Context, what, name string, follow bool,
+	op func(dir int, base string, flags int) error) error {
+	return t.lookUp(ctx, what, name, follow, func(dir int, base string, flags int) error {
+		if t.root != nil && follow && base != "." {
+			if st, err := statAt(dir, base); err != nil {
+				return err
+			} else if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+				return unix.ELOOP
+			}
+		}
+		return op(dir, base, flags)
+	})
+}
+
+// toParent calls op with the directory that holds the last element of name, and that element.
+func (t tree) toParent(ctx context.Context, what, name string,
+	op func(dir int, base string) error) error {
+	if t.root == nil {
+		return named(what, name, op(unix.AT_FDCWD, name))
+	}
+	return t.do(ctx, what, name, func(w *walk) error { return w.toParent(op) })
+}
+
+// open opens a file; it waits for nobody at the other end of a pipe.
+func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (*os.File, error) {
+	flag |= unix.O_NONBLOCK
+	if t.root == nil {
+		fd, err := openAt(unix.AT_FDCWD, name, flag, perm)
+		if err != nil {
+			return nil, named("open", name, err)
+		}
+		return os.NewFile(uintptr(fd), name), nil
+	}
+	fd := -1
+	err := t.do(ctx, "open", name, func(w *walk) error {
+		w.create = flag&unix.O_CREAT != 0
+		exclusive := unix.O_CREAT | unix.O_EXCL
+		return w.lookUp(flag&exclusive != exclusive, func(dir int, base string) (err error) {
+			fd, err = openAt(dir, base, flag|unix.O_NOFOLLOW, perm)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func (t tree) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
+	i := &info{name: path.Base(name)}
+	err := t.lookUp(ctx, "stat", name, follow, func(dir int, base string, flags int) (err error) {
+		if flags == 0 {
+			return retry(func() error { return unix.Fstatat(dir, base, &i.st, 0) })
+		}
+		i.st, err = statAt(dir, base)
+		if err == nil && follow && i.st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			err = unix.ELOOP
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// statOpen describes an open file.
+func statOpen(file *os.File) (fs.FileInfo, error) {
+	i := &info{name: path.Base(file.Name())}
+	err := control(file, func(fd int) error { return unix.Fstat(fd, &i.st) })
+	return i, named("fstat", file.Name(), err)
+}
+
+// control calls op with the number of an open file.
+func control(file *os.File, op func(fd int) error) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = retry(func() error { return op(int(fd)) }) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+// readDir describes the next entries of an open directory, through that directory. Those that
+// vanish meanwhile are left out.
+func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
+	names, err := dir.Readdirnames(n)
+	failed := control(dir, func(fd int) error {
+		for _, name := range names {
+			i := &info{name: name}
+			if i.st, err = statAt(fd, name); err == nil {
+				list = append(list, i)
+			} else if err != unix.ENOENT {
+				return err
+			}
+		}
+		return nil
+	})
+	return list, errors.Join(failed, err)
+}
+
+// dots describes the directory name and its parent, as far as they may be asked about.
+func (t tree) dots(ctx context.Context, name string) (list []fs.FileInfo) {
+	for _, dots := range []string{".", ".."} {
+		if i, err := t.stat(ctx, name+"/"+dots, false); err == nil {
+			i.(*info).name = dots
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+func (t tree) truncate(ctx context.Context, name string, size int64) error {
+	if t.root == nil {
+		return named("truncate", name, retry(func() error { return unix.Truncate(name, size) }))
+	}
+	file, err := t.open(ctx, name, unix.O_WRONLY, 0)
+	if errors.Is(err, unix.ENXIO) {
+		err = named("truncate", name, unix.EINVAL) // a pipe
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.Truncate(size)
+}
+
+func (t tree) chmod(ctx context.Context, name string, follow bool, mode uint32) error {
+	return t.change(ctx, "chmod", name, follow, func(dir int, base string, flags int) error {
+		return retry(func() error { return chmodAt(dir, base, mode, flags) })
+	})
+}
+
+func (t tree) chown(ctx context.Context, name string, follow bool, uid, gid uint32) error {
+	return t.change(ctx, "chown", name, follow, func(dir int, base string, flags int) error {
+		return retry(func() error {
+			return unix.Fchownat(dir, base, int(int32(uid)), int(int32(gid)), flags)
+		})
+	})
+}
+
+func (t tree) chtimes(ctx context.Context, name string, follow bool, atime, mtime time.Time) error {
+	times := []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()),
+		unix.NsecToTimespec(mtime.UnixNano())}
+	return t.change(ctx, "chtimes", name, follow, func(dir int, base string, flags int) error {
+		return retry(func() error { return unix.UtimesNanoAt(dir, base, times, flags) })
+	})
+}
+
+// chtimesOpen sets the times of an open file, whatever its name is by now.
+func (tree) chtimesOpen(file *os.File, _ string, atime, mtime time.Time) error {
+	times := []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
+		unix.NsecToTimeval(mtime.UnixNano())}
+	return control(file, func(fd int) error { return unix.Futimes(fd, times) })
+}
+
+func (t tree) mkdir(ctx context.Context, name string, perm uint32) error {
+	return t.toParent(ctx, "mkdir", name, func(dir int, base string) error {
+		return retry(func() error { return unix.Mkdirat(dir, base, perm) })
+	})
+}
+
+func (t tree) unlink(ctx context.Context, name string) error {
+	return t.toParent(ctx, "unlink", name, func(dir int, base string) error {
+		return retry(func() error { return unix.Unlinkat(dir, base, 0) })
+	})
+}
+
+func (t tree) rmdir(ctx context.Context, name string) error {
+	return t.toParent(ctx, "rmdir", name, func(dir int, base string) error {
+		return retry(func() error { return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR) })
+	})
+}
+
+func (t tree) symlink(ctx context.Context, target, name string) error {
+	return t.toParent(ctx, "symlink", name, func(dir int, base string) error {
+		return retry(func() error { return unix.Symlinkat(target, dir, base) })
+	})
+}
+
+func (t tree) readlink(ctx context.Context, name string) (target string, err error) {
+	err = t.lookUp(ctx, "readlink", name, false, func(dir int, base string, _ int) (err error) {
+		target, err = readlinkAt(dir, base)
+		return err
+	})
+	return target, err
+}
+
+func (t tree) link(ctx context.Context, oldName, newName string) error {
+	return t.lookUp(ctx, "link", oldName, false, func(from int, old string, _ int) error {
+		return t.toParent(ctx, "link", newName, func(to int, base string) error {
+			return retry(func() error { return unix.Linkat(from, old, to, base, 0) })
+		})
+	})
+}
+
+// rename is rename(2).
+func (t tree) rename(ctx context.Context, oldName, newName string) error {
+	return t.twoParents(ctx, oldName, newName, func(from int, old string, to int, base string) error {
+		return unix.Renameat(from, old, to, base)
+	})
+}
+
+// renameNew renames to a name that must not exist. File systems that cannot refuse to replace by
+// themselves get OpenSSH's way: a link to the new name, which fails if there is one, and then the
+// old name is removed.
+func (t tree) renameNew(ctx context.Context, oldName, newName string) error {
+	return t.twoParents(ctx, oldName, newName, func(from int, old string, to int, base string) error {
+		err := renameNoReplace(from, old, to, base)
+		if err != unix.EINVAL && err != unix.ENOSYS {
+			return err
+		}
+		var st unix.Stat_t
+		if st, err = statAt(from, old); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFREG {
+			if err := unix.Linkat(from, old, to, base, 0); err != nil {
+				return err
+			}
+			return unix.Unlinkat(from, old, 0)
+		}
+		if existsAt(to, base) {
+			return unix.EEXIST
+		}
+		return unix.Renameat(from, old, to, base)
+	})
+}
+
+func (t tree) twoParents(ctx context.Context, oldName, newName string,
+	op func(from int, old string, to int, base string) error) error {
+	return t.toParent(ctx, "rename", oldName, func(from int, old string) error {
+		return t.toParent(ctx, "rename", newName, func(to int, base string) error {
+			if t.root != nil && hasSlash(newName) && !hasSlash(base) {
+				// Not every kernel is given the slash, see withSlash.
+				if st, err := statAt(from, old); err != nil {
+					return err
+				} else if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+					return unix.ENOTDIR
+				}
+			}
+			return retry(func() error { return op(from, old, to, base) })
+		})
+	})
+}
+
+func (t tree) realPath(ctx context.Context, name string) (resolved string, err error) {
+	op := func(w *walk) (err error) {
+		resolved, err = w.realPath()
+		return err
+	}
+	if t.root != nil {
+		return resolved, t.do(ctx, "realpath", name, op)
+	}
+	root, err := os.OpenFile("/", unix.O_DIRECTORY|openDirectory, 0)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	err = tree{root}.do(ctx, "realpath", name, func(w *walk) error {
+		w.absolute = true
+		return op(w)
+	})
+	return resolved, err
+}
+
+func (t tree) statVFS(ctx context.Context, name string) (reply wire.StatVFSReply, err error) {
+	err = t.lookUp(ctx, "statvfs", name, true, func(dir int, base string, flags int) error {
+		fd, err := openAt(dir, base, openAny|flagNoFollow(flags), 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if flags != 0 && base != "." {
+			// Opened so, a link is opened itself.
+			var st unix.Stat_t
+			if err := unix.Fstat(fd, &st); err != nil {
+				return err
+			} else if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+				return unix.ELOOP
+			}
+		}
+		reply, err = statVFS(fd)
+		return err
+	})
+	return reply, err
+}
+
+func statVFSOpen(file *os.File) (reply wire.StatVFSReply, err error) {
+	err = control(file, func(fd int) (err error) {
+		reply, err = statVFS(fd)
+		return err
+	})
+	return reply, err
+}
+
+func flagNoFollow(flags int) int {
+	if flags != 0 {
+		return unix.O_NOFOLLOW
+	}
+	return 0
+}
+
+// Below are the system calls of the walk. None of them follows a link.
+
+func openAt(dir int, base string, flag int, perm uint32) (fd int, err error) {
+	err = retry(func() error {
+		fd, err = unix.Openat(dir, base, flag|unix.O_CLOEXEC, perm)
+		return err
+	})
+	return fd, err
+}
+
+func statAt(dir int, base string) (st unix.Stat_t, err error) {
+	err = retry(func() error { return unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return st, err
+}
+
+func readlinkAt(dir int, base string) (string, error) {
+	for size := 256; ; size *= 2 {
+		b, n := make([]byte, size), 0
+		err := retry(func() (err error) {
+			n, err = unix.Readlinkat(dir, base, b)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(b[:n]), nil
+		}
+	}
+}
+
+// retry calls op again when a signal has interrupted it.
+func retry(op func() error) error {
+	for {
+		if err := op(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// hasSlash reports whether a path ends in one.
+func hasSlash(name string) bool { return strings.HasSuffix(name, "/") }
