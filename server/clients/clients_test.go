@@ -326,6 +326,7 @@ var clients = map[string]*client{
 	"paramiko":       python("paramiko"),
 	"asyncssh":       python("asyncssh"),
 	"sshfs":          sshfs,
+	"ssh2":           ssh2,
 }
 
 // quote puts a name in double quotes, as most of the clients' own languages have them.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 
 	"golang.org/x/crypto/ssh"
@@ -106,13 +105,6 @@ func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 	if err != nil && ctx.Err() == nil {
 		l.log.Warn("session ended badly", "error", err)
 	}
-}
-
-// draftSymlinks tells whether a client sends SYMLINK's paths in the order of the draft to servers
-// that do not call themselves OpenSSH. Such are asyncssh and libssh (which is not libssh2).
-func draftSymlinks(client string) bool {
-	return strings.HasPrefix(client, "SSH-2.0-AsyncSSH_") ||
-		strings.HasPrefix(client, "SSH-2.0-libssh_")
 }
 
 func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Command) {
