@@ -19,7 +19,7 @@ func Main(args []string) int {
 	a.out = &output{file: a.stdout}
 	ctx, stop := a.catchSignals(context.Background())
 	defer stop()
-	return a.run(ctx, args)
+	return a.run(ctx, asSftpServer(os.Args[0], args))
 }
 
 // An app is one run of the command.

@@ -24,6 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"usftp":          func() { os.Exit(Main(os.Args[1:])) },
+		"sftp-server":    func() { os.Exit(Main(os.Args[1:])) },
 		"hostile-server": serveHostileHome,
 	})
 }

@@ -30,6 +30,7 @@ type serveFlags struct {
 	verbose, stderr        bool
 	grace                  time.Duration
 	umask, start, facility string
+	query                  string
 	deny, allow            []string
 }
 
@@ -76,11 +77,17 @@ func (s *serveFlags) register(f *pflag.FlagSet) {
 		"with --stdio: write the log, which goes nowhere otherwise, to standard error")
 	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's, which is not written to
 	f.Lookup("log-facility").Hidden = true
+	f.StringVarP(&s.query, "query", "Q", "",
+		"with --stdio: print the names of the `requests` that there are, and end")
 }
+
+// facilities are those that sftp-server takes; "" is none.
+var facilities = []string{"", "DAEMON", "USER", "AUTH", "AUTHPRIV", "LOCAL0", "LOCAL1", "LOCAL2",
+	"LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6", "LOCAL7"}
 
 // onlyFor are flags that go with one way of serving.
 var onlyFor = map[string][]string{
-	"--stdio":         {"start-directory", "log-stderr", "log-facility"},
+	"--stdio":         {"start-directory", "log-stderr", "log-facility", "query"},
 	"DIR":             {"user", "authorized-keys"},
 	"DIR or --stdio":  {"read-only", "allow", "deny", "umask"},
 	"DIR or --config": {"listen", "host-key", "metrics", "grace", "log-format"},
@@ -97,8 +104,8 @@ func (s *serveFlags) check(cmd *cobra.Command, args []string) error {
 func (s *serveFlags) wrong(cmd *cobra.Command, args []string) error {
 	ways := len(args)
 	way := "DIR"
-	if s.stdio {
-		ways, way = ways+1, "--stdio"
+	if s.stdio { // operands do not count: `scp -D` gives some, which sftp-server ignores
+		ways, way = 1, "--stdio"
 	}
 	if cmd.Flags().Changed("config") {
 		ways, way = ways+1, "--config"
@@ -124,6 +131,12 @@ func (s *serveFlags) wrong(cmd *cobra.Command, args []string) error {
 	}
 	if s.logFormat != "text" && s.logFormat != "json" {
 		return fmt.Errorf("--log-format %s: it must be text or json", s.logFormat)
+	}
+	if !slices.Contains(facilities, strings.ToUpper(s.facility)) {
+		return fmt.Errorf("--log-facility %s: there is no such facility", s.facility)
+	}
+	if s.query != "" && !strings.EqualFold(s.query, "requests") {
+		return fmt.Errorf("--query %s: it must be requests", s.query)
 	}
 	if _, err := parseLevel(s.logLevel); err != nil {
 		return fmt.Errorf("--log-level %s: %w", s.logLevel, err)

@@ -2,13 +2,23 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"path/filepath"
+	"strings"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/stdio"
 )
 
 // serveStdio stands in for OpenSSH's sftp-server(8).
 func (a *app) serveStdio(ctx context.Context, flags *serveFlags) error {
+	if flags.query != "" {
+		for _, name := range server.Operations() {
+			fmt.Fprintln(a.out, name)
+		}
+		return nil
+	}
 	useAllProcessors()
 	config := stdio.Config{
 		In: a.stdin, Out: a.stdout,
@@ -29,4 +39,13 @@ func (a *app) serveStdio(ctx context.Context, flags *serveFlags) error {
 			flags.level(slog.LevelWarn))})
 	}
 	return stdio.Serve(ctx, config)
+}
+
+// asSftpServer returns the arguments that a program called program stands for: under the name
+// sftp-server it is one, for those that take the name of a program and no flags, such as scp -D.
+func asSftpServer(program string, args []string) []string {
+	if name := strings.TrimSuffix(filepath.Base(program), ".exe"); name != "sftp-server" {
+		return args
+	}
+	return append([]string{"serve", "--stdio"}, args...)
 }

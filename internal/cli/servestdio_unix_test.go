@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -64,6 +65,73 @@ func TestServeStdio(t *testing.T) {
 	}
 	if out, err := sftp("get a b\n"); err == nil {
 		t.Errorf("what -p does not allow works:\n%s", out)
+	}
+}
+
+// Under the name sftp-server it stands in for it where there is no room for flags: scp -D calls it
+// with operands, which do not count.
+func TestServeStdioAsSftpServer(t *testing.T) {
+	program, err := exec.LookPath("sftp-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := randomData(300_000)
+	for name, args := range map[string][]string{
+		"scp -D":   {opensshd.Find(t, "scp"), "-s", "-D", program, "a", "somewhere:DIR/b"},
+		"operands": {opensshd.Find(t, "sftp"), "-D", "usftp serve --stdio -- host sftp", ":", "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFile(t, filepath.Join(dir, "a"), data)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "DIR", dir)
+			}
+			cmd := exec.Command(args[0], args[1:]...)
+			if name == "operands" {
+				cmd = exec.Command(args[0], "-b", "-", "-D", args[2])
+			}
+			cmd.Dir = dir
+			cmd.Stdin = strings.NewReader("put a b\n")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			same(t, data, filepath.Join(dir, "b"))
+		})
+	}
+}
+
+// The flags that sftp-server has, with what it says of values that are wrong.
+func TestServeStdioFlags(t *testing.T) {
+	run := func(args ...string) (string, error) {
+		cmd := exec.Command("sftp-server", args...)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run("-Q", "requests")
+	if want := strings.Join(server.Operations(), "\n") + "\n"; err != nil || out != want {
+		t.Errorf("-Q requests: %v\n%s", err, out)
+	}
+	for _, name := range []string{"open", "posix-rename", "users-groups-by-id"} {
+		if !strings.Contains(out, name+"\n") {
+			t.Errorf("-Q requests does not have %s", name)
+		}
+	}
+	for _, good := range []string{"-eR -l VERBOSE -f LOCAL7", "-f auth -u 077", "-l DEBUG3",
+		"-P open,close -p read -d %d", "-l QUIET -d /%%/.. -e"} {
+		cmd := exec.Command("sftp-server", strings.Fields(strings.ReplaceAll(good, "/%%/..",
+			"/"))...)
+		if out, err := cmd.CombinedOutput(); err != nil { // nobody says anything
+			t.Errorf("%s: %v\n%s", good, err, out)
+		}
+	}
+	for bad, says := range map[string]string{
+		"-Q features": "must be requests", "-f MAIL": "facility", "-l LOUD": "quiet, error",
+		"-u 9": "octal", "-P fly": "no request", "-x": "",
+	} {
+		if out, err := run(strings.Fields(bad)...); err == nil || !strings.Contains(out, says) {
+			t.Errorf("%s: %v\n%s", bad, err, out)
+		}
 	}
 }
 
