@@ -121,7 +121,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	s.inOrder = knownInOrder(o.serverVersion)
 	s.listsAhead = knownToList(o.serverVersion)
 	s.symlinks.Store(symlinkOrder(o.serverVersion))
-	o.conn.Ended = s.report
+	o.conn.Ended, o.conn.Error = s.report, connError
 	s.conn = conn.New(r, w, o.conn)
 	c := &Client{session: s, ctx: context.Background()}
 	ahead := o.ahead != nil && s.inOrder
@@ -189,11 +189,19 @@ func (c *Client) Wait() error {
 	return c.conn.Err()
 }
 
-// Stats are counts since the client began.
-type Stats = conn.Stats
+// Stats are counts since the client was made.
+type Stats struct {
+	BytesRead    int64 // from the stream
+	BytesWritten int64 // to the stream
+	Requests     int64 // sent
+	Replies      int64 // received
+	// RoundTrips is the length of the longest chain in which each request was sent after the reply
+	// to the one before.
+	RoundTrips int64
+}
 
 // Stats returns the counts so far.
-func (c *Client) Stats() Stats { return c.conn.Stats() }
+func (c *Client) Stats() Stats { return Stats(c.conn.Stats()) }
 
 // HasExtension tells whether the server offers an extension, and the version or other data that it
 // offers it with.

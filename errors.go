@@ -4,33 +4,89 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
 )
 
-// ErrClosed is why operations fail on a client that was closed on this side. errors.Is holds for
-// [net.ErrClosed] too, as it does for every error by which a connection ends.
+// ErrClosed is why operations fail on a client that was closed on this side. It matches
+// [net.ErrClosed], as does every error by which a connection ends.
 var ErrClosed = conn.ErrClosed
 
-// The errors by which a connection ends, for errors.As. All of them satisfy errors.Is for
-// [net.ErrClosed], but for a ProtocolError that concerns one reply and leaves the connection as it
-// is.
-type (
-	// LostError says that the peer, or what lies between, ended the connection; it wraps what the
-	// stream said.
-	LostError = conn.LostError
-	// StallError says that the server owed something for longer than the stall timeout (see
-	// [WithStallTimeout]).
-	StallError = conn.StallError
-	// ProtocolError says that the server sent what no SFTP server may send; its Ended, whether that
-	// was the connection's end or one operation's.
-	ProtocolError = conn.ProtocolError
-	// NotSFTPError says that the other side spoke, but not SFTP: a login script that prints, or an
-	// account without it.
-	NotSFTPError = conn.NotSFTPError
-)
+// LostError says that the connection was ended by the server or by something on the way to it. It
+// matches [net.ErrClosed] and its cause.
+type LostError struct {
+	Cause error // io.EOF if the server ended the stream between two packets
+}
+
+// Error says what happened to the connection.
+func (e *LostError) Error() string { return (*conn.LostError)(e).Error() }
+
+// Unwrap returns net.ErrClosed and the cause.
+func (e *LostError) Unwrap() []error { return (*conn.LostError)(e).Unwrap() }
+
+// StallError says that the connection was given up because the server owed something for longer
+// than the stall timeout (see [WithStallTimeout]). It matches [net.ErrClosed] and is a [net.Error].
+type StallError struct {
+	After time.Duration
+	Data  bool // bytes of a READ or WRITE were owed, and not the answer to a keepalive
+}
+
+// Error says what was owed, and for how long.
+func (e *StallError) Error() string { return (*conn.StallError)(e).Error() }
+
+// Unwrap returns net.ErrClosed.
+func (e *StallError) Unwrap() error { return net.ErrClosed }
+
+// Timeout returns true.
+func (e *StallError) Timeout() bool { return true }
+
+// Temporary returns false.
+func (e *StallError) Temporary() bool { return false }
+
+// ProtocolError says that the server sent what no SFTP server may send. Either that was one broken
+// reply, and only its operation has failed, or it has ended the connection; then it matches
+// [net.ErrClosed].
+type ProtocolError struct {
+	What  string
+	Ended bool // the connection has ended
+}
+
+// Error says what was wrong.
+func (e *ProtocolError) Error() string { return (*conn.ProtocolError)(e).Error() }
+
+// Unwrap returns net.ErrClosed if the connection has ended, otherwise nil.
+func (e *ProtocolError) Unwrap() error { return (*conn.ProtocolError)(e).Unwrap() }
+
+// NotSFTPError says that the other side does not speak SFTP: a shell's start file prints something,
+// or the account has no access. It matches [net.ErrClosed].
+type NotSFTPError struct {
+	Text []byte // what it said first, at most 512 bytes, unchanged
+}
+
+// Error quotes what was said.
+func (e *NotSFTPError) Error() string { return (*conn.NotSFTPError)(e).Error() }
+
+// Unwrap returns net.ErrClosed.
+func (e *NotSFTPError) Unwrap() error { return net.ErrClosed }
+
+// connError returns an error of a connection as the type of this package.
+func connError(err error) error {
+	switch e := err.(type) {
+	case *conn.LostError:
+		return (*LostError)(e)
+	case *conn.StallError:
+		return (*StallError)(e)
+	case *conn.ProtocolError:
+		return (*ProtocolError)(e)
+	case *conn.NotSFTPError:
+		return (*NotSFTPError)(e)
+	}
+	return err
+}
 
 // StatusError is a server's refusal: the STATUS packet (draft-02, section 7) with which it
 // answered. Operations return it inside a [*fs.PathError] or [*os.LinkError], which name the

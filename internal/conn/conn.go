@@ -38,6 +38,10 @@ type Config struct {
 	// any way. Where it is nil nobody can be asked, and requests without data may take for ever.
 	Keepalive KeepaliveFunc
 
+	// Error turns an error of this package into the one that callers are to see. nil leaves them as
+	// they are.
+	Error func(error) error
+
 	// Ended is called once, in a goroutine of its own, when the connection has ended.
 	Ended func(error)
 
@@ -165,8 +169,17 @@ func (c *Conn) Close() error {
 	return nil
 }
 
+// public returns an error as callers are to see it.
+func (c *Conn) public(err error) error {
+	if c.config.Error == nil {
+		return err
+	}
+	return c.config.Error(err)
+}
+
 // end ends the connection for the given reason. Only the first reason counts.
 func (c *Conn) end(err error) {
+	err = c.public(err)
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()

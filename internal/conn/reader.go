@@ -209,8 +209,8 @@ func (c *Conn) readReply() error {
 	case kind == wire.TypeData:
 		r, err = c.readData(size, limit)
 	case c.tooLarge(kind, size):
-		r.err = &ProtocolError{What: fmt.Sprintf("%v of %d bytes, for which there is no room", kind,
-			size)}
+		r.err = c.public(&ProtocolError{What: fmt.Sprintf(
+			"%v of %d bytes, for which there is no room", kind, size)})
 		c.deliver(call, r)
 		return unexpected(c.in.skip(int(size)))
 	case (kind == wire.TypeHandle || kind == wire.TypeAttrs) && size <= scratchSize:
