@@ -2,12 +2,240 @@ package usftp
 
 import (
 	"context"
+	"errors"
+	"io"
 	"io/fs"
+	"iter"
+	"sync"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/wire"
 )
+
+// Pending is the result of an operation that has been started and may not be complete yet. It costs
+// no goroutine. Its methods may be called from any number of goroutines, in any combination.
+//
+// A Pending ends when its operation does, when the context of the view by which it was started is
+// done, and at the latest with the connection. Buffers that were given to the operation are the
+// caller's again then, and not before.
+type Pending[T any] struct {
+	session *session
+	done    chan struct{}
+
+	mu      sync.Mutex
+	op      operation[T]
+	ended   bool
+	value   T
+	err     error
+	then    []func(T, error)
+	hooks   []func() // the package's own, which do not block
+	forgot  bool
+	unwatch []func() bool // each stops watching a context
+}
+
+// Done returns a channel that is closed when the operation is complete.
+func (p *Pending[T]) Done() <-chan struct{} { return p.done }
+
+// Wait waits until the operation is complete and returns its result. It may be called again.
+func (p *Pending[T]) Wait() (T, error) {
+	<-p.done
+	return p.value, p.err
+}
+
+// WaitContext is Wait that gives up when ctx is done, with ctx's cause. The operation goes on: to
+// end it, start it through [Client.WithContext].
+func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
+	select {
+	case <-p.done:
+		return p.value, p.err
+	case <-ctx.Done():
+		var none T
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return none, p.op.wrap(context.Cause(ctx))
+	}
+}
+
+// Then has f called with the result when the operation is complete, or soon if it is. Functions of
+// one client are called one at a time, in the order in which their operations completed, on a
+// goroutine that exists only while there are any to call; never on one of the connection's. So a
+// slow one delays other functions, and no transfer. A function may start further operations and
+// wait for them, but not for another function.
+func (p *Pending[T]) Then(f func(T, error)) {
+	p.mu.Lock()
+	if !p.ended {
+		p.then = append(p.then, f)
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	p.session.dispatcher.run(func() { f(p.value, p.err) })
+}
+
+// Forget says that nobody will wait: an error goes to the client's [WithErrorFunc], called as
+// functions of Then are.
+func (p *Pending[T]) Forget() {
+	p.mu.Lock()
+	first := !p.forgot
+	p.forgot = true
+	failed := first && p.ended && p.err != nil
+	p.mu.Unlock()
+	if failed {
+		p.session.report(p.err)
+	}
+}
+
+// start sends the operation without waiting for its result. It waits only where the budget of bytes
+// or requests is full.
+func start[T any](ctx context.Context, s *session, op operation[T]) *Pending[T] {
+	p := &Pending[T]{session: s, op: op, done: make(chan struct{})}
+	if op.err != nil {
+		p.end(p.value, op.wrap(op.err))
+		return p
+	}
+	op.call.Done = (*completion[T])(p)
+	if err := s.conn.Start(ctx, op.call); err != nil {
+		p.end(p.value, op.wrap(err))
+		return p
+	}
+	p.watch(ctx, op)
+	return p
+}
+
+// watch has the pending operation end with a context. That costs no goroutine as long as nothing is
+// cancelled.
+func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
+	if ctx.Done() == nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() {
+		var none T
+		p.end(none, op.wrap(context.Cause(ctx)))
+	})
+	p.mu.Lock()
+	p.unwatch = append(p.unwatch, stop)
+	ended := p.ended
+	p.mu.Unlock()
+	if ended {
+		stop()
+	}
+}
+
+// complete takes the reply of the call under way.
+func (p *Pending[T]) complete(call *conn.Call) {
+	p.mu.Lock()
+	if p.ended { // cancelled: nobody wants the reply, and no buffer may be touched
+		p.mu.Unlock()
+		if call.Orphan != nil && call.Err == nil {
+			call.Orphan(call)
+		}
+		p.session.conn.Recycle(call)
+		return
+	}
+	value, next, err := p.op.finish()
+	if next != nil && next.err == nil {
+		p.op = *next
+		next.call.Done = (*completion[T])(p)
+		ok, failed := p.session.conn.TryStart(next.call, true)
+		if ok {
+			p.mu.Unlock()
+			return
+		}
+		if failed != nil {
+			err = next.wrap(failed)
+		}
+	}
+	p.mu.Unlock()
+	p.end(value, err)
+}
+
+// completion is a Pending as its call's Completer.
+type completion[T any] Pending[T]
+
+func (c *completion[T]) Complete(call *conn.Call) { (*Pending[T])(c).complete(call) }
+
+// end ends the pending operation, once.
+func (p *Pending[T]) end(value T, err error) {
+	p.mu.Lock()
+	if p.ended {
+		p.mu.Unlock()
+		return
+	}
+	p.ended, p.value, p.err = true, value, err
+	then, hooks, unwatch, forgot := p.then, p.hooks, p.unwatch, p.forgot
+	p.then, p.hooks, p.unwatch = nil, nil, nil
+	close(p.done)
+	p.mu.Unlock()
+	for _, stop := range unwatch {
+		stop()
+	}
+	for _, f := range then {
+		p.session.dispatcher.run(func() { f(value, err) })
+	}
+	for _, hook := range hooks {
+		hook()
+	}
+	if forgot && err != nil {
+		p.session.report(err)
+	}
+}
+
+// whenEnded has a function of the package called when the operation is complete, now if it is.
+func (p *Pending[T]) whenEnded(hook func()) {
+	p.mu.Lock()
+	if !p.ended {
+		p.hooks = append(p.hooks, hook)
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	hook()
+}
+
+// dispatcher calls users' functions, one at a time, on a goroutine that exists only while there are
+// any to call.
+type dispatcher struct {
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+}
+
+func (d *dispatcher) run(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue = append(d.queue, f)
+	if !d.running {
+		d.running = true
+		go d.work()
+	}
+}
+
+func (d *dispatcher) work() {
+	for {
+		d.mu.Lock()
+		queue := d.queue
+		d.queue = nil
+		d.running = len(queue) > 0
+		d.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		for _, f := range queue {
+			f()
+		}
+	}
+}
+
+// report hands an error that nobody waits for to the function of WithErrorFunc.
+func (s *session) report(err error) {
+	if f := s.options.errorFunc; f != nil {
+		s.dispatcher.run(func() { f(err) })
+	} else if logger := s.options.conn.Logger; logger != nil && !errors.Is(err, ErrClosed) {
+		s.dispatcher.run(func() { logger.Info("an error that nobody waits for", "error", err) })
+	}
+}
 
 // AsyncClient is a client whose operations are started and not waited for; see [Pending]. A method
 // waits only while the budget is full: [WithMaxInFlight] bytes of file contents, or 32,768
@@ -269,4 +497,252 @@ func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 		return startOnFile(a, operation[int]{name: "write", path: a.file.Name(), err: errAppendAt})
 	}
 	return startChange(a.file.startAt("write", p, off, true), a.file.Name())
+}
+
+var errAppendAt = errors.New("WriteAt on a file that was opened with O_APPEND")
+
+// rangeAt is a ReadAt or WriteAt that was started: the arithmetic of a transfer, driven by the
+// completions of its own requests and not by a goroutine. Its pending result's lock guards it, and
+// the buffer: once the result is there, nothing touches it.
+type rangeAt struct {
+	pending *Pending[int]
+	open    *openFile
+	ranges  *flow.Ranges
+	buf     []byte
+	off     int64
+	write   bool
+
+	starting bool // the caller has not sent all yet
+	err      error
+	errOff   int64
+}
+
+// rangeCall is one request of a rangeAt, as its Completer.
+type rangeCall struct {
+	at *rangeAt
+	flow.Range
+}
+
+func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int] {
+	o := operation[int]{name: op, path: f.Name()}
+	open, err := f.opening(op)
+	switch {
+	case err != nil:
+		o.err = fs.ErrClosed
+	case off < 0:
+		o.err = fs.ErrInvalid
+	case write && endOf(off, len(p))-off < int64(len(p)):
+		o.err = errTooLong
+	}
+	if o.err != nil || len(p) == 0 {
+		result := &Pending[int]{session: f.session(), op: o, done: make(chan struct{})}
+		result.end(0, o.wrap(o.err))
+		return result
+	}
+	// where the limits are not known yet, what every server takes
+	read, request := open.client.dataSizes()
+	if !write {
+		request = read
+	}
+	at := &rangeAt{
+		pending: &Pending[int]{session: open.client, op: o, done: make(chan struct{})},
+		open:    open, buf: p, off: off, write: write, starting: true,
+		ranges: flow.NewRanges(off, flow.Unknown, request, false),
+	}
+	at.ranges.Limit(endOf(off, len(p)))
+	at.pending.watch(f.ctx, o)
+	at.pending.watch(open.closed, o)
+	at.sendAll(f)
+	return at.pending
+}
+
+// sendAll sends all ranges, waiting for the budget where it is full.
+func (at *rangeAt) sendAll(f *File) {
+	p := at.pending
+	for {
+		p.mu.Lock()
+		r, more := at.ranges.Next(0)
+		if !more || p.ended {
+			at.starting = false
+			p.mu.Unlock()
+			break
+		}
+		call := at.call(r)
+		p.mu.Unlock()
+		if err := at.open.client.conn.Start(f.ctx, call); err != nil {
+			p.mu.Lock()
+			at.fail(r, err)
+			p.mu.Unlock()
+		}
+	}
+	at.finish()
+}
+
+// call makes the request for a range. The caller holds the lock.
+func (at *rangeAt) call(r flow.Range) *conn.Call {
+	s := at.open.client
+	var call *conn.Call
+	if at.write {
+		data := at.buf[r.Off-at.off:][:r.Len]
+		header := wire.WriteHeaderSize(len(at.open.handle))
+		block := s.conn.Pool().Get(header + r.Len)
+		call = s.request(wire.TypeStatus)
+		call.Request = wire.Write{Handle: at.open.handle, Offset: uint64(r.Off),
+			Data: data}.Append(block.Bytes()[:0], 0)
+		call.Payload = block
+	} else {
+		call = s.request(wire.TypeData)
+		call.Request = wire.Read{Handle: at.open.handle, Offset: uint64(r.Off),
+			Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+	}
+	call.Bytes = r.Len
+	call.Done = &rangeCall{at, r}
+	return call
+}
+
+// Complete takes a reply, and asks again for what it was short of.
+func (c *rangeCall) Complete(call *conn.Call) {
+	at, p := c.at, c.at.pending
+	p.mu.Lock()
+	if !p.ended {
+		at.settle(c.Range, call)
+		for !at.write && !at.starting {
+			r, more := at.ranges.Next(0)
+			if !more {
+				break
+			}
+			again := at.call(r)
+			if ok, err := at.open.client.conn.TryStart(again, true); !ok {
+				if err == nil {
+					err = errTooMany
+				}
+				at.fail(r, err)
+				at.open.client.conn.Recycle(again)
+			}
+		}
+	}
+	p.mu.Unlock()
+	at.open.client.conn.Recycle(call)
+	at.finish()
+}
+
+var errTooMany = errors.New("too many requests are in flight")
+
+// settle takes a reply. The caller holds the lock.
+func (at *rangeAt) settle(r flow.Range, call *conn.Call) {
+	switch {
+	case call.Err != nil:
+		at.fail(r, call.Err)
+	case at.write && call.Status.Code == wire.OK:
+		at.ranges.Done(r, r.Len)
+	case call.Type == wire.TypeData && len(call.Body) > 0:
+		copy(at.buf[r.Off-at.off:], call.Body)
+		at.ranges.Done(r, len(call.Body))
+	case call.Type == wire.TypeData:
+		at.fail(r, errNoData)
+	case !at.write && call.Status.Code == wire.EOF:
+		at.ranges.EOF(r)
+	default:
+		at.fail(r, replyError(call))
+	}
+}
+
+func (at *rangeAt) fail(r flow.Range, err error) {
+	if at.err == nil || r.Off < at.errOff {
+		at.err, at.errOff = err, r.Off
+	}
+	at.ranges.Again(r)
+	at.ranges.Limit(r.Off)
+}
+
+// finish ends the pending result when all has been answered.
+func (at *rangeAt) finish() {
+	p := at.pending
+	p.mu.Lock()
+	if at.starting || at.ranges.Out() > 0 || p.ended {
+		p.mu.Unlock()
+		return
+	}
+	n := int(at.ranges.Mark() - at.off)
+	err := at.err
+	if err == nil && n < len(at.buf) && !at.write {
+		err = io.EOF
+	}
+	p.mu.Unlock()
+	p.end(n, p.op.wrap(err))
+}
+
+// Result is what has become of one item of a batch.
+type Result[K, T any] struct {
+	Item  K
+	Value T
+	Err   error
+}
+
+// defaultBatch is how many operations of a batch are in flight where nothing is said: enough for
+// thousands of small requests in one round trip, and a few MiB of memory.
+const defaultBatch = 4096
+
+// Batch starts an operation for each item, at most limit of them in flight (0 means 4096), and
+// yields the results as they complete, in whatever order that is. An error concerns its item alone.
+// start usually calls one method of an [AsyncClient] or [AsyncFile]; items and start run on the
+// goroutine of the loop. Where the loop breaks, no more is started, and what is in flight goes on
+// unwatched; to end it too, cancel its context.
+func Batch[K, T any](items iter.Seq[K], limit int,
+	start func(K) *Pending[T]) iter.Seq[Result[K, T]] {
+	if limit <= 0 {
+		limit = defaultBatch
+	}
+	return func(yield func(Result[K, T]) bool) {
+		b := &batch[K, T]{wake: make(chan struct{}, 1)}
+		for item := range items {
+			for b.out >= limit {
+				if !b.wait(yield) {
+					return
+				}
+			}
+			b.out++
+			p := start(item)
+			p.whenEnded(func() { b.add(Result[K, T]{item, p.value, p.err}) })
+		}
+		for b.out > 0 {
+			if !b.wait(yield) {
+				return
+			}
+		}
+	}
+}
+
+// batch collects what has completed for the goroutine of the loop to take.
+type batch[K, T any] struct {
+	out  int // started and not yielded; the loop's own
+	mu   sync.Mutex
+	done []Result[K, T]
+	wake chan struct{} // holds one token when done may have become non-empty
+}
+
+func (b *batch[K, T]) add(r Result[K, T]) {
+	b.mu.Lock()
+	b.done = append(b.done, r)
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until something is complete and yields it. It returns false when the loop has ended.
+func (b *batch[K, T]) wait(yield func(Result[K, T]) bool) bool {
+	<-b.wake
+	b.mu.Lock()
+	done := b.done
+	b.done = nil
+	b.mu.Unlock()
+	for _, r := range done {
+		b.out--
+		if !yield(r) {
+			return false
+		}
+	}
+	return true
 }

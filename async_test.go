@@ -306,48 +306,37 @@ func TestAsyncBudget(t *testing.T) {
 	})
 }
 
-func TestRaw(t *testing.T) {
-	r := newRig(t, sftptest.Script{ShortReads: 10}, 0)
-	r.server.Files.WriteFile("/f", []byte("a few words of no importance"))
-	raw := r.Raw()
-	h := must[[]byte](t)(raw.Open("/f", wire.OpenRead|wire.OpenWrite, wire.Attrs{}).Wait())
-	p := make([]byte, 100)
-	if n, err := raw.Read(h, 2, p).Wait(); string(p[:n]) != "few words " || err != nil {
-		t.Errorf("%q, %v", p[:n], err)
-	}
-	must[struct{}](t)(raw.Write(h, 0, []byte("A")).Wait())
-	if _, err := raw.Read(h, 1000, p).Wait(); err != io.EOF {
-		t.Error(err)
-	}
-	must[struct{}](t)(raw.Fsetstat(h, wire.Attrs{Flags: wire.AttrSize, Size: 5}).Wait())
-	if stat := must[*usftp.FileStat](t)(raw.Fstat(h).Wait()); stat.Size != 5 {
-		t.Errorf("%+v", stat)
-	}
-	must[struct{}](t)(raw.Close(h).Wait())
-	d := must[[]byte](t)(raw.Opendir("/").Wait())
-	if list := must[[]wire.Name](t)(raw.Readdir(d).Wait()); len(list) != 3 {
-		t.Errorf("%+v", list)
-	}
-	if _, err := raw.Readdir(d).Wait(); err != io.EOF {
-		t.Error(err)
-	}
-	must[struct{}](t)(raw.Close(d).Wait())
-	body := must[[]byte](t)(raw.Extended(wire.ExtLimits, nil, wire.TypeExtendedReply).Wait())
-	var limits wire.LimitsReply
-	if err := limits.Parse(body); err != nil || limits.MaxRead == 0 {
-		t.Error(limits, err)
-	}
-	if _, err := r.Extended("nobody@example.com", []byte("x")); !errors.Is(err,
-		errors.ErrUnsupported) {
-		t.Error(err)
-	}
-	f := must[*usftp.File](t)(r.Open("/f"))
-	h = must[[]byte](t)(f.Handle())
-	if payload, err := r.Extended(wire.ExtFsync,
-		append([]byte{0, 0, 0, byte(len(h))}, h...)); payload != nil || err != nil {
-		t.Error(payload, err)
-	}
-	if got := r.Extensions(); got[wire.ExtLimits] != "1" {
-		t.Error(got)
-	}
+// TestFullTable: with as many requests in flight as there may be, files are closed and short reads
+// asked again all the same.
+func TestFullTable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var gate sftptest.Gate
+		r := newRig(t, sftptest.Script{ShortReads: 10,
+			Faults: []sftptest.Fault{{On: wire.TypeLstat, Do: sftptest.Hold(&gate)}}}, 0)
+		r.server.Files.WriteFile("/f", noise(1000))
+		f := must[*usftp.File](t)(r.Open("/f"))
+		g := must[*usftp.File](t)(r.Open("/f"))
+		p := make([]byte, 30)
+		var last *usftp.Pending[int]
+		const table = 32 << 10
+		go func() {
+			for range table - 1 {
+				r.Async().Lstat("/f").Forget()
+			}
+			last = g.Async().ReadAt(p, 0)
+			// one of these takes the place of the READ that comes back short
+			r.Async().Lstat("/f").Forget()
+			r.Async().Lstat("/f").Forget()
+		}()
+		synctest.Wait()
+		ok(t, f.Close())
+		if n, err := last.Wait(); n != len(p) || err != nil {
+			t.Errorf("a short read amid many requests: %d, %v", n, err)
+		}
+		gate.Open()
+		synctest.Wait()
+		if n := r.server.OpenHandles(); n != 1 {
+			t.Errorf("%d files are open on the server, want 1", n)
+		}
+	})
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/wire"
 )
 
 // TestEverythingAtOnce: Client and File in the hands of many goroutines, for the race detector, and
@@ -126,20 +125,6 @@ func TestReadAtScales(t *testing.T) {
 			t.Errorf("1,000 WriteAts took %v round trips", took)
 		}
 	})
-}
-
-// TestWaitSaysWhy: after the connection's end every call says why it ended, and so does Wait.
-func TestWaitSaysWhy(t *testing.T) {
-	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat,
-		Do: sftptest.Hangup()}}}, 0)
-	_, err := r.Stat("/")
-	var lost *usftp.LostError
-	if !errors.As(err, &lost) || !errors.As(r.Wait(), &lost) {
-		t.Error(err, r.Wait())
-	}
-	if _, err := r.ReadDir("/"); !errors.As(err, &lost) {
-		t.Error(err)
-	}
 }
 
 func TestClientsOfAFile(t *testing.T) {

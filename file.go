@@ -1,14 +1,17 @@
 package usftp
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"os"
 	"path"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -90,9 +93,6 @@ func (f *File) SetClient(client *Client) error {
 	return nil
 }
 
-// errIsOpen is why a file cannot be opened again, or be given another client.
-var errIsOpen error = invalidError("the file is open")
-
 // Name returns the path that the file was opened or listed by: a listed file's begins with the
 // directory's.
 func (f *File) Name() string {
@@ -126,6 +126,19 @@ func (f *File) IsOpen() bool {
 	return f.open != nil
 }
 
+// Handle returns the open file's handle, which is valid until the file is closed. On a closed file,
+// errors.Is(err, fs.ErrClosed) holds.
+func (f *File) Handle() ([]byte, error) {
+	open, err := f.opened("handle")
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(open.handle), nil
+}
+
+// errIsOpen is why a file cannot be opened again, or be given another client.
+var errIsOpen error = invalidError("the file is open")
+
 // opened returns the file's opening, once all that was written behind is acknowledged. Everything
 // that uses the handle begins here, or is an operation that [run] settles; exempt are the
 // asynchronous forms, Close and writing behind itself.
@@ -157,110 +170,315 @@ func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) oper
 	return make(open).after(f)
 }
 
-// Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where
-// it is not or where the server refuses FSTAT, and keeps them. One round trip.
-func (f *File) Stat() (fs.FileInfo, error) {
-	stat, err := run(f.ctx, f.statOperation())
-	if err != nil {
+// during returns a context for a transfer of the file: it ends with the file's own, and when the
+// file is closed.
+func (f *File) during(open *openFile) (context.Context, func()) {
+	if f.ctx.Done() == nil {
+		return open.closed, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	stop := context.AfterFunc(open.closed, func() { cancel(fs.ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+func (f *File) wrap(op string, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
+}
+
+// Open opens a file for reading. One round trip.
+func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O_RDONLY, 0) }
+
+// OpenRead opens a file for reading and asks for its attributes in the same round trip, so that
+// they are at hand: they are the first that most programs ask for, and a transfer that knows the
+// size sends no request too many. A server that tells no attributes is no error.
+func (c *Client) OpenRead(name string) (*File, error) {
+	f := NewFile(c, name)
+	stat := start(c.ctx, c.session, ask(c.session, "stat", name, wire.TypeAttrs,
+		wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs))
+	if _, err := run(c.ctx, f.openWith(os.O_RDONLY, 0)); err != nil {
 		return nil, err
 	}
-	return fileInfo{f.BaseName(), stat}, nil
+	stat.WaitContext(c.ctx)
+	return f, nil
 }
 
-// statOperation asks for the attributes and keeps them.
-func (f *File) statOperation() operation[*FileStat] {
-	f.mu.Lock()
-	s, open, name := f.client, f.open, f.path
-	f.mu.Unlock()
-	byPath := func() operation[*FileStat] {
-		return ask(s, "stat", name, wire.TypeAttrs,
-			wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs)
+// Create opens a file for reading and writing, truncated to nothing or created with the permissions
+// that the server gives new files. On a server that refuses to open for both it opens for writing
+// only. One round trip, and one more the first time that a server refuses so.
+func (c *Client) Create(name string) (*File, error) {
+	return run(c.ctx, c.create(c.ctx, name))
+}
+
+// OpenFile opens a file with the flags of package os. perm travels only with O_CREATE, and the
+// server applies its umask. O_SYNC is an error for which errors.Is(err, errors.ErrUnsupported)
+// holds. With O_CREATE and O_EXCL errors.Is(err, fs.ErrExist) holds where the name is taken. One
+// round trip.
+func (c *Client) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
+	f := NewFile(c, name)
+	return run(c.ctx, f.openWith(flag, perm))
+}
+
+// Open opens a closed file with the flags of package os, as [Client.OpenFile]. The offset is where
+// it was: 0 on a File that was never open. One round trip.
+func (f *File) Open(flag int, perm fs.FileMode) error {
+	_, err := run(f.ctx, f.openWith(flag, perm))
+	return err
+}
+
+// OpenRead opens a closed file for reading. One round trip.
+func (f *File) OpenRead() error { return f.Open(os.O_RDONLY, 0) }
+
+func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
+	flags, err := openFlags(flag)
+	if err != nil {
+		op.name, op.path, op.err = "open", f.Name(), err
+		return op
 	}
-	if open == nil || s.noFstat.Load() {
-		return byPath().after(f)
+	var attrs wire.Attrs
+	if flag&os.O_CREATE != 0 {
+		attrs = toMode(perm).Attrs
 	}
-	op := ask(s, "stat", name, wire.TypeAttrs,
-		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle}, f.keepAttrs)
-	op.instead = func(refusal error) *operation[*FileStat] {
-		if !errors.Is(refusal, errors.ErrUnsupported) {
+	op = f.openOperation(flags, attrs)
+	if flags&wire.OpenExclusive != 0 && op.err == nil {
+		op.instead = lookedInto[*File](op.session, op.name, op.path, op.newPath, op.path)
+	}
+	return op
+}
+
+func openFlags(flag int) (flags uint32, err error) {
+	switch flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR) {
+	case os.O_RDONLY:
+		flags = wire.OpenRead
+	case os.O_WRONLY:
+		flags = wire.OpenWrite
+	case os.O_RDWR:
+		flags = wire.OpenRead | wire.OpenWrite
+	default:
+		return 0, fs.ErrInvalid
+	}
+	for _, f := range []struct {
+		os   int
+		wire uint32
+	}{{os.O_APPEND, wire.OpenAppend}, {os.O_CREATE, wire.OpenCreate},
+		{os.O_TRUNC, wire.OpenTruncate}, {os.O_EXCL, wire.OpenExclusive}} {
+		if flag&f.os != 0 {
+			flags |= f.wire
+		}
+	}
+	if flag&os.O_SYNC != 0 {
+		return 0, errors.ErrUnsupported
+	}
+	return flags, nil
+}
+
+// create opens for both ways, and for writing alone where the server refuses that: AWS Transfer
+// does, in front of S3.
+func (s *session) create(ctx context.Context, name string) operation[*File] {
+	const write = wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate
+	f := &File{&fileState{client: s, path: name}, ctx}
+	if s.noReadWrite.Load() {
+		return f.openOperation(write, wire.Attrs{})
+	}
+	op := f.openOperation(write|wire.OpenRead, wire.Attrs{})
+	op.instead = func(refusal error) *operation[*File] {
+		if errors.Is(refusal, fs.ErrNotExist) {
 			return nil
 		}
-		s.differs(&s.noFstat, "it does not serve FSTAT; STAT is used instead")
-		next := byPath()
+		next := f.openOperation(write, wire.Attrs{})
+		next.refused = refusal
+		result := next.result
+		next.result = func(call *conn.Call) (*File, error) {
+			s.differs(&s.noReadWrite, "it opens no file for reading and writing; files are created for writing only")
+			return result(call)
+		}
 		return &next
 	}
-	return op.after(f)
+	return op
 }
 
-// Remove removes the file by its name, open or not. One round trip.
-func (f *File) Remove() error {
-	_, err := run(f.ctx, f.session().remove(f.Name()))
-	return err
+// openOperation opens a file. A handle that comes after its caller has gone is closed.
+func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File]) {
+	f.mu.Lock()
+	s, name, open := f.client, f.path, f.open
+	f.mu.Unlock()
+	if open != nil {
+		op.name, op.path, op.err = "open", name, errIsOpen
+		return op
+	}
+	op = ask(s, "open", name, wire.TypeHandle, wire.Open{Path: name, Flags: flags, Attrs: attrs},
+		func(call *conn.Call) (*File, error) {
+			var reply wire.Handle
+			if err := reply.Parse(call.Body); err != nil {
+				return nil, parse(err)
+			}
+			return f.becomeOpen(s, name, reply.Handle, flags)
+		})
+	op.call.Orphan = s.closeOrphan
+	return op
 }
 
-// Rename gives the file a new name, as [Client.Rename], which Name returns from then on.
-func (f *File) Rename(newname string) error {
-	_, err := run(f.ctx, f.session().rename(f.Name(), newname).after(f))
-	return f.renamed(newname, err)
+// becomeOpen gives the file its handle, unless another call has opened it meanwhile.
+func (f *File) becomeOpen(s *session, name string, handle []byte, flags uint32) (*File, error) {
+	open := &openFile{client: s, path: name, handle: append([]byte{}, handle...), flags: flags}
+	open.closed, open.shut = context.WithCancelCause(context.Background())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open != nil {
+		s.closeHandle(handle)
+		return nil, errIsOpen
+	}
+	f.open = open
+	if flags&wire.OpenTruncate != 0 {
+		defer s.changed(name)
+	}
+	return f, nil
 }
 
-// PosixRename gives the file a new name, as [Client.PosixRename], which Name returns from then on.
-func (f *File) PosixRename(newname string) error {
-	_, err := run(f.ctx, f.session().posixRename(f.Name(), newname).after(f))
-	return f.renamed(newname, err)
+// closeOrphan closes the handle in a reply that nobody waits for any more.
+func (s *session) closeOrphan(call *conn.Call) {
+	var reply wire.Handle
+	if call.Type != wire.TypeHandle || reply.Parse(call.Body) != nil {
+		return
+	}
+	s.closeHandle(reply.Handle)
 }
 
-func (f *File) renamed(newname string, err error) error {
-	if err == nil {
-		f.mu.Lock()
-		f.path = newname
-		f.mu.Unlock()
-		f.dropAhead() // it is known by the old name
+// closeHandle closes a handle without waiting, which is all right where nothing was written.
+func (s *session) closeHandle(handle []byte) {
+	call := s.request(wire.TypeStatus)
+	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: handle}.Append(call.Scratch(),
+		0)
+	call.Done = discard{s}
+	s.conn.TryStart(call, true) // on a connection that has ended there is nothing to close
+}
+
+// Close closes the file. A transfer that is under way ends with fs.ErrClosed. Where the file was
+// open for writing, Close waits for the server's answer, whatever f's context says: some servers
+// store the file only now, and say only now that they could not. Where it was open for reading
+// only, Close costs no wait. Closing a closed file is an error for which errors.Is(err,
+// fs.ErrClosed) holds.
+func (f *File) Close() error {
+	behind := f.beforeClose()
+	op, open := f.closeOperation()
+	if open != nil && open.flags&wire.OpenWrite == 0 {
+		op.call.Done = discard{open.client}
+		open.client.conn.TryStart(op.call, true)
+		return nil
+	}
+	_, err := run(context.Background(), op)
+	if behind != nil {
+		return behind // what was written is not there; what became of the handle matters less
 	}
 	return err
 }
 
-// Chmod sets the file's permissions. One round trip.
-func (f *File) Chmod(mode fs.FileMode) error { return f.change("chmod", toMode(mode)) }
-
-// Chown sets the numbers of the file's owner and group, as [Client.Chown]. One round trip.
-func (f *File) Chown(uid, gid int) error { return f.change("chown", toOwner(uid, gid)) }
-
-// Chtimes sets the file's times, as [Client.Chtimes] does. One round trip.
-func (f *File) Chtimes(atime, mtime time.Time) error {
-	return f.change("chtimes", toTimes(atime, mtime))
+// beforeClose finishes what was written behind and drops what was read ahead.
+func (f *File) beforeClose() error {
+	f.mu.Lock()
+	open := f.open
+	f.mu.Unlock()
+	f.dropAhead()
+	return f.endBehind(open)
 }
 
-// Truncate sets the file's size; what is added reads as zeros. The offset stays. One round trip.
-func (f *File) Truncate(size int64) error {
-	f.session().changed(f.Name())
-	defer f.session().changed(f.Name())
-	return f.change("truncate", toSize(size))
+// closeOperation takes the handle from the file and closes it.
+func (f *File) closeOperation() (operation[none], *openFile) {
+	open, name := f.letGo()
+	if open == nil {
+		return operation[none]{name: "close", path: name, err: fs.ErrClosed}, nil
+	}
+	return operation[none]{session: open.client, name: "close", path: name,
+		call: open.closeCall()}, open
 }
 
-// SetExtendedData sets attributes that the protocol does not define. The path is not used: the file
-// is known by its handle. One round trip.
-func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
-	return f.change("setstat", toExtended(extended))
+// letGo takes the handle from the file, which is closed by that; nil where it was.
+func (f *File) letGo() (open *openFile, name string) {
+	f.mu.Lock()
+	open, name = f.open, f.path
+	f.open = nil
+	f.mu.Unlock()
+	if open != nil {
+		open.shut(fs.ErrClosed)
+	}
+	return open, name
 }
 
-func (f *File) change(op string, to change) error {
-	_, err := run(f.ctx, f.fsetstat(op, to))
-	return err
+// closeCall makes a CLOSE.
+func (o *openFile) closeCall() *conn.Call {
+	call := o.client.request(wire.TypeStatus)
+	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: o.handle}.Append(call.Scratch(),
+		0)
+	call.Ordered = true // behind the WRITEs of a transfer that this ends
+	return call
 }
 
-// fsetstat changes attributes by handle (draft-02, section 6.9).
-func (f *File) fsetstat(op string, to change) operation[none] {
-	return onHandle(f, op, func(open *openFile) operation[none] {
-		if to.err != nil {
-			return operation[none]{name: op, path: open.path, err: to.err}
+// Seek sets the offset of the next Read or Write. From the end it may cost a round trip: see
+// [StatStrategy]. It is an error to seek to before the file's beginning, to beyond its end is none.
+func (f *File) Seek(offset int64, whence int) (int64, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	open, err := f.opened("seek")
+	if err != nil {
+		return 0, err
+	}
+	f.dropAhead()
+	f.readEnd = 0
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += f.offset
+	case io.SeekEnd:
+		size, err := f.size(open)
+		if err != nil {
+			return 0, err
 		}
-		command := open.client.command(op, f.Name(),
-			wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
-		command.call.Ordered = true // behind the WRITEs of a transfer that was given up
-		return command
-	})
+		offset += size
+	default:
+		return 0, f.wrap("seek", fs.ErrInvalid)
+	}
+	if offset < 0 {
+		return 0, f.wrap("seek", fs.ErrInvalid)
+	}
+	f.offset = offset
+	return offset, nil
 }
+
+// size returns the file's size, from what is known or else from the server, as the strategy has it.
+func (f *File) size(open *openFile) (int64, error) {
+	f.mu.Lock()
+	size, known := f.attrs.Size, f.cached && f.attrs.HasSize()
+	f.mu.Unlock()
+	strategy := open.client.options.statStrategy
+	if strategy == StatAlways || strategy == StatLazy &&
+		(!known || open.flags&wire.OpenWrite != 0) {
+		stat, err := run(f.ctx, f.statOperation())
+		if err != nil {
+			return 0, err
+		}
+		size, known = stat.Size, stat.HasSize()
+	}
+	if !known {
+		return 0, f.wrap("seek", errNoSize)
+	}
+	return int64(size), nil
+}
+
+// errNoSize is why a Seek from the end fails where the size is not known.
+var errNoSize = errors.New("the file's size is not known")
+
+// appends tells whether the file is open with O_APPEND.
+func (f *File) appends() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open != nil && f.open.flags&wire.OpenAppend != 0
+}
+
+// Progress returns how many bytes, from its beginning and without a gap, the ReadFrom or WriteTo
+// under way, or the last one, has behind it: acknowledged by the server, or handed to the writer.
+func (f *File) Progress() int64 { return f.progress.Load() }
 
 // Sync has the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section
 // 4.6). Without that extension the error is one for which errors.Is(err, errors.ErrUnsupported)

@@ -1,6 +1,10 @@
 package usftp_test
 
 import (
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -80,4 +84,49 @@ func ok(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+const sftpServer = "/usr/lib/openssh/sftp-server"
+
+// startServer runs OpenSSH's sftp-server on pipes.
+func startServer(t testing.TB, opts ...usftp.ClientOption) *usftp.Client {
+	t.Helper()
+	if _, err := os.Stat(sftpServer); err != nil {
+		if os.Getenv("USFTP_REQUIRE") != "" {
+			t.Fatalf("OpenSSH's sftp-server is needed: %v", err)
+		}
+		t.Skip("OpenSSH's sftp-server is not installed")
+	}
+	cmd := exec.Command(sftpServer, "-e")
+	w, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := usftp.NewClientPipe(r, w, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		cmd.Wait()
+	})
+	return client
+}
+
+func randomFile(t testing.TB, dir string, size int) (name string, data []byte) {
+	t.Helper()
+	data = make([]byte, size)
+	rand.New(rand.NewSource(int64(size))).Read(data)
+	name = filepath.Join(dir, "source")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name, data
 }

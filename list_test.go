@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -217,5 +218,65 @@ func TestListingIsCancelled(t *testing.T) {
 		if files, err := r.ReadDir("/d"); len(files) != 1 || err != nil {
 			t.Errorf("the next one: %v, %v", names(files), err)
 		}
+	})
+}
+
+// TestReadDirOfManyEntries: 100,000 entries over 50 ms, from a server that works in order, in less
+// than 3 s.
+func TestReadDirOfManyEntries(t *testing.T) {
+	const n, rtt = 100_000, 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(openSSH))
+		for i := range n {
+			r.server.Files.WriteFile(fmt.Sprint("/d/", i), nil)
+		}
+		took := trips(rtt, func() {
+			if files := must[[]*usftp.File](t)(r.ReadDir("/d")); len(files) != n {
+				t.Errorf("%d entries", len(files))
+			}
+		})
+		if took >= 60 {
+			t.Errorf("%v round trips", took)
+		}
+	})
+}
+
+// TestListingAllocates: an entry costs its File and its name, no more.
+func TestListingAllocates(t *testing.T) {
+	client := startServer(t, usftp.WithServerVersion(openSSH))
+	dir := t.TempDir()
+	const n = 1_000
+	for i := range n {
+		ok(t, os.WriteFile(fmt.Sprintf("%s/file number %d", dir, i), nil, 0o600))
+	}
+	allocs := testing.AllocsPerRun(3, func() {
+		for _, err := range client.Entries(dir) {
+			ok(t, err)
+		}
+	})
+	if allocs > 2.2*n {
+		t.Errorf("%v allocations an entry", allocs/n)
+	}
+}
+
+func TestReadDirLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{ReaddirNames: 5}, 100*time.Millisecond)
+		for i := range 100 {
+			r.server.Files.WriteFile(fmt.Sprintf("/d/%d", i), nil)
+		}
+		n := 0
+		files, err := r.ReadDirLimit("/d", 0, func(f *usftp.File) (accept, stop bool) {
+			n++
+			return n%2 == 0, n == 20
+		})
+		if len(files) != 10 || err != nil {
+			t.Error(len(files), err)
+		}
+		files, err = r.ReadDirLimit("/d", time.Second, nil)
+		if len(files) == 0 || len(files) == 100 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(len(files), err)
+		}
+		ok(t, files[0].OpenRead()) // its context is the client's, not that of the time limit
 	})
 }

@@ -2,11 +2,14 @@ package usftp_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -17,6 +20,140 @@ import (
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// panics runs f, which panics because a user's function does, as within net/http, which goes on
+// after it.
+func panics(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic of a user's function was swallowed")
+		}
+	}()
+	f()
+}
+
+// TestPanicsOfSourceAndSink: a program that recovers from its sink's or source's panic finds the
+// client as it was.
+func TestPanicsOfSourceAndSink(t *testing.T) {
+	for at := range 6 {
+		bubble(t, func(t *testing.T) {
+			data := noise(1 << 20)
+			r := newRig(t, sftptest.Script{}, time.Millisecond, usftp.WithMaxPacket(32<<10),
+				usftp.WithMaxInFlight(1<<20))
+			r.server.Files.WriteFile("/f", data)
+			f := must[*usftp.File](t)(r.Open("/f"))
+			n := 0
+			panics(t, func() {
+				f.WriteTo(writerFunc(func(p []byte) (int, error) {
+					if n++; n > at {
+						panic("sink")
+					}
+					return len(p), nil
+				}))
+			})
+			ok(t, f.Close())
+			g := must[*usftp.File](t)(r.Create("/g"))
+			n = 0
+			panics(t, func() {
+				g.ReadFrom(readerFunc(func(p []byte) (int, error) {
+					if n++; n > at {
+						panic("source")
+					}
+					return len(p), nil
+				}))
+			})
+			ok(t, g.Close())
+			synctest.Wait()
+			time.Sleep(time.Second)
+			if out := usftp.PoolOut(r.Client); out != 0 {
+				t.Errorf("at %d: %d bytes of the pool are out", at, out)
+			}
+			if free := usftp.BudgetFree(r.Client); free != 1<<20 {
+				t.Errorf("at %d: %d bytes of the budget are free", at, free)
+			}
+			for range 3 {
+				ok(t, r.WriteFile("/h", data, 0o600))
+				if got := must[[]byte](t)(r.ReadFile("/h")); !bytes.Equal(got, data) {
+					t.Errorf("at %d: the data differs", at)
+				}
+			}
+		})
+	}
+}
+
+// TestOffsetsAtTheEnd: what does not fit in front of the last offset there can be is an error, and
+// neither a success nor a wait.
+func TestOffsetsAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, 0)
+		r.server.Files.WriteFile("/f", nil)
+		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+		p := make([]byte, 100)
+		for _, off := range []int64{math.MaxInt64, math.MaxInt64 - 10} {
+			if n, err := f.WriteAt(p, off); err == nil {
+				t.Errorf("WriteAt at %d: %d and no error", off, n)
+			}
+			if n, err := f.Async().WriteAt(p, off).Wait(); err == nil {
+				t.Errorf("async WriteAt at %d: %d and no error", off, n)
+			}
+			if n, err := f.Async().ReadAt(p, off).Wait(); err == nil {
+				t.Errorf("async ReadAt at %d: %d and no error", off, n)
+			}
+			if n, err := f.ReadAt(p, off); err == nil {
+				t.Errorf("ReadAt at %d: %d and no error", off, n)
+			}
+			must[int64](t)(f.Seek(off, io.SeekStart))
+			if n, err := f.ReadFrom(bytes.NewReader(p)); err == nil {
+				t.Errorf("ReadFrom at %d: %d and no error", off, n)
+			}
+			if n, err := f.Write(p); err == nil {
+				t.Errorf("Write at %d: %d and no error", off, n)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			began := time.Now()
+			w := f.WithContext(ctx).Writer()
+			_, err := w.Write(make([]byte, 1<<20))
+			if err == nil {
+				err = w.Flush()
+			}
+			if took := time.Since(began); err == nil || took > time.Minute {
+				t.Errorf("a Writer at %d: %v, after %v", off, err, took)
+			}
+			cancel()
+			f.Close()
+			f = must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+		}
+		f.Close()
+	})
+}
+
+// A file has one offset, so that one cannot be read and written in one call; it must not wait for
+// itself.
+func TestFileToItself(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/f", noise(1000))
+	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+	for name, call := range map[string]func() (int64, error){
+		"ReadFrom":        func() (int64, error) { return f.ReadFrom(f) },
+		"WriteTo":         func() (int64, error) { return f.WriteTo(f.WithContext(t.Context())) },
+		"WriteTo, Writer": func() (int64, error) { return f.WriteTo(f.Writer()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if n, err := call(); n != 0 || !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("%d, %v", n, err)
+			}
+		})
+	}
+}
 
 // scripted starts a server that follows a script and a client on it.
 func scripted(t testing.TB, script sftptest.Script, link sftptest.LinkConfig,
@@ -350,4 +487,52 @@ func TestUploadBesideABusyOne(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server that keeps the first READ's answer to itself, and answers all others, is not asked for
+// the whole file, which would wait in memory.
+func TestReorderIsBounded(t *testing.T) {
+	data := make([]byte, 96<<20)
+	for i := range data {
+		data[i] = byte(i>>8 ^ i)
+	}
+	for _, ahead := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			gate := new(sftptest.Gate)
+			client, server := scripted(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type == wire.TypeRead && r.Offset == 0 {
+					return []sftptest.Action{sftptest.Hold(gate)}
+				}
+				return nil
+			}}, sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond})
+			server.Files.WriteFile("/file", data)
+			f, err := client.Open("/file")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			var got bytes.Buffer
+			ended := make(chan error)
+			go func() {
+				var err error
+				if ahead {
+					r := f.ReadRange(0, -1)
+					_, err = io.Copy(&got, r)
+					r.Close()
+				} else {
+					_, err = f.WriteTo(&got)
+				}
+				ended <- err
+			}()
+			time.Sleep(10 * time.Second) // of a fake clock: nothing more comes
+			synctest.Wait()
+			if asked := len(server.Requests(wire.TypeRead)) * 255 << 10; asked > 40<<20 {
+				t.Errorf("%d MiB were asked for before the first answer", asked>>20)
+			}
+			gate.Open()
+			if err := <-ended; err != nil || !bytes.Equal(got.Bytes(), data) {
+				t.Errorf("%d bytes, %v", got.Len(), err)
+			}
+		})
+	}
 }

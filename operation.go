@@ -158,12 +158,6 @@ func (s *session) offered(extension string) bool {
 	return s.offers[extension] == version
 }
 
-// unsupported is why an operation fails for which the server lacks an extension.
-type unsupported struct{ extension string }
-
-func (e *unsupported) Error() string { return "the server does not offer " + e.extension }
-func (e *unsupported) Unwrap() error { return errors.ErrUnsupported }
-
 // needs makes an operation fail at once on a server without the extension.
 func (op operation[T]) needs(extension string) operation[T] {
 	if op.session.offered(extension) {
@@ -188,13 +182,6 @@ func parse(err error) error {
 	}
 	return nil
 }
-
-// existsError is a refusal that turned out to be for a name that is taken. errors.Is holds for
-// fs.ErrExist, and for all that holds for the server's own answer.
-type existsError struct{ status error }
-
-func (e *existsError) Error() string   { return "the name exists already" }
-func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
 
 // orExists has a refusal that says nothing but FAILURE looked into: version 3 has no code for a
 // name that is taken, and whoever makes something new wants to know.

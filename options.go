@@ -129,3 +129,17 @@ func WithChannelWindow(bytes int) ClientOption {
 func WithStatStrategy(strategy StatStrategy) ClientOption {
 	return func(o *options) { o.statStrategy = strategy }
 }
+
+// StatStrategy says what to do where a file's size is needed and was not asked for: by Seek from
+// the end.
+type StatStrategy int
+
+const (
+	// StatLazy, the default, takes the size that is cached and asks where there is none, and always
+	// on files that are open for writing.
+	StatLazy StatStrategy = iota
+	// StatAlways asks every time.
+	StatAlways
+	// StatNever takes the size that is cached, however old, and fails where there is none.
+	StatNever
+)

@@ -3,79 +3,15 @@ package usftp
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
+	"os"
 	"path"
+	"strconv"
+	"strings"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/wire"
 )
-
-// Stat asks for the attributes of the file at name, following symbolic links. The result's Sys is a
-// [*FileStat]. One round trip.
-func (c *Client) Stat(name string) (fs.FileInfo, error) {
-	return run(c.ctx, c.stat("stat", wire.TypeStat, name))
-}
-
-// Lstat is Stat for the file itself where it is a symbolic link. One round trip.
-func (c *Client) Lstat(name string) (fs.FileInfo, error) {
-	return run(c.ctx, c.stat("lstat", wire.TypeLstat, name))
-}
-
-func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInfo] {
-	return ask(s, op, name, wire.TypeAttrs, wire.PathRequest{Type: t, Path: name},
-		func(call *conn.Call) (fs.FileInfo, error) {
-			stat, err := attrsReply(call)
-			if err != nil {
-				return nil, err
-			}
-			return fileInfo{path.Base(name), stat}, nil
-		})
-}
-
-func attrsReply(call *conn.Call) (*FileStat, error) {
-	var reply wire.AttrsReply
-	if err := reply.Parse(call.Body); err != nil {
-		return nil, parse(err)
-	}
-	stat := newFileStat(&reply.Attrs)
-	return &stat, nil
-}
-
-// Remove removes the file, or the empty directory, at name. It never follows a symbolic link. One
-// round trip for a file, two for a directory.
-func (c *Client) Remove(name string) error {
-	_, err := run(c.ctx, c.remove(name))
-	return err
-}
-
-// remove asks to remove a file, and then a directory. The protocol has one request for each, and no
-// code that says "it is a directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED): os.Remove
-// tries both, and reports the more telling error.
-func (s *session) remove(name string) operation[none] {
-	op := s.removeFile(name)
-	op.instead = func(refusal error) *operation[none] {
-		if errors.Is(refusal, fs.ErrNotExist) {
-			return nil
-		}
-		rmdir := s.removeDirectory("remove", name)
-		rmdir.refused = refusal
-		return &rmdir
-	}
-	return op
-}
-
-func (s *session) removeFile(name string) operation[none] {
-	return s.command("remove", name, wire.PathRequest{Type: wire.TypeRemove, Path: name})
-}
-
-func (s *session) removeDirectory(op, name string) operation[none] {
-	return s.command(op, name, wire.PathRequest{Type: wire.TypeRmdir, Path: name})
-}
-
-// RemoveDirectory removes the empty directory at name. One round trip.
-func (c *Client) RemoveDirectory(name string) error {
-	_, err := run(c.ctx, c.removeDirectory("rmdir", name))
-	return err
-}
 
 // Mkdir makes a directory, with the permissions that the server gives new ones. Where the name is
 // taken, errors.Is(err, fs.ErrExist) holds. One round trip, and one more after a refusal that does
@@ -85,8 +21,173 @@ func (c *Client) Mkdir(name string) error {
 	return err
 }
 
+// MkdirPerm makes a directory with permissions, to which the server applies its umask. Where the
+// name is taken, errors.Is(err, fs.ErrExist) holds. One round trip, and one more after a refusal
+// that does not say why.
+func (c *Client) MkdirPerm(name string, perm fs.FileMode) error {
+	message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: toMode(perm).Attrs}
+	_, err := run(c.ctx, c.command("mkdir", name, message).orExists(name))
+	return err
+}
+
 func (s *session) mkdir(name string) operation[none] {
 	return s.command("mkdir", name, wire.PathAttrs{Type: wire.TypeMkdir, Path: name})
+}
+
+// errNotDirectory is why MkdirAll fails where something else is in the way.
+var errNotDirectory = errors.New("not a directory")
+
+// MkdirAll makes a directory and those above it that do not exist, with the permissions that the
+// server gives new ones. Where name is a directory already it does nothing. One round trip where
+// its parent exists and name does not; two in all where any number are missing, on servers that
+// work strictly in order; on others one more for each that is missing.
+func (c *Client) MkdirAll(name string) error {
+	_, err := run(c.ctx, c.mkdir(name))
+	if err == nil {
+		return nil
+	}
+	if c.fatal(err) != nil {
+		return err
+	}
+	parents := above(name)
+	if errors.Is(err, fs.ErrNotExist) && len(parents) > 0 {
+		err = c.mkdirChain(parents, name)
+		if err == nil {
+			return nil
+		}
+	}
+	// Version 3 has no code that says "it exists already"; servers say FAILURE, PERMISSION_DENIED
+	// and others. What counts is what is there now: perhaps somebody else made it at the same time.
+	info, statErr := run(c.ctx, c.stat("mkdir", wire.TypeStat, name))
+	switch {
+	case statErr != nil:
+		return err
+	case !info.IsDir():
+		return &fs.PathError{Op: "mkdir", Path: name, Err: errNotDirectory}
+	}
+	return nil
+}
+
+// mkdirChain makes the directories above name that do not exist, and it.
+func (c *Client) mkdirChain(parents []string, name string) error {
+	missing := parents
+	if !c.inOrder {
+		missing = c.missing(parents)
+	}
+	made := make([]*Pending[none], len(missing))
+	var refused error
+	for i, parent := range missing {
+		made[i] = start(c.ctx, c.session, c.mkdir(parent))
+		if !c.inOrder {
+			made[i].Wait() // the next one needs it
+		}
+	}
+	_, err := run(c.ctx, c.mkdir(name))
+	for _, p := range made {
+		// The refusals of those that exist say nothing. Where the whole failed, the first of the
+		// others says why.
+		if _, failed := p.Wait(); refused == nil && errors.Is(failed, fs.ErrPermission) {
+			refused = failed
+		}
+	}
+	if err != nil && errors.Is(err, fs.ErrNotExist) && refused != nil {
+		return refused
+	}
+	return err
+}
+
+// missing returns those of the directories, which lie within each other, that do not exist. One
+// round trip.
+func (c *Client) missing(dirs []string) []string {
+	asked := make([]*Pending[fs.FileInfo], len(dirs))
+	for i, dir := range dirs {
+		asked[i] = start(c.ctx, c.session, c.stat("mkdir", wire.TypeStat, dir))
+	}
+	exist := 0
+	for i, p := range asked {
+		if _, err := p.Wait(); err == nil {
+			exist = i + 1
+		}
+	}
+	return dirs[exist:]
+}
+
+// above returns the directories above a name, the topmost first, without the root and ".".
+func above(name string) []string {
+	var dirs []string
+	for i := 1; i < len(name); i++ {
+		if name[i] == '/' && name[i-1] != '/' && strings.Trim(name[i:], "/") != "" {
+			if dir := name[:i]; dir != "." && dir != ".." {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// CreateTemp makes a new file in a directory ("" is where relative paths start) and opens it for
+// reading and writing, with mode 0600. Its name is pattern, with its last "*" replaced by random
+// digits, which stand at the end where there is none. Removing it is the caller's job. One round
+// trip.
+func (c *Client) CreateTemp(dir, pattern string) (*File, error) {
+	var f *File
+	err := tryNames("createtemp", dir, pattern, func(name string) (err error) {
+		const exclusive = os.O_CREATE | os.O_EXCL
+		if !c.noReadWrite.Load() {
+			f, err = c.OpenFile(name, os.O_RDWR|exclusive, 0o600)
+			if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) ||
+				c.fatal(err) != nil {
+				return err
+			}
+		}
+		refusal := err
+		if f, err = c.OpenFile(name, os.O_WRONLY|exclusive, 0o600); err != nil && refusal != nil {
+			return refusal
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// MkdirTemp makes a new directory in a directory, with mode 0700, and returns its name; see
+// [Client.CreateTemp].
+func (c *Client) MkdirTemp(dir, pattern string) (string, error) {
+	var made string
+	err := tryNames("mkdirtemp", dir, pattern, func(name string) error {
+		made = name
+		message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: toMode(0o700).Attrs}
+		_, err := run(c.ctx, c.command("mkdir", name, message).orExists(name))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return made, nil
+}
+
+// mostNames is how many random names are tried.
+const mostNames = 1000
+
+// tryNames tries random names until one is not taken.
+func tryNames(op, dir, pattern string, try func(name string) error) error {
+	if strings.Contains(pattern, "/") {
+		return &fs.PathError{Op: op, Path: pattern, Err: errors.New("the pattern contains a slash")}
+	}
+	prefix, suffix := pattern, ""
+	if i := strings.LastIndexByte(pattern, '*'); i >= 0 {
+		prefix, suffix = pattern[:i], pattern[i+1:]
+	}
+	var err error
+	for range mostNames {
+		name := prefix + strconv.FormatUint(uint64(rand.Uint32()), 10) + suffix
+		if err = try(path.Join(dir, name)); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return err
 }
 
 // Rename gives a file or directory a new name. By draft-02, section 6.5, it fails where the new
@@ -97,11 +198,6 @@ func (c *Client) Rename(oldname, newname string) error {
 	return err
 }
 
-func (s *session) rename(oldname, newname string) operation[none] {
-	return s.command2("rename", oldname, newname,
-		wire.Rename{OldPath: oldname, NewPath: newname}).orExists(newname)
-}
-
 // PosixRename gives a file or directory a new name and replaces a file that has it, in one step, as
 // rename(2) does. It needs posix-rename@openssh.com (OpenSSH's PROTOCOL, section 4.3); without it
 // the error is one for which errors.Is(err, errors.ErrUnsupported) holds. One round trip.
@@ -110,13 +206,123 @@ func (c *Client) PosixRename(oldname, newname string) error {
 	return err
 }
 
+// HasPosixRename tells whether the server offers posix-rename@openssh.com.
+func (c *Client) HasPosixRename() bool { return c.offered(wire.ExtPosixRename) }
+
+// Rename gives the file a new name, as [Client.Rename], which Name returns from then on.
+func (f *File) Rename(newname string) error {
+	_, err := run(f.ctx, f.session().rename(f.Name(), newname).after(f))
+	return f.renamed(newname, err)
+}
+
+// PosixRename gives the file a new name, as [Client.PosixRename], which Name returns from then on.
+func (f *File) PosixRename(newname string) error {
+	_, err := run(f.ctx, f.session().posixRename(f.Name(), newname).after(f))
+	return f.renamed(newname, err)
+}
+
+func (f *File) renamed(newname string, err error) error {
+	if err == nil {
+		f.mu.Lock()
+		f.path = newname
+		f.mu.Unlock()
+		f.dropAhead() // it is known by the old name
+	}
+	return err
+}
+
+func (s *session) rename(oldname, newname string) operation[none] {
+	return s.command2("rename", oldname, newname,
+		wire.Rename{OldPath: oldname, NewPath: newname}).orExists(newname)
+}
+
 func (s *session) posixRename(oldname, newname string) operation[none] {
 	return s.command2("posix-rename", oldname, newname,
 		wire.PosixRename{OldPath: oldname, NewPath: newname}).needs(wire.ExtPosixRename)
 }
 
-// HasPosixRename tells whether the server offers posix-rename@openssh.com.
-func (c *Client) HasPosixRename() bool { return c.offered(wire.ExtPosixRename) }
+// Link makes newname another name of the file at oldname. It needs hardlink@openssh.com (OpenSSH's
+// PROTOCOL, section 4.5), or else errors.Is(err, errors.ErrUnsupported) holds; where newname is
+// taken, errors.Is(err, fs.ErrExist) does. One round trip, and one more after a refusal that does
+// not say why.
+func (c *Client) Link(oldname, newname string) error {
+	_, err := run(c.ctx, c.link(oldname, newname))
+	return err
+}
+
+func (s *session) link(oldname, newname string) operation[none] {
+	op := s.command2("link", oldname, newname,
+		wire.Hardlink{OldPath: oldname, NewPath: newname}).needs(wire.ExtHardlink)
+	return op.orExists(newname)
+}
+
+// The order in which a server takes SYMLINK's two paths: draft-02, section 6.10, has the link's own
+// first, OpenSSH and the many that follow it the target (PROTOCOL, section 4.1).
+const (
+	symlinksUnknown int32 = iota
+	symlinksTargetFirst
+	symlinksLinkFirst
+)
+
+// symlinkOrder tells the order by the SSH server's version line. Nobody says it in the protocol.
+func symlinkOrder(version string) int32 {
+	for _, name := range []string{"OpenSSH", "paramiko", "SFTPGo", "mod_sftp"} {
+		if strings.Contains(version, name) {
+			return symlinksTargetFirst
+		}
+	}
+	for _, name := range []string{"AsyncSSH", "VShell", "SSH Tectia"} {
+		if strings.Contains(version, name) {
+			return symlinksLinkFirst
+		}
+	}
+	return symlinksUnknown
+}
+
+// Symlink makes newname a symbolic link to oldname, as os.Symlink does. Servers take the two paths
+// in different orders; where the server is not known, the link is read back and, if it came out the
+// wrong way round, made again. Where newname is taken, errors.Is(err, fs.ErrExist) holds. One round
+// trip, three the first time on a server that is not known.
+func (c *Client) Symlink(oldname, newname string) error {
+	order := c.symlinks.Load()
+	_, err := run(c.ctx, c.symlink(oldname, newname, order))
+	if err != nil || order != symlinksUnknown {
+		return err
+	}
+	if target, err := c.ReadLink(newname); err == nil && target == oldname {
+		c.symlinks.Store(symlinksTargetFirst)
+		return nil
+	}
+	// Only a link that is there, that was not there before and that points to newname is taken for
+	// one that was made the wrong way round. Had it been there before, SYMLINK would have failed;
+	// and had SYMLINK made newname, it would be there.
+	_, missing := c.Lstat(newname)
+	if target, err := c.ReadLink(oldname); err != nil || target != newname ||
+		!errors.Is(missing, fs.ErrNotExist) {
+		return nil // the server does not say what it has made: it says that all is well
+	}
+	if _, err := run(c.ctx, c.removeFile(oldname)); err != nil {
+		return err
+	}
+	c.symlinks.Store(symlinksLinkFirst)
+	_, err = run(c.ctx, c.symlink(oldname, newname, symlinksLinkFirst))
+	return err
+}
+
+func (s *session) symlink(oldname, newname string, order int32) operation[none] {
+	message := wire.Symlink{First: oldname, Second: newname}
+	if order == symlinksLinkFirst {
+		message = wire.Symlink{First: newname, Second: oldname}
+	}
+	return s.command2("symlink", oldname, newname, message).orExists(newname)
+}
+
+// ReadLink returns the target of the symbolic link at name (draft-02, section 6.10). One round
+// trip.
+func (c *Client) ReadLink(name string) (string, error) {
+	return run(c.ctx, c.name("readlink", name,
+		wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
+}
 
 // RealPath returns the absolute, cleaned path that the server makes of name; "." is where relative
 // paths start (draft-02, section 6.11). One round trip.
@@ -128,13 +334,6 @@ func (c *Client) RealPath(name string) (string, error) {
 // Getwd returns the directory in which relative paths start, usually the user's home. One round
 // trip.
 func (c *Client) Getwd() (string, error) { return c.RealPath(".") }
-
-// ReadLink returns the target of the symbolic link at name (draft-02, section 6.10). One round
-// trip.
-func (c *Client) ReadLink(name string) (string, error) {
-	return run(c.ctx, c.name("readlink", name,
-		wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
-}
 
 // ExpandPath is RealPath that also expands a leading ~ or ~user. It needs expand-path@openssh.com
 // (OpenSSH's PROTOCOL, section 4.9), or else errors.Is(err, errors.ErrUnsupported) holds. One round
@@ -151,6 +350,10 @@ func (c *Client) HomeDirectory(user string) (string, error) {
 	return run(c.ctx, c.name("home-directory", user,
 		wire.ExtendedPath{Name: wire.ExtHomeDirectory, Path: user}).needs(wire.ExtHomeDirectory))
 }
+
+// Join joins path elements as [path.Join] does, with the slashes that SFTP has everywhere. No round
+// trip.
+func (c *Client) Join(elem ...string) string { return path.Join(elem...) }
 
 // name is a request whose reply is a NAME of one entry.
 func (s *session) name(op, name string, message appender) operation[string] {
@@ -169,7 +372,3 @@ func (s *session) name(op, name string, message appender) operation[string] {
 		return n.Filename, nil
 	})
 }
-
-// Join joins path elements as [path.Join] does, with the slashes that SFTP has everywhere. No round
-// trip.
-func (c *Client) Join(elem ...string) string { return path.Join(elem...) }

@@ -16,6 +16,19 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+// On a server that rewrites the targets of links, a link that was there is not taken for one that
+// SYMLINK has made the wrong way round.
+func TestSymlinkKeepsWhatWasThere(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.Symlink("/new", "/old")
+	r.server.AddFaults(sftptest.Fault{On: wire.TypeReadlink, Path: "/new",
+		Do: sftptest.Refuse(wire.PermissionDenied, "links are private")})
+	ok(t, r.Symlink("/old", "/new"))
+	if !r.server.Files.Exists("/old") {
+		t.Error("/old is gone")
+	}
+}
+
 func TestGlob(t *testing.T) {
 	r := newRig(t, sftptest.Script{Home: "/home"}, 0)
 	for _, name := range []string{"/home/a.txt", "/home/b.txt", "/home/.c.txt", "/home/d/x.txt",
@@ -173,41 +186,25 @@ func TestCreateWhereReadWriteIsRefused(t *testing.T) {
 	}
 }
 
-func TestStatVFS(t *testing.T) {
-	client := startServer(t)
-	stat, err := client.StatVFS(t.TempDir())
-	if err != nil || stat.TotalSpace() == 0 || stat.TotalSpace() < stat.FreeSpace() ||
-		stat.Namemax == 0 {
-		t.Errorf("%+v, %v", stat, err)
+func TestTemporaryNames(t *testing.T) {
+	r := newRig(t, sftptest.Script{Home: "/home"}, 0)
+	f := must[*usftp.File](t)(r.CreateTemp("", "a*b"))
+	g := must[*usftp.File](t)(r.CreateTemp("/home", "a"))
+	d := must[string](t)(r.MkdirTemp("/home", "d*"))
+	if !strings.HasPrefix(f.Name(), "a") || !strings.HasSuffix(f.Name(), "b") ||
+		!strings.HasPrefix(g.Name(), "/home/a") || !strings.HasPrefix(d, "/home/d") {
+		t.Error(f.Name(), g.Name(), d)
 	}
-	r := newRig(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, 0)
-	for what, err := range map[string]error{
-		"statvfs": r.StatVFSInto("/", stat), "posix-rename": r.PosixRename("/a",
-			"/b"), "link": r.Link("/a", "/b"), "lchown": r.Lchown("/", 1, 1),
-	} {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v", what, err)
-		}
+	if info := must[fs.FileInfo](t)(r.Stat(d)); !info.IsDir() || info.Mode().Perm() != 0o700 {
+		t.Error(info)
 	}
-	if n := len(r.server.Requests()); n != 1 {
-		t.Errorf("%d requests, want INIT alone", n)
+	if info := must[fs.FileInfo](t)(f.Stat()); info.Mode() != 0o600 {
+		t.Error(info)
 	}
-}
-
-func TestRemove(t *testing.T) {
-	r := newRig(t, sftptest.Script{}, 0)
-	r.server.Files.WriteFile("/d/f", nil)
-	r.server.Files.Mkdir("/e")
-	r.server.Files.Symlink("/d", "/l")
-	if err := r.Remove("/d"); err == nil {
-		t.Error("a directory that is not empty was removed")
-	}
-	for _, name := range []string{"/d/f", "/e", "/l", "/d"} {
-		if err := r.Remove(name); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := r.Remove("/d"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.CreateTemp("/none", "x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+	if _, err := r.CreateTemp("", "x/y"); err == nil {
+		t.Error("a pattern with a slash was taken")
 	}
 }

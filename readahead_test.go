@@ -18,6 +18,28 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+// TestRenamedFileIsNotStale: what was read ahead goes with a file's name.
+func TestRenamedFileIsNotStale(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, 0)
+		r.server.Files.WriteFile("/f", bytes.Repeat([]byte("o"), 1<<20))
+		f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+		p := make([]byte, 1000)
+		for range 4 {
+			must[int](t)(f.Read(p))
+		}
+		ok(t, f.Rename("/g"))
+		g := must[*usftp.File](t)(r.OpenFile("/g", os.O_RDWR, 0))
+		must[int](t)(g.WriteAt(bytes.Repeat([]byte("n"), 10_000), 0))
+		must[int](t)(f.Read(p))
+		if p[0] != 'n' {
+			t.Error("a Read after a Rename misses what was written by the new name")
+		}
+		f.Close()
+		g.Close()
+	})
+}
+
 // readAll reads a file in pieces of one size.
 func readAll(t *testing.T, f io.Reader, size int) []byte {
 	var all []byte

@@ -1,175 +1,295 @@
 package usftp_test
 
 import (
+	"bufio"
 	"bytes"
-	"errors"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/pem"
 	"fmt"
-	"io"
-	"io/fs"
+	"net"
 	"os"
-	"path"
-	"slices"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/wire"
 )
 
-// workout does with a server what programs do, in a directory of its own, and checks it all.
-func workout(t *testing.T, c *usftp.Client, dir string, lacks ...string) {
-	t.Helper()
-	has := func(what string) bool { return !slices.Contains(lacks, what) }
-	check := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	data := noise(600_001)
-	name := func(base string) string { return path.Join(dir, base) }
-
-	check("mkdirall", c.MkdirAll(name("a/b")))
-	check("mkdirall again", c.MkdirAll(name("a/b")))
-	if err := c.Mkdir(name("a")); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("mkdir of what exists: %v", err)
-	}
-	writers := map[string]func(f *usftp.File) error{
-		"write":   func(f *usftp.File) error { _, err := f.Write(data); return err },
-		"writeat": func(f *usftp.File) error { _, err := f.WriteAt(data, 0); return err },
-		"readfrom": func(f *usftp.File) error {
-			_,
-				err := f.ReadFrom(bytes.NewReader(data))
-			return err
-		},
-		"writer": func(f *usftp.File) error {
-			w := f.Writer()
-			for rest := data; len(rest) > 0; rest = rest[min(len(rest), 10_000):] {
-				if _, err := w.Write(rest[:min(len(rest), 10_000)]); err != nil {
-					return err
+// TestOurServer: package server over both of its backends, which carries requests out side by side.
+func TestOurServer(t *testing.T) {
+	dir, err := osfs.New(t.TempDir())
+	ok(t, err)
+	for name, backend := range map[string]server.FS{"memfs": memfs.New(64 << 20), "osfs": dir} {
+		t.Run(name, func(t *testing.T) {
+			client, end := net.Pipe()
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(context.Background(), end, backend, nil) }()
+			c := must[*usftp.Client](t)(usftp.NewClientPipe(client, client,
+				usftp.WithServerVersion("SSH-2.0-usftp")))
+			ok(t, c.Mkdir("/d"))
+			workout(t, c, "/d")
+			items := func(yield func(int) bool) {
+				for i := 0; i < 3000 && yield(i); i++ {
 				}
 			}
-			return w.Close()
-		},
-	}
-	for how, write := range writers {
-		if !has(how) {
-			continue
-		}
-		f, err := c.Create(name(how))
-		if err != nil {
-			t.Errorf("create: %v", err)
-			continue
-		}
-		check(how, write(f))
-		check("close", f.Close())
-		got, err := c.ReadFile(name(how))
-		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%s: the file differs, %d bytes, %v", how, len(got), err)
-		}
-	}
-	if has("readat") {
-		f, err := c.Open(name("write"))
-		check("open", err)
-		p := make([]byte, 200_000)
-		n, err := f.ReadAt(p, 500_000)
-		if err != io.EOF || !bytes.Equal(p[:n], data[500_000:]) {
-			t.Errorf("readat: %d, %v", n, err)
-		}
-		if got := readAll(t, f, 7000); !bytes.Equal(got, data) {
-			t.Errorf("read: %d bytes differ", len(got))
-		}
-		check("close", f.Close())
-	}
-	if has("stat") {
-		info, err := c.Stat(name("write"))
-		if err != nil || info.Size() != int64(len(data)) || !info.Mode().IsRegular() {
-			t.Errorf("stat: %v, %v", info, err)
-		}
-	}
-	files, err := c.ReadDir(dir)
-	if err != nil || len(files) != 1+len(writers)-countOf(lacks, "write", "writeat", "readfrom",
-		"writer") {
-		t.Errorf("readdir: %v, %v", names(files), err)
-	}
-	check("rename", c.Rename(name("write"), name("renamed")))
-	if _, err := c.Stat(name("write")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("stat of nothing: %v", err)
-	}
-	if _, err := c.Open(name("write")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("open of nothing: %v", err)
-	}
-	if has("symlink") {
-		check("symlink", c.Symlink("renamed", name("link")))
-		if target, err := c.ReadLink(name("link")); path.Base(target) != "renamed" || err != nil {
-			t.Errorf("readlink: %q, %v", target, err)
-		}
-	}
-	if has("setstat") {
-		check("chmod", c.Chmod(name("renamed"), 0o600))
-		check("chtimes", c.Chtimes(name("renamed"), time.Unix(1e9, 0), time.Unix(1e9, 0)))
-	}
-	n := 0
-	check("walk", c.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { n++; return err }))
-	if n < 4 {
-		t.Errorf("the walk has seen %d entries", n)
-	}
-	check("removeall", c.RemoveAllIn(dir))
-	if files, err := c.ReadDir(dir); err != nil || len(files) > 0 {
-		t.Errorf("after all was removed: %v, %v", names(files), err)
-	}
-}
-
-func countOf(list []string, of ...string) (n int) {
-	for _, s := range list {
-		if slices.Contains(of, s) {
-			n++
-		}
-	}
-	return n
-}
-
-// TestServersThatDiffer: scripted, for quirks that no server that is at hand has.
-func TestServersThatDiffer(t *testing.T) {
-	none := []wire.ExtensionPair{}
-	for name, test := range map[string]struct {
-		script sftptest.Script
-		lacks  []string
-	}{
-		"OpenSSH's like":      {sftptest.Script{}, nil},
-		"no extensions":       {sftptest.Script{Extensions: none}, nil},
-		"reads of 32 KiB":     {sftptest.Script{ShortReads: 32 << 10}, nil},
-		"reads of 1 KiB":      {sftptest.Script{ShortReads: 1 << 10}, nil},
-		"reads of any length": {sftptest.Script{RandomReads: true, Seed: 5}, nil},
-		"no FSTAT":            {sftptest.Script{Refuse: []wire.Type{wire.TypeFstat}}, nil},
-		"no SETSTAT": {sftptest.Script{Refuse: []wire.Type{wire.TypeSetstat,
-			wire.TypeFsetstat}}, []string{"setstat"}},
-		"no opening for both":     {sftptest.Script{NoReadWrite: true}, nil},
-		"writes in sequence":      {sftptest.Script{SequentialWrites: true}, nil},
-		"one write at a time":     {sftptest.Script{OneWrite: true}, []string{"writer"}},
-		"reads in sequence":       {sftptest.Script{SequentialReads: true}, []string{"readat"}},
-		"no messages":             {sftptest.Script{NoMessages: true}, nil},
-		"no messages, no lengths": {sftptest.Script{BareStatus: true}, nil},
-		"richer codes":            {sftptest.Script{RichCodes: true}, nil},
-		"replies in any order":    {sftptest.Script{Reorder: 8, Seed: 11}, nil},
-		"one large listing":       {sftptest.Script{ReaddirNames: 1 << 20}, nil},
-		"one name a packet":       {sftptest.Script{ReaddirNames: 1}, nil},
-		"no sizes":                {sftptest.Script{HideAttrs: wire.AttrSize}, []string{"stat"}},
-		"no times, no owners":     {sftptest.Script{HideAttrs: wire.AttrACModTime | wire.AttrUIDGID}, nil},
-		"links as in the draft":   {sftptest.Script{DraftSymlink: true}, nil},
-		"an upload for a handle":  {sftptest.Script{UploadPerHandle: true}, nil},
-		"long handles":            {sftptest.Script{HandleSize: 256}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, test.script, 0)
-			r.server.Files.Mkdir("/d")
-			workout(t, r.Client, "/d", test.lacks...)
-			r.Stat("/")
-			if _, err := r.Stat("/"); err != nil || r.server.OpenHandles() != 0 {
-				t.Errorf("%v, %d handles are open", err, r.server.OpenHandles())
+			for result := range usftp.Batch(items, 100, func(i int) *usftp.Pending[*usftp.File] { return c.Async().Create(fmt.Sprintf("/d/%d", i)) }) {
+				ok(t, result.Err)
+				ok(t, result.Value.Close())
 			}
+			files := must[[]*usftp.File](t)(c.ReadDir("/d"))
+			seen := make(map[string]bool)
+			for _, f := range files {
+				seen[f.Name()] = true
+			}
+			if len(files) != 3000 || len(seen) != 3000 {
+				t.Errorf("%d entries, %d different ones", len(files), len(seen))
+			}
+			data := noise(3 << 20)
+			ok(t, c.WriteFile("/f", data, 0o600))
+			if hashes, err := c.CheckFile("/f", usftp.CheckFile{Algorithms: []string{"md5"},
+				BlockSize: 1 << 20}); err != nil ||
+				!bytes.Equal(hashes.Hashes[2], md5Of(data[2<<20:])) {
+				t.Errorf("%+v, %v", hashes, err)
+			}
+			if n, err := c.CopyFile("/f", "/g"); n != 3<<20 || err != nil {
+				t.Error(n, err)
+			}
+			if got := must[[]byte](t)(c.ReadFile("/g")); !bytes.Equal(got, data) {
+				t.Error("the copy differs")
+			}
+			ok(t, c.Close())
+			<-served
 		})
+	}
+}
+
+// TestHugeListing: a directory in one packet of 7 MB, as some servers send it.
+func TestHugeListing(t *testing.T) {
+	var reply wire.Names
+	for i := range 50_000 {
+		name := fmt.Sprintf("a file with quite a long name, number %d", i)
+		reply.Names = append(reply.Names, wire.Name{Filename: name,
+			LongName: strings.Repeat("-", 60) + name,
+			Attrs:    wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o100644}})
+	}
+	sent := false
+	r := newRig(t, sftptest.Script{Intercept: func(request sftptest.Request) []sftptest.Action {
+		if request.Type != wire.TypeReaddir || sent {
+			return nil
+		}
+		sent = true
+		return []sftptest.Action{sftptest.ReplyBytes(string(reply.Append(nil, request.ID)))}
+	}}, 0)
+	if n := len(reply.Append(nil, 0)); n < 7<<20 {
+		t.Fatalf("the packet has %d bytes", n)
+	}
+	files, err := r.ReadDir("/")
+	if len(files) != 50_000 || err != nil {
+		t.Errorf("%d entries, %v", len(files), err)
+	}
+}
+
+func TestRoundTripThroughOpenSSH(t *testing.T) {
+	client := startServer(t)
+	dir := t.TempDir()
+	for _, size := range []int{0, 1, 1000, 32768, 261120, 261121, 3*261120 + 7, 10 << 20} {
+		name, data := randomFile(t, dir, size)
+		f, err := client.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := sha256.New()
+		n, err := f.WriteTo(h)
+		if err != nil || n != int64(size) || !bytes.Equal(h.Sum(nil), hash(data)) {
+			t.Errorf("WriteTo of %d bytes: %d, %v", size, n, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		target := filepath.Join(dir, "target")
+		g, err := client.Create(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err = g.ReadFrom(bytes.NewReader(data))
+		if err != nil || n != int64(size) {
+			t.Errorf("ReadFrom of %d bytes: %d, %v", size, n, err)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("the uploaded file of %d bytes differs: %v", size, err)
+		}
+	}
+}
+
+func hash(p []byte) []byte { h := sha256.Sum256(p); return h[:] }
+
+// python returns an interpreter that has a module: the one that USFTP_PYTHON names, or the
+// system's.
+func python(t *testing.T, module string) string {
+	t.Helper()
+	name := os.Getenv("USFTP_PYTHON")
+	if name == "" {
+		name = "python3"
+	}
+	if err := exec.Command(name, "-c", "import "+module).Run(); err != nil {
+		if os.Getenv("USFTP_REQUIRE") != "" {
+			t.Fatalf("%s has no module %s", name, module)
+		}
+		t.Skipf("%s has no module %s, whose server this test is about", name, module)
+	}
+	return name
+}
+
+// startPython runs a server written in Python, which prints its port, and logs in.
+func startPython(t *testing.T, module, script string) *usftp.Client {
+	t.Helper()
+	interpreter := python(t, module)
+	dir := t.TempDir()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	ok(t, err)
+	block := must[*pem.Block](t)(ssh.MarshalPrivateKey(key, ""))
+	ok(t, os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(block), 0o600))
+	ok(t, os.WriteFile(filepath.Join(dir, "server.py"), []byte(script), 0o600))
+	cmd := exec.Command(interpreter, "-W", "ignore", filepath.Join(dir, "server.py"),
+		filepath.Join(dir, "key"))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe() // its end tells the server to stop
+	ok(t, err)
+	out, err := cmd.StdoutPipe()
+	ok(t, err)
+	ok(t, cmd.Start())
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Wait()
+	})
+	port, err := bufio.NewReader(out).ReadString('\n')
+	ok(t, err)
+	conn, err := ssh.Dial("tcp", "127.0.0.1:"+strings.TrimSpace(port), &ssh.ClientConfig{
+		User: "me", Auth: []ssh.AuthMethod{ssh.Password("secret")}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	})
+	ok(t, err)
+	t.Cleanup(func() { conn.Close() })
+	client, err := usftp.NewClient(conn)
+	ok(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+const asyncSSH = `
+import asyncio, sys, asyncssh
+class Server(asyncssh.SSHServer):
+    def password_auth_supported(self): return True
+    def validate_password(self, user, password): return password == "secret"
+async def main():
+    server = await asyncssh.listen("127.0.0.1", 0, server_host_keys=[sys.argv[1]], server_factory=Server, sftp_factory=True)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    server.abort() if hasattr(server, "abort") else server.close()
+asyncio.run(main())
+`
+
+// TestAsyncSSHServer: AsyncSSH's server answers out of order, and takes SYMLINK's paths as the
+// draft has them.
+func TestAsyncSSHServer(t *testing.T) {
+	workout(t, startPython(t, "asyncssh", asyncSSH), t.TempDir())
+}
+
+const paramikoServer = `
+import os, socket, sys, threading, paramiko
+from paramiko import SFTPServerInterface, SFTPServer, SFTPAttributes, SFTPHandle, SFTP_OK
+def guarded(f):
+    def wrapper(*args):
+        try:
+            r = f(*args)
+            return SFTP_OK if r is None else r
+        except OSError as e:
+            return SFTPServer.convert_errno(e.errno)
+    return wrapper
+class Files(SFTPServerInterface):
+    @guarded
+    def list_folder(self, path):
+        out = []
+        for name in os.listdir(path):
+            attr = SFTPAttributes.from_stat(os.lstat(os.path.join(path, name)))
+            attr.filename = name
+            out.append(attr)
+        return out
+    @guarded
+    def stat(self, path): return SFTPAttributes.from_stat(os.stat(path))
+    @guarded
+    def lstat(self, path): return SFTPAttributes.from_stat(os.lstat(path))
+    @guarded
+    def open(self, path, flags, attr):
+        fd = os.open(path, flags, 0o666)
+        mode = "r+b" if flags & os.O_RDWR else "wb" if flags & os.O_WRONLY else "rb"
+        handle = SFTPHandle(flags)
+        handle.filename = path
+        handle.readfile = handle.writefile = os.fdopen(fd, mode)
+        return handle
+    @guarded
+    def remove(self, path): os.remove(path)
+    @guarded
+    def rename(self, old, new): os.rename(old, new)
+    @guarded
+    def posix_rename(self, old, new): os.replace(old, new)
+    @guarded
+    def mkdir(self, path, attr): os.mkdir(path)
+    @guarded
+    def rmdir(self, path): os.rmdir(path)
+    @guarded
+    def chattr(self, path, attr): SFTPServer.set_file_attr(path, attr)
+    @guarded
+    def symlink(self, target, path): os.symlink(target, path)
+    @guarded
+    def readlink(self, path): return os.readlink(path)
+class Server(paramiko.ServerInterface):
+    def check_auth_password(self, user, password):
+        return paramiko.AUTH_SUCCESSFUL if password == "secret" else paramiko.AUTH_FAILED
+    def check_channel_request(self, kind, chanid): return paramiko.OPEN_SUCCEEDED
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+key = paramiko.Ed25519Key.from_private_key_file(sys.argv[1])
+def serve():
+    while True:
+        conn, _ = listener.accept()
+        transport = paramiko.Transport(conn)
+        transport.add_server_key(key)
+        transport.set_subsystem_handler("sftp", SFTPServer, Files)
+        transport.start_server(server=Server())
+threading.Thread(target=serve, daemon=True).start()
+sys.stdin.read()
+os._exit(0)
+`
+
+// TestParamikoServer: paramiko's server hashes files by a form of check-file of its own.
+func TestParamikoServer(t *testing.T) {
+	client := startPython(t, "paramiko", paramikoServer)
+	dir := t.TempDir()
+	workout(t, client, dir)
+	name := filepath.Join(dir, "f")
+	data := noise(1 << 20)
+	ok(t, client.WriteFile(name, data, 0o600))
+	hashes, err := client.CheckFile(name,
+		usftp.CheckFile{Algorithms: []string{"md5"}, BlockSize: 1 << 16})
+	if err != nil || len(hashes.Hashes) != 16 ||
+		fmt.Sprintf("%x", hashes.Hashes[3]) != fmt.Sprintf("%x", md5Of(data[3<<16:4<<16])) {
+		t.Errorf("%+v, %v", hashes, err)
 	}
 }
 
@@ -179,103 +299,27 @@ func TestOpenSSHServer(t *testing.T) {
 	}
 }
 
-// TestOneWriteAtATime: what a server refuses side by side is written again one by one, where the
-// source can be read again, and remembered.
-func TestOneWriteAtATime(t *testing.T) {
-	r := newRig(t, sftptest.Script{OneWrite: true}, 0)
-	data := noise(3 << 20)
-	for i := range 3 {
-		f := must[*usftp.File](t)(r.Create(fmt.Sprint("/", i)))
-		n, err := f.ReadFrom(bytes.NewReader(data))
-		if n != int64(len(data)) || err != nil {
-			t.Errorf("%d: %d, %v", i, n, err)
-		}
-		ok(t, f.Close())
-		if got := must[[]byte](t)(r.server.Files.ReadFile(fmt.Sprint("/", i))); !bytes.Equal(got,
-			data) {
-			t.Errorf("%d: the file differs", i)
-		}
-		if i == 0 {
-			r.server.ForgetRequests()
-		}
+// TestOverSSH: the whole way, over SSH to OpenSSH's own server, whose version line says that it
+// works in order.
+func TestOverSSH(t *testing.T) {
+	server := opensshd.Start(t, opensshd.Options{})
+	key := must[[]byte](t)(os.ReadFile(server.IdentityFile))
+	signer := must[ssh.Signer](t)(ssh.ParsePrivateKey(key))
+	hostKey := must[[]byte](t)(os.ReadFile(server.HostKeys[0] + ".pub"))
+	public, _, _, _, err := ssh.ParseAuthorizedKey(hostKey)
+	ok(t, err)
+	conn, err := ssh.Dial("tcp", fmt.Sprintf("%s:%d", server.Host, server.Port), &ssh.ClientConfig{
+		User: server.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.FixedHostKey(public),
+	})
+	ok(t, err)
+	defer conn.Close()
+	client := must[*usftp.Client](t)(usftp.NewClient(conn))
+	if !private.OfClient(client).WorksInOrder() {
+		t.Error("OpenSSH's server is not known to work in order")
 	}
-	if n := len(r.server.Requests(wire.TypeWrite)); n != 2*13 {
-		t.Errorf("%d WRITEs for twice 3 MiB, want 26: what the server refuses is remembered", n)
-	}
-	f := must[*usftp.File](t)(newRig(t, sftptest.Script{OneWrite: true}, 0).Create("/x"))
-	if _, err := f.ReadFrom(io.MultiReader(bytes.NewReader(data))); !errors.Is(err,
-		usftp.ErrSSHFxFailure) {
-		t.Errorf("from a source that cannot be read again: %v", err)
-	}
-}
-
-func TestZeroLengthData(t *testing.T) {
-	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead, From: 5000,
-		To: 1 << 40, Do: sftptest.ZeroData()}}}, 0, usftp.WithMaxPacket(1000))
-	data := noise(10_000)
-	r.server.Files.WriteFile("/f", data)
-	f := must[*usftp.File](t)(r.Open("/f"))
-	var got bytes.Buffer
-	if n, err := f.WriteTo(&got); n != 5000 || err == nil ||
-		!bytes.Equal(got.Bytes(), data[:5000]) {
-		t.Error(n, err)
-	}
-	p := make([]byte, 10_000)
-	if n, err := f.ReadAt(p, 0); n != 5000 || err == nil || err == io.EOF {
-		t.Error(n, err)
-	}
-	if n, err := f.Async().ReadAt(p, 0).Wait(); n != 5000 || err == nil || err == io.EOF {
-		t.Error(n, err)
-	}
-	must[int64](t)(f.Seek(0, io.SeekStart))
-	if n, err := io.ReadFull(f, p); n != 5000 || err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Error(n, err)
-	}
-}
-
-// TestReadOnce: a file that is gone once it was read can be read whole, in one go, by each of the
-// ways.
-func TestReadOnce(t *testing.T) {
-	data := noise(1 << 20)
-	r := newRig(t, sftptest.Script{ReadOnce: true}, 0, usftp.WithReadAhead(0))
-	for i, read := range []func(name string) ([]byte, error){
-		r.ReadFile,
-		func(name string) ([]byte, error) {
-			f := must[*usftp.File](t)(r.Open(name))
-			defer f.Close()
-			return io.ReadAll(f)
-		},
-		func(name string) ([]byte, error) { return fs.ReadFile(r.DirFS("/"), name[1:]) },
-	} {
-		name := fmt.Sprint("/", i)
-		r.server.Files.WriteFile(name, data)
-		if got, err := read(name); err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%d: %d bytes, %v", i, len(got), err)
-		}
-	}
-}
-
-func TestStatStrategies(t *testing.T) {
-	for _, test := range []struct {
-		strategy usftp.StatStrategy
-		asks     int // of three Seeks from the end of a file that was listed
-	}{{usftp.StatLazy, 0}, {usftp.StatAlways, 3}, {usftp.StatNever, 0}} {
-		r := newRig(t, sftptest.Script{}, 0, usftp.WithStatStrategy(test.strategy))
-		r.server.Files.WriteFile("/d/f", []byte("12345"))
-		f := must[[]*usftp.File](t)(r.ReadDir("/d"))[0]
-		ok(t, f.OpenRead())
-		for range 3 {
-			if n, err := f.Seek(-1, io.SeekEnd); n != 4 || err != nil {
-				t.Error(n, err)
-			}
-		}
-		if n := len(r.server.Requests(wire.TypeFstat)); n != test.asks {
-			t.Errorf("%v: %d FSTATs, want %d", test.strategy, n, test.asks)
-		}
-		g := must[*usftp.File](t)(r.OpenFile("/d/f", os.O_RDWR, 0))
-		if n, err := g.Seek(0, io.SeekEnd); (err == nil) != (test.strategy != usftp.StatNever) ||
-			err == nil && n != 5 {
-			t.Errorf("%v: of a file that was opened by name: %d, %v", test.strategy, n, err)
-		}
-	}
+	workout(t, client, t.TempDir())
+	ok(t, client.Close())
+	again := must[*usftp.Client](t)(usftp.NewClient(conn)) // closing a client leaves the connection
+	must[string](t)(again.Getwd())
+	ok(t, again.Close())
 }

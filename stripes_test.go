@@ -2,6 +2,7 @@ package usftp_test
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,68 @@ import (
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
 )
+
+// openOver opens /file over several clients, each at the end of a link of 100 ms with a window, 0
+// for none; all but the first join the stripes.
+func openOver(t *testing.T, server *sftptest.Scripted, clients, window int,
+	options ...usftp.ClientOption) (stripes private.Stripes, ends []*sftptest.End) {
+	t.Helper()
+	for i := range clients {
+		end := server.Dial(sftptest.LinkConfig{ToServer: 50 * time.Millisecond,
+			ToClient: 50 * time.Millisecond, Window: window})
+		c, err := usftp.NewClientPipe(end, end, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		f, err := c.Open("/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		if i == 0 {
+			stripes = private.NewStripes(f)
+		} else if !stripes.Join(f) {
+			t.Fatal("it may not join")
+		}
+		ends = append(ends, end)
+	}
+	return stripes, ends
+}
+
+// A range is read in order over several handles, in a fraction of the time, also where one of them
+// ends halfway.
+func TestReadRangeOver(t *testing.T) {
+	const window = 256 << 10
+	data := make([]byte, 9<<20+12345)
+	for i := range data {
+		data[i] = byte(i>>8 ^ i)
+	}
+	took := map[int]time.Duration{}
+	for _, lanes := range []int{1, 4} {
+		for _, cut := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				server := sftptest.NewServer(t, sftptest.Script{})
+				server.Files.WriteFile("/file", data)
+				stripes, ends := openOver(t, server, lanes, window, usftp.WithChannelWindow(window))
+				if cut && lanes > 2 {
+					time.AfterFunc(300*time.Millisecond, func() { ends[2].Cut(nil) })
+				}
+				began := time.Now()
+				r := stripes.ReadRange(1000, -1)
+				got, err := io.ReadAll(r)
+				r.Close()
+				took[lanes] = time.Since(began)
+				if err != nil || !bytes.Equal(got, data[1000:]) {
+					t.Errorf("%d lanes, cut %v: %d bytes, %v", lanes, cut, len(got), err)
+				}
+			})
+		}
+	}
+	if took[4] > took[1]/3 {
+		t.Errorf("%v over one handle, %v over four", took[1], took[4])
+	}
+}
 
 // One file travels over several connections, in a fraction of the time, and is whole even where one
 // of them ends halfway.

@@ -301,8 +301,9 @@ func (c *Client) statUnknown(entries []*File) error {
 // dirHeap holds directories, first the one that the walk comes to first.
 type dirHeap []*walkDir
 
-func (h dirHeap) Len() int           { return len(h) }
+func (h dirHeap) Len() int { return len(h) }
 func (h dirHeap) Less(i, j int) bool { return h[i].key < h[j].key }
+
 func (h dirHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j

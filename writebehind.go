@@ -11,22 +11,6 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// behind is an upload whose source is a program's Writes: they are gathered into blocks, blocks go
-// out as the link takes them, and nobody waits for the answers but where too many are due. It runs
-// only within the program's calls. A File has one at a time, from the first Write to the next call
-// that needs all to be done.
-type behind struct {
-	file *File
-	open *openFile
-
-	mu    sync.Mutex
-	u     *upload
-	block *buffer.Block // being filled, behind the room for a header
-	n     int           // bytes in it
-	size  int           // bytes that it takes
-	most  int64
-}
-
 // Writer is a pipelined writer to a file, for loops of Write: see [File.Writer].
 type Writer struct{ file *File }
 
@@ -61,6 +45,22 @@ func (w *Writer) Flush() error { return w.file.flushBehind() }
 
 // Close is Flush. The file stays open.
 func (w *Writer) Close() error { return w.Flush() }
+
+// behind is an upload whose source is a program's Writes: they are gathered into blocks, blocks go
+// out as the link takes them, and nobody waits for the answers but where too many are due. It runs
+// only within the program's calls. A File has one at a time, from the first Write to the next call
+// that needs all to be done.
+type behind struct {
+	file *File
+	open *openFile
+
+	mu    sync.Mutex
+	u     *upload
+	block *buffer.Block // being filled, behind the room for a header
+	n     int           // bytes in it
+	size  int           // bytes that it takes
+	most  int64
+}
 
 // writeBehind writes at the offset without waiting for the answer. The caller holds the turn.
 func (f *File) writeBehind(p []byte, most int64) (int, error) {

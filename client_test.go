@@ -1,9 +1,11 @@
 package usftp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +13,46 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
+
+// TestWaitSaysWhy: after the connection's end every call says why it ended, and so does Wait.
+func TestWaitSaysWhy(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat,
+		Do: sftptest.Hangup()}}}, 0)
+	_, err := r.Stat("/")
+	var lost *usftp.LostError
+	if !errors.As(err, &lost) || !errors.As(r.Wait(), &lost) {
+		t.Error(err, r.Wait())
+	}
+	if _, err := r.ReadDir("/"); !errors.As(err, &lost) {
+		t.Error(err)
+	}
+}
+
+// TestIdleClient: ten seconds after the last transfer a client is two goroutines.
+func TestIdleClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, 0, usftp.WithWriteBehind(1<<20))
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		f := must[*usftp.File](t)(r.Create("/f"))
+		must[int64](t)(f.ReadFrom(bytes.NewReader(noise(5 << 20))))
+		must[int](t)(f.Write(noise(1 << 20)))
+		must[int64](t)(f.Seek(0, io.SeekStart))
+		readAll(t, f, 1000)
+		ok(t, f.Close())
+		for range r.Walk("/") {
+		}
+		r.Async().Remove("/f").Forget()
+		time.Sleep(10 * time.Second) // of the bubble's clock
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before {
+			buf := make([]byte, 1<<16)
+			t.Errorf("%d goroutines more\n%s", after-before, buf[:runtime.Stack(buf, true)])
+		}
+	})
+}
 
 // lazySink takes its time for every Write.
 type lazySink time.Duration

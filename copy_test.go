@@ -3,6 +3,7 @@ package usftp_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -195,34 +196,73 @@ func TestCopyFileOfUnknownSize(t *testing.T) {
 	}
 }
 
-// A file has one offset, so that one cannot be read and written in one call; it must not wait for
-// itself.
-func TestFileToItself(t *testing.T) {
-	r := newRig(t, sftptest.Script{}, 0)
-	r.server.Files.WriteFile("/f", noise(1000))
-	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
-	for name, call := range map[string]func() (int64, error){
-		"ReadFrom":        func() (int64, error) { return f.ReadFrom(f) },
-		"WriteTo":         func() (int64, error) { return f.WriteTo(f.WithContext(t.Context())) },
-		"WriteTo, Writer": func() (int64, error) { return f.WriteTo(f.Writer()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			if n, err := call(); n != 0 || !errors.Is(err, fs.ErrInvalid) {
-				t.Errorf("%d, %v", n, err)
-			}
-		})
+func TestCopyOnServer(t *testing.T) {
+	data := noise(300_000)
+	for _, extensions := range [][]wire.ExtensionPair{nil, {},
+		{{Name: wire.ExtCopyData, Data: "1"}}} {
+		r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
+		r.server.Files.WriteFile("/a", data)
+		n, err := r.CopyFile("/a", "/b")
+		got := must[[]byte](t)(r.server.Files.ReadFile("/b"))
+		if n != int64(len(data)) || err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%v: %d, %v", extensions, n, err)
+		}
+		if reads := len(r.server.Requests(wire.TypeRead)); (reads == 0) != (extensions == nil ||
+			len(extensions) == 1) {
+			t.Errorf("%v: %d READs", extensions, reads)
+		}
+		from := must[*usftp.File](t)(r.Open("/a"))
+		to := must[*usftp.File](t)(r.OpenFile("/b", os.O_RDWR, 0))
+		if n, err := from.CopyRange(10, 20, to, 30); n != 20 || err != nil {
+			t.Errorf("%v: %d, %v", extensions, n, err)
+		}
+		p := make([]byte, 20)
+		if _, err := to.ReadAt(p, 30); err != nil || !bytes.Equal(p, data[10:30]) {
+			t.Errorf("%v: the range differs: %v", extensions, err)
+		}
+		part := from.ReadRange(1000, 250_000)
+		if got, err := io.ReadAll(part); err != nil || !bytes.Equal(got, data[1000:251_000]) {
+			t.Errorf("%v: %d bytes of the range, %v", extensions, len(got), err)
+		}
+		ok(t, part.Close())
+		part = from.ReadRange(299_990, 20)
+		if got, err := io.ReadAll(part); !errors.Is(err, io.ErrUnexpectedEOF) ||
+			!bytes.Equal(got, data[299_990:]) {
+			t.Errorf("%v: beyond the end: %d bytes, %v", extensions, len(got), err)
+		}
+		ok(t, part.Close())
+		if n, err := from.CopyRange(299_990, 20, to, 300_000); n != 10 ||
+			!errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%v: beyond the end: %d, %v", extensions, n, err)
+		}
 	}
 }
 
-// On a server that rewrites the targets of links, a link that was there is not taken for one that
-// SYMLINK has made the wrong way round.
-func TestSymlinkKeepsWhatWasThere(t *testing.T) {
-	r := newRig(t, sftptest.Script{}, 0)
-	r.server.Files.Symlink("/new", "/old")
-	r.server.AddFaults(sftptest.Fault{On: wire.TypeReadlink, Path: "/new",
-		Do: sftptest.Refuse(wire.PermissionDenied, "links are private")})
-	ok(t, r.Symlink("/old", "/new"))
-	if !r.server.Files.Exists("/old") {
-		t.Error("/old is gone")
+// TestCopyFails: whichever side fails, its error comes back, with what was copied.
+func TestCopyFails(t *testing.T) {
+	for _, extensions := range [][]wire.ExtensionPair{nil, {}} {
+		for path, kind := range map[string]wire.Type{"/a": wire.TypeRead, "/b": wire.TypeWrite} {
+			if extensions == nil {
+				kind = wire.TypeExtended
+			}
+			r := newRig(t, sftptest.Script{Extensions: extensions, Faults: []sftptest.Fault{
+				{On: kind, From: 600_000, To: 1 << 40,
+					Do: sftptest.Refuse(wire.PermissionDenied, "enough")},
+			}}, 0)
+			r.server.Files.WriteFile("/a", noise(1<<20))
+			if extensions == nil {
+				r.server.AddFaults(sftptest.Fault{On: kind, Extension: wire.ExtCopyData,
+					Do: sftptest.Refuse(wire.PermissionDenied, "enough")})
+			}
+			n, err := r.CopyFile("/a", "/b")
+			if n > 600_000 || !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%v, %s: %d, %v", extensions, path, n, err)
+			}
+			r.Stat("/")
+			if _, err := r.Stat("/"); err != nil || r.server.OpenHandles() != 0 {
+				t.Errorf("%v, %s: %v, %d handles are open", extensions, path, err,
+					r.server.OpenHandles())
+			}
+		}
 	}
 }

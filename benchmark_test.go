@@ -1,6 +1,7 @@
 package usftp_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,42 @@ import (
 
 	"github.com/usftp/usftp"
 )
+
+func BenchmarkWriteTo10MiB(b *testing.B) {
+	client := startServer(b)
+	name, _ := randomFile(b, "/dev/shm", 10<<20)
+	defer os.Remove(name)
+	b.SetBytes(10 << 20)
+	b.ReportAllocs()
+	for b.Loop() {
+		f, err := client.Open(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n, err := f.WriteTo(io.Discard); n != 10<<20 || err != nil {
+			b.Fatal(n, err)
+		}
+		f.Close()
+	}
+}
+
+func BenchmarkReadFrom10MiB(b *testing.B) {
+	client := startServer(b)
+	data := make([]byte, 10<<20)
+	defer os.Remove("/dev/shm/target")
+	b.SetBytes(10 << 20)
+	b.ReportAllocs()
+	for b.Loop() {
+		f, err := client.Create("/dev/shm/target")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n, err := f.ReadFrom(bytes.NewReader(data)); n != 10<<20 || err != nil {
+			b.Fatal(n, err)
+		}
+		f.Close()
+	}
+}
 
 // BenchmarkSmallReads: pieces of 1 KiB are to take at most 1.5 times as long as pieces of 1 MiB.
 func BenchmarkSmallReads(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -14,6 +15,174 @@ import (
 	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/wire"
 )
+
+// Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what
+// the server has acknowledged. It waits for the server's answer, so that a loop of Writes takes a
+// round trip for each: see [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not.
+func (f *File) Write(p []byte) (int, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	if most := f.session().options.writeBehind; most > 0 {
+		return f.writeBehind(p, most)
+	}
+	n, err := f.writeAt(p, f.offset)
+	f.offset += int64(n)
+	return n, err
+}
+
+// WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns
+// how many, from the beginning and without a gap, the server has acknowledged. On a file opened
+// with O_APPEND it fails, as in package os.
+func (f *File) WriteAt(p []byte, off int64) (int, error) {
+	if f.appends() {
+		return 0, f.wrap("write", errAppendAt)
+	}
+	return f.writeAt(p, off)
+}
+
+func (f *File) writeAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, f.wrap("write", fs.ErrInvalid)
+	}
+	open, err := f.opened("write")
+	if err != nil || len(p) == 0 {
+		return 0, err
+	}
+	if n, err := f.writePacket(open, p, off); n > 0 || err != nil {
+		return n, err
+	}
+	n, err := f.upload("write", off, memory{bytes.NewReader(p)}, func(int64) {})
+	return int(n), err
+}
+
+// writePacket writes what one WRITE may carry, or nothing where p is longer.
+func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
+	s := open.client
+	if _, size := s.dataSizes(); len(p) > size {
+		return 0, nil
+	}
+	s.changed(f.Name())
+	defer s.changed(f.Name())
+	call := s.request(wire.TypeStatus)
+	call.Request = wire.Write{Handle: open.handle, Offset: uint64(off),
+		Data: p}.AppendHeader(call.Scratch(), 0)
+	call.Data = p
+	call.Bytes = len(p)
+	ctx, done := f.during(open)
+	defer done()
+	if err := s.conn.Do(ctx, call); err != nil {
+		return 0, f.wrap("write", err)
+	}
+	defer s.conn.Recycle(call)
+	if err := replyError(call); err != nil {
+		return 0, f.wrap("write", err)
+	}
+	return len(p), nil
+}
+
+// ReadFrom writes what r has to the file, from its offset on, and moves the offset. r's Read runs
+// on the calling goroutine. It keeps as much in flight as the link holds, for any reader. It
+// returns how many bytes the server has acknowledged, from the beginning and without a gap; after
+// an error more may have been read from r, and bytes beyond may have been written.
+func (f *File) ReadFrom(r io.Reader) (int64, error) {
+	if f.is(r) {
+		return 0, f.wrap("write", errSelf)
+	}
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	if _, err := f.opened("write"); err != nil {
+		return 0, err
+	}
+	f.progress.Store(0)
+	n, err := f.upload("write", f.offset, r, f.progress.Store)
+	f.offset += n
+	var ours *sinkError
+	if errors.As(err, &ours) {
+		err = ours.error // r's own, as it came
+	}
+	return n, err
+}
+
+// ReadFromWithConcurrency is [File.ReadFrom]: how many requests are in flight follows from the
+// link, not from concurrency.
+func (f *File) ReadFromWithConcurrency(r io.Reader, concurrency int) (int64, error) {
+	return f.ReadFrom(r)
+}
+
+// WriteFile writes a whole file, which it truncates, or creates with perm before the server's
+// umask. After an error the file may hold part of the data. Three round trips, for data that the
+// link holds.
+func (c *Client) WriteFile(name string, data []byte, perm fs.FileMode) error {
+	f, err := c.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.ReadFrom(bytes.NewReader(data))
+	return errors.Join(err, f.Close())
+}
+
+// memory is a source that lies in memory. It says where it ends along with its last bytes, which
+// saves looking for more.
+type memory struct{ *bytes.Reader }
+
+func (m memory) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if m.Len() == 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// upload writes from an offset what source has. acked is told of the acknowledged length as it
+// grows.
+func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)) (int64, error) {
+	open, err := f.opened(op)
+	if err != nil {
+		return 0, err
+	}
+	if err := open.client.awaitLimits(f.ctx); err != nil {
+		return 0, f.wrap(op, err)
+	}
+	ctx, done := f.during(open)
+	defer done()
+	_, request := open.client.dataSizes()
+	open.client.changed(f.Name())
+	defer open.client.changed(f.Name())
+	orderly := open.flags&wire.OpenAppend != 0 || open.client.oneWrite.Load()
+	u := newUpload(ctx, open, from, request, source, acked, orderly)
+	u.waited = &f.waited
+	defer open.client.uploads.put(u)
+	n, err := u.run()
+	if !orderly && int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
+		// Some servers refuse a WRITE while another one is under way, and do not say that this is
+		// why.
+		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
+		again.waited = &f.waited
+		m, err2 := again.run()
+		if m > 0 {
+			open.client.differs(&open.client.oneWrite,
+				"it refuses WRITEs side by side; they go one by one")
+			n, err = n+m, err2
+		}
+	}
+	return n, f.wrap(op, err)
+}
+
+// refusal tells whether an error is a server's word.
+func refusal(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status)
+}
+
+// rewind takes a source back by n bytes, where it can be.
+func rewind(source io.Reader, n int64) bool {
+	seeker, ok := source.(io.Seeker)
+	if !ok {
+		return false
+	}
+	_, err := seeker.Seek(-n, io.SeekCurrent)
+	return err == nil
+}
 
 // upload is a loop that reads a source and writes it to a file. It slides: each acknowledgement
 // lets the next request go, and the stream is never drained before it is filled again.
@@ -210,41 +379,6 @@ func (u *upload) settle(call *conn.Call) {
 	u.lanes[p.lane].client.conn.Recycle(call)
 }
 
-// upload writes from an offset what source has. acked is told of the acknowledged length as it
-// grows.
-func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)) (int64, error) {
-	open, err := f.opened(op)
-	if err != nil {
-		return 0, err
-	}
-	if err := open.client.awaitLimits(f.ctx); err != nil {
-		return 0, f.wrap(op, err)
-	}
-	ctx, done := f.during(open)
-	defer done()
-	_, request := open.client.dataSizes()
-	open.client.changed(f.Name())
-	defer open.client.changed(f.Name())
-	orderly := open.flags&wire.OpenAppend != 0 || open.client.oneWrite.Load()
-	u := newUpload(ctx, open, from, request, source, acked, orderly)
-	u.waited = &f.waited
-	defer open.client.uploads.put(u)
-	n, err := u.run()
-	if !orderly && int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
-		// Some servers refuse a WRITE while another one is under way, and do not say that this is
-		// why.
-		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
-		again.waited = &f.waited
-		m, err2 := again.run()
-		if m > 0 {
-			open.client.differs(&open.client.oneWrite,
-				"it refuses WRITEs side by side; they go one by one")
-			n, err = n+m, err2
-		}
-	}
-	return n, f.wrap(op, err)
-}
-
 // newUpload prepares a transfer to an open file. Orderly means that there is one WRITE in flight at
 // most: where the data lands is the order in which the server takes it, or the server cannot do
 // otherwise.
@@ -295,94 +429,4 @@ func (s *uploads) put(u *upload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spare = u
-}
-
-// refusal tells whether an error is a server's word.
-func refusal(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status)
-}
-
-// rewind takes a source back by n bytes, where it can be.
-func rewind(source io.Reader, n int64) bool {
-	seeker, ok := source.(io.Seeker)
-	if !ok {
-		return false
-	}
-	_, err := seeker.Seek(-n, io.SeekCurrent)
-	return err == nil
-}
-
-// WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns
-// how many, from the beginning and without a gap, the server has acknowledged. On a file opened
-// with O_APPEND it fails, as in package os.
-func (f *File) WriteAt(p []byte, off int64) (int, error) {
-	if f.appends() {
-		return 0, f.wrap("write", errAppendAt)
-	}
-	return f.writeAt(p, off)
-}
-
-func (f *File) writeAt(p []byte, off int64) (int, error) {
-	if off < 0 {
-		return 0, f.wrap("write", fs.ErrInvalid)
-	}
-	open, err := f.opened("write")
-	if err != nil || len(p) == 0 {
-		return 0, err
-	}
-	if n, err := f.writePacket(open, p, off); n > 0 || err != nil {
-		return n, err
-	}
-	n, err := f.upload("write", off, memory{bytes.NewReader(p)}, func(int64) {})
-	return int(n), err
-}
-
-// memory is a source that lies in memory. It says where it ends along with its last bytes, which
-// saves looking for more.
-type memory struct{ *bytes.Reader }
-
-func (m memory) Read(p []byte) (int, error) {
-	n, err := m.Reader.Read(p)
-	if m.Len() == 0 {
-		err = io.EOF
-	}
-	return n, err
-}
-
-// Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what
-// the server has acknowledged. It waits for the server's answer, so that a loop of Writes takes a
-// round trip for each: see [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not.
-func (f *File) Write(p []byte) (int, error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
-	if most := f.session().options.writeBehind; most > 0 {
-		return f.writeBehind(p, most)
-	}
-	n, err := f.writeAt(p, f.offset)
-	f.offset += int64(n)
-	return n, err
-}
-
-// ReadFrom writes what r has to the file, from its offset on, and moves the offset. r's Read runs
-// on the calling goroutine. It keeps as much in flight as the link holds, for any reader. It
-// returns how many bytes the server has acknowledged, from the beginning and without a gap; after
-// an error more may have been read from r, and bytes beyond may have been written.
-func (f *File) ReadFrom(r io.Reader) (int64, error) {
-	if f.is(r) {
-		return 0, f.wrap("write", errSelf)
-	}
-	f.turn.Lock()
-	defer f.turn.Unlock()
-	if _, err := f.opened("write"); err != nil {
-		return 0, err
-	}
-	f.progress.Store(0)
-	n, err := f.upload("write", f.offset, r, f.progress.Store)
-	f.offset += n
-	var ours *sinkError
-	if errors.As(err, &ours) {
-		err = ours.error // r's own, as it came
-	}
-	return n, err
 }

@@ -8,7 +8,52 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/usftp/usftp/wire"
 )
+
+// Remove removes the file, or the empty directory, at name. It never follows a symbolic link. One
+// round trip for a file, two for a directory.
+func (c *Client) Remove(name string) error {
+	_, err := run(c.ctx, c.remove(name))
+	return err
+}
+
+// RemoveDirectory removes the empty directory at name. One round trip.
+func (c *Client) RemoveDirectory(name string) error {
+	_, err := run(c.ctx, c.removeDirectory("rmdir", name))
+	return err
+}
+
+// Remove removes the file by its name, open or not. One round trip.
+func (f *File) Remove() error {
+	_, err := run(f.ctx, f.session().remove(f.Name()))
+	return err
+}
+
+// remove asks to remove a file, and then a directory. The protocol has one request for each, and no
+// code that says "it is a directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED): os.Remove
+// tries both, and reports the more telling error.
+func (s *session) remove(name string) operation[none] {
+	op := s.removeFile(name)
+	op.instead = func(refusal error) *operation[none] {
+		if errors.Is(refusal, fs.ErrNotExist) {
+			return nil
+		}
+		rmdir := s.removeDirectory("remove", name)
+		rmdir.refused = refusal
+		return &rmdir
+	}
+	return op
+}
+
+func (s *session) removeFile(name string) operation[none] {
+	return s.command("remove", name, wire.PathRequest{Type: wire.TypeRemove, Path: name})
+}
+
+func (s *session) removeDirectory(op, name string) operation[none] {
+	return s.command(op, name, wire.PathRequest{Type: wire.TypeRmdir, Path: name})
+}
 
 const (
 	// mostRemovers is how many directories are being emptied at once, and removeBatch and

@@ -9,6 +9,44 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
+// Extended sends any extended request (draft-02, section 8) and returns the payload of the
+// EXTENDED_REPLY, nil where the server answers with mere success. Whether the server offers the
+// extension is not looked at; one that does not know it answers so that errors.Is(err,
+// errors.ErrUnsupported) holds. One round trip.
+func (c *Client) Extended(name string, payload []byte) ([]byte, error) {
+	return run(c.ctx, c.extended(wire.TypeExtendedReply, name, payload))
+}
+
+// ExtendedReply is Extended for extensions that are answered by a packet of another type, such as
+// wire.TypeName. It returns the packet's body, which the types of package wire parse. A server that
+// answers with yet another type has broken the protocol, which ends the connection.
+func (c *Client) ExtendedReply(name string, payload []byte, expect wire.Type) ([]byte, error) {
+	return run(c.ctx, c.extended(expect, name, payload))
+}
+
+// Extensions returns what the server offers: the names of its extensions with their versions or
+// other data. The map is the caller's.
+func (c *Client) Extensions() map[string]string { return maps.Clone(c.offers) }
+
+// HasExtension tells whether the server offers an extension, and the version or other data that it
+// offers it with.
+func (c *Client) HasExtension(name string) (data string, offered bool) {
+	data, offered = c.offers[name]
+	return data, offered
+}
+
+func (s *session) extended(expect wire.Type, name string, payload []byte) operation[[]byte] {
+	op := ask(s, name, "", expect, wire.Extended{Name: name, Payload: payload},
+		func(call *conn.Call) ([]byte, error) {
+			if call.Type == wire.TypeStatus {
+				return nil, nil
+			}
+			return bytes.Clone(call.Body), nil
+		})
+	op.orSuccess = true
+	return op
+}
+
 // Raw is less abstracted access to a server: one request for each call, and what the server says as
 // it says it. A handle is the server's word for something open; whoever asks for one closes it.
 // Results are [Pending], so that as many requests as one likes can be in flight; Wait takes one at
@@ -24,16 +62,6 @@ type Raw struct {
 
 // Raw returns the raw form of the client. Its requests end when the context of c is done.
 func (c *Client) Raw() Raw { return Raw{c.session, c.ctx} }
-
-// Handle returns the open file's handle, which is valid until the file is closed. On a closed file,
-// errors.Is(err, fs.ErrClosed) holds.
-func (f *File) Handle() ([]byte, error) {
-	open, err := f.opened("handle")
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Clone(open.handle), nil
-}
 
 // Open sends OPEN (draft-02, section 6.3) with flags such as [wire.OpenRead].
 func (r Raw) Open(name string, flags uint32, attrs wire.Attrs) *Pending[[]byte] {
@@ -113,34 +141,3 @@ func handleReply(call *conn.Call) ([]byte, error) {
 	err := reply.Parse(call.Body)
 	return bytes.Clone(reply.Handle), parse(err)
 }
-
-// Extended sends any extended request (draft-02, section 8) and returns the payload of the
-// EXTENDED_REPLY, nil where the server answers with mere success. Whether the server offers the
-// extension is not looked at; one that does not know it answers so that errors.Is(err,
-// errors.ErrUnsupported) holds. One round trip.
-func (c *Client) Extended(name string, payload []byte) ([]byte, error) {
-	return run(c.ctx, c.extended(wire.TypeExtendedReply, name, payload))
-}
-
-// ExtendedReply is Extended for extensions that are answered by a packet of another type, such as
-// wire.TypeName. It returns the packet's body, which the types of package wire parse. A server that
-// answers with yet another type has broken the protocol, which ends the connection.
-func (c *Client) ExtendedReply(name string, payload []byte, expect wire.Type) ([]byte, error) {
-	return run(c.ctx, c.extended(expect, name, payload))
-}
-
-func (s *session) extended(expect wire.Type, name string, payload []byte) operation[[]byte] {
-	op := ask(s, name, "", expect, wire.Extended{Name: name, Payload: payload},
-		func(call *conn.Call) ([]byte, error) {
-			if call.Type == wire.TypeStatus {
-				return nil, nil
-			}
-			return bytes.Clone(call.Body), nil
-		})
-	op.orSuccess = true
-	return op
-}
-
-// Extensions returns what the server offers: the names of its extensions with their versions or
-// other data. The map is the caller's.
-func (c *Client) Extensions() map[string]string { return maps.Clone(c.offers) }

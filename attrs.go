@@ -1,0 +1,417 @@
+package usftp
+
+import (
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// FileStat holds the attributes that a server sent of a file (draft-02, section 5). A server may
+// leave any of them out: Has tells which were present, and the value of one that was not is 0
+// without meaning anything.
+type FileStat struct {
+	Size     uint64 // bytes
+	Mode     uint32 // POSIX mode bits, type included
+	Mtime    uint32 // seconds since 1970, until 2106
+	Atime    uint32
+	UID      uint32
+	GID      uint32
+	Extended []StatExtended
+
+	present uint32
+}
+
+// StatExtended is an attribute that the protocol does not define.
+type StatExtended struct{ ExtType, ExtData string }
+
+// HasSize tells whether the server sent the size.
+func (s *FileStat) HasSize() bool { return s.present&wire.AttrSize != 0 }
+
+// HasMode tells whether the server sent the mode.
+func (s *FileStat) HasMode() bool { return s.present&wire.AttrPermissions != 0 }
+
+// HasTimes tells whether the server sent the times of the last access and modification.
+func (s *FileStat) HasTimes() bool { return s.present&wire.AttrACModTime != 0 }
+
+// HasOwner tells whether the server sent the numbers of owner and group.
+func (s *FileStat) HasOwner() bool { return s.present&wire.AttrUIDGID != 0 }
+
+// sized tells whether the size is known, and means something: only that of a regular file does.
+func (s *FileStat) sized() bool {
+	return s.HasSize() && s.Size <= math.MaxInt64 && s.FileMode().IsRegular()
+}
+
+// differs reports whether any attribute that both have is another; reading a file does not change
+// those.
+func (s *FileStat) differs(o *FileStat) bool {
+	both := s.present & o.present
+	return both&wire.AttrSize != 0 && s.Size != o.Size ||
+		both&wire.AttrPermissions != 0 && s.Mode != o.Mode ||
+		both&wire.AttrACModTime != 0 && s.Mtime != o.Mtime ||
+		both&wire.AttrUIDGID != 0 && (s.UID != o.UID || s.GID != o.GID)
+}
+
+// FileMode returns the mode as package fs has it.
+func (s *FileStat) FileMode() fs.FileMode { return wire.FileMode(s.Mode) }
+
+// ModTime returns the time of the last modification, the zero time where the server sent none.
+func (s *FileStat) ModTime() time.Time {
+	if !s.HasTimes() {
+		return time.Time{}
+	}
+	return time.Unix(int64(s.Mtime), 0)
+}
+
+// AccessTime returns the time of the last access, the zero time where the server sent none.
+func (s *FileStat) AccessTime() time.Time {
+	if !s.HasTimes() {
+		return time.Time{}
+	}
+	return time.Unix(int64(s.Atime), 0)
+}
+
+func newFileStat(a *wire.Attrs) FileStat {
+	s := FileStat{
+		Size: a.Size, Mode: a.Permissions, Mtime: a.MTime, Atime: a.ATime, UID: a.UID, GID: a.GID, present: a.Flags,
+	}
+	if len(a.Extended) > 0 {
+		s.Extended = make([]StatExtended, 0, len(a.Extended))
+	}
+	for _, e := range a.Extended {
+		s.Extended = append(s.Extended, StatExtended{ExtType: e.Name, ExtData: e.Data})
+	}
+	return s
+}
+
+// fileInfo is the fs.FileInfo of a remote file.
+type fileInfo struct {
+	name string
+	stat *FileStat
+}
+
+func (i fileInfo) Name() string { return i.name }
+func (i fileInfo) Size() int64 { return int64(i.stat.Size) }
+func (i fileInfo) Mode() fs.FileMode { return i.stat.FileMode() }
+func (i fileInfo) ModTime() time.Time { return i.stat.ModTime() }
+func (i fileInfo) IsDir() bool { return i.Mode().IsDir() }
+func (i fileInfo) Sys() any { return i.stat }
+func (i fileInfo) String() string { return fs.FormatFileInfo(i) }
+
+// keepAttrs reads an ATTRS reply and keeps what it says.
+func (f *File) keepAttrs(call *conn.Call) (*FileStat, error) {
+	stat, err := attrsReply(call)
+	if err == nil {
+		f.remember(stat)
+	}
+	return stat, err
+}
+
+func (f *File) remember(stat *FileStat) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.attrs, f.cached = *stat, true
+}
+
+// AttrsCached tells whether the file's attributes are known, so that the accessors mean something.
+func (f *File) AttrsCached() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cached
+}
+
+// FileStat returns the attributes that were heard last. Where none were, none of its Has methods is
+// true.
+func (f *File) FileStat() *FileStat {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stat := f.attrs
+	return &stat
+}
+
+// Size returns the size in bytes as it was heard last, 0 where it was not. Like all accessors it
+// asks nothing; see [File.Stat].
+func (f *File) Size() int64 { return int64(f.FileStat().Size) }
+
+// Mode returns type and permissions as they were heard last, 0 where they were not.
+func (f *File) Mode() fs.FileMode {
+	stat := f.FileStat()
+	if !stat.HasMode() {
+		return 0
+	}
+	return stat.FileMode()
+}
+
+// ModTime returns the time of the last modification as it was heard last, in whole seconds, the
+// zero time where it was not.
+func (f *File) ModTime() time.Time { return f.FileStat().ModTime() }
+
+// IsDir tells whether the file is known to be a directory.
+func (f *File) IsDir() bool { return f.Mode().IsDir() }
+
+// IsRegular tells whether the file is known to be a regular file.
+func (f *File) IsRegular() bool {
+	stat := f.FileStat()
+	return stat.HasMode() && stat.FileMode().IsRegular()
+}
+
+// UID returns the number of the owner as it was heard last, 0 where it was not.
+func (f *File) UID() uint32 { return f.FileStat().UID }
+
+// GID returns the number of the group as it was heard last, 0 where it was not.
+func (f *File) GID() uint32 { return f.FileStat().GID }
+
+// Info returns the attributes that were heard last as an [fs.FileInfo] whose name is the base name
+// and whose Sys is a [*FileStat]. It asks nothing.
+func (f *File) Info() fs.FileInfo { return fileInfo{f.BaseName(), f.FileStat()} }
+
+// DirEntry returns the file as an [fs.DirEntry], whose name is the base name. Its Info asks the
+// server, by LSTAT, only where no attributes are known.
+func (f *File) DirEntry() fs.DirEntry { return dirEntry{f} }
+
+type dirEntry struct{ file *File }
+
+func (e dirEntry) Name() string { return e.file.BaseName() }
+func (e dirEntry) IsDir() bool { return e.file.IsDir() }
+func (e dirEntry) Type() fs.FileMode { return e.file.Mode().Type() }
+func (e dirEntry) String() string { return fs.FormatDirEntry(e) }
+
+func (e dirEntry) Info() (fs.FileInfo, error) {
+	if e.file.AttrsCached() {
+		return e.file.Info(), nil
+	}
+	return e.file.Client().Lstat(e.file.Name())
+}
+
+// Chmod sets the permissions of the file at name, following symbolic links: the nine bits, setuid,
+// setgid and sticky. One round trip.
+func (c *Client) Chmod(name string, mode fs.FileMode) error {
+	return c.change(c.setstat("chmod", name, toMode(mode)))
+}
+
+// Chown sets the numbers of a file's owner and group, following symbolic links. Both travel; a
+// number below 0 or above 2^32-1 is an error for which errors.Is(err, fs.ErrInvalid) holds. One
+// round trip.
+func (c *Client) Chown(name string, uid, gid int) error {
+	return c.change(c.setstat("chown", name, toOwner(uid, gid)))
+}
+
+// Chtimes sets the times of the last access and modification, following symbolic links. The
+// protocol has whole seconds, from 1970 to 2106; times outside of that are an error for which
+// errors.Is(err, fs.ErrInvalid) holds. One round trip.
+func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
+	return c.change(c.setstat("chtimes", name, toTimes(atime, mtime)))
+}
+
+// Truncate sets the size of the file at name, in bytes; what is added reads as zeros. One round
+// trip.
+func (c *Client) Truncate(name string, size int64) error {
+	c.changed(name)
+	defer c.changed(name)
+	return c.change(c.setstat("truncate", name, toSize(size)))
+}
+
+// SetExtendedData sets attributes that the protocol does not define (draft-02, section 5), by name
+// and value. One round trip.
+func (c *Client) SetExtendedData(name string, extended []StatExtended) error {
+	return c.change(c.setstat("setstat", name, toExtended(extended)))
+}
+
+// Lchmod is Chmod for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's PROTOCOL,
+// section 4.7), or else errors.Is(err, errors.ErrUnsupported) holds. Linux refuses it for links.
+// One round trip.
+func (c *Client) Lchmod(name string, mode fs.FileMode) error {
+	return c.change(c.lsetstat("lchmod", name, toMode(mode)))
+}
+
+// Lchown is Chown for a symbolic link itself. It needs lsetstat@openssh.com, or else errors.Is(err,
+// errors.ErrUnsupported) holds. One round trip.
+func (c *Client) Lchown(name string, uid, gid int) error {
+	return c.change(c.lsetstat("lchown", name, toOwner(uid, gid)))
+}
+
+// Lchtimes is Chtimes for a symbolic link itself. It needs lsetstat@openssh.com, or else
+// errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+func (c *Client) Lchtimes(name string, atime, mtime time.Time) error {
+	return c.change(c.lsetstat("lchtimes", name, toTimes(atime, mtime)))
+}
+
+// NewAttrs are attributes that a file or directory is to have. What its flags do not name stays as
+// it is.
+type NewAttrs struct {
+	SetMode  bool
+	Mode     fs.FileMode // the nine bits, setuid, setgid and sticky
+	SetTimes bool
+	Atime    time.Time // whole seconds, from 1970 to 2106
+	Mtime    time.Time
+	SetOwner bool
+	UID, GID int
+}
+
+// SetAttrs gives the file at name several attributes at once, following symbolic links.
+// errors.Is(err, fs.ErrInvalid) holds where one of them cannot travel; nothing is sent then. One
+// round trip, none where nothing is to be set.
+func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
+	if attrs.empty() {
+		return nil
+	}
+	return c.change(c.setstat("setstat", name, attrs.change()))
+}
+
+// LSetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
+// PROTOCOL, section 4.7), or else errors.Is(err, errors.ErrUnsupported) holds, as it does where a
+// server cannot set a link's mode.
+func (c *Client) LSetAttrs(name string, attrs NewAttrs) error {
+	if attrs.empty() {
+		return nil
+	}
+	return c.change(c.lsetstat("lsetstat", name, attrs.change()))
+}
+
+// Chmod sets the file's permissions. One round trip.
+func (f *File) Chmod(mode fs.FileMode) error { return f.change("chmod", toMode(mode)) }
+
+// Chown sets the numbers of the file's owner and group, as [Client.Chown]. One round trip.
+func (f *File) Chown(uid, gid int) error { return f.change("chown", toOwner(uid, gid)) }
+
+// Chtimes sets the file's times, as [Client.Chtimes] does. One round trip.
+func (f *File) Chtimes(atime, mtime time.Time) error {
+	return f.change("chtimes", toTimes(atime, mtime))
+}
+
+// Truncate sets the file's size; what is added reads as zeros. The offset stays. One round trip.
+func (f *File) Truncate(size int64) error {
+	f.session().changed(f.Name())
+	defer f.session().changed(f.Name())
+	return f.change("truncate", toSize(size))
+}
+
+// SetExtendedData sets attributes that the protocol does not define. The path is not used: the file
+// is known by its handle. One round trip.
+func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
+	return f.change("setstat", toExtended(extended))
+}
+
+// SetAttrs gives the open file several attributes at once, as [Client.SetAttrs].
+func (f *File) SetAttrs(attrs NewAttrs) error {
+	if attrs.empty() {
+		return nil
+	}
+	_, err := run(f.ctx, f.fsetstat("setstat", attrs.change()))
+	return err
+}
+
+func (c *Client) change(op operation[none]) error {
+	_, err := run(c.ctx, op)
+	return err
+}
+
+func (f *File) change(op string, to change) error {
+	_, err := run(f.ctx, f.fsetstat(op, to))
+	return err
+}
+
+// setstat changes attributes by path (draft-02, section 6.9).
+func (s *session) setstat(op, name string, to change) operation[none] {
+	if to.err != nil {
+		return operation[none]{session: s, name: op, path: name, err: to.err}
+	}
+	return s.command(op, name, wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs})
+}
+
+// lsetstat changes attributes by path without following a link.
+func (s *session) lsetstat(op, name string, to change) operation[none] {
+	if to.err != nil {
+		return operation[none]{session: s, name: op, path: name, err: to.err}
+	}
+	return s.command(op, name, wire.Lsetstat{Path: name, Attrs: to.Attrs}).needs(wire.ExtLsetstat)
+}
+
+// fsetstat changes attributes by handle (draft-02, section 6.9).
+func (f *File) fsetstat(op string, to change) operation[none] {
+	return onHandle(f, op, func(open *openFile) operation[none] {
+		if to.err != nil {
+			return operation[none]{name: op, path: open.path, err: to.err}
+		}
+		command := open.client.command(op, f.Name(),
+			wire.Fsetstat{Handle: open.handle, Attrs: to.Attrs})
+		command.call.Ordered = true // behind the WRITEs of a transfer that was given up
+		return command
+	})
+}
+
+// change is what attributes are to become, or why they cannot.
+type change struct {
+	wire.Attrs
+	err error
+}
+
+// change makes one of all of them: they travel in one request.
+func (a *NewAttrs) change() change {
+	var all change
+	add := func(part change) {
+		all.Flags |= part.Flags
+		if all.err == nil {
+			all.err = part.err
+		}
+	}
+	if a.SetMode {
+		part := toMode(a.Mode)
+		all.Permissions = part.Permissions
+		add(part)
+	}
+	if a.SetTimes {
+		part := toTimes(a.Atime, a.Mtime)
+		all.ATime, all.MTime = part.ATime, part.MTime
+		add(part)
+	}
+	if a.SetOwner {
+		part := toOwner(a.UID, a.GID)
+		all.UID, all.GID = part.UID, part.GID
+		add(part)
+	}
+	return all
+}
+
+// empty tells whether nothing is to be changed.
+func (a NewAttrs) empty() bool { return !a.SetMode && !a.SetTimes && !a.SetOwner }
+
+func toMode(mode fs.FileMode) change {
+	return change{Attrs: wire.Attrs{Flags: wire.AttrPermissions,
+		Permissions: wire.PermissionBits(mode)}}
+}
+
+func toOwner(uid, gid int) change {
+	if uid < 0 || gid < 0 || int64(uid) > math.MaxUint32 || int64(gid) > math.MaxUint32 {
+		return change{err: fs.ErrInvalid}
+	}
+	return change{Attrs: wire.Attrs{Flags: wire.AttrUIDGID, UID: uint32(uid), GID: uint32(gid)}}
+}
+
+func toSize(size int64) change {
+	if size < 0 {
+		return change{err: fs.ErrInvalid}
+	}
+	return change{Attrs: wire.Attrs{Flags: wire.AttrSize, Size: uint64(size)}}
+}
+
+func toExtended(extended []StatExtended) change {
+	to := change{Attrs: wire.Attrs{Flags: wire.AttrExtended}}
+	for _, e := range extended {
+		to.Extended = append(to.Extended, wire.ExtensionPair{Name: e.ExtType, Data: e.ExtData})
+	}
+	return to
+}
+
+func toTimes(atime, mtime time.Time) change {
+	a, m := atime.Unix(), mtime.Unix()
+	if a < 0 || m < 0 || a > math.MaxUint32 || m > math.MaxUint32 {
+		return change{err: errTimeRange}
+	}
+	return change{Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: uint32(a), MTime: uint32(m)}}
+}
+
+// errTimeRange says that a time cannot travel.
+var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")

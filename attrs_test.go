@@ -1,0 +1,45 @@
+package usftp_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+)
+
+func TestSetstatFamily(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/f", []byte("0123456789"))
+	when := time.Unix(1_700_000_000, 0)
+	ok(t, r.Chmod("/f", 0o600|fs.ModeSetuid))
+	ok(t, r.Chown("/f", 7, 8))
+	ok(t, r.Truncate("/f", 4))
+	ok(t, r.Chtimes("/f", when, when))
+	info := must[fs.FileInfo](t)(r.Stat("/f"))
+	stat := info.Sys().(*usftp.FileStat)
+	if info.Mode() != 0o600|fs.ModeSetuid || stat.UID != 7 || stat.GID != 8 ||
+		!info.ModTime().Equal(when) || info.Size() != 4 {
+		t.Errorf("%v %+v", info, stat)
+	}
+	f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
+	ok(t, f.Chmod(0o640))
+	ok(t, f.Chown(9, 10))
+	ok(t, f.Truncate(3))
+	must[fs.FileInfo](t)(f.Stat())
+	if f.Mode() != 0o640 || f.UID() != 9 || f.GID() != 10 || f.Size() != 3 {
+		t.Errorf("%v %+v", f.Info(), f.FileStat())
+	}
+	for what, err := range map[string]error{
+		"chown": r.Chown("/f", -1, 0), "chtimes": r.Chtimes("/f", time.Unix(-1, 0),
+			when), "truncate": r.Truncate("/f", -1),
+		"chtimes late": r.Chtimes("/f", when, time.Unix(1<<32, 0)), "f.truncate": f.Truncate(-1),
+	} {
+		if !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,455 @@
+package usftp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/wire"
+)
+
+// ReadAt reads len(p) bytes at an offset, in as many requests at once as they need. It returns
+// io.EOF, bare, where the file ends before. Several may run at a time. One round trip, on a link
+// that holds the data in flight.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, f.wrap("read", fs.ErrInvalid)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	open, err := f.opened("read")
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.readPacket(open, p, off)
+	if n == len(p) || err != nil {
+		return n, err
+	}
+	_, err = f.download("read", off+int64(n), endOf(off, len(p)), flow.Unknown,
+		func(data []byte) error {
+			n += copy(p[n:], data)
+			return nil
+		}, func(int64) {})
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// What one packet carries needs no arithmetic and no window: these are the READ and the WRITE of
+// small pieces, which are many. They allocate nothing.
+
+// readPacket reads what one READ may ask for. It does nothing where p is longer, and returns what
+// came where that is less: the transfer loop knows what to make of it.
+func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
+	s := open.client
+	if size, _ := s.dataSizes(); len(p) > size {
+		return 0, nil
+	}
+	call := s.request(wire.TypeData)
+	call.Request = wire.Read{Handle: open.handle, Offset: uint64(off),
+		Length: uint32(len(p))}.Append(call.Scratch(), 0)
+	call.Bytes = len(p)
+	ctx, done := f.during(open)
+	defer done()
+	if err := s.conn.Do(ctx, call); err != nil {
+		// the call may still be the connection's: it is not used again
+		return 0, f.wrap("read", err)
+	}
+	defer s.conn.Recycle(call)
+	switch {
+	case call.Type == wire.TypeData && len(call.Body) > 0:
+		return copy(p, call.Body), nil
+	case call.Type == wire.TypeData:
+		return 0, f.wrap("read", errNoData)
+	case call.Status.Code == wire.EOF:
+		return 0, io.EOF
+	}
+	return 0, f.wrap("read", replyError(call))
+}
+
+// WriteTo writes the file, from its offset to its end, to w, and moves the offset. It never needs
+// the size: it keeps as much in flight as the link holds, and the end is where the server says that
+// it is. w's Write runs on the calling goroutine, in order. It returns how many bytes w has taken.
+func (f *File) WriteTo(w io.Writer) (int64, error) {
+	if f.is(w) {
+		return 0, f.wrap("read", errSelf)
+	}
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.dropAhead()
+	if _, err := f.opened("read"); err != nil {
+		return 0, err
+	}
+	f.progress.Store(0)
+	sink := func(p []byte) error {
+		n, err := w.Write(p)
+		if err == nil && n != len(p) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return &sinkError{err}
+		}
+		return nil
+	}
+	n, err := f.download("read", f.offset, math.MaxInt64, f.expectedSize(), sink, f.progress.Store)
+	f.offset += n
+	var ours *sinkError
+	if errors.As(err, &ours) {
+		err = ours.error // w's own, as it came
+	}
+	return n, err
+}
+
+// ReadRange returns a reader of length bytes of the file at an offset, or of all to its end where
+// length is below 0. It is [File.WriteTo] for who wants to read and not to be written to: from the
+// beginning as much is under way as the link holds, and what has come waits for the reader, within
+// the client's budget. Where the file ends before, Read gives an error for which errors.Is(err,
+// io.ErrUnexpectedEOF) holds.
+//
+// Close ends it, and must be called; the file stays open. The file's offset does not move. Several
+// may be in use at a time.
+func (f *File) ReadRange(off, length int64) io.ReadCloser {
+	return f.readRangeOver(off, length, nil)
+}
+
+// readRangeOver is ReadRange over the handles that join stripes too, where it is not nil.
+func (f *File) readRangeOver(off, length int64, stripes *stripes) io.ReadCloser {
+	ctx, cancel := context.WithCancel(f.ctx)
+	pipe, w := io.Pipe()
+	r := &rangeReader{PipeReader: pipe, cancel: cancel, done: make(chan struct{})}
+	go func() { // ends with the range, or with Close
+		defer close(r.done)
+		w.CloseWithError(f.WithContext(ctx).readRange(w, off, length, stripes))
+	}()
+	return r
+}
+
+// rangeReader is what ReadRange returns.
+type rangeReader struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Close waits for the goroutine, which uses the file's handle.
+func (r *rangeReader) Close() error {
+	r.PipeReader.Close()
+	r.cancel()
+	<-r.done
+	return nil
+}
+
+// readRange gives a range of the file to a writer in order.
+func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error {
+	if off < 0 {
+		return f.wrap("read", fs.ErrInvalid)
+	}
+	if _, err := f.opened("read"); err != nil {
+		return err
+	}
+	limit, size := int64(math.MaxInt64), f.expectedSize()
+	if length >= 0 {
+		limit, size = off+min(length, math.MaxInt64-off), flow.Unknown
+	}
+	n, err := f.downloadOver("read", off, limit, size, func(p []byte) error {
+		_, err := w.Write(p)
+		return err
+	}, func(int64) {}, stripes)
+	if err == nil && length >= 0 && n < length {
+		err = f.wrap("read", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// ReadFile reads a whole file. Its size is asked for at the same time as it is opened, so that a
+// file of any size that the link holds takes two round trips.
+func (c *Client) ReadFile(name string) ([]byte, error) {
+	size := start(c.ctx, c.session, c.stat("stat", wire.TypeStat, name))
+	f, err := c.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var data bytes.Buffer
+	if info, err := size.Wait(); err == nil {
+		f.remember(info.Sys().(*FileStat)) // a guess as good as any: the end is where EOF says
+		data.Grow(int(min(max(info.Size(), 0), mostTrusted)) + 1)
+	}
+	_, err = f.WriteTo(&data)
+	return data.Bytes(), err
+}
+
+// mostTrusted is how much memory is taken at once because a server says that a file is as large.
+const mostTrusted = 4 << 20
+
+// expectedSize returns the size that the file had when it was last asked for.
+func (f *File) expectedSize() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.cached || !f.attrs.sized() {
+		return flow.Unknown
+	}
+	return int64(f.attrs.Size)
+}
+
+// download reads from an offset, up to limit, and hands the data to a sink in order.
+func (f *File) download(op string, from, limit, size int64, sink func([]byte) error,
+	wrote func(int64)) (int64, error) {
+	return f.downloadOver(op, from, limit, size, sink, wrote, nil)
+}
+
+// downloadOver is download over the handles that join stripes too, where it is not nil.
+func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error,
+	wrote func(int64), stripes *stripes) (int64, error) {
+	defer stripes.end()
+	open, err := f.opened(op)
+	if err != nil {
+		return 0, err
+	}
+	if err := open.client.awaitLimits(f.ctx); err != nil {
+		return 0, f.wrap(op, err)
+	}
+	ctx, done := f.during(open)
+	defer done()
+	request, _ := open.client.dataSizes()
+	ranges := flow.NewRanges(from, size, request, false)
+	ranges.Limit(limit)
+	d := &download{
+		loop: newLoop(ctx, ranges, lane{client: open.client, handle: open.handle}),
+		from: from, given: from, sink: sink, wrote: wrote,
+	}
+	d.waited = &f.waited
+	if err := stripes.begin(d.loop); err != nil {
+		return 0, f.wrap(op, err)
+	}
+	if size == flow.Unknown && limit == math.MaxInt64 && !open.client.noFstat.Load() {
+		d.askSize(f.keepAttrs)
+	}
+	n, err := d.run()
+	return n, f.wrap(op, err)
+}
+
+// download is a loop that reads a file and hands it to a sink in order.
+type download struct {
+	*loop
+	from   int64 // where it began
+	sink   func(p []byte) error
+	parked []*conn.Call // data that came before what lies before it, by offset
+	given  int64        // the offset up to which the sink has everything
+	wrote  func(int64)  // told of given
+	// where the sink takes data in any order; nil where it does not
+	place  func(p []byte, off int64) error
+	broken error // what place failed with
+
+	// where data counts in the budget until it is used: gives back that of a reply that nobody
+	// takes
+	kept      func(*conn.Call)
+	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
+}
+
+var errNoData = errors.New("the server answered a read with no data and no end of file")
+
+// run reads until the end of the file or the limit of the ranges, and returns how many bytes the
+// sink has taken. At the end of the file the error is nil.
+func (d *download) run() (int64, error) {
+	defer d.release()
+	err := d.move(d)
+	if err == nil {
+		err = d.verdict(nil)
+	}
+	return d.given - d.from, err
+}
+
+// settledAll hands on what has come.
+func (d *download) settledAll() error {
+	if err := d.deliver(); err != nil {
+		return err
+	}
+	return d.broken
+}
+
+// fill asks for as much as may be in flight. What the sink needs in order is asked for at most
+// twice as far ahead: replies that come before what lies before them wait in memory.
+func (d *download) fill() error {
+	if d.place == nil {
+		reach := d.given
+		for i := range d.lanes {
+			if !d.lanes[i].lost {
+				w := d.lanes[i].window
+				reach += 2 * max(min(w.Limit(), d.lanes[i].client.conn.Room(w.InFlight())),
+					int64(d.ranges.Request()))
+			}
+		}
+		d.ranges.Reach(reach)
+	}
+	for i := range d.lanes {
+		for {
+			r, ok := d.claim(i)
+			if !ok {
+				break
+			}
+			if err := d.ask(i, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ask asks for a range.
+func (d *download) ask(i int, r flow.Range) error {
+	lane := &d.lanes[i]
+	call := lane.client.request(wire.TypeData)
+	call.Request = wire.Read{Handle: lane.handle, Offset: uint64(r.Off),
+		Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+	call.Keep, call.Orphan = d.kept != nil, d.kept
+	return d.launch(i, r, call)
+}
+
+// sizeTag marks the question for the size among the calls of a download.
+const sizeTag = -1
+
+// askSize asks for the file's size along with the first READs: it costs no round trip, and saves
+// one at the end, where the last READ comes back short and only the size tells that nothing is
+// missing.
+func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
+	d.keepAttrs = keep
+	lane := &d.lanes[0]
+	call := lane.client.request(wire.TypeAttrs)
+	call.Request = wire.HandleRequest{Type: wire.TypeFstat,
+		Handle: lane.handle}.Append(call.Scratch(), 0)
+	call.Done = d.queue
+	call.Tag = sizeTag
+	if ok, _ := lane.client.conn.TryStart(call, false); !ok {
+		lane.client.conn.Recycle(call)
+	}
+}
+
+// settleSize takes the answer, which may as well be none.
+func (d *download) settleSize(call *conn.Call) {
+	if call.Err == nil && call.Type == wire.TypeAttrs {
+		if stat, err := d.keepAttrs(call); err == nil && stat.sized() {
+			d.ranges.SetSize(int64(stat.Size))
+		}
+	}
+	d.lanes[0].client.conn.Recycle(call)
+}
+
+// settle takes a complete call.
+func (d *download) settle(call *conn.Call) {
+	if call.Tag == sizeTag {
+		d.settleSize(call)
+		return
+	}
+	p := d.landed(call, len(call.Body))
+	switch {
+	case call.Err != nil && d.pass(p, call.Err):
+	case call.Err != nil:
+		d.fail(p.Range, call.Err)
+	case call.Type == wire.TypeData && len(call.Body) > 0:
+		if d.place != nil {
+			d.putAt(call, p)
+			break
+		}
+		d.ranges.Done(p.Range, len(call.Body))
+		d.park(call, p)
+		return
+	case call.Type == wire.TypeData:
+		d.fail(p.Range, errNoData)
+	case call.Status.Code == wire.EOF:
+		d.ranges.EOF(p.Range)
+	default:
+		d.fail(p.Range, replyError(call))
+	}
+	d.lanes[p.lane].client.conn.Recycle(call)
+}
+
+// park keeps data until it is its turn. It waits in the piece's order, not its call's.
+func (d *download) park(call *conn.Call, p piece) {
+	off := p.Off
+	call.Tag = d.takePiece() // a piece of its own, which holds the offset and the lane
+	d.pieces[call.Tag] = p
+	at, _ := slices.BinarySearchFunc(d.parked, off, func(c *conn.Call, off int64) int {
+		if d.pieces[c.Tag].Off < off {
+			return -1
+		}
+		return 1
+	})
+	d.parked = slices.Insert(d.parked, at, call)
+}
+
+// deliver hands the sink what has come in order. What the sink fails on, or panics on, stays
+// parked, and nothing that it has taken does.
+func (d *download) deliver() error {
+	n := 0
+	defer func() { d.parked = slices.Delete(d.parked, 0, n) }()
+	for _, call := range d.parked {
+		if d.pieces[call.Tag].Off != d.given {
+			break
+		}
+		if err := d.sink(call.Body); err != nil {
+			return err
+		}
+		n++
+		d.given += int64(len(call.Body))
+		d.drop(call)
+		d.wrote(d.given - d.from)
+	}
+	return nil
+}
+
+// putAt hands the sink data where it belongs.
+func (d *download) putAt(call *conn.Call, p piece) {
+	if err := d.place(call.Body, p.Off); err != nil {
+		if d.broken == nil {
+			d.broken = &sinkError{err}
+		}
+		d.ranges.Again(p.Range)
+		return
+	}
+	d.ranges.Done(p.Range, len(call.Body))
+	d.given = d.ranges.Mark()
+	d.wrote(d.given - d.from)
+}
+
+func (d *download) drop(call *conn.Call) {
+	d.idle = append(d.idle, call.Tag)
+	d.lanes[d.pieces[call.Tag].lane].client.conn.Recycle(call)
+}
+
+// release lets go of what the transfer holds when it ends before its replies have come.
+func (d *download) release() {
+	for _, call := range d.parked {
+		d.drop(call)
+	}
+	d.parked = nil
+	d.queue.Abandon()
+}
+
+// endOf returns the offset behind n bytes, or the last that there can be.
+func endOf(off int64, n int) int64 { return off + min(int64(n), math.MaxInt64-off) }
+
+// sinkError tells an error of the user's writer or reader from one of the file's.
+type sinkError struct{ error }
+
+// errSelf is why a file cannot be read from and written to in one call: both have one offset.
+var errSelf error = invalidError("the file cannot be copied to itself")
+
+// is reports whether a reader or writer is a view of the file.
+func (f *File) is(stream any) bool {
+	switch other := stream.(type) {
+	case *File:
+		return other.fileState == f.fileState
+	case *Writer:
+		return other.file.fileState == f.fileState
+	}
+	return false
+}

@@ -1,0 +1,112 @@
+package usftp_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+func TestRemove(t *testing.T) {
+	r := newRig(t, sftptest.Script{}, 0)
+	r.server.Files.WriteFile("/d/f", nil)
+	r.server.Files.Mkdir("/e")
+	r.server.Files.Symlink("/d", "/l")
+	if err := r.Remove("/d"); err == nil {
+		t.Error("a directory that is not empty was removed")
+	}
+	for _, name := range []string{"/d/f", "/e", "/l", "/d"} {
+		if err := r.Remove(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Remove("/d"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestRemoveAll(t *testing.T) {
+	for _, version := range []string{"", openSSH} {
+		r := newRig(t, sftptest.Script{ReaddirNames: 3}, 0, usftp.WithServerVersion(version))
+		files := r.server.Files
+		tree(rand.New(rand.NewPCG(3, 3)), "/t", 5, func(name string, dir bool) {
+			if dir {
+				files.Mkdir(name)
+			} else {
+				files.WriteFile(name, nil)
+			}
+		})
+		files.WriteFile("/keep/f", nil)
+		files.Symlink("/keep", "/t/link")
+		files.Symlink("/keep", "/link")
+		files.WriteFile("/file", nil)
+		for _, name := range []string{"/t", "/link/", "/file", "/none", "/none/x"} {
+			if err := r.RemoveAll(name); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if got := files.List(); !slices.Equal(got, []string{"/keep/", "/keep/f"}) {
+			t.Errorf("%q is left", got)
+		}
+		for _, name := range []string{"", ".", "..", "/", "/keep/..", "/keep/."} {
+			if err := r.RemoveAll(name); !errors.Is(err, fs.ErrInvalid) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		files.Symlink("/keep", "/link")
+		if err := r.RemoveAllIn("/link"); err == nil || !files.Exists("/keep/f") {
+			t.Errorf("RemoveAllIn followed a link: %v", err)
+		}
+		ok(t, r.RemoveAllIn("/keep"))
+		if got := files.List(); !slices.Equal(got, []string{"/keep/", "/link -> /keep"}) {
+			t.Errorf("%q is left", got)
+		}
+	}
+}
+
+func TestRemoveAllOfManyRounds(t *testing.T) {
+	r := newRig(t, sftptest.Script{ReaddirNames: 1000}, 0)
+	for i := range 25_000 {
+		r.server.Files.WriteFile(fmt.Sprint("/t/", i), nil)
+	}
+	ok(t, r.RemoveAll("/t"))
+	if got := r.server.Files.List(); len(got) != 0 {
+		t.Errorf("%d are left", len(got))
+	}
+}
+
+func TestRemoveAllFails(t *testing.T) {
+	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRemove, Path: "/t/b/x",
+		Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, 0)
+	for _, name := range []string{"/t/a/x", "/t/b/x", "/t/b/y", "/t/c/x"} {
+		r.server.Files.WriteFile(name, nil)
+	}
+	err := r.RemoveAll("/t")
+	var named *fs.PathError
+	if !errors.Is(err, fs.ErrPermission) || !errors.As(err, &named) || named.Path != "/t/b/x" {
+		t.Error(err)
+	}
+	if got := r.server.Files.List(); !slices.Equal(got, []string{"/t/", "/t/b/", "/t/b/x"}) {
+		t.Errorf("%q is left", got)
+	}
+}
+
+func TestRemoveAllPipelines(t *testing.T) {
+	const rtt = 50 * time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftptest.Script{}, rtt, usftp.WithServerVersion(openSSH))
+		for i := range 5_000 {
+			r.server.Files.WriteFile(fmt.Sprintf("/t/%d/%d", i/20, i), nil)
+		}
+		if took := trips(rtt, func() { ok(t, r.RemoveAll("/t")) }); took > 60 {
+			t.Errorf("5,000 files in 250 directories took %v round trips", took)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package usftp
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// Stat asks for the attributes of the file at name, following symbolic links. The result's Sys is a
+// [*FileStat]. One round trip.
+func (c *Client) Stat(name string) (fs.FileInfo, error) {
+	return run(c.ctx, c.stat("stat", wire.TypeStat, name))
+}
+
+// Lstat is Stat for the file itself where it is a symbolic link. One round trip.
+func (c *Client) Lstat(name string) (fs.FileInfo, error) {
+	return run(c.ctx, c.stat("lstat", wire.TypeLstat, name))
+}
+
+// Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where
+// it is not or where the server refuses FSTAT, and keeps them. One round trip.
+func (f *File) Stat() (fs.FileInfo, error) {
+	stat, err := run(f.ctx, f.statOperation())
+	if err != nil {
+		return nil, err
+	}
+	return fileInfo{f.BaseName(), stat}, nil
+}
+
+func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInfo] {
+	return ask(s, op, name, wire.TypeAttrs, wire.PathRequest{Type: t, Path: name},
+		func(call *conn.Call) (fs.FileInfo, error) {
+			stat, err := attrsReply(call)
+			if err != nil {
+				return nil, err
+			}
+			return fileInfo{path.Base(name), stat}, nil
+		})
+}
+
+// statOperation asks for the attributes and keeps them.
+func (f *File) statOperation() operation[*FileStat] {
+	f.mu.Lock()
+	s, open, name := f.client, f.open, f.path
+	f.mu.Unlock()
+	byPath := func() operation[*FileStat] {
+		return ask(s, "stat", name, wire.TypeAttrs,
+			wire.PathRequest{Type: wire.TypeStat, Path: name}, f.keepAttrs)
+	}
+	if open == nil || s.noFstat.Load() {
+		return byPath().after(f)
+	}
+	op := ask(s, "stat", name, wire.TypeAttrs,
+		wire.HandleRequest{Type: wire.TypeFstat, Handle: open.handle}, f.keepAttrs)
+	op.instead = func(refusal error) *operation[*FileStat] {
+		if !errors.Is(refusal, errors.ErrUnsupported) {
+			return nil
+		}
+		s.differs(&s.noFstat, "it does not serve FSTAT; STAT is used instead")
+		next := byPath()
+		return &next
+	}
+	return op.after(f)
+}
+
+func attrsReply(call *conn.Call) (*FileStat, error) {
+	var reply wire.AttrsReply
+	if err := reply.Parse(call.Body); err != nil {
+		return nil, parse(err)
+	}
+	stat := newFileStat(&reply.Attrs)
+	return &stat, nil
+}
+
+// StatVFS is what a server says of a file system: POSIX's struct statvfs (OpenSSH's PROTOCOL,
+// section 4.4).
+type StatVFS struct {
+	Bsize   uint64 // the file system's block size, in bytes
+	Frsize  uint64 // the unit of the three counts of blocks, in bytes
+	Blocks  uint64
+	Bfree   uint64
+	Bavail  uint64 // free to others than root
+	Files   uint64 // inodes
+	Ffree   uint64
+	Favail  uint64 // free to others than root
+	Fsid    uint64
+	Flag    uint64 // 1: read-only; 2: setuid is ignored
+	Namemax uint64 // the longest name, in bytes
+}
+
+// TotalSpace returns the size of the file system, in bytes.
+func (s *StatVFS) TotalSpace() uint64 { return s.Frsize * s.Blocks }
+
+// FreeSpace returns what is free, in bytes, that kept for root included. See
+// [StatVFS.AvailableSpace].
+func (s *StatVFS) FreeSpace() uint64 { return s.Frsize * s.Bfree }
+
+// AvailableSpace returns what is free to others than root, in bytes.
+func (s *StatVFS) AvailableSpace() uint64 { return s.Frsize * s.Bavail }
+
+// HasStatVFS tells whether the server offers statvfs@openssh.com.
+func (c *Client) HasStatVFS() bool { return c.offered(wire.ExtStatVFS) }
+
+// StatVFS returns the state of the file system that holds name. It needs statvfs@openssh.com, or
+// else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+func (c *Client) StatVFS(name string) (*StatVFS, error) {
+	stat := new(StatVFS)
+	if err := c.StatVFSInto(name, stat); err != nil {
+		return nil, err
+	}
+	return stat, nil
+}
+
+// StatVFSInto is StatVFS into the caller's memory.
+func (c *Client) StatVFSInto(name string, stat *StatVFS) (err error) {
+	*stat, err = run(c.ctx, c.statVFS(name))
+	return err
+}
+
+func (s *session) statVFS(name string) operation[StatVFS] {
+	message := wire.ExtendedPath{Name: wire.ExtStatVFS, Path: name}
+	return ask(s, "statvfs", name, wire.TypeExtendedReply, message,
+		statVFSReply).needs(wire.ExtStatVFS)
+}
+
+// StatVFS returns the state of the file system that holds the open file. It needs
+// fstatvfs@openssh.com, or else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+func (f *File) StatVFS() (*StatVFS, error) {
+	stat, err := run(f.ctx, f.statVFS())
+	if err != nil {
+		return nil, err
+	}
+	return &stat, nil
+}
+
+func (f *File) statVFS() operation[StatVFS] {
+	return onHandle(f, "statvfs", func(open *openFile) operation[StatVFS] {
+		message := wire.ExtendedHandle{Name: wire.ExtFstatVFS, Handle: open.handle}
+		return ask(open.client, "statvfs", f.Name(), wire.TypeExtendedReply, message,
+			statVFSReply).needs(wire.ExtFstatVFS)
+	})
+}
+
+func statVFSReply(call *conn.Call) (StatVFS, error) {
+	var r wire.StatVFSReply
+	if err := r.Parse(call.Body); err != nil {
+		return StatVFS{}, parse(err)
+	}
+	return StatVFS{
+		Bsize: r.BlockSize, Frsize: r.FragmentSize,
+		Blocks: r.Blocks, Bfree: r.BlocksFree, Bavail: r.BlocksAvailable,
+		Files: r.Files, Ffree: r.FilesFree, Favail: r.FilesAvailable,
+		Fsid: r.FSID, Flag: r.Flags, Namemax: r.NameMax,
+	}, nil
+}
+
+// UsersGroups returns the names of users and groups by their numbers, in the order of the numbers,
+// and "" for one that the server does not know. It needs users-groups-by-id@openssh.com (OpenSSH's
+// PROTOCOL, section 4.12), or else errors.Is(err, errors.ErrUnsupported) holds. One round trip for
+// any few thousand numbers.
+func (c *Client) UsersGroups(uids, gids []uint32) (users, groups []string, err error) {
+	names, err := run(c.ctx, c.usersGroups(uids, gids))
+	return names.Users, names.Groups, err
+}
+
+func (s *session) usersGroups(uids, gids []uint32) operation[wire.UsersGroupsReply] {
+	message := wire.UsersGroupsByID{UIDs: uids, GIDs: gids}
+	return ask(s, "users-groups-by-id", "", wire.TypeExtendedReply, message,
+		func(call *conn.Call) (r wire.UsersGroupsReply, err error) {
+			if err := r.Parse(call.Body); err != nil {
+				return wire.UsersGroupsReply{}, parse(err)
+			}
+			if len(r.Users) != len(uids) || len(r.Groups) != len(gids) {
+				return wire.UsersGroupsReply{}, &ProtocolError{What: "not as many names as numbers were asked for"}
+			}
+			return r, nil
+		}).needs(wire.ExtUsersGroupsByID)
+}
