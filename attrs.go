@@ -92,13 +92,13 @@ type fileInfo struct {
 	stat *FileStat
 }
 
-func (i fileInfo) Name() string { return i.name }
-func (i fileInfo) Size() int64 { return int64(i.stat.Size) }
-func (i fileInfo) Mode() fs.FileMode { return i.stat.FileMode() }
+func (i fileInfo) Name() string       { return i.name }
+func (i fileInfo) Size() int64        { return int64(i.stat.Size) }
+func (i fileInfo) Mode() fs.FileMode  { return i.stat.FileMode() }
 func (i fileInfo) ModTime() time.Time { return i.stat.ModTime() }
-func (i fileInfo) IsDir() bool { return i.Mode().IsDir() }
-func (i fileInfo) Sys() any { return i.stat }
-func (i fileInfo) String() string { return fs.FormatFileInfo(i) }
+func (i fileInfo) IsDir() bool        { return i.Mode().IsDir() }
+func (i fileInfo) Sys() any           { return i.stat }
+func (i fileInfo) String() string     { return fs.FormatFileInfo(i) }
 
 // keepAttrs reads an ATTRS reply and keeps what it says.
 func (f *File) keepAttrs(call *conn.Call) (*FileStat, error) {
@@ -173,10 +173,10 @@ func (f *File) DirEntry() fs.DirEntry { return dirEntry{f} }
 
 type dirEntry struct{ file *File }
 
-func (e dirEntry) Name() string { return e.file.BaseName() }
-func (e dirEntry) IsDir() bool { return e.file.IsDir() }
+func (e dirEntry) Name() string      { return e.file.BaseName() }
+func (e dirEntry) IsDir() bool       { return e.file.IsDir() }
 func (e dirEntry) Type() fs.FileMode { return e.file.Mode().Type() }
-func (e dirEntry) String() string { return fs.FormatDirEntry(e) }
+func (e dirEntry) String() string    { return fs.FormatDirEntry(e) }
 
 func (e dirEntry) Info() (fs.FileInfo, error) {
 	if e.file.AttrsCached() {

@@ -183,13 +183,13 @@ func statusError(status wire.Status, expect wire.Type) error {
 type invalidError string
 
 func (e invalidError) Error() string { return string(e) }
-func (invalidError) Unwrap() error { return fs.ErrInvalid }
+func (invalidError) Unwrap() error   { return fs.ErrInvalid }
 
 // existsError is a refusal that turned out to be for a name that is taken. errors.Is holds for
 // fs.ErrExist, and for all that holds for the server's own answer.
 type existsError struct{ status error }
 
-func (e *existsError) Error() string { return "the name exists already" }
+func (e *existsError) Error() string   { return "the name exists already" }
 func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
 
 // unsupported is why an operation fails for which the server lacks an extension.

@@ -301,7 +301,7 @@ func (c *Client) statUnknown(entries []*File) error {
 // dirHeap holds directories, first the one that the walk comes to first.
 type dirHeap []*walkDir
 
-func (h dirHeap) Len() int { return len(h) }
+func (h dirHeap) Len() int           { return len(h) }
 func (h dirHeap) Less(i, j int) bool { return h[i].key < h[j].key }
 
 func (h dirHeap) Swap(i, j int) {
