@@ -121,9 +121,9 @@ func (c *Channel) read(q *queue, p []byte) (int, error) {
 		c.mu.Unlock()
 		return 0, err
 	}
-	grant := c.window.consumed(n, c.mux)
-	if c.gotEOF || c.err != nil {
-		grant = 0 // nothing will come
+	grant := int64(0)
+	if !c.gotEOF && c.err == nil { // else nothing will come
+		grant = c.window.consumed(n, c.mux)
 	}
 	c.mu.Unlock()
 	if grant > 0 {

@@ -13,6 +13,7 @@ import (
 // the nonce is the packet's sequence number, so keys must change before it wraps (see rekey.go).
 type chacha struct {
 	length, content [32]byte
+	own             scratch // size's
 }
 
 func newChaCha(k keys) (*chacha, error) {
@@ -32,48 +33,46 @@ func (c *chacha) form() form {
 	return form{block: 8, tag: poly1305.TagSize, head: lengthSize, outside: true, parallel: true}
 }
 
-// stream starts a key stream for a packet; the one for its content has poly1305's key in its first
-// block.
-func stream(key *[32]byte, nonce []byte, seq uint32) *chacha20.Cipher {
+// xor applies the key stream of a packet from the given block of 64 bytes on.
+func (s *scratch) xor(key *[32]byte, seq, block uint32, to, p []byte) {
+	nonce := s.nonce[:chacha20.NonceSize]
 	clear(nonce)
 	binary.BigEndian.PutUint32(nonce[8:], seq)
-	s, err := chacha20.NewUnauthenticatedCipher(key[:], nonce)
+	c, err := chacha20.NewUnauthenticatedCipher(key[:], nonce)
 	if err != nil {
 		panic("ssh: " + err.Error()) // the sizes are right
 	}
-	return s
+	c.SetCounter(block)
+	c.XORKeyStream(to, p)
 }
 
-func (c *chacha) contentStream(s *scratch, seq uint32) *chacha20.Cipher {
-	st := stream(&c.content, s.nonce[:12], seq)
+// tagKey makes poly1305's key for a packet: the first block of the content's stream.
+func (c *chacha) tagKey(s *scratch, seq uint32) *[32]byte {
 	clear(s.key[:])
-	st.XORKeyStream(s.key[:], s.key[:])
-	st.SetCounter(1)
-	return st
+	s.xor(&c.content, seq, 0, s.key[:], s.key[:])
+	return &s.key
 }
 
 func (c *chacha) seal(s *scratch, seq uint32, _ uint64, p []byte) {
 	end := len(p) - poly1305.TagSize
-	stream(&c.length, s.nonce[:12], seq).XORKeyStream(p[:lengthSize], p[:lengthSize])
-	c.contentStream(s, seq).XORKeyStream(p[lengthSize:end], p[lengthSize:end])
-	poly1305.Sum((*[16]byte)(p[end:]), p[:end], &s.key)
+	s.xor(&c.length, seq, 0, p[:lengthSize], p[:lengthSize])
+	s.xor(&c.content, seq, 1, p[lengthSize:end], p[lengthSize:end])
+	poly1305.Sum((*[16]byte)(p[end:]), p[:end], c.tagKey(s, seq))
 }
 
 func (c *chacha) size(seq uint32, p []byte) (int, error) {
-	var nonce [12]byte
-	var clear [lengthSize]byte
-	stream(&c.length, nonce[:], seq).XORKeyStream(clear[:], p[:lengthSize])
-	return c.form().packetSize(length(clear[:]))
+	s := &c.own
+	s.xor(&c.length, seq, 0, s.tag[:lengthSize], p[:lengthSize])
+	return c.form().packetSize(length(s.tag[:]))
 }
 
 func (c *chacha) open(s *scratch, seq uint32, _ uint64, p []byte) ([]byte, error) {
 	end := len(p) - poly1305.TagSize
-	content := c.contentStream(s, seq)
 	tag := (*[16]byte)(s.tag[:16])
-	poly1305.Sum(tag, p[:end], &s.key)
+	poly1305.Sum(tag, p[:end], c.tagKey(s, seq))
 	if subtle.ConstantTimeCompare(tag[:], p[end:]) != 1 {
 		return nil, errPacket
 	}
-	content.XORKeyStream(p[lengthSize:end], p[lengthSize:end])
+	s.xor(&c.content, seq, 1, p[lengthSize:end], p[lengthSize:end])
 	return p[lengthSize:end], nil
 }

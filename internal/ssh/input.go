@@ -18,8 +18,9 @@ const (
 	// idleSize is what a connection reads into while little comes.
 	idleSize = 4 << 10
 
-	// keptBlocks is how many blocks channels may hold before they have to copy instead, which
-	// bounds what a peer can make us keep with packets that hold little.
+	// keptBlocks is how many blocks channels may hold, beside twice what their windows are, before
+	// they have to copy instead: which bounds what a peer can make us keep with packets that hold
+	// little.
 	keptBlocks = 4
 )
 
@@ -56,7 +57,7 @@ type input struct {
 	queue   []inPacket
 	next    int
 	kept    atomic.Int32 // blocks that are out, ours included
-	maxKept int32
+	maxKept atomic.Int32 // grows with the windows
 	err     error
 	packets int64 // since the connection began
 	total   int64 // bytes read from the source
@@ -65,7 +66,8 @@ type input struct {
 }
 
 func newInput(source io.Reader, buffers *Buffers, ended <-chan struct{}) *input {
-	in := &input{source: source, buffers: buffers, limit: maxFirstPacket, maxKept: keptBlocks}
+	in := &input{source: source, buffers: buffers, limit: maxFirstPacket}
+	in.maxKept.Store(keptBlocks)
 	in.setOpener(plain{})
 	in.crew = newCrew(ended, in.openOne)
 	return in
@@ -241,7 +243,7 @@ func (in *input) move(b *block) {
 // lend returns the block that holds the current payload, for a channel that keeps a part of it;
 // nil where it has to copy.
 func (in *input) lend() *block {
-	if in.block == nil || in.kept.Load() > in.maxKept {
+	if in.block == nil || in.kept.Load() > in.maxKept.Load() {
 		return nil
 	}
 	return in.block

@@ -79,9 +79,15 @@ func (m *mux) takeBudget(n int64) int64 {
 			return 0
 		}
 		if m.budget.CompareAndSwap(have, have-take) {
+			m.t.in.maxKept.Add(int32(2 * take / blockSize))
 			return take
 		}
 	}
+}
+
+func (m *mux) giveBudget(n int64) {
+	m.budget.Add(n)
+	m.t.in.maxKept.Add(int32(-2 * n / blockSize))
 }
 
 // start begins to read.
@@ -89,7 +95,7 @@ func (m *mux) start() {
 	t := m.t
 	t.login = false
 	t.in.batch, t.in.limit = true, maxPacketLength
-	t.in.maxKept = keptBlocks + 2*(firstWindow/blockSize)
+	t.in.maxKept.Store(keptBlocks + 2*(firstWindow/blockSize))
 	t.in.idle = m.tellReaders
 	t.unimplemented = m.unimplemented
 	t.out.mu.Lock()
@@ -190,7 +196,6 @@ func (m *mux) remove(c *Channel) {
 	if uint64(c.id) < uint64(len(m.channels)) && m.channels[c.id] == c {
 		m.channels[c.id] = nil
 		m.count--
-		m.budget.Add(c.window.size - firstWindow)
 	}
 }
 
@@ -245,6 +250,9 @@ func (m *mux) handle(p []byte) error {
 		c.mu.Unlock()
 	case msgChannelClose:
 		m.remove(c)
+		c.mu.Lock()
+		m.giveBudget(c.window.size - firstWindow)
+		c.mu.Unlock()
 		o := m.t.out
 		o.mu.Lock()
 		answered := c.sentClose

@@ -1,0 +1,141 @@
+package ssh
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+)
+
+// Without a peer: what one side does with a stream of 64 MiB. Compare `-cpu 1,2`.
+
+const benchSize = 64 << 20
+
+// capture is a connection that keeps, or drops, what is written.
+type capture struct {
+	net.Conn
+	kept *bytes.Buffer
+}
+
+func (c capture) Write(p []byte) (int, error) {
+	if c.kept != nil {
+		return c.kept.Write(p)
+	}
+	return len(p), nil
+}
+
+func benchKeys(cipher string) (*cipherSpec, keys) {
+	c := cipherNamed(cipher)
+	k := keys{iv: make([]byte, c.iv), key: make([]byte, c.key)}
+	if !c.aead {
+		k.spec = macNamed("hmac-sha2-256-etm@openssh.com")
+		k.mac = make([]byte, k.spec.key)
+	}
+	return c, k
+}
+
+// sending returns a channel whose data is sealed and goes to conn.
+func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
+	c, k := benchKeys(cipher)
+	s, err := c.newSealer(k)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t := newTransport(conn, nil, Supported(), 1<<50)
+	tb.Cleanup(func() { close(t.ended); t.out.abort(ErrClosed) })
+	t.out.setSealer(s)
+	t.out.loop = true
+	go t.out.flush()
+	ch := newChannel(newMux(t, &Conn{t: t}, 0))
+	ch.peerWindow, ch.peerMax = 1<<60, maxData
+	return ch
+}
+
+func (c *Channel) drain() {
+	o := c.mux.t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.stage.size > 0 || o.writing {
+		o.change.Wait()
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com"} {
+		b.Run(cipher, func(b *testing.B) {
+			ch := sending(b, capture{}, cipher)
+			p := make([]byte, 255<<10)
+			parts := [][]byte{p[:29], p[29:]}
+			b.SetBytes(benchSize)
+			b.ReportAllocs()
+			for b.Loop() {
+				for n := 0; n < benchSize; n += len(p) {
+					if _, err := ch.WriteBuffers(parts); err != nil {
+						b.Fatal(err)
+					}
+				}
+				ch.drain()
+			}
+		})
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com"} {
+		b.Run(cipher, func(b *testing.B) {
+			var sealed bytes.Buffer
+			ch := sending(b, capture{kept: &sealed}, cipher)
+			p := make([]byte, 256<<10)
+			for n := 0; n < benchSize; n += len(p) {
+				ch.Write(p)
+			}
+			ch.drain()
+			c, k := benchKeys(cipher)
+			b.SetBytes(benchSize)
+			b.ReportAllocs()
+			buffers := new(Buffers)
+			for b.Loop() {
+				o, err := c.newOpener(k)
+				if err != nil {
+					b.Fatal(err)
+				}
+				t := newTransport(capture{}, buffers, Supported(), 1<<50)
+				t.in.source = bytes.NewReader(sealed.Bytes())
+				t.in.setOpener(o)
+				m := newMux(t, &Conn{t: t, done: make(chan struct{})}, 0)
+				ch := newChannel(m)
+				ch.window = window{size: 1 << 50, left: 1 << 50}
+				close(ch.opened)
+				m.add(ch)
+				t.login, t.in.batch, t.in.limit, t.in.idle = false, true, maxPacketLength, m.tellReaders
+				t.in.maxKept.Store(1 << 20)
+				done := make(chan int)
+				go func() {
+					p, n := make([]byte, 256<<10), 0
+					for n < benchSize {
+						m, err := io.ReadFull(ch, p)
+						n += m
+						if err != nil {
+							break
+						}
+					}
+					done <- n
+				}()
+				for {
+					p, err := t.read()
+					if err != nil {
+						break
+					}
+					if err := m.handle(p); err != nil {
+						b.Fatal(err)
+					}
+				}
+				m.tellReaders()
+				if n := <-done; n != benchSize {
+					b.Fatalf("%d bytes came", n)
+				}
+				close(t.ended)
+			}
+		})
+	}
+}

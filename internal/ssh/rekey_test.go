@@ -1,0 +1,207 @@
+package ssh_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRekeyingAtFullRate sends 64 MiB both ways at a time, with new keys after each MiB, begun by
+// either side, by both, and by hand.
+func TestRekeyingAtFullRate(t *testing.T) {
+	const size = 64 << 20
+	for _, c := range []struct {
+		name           string
+		client, server int64
+		cipher         string
+		by             string
+	}{
+		{"client", 1 << 20, 0, "aes128-gcm@openssh.com", ""},
+		{"server", 0, 1 << 20, "aes128-gcm@openssh.com", ""},
+		{"both", 1 << 20, 1 << 20, "aes128-gcm@openssh.com", ""},
+		{"both, CTR", 1 << 20, 1 << 20, "aes256-ctr", ""},
+		{"by hand", 0, 0, "aes128-gcm@openssh.com", "hand"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			user := signer(t, "ed25519")
+			cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+			cc.Algorithms.Ciphers = []string{c.cipher}
+			cc.RekeyBytes, sc.RekeyBytes = c.client, c.server
+			client, server := connect(t, cc, sc)
+			go echo(server)
+			ch := session(t, client, "echo")
+			block := pattern(1 << 20)
+			var both sync.WaitGroup
+			both.Go(func() {
+				for range size / len(block) {
+					if _, err := ch.Write(block); err != nil {
+						t.Error(err)
+						return
+					}
+					if c.by == "hand" {
+						client.Rekey()
+						server.Rekey()
+					}
+				}
+				ch.CloseWrite()
+			})
+			got := make([]byte, len(block))
+			for i := range size / len(block) {
+				if _, err := io.ReadFull(ch, got); err != nil {
+					t.Fatalf("block %d: %v", i, err)
+				}
+				if !bytes.Equal(got, block) {
+					t.Fatalf("block %d came back differently", i)
+				}
+			}
+			both.Wait()
+			if n := client.Exchanges(); n < 30 {
+				t.Errorf("keys were exchanged %d times", n)
+			}
+		})
+	}
+}
+
+// TestExchangeThatDoesNotEnd: writers block meanwhile, and it times out.
+func TestExchangeThatDoesNotEnd(t *testing.T) {
+	user := signer(t, "ed25519")
+	synctest.Test(t, func(t *testing.T) {
+		cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+		cut := false
+		swallow := func(p []byte) []byte {
+			if cut {
+				return nil
+			}
+			return p
+		}
+		client, server, err, serverErr := shake(cc, sc, same, swallow)
+		if err != nil || serverErr != nil {
+			t.Fatal(err, serverErr)
+		}
+		go echo(server)
+		ch := session(t, client, "sink")
+		cut = true
+		must(t, client.Rekey())
+		began := time.Now()
+		wrote := make(chan error)
+		go func() {
+			_, err := ch.Write(make([]byte, 64<<20))
+			wrote <- err
+		}()
+		if err := <-wrote; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Write: %v", err)
+		}
+		if _, err := ch.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Read: %v", err)
+		}
+		if took := time.Since(began); took > 3*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		end(client, server)
+	})
+}
+
+// TestAnswersAreBounded: a peer that asks and asks in the middle of an exchange that it does not
+// finish, or reads nothing, is given up, and costs little until then.
+func TestAnswersAreBounded(t *testing.T) {
+	user := signer(t, "ed25519")
+	synctest.Test(t, func(t *testing.T) {
+		cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+		client, server, err, serverErr := shake(cc, sc, same, func(p []byte) []byte { return p })
+		if err != nil || serverErr != nil {
+			t.Fatal(err, serverErr)
+		}
+		defer end(client, server)
+		// The server has begun an exchange, and the client goes on asking: its own KEXINIT is behind
+		// all of it.
+		server.Rekey()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				for range 100 {
+					client.SendRequest(ctx, "keepalive@openssh.com", true, nil)
+				}
+			})
+		}
+		all.Wait()
+		if client.Err() != nil {
+			t.Errorf("an honest client was given up: %v", client.Err())
+		}
+	})
+}
+
+// TestWrites share packets, and one system call takes 256 KiB.
+func TestWrites(t *testing.T) {
+	user := signer(t, "ed25519")
+	cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+	counted := &counter{}
+	client, server, err, serverErr := tryConnect(cc, sc, func(c net.Conn) net.Conn {
+		counted.Conn = c
+		return counted
+	})
+	if err != nil || serverErr != nil {
+		t.Fatal(err, serverErr)
+	}
+	defer end(client, server)
+	go echo(server)
+	ch := session(t, client, "sink")
+	writes, bytes := counted.counts()
+	if _, err := ch.WriteBuffers([][]byte{make([]byte, 30), make([]byte, 255<<10)}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, b := counted.counts()
+		if b-bytes > 255<<10 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if w, _ := counted.counts(); w-writes != 1 {
+		t.Errorf("a WRITE of 255 KiB took %d system calls", w-writes)
+	}
+	_, bytes = counted.counts()
+	var parts [][]byte
+	for range 1000 {
+		parts = append(parts, make([]byte, 100))
+	}
+	ch.WriteBuffers(parts)
+	for {
+		_, b := counted.counts()
+		if b-bytes >= 100_000 {
+			if b-bytes > 100_000+4*100 {
+				t.Errorf("1000 small parts took %d bytes", b-bytes)
+			}
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+type counter struct {
+	net.Conn
+	mu            sync.Mutex
+	writes, bytes int
+}
+
+func (c *counter) counts() (writes, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes, c.bytes
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writes++
+	c.bytes += len(p)
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}

@@ -1,0 +1,229 @@
+package ssh_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/ssh"
+)
+
+// tamper is a connection whose writes an attacker changes. It is given all that was written so far
+// in one direction, and how much of it has been let through, and returns what to let through now.
+type tamper struct {
+	net.Conn
+	change func(p []byte) []byte
+}
+
+func (t *tamper) Write(p []byte) (int, error) {
+	if _, err := t.Conn.Write(t.change(slices.Clone(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// flip changes one byte of the stream.
+func flip(at int, bit byte) func([]byte) []byte {
+	offset := 0
+	return func(p []byte) []byte {
+		if i := at - offset; i >= 0 && i < len(p) {
+			p[i] ^= bit
+		}
+		offset += len(p)
+		return p
+	}
+}
+
+func same(p []byte) []byte { return p }
+
+// shake runs a handshake through an attacker on both ways.
+func shake(cc *ssh.ClientConfig, sc *ssh.ServerConfig,
+	up, down func([]byte) []byte) (client, server *ssh.Conn, clientErr, serverErr error) {
+	a, b := memPipe()
+	var wait sync.WaitGroup
+	wait.Go(func() { server, serverErr = ssh.Server(&tamper{b, down}, sc) })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, clientErr = ssh.Client(ctx, &tamper{a, up}, cc)
+	wait.Wait()
+	return client, server, clientErr, serverErr
+}
+
+func end(conns ...*ssh.Conn) {
+	for _, c := range conns {
+		if c != nil {
+			c.Close()
+			<-c.Done()
+		}
+	}
+}
+
+// small configurations make short handshakes.
+func small(t *testing.T, kex string) (*ssh.ClientConfig, *ssh.ServerConfig) {
+	user := signer(t, "ed25519")
+	cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+	cc.Algorithms = ssh.Algorithms{KeyExchanges: []string{kex},
+		Ciphers: []string{"aes128-gcm@openssh.com"}, MACs: []string{"hmac-sha2-256"},
+		HostKeys: []string{xssh.KeyAlgoED25519}}
+	sc.Algorithms = cc.Algorithms
+	return cc, sc
+}
+
+// covered returns which bytes of what a side sends before its keys the handshake must notice: all
+// but padding.
+func covered(t *testing.T, stream []byte) []bool {
+	t.Helper()
+	need := make([]bool, 0, len(stream))
+	at := bytes.IndexByte(stream, '\n') + 1
+	for range at {
+		need = append(need, true)
+	}
+	for {
+		length := int(binary.BigEndian.Uint32(stream[at:]))
+		pad := int(stream[at+4])
+		for i := range 4 + length {
+			need = append(need, i < 4+length-pad)
+		}
+		at += 4 + length
+		if stream[at-length+1] == 21 { // NEWKEYS
+			return need
+		}
+	}
+}
+
+// TestEveryByteOfTheHandshake changes each byte of what travels before the keys, on both ways. The
+// handshake must fail; where only padding changed, it must come to the same.
+func TestEveryByteOfTheHandshake(t *testing.T) {
+	for _, kex := range []string{"curve25519-sha256", "ecdh-sha2-nistp256"} {
+		t.Run(kex, func(t *testing.T) {
+			cc, sc := small(t, kex)
+			record := map[string]*bytes.Buffer{"up": {}, "down": {}}
+			keep := func(way string) func([]byte) []byte {
+				return func(p []byte) []byte { record[way].Write(p); return p }
+			}
+			synctest.Test(t, func(t *testing.T) {
+				client, server, err, serverErr := shake(cc, sc, keep("up"), keep("down"))
+				if err != nil || serverErr != nil {
+					t.Fatalf("client: %v; server: %v", err, serverErr)
+				}
+				end(client, server)
+			})
+			key := signer(t, "ed25519")
+			sc.Auth.PublicKeyCallback = letIn(key.PublicKey())
+			for way, stream := range record {
+				need := covered(t, stream.Bytes())
+				for at := range need {
+					bit := byte(1) << (at % 8)
+					synctest.Test(t, func(t *testing.T) {
+						cc := *cc
+						cc.Auth = once(ssh.PublicKey(key))
+						up, down := flip(at, bit), same
+						if way == "down" {
+							up, down = down, up
+						}
+						client, server, err, serverErr := shake(&cc, sc, up, down)
+						defer end(client, server)
+						if need[at] && (err == nil || serverErr == nil) {
+							t.Errorf("%s, byte %d of %d changed: client: %v, server: %v", way, at,
+								len(need), err, serverErr)
+						}
+						if !need[at] && (err != nil || serverErr != nil ||
+							!bytes.Equal(client.SessionID(), server.SessionID())) {
+							t.Errorf("%s, byte %d of padding: client: %v, server: %v", way, at, err,
+								serverErr)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestTerrapin is CVE-2023-48795: a packet is put in before the keys, and one behind them taken
+// away, so that sequence numbers fit again. Strict key exchange notices both.
+func TestTerrapin(t *testing.T) {
+	ignore := []byte{0, 0, 0, 12, 6, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	for _, cipher := range []string{"chacha20-poly1305@openssh.com", "aes128-gcm@openssh.com",
+		"aes128-ctr"} {
+		for _, way := range []string{"up", "down"} {
+			for _, what := range []string{"insert before KEXINIT", "insert behind KEXINIT",
+				"insert and truncate", "truncate"} {
+				t.Run(fmt.Sprint(cipher, " ", way, " ", what), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						cc, sc := small(t, "curve25519-sha256")
+						cc.Algorithms.Ciphers = []string{cipher}
+						cc.Algorithms.MACs = []string{"hmac-sha2-256-etm@openssh.com"}
+						sc.Algorithms = cc.Algorithms
+						attack := func() func([]byte) []byte {
+							var all []byte
+							packets, cut := 0, false
+							return func(p []byte) []byte {
+								all = append(all, p...)
+								var out []byte
+								if packets == 0 { // the version
+									i := bytes.IndexByte(all, '\n') + 1
+									out, all, packets = append(out, all[:i]...), all[i:], 1
+									if what == "insert before KEXINIT" {
+										out = append(out, ignore...)
+									}
+								}
+								for packets < 4 && len(all) > 4 {
+									n := 4 + int(binary.BigEndian.Uint32(all))
+									kind := all[5]
+									out, all = append(out, all[:n]...), all[n:]
+									if packets++; packets == 2 && (what == "insert behind KEXINIT" ||
+										what == "insert and truncate") {
+										out = append(out, ignore...)
+									}
+									if kind == 21 {
+										packets = 4
+									}
+								}
+								if packets == 4 && !cut && len(all) > 0 &&
+									(what == "truncate" || what == "insert and truncate") {
+									// the first packet under keys: EXT_INFO, or SERVICE_REQUEST
+									cut = true
+									n := 4 + 16 + 16
+									if cipher == "aes128-gcm@openssh.com" || cipher == "aes128-ctr" {
+										n = 4 + int(binary.BigEndian.Uint32(all)) + 16
+										if cipher == "aes128-ctr" {
+											n += 16
+										}
+									} else if way == "down" {
+										n = 4 + 200 + 16 // a guess: the length is encrypted
+									} else {
+										n = 4 + 24 + 16
+									}
+									all = all[min(n, len(all)):]
+								}
+								out = append(out, all...)
+								if packets == 4 {
+									all = nil
+								}
+								return out
+							}
+						}
+						up, down := attack(), same
+						if way == "down" {
+							up, down = down, up
+						}
+						client, server, err, serverErr := shake(cc, sc, up, down)
+						defer end(client, server)
+						if err == nil || serverErr == nil {
+							t.Errorf("client: %v; server: %v", err, serverErr)
+						}
+					})
+				})
+			}
+		}
+	}
+}
