@@ -1,0 +1,69 @@
+//go:build !race
+
+package ssh
+
+import (
+	"io"
+	"testing"
+)
+
+// TestSteadyStateAllocatesNothing counts what 256 KiB of data allocate, on each side.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com",
+		"aes128-ctr"} {
+		t.Run(cipher, func(t *testing.T) {
+			r, w := io.Pipe()
+			defer r.Close()
+			sender := sending(t, pipeConn{w: w}, cipher)
+			c, k := benchKeys(cipher)
+			o, err := c.newOpener(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr := newTransport(capture{}, nil, Supported(), 1<<50)
+			tr.in.source = r
+			tr.in.setOpener(o)
+			m := newMux(tr, &Conn{t: tr, done: make(chan struct{})}, 0)
+			ch := newChannel(m)
+			ch.window = window{size: 1 << 50, left: 1 << 50}
+			close(ch.opened)
+			m.add(ch)
+			tr.login, tr.in.batch, tr.in.limit, tr.in.idle = false, true, maxPacketLength, m.tellReaders
+			tr.in.maxKept.Store(1 << 20)
+			go func() {
+				for {
+					p, err := tr.read()
+					if err != nil {
+						return
+					}
+					if err := m.handle(p); err != nil {
+						panic(err)
+					}
+				}
+			}()
+			p, got := make([]byte, 256<<10), make([]byte, 256<<10)
+			parts := [][]byte{p[:29], p[29:]}
+			cycle := func() {
+				if _, err := sender.WriteBuffers(parts); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(ch, got); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 50 {
+				cycle()
+			}
+			if n := testing.AllocsPerRun(200, cycle); n >= 2 {
+				t.Errorf("256 KiB cost %v allocations", n)
+			}
+		})
+	}
+}
+
+type pipeConn struct {
+	capture
+	w io.Writer
+}
+
+func (p pipeConn) Write(b []byte) (int, error) { return p.w.Write(b) }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package ssh_test
+
+const raceEnabled = false
