@@ -3,6 +3,8 @@ package ssh
 import (
 	"context"
 	"net"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -170,3 +172,32 @@ func (c *Conn) Close() error {
 	c.t.end(ErrClosed)
 	return nil
 }
+
+// Dial opens a connection from the peer to an address: RFC 4254, section 7.2, as ProxyJump does. It
+// has no deadlines: who must not wait closes it, or the Conn.
+func (c *Conn) Dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	extra := appendUint32(appendString([]byte(nil), host), uint32(port))
+	extra = appendUint32(appendString(extra, "127.0.0.1"), 0)
+	ch, err := c.Open(ctx, "direct-tcpip", extra)
+	if err != nil {
+		return nil, err
+	}
+	return &tunnel{ch, address(net.JoinHostPort(host, strconv.Itoa(port)))}, nil
+}
+
+// tunnel is a channel as a net.Conn.
+type tunnel struct {
+	*Channel
+	remote address
+}
+
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
+
+func (t *tunnel) LocalAddr() net.Addr              { return t.mux.t.conn.LocalAddr() }
+func (t *tunnel) RemoteAddr() net.Addr             { return t.remote }
+func (*tunnel) SetDeadline(time.Time) error        { return os.ErrNoDeadline }
+func (*tunnel) SetReadDeadline(t time.Time) error  { return os.ErrNoDeadline }
+func (*tunnel) SetWriteDeadline(t time.Time) error { return os.ErrNoDeadline }

@@ -194,6 +194,30 @@ func TestFlightToOpenSSH(t *testing.T) {
 	})
 }
 
+// TestTunnel goes through one sshd to another.
+func TestTunnel(t *testing.T) {
+	near, far := opensshd.Start(t, opensshd.Options{}), opensshd.Start(t, opensshd.Options{})
+	cc, _ := userOf(t, near)
+	jump, err := dialOpenSSH(t, near, cc)
+	must(t, err)
+	conn, err := jump.Dial(context.Background(), far.Host, far.Port)
+	must(t, err)
+	cc, _ = userOf(t, far)
+	c, err := ssh.Client(context.Background(), conn, cc)
+	must(t, err)
+	data := pattern(3 << 20)
+	if got := run(t, c, "cat", bytes.NewReader(data)); !bytes.Equal(got, data) {
+		t.Errorf("%d bytes came back that differ", len(got))
+	}
+	end(c, jump)
+	var refused *ssh.OpenChannelError
+	jump, err = dialOpenSSH(t, near, func() *ssh.ClientConfig { cc, _ := userOf(t, near); return cc }())
+	must(t, err)
+	if _, err := jump.Dial(context.Background(), "127.0.0.1", 1); !errors.As(err, &refused) {
+		t.Errorf("nobody listens there: %v", err)
+	}
+}
+
 func TestFlightRefusedChannel(t *testing.T) {
 	s := opensshd.Start(t, opensshd.Options{Config: []string{"MaxSessions 0"}})
 	cc, key := userOf(t, s)

@@ -1,0 +1,133 @@
+package ssh_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp/internal/ssh"
+)
+
+// delayed is a connection whose writes arrive later.
+type delayed struct {
+	net.Conn
+	mu    sync.Mutex
+	queue [][]byte
+	after time.Duration
+}
+
+func (d *delayed) Write(p []byte) (int, error) {
+	at := time.Now().Add(d.after)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue = append(d.queue, append([]byte(nil), p...))
+	time.AfterFunc(time.Until(at), func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		next := d.queue[0]
+		d.queue = d.queue[1:]
+		d.Conn.Write(next)
+	})
+	return len(p), nil
+}
+
+// overLongLink joins a client and a server (see echo) over a link of 100 ms. It must run under synctest.
+func overLongLink(t *testing.T, cc *ssh.ClientConfig, sc *ssh.ServerConfig) (c, s *ssh.Conn) {
+	t.Helper()
+	a, b := memPipe()
+	a.(*memConn).in.limit, b.(*memConn).in.limit = 1<<30, 1<<30
+	var err, serverErr error
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		s, serverErr = ssh.Server(&delayed{Conn: b, after: 50 * time.Millisecond}, sc)
+		if serverErr == nil {
+			go echo(s)
+		}
+	})
+	c, err = ssh.Client(context.Background(), &delayed{Conn: a, after: 50 * time.Millisecond}, cc)
+	if wait.Wait(); err != nil || serverErr != nil {
+		t.Fatalf("client: %v; server: %v", err, serverErr)
+	}
+	return c, s
+}
+
+// TestRoundTripsOfLogin counts them until the subsystem is granted: TCP's handshake comes before.
+func TestRoundTripsOfLogin(t *testing.T) {
+	user := signer(t, "ed25519")
+	for _, c := range []struct {
+		name string
+		want time.Duration
+	}{{"in one flight", 250 * time.Millisecond}, {"as ssh does", 650 * time.Millisecond}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+				if c.name == "in one flight" {
+					cc.Flight = func(*ssh.Conn) *ssh.Flight {
+						return &ssh.Flight{Signer: user, Subsystem: "sftp"}
+					}
+				}
+				began := time.Now()
+				client, server := overLongLink(t, cc, sc)
+				if ch, ok, err := client.FlightChannel(context.Background()); err != nil {
+					t.Fatal(ok, err)
+				} else if ch == nil {
+					session(t, client, "sftp")
+				}
+				if took := time.Since(began); took > c.want {
+					t.Errorf("it took %v", took)
+				}
+				end(client, server)
+			})
+		})
+	}
+}
+
+// TestWindowsGrow sends 64 MiB over a link of 100 ms, both ways. With windows of 2 MiB that takes
+// 32 round trips; up to the budget fewer, and no window is larger than it.
+func TestWindowsGrow(t *testing.T) {
+	user := signer(t, "ed25519")
+	const size = 64 << 20
+	for _, c := range []struct {
+		name   string
+		budget int64
+		most   time.Duration
+	}{
+		{"16 MiB", 16 << 20, 1500 * time.Millisecond},
+		{"64 MiB", 64 << 20, time.Second},
+		{"none", 1, 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+				cc.Window, sc.Window = c.budget, c.budget
+				client, server := overLongLink(t, cc, sc)
+				ch := session(t, client, "echo")
+				began := time.Now()
+				go func() {
+					p := make([]byte, 1<<20)
+					for range size / len(p) {
+						ch.Write(p)
+					}
+					ch.CloseWrite()
+				}()
+				n, err := io.Copy(io.Discard, ch)
+				if n != size || err != nil {
+					t.Fatal(n, err)
+				}
+				took := time.Since(began)
+				t.Logf("%v, window %d", took, ch.Window())
+				if took > c.most {
+					t.Errorf("it took %v", took)
+				}
+				if w := ch.Window(); w > max(c.budget, 2<<20) {
+					t.Errorf("the window is %d", w)
+				}
+				end(client, server)
+			})
+		})
+	}
+}
