@@ -141,10 +141,8 @@ func (r *run) remoteAttrs(f *usftp.File, from *source, target *remoteTarget) (se
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 	}
 	if r.Options.Preserve && hasMode(from.before) {
-		set.SetMode, set.Mode = true, from.before.Mode()
-		if r.Direction == Relay { // a stranger's bits that would run as whoever we are there
-			set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
-		}
+		// Setuid and setgid stay behind, as in every direction: the copy would run as whoever made it.
+		set.SetMode, set.Mode = true, from.before.Mode().Perm()
 	} else if target.before != nil && !r.result.InPlace {
 		set.SetMode, set.Mode = true, r.keptMode(f, target.before)
 	}

@@ -113,7 +113,7 @@ func (c *copier) askAhead(sources []place, target place) {
 	}
 	name := p.path()
 	switch {
-	case strings.HasPrefix(p.target.Path, "~"), !target.remote && hasGlob(p.target.Path): // other questions come first
+	case strings.HasPrefix(p.target.Path, "~"), !target.remote && strings.ContainsAny(p.target.Path, `*?[\`): // other questions come first
 	case target.remote && name == "":
 		c.hosts.config.Look = "."
 	case target.remote, c.tree != nil:

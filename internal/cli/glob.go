@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -25,6 +26,13 @@ func (c *copier) expand(s place) ([]file, error) {
 		// The contents of the directory, under the name that was typed: the last element of the
 		// path is the server's word.
 		return []file{{place: s, path: s.path() + "/.", name: user}}, nil
+	case !hasGlob(typed) && strings.Contains(typed, `\`):
+		from := 0
+		if ok {
+			from = len(s.target.Path) - len(below)
+		}
+		s.target.Path = c.unescaped(s, from)
+		return []file{{place: s, path: s.path()}}, nil
 	case !hasGlob(typed):
 		return []file{{place: s, path: s.path()}}, nil
 	}
@@ -51,6 +59,33 @@ func (c *copier) expand(s place) ([]file, error) {
 		files = append(files, file{place: s, path: name})
 	}
 	return files, nil
+}
+
+// unescaped returns the path of a place whose name was typed with backslashes, as for the shell that
+// scp once ran on the host: 'host:sp\ ace'. Where a file has just the name that was typed, it is
+// meant. The first bytes, up to from, are not what was typed.
+func (c *copier) unescaped(s place, from int) string {
+	host, _ := c.hosts.get(c.ctx, s.target)
+	if host.err != nil {
+		return s.target.Path // which tells of it again
+	}
+	client := host.Client.WithContext(c.ctx)
+	if _, err := client.Lstat(s.path()); !errors.Is(err, fs.ErrNotExist) {
+		return s.target.Path
+	}
+	typed := s.target.Path[from:]
+	var name strings.Builder
+	for i := 0; i < len(typed); i++ {
+		if typed[i] == '\\' && i+1 < len(typed) {
+			i++
+		}
+		name.WriteByte(typed[i])
+	}
+	plain := s.target.Path[:from] + name.String()
+	if _, err := client.Lstat(plain); err != nil {
+		return s.target.Path
+	}
+	return plain
 }
 
 // atHome returns a place with a leading ~user replaced by that user's home directory, as in scp.

@@ -105,6 +105,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("LOGIN", sshd.User)
 			env.Setenv("KEY", sshd.IdentityFile)
 			env.Setenv("KNOWN", sshd.KnownHosts)
+			env.Setenv("SFTP_SERVER", opensshd.Find(t, "sftp-server"))
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("R", "testhost:"+filepath.Join(env.WorkDir, "remote"))
 			env.Setenv("O", "otherhost:"+filepath.Join(env.WorkDir, "other"))
