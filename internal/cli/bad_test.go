@@ -73,6 +73,7 @@ func listen(t *testing.T, serve func(net.Conn)) (port string) {
 }
 
 func TestHostsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a"), []byte("a"))
 	closed := func() string {
@@ -114,6 +115,7 @@ func TestHostsThatCannotBeUsed(t *testing.T) {
 }
 
 func TestLoginsThatFail(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a"), []byte("a"))
@@ -158,6 +160,7 @@ func TestLoginsThatFail(t *testing.T) {
 
 // Where a login script prints, or the account has no SFTP, that text is what helps.
 func TestShellOutputInsteadOfSFTP(t *testing.T) {
+	t.Parallel()
 	server := opensshd.Find(t, "sftp-server")
 	for _, c := range []struct {
 		name, force, sentence string
@@ -178,6 +181,7 @@ func TestShellOutputInsteadOfSFTP(t *testing.T) {
 }
 
 func TestFilesThatCannotBeCopied(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	for _, c := range []struct {
 		name string
@@ -239,6 +243,7 @@ func mount(t *testing.T, options string) string {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(3 << 20)
 	for _, c := range []struct{ name, sentence string }{
@@ -262,6 +267,7 @@ func TestFullDisk(t *testing.T) {
 
 // OpenSSH has no word for a file system that takes no changes, but its statvfs has.
 func TestReadOnlyFileSystem(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir, far := t.TempDir(), mount(t, "ro")
 	writeFile(t, filepath.Join(dir, "a"), nil)
@@ -281,6 +287,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 // A link that breaks again and again is no match for one who tries again: the file arrives, and
 // nothing but a word each time is said.
 func TestConnectionLostAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(40 << 20)
 	for _, way := range []string{"download", "upload"} {
@@ -319,6 +326,7 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 // A link that breaks in the middle: what has arrived stays, under a name that is said; the target
 // is as it was.
 func TestConnectionLostMidway(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(64 << 20)
 	for _, c := range []struct{ name, sentence string }{
@@ -386,6 +394,7 @@ func pass(a, b net.Conn, most int64) {
 }
 
 func TestOddTargets(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	data := randomData(1 << 20)

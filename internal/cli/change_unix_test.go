@@ -13,6 +13,7 @@ import (
 
 // A source that shrinks or grows while it is read gives no file at all.
 func TestSourceThatChanges(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(4 << 20)
 	shrink := func(f *os.File) error { return f.Truncate(3 << 20) }
@@ -61,6 +62,7 @@ func TestSourceThatChanges(t *testing.T) {
 
 // The demo needs neither OpenSSH nor a home, and leaves nothing.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	temp := t.TempDir()
 	cmd := command(t, temp, "demo")
 	cmd.Env = append(cmd.Env, "HOME=/nonexistent", "PATH=/nonexistent", "TMPDIR="+temp)

@@ -14,6 +14,7 @@ import (
 // TestTwoLogins: of a copy between two hosts both are logged in to at the same time, and each asks
 // all of its questions before the other one asks any.
 func TestTwoLogins(t *testing.T) {
+	t.Parallel()
 	fromDir, fromPort := passwordServer(t)
 	toDir, toPort := passwordServer(t)
 	writeFile(t, filepath.Join(fromDir, "file"), []byte("the file"))

@@ -39,6 +39,7 @@ func serveHostileHome() {
 
 // What the server tells for ~bob is neither a pattern nor what the copy is called.
 func TestHomeOfAHostileServer(t *testing.T) {
+	t.Parallel()
 	server, err := exec.LookPath("hostile-server")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, answer, want string
 	}{

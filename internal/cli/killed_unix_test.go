@@ -17,6 +17,7 @@ import (
 // A copy that is killed (kill -9) leaves what --resume goes on from: the file that it had begun
 // becomes the target.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(96 << 20)
 	const enough, tail = 12 << 20, 1 << 20 // all that is noted is reused, but for its end

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -22,9 +23,13 @@ import (
 // The test binary is the command too: where it is started as "usftp", which is in PATH for the
 // tests.
 func TestMain(m *testing.M) {
+	// The tests wait far more than they compute: for logins, cut connections, and time that must pass.
+	flag.Set("test.parallel", "24")
+	if filepath.Base(os.Args[0]) == "sftp-server" {
+		os.Exit(Main(os.Args[1:]))
+	}
 	testscript.Main(m, map[string]func(){
 		"usftp":          func() { os.Exit(Main(os.Args[1:])) },
-		"sftp-server":    func() { os.Exit(Main(os.Args[1:])) },
 		"hostile-server": serveHostileHome,
 	})
 }
@@ -94,6 +99,7 @@ func readFile(t *testing.T, name string) []byte {
 
 // The scripts share two sshds; each has directories of its own.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	other := opensshd.Start(t, opensshd.Options{Alias: "otherhost"})
 	sshd := opensshd.Start(t, opensshd.Options{ClientConfig: []string{other.ClientBlock()}})
 	testscript.Run(t, testscript.Params{

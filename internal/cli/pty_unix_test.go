@@ -142,6 +142,7 @@ func (s *screen) picture() (lines []string) {
 }
 
 func TestProgressLine(t *testing.T) {
+	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	name := "a name that is rather long, with \x1b[31m in it"
@@ -189,6 +190,7 @@ func TestProgressLine(t *testing.T) {
 
 // Ctrl-C is typed on a terminal.
 func TestCtrlC(t *testing.T) {
+	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "big"), randomData(16<<20))
@@ -253,6 +255,7 @@ func (s *screen) echoes() bool {
 // Questions go to the terminal, also where standard input is the file to copy; a password is not
 // shown.
 func TestQuestions(t *testing.T) {
+	t.Parallel()
 	dir, port := passwordServer(t)
 	known := filepath.Join(t.TempDir(), "known_hosts")
 	args := []string{"cp", "-F", "none", "-P", port, "-o", "UserKnownHostsFile=" + known, "-",
@@ -301,6 +304,7 @@ func TestQuestions(t *testing.T) {
 
 // The terminal's echo is on again after Ctrl-C at a password.
 func TestEchoComesBack(t *testing.T) {
+	t.Parallel()
 	_, port := passwordServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()

@@ -21,6 +21,7 @@ import (
 
 // One command, and everybody's clients can connect as it says.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	dir, data := t.TempDir(), randomData(3_000_001)
 	writeFile(t, filepath.Join(home, "a"), data)
@@ -132,6 +133,7 @@ func TestServePassword(t *testing.T) {
 
 // Who asks for a shell or a command is told what is served.
 func TestServeTellsThatItServesFilesOnly(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", home)
 	for _, command := range [][]string{nil, {"id"}} {
@@ -146,6 +148,7 @@ func TestServeTellsThatItServesFilesOnly(t *testing.T) {
 }
 
 func TestServeReadOnly(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a"), []byte("content"))
@@ -190,6 +193,7 @@ func TestServeReadOnly(t *testing.T) {
 }
 
 func TestServeMetrics(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	writeFile(t, filepath.Join(home, "a"), randomData(5000))
 	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--log-level", "quiet",

@@ -17,6 +17,7 @@ import (
 // Each setting of the documentation's example means what its comments say, those that it does
 // without as well.
 func TestServeConfigExample(t *testing.T) {
+	t.Parallel()
 	setting := regexp.MustCompile(`(?m)^#(\S|  ")`)
 	text := setting.ReplaceAllString(string(readFile(t, "../../docs/serve.toml")), "$1")
 	dir := t.TempDir()
@@ -85,6 +86,7 @@ func TestServeConfigExample(t *testing.T) {
 // Each setting and each request is in the documentation, and each setting in the example or said to
 // be absent.
 func TestServeConfigDocumented(t *testing.T) {
+	t.Parallel()
 	text := string(readFile(t, "../../docs/serve.md"))
 	var look func(reflect.Type)
 	look = func(kind reflect.Type) {
@@ -109,6 +111,7 @@ func TestServeConfigDocumented(t *testing.T) {
 
 // What is wrong is said with the line where it is.
 func TestServeConfigErrors(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	key := strings.TrimSpace(string(readFile(t,
 		opensshd.Keygen(t, filepath.Join(dir, "id"))+".pub")))
@@ -177,6 +180,7 @@ func TestServeConfigErrors(t *testing.T) {
 }
 
 func TestParseSize(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]int64{"1": 1, "10B": 10, "5kB": 5000, "1.5KiB": 1536,
 		"2 GB": 2e9, "1GiB": 1 << 30, "1TiB": 1 << 40, "-1": 0, "1e30": 0, "0": 0, "NaN": 0,
 		"5 X": 0, "KB": 0, "": 0} {
@@ -189,6 +193,7 @@ func TestParseSize(t *testing.T) {
 // A second reading finds directories and quotas as they were, for sessions that run and those that
 // come.
 func TestServeKeepsWhatIsShared(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := &site{}
 	first, err := s.tree(dir)

@@ -47,6 +47,7 @@ read_only = true
 
 // The documentation's example starts as it stands, but for the port, which may be in use.
 func TestServeConfigExampleStarts(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	file := filepath.Join(home, "serve.toml")
 	writeFile(t, file, readFile(t, "../../docs/serve.toml"))
@@ -77,6 +78,7 @@ func TestServeConfigExampleStarts(t *testing.T) {
 }
 
 func TestServeConfig(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	file, alice, bob := writeConfig(t, home, key, "")
 	writeFile(t, filepath.Join(home, "big"), randomData(2_000_000))
@@ -175,6 +177,7 @@ func loginOn(t *testing.T, conn net.Conn, key string) (*ssh.Client, error) {
 
 // Who is shut out is the client that failed, and not the balancer that brought it.
 func TestServeBansBehindProxy(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
 	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
@@ -210,6 +213,7 @@ func TestServeBansBehindProxy(t *testing.T) {
 
 // Behind a load balancer a client has the address that the balancer tells.
 func TestServeBehindProxy(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	file, alice, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
 	writeFile(t, filepath.Join(alice, "a"), randomData(300_000))

@@ -62,6 +62,7 @@ func startHAProxy(t *testing.T, one, two *served) (port string) {
 // Two instances on one storage; one is killed in the middle of an upload, and the client carries on
 // with the other.
 func TestServeBehindHAProxy(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	file, _, _ := writeConfig(t, home, key, `proxy_protocol = ["127.0.0.1"]`)
 	writeFile(t, file, bytes.ReplaceAll(readFile(t, file), []byte("1MB"), []byte("1GB")))

@@ -14,6 +14,7 @@ import (
 // Our own server hashes what it has stored, so that nothing is read back; lists go up with a tree
 // and are checked on the way down.
 func TestServeHashes(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	dir := t.TempDir()
 	for i := range 30 {

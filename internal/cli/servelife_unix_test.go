@@ -16,6 +16,7 @@ import (
 
 // SIGHUP: other keys hold, and what cannot be read leaves all as it was.
 func TestServeReload(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	other := opensshd.Keygen(t, filepath.Join(home, "other"))
 	keys := filepath.Join(home, "keys")
@@ -63,6 +64,7 @@ func (s *served) session(key string) (stdin io.WriteCloser, wait func() error) {
 
 // A server that is asked to end lets sessions go on, and nobody new in.
 func TestServeShutdown(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	dir, data := t.TempDir(), randomData(1<<20)
 	writeFile(t, filepath.Join(home, "a"), data)
@@ -88,6 +90,7 @@ func TestServeShutdown(t *testing.T) {
 
 // The time of grace ends, and a second signal ends it before.
 func TestServeShutdownAtOnce(t *testing.T) {
+	t.Parallel()
 	home, key := homeWithKey(t)
 	writeFile(t, filepath.Join(home, "a"), []byte("a"))
 	for _, c := range []struct {

@@ -51,6 +51,7 @@ func TestProcessorsFollowConnections(t *testing.T) {
 // TestCountedConnectionsAreSockets: what hides the socket would have the server read in small
 // pieces.
 func TestCountedConnectionsAreSockets(t *testing.T) {
+	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

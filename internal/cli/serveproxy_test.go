@@ -41,6 +41,7 @@ func dialProxied(t *testing.T, trusted string, send []byte,
 }
 
 func TestProxyHeaders(t *testing.T) {
+	t.Parallel()
 	v2 := func(h *proxyproto.Header) []byte {
 		t.Helper()
 		h.Version = 2
@@ -93,6 +94,7 @@ func TestProxyHeaders(t *testing.T) {
 
 // Who is trusted must send a header that is in order; what others send is not looked at.
 func TestProxyHeadersRefused(t *testing.T) {
+	t.Parallel()
 	for name, header := range map[string]string{
 		"none":                 "SSH-2.0-x\r\nand so on",
 		"an endless line":      "PROXY " + strings.Repeat("x", 200),

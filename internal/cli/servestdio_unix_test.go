@@ -15,6 +15,7 @@ import (
 
 // sshd's Subsystem line, and OpenSSH's client.
 func TestServeStdio(t *testing.T) {
+	t.Parallel()
 	usftp, err := exec.LookPath("usftp")
 	if err != nil {
 		t.Fatal(err)
@@ -68,13 +69,26 @@ func TestServeStdio(t *testing.T) {
 	}
 }
 
-// Under the name sftp-server it stands in for it where there is no room for flags: scp -D calls it
-// with operands, which do not count.
-func TestServeStdioAsSftpServer(t *testing.T) {
-	program, err := exec.LookPath("sftp-server")
+// asSftpServerProgram is the command under the name sftp-server. It is not in PATH, where sshd's own
+// is looked for.
+func asSftpServerProgram(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := filepath.Join(t.TempDir(), "sftp-server")
+	if err := os.Symlink(self, name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Under the name sftp-server it stands in for it where there is no room for flags: scp -D calls it
+// with operands, which do not count.
+func TestServeStdioAsSftpServer(t *testing.T) {
+	t.Parallel()
+	program := asSftpServerProgram(t)
 	data := randomData(300_000)
 	for name, args := range map[string][]string{
 		"scp -D":   {opensshd.Find(t, "scp"), "-s", "-D", program, "a", "somewhere:DIR/b"},
@@ -102,8 +116,10 @@ func TestServeStdioAsSftpServer(t *testing.T) {
 
 // The flags that sftp-server has, with what it says of values that are wrong.
 func TestServeStdioFlags(t *testing.T) {
+	t.Parallel()
+	program := asSftpServerProgram(t)
 	run := func(args ...string) (string, error) {
-		cmd := exec.Command("sftp-server", args...)
+		cmd := exec.Command(program, args...)
 		cmd.Dir = t.TempDir()
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -119,7 +135,7 @@ func TestServeStdioFlags(t *testing.T) {
 	}
 	for _, good := range []string{"-eR -l VERBOSE -f LOCAL7", "-f auth -u 077", "-l DEBUG3",
 		"-P open,close -p read -d %d", "-l QUIET -d /%%/.. -e"} {
-		cmd := exec.Command("sftp-server", strings.Fields(strings.ReplaceAll(good, "/%%/..",
+		cmd := exec.Command(program, strings.Fields(strings.ReplaceAll(good, "/%%/..",
 			"/"))...)
 		if out, err := cmd.CombinedOutput(); err != nil { // nobody says anything
 			t.Errorf("%s: %v\n%s", good, err, out)
@@ -138,6 +154,7 @@ func TestServeStdioFlags(t *testing.T) {
 // The log of --stdio goes nowhere unless it is asked for. (sshd drops what a subsystem says there,
 // so this is without it.)
 func TestServeStdioLog(t *testing.T) {
+	t.Parallel()
 	for flags, want := range map[string]int{"": 0, " -e": 0, " -e -l INFO": 1, " -e -v": 1,
 		" -e -l quiet": 0} {
 		dir := t.TempDir()

@@ -52,6 +52,7 @@ func until(t *testing.T, events *bufio.Scanner, kind string, bytes int64) jsonLi
 // A signal in the middle of a copy: it stops, what has arrived stays and is named, the target is as
 // it was.
 func TestSignal(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(64 << 20)
 	for _, c := range []struct {
@@ -139,6 +140,7 @@ func started(t *testing.T, cmd *exec.Cmd) (*bufio.Scanner, *bytes.Buffer) {
 // A read of standard input that waits for ever, and a write to standard output that nobody reads,
 // do not hold up an interruption.
 func TestSignalWhileAStreamWaits(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "big"), randomData(8<<20))
@@ -190,6 +192,7 @@ func TestSignalWhileAStreamWaits(t *testing.T) {
 
 // While a connection is being made, or the server has gone silent, one Ctrl-C ends the program too.
 func TestSignalWhileTheServerIsSilent(t *testing.T) {
+	t.Parallel()
 	reached := make(chan struct{})
 	port := listen(t, func(c net.Conn) {
 		t.Cleanup(func() { c.Close() })
@@ -211,6 +214,7 @@ func TestSignalWhileTheServerIsSilent(t *testing.T) {
 
 // One Ctrl-C is enough, and is told, where a server has granted SFTP and says nothing more.
 func TestSignalBeforeTheFirstWord(t *testing.T) {
+	t.Parallel()
 	silent := make(chan struct{})
 	dir := t.TempDir()
 	_, private, err := ed25519.GenerateKey(nil)
@@ -274,6 +278,7 @@ func TestSignalBeforeTheFirstWord(t *testing.T) {
 // A second Ctrl-C ends the program at once, also where the server has gone silent and the first
 // waits to clean up.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	silent := make(chan struct{})
 	port := listen(t, func(client net.Conn) {
@@ -339,6 +344,7 @@ func carryUntil(silent chan struct{}, to, from net.Conn) {
 
 // Signals that were ignored when the program started, as nohup does, do not end it; the others do.
 func TestIgnoredSignals(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(16 << 20)
 	for _, c := range []struct {

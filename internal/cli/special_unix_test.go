@@ -15,6 +15,7 @@ import (
 // TestPatternSkipsPipes: a pattern that matches named pipes, sockets or links to them copies the
 // files that it matches, and says what it leaves out. To open a pipe would wait for ever.
 func TestPatternSkipsPipes(t *testing.T) {
+	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	far, near := t.TempDir(), t.TempDir()
 	writeFile(t, filepath.Join(far, "file"), []byte("data"))

@@ -15,6 +15,7 @@ import (
 // TestTreeOnScreen: a tree shows a line for the whole, one for the files under way, and in the end
 // what bound the speed; and what was there already is not waited for.
 func TestTreeOnScreen(t *testing.T) {
+	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "tree", "deep"), 0o755); err != nil {

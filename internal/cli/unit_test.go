@@ -11,6 +11,7 @@ import (
 )
 
 func TestPrintable(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		"plain näme ☃":           "plain näme ☃",
 		"a\x1b[2Jb":              `a\x1b[2Jb`,
@@ -35,6 +36,7 @@ func TestPrintable(t *testing.T) {
 }
 
 func TestAmount(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[float64]string{
 		0: "0 B", 999: "999 B", 1000: "1.00 kB", 9994: "9.99 kB", 9996: "10.0 kB", 99_949: "99.9 kB", 99_951: "100 kB", 999_499: "999 kB",
 		999_501: "1.00 MB", 1 << 30: "1.07 GB", 1e15: "1.00 PB", 5e18: "5 EB",
@@ -46,6 +48,7 @@ func TestAmount(t *testing.T) {
 }
 
 func TestRateFlag(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]int64{
 		"8192": 1 << 20, "1": 128, "10MB": 10e6, "10MB/s": 10e6, "1.5MiB": 1536 << 10, "500kB": 500e3,
 		"10Mbit": 10e6 / 8, "10Mbit/s": 10e6 / 8, "2.5Gbit": 2.5e9 / 8, "800kbit": 100e3, "104857600": 100 << 30 / 8,
@@ -64,6 +67,7 @@ func TestRateFlag(t *testing.T) {
 }
 
 func TestClock(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0: "00:00", 1499 * time.Millisecond: "00:01", 61 * time.Second: "01:01", 3661 * time.Second: "1:01:01", 101 * time.Hour: "4d",
 	} {
@@ -76,6 +80,7 @@ func TestClock(t *testing.T) {
 // The rate follows what happens, is that of the whole at first, and goes to nothing on a link that
 // is dead.
 func TestMeter(t *testing.T) {
+	t.Parallel()
 	var m meter
 	const tick = 200 * time.Millisecond
 	at, bytes := time.Duration(0), int64(0)
@@ -118,6 +123,7 @@ func TestMeter(t *testing.T) {
 }
 
 func TestPercentOf(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		bytes, size int64
 		want        int
@@ -131,6 +137,7 @@ func TestPercentOf(t *testing.T) {
 // A server may answer a listing with any name; only those that were asked for become names of local
 // files.
 func TestCheckMatch(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		pattern, name string
 		good          bool
@@ -158,6 +165,7 @@ func TestCheckMatch(t *testing.T) {
 }
 
 func TestHidden(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		pattern, name string
 		want          bool
@@ -178,6 +186,7 @@ func TestHidden(t *testing.T) {
 }
 
 func TestEscapeC1(t *testing.T) {
+	t.Parallel()
 	if got, want := string(escapeC1([]byte("{\"a\":\"é\u009bx\x7f\"}"))), `{"a":"é\u009bx\u007f"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -185,6 +194,7 @@ func TestEscapeC1(t *testing.T) {
 
 // docs/usftp.1 is what the command prints.
 func TestManPage(t *testing.T) {
+	t.Parallel()
 	committed, err := os.ReadFile("../../docs/usftp.1")
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +207,7 @@ func TestManPage(t *testing.T) {
 }
 
 func TestHashPassword(t *testing.T) {
+	t.Parallel()
 	cmd := command(t, t.TempDir(), "hash-password")
 	cmd.Stdin = strings.NewReader("open sesame\n")
 	got := finish(t, cmd)
@@ -221,6 +232,7 @@ func TestHashPassword(t *testing.T) {
 
 // The command that goes on is what was typed, as a shell takes it.
 func TestResumeCommand(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		`usftp cp --resume -r a 'b c' host:`: {"cp", "-r", "a", "b c", "host:"},
 		`usftp cp --resume 'it'\''s' '$HOME' 'host:*.gz' .`: {"cp", "it's", "$HOME", "host:*.gz",
