@@ -48,6 +48,13 @@ func (w *worker) refuse(s *session, r *request) {
 // executeRare is execute for what does not move the contents of files.
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
+	if r.takesLong() {
+		if err := s.costly.begin(ctx, v.user); err != nil {
+			w.status(s, r, err)
+			return
+		}
+		defer s.costly.end()
+	}
 	switch r.op {
 	case opOpen:
 		w.open(s, r)
@@ -249,7 +256,7 @@ func (s *session) write(r *request) error {
 
 func (w *worker) open(s *session, r *request) {
 	w.giveHandle(s, r, func() (*handle, error) {
-		file, err := s.view.Open(s.ctx, r.path, r.flags, r.attrs)
+		file, err := s.view.open(s.ctx, r.path, r.flags, r.attrs)
 		if err == nil && file == nil {
 			err = errUnsupported
 		}
@@ -304,11 +311,17 @@ func (s *session) closeHandle(h *handle) error {
 
 // logTransfer writes the line that says what became of a file.
 func (s *session) logTransfer(h *handle, err error) {
+	read, written := h.bytesRead.Load(), h.bytesWritten.Load()
+	transfer := "download"
+	if written > 0 || read == 0 && h.writerAt != nil {
+		transfer = "upload"
+	}
 	args := []any{
 		"path", h.path,
-		"read", h.bytesRead.Load(),
-		"written", h.bytesWritten.Load(),
-		"seconds", time.Since(h.opened).Seconds(),
+		"transfer", transfer,
+		"read", read,
+		"written", written,
+		"seconds", RoundSeconds(time.Since(h.opened)),
 	}
 	if err != nil {
 		s.log.Warn("file closed badly", append(args, "error", err)...)
@@ -316,6 +329,9 @@ func (s *session) logTransfer(h *handle, err error) {
 	}
 	s.log.Info("file closed", args...)
 }
+
+// RoundSeconds is how long something took, for the log: in seconds, to the millisecond.
+func RoundSeconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
 func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 	if stater, ok := h.file.(FileStater); ok {
@@ -328,7 +344,7 @@ func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 
 func (s *session) fsetstat(r *request) error {
 	if setstater, ok := r.handle.file.(FileSetstater); ok {
-		return setstater.Setstat(r.attrs)
+		return s.view.changed(setstater.Setstat(r.attrs), opFsetstat, r.handle.path, "", &r.attrs)
 	}
 	if r.handle.dir != nil {
 		return s.view.Setstat(s.ctx, r.handle.path, r.attrs)

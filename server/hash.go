@@ -99,7 +99,7 @@ func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func()
 		}
 		return r.handle.readerAt, func() {}, nil
 	}
-	file, err := s.view.Open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
+	file, err := s.view.open(s.ctx, r.path, wire.OpenRead, wire.Attrs{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,6 +114,13 @@ func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func()
 // maxHashes is the most that a reply holds.
 const maxHashes = wire.MaxPacket - 1024
 
+// maxHashed is the most that one request may have hashed. A hole takes no room on a disk, but as
+// long to hash as anything else.
+const maxHashed = 1 << 40
+
+var errLongHash = &StatusError{Code: wire.Failure,
+	Message: "more than 1 TiB cannot be hashed at once: ask for parts"}
+
 var errManyHashes = &StatusError{Code: wire.Failure, Message: "more hashes than fit into a reply"}
 
 // hashBlocks hashes a range block by block, or as one. It reads through the buffer that the reply
@@ -122,6 +129,14 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 	left := r.length
 	if left == 0 || left > math.MaxInt64-r.offset {
 		left = math.MaxInt64 - r.offset
+	}
+	if stater, ok := source.(FileStater); ok {
+		if info, err := stater.Stat(); err == nil {
+			left = min(left, uint64(max(0, info.Size()-int64(r.offset)))+1) // to see the end
+		}
+	}
+	if left > maxHashed {
+		return nil, errLongHash
 	}
 	block := uint64(r.blockSize)
 	if block == 0 {
@@ -162,7 +177,11 @@ func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length 
 			return done, err
 		}
 		n, err := source.ReadAt(buf[:min(length-uint64(done), uint64(len(buf)))], offset+done)
+		if err := s.costly.begin(s.ctx, s.view.user); err != nil {
+			return done, err
+		}
 		h.Write(buf[:n])
+		s.costly.end()
 		done += int64(n)
 		if err != nil {
 			return done, err

@@ -110,6 +110,9 @@ func extensionOperation(name []byte) operation {
 			return o
 		}
 	}
+	if string(name) == wire.ExtCheckFile {
+		return opCheckFileHandle
+	}
 	return opUnknown
 }
 

@@ -22,6 +22,10 @@ type Options struct {
 	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
 	Pool *Pool
 
+	// Work bounds what takes long. Sessions of one server should share one; nil gives the session
+	// its own.
+	Work *Work
+
 	// DraftSymlinks is for clients that send the two paths of SYMLINK in the order of draft-02,
 	// section 6.10, the link's own first; nearly all send the target first, as OpenSSH does.
 	DraftSymlinks bool

@@ -56,19 +56,23 @@ func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
 	return 0, errUnsupported
 }
 
-// reserve asks for the room up to end, and returns by how much the file grows. Written by several
-// at once it is asked for once.
-func (f *quotedFile) reserve(end int64) (growth int64, err error) {
+// reserve asks for the room for length bytes at offset, which for a file that is appended to is the
+// end of what all have asked for. Room that several write to is asked for once.
+func (f *quotedFile) reserve(offset, length int64) error {
 	f.q.mu.Lock()
 	defer f.q.mu.Unlock()
-	if growth = max(0, end-f.f.size); growth > 0 {
-		err = f.q.take(growth, 0)
+	if f.append {
+		offset = f.f.size
 	}
-	if err != nil {
-		return 0, err
+	growth := offset + length - f.f.size
+	if growth <= 0 {
+		return nil
+	}
+	if err := f.q.take(growth, 0); err != nil {
+		return err
 	}
 	f.f.size += growth
-	return growth, nil
+	return nil
 }
 
 // WriteAt keeps what was asked for when a write fails: how far it came is not known, and closing
@@ -78,13 +82,7 @@ func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 	if !ok {
 		return 0, errUnsupported
 	}
-	end := offset + int64(len(p))
-	if f.append {
-		f.q.mu.Lock()
-		end = f.f.size + int64(len(p))
-		f.q.mu.Unlock()
-	}
-	if _, err := f.reserve(end); err != nil {
+	if err := f.reserve(offset, int64(len(p))); err != nil {
 		return 0, err
 	}
 	return writer.WriteAt(p, offset)
@@ -108,7 +106,7 @@ func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
 		return 0, err
 	}
 	length = min(length, max(0, info.Size()-from))
-	if _, err := f.reserve(to + length); err != nil {
+	if err := f.reserve(to, length); err != nil {
 		return 0, err
 	}
 	return copier.CopyFrom(ctx, source, from, length, to)

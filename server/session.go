@@ -37,6 +37,7 @@ type session struct {
 	stream  io.Closer
 	log     *slog.Logger
 	pool    *Pool
+	costly  *Work
 	active  *Activity
 	relay   *relay // nil where the stream is no pipe
 	out     output
@@ -113,6 +114,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 		log:     lograte.Cut(opts.Logger),
 		active:  opts.Activity,
 		pool:    opts.Pool,
+		costly:  opts.Work,
 		maxOpen: bounded(opts.MaxHandles, 1024, 1, 65535),
 		maxRun:  bounded(opts.MaxConcurrent, 64, 1, 1<<16),
 		maxMem:  bounded(opts.MaxMemory, 2560<<10, 1<<20, 1<<30),
@@ -124,6 +126,10 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 	if s.pool == nil {
 		s.pool = &Pool{}
 	}
+	if s.costly == nil {
+		s.costly = &Work{}
+	}
+	s.view.log = s.log
 	s.parallel = runtime.GOMAXPROCS(0) > 1
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.begin = s.beginWork

@@ -433,3 +433,19 @@ func TestRepliesOnOneHandleKeepTheirOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestExpensiveRequestsWaitForTheirTurn, and hold up no other.
+func TestExpensiveRequestsWaitForTheirTurn(t *testing.T) {
+	var work server.Work
+	bubble(t, memfs.New(0), &server.Options{Work: &work}, func(t *testing.T, c *raw) {
+		c.put("/f", "text")
+		h := c.open("/f", wire.OpenRead)
+		a := c.answers()
+		release := work.Occupy(t.Context())
+		hash := c.ask(wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "md5"})
+		long := c.ask(stat(strings.Repeat("/.", 1000) + "/f"))
+		a.expect(c.ask(stat("/f")))
+		release()
+		a.expect(hash, long)
+	})
+}

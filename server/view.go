@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"iter"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -48,6 +50,7 @@ type View struct {
 	umask     uint32
 	quota     *Quota
 	forbidden operationSet
+	log       *slog.Logger // of what changes the tree; may be nil
 }
 
 // NewView returns a view of backend; policy may be nil. The error names what in the policy does not
@@ -125,8 +128,9 @@ func (v *View) Allows(names ...string) error {
 // writing are the flags of OPEN that change something, if only the file's existence.
 const writing = wire.OpenWrite | wire.OpenAppend | wire.OpenCreate | wire.OpenTruncate
 
-// Open opens a file as [Opener] has it.
-func (v *View) Open(ctx context.Context, name string, flags uint32,
+// open opens a file as [Opener] has it, for who asks the policy about what is then done with it; see
+// [View.Open].
+func (v *View) open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (File, error) {
 	if err := v.permit(opOpen); err != nil {
 		return nil, err
@@ -192,6 +196,9 @@ func (v *View) lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 
 // List lists a directory as [Lister] has it, without "." and "..".
 func (v *View) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
+	if err := v.permit(opReaddir); err != nil {
+		return failedList(err)
+	}
 	return withoutDots(v.listAll(ctx, name))
 }
 
@@ -229,6 +236,10 @@ func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error
 	if err := v.permit(opSetstat); err != nil {
 		return err
 	}
+	return v.changed(v.setstat(ctx, name, attrs), opSetstat, name, "", &attrs)
+}
+
+func (v *View) setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	setstater, ok := v.fs.(Setstater)
 	switch {
 	case !ok:
@@ -245,10 +256,11 @@ func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) erro
 	if err := v.permit(opLsetstat); err != nil {
 		return err
 	}
-	if setstater, ok := v.fs.(Lsetstater); ok {
-		return setstater.Lsetstat(ctx, name, attrs)
+	setstater, ok := v.fs.(Lsetstater)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	return v.changed(setstater.Lsetstat(ctx, name, attrs), opLsetstat, name, "", &attrs)
 }
 
 // Rename gives a file a new name that must not exist.
@@ -256,11 +268,13 @@ func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 	if err := v.permit(opRename); err != nil {
 		return err
 	}
-	if renamer, ok := v.fs.(Renamer); ok {
-		return v.quotaReplace(ctx, oldName, newName,
-			func() error { return renamer.Rename(ctx, oldName, newName) })
+	renamer, ok := v.fs.(Renamer)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	err := v.quotaReplace(ctx, oldName, newName,
+		func() error { return renamer.Rename(ctx, oldName, newName) })
+	return v.changed(err, opRename, oldName, newName, nil)
 }
 
 // PosixRename gives a file a new name, replacing what has it.
@@ -268,11 +282,13 @@ func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
 	if err := v.permit(opPosixRename); err != nil {
 		return err
 	}
-	if renamer, ok := v.fs.(PosixRenamer); ok {
-		return v.quotaReplace(ctx, oldName, newName,
-			func() error { return renamer.PosixRename(ctx, oldName, newName) })
+	renamer, ok := v.fs.(PosixRenamer)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	err := v.quotaReplace(ctx, oldName, newName,
+		func() error { return renamer.PosixRename(ctx, oldName, newName) })
+	return v.changed(err, opPosixRename, oldName, newName, nil)
 }
 
 // Remove removes a file or link.
@@ -280,10 +296,12 @@ func (v *View) Remove(ctx context.Context, name string) error {
 	if err := v.permit(opRemove); err != nil {
 		return err
 	}
-	if remover, ok := v.fs.(Remover); ok {
-		return v.quotaRemove(ctx, name, func() error { return remover.Remove(ctx, name) })
+	remover, ok := v.fs.(Remover)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	err := v.quotaRemove(ctx, name, func() error { return remover.Remove(ctx, name) })
+	return v.changed(err, opRemove, name, "", nil)
 }
 
 // Rmdir removes an empty directory.
@@ -291,10 +309,12 @@ func (v *View) Rmdir(ctx context.Context, name string) error {
 	if err := v.permit(opRmdir); err != nil {
 		return err
 	}
-	if remover, ok := v.fs.(Rmdirer); ok {
-		return v.quotaRemove(ctx, name, func() error { return remover.Rmdir(ctx, name) })
+	remover, ok := v.fs.(Rmdirer)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	err := v.quotaRemove(ctx, name, func() error { return remover.Rmdir(ctx, name) })
+	return v.changed(err, opRmdir, name, "", nil)
 }
 
 // Mkdir makes a directory.
@@ -302,13 +322,13 @@ func (v *View) Mkdir(ctx context.Context, name string, attrs wire.Attrs) error {
 	if err := v.permit(opMkdir); err != nil {
 		return err
 	}
-	if mkdirer, ok := v.fs.(Mkdirer); ok {
-		return v.quotaMake(ctx, func() error {
-			return mkdirer.Mkdir(ctx, name,
-				v.masked(attrs, 0o777))
-		})
+	mkdirer, ok := v.fs.(Mkdirer)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	attrs = v.masked(attrs, 0o777)
+	err := v.quotaMake(ctx, func() error { return mkdirer.Mkdir(ctx, name, attrs) })
+	return v.changed(err, opMkdir, name, "", &attrs)
 }
 
 // Symlink makes a symbolic link at name.
@@ -316,10 +336,43 @@ func (v *View) Symlink(ctx context.Context, target, name string) error {
 	if err := v.permit(opSymlink); err != nil {
 		return err
 	}
-	if symlinker, ok := v.fs.(Symlinker); ok {
-		return v.quotaMake(ctx, func() error { return symlinker.Symlink(ctx, target, name) })
+	symlinker, ok := v.fs.(Symlinker)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	err := v.quotaMake(ctx, func() error { return symlinker.Symlink(ctx, target, name) })
+	return v.changed(err, opSymlink, name, target, nil)
+}
+
+// changed logs that the tree has changed, unless err says that it has not, and returns err. Of
+// attributes it logs the mode, and nothing where there are only times, which come with every copy.
+func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attrs) error {
+	const logged = wire.AttrPermissions | wire.AttrSize | wire.AttrUIDGID
+	if err != nil || v.log == nil || attrs != nil && attrs.Flags&logged == 0 {
+		return err
+	}
+	args := []any{"request", o.String(), "path", name}
+	if to != "" {
+		args = append(args, "to", to)
+	}
+	if attrs != nil && attrs.Has(wire.AttrPermissions) {
+		args = append(args, "mode", fmt.Sprintf("%04o", attrs.Permissions&0o7777))
+	}
+	if attrs != nil && attrs.Has(wire.AttrSize) {
+		args = append(args, "size", attrs.Size)
+	}
+	if attrs != nil && attrs.Has(wire.AttrUIDGID) {
+		args = append(args, "uid", attrs.UID, "gid", attrs.GID)
+	}
+	v.log.Info("tree changed", args...)
+	return nil
+}
+
+// Logged returns the view with a logger, which gets a line for each change of the tree.
+func (v *View) Logged(log *slog.Logger) *View {
+	logged := *v
+	logged.log = log
+	return &logged
 }
 
 // Readlink reads a symbolic link.
@@ -338,10 +391,12 @@ func (v *View) Link(ctx context.Context, oldName, newName string) error {
 	if err := v.permit(opHardlink); err != nil {
 		return err
 	}
-	if linker, ok := v.fs.(Linker); ok {
-		return v.quotaMake(ctx, func() error { return linker.Link(ctx, oldName, newName) })
+	linker, ok := v.fs.(Linker)
+	if !ok {
+		return errUnsupported
 	}
-	return errUnsupported
+	err := v.quotaMake(ctx, func() error { return linker.Link(ctx, oldName, newName) })
+	return v.changed(err, opHardlink, oldName, newName, nil)
 }
 
 // RealPath resolves a path.
@@ -418,6 +473,9 @@ func (v *View) extensions() []wire.ExtensionPair {
 	}
 	hashes := func(e wire.ExtensionPair) bool {
 		return e.Name == wire.ExtCheckFileHandle || e.Name == wire.ExtCheckFileName
+	}
+	if v.permit(opCheckFileHandle) == nil && v.serves(opCheckFileHandle) {
+		list = append(list, wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"})
 	}
 	if slices.ContainsFunc(list, hashes) {
 		list = append(list, wire.ExtensionPair{Name: wire.ExtCheckFileAlgorithms,

@@ -91,6 +91,7 @@ type serveEvent struct {
 	read, written int64
 	seconds       float64
 	scp           bool
+	request       string
 }
 
 func eventOf(r slog.Record) serveEvent {
@@ -105,6 +106,8 @@ func eventOf(r slog.Record) serveEvent {
 			if a.Value.Kind() == slog.KindFloat64 {
 				e.seconds = a.Value.Float64()
 			}
+		case "request":
+			e.request = a.Value.String()
 		case "protocol":
 			e.scp = a.Value.String() == "scp"
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -70,6 +71,8 @@ func (m *metrics) count(e serveEvent) {
 		}
 	case "file closed badly", "scp failed":
 		m.failed.Inc()
+	case "tree changed":
+		m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_changes_total{request=%q}`, e.request)).Inc()
 	case "request denied":
 		if e.scp { // which says nothing more of the file
 			m.failed.Inc()

@@ -37,7 +37,7 @@ func (s *session) expand(w Word) ([]string, error) {
 func (s *session) expandElement(dirs []string, element string) (found []string, err error) {
 	if !strings.ContainsAny(element, `*?[`) {
 		for _, dir := range dirs {
-			found = append(found, path.Join(dir, Word{Pattern: element}.Literal()))
+			found = append(found, join(dir, Word{Pattern: element}.Literal()))
 		}
 		return found, nil
 	}
@@ -53,7 +53,7 @@ func (s *session) expandElement(dirs []string, element string) (found []string, 
 			}
 			// A shell's patterns do not match hidden files unless they say so.
 			if ok && (!strings.HasPrefix(entry.Name(), ".") || strings.HasPrefix(element, ".")) {
-				names = append(names, path.Join(dir, entry.Name()))
+				names = append(names, join(dir, entry.Name()))
 			}
 			if len(found)+len(names) > maxMatches {
 				return nil, fs.ErrInvalid

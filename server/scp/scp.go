@@ -54,13 +54,14 @@ var ErrFailed = errors.New("scp: not everything was copied")
 // exit status that a client wants to see is 1 with any other. The logger may be nil.
 func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command *Command,
 	logger *slog.Logger) error {
+	log := lograte.Cut(logger)
 	s := &session{
 		ctx:     ctx,
-		view:    view,
+		view:    view.Logged(log.With("protocol", "scp")),
 		command: command,
 		in:      bufio.NewReaderSize(stream, maxLine),
 		out:     stream,
-		log:     lograte.Cut(logger),
+		log:     log,
 	}
 	var err error
 	if command.Source {
@@ -186,9 +187,9 @@ func (s *session) scratch() []byte {
 }
 
 // logTransfer writes the line that says what became of a file.
-func (s *session) logTransfer(what, name string, bytes int64, since time.Time) {
-	s.log.Info("file closed", "path", name, what, bytes, "seconds", time.Since(since).Seconds(),
-		"protocol", "scp")
+func (s *session) logTransfer(transfer, what, name string, bytes int64, since time.Time) {
+	s.log.Info("file closed", "path", name, "transfer", transfer, what, bytes, "seconds",
+		server.RoundSeconds(time.Since(since)), "protocol", "scp")
 }
 
 // resolve turns an argument into a path of the view.
@@ -206,6 +207,10 @@ func (s *session) resolve(w Word, name string) (string, error) {
 	}
 	return s.view.Path(name), nil
 }
+
+// join adds a name to a path, which stays as the client sent it: what ".." means is for the backend
+// to say.
+func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
 var errNotRegular = errors.New("not a regular file")
 

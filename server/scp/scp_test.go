@@ -245,3 +245,97 @@ func FuzzServe(f *testing.F) {
 		}
 	})
 }
+
+// TestDeniedThroughSCP: what the policy denies to SFTP it denies to scp.
+func TestDeniedThroughSCP(t *testing.T) {
+	for name, test := range map[string]struct{ denied, line, says, want string }{
+		"-p to the sink":         {"setstat", "scp -p -t /f", "T1 0 1 0\nC0600 3 f\nnew\x00", "not allowed"},
+		"-p by handle":           {"fsetstat", "scp -p -t /f", "T1 0 1 0\nC0600 3 f\nnew\x00", "not allowed"},
+		"-r -p of a directory":   {"setstat", "scp -r -p -t /", "T1 0 1 0\nD0700 0 d\nE\n", "not allowed"},
+		"a listing with -r":      {"readdir", "scp -r -f /d", "\x00\x00\x00\x00", "not allowed"},
+		"a listing by a pattern": {"readdir", "scp -f /d/*", "\x00\x00\x00\x00", "does not exist"},
+		"opening a directory":    {"opendir", "scp -r -f /d", "\x00\x00\x00\x00", "not allowed"},
+		"reading":                {"read", "scp -f /f", "\x00\x00\x00", "not allowed"},
+		"writing":                {"write", "scp -t /f", "C0600 3 f\nnew\x00", "not allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := memfs.New(0)
+			if told, err := talk(t, f, nil, "scp -r -p -t /",
+				"T1000 0 1000 0\nC0644 4 f\ntext\x00D0755 0 d\nC0644 1 x\nx\x00E\n"); err != nil {
+				t.Fatalf("%q, %v", told, err)
+			}
+			told, err := talk(t, f, &server.Policy{Denied: []string{test.denied}}, test.line, test.says)
+			if err == nil || !strings.Contains(strings.ToLower(told), test.want) {
+				t.Errorf("%q, %v", told, err)
+			}
+			if strings.Contains(told, "C0644 1 x") {
+				t.Errorf("%q was listed", told)
+			}
+			info, err := f.Stat(context.Background(), "/f")
+			if err != nil || info.Mode() != 0o644 {
+				t.Errorf("the mode is %v, %v", info.Mode(), err)
+			}
+			if info, err := f.Stat(context.Background(), "/d"); err != nil ||
+				info.Mode() != fs.ModeDir|0o755 {
+				t.Errorf("the directory's mode is %v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// lazy says what next returns each time.
+type lazy struct{ next func() string }
+
+func (l *lazy) Read(p []byte) (int, error) {
+	text := l.next()
+	if text == "" {
+		return 0, io.EOF
+	}
+	return copy(p, text), nil
+}
+
+// TestFileOntoItself: a client that reads, a piece at a time, the file that it writes finds it whole.
+func TestFileOntoItself(t *testing.T) {
+	const size = 300_000
+	for _, was := range []int{size, size + 5000} {
+		f := memfs.New(0)
+		data := strings.Repeat("0123456789", was/10)
+		if _, err := talk(t, f, nil, "scp -t /f", fmt.Sprintf("C0644 %d f\n%s\x00", was, data)); err != nil {
+			t.Fatal(err)
+		}
+		command, err := scp.Parse("scp -t /f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		view, err := server.NewView(f, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := -1
+		client := &lazy{func() string {
+			switch {
+			case sent < 0:
+				sent = 0
+				return fmt.Sprintf("C0644 %d f\n", size)
+			case sent == size:
+				sent++
+				return "\x00"
+			case sent > size:
+				return ""
+			}
+			from := sent
+			sent = min(sent+1000, size)
+			return content(t, f, "/f")[from:sent]
+		}}
+		stream := struct {
+			io.Reader
+			io.Writer
+		}{client, io.Discard}
+		if err := scp.Serve(context.Background(), stream, view, command, nil); err != nil {
+			t.Error(err)
+		}
+		if got := content(t, f, "/f"); got != data[:size] {
+			t.Errorf("of %d bytes %d are left, or others", was, len(got))
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,7 +103,7 @@ func (s *session) next(depth int) (string, error) {
 func (s *session) receiveOne(target string, isDir bool, head *header, depth int) error {
 	name := target
 	if isDir {
-		name = path.Join(target, head.name)
+		name = join(target, head.name)
 	}
 	if head.directory {
 		return s.receiveDirectory(name, head, depth)
@@ -154,21 +153,16 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 
 func (s *session) receiveFile(name string, head *header) error {
 	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.mode}
-	file, err := s.view.Open(s.ctx, name, wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate, mode)
+	file, err := s.view.Create(s.ctx, name, mode)
 	if err != nil {
 		return s.fail(name, err)
-	}
-	writer, ok := file.(io.WriterAt)
-	if !ok {
-		file.Close()
-		return s.fail(name, errors.ErrUnsupported)
 	}
 	if err := s.ok(); err != nil {
 		file.Close()
 		return err
 	}
 	began := time.Now()
-	writeErr, err := s.receiveContents(writer, head.size)
+	writeErr, err := s.receiveContents(file, head.size)
 	if err != nil {
 		file.Close()
 		return err
@@ -179,7 +173,10 @@ func (s *session) receiveFile(name string, head *header) error {
 		return err
 	}
 	if writeErr == nil {
-		writeErr = s.settle(file, name, head)
+		writeErr = file.Truncate(head.size)
+	}
+	if writeErr == nil {
+		writeErr = s.preserve(file, head)
 	}
 	if err := file.Close(); writeErr == nil {
 		writeErr = err
@@ -187,12 +184,12 @@ func (s *session) receiveFile(name string, head *header) error {
 	if writeErr != nil {
 		return s.fail(name, writeErr)
 	}
-	s.logTransfer("written", name, head.size, began)
+	s.logTransfer("upload", "written", name, head.size, began)
 	return s.ok()
 }
 
-// settle gives a file the times and the mode that -p brought.
-func (s *session) settle(file server.File, name string, head *header) error {
+// preserve gives a file the times and the mode that -p brought.
+func (s *session) preserve(file *server.ViewFile, head *header) error {
 	if !s.command.Preserve && head.times == nil {
 		return nil
 	}
@@ -204,10 +201,7 @@ func (s *session) settle(file server.File, name string, head *header) error {
 		attrs.Flags |= wire.AttrPermissions
 		attrs.Permissions = head.mode
 	}
-	if setstater, ok := file.(server.FileSetstater); ok {
-		return setstater.Setstat(attrs)
-	}
-	return s.view.Setstat(s.ctx, name, attrs)
+	return file.Setstat(attrs)
 }
 
 // receiveContents takes exactly size bytes. After a failed write the rest is taken and dropped, so

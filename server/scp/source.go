@@ -90,9 +90,9 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 		}
 		// The protocol ends a name with the line.
 		if server.Listable(entry.Name()) && oneLine(entry.Name()) == entry.Name() {
-			err = s.sendAny(path.Join(name, entry.Name()), depth+1)
+			err = s.sendAny(join(name, entry.Name()), depth+1)
 		} else {
-			err = s.fail(path.Join(name, entry.Name()),
+			err = s.fail(join(name, entry.Name()),
 				errors.New("a name that the protocol cannot carry"))
 		}
 		if err != nil {
@@ -112,11 +112,7 @@ func (s *session) sendFile(name string) error {
 		return s.fail(name, err)
 	}
 	defer file.Close()
-	reader, ok := file.(io.ReaderAt)
-	if !ok {
-		return s.fail(name, errors.ErrUnsupported)
-	}
-	info, err := s.statOpen(file, name)
+	info, err := file.Stat()
 	if err != nil {
 		return s.fail(name, err)
 	}
@@ -133,7 +129,7 @@ func (s *session) sendFile(name string) error {
 		return err
 	}
 	began := time.Now()
-	readErr, err := s.sendContents(reader, size)
+	readErr, err := s.sendContents(file, size)
 	if err != nil {
 		return err
 	}
@@ -144,17 +140,9 @@ func (s *session) sendFile(name string) error {
 	} else if err := s.ok(); err != nil {
 		return err
 	}
-	s.logTransfer("read", name, size, began)
+	s.logTransfer("download", "read", name, size, began)
 	_, err = s.answer()
 	return err
-}
-
-// statOpen asks the open file: its name may have another by now.
-func (s *session) statOpen(file server.File, name string) (fs.FileInfo, error) {
-	if stater, ok := file.(server.FileStater); ok {
-		return stater.Stat()
-	}
-	return s.view.Stat(s.ctx, name)
 }
 
 var errShrank = errors.New("the file became shorter while it was read")

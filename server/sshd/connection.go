@@ -119,6 +119,8 @@ func (s *Server) ServeConn(raw net.Conn) {
 		client: string(secure.ClientVersion()),
 		log:    log,
 	}
+	l.policy = l.access.Policy
+	l.policy.User = secure.User()
 	l.serve(channels, requests, state.MaxSessions)
 	log.Info("connection closed")
 }

@@ -20,6 +20,7 @@ type login struct {
 	server *Server
 	conn   *connection
 	access *Access
+	policy server.Policy
 	client string // its version line
 	log    *slog.Logger
 	rate   lograte.Limit // of lines about what was refused
@@ -95,8 +96,9 @@ func (l *login) program(request *ssh.Request) program {
 
 func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 	err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
-		Policy:   l.access.Policy,
+		Policy:   l.policy,
 		Pool:     &l.server.buffers,
+		Work:     &l.server.work,
 		Logger:   l.log,
 		Activity: &l.conn.activity,
 
@@ -108,7 +110,7 @@ func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 }
 
 func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Command) {
-	view, err := server.NewView(l.access.FS, &l.access.Policy)
+	view, err := server.NewView(l.access.FS, &l.policy)
 	if err != nil {
 		l.complain(channel, err)
 		return

@@ -111,6 +111,7 @@ type Server struct {
 	state   atomic.Pointer[state]
 	guard   *guard
 	buffers server.Pool
+	work    server.Work
 	reads   bigconn.Pool
 
 	// What is written to the log: lines of addresses and of all together before the login, bytes of

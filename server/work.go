@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Work bounds what takes processors long, over all sessions that share it: hashing, and walking
+// along paths of hundreds of elements. One piece fewer is worked on at a time than there are
+// processors, and users take turns at it, whatever number of sessions and requests each has. The
+// zero Work is ready for use; it is safe for concurrent use.
+type Work struct {
+	mu      sync.Mutex
+	running int
+	waiting map[string][]chan struct{} // by user
+	turns   []string                   // the users who wait; the first is next
+}
+
+// begin waits for a turn of user.
+func (w *Work) begin(ctx context.Context, user string) error {
+	w.mu.Lock()
+	if w.running < max(1, runtime.GOMAXPROCS(0)-1) {
+		w.running++
+		w.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	if w.waiting == nil {
+		w.waiting = map[string][]chan struct{}{}
+	}
+	if len(w.waiting[user]) == 0 {
+		w.turns = append(w.turns, user)
+	}
+	w.waiting[user] = append(w.waiting[user], turn)
+	w.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	i := slices.Index(w.waiting[user], turn)
+	if i >= 0 {
+		w.waiting[user] = slices.Delete(w.waiting[user], i, i+1)
+		if len(w.waiting[user]) == 0 {
+			delete(w.waiting, user)
+			w.turns = slices.DeleteFunc(w.turns, func(u string) bool { return u == user })
+		}
+	}
+	w.mu.Unlock()
+	if i < 0 { // the turn has come meanwhile
+		w.end()
+	}
+	return context.Cause(ctx)
+}
+
+// end passes the turn on.
+func (w *Work) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.turns) == 0 {
+		w.running--
+		return
+	}
+	user := w.turns[0]
+	w.turns = w.turns[1:]
+	turn, rest := w.waiting[user][0], w.waiting[user][1:]
+	if len(rest) == 0 {
+		delete(w.waiting, user)
+	} else {
+		w.waiting[user] = rest
+		w.turns = append(w.turns, user)
+	}
+	close(turn)
+}
+
+// longPath is how many elements a path has that takes long to resolve.
+const longPath = 100
+
+// takesLong reports whether the paths of a request are so long that it needs a turn.
+func (r *request) takesLong() bool {
+	return len(r.path)+len(r.path2) > 2*longPath &&
+		strings.Count(r.path, "/")+strings.Count(r.path2, "/") > longPath
+}
