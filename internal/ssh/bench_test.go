@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 )
 
@@ -51,6 +52,14 @@ func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
 	return ch
 }
 
+// waiting is how much has been received and not read.
+func (c *Channel) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.data.size
+}
+
+// drain waits until all that was written has left.
 func (c *Channel) drain() {
 	o := c.mux.t.out
 	o.mu.Lock()
@@ -128,6 +137,10 @@ func BenchmarkOpen(b *testing.B) {
 					}
 					if err := m.handle(p); err != nil {
 						b.Fatal(err)
+					}
+					for ch.waiting() > firstWindow { // as a peer that has to wait for the window
+						m.tellReaders()
+						runtime.Gosched()
 					}
 				}
 				m.tellReaders()

@@ -267,7 +267,11 @@ func (in *input) line(most int) ([]byte, error) {
 			}
 		}
 		offset := at - in.start
-		if err := in.fill(); err != nil {
+		if offset == len(in.mem) {
+			in.need = len(in.mem) + 1 // a long line needs longer memory
+		}
+		err := in.fill()
+		if in.need = 0; err != nil {
 			return nil, err
 		}
 		at = in.start + offset

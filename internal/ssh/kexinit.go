@@ -131,11 +131,16 @@ type Negotiated struct {
 func negotiate(client, server *kexInit, isClient bool) (Negotiated, error) {
 	var n Negotiated
 	var failed error
+	// What announces an extension is no algorithm, whatever the other side says.
+	algorithms := func(names []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+			return strings.HasPrefix(n, "kex-strict-") || strings.HasPrefix(n, "ext-info-")
+		})
+	}
 	pick := func(what string, c, s []string) string {
+		c, s = algorithms(c), algorithms(s)
 		for _, name := range c {
-			// What announces an extension is no algorithm, whatever the other side says.
-			if slices.Contains(s, name) && !strings.HasPrefix(name, "kex-strict-") &&
-				!strings.HasPrefix(name, "ext-info-") {
+			if slices.Contains(s, name) {
 				return name
 			}
 		}

@@ -577,6 +577,11 @@ func (m *mux) nextOffer() (*NewChannel, error) {
 // Accept opens the channel.
 func (n *NewChannel) Accept() (*Channel, error) {
 	c := n.channel
+	select {
+	case <-c.done: // the peer did not wait
+		return nil, c.endReason()
+	default:
+	}
 	confirm := channelConfirm{c.peer, c.id, firstWindow, maxPacket}
 	return c, c.mux.t.out.control(confirm.append(nil))
 }

@@ -203,7 +203,7 @@ func (o *output) control(message []byte) error {
 	}
 	o.finish() // which may begin an exchange
 	if o.kexing || o.stage.size+len(message) > blockSize-1024 {
-		if len(o.held)+len(message) > heldMost {
+		if len(o.held)+lengthSize+len(message) > heldMost {
 			return &ProtocolError{"the peer asks more than it takes answers to"}
 		}
 		o.held = appendString(o.held, message)
