@@ -64,7 +64,7 @@ class Serve:
 async def start_serve():
     child = await asyncio.create_subprocess_exec(
         os.environ["USFTP"], "serve", "--listen", "127.0.0.1:0", "--user", "guest", "--log-level",
-        "error", "--authorized-keys", "ckey.pub", "--host-key", "skey", ".", stdout=-1)
+        "error", "--authorized-keys", "ckey_ecdsa.pub", "--host-key", "skey", ".", stdout=-1)
     while line := await child.stdout.readline():
         if found := re.search(rb"127\.0\.0\.1:(\d+)", line):
             return Serve(child, int(found[1]))
