@@ -91,6 +91,9 @@ func Start(config Config) (server *Server, err error) {
 		return nil, err
 	}
 	s.cmd = exec.Command(binary, "-D", "-e", "-f", filepath.Join(dir, "sshd_config"))
+	if err := measure.Adopt(s.cmd); err != nil {
+		return nil, err
+	}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := s.cmd.StderrPipe()
 	if err != nil {

@@ -73,3 +73,41 @@ func TestProcessorCountsSessions(t *testing.T) {
 		t.Errorf("a session that computes took %.3f s of processor", spent)
 	}
 }
+
+// TestProcessorCountsWhatOutlivesItsSession: sshd's process for a connection ends as soon as the
+// client goes, without having waited for the command, which goes on.
+func TestProcessorCountsWhatOutlivesItsSession(t *testing.T) {
+	server := start(t, Config{})
+	before, err := server.Processor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := server.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	session, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := session.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const compute = `echo x; exec awk 'BEGIN { for (i = 0; i < 20000000; i++) s += i; exit s == 0 }'`
+	if err := session.Start(compute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 2)); err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	after, err := server.Processor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spent := (after - before).Seconds(); spent < 0.3 {
+		t.Errorf("%.3f s of processor were counted, of a command that takes a second", spent)
+	}
+}
