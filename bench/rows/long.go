@@ -84,6 +84,13 @@ func longRows(upload bool) []Row {
 		})
 	}
 	return append(all, Row{
+		Name:   "capped-" + name,
+		Title:  name + " of 500 MB over 2 Gbit/s and 2 ms, of which one connection has 300 Mbit/s",
+		Upload: upload, Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name, Apart: iperfApart,
+		Link:        &Link{RTT: 2 * time.Millisecond, Rate: 2e9, Flow: 300e6},
+		Contestants: []Contestant{scp, iperf(upload, 500e6), ours},
+		Targets:     []Target{{Against: iperfStreams, Bound: 0.8}},
+	}, Row{
 		Name: "loss-" + name, Title: name +
 			" of 500 MB over 1 Gbit/s and 100 ms, of whose packets one in a thousand is lost",
 		Upload: upload, Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name,

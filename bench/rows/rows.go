@@ -48,6 +48,7 @@ type Row struct {
 type Link struct {
 	RTT  time.Duration
 	Rate float64
+	Flow float64 // of one connection; 0 is without limit
 	Loss float64
 }
 

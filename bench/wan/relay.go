@@ -19,8 +19,8 @@ const (
 	// segmentHeader is IPv4 and TCP with time stamps: what each segment of a run will carry on a
 	// wire.
 	segmentHeader = 20 + 32
-	// mostPackets bounds the packets on their way in one direction, beside the bytes that the queue
-	// bounds.
+	// mostPackets bounds the packets on their way in one direction, or of one connection where these
+	// have rates of their own, beside the bytes that the queue bounds.
 	mostPackets = 1 << 16
 )
 
@@ -33,9 +33,7 @@ type packet struct {
 // device ends it.
 func relay(src io.Reader, dst io.Writer, s *shaper) {
 	small, large := newBuffers(smallPacket), newBuffers(largestPacket)
-	onTheWay := make(chan packet, mostPackets)
-	var deliveries sync.WaitGroup
-	deliveries.Go(func() {
+	deliver := func(onTheWay <-chan packet) {
 		for p := range onTheWay {
 			time.Sleep(time.Until(p.arrival))
 			// A device that is down or full drops a packet, as a wire may: TCP makes up for it.
@@ -46,9 +44,17 @@ func relay(src io.Reader, dst io.Writer, s *shaper) {
 				large.put(p.data)
 			}
 		}
-	})
+	}
+	var deliveries sync.WaitGroup
 	defer deliveries.Wait()
-	defer close(onTheWay)
+	// Packets of one connection arrive in order. Where connections have rates of their own they do
+	// not wait for each other; else they are one.
+	flows := map[[12]byte]*flow{}
+	defer func() {
+		for _, f := range flows {
+			close(f.onTheWay)
+		}
+	}()
 
 	buffer := large.get()
 	for {
@@ -56,8 +62,18 @@ func relay(src io.Reader, dst io.Writer, s *shaper) {
 		if err != nil {
 			return
 		}
-		arrival, ok := s.admit(time.Now(), wireBytes(buffer[:n]))
-		if !ok || len(onTheWay) == cap(onTheWay) {
+		var key [12]byte
+		if s.flow > 0 {
+			key = connection(buffer[:n])
+		}
+		f := flows[key]
+		if f == nil {
+			f = &flow{onTheWay: make(chan packet, mostPackets)}
+			flows[key] = f
+			deliveries.Go(func() { deliver(f.onTheWay) })
+		}
+		arrival, ok := s.admit(time.Now(), wireBytes(buffer[:n]), &f.idle)
+		if !ok || len(f.onTheWay) == cap(f.onTheWay) {
 			continue
 		}
 		data := buffer[:n]
@@ -67,8 +83,23 @@ func relay(src io.Reader, dst io.Writer, s *shaper) {
 		} else {
 			buffer = large.get()
 		}
-		onTheWay <- packet{arrival, data}
+		f.onTheWay <- packet{arrival, data}
 	}
+}
+
+// flow is one connection's part of a link.
+type flow struct {
+	onTheWay chan packet
+	idle     time.Time // when its last packet so far has been sent
+}
+
+// connection names the connection of an IPv4 packet without options: its addresses and ports.
+func connection(data []byte) (key [12]byte) {
+	const addresses = vnetHeader + 12
+	if len(data) >= addresses+len(key) {
+		copy(key[:], data[addresses:])
+	}
+	return key
 }
 
 // buffers are those of one size that are free.

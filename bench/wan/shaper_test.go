@@ -42,8 +42,9 @@ func TestShaper(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := test.shaper
 			s.random = rand.New(rand.NewPCG(1, 2))
+			var flow time.Time
 			for i, packet := range test.sent {
-				arrival, ok := s.admit(start.Add(packet.at), packet.bytes)
+				arrival, ok := s.admit(start.Add(packet.at), packet.bytes, &flow)
 				if ok == test.want[i].lost {
 					t.Fatalf("packet %d: arrives is %t", i, ok)
 				}
@@ -59,7 +60,7 @@ func TestShaperLosesItsShare(t *testing.T) {
 	s := shaper{loss: 0.1, random: rand.New(rand.NewPCG(1, 2))}
 	lost := 0
 	for range 10000 {
-		if _, ok := s.admit(time.Unix(1e9, 0), 1500); !ok {
+		if _, ok := s.admit(time.Unix(1e9, 0), 1500, new(time.Time)); !ok {
 			lost++
 		}
 	}
@@ -85,6 +86,29 @@ func TestWireBytes(t *testing.T) {
 		if got := wireBytes(run(test.size, test.segment)); got != test.want {
 			t.Errorf("%d bytes in segments of %d: %d on the wire, want %d", test.size, test.segment,
 				got, test.want)
+		}
+	}
+}
+
+// TestShaperCapsAConnection: each connection has a rate of its own below the link's, and the link's
+// holds for all of them.
+func TestShaperCapsAConnection(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	const megabyte = 1e6
+	s := shaper{rate: 24 * megabyte, flow: 8 * megabyte, queue: 1 << 30}
+	var first, second time.Time
+	for i, packet := range []struct {
+		flow *time.Time
+		want time.Duration
+	}{
+		{&first, 3 * time.Millisecond}, {&first, 6 * time.Millisecond},
+		{&second, 3 * time.Millisecond}, {&second, 6 * time.Millisecond},
+		{&first, 9 * time.Millisecond},
+		{new(time.Time), 6 * time.Millisecond},
+	} {
+		arrival, ok := s.admit(start, 3000, packet.flow)
+		if got := arrival.Sub(start); !ok || got != packet.want {
+			t.Errorf("packet %d arrives after %s, want %s", i, got, packet.want)
 		}
 	}
 }

@@ -30,6 +30,8 @@ type Config struct {
 	RTT time.Duration
 	// Rate is in bits a second; 0 is without limit.
 	Rate float64
+	// Flow is in bits a second, of one connection; 0 is without limit.
+	Flow float64
 	// Queue is the number of bytes that may wait for their turn, beyond which packets are dropped;
 	// 0 is what the link holds in one RTT, and at least 1 MiB.
 	Queue int
@@ -95,6 +97,7 @@ func (l *Link) start(config Config, from, to int) {
 	s := &shaper{
 		delay: config.RTT / 2,
 		rate:  config.Rate,
+		flow:  config.Flow,
 		queue: config.Queue,
 		loss:  config.Loss,
 		// The same losses in each run, so that two contestants meet the same link.

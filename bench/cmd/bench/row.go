@@ -70,7 +70,7 @@ func runRow(ctx context.Context, o options, row rows.Row,
 	config := sshd.Config{Cipher: row.Cipher}
 	if row.Link != nil {
 		link, err := wan.New(wan.Config{RTT: row.Link.RTT, Rate: row.Link.Rate,
-			Loss: row.Link.Loss})
+			Flow: row.Link.Flow, Loss: row.Link.Loss})
 		if err != nil {
 			return nil, err
 		}

@@ -25,6 +25,7 @@ func main() {
 	var o options
 	flag.DurationVar(&o.link.RTT, "rtt", 100*time.Millisecond, "round-trip time")
 	flag.Float64Var(&o.link.Rate, "rate", 1e9, "bits a second; 0 is without limit")
+	flag.Float64Var(&o.link.Flow, "flow", 0, "bits a second of one connection; 0 is without limit")
 	flag.IntVar(&o.link.Queue, "queue", 0,
 		"bytes that may wait; 0 is one round trip's worth, at least 1 MiB")
 	flag.Float64Var(&o.link.Loss, "loss", 0, "probability of a packet's loss")
