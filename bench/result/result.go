@@ -56,6 +56,9 @@ type Run struct {
 	Busiest float64 `json:"busiest,omitempty"`
 	// Server is the processor time at the server's side: sshd and its children.
 	Server float64 `json:"server"`
+	// ServerWhole says that Server has the time of processes that outlived their session, which
+	// runs before this field lacked.
+	ServerWhole bool `json:"server_whole,omitempty"`
 	// PeakKiB is the peak memory of the command's processes together.
 	PeakKiB int64 `json:"peak_kib"`
 	// RoundTrips and Connections come from the rows that count on the wire.

@@ -187,7 +187,7 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 		return run, err
 	}
 	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
-	run.Server = (after - before).Seconds()
+	run.Server, run.ServerWhole = (after - before).Seconds(), true
 	run.Failure = figures.Failure
 	if run.Failure == "" && !apart.NoFile {
 		if err := j.compare(apart); err != nil {

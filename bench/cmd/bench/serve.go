@@ -197,6 +197,7 @@ func (b *serveBench) run(row rows.ServeRow, contestant rows.ServeContestant,
 		return run, err
 	}
 	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
+	run.ServerWhole = true
 	run.Busiest, run.Server, run.Failure = figures.Busiest, (after - before).Seconds(), figures.Failure
 	return run, b.checkTargets(row.Streams, &run)
 }

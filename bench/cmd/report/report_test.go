@@ -215,3 +215,15 @@ func TestPageLinksItsChart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOldServerTimesAreNotShown: what older runs say of the server may lack some of it.
+func TestOldServerTimesAreNotShown(t *testing.T) {
+	f := figures{rounds: map[int]result.Run{1: {Server: 2}, 2: {Server: 2, ServerWhole: true}}}
+	if got := f.serverCell(1); got != "not re-measured" {
+		t.Errorf("an old run among them: %q", got)
+	}
+	delete(f.rounds, 1)
+	if got := f.serverCell(0.5); got != "1.00" {
+		t.Errorf("new runs: %q", got)
+	}
+}

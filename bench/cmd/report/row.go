@@ -51,6 +51,17 @@ func (f figures) median(of func(result.Run) float64) float64 {
 	return result.Median(values)
 }
 
+// serverCell shows the server's processor time, unless it was measured when sums could lack some of
+// it.
+func (f figures) serverCell(factor float64) string {
+	for _, run := range f.rounds {
+		if !run.ServerWhole {
+			return "not re-measured"
+		}
+	}
+	return fmt.Sprintf("%.2f", f.median(server)*factor)
+}
+
 func seconds(r result.Run) float64    { return r.Seconds }
 func processor(r result.Run) float64  { return r.User + r.System }
 func server(r result.Run) float64     { return r.Server }
@@ -122,9 +133,9 @@ func (m measuredRow) table(all []figures) string {
 			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", cell(f.name), f.median(peak)/1024,
 				f.median(rate), f.median(processor)*perGiB)
 		default:
-			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %.2f | %.1f |\n", cell(f.name),
+			fmt.Fprintf(&text, "| %s | %.0f | %.3f | %.2f | %s | %.1f |\n", cell(f.name),
 				f.median(rate), f.median(seconds),
-				f.median(processor)*perGiB, f.median(server)*perGiB, f.median(peak)/1024)
+				f.median(processor)*perGiB, f.serverCell(perGiB), f.median(peak)/1024)
 		}
 	}
 	return text.String()
@@ -141,9 +152,9 @@ func (m measuredRow) treeTable(all []figures) string {
 			continue
 		}
 		files := f.bytes / m.row.Bytes
-		fmt.Fprintf(&text, "| %s | %.0f | %d | %.3f | %.2f | %.2f | %.1f |\n", cell(f.name),
+		fmt.Fprintf(&text, "| %s | %.0f | %d | %.3f | %.2f | %s | %.1f |\n", cell(f.name),
 			float64(files)/f.median(seconds), files,
-			f.median(seconds), f.median(processor), f.median(server), f.median(peak)/1024)
+			f.median(seconds), f.median(processor), f.serverCell(1), f.median(peak)/1024)
 	}
 	return text.String()
 }
