@@ -1,0 +1,71 @@
+package ssh_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// TestServerWithDropbear: dbclient sends its first message of the key exchange on a guess, which is
+// right or wrong with our order.
+func TestServerWithDropbear(t *testing.T) {
+	program, convert := opensshd.Find(t, "dbclient"), opensshd.Find(t, "dropbearkey")
+	for name, kex := range map[string][]string{
+		"as they come": nil, "wrong guess": {"ecdh-sha2-nistp256"},
+		"curve25519": {"curve25519-sha256"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "id")
+			out, err := exec.Command(convert, "-t", "ed25519", "-f", file).CombinedOutput()
+			if err != nil {
+				t.Fatalf("dropbearkey: %v: %s", err, out)
+			}
+			at := bytes.Index(out, []byte("ssh-ed25519 "))
+			key, _, _, _, err := xssh.ParseAuthorizedKey(out[max(at, 0):])
+			must(t, err)
+			sc := serverConfig(t, key)
+			sc.Algorithms.KeyExchanges = kex
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			defer l.Close()
+			go func() {
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						if c, err := ssh.Server(conn, sc); err != nil {
+							t.Logf("server: %v", err)
+						} else {
+							serveExec(c)
+						}
+					}()
+				}
+			}()
+			data := pattern(3 << 20)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, program, "-y", "-y", "-i", file, "-p",
+				strconv.Itoa(l.Addr().(*net.TCPAddr).Port), "ann@127.0.0.1", "cat")
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+			cmd.Stdin = bytes.NewReader(data)
+			var got, words bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &got, &words
+			if err := cmd.Run(); err != nil || !bytes.Equal(got.Bytes(), data) {
+				t.Errorf("%d bytes came back, %v: %s", got.Len(), err, words.Bytes())
+			}
+		})
+	}
+}
