@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	xssh "golang.org/x/crypto/ssh"
 )
@@ -126,7 +127,14 @@ func (l *clientLogin) run() error {
 	}
 	d, err := l.decide(nil)
 	if err != nil {
-		if l.flight != nil && l.flight.Subsystem != "" {
+		var said *DisconnectError
+		switch {
+		case l.flight == nil:
+			return err
+		case errors.As(err, &said) && strings.Contains(strings.ToLower(said.Text), "authentication fail"):
+			l.failed(first, decision{}) // a server that allows one attempt
+			return l.refused(err)
+		case l.flight.Subsystem != "":
 			return &FlightError{err}
 		}
 		return err

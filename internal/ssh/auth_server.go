@@ -50,6 +50,7 @@ type serverLogin struct {
 	nones     int
 	partial   bool // something has succeeded already
 	errs      []error
+	pending   []byte // a request that came in place of answers
 	// The last key and what the callback said about it: asked about, then signed with.
 	key  []byte
 	user string
@@ -77,9 +78,11 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 		if attempt == serverAttempts {
 			return nil, l.disconnect(reasonProtocolError, "too many authentication attempts")
 		}
-		p, err := l.read()
-		if err != nil {
-			return nil, &ServerAuthError{l.errs, err}
+		p := l.pending
+		if l.pending = nil; p == nil {
+			if p, err = l.read(); err != nil {
+				return nil, &ServerAuthError{l.errs, err}
+			}
 		}
 		if p[0] > msgUserAuthRequest+29 {
 			// Some client has sent its first channel along with a login that was refused. As
@@ -153,6 +156,7 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 		return perm, true, nil
 	}
 	l.errs = append(l.errs, authErr)
+	abandoned := l.pending != nil
 	var banner *xssh.BannerError
 	if errors.As(authErr, &banner) {
 		if err := l.banner(banner.Message); err != nil {
@@ -167,6 +171,9 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 		if most := l.config.MaxAuthTries; most > 0 && l.failures >= most {
 			return nil, false, l.disconnect(reasonProtocolError, "too many authentication failures")
 		}
+	}
+	if abandoned { // RFC 4252, section 5.1: the new request has the answer
+		return nil, false, nil
 	}
 	methods := l.methods()
 	if len(methods) == 0 {
@@ -207,6 +214,9 @@ func (l *serverLogin) banner(text string) error {
 // errKeyWouldDo is the outcome of a query, which is no attempt.
 var errKeyWouldDo = errors.New("ssh: the key would do")
 
+// errAbandoned is a client that has asked for something else in place of answering.
+var errAbandoned = errors.New("ssh: the client did not answer")
+
 // check asks the callbacks. authErr is what the attempt came to.
 func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, err error) {
 	switch a.method {
@@ -238,6 +248,9 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 		var broken error
 		perm, authErr = l.callbacks.KeyboardInteractiveCallback(l.conn,
 			func(name, instruction string, questions []string, echos []bool) ([]string, error) {
+				if l.pending != nil {
+					return nil, errAbandoned
+				}
 				answers, err := l.ask(&infoRequest{name, instruction, questions, echos})
 				var protocol *ProtocolError
 				if errors.As(err, &protocol) || l.in.err != nil {
@@ -245,6 +258,9 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 				}
 				return answers, err
 			})
+		if l.pending != nil && authErr == nil {
+			authErr = errAbandoned // whatever the callback makes of it
+		}
 		return perm, authErr, broken
 	case "publickey":
 		if l.callbacks.PublicKeyCallback == nil {
@@ -266,6 +282,10 @@ func (l *serverLogin) ask(q *infoRequest) ([]string, error) {
 	p, err := l.read()
 	if err != nil {
 		return nil, err
+	}
+	if p[0] == msgUserAuthRequest {
+		l.pending = slices.Clone(p)
+		return nil, errAbandoned
 	}
 	answers, err := parseInfoResponse(p)
 	if err != nil {

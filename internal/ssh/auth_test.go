@@ -110,7 +110,42 @@ func TestRefusedKeyOfFlight(t *testing.T) {
 	roundTrip(t, client, pattern(1000))
 }
 
-// TestPasswords, keyboard-interactive, several after one another, and what cannot be answered.
+// TestFlightThatIsTheLastAttempt: a server that allows one attempt is no server that does not get
+// along with a flight; to try again would fail again.
+func TestFlightThatIsTheLastAttempt(t *testing.T) {
+	right, wrong := signer(t, "ed25519"), signer(t, "ed25519")
+	cc, sc := clientConfig(right), serverConfig(t, right.PublicKey())
+	sc.MaxAuthTries = 1
+	cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: wrong, Subsystem: "sftp"} }
+	_, _, err, _ := tryConnect(cc, sc, nil)
+	var refused *ssh.AuthError
+	if !errors.As(err, &refused) || !slices.Equal(refused.Tried, []string{"publickey"}) {
+		t.Errorf("the login ended with %v", err)
+	}
+}
+
+// TestFlightToAServerThatHangsUp is told apart from a login that was refused.
+func TestFlightToAServerThatHangsUp(t *testing.T) {
+	right := signer(t, "ed25519")
+	cc, sc := clientConfig(right), serverConfig(t, right.PublicKey())
+	var server net.Conn
+	sc.AuthLog = func(xssh.ConnMetadata, string, error) { server.Close() }
+	sc.Auth.PublicKeyCallback = func(xssh.ConnMetadata, xssh.PublicKey) (*xssh.Permissions, error) {
+		return nil, errWrong
+	}
+	cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: right, Subsystem: "sftp"} }
+	near, far := tcpPair()
+	server = far
+	go ssh.Server(far, sc)
+	_, err := ssh.Client(context.Background(), near, cc)
+	var flight *ssh.FlightError
+	if !errors.As(err, &flight) {
+		t.Errorf("the login ended with %v", err)
+	}
+}
+
+// TestMethods are passwords, keyboard-interactive, several after one another, and what cannot be
+// answered.
 func TestMethods(t *testing.T) {
 	key := signer(t, "ed25519")
 	check := func(secret string) error {
@@ -168,6 +203,10 @@ func TestMethods(t *testing.T) {
 			tried: []string{"keyboard-interactive"}},
 		{name: "nobody answers", server: callbacks, with: []ssh.AuthMethod{fails, askFor("secret")},
 			tried: []string{"password"}},
+		{name: "nobody answers a question", server: callbacks, with: []ssh.AuthMethod{
+			ssh.KeyboardInteractive(func(string, string, []string, []bool) ([]string, error) {
+				return nil, errors.New("nobody is here")
+			}), askFor("secret")}, tried: []string{"keyboard-interactive"}},
 		{name: "key and password", server: partial,
 			with: []ssh.AuthMethod{ssh.PublicKey(key), askFor("secret")}},
 		{name: "key alone does not do", server: partial, with: []ssh.AuthMethod{ssh.PublicKey(key)},
