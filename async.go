@@ -336,8 +336,8 @@ func (a AsyncClient) SetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
 	return startOn(a, a.session.setstat("setstat", name, attrs.change()))
 }
 
-// LSetAttrs is SetAttrs for a symbolic link itself, as [Client.LSetAttrs].
-func (a AsyncClient) LSetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
+// LsetAttrs is SetAttrs for a symbolic link itself, as [Client.LsetAttrs].
+func (a AsyncClient) LsetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
 	return startOn(a, a.session.lsetstat("lsetstat", name, attrs.change()))
 }
 

@@ -260,10 +260,10 @@ func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 	return c.change(c.setstat("setstat", name, attrs.change()))
 }
 
-// LSetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
+// LsetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
 // PROTOCOL, section 4.7), or else errors.Is(err, errors.ErrUnsupported) holds, as it does where a
 // server cannot set a link's mode.
-func (c *Client) LSetAttrs(name string, attrs NewAttrs) error {
+func (c *Client) LsetAttrs(name string, attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
 	}

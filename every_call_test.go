@@ -82,7 +82,7 @@ func TestEveryAsyncOperation(t *testing.T) {
 	wait(a.SetExtendedData(name("g"), nil))
 	wait(a.Lchown(name("l"), os.Getuid(), os.Getgid()))
 	wait(a.Lchtimes(name("l"), when, when))
-	wait(a.LSetAttrs(name("l"), usftp.NewAttrs{SetTimes: true, Atime: when, Mtime: when}))
+	wait(a.LsetAttrs(name("l"), usftp.NewAttrs{SetTimes: true, Atime: when, Mtime: when}))
 	wait(a.SetAttrs(name("l"), usftp.NewAttrs{SetTimes: true, Atime: when, Mtime: when}))
 	a.Lchmod(name("l"), 0o777).Wait() // Linux refuses it
 	if info := must[fs.FileInfo](t)(a.Stat(name("l")).Wait()); info.Size() != 3 ||
@@ -117,7 +117,7 @@ func TestEveryAsyncOperation(t *testing.T) {
 	}
 	called("Client.Mkdir", "Client.Rename", "Client.PosixRename", "Client.Link", "Client.Symlink",
 		"Client.Chmod", "Client.Chown", "Client.Truncate",
-		"Client.Chtimes", "Client.SetExtendedData", "Client.Lchown", "Client.Lchtimes", "Client.Lchmod", "Client.SetAttrs", "Client.LSetAttrs", "Client.Stat", "Client.Lstat",
+		"Client.Chtimes", "Client.SetExtendedData", "Client.Lchown", "Client.Lchtimes", "Client.Lchmod", "Client.SetAttrs", "Client.LsetAttrs", "Client.Stat", "Client.Lstat",
 		"Client.ReadLink", "Client.RealPath", "Client.StatVFS", "Client.Extended", "Client.Open", "Client.OpenFile", "File.Remove",
 		"Client.Remove", "Client.RemoveDirectory")
 
@@ -291,8 +291,8 @@ var clientCalls = map[string]anyCall{
 		return c.MkdirPerm("/d",
 			0o700)
 	},
-	"LSetAttrs": func(c *usftp.Client, _ *usftp.File) error {
-		return c.LSetAttrs("/f", usftp.NewAttrs{SetMode: true})
+	"LsetAttrs": func(c *usftp.Client, _ *usftp.File) error {
+		return c.LsetAttrs("/f", usftp.NewAttrs{SetMode: true})
 	},
 	"SetAttrs": func(c *usftp.Client, _ *usftp.File) error {
 		return c.SetAttrs("/f", usftp.NewAttrs{SetMode: true})

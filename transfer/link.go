@@ -52,7 +52,7 @@ func (l *localTree) finishLink(i *item, set usftp.NewAttrs) error {
 // finishLink takes a round trip, and lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7).
 func (r *remoteTree) finishLink(i *item, set usftp.NewAttrs) error {
 	return r.tree.over(i.source(),
-		func(client *usftp.Client, _ bool) error { return client.LSetAttrs(i.target(), set) })
+		func(client *usftp.Client, _ bool) error { return client.LsetAttrs(i.target(), set) })
 }
 
 func (nowhere) finishLink(*item, usftp.NewAttrs) error { return nil }
