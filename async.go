@@ -14,12 +14,11 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Pending is the result of an operation that has been started and may not be complete yet. It costs
-// no goroutine. Its methods may be called from any number of goroutines, in any combination.
+// Pending is the result of an operation that was started and may not be complete yet. It costs no
+// goroutine. Its methods may be called concurrently.
 //
-// A Pending ends when its operation does, when the context of the view by which it was started is
-// done, and at the latest with the connection. Buffers that were given to the operation are the
-// caller's again then, and not before.
+// A Pending completes with its operation, when the context of the view that started it is done, and
+// at the latest with the connection. Until then buffers given to the operation must not be used.
 type Pending[T any] struct {
 	session *session
 	done    chan struct{}
@@ -44,8 +43,8 @@ func (p *Pending[T]) Wait() (T, error) {
 	return p.value, p.err
 }
 
-// WaitContext is Wait that gives up when ctx is done, with ctx's cause. The operation goes on: to
-// end it, start it through [Client.WithContext].
+// WaitContext is Wait that gives up with ctx's cause when ctx is done. The operation goes on; to
+// cancel it, start it through [Client.WithContext].
 func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
 	select {
 	case <-p.done:
@@ -58,11 +57,11 @@ func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
 	}
 }
 
-// Then has f called with the result when the operation is complete, or soon if it is. Functions of
-// one client are called one at a time, in the order in which their operations completed, on a
-// goroutine that exists only while there are any to call; never on one of the connection's. So a
-// slow one delays other functions, and no transfer. A function may start further operations and
-// wait for them, but not for another function.
+// Then calls f with the result when the operation is complete. Functions of one client are called
+// one at a time, in the order in which their operations completed, on a goroutine that exists only
+// while there are any to call; never on one of the connection's. So a slow one delays other
+// functions but no transfer. A function may start operations and wait for them, but must not wait
+// for another function.
 func (p *Pending[T]) Then(f func(T, error)) {
 	p.mu.Lock()
 	if !p.ended {
@@ -74,8 +73,7 @@ func (p *Pending[T]) Then(f func(T, error)) {
 	p.session.dispatcher.run(func() { f(p.value, p.err) })
 }
 
-// Forget says that nobody will wait: an error goes to the client's [WithErrorFunc], called as
-// functions of Then are.
+// Forget says that nobody will wait: an error is passed to the function set by [WithErrorFunc].
 func (p *Pending[T]) Forget() {
 	p.mu.Lock()
 	first := !p.forgot
@@ -87,7 +85,7 @@ func (p *Pending[T]) Forget() {
 	}
 }
 
-// start sends the operation without waiting for its result. It waits only where the budget of bytes
+// start sends the operation without waiting for its result. It waits only while the budget of bytes
 // or requests is full.
 func start[T any](ctx context.Context, s *session, op operation[T]) *Pending[T] {
 	p := &Pending[T]{session: s, op: op, done: make(chan struct{})}
@@ -104,8 +102,8 @@ func start[T any](ctx context.Context, s *session, op operation[T]) *Pending[T] 
 	return p
 }
 
-// watch has the pending operation end with a context. That costs no goroutine as long as nothing is
-// cancelled.
+// watch completes the pending operation when a context is done. It costs no goroutine unless that
+// happens.
 func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 	if ctx.Done() == nil {
 		return
@@ -123,7 +121,7 @@ func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 	}
 }
 
-// complete takes the reply of the call under way.
+// complete takes the reply of the current call.
 func (p *Pending[T]) complete(call *conn.Call) {
 	p.mu.Lock()
 	if p.ended { // cancelled: nobody wants the reply, and no buffer may be touched
@@ -156,7 +154,7 @@ type completion[T any] Pending[T]
 
 func (c *completion[T]) Complete(call *conn.Call) { (*Pending[T])(c).complete(call) }
 
-// end ends the pending operation, once.
+// end completes the pending operation, once.
 func (p *Pending[T]) end(value T, err error) {
 	p.mu.Lock()
 	if p.ended {
@@ -182,7 +180,7 @@ func (p *Pending[T]) end(value T, err error) {
 	}
 }
 
-// whenEnded has a function of the package called when the operation is complete, now if it is.
+// whenEnded calls a function of this package when the operation is complete, or now if it is.
 func (p *Pending[T]) whenEnded(hook func()) {
 	p.mu.Lock()
 	if !p.ended {
@@ -194,7 +192,7 @@ func (p *Pending[T]) whenEnded(hook func()) {
 	hook()
 }
 
-// dispatcher calls users' functions, one at a time, on a goroutine that exists only while there are
+// dispatcher calls users' functions one at a time, on a goroutine that exists only while there are
 // any to call.
 type dispatcher struct {
 	mu      sync.Mutex
@@ -228,7 +226,7 @@ func (d *dispatcher) work() {
 	}
 }
 
-// report hands an error that nobody waits for to the function of WithErrorFunc.
+// report passes an error that nobody waits for to the function set by WithErrorFunc.
 func (s *session) report(err error) {
 	if f := s.options.errorFunc; f != nil {
 		s.dispatcher.run(func() { f(err) })
@@ -237,50 +235,50 @@ func (s *session) report(err error) {
 	}
 }
 
-// AsyncClient is a client whose operations are started and not waited for; see [Pending]. A method
-// waits only while the budget is full: [WithMaxInFlight] bytes of file contents, or 32,768
+// AsyncClient is a client whose operations are started without waiting for them; see [Pending]. A
+// method waits only while the budget is full: [WithMaxInFlight] bytes of file contents, or 32,768
 // requests.
 //
-// What is started travels in the order in which it was started, except that requests without data
-// overtake WRITEs. Many servers carry requests out in another order: what depends on another
-// operation must wait for it.
+// Operations are sent in the order in which they were started, except that requests without data
+// overtake WRITEs. Many servers execute them in another order, so an operation that depends on
+// another must wait for it.
 type AsyncClient struct {
 	session *session
 	ctx     context.Context
 }
 
-// Async returns the asynchronous form of the client. Operations that are started through it end
-// when the context of c is done.
+// Async returns the asynchronous form of the client. Operations started through it end when the
+// context of c is done.
 func (c *Client) Async() AsyncClient { return AsyncClient{c.session, c.ctx} }
 
 func startOn[T any](a AsyncClient, op operation[T]) *Pending[T] {
 	return start(a.ctx, a.session, op)
 }
 
-// startChange has what was read ahead of a file dropped: now, and when the operation that changes
-// it is complete.
+// startChange drops what was read ahead of a file, now and when the operation that changes it is
+// complete.
 func startChange[T any](p *Pending[T], name string) *Pending[T] {
 	p.session.changed(name)
 	p.whenEnded(func() { p.session.changed(name) })
 	return p
 }
 
-// Open opens a file for reading. The pending result of an operation that opens a file must be
-// taken: else the file stays open until the client is closed.
+// Open opens a file for reading. Whoever opens a file must take the pending result, or the file
+// stays open until the client is closed.
 func (a AsyncClient) Open(name string) *Pending[*File] { return a.OpenFile(name, 0, 0) }
 
-// OpenFile opens a file, as [Client.OpenFile].
+// OpenFile is [Client.OpenFile].
 func (a AsyncClient) OpenFile(name string, flag int, perm fs.FileMode) *Pending[*File] {
 	f := &File{&fileState{client: a.session, path: name}, a.ctx}
 	return startOn(a, f.openWith(flag, perm))
 }
 
-// Create creates a file, as [Client.Create].
+// Create is [Client.Create].
 func (a AsyncClient) Create(name string) *Pending[*File] {
 	return startOn(a, a.session.create(a.ctx, name))
 }
 
-// Stat asks for attributes, as [Client.Stat].
+// Stat is [Client.Stat].
 func (a AsyncClient) Stat(name string) *Pending[fs.FileInfo] {
 	return startOn(a, a.session.stat("stat", wire.TypeStat, name))
 }
@@ -310,120 +308,119 @@ func (a AsyncClient) Truncate(name string, size int64) *Pending[struct{}] {
 	return startChange(startOn(a, a.session.setstat("truncate", name, toSize(size))), name)
 }
 
-// SetExtendedData sets extended attributes, as [Client.SetExtendedData].
+// SetExtendedData is [Client.SetExtendedData].
 func (a AsyncClient) SetExtendedData(name string, extended []StatExtended) *Pending[struct{}] {
 	return startOn(a, a.session.setstat("setstat", name, toExtended(extended)))
 }
 
-// Lchmod sets permissions, as [Client.Lchmod].
+// Lchmod is [Client.Lchmod].
 func (a AsyncClient) Lchmod(name string, mode fs.FileMode) *Pending[struct{}] {
 	return startOn(a, a.session.lsetstat("lchmod", name, toMode(mode)))
 }
 
-// Lchown sets owner and group, as [Client.Lchown].
+// Lchown is [Client.Lchown].
 func (a AsyncClient) Lchown(name string, uid, gid int) *Pending[struct{}] {
 	return startOn(a, a.session.lsetstat("lchown", name, toOwner(uid, gid)))
 }
 
-// Lchtimes sets times, as [Client.Lchtimes].
+// Lchtimes is [Client.Lchtimes].
 func (a AsyncClient) Lchtimes(name string, atime, mtime time.Time) *Pending[struct{}] {
 	return startOn(a, a.session.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
 
-// SetAttrs gives a file several attributes at once, as [Client.SetAttrs]. It asks even where there
-// are none.
+// SetAttrs is [Client.SetAttrs]. It sends a request even if attrs is empty.
 func (a AsyncClient) SetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
 	return startOn(a, a.session.setstat("setstat", name, attrs.change()))
 }
 
-// LsetAttrs is SetAttrs for a symbolic link itself, as [Client.LsetAttrs].
+// LsetAttrs is [Client.LsetAttrs]. It sends a request even if attrs is empty.
 func (a AsyncClient) LsetAttrs(name string, attrs NewAttrs) *Pending[struct{}] {
 	return startOn(a, a.session.lsetstat("lsetstat", name, attrs.change()))
 }
 
-// Remove removes a file or an empty directory, as [Client.Remove].
+// Remove is [Client.Remove].
 func (a AsyncClient) Remove(name string) *Pending[struct{}] {
 	return startOn(a, a.session.remove(name))
 }
 
-// RemoveDirectory removes an empty directory.
+// RemoveDirectory is [Client.RemoveDirectory].
 func (a AsyncClient) RemoveDirectory(name string) *Pending[struct{}] {
 	return startOn(a, a.session.removeDirectory("rmdir", name))
 }
 
-// Mkdir makes a directory, as [Client.Mkdir].
+// Mkdir is [Client.Mkdir].
 func (a AsyncClient) Mkdir(name string) *Pending[struct{}] {
 	return startOn(a, a.session.mkdir(name).orExists(name))
 }
 
-// Rename gives a file a new name, as [Client.Rename].
+// Rename is [Client.Rename].
 func (a AsyncClient) Rename(oldname, newname string) *Pending[struct{}] {
 	return startOn(a, a.session.rename(oldname, newname))
 }
 
-// PosixRename gives a file a new name, as [Client.PosixRename].
+// PosixRename is [Client.PosixRename].
 func (a AsyncClient) PosixRename(oldname, newname string) *Pending[struct{}] {
 	return startOn(a, a.session.posixRename(oldname, newname))
 }
 
-// Link makes a hard link, as [Client.Link].
+// Link is [Client.Link].
 func (a AsyncClient) Link(oldname, newname string) *Pending[struct{}] {
 	return startOn(a, a.session.link(oldname, newname))
 }
 
 // Symlink makes a symbolic link. Unlike [Client.Symlink] it does not find out in which order a
-// server takes the two paths: where nothing is known, that is OpenSSH's.
+// server takes the two paths: for an unknown server it uses OpenSSH's order.
 func (a AsyncClient) Symlink(oldname, newname string) *Pending[struct{}] {
 	return startOn(a, a.session.symlink(oldname, newname, a.session.symlinks.Load()))
 }
 
-// ReadLink returns the target of a symbolic link.
+// ReadLink is [Client.ReadLink].
 func (a AsyncClient) ReadLink(name string) *Pending[string] {
 	return startOn(a, a.session.name("readlink", name,
 		wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
 }
 
-// RealPath returns the absolute path of a name.
+// RealPath is [Client.RealPath].
 func (a AsyncClient) RealPath(name string) *Pending[string] {
 	return startOn(a, a.session.name("realpath", name,
 		wire.PathRequest{Type: wire.TypeRealpath, Path: name}))
 }
 
-// StatVFS returns the state of a file system, as [Client.StatVFS].
+// StatVFS is [Client.StatVFS].
 func (a AsyncClient) StatVFS(name string) *Pending[StatVFS] {
 	return startOn(a, a.session.statVFS(name))
 }
 
-// Extended sends any extended request, as [Client.Extended].
+// Extended is [Client.Extended].
 func (a AsyncClient) Extended(name string, payload []byte) *Pending[[]byte] {
 	return startOn(a, a.session.extended(wire.TypeExtendedReply, name, payload))
 }
 
-// AsyncFile is a file whose operations are started and not waited for; see [AsyncClient]. But for
-// Close they do not wait for what was written behind, of which some may not even have been sent: a
-// WriteAt where a [File.Writer] has just written may be overwritten by it. Call [Writer.Flush] in
+// AsyncFile is a file whose operations are started without waiting for them; see [AsyncClient].
+// Except for Close they do not wait for what was written behind, some of which may not have been
+// sent: data from a [File.Writer] may overwrite that of a later WriteAt. Call [Writer.Flush] in
 // between.
 type AsyncFile struct{ file *File }
 
-// Async returns the asynchronous form of the file. Operations that are started through it end when
-// the context of f is done.
+// Async returns the asynchronous form of the file. Operations started through it end when the
+// context of f is done.
 func (f *File) Async() AsyncFile { return AsyncFile{f} }
 
 func startOnFile[T any](a AsyncFile, op operation[T]) *Pending[T] {
 	return start(a.file.ctx, a.file.session(), op)
 }
 
-// Open opens the closed file, as [File.Open]; the result is the file.
+// Open is [File.Open]. The result is the file.
 func (a AsyncFile) Open(flag int, perm fs.FileMode) *Pending[*File] {
 	return startOnFile(a, a.file.openWith(flag, perm))
 }
 
-// OpenRead opens the closed file for reading.
+// OpenRead is [File.OpenRead].
 func (a AsyncFile) OpenRead() *Pending[*File] { return a.Open(0, 0) }
 
-// Close closes the file, as [File.Close]; the file is closed for further calls at once, and the
-// result is the server's answer. The file's context does not end it. Where something was written
-// behind (see [File.Writer]), Close waits for that before it starts.
+// Close is [File.Close]: the file is closed for further calls at once, and the result is the
+// server's answer. The file's context does not end it. Close waits for what was written behind (see
+// [File.Writer]) before it starts.
 func (a AsyncFile) Close() *Pending[struct{}] {
 	s := a.file.session()
 	if err := a.file.beforeClose(); err != nil {
@@ -436,62 +433,59 @@ func (a AsyncFile) Close() *Pending[struct{}] {
 	return start(context.Background(), s, op)
 }
 
-// Stat asks for the file's attributes and keeps them, as [File.Stat].
+// Stat is [File.Stat].
 func (a AsyncFile) Stat() *Pending[*FileStat] { return startOnFile(a, a.file.statOperation()) }
 
-// Chmod sets the file's permissions.
+// Chmod is [File.Chmod].
 func (a AsyncFile) Chmod(mode fs.FileMode) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("chmod", toMode(mode)))
 }
 
-// Chown sets the file's owner and group.
+// Chown is [File.Chown].
 func (a AsyncFile) Chown(uid, gid int) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("chown", toOwner(uid, gid)))
 }
 
-// Chtimes sets the file's times.
+// Chtimes is [File.Chtimes].
 func (a AsyncFile) Chtimes(atime, mtime time.Time) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("chtimes", toTimes(atime, mtime)))
 }
 
-// Truncate sets the file's size.
+// Truncate is [File.Truncate].
 func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 	return startChange(startOnFile(a, a.file.fsetstat("truncate", toSize(size))), a.file.Name())
 }
 
-// SetExtendedData sets extended attributes of the file.
+// SetExtendedData is [File.SetExtendedData].
 func (a AsyncFile) SetExtendedData(extended []StatExtended) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("setstat", toExtended(extended)))
 }
 
-// SetAttrs gives the file several attributes at once. It asks even where there are none.
+// SetAttrs is [File.SetAttrs]. It sends a request even if attrs is empty.
 func (a AsyncFile) SetAttrs(attrs NewAttrs) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("setstat", attrs.change()))
 }
 
-// Sync has the server write the file to its disk, as [File.Sync]: what was written by operations
-// that were started before it, on servers that work in order, and by those that were complete, on
-// all.
+// Sync is [File.Sync]. It covers operations that were complete before it started and, on servers
+// that work in order, those that were started before it.
 func (a AsyncFile) Sync() *Pending[struct{}] { return startOnFile(a, a.file.sync()) }
 
-// StatVFS returns the state of the file's file system.
+// StatVFS is [File.StatVFS].
 func (a AsyncFile) StatVFS() *Pending[StatVFS] { return startOnFile(a, a.file.statVFS()) }
 
-// Remove removes the file by its name.
+// Remove is [File.Remove].
 func (a AsyncFile) Remove() *Pending[struct{}] {
 	return startOnFile(a, a.file.session().remove(a.file.Name()))
 }
 
-// ReadAt reads into p, as [File.ReadAt]. p is the library's until the result is there, also by
-// cancellation.
+// ReadAt is [File.ReadAt]. p must not be used until the result is there, even after cancellation.
 func (a AsyncFile) ReadAt(p []byte, off int64) *Pending[int] {
 	return a.file.startAt("read", p, off, false)
 }
 
-// WriteAt writes p, as [File.WriteAt]. p has been copied when WriteAt returns. It is not ordered
-// with other writes: where ranges overlap, wait for one before the other is started. Servers that
-// take one WRITE at a time, or only in order, refuse what is started meanwhile: there, too, wait
-// for each.
+// WriteAt is [File.WriteAt]. It has copied p when it returns. Writes are not ordered: if ranges
+// overlap, wait for one before starting the next. Servers that take one WRITE at a time, or only in
+// order, refuse what is started in the meantime, so wait for each there too.
 func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	if a.file.appends() {
 		return startOnFile(a, operation[int]{name: "write", path: a.file.Name(), err: errAppendAt})
@@ -501,9 +495,9 @@ func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 
 var errAppendAt = errors.New("WriteAt on a file that was opened with O_APPEND")
 
-// rangeAt is a ReadAt or WriteAt that was started: the arithmetic of a transfer, driven by the
-// completions of its own requests and not by a goroutine. Its pending result's lock guards it, and
-// the buffer: once the result is there, nothing touches it.
+// rangeAt is a ReadAt or WriteAt that was started. It is a transfer driven by the completions of
+// its own requests, without a goroutine. Its pending result's lock guards it and the buffer;
+// nothing touches them after the result is there.
 type rangeAt struct {
 	pending *Pending[int]
 	open    *openFile
@@ -539,7 +533,7 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 		result.end(0, o.wrap(o.err))
 		return result
 	}
-	// where the limits are not known yet, what every server takes
+	// If the limits are not known yet, this is what every server takes.
 	read, request := open.client.dataSizes()
 	if !write {
 		request = read
@@ -556,7 +550,7 @@ func (f *File) startAt(op string, p []byte, off int64, write bool) *Pending[int]
 	return at.pending
 }
 
-// sendAll sends all ranges, waiting for the budget where it is full.
+// sendAll sends all ranges and waits while the budget is full.
 func (at *rangeAt) sendAll(f *File) {
 	p := at.pending
 	for {
@@ -600,7 +594,7 @@ func (at *rangeAt) call(r flow.Range) *conn.Call {
 	return call
 }
 
-// Complete takes a reply, and asks again for what it was short of.
+// Complete takes a reply and asks again for what it lacked.
 func (c *rangeCall) Complete(call *conn.Call) {
 	at, p := c.at, c.at.pending
 	p.mu.Lock()
@@ -655,7 +649,7 @@ func (at *rangeAt) fail(r flow.Range, err error) {
 	at.ranges.Limit(r.Off)
 }
 
-// finish ends the pending result when all has been answered.
+// finish completes the pending result when all has been answered.
 func (at *rangeAt) finish() {
 	p := at.pending
 	p.mu.Lock()
@@ -672,22 +666,22 @@ func (at *rangeAt) finish() {
 	p.end(n, p.op.wrap(err))
 }
 
-// Result is what has become of one item of a batch.
+// Result is the outcome of one item of a batch.
 type Result[K, T any] struct {
 	Item  K
 	Value T
 	Err   error
 }
 
-// defaultBatch is how many operations of a batch are in flight where nothing is said: enough for
-// thousands of small requests in one round trip, and a few MiB of memory.
+// defaultBatch is the default number of operations in flight in a batch: thousands of small
+// requests in one round trip, for a few MiB of memory.
 const defaultBatch = 4096
 
-// Batch starts an operation for each item, at most limit of them in flight (0 means 4096), and
-// yields the results as they complete, in whatever order that is. An error concerns its item alone.
-// start usually calls one method of an [AsyncClient] or [AsyncFile]; items and start run on the
-// goroutine of the loop. Where the loop breaks, no more is started, and what is in flight goes on
-// unwatched; to end it too, cancel its context.
+// Batch starts an operation for each item, with at most limit of them in flight (0 means 4096), and
+// yields the results as they complete, in any order. An error concerns its item alone. start
+// usually calls a method of an [AsyncClient] or [AsyncFile]; items and start run on the goroutine
+// of the loop. After a break no more operations are started and those in flight go on; cancel their
+// context to end them too.
 func Batch[K, T any](items iter.Seq[K], limit int,
 	start func(K) *Pending[T]) iter.Seq[Result[K, T]] {
 	if limit <= 0 {
@@ -713,7 +707,7 @@ func Batch[K, T any](items iter.Seq[K], limit int,
 	}
 }
 
-// batch collects what has completed for the goroutine of the loop to take.
+// batch collects completed operations for the goroutine of the loop.
 type batch[K, T any] struct {
 	out  int // started and not yielded; the loop's own
 	mu   sync.Mutex

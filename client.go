@@ -18,8 +18,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Client is one SFTP session. Its methods may be called from any number of goroutines; their
-// requests share the connection and do not wait for each other.
+// Client is an SFTP session. Its methods may be called concurrently; their requests share the
+// connection and do not wait for each other.
 type Client struct {
 	*session
 	ctx context.Context
@@ -39,12 +39,11 @@ type session struct {
 	uploads    uploads
 }
 
-// sshWindow is the window of an SSH channel: what x/crypto/ssh grants and what OpenSSH grants.
+// sshWindow is the window of an SSH channel, as x/crypto/ssh and OpenSSH grant it.
 const sshWindow = 2 << 20
 
-// NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. That takes
-// three round trips: the channel, the subsystem, INIT. Closing the client leaves the connection
-// open.
+// NewClient opens the SFTP subsystem on an SSH connection and starts a client on it. It takes three
+// round trips: channel, subsystem and INIT. Closing the client leaves the connection open.
 func NewClient(sshClient *ssh.Client, opts ...ClientOption) (*Client, error) {
 	channel, err := sshClient.NewSession()
 	if err != nil {
@@ -80,11 +79,11 @@ type channelWriter struct {
 
 func (w channelWriter) Close() error { return w.channel.Close() }
 
-// keepalive asks as OpenSSH's client does for ServerAliveInterval; a peer that does not know the
-// request says so, and lives.
+// keepalive sends what OpenSSH's client sends for ServerAliveInterval. A peer that does not know
+// the request refuses it, and so is alive.
 func keepalive(ctx context.Context, sshClient *ssh.Client) error {
 	answered := make(chan error, 1)
-	// ends with the connection at the latest, which the client gives up when nothing comes
+	// This ends with the connection at the latest, and the client gives that up if nothing comes.
 	go func() {
 		_, _, err := sshClient.SendRequest("keepalive@openssh.com", true, nil)
 		answered <- err
@@ -97,15 +96,15 @@ func keepalive(ctx context.Context, sshClient *ssh.Client) error {
 	}
 }
 
-// handshakeTimeout bounds the wait for the server's VERSION where the stall timeout does not.
+// handshakeTimeout limits the wait for the server's VERSION if there is no stall timeout.
 const handshakeTimeout = 60 * time.Second
 
-// NewClientPipe starts a client on any stream that leads to an SFTP server: r is what the server
-// says, w is what it is told. The client owns both from then on, and closes w, and r where it is an
-// io.Closer. It takes one round trip.
+// NewClientPipe starts a client on any stream to an SFTP server: it reads replies from r and writes
+// requests to w. The client owns both from then on and closes w, and r if it is an io.Closer. It
+// takes one round trip.
 //
-// Where r or w is a pipe of the operating system's, a large one makes a great difference: the
-// client enlarges it where it can.
+// If r or w is an operating system pipe, the client enlarges its buffer if it can; small pipes are
+// slow.
 func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client, error) {
 	o := options{readAhead: defaultReadAhead}
 	for _, option := range opts {
@@ -160,9 +159,9 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	return c, nil
 }
 
-// Ping asks the transport for a sign of life, which no file operation of the server's holds up, and
-// waits for it: so a slow server can be told from a slow link. errors.Is(err,
-// errors.ErrUnsupported) where nobody can be asked (see [WithKeepalive]). One round trip.
+// Ping asks the transport for a sign of life and waits for it. No file operation delays the answer,
+// so Ping tells a slow server from a slow link. Without a way to ask (see [WithKeepalive]) the
+// error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Ping(ctx context.Context) error {
 	ask := c.options.conn.Keepalive
 	if ask == nil {
@@ -171,21 +170,21 @@ func (c *Client) Ping(ctx context.Context) error {
 	return ask(ctx)
 }
 
-// WithContext returns a view of the client whose calls, and those of the Files that it opens, end
-// when ctx is done, with ctx's cause. A call that is cancelled returns at once; what it asked of
-// the server may still happen. All else is shared with the client. Close does not depend on ctx.
+// WithContext returns a view of the client whose calls, and those of the Files it opens, end with
+// ctx's cause when ctx is done. A cancelled call returns at once, but the server may still do what
+// it was asked. Everything else is shared with the client. Close does not depend on ctx.
 func (c *Client) WithContext(ctx context.Context) *Client {
 	return &Client{session: c.session, ctx: ctx}
 }
 
-// Close ends the session and everything that waits for it, with [ErrClosed], and returns within a
-// second or so whatever the stream does. Remote files that are open are closed by the server.
+// Close ends the session, fails everything that waits for it with [ErrClosed], and returns within
+// about a second whatever the stream does. The server closes remote files that are still open.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Done is closed when the connection has ended, however that came; see [Client.Wait].
+// Done returns a channel that is closed when the connection has ended; [Client.Wait] says why.
 func (c *Client) Done() <-chan struct{} { return c.conn.Dead() }
 
-// Wait waits until the connection has ended and returns why.
+// Wait waits until the connection has ended and returns the reason.
 func (c *Client) Wait() error {
 	<-c.conn.Dead()
 	return c.conn.Err()
@@ -202,11 +201,11 @@ type Stats struct {
 	RoundTrips int64
 }
 
-// Stats returns the counts so far.
+// Stats returns the current counts.
 func (c *Client) Stats() Stats { return Stats(c.conn.Stats()) }
 
-// askLimits sends for the server's limits (OpenSSH's PROTOCOL, section 4.8) without waiting: the
-// answer is there before that to whatever is asked next.
+// askLimits asks for the server's limits (OpenSSH's PROTOCOL, section 4.8) without waiting: the
+// answer comes before that to any later request.
 func (s *session) askLimits() {
 	call := s.conn.NewCall()
 	call.Request = wire.Limits{}.Append(call.Scratch(), 0)
@@ -217,7 +216,7 @@ func (s *session) askLimits() {
 	}
 }
 
-// limitsAnswer is the session as the Completer of the question for limits.
+// limitsAnswer is the session as the Completer of that request.
 type limitsAnswer session
 
 func (s *limitsAnswer) Complete(call *conn.Call) {
@@ -231,13 +230,13 @@ func (s *limitsAnswer) Complete(call *conn.Call) {
 	close(s.limited)
 }
 
-// Limits are what the server allows, in bytes; 0 means that it has not said.
+// Limits are what the server allows, in bytes. 0 means that it has not said.
 type Limits struct {
 	MaxPacket, MaxRead, MaxWrite, MaxOpenHandles uint64
 }
 
-// Limits returns the server's limits (limits@openssh.com), waiting for them where they are still on
-// their way. All are 0 on a server that does not offer them.
+// Limits returns the server's limits (limits@openssh.com), and waits for them if they are still on
+// their way. All are 0 if the server does not offer them.
 func (c *Client) Limits() (Limits, error) {
 	if err := c.awaitLimits(c.ctx); err != nil {
 		return Limits{}, err
@@ -261,8 +260,7 @@ func (s *session) awaitLimits(ctx context.Context) error {
 	}
 }
 
-// openHandles returns how many handles the server says may be open, 0 where it has not said, or not
-// yet.
+// openHandles returns how many handles the server allows, or 0 if it has not said so yet.
 func (s *session) openHandles() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,10 +295,10 @@ func (s *session) dataSize(limit uint64) int {
 	return int(size)
 }
 
-// quirks are what has been found out about a server that does not conform, or not as most do. What
-// was found out holds for the connection: nothing is tried twice that is known to fail.
+// quirks are what is known or was found out about a server that deviates from the protocol or from
+// what most servers do. They hold for the connection: nothing that is known to fail is tried again.
 type quirks struct {
-	// it works strictly in order, so that what depends on one another may be sent at once
+	// it works strictly in order, so requests that depend on one another may be sent at once
 	inOrder     bool
 	listsAhead  bool        // several READDIRs on one handle may be asked at once
 	noReadWrite atomic.Bool // it refuses to open a file for reading and writing
@@ -309,21 +307,21 @@ type quirks struct {
 	symlinks    atomic.Int32
 }
 
-// knownInOrder tells by the SSH server's version line whether it serves requests one at a time, in
+// knownInOrder reports whether a server, by its SSH version line, handles requests one at a time in
 // the order in which they came. OpenSSH's sftp-server does; pkg/sftp, SFTPGo and AsyncSSH do not.
 func knownInOrder(version string) bool { return strings.Contains(version, "OpenSSH") }
 
-// knownToList tells by the SSH server's version line whether it answers READDIRs on one handle one
-// after the other, so that several may be asked at once: those that work in order do, and so does
-// package server, whatever else it does side by side.
+// knownToList reports whether a server, by its SSH version line, answers READDIRs on one handle in
+// order, so that several may be sent at once. Servers that work in order do, and so does package
+// server, which otherwise works concurrently.
 func knownToList(version string) bool {
 	return knownInOrder(version) || strings.HasPrefix(version, "SSH-2.0-usftp")
 }
 
-// differs remembers what was found out, and says it once.
+// differs remembers a quirk and logs it once.
 func (s *session) differs(quirk *atomic.Bool, what string) {
 	if logger := s.options.conn.Logger; quirk.CompareAndSwap(false, true) && logger != nil {
-		// this may be a goroutine of the connection's
+		// Not directly: this may be one of the connection's goroutines.
 		s.dispatcher.run(func() { logger.Info("the server differs: " + what) })
 	}
 }

@@ -160,7 +160,7 @@ const (
 	ErrSSHFxOpUnsupported    = FxCode(wire.OpUnsupported)
 )
 
-// replyError returns what a call's reply means where it is not the reply that was hoped for.
+// replyError returns the error in a reply, nil if it is a good one.
 func replyError(call *conn.Call) error {
 	if call.Type != wire.TypeStatus {
 		return nil
@@ -179,20 +179,20 @@ func statusError(status wire.Status, expect wire.Type) error {
 		Language: status.Language}
 }
 
-// invalidError is an error for which errors.Is(err, fs.ErrInvalid) holds.
+// invalidError is an error that matches fs.ErrInvalid.
 type invalidError string
 
 func (e invalidError) Error() string { return string(e) }
 func (invalidError) Unwrap() error   { return fs.ErrInvalid }
 
-// existsError is a refusal that turned out to be for a name that is taken. errors.Is holds for
-// fs.ErrExist, and for all that holds for the server's own answer.
+// existsError replaces a server's refusal that turned out to be for a name that exists. It matches
+// fs.ErrExist and everything that the refusal matches.
 type existsError struct{ status error }
 
 func (e *existsError) Error() string   { return "the name exists already" }
 func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
 
-// unsupported is why an operation fails for which the server lacks an extension.
+// unsupported is why an operation fails whose extension the server lacks.
 type unsupported struct{ extension string }
 
 func (e *unsupported) Error() string { return "the server does not offer " + e.extension }

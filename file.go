@@ -15,15 +15,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// File is a remote file, open or closed. [Client.Open] and its like return one that is open;
-// [Client.ReadDir] returns closed ones that carry their attributes, and [NewFile] makes one of a
+// File is a remote file, open or closed. [Client.Open] and the like return open files.
+// [Client.ReadDir] returns closed ones that carry their attributes, and [NewFile] makes one from a
 // name. A closed File can be opened, and an open one closed, any number of times.
 //
-// Its methods may be called from any number of goroutines. Those that use the file's offset (Read,
-// Write, Seek, ReadFrom, WriteTo) take turns; ReadAt and WriteAt run side by side.
+// Its methods may be called concurrently. Those that use the file's offset (Read, Write, Seek,
+// ReadFrom, WriteTo) take turns; ReadAt and WriteAt run side by side.
 //
-// A File keeps the attributes that it has heard of last. The accessors (Size, Mode, ModTime, IsDir,
-// ...) tell what is kept and never ask the server; [File.Stat] always asks.
+// A File caches the attributes it last received. The accessors (Size, Mode, ModTime, IsDir, ...)
+// return the cached ones and send no request; [File.Stat] always asks the server.
 type File struct {
 	*fileState
 	ctx context.Context
@@ -33,9 +33,9 @@ type File struct {
 type fileState struct {
 	turn   sync.Mutex // held by those who use the offset
 	offset int64      // guarded by turn
-	// where the last Read ended, 0 where another would not be sequential; guarded by turn
+	// where the last Read ended, 0 if another would not be sequential; guarded by turn
 	readEnd int64
-	// bytes that the last Reads have read one after the other; guarded by turn
+	// bytes that the last sequential Reads have read; guarded by turn
 	readRun  int64
 	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
 	waited   atomic.Int64 // of all transfers, nanoseconds
@@ -53,7 +53,7 @@ type fileState struct {
 	reading *prefetch // what is being read ahead
 }
 
-// openFile is one opening of a file; it never changes.
+// openFile is one opening of a file. It never changes.
 type openFile struct {
 	client *session
 	path   string // by which it was opened
@@ -63,13 +63,14 @@ type openFile struct {
 	shut   context.CancelCauseFunc
 }
 
-// NewFile returns a closed File for a name on the server, which need not exist. It asks nothing.
+// NewFile returns a closed File for a name on the server, which need not exist. It sends no
+// request.
 func NewFile(client *Client, name string) *File {
 	return &File{&fileState{client: client.session, path: name}, client.ctx}
 }
 
-// WithContext returns a view of the file whose calls end when ctx is done, with ctx's cause. All
-// else, the offset too, is shared.
+// WithContext returns a view of the file whose calls end with ctx's cause when ctx is done.
+// Everything else, including the offset, is shared.
 func (f *File) WithContext(ctx context.Context) *File { return &File{f.fileState, ctx} }
 
 // Client returns the client that the file belongs to, with the file's context.
@@ -81,8 +82,8 @@ func (f *File) session() *session {
 	return f.client
 }
 
-// SetClient has a closed file belong to another client, to go on after the first has lost its
-// connection. On an open file the error is one for which errors.Is(err, fs.ErrInvalid) holds.
+// SetClient moves a closed file to another client, to continue after the first has lost its
+// connection. For an open file the error matches [fs.ErrInvalid].
 func (f *File) SetClient(client *Client) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,8 +94,8 @@ func (f *File) SetClient(client *Client) error {
 	return nil
 }
 
-// Name returns the path that the file was opened or listed by: a listed file's begins with the
-// directory's.
+// Name returns the path by which the file was opened or listed. A listed file's path begins with
+// the directory's.
 func (f *File) Name() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,30 +105,30 @@ func (f *File) Name() string {
 // BaseName returns the last element of the path.
 func (f *File) BaseName() string { return path.Base(f.Name()) }
 
-// Stash returns what [File.SetStash] has put there, nil before.
+// Stash returns the value set by [File.SetStash], or nil.
 func (f *File) Stash() any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stash
 }
 
-// SetStash keeps a value of the caller's on the file. Nothing is done with it; all views of the
-// file share it.
+// SetStash stores a value of the caller's with the file, for all its views. The package does not
+// use it.
 func (f *File) SetStash(value any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stash = value
 }
 
-// IsOpen tells whether the file is open.
+// IsOpen reports whether the file is open.
 func (f *File) IsOpen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.open != nil
 }
 
-// Handle returns the open file's handle, which is valid until the file is closed. On a closed file,
-// errors.Is(err, fs.ErrClosed) holds.
+// Handle returns the open file's handle, valid until the file is closed. For a closed file the
+// error matches [fs.ErrClosed].
 func (f *File) Handle() ([]byte, error) {
 	open, err := f.opened("handle")
 	if err != nil {
@@ -136,12 +137,12 @@ func (f *File) Handle() ([]byte, error) {
 	return bytes.Clone(open.handle), nil
 }
 
-// errIsOpen is why a file cannot be opened again, or be given another client.
+// errIsOpen is why a file cannot be opened again or moved to another client.
 var errIsOpen error = invalidError("the file is open")
 
-// opened returns the file's opening, once all that was written behind is acknowledged. Everything
-// that uses the handle begins here, or is an operation that [run] settles; exempt are the
-// asynchronous forms, Close and writing behind itself.
+// opened returns the file's opening after everything written behind has been acknowledged. Every
+// use of the handle begins here or is an operation that [run] settles, except for the asynchronous
+// forms, Close and writing behind itself.
 func (f *File) opened(op string) (*openFile, error) {
 	open, err := f.opening(op)
 	if err == nil {
@@ -150,7 +151,7 @@ func (f *File) opened(op string) (*openFile, error) {
 	return open, err
 }
 
-// opening is opened without the wait for what was written behind.
+// opening is opened without waiting for what was written behind.
 func (f *File) opening(op string) (*openFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,7 +161,7 @@ func (f *File) opening(op string) (*openFile, error) {
 	return f.open, nil
 }
 
-// onHandle makes an operation about the open file; on a closed one it fails. [run] settles what was
+// onHandle makes an operation on the open file, which fails on a closed one. [run] settles what was
 // written behind first.
 func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) operation[T] {
 	open, err := f.opening(op)
@@ -170,8 +171,8 @@ func onHandle[T any](f *File, op string, make func(*openFile) operation[T]) oper
 	return make(open).after(f)
 }
 
-// during returns a context for a transfer of the file: it ends with the file's own, and when the
-// file is closed.
+// during returns a context for a transfer of the file, which ends with the file's own context and
+// when the file is closed.
 func (f *File) during(open *openFile) (context.Context, func()) {
 	if f.ctx.Done() == nil {
 		return open.closed, func() {}
@@ -188,12 +189,12 @@ func (f *File) wrap(op string, err error) error {
 	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
 }
 
-// Open opens a file for reading. One round trip.
+// Open opens a file for reading. It takes one round trip.
 func (c *Client) Open(name string) (*File, error) { return c.OpenFile(name, os.O_RDONLY, 0) }
 
-// OpenRead opens a file for reading and asks for its attributes in the same round trip, so that
-// they are at hand: they are the first that most programs ask for, and a transfer that knows the
-// size sends no request too many. A server that tells no attributes is no error.
+// OpenRead opens a file for reading and fetches its attributes in the same round trip. Most
+// programs ask for them first, and a transfer that knows the size saves a request. It is not an
+// error if the server sends no attributes.
 func (c *Client) OpenRead(name string) (*File, error) {
 	f := NewFile(c, name)
 	stat := start(c.ctx, c.session, ask(c.session, "stat", name, wire.TypeAttrs,
@@ -205,30 +206,30 @@ func (c *Client) OpenRead(name string) (*File, error) {
 	return f, nil
 }
 
-// Create opens a file for reading and writing, truncated to nothing or created with the permissions
-// that the server gives new files. On a server that refuses to open for both it opens for writing
-// only. One round trip, and one more the first time that a server refuses so.
+// Create opens a file for reading and writing, truncating it or creating it with the server's
+// default permissions. If the server refuses to open a file for both it is opened for writing only.
+// It takes one round trip, and one more the first time that a server refuses.
 func (c *Client) Create(name string) (*File, error) {
 	return run(c.ctx, c.create(c.ctx, name))
 }
 
-// OpenFile opens a file with the flags of package os. perm travels only with O_CREATE, and the
-// server applies its umask. O_SYNC is an error for which errors.Is(err, errors.ErrUnsupported)
-// holds. With O_CREATE and O_EXCL errors.Is(err, fs.ErrExist) holds where the name is taken. One
-// round trip.
+// OpenFile opens a file with the flags of package os. perm is sent only with O_CREATE, and the
+// server applies its umask. With O_CREATE and O_EXCL the error matches [fs.ErrExist] if the name
+// exists. O_SYNC is not supported: the error matches [errors.ErrUnsupported]. It takes one round
+// trip.
 func (c *Client) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
 	f := NewFile(c, name)
 	return run(c.ctx, f.openWith(flag, perm))
 }
 
-// Open opens a closed file with the flags of package os, as [Client.OpenFile]. The offset is where
-// it was: 0 on a File that was never open. One round trip.
+// Open opens a closed file like [Client.OpenFile]. The offset stays where it was; it is 0 in a File
+// that was never open. It takes one round trip.
 func (f *File) Open(flag int, perm fs.FileMode) error {
 	_, err := run(f.ctx, f.openWith(flag, perm))
 	return err
 }
 
-// OpenRead opens a closed file for reading. One round trip.
+// OpenRead opens a closed file for reading. It takes one round trip.
 func (f *File) OpenRead() error { return f.Open(os.O_RDONLY, 0) }
 
 func (f *File) openWith(flag int, perm fs.FileMode) (op operation[*File]) {
@@ -274,8 +275,8 @@ func openFlags(flag int) (flags uint32, err error) {
 	return flags, nil
 }
 
-// create opens for both ways, and for writing alone where the server refuses that: AWS Transfer
-// does, in front of S3.
+// create opens for reading and writing, or for writing only on servers that refuse both, as AWS
+// Transfer does in front of S3.
 func (s *session) create(ctx context.Context, name string) operation[*File] {
 	const write = wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate
 	f := &File{&fileState{client: s, path: name}, ctx}
@@ -299,7 +300,7 @@ func (s *session) create(ctx context.Context, name string) operation[*File] {
 	return op
 }
 
-// openOperation opens a file. A handle that comes after its caller has gone is closed.
+// openOperation opens a file. A handle that arrives after its caller has gone is closed.
 func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File]) {
 	f.mu.Lock()
 	s, name, open := f.client, f.path, f.open
@@ -320,7 +321,7 @@ func (f *File) openOperation(flags uint32, attrs wire.Attrs) (op operation[*File
 	return op
 }
 
-// becomeOpen gives the file its handle, unless another call has opened it meanwhile.
+// becomeOpen gives the file its handle, unless another call has opened it in the meantime.
 func (f *File) becomeOpen(s *session, name string, handle []byte, flags uint32) (*File, error) {
 	open := &openFile{client: s, path: name, handle: append([]byte{}, handle...), flags: flags}
 	open.closed, open.shut = context.WithCancelCause(context.Background())
@@ -346,7 +347,7 @@ func (s *session) closeOrphan(call *conn.Call) {
 	s.closeHandle(reply.Handle)
 }
 
-// closeHandle closes a handle without waiting, which is all right where nothing was written.
+// closeHandle closes a handle without waiting, which is fine if nothing was written.
 func (s *session) closeHandle(handle []byte) {
 	call := s.request(wire.TypeStatus)
 	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: handle}.Append(call.Scratch(),
@@ -355,11 +356,10 @@ func (s *session) closeHandle(handle []byte) {
 	s.conn.TryStart(call, true) // on a connection that has ended there is nothing to close
 }
 
-// Close closes the file. A transfer that is under way ends with fs.ErrClosed. Where the file was
-// open for writing, Close waits for the server's answer, whatever f's context says: some servers
-// store the file only now, and say only now that they could not. Where it was open for reading
-// only, Close costs no wait. Closing a closed file is an error for which errors.Is(err,
-// fs.ErrClosed) holds.
+// Close closes the file and ends its transfers with [fs.ErrClosed]. If the file was open for
+// writing, Close waits for the server's answer, whatever f's context says: some servers store the
+// file only now and report only now that they cannot. If it was open for reading only, Close does
+// not wait. If it is closed already, the error matches [fs.ErrClosed].
 func (f *File) Close() error {
 	behind := f.beforeClose()
 	op, open := f.closeOperation()
@@ -394,7 +394,7 @@ func (f *File) closeOperation() (operation[none], *openFile) {
 		call: open.closeCall()}, open
 }
 
-// letGo takes the handle from the file, which is closed by that; nil where it was.
+// letGo takes the handle from the file, which closes it; nil if it was closed.
 func (f *File) letGo() (open *openFile, name string) {
 	f.mu.Lock()
 	open, name = f.open, f.path
@@ -415,8 +415,8 @@ func (o *openFile) closeCall() *conn.Call {
 	return call
 }
 
-// Seek sets the offset of the next Read or Write. From the end it may cost a round trip: see
-// [StatStrategy]. It is an error to seek to before the file's beginning, to beyond its end is none.
+// Seek sets the offset for the next Read or Write. Relative to the end it may take a round trip:
+// see [StatStrategy]. Seeking to before the start of the file is an error, beyond its end is not.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -446,7 +446,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// size returns the file's size, from what is known or else from the server, as the strategy has it.
+// size returns the file's size, cached or from the server, as the strategy says.
 func (f *File) size(open *openFile) (int64, error) {
 	f.mu.Lock()
 	size, known := f.attrs.Size, f.cached && f.attrs.HasSize()
@@ -466,23 +466,23 @@ func (f *File) size(open *openFile) (int64, error) {
 	return int64(size), nil
 }
 
-// errNoSize is why a Seek from the end fails where the size is not known.
+// errNoSize is why a Seek from the end fails if the size is not known.
 var errNoSize = errors.New("the file's size is not known")
 
-// appends tells whether the file is open with O_APPEND.
+// appends reports whether the file is open with O_APPEND.
 func (f *File) appends() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.open != nil && f.open.flags&wire.OpenAppend != 0
 }
 
-// Progress returns how many bytes, from its beginning and without a gap, the ReadFrom or WriteTo
-// under way, or the last one, has behind it: acknowledged by the server, or handed to the writer.
+// Progress returns how many bytes the current or last ReadFrom or WriteTo has finished without a
+// gap: acknowledged by the server or passed to the writer.
 func (f *File) Progress() int64 { return f.progress.Load() }
 
-// Sync has the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section
-// 4.6). Without that extension the error is one for which errors.Is(err, errors.ErrUnsupported)
-// holds. One round trip, which may be slow.
+// Sync makes the server write the file to its disk (fsync@openssh.com; OpenSSH's PROTOCOL, section
+// 4.6). Without that extension the error matches [errors.ErrUnsupported]. It takes one round trip,
+// which may be slow.
 func (f *File) Sync() error {
 	_, err := run(f.ctx, f.sync())
 	return err

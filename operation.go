@@ -11,9 +11,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// operation is one request with what is needed to wait for it, to read its reply and to say what
-// failed. Every operation of the package that is one request is made as such a value, and then run,
-// or started (see [Pending]): the asynchronous form of an operation is the same value.
+// operation is a request with what is needed to wait for it, parse its reply and name it in errors.
+// Every operation of the package that is a single request is such a value. It is run or started
+// (see [Pending]), so the asynchronous form of an operation is the same value.
 type operation[T any] struct {
 	session *session
 	name    string // for errors: "open"
@@ -23,28 +23,27 @@ type operation[T any] struct {
 	err     error // why it cannot even be sent; then call is nil
 	result  func(*conn.Call) (T, error)
 
-	// instead returns what to ask when the server has refused, nil where the refusal stands: the
-	// protocol has too few codes to say what was wrong, and servers differ in what they refuse.
+	// instead returns what to ask after a refusal, or nil if the refusal stands: the protocol has
+	// too few codes to say what was wrong, and servers refuse different things.
 	instead func(refusal error) *operation[T]
-	// refused replaces the error where the server refuses: that of an operation which was asked
-	// instead of another.
+	// refused replaces the error if the server refuses this too: that of the operation asked first.
 	refused error
 	// file is one whose writing behind must be settled before this is sent: a WRITE that came later
-	// would undo what this does, or be missing from what it sees.
+	// would undo what this does or be missing from what it sees.
 	file *File
-	// orSuccess takes a STATUS that says OK for a good answer, besides the type that is due.
+	// orSuccess accepts a STATUS of OK besides the expected type.
 	orSuccess bool
-	// orEOF makes io.EOF of a STATUS that says so; from other operations it is a refusal.
+	// orEOF turns a STATUS of EOF into io.EOF; for other operations it is a refusal.
 	orEOF bool
 }
 
-// fail makes an operation that fails before anything is sent.
+// fail returns an operation that fails before anything is sent.
 func (op operation[T]) fail(err error) operation[T] {
 	op.err = err
 	return op
 }
 
-// after has run settle what was written behind to a file before it sends the operation.
+// after makes run settle what was written behind to a file before it sends the operation.
 func (op operation[T]) after(f *File) operation[T] {
 	op.file = f
 	return op
@@ -66,7 +65,7 @@ func run[T any](ctx context.Context, op operation[T]) (T, error) {
 		}
 		if err := op.session.conn.Do(ctx, op.call); err != nil {
 			var none T
-			// the call may still be the connection's: it is not used again
+			// The call may still be the connection's: do not use it again.
 			return none, op.wrap(err)
 		}
 		result, next, err := op.finish()
@@ -77,7 +76,7 @@ func run[T any](ctx context.Context, op operation[T]) (T, error) {
 	}
 }
 
-// finish takes the result from a call that is complete, or says what to ask instead.
+// finish takes the result from a complete call, or says what to ask instead.
 func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 	lost := op.call.Err != nil
 	if err = op.call.Err; err == nil && !(op.orSuccess && op.call.Type == wire.TypeStatus &&
@@ -101,7 +100,7 @@ func (op *operation[T]) finish() (result T, next *operation[T], err error) {
 	return result, next, op.wrap(err)
 }
 
-// wrap names the operation and its file. End of file stays bare, as everybody compares it.
+// wrap adds the operation and its file. io.EOF stays bare, since everybody compares it.
 func (op *operation[T]) wrap(err error) error {
 	switch {
 	case err == nil || err == io.EOF:
@@ -113,8 +112,8 @@ func (op *operation[T]) wrap(err error) error {
 	}
 }
 
-// request makes a call whose reply is of a type; the message goes into the call's scratch memory
-// where it fits.
+// request returns a call that expects a type of reply. The message goes into the call's scratch
+// memory if it fits.
 func (s *session) request(expect wire.Type) *conn.Call {
 	call := s.conn.NewCall()
 	call.Expect = expect
@@ -126,7 +125,7 @@ type appender interface {
 	Append(b []byte, id uint32) []byte
 }
 
-// ask makes an operation of a message.
+// ask makes an operation from a message.
 func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 	result func(*conn.Call) (T, error)) operation[T] {
 	call := s.request(expect)
@@ -137,19 +136,19 @@ func ask[T any](s *session, op, name string, expect wire.Type, message appender,
 // none is the result of an operation that has none.
 type none = struct{}
 
-// command is an operation whose good answer is success.
+// command is an operation that is answered by a STATUS.
 func (s *session) command(op, name string, message appender) operation[none] {
 	return ask[none](s, op, name, wire.TypeStatus, message, nil)
 }
 
-// command2 is a command about two names.
+// command2 is a command with two names.
 func (s *session) command2(op, oldname, newname string, message appender) operation[none] {
 	o := s.command(op, oldname, message)
 	o.newPath = newname
 	return o
 }
 
-// offered tells whether the server offers an extension in the version that is spoken here.
+// offered reports whether the server offers an extension in the version that this package speaks.
 func (s *session) offered(extension string) bool {
 	version := "1"
 	if extension == wire.ExtStatVFS || extension == wire.ExtFstatVFS {
@@ -158,7 +157,7 @@ func (s *session) offered(extension string) bool {
 	return s.offers[extension] == version
 }
 
-// needs makes an operation fail at once on a server without the extension.
+// needs makes an operation fail at once if the server lacks the extension.
 func (op operation[T]) needs(extension string) operation[T] {
 	if op.session.offered(extension) {
 		return op
@@ -175,7 +174,7 @@ type discard struct{ session *session }
 
 func (d discard) Complete(call *conn.Call) { d.session.conn.Recycle(call) }
 
-// parse adapts a message's Parse to an error that says which reply was broken.
+// parse wraps an error of a message's Parse.
 func parse(err error) error {
 	if err != nil {
 		return &ProtocolError{What: err.Error()}
@@ -183,14 +182,14 @@ func parse(err error) error {
 	return nil
 }
 
-// orExists has a refusal that says nothing but FAILURE looked into: version 3 has no code for a
-// name that is taken, and whoever makes something new wants to know.
+// orExists looks into a refusal that says nothing but FAILURE: version 3 has no code for a name
+// that exists, and callers that create something need to know.
 func (op operation[T]) orExists(name string) operation[T] {
 	op.instead = lookedInto[T](op.session, op.name, op.path, op.newPath, name)
 	return op
 }
 
-// lookedInto is apart from orExists so that no operation is kept for it.
+// lookedInto is separate from orExists so that the closure does not keep the operation.
 func lookedInto[T any](s *session, op, path, newPath, name string) func(error) *operation[T] {
 	return func(refusal error) *operation[T] {
 		if !errors.Is(refusal, ErrSSHFxFailure) {

@@ -14,9 +14,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ReadAt reads len(p) bytes at an offset, in as many requests at once as they need. It returns
-// io.EOF, bare, where the file ends before. Several may run at a time. One round trip, on a link
-// that holds the data in flight.
+// ReadAt reads len(p) bytes at an offset, with as many requests at once as they need. It returns
+// io.EOF, unwrapped, if the file ends before. Calls may run concurrently. It takes one round trip
+// if the link holds the data.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, f.wrap("read", fs.ErrInvalid)
@@ -43,11 +43,11 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// What one packet carries needs no arithmetic and no window: these are the READ and the WRITE of
-// small pieces, which are many. They allocate nothing.
+// What fits one packet needs no transfer loop. readPacket and writePacket serve the many small
+// reads and writes, and allocate nothing.
 
-// readPacket reads what one READ may ask for. It does nothing where p is longer, and returns what
-// came where that is less: the transfer loop knows what to make of it.
+// readPacket reads what one READ may ask for. It does nothing if p is longer and may return less
+// than asked, which the transfer loop then handles.
 func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 	s := open.client
 	if size, _ := s.dataSizes(); len(p) > size {
@@ -60,7 +60,7 @@ func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 	ctx, done := f.during(open)
 	defer done()
 	if err := s.conn.Do(ctx, call); err != nil {
-		// the call may still be the connection's: it is not used again
+		// The call may still be the connection's: do not use it again.
 		return 0, f.wrap("read", err)
 	}
 	defer s.conn.Recycle(call)
@@ -75,9 +75,10 @@ func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 	return 0, f.wrap("read", replyError(call))
 }
 
-// WriteTo writes the file, from its offset to its end, to w, and moves the offset. It never needs
-// the size: it keeps as much in flight as the link holds, and the end is where the server says that
-// it is. w's Write runs on the calling goroutine, in order. It returns how many bytes w has taken.
+// WriteTo writes the file to w, from its offset to its end, and moves the offset. It keeps as much
+// in flight as the link holds and does not need to know the size: the file ends where the server
+// says so. w's Write is called on the calling goroutine, in order. WriteTo returns how many bytes w
+// has taken.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	if f.is(w) {
 		return 0, f.wrap("read", errSelf)
@@ -108,19 +109,18 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// ReadRange returns a reader of length bytes of the file at an offset, or of all to its end where
-// length is below 0. It is [File.WriteTo] for who wants to read and not to be written to: from the
-// beginning as much is under way as the link holds, and what has come waits for the reader, within
-// the client's budget. Where the file ends before, Read gives an error for which errors.Is(err,
-// io.ErrUnexpectedEOF) holds.
+// ReadRange returns a reader of length bytes of the file at an offset, or of the rest of it if
+// length is negative. Like [File.WriteTo] it keeps as much in flight as the link holds, from the
+// start; what has arrived waits for the reader, within the client's budget. If the file ends early,
+// Read returns an error matching [io.ErrUnexpectedEOF].
 //
-// Close ends it, and must be called; the file stays open. The file's offset does not move. Several
+// The reader must be closed; the file stays open. The file's offset does not move. Several readers
 // may be in use at a time.
 func (f *File) ReadRange(off, length int64) io.ReadCloser {
 	return f.readRangeOver(off, length, nil)
 }
 
-// readRangeOver is ReadRange over the handles that join stripes too, where it is not nil.
+// readRangeOver is ReadRange that also uses the handles of stripes, which may be nil.
 func (f *File) readRangeOver(off, length int64, stripes *stripes) io.ReadCloser {
 	ctx, cancel := context.WithCancel(f.ctx)
 	pipe, w := io.Pipe()
@@ -147,7 +147,7 @@ func (r *rangeReader) Close() error {
 	return nil
 }
 
-// readRange gives a range of the file to a writer in order.
+// readRange writes a range of the file to w in order.
 func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error {
 	if off < 0 {
 		return f.wrap("read", fs.ErrInvalid)
@@ -169,8 +169,8 @@ func (f *File) readRange(w io.Writer, off, length int64, stripes *stripes) error
 	return err
 }
 
-// ReadFile reads a whole file. Its size is asked for at the same time as it is opened, so that a
-// file of any size that the link holds takes two round trips.
+// ReadFile reads a whole file. It asks for the size while it opens the file, and takes two round
+// trips for any file that the link holds.
 func (c *Client) ReadFile(name string) ([]byte, error) {
 	size := start(c.ctx, c.session, c.stat("stat", wire.TypeStat, name))
 	f, err := c.Open(name)
@@ -187,10 +187,10 @@ func (c *Client) ReadFile(name string) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-// mostTrusted is how much memory is taken at once because a server says that a file is as large.
+// mostTrusted is how much memory is allocated at once on a server's word for a file's size.
 const mostTrusted = 4 << 20
 
-// expectedSize returns the size that the file had when it was last asked for.
+// expectedSize returns the cached size of the file.
 func (f *File) expectedSize() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,13 +200,13 @@ func (f *File) expectedSize() int64 {
 	return int64(f.attrs.Size)
 }
 
-// download reads from an offset, up to limit, and hands the data to a sink in order.
+// download reads from an offset up to limit and passes the data to sink in order.
 func (f *File) download(op string, from, limit, size int64, sink func([]byte) error,
 	wrote func(int64)) (int64, error) {
 	return f.downloadOver(op, from, limit, size, sink, wrote, nil)
 }
 
-// downloadOver is download over the handles that join stripes too, where it is not nil.
+// downloadOver is download that also uses the handles of stripes, which may be nil.
 func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte) error,
 	wrote func(int64), stripes *stripes) (int64, error) {
 	defer stripes.end()
@@ -237,7 +237,7 @@ func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte
 	return n, f.wrap(op, err)
 }
 
-// download is a loop that reads a file and hands it to a sink in order.
+// download is a loop that reads a file and passes it to a sink in order.
 type download struct {
 	*loop
 	from   int64 // where it began
@@ -245,11 +245,11 @@ type download struct {
 	parked []*conn.Call // data that came before what lies before it, by offset
 	given  int64        // the offset up to which the sink has everything
 	wrote  func(int64)  // told of given
-	// where the sink takes data in any order; nil where it does not
+	// for a sink that takes data in any order; nil otherwise
 	place  func(p []byte, off int64) error
 	broken error // what place failed with
 
-	// where data counts in the budget until it is used: gives back that of a reply that nobody
+	// for data that counts in the budget until it is used: returns that of a reply that nobody
 	// takes
 	kept      func(*conn.Call)
 	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
@@ -257,8 +257,8 @@ type download struct {
 
 var errNoData = errors.New("the server answered a read with no data and no end of file")
 
-// run reads until the end of the file or the limit of the ranges, and returns how many bytes the
-// sink has taken. At the end of the file the error is nil.
+// run reads until the end of the file or of the ranges and returns how many bytes the sink has
+// taken. The error is nil at the end of the file.
 func (d *download) run() (int64, error) {
 	defer d.release()
 	err := d.move(d)
@@ -268,7 +268,7 @@ func (d *download) run() (int64, error) {
 	return d.given - d.from, err
 }
 
-// settledAll hands on what has come.
+// settledAll passes on what has arrived.
 func (d *download) settledAll() error {
 	if err := d.deliver(); err != nil {
 		return err
@@ -276,8 +276,8 @@ func (d *download) settledAll() error {
 	return d.broken
 }
 
-// fill asks for as much as may be in flight. What the sink needs in order is asked for at most
-// twice as far ahead: replies that come before what lies before them wait in memory.
+// fill requests as much as may be in flight. For a sink in order it looks at most twice as far
+// ahead, since replies that arrive early wait in memory.
 func (d *download) fill() error {
 	if d.place == nil {
 		reach := d.given
@@ -304,7 +304,7 @@ func (d *download) fill() error {
 	return nil
 }
 
-// ask asks for a range.
+// ask requests a range.
 func (d *download) ask(i int, r flow.Range) error {
 	lane := &d.lanes[i]
 	call := lane.client.request(wire.TypeData)
@@ -314,12 +314,12 @@ func (d *download) ask(i int, r flow.Range) error {
 	return d.launch(i, r, call)
 }
 
-// sizeTag marks the question for the size among the calls of a download.
+// sizeTag marks the request for the size among the calls of a download.
 const sizeTag = -1
 
-// askSize asks for the file's size along with the first READs: it costs no round trip, and saves
-// one at the end, where the last READ comes back short and only the size tells that nothing is
-// missing.
+// askSize asks for the file's size along with the first READs. That takes no round trip and saves
+// one at the end, where the last READ returns less than asked and only the size tells that nothing
+// is missing.
 func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
 	d.keepAttrs = keep
 	lane := &d.lanes[0]
@@ -333,7 +333,7 @@ func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
 	}
 }
 
-// settleSize takes the answer, which may as well be none.
+// settleSize takes the answer, if there is one.
 func (d *download) settleSize(call *conn.Call) {
 	if call.Err == nil && call.Type == wire.TypeAttrs {
 		if stat, err := d.keepAttrs(call); err == nil && stat.sized() {
@@ -372,7 +372,7 @@ func (d *download) settle(call *conn.Call) {
 	d.lanes[p.lane].client.conn.Recycle(call)
 }
 
-// park keeps data until it is its turn. It waits in the piece's order, not its call's.
+// park keeps data until its turn comes. Its call's tag is then a piece that is not in flight.
 func (d *download) park(call *conn.Call, p piece) {
 	off := p.Off
 	call.Tag = d.takePiece() // a piece of its own, which holds the offset and the lane
@@ -386,8 +386,8 @@ func (d *download) park(call *conn.Call, p piece) {
 	d.parked = slices.Insert(d.parked, at, call)
 }
 
-// deliver hands the sink what has come in order. What the sink fails on, or panics on, stays
-// parked, and nothing that it has taken does.
+// deliver passes on what has arrived in order. If the sink fails or panics, what it has not taken
+// stays parked, and nothing else does.
 func (d *download) deliver() error {
 	n := 0
 	defer func() { d.parked = slices.Delete(d.parked, 0, n) }()
@@ -406,7 +406,7 @@ func (d *download) deliver() error {
 	return nil
 }
 
-// putAt hands the sink data where it belongs.
+// putAt passes data to a sink that takes any order.
 func (d *download) putAt(call *conn.Call, p piece) {
 	if err := d.place(call.Body, p.Off); err != nil {
 		if d.broken == nil {
@@ -425,7 +425,7 @@ func (d *download) drop(call *conn.Call) {
 	d.lanes[d.pieces[call.Tag].lane].client.conn.Recycle(call)
 }
 
-// release lets go of what the transfer holds when it ends before its replies have come.
+// release frees what the transfer holds if it ends before its replies have arrived.
 func (d *download) release() {
 	for _, call := range d.parked {
 		d.drop(call)
@@ -434,13 +434,13 @@ func (d *download) release() {
 	d.queue.Abandon()
 }
 
-// endOf returns the offset behind n bytes, or the last that there can be.
+// endOf returns the offset n bytes after off, or the largest offset there is.
 func endOf(off int64, n int) int64 { return off + min(int64(n), math.MaxInt64-off) }
 
-// sinkError tells an error of the user's writer or reader from one of the file's.
+// sinkError marks an error of the caller's reader or writer.
 type sinkError struct{ error }
 
-// errSelf is why a file cannot be read from and written to in one call: both have one offset.
+// errSelf is why a file cannot be read from and written to in one call: it has one offset.
 var errSelf error = invalidError("the file cannot be copied to itself")
 
 // is reports whether a reader or writer is a view of the file.

@@ -17,19 +17,19 @@ const (
 	// defaultReadAhead is as much as one transfer has in flight at most.
 	defaultReadAhead = maxInFlight
 
-	// firstReadAhead is how much is asked for ahead at first; it grows by twice of what has been
-	// read, so that who reads a little does not fetch megabytes, and who reads on is soon at full
+	// firstReadAhead is how much is requested ahead at first. It grows by twice what has been read:
+	// a program that reads a little does not fetch megabytes, and one that reads on is soon at full
 	// speed.
 	firstReadAhead = 256 << 10
 )
 
-// readsOnce tells by the SSH server's version line whether every read of a file counts, so that
-// none may be made that nobody asked for.
+// readsOnce reports whether a server, by its SSH version line, counts every read of a file, so that
+// none may be made without need.
 func readsOnce(version string) bool { return strings.Contains(version, "Sterling") }
 
-// prefetch is a download that is ahead of a program's Reads: it has no sink, but keeps what comes
-// until it is read. It runs only within calls of Read; between them, what was asked for arrives by
-// itself. What it holds counts in the client's budget.
+// prefetch is a download that runs ahead of a program's Reads: instead of passing data to a sink it
+// keeps it until it is read. It runs only within calls of Read; in between, the data that was
+// requested arrives by itself. What it holds counts in the client's budget.
 type prefetch struct {
 	*download
 	client *session
@@ -46,14 +46,14 @@ type prefetch struct {
 	consumed int64 // bytes read, one after the other
 }
 
-// Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, bare, at the
-// end of the file, and fewer bytes only where the file ends.
+// Read reads up to len(p) bytes at the file's offset and moves it. It returns io.EOF, unwrapped, at
+// the end of the file, and fewer bytes than len(p) only there.
 //
-// From the second Read on that begins where the one before ended, a regular file is read ahead, as
-// far as the link holds, up to [WithReadAhead] bytes. What was read ahead is dropped by a Seek and
-// by anything written through this client to a file of the same name; what others write meanwhile
-// may be seen late. That the file has ended is never told from memory. To learn whether it is
-// regular, its attributes are asked for along with the first Read.
+// From the second sequential Read on, a regular file is read ahead as far as the link holds, up to
+// [WithReadAhead] bytes. Seek drops what was read ahead, and so does any write through this client
+// to a file of the same name; changes by others may be seen late. The end of the file is always
+// confirmed by the server. To learn whether the file is regular, its attributes are requested along
+// with the first Read.
 func (f *File) Read(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -83,7 +83,7 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readSlow reads what is not all here yet.
+// readSlow reads what has not all arrived yet.
 func (f *File) readSlow(p []byte) (int, error) {
 	open, err := f.opened("read")
 	if err != nil || len(p) == 0 {
@@ -96,8 +96,8 @@ func (f *File) readSlow(p []byte) (int, error) {
 	return n, err
 }
 
-// readHere fills p where that takes nothing but copying from the block at hand, or else does
-// nothing: most of small Reads end here.
+// readHere fills p if that takes only copying from the current block, and otherwise does nothing.
+// Most small Reads end here.
 func (a *prefetch) readHere(p []byte, off int64) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (a *prefetch) readHere(p []byte, off int64) int {
 	return n
 }
 
-// readPrefetched reads from what is ahead; nothing and no error mean that there is nothing ahead.
+// readPrefetched reads from what was read ahead. It returns 0 and no error if there is nothing.
 func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 	ahead := f.ahead()
 	if ahead != nil && (ahead.open != open || ahead.offset() != f.offset) {
@@ -155,14 +155,14 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 	return n, nil
 }
 
-// ended tells whether an end of the file, or an error, was met.
+// ended reports whether the end of the file, or an error, was met.
 func (a *prefetch) ended() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err != nil || a.ranges.End() != flow.Unknown
 }
 
-// startAhead begins to read ahead at the file's offset, if the budget has room for it.
+// startAhead starts to read ahead at the file's offset, if the budget has room.
 func (f *File) startAhead(open *openFile) *prefetch {
 	s := open.client
 	most := s.options.readAhead
@@ -192,7 +192,7 @@ func (f *File) ahead() *prefetch {
 	return f.reading
 }
 
-// dropAhead forgets what was read ahead of this file.
+// dropAhead drops what was read ahead of this file.
 func (f *File) dropAhead() {
 	f.mu.Lock()
 	ahead := f.reading
@@ -210,7 +210,7 @@ func (a *prefetch) offset() int64 {
 	return a.given + int64(a.used)
 }
 
-// read fills p as far as the file, or what can be read of it, goes.
+// read fills p up to the end of the file, or of what can be read.
 func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,7 +244,7 @@ func (a *prefetch) read(f *File, p []byte) (n int, err error) {
 	}
 }
 
-// collect takes what has come.
+// collect takes what has arrived.
 func (a *prefetch) collect() {
 	for call := a.queue.Take(); call != nil; call = a.queue.Take() {
 		a.settled(call)
@@ -263,7 +263,7 @@ func (a *prefetch) settled(call *conn.Call) {
 	a.client.conn.GiveBack(asked)
 }
 
-// ready tells whether the next byte is here.
+// ready reports whether the next byte is here.
 func (a *prefetch) ready() bool {
 	return len(a.parked) > 0 && a.pieces[a.parked[0].Tag].Off == a.given
 }
@@ -291,8 +291,8 @@ func (a *prefetch) take(p []byte) (n int) {
 	return n
 }
 
-// fillAhead asks for what a Read still wants, and for as much as may lie ahead of it: what keeps
-// the link busy and no more, however slow the program is.
+// fillAhead requests what a Read still wants, and ahead of it what keeps the link busy and no more,
+// however slow the program is.
 func (a *prefetch) fillAhead(wanted int64) error {
 	limit := wanted + min(a.most, firstReadAhead+2*a.consumed, a.lanes[0].window.Limit())
 	for {
@@ -312,7 +312,7 @@ func (a *prefetch) fillAhead(wanted int64) error {
 	}
 }
 
-// drop lets go of all. The caller holds the lock.
+// drop frees everything. The caller holds the lock.
 func (a *prefetch) drop() {
 	if a.gone {
 		return
@@ -324,7 +324,7 @@ func (a *prefetch) drop() {
 	a.client.ahead.remove(a)
 }
 
-// discard drops what is held, now or, where a Read is using it, when that one notices.
+// discard drops what is held: now or, if a Read is using it, when that notices.
 func (a *prefetch) discard() {
 	a.stale.Store(true)
 	if a.mu.TryLock() {
@@ -333,7 +333,7 @@ func (a *prefetch) discard() {
 	}
 }
 
-// prefetches are those of one client, by name of the file.
+// prefetches are those of one client, by the file's name.
 type prefetches struct {
 	count atomic.Int32
 	mu    sync.Mutex
@@ -367,8 +367,8 @@ func (l *prefetches) remove(a *prefetch) {
 	}
 }
 
-// changed drops what was read ahead of the file of a name. Whoever changes a file calls it before,
-// and again when that is done: what was read ahead meanwhile may be either.
+// changed drops what was read ahead of a file. Whoever changes the file calls it before and again
+// afterwards, since what was read in between may be either.
 func (s *session) changed(name string) {
 	if s.ahead.count.Load() == 0 {
 		return

@@ -17,8 +17,8 @@ import (
 )
 
 // Write writes p at the file's offset, or at its end with O_APPEND, and moves the offset by what
-// the server has acknowledged. It waits for the server's answer, so that a loop of Writes takes a
-// round trip for each: see [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not.
+// the server has acknowledged. It waits for the server, so a loop of Writes takes a round trip for
+// each. See [File.Writer], [File.ReadFrom] and [WithWriteBehind], which do not wait.
 func (f *File) Write(p []byte) (int, error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -30,9 +30,9 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteAt writes len(p) bytes at an offset, in as many requests at once as they need, and returns
-// how many, from the beginning and without a gap, the server has acknowledged. On a file opened
-// with O_APPEND it fails, as in package os.
+// WriteAt writes p at an offset, with as many requests at once as it needs, and returns how many
+// bytes the server has acknowledged without a gap. It fails on a file opened with O_APPEND, as in
+// package os.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
 	if f.appends() {
 		return 0, f.wrap("write", errAppendAt)
@@ -55,7 +55,7 @@ func (f *File) writeAt(p []byte, off int64) (int, error) {
 	return int(n), err
 }
 
-// writePacket writes what one WRITE may carry, or nothing where p is longer.
+// writePacket writes what fits one WRITE, and nothing if p is longer.
 func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
 	s := open.client
 	if _, size := s.dataSizes(); len(p) > size {
@@ -80,10 +80,10 @@ func (f *File) writePacket(open *openFile, p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom writes what r has to the file, from its offset on, and moves the offset. r's Read runs
-// on the calling goroutine. It keeps as much in flight as the link holds, for any reader. It
-// returns how many bytes the server has acknowledged, from the beginning and without a gap; after
-// an error more may have been read from r, and bytes beyond may have been written.
+// ReadFrom writes what it reads from r to the file, starting at its offset, and moves the offset.
+// It keeps as much in flight as the link holds, for any reader; r's Read is called on the calling
+// goroutine. It returns how many bytes the server has acknowledged without a gap. After an error
+// more may have been read from r, and more may have been written after a gap.
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	if f.is(r) {
 		return 0, f.wrap("write", errSelf)
@@ -103,15 +103,15 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// ReadFromWithConcurrency is [File.ReadFrom]: how many requests are in flight follows from the
-// link, not from concurrency.
+// ReadFromWithConcurrency is [File.ReadFrom]: how many requests are in flight depends on the link
+// and not on concurrency.
 func (f *File) ReadFromWithConcurrency(r io.Reader, concurrency int) (int64, error) {
 	return f.ReadFrom(r)
 }
 
-// WriteFile writes a whole file, which it truncates, or creates with perm before the server's
-// umask. After an error the file may hold part of the data. Three round trips, for data that the
-// link holds.
+// WriteFile writes a whole file, truncating it or creating it with perm, to which the server
+// applies its umask. After an error the file may hold part of the data. It takes three round trips
+// if the link holds the data.
 func (c *Client) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	f, err := c.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {
@@ -121,8 +121,7 @@ func (c *Client) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// memory is a source that lies in memory. It says where it ends along with its last bytes, which
-// saves looking for more.
+// memory is a source in memory. It returns io.EOF along with its last bytes, which saves a Read.
 type memory struct{ *bytes.Reader }
 
 func (m memory) Read(p []byte) (int, error) {
@@ -133,8 +132,8 @@ func (m memory) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// upload writes from an offset what source has. acked is told of the acknowledged length as it
-// grows.
+// upload writes what source has from an offset on. acked is called with the acknowledged length as
+// it grows.
 func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)) (int64, error) {
 	open, err := f.opened(op)
 	if err != nil {
@@ -154,8 +153,7 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	defer open.client.uploads.put(u)
 	n, err := u.run()
 	if !orderly && int64(request) < u.consumed && refusal(err) && rewind(source, u.consumed-n) {
-		// Some servers refuse a WRITE while another one is under way, and do not say that this is
-		// why.
+		// Some servers refuse a WRITE while another one is in flight, and do not say so.
 		again := newUpload(ctx, open, from+n, request, source, func(m int64) { acked(n + m) }, true)
 		again.waited = &f.waited
 		m, err2 := again.run()
@@ -168,13 +166,13 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 	return n, f.wrap(op, err)
 }
 
-// refusal tells whether an error is a server's word.
+// refusal reports whether an error is a server's answer.
 func refusal(err error) bool {
 	var status *StatusError
 	return errors.As(err, &status)
 }
 
-// rewind takes a source back by n bytes, where it can be.
+// rewind moves a source back by n bytes, if it can seek.
 func rewind(source io.Reader, n int64) bool {
 	seeker, ok := source.(io.Seeker)
 	if !ok {
@@ -199,11 +197,11 @@ type upload struct {
 	sparse   sparseReaderAt // the source, where it knows its holes; nil where it does not
 }
 
-// errTooLong says that data does not fit in front of the last offset that there is.
+// errTooLong says that data would extend beyond the largest offset.
 var errTooLong = errors.New("a file cannot be as long")
 
-// run writes until the source ends and returns how many bytes, from the beginning and without a
-// gap, the server has acknowledged.
+// run writes until the source ends and returns how many bytes the server has acknowledged without a
+// gap.
 func (u *upload) run() (int64, error) {
 	defer func() {
 		u.filling.Release() // where the source has panicked
@@ -229,8 +227,8 @@ func (u *upload) settledAll() error {
 
 func (u *upload) done() int64 { return u.ranges.Mark() - u.from }
 
-// fill sends as much as may be in flight, as long as the writer keeps up. With nothing in flight it
-// sends all the same: the writer may be busy with others, and nobody would wake this one.
+// fill sends as much as may be in flight, unless the connection's writer is behind. With nothing in
+// flight it sends anyway: the writer may be busy with others, and nothing would wake this transfer.
 func (u *upload) fill() error {
 	for i := range u.lanes {
 		lane := &u.lanes[i]
@@ -252,8 +250,8 @@ func (u *upload) fill() error {
 	return nil
 }
 
-// data returns what of a range is to be sent, and takes back what is behind. Where the range begins
-// with a hole that is done, and nothing is sent.
+// data returns the part of a range that must be sent and gives back the rest. It skips a hole at
+// the start of the range.
 func (u *upload) data(r flow.Range) (flow.Range, bool) {
 	to, hole := u.sparse.Extent(r.Off)
 	if to > r.Off && to < r.End() {
@@ -267,8 +265,7 @@ func (u *upload) data(r flow.Range) (flow.Range, bool) {
 	return r, true
 }
 
-// send reads the source into a block, behind the room for the request's header, and starts the
-// WRITE that consists of both.
+// send reads the source into a block, after room for the request's header, and starts the WRITE.
 func (u *upload) send(i int, r flow.Range) error {
 	lane := &u.lanes[i]
 	header := wire.WriteHeaderSize(len(lane.handle))
@@ -299,7 +296,7 @@ func (u *upload) send(i int, r flow.Range) error {
 	return u.sendBlock(i, r, block)
 }
 
-// sendAt is send for a source that can be read anywhere: what another lane has lost is read again.
+// sendAt is send for an io.ReaderAt: ranges that another lane has lost are read again.
 func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) error {
 	n, err := u.at.ReadAt(data, r.Off)
 	u.filling = nil
@@ -307,8 +304,7 @@ func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) e
 		if err != io.EOF {
 			u.broken, u.ended = &sinkError{err}, true
 		}
-		// What was handed out last ends where the source does; what comes again has been there
-		// before.
+		// Only the last range can end early; one that is sent again was read whole before.
 		r = u.ranges.Shorten(r, n)
 	}
 	if n == 0 {
@@ -318,8 +314,7 @@ func (u *upload) sendAt(i int, r flow.Range, block *buffer.Block, data []byte) e
 	return u.sendBlock(i, r, block)
 }
 
-// sendBlock starts the WRITE of a range whose data lies in a block, behind the room for the
-// request's header.
+// sendBlock starts the WRITE of a range whose data lies in a block, after room for the header.
 func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
 	lane := &u.lanes[i]
 	header := wire.WriteHeaderSize(len(lane.handle))
@@ -332,8 +327,8 @@ func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
 	return u.launch(i, r, call)
 }
 
-// read fills p from the source. With nothing in flight it sends on what one Read gives, so that a
-// slow source's data does not wait for more of it.
+// read fills p from the source. With nothing in flight it returns what one Read gives, so that a
+// slow source's data does not wait for more.
 func (u *upload) read(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var got int
@@ -379,9 +374,9 @@ func (u *upload) settle(call *conn.Call) {
 	u.lanes[p.lane].client.conn.Recycle(call)
 }
 
-// newUpload prepares a transfer to an open file. Orderly means that there is one WRITE in flight at
-// most: where the data lands is the order in which the server takes it, or the server cannot do
-// otherwise.
+// newUpload prepares a transfer to an open file. Orderly means at most one WRITE in flight, for
+// servers that cannot do more and for files opened with O_APPEND, where the order of the WRITEs
+// decides where data lands.
 func newUpload(ctx context.Context, open *openFile, from int64, request int, source io.Reader,
 	acked func(int64), orderly bool) *upload {
 	u := open.client.uploads.take()
@@ -401,8 +396,8 @@ func newUpload(ctx context.Context, open *openFile, from int64, request int, sou
 	return u
 }
 
-// uploads keeps the memory of an upload for the next one: programs that write in pieces of a few
-// packets run many.
+// uploads keeps the memory of an upload for the next: programs that write a few packets at a time
+// run many.
 type uploads struct {
 	mu    sync.Mutex
 	spare *upload
@@ -416,8 +411,8 @@ func (s *uploads) take() *upload {
 	return u
 }
 
-// put takes back an upload that has run, if nothing of it is in flight, so that nothing can come to
-// its queue any more. The memory of a large one is not kept.
+// put takes back an upload that has run, if nothing of it is in flight and so nothing can come to
+// its queue. The memory of a large one is not kept.
 func (s *uploads) put(u *upload) {
 	const mostPieces = 16
 	if u.ranges.Out() > 0 || cap(u.pieces) > mostPieces {

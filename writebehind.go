@@ -11,45 +11,44 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Writer is a pipelined writer to a file, for loops of Write: see [File.Writer].
+// Writer is a pipelined writer to a file; see [File.Writer].
 type Writer struct{ file *File }
 
-// Writer returns a writer at the file's offset, which moves it. Its Write copies what it is given
-// and waits only where the link, or the client's budget, is full, so that a loop of Writes of any
-// size runs as fast as [File.ReadFrom]. Small Writes are gathered until they fill a packet, or
-// until Flush.
+// Writer returns a pipelined writer at the file's offset, for loops of Write. Write copies its data
+// and waits only while the link or the client's budget is full, so a loop of Writes of any size
+// runs as fast as [File.ReadFrom]. Small Writes are collected until they fill a packet, or until
+// Flush.
 //
-// An error of the server's comes with a later call: with the next Write, with Flush, with
-// [File.Sync] or with Close of the writer or the file, and with each of them from then on; then the
-// file's offset is the length that is safe, without a gap. Methods of the File that depend on what
-// was written (Read, Seek, Stat, Truncate, ...) wait for it first; those of [File.Async] do not.
-// Close does not close the file.
+// A server's error is returned by a later call: the next Write, Flush, [File.Sync], or Close of the
+// writer or the file, and by each of them from then on. The file's offset is then the length that
+// is safe, without a gap. All methods of the File that use its contents or attributes wait for the
+// written data first; those of [File.Async] do not. Closing the writer does not close the file.
 //
-// On a server that refuses WRITEs while another is under way, or out of order, the first of them
-// fails, since what it was to write is gone: [File.ReadFrom] with a source that can seek finds that
-// out and goes on one by one, and a Writer does so from then on.
+// If a server refuses WRITEs while another is in flight, or out of order, the first of them fails
+// since its data is gone; from then on Writers of the client send one at a time. [File.ReadFrom]
+// with a source that can seek finds out and recovers.
 func (f *File) Writer() *Writer { return &Writer{f} }
 
-// Write hands p to the writer, which has copied it when Write returns.
+// Write passes p to the writer, which has copied it when Write returns.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.file.turn.Lock()
 	defer w.file.turn.Unlock()
 	return w.file.writeBehind(p, maxInFlight)
 }
 
-// ReadFrom writes what r has, as [File.ReadFrom].
+// ReadFrom is [File.ReadFrom].
 func (w *Writer) ReadFrom(r io.Reader) (int64, error) { return w.file.ReadFrom(r) }
 
-// Flush sends what was gathered and waits until the server has acknowledged all.
+// Flush sends what was collected and waits until the server has acknowledged everything.
 func (w *Writer) Flush() error { return w.file.flushBehind() }
 
 // Close is Flush. The file stays open.
 func (w *Writer) Close() error { return w.Flush() }
 
-// behind is an upload whose source is a program's Writes: they are gathered into blocks, blocks go
-// out as the link takes them, and nobody waits for the answers but where too many are due. It runs
-// only within the program's calls. A File has one at a time, from the first Write to the next call
-// that needs all to be done.
+// behind is an upload whose source is a program's Writes. They are collected into blocks, which are
+// sent as the link takes them; a Write waits for answers only if too many are due. All of it runs
+// within the program's calls. A File has at most one, from the first Write to the next call that
+// needs everything to be written.
 type behind struct {
 	file *File
 	open *openFile
@@ -89,7 +88,7 @@ func (f *File) writeBehind(p []byte, most int64) (int, error) {
 	return n, f.wrap("write", err)
 }
 
-// write gathers p. The caller holds the lock.
+// write collects p. The caller holds the lock.
 func (b *behind) write(f *File, p []byte) (n int, err error) {
 	if b.u == nil {
 		b.begin(f.offset)
@@ -115,7 +114,7 @@ func (b *behind) write(f *File, p []byte) (n int, err error) {
 
 func (b *behind) header() int { return wire.WriteHeaderSize(len(b.open.handle)) }
 
-// begin begins at an offset.
+// begin starts the upload at an offset.
 func (b *behind) begin(off int64) {
 	s := b.open.client
 	_, b.size = s.dataSizes()
@@ -130,7 +129,7 @@ func (b *behind) begin(off int64) {
 	}
 }
 
-// collect takes the answers that have come.
+// collect takes the answers that have arrived.
 func (b *behind) collect() {
 	for call := b.u.queue.Take(); call != nil; call = b.u.queue.Take() {
 		b.u.settle(call)
@@ -138,7 +137,7 @@ func (b *behind) collect() {
 	b.file.progress.Store(b.u.done())
 }
 
-// send sends the block, as soon as it may be in flight.
+// send sends the block as soon as it may be in flight.
 func (b *behind) send(f *File) error {
 	for {
 		if b.u.err != nil {
@@ -165,7 +164,8 @@ func (b *behind) sendRange(r flow.Range) error {
 	return b.u.sendBlock(0, r, block)
 }
 
-// wait waits for an answer, for room with the writer, or until the file is closed or ctx is done.
+// wait waits for an answer, for the connection's writer to catch up, or until the file is closed or
+// ctx is done.
 func (b *behind) wait(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.open.closed, func() { cancel(fs.ErrClosed) })
@@ -178,7 +178,7 @@ func (b *behind) wait(ctx context.Context) error {
 	return err
 }
 
-// flush sends what was gathered and waits for all answers. The caller holds the lock.
+// flush sends what was collected and waits for all answers. The caller holds the lock.
 func (b *behind) flush(f *File) error {
 	if b.u == nil {
 		return nil
@@ -198,7 +198,7 @@ func (b *behind) flush(f *File) error {
 	return b.u.err
 }
 
-// flushBehind waits until all that was written behind is acknowledged. What has failed stays so.
+// flushBehind waits until everything written behind is acknowledged. An error stays.
 func (f *File) flushBehind() error {
 	b := f.writing.Load()
 	if b == nil {
@@ -214,7 +214,7 @@ func (f *File) flushBehind() error {
 	return nil
 }
 
-// end lets go of what is held.
+// end frees what is held.
 func (b *behind) end() {
 	b.block.Release()
 	b.block, b.n = nil, 0
@@ -223,8 +223,7 @@ func (b *behind) end() {
 	}
 }
 
-// endBehind is flushBehind for Close. Where a Write is under way in another goroutine, closing ends
-// it.
+// endBehind is flushBehind for Close. It interrupts a Write in another goroutine.
 func (f *File) endBehind(open *openFile) error {
 	b := f.writing.Load()
 	if b == nil || b.open != open {
