@@ -9,9 +9,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FileStat holds the attributes that a server sent of a file (draft-02, section 5). A server may
-// leave any of them out: Has tells which were present, and the value of one that was not is 0
-// without meaning anything.
+// FileStat holds the attributes of a file that a server has sent (draft-02, section 5). A server
+// may leave out any of them: the Has methods report which were sent, and the value of one that was
+// not is 0 and means nothing.
 type FileStat struct {
 	Size     uint64 // bytes
 	Mode     uint32 // POSIX mode bits, type included
@@ -24,28 +24,27 @@ type FileStat struct {
 	present uint32
 }
 
-// StatExtended is an attribute that the protocol does not define.
+// StatExtended is an attribute not defined by the protocol.
 type StatExtended struct{ ExtType, ExtData string }
 
-// HasSize tells whether the server sent the size.
+// HasSize reports whether the server sent the size.
 func (s *FileStat) HasSize() bool { return s.present&wire.AttrSize != 0 }
 
-// HasMode tells whether the server sent the mode.
+// HasMode reports whether the server sent the mode.
 func (s *FileStat) HasMode() bool { return s.present&wire.AttrPermissions != 0 }
 
-// HasTimes tells whether the server sent the times of the last access and modification.
+// HasTimes reports whether the server sent the access and modification times.
 func (s *FileStat) HasTimes() bool { return s.present&wire.AttrACModTime != 0 }
 
-// HasOwner tells whether the server sent the numbers of owner and group.
+// HasOwner reports whether the server sent the IDs of owner and group.
 func (s *FileStat) HasOwner() bool { return s.present&wire.AttrUIDGID != 0 }
 
-// sized tells whether the size is known, and means something: only that of a regular file does.
+// sized reports whether the size is known and means something, as only that of a regular file does.
 func (s *FileStat) sized() bool {
 	return s.HasSize() && s.Size <= math.MaxInt64 && s.FileMode().IsRegular()
 }
 
-// differs reports whether any attribute that both have is another; reading a file does not change
-// those.
+// differs reports whether any attribute that both have differs, other than the access time.
 func (s *FileStat) differs(o *FileStat) bool {
 	both := s.present & o.present
 	return both&wire.AttrSize != 0 && s.Size != o.Size ||
@@ -54,10 +53,10 @@ func (s *FileStat) differs(o *FileStat) bool {
 		both&wire.AttrUIDGID != 0 && (s.UID != o.UID || s.GID != o.GID)
 }
 
-// FileMode returns the mode as package fs has it.
+// FileMode returns the mode as an [fs.FileMode].
 func (s *FileStat) FileMode() fs.FileMode { return wire.FileMode(s.Mode) }
 
-// ModTime returns the time of the last modification, the zero time where the server sent none.
+// ModTime returns the modification time, or the zero time if the server sent none.
 func (s *FileStat) ModTime() time.Time {
 	if !s.HasTimes() {
 		return time.Time{}
@@ -65,7 +64,7 @@ func (s *FileStat) ModTime() time.Time {
 	return time.Unix(int64(s.Mtime), 0)
 }
 
-// AccessTime returns the time of the last access, the zero time where the server sent none.
+// AccessTime returns the access time, or the zero time if the server sent none.
 func (s *FileStat) AccessTime() time.Time {
 	if !s.HasTimes() {
 		return time.Time{}
@@ -100,7 +99,7 @@ func (i fileInfo) IsDir() bool        { return i.Mode().IsDir() }
 func (i fileInfo) Sys() any           { return i.stat }
 func (i fileInfo) String() string     { return fs.FormatFileInfo(i) }
 
-// keepAttrs reads an ATTRS reply and keeps what it says.
+// keepAttrs reads an ATTRS reply and caches it.
 func (f *File) keepAttrs(call *conn.Call) (*FileStat, error) {
 	stat, err := attrsReply(call)
 	if err == nil {
@@ -115,15 +114,14 @@ func (f *File) remember(stat *FileStat) {
 	f.attrs, f.cached = *stat, true
 }
 
-// AttrsCached tells whether the file's attributes are known, so that the accessors mean something.
+// AttrsCached reports whether any attributes are cached.
 func (f *File) AttrsCached() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cached
 }
 
-// FileStat returns the attributes that were heard last. Where none were, none of its Has methods is
-// true.
+// FileStat returns the cached attributes. If there are none, all its Has methods return false.
 func (f *File) FileStat() *FileStat {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,11 +129,11 @@ func (f *File) FileStat() *FileStat {
 	return &stat
 }
 
-// Size returns the size in bytes as it was heard last, 0 where it was not. Like all accessors it
-// asks nothing; see [File.Stat].
+// Size returns the cached size in bytes, or 0. Like all accessors it sends no request; see
+// [File.Stat].
 func (f *File) Size() int64 { return int64(f.FileStat().Size) }
 
-// Mode returns type and permissions as they were heard last, 0 where they were not.
+// Mode returns the cached type and permissions, or 0.
 func (f *File) Mode() fs.FileMode {
 	stat := f.FileStat()
 	if !stat.HasMode() {
@@ -144,31 +142,30 @@ func (f *File) Mode() fs.FileMode {
 	return stat.FileMode()
 }
 
-// ModTime returns the time of the last modification as it was heard last, in whole seconds, the
-// zero time where it was not.
+// ModTime returns the cached modification time, in whole seconds, or the zero time.
 func (f *File) ModTime() time.Time { return f.FileStat().ModTime() }
 
-// IsDir tells whether the file is known to be a directory.
+// IsDir reports whether the file is known to be a directory.
 func (f *File) IsDir() bool { return f.Mode().IsDir() }
 
-// IsRegular tells whether the file is known to be a regular file.
+// IsRegular reports whether the file is known to be a regular file.
 func (f *File) IsRegular() bool {
 	stat := f.FileStat()
 	return stat.HasMode() && stat.FileMode().IsRegular()
 }
 
-// UID returns the number of the owner as it was heard last, 0 where it was not.
+// UID returns the cached ID of the owner, or 0.
 func (f *File) UID() uint32 { return f.FileStat().UID }
 
-// GID returns the number of the group as it was heard last, 0 where it was not.
+// GID returns the cached ID of the group, or 0.
 func (f *File) GID() uint32 { return f.FileStat().GID }
 
-// Info returns the attributes that were heard last as an [fs.FileInfo] whose name is the base name
-// and whose Sys is a [*FileStat]. It asks nothing.
+// Info returns the cached attributes as an [fs.FileInfo] whose name is the base name and whose Sys
+// is a [*FileStat]. It sends no request.
 func (f *File) Info() fs.FileInfo { return fileInfo{f.BaseName(), f.FileStat()} }
 
-// DirEntry returns the file as an [fs.DirEntry], whose name is the base name. Its Info asks the
-// server, by LSTAT, only where no attributes are known.
+// DirEntry returns the file as an [fs.DirEntry] whose name is the base name. Its Info sends an
+// LSTAT only if no attributes are cached.
 func (f *File) DirEntry() fs.DirEntry { return dirEntry{f} }
 
 type dirEntry struct{ file *File }
@@ -185,61 +182,59 @@ func (e dirEntry) Info() (fs.FileInfo, error) {
 	return e.file.Client().Lstat(e.file.Name())
 }
 
-// Chmod sets the permissions of the file at name, following symbolic links: the nine bits, setuid,
-// setgid and sticky. One round trip.
+// Chmod sets the permissions of a file: the nine bits, setuid, setgid and sticky. It follows
+// symbolic links and takes one round trip.
 func (c *Client) Chmod(name string, mode fs.FileMode) error {
 	return c.change(c.setstat("chmod", name, toMode(mode)))
 }
 
-// Chown sets the numbers of a file's owner and group, following symbolic links. Both travel; a
-// number below 0 or above 2^32-1 is an error for which errors.Is(err, fs.ErrInvalid) holds. One
-// round trip.
+// Chown sets the IDs of a file's owner and group. It follows symbolic links and takes one round
+// trip. The protocol sends both; if one is negative or above 2^32-1 the error matches
+// [fs.ErrInvalid].
 func (c *Client) Chown(name string, uid, gid int) error {
 	return c.change(c.setstat("chown", name, toOwner(uid, gid)))
 }
 
-// Chtimes sets the times of the last access and modification, following symbolic links. The
-// protocol has whole seconds, from 1970 to 2106; times outside of that are an error for which
-// errors.Is(err, fs.ErrInvalid) holds. One round trip.
+// Chtimes sets the access and modification times of a file. It follows symbolic links and takes one
+// round trip. The protocol has whole seconds from 1970 to 2106; for other times the error matches
+// [fs.ErrInvalid].
 func (c *Client) Chtimes(name string, atime, mtime time.Time) error {
 	return c.change(c.setstat("chtimes", name, toTimes(atime, mtime)))
 }
 
-// Truncate sets the size of the file at name, in bytes; what is added reads as zeros. One round
-// trip.
+// Truncate sets the size of a file in bytes; what is added reads as zeros. It takes one round trip.
 func (c *Client) Truncate(name string, size int64) error {
 	c.changed(name)
 	defer c.changed(name)
 	return c.change(c.setstat("truncate", name, toSize(size)))
 }
 
-// SetExtendedData sets attributes that the protocol does not define (draft-02, section 5), by name
-// and value. One round trip.
+// SetExtendedData sets attributes not defined by the protocol (draft-02, section 5), by name and
+// value. It takes one round trip.
 func (c *Client) SetExtendedData(name string, extended []StatExtended) error {
 	return c.change(c.setstat("setstat", name, toExtended(extended)))
 }
 
-// Lchmod is Chmod for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's PROTOCOL,
-// section 4.7), or else errors.Is(err, errors.ErrUnsupported) holds. Linux refuses it for links.
-// One round trip.
+// Lchmod is Chmod for a symbolic link itself, which Linux servers refuse. It needs
+// lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7); without it the error matches
+// [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchmod(name string, mode fs.FileMode) error {
 	return c.change(c.lsetstat("lchmod", name, toMode(mode)))
 }
 
-// Lchown is Chown for a symbolic link itself. It needs lsetstat@openssh.com, or else errors.Is(err,
-// errors.ErrUnsupported) holds. One round trip.
+// Lchown is Chown for a symbolic link itself. It needs lsetstat@openssh.com; without it the error
+// matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchown(name string, uid, gid int) error {
 	return c.change(c.lsetstat("lchown", name, toOwner(uid, gid)))
 }
 
-// Lchtimes is Chtimes for a symbolic link itself. It needs lsetstat@openssh.com, or else
-// errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+// Lchtimes is Chtimes for a symbolic link itself. It needs lsetstat@openssh.com; without it the
+// error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Lchtimes(name string, atime, mtime time.Time) error {
 	return c.change(c.lsetstat("lchtimes", name, toTimes(atime, mtime)))
 }
 
-// NewAttrs are attributes that a file or directory is to have. What its flags do not name stays as
-// it is.
+// NewAttrs are attributes to set. Those whose Set flag is false stay as they are.
 type NewAttrs struct {
 	SetMode  bool
 	Mode     fs.FileMode // the nine bits, setuid, setgid and sticky
@@ -250,9 +245,9 @@ type NewAttrs struct {
 	UID, GID int
 }
 
-// SetAttrs gives the file at name several attributes at once, following symbolic links.
-// errors.Is(err, fs.ErrInvalid) holds where one of them cannot travel; nothing is sent then. One
-// round trip, none where nothing is to be set.
+// SetAttrs sets several attributes of a file at once. It follows symbolic links and takes one round
+// trip, or none if there is nothing to set. If the protocol cannot express a value the error
+// matches [fs.ErrInvalid], and nothing is sent.
 func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
@@ -261,8 +256,8 @@ func (c *Client) SetAttrs(name string, attrs NewAttrs) error {
 }
 
 // LsetAttrs is SetAttrs for a symbolic link itself. It needs lsetstat@openssh.com (OpenSSH's
-// PROTOCOL, section 4.7), or else errors.Is(err, errors.ErrUnsupported) holds, as it does where a
-// server cannot set a link's mode.
+// PROTOCOL, section 4.7); without it, or if the server cannot set a link's mode, the error matches
+// [errors.ErrUnsupported].
 func (c *Client) LsetAttrs(name string, attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
@@ -270,31 +265,32 @@ func (c *Client) LsetAttrs(name string, attrs NewAttrs) error {
 	return c.change(c.lsetstat("lsetstat", name, attrs.change()))
 }
 
-// Chmod sets the file's permissions. One round trip.
+// Chmod sets the file's permissions. It takes one round trip.
 func (f *File) Chmod(mode fs.FileMode) error { return f.change("chmod", toMode(mode)) }
 
-// Chown sets the numbers of the file's owner and group, as [Client.Chown]. One round trip.
+// Chown sets the IDs of the file's owner and group, like [Client.Chown]. It takes one round trip.
 func (f *File) Chown(uid, gid int) error { return f.change("chown", toOwner(uid, gid)) }
 
-// Chtimes sets the file's times, as [Client.Chtimes] does. One round trip.
+// Chtimes sets the file's times, like [Client.Chtimes]. It takes one round trip.
 func (f *File) Chtimes(atime, mtime time.Time) error {
 	return f.change("chtimes", toTimes(atime, mtime))
 }
 
-// Truncate sets the file's size; what is added reads as zeros. The offset stays. One round trip.
+// Truncate sets the file's size; what is added reads as zeros. The offset stays. It takes one round
+// trip.
 func (f *File) Truncate(size int64) error {
 	f.session().changed(f.Name())
 	defer f.session().changed(f.Name())
 	return f.change("truncate", toSize(size))
 }
 
-// SetExtendedData sets attributes that the protocol does not define. The path is not used: the file
-// is known by its handle. One round trip.
+// SetExtendedData sets attributes not defined by the protocol. The path is not used, since the file
+// is open. It takes one round trip.
 func (f *File) SetExtendedData(_ string, extended []StatExtended) error {
 	return f.change("setstat", toExtended(extended))
 }
 
-// SetAttrs gives the open file several attributes at once, as [Client.SetAttrs].
+// SetAttrs sets several attributes of the open file at once, like [Client.SetAttrs].
 func (f *File) SetAttrs(attrs NewAttrs) error {
 	if attrs.empty() {
 		return nil
@@ -321,7 +317,7 @@ func (s *session) setstat(op, name string, to change) operation[none] {
 	return s.command(op, name, wire.PathAttrs{Type: wire.TypeSetstat, Path: name, Attrs: to.Attrs})
 }
 
-// lsetstat changes attributes by path without following a link.
+// lsetstat changes attributes by path without following links.
 func (s *session) lsetstat(op, name string, to change) operation[none] {
 	if to.err != nil {
 		return operation[none]{session: s, name: op, path: name, err: to.err}
@@ -342,13 +338,13 @@ func (f *File) fsetstat(op string, to change) operation[none] {
 	})
 }
 
-// change is what attributes are to become, or why they cannot.
+// change holds attributes to set, or why they cannot be.
 type change struct {
 	wire.Attrs
 	err error
 }
 
-// change makes one of all of them: they travel in one request.
+// change returns all of them as one: they are sent in one request.
 func (a *NewAttrs) change() change {
 	var all change
 	add := func(part change) {
@@ -375,7 +371,7 @@ func (a *NewAttrs) change() change {
 	return all
 }
 
-// empty tells whether nothing is to be changed.
+// empty reports whether there is nothing to set.
 func (a NewAttrs) empty() bool { return !a.SetMode && !a.SetTimes && !a.SetOwner }
 
 func toMode(mode fs.FileMode) change {
@@ -413,5 +409,5 @@ func toTimes(atime, mtime time.Time) change {
 	return change{Attrs: wire.Attrs{Flags: wire.AttrACModTime, ATime: uint32(a), MTime: uint32(m)}}
 }
 
-// errTimeRange says that a time cannot travel.
+// errTimeRange says that the protocol cannot express a time.
 var errTimeRange error = invalidError("SFTP has times from 1970 to 2106 only")

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// copyPiece is how much one request copies at most: a server says nothing while it copies, and a
-// piece of 64 MiB takes a moment even on a slow disk.
+// copyPiece limits what one request copies: a server says nothing while it copies, and 64 MiB take
+// a moment even on a slow disk.
 const copyPiece = 64 << 20
 
 var (
@@ -23,12 +23,12 @@ var (
 
 // CopyFile copies a file on the server. If the server offers copy-data
 // (draft-ietf-secsh-filexfer-extensions-00, section 7), the data does not pass through the client.
-// newname is truncated, or created with the mode of oldname if the server tells it. It returns how
-// many bytes were copied.
+// newname is truncated, or created with the mode of oldname if the server tells it. CopyFile
+// returns how many bytes were copied.
 //
-// A file is never emptied by being copied onto itself. If the server says that both names lead to
-// the same file, errors.Is(err, fs.ErrInvalid) holds; under another hard link, which SFTP cannot tell
-// from a copy with the same attributes, the file keeps its contents.
+// Copying a file onto itself never empties it. If the server says that both names lead to the same
+// file the error matches [fs.ErrInvalid]; SFTP cannot tell hard links from copies with the same
+// attributes, and then the file keeps its contents.
 func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 	if path.Clean(oldname) == path.Clean(newname) {
 		return 0, &os.LinkError{Op: "copy", Old: oldname, New: newname, Err: errSameFile}
@@ -59,9 +59,9 @@ func (c *Client) CopyFile(oldname, newname string) (n int64, err error) {
 	return n, errors.Join(err, to.Close())
 }
 
-// isOther reports whether the file of a name is certainly not the open file: it does not exist, or
-// has other attributes. The open file was asked before and is asked after it, since one that is
-// written to meanwhile differs from itself.
+// isOther reports whether the file at name is certainly not f: it does not exist or has other
+// attributes. f was asked before and is asked again after it, since a file that is being written to
+// differs from itself.
 func (c *Client) isOther(f *File, name string) (bool, error) {
 	info, err := c.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func (c *Client) samePath(a, b string) bool {
 	return err == nil && realA == realB
 }
 
-// createLike opens a file for writing, with a mode for the case that it does not exist.
+// createLike opens a file for writing, and gives a new one the mode of another.
 func (c *Client) createLike(name string, stat *FileStat, truncate bool) (*File, error) {
 	var attrs wire.Attrs
 	if stat.HasMode() {
@@ -100,8 +100,8 @@ func (c *Client) createLike(name string, stat *FileStat, truncate bool) (*File, 
 	return run(c.ctx, NewFile(c, name).openOperation(flags, attrs))
 }
 
-// cutTo ends a file at n bytes if it is longer. One that might be the source of the copy is not
-// truncated before, and if it is the source it is as long as it was.
+// cutTo cuts a file to n bytes if it is longer. A target that might be the source is not truncated
+// before the copy; if it is the source, it has this size already.
 func (f *File) cutTo(n int64) error {
 	if _, err := f.Stat(); err != nil {
 		return err
@@ -112,14 +112,14 @@ func (f *File) cutTo(n int64) error {
 	return f.Truncate(n)
 }
 
-// CopyRange copies length bytes at an offset of the file to an offset of another, or all up to its
-// present end if length is negative. If the server offers copy-data and both files belong to one
-// client, the data does not leave the server, and travels in pieces of 64 MiB; otherwise it passes
-// through the client. It returns how many bytes were copied, from the beginning and without a gap.
-// If the file ends before, errors.Is(err, io.ErrUnexpectedEOF) holds.
+// CopyRange copies length bytes at an offset of the file to an offset of another, or everything up
+// to its current end if length is negative. If the server offers copy-data and both files belong to
+// one client, the data does not leave the server and is copied in pieces of 64 MiB; otherwise it
+// passes through the client. CopyRange returns how many bytes were copied without a gap. If the
+// file ends early the error matches [io.ErrUnexpectedEOF].
 //
-// Within one file the ranges must not overlap: where both are known to be the same file, by their
-// handle or name, errors.Is(err, fs.ErrInvalid) holds.
+// Ranges of the same file must not overlap. If both files are known to be the same, by their handle
+// or name, the error matches [fs.ErrInvalid].
 func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	if off < 0 || at < 0 {
 		return 0, f.wrap("copy", fs.ErrInvalid)
@@ -168,8 +168,8 @@ func (f *File) CopyRange(off, length int64, to *File, at int64) (int64, error) {
 	return n, err
 }
 
-// rest returns how many bytes there are from an offset on; known is false for files that do not say,
-// as those of /proc, whose size is 0.
+// rest returns how many bytes there are from an offset on. known is false for files that do not
+// say, such as those of /proc, whose size is 0.
 func (f *File) rest(off int64) (length int64, known bool, err error) {
 	if _, err := f.Stat(); err != nil {
 		return 0, false, err
@@ -178,14 +178,14 @@ func (f *File) rest(off int64) (length int64, known bool, err error) {
 	return max(int64(stat.Size)-off, 0), stat.sized() && stat.Size > 0, nil
 }
 
-// alike reports whether two openings have one handle or one name.
+// alike reports whether two openings have the same handle or name.
 func (o *openFile) alike(p *openFile) bool {
 	return o.client == p.client &&
 		(bytes.Equal(o.handle, p.handle) || path.Clean(o.path) == path.Clean(p.path))
 }
 
-// isSame reports whether two openings that are alike are of the same file, and not of two that had
-// the name one after the other.
+// isSame reports whether two openings that are alike are of one file, and not of two that had the
+// name one after the other.
 func (f *File) isSame(a *openFile, to *File, b *openFile) (bool, error) {
 	if bytes.Equal(a.handle, b.handle) {
 		return true, nil
@@ -219,8 +219,8 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 		n += piece
 		to.progress.Store(n)
 	}
-	// OpenSSH's server answers well to a last piece that the file was too short for: what counts is
-	// what is there.
+	// OpenSSH's server reports success if the file was too short for the last piece, so check the
+	// result.
 	info, err := to.Stat()
 	if err == nil && info.Sys().(*FileStat).HasSize() && info.Size() < at+n {
 		n = max(info.Size()-at, 0)
@@ -233,7 +233,7 @@ func (f *File) copyData(source *openFile, off, length int64, to *File, target *o
 func (f *File) copyThrough(off, length int64, to *File, at int64) (int64, error) {
 	r := f.ReadRange(off, length)
 	defer r.Close()
-	// the source may have another context, and be silent
+	// The source may have another context, and be silent.
 	defer context.AfterFunc(to.ctx, func() { r.Close() })()
 	n, err := to.upload("copy", at, r, to.progress.Store)
 	var source *sinkError

@@ -9,27 +9,27 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Extended sends any extended request (draft-02, section 8) and returns the payload of the
-// EXTENDED_REPLY, nil where the server answers with mere success. Whether the server offers the
-// extension is not looked at; one that does not know it answers so that errors.Is(err,
-// errors.ErrUnsupported) holds. One round trip.
+// Extended sends an extended request (draft-02, section 8) and returns the payload of the
+// EXTENDED_REPLY, or nil if the server answers with a STATUS of OK. It does not check whether the
+// server offers the extension; if the server does not know it the error matches
+// [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) Extended(name string, payload []byte) ([]byte, error) {
 	return run(c.ctx, c.extended(wire.TypeExtendedReply, name, payload))
 }
 
-// ExtendedReply is Extended for extensions that are answered by a packet of another type, such as
-// wire.TypeName. It returns the packet's body, which the types of package wire parse. A server that
-// answers with yet another type has broken the protocol, which ends the connection.
+// ExtendedReply is Extended for extensions answered by a packet of another type, such as
+// wire.TypeName. It returns the packet's body, which the types of package wire parse. An answer of
+// yet another type breaks the protocol and ends the connection.
 func (c *Client) ExtendedReply(name string, payload []byte, expect wire.Type) ([]byte, error) {
 	return run(c.ctx, c.extended(expect, name, payload))
 }
 
-// Extensions returns what the server offers: the names of its extensions with their versions or
+// Extensions returns the names of the extensions that the server offers, with their versions or
 // other data. The map is the caller's.
 func (c *Client) Extensions() map[string]string { return maps.Clone(c.offers) }
 
-// HasExtension tells whether the server offers an extension, and the version or other data that it
-// offers it with.
+// HasExtension reports whether the server offers an extension, and returns its version or other
+// data.
 func (c *Client) HasExtension(name string) (data string, offered bool) {
 	data, offered = c.offers[name]
 	return data, offered
@@ -47,14 +47,13 @@ func (s *session) extended(expect wire.Type, name string, payload []byte) operat
 	return op
 }
 
-// Raw is less abstracted access to a server: one request for each call, and what the server says as
-// it says it. A handle is the server's word for something open; whoever asks for one closes it.
-// Results are [Pending], so that as many requests as one likes can be in flight; Wait takes one at
-// a time. The end of a file or a directory is io.EOF.
+// Raw sends single requests and returns the server's answers unchanged. Results are [Pending], so
+// any number of requests may be in flight. The end of a file or directory is io.EOF. Whoever opens
+// a handle must close it.
 //
-// Requests count against the client's budget, and their replies are matched and checked as all
-// others are; but nothing is asked again, split, or put in order. [Client.Limits],
-// [Client.Extensions] and [Client.Stats] say what was negotiated and what has travelled.
+// Requests count against the client's budget, and replies are matched and checked as all others
+// are, but nothing is retried, split or put in order. [Client.Limits] and [Client.Extensions]
+// return what was negotiated.
 type Raw struct {
 	session *session
 	ctx     context.Context
@@ -76,8 +75,8 @@ func (r Raw) Opendir(name string) *Pending[[]byte] {
 	return start(r.ctx, r.session, r.session.opendir(name))
 }
 
-// Readdir sends READDIR (draft-02, section 6.7). The names are the server's word: see
-// [Client.ReadDir] for what must be checked.
+// Readdir sends READDIR (draft-02, section 6.7). The names are not checked as they are by
+// [Client.ReadDir].
 func (r Raw) Readdir(handle []byte) *Pending[[]wire.Name] {
 	message := wire.HandleRequest{Type: wire.TypeReaddir, Handle: handle}
 	op := ask(r.session, "readdir", "", wire.TypeName, message,
@@ -90,15 +89,15 @@ func (r Raw) Readdir(handle []byte) *Pending[[]wire.Name] {
 	return start(r.ctx, r.session, op)
 }
 
-// Close sends CLOSE (draft-02, section 6.3), behind all WRITEs that were started before it.
+// Close sends CLOSE (draft-02, section 6.3), after all WRITEs that were started before it.
 func (r Raw) Close(handle []byte) *Pending[struct{}] {
 	op := r.session.command("close", "", wire.HandleRequest{Type: wire.TypeClose, Handle: handle})
 	op.call.Ordered = true
 	return start(r.ctx, r.session, op)
 }
 
-// Read sends one READ for len(p) bytes (draft-02, section 6.4), which may be answered with fewer.
-// io.EOF is the server's. p is the library's until the result is there.
+// Read sends one READ for len(p) bytes (draft-02, section 6.4), which may return fewer. p must not
+// be used until the result is there.
 func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 	message := wire.Read{Handle: handle, Offset: off, Length: uint32(len(p))}
 	op := ask(r.session, "read", "", wire.TypeData, message, func(call *conn.Call) (int, error) {
@@ -109,7 +108,7 @@ func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 	return start(r.ctx, r.session, op)
 }
 
-// Write sends one WRITE (draft-02, section 6.4). p has been copied when Write returns.
+// Write sends one WRITE (draft-02, section 6.4). It has copied p when it returns.
 func (r Raw) Write(handle []byte, off uint64, p []byte) *Pending[struct{}] {
 	block := r.session.conn.Pool().Get(wire.WriteHeaderSize(len(handle)) + len(p))
 	call := r.session.request(wire.TypeStatus)
@@ -131,7 +130,7 @@ func (r Raw) Fsetstat(handle []byte, attrs wire.Attrs) *Pending[struct{}] {
 		wire.Fsetstat{Handle: handle, Attrs: attrs}))
 }
 
-// Extended sends any extended request, as [Client.ExtendedReply].
+// Extended is [Client.ExtendedReply].
 func (r Raw) Extended(name string, payload []byte, expect wire.Type) *Pending[[]byte] {
 	return start(r.ctx, r.session, r.session.extended(expect, name, payload))
 }

@@ -12,23 +12,22 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is a directory of a server, with all below it, as package io/fs has it. Besides [fs.FS] it is
-// an [fs.ReadDirFS], [fs.StatFS], [fs.ReadFileFS], [fs.SubFS], [fs.GlobFS] and [fs.ReadLinkFS].
-// Like that of [os.DirFS] it follows symbolic links that lead out of the directory; whether a
-// server does is the server's business.
+// FS is a directory of a server as a file system of package io/fs: an [fs.FS], [fs.ReadDirFS],
+// [fs.StatFS], [fs.ReadFileFS], [fs.SubFS], [fs.GlobFS] and [fs.ReadLinkFS]. Like [os.DirFS] it
+// follows symbolic links that lead out of the directory, if the server does.
 //
-// Its files are [fs.ReadDirFile], [io.ReaderAt], [io.Seeker] and [io.WriterTo], so that
+// Its files are [fs.ReadDirFile], [io.ReaderAt], [io.Seeker] and [io.WriterTo], so
 // http.FileServerFS serves ranges from it. Opening one takes one round trip.
 type FS struct {
 	client *Client
 	prefix string // "" or ends in a slash
 }
 
-// FS returns the directory in which relative paths start as a file system. See [Client.DirFS] for
+// FS returns the directory where relative paths start as a file system. See [Client.DirFS] for
 // others.
 func (c *Client) FS() *FS { return &FS{client: c} }
 
-// DirFS returns a directory as a file system, as [os.DirFS] does. It asks nothing.
+// DirFS returns a directory as a file system, like [os.DirFS]. It sends no request.
 func (c *Client) DirFS(dir string) *FS { return &FS{client: c, prefix: listPrefix(dir)} }
 
 // full returns the path on the server for a name of the file system.
@@ -48,7 +47,7 @@ func (f *FS) full(op, name string) (string, error) {
 	return strings.TrimSuffix(f.prefix, "/"), nil
 }
 
-// named has an error speak of the name that was asked for.
+// named replaces the name in an error by the one the caller used.
 func named(err error, op, name string) error {
 	var inner *fs.PathError
 	if !errors.As(err, &inner) {
@@ -57,7 +56,7 @@ func named(err error, op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: inner.Err}
 }
 
-// Open opens a file or directory. Attributes are asked for at the same time, to tell the two apart.
+// Open opens a file or directory. It asks for attributes at the same time to tell the two apart.
 func (f *FS) Open(name string) (fs.File, error) {
 	full, err := f.full("open", name)
 	if err != nil {
@@ -90,8 +89,8 @@ type fsFile struct {
 	*File
 	name string
 	mu   sync.Mutex
-	// fresh is what was asked for as the file was opened: the first to call Stat, which most do at
-	// once, gets it.
+	// fresh are the attributes received when the file was opened, for the first call of Stat, which
+	// usually follows at once.
 	fresh fs.FileInfo
 }
 
@@ -113,8 +112,7 @@ func (f *fsFile) Stat() (fs.FileInfo, error) {
 	return fileInfo{path.Base(f.name), stat}, nil
 }
 
-// fsDir is an open directory of an FS. It is opened on the server when its first entry is asked
-// for.
+// fsDir is an open directory of an FS. It is opened on the server when its first entry is read.
 type fsDir struct {
 	info   fs.FileInfo
 	name   string
@@ -147,8 +145,7 @@ func (d *fsDir) Close() error {
 	return nil
 }
 
-// ReadDir returns the next n entries in the server's order, or all that are left where n is not
-// above 0.
+// ReadDir returns the next n entries in the server's order, or all that are left if n <= 0.
 func (d *fsDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,10 +187,10 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, named(err, "readdir", name)
 }
 
-// Stat asks for attributes, following symbolic links.
+// Stat returns attributes, following symbolic links.
 func (f *FS) Stat(name string) (fs.FileInfo, error) { return f.stat("stat", wire.TypeStat, name) }
 
-// Lstat asks for attributes, of a symbolic link itself.
+// Lstat returns attributes without following a symbolic link at name.
 func (f *FS) Lstat(name string) (fs.FileInfo, error) {
 	return f.stat("lstat", wire.TypeLstat, name)
 }
@@ -210,7 +207,7 @@ func (f *FS) stat(op string, t wire.Type, name string) (fs.FileInfo, error) {
 	return fileInfo{path.Base(name), info.Sys().(*FileStat)}, nil
 }
 
-// ReadLink returns the target of a symbolic link, as the server says it.
+// ReadLink returns the target of a symbolic link, unchanged.
 func (f *FS) ReadLink(name string) (string, error) {
 	full, err := f.full("readlink", name)
 	if err != nil {
@@ -220,7 +217,7 @@ func (f *FS) ReadLink(name string) (string, error) {
 	return target, named(err, "readlink", name)
 }
 
-// ReadFile reads a whole file, as [Client.ReadFile].
+// ReadFile reads a whole file, like [Client.ReadFile].
 func (f *FS) ReadFile(name string) ([]byte, error) {
 	full, err := f.full("open", name)
 	if err != nil {
@@ -230,7 +227,7 @@ func (f *FS) ReadFile(name string) ([]byte, error) {
 	return data, named(err, "open", name)
 }
 
-// Sub returns the file system below a directory. It asks nothing.
+// Sub returns the file system below a directory. It sends no request.
 func (f *FS) Sub(dir string) (fs.FS, error) {
 	full, err := f.full("sub", dir)
 	if err != nil {
@@ -239,7 +236,7 @@ func (f *FS) Sub(dir string) (fs.FS, error) {
 	return f.client.DirFS(full), nil
 }
 
-// Glob returns the names that match a pattern, as [fs.Glob] does; see [Client.Glob].
+// Glob returns the names that match a pattern, like [fs.Glob]; see [Client.Glob].
 func (f *FS) Glob(pattern string) ([]string, error) {
 	if !hasMeta(pattern) && !fs.ValidPath(pattern) {
 		return nil, nil

@@ -10,25 +10,25 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// AlgorithmBLAKE3 is the name by which usftp's own servers know BLAKE3 with 32 bytes of hash; the
+// AlgorithmBLAKE3 is the name by which usftp's own servers offer BLAKE3 with a 32-byte hash; the
 // draft has none.
 const AlgorithmBLAKE3 = wire.HashBLAKE3
 
 // CheckFile says what to hash (draft-ietf-secsh-filexfer-extensions-00, section 3).
 type CheckFile struct {
-	// Algorithms are names, the most wanted first: "sha256", "sha512", "sha384", "sha224", "sha1",
-	// "md5", "crc32", and usftp's own servers have "blake3@usftp". nil means sha256 and whatever
-	// else the server has of the draft's.
+	// Algorithms are names in order of preference: "sha256", "sha512", "sha384", "sha224", "sha1",
+	// "md5", "crc32"; usftp's own servers also have "blake3@usftp". nil means sha256 first and then
+	// the others of the draft.
 	Algorithms []string
 	Offset     int64
 	Length     int64 // in bytes; 0 means to the end
 	BlockSize  int   // bytes that one hash is taken of, at least 256; 0 means one hash of all
 }
 
-// FileHashes are the hashes that a server has taken.
+// FileHashes are hashes taken by a server.
 type FileHashes struct {
 	Algorithm string // the one of those asked for that the server has used
-	// of each block in order, the last of which may have been shorter; or the one of all
+	// of each block in order, of which the last may be shorter; or the only one
 	Hashes [][]byte
 }
 
@@ -39,11 +39,11 @@ var hashSizes = map[string]int{"crc32": 4, "md5": 16, "sha1": 20, "sha224": 28, 
 // leastBlock is the smallest block that the draft allows.
 const leastBlock = 256
 
-// HasCheckFile tells whether the server offers to hash files.
+// HasCheckFile reports whether the server offers to hash files.
 func (c *Client) HasCheckFile() bool { return c.checkFileName() != "" || c.checkHandleName() != "" }
 
-// CheckFileAlgorithms returns the algorithms that the server says it can hash by, nil where it says
-// none: most that offer check-file do not, and have sha256.
+// CheckFileAlgorithms returns the algorithms that the server says it has, or nil if it does not
+// say: most that offer check-file do not say, and have sha256.
 func (c *Client) CheckFileAlgorithms() []string {
 	list, told := c.offers[wire.ExtCheckFileAlgorithms]
 	if !told {
@@ -58,8 +58,8 @@ func (c *Client) CheckFileAlgorithms() []string {
 	return strings.Split(list, ",")
 }
 
-// checkHandleName is the request by which this server hashes an open file, "" where there is none.
-// See [wire.ExtCheckFile].
+// checkHandleName is the request by which this server hashes an open file, or "". See
+// [wire.ExtCheckFile].
 func (s *session) checkHandleName() string {
 	if _, offered := s.offers[wire.ExtCheckFileHandle]; offered {
 		return wire.ExtCheckFileHandle
@@ -74,7 +74,7 @@ func (s *session) checkHandleName() string {
 	return wire.ExtCheckFile
 }
 
-// checkFileName is the request by which this server hashes a file by its name.
+// checkFileName is the request by which this server hashes a file by name, or "".
 func (s *session) checkFileName() string {
 	if _, offered := s.offers[wire.ExtCheckFileName]; offered {
 		return wire.ExtCheckFileName
@@ -85,9 +85,9 @@ func (s *session) checkFileName() string {
 	return ""
 }
 
-// CheckFile has the server hash a file, or blocks of it. Without the extension, check-file under
-// any of its names, errors.Is(err, errors.ErrUnsupported) holds. One round trip, and two on servers
-// that hash open files only; with a block size one for every 64 MiB.
+// CheckFile makes the server hash a file, or blocks of it. It needs the extension check-file under
+// any of its names; without it the error matches [errors.ErrUnsupported]. It takes one round trip,
+// or two on servers that only hash open files; with a block size, one for every 64 MiB.
 func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 	request := c.checkFileName()
 	if request == "" {
@@ -108,7 +108,7 @@ func (c *Client) CheckFile(name string, what CheckFile) (*FileHashes, error) {
 		})
 }
 
-// CheckFile has the server hash the open file, or blocks of it; see [Client.CheckFile].
+// CheckFile makes the server hash the open file, or blocks of it; see [Client.CheckFile].
 func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
 	open, err := f.opened("check-file")
 	if err != nil {
@@ -123,11 +123,11 @@ func (f *File) CheckFile(what CheckFile) (*FileHashes, error) {
 	})
 }
 
-// mostBlocks keeps the answer within the 256 KiB that packets of OpenSSH's kind hold.
+// mostBlocks keeps the answer within 256 KiB, the largest packet of OpenSSH and the like.
 const mostBlocks = 2048
 
-// checkPieces asks for blocks in pieces of at most 64 MiB, so that no answer takes long. stat is
-// needed where the length is not known.
+// checkPieces asks for blocks in pieces of at most 64 MiB, so that no answer takes long. It calls
+// stat if the length is not known.
 func checkPieces(what CheckFile, stat func() (fs.FileInfo, error),
 	ask func(CheckFile) (*FileHashes, error)) (*FileHashes, error) {
 	if what.BlockSize < leastBlock { // all in one, or an error
@@ -192,7 +192,7 @@ func (s *session) checkFile(request, name string, target []byte,
 		})
 }
 
-// splitHashes takes the hashes of a reply apart.
+// splitHashes splits the hashes in a reply.
 func splitHashes(reply wire.CheckFileReply, what CheckFile) (*FileHashes, error) {
 	hashes := &FileHashes{Algorithm: reply.Algorithm}
 	size, known := hashSizes[reply.Algorithm]

@@ -19,16 +19,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Entries lists a directory as its entries come: closed Files that carry their attributes, in the
+// Entries lists a directory as its entries arrive: closed Files with their attributes, in the
 // server's order, without "." and "..". An error ends the listing and comes with a nil File, after
-// all that came before it. When the loop breaks, the directory is closed and what was asked is
-// forgotten.
+// all entries before it. A break closes the directory.
 //
 // It takes a round trip to open the directory and one for each packet of names (100 with OpenSSH);
-// to servers that are known to answer them in order many requests for names travel at once. A reply
-// is taken whatever any limit of packets says, as long as there is room for it: 96 MiB with all
-// else that the client holds, or about a million names. Memory for it is taken as it comes. Beyond
-// that the listing fails with a [*ProtocolError], and the connection goes on.
+// to servers that answer in order many requests for names are sent at once. Replies larger than the
+// usual limits are accepted while there is room, 96 MiB with everything else that the client holds,
+// or about a million names; memory is allocated as they arrive. Beyond that the listing fails with
+// a [*ProtocolError] and the connection goes on.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		l := c.list(dir)
@@ -42,10 +41,9 @@ func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	}
 }
 
-// ReadDir lists a directory: closed Files that carry their attributes, in the server's order,
-// without "." and "..". After an error halfway it returns the entries so far with the error. See
-// [Client.Entries] for what it costs, and for directories that need not be in memory: ReadDir fails
-// after 20 million entries.
+// ReadDir lists a directory: closed Files with their attributes, in the server's order, without "."
+// and "..". After an error it returns the entries so far with the error. It fails after 20 million
+// entries. See [Client.Entries] for its cost and for directories that need not be in memory.
 func (c *Client) ReadDir(dir string) ([]*File, error) { return c.readDir(dir, mostEntries) }
 
 func (c *Client) readDir(dir string, most int) ([]*File, error) {
@@ -62,9 +60,9 @@ func (c *Client) readDir(dir string, most int) ([]*File, error) {
 	return files, nil
 }
 
-// What a server may list without end: entries of one directory that are kept, and bytes of a path.
-// No known file system has longer paths; directories that nest without end would fill the memory
-// with them.
+// Limits for servers that list without end: entries of one directory that are kept, and bytes of a
+// path. No known file system has longer paths; those of directories that nest without end would
+// fill the memory.
 const (
 	mostEntries = 20_000_000
 	mostPath    = 32 << 10
@@ -73,8 +71,7 @@ const (
 // errTooMuch is why an operation gives up on a server that lists without end.
 var errTooMuch = errors.New("the server lists more names than any file system holds")
 
-// listPrefix is what stands before the names that are listed in a directory, so that the server
-// understands them.
+// listPrefix is what precedes the names listed in a directory to form their paths.
 func listPrefix(dir string) string {
 	if dir == "" || dir == "." {
 		return ""
@@ -83,12 +80,12 @@ func listPrefix(dir string) string {
 }
 
 const (
-	// mostListing is how many READDIRs are in flight in one listing at most, and mostListed about
-	// how many bytes of names they may bring, by the largest reply so far.
+	// mostListing limits the READDIRs in flight in one listing, and mostListed the bytes of names
+	// they may bring, by the largest reply so far.
 	mostListing = 64
 	mostListed  = 4 << 20
 
-	// mostEmpty is how many replies without a name are taken in a row.
+	// mostEmpty limits replies without a name in a row.
 	mostEmpty = 16
 )
 
@@ -116,7 +113,7 @@ func (c *Client) list(dir string) *listing {
 	return &listing{session: c.session, ctx: c.ctx, dir: dir, prefix: listPrefix(dir)}
 }
 
-// next returns the next entry, io.EOF behind the last.
+// next returns the next entry, and io.EOF after the last.
 func (l *listing) next() (*File, error) {
 	for l.err == nil {
 		f, err := l.entry()
@@ -137,7 +134,7 @@ func (l *listing) next() (*File, error) {
 	return nil, l.err
 }
 
-// close closes the directory and forgets what was asked.
+// close closes the directory and drops what was requested.
 func (l *listing) close() {
 	if l.err == nil {
 		l.err = fs.ErrClosed
@@ -207,7 +204,7 @@ func (l *listing) ask() error {
 	return nil
 }
 
-// take looks at a reply.
+// take examines a reply.
 func (l *listing) take() error {
 	call := l.call
 	if call.Err != nil {
@@ -236,7 +233,7 @@ func (l *listing) take() error {
 	return nil
 }
 
-// entry takes the next name of the reply at hand; nil and no error mean that it has no more.
+// entry takes the next name of the current reply. nil and no error mean that it has no more.
 func (l *listing) entry() (*File, error) {
 	if l.call == nil {
 		return nil, nil
@@ -266,8 +263,8 @@ func (l *listing) entry() (*File, error) {
 	return nil, nil
 }
 
-// widen has more READDIRs in flight after each answer, where several may be asked at once, as far
-// as their replies fit.
+// widen allows one more READDIR in flight after each answer, if several may be sent at once and
+// their replies fit.
 func (l *listing) widen(size int) {
 	if !l.session.listsAhead {
 		return
@@ -276,13 +273,13 @@ func (l *listing) widen(size int) {
 	l.window = max(1, min(l.window+1, mostListing, mostListed/l.largest))
 }
 
-// validName tells whether a name is one: an entry's name is the server's word, and what is made of
-// it must lie in the directory.
+// validName reports whether a listed name can be an entry's: the path made from it must lie in the
+// directory.
 func validName(name []byte) bool {
 	return len(name) > 0 && bytes.IndexByte(name, '/') < 0 && bytes.IndexByte(name, 0) < 0
 }
 
-// listed makes the File of an entry, in one piece of memory.
+// listed makes the File of an entry with one allocation, besides its name.
 func (l *listing) listed(name []byte, attrs *wire.Attrs) *File {
 	entry := &struct {
 		File
@@ -296,10 +293,10 @@ func (l *listing) listed(name []byte, attrs *wire.Attrs) *File {
 	return &entry.File
 }
 
-// cycle finds a listing that starts again instead of ending, in constant memory: one name is
-// remembered, a later one each time the listing has doubled (after Brent, 1980). A directory that
-// changes may be read with a name twice; one whose name comes back three times at the same distance
-// is being read again.
+// cycle detects a listing that starts again instead of ending, in constant memory: it remembers one
+// name, and a later one each time the listing has doubled (after Brent, 1980). A directory that
+// changes may list a name twice; one whose name comes back three times at the same distance is
+// being listed again.
 type cycle struct {
 	name          []byte
 	count, at     int // names so far; where name was seen last
@@ -328,8 +325,8 @@ func (c *cycle) repeats(name []byte) bool {
 }
 
 // ReadDirLimit lists the entries of a directory that filter accepts, until filter says stop or the
-// time is up; 0 means no limit. A nil filter accepts all. Where the time is up, it returns the
-// entries so far with an error for which errors.Is(err, context.DeadlineExceeded) holds.
+// timeout has passed; 0 means no timeout, and a nil filter accepts all. After the timeout it
+// returns the entries so far with an error matching [context.DeadlineExceeded].
 func (c *Client) ReadDirLimit(dir string, timeout time.Duration,
 	filter func(*File) (accept, stop bool)) ([]*File, error) {
 	ctx := c.ctx
@@ -357,12 +354,11 @@ func (c *Client) ReadDirLimit(dir string, timeout time.Duration,
 	return files, nil
 }
 
-// Glob returns the names that match a pattern, sorted, as [path/filepath.Glob] does: the syntax is
-// that of [path.Match], errors of opening a directory are ignored (but those of the connection and
-// of the context, which are returned), and the only others are [path.ErrBadPattern], those of a
-// listing that breaks off, and that more names match than is reasonable (256 MiB of them). A
-// pattern without metacharacters costs one round trip; each directory in which names are matched
-// costs a listing, many of which go on at once.
+// Glob returns the names that match a pattern, sorted, like [path/filepath.Glob] with the syntax of
+// [path.Match]. Directories that cannot be opened are ignored, unless the connection or the context
+// has ended. Other errors are [path.ErrBadPattern], a listing that breaks off, and matching names
+// of more than 256 MiB. A pattern without metacharacters takes one round trip; each directory in
+// which names are matched takes a listing, and many are listed at once.
 func (c *Client) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, err
@@ -406,12 +402,11 @@ func (c *Client) glob(pattern string) ([]string, error) {
 // mostGlobbed is how many directories are listed at once.
 const mostGlobbed = 32
 
-// mostGlobBytes is how much memory names that match may take.
+// mostGlobBytes limits the memory of matching names.
 const mostGlobBytes = 256 << 20
 
-// matches returns the names in a directory that match a pattern, and counts what they take. A
-// directory that cannot be opened holds none; of one whose listing breaks off nobody knows what it
-// holds.
+// matches returns the names in a directory that match a pattern, and counts their bytes. It ignores
+// a directory that cannot be opened, but not a listing that breaks off.
 func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []string, err error) {
 	entries := 0
 	for f, err := range c.Entries(dir) {
@@ -433,7 +428,7 @@ func (c *Client) matches(dir, pattern string, taken *atomic.Int64) (names []stri
 	return names, nil
 }
 
-// fatal returns an error that is not the file's but the connection's or the context's.
+// fatal returns err if the connection or the context has ended, otherwise nil.
 func (c *Client) fatal(err error) error {
 	if c.ctx.Err() != nil || c.conn.Err() != nil {
 		return err
@@ -452,8 +447,8 @@ func globDir(dir string) string {
 	return strings.TrimRight(dir, "/")
 }
 
-// QuotePattern returns a pattern for [Client.Glob] that matches just name: its metacharacters are
-// escaped. Quote names that come from elsewhere, such as the server, before they become part of a
+// QuotePattern returns a pattern for [Client.Glob] that matches only name, by escaping
+// metacharacters. Quote names from elsewhere, such as the server, before you make them part of a
 // pattern.
 func QuotePattern(name string) string {
 	return metacharacters.Replace(name)

@@ -23,16 +23,16 @@ type lane struct {
 	member *member // nil for the first, which always takes part
 }
 
-// piece is a range that is in flight.
+// piece is a range in flight.
 type piece struct {
 	flow.Range
 	stamp flow.Stamp
 	lane  int
 }
 
-// loop drives the arithmetic of one transfer over its lanes. It exists once: everything that moves
-// more than one packet of a file's contents runs it, on the goroutine of its caller; what differs
-// is where the data comes from or goes to.
+// loop runs the arithmetic of one transfer over its lanes, on the goroutine of its caller.
+// Everything that moves more than one packet of a file's contents is a loop; what differs is where
+// the data comes from or goes to.
 type loop struct {
 	ctx    context.Context
 	began  time.Time
@@ -41,15 +41,15 @@ type loop struct {
 	queue  *conn.Queue
 	pieces []piece
 	idle   []int // pieces that are free
-	// nanoseconds for which it had nothing to do but wait for an answer; nil where nobody asks
+	// nanoseconds for which it had nothing to do but wait for an answer; nil if nobody asks
 	waited *atomic.Int64
 	joins  *stripes // where further lanes come from; nil where there is one for good
-	// why the transfer ends before its end: what the lowest range that failed met
+	// why the transfer ends early: the error of the lowest range that failed
 	err    error
 	errOff int64
 }
 
-// mover is what moves the data of a loop: a download or an upload.
+// mover is what differs between loops: a download or an upload.
 type mover interface {
 	fill() error            // sends as much as may be in flight
 	settle(call *conn.Call) // takes a complete call
@@ -80,12 +80,12 @@ const (
 	// leastInFlight keeps a server busy on a link whose round trip is too short to measure.
 	leastInFlight = 1 << 20
 
-	// writeAhead is how much of an upload may wait for the connection's writer. More would only be
-	// memory.
+	// writeAhead is how much of an upload may wait for the connection's writer. More would only
+	// take memory.
 	writeAhead = 512 << 10
 )
 
-// maxInFlight is what one lane may have in flight whatever the link: 64 requests of 255 KiB, or
+// maxInFlight limits what one lane has in flight, whatever the link: 64 requests of 255 KiB, or
 // thousands of small ones.
 const maxInFlight = 64 * wire.MaxData
 
@@ -101,7 +101,8 @@ func newWindow(s *session) *flow.Window {
 	return flow.NewWindow(s.startInFlight(), leastInFlight, maxInFlight)
 }
 
-// startInFlight is how much a transfer starts with in flight, before anything is known of the link.
+// startInFlight is how much a transfer starts with in flight, before anything is known about the
+// link.
 func (s *session) startInFlight() int64 {
 	if window := s.options.channelWindow; window > 0 {
 		return int64(window)
@@ -138,9 +139,9 @@ func (l *lane) count(n int64) {
 	}
 }
 
-// launch starts the call for a range. Claim has found room for it, so it may overdraw the budget
-// where somebody else was faster: what has been read from a source must not be lost, and a transfer
-// with nothing in flight must not wait for others, who may be waiting for their users.
+// launch starts the call for a range. claim has found room for it, so it may overdraw the budget if
+// another transfer was faster: what was read from a source must not be lost, and a transfer with
+// nothing in flight must not wait for others, which may be waiting for their callers.
 func (l *loop) launch(i int, r flow.Range, call *conn.Call) error {
 	call.Bytes = r.Len
 	call.Done = l.queue
@@ -178,7 +179,7 @@ func (l *loop) takePiece() int {
 	return len(l.pieces) - 1
 }
 
-// landed takes the piece that a complete call was for, of which got bytes have moved.
+// landed takes the piece of a complete call, of which got bytes have moved.
 func (l *loop) landed(call *conn.Call, got int) piece {
 	p := l.pieces[call.Tag]
 	l.idle = append(l.idle, call.Tag)
@@ -190,8 +191,8 @@ func (l *loop) landed(call *conn.Call, got int) piece {
 	return p
 }
 
-// pass gives a range to the other lanes, where it failed because its own, and that was not the
-// first, has gone.
+// pass leaves a range to the other lanes if it failed because its own lane, and not the first, has
+// gone.
 func (l *loop) pass(p piece, err error) bool {
 	if p.lane == 0 || err == nil {
 		return false
@@ -201,8 +202,8 @@ func (l *loop) pass(p piece, err error) bool {
 	return true
 }
 
-// fail notes that a range has failed: what lies before it still counts, what lies behind it no
-// more.
+// fail records that a range has failed: what lies before it still counts, what lies after it does
+// not.
 func (l *loop) fail(r flow.Range, err error) {
 	if l.err == nil || r.Off < l.errOff {
 		l.err, l.errOff = err, r.Off
@@ -211,12 +212,12 @@ func (l *loop) fail(r flow.Range, err error) {
 	l.ranges.Limit(r.Off)
 }
 
-// errUnfinished says that a transfer has stopped before its end without a reason. It would be an
-// error of this package's, and the worst there can be were it silent.
+// errUnfinished says that a transfer has stopped early without a reason: a bug in this package,
+// which must not be silent.
 var errUnfinished = errors.New("the transfer has stopped before its end; this is a mistake in usftp")
 
-// verdict returns how a transfer of which nothing is in flight has ended. A failure on the way
-// counts before the source's.
+// verdict returns how a transfer with nothing in flight has ended. A failed request counts before
+// the source's error.
 func (l *loop) verdict(source error) error {
 	switch {
 	case l.err != nil:
@@ -229,7 +230,7 @@ func (l *loop) verdict(source error) error {
 	return nil
 }
 
-// stripes is one transfer of a file over several handles, as private.Stripes describes it.
+// stripes is a transfer of a file over several handles; see private.Stripes.
 type stripes struct {
 	file  *File
 	moved atomic.Int64
@@ -265,7 +266,7 @@ func (s *stripes) Join(f *File) bool {
 	return true
 }
 
-// member is what is known of a handle outside of the loop.
+// member is what is known about a handle outside the loop.
 type member struct {
 	rests    atomic.Bool  // it is to ask for nothing more
 	inFlight atomic.Int64 // requests
@@ -301,7 +302,7 @@ func (s *stripes) Joined() int {
 	return s.joined
 }
 
-// begin has a loop take its lanes from s.
+// begin makes a loop take its lanes from s.
 func (s *stripes) begin(l *loop) error {
 	if s == nil {
 		return nil
@@ -325,7 +326,7 @@ func (s *stripes) end() {
 	s.ended = true
 }
 
-// adopt takes the lanes that have joined.
+// adopt adds the lanes that have joined.
 func (l *loop) adopt() {
 	if l.joins == nil {
 		return
@@ -414,7 +415,7 @@ func (s *stripes) ReadRange(off, length int64) io.ReadCloser {
 	return s.file.readRangeOver(off, length, s)
 }
 
-// striped looks at the file for a transfer of several lanes.
+// striped prepares a file for a transfer over several lanes.
 func (f *File) striped(op string) (*openFile, context.Context, func(), error) {
 	open, err := f.opened(op)
 	if err != nil {
@@ -430,7 +431,7 @@ func (f *File) striped(op string) (*openFile, context.Context, func(), error) {
 	return open, ctx, done, nil
 }
 
-// ownError gives an error of the user's reader or writer as it came.
+// ownError returns an error of the caller's reader or writer unwrapped.
 func (f *File) ownError(op string, err error) error {
 	var ours *sinkError
 	if errors.As(err, &ours) {

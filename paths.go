@@ -13,17 +13,15 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Mkdir makes a directory, with the permissions that the server gives new ones. Where the name is
-// taken, errors.Is(err, fs.ErrExist) holds. One round trip, and one more after a refusal that does
-// not say why.
+// Mkdir makes a directory with the server's default permissions. If the name exists the error
+// matches [fs.ErrExist]. It takes one round trip, and one more after a refusal that does not say
+// why.
 func (c *Client) Mkdir(name string) error {
 	_, err := run(c.ctx, c.mkdir(name).orExists(name))
 	return err
 }
 
-// MkdirPerm makes a directory with permissions, to which the server applies its umask. Where the
-// name is taken, errors.Is(err, fs.ErrExist) holds. One round trip, and one more after a refusal
-// that does not say why.
+// MkdirPerm is [Client.Mkdir] with permissions, to which the server applies its umask.
 func (c *Client) MkdirPerm(name string, perm fs.FileMode) error {
 	message := wire.PathAttrs{Type: wire.TypeMkdir, Path: name, Attrs: toMode(perm).Attrs}
 	_, err := run(c.ctx, c.command("mkdir", name, message).orExists(name))
@@ -34,13 +32,13 @@ func (s *session) mkdir(name string) operation[none] {
 	return s.command("mkdir", name, wire.PathAttrs{Type: wire.TypeMkdir, Path: name})
 }
 
-// errNotDirectory is why MkdirAll fails where something else is in the way.
+// errNotDirectory is why MkdirAll fails if something else has the name.
 var errNotDirectory = errors.New("not a directory")
 
-// MkdirAll makes a directory and those above it that do not exist, with the permissions that the
-// server gives new ones. Where name is a directory already it does nothing. One round trip where
-// its parent exists and name does not; two in all where any number are missing, on servers that
-// work strictly in order; on others one more for each that is missing.
+// MkdirAll makes a directory and its missing parents with the server's default permissions. It does
+// nothing if name is a directory. It takes one round trip if only name is missing. If parents are
+// missing it takes two in all on servers that work in order, and on others one more for each of
+// them.
 func (c *Client) MkdirAll(name string) error {
 	_, err := run(c.ctx, c.mkdir(name))
 	if err == nil {
@@ -56,8 +54,8 @@ func (c *Client) MkdirAll(name string) error {
 			return nil
 		}
 	}
-	// Version 3 has no code that says "it exists already"; servers say FAILURE, PERMISSION_DENIED
-	// and others. What counts is what is there now: perhaps somebody else made it at the same time.
+	// Version 3 has no code for a name that exists; servers answer FAILURE, PERMISSION_DENIED and
+	// others. What counts is what is there now: somebody else may have made it at the same time.
 	info, statErr := run(c.ctx, c.stat("mkdir", wire.TypeStat, name))
 	switch {
 	case statErr != nil:
@@ -68,7 +66,7 @@ func (c *Client) MkdirAll(name string) error {
 	return nil
 }
 
-// mkdirChain makes the directories above name that do not exist, and it.
+// mkdirChain makes name and its missing parents.
 func (c *Client) mkdirChain(parents []string, name string) error {
 	missing := parents
 	if !c.inOrder {
@@ -84,8 +82,8 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	}
 	_, err := run(c.ctx, c.mkdir(name))
 	for _, p := range made {
-		// The refusals of those that exist say nothing. Where the whole failed, the first of the
-		// others says why.
+		// Those that exist were refused too, which says nothing. If all of it failed, the first of
+		// the others says why.
 		if _, failed := p.Wait(); refused == nil && errors.Is(failed, fs.ErrPermission) {
 			refused = failed
 		}
@@ -96,8 +94,7 @@ func (c *Client) mkdirChain(parents []string, name string) error {
 	return err
 }
 
-// missing returns those of the directories, which lie within each other, that do not exist. One
-// round trip.
+// missing returns those of the nested directories that do not exist. It takes one round trip.
 func (c *Client) missing(dirs []string) []string {
 	asked := make([]*Pending[fs.FileInfo], len(dirs))
 	for i, dir := range dirs {
@@ -112,7 +109,7 @@ func (c *Client) missing(dirs []string) []string {
 	return dirs[exist:]
 }
 
-// above returns the directories above a name, the topmost first, without the root and ".".
+// above returns the parents of a name from the top, without the root and ".".
 func above(name string) []string {
 	var dirs []string
 	for i := 1; i < len(name); i++ {
@@ -125,10 +122,9 @@ func above(name string) []string {
 	return dirs
 }
 
-// CreateTemp makes a new file in a directory ("" is where relative paths start) and opens it for
-// reading and writing, with mode 0600. Its name is pattern, with its last "*" replaced by random
-// digits, which stand at the end where there is none. Removing it is the caller's job. One round
-// trip.
+// CreateTemp makes a new file in dir ("" is where relative paths start) and opens it for reading
+// and writing, with mode 0600. The name is pattern with random digits in place of its last "*", or
+// at the end if there is none. The caller must remove the file. It takes one round trip.
 func (c *Client) CreateTemp(dir, pattern string) (*File, error) {
 	var f *File
 	err := tryNames("createtemp", dir, pattern, func(name string) (err error) {
@@ -152,7 +148,7 @@ func (c *Client) CreateTemp(dir, pattern string) (*File, error) {
 	return f, nil
 }
 
-// MkdirTemp makes a new directory in a directory, with mode 0700, and returns its name; see
+// MkdirTemp makes a new directory in dir, with mode 0700, and returns its name; see
 // [Client.CreateTemp].
 func (c *Client) MkdirTemp(dir, pattern string) (string, error) {
 	var made string
@@ -171,7 +167,7 @@ func (c *Client) MkdirTemp(dir, pattern string) (string, error) {
 // mostNames is how many random names are tried.
 const mostNames = 1000
 
-// tryNames tries random names until one is not taken.
+// tryNames tries random names until one does not exist.
 func tryNames(op, dir, pattern string, try func(name string) error) error {
 	if strings.Contains(pattern, "/") {
 		return &fs.PathError{Op: op, Path: pattern, Err: errors.New("the pattern contains a slash")}
@@ -190,32 +186,32 @@ func tryNames(op, dir, pattern string, try func(name string) error) error {
 	return err
 }
 
-// Rename gives a file or directory a new name. By draft-02, section 6.5, it fails where the new
-// name exists, and then errors.Is(err, fs.ErrExist) holds; some servers replace it all the same.
-// One round trip, and one more after a refusal that does not say why. See [Client.PosixRename].
+// Rename renames a file or directory. If newname exists it fails (draft-02, section 6.5) and the
+// error matches [fs.ErrExist], though some servers replace it; see [Client.PosixRename]. It takes
+// one round trip, and one more after a refusal that does not say why.
 func (c *Client) Rename(oldname, newname string) error {
 	_, err := run(c.ctx, c.rename(oldname, newname))
 	return err
 }
 
-// PosixRename gives a file or directory a new name and replaces a file that has it, in one step, as
-// rename(2) does. It needs posix-rename@openssh.com (OpenSSH's PROTOCOL, section 4.3); without it
-// the error is one for which errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+// PosixRename renames a file or directory and atomically replaces a file at newname, like
+// rename(2). It needs posix-rename@openssh.com (OpenSSH's PROTOCOL, section 4.3); without it the
+// error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) PosixRename(oldname, newname string) error {
 	_, err := run(c.ctx, c.posixRename(oldname, newname))
 	return err
 }
 
-// HasPosixRename tells whether the server offers posix-rename@openssh.com.
+// HasPosixRename reports whether the server offers posix-rename@openssh.com.
 func (c *Client) HasPosixRename() bool { return c.offered(wire.ExtPosixRename) }
 
-// Rename gives the file a new name, as [Client.Rename], which Name returns from then on.
+// Rename renames the file, like [Client.Rename]. Name returns the new name from then on.
 func (f *File) Rename(newname string) error {
 	_, err := run(f.ctx, f.session().rename(f.Name(), newname).after(f))
 	return f.renamed(newname, err)
 }
 
-// PosixRename gives the file a new name, as [Client.PosixRename], which Name returns from then on.
+// PosixRename renames the file, like [Client.PosixRename]. Name returns the new name from then on.
 func (f *File) PosixRename(newname string) error {
 	_, err := run(f.ctx, f.session().posixRename(f.Name(), newname).after(f))
 	return f.renamed(newname, err)
@@ -241,9 +237,9 @@ func (s *session) posixRename(oldname, newname string) operation[none] {
 		wire.PosixRename{OldPath: oldname, NewPath: newname}).needs(wire.ExtPosixRename)
 }
 
-// Link makes newname another name of the file at oldname. It needs hardlink@openssh.com (OpenSSH's
-// PROTOCOL, section 4.5), or else errors.Is(err, errors.ErrUnsupported) holds; where newname is
-// taken, errors.Is(err, fs.ErrExist) does. One round trip, and one more after a refusal that does
+// Link makes newname a hard link to the file at oldname. It needs hardlink@openssh.com (OpenSSH's
+// PROTOCOL, section 4.5); without it the error matches [errors.ErrUnsupported]. If newname exists
+// the error matches [fs.ErrExist]. It takes one round trip, and one more after a refusal that does
 // not say why.
 func (c *Client) Link(oldname, newname string) error {
 	_, err := run(c.ctx, c.link(oldname, newname))
@@ -256,15 +252,15 @@ func (s *session) link(oldname, newname string) operation[none] {
 	return op.orExists(newname)
 }
 
-// The order in which a server takes SYMLINK's two paths: draft-02, section 6.10, has the link's own
-// first, OpenSSH and the many that follow it the target (PROTOCOL, section 4.1).
+// The order in which a server takes SYMLINK's two paths: draft-02, section 6.10, puts the link's
+// own first; OpenSSH and the many that follow it put the target first (PROTOCOL, section 4.1).
 const (
 	symlinksUnknown int32 = iota
 	symlinksTargetFirst
 	symlinksLinkFirst
 )
 
-// symlinkOrder tells the order by the SSH server's version line. Nobody says it in the protocol.
+// symlinkOrder returns the order by the SSH server's version line. The protocol cannot tell.
 func symlinkOrder(version string) int32 {
 	for _, name := range []string{"OpenSSH", "paramiko", "SFTPGo", "mod_sftp"} {
 		if strings.Contains(version, name) {
@@ -279,10 +275,10 @@ func symlinkOrder(version string) int32 {
 	return symlinksUnknown
 }
 
-// Symlink makes newname a symbolic link to oldname, as os.Symlink does. Servers take the two paths
-// in different orders; where the server is not known, the link is read back and, if it came out the
-// wrong way round, made again. Where newname is taken, errors.Is(err, fs.ErrExist) holds. One round
-// trip, three the first time on a server that is not known.
+// Symlink makes newname a symbolic link to oldname, like [os.Symlink]. Servers take the two paths
+// in different orders; if the server is unknown, Symlink reads the link back and makes it again if
+// it came out the wrong way round. If newname exists the error matches [fs.ErrExist]. It takes one
+// round trip, or three the first time on an unknown server.
 func (c *Client) Symlink(oldname, newname string) error {
 	order := c.symlinks.Load()
 	_, err := run(c.ctx, c.symlink(oldname, newname, order))
@@ -293,9 +289,8 @@ func (c *Client) Symlink(oldname, newname string) error {
 		c.symlinks.Store(symlinksTargetFirst)
 		return nil
 	}
-	// Only a link that is there, that was not there before and that points to newname is taken for
-	// one that was made the wrong way round. Had it been there before, SYMLINK would have failed;
-	// and had SYMLINK made newname, it would be there.
+	// Only a new link at oldname that points to newname was made the wrong way round. Had it been
+	// there before, SYMLINK would have failed; and had SYMLINK made newname, it would be there.
 	_, missing := c.Lstat(newname)
 	if target, err := c.ReadLink(oldname); err != nil || target != newname ||
 		!errors.Is(missing, fs.ErrNotExist) {
@@ -317,45 +312,43 @@ func (s *session) symlink(oldname, newname string, order int32) operation[none] 
 	return s.command2("symlink", oldname, newname, message).orExists(newname)
 }
 
-// ReadLink returns the target of the symbolic link at name (draft-02, section 6.10). One round
-// trip.
+// ReadLink returns the target of a symbolic link (draft-02, section 6.10). It takes one round trip.
 func (c *Client) ReadLink(name string) (string, error) {
 	return run(c.ctx, c.name("readlink", name,
 		wire.PathRequest{Type: wire.TypeReadlink, Path: name}))
 }
 
-// RealPath returns the absolute, cleaned path that the server makes of name; "." is where relative
-// paths start (draft-02, section 6.11). One round trip.
+// RealPath returns the server's absolute, cleaned path of name; "." is where relative paths start
+// (draft-02, section 6.11). It takes one round trip.
 func (c *Client) RealPath(name string) (string, error) {
 	return run(c.ctx, c.name("realpath", name,
 		wire.PathRequest{Type: wire.TypeRealpath, Path: name}))
 }
 
-// Getwd returns the directory in which relative paths start, usually the user's home. One round
-// trip.
+// Getwd returns the directory where relative paths start, usually the user's home. It takes one
+// round trip.
 func (c *Client) Getwd() (string, error) { return c.RealPath(".") }
 
 // ExpandPath is RealPath that also expands a leading ~ or ~user. It needs expand-path@openssh.com
-// (OpenSSH's PROTOCOL, section 4.9), or else errors.Is(err, errors.ErrUnsupported) holds. One round
-// trip.
+// (OpenSSH's PROTOCOL, section 4.9); without it the error matches [errors.ErrUnsupported]. It takes
+// one round trip.
 func (c *Client) ExpandPath(name string) (string, error) {
 	return run(c.ctx, c.name("expand-path", name,
 		wire.ExtendedPath{Name: wire.ExtExpandPath, Path: name}).needs(wire.ExtExpandPath))
 }
 
-// HomeDirectory returns the home directory of a user; "" is the user who asks. It needs the
-// extension home-directory (OpenSSH's PROTOCOL, section 4.11), or else errors.Is(err,
-// errors.ErrUnsupported) holds. One round trip.
+// HomeDirectory returns the home directory of a user; "" means the current one. It needs the
+// extension home-directory (OpenSSH's PROTOCOL, section 4.11); without it the error matches
+// [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) HomeDirectory(user string) (string, error) {
 	return run(c.ctx, c.name("home-directory", user,
 		wire.ExtendedPath{Name: wire.ExtHomeDirectory, Path: user}).needs(wire.ExtHomeDirectory))
 }
 
-// Join joins path elements as [path.Join] does, with the slashes that SFTP has everywhere. No round
-// trip.
+// Join joins path elements like [path.Join]: SFTP uses slashes everywhere.
 func (c *Client) Join(elem ...string) string { return path.Join(elem...) }
 
-// name is a request whose reply is a NAME of one entry.
+// name is a request that is answered by a NAME of one entry.
 func (s *session) name(op, name string, message appender) operation[string] {
 	return ask(s, op, name, wire.TypeName, message, func(call *conn.Call) (string, error) {
 		r, err := wire.NewNameReader(call.Body)

@@ -12,28 +12,28 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Remove removes the file, or the empty directory, at name. It never follows a symbolic link. One
-// round trip for a file, two for a directory.
+// Remove removes a file or an empty directory. It does not follow symbolic links. It takes one
+// round trip for a file and two for a directory.
 func (c *Client) Remove(name string) error {
 	_, err := run(c.ctx, c.remove(name))
 	return err
 }
 
-// RemoveDirectory removes the empty directory at name. One round trip.
+// RemoveDirectory removes an empty directory. It takes one round trip.
 func (c *Client) RemoveDirectory(name string) error {
 	_, err := run(c.ctx, c.removeDirectory("rmdir", name))
 	return err
 }
 
-// Remove removes the file by its name, open or not. One round trip.
+// Remove removes the file by its name, whether it is open or not. It takes one round trip.
 func (f *File) Remove() error {
 	_, err := run(f.ctx, f.session().remove(f.Name()))
 	return err
 }
 
-// remove asks to remove a file, and then a directory. The protocol has one request for each, and no
-// code that says "it is a directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED): os.Remove
-// tries both, and reports the more telling error.
+// remove tries to remove a file and then a directory. The protocol has a request for each and no
+// code for "it is a directory" (OpenSSH answers FAILURE, others PERMISSION_DENIED). Like os.Remove
+// it tries both and returns the error that says more.
 func (s *session) remove(name string) operation[none] {
 	op := s.removeFile(name)
 	op.instead = func(refusal error) *operation[none] {
@@ -56,24 +56,24 @@ func (s *session) removeDirectory(op, name string) operation[none] {
 }
 
 const (
-	// mostRemovers is how many directories are being emptied at once, and removeBatch and
-	// removeBatchBytes how many names of one are held.
+	// mostRemovers is how many directories are emptied at once; removeBatch and removeBatchBytes
+	// limit the names of one that are held.
 	mostRemovers     = 32
 	removeBatch      = 10_000
 	removeBatchBytes = 4 << 20
-	// mostRemoved is how many names are removed at most, and mostRemovals how many bytes the
-	// directories take that are held: a server may list fresh names, or nest directories, without
-	// end.
+	// mostRemoved limits the names that are removed, and mostRemovals the memory of the directories
+	// still to be emptied: a server may list fresh names, or nest directories, without end.
 	mostRemoved  = 200_000_000
 	mostRemovals = 256 << 20
 )
 
-// RemoveAll removes name and, where it is a directory, all in it. Symbolic links are removed and
-// never followed, name itself included. Where nothing is there it does nothing. It removes what it
-// can and returns the first error; after 200 million names it gives up. One round trip for a file;
-// in trees many directories are emptied at once, and in each many files are removed at once.
+// RemoveAll removes name and, if it is a directory, everything in it. It removes symbolic links and
+// never follows them, including name itself. If name does not exist it does nothing. It removes
+// what it can and returns the first error; after 200 million names it gives up. A file takes one
+// round trip; in a tree many directories are emptied at once, and many files of each are removed at
+// once.
 //
-// A directory that somebody else replaces by a link while this runs may be followed: the protocol
+// If somebody replaces a directory by a link while RemoveAll runs, it may be followed: the protocol
 // cannot open a directory without following links.
 func (c *Client) RemoveAll(name string) error {
 	name, err := c.removable("removeall", name)
@@ -96,8 +96,8 @@ func (c *Client) RemoveAll(name string) error {
 	return c.removeTree(name, true, mostRemoved)
 }
 
-// RemoveAllIn removes all in a directory, and leaves the directory; else it is as
-// [Client.RemoveAll]. Where dir is a symbolic link it fails.
+// RemoveAllIn removes everything in a directory but not the directory, and otherwise is
+// [Client.RemoveAll]. It fails if dir is a symbolic link.
 func (c *Client) RemoveAllIn(dir string) error {
 	isDir, err := c.isDirectory(dir)
 	if err == nil && !isDir {
@@ -109,8 +109,8 @@ func (c *Client) RemoveAllIn(dir string) error {
 	return c.removeTree(dir, false, mostRemoved)
 }
 
-// removable refuses what nobody means to remove, and takes the slashes from the end, which would
-// have a link followed.
+// removable refuses what nobody means to remove, and cuts trailing slashes, which would follow a
+// link.
 func (c *Client) removable(op, name string) (string, error) {
 	trimmed := strings.TrimRight(name, "/")
 	if base := path.Base(trimmed); trimmed == "" || base == "." || base == ".." {
@@ -124,8 +124,8 @@ func (c *Client) isDirectory(name string) (bool, error) {
 	return err == nil && info.IsDir(), err
 }
 
-// remover removes a tree: a few workers, a stack of directories, the deepest on top, so that what
-// is held is what one path through the tree has beside it.
+// remover removes a tree with a few workers and a stack of directories, the deepest on top. So it
+// holds little more than what lies beside one path through the tree.
 type remover struct {
 	client *Client
 	work   sync.WaitGroup
@@ -139,7 +139,7 @@ type remover struct {
 	over  bool  // gave up
 }
 
-// removal is a directory to be emptied, and removed but for the top where that stays.
+// removal is a directory to be emptied and, unless keep is set, removed.
 type removal struct {
 	name   string
 	parent *removal
@@ -149,7 +149,7 @@ type removal struct {
 	more   bool // it has more than was listed
 }
 
-// removalSize is about what a removal takes, without its name.
+// removalSize is about the memory of a removal without its name.
 const removalSize = 64
 
 func (c *Client) removeTree(name string, top bool, most int) error {
@@ -189,7 +189,7 @@ func (r *remover) run() {
 	}
 }
 
-// empty removes the files in a directory, and has the directories in it emptied.
+// empty removes the files in a directory and pushes its directories on the stack.
 func (r *remover) empty(dir *removal) {
 	files, dirs, more, err := r.list(dir.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -226,8 +226,8 @@ func (r *remover) removeAsync(name string) *Pending[struct{}] {
 	return startOn(r.client.Async(), r.client.removeFile(name))
 }
 
-// list returns files and directories in a directory, as many as are held at a time. A link is a
-// file.
+// list returns some of the files and directories in a directory, as many as are held at a time. A
+// link is a file.
 func (r *remover) list(dir string) (files, dirs []string, more bool, err error) {
 	var entries []*File
 	bytes := 0
@@ -255,8 +255,7 @@ func (r *remover) list(dir string) (files, dirs []string, more bool, err error) 
 	return files, dirs, more, err
 }
 
-// emptied removes a directory whose contents are gone, and so those above it of which it was the
-// last.
+// emptied removes an empty directory, and its parent if that was the last in it, and so on.
 func (r *remover) emptied(dir *removal) {
 	for dir != nil && r.client.ctx.Err() == nil {
 		r.mu.Lock()
@@ -291,7 +290,7 @@ func (r *remover) emptied(dir *removal) {
 	}
 }
 
-// failed notes that something in a directory, or the directory itself, stays.
+// failed records that something in a directory, or the directory itself, cannot be removed.
 func (r *remover) failed(dir *removal, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

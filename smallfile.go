@@ -16,8 +16,8 @@ func init() {
 	hook.Stripes = func(f any) any { return &stripes{file: f.(*File)} }
 }
 
-// privateClient and privateFile have the methods that packages private and hook give this module's
-// own packages, which document them.
+// privateClient and privateFile have the methods for this module's own packages; package private
+// documents them.
 type (
 	privateClient struct{ *Client }
 	privateFile   struct{ *File }
@@ -41,7 +41,7 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 // Waited implements private.File.
 func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }
 
-// burst is several requests about one open file that travel together.
+// burst is several requests on one open file that are sent together.
 type burst struct {
 	file  *File
 	open  *openFile
@@ -49,7 +49,7 @@ type burst struct {
 	out   int
 }
 
-// The tags by which the replies of a burst are told apart.
+// The tags that tell the replies of a burst apart.
 const (
 	burstData = iota
 	burstEnd
@@ -80,7 +80,7 @@ func (b *burst) send(tag int, call *conn.Call) error {
 	return nil
 }
 
-// close sends the CLOSE, behind the WRITEs. The file is closed for others at once.
+// close sends the CLOSE after the WRITEs. The file is closed for other calls at once.
 func (b *burst) close() error {
 	open, _ := b.file.letGo()
 	if open == nil {
@@ -98,7 +98,7 @@ func (b *burst) close() error {
 	return nil
 }
 
-// wait hands each reply to take.
+// wait passes each reply to take.
 func (b *burst) wait(take func(call *conn.Call)) error {
 	for b.out > 0 {
 		call, err := b.queue.Next(b.file.ctx)
@@ -115,7 +115,7 @@ func (b *burst) wait(take func(call *conn.Call)) error {
 	return nil
 }
 
-// failed returns what a reply says against it.
+// failed returns the error in a reply.
 func failed(call *conn.Call) error {
 	if call.Err != nil {
 		return call.Err
@@ -123,8 +123,8 @@ func failed(call *conn.Call) error {
 	return replyError(call)
 }
 
-// StartWriteClose implements private.File. Who has thousands of files in flight needs the memory of
-// one: p is copied.
+// StartWriteClose implements private.File. It copies p, so a caller with thousands of files in
+// flight needs the memory of one.
 func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (refused, err error)) {
 	b, err := f.begin("write")
 	if err != nil {
@@ -148,8 +148,8 @@ func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (ref
 	}
 }
 
-// writeAndClose starts all that StartWriteClose asks for. unset is why the attributes could not be asked
-// for.
+// writeAndClose starts all requests of StartWriteClose. unset is why the one for the attributes was
+// not sent.
 func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) (unset, err error) {
 	f := b.file
 	if len(p) > 0 {
@@ -175,7 +175,7 @@ func (b *burst) setAttrs(attrs *NewAttrs) error {
 	return b.send(burstAttrs, call)
 }
 
-// written waits for the replies to it.
+// written waits for their replies.
 func (b *burst) written(unset error) (refused, err error) {
 	f := b.file
 	var wrote, closed error
@@ -200,8 +200,7 @@ func (b *burst) written(unset error) (refused, err error) {
 	return f.wrap("setstat", unset), err
 }
 
-// writeCall makes a WRITE at the beginning, with a copy of p: the caller's memory is its own again
-// when it likes.
+// writeCall makes a WRITE at offset 0 with a copy of p.
 func (b *burst) writeCall(p []byte) *conn.Call {
 	s := b.open.client
 	block := s.conn.Pool().Get(wire.WriteHeaderSize(len(b.open.handle)) + len(p))
@@ -212,7 +211,7 @@ func (b *burst) writeCall(p []byte) *conn.Call {
 	return call
 }
 
-// writeThenClose is StartWriteClose one after the other.
+// writeThenClose is StartWriteClose step by step.
 func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 	if _, err := f.writeAt(p, 0); err != nil {
 		f.Async().Close()

@@ -9,19 +9,19 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Stat asks for the attributes of the file at name, following symbolic links. The result's Sys is a
-// [*FileStat]. One round trip.
+// Stat returns the attributes of a file, following symbolic links. The result's Sys is a
+// [*FileStat]. It takes one round trip.
 func (c *Client) Stat(name string) (fs.FileInfo, error) {
 	return run(c.ctx, c.stat("stat", wire.TypeStat, name))
 }
 
-// Lstat is Stat for the file itself where it is a symbolic link. One round trip.
+// Lstat is Stat that does not follow a symbolic link at name. It takes one round trip.
 func (c *Client) Lstat(name string) (fs.FileInfo, error) {
 	return run(c.ctx, c.stat("lstat", wire.TypeLstat, name))
 }
 
-// Stat asks the server for the file's attributes, by FSTAT where the file is open and by STAT where
-// it is not or where the server refuses FSTAT, and keeps them. One round trip.
+// Stat asks the server for the file's attributes and caches them: by FSTAT if the file is open,
+// otherwise, or if the server refuses FSTAT, by STAT. It takes one round trip.
 func (f *File) Stat() (fs.FileInfo, error) {
 	stat, err := run(f.ctx, f.statOperation())
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *session) stat(op string, t wire.Type, name string) operation[fs.FileInf
 		})
 }
 
-// statOperation asks for the attributes and keeps them.
+// statOperation asks for the attributes and caches them.
 func (f *File) statOperation() operation[*FileStat] {
 	f.mu.Lock()
 	s, open, name := f.client, f.open, f.path
@@ -75,8 +75,7 @@ func attrsReply(call *conn.Call) (*FileStat, error) {
 	return &stat, nil
 }
 
-// StatVFS is what a server says of a file system: POSIX's struct statvfs (OpenSSH's PROTOCOL,
-// section 4.4).
+// StatVFS describes a file system, like POSIX's struct statvfs (OpenSSH's PROTOCOL, section 4.4).
 type StatVFS struct {
 	Bsize   uint64 // the file system's block size, in bytes
 	Frsize  uint64 // the unit of the three counts of blocks, in bytes
@@ -94,18 +93,18 @@ type StatVFS struct {
 // TotalSpace returns the size of the file system, in bytes.
 func (s *StatVFS) TotalSpace() uint64 { return s.Frsize * s.Blocks }
 
-// FreeSpace returns what is free, in bytes, that kept for root included. See
+// FreeSpace returns the free space in bytes, including what is reserved for root. See
 // [StatVFS.AvailableSpace].
 func (s *StatVFS) FreeSpace() uint64 { return s.Frsize * s.Bfree }
 
-// AvailableSpace returns what is free to others than root, in bytes.
+// AvailableSpace returns the free space available to other users than root, in bytes.
 func (s *StatVFS) AvailableSpace() uint64 { return s.Frsize * s.Bavail }
 
-// HasStatVFS tells whether the server offers statvfs@openssh.com.
+// HasStatVFS reports whether the server offers statvfs@openssh.com.
 func (c *Client) HasStatVFS() bool { return c.offered(wire.ExtStatVFS) }
 
-// StatVFS returns the state of the file system that holds name. It needs statvfs@openssh.com, or
-// else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+// StatVFS describes the file system that holds name. It needs statvfs@openssh.com; without it the
+// error matches [errors.ErrUnsupported]. It takes one round trip.
 func (c *Client) StatVFS(name string) (*StatVFS, error) {
 	stat := new(StatVFS)
 	if err := c.StatVFSInto(name, stat); err != nil {
@@ -114,7 +113,7 @@ func (c *Client) StatVFS(name string) (*StatVFS, error) {
 	return stat, nil
 }
 
-// StatVFSInto is StatVFS into the caller's memory.
+// StatVFSInto is StatVFS into memory of the caller's.
 func (c *Client) StatVFSInto(name string, stat *StatVFS) (err error) {
 	*stat, err = run(c.ctx, c.statVFS(name))
 	return err
@@ -126,8 +125,8 @@ func (s *session) statVFS(name string) operation[StatVFS] {
 		statVFSReply).needs(wire.ExtStatVFS)
 }
 
-// StatVFS returns the state of the file system that holds the open file. It needs
-// fstatvfs@openssh.com, or else errors.Is(err, errors.ErrUnsupported) holds. One round trip.
+// StatVFS describes the file system that holds the open file. It needs fstatvfs@openssh.com;
+// without it the error matches [errors.ErrUnsupported]. It takes one round trip.
 func (f *File) StatVFS() (*StatVFS, error) {
 	stat, err := run(f.ctx, f.statVFS())
 	if err != nil {
@@ -157,10 +156,10 @@ func statVFSReply(call *conn.Call) (StatVFS, error) {
 	}, nil
 }
 
-// UsersGroups returns the names of users and groups by their numbers, in the order of the numbers,
-// and "" for one that the server does not know. It needs users-groups-by-id@openssh.com (OpenSSH's
-// PROTOCOL, section 4.12), or else errors.Is(err, errors.ErrUnsupported) holds. One round trip for
-// any few thousand numbers.
+// UsersGroups returns the names of users and groups by their IDs, in the same order, with "" for
+// those the server does not know. It needs users-groups-by-id@openssh.com (OpenSSH's PROTOCOL,
+// section 4.12); without it the error matches [errors.ErrUnsupported]. It takes one round trip, for
+// up to a few thousand IDs.
 func (c *Client) UsersGroups(uids, gids []uint32) (users, groups []string, err error) {
 	names, err := run(c.ctx, c.usersGroups(uids, gids))
 	return names.Users, names.Groups, err

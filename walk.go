@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// leastListings and mostListings are how many directories a walk has open at once, in the
-	// beginning and at most. Servers limit open handles; OpenSSH's at about a thousand.
+	// leastListings and mostListings are how many directories a walk lists at once, at first and at
+	// most. Servers limit open handles, OpenSSH's to about a thousand.
 	leastListings = 16
 	mostListings  = 128
 
-	// mostAhead is how many entries a walk has listed and not visited at most, but for those of the
-	// directory that it waits for: some 10 MB.
+	// mostAhead is how many entries a walk lists ahead of the visit, besides those of the directory
+	// it waits for: some 10 MB.
 	mostAhead = 1 << 15
 )
 
-// WalkDir walks the tree at root as [path/filepath.WalkDir] does, and calls fn for each file and
-// directory in it, root included, in lexical order; errors, [fs.SkipDir] and [fs.SkipAll] work as
-// there. It does not follow symbolic links. Entries carry their attributes, so that Info costs
-// nothing.
+// WalkDir walks the tree at root like [path/filepath.WalkDir], calling fn for each file and
+// directory in lexical order, including root; errors, [fs.SkipDir] and [fs.SkipAll] work as there.
+// It does not follow symbolic links. Entries carry their attributes, so Info sends no request.
 //
-// fn runs on the calling goroutine, one call at a time, while up to 128 directories that it has not
-// reached are being listed. So a walk over a long link takes a few round trips for each hundred
-// directories; what fn does with one entry may already be too late for what it hears of the next.
-// The memory is that of the listings on the current path and of some ten thousand entries more.
+// fn is called on the calling goroutine, one call at a time, while up to 128 directories ahead of
+// it are being listed. So a walk over a long link takes a few round trips for each hundred
+// directories, and changes made by fn may come too late to be seen by later calls. Memory holds the
+// listings on the current path and some ten thousand entries more.
 func (c *Client) WalkDir(root string, fn fs.WalkDirFunc) error {
 	info, err := c.Lstat(root)
 	if err != nil {
@@ -62,9 +61,9 @@ func (c *Client) walk(top *File, fn fs.WalkDirFunc) error {
 	return w.visit(&walkDir{file: top, index: -1}, top)
 }
 
-// Walk is [Client.WalkDir] as an iterator: closed Files that carry their attributes, in lexical
-// order, root first. An error comes with the File of the directory that it is about, nil for root,
-// and the walk goes on behind it. To leave out a directory, use WalkDir.
+// Walk is [Client.WalkDir] as an iterator over closed Files with their attributes, in lexical
+// order, root first. An error comes with the File of the directory it is about, or nil for root,
+// and the walk continues after it. Use WalkDir to skip a directory.
 func (c *Client) Walk(root string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		c.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
@@ -80,8 +79,8 @@ func (c *Client) Walk(root string) iter.Seq2[*File, error] {
 	}
 }
 
-// walk is one tree being walked: one goroutine visits, and others list ahead of it, in the order in
-// which it will come by.
+// walk is a tree being walked: one goroutine visits, and others list ahead of it in the order of
+// the visit.
 type walk struct {
 	client *Client // with the walk's context
 	owner  *Client
@@ -115,8 +114,8 @@ type walkDir struct {
 	crowded bool // it failed while others were being listed
 }
 
-// visit calls fn for a file, and for what lies below it. dir is the place of a directory in the
-// tree.
+// visit calls fn for a file and what lies below it. dir is the file's place in the tree if it is a
+// directory.
 func (w *walk) visit(dir *walkDir, f *File) error {
 	if w.owner.ctx.Err() != nil {
 		return context.Cause(w.owner.ctx)
@@ -136,7 +135,7 @@ func (w *walk) visit(dir *walkDir, f *File) error {
 	return err
 }
 
-// visitBelow visits what lies in a directory. fs.SkipDir is for the directory's rest.
+// visitBelow visits the contents of a directory. fs.SkipDir skips the rest of it.
 func (w *walk) visitBelow(dir *walkDir, entry fs.DirEntry) error {
 	w.await(dir)
 	if w.owner.ctx.Err() != nil {
@@ -163,14 +162,14 @@ func (w *walk) visitBelow(dir *walkDir, entry fs.DirEntry) error {
 	return nil
 }
 
-// leave has nothing more listed in a directory and below it, and forgets what was.
+// leave stops listing in a directory and below it, and drops what was listed.
 func (w *walk) leave(dir *walkDir) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(dir)
 }
 
-// forget is leave for one who holds the lock.
+// forget is leave for a caller that holds the lock.
 func (w *walk) forget(dir *walkDir) {
 	dir.left = true
 	w.ahead -= dir.counted
@@ -184,7 +183,7 @@ func (w *walk) forget(dir *walkDir) {
 	dir.dirs = nil
 }
 
-// await waits until a directory is listed, which comes first if it is not under way.
+// await waits until a directory is listed; if that has not started it comes first.
 func (w *walk) await(dir *walkDir) {
 	w.mu.Lock()
 	if dir.index >= 0 {
@@ -199,8 +198,8 @@ func (w *walk) await(dir *walkDir) {
 	if !dir.crowded {
 		return
 	}
-	// It may have been refused because too much was open at once, for which version 3 has no code:
-	// it is asked again, alone.
+	// It may have failed because too much was open at once, for which version 3 has no code: list
+	// it again, alone.
 	w.mu.Lock()
 	w.limit = max(1, w.limit/2)
 	w.most = w.limit
@@ -217,14 +216,14 @@ func (w *walk) await(dir *walkDir) {
 	<-listed
 }
 
-// launch begins as many listings as may be under way. The caller holds the lock.
+// launch starts as many listings as allowed. The caller holds the lock.
 func (w *walk) launch() {
 	for !w.alone && w.active < w.limit && w.ahead < mostAhead && len(w.waiting) > 0 {
 		w.begin(heap.Pop(&w.waiting).(*walkDir))
 	}
 }
 
-// begin begins to list a directory. The caller holds the lock.
+// begin starts to list a directory. The caller holds the lock.
 func (w *walk) begin(dir *walkDir) {
 	dir.listed = make(chan struct{})
 	w.active++
@@ -233,8 +232,8 @@ func (w *walk) begin(dir *walkDir) {
 	w.lists.Go(func() { w.list(dir, func() bool { return others || w.begun != begun }) })
 }
 
-// list lists a directory and notes the directories in it. Crowd tells, to one who holds the lock,
-// whether others were being listed meanwhile.
+// list lists a directory and records the directories in it. crowd reports, to a caller that holds
+// the lock, whether others were listed in the meantime.
 func (w *walk) list(dir *walkDir, crowd func() bool) {
 	entries, err := w.client.ReadDir(dir.file.Name())
 	if err == nil {
@@ -278,7 +277,7 @@ func (w *walk) keep(dir *walkDir, entries []*File) {
 	}
 }
 
-// statUnknown asks for the attributes of entries whose mode the listing did not say.
+// statUnknown asks for the attributes of entries that were listed without a mode.
 func (c *Client) statUnknown(entries []*File) error {
 	unknown := func(yield func(*File) bool) {
 		for _, f := range entries {
@@ -298,7 +297,7 @@ func (c *Client) statUnknown(entries []*File) error {
 	return nil
 }
 
-// dirHeap holds directories, first the one that the walk comes to first.
+// dirHeap holds directories in the order of the walk.
 type dirHeap []*walkDir
 
 func (h dirHeap) Len() int           { return len(h) }
