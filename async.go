@@ -226,12 +226,12 @@ func (d *dispatcher) work() {
 	}
 }
 
-// report passes an error that nobody waits for to the function set by WithErrorFunc.
+// report passes error of an operation that nobody waits for to the function set by WithErrorFunc.
 func (s *session) report(err error) {
 	if f := s.options.errorFunc; f != nil {
 		s.dispatcher.run(func() { f(err) })
 	} else if logger := s.options.conn.Logger; logger != nil && !errors.Is(err, ErrClosed) {
-		s.dispatcher.run(func() { logger.Info("an error that nobody waits for", "error", err) })
+		s.dispatcher.run(func() { logger.Info("error of an operation that nobody waits for", "error", err) })
 	}
 }
 
@@ -493,7 +493,7 @@ func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	return startChange(a.file.startAt("write", p, off, true), a.file.Name())
 }
 
-var errAppendAt = errors.New("WriteAt on a file that was opened with O_APPEND")
+var errAppendAt = errors.New("WriteAt on a file opened with O_APPEND")
 
 // rangeAt is a ReadAt or WriteAt that was started. It is a transfer driven by the completions of
 // its own requests, without a goroutine. Its pending result's lock guards it and the buffer;

@@ -88,19 +88,18 @@ func connError(err error) error {
 	return err
 }
 
-// StatusError is a server's refusal: the STATUS packet (draft-02, section 7) with which it
-// answered. Operations return it inside a [*fs.PathError] or [*os.LinkError], which name the
-// operation and the file.
+// StatusError is a server's refusal: the STATUS packet that it answered with (draft-02, section 7).
+// Operations return it wrapped in a [*fs.PathError] or [*os.LinkError].
 //
-// errors.Is maps the codes to the errors of package fs:
+// By its code it matches an error of package fs or errors:
 //
-//	NO_SUCH_FILE (2), NO_SUCH_PATH (10)                        fs.ErrNotExist
-//	PERMISSION_DENIED (3), WRITE_PROTECT (12)                  fs.ErrPermission
-//	FILE_ALREADY_EXISTS (11)                                   fs.ErrExist
-//	OP_UNSUPPORTED (8)                                         errors.ErrUnsupported
+//	NO_SUCH_FILE (2), NO_SUCH_PATH (10)          fs.ErrNotExist
+//	PERMISSION_DENIED (3), WRITE_PROTECT (12)    fs.ErrPermission
+//	FILE_ALREADY_EXISTS (11)                     fs.ErrExist
+//	OP_UNSUPPORTED (8)                           errors.ErrUnsupported
 //
-// and each to its ErrSSHFx value. A server of version 3 has no code for most of what can go wrong
-// and says FAILURE (4); its message may tell more. Note that os.IsNotExist and its like do not see
+// It also matches the ErrSSHFx value of its code. Version 3 has no code for most failures, so
+// servers answer FAILURE (4); the message may say more. os.IsNotExist and the like do not see
 // through wrapped errors: use errors.Is.
 type StatusError struct {
 	Code     uint32
@@ -108,7 +107,7 @@ type StatusError struct {
 	Language string // of the message; usually empty
 }
 
-// Error says the code and the server's message.
+// Error returns the code in words and the server's message.
 func (e *StatusError) Error() string {
 	words := wire.Code(e.Code).String()
 	if e.Message == "" || strings.EqualFold(e.Message, words) {
@@ -120,10 +119,10 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s (the server says %q)", words, e.Message)
 }
 
-// FxCode returns the code as a value that can be compared with the ErrSSHFx values.
+// FxCode returns the code, for comparing with the ErrSSHFx values.
 func (e *StatusError) FxCode() FxCode { return FxCode(e.Code) }
 
-// Is implements errors.Is for the errors that the type's documentation names.
+// Is reports whether target is an error that the type's documentation names for the code.
 func (e *StatusError) Is(target error) bool {
 	if code, ok := target.(FxCode); ok {
 		return e.Code == uint32(code)
@@ -144,7 +143,7 @@ func (e *StatusError) Is(target error) bool {
 // FxCode is a status code as an error, to compare with errors.Is.
 type FxCode uint32
 
-// Error says the code in words.
+// Error returns the code in words.
 func (c FxCode) Error() string { return wire.Code(c).String() }
 
 // The status codes of draft-02, section 7.
@@ -189,7 +188,7 @@ func (invalidError) Unwrap() error   { return fs.ErrInvalid }
 // fs.ErrExist and everything that the refusal matches.
 type existsError struct{ status error }
 
-func (e *existsError) Error() string   { return "the name exists already" }
+func (e *existsError) Error() string   { return "the name exists" }
 func (e *existsError) Unwrap() []error { return []error{fs.ErrExist, e.status} }
 
 // unsupported is why an operation fails whose extension the server lacks.

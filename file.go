@@ -292,7 +292,7 @@ func (s *session) create(ctx context.Context, name string) operation[*File] {
 		next.refused = refusal
 		result := next.result
 		next.result = func(call *conn.Call) (*File, error) {
-			s.differs(&s.noReadWrite, "it opens no file for reading and writing; files are created for writing only")
+			s.differs(&s.noReadWrite, "it refuses to open files for both reading and writing; creating them for writing only")
 			return result(call)
 		}
 		return &next

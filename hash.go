@@ -198,7 +198,7 @@ func splitHashes(reply wire.CheckFileReply, what CheckFile) (*FileHashes, error)
 	size, known := hashSizes[reply.Algorithm]
 	if !known {
 		if what.BlockSize != 0 {
-			return nil, &ProtocolError{What: fmt.Sprintf("hashes by %q, which was not asked for",
+			return nil, &ProtocolError{What: fmt.Sprintf("hashes by %q, which was not requested",
 				reply.Algorithm)}
 		}
 		size = len(reply.Hashes)

@@ -227,7 +227,7 @@ func (l *listing) take() error {
 	if names.Remaining() > 0 {
 		l.empty = 0
 	} else if l.empty++; l.empty == mostEmpty {
-		return &ProtocolError{What: "a listing goes on without names and without an end"}
+		return &ProtocolError{What: "the server sends empty replies instead of ending a listing"}
 	}
 	l.names = names
 	return nil
@@ -245,13 +245,13 @@ func (l *listing) entry() (*File, error) {
 			return nil, parse(err)
 		}
 		if l.cycle.repeats(name) {
-			return nil, &ProtocolError{What: "a listing begins again instead of ending"}
+			return nil, &ProtocolError{What: "the server starts a listing again instead of ending it"}
 		}
 		if len(name) == 1 && name[0] == '.' || len(name) == 2 && name[0] == '.' && name[1] == '.' {
 			continue
 		}
 		if !validName(name) {
-			return nil, fmt.Errorf("the server lists a name that no file can have: %q", name)
+			return nil, fmt.Errorf("server sent an invalid file name: %q", name)
 		}
 		if len(l.prefix)+len(name) > mostPath {
 			return nil, fmt.Errorf("the server lists a path longer than %d bytes", mostPath)

@@ -214,7 +214,7 @@ func (l *loop) fail(r flow.Range, err error) {
 
 // errUnfinished says that a transfer has stopped early without a reason: a bug in this package,
 // which must not be silent.
-var errUnfinished = errors.New("the transfer has stopped before its end; this is a mistake in usftp")
+var errUnfinished = errors.New("the transfer stopped early; this is a mistake in usftp")
 
 // verdict returns how a transfer with nothing in flight has ended. A failed request counts before
 // the source's error.
@@ -310,7 +310,7 @@ func (s *stripes) begin(l *loop) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queue != nil || s.ended {
-		return errors.New("stripes are for one transfer")
+		return errors.New("stripes were used already")
 	}
 	s.queue = l.queue
 	l.joins = s

@@ -356,7 +356,7 @@ func (s *session) name(op, name string, message appender) operation[string] {
 			return "", parse(err)
 		}
 		if r.Remaining() != 1 {
-			return "", &ProtocolError{What: "not exactly one name in reply"}
+			return "", &ProtocolError{What: "not exactly one name in the reply"}
 		}
 		var n wire.Name
 		if err := r.Next(&n); err != nil {

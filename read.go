@@ -255,7 +255,7 @@ type download struct {
 	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
 }
 
-var errNoData = errors.New("the server answered a read with no data and no end of file")
+var errNoData = errors.New("the server answered READ with no data")
 
 // run reads until the end of the file or of the ranges and returns how many bytes the sink has
 // taken. The error is nil at the end of the file.

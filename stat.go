@@ -59,7 +59,7 @@ func (f *File) statOperation() operation[*FileStat] {
 		if !errors.Is(refusal, errors.ErrUnsupported) {
 			return nil
 		}
-		s.differs(&s.noFstat, "it does not serve FSTAT; STAT is used instead")
+		s.differs(&s.noFstat, "it has no FSTAT; using STAT")
 		next := byPath()
 		return &next
 	}
@@ -173,7 +173,7 @@ func (s *session) usersGroups(uids, gids []uint32) operation[wire.UsersGroupsRep
 				return wire.UsersGroupsReply{}, parse(err)
 			}
 			if len(r.Users) != len(uids) || len(r.Groups) != len(gids) {
-				return wire.UsersGroupsReply{}, &ProtocolError{What: "not as many names as numbers were asked for"}
+				return wire.UsersGroupsReply{}, &ProtocolError{What: "not as many names as IDs in the reply"}
 			}
 			return r, nil
 		}).needs(wire.ExtUsersGroupsByID)

@@ -159,7 +159,7 @@ func (f *File) upload(op string, from int64, source io.Reader, acked func(int64)
 		m, err2 := again.run()
 		if m > 0 {
 			open.client.differs(&open.client.oneWrite,
-				"it refuses WRITEs side by side; they go one by one")
+				"it refuses concurrent WRITEs; sending one at a time")
 			n, err = n+m, err2
 		}
 	}
@@ -198,7 +198,7 @@ type upload struct {
 }
 
 // errTooLong says that data would extend beyond the largest offset.
-var errTooLong = errors.New("a file cannot be as long")
+var errTooLong = errors.New("the file would be too long")
 
 // run writes until the source ends and returns how many bytes the server has acknowledged without a
 // gap.
@@ -334,7 +334,7 @@ func (u *upload) read(p []byte) (n int, err error) {
 		var got int
 		got, err = u.source.Read(p[n:])
 		if got < 0 || got > len(p)-n {
-			return n, errors.New("the source's Read returned an impossible count")
+			return n, errors.New("the source's Read returned an invalid count")
 		}
 		n += got
 		u.consumed += int64(got)
