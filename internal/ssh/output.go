@@ -202,11 +202,15 @@ func (o *output) control(message []byte) error {
 		return o.err
 	}
 	o.finish() // which may begin an exchange
-	if o.kexing || o.stage.size+len(message) > blockSize-1024 {
+	// Behind one that is held the next must wait as well: answers come in the order of requests.
+	if o.kexing || len(o.held) > 0 || o.stage.size+len(message) > blockSize-1024 {
 		if len(o.held)+lengthSize+len(message) > heldMost {
 			return &ProtocolError{"the peer asks more than it takes answers to"}
 		}
 		o.held = appendString(o.held, message)
+		if o.stage.size > 0 {
+			return o.flushLocked()
+		}
 		return nil
 	}
 	o.put(message)
@@ -254,7 +258,8 @@ func (o *output) message(message []byte) (seq uint32, err error) {
 // waitToSend waits until data may be sent, and for more than that where another condition is
 // given.
 func (o *output) waitToSend(more func() bool) error {
-	for o.err == nil && !o.closing && (o.kexing || o.full() || more != nil && !more()) {
+	for o.err == nil && !o.closing &&
+		(o.kexing || o.full() || len(o.held) > 0 || more != nil && !more()) {
 		if o.stage.size > 0 {
 			if err := o.flushLocked(); err != nil {
 				return err
