@@ -56,7 +56,7 @@ func (s *session) copyRange(r *request, length int64) (int64, error) {
 		if err := s.ctx.Err(); err != nil {
 			return done, err
 		}
-		piece := r.reply.data[:min(length-done, wire.MaxData)]
+		piece := r.reply.Bytes()[:min(length-done, wire.MaxData)]
 		n, readErr := r.handle.readerAt.ReadAt(piece, int64(r.offset)+done)
 		if n > 0 {
 			written, err := r.target.writerAt.WriteAt(piece[:n], int64(r.toOffset)+done)

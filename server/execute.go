@@ -120,12 +120,12 @@ func (w *worker) short(s *session, r *request, reply []byte) {
 // send queues the reply that was made in the buffer lent for it.
 func (w *worker) send(s *session, r *request, reply []byte) {
 	b := r.reply
-	if len(reply) > len(b.data) {
+	if len(reply) > len(b.Bytes()) {
 		w.status(s, r, errLongReply) // what the backend said does not fit
 		return
 	}
 	r.reply = nil
-	b.end = len(reply)
+	b.End = len(reply)
 	s.deliver(r, nil, b)
 }
 
@@ -155,7 +155,7 @@ func (w *worker) name(s *session, r *request, name string, err error) {
 		w.status(s, r, err)
 		return
 	}
-	b := wire.BeginNames(r.reply.data[:0], r.id)
+	b := wire.BeginNames(r.reply.Bytes()[:0], r.id)
 	b = (&wire.Name{Filename: name, LongName: name}).Append(b)
 	w.send(s, r, wire.FinishNames(b, 0, 1))
 }
@@ -178,9 +178,9 @@ func (w *worker) read(s *session, r *request) {
 	}
 	b := r.reply
 	r.reply = nil
-	data := b.data[wire.DataHeaderSize : wire.DataHeaderSize+n]
-	wire.Data{Data: data}.AppendHeader(b.data[:0], r.id)
-	b.end = wire.DataHeaderSize + n
+	data := b.Bytes()[wire.DataHeaderSize : wire.DataHeaderSize+n]
+	wire.Data{Data: data}.AppendHeader(b.Bytes()[:0], r.id)
+	b.End = wire.DataHeaderSize + n
 	s.deliver(r, nil, b)
 }
 
@@ -220,7 +220,7 @@ func (s *session) readAt(r *request) (int, error) {
 	case r.offset > math.MaxInt64-r.length:
 		return 0, io.EOF
 	}
-	n, err := h.readerAt.ReadAt(r.reply.data[wire.DataHeaderSize:wire.DataHeaderSize+int(r.length)],
+	n, err := h.readerAt.ReadAt(r.reply.Bytes()[wire.DataHeaderSize:wire.DataHeaderSize+int(r.length)],
 		int64(r.offset))
 	h.bytesRead.Add(uint64(n))
 	return n, err

@@ -99,5 +99,5 @@ func (w *worker) usersGroups(s *session, r *request) {
 			}
 		}
 	}
-	w.send(s, r, wire.UsersGroupsReply{Users: users, Groups: groups}.Append(r.reply.data[:0], r.id))
+	w.send(s, r, wire.UsersGroupsReply{Users: users, Groups: groups}.Append(r.reply.Bytes()[:0], r.id))
 }

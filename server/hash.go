@@ -67,7 +67,7 @@ func (w *worker) checkFile(s *session, r *request) {
 		w.status(s, r, err)
 		return
 	}
-	w.send(s, r, reply.Append(r.reply.data[:0], r.id))
+	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
 }
 
 func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, err error) {
@@ -147,7 +147,7 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 	var sums []byte
 	offset := int64(r.offset)
 	for left > 0 || len(sums) == 0 {
-		n, err := s.hashOne(source, h, offset, min(left, block), r.reply.data)
+		n, err := s.hashOne(source, h, offset, min(left, block), r.reply.Bytes())
 		if err != nil && err != io.EOF {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -35,12 +36,12 @@ type input struct {
 
 	// While many packets arrive, buf is this large one. It is given up by the first read of a few
 	// bytes.
-	large *buffer
+	large *buffer.Block
 	small []byte // buf, meanwhile
 	last  int    // what the last read brought
 
 	// lease gets the buffer for a long packet and waits for it; nil means that the session is over.
-	lease func(n int) *buffer
+	lease func(n int) *buffer.Block
 }
 
 // ready tells whether a whole packet is at hand, so that taking it does not wait.
@@ -55,7 +56,7 @@ func (in *input) ready() bool {
 // next takes the next packet, without its length field. A long packet comes with the buffer it lies
 // in, which the caller must release, also with an error; any other stays valid until the next call.
 // The error is io.EOF where the stream ended between two packets.
-func (in *input) next() (packet []byte, own *buffer, err error) {
+func (in *input) next() (packet []byte, own *buffer.Block, err error) {
 	if in.large != nil && in.start == in.end && in.last < inputSize {
 		in.drop()
 	}
@@ -84,15 +85,15 @@ func (in *input) next() (packet []byte, own *buffer, err error) {
 // grow makes buf a large one.
 func (in *input) grow() {
 	in.large, in.small = in.pool.lease(largeBuffer), in.buf
-	in.end = copy(in.large.data, in.buf[in.start:in.end])
+	in.end = copy(in.large.Bytes(), in.buf[in.start:in.end])
 	in.start = 0
-	in.buf = in.large.data
+	in.buf = in.large.Bytes()
 }
 
 // drop gives up the large buffer, and what is in it.
 func (in *input) drop() {
 	if in.large != nil {
-		in.pool.release(in.large)
+		in.large.Release()
 		in.buf, in.large = in.small, nil
 		in.start, in.end = 0, 0
 	}
@@ -121,19 +122,19 @@ func (in *input) readError(err error, have int) error {
 }
 
 // long reads a packet into a buffer of its own.
-func (in *input) long(need int) (packet []byte, own *buffer, err error) {
+func (in *input) long(need int) (packet []byte, own *buffer.Block, err error) {
 	own = in.lease(need + lookahead)
 	if own == nil {
 		return nil, nil, io.ErrClosedPipe
 	}
-	have := copy(own.data, in.buf[in.start:in.end])
+	have := copy(own.Bytes(), in.buf[in.start:in.end])
 	in.start, in.end = 0, 0
-	got, err := io.ReadAtLeast(in.r, own.data[have:need+lookahead], need-have)
+	got, err := io.ReadAtLeast(in.r, own.Bytes()[have:need+lookahead], need-have)
 	if have += got; err != nil {
 		return nil, own, in.readError(err, have)
 	}
-	in.end = copy(in.buf, own.data[need:have])
-	return own.data[wire.LengthSize:need], own, nil
+	in.end = copy(in.buf, own.Bytes()[need:have])
+	return own.Bytes()[wire.LengthSize:need], own, nil
 }
 
 // successor returns an input that carries on behind what this one has taken. This one's packets

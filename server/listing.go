@@ -78,7 +78,7 @@ func (w *worker) readdir(s *session, r *request) {
 		w.status(s, r, errBadHandle)
 		return
 	}
-	b, count, now := wire.BeginNames(r.reply.data[:0], r.id), 0, time.Now()
+	b, count, now := wire.BeginNames(r.reply.Bytes()[:0], r.id), 0, time.Now()
 	for {
 		l.peek()
 		if !l.pending {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"sync"
+
+	"github.com/usftp/usftp/internal/buffer"
 )
 
 // output sends replies. Whoever finds nobody writing writes all there is, so that replies made
@@ -14,10 +16,10 @@ type output struct {
 	sent func(charged, short int) // called with what has been written or dropped, see session.sent
 
 	mu      sync.Mutex
-	stage   *buffer   // collects short replies
-	queue   []*buffer // is sent before the stage
-	spare   []*buffer // the queue's other backing array
-	size    int       // bytes in queue and stage
+	stage   *buffer.Block   // collects short replies
+	queue   []*buffer.Block // is sent before the stage
+	spare   []*buffer.Block // the queue's other backing array
+	size    int             // bytes in queue and stage
 	writing bool
 	ended   sync.Cond // writing has ended
 	err     error
@@ -36,15 +38,15 @@ func (o *output) put(reply []byte) {
 	if o.err != nil {
 		return
 	}
-	if o.stage != nil && o.stage.end+len(reply) > len(o.stage.data) {
+	if o.stage != nil && o.stage.End+len(reply) > len(o.stage.Bytes()) {
 		o.queue = append(o.queue, o.stage)
 		o.stage = nil
 	}
 	if o.stage == nil {
 		o.stage = o.pool.lease(smallBuffer)
-		o.stage.charge = 0
+		o.stage.Charge = 0
 	}
-	o.stage.end += copy(o.stage.data[o.stage.end:], reply)
+	o.stage.End += copy(o.stage.Bytes()[o.stage.End:], reply)
 	o.size += len(reply)
 }
 
@@ -56,7 +58,7 @@ func (o *output) long() bool {
 }
 
 // send adds a buffer that holds a reply, and takes it over. It does not write.
-func (o *output) send(b *buffer) {
+func (o *output) send(b *buffer.Block) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {
@@ -64,7 +66,7 @@ func (o *output) send(b *buffer) {
 		return
 	}
 	o.queue = append(o.queue, b)
-	o.size += b.end - b.start
+	o.size += b.End - b.Start
 }
 
 // flush writes all there is, unless somebody else is writing, who then does. An error is final.
@@ -109,7 +111,7 @@ func (o *output) sendRelayed(header []byte, y *relay, n int) error {
 }
 
 // takeAll begins writing what there is; the caller holds the lock.
-func (o *output) takeAll() (batch []*buffer) {
+func (o *output) takeAll() (batch []*buffer.Block) {
 	batch = o.queue
 	if o.stage != nil {
 		batch = append(batch, o.stage)
@@ -122,7 +124,7 @@ func (o *output) takeAll() (batch []*buffer) {
 }
 
 // wrote ends it.
-func (o *output) wrote(batch []*buffer, err error) {
+func (o *output) wrote(batch []*buffer.Block, err error) {
 	o.spare = batch
 	o.writing = false
 	o.ended.Broadcast()
@@ -142,10 +144,10 @@ func (o *output) drain() error {
 	return o.err
 }
 
-func (o *output) write(batch []*buffer) (err error) {
+func (o *output) write(batch []*buffer.Block) (err error) {
 	for _, b := range batch {
 		if err == nil {
-			_, err = o.w.Write(b.data[b.start:b.end])
+			_, err = o.w.Write(b.Bytes()[b.Start:b.End])
 		}
 		o.drop(b)
 	}
@@ -153,12 +155,12 @@ func (o *output) write(batch []*buffer) (err error) {
 }
 
 // drop gives a buffer back and says so.
-func (o *output) drop(b *buffer) {
-	charge, short := b.charge, 0
+func (o *output) drop(b *buffer.Block) {
+	charge, short := b.Charge, 0
 	if charge == 0 {
-		short = b.end - b.start
+		short = b.End - b.Start
 	}
-	o.pool.release(b)
+	b.Release()
 	o.sent(charge, short)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -103,7 +104,7 @@ func (d *reader) read() {
 // admit takes in a packet. It tells whether the reader is to run the request itself; a request that
 // is bad is to be refused, and any other is a worker's. From then on the reader counts as busy,
 // until it settles.
-func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err error) {
+func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool, err error) {
 	s := d.session
 	t, id, body, err := wire.ParseHeader(packet)
 	if err == nil && t == wire.TypeInit {
@@ -137,13 +138,13 @@ func (d *reader) admit(packet []byte, own *buffer) (r *request, here bool, err e
 		if r.own = s.leasePacket(len(r.data)); r.own == nil {
 			return nil, false, io.ErrClosedPipe
 		}
-		r.data = r.own.data[:copy(r.own.data, r.data)]
+		r.data = r.own.Bytes()[:copy(r.own.Bytes(), r.data)]
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
 	if s.closed {
 		if r.own != nil {
-			s.pool.release(r.own)
+			r.own.Release()
 		}
 		return nil, false, io.ErrClosedPipe
 	}
@@ -232,7 +233,7 @@ func (s *session) watch() {
 }
 
 // newRequest returns an empty request.
-func (s *session) newRequest(t wire.Type, id uint32, own *buffer) *request {
+func (s *session) newRequest(t wire.Type, id uint32, own *buffer.Block) *request {
 	s.mu.Lock()
 	r := s.spare
 	if r != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
+	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -35,12 +36,12 @@ type request struct {
 	offset, toOffset uint64
 	attrs            wire.Attrs
 	uids, gids       []uint32
-	data             []byte  // what WRITE writes; lies in own, or in the reader's input
-	own              *buffer // the buffer that the packet came in
+	data             []byte        // what WRITE writes; lies in own, or in the reader's input
+	own              *buffer.Block // the buffer that the packet came in
 
-	reply    *buffer // lent before the request starts, where its reply needs one
-	charge   int     // what reply counts in the session's budget
-	changes  bool    // changes something that a request on the path could see
+	reply    *buffer.Block // lent before the request starts, where its reply needs one
+	charge   int           // what reply counts in the session's budget
+	changes  bool          // changes something that a request on the path could see
 	running  bool
 	repeated bool     // fails like one before it on its handle, of which the log has told
 	next     *request // in the session's list of spare requests
@@ -57,7 +58,7 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	case opRead:
 		r.key, r.offset, r.length = r.readKey(&in), in.Uint64(), uint64(min(in.Uint32(),
 			wire.MaxData))
-		r.charge = classSize(classFor(wire.DataHeaderSize + int(r.length)))
+		r.charge = bufferSize(wire.DataHeaderSize + int(r.length))
 	case opWrite:
 		r.key, r.offset, r.data = r.readKey(&in), in.Uint64(), in.Bytes()
 		r.length, r.changes = uint64(len(r.data)), true

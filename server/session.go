@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/wire"
 )
@@ -180,15 +181,15 @@ func (s *session) wait() error {
 	}
 	for r := range s.schedule.all() {
 		if r.own != nil {
-			s.memory -= r.own.charge
-			s.pool.release(r.own)
+			s.memory -= r.own.Charge
+			r.own.Release()
 			r.own = nil
 		}
 	}
 	s.told.end()
 	for _, slot := range s.handles.slots {
 		if slot.h != nil { // nobody else is left to use it
-			slot.h.turns.drop(s.pool)
+			slot.h.turns.drop()
 			s.closeHandle(slot.h)
 		}
 	}
@@ -259,8 +260,8 @@ func (s *session) sent(charge, short int) {
 }
 
 // leasePacket waits until there is room for a long packet; nil means that the session is over.
-func (s *session) leasePacket(n int) *buffer {
-	charge := classSize(classFor(n))
+func (s *session) leasePacket(n int) *buffer.Block {
+	charge := bufferSize(n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.closed && s.memory+charge > s.maxMem {
@@ -271,15 +272,15 @@ func (s *session) leasePacket(n int) *buffer {
 	}
 	s.memory += charge
 	b := s.pool.lease(n)
-	b.charge = charge
+	b.Charge = charge
 	return b
 }
 
 // releasePacket gives a long packet's buffer back; the caller does not hold the lock.
-func (s *session) releasePacket(b *buffer) {
+func (s *session) releasePacket(b *buffer.Block) {
 	if b != nil {
-		charge := b.charge
-		s.pool.release(b)
+		charge := b.Charge
+		b.Release()
 		s.sent(charge, 0)
 	}
 }
@@ -331,7 +332,7 @@ func (s *session) startRequest(r *request) {
 	if r.charge > 0 {
 		s.memory += r.charge
 		r.reply = s.pool.lease(r.charge)
-		r.reply.charge = r.charge
+		r.reply.Charge = r.charge
 	}
 }
 

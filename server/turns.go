@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"sync"
+
+	"github.com/usftp/usftp/internal/buffer"
 )
 
 // turns keeps the replies to requests on one handle in the order of the requests. The draft lets
@@ -20,14 +22,14 @@ type turns struct {
 // heldReply is a reply whose turn has not come.
 type heldReply struct {
 	short []byte
-	long  *buffer
+	long  *buffer.Block
 }
 
 // deliver queues a reply when its turn has come, and those that waited for it: a short one, which
 // is copied, or one in a buffer, which is taken over. Short ones count from now on as not taken by
 // the client, long ones have been charged: what is held while a request takes long is bounded like
 // what the client leaves unread.
-func (s *session) deliver(r *request, short []byte, long *buffer) {
+func (s *session) deliver(r *request, short []byte, long *buffer.Block) {
 	s.short.Add(int64(len(short)))
 	if r.handle == nil {
 		s.enqueue(short, long)
@@ -67,7 +69,7 @@ func (s *session) nextTurn(t *turns) {
 	}
 }
 
-func (s *session) enqueue(short []byte, long *buffer) {
+func (s *session) enqueue(short []byte, long *buffer.Block) {
 	if long != nil {
 		s.out.send(long)
 		return
@@ -76,12 +78,12 @@ func (s *session) enqueue(short []byte, long *buffer) {
 }
 
 // drop gives up what is held, in the end.
-func (t *turns) drop(pool *Pool) {
+func (t *turns) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, reply := range t.held {
 		if reply.long != nil {
-			pool.release(reply.long)
+			reply.long.Release()
 		}
 	}
 	t.held = nil

@@ -1,5 +1,5 @@
-// Package buffer lends the memory in which file contents travel. A pool belongs to one client: it
-// counts what is out, reuses what comes back, and lets go of what has not been used for a while.
+// Package buffer lends the memory in which file contents travel. A pool belongs to one client or
+// one server: it counts what is out, reuses what comes back, and frees what is not used for a while.
 package buffer
 
 import (
@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// The sizes of blocks. The large one holds a WRITE packet of 255 KiB with its header, the medium
-// one of 32 KiB, the small one of 4 KiB, which covers the replies that are no data.
+// The sizes of blocks. Packet holds the longest packet that the protocol allows, and what follows it
+// on the stream. Large holds a WRITE packet of 255 KiB with its header, Medium one of 32 KiB, Small
+// one of 4 KiB, which covers the replies that are no data.
 const (
 	Small  = 4608
 	Medium = 40 << 10
 	Large  = 256 << 10
+	Packet = 264 << 10
 )
 
-var classes = [...]int{Small, Medium, Large}
+var classes = [...]int{Small, Medium, Large, Packet}
 
 // idleAfter is how long a pool keeps blocks that nobody asks for.
 const idleAfter = 5 * time.Second
@@ -33,6 +35,10 @@ type Pool struct {
 
 // Block is memory that is lent. Exactly one owner at a time may use it and gives it back once.
 type Block struct {
+	// For the owner to use; zero when the block is lent. Bytes Start to End wait to be written,
+	// and Charge is what the block counts in a budget.
+	Start, End, Charge int
+
 	pool  *Pool
 	class int // -1 where the size fits no class: such a block is not reused
 	mem   []byte
@@ -70,6 +76,7 @@ func (b *Block) Release() {
 	if b == nil {
 		return
 	}
+	b.Start, b.End, b.Charge = 0, 0, 0
 	p := b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,7 +29,7 @@ func TestSizesAndOddBlocks(t *testing.T) {
 	defer p.Close()
 	for _, test := range []struct{ ask, get int }{
 		{0, Small}, {Small, Small}, {Small + 1, Medium}, {Medium + 1, Large}, {Large,
-			Large}, {Large + 1, Large + 1},
+			Large}, {Large + 1, Packet}, {Packet + 1, Packet + 1},
 	} {
 		b := p.Get(test.ask)
 		if len(b.Bytes()) != test.get {
@@ -37,7 +37,7 @@ func TestSizesAndOddBlocks(t *testing.T) {
 		}
 		b.Release()
 	}
-	if want := int64(Small + Medium + Large); p.Kept() != want {
+	if want := int64(Small + Medium + Large + Packet); p.Kept() != want {
 		t.Errorf("Kept is %d, want %d: one of each class and no odd one", p.Kept(), want)
 	}
 }
