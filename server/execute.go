@@ -6,7 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"time"
+	"strings"
 
 	"github.com/usftp/usftp/wire"
 )
@@ -309,30 +309,6 @@ func (s *session) closeHandle(h *handle) error {
 	return err
 }
 
-// logTransfer writes the line that says what became of a file.
-func (s *session) logTransfer(h *handle, err error) {
-	read, written := h.bytesRead.Load(), h.bytesWritten.Load()
-	transfer := "download"
-	if written > 0 || read == 0 && h.writerAt != nil {
-		transfer = "upload"
-	}
-	args := []any{
-		"path", h.path,
-		"transfer", transfer,
-		"read", read,
-		"written", written,
-		"seconds", RoundSeconds(time.Since(h.opened)),
-	}
-	if err != nil {
-		s.log.Warn("file closed badly", append(args, "error", err)...)
-		return
-	}
-	s.log.Info("file closed", args...)
-}
-
-// RoundSeconds is how long something took, for the log: in seconds, to the millisecond.
-func RoundSeconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
-
 func (s *session) fstat(h *handle) (fs.FileInfo, error) {
 	if stater, ok := h.file.(FileStater); ok {
 		if info, err := stater.Stat(); !errors.Is(err, errors.ErrUnsupported) {
@@ -350,4 +326,172 @@ func (s *session) fsetstat(r *request) error {
 		return s.view.Setstat(s.ctx, r.handle.path, r.attrs)
 	}
 	return errUnsupported
+}
+
+// extended runs an extended request.
+func (w *worker) extended(s *session, r *request) {
+	ctx, v := s.ctx, s.view
+	switch r.op {
+	case opPosixRename:
+		w.status(s, r, v.PosixRename(ctx, r.path, r.path2))
+	case opHardlink:
+		w.status(s, r, v.Link(ctx, r.path, r.path2))
+	case opLimits:
+		w.short(s, r, s.limits.Append(w.scratch[:0], r.id))
+	case opStatVFS:
+		reply, err := v.StatVFS(ctx, r.path)
+		w.statVFS(s, r, reply, err)
+	case opFstatVFS:
+		reply, err := s.fstatVFS(r.handle)
+		w.statVFS(s, r, reply, err)
+	case opFsync:
+		w.status(s, r, s.fsync(r.handle))
+	case opExpandPath:
+		name, err := s.expandPath(r.text)
+		w.name(s, r, name, err)
+	case opHomeDirectory:
+		name, err := v.HomeDir(ctx, r.text)
+		w.name(s, r, name, err)
+	case opUsersGroups:
+		w.usersGroups(s, r)
+	case opCopyData:
+		w.status(s, r, s.copyData(r))
+	case opCheckFileHandle, opCheckFileName:
+		w.checkFile(s, r)
+	}
+}
+
+func (w *worker) statVFS(s *session, r *request, reply wire.StatVFSReply, err error) {
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	w.short(s, r, reply.Append(w.scratch[:0], r.id))
+}
+
+func (s *session) fstatVFS(h *handle) (reply wire.StatVFSReply, err error) {
+	if stater, ok := h.file.(FileStatVFSer); ok {
+		if reply, err = stater.StatVFS(); !errors.Is(err, errors.ErrUnsupported) {
+			return s.view.limitStatVFS(reply), err
+		}
+	}
+	return s.view.statVFS(s.ctx, h.path)
+}
+
+func (s *session) fsync(h *handle) error {
+	if err := h.failed(); err != nil {
+		return err
+	}
+	syncer, ok := h.file.(FileSyncer)
+	if !ok {
+		return errUnsupported
+	}
+	return syncer.Sync()
+}
+
+// expandPath resolves a path that may begin with "~" or "~user" (OpenSSH's PROTOCOL, section 4.9).
+func (s *session) expandPath(name string) (string, error) {
+	if strings.HasPrefix(name, "~") {
+		user, rest, _ := strings.Cut(name[1:], "/")
+		home, err := s.view.HomeDir(s.ctx, user)
+		if err != nil {
+			return "", err
+		}
+		name = home + "/" + rest
+	}
+	return s.view.realPath(s.ctx, s.view.Path(name))
+}
+
+// usersGroups answers users-groups-by-id (OpenSSH's PROTOCOL, section 4.11).
+func (w *worker) usersGroups(s *session, r *request) {
+	users, groups, err := s.view.ownerNames(s.ctx, r.uids, r.gids)
+	if err == nil && (len(users) != len(r.uids) || len(groups) != len(r.gids)) {
+		err = &StatusError{Code: wire.Failure, Message: "the backend named too few or too many"}
+	}
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	room := wire.MaxPacket - 1024 - 4*(len(users)+len(groups))
+	for _, list := range [...][]string{users, groups} {
+		for i, name := range list {
+			if room -= len(name); room < 0 {
+				list[i] = "" // no name is better than no reply
+			}
+		}
+	}
+	w.send(s, r, wire.UsersGroupsReply{Users: users, Groups: groups}.Append(r.reply.Bytes()[:0], r.id))
+}
+
+// copyData answers copy-data (draft-ietf-secsh-filexfer-extensions-00, section 7).
+func (s *session) copyData(r *request) error {
+	from, to := r.handle, r.target
+	if from.readerAt == nil || to.writerAt == nil {
+		return errBadHandle
+	}
+	if err := to.failed(); err != nil {
+		return err
+	}
+	length := r.length
+	if length == 0 {
+		length = math.MaxInt64
+	}
+	if r.offset > math.MaxInt64 || r.toOffset > math.MaxInt64 {
+		return &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+	}
+	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
+	// OpenSSH's server refuses to copy within one file where the ranges meet: what is read would be
+	// what was written.
+	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
+		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
+	}
+	n, err := s.copyRange(r, int64(length))
+	from.bytesRead.Add(uint64(n))
+	to.bytesWritten.Add(uint64(n))
+	if err != nil {
+		to.failWrites(err)
+		return err
+	}
+	// A length that was asked for must be there, as with OpenSSH's server.
+	if r.length != 0 && uint64(n) < r.length {
+		return io.EOF
+	}
+	return nil
+}
+
+func (s *session) copyRange(r *request, length int64) (int64, error) {
+	if copier, ok := r.target.file.(FileCopier); ok {
+		n, err := copier.CopyFrom(s.ctx, r.handle.file, int64(r.offset), length, int64(r.toOffset))
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return n, err
+		}
+	}
+	var done int64
+	for done < length {
+		if err := s.ctx.Err(); err != nil {
+			return done, err
+		}
+		piece := r.reply.Bytes()[:min(length-done, wire.MaxData)]
+		n, readErr := r.handle.readerAt.ReadAt(piece, int64(r.offset)+done)
+		if n > 0 {
+			written, err := r.target.writerAt.WriteAt(piece[:n], int64(r.toOffset)+done)
+			done += int64(max(written, 0))
+			if err == nil && written < n {
+				err = io.ErrShortWrite
+			}
+			if err != nil {
+				return done, err
+			}
+		}
+		if readErr == io.EOF {
+			break
+		}
+		if readErr != nil {
+			return done, readErr
+		}
+		if n == 0 {
+			return done, io.ErrNoProgress
+		}
+	}
+	return done, nil
 }

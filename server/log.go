@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/wire"
@@ -78,3 +80,58 @@ func (f *refusals) end() {
 		f.log.Info("more requests refused", "omitted", omitted)
 	}
 }
+
+// changed logs that the tree has changed, unless err says that it has not, and returns err. Of
+// attributes it logs the mode, and nothing where there are only times, which come with every copy.
+func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attrs) error {
+	const logged = wire.AttrPermissions | wire.AttrSize | wire.AttrUIDGID
+	if err != nil || v.log == nil || attrs != nil && attrs.Flags&logged == 0 {
+		return err
+	}
+	args := []any{"request", o.String(), "path", name}
+	if to != "" {
+		args = append(args, "to", to)
+	}
+	if attrs != nil && attrs.Has(wire.AttrPermissions) {
+		args = append(args, "mode", fmt.Sprintf("%04o", attrs.Permissions&0o7777))
+	}
+	if attrs != nil && attrs.Has(wire.AttrSize) {
+		args = append(args, "size", attrs.Size)
+	}
+	if attrs != nil && attrs.Has(wire.AttrUIDGID) {
+		args = append(args, "uid", attrs.UID, "gid", attrs.GID)
+	}
+	v.log.Info("tree changed", args...)
+	return nil
+}
+
+// Logged returns the view with a logger, which gets a line for each change of the tree.
+func (v *View) Logged(log *slog.Logger) *View {
+	logged := *v
+	logged.log = log
+	return &logged
+}
+
+// logTransfer writes the line that says what became of a file.
+func (s *session) logTransfer(h *handle, err error) {
+	read, written := h.bytesRead.Load(), h.bytesWritten.Load()
+	transfer := "download"
+	if written > 0 || read == 0 && h.writerAt != nil {
+		transfer = "upload"
+	}
+	args := []any{
+		"path", h.path,
+		"transfer", transfer,
+		"read", read,
+		"written", written,
+		"seconds", RoundSeconds(time.Since(h.opened)),
+	}
+	if err != nil {
+		s.log.Warn("file closed badly", append(args, "error", err)...)
+		return
+	}
+	s.log.Info("file closed", args...)
+}
+
+// RoundSeconds is how long something took, for the log: in seconds, to the millisecond.
+func RoundSeconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

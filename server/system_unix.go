@@ -1,14 +1,25 @@
-//go:build linux || darwin
+//go:build linux || darwin || freebsd
 
 package server
 
 import (
+	"errors"
 	"io/fs"
 	"syscall"
 	"time"
 
 	"github.com/usftp/usftp/wire"
 )
+
+func isNotDirectory(err error) bool {
+	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
+}
+
+func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
+
+func isInvalid(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENAMETOOLONG)
+}
 
 func addSystemAttrs(attrs *wire.Attrs, info fs.FileInfo) {
 	st, ok := info.Sys().(*syscall.Stat_t)
@@ -34,5 +45,5 @@ func systemIdentity(info fs.FileInfo) (id any, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	return [2]uint64{uint64(st.Dev), st.Ino}, true
+	return [2]uint64{uint64(st.Dev), uint64(st.Ino)}, true
 }

@@ -2,10 +2,37 @@ package server
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/usftp/usftp/wire"
 )
+
+// Policy says what of a backend a session may use. The zero Policy allows everything.
+type Policy struct {
+	// ReadOnly refuses whatever could change something: it looks at what is asked for, so that
+	// opening a file for reading works and creating one by opening it does not.
+	ReadOnly bool
+
+	// Allowed, when not empty, names the only operations that are answered; Denied names some that
+	// are not. Denied wins. See [Operations]. The handshake, and closing what is open, cannot be
+	// denied.
+	Allowed, Denied []string
+
+	// Umask takes permission bits away from files and directories that are made, besides what the
+	// process's own does.
+	Umask fs.FileMode
+
+	// Home is the directory where relative paths begin; "" is "/".
+	Home string
+
+	// User is the name of who is logged in, whose "~name" is Home as well.
+	User string
+
+	// Quota, when not nil, bounds what lies below Home. It is for backends that serve nothing else
+	// to the same user.
+	Quota *Quota
+}
 
 // operation is what a request asks for, packet types and extended requests alike.
 type operation uint8
