@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -88,4 +89,38 @@ func TestUmaskAndHome(t *testing.T) {
 	want(t, c.stat("/home/d").Permissions, uint32(0o40750))
 	want(t, c.do(wire.PathRequest{Type: wire.TypeRealpath, Path: "."}).names(t)[0].Filename,
 		"/home")
+}
+
+// TestViewFileAsksThePolicy: what Open gives out is no way around it.
+func TestViewFileAsksThePolicy(t *testing.T) {
+	backend := memfs.New(0)
+	start(t, backend, nil).put("/f", "text")
+	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}
+	for denied, try := range map[string]func(f *server.ViewFile) error{
+		"read":     func(f *server.ViewFile) error { _, err := f.ReadAt(make([]byte, 1), 0); return err },
+		"write":    func(f *server.ViewFile) error { _, err := f.WriteAt([]byte("x"), 0); return err },
+		"fstat":    func(f *server.ViewFile) error { _, err := f.Stat(); return err },
+		"setstat":  func(f *server.ViewFile) error { return f.Setstat(mode) },
+		"fsetstat": func(f *server.ViewFile) error { return f.Setstat(mode) },
+	} {
+		t.Run(denied, func(t *testing.T) {
+			for _, policy := range []*server.Policy{nil, {Denied: []string{denied}}} {
+				view, err := server.NewView(backend, policy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, err := view.Open(context.Background(), "/f", wire.OpenRead|wire.OpenWrite, wire.Attrs{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := try(f); (err == nil) != (policy == nil) {
+					t.Errorf("denied %v: %v", policy != nil, err)
+				}
+				if _, ok := any(f).(io.Seeker); ok {
+					t.Error("the file can do more than it asks about")
+				}
+				f.Close()
+			}
+		})
+	}
 }

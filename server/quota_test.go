@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"github.com/usftp/usftp/server/memfs"
 	"math/rand/v2"
 	"testing"
 
@@ -321,4 +322,40 @@ func randomChange(random *rand.Rand, path func() string) message {
 		wire.OpenAppend | wire.OpenCreate}
 	return wire.Open{Path: path(), Flags: flags[random.IntN(4)],
 		Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: size.Size}}
+}
+
+// TestAppendsUnderQuota: several who append at once get no more room than there is.
+func TestAppendsUnderQuota(t *testing.T) {
+	for range 50 {
+		backend := memfs.New(0)
+		q := server.NewQuota(10, 0)
+		view, err := server.NewView(backend, &server.Policy{Quota: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, done := make(chan struct{}), make(chan error)
+		const writers = 8
+		for range writers {
+			f, err := view.Open(t.Context(), "/f", wire.OpenAppend|wire.OpenCreate, wire.Attrs{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				<-ready
+				f.WriteAt([]byte("123456"), 0)
+				done <- f.Close()
+			}()
+		}
+		close(ready)
+		for range writers {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		info, err := backend.Stat(t.Context(), "/f")
+		if err != nil || info.Size() > 10 {
+			t.Fatalf("%d bytes under a quota of 10, %v", info.Size(), err)
+		}
+		want(t, usage(q), [2]int64{info.Size(), 1})
+	}
 }

@@ -151,3 +151,55 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 		want(t, book.count(map[string]string{"": "request denied", "by": "quota"}), 1)
 	})
 }
+
+// TestChangesAreLogged: a line for each change of the tree, as sftp-server writes at INFO, and what
+// a transfer was.
+func TestChangesAreLogged(t *testing.T) {
+	book := &logBook{}
+	c := start(t, memfs.New(0), &server.Options{Logger: slog.New(book)})
+	c.put("/f", "text")
+	c.get("/f")
+	h := c.open("/f", wire.OpenWrite)
+	for _, m := range []message{
+		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d", Attrs: wire.Attrs{
+			Flags: wire.AttrPermissions, Permissions: 0o750}},
+		wire.Rename{OldPath: "/f", NewPath: "/g"},
+		wire.PosixRename{OldPath: "/g", NewPath: "/h"},
+		wire.Hardlink{OldPath: "/h", NewPath: "/i"},
+		wire.Symlink{First: "h", Second: "/l"},
+		wire.PathAttrs{Type: wire.TypeSetstat, Path: "/h", Attrs: wire.Attrs{
+			Flags: wire.AttrPermissions, Permissions: 0o600}},
+		wire.Fsetstat{Handle: h, Attrs: wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o644}},
+		wire.PathAttrs{Type: wire.TypeSetstat, Path: "/h", Attrs: wire.Attrs{
+			Flags: wire.AttrACModTime}},
+		wire.PathRequest{Type: wire.TypeRemove, Path: "/i"},
+		wire.PathRequest{Type: wire.TypeRmdir, Path: "/d"},
+	} {
+		c.ok(m)
+	}
+	c.close(h)
+	want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/none"}), wire.NoSuchFile)
+	for _, line := range []map[string]string{
+		{"request": "mkdir", "path": "/d", "mode": "0750"},
+		{"request": "rename", "path": "/f", "to": "/g"},
+		{"request": "posix-rename", "path": "/g", "to": "/h"},
+		{"request": "hardlink", "path": "/h", "to": "/i"},
+		{"request": "symlink", "path": "/l", "to": "h"},
+		{"request": "setstat", "path": "/h", "mode": "0600"},
+		{"request": "fsetstat", "path": "/f", "mode": "0644"},
+		{"request": "remove", "path": "/i"},
+		{"request": "rmdir", "path": "/d"},
+	} {
+		line[""] = "tree changed"
+		if n := book.count(line); n != 1 {
+			t.Errorf("%d lines with %v", n, line)
+		}
+	}
+	want(t, book.count(map[string]string{"": "tree changed"}), 9)
+	for _, transfer := range []string{"upload", "download"} {
+		line := map[string]string{"": "file closed", "transfer": transfer, "path": "/f"}
+		if n := book.count(line); n == 0 {
+			t.Errorf("no line with %v", line)
+		}
+	}
+}
