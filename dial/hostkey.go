@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/sshpattern"
 )
 
 // A hostKeyChecker decides about one host's key in one login.
@@ -144,7 +146,7 @@ func (h *hostKeyChecker) checkCertificate(cert *ssh.Certificate) error {
 	// OpenSSH takes a host certificate's principals as patterns; x/crypto/ssh compares.
 	principal := h.s.principal()
 	for _, p := range cert.ValidPrincipals {
-		if matchPattern(p, principal) {
+		if sshpattern.Match(p, principal) {
 			principal = p
 			break
 		}

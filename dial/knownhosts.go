@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/sshpattern"
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
@@ -109,18 +111,10 @@ func matchHosts(hosts, name string) bool {
 	if strings.HasPrefix(hosts, "|") {
 		return matchHashed(hosts, name)
 	}
-	found := false
-	for pattern := range strings.SplitSeq(hosts, ",") {
-		pattern, negated := strings.CutPrefix(pattern, "!")
-		if pattern == "" || !matchPattern(strings.ToLower(pattern), name) {
-			continue
-		}
-		if negated {
-			return false
-		}
-		found = true
-	}
-	return found
+	return sshpattern.MatchList(strings.Split(hosts, ","), func(item string) (matches, negated bool) {
+		pattern, negated := strings.CutPrefix(item, "!")
+		return pattern != "" && sshpattern.Match(strings.ToLower(pattern), name), negated
+	})
 }
 
 // matchHashed checks "|1|salt|hash", HMAC-SHA1 of the name (OpenSSH's hostfile.c).
@@ -140,29 +134,6 @@ func matchHashed(field, name string) bool {
 	mac := hmac.New(sha1.New, salt)
 	mac.Write([]byte(name))
 	return hmac.Equal(mac.Sum(nil), want)
-}
-
-// matchPattern matches with '*' and '?' only: brackets are part of "[host]:port". It
-// goes back to the last '*' alone, so that a hostile pattern costs no more than the
-// product of the lengths.
-func matchPattern(pattern, s string) bool {
-	p, i, star, mark := 0, 0, -1, 0
-	for i < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, i
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == s[i]):
-			p++
-			i++
-		case star >= 0:
-			mark++
-			p, i = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }
 
 func find(keys []knownKey, key ssh.PublicKey) (knownKey, bool) {

@@ -310,53 +310,6 @@ func TestLoopbackTrust(t *testing.T) {
 	}
 }
 
-func TestMatchPattern(t *testing.T) {
-	for _, c := range []struct {
-		pattern, s string
-		want       bool
-	}{
-		{"", "", true}, {"", "a", false}, {"*", "", true}, {"*", "abc", true}, {"a*c", "abbc",
-			true}, {"a*c", "ab", false},
-		{"?", "a", true}, {"?", "", false}, {"[h]:1", "[h]:1", true}, {"[a-z]", "h",
-			false}, {"*.x.y", "a.b.x.y", true}, {"**a**", "ba", true},
-	} {
-		if got := matchPattern(c.pattern, c.s); got != c.want {
-			t.Errorf("matchPattern(%q, %q) = %v", c.pattern, c.s, got)
-		}
-	}
-	began := time.Now()
-	if matchPattern(strings.Repeat("*a", 1000)+"b", strings.Repeat("a", 1000)) {
-		t.Error("it matched")
-	}
-	if d := time.Since(began); d > 5*time.Second {
-		t.Errorf("a hostile pattern took %v", d)
-	}
-}
-
-func FuzzMatchPattern(f *testing.F) {
-	f.Add("a*b?", "axxbc")
-	f.Add("*", "")
-	f.Fuzz(func(t *testing.T, pattern, s string) {
-		if len(pattern) > 30 || len(s) > 30 || strings.Count(pattern, "*") > 6 {
-			return
-		}
-		if got, want := matchPattern(pattern, s), slowMatch(pattern, s); got != want {
-			t.Fatalf("matchPattern(%q, %q) = %v", pattern, s, got)
-		}
-	})
-}
-
-// slowMatch is the definition.
-func slowMatch(pattern, s string) bool {
-	switch {
-	case pattern == "":
-		return s == ""
-	case pattern[0] == '*':
-		return slowMatch(pattern[1:], s) || s != "" && slowMatch(pattern, s[1:])
-	}
-	return s != "" && (pattern[0] == '?' || pattern[0] == s[0]) && slowMatch(pattern[1:], s[1:])
-}
-
 func FuzzKnownHosts(f *testing.F) {
 	key := newSigner(f).PublicKey()
 	good := "h " + authorizedLine(key) + "\n"

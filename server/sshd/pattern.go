@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/usftp/usftp/internal/sshpattern"
 )
 
 // addressList is what the option from= of authorized_keys, and source-address of certificates,
@@ -43,42 +45,12 @@ func parseAddressList(text string) (list addressList, err error) {
 	return list, nil
 }
 
-// allows tells whether an address matches one of the patterns and none that is negated.
+// allows reports whether an address matches one of the patterns and none that is negated.
 func (list addressList) allows(address netip.Addr) bool {
-	found := false
-	for _, p := range list {
-		var match bool
+	return sshpattern.MatchList(list, func(p addressPattern) (matches, negated bool) {
 		if p.prefix.IsValid() {
-			match = p.prefix.Contains(address)
-		} else {
-			match = matchWildcard(p.wildcard, address.String())
+			return p.prefix.Contains(address), p.negated
 		}
-		if match && p.negated {
-			return false
-		}
-		found = found || match
-	}
-	return found
-}
-
-// matchWildcard matches "*" and "?" in time linear in each, whatever the pattern.
-func matchWildcard(pattern, text string) bool {
-	star, mark := -1, 0
-	p := 0
-	for t := 0; t < len(text); {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, t
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
-			p++
-			t++
-		case star >= 0:
-			mark++
-			p, t = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
+		return sshpattern.Match(p.wildcard, address.String()), p.negated
+	})
 }
