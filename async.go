@@ -574,22 +574,13 @@ func (at *rangeAt) sendAll(f *File) {
 
 // call makes the request for a range. The caller holds the lock.
 func (at *rangeAt) call(r flow.Range) *conn.Call {
-	s := at.open.client
+	s, handle := at.open.client, at.open.handle
 	var call *conn.Call
 	if at.write {
-		data := at.buf[r.Off-at.off:][:r.Len]
-		header := wire.WriteHeaderSize(len(at.open.handle))
-		block := s.conn.Pool().Get(header + r.Len)
-		call = s.request(wire.TypeStatus)
-		call.Request = wire.Write{Handle: at.open.handle, Offset: uint64(r.Off),
-			Data: data}.Append(block.Bytes()[:0], 0)
-		call.Payload = block
+		call = s.writeCall(handle, r.Off, at.buf[r.Off-at.off:][:r.Len])
 	} else {
-		call = s.request(wire.TypeData)
-		call.Request = wire.Read{Handle: at.open.handle, Offset: uint64(r.Off),
-			Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+		call = s.readCall(handle, r.Off, r.Len)
 	}
-	call.Bytes = r.Len
 	call.Done = &rangeCall{at, r}
 	return call
 }

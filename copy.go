@@ -236,12 +236,8 @@ func (f *File) copyThrough(off, length int64, to *File, at int64) (int64, error)
 	// The source may have another context, and be silent.
 	defer context.AfterFunc(to.ctx, func() { r.Close() })()
 	n, err := to.upload("copy", at, r, to.progress.Store)
-	var source *sinkError
-	switch {
-	case err != nil && to.ctx.Err() != nil:
-		err = to.wrap("copy", context.Cause(to.ctx))
-	case errors.As(err, &source):
-		err = source.error
+	if err != nil && to.ctx.Err() != nil {
+		return n, to.wrap("copy", context.Cause(to.ctx))
 	}
-	return n, err
+	return n, ownError(err)
 }

@@ -552,3 +552,110 @@ func ExampleFile_ReadAt() {
 	fmt.Println(string(p[:n]), err)
 	// Output: 89 EOF
 }
+
+// A file that was open when a connection was lost goes on with the next one.
+func ExampleFile_SetClient() {
+	server := sftptest.NewScripted(sftptest.Script{})
+	defer server.Close()
+	server.Files.WriteFile("/log", []byte("first second"))
+	dial := func() *usftp.Client {
+		stream := server.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(stream, stream)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return client
+	}
+	client := dial()
+	f, err := client.Open("/log")
+	if err != nil {
+		log.Fatal(err)
+	}
+	p := make([]byte, 6)
+	f.Read(p)
+	client.Close() // or lost
+	f.Close()
+
+	client = dial()
+	defer client.Close()
+	if err := f.SetClient(client); err != nil {
+		log.Fatal(err)
+	}
+	if err := f.OpenRead(); err != nil {
+		log.Fatal(err)
+	}
+	n, err := f.Read(p) // at the offset where the other connection left off
+	fmt.Println(string(p[:n]), err)
+	// Output: second <nil>
+}
+
+// The size of a file is on its way before the server has answered the handshake.
+func ExampleWithAhead() {
+	size := make(chan int64, 1)
+	client, done := connect(map[string]string{"f": "0123456789"},
+		usftp.WithServerVersion("SSH-2.0-OpenSSH_9.2"), // which works in order
+		usftp.WithAhead(func(client *usftp.Client) {
+			stat := client.Async().Stat("f")
+			go func() {
+				info, err := stat.Wait()
+				if err != nil {
+					log.Fatal(err)
+				}
+				size <- info.Size()
+			}()
+		}))
+	defer done()
+	f, err := client.Open("f")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	fmt.Println(<-size)
+	// Output: 10
+}
+
+// Two clients share 8 MiB in flight, so that transfers on both take no more memory than that.
+func ExampleWithBudget() {
+	budget := usftp.NewBudget(8 << 20)
+	for _, name := range []string{"a", "b"} {
+		client, done := connect(map[string]string{name: strings.Repeat(name, 5)},
+			usftp.WithBudget(budget))
+		defer done()
+		data, err := client.ReadFile(name)
+		fmt.Println(string(data), err)
+	}
+	fmt.Println(budget.InFlight())
+	// Output:
+	// aaaaa <nil>
+	// bbbbb <nil>
+	// 0
+}
+
+func ExampleQuotePattern() {
+	client, done := connect(map[string]string{"[x]/a.txt": "", "x/b.txt": ""})
+	defer done()
+	dir := "[x]" // a name, perhaps the server's, and no pattern
+	fmt.Println(client.Glob(usftp.QuotePattern(dir) + "/*.txt"))
+	// Output: [[x]/a.txt] <nil>
+}
+
+func ExampleFile_CopyRange() {
+	client, done := connect(map[string]string{"a": "0123456789"})
+	defer done()
+	from, err := client.Open("a")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer from.Close()
+	to, err := client.Create("b")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer to.Close()
+	fmt.Println(from.CopyRange(2, 5, to, 0)) // the data stays on the server
+	data, err := client.ReadFile("b")
+	fmt.Println(string(data), err)
+	// Output:
+	// 5 <nil>
+	// 23456 <nil>
+}

@@ -110,11 +110,7 @@ func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 
 // Write sends one WRITE (draft-02, section 6.4). It has copied p when it returns.
 func (r Raw) Write(handle []byte, off uint64, p []byte) *Pending[struct{}] {
-	block := r.session.conn.Pool().Get(wire.WriteHeaderSize(len(handle)) + len(p))
-	call := r.session.request(wire.TypeStatus)
-	call.Request = wire.Write{Handle: handle, Offset: off, Data: p}.Append(block.Bytes()[:0], 0)
-	call.Payload = block
-	call.Bytes = len(p)
+	call := r.session.writeCall(handle, int64(off), p)
 	return start(r.ctx, r.session, operation[none]{session: r.session, name: "write", call: call})
 }
 

@@ -46,8 +46,8 @@ type fileState struct {
 	client *session
 	path   string
 	open   *openFile // nil when closed
-	attrs  FileStat  // what was heard of the file last
-	cached bool      // whether attrs was heard at all
+	attrs  FileStat  // cached
+	cached bool      // whether attrs were ever received
 	stash  any
 
 	reading *prefetch // what is being read ahead
@@ -349,9 +349,7 @@ func (s *session) closeOrphan(call *conn.Call) {
 
 // closeHandle closes a handle without waiting, which is fine if nothing was written.
 func (s *session) closeHandle(handle []byte) {
-	call := s.request(wire.TypeStatus)
-	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: handle}.Append(call.Scratch(),
-		0)
+	call := s.handleCall(wire.TypeClose, handle, wire.TypeStatus)
 	call.Done = discard{s}
 	s.conn.TryStart(call, true) // on a connection that has ended there is nothing to close
 }
@@ -408,9 +406,7 @@ func (f *File) letGo() (open *openFile, name string) {
 
 // closeCall makes a CLOSE.
 func (o *openFile) closeCall() *conn.Call {
-	call := o.client.request(wire.TypeStatus)
-	call.Request = wire.HandleRequest{Type: wire.TypeClose, Handle: o.handle}.Append(call.Scratch(),
-		0)
+	call := o.client.handleCall(wire.TypeClose, o.handle, wire.TypeStatus)
 	call.Ordered = true // behind the WRITEs of a transfer that this ends
 	return call
 }

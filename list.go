@@ -192,9 +192,7 @@ func (s *session) opendir(dir string) operation[[]byte] {
 // ask sends as many READDIRs as may be in flight.
 func (l *listing) ask() error {
 	for !l.ended && l.out < l.window {
-		call := l.session.request(wire.TypeName)
-		call.Request = wire.HandleRequest{Type: wire.TypeReaddir,
-			Handle: l.handle}.Append(call.Scratch(), 0)
+		call := l.session.handleCall(wire.TypeReaddir, l.handle, wire.TypeName)
 		call.Done = l.queue
 		if err := l.session.conn.Start(l.ctx, call); err != nil {
 			return err

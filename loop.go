@@ -43,7 +43,7 @@ type loop struct {
 	idle   []int // pieces that are free
 	// nanoseconds for which it had nothing to do but wait for an answer; nil if nobody asks
 	waited *atomic.Int64
-	joins  *stripes // where further lanes come from; nil where there is one for good
+	joins  *stripes // where further lanes come from; nil if there are none
 	// why the transfer ends early: the error of the lowest range that failed
 	err    error
 	errOff int64
@@ -371,7 +371,7 @@ func (s *stripes) WriteToAt(w io.WriterAt) (int64, error) {
 	}
 	n, err := d.run()
 	f.offset += n
-	return n, f.ownError("read", err)
+	return n, ownError(f.wrap("read", err))
 }
 
 // sparseReaderAt is private.SparseReaderAt.
@@ -407,7 +407,7 @@ func (s *stripes) ReadFromAt(r io.ReaderAt) (int64, error) {
 	defer open.client.changed(f.Name())
 	n, err := u.run()
 	f.offset += n
-	return n, f.ownError("write", err)
+	return n, ownError(f.wrap("write", err))
 }
 
 // ReadRange implements private.Stripes.
@@ -429,13 +429,4 @@ func (f *File) striped(op string) (*openFile, context.Context, func(), error) {
 	}
 	ctx, done := f.during(open)
 	return open, ctx, done, nil
-}
-
-// ownError returns an error of the caller's reader or writer unwrapped.
-func (f *File) ownError(op string, err error) error {
-	var ours *sinkError
-	if errors.As(err, &ours) {
-		return ours.error
-	}
-	return f.wrap(op, err)
 }

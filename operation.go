@@ -18,7 +18,7 @@ type operation[T any] struct {
 	session *session
 	name    string // for errors: "open"
 	path    string
-	newPath string // where there are two
+	newPath string // if there are two
 	call    *conn.Call
 	err     error // why it cannot even be sent; then call is nil
 	result  func(*conn.Call) (T, error)
@@ -117,6 +117,33 @@ func (op *operation[T]) wrap(err error) error {
 func (s *session) request(expect wire.Type) *conn.Call {
 	call := s.conn.NewCall()
 	call.Expect = expect
+	return call
+}
+
+// readCall makes a READ.
+func (s *session) readCall(handle []byte, off int64, length int) *conn.Call {
+	call := s.request(wire.TypeData)
+	call.Request = wire.Read{Handle: handle, Offset: uint64(off),
+		Length: uint32(length)}.Append(call.Scratch(), 0)
+	call.Bytes = length
+	return call
+}
+
+// writeCall makes a WRITE with a copy of p.
+func (s *session) writeCall(handle []byte, off int64, p []byte) *conn.Call {
+	block := s.conn.Pool().Get(wire.WriteHeaderSize(len(handle)) + len(p))
+	call := s.request(wire.TypeStatus)
+	call.Request = wire.Write{Handle: handle, Offset: uint64(off),
+		Data: p}.Append(block.Bytes()[:0], 0)
+	call.Payload = block
+	call.Bytes = len(p)
+	return call
+}
+
+// handleCall makes a request with a handle and nothing else.
+func (s *session) handleCall(t wire.Type, handle []byte, expect wire.Type) *conn.Call {
+	call := s.request(expect)
+	call.Request = wire.HandleRequest{Type: t, Handle: handle}.Append(call.Scratch(), 0)
 	return call
 }
 

@@ -53,10 +53,7 @@ func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 	if size, _ := s.dataSizes(); len(p) > size {
 		return 0, nil
 	}
-	call := s.request(wire.TypeData)
-	call.Request = wire.Read{Handle: open.handle, Offset: uint64(off),
-		Length: uint32(len(p))}.Append(call.Scratch(), 0)
-	call.Bytes = len(p)
+	call := s.readCall(open.handle, off, len(p))
 	ctx, done := f.during(open)
 	defer done()
 	if err := s.conn.Do(ctx, call); err != nil {
@@ -102,11 +99,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	}
 	n, err := f.download("read", f.offset, math.MaxInt64, f.expectedSize(), sink, f.progress.Store)
 	f.offset += n
-	var ours *sinkError
-	if errors.As(err, &ours) {
-		err = ours.error // w's own, as it came
-	}
-	return n, err
+	return n, ownError(err)
 }
 
 // ReadRange returns a reader of length bytes of the file at an offset, or of the rest of it if
@@ -252,7 +245,7 @@ type download struct {
 	// for data that counts in the budget until it is used: returns that of a reply that nobody
 	// takes
 	kept      func(*conn.Call)
-	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, where its size was asked for
+	keepAttrs func(*conn.Call) (*FileStat, error) // of the file, if its size was requested
 }
 
 var errNoData = errors.New("the server answered READ with no data")
@@ -307,9 +300,7 @@ func (d *download) fill() error {
 // ask requests a range.
 func (d *download) ask(i int, r flow.Range) error {
 	lane := &d.lanes[i]
-	call := lane.client.request(wire.TypeData)
-	call.Request = wire.Read{Handle: lane.handle, Offset: uint64(r.Off),
-		Length: uint32(r.Len)}.Append(call.Scratch(), 0)
+	call := lane.client.readCall(lane.handle, r.Off, r.Len)
 	call.Keep, call.Orphan = d.kept != nil, d.kept
 	return d.launch(i, r, call)
 }
@@ -323,9 +314,7 @@ const sizeTag = -1
 func (d *download) askSize(keep func(*conn.Call) (*FileStat, error)) {
 	d.keepAttrs = keep
 	lane := &d.lanes[0]
-	call := lane.client.request(wire.TypeAttrs)
-	call.Request = wire.HandleRequest{Type: wire.TypeFstat,
-		Handle: lane.handle}.Append(call.Scratch(), 0)
+	call := lane.client.handleCall(wire.TypeFstat, lane.handle, wire.TypeAttrs)
 	call.Done = d.queue
 	call.Tag = sizeTag
 	if ok, _ := lane.client.conn.TryStart(call, false); !ok {
@@ -439,6 +428,15 @@ func endOf(off int64, n int) int64 { return off + min(int64(n), math.MaxInt64-of
 
 // sinkError marks an error of the caller's reader or writer.
 type sinkError struct{ error }
+
+// ownError returns an error of the caller's reader or writer unwrapped.
+func ownError(err error) error {
+	var own *sinkError
+	if errors.As(err, &own) {
+		return own.error
+	}
+	return err
+}
 
 // errSelf is why a file cannot be read from and written to in one call: it has one offset.
 var errSelf error = invalidError("the file cannot be copied to itself")

@@ -143,7 +143,7 @@ func (f *File) readPrefetched(open *openFile, p []byte) (int, error) {
 	n, err := ahead.read(f, p)
 	over, ended := n < len(p) && err == nil, ahead.ended()
 	if over || open.closed.Err() != nil {
-		f.dropAhead() // Close, where it came before this began, has not seen it
+		f.dropAhead() // a Close before this began has not seen it
 	}
 	if err != nil {
 		return n, f.wrap("read", err)

@@ -153,7 +153,7 @@ func (f privateFile) StartWriteClose(p []byte, attrs NewAttrs) (wait func() (ref
 func (b *burst) writeAndClose(p []byte, attrs *NewAttrs) (unset, err error) {
 	f := b.file
 	if len(p) > 0 {
-		if err := b.send(burstData, b.writeCall(p)); err != nil {
+		if err := b.send(burstData, b.open.client.writeCall(b.open.handle, 0, p)); err != nil {
 			f.Async().Close()
 			return nil, f.wrap("write", err)
 		}
@@ -200,17 +200,6 @@ func (b *burst) written(unset error) (refused, err error) {
 	return f.wrap("setstat", unset), err
 }
 
-// writeCall makes a WRITE at offset 0 with a copy of p.
-func (b *burst) writeCall(p []byte) *conn.Call {
-	s := b.open.client
-	block := s.conn.Pool().Get(wire.WriteHeaderSize(len(b.open.handle)) + len(p))
-	call := s.request(wire.TypeStatus)
-	call.Request = wire.Write{Handle: b.open.handle, Data: p}.Append(block.Bytes()[:0], 0)
-	call.Payload = block
-	call.Bytes = len(p)
-	return call
-}
-
 // writeThenClose is StartWriteClose step by step.
 func (f *File) writeThenClose(p []byte, attrs NewAttrs) (refused, err error) {
 	if _, err := f.writeAt(p, 0); err != nil {
@@ -234,10 +223,10 @@ func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat,
 		}
 	}()
 	s := b.open.client
-	reads := []*conn.Call{b.readCall(int64(size), 1)}
+	reads := []*conn.Call{s.readCall(b.open.handle, int64(size), 1)}
 	tags := []int{burstEnd}
 	if size > 0 {
-		reads, tags = []*conn.Call{b.readCall(0, size), reads[0]}, []int{burstData, burstEnd}
+		reads, tags = []*conn.Call{s.readCall(b.open.handle, 0, size), reads[0]}, []int{burstData, burstEnd}
 	}
 	for i, call := range reads {
 		if err := b.send(tags[i], call); err != nil {
@@ -249,10 +238,7 @@ func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat,
 		if s.noFstat.Load() {
 			return nil
 		}
-		call := s.request(wire.TypeAttrs)
-		call.Request = wire.HandleRequest{Type: wire.TypeFstat,
-			Handle: b.open.handle}.Append(call.Scratch(), 0)
-		return b.send(burstAttrs, call)
+		return b.send(burstAttrs, s.handleCall(wire.TypeFstat, b.open.handle, wire.TypeAttrs))
 	}
 	if s.inOrder {
 		if err := errors.Join(ask(), b.close()); err != nil {
@@ -279,14 +265,6 @@ func (f privateFile) ReadClose(size int, memory func() []byte) (after *FileStat,
 		err = result
 	}
 	return after, f.wrap("read", err)
-}
-
-func (b *burst) readCall(off int64, length int) *conn.Call {
-	call := b.open.client.request(wire.TypeData)
-	call.Request = wire.Read{Handle: b.open.handle, Offset: uint64(off),
-		Length: uint32(length)}.Append(call.Scratch(), 0)
-	call.Bytes = length
-	return call
 }
 
 // readReply takes one reply of ReadClose.

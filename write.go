@@ -96,11 +96,7 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	f.progress.Store(0)
 	n, err := f.upload("write", f.offset, r, f.progress.Store)
 	f.offset += n
-	var ours *sinkError
-	if errors.As(err, &ours) {
-		err = ours.error // r's own, as it came
-	}
-	return n, err
+	return n, ownError(err)
 }
 
 // ReadFromWithConcurrency is [File.ReadFrom]: how many requests are in flight depends on the link
@@ -193,8 +189,8 @@ type upload struct {
 	filling  *buffer.Block // what the source is reading into
 	consumed int64         // bytes that the source has given
 	acked    func(int64)
-	at       io.ReaderAt    // the source, where it can be read anywhere; nil where it cannot
-	sparse   sparseReaderAt // the source, where it knows its holes; nil where it does not
+	at       io.ReaderAt    // the source, if it can be read anywhere, or nil
+	sparse   sparseReaderAt // the source, if it knows its holes, or nil
 }
 
 // errTooLong says that data would extend beyond the largest offset.
@@ -204,7 +200,7 @@ var errTooLong = errors.New("the file would be too long")
 // gap.
 func (u *upload) run() (int64, error) {
 	defer func() {
-		u.filling.Release() // where the source has panicked
+		u.filling.Release() // if the source has panicked
 		if u.ranges.Out() > 0 {
 			u.queue.Abandon()
 		}
