@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // healthTimeout is less than a container's usual time-out for a health check, so that the check
@@ -17,14 +19,14 @@ const healthTimeout = 5 * time.Second
 
 // healthCommand is for containers that hold nothing but this program, and so no other program that
 // could ask the server.
-func (a *app) healthCommand() *cobra.Command {
+func healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "health ADDRESS",
 		Short:  "report whether an SSH server answers at address:port",
 		Hidden: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{cmd.CommandPath(), fmt.Errorf("health takes one address:port")}
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("health takes one address:port")}
 			}
 			return nil
 		},

@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 func helpCommand() *cobra.Command {
@@ -15,7 +17,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return &usageError{"usftp", fmt.Errorf("there is no command %q", args[0])}
+				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("there is no command %q", args[0])}
 			}
 			return about.Help()
 		},
@@ -40,8 +42,7 @@ func completionCommand() *cobra.Command {
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || shells[args[0]] == nil {
-				return &usageError{cmd.CommandPath(),
-					errors.New("the name of a shell is needed: bash, zsh or fish")}
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: errors.New("the name of a shell is needed: bash, zsh or fish")}
 			}
 			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
 		},

@@ -24,7 +24,7 @@ import (
 // tests.
 func TestMain(m *testing.M) {
 	// The tests wait far more than they compute: for logins, cut connections, and time that must pass.
-	flag.Set("test.parallel", "24")
+	flag.Set("test.parallel", "8")
 	if filepath.Base(os.Args[0]) == "sftp-server" {
 		os.Exit(Main(os.Args[1:]))
 	}
@@ -47,7 +47,7 @@ func run(t *testing.T, dir string, args ...string) outcome {
 }
 
 // tooLong is when a command is killed that does not end.
-const tooLong = time.Minute
+const tooLong = 5 * time.Minute
 
 // command is the command, not yet started, in an environment of its own.
 func command(t *testing.T, dir string, args ...string) *exec.Cmd {

@@ -6,15 +6,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // manCommand prints the man page; docs/usftp.1 is what it prints.
-func (a *app) manCommand(root *cobra.Command) *cobra.Command {
+func manCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man",
 		Short:  "print the man page",
 		Hidden: true,
-		Args:   noArgs,
+		Args:   ui.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var b strings.Builder
 			writeMan(&b, root)
@@ -61,8 +63,8 @@ func writeMan(w io.Writer, root *cobra.Command) {
 		}
 	}
 	fmt.Fprintln(w, ".SH EXIT STATUS")
-	for _, e := range exitCodes {
-		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", e.code, roff(e.meaning))
+	for _, e := range ui.ExitCodes {
+		fmt.Fprintf(w, ".TP\n.B %s\n%s\n", e.Code, roff(e.Meaning))
 	}
 	for _, section := range manual {
 		fmt.Fprintf(w, ".SH %s\n", section.title)

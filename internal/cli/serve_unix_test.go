@@ -86,7 +86,7 @@ func TestServe(t *testing.T) {
 			f["tried"] == "publickey"
 	})
 	s.wait("login failed", func(f map[string]any) bool { return f["user"] == "v" })
-	s.end(syscall.SIGINT, 0)
+	s.End(syscall.SIGINT, 0)
 
 	again := startServe(t, home, "--listen", loopbackPort, dir)
 	if again.greeting["host key"] != s.greeting["host key"] {

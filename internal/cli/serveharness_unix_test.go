@@ -66,7 +66,7 @@ func startServe(t *testing.T, home string, args ...string) *served {
 		s.cmd.Wait()
 		s.log.Close()
 	}()
-	t.Cleanup(func() { s.end(syscall.SIGTERM, 0) })
+	t.Cleanup(func() { s.End(syscall.SIGTERM, 0) })
 	words := strings.Fields(s.greeting["connect with"])
 	if len(words) < 3 {
 		t.Fatalf("no greeting: %v\n%s", s.greeting, s.log)
@@ -76,7 +76,7 @@ func startServe(t *testing.T, home string, args ...string) *served {
 }
 
 // end ends the server with a signal, once, and checks the exit code.
-func (s *served) end(signal syscall.Signal, code int) {
+func (s *served) End(signal syscall.Signal, code int) {
 	s.t.Helper()
 	select {
 	case <-s.ended:

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -353,8 +354,8 @@ func TestIgnoredSignals(t *testing.T) {
 		sent    []syscall.Signal
 		code    int
 	}{
-		{"nohup", "HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, exitOK},
-		{"job without job control", "INT", []syscall.Signal{syscall.SIGINT}, exitOK},
+		{"nohup", "HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, ui.ExitOK},
+		{"job without job control", "INT", []syscall.Signal{syscall.SIGINT}, ui.ExitOK},
 		{"nohup, TERM", "HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
 		{"nohup, INT", "HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGINT}, 130},
 	} {
@@ -380,7 +381,7 @@ func TestIgnoredSignals(t *testing.T) {
 				t.Errorf("exit code %d (%d in the last event), want %d:\n%s", code, exit.Code, c.code,
 					stderr)
 			}
-			if c.code == exitOK && !bytes.Equal(readFile(t, target), data) {
+			if c.code == ui.ExitOK && !bytes.Equal(readFile(t, target), data) {
 				t.Error("the copy differs from its source")
 			}
 		})

@@ -6,13 +6,15 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "say which version this is",
-		Args:  noArgs,
+		Args:  ui.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
 	}
 }

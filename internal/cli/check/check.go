@@ -1,0 +1,129 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/report"
+	"github.com/usftp/usftp/internal/cli/tune"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// checkFlags is what the command line of check says: how to connect and what to tell as for cp, and
+// what is compared.
+type flags struct {
+	opt.Connect
+	opt.Tree
+	opt.Report
+	hash   string
+	strict bool
+}
+
+func (c *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	c.Connect.Register(f)
+	f.StringVar(&c.hash, "hash", "sha256",
+		"the list's hashes are by this `algorithm`, sha256 or blake3")
+	f.BoolVar(&c.strict, "strict", false, "files that are not in the list are failures too")
+	f.StringArrayVar(&c.Exclude, "exclude", nil,
+		"pass over what matches `pattern`, in the list too; may be given several times")
+	f.StringArrayVar(&c.Include, "include", nil,
+		"compare only files that match `pattern`; may be given several times")
+	c.RegisterBounds(f)
+	f.BoolVar(&c.StopOnError, "stop-on-error", false, "end at the first failure")
+	c.Report.Register(f)
+}
+
+// check says what is wrong with the flags, of which set have been given.
+func (c *flags) check(set func(name string) bool) error {
+	if _, err := transfer.ParseAlgorithm(c.hash); err != nil {
+		return fmt.Errorf("--hash: %w", err)
+	}
+	if err := c.Connect.Check(set); err != nil {
+		return err
+	}
+	return c.Tree.Check()
+}
+
+func Command(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:                   "check [flags] LIST DIR",
+		Short:                 "compare files with a list of hashes, without copying them",
+		Long:                  long,
+		Example:               examples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := flags.check(cmd.Flags().Changed)
+			var dir connect.Place
+			if err == nil {
+				dir, err = parseCheckPlaces(args)
+			}
+			if err != nil {
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			return run(cmd.Context(), a, &flags, args[0], dir)
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+func parseCheckPlaces(args []string) (dir connect.Place, err error) {
+	if len(args) != 2 {
+		return connect.Place{}, errors.New("a list and a directory are needed")
+	}
+	if dir, err = connect.ParsePlace(args[1]); err == nil && dir.Stream {
+		err = errors.New("the second operand is a directory, and - is none")
+	}
+	return dir, err
+}
+
+func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.Place) error {
+	if !dir.Remote {
+		tune.Local()
+	}
+	list, err := transfer.OpenList(name, transfer.Algorithm(flags.hash))
+	if err != nil {
+		return fmt.Errorf("the list of hashes cannot be used: %w", err)
+	}
+	defer list.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.Out.StopWhenLost(cancel)
+	config := flags.Config(a, &flags.Report, true)
+	t := connect.NewTask(ctx, a, config, report.NewCheck(a, &flags.Report, name, flags.strict))
+	defer t.Hosts.Close()
+	checkFiles(t, flags, list, dir)
+	t.Report.End(t.Code)
+	if t.Code != ui.ExitOK {
+		return &ui.ExitError{Code: t.Code}
+	}
+	return nil
+}
+
+// checkFiles compares. What each file is found to be, the events have told.
+func checkFiles(t *connect.Task, flags *flags, list *transfer.List, dir connect.Place) {
+	options := flags.TransferOptions()
+	options.Hash = transfer.Algorithm(flags.hash)
+	options.Events = t.Report.Event
+	check := transfer.Check{List: list, Strict: flags.strict, Options: options,
+		TreeOptions: flags.TreeOptions()}
+	if dir = t.AtHome(dir); dir.Remote {
+		var err error
+		if check.Host, err = t.Host(dir); err != nil {
+			return
+		}
+	}
+	check.Dir = dir.Path()
+	if _, err := check.Run(t.Ctx); err != nil {
+		t.Note(err)
+	}
+}

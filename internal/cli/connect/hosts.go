@@ -1,0 +1,106 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/transfer"
+)
+
+// hosts holds the connections of one run: one for each host, however many files are copied.
+type hosts struct {
+	Config transfer.ConnectConfig
+	open   map[dial.Target]*host // by target, without a path
+	floor  floor
+}
+
+// A host is one login, or why there is none.
+type host struct {
+	transfer.Host
+	login *transfer.Login
+	Err   error
+	told  bool // the error was
+}
+
+func newHosts(config transfer.ConnectConfig) *hosts {
+	return &hosts{Config: config, open: make(map[dial.Target]*host), floor: newFloor()}
+}
+
+// get connects, or gives the connection that there is. told is true where its error was returned
+// before.
+func (h *hosts) Get(ctx context.Context, t dial.Target) (found *host, told bool) {
+	t.Path = ""
+	found, ok := h.open[t]
+	switch {
+	case !ok:
+		found = h.connect(ctx, t)
+		h.open[t] = found
+	case found.Err == nil:
+		found.Host = found.login.Host() // it may have been made anew
+	}
+	told, found.told = found.told, found.Err != nil
+	return found, told
+}
+
+// connect logs in to a host.
+func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
+	config := h.Config
+	var logged func()
+	config.Dial, logged = h.floor.config(config.Dial)
+	defer logged()
+	made := new(host)
+	if made.login, made.Err = transfer.Connect(ctx, t, config); made.Err == nil {
+		made.Host = made.login.Host()
+	} else {
+		made.Name = t.UserHost()
+	}
+	return made
+}
+
+// connectAll logs in to several hosts side by side, of which get then tells.
+func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
+	var connecting sync.WaitGroup
+	made := make(map[dial.Target]*host)
+	var mu sync.Mutex
+	for _, t := range targets {
+		t.Path = ""
+		connecting.Go(func() {
+			host := h.connect(ctx, t)
+			mu.Lock()
+			defer mu.Unlock()
+			made[t] = host
+		})
+	}
+	connecting.Wait()
+	maps.Copy(h.open, made)
+}
+
+// errHostLost keeps what is left from being tried on a host whose connection was lost and could not
+// be made anew, as the copy that had it has said: each of thousands of files would have to find
+// that out by itself, with all the tries that are allowed.
+var ErrHostLost = errors.New("the connection was lost")
+
+// checkAll looks whether the connections are still there, after a copy that has failed.
+func (h *hosts) CheckAll() {
+	for _, host := range h.open {
+		if host.Err != nil {
+			continue
+		}
+		select {
+		case <-host.login.Host().Client.Done():
+			host.Err, host.told = ErrHostLost, true
+		default:
+		}
+	}
+}
+
+func (h *hosts) Close() {
+	for _, host := range h.open {
+		if host.login != nil {
+			host.login.Close()
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/usftp/usftp/internal/cli/report"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A task is one run of a command that works on hosts: its connections, what it tells, and the exit
+// code that follows.
+type Task struct {
+	*ui.App
+	Ctx    context.Context
+	Hosts  *hosts
+	Report report.Reporter
+	Code   int // of the first failure
+}
+
+func NewTask(ctx context.Context, a *ui.App, config transfer.ConnectConfig, report report.Reporter) *Task {
+	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config), Report: report}
+}
+
+// fail tells a failure that is no job's.
+func (t *Task) Fail(err error) {
+	t.Note(err)
+	if !errors.As(err, new(*ui.OutputError)) {
+		t.Report.Failed(err)
+	}
+}
+
+// note keeps the code of the first failure; a signal's wins over all.
+func (t *Task) Note(err error) {
+	switch {
+	case errors.Is(err, transfer.ErrTreeTooLarge):
+		t.Console.Say("--max-entries allows more, and with 0 any number")
+	case errors.Is(err, transfer.ErrTreeTooDeep):
+		t.Console.Say("--max-depth allows more levels, and with 0 any depth")
+	}
+	if signal := ui.Interrupted(t.Ctx); signal != nil {
+		t.Code = signal.Code()
+	} else if t.Code == ui.ExitOK {
+		t.Code = ui.CodeOf(err)
+	}
+}
+
+// host connects to the host of a place. An error was told, once for each host.
+func (t *Task) Host(p Place) (transfer.Host, error) {
+	host, told := t.Hosts.Get(t.Ctx, p.Target)
+	if host.Err != nil && !told {
+		t.Fail(host.Err)
+	}
+	return host.Host, host.Err
+}
+
+// atHome returns a place with a leading ~user replaced by that user's home directory, as in scp.
+func (t *Task) AtHome(p Place) Place {
+	t.Home(&p)
+	return p
+}
+
+// home replaces a leading ~user of a remote path by that user's home directory, and returns the user
+// and what was typed below, with its slash. If the server does not know, the path stays as it is and
+// ok is false.
+func (t *Task) Home(p *Place) (user, below string, ok bool) {
+	if !p.Remote || !strings.HasPrefix(p.Target.Path, "~") {
+		return "", "", false
+	}
+	host, told := t.Hosts.Get(t.Ctx, p.Target)
+	if host.Err != nil {
+		if !told {
+			t.Fail(host.Err)
+		}
+		return "", "", false
+	}
+	user = p.Target.Path
+	if i := strings.IndexByte(user, '/'); i >= 0 {
+		user, below = user[:i], user[i:]
+	}
+	if user == "~." || user == "~.." {
+		return "", "", false // not a name for the copy
+	}
+	home, err := host.Client.WithContext(t.Ctx).ExpandPath(user)
+	if err != nil {
+		return "", "", false
+	}
+	p.Target.Path = home + below
+	return user[1:], below, true
+}

@@ -1,0 +1,317 @@
+package cp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/report"
+	"github.com/usftp/usftp/internal/cli/tune"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+func Command(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:                   "cp [flags] SRC... DST",
+		Short:                 "copy files to hosts, from hosts, and here",
+		Long:                  long,
+		Example:               examples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(cmd); err != nil {
+				return err
+			}
+			sources, target, err := connect.ParsePlaces(args, flags.through)
+			if err == nil && flags.hashes.manifest != "" && target.Stream {
+				err = errors.New("--manifest lists files, and the target - is none")
+			}
+			if err == nil && flags.JSON && target.Stream {
+				err = errors.New("--json writes to standard output, and so cannot go with the target -")
+			}
+			if err == nil && flags.DryRun && (target.Stream || sources[0].Stream) {
+				err = errors.New("--dry-run is for files and directories, and - is neither")
+			}
+			if err != nil {
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			return run(cmd.Context(), a, &flags, sources, target)
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, target connect.Place) error {
+	if !target.Remote && !slices.ContainsFunc(sources, func(p connect.Place) bool { return p.Remote }) {
+		tune.Local()
+	}
+	hosts := flags.Config(a, &flags.Report, flags.recursive)
+	config := hosts.Dial
+	if flags.agent {
+		config.Logger.Info("-A has no effect: nothing runs on the hosts that would need the agent; both are logged in to from here")
+	}
+	if flags.Compress && config.SSH == "" {
+		config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")
+	}
+	lists, err := flags.hashes.open()
+	if err != nil {
+		return err
+	}
+	defer lists.close()
+	if flags.DryRun {
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		defer stop(nil)
+		a.Out.StopWhenLost(stop)
+	}
+	options := flags.transferOptions()
+	options.List = lists.check
+	c := NewCopier(ctx, a, hosts, options, report.New(a, &flags.Report, report.Look{Recursive: flags.recursive,
+		DryRun: flags.DryRun, ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
+	c.options.Events = lists.listen(c.options.Events)
+	c.stops = flags.StopOnError
+	defer c.Hosts.Close()
+	if flags.recursive {
+		defer runtime.KeepAlive(tune.Tree(slices.ContainsFunc(sources,
+			func(p connect.Place) bool { return p.Remote })))
+		options := flags.TreeOptions()
+		c.tree = &options
+	}
+	if target.Remote && flags.Limit == 0 {
+		c.Hosts.Config.Expected = largest(sources)
+	}
+	c.askAhead(sources, target)
+	c.Copy(sources, target)
+	c.sayHowToGoOn()
+	c.finishLists(&lists)
+	c.Report.End(c.Code)
+	if flags.Verbose >= 2 {
+		a.Console.Say("at most " + tune.PeakMemory() + " of memory were used")
+	}
+	if c.Code != ui.ExitOK {
+		return &ui.ExitError{Code: c.Code}
+	}
+	return nil
+}
+
+// askAhead tells the hosts' connections what will be asked first, where that is known: of one host,
+// and one source.
+func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
+	if len(sources) != 1 || sources[0].Remote == target.Remote {
+		return
+	}
+	p := target
+	if !target.Remote {
+		p = sources[0]
+	}
+	name := p.Path()
+	switch {
+	case strings.HasPrefix(p.Target.Path, "~"), !target.Remote && strings.ContainsAny(p.Target.Path, `*?[\`): // other questions come first
+	case target.Remote && name == "":
+		c.Hosts.Config.Look = "."
+	case target.Remote, c.tree != nil:
+		c.Hosts.Config.Look = name
+	default:
+		c.Hosts.Config.Source = name
+	}
+}
+
+// largest returns how many bytes the largest of the sources has that are files.
+func largest(sources []connect.Place) (size int64) {
+	for _, s := range sources {
+		if s.Remote || s.Stream {
+			continue
+		}
+		if info, err := os.Stat(s.Path()); err == nil && info.Mode().IsRegular() {
+			size = max(size, info.Size())
+		}
+	}
+	return size
+}
+
+// A copier copies files.
+type Copier struct {
+	*connect.Task
+	options transfer.Options
+	tree    *transfer.TreeOptions // nil where directories are not copied
+	goesOn  bool                  // --resume would go on from what is left
+	stops   bool                  // at the first failure
+	untried int                   // files, since a connection was lost for good
+}
+
+func NewCopier(ctx context.Context, a *ui.App, config transfer.ConnectConfig,
+	options transfer.Options, report report.Reporter) *Copier {
+	options.Events = report.Event
+	return &Copier{Task: connect.NewTask(ctx, a, config, report), options: options}
+}
+
+// note keeps what a job has said of its failure for the end.
+func (c *Copier) note(err error) {
+	c.goesOn = c.goesOn || c.canGoOn(err)
+	c.Task.Note(err)
+}
+
+// copy copies the sources to the target.
+func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
+	// The names that globs stand for must be known before the target's form can be judged: several
+	// files want a directory.
+	var files []file
+	c.connectBoth(sources, target)
+	target = c.AtHome(target)
+	for _, s := range sources {
+		found, err := c.expand(s)
+		if err != nil {
+			c.Fail(err)
+			if c.over() {
+				return
+			}
+			continue
+		}
+		files = append(files, found...)
+	}
+	several := len(sources) > 1 || len(files) > 1
+	if several && len(files) > 0 && !target.Stream {
+		if err := c.wantDirectory(target); err != nil {
+			c.Fail(err)
+			return
+		}
+	}
+	for _, f := range files {
+		if c.over() {
+			return
+		}
+		c.copyFile(f, target, several)
+	}
+	if c.untried > 0 && c.Ctx.Err() == nil {
+		c.Report.Failed(fmt.Errorf("%s not tried: the connection was lost",
+			ui.Count(int64(c.untried), "further source was", "further sources were")))
+	}
+}
+
+// connectBoth logs in to the hosts of a copy from one to another side by side: to be at both takes
+// as long as to be at the farther one.
+func (c *Copier) connectBoth(sources []connect.Place, target connect.Place) {
+	i := slices.IndexFunc(sources, func(s connect.Place) bool { return s.Remote })
+	if !target.Remote || i < 0 {
+		return
+	}
+	from, to := sources[i].Target, target.Target
+	if from.Path, to.Path = "", ""; from != to {
+		c.Hosts.ConnectAll(c.Ctx, from, to)
+	}
+}
+
+// over tells whether nothing more is to be copied.
+func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stops && c.Code != ui.ExitOK }
+
+// A file is one source, after patterns were expanded.
+type file struct {
+	connect.Place
+	path string
+	name string // what the copy is called, where that is not the last element of path
+}
+
+// copyFile runs one job. The job's own events tell how it went.
+func (c *Copier) copyFile(f file, target connect.Place, several bool) {
+	if f.name != "" && !target.Stream && (several || c.wantDirectory(target) == nil) {
+		target.Typed = filepath.Join(target.Typed, f.name)
+		target.Target.Path = path.Join(target.Target.Path, f.name)
+		several = false
+	}
+	job := transfer.Job{Source: f.path, Target: target.Path(), Direction: transfer.Download,
+		Options: c.options}
+	var ok bool
+	switch {
+	case f.Remote && target.Remote:
+		job.Direction = transfer.Relay
+		if job.From, ok = c.host(f.Place); !ok {
+			return
+		}
+		job.Host, ok = c.host(target)
+	case target.Remote:
+		job.Direction = transfer.Upload
+		job.Host, ok = c.host(target)
+	case f.Remote:
+		job.Host, ok = c.host(f.Place)
+	default:
+		job.Direction, ok = transfer.Local, true
+	}
+	if !ok {
+		return
+	}
+	if c.tree != nil && !f.Stream && !target.Stream {
+		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction,
+			Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
+		if _, err := tree.Run(c.Ctx); err != nil {
+			c.note(err)
+			c.Hosts.CheckAll()
+		}
+		return
+	}
+	switch {
+	case f.Stream:
+		job.Reader, job.Size = c.StandardInput(c.Ctx)
+	case target.Stream:
+		job.Writer = c.StandardOutput(c.Ctx)
+	case several && target.Remote:
+		// That it is a directory is known: the job need not ask again.
+		base := filepath.Base(f.path)
+		if f.Remote {
+			base = path.Base(f.path)
+		}
+		job.Target = path.Join(job.Target, base)
+	}
+	if _, err := job.Run(c.Ctx); err != nil {
+		c.note(err)
+		c.Hosts.CheckAll()
+	}
+}
+
+// host connects to the host of a place. Where that cannot be it says so, once for each host.
+func (c *Copier) host(p connect.Place) (transfer.Host, bool) {
+	host, err := c.Task.Host(p)
+	if err == connect.ErrHostLost {
+		c.untried++
+	}
+	return host, err == nil
+}
+
+// wantDirectory makes sure that the target is a directory.
+func (c *Copier) wantDirectory(target connect.Place) error {
+	var info fs.FileInfo
+	var err error
+	if target.Remote {
+		host, told := c.Hosts.Get(c.Ctx, target.Target)
+		if host.Err != nil && told {
+			return nil
+		} else if host.Err != nil {
+			return host.Err
+		}
+		info, err = host.Client.WithContext(c.Ctx).Stat(target.Path())
+	} else {
+		info, err = os.Stat(target.Path())
+	}
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	reason := "it is not a directory"
+	if err != nil {
+		reason = ui.ReasonOf(err)
+	}
+	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
+}
+
+// hasGlob tells whether a remote path is a pattern.
+func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }

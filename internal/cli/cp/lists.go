@@ -1,0 +1,110 @@
+package cp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// hashFlags is what the command line of cp says of hashes.
+type hashFlags struct {
+	hash, manifest, checkManifest string
+}
+
+func (h *hashFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&h.hash, "hash", "", "take each file's hash while it passes, by `algorithm` sha256 or blake3; --json and -v tell it (default sha256 where one of the next two is given)")
+	f.StringVar(&h.manifest, "manifest", "", "write a list of the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths as they are in the target directory")
+	f.StringVar(&h.checkManifest, "check-manifest", "", "compare what is copied with the list in `file`, before it gets its name; what differs, or is in the list and was not copied, has failed")
+}
+
+func (h *hashFlags) check(dryRun bool) error {
+	if h.hash != "" {
+		if _, err := transfer.ParseAlgorithm(h.hash); err != nil {
+			return fmt.Errorf("--hash: %w", err)
+		}
+	}
+	if h.manifest == "-" || h.checkManifest == "-" {
+		return errors.New("--manifest and --check-manifest take the name of a file, and - is none: ./- is a file called so, /dev/stdout standard output")
+	}
+	if dryRun && (h.manifest != "" || h.checkManifest != "") {
+		return errors.New("--manifest and --check-manifest need files that are copied, and --dry-run copies none")
+	}
+	return nil
+}
+
+// algorithm is by what files are hashed, "" where they are not. A list is by SHA-256 unless
+// something else is said: every system has the program that checks it, and every host that hashes
+// files knows it.
+func (h *hashFlags) algorithm() transfer.Algorithm {
+	if h.hash == "" && (h.manifest != "" || h.checkManifest != "") {
+		return transfer.SHA256
+	}
+	return transfer.Algorithm(h.hash)
+}
+
+// lists are the list that is written and the one that is compared with, each nil where there is
+// none.
+type lists struct {
+	manifest *transfer.Manifest
+	name     string // of the one that is compared with
+	check    *transfer.List
+}
+
+// open opens the lists before anything is copied.
+func (h *hashFlags) open() (l lists, err error) {
+	if h.checkManifest != "" {
+		l.name = h.checkManifest
+		if l.check, err = transfer.OpenList(h.checkManifest, h.algorithm()); err != nil {
+			return l, fmt.Errorf("the list of hashes cannot be used: %w", err)
+		}
+	}
+	if h.manifest != "" {
+		if l.manifest, err = transfer.NewManifest(h.manifest); err != nil {
+			l.close()
+			return l, fmt.Errorf("the list of hashes cannot be written: %w", err)
+		}
+	}
+	return l, nil
+}
+
+func (l *lists) close() {
+	if l.check != nil {
+		l.check.Close()
+	}
+	if l.manifest != nil {
+		l.manifest.Discard()
+	}
+}
+
+// listen puts what is copied into the list, on its way to another listener.
+func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
+	if l.manifest == nil {
+		return next
+	}
+	return func(e transfer.Event) {
+		if !e.Hash.IsZero() && (e.Kind == transfer.Done || e.Kind == transfer.Kept) {
+			l.manifest.Add(e.Name, e.Hash) // an error comes again at the end
+		}
+		next(e)
+	}
+}
+
+// finishLists tells what the list has that was not copied, and completes the list that is written:
+// with whatever was copied, even if other files were not. Where nothing was, an old list stays.
+func (c *Copier) finishLists(l *lists) {
+	if c.Ctx.Err() == nil {
+		for name := range l.check.Missing() {
+			c.Fail(fmt.Errorf("%s is in %s, and was not copied", name, l.name))
+		}
+	}
+	if l.manifest == nil || l.manifest.Added() == 0 && c.Code != ui.ExitOK {
+		return
+	}
+	if err := l.manifest.Commit(); err != nil {
+		c.Fail(fmt.Errorf("the list of hashes cannot be written: %w", err))
+	}
+}

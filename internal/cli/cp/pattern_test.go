@@ -1,0 +1,54 @@
+package cp
+
+import "testing"
+
+// A server may answer a listing with any name; only those that were asked for become names of local
+// files.
+func TestCheckMatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, name string
+		good          bool
+	}{
+		{"*.txt", "a.txt", true},
+		{"dir/../*.txt", "a.txt", true},
+		{"/srv//*/x?", "/srv/b/xy", true},
+		{`a\*b`, "a*b", true},
+		{"*", "..", false},
+		{"*", ".", false},
+		{"*", "dir/..", false},
+		{"*.txt", "evil.sh", false},
+		{"*.txt", "a.txt/../../.bashrc", false},
+		{"*", "a\x00b", false},
+		{"*", "caf\xe9", true},
+		{"caf?", "caf\xe9", true},
+		{"*", "/", false},
+		{"*", "", false},
+		{"[", "x", false},
+	} {
+		if err := checkMatch(c.pattern, c.name); (err == nil) != c.good {
+			t.Errorf("checkMatch(%q, %q) = %v", c.pattern, c.name, err)
+		}
+	}
+}
+
+func TestHidden(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"*", "a", false},
+		{"*", ".ssh", true},
+		{".*", ".ssh", false},
+		{`\.*`, ".ssh", false},
+		{"*/x", ".d/x", true},
+		{".d/*", ".d/x", false},
+		{"../*", "../x", false},
+		{"../*", "../.x", true},
+	} {
+		if got := hidden(c.pattern, c.name); got != c.want {
+			t.Errorf("hidden(%q, %q) = %v", c.pattern, c.name, got)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package cp
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/transfer"
+)
+
+// mostLooked is how many names are looked at at once.
+const mostLooked = 128
+
+// withoutSpecial leaves out what a pattern matches and nobody has named: to open a named pipe waits
+// for whoever writes to it, here and in the host's sftp-server for good. Links are followed, as the
+// copy follows them. One that is named is left to whoever has named it.
+func (c *Copier) withoutSpecial(ctx context.Context, host transfer.Host, names []string) []string {
+	client := host.Client.WithContext(ctx)
+	var kept []string
+	for len(names) > 0 {
+		some := names[:min(len(names), mostLooked)]
+		names = names[len(some):]
+		var looking []*usftp.Pending[fs.FileInfo]
+		for _, name := range some {
+			looking = append(looking, client.Async().Stat(name))
+		}
+		for i, name := range some {
+			info, err := looking[i].WaitContext(ctx)
+			if err != nil || !isSpecial(info.Mode()) { // if there is nothing, the copy says why
+				kept = append(kept, name)
+				continue
+			}
+			e := transfer.Event{Kind: transfer.Skipped, Time: time.Now(), Host: host.Name,
+				Direction: transfer.Download, Source: name,
+				Message: fmt.Sprintf("it is %s, and not copied; name it to read from it",
+					specialKind(info.Mode()))}
+			if c.options.Events != nil {
+				c.options.Events(e)
+			}
+		}
+	}
+	return kept
+}
+
+func isSpecial(mode fs.FileMode) bool {
+	return mode&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeCharDevice) != 0
+}
+
+func specialKind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}

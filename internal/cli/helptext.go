@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+// helpWidth is the width of help: that of the narrowest terminal in use.
+const helpWidth = 80
+
+// usage writes what follows the description in help.
+func usage(cmd *cobra.Command) error {
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "Usage:\n  %s\n", synopsis(cmd))
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprint(w, "\nCommands:\n")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				column(w, 12, sub.Name(), sub.Short)
+			}
+		}
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableFlags() {
+		fmt.Fprint(w, "\nFlags:\n")
+		eachFlag(cmd, func(form, text string) { column(w, 24, form, text) })
+	}
+	if cmd.Name() == "cp" || cmd.Name() == "check" {
+		fmt.Fprint(w, "\nExit codes:\n")
+		for _, e := range ui.ExitCodes {
+			column(w, 5, e.Code, e.Meaning)
+		}
+	}
+	if !cmd.HasParent() {
+		fmt.Fprintf(w, "\n`usftp help COMMAND` tells more about a command.\n")
+	}
+	return nil
+}
+
+// synopsis is the line of use, from the program's name on.
+func synopsis(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return "usftp COMMAND [flags] [operands]"
+	}
+	return "usftp " + cmd.Use
+}
+
+// eachFlag gives the visible flags as "-F, --config file" with their texts.
+func eachFlag(cmd *cobra.Command, each func(form, text string)) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			each(flagForm(f))
+		}
+	})
+}
+
+func flagForm(f *pflag.Flag) (form, text string) {
+	argument, text := pflag.UnquoteUsage(f)
+	form = "    --" + f.Name
+	if f.Shorthand != "" {
+		form = "-" + f.Shorthand + ", --" + f.Name
+	}
+	switch {
+	case f.Value.Type() == "bool" || f.Value.Type() == "count":
+	case f.NoOptDefVal != "":
+		form += "[=" + argument + "]"
+	default:
+		form += " " + argument
+	}
+	return form, text
+}
+
+// column writes a term and, from a column on, what it means.
+func column(w io.Writer, width int, term, text string) {
+	line := fmt.Sprintf("  %-*s", width, term)
+	if len(term) >= width {
+		fmt.Fprintln(w, line)
+		line = strings.Repeat(" ", width+2)
+	}
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > helpWidth {
+			fmt.Fprintln(w, line)
+			line = strings.Repeat(" ", width+2)
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(w, line)
+}
+
+// flagError says in a person's words what is wrong with a flag.
+func flagError(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &value) && errors.As(err, &number) {
+		form, _ := flagForm(value.GetFlag())
+		return fmt.Errorf("%s: %q is not a whole number that can be used", strings.TrimSpace(form),
+			value.GetValue())
+	}
+	return err
+}

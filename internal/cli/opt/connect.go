@@ -1,0 +1,160 @@
+package opt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/tune"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// Connect say how hosts are connected to.
+type Connect struct {
+	configFile, jump, cipher, program, ssh string
+	server                                 string
+	Tuning                                 tuning
+	buffer                                 sizeFlag
+	Limit                                  rateFlag
+	identities, options                    []string
+	port                                   int
+	connections, streams, retries          int
+	retryFor                               time.Duration
+	ipv4, ipv6, batch                      bool
+	Compress                               bool // of cp
+}
+
+func (c *Connect) Register(f *pflag.FlagSet) {
+	f.StringVarP(&c.configFile, "config", "F", "",
+		"read `file` instead of the user's and the system's ssh_config; \"none\" reads none")
+	f.StringArrayVarP(&c.identities, "identity", "i", nil,
+		"offer the private key in `file` first; may be given several times")
+	f.StringVarP(&c.jump, "jump", "J", "", "connect by way of `host`[,host...]")
+	f.StringArrayVarP(&c.options, "option", "o", nil,
+		"a line of ssh_config, as `word=value`; may be given several times")
+	f.IntVarP(&c.port, "port", "P", 0, "connect to `port` on the host")
+	f.StringVarP(&c.cipher, "cipher", "c", "",
+		"use one of these `ciphers`, as the word Ciphers of ssh_config has it")
+	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
+	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
+	f.BoolVarP(&c.batch, "batch", "B", false,
+		"never ask for passwords, passphrases or anything else")
+	f.StringVar(&c.ssh, "ssh", "",
+		"let the system's ssh make the connection, or another `command` that takes its place")
+	f.Lookup("ssh").NoOptDefVal = "ssh"
+	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
+	f.StringVarP(&c.server, "server", "D", "",
+		"talk to this SFTP server `program` here, in place of any host")
+	f.VarP(&c.Limit, "limit", "l",
+		"use no more than `rate`: a number of Kbit/s (8192 is 1 MiB/s), or with a unit, as 10MB or 10Mbit")
+	f.IntVar(&c.connections, "connections", 0,
+		"use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
+	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
+	f.Var(&c.buffer, "buffer", "have at most `size` bytes of large files in flight, over all connections, such as 32MiB (follows from the links)")
+	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without anything arriving in between, and go on from there; not where a login needs a person")
+	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute,
+		"make a lost connection anew for at most a `time` without anything arriving in between")
+}
+
+// check says what is wrong with the flags, of which set have been given.
+func (c *Connect) Check(set func(name string) bool) error {
+	if err := c.configMissing(); err != nil {
+		return fmt.Errorf("-F %s: %s", c.configFile, ui.ReasonOf(err))
+	}
+	switch {
+	case c.ipv4 && c.ipv6:
+		return errors.New("-4 and -6 exclude each other")
+	case c.program != "" && c.ssh != "" && c.program != c.ssh:
+		return errors.New("-S and --ssh name different programs")
+	case c.server != "" && (c.ssh != "" || c.program != ""):
+		return errors.New("-D takes the place of any connection, and cannot go with -S or --ssh")
+	case set("server") && strings.TrimSpace(c.server) == "":
+		return errors.New("-D needs the name of a program")
+	case set("port") && (c.port < 1 || c.port > 65535):
+		return fmt.Errorf("-P %d: a port is a number from 1 to 65535", c.port)
+	case c.retries < 0, c.retryFor <= 0:
+		return errors.New("--retries takes a number from 0 on, and --retry-for a time such as 90s or 2h")
+	case set("connections") && (c.connections < 1 || c.connections > 64),
+		set("streams") && (c.streams < 1 || c.streams > 10):
+		return errors.New("--connections takes a number from 1 to 64, and --streams one from 1 to 10, as many as sshd allows")
+	case set("buffer") && c.buffer < leastBuffer:
+		return fmt.Errorf("--buffer takes %d KiB at least", leastBuffer>>10)
+	case set("ssh") && strings.TrimSpace(c.ssh) == "",
+		set("program") && strings.TrimSpace(c.program) == "":
+		return errors.New("--ssh and -S need the name of a program")
+	}
+	return nil
+}
+
+// configMissing is why the file of -F cannot be read. ssh itself would say so for each host.
+func (c *Connect) configMissing() error {
+	if c.configFile == "" || strings.EqualFold(c.configFile, "none") {
+		return nil
+	}
+	info, err := os.Stat(c.configFile)
+	if err != nil || !info.Mode().IsRegular() { // a pipe must be opened only once
+		return err
+	}
+	f, err := os.Open(c.configFile)
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+// clientOptions are for each client of the copy.
+func (c *Connect) clientOptions() []usftp.ClientOption {
+	options := c.Tuning.options()
+	if c.buffer > 0 {
+		options = append(options, usftp.WithBudget(usftp.NewBudget(int64(c.buffer))))
+	}
+	return options
+}
+
+// leastBuffer is what a few requests take.
+const leastBuffer = 1 << 20
+
+// config is how hosts are connected to. trees tells that directories are copied.
+func (c *Connect) Config(a *ui.App, report *Report, trees bool) transfer.ConnectConfig {
+	return transfer.ConnectConfig{Dial: c.dialConfig(a, report, trees), Connections: c.connections,
+		Streams: c.streams, Client: c.clientOptions()}
+}
+
+// transferOptions is what the connections have to do with a copy.
+func (c *Connect) TransferOptions() transfer.Options {
+	return transfer.Options{Retries: c.retries, RetryFor: c.retryFor, RateLimit: int64(c.Limit)}
+}
+
+// dialConfig is how connections are made.
+func (c *Connect) dialConfig(a *ui.App, report *Report, trees bool) *dial.Config {
+	config := &dial.Config{
+		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
+		SSH: c.ssh, Server: c.server, Prompter: a.Prompter(c.batch), Logger: report.logger(a.Console), Received: tune.Collector(trees),
+	}
+	if c.program != "" {
+		config.SSH = c.program
+	}
+	switch {
+	case c.ipv4:
+		config.AddressFamily = "inet"
+	case c.ipv6:
+		config.AddressFamily = "inet6"
+	}
+	if c.batch {
+		config.Options = append([]string{"BatchMode=yes"}, config.Options...)
+	}
+	if c.Compress && config.SSH != "" {
+		config.Options = append(config.Options, "Compression=yes")
+	}
+	if !report.Quiet {
+		config.Banner = a.Banner
+	}
+	return config
+}

@@ -1,0 +1,125 @@
+package opt
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/wire"
+)
+
+// tuning is what -X says, in scp's words. Neither is needed: what is in flight follows from the
+// link, and the size of a request from the server.
+type tuning struct {
+	requests, buffer int64 // 0 where nothing is said
+}
+
+// sizeFlag is a flag that takes a number of bytes; 0 where nothing is said.
+type sizeFlag int64
+
+// Set takes a number with a unit, as 64MiB; 64M is taken as scp and others mean it.
+func (s *sizeFlag) Set(text string) error {
+	if n := len(text); n > 0 && strings.IndexByte("kmgKMG", text[n-1]) >= 0 {
+		text = text[:n-1] + strings.ToUpper(text[n-1:]) + "iB"
+	}
+	size, err := ui.ParseSize(text)
+	if err == nil {
+		*s = sizeFlag(size)
+	}
+	return err
+}
+
+func (s *sizeFlag) String() string { return "" }
+
+// Type names the value for the flag table.
+func (s *sizeFlag) Type() string { return "size" }
+
+// A rateFlag is a flag that takes a rate, in bytes a second; 0 where nothing is said.
+type rateFlag int64
+
+// maxRate is scp's: 100 Gbit/s.
+const maxRate = 100 << 30 / 8
+
+// Set takes scp's number of Kbit/s, which have 1024 bits, or a number with a unit of bits or bytes a
+// second.
+func (r *rateFlag) Set(text string) error {
+	bad := fmt.Errorf("%q is no rate: it must be a number of Kbit/s, or with a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
+	rate := strings.TrimSuffix(text, "/s")
+	var bytes float64
+	if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
+		bytes = float64(n) * 1024 / 8
+	} else if number, unit, ok := cutUnit(rate, "bit"); ok {
+		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[strings.ToLower(unit)]
+		bytes = number * scale / 8
+	} else if size, err := ui.ParseSize(rate); err == nil && strings.HasSuffix(rate, "B") {
+		bytes = float64(size)
+	}
+	if !(bytes >= 1 && bytes <= maxRate) { // also where it is not a number
+		return bad
+	}
+	*r = rateFlag(bytes)
+	return nil
+}
+
+// cutUnit splits "10Mbit" into 10 and "M" where text ends in the unit.
+func cutUnit(text, unit string) (number float64, prefix string, ok bool) {
+	text, ok = strings.CutSuffix(text, unit)
+	if !ok {
+		return 0, "", false
+	}
+	digits := strings.TrimRight(text, "kKMmGg")
+	number, err := strconv.ParseFloat(digits, 64)
+	return number, text[len(digits):], err == nil
+}
+
+func (r *rateFlag) String() string { return "" }
+
+// Type names the value for the flag table.
+func (r *rateFlag) Type() string { return "rate" }
+
+// Set takes one -X.
+func (t *tuning) Set(text string) error {
+	word, value, _ := strings.Cut(text, "=")
+	number := &t.requests
+	switch strings.ToLower(word) {
+	case "nrequests":
+	case "buffer":
+		number = &t.buffer
+	default:
+		return errors.New("it must be nrequests=n or buffer=n")
+	}
+	scale := int64(1)
+	if number == &t.buffer && value != "" { // as scp takes it: 128k
+		if unit := strings.IndexByte("km", value[len(value)-1]|0x20); unit >= 0 {
+			scale = 1 << (10 * (unit + 1))
+			value = value[:len(value)-1]
+		}
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%s takes a number from 1 on", strings.ToLower(word))
+	}
+	*number = n * scale
+	return nil
+}
+
+func (t *tuning) String() string { return "" }
+
+// Type names the value for the flag table.
+func (t *tuning) Type() string { return "tuning" }
+
+// options are the client's. One transfer takes at most half of what a client may have in flight.
+func (t *tuning) options() (options []usftp.ClientOption) {
+	request := int64(wire.MaxData)
+	if t.buffer > 0 {
+		request = min(t.buffer, request)
+		options = append(options, usftp.WithMaxPacket(int(request)))
+	}
+	if t.requests > 0 {
+		options = append(options, usftp.WithMaxInFlight(2*t.requests*request))
+	}
+	return options
+}

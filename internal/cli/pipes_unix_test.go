@@ -1,0 +1,44 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// TestPatternSkipsPipes: a pattern that matches named pipes, sockets or links to them copies the
+// files that it matches, and says what it leaves out. To open a pipe would wait for ever.
+func TestPatternSkipsPipes(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	far, near := t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(far, "file"), []byte("data"))
+	for _, err := range []error{syscall.Mkfifo(filepath.Join(far, "pipe"), 0o644),
+		os.Symlink("pipe", filepath.Join(far, "link"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := run(t, near, "cp", "-F", sshd.ConfigFile, "testhost:"+far+"/*", near)
+	if got.code != ui.ExitOK {
+		t.Fatalf("%+v", got)
+	}
+	for _, name := range []string{"pipe", "link"} {
+		if !strings.Contains(got.stderr, filepath.Join(far, name)+": skipped: it is a named pipe") {
+			t.Errorf("nothing is said of the %s: %q", name, got.stderr)
+		}
+		if _, err := os.Lstat(filepath.Join(near, name)); err == nil {
+			t.Errorf("there is a %s", name)
+		}
+	}
+	if data := readFile(t, filepath.Join(near, "file")); string(data) != "data" {
+		t.Errorf("the file holds %q", data)
+	}
+}

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
+	if flags.JSON {
+		return newEventWriter(a.Out, a.Console)
+	}
+	c := &checker{Person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict, out: a.Out}
+	if c.moving && ui.IsTerminal(a.Stdout) {
+		c.out = a.Console // else the line that moves would be torn apart
+	}
+	return c
+}
+
+// A checker tells a person what a check has found: of each file on standard output, as sha256sum -c
+// does, and the rest on standard error.
+type checker struct {
+	Person
+	list   string
+	strict bool
+	out    io.Writer
+}
+
+func (c *checker) Event(e transfer.Event) {
+	unlisted := e.Kind == transfer.Skipped || errors.Is(e.Err, transfer.ErrUnlisted)
+	switch {
+	case e.Kind == transfer.Ended:
+		c.ended(e)
+	case e.Name == "":
+		c.Person.Event(e)
+	case e.Kind == transfer.Done && c.verbose:
+		c.result(e, "OK")
+	case unlisted && (c.verbose || c.strict):
+		c.result(e, "not in the list")
+	case e.Kind != transfer.Failed || unlisted:
+	case !errors.Is(e.Err, transfer.ErrList): // the reason is another than that it differs
+		c.result(e, "FAILED to read")
+		c.Console.Say(e.Message)
+	case errors.Is(e.Err, fs.ErrNotExist):
+		c.result(e, "missing")
+	default:
+		c.result(e, "FAILED")
+		if c.verbose {
+			c.Console.Say(e.Message)
+		}
+	}
+}
+
+// result writes what one file is found to be.
+func (c *checker) result(e transfer.Event, what string) {
+	fmt.Fprintf(c.out, "%s: %s\n", ui.Printable(e.Name), what)
+}
+
+// ended ends the line that moves, and sums up.
+func (c *checker) ended(e transfer.Event) {
+	t := e.Totals
+	c.line.updateTree(e)
+	c.line.finish(e, e.Err == nil)
+	c.line = nil
+	if errors.As(e.Err, new(*ui.OutputError)) {
+		return
+	}
+	if untold(e) {
+		c.Console.Say(e.Message)
+	}
+	if c.quiet || e.Err == nil && t.Unlisted == 0 && !c.verbose {
+		return
+	}
+	wrong := t.Failed - t.Missing
+	if c.strict {
+		wrong -= t.Unlisted
+	}
+	text := fmt.Sprintf("%s: %d files are what %s says", sourceOf(e), t.Files, c.list)
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{wrong, "differ or cannot be read"}, {t.Missing, "are missing"},
+		{t.Unlisted, "are not in it"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	if !t.Complete {
+		text += "; not all was looked at"
+	}
+	c.Console.Say(text)
+}

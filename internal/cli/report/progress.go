@@ -1,0 +1,214 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A progressLine is the line of one file on a terminal: name, percent, bytes of bytes, rate, time
+// left. A nil one does nothing.
+type progressLine struct {
+	console *ui.Console
+
+	mu    sync.Mutex
+	name  string
+	size  int64 // -1 where it is not known
+	meter meter
+	tree  *transfer.Totals // nil for one file
+	under underWay
+	lost  bool // there is no connection now
+	ended bool
+	good  bool
+}
+
+func startLine(c *ui.Console, name string, size int64) *progressLine {
+	l := &progressLine{console: c, name: ui.Printable(path.Base(name)), size: size}
+	c.Show(l.text)
+	return l
+}
+
+func (l *progressLine) update(e transfer.Event) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(e)
+}
+
+// add takes what has arrived into account.
+func (l *progressLine) add(e transfer.Event) {
+	l.lost = l.lost && e.Bytes <= l.meter.bytes
+	l.meter.skip(resumedOf(e))
+	l.meter.add(e.Bytes, e.Elapsed)
+}
+
+// retried shows that there is no connection, until something arrives.
+func (l *progressLine) retried() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = true
+}
+
+// updateTree is update for a whole tree, whose size grows while it is listed.
+func (l *progressLine) updateTree(e transfer.Event) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tree = e.Totals
+	if e.Totals.Complete { // what was there already is not to come
+		l.size = e.Totals.PlannedBytes - e.Totals.KeptBytes
+	}
+	l.under.large = e.Totals.Active
+	l.add(e)
+}
+
+// finish leaves the line as it is and lets the next one begin below it.
+func (l *progressLine) finish(e transfer.Event, good bool) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.meter.skip(resumedOf(e))
+	l.meter.finish(e.Bytes, e.Elapsed)
+	l.ended, l.good = true, good
+	l.mu.Unlock()
+	l.console.Hide()
+}
+
+// text is what a terminal of so many columns shows.
+func (l *progressLine) text(width int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	width-- // a full line would wrap on some terminals
+	lines := []string{l.line(width)}
+	if l.tree != nil && !l.ended {
+		if files := l.under.text(width); strings.TrimSpace(files) != "" {
+			lines = append(lines, files)
+		}
+	}
+	return lines
+}
+
+// line is the first line. It takes what width there is, and the name gives way first.
+func (l *progressLine) line(width int) string {
+	numbers := l.numbers()
+	room := width - runewidth.StringWidth(numbers) - 1
+	if room < 4 { // no columns, then
+		numbers = strings.Join(strings.Fields(numbers), " ")
+		room = width - runewidth.StringWidth(numbers) - 1
+	}
+	if room < 4 {
+		return runewidth.Truncate(numbers, max(0, width), "")
+	}
+	name := runewidth.Truncate(l.name, room, "…")
+	return name + strings.Repeat(" ", room-runewidth.StringWidth(name)+1) + numbers
+}
+
+func (l *progressLine) numbers() string {
+	m := &l.meter
+	percent, total, last := "    ", "", ""
+	if l.size >= 0 {
+		percent = fmt.Sprintf("%3d%%", percentOf(m.bytes, l.size))
+		total = " of " + ui.Amount(float64(l.size))
+	}
+	switch {
+	case l.ended && l.good:
+		last = "in " + ui.Clock(m.elapsed)
+	case l.ended:
+		last = "stopped"
+	case l.lost:
+		last = "offline"
+	case m.rate <= 0 && m.elapsed > stalledAfter:
+		last = "stalled"
+	case l.size >= 0 && m.rate > 0:
+		last = ui.Clock(time.Duration(min(float64(max(0, l.size-m.bytes))/m.rate,
+			math.MaxInt32)*float64(time.Second))) + " left"
+	}
+	files := ""
+	if l.tree != nil {
+		files = fmt.Sprintf("%d of %d", l.tree.Files+l.tree.Kept, l.tree.PlannedFiles)
+		if !l.tree.Complete {
+			files += "+"
+		}
+		files = fmt.Sprintf("%15s files ", files)
+	}
+	return fmt.Sprintf("%s%s %20s %11s %10s", files, percent, ui.Amount(float64(m.bytes))+total,
+		ui.Amount(m.rate)+"/s", last)
+}
+
+// percentOf says 100 only when all is there.
+func percentOf(bytes, size int64) int {
+	if bytes >= size {
+		return 100
+	}
+	return int(float64(bytes) / float64(size) * 100)
+}
+
+// A meter makes a rate out of bytes and times: of the last seconds, so that it follows what
+// happens; in the end of the whole.
+type meter struct {
+	bytes   int64
+	elapsed time.Duration
+	rate    float64 // bytes a second
+	moved   time.Duration
+	skipped int64 // of bytes, those that had been copied before
+}
+
+// skip leaves out of the rate what an earlier copy had sent.
+func (m *meter) skip(bytes int64) {
+	m.bytes += bytes - m.skipped
+	m.skipped = bytes
+}
+
+// resumedOf is how many of an event's bytes an earlier copy had sent.
+func resumedOf(e transfer.Event) int64 {
+	if e.Totals != nil {
+		return e.Totals.Resumed
+	}
+	return e.Resumed
+}
+
+const (
+	rateOver     = 3 * time.Second // how far back the rate remembers, more or less
+	stalledAfter = 5 * time.Second
+)
+
+func (m *meter) add(bytes int64, elapsed time.Duration) {
+	dt := elapsed - m.elapsed
+	if dt <= 0 {
+		return
+	}
+	now := float64(max(0, bytes-m.bytes)) / dt.Seconds()
+	// In the beginning the rate is that of all there is: one slow first moment would else weigh for
+	// seconds.
+	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
+	m.rate += weight * (now - m.rate)
+	if bytes > m.bytes {
+		m.moved = elapsed
+	} else if elapsed-m.moved > stalledAfter {
+		m.rate = 0
+	}
+	m.bytes, m.elapsed = bytes, elapsed
+}
+
+func (m *meter) finish(bytes int64, elapsed time.Duration) {
+	m.bytes, m.elapsed = bytes, elapsed
+	if elapsed > 0 {
+		m.rate = float64(max(0, bytes-m.skipped)) / elapsed.Seconds()
+	}
+}

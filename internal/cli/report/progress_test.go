@@ -1,0 +1,63 @@
+package report
+
+import (
+	"testing"
+	"time"
+)
+
+// The rate follows what happens, is that of the whole at first, and goes to nothing on a link that
+// is dead.
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	var m meter
+	const tick = 200 * time.Millisecond
+	at, bytes := time.Duration(0), int64(0)
+	run := func(ticks int, each int64) {
+		for range ticks {
+			at, bytes = at+tick, bytes+each
+			m.add(bytes, at)
+		}
+	}
+	near := func(when string, want float64) {
+		t.Helper()
+		if m.rate < want*0.9 || m.rate > want*1.1 {
+			t.Errorf("%s the rate is %.0f, want about %.0f", when, m.rate, want)
+		}
+	}
+	run(1, 0)
+	run(9, 200)
+	near("after a slow first moment", 900)
+	run(100, 200)
+	near("in the steady state", 1000)
+	run(100, 2000)
+	near("ten times as fast, a while later,", 10000)
+	run(30, 0)
+	if m.rate != 0 {
+		t.Errorf("after 6 s without a byte the rate is %.0f", m.rate)
+	}
+	m.finish(bytes, at)
+	near("in the end", float64(bytes)/at.Seconds())
+
+	// What an earlier copy had sent counts as there, and not as sent.
+	m, at, bytes = meter{}, 0, 1<<40
+	m.skip(bytes)
+	run(10, 200)
+	near("after going on from much", 1000)
+	m.finish(bytes, at)
+	near("in the end, after going on from much,", 1000)
+	if m.bytes != 1<<40+2000 {
+		t.Errorf("%d bytes are there", m.bytes)
+	}
+}
+
+func TestPercentOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bytes, size int64
+		want        int
+	}{{0, 0, 100}, {0, 10, 0}, {999, 1000, 99}, {1000, 1000, 100}, {1<<50 - 1, 1 << 50, 99}} {
+		if got := percentOf(c.bytes, c.size); got != c.want {
+			t.Errorf("percentOf(%d, %d) = %d, want %d", c.bytes, c.size, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A reporter tells what happens: to a person or to a program.
+type Reporter interface {
+	Event(transfer.Event) // of a job
+	Failed(error)         // outside of any job
+	End(code int)
+}
+
+// look is what a report needs to know of what is done.
+type Look struct {
+	Recursive, DryRun bool
+	ToTerminal        bool // the copy itself goes to the terminal
+}
+
+func New(a *ui.App, flags *opt.Report, l Look) Reporter {
+	if flags.JSON {
+		return newEventWriter(a.Out, a.Console)
+	}
+	return newPerson(a, flags, l)
+}
+
+func newPerson(a *ui.App, flags *opt.Report, l Look) *Person {
+	p := &Person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0,
+		recursive: l.Recursive, dryRun: l.DryRun, planned: a.Out}
+	// A line that moves would tear apart what is shown on the same screen.
+	p.moving = a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun && !l.ToTerminal
+	return p
+}
+
+// A Person reads standard error; only what a dry run would copy goes to standard output, since it
+// is what was asked for.
+type Person struct {
+	Console        *ui.Console
+	planned        io.Writer
+	quiet, verbose bool
+	recursive      bool
+	dryRun         bool
+	moving         bool // with a progress line
+	line           *progressLine
+}
+
+func (p *Person) Event(e transfer.Event) {
+	if e.Tree {
+		p.treeEvent(e)
+		return
+	}
+	switch e.Kind {
+	case transfer.Started:
+		if p.moving {
+			p.line = startLine(p.Console, sourceOf(e), e.Size)
+		}
+	case transfer.Progress:
+		p.line.update(e)
+	case transfer.Retried:
+		p.line.retried()
+		p.Console.Say(e.Message)
+	case transfer.Note:
+		if !p.quiet {
+			p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
+		}
+	case transfer.Skipped: // what a pattern matches
+		if !p.quiet {
+			p.Console.Say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
+		}
+	case transfer.Done:
+		p.line.finish(e, true)
+		p.line = nil
+		if p.verbose {
+			p.Console.Say(fmt.Sprintf("copied %s to %s: %s%s in %.1f s, %s", sourceOf(e),
+				targetOf(e), ui.Amount(float64(e.Bytes)), resumedText(e.Resumed), e.Elapsed.Seconds(),
+				ui.Rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bound) + hashOf(e))
+		}
+	case transfer.Failed:
+		p.line.finish(e, false)
+		p.line = nil
+		if !ui.ReaderGone(e.Err) {
+			p.Console.Say(e.Message + p.advice(e.Err))
+		}
+	}
+}
+
+// advice says what a person may have forgotten.
+func (p *Person) advice(err error) string {
+	var path *fs.PathError
+	if !p.recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) &&
+		path.Op == "read" {
+		return " (-r copies directories)"
+	}
+	return ""
+}
+
+// treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words
+// for what goes wrong.
+func (p *Person) treeEvent(e transfer.Event) {
+	switch {
+	case e.Kind == transfer.Retried:
+		p.line.retried()
+		p.Console.Say(e.Message)
+	case e.Kind == transfer.Started && e.Totals != nil && p.moving:
+		p.line = startLine(p.Console, sourceOf(e), -1)
+		p.line.under.root = e.Source
+		p.line.updateTree(e)
+	case e.Kind == transfer.Started:
+		p.line.began(e.Source)
+	case e.Kind == transfer.Progress:
+		p.line.updateTree(e)
+	case e.Kind == transfer.Planned:
+		fmt.Fprintln(p.planned, ui.Printable(fmt.Sprintf("would copy %s to %s", sourceOf(e),
+			targetOf(e))))
+	case e.Kind == transfer.Skipped && !p.quiet:
+		p.Console.Say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
+	case e.Kind == transfer.Note && !p.quiet:
+		p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
+	case e.Kind == transfer.Done && p.verbose:
+		p.Console.Say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
+			ui.Amount(float64(e.Bytes))) + resumedText(e.Resumed) + hashOf(e))
+	case e.Kind == transfer.Failed:
+		p.Console.Say(e.Message)
+	case e.Kind == transfer.Ended:
+		p.line.updateTree(e)
+		p.line.finish(e, e.Err == nil)
+		p.line = nil
+		if untold(e) {
+			p.Console.Say(e.Message)
+		}
+		if errors.As(e.Err, new(*ui.OutputError)) {
+			return
+		}
+		if t := e.Totals; p.dryRun && e.Err == nil {
+			if !p.quiet {
+				p.Console.Say(fmt.Sprintf("%s: %s, %s, would be copied", sourceOf(e),
+					ui.Count(t.PlannedFiles, "file", "files"), ui.Amount(float64(t.PlannedBytes))))
+			}
+		} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet ||
+			e.Err != nil && t.Failed == 0 {
+			p.Console.Say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
+		}
+	}
+}
+
+// resumedText says how much of a copy was there before.
+func resumedText(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s of it were there already)", ui.Amount(float64(bytes)))
+}
+
+// untold tells whether all of a tree has ended, and no file has said why. What a person has
+// interrupted he knows.
+func untold(e transfer.Event) bool {
+	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) &&
+		!errors.As(e.Err, new(*ui.Interruption)) && !errors.As(e.Err, new(*ui.OutputError))
+}
+
+// boundText says what bound the speed, where that is known.
+func boundText(b transfer.Bound) string {
+	switch b {
+	case "":
+		return ""
+	case transfer.BoundLimit:
+		return ", bound by --limit"
+	}
+	return ", bound by the " + string(b)
+}
+
+// summaryOf says what has become of a tree.
+func summaryOf(t *transfer.Totals) string {
+	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", ui.Count(t.Files, "file", "files"),
+		ui.Count(t.Directories, "directory", "directories"), ui.Count(t.Links, "link", "links"),
+		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), t.Elapsed.Seconds(),
+		ui.Rate(t.Bytes-t.Resumed, t.Elapsed)) + boundText(t.Bound)
+	if t.Kept > 0 {
+		text += fmt.Sprintf("; %s there already", ui.Count(t.Kept, "file was", "files were"))
+	}
+	if t.Skipped > 0 {
+		text += fmt.Sprintf("; %d skipped", t.Skipped)
+	}
+	if t.Failed > 0 {
+		text += fmt.Sprintf("; %d failed", t.Failed)
+	}
+	if !t.Complete {
+		text += "; not all of the tree was looked at"
+	}
+	return text
+}
+
+func (p *Person) Failed(err error) { p.Console.Say(err.Error()) }
+
+func (p *Person) End(int) {}
+
+// hashOf says what is known of a copy's contents.
+func hashOf(e transfer.Event) (text string) {
+	if !e.Hash.IsZero() {
+		text = ", " + e.Hash.String()
+	}
+	switch e.Verified {
+	case transfer.VerifiedByHash:
+		text += ", verified by the host's hash"
+	case transfer.VerifiedByReading:
+		text += ", verified by reading it back"
+	}
+	return text
+}
+
+// sourceOf names the source of a job as a person would type it.
+func sourceOf(e transfer.Event) string {
+	switch e.Direction {
+	case transfer.Download:
+		return e.Host + ":" + e.Source
+	case transfer.Relay:
+		return e.SourceHost + ":" + e.Source
+	case transfer.Checking:
+		if e.Host != "" {
+			return e.Host + ":" + e.Source
+		}
+	}
+	return e.Source
+}
+
+// targetOf names the target of a job.
+func targetOf(e transfer.Event) string {
+	switch e.Direction {
+	case transfer.Upload, transfer.Relay:
+		return e.Host + ":" + e.Target
+	}
+	return e.Target
+}

@@ -1,0 +1,321 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/creack/pty"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/server/sshd"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// A screen is a terminal in which the command runs.
+type screen struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	pty   *os.File
+	shown bytes.Buffer
+	bytes chan []byte // what comes to be shown
+}
+
+// onScreen starts the command on a terminal of so many columns. Its standard streams are the
+// terminal unless they are set.
+func onScreen(t *testing.T, columns uint16, cmd *exec.Cmd) *screen {
+	t.Helper()
+	// The terminal is known by standard error, descriptor 2: standard input may be something else.
+	attrs := &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 2}
+	p, err := pty.StartWithAttrs(cmd, &pty.Winsize{Rows: 24, Cols: columns}, attrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &screen{t: t, cmd: cmd, pty: p, bytes: make(chan []byte)}
+	t.Cleanup(func() { p.Close() })
+	go func() {
+		defer close(s.bytes)
+		for {
+			buf := make([]byte, 4096)
+			n, err := p.Read(buf)
+			if n > 0 {
+				s.bytes <- buf[:n]
+			}
+			if err != nil { // EIO when the last that had the terminal open has ended
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// await waits until what is shown matches.
+func (s *screen) await(pattern string) {
+	s.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for !re.Match(s.shown.Bytes()) {
+		b, ok := <-s.bytes
+		if !ok {
+			s.t.Fatalf("it has ended, and never showed %q, but:\n%q", pattern, &s.shown)
+		}
+		s.shown.Write(b)
+	}
+}
+
+func (s *screen) typed(text string) { io.WriteString(s.pty, text) }
+
+// end waits for the command and gives its exit code.
+func (s *screen) End() int {
+	for b := range s.bytes {
+		s.shown.Write(b)
+	}
+	s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// lines are what is shown, line by line, without what moves the cursor.
+func (s *screen) lines() []string {
+	text := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]").ReplaceAllString(s.shown.String(), "")
+	text = strings.ReplaceAll(text, "\r", "")
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// picture is what a terminal shows in the end that obeys the sequences that the command sends, and no
+// others.
+func (s *screen) picture() (lines []string) {
+	s.t.Helper()
+	grid, row, column := [][]rune{nil}, 0, 0
+	text := s.shown.String()
+	for text != "" {
+		if m := regexp.MustCompile(`^\x1b\[(\d*)([AJ])`).FindStringSubmatch(text); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			if m[2] == "A" {
+				row = max(0, row-max(1, n))
+			} else {
+				grid = grid[:row+1]
+				grid[row] = grid[row][:min(column, len(grid[row]))]
+			}
+			text = text[len(m[0]):]
+			continue
+		}
+		c, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
+		switch c {
+		case '\x1b':
+			s.t.Fatalf("an unknown sequence: %q", text[:min(10, len(text))])
+		case '\r':
+			column = 0
+		case '\n':
+			if row++; row == len(grid) {
+				grid = append(grid, nil)
+			}
+		default:
+			for len(grid[row]) <= column {
+				grid[row] = append(grid[row], ' ')
+			}
+			grid[row][column] = c
+			column++
+		}
+	}
+	for _, line := range grid {
+		lines = append(lines, string(line))
+	}
+	return lines
+}
+
+func TestProgressLine(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	name := "a name that is rather long, with \x1b[31m in it"
+	writeFile(t, filepath.Join(dir, name), randomData(4<<20))
+	target := "testhost:" + filepath.Join(dir, "target")
+	for _, columns := range []uint16{100, 60, 50, 30, 8, 0} {
+		t.Run(fmt.Sprint(columns, " columns"), func(t *testing.T) {
+			s := onScreen(t, columns, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "50000",
+				name, target))
+			if columns == 100 {
+				s.await(`a name .* +\d+%  .* of 4\.19 MB .*[kM]B/s +00:0\d left`)
+			}
+			if code := s.End(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			width := columns
+			if columns == 0 { // a terminal that does not know its size
+				width = 80
+				s.await(`a name .* 100% +4\.19 MB of 4\.19 MB`)
+			}
+			for _, line := range s.lines() {
+				if n := len([]rune(line)); n >= int(width) {
+					t.Errorf("a line of %d columns: %q", n, line)
+				}
+			}
+			if strings.Contains(s.shown.String(), "\x1b[31m") {
+				t.Error("the name's own escape sequence has reached the terminal")
+			}
+			last := s.lines()[len(s.lines())-1]
+			if columns == 50 && !regexp.MustCompile(` 100% 4\.19 MB of 4\.19 MB .*MB/s in 00:0\d$`).MatchString(last) {
+				t.Errorf("the last line is %q", last)
+			}
+			if columns == 100 && !regexp.MustCompile(`^a name that.*\\x1b\[31m.* 100% +4\.19 MB of 4\.19 MB .*MB/s +in 00:0\d$`).MatchString(last) {
+				t.Errorf("in the end it shows %q", last)
+			}
+		})
+	}
+	for _, flag := range []string{"-q", "--no-progress", "--json"} {
+		s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, flag, name, target))
+		if code := s.End(); code != 0 || strings.Contains(s.shown.String(), "%") {
+			t.Errorf("with %s: exit code %d, and it shows %q", flag, code, &s.shown)
+		}
+	}
+}
+
+// Ctrl-C is typed on a terminal.
+func TestCtrlC(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "big"), randomData(16<<20))
+	s := onScreen(t, 100, command(t, dir, "cp", "-F", server.ConfigFile, "-l", "20000", "big",
+		"testhost:"+filepath.Join(dir, "target")))
+	s.await(`\d+% +[1-9].* left`)
+	s.typed("\x03")
+	if code := s.End(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	s.await(`big .* stopped`)
+	if lines := s.picture(); !slices.ContainsFunc(lines, regexp.MustCompile(`^big +\d+% .* stopped$`).MatchString) ||
+		slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "^C") }) {
+		t.Errorf("the screen shows:\n%s", strings.Join(lines, "\n"))
+	}
+	s.await(`usftp: cannot copy big to testhost:.*: interrupted; \d+ bytes of it are left in testhost:.*target`)
+}
+
+const secret = "open sesame"
+
+// passwordServer is an SSH server that wants a password, and files that it serves.
+func passwordServer(t *testing.T) (dir, port string) {
+	t.Helper()
+	dir = t.TempDir()
+	files, err := osfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { files.Close() })
+	server, err := sshd.New(sshd.Config{Password: func(_ ssh.ConnMetadata, password string) (*sshd.Access, error) {
+		if password != secret {
+			return nil, errors.New("no")
+		}
+		return &sshd.Access{FS: files}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	return dir, fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+// echoes tells whether the terminal shows what is typed.
+func (s *screen) echoes() bool {
+	s.t.Helper()
+	raw, err := s.pty.SyscallConn()
+	var state *unix.Termios
+	if err == nil {
+		raw.Control(func(fd uintptr) { state, err = unix.IoctlGetTermios(int(fd), ui.GetTermios) })
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state.Lflag&unix.ECHO != 0
+}
+
+// Questions go to the terminal, also where standard input is the file to copy; a password is not
+// shown.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	dir, port := passwordServer(t)
+	known := filepath.Join(t.TempDir(), "known_hosts")
+	args := []string{"cp", "-F", "none", "-P", port, "-o", "UserKnownHostsFile=" + known, "-",
+		"me@127.0.0.1:got"}
+	cmd := command(t, t.TempDir(), args...)
+	cmd.Stdin = strings.NewReader("the file")
+	s := onScreen(t, 80, cmd)
+	s.await(`The authenticity of host '.*127.0.0.1.*' can't be established`)
+	s.await(`\(yes/no/\[fingerprint\]\)\? $`)
+	s.typed("perhaps\n")
+	s.await(`Please type 'yes', 'no' or the fingerprint: $`)
+	s.typed("yes\n")
+	s.await(`(?i)password: $`)
+	if s.echoes() { // once the question is seen it is too late to turn the echo off
+		t.Error("the terminal shows what is typed at the question for a password")
+	}
+	s.typed("wrong\n")
+	s.await(`(?is)password: .*Permission denied, please try again\..*password: $`)
+	s.typed(secret + "\n")
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	if strings.Contains(s.shown.String(), secret) || strings.Contains(s.shown.String(), "wrong") {
+		t.Errorf("a password was shown: %q", &s.shown)
+	}
+	if got := string(readFile(t, filepath.Join(dir, "got"))); got != "the file" {
+		t.Errorf("the file is %q", got)
+	}
+	if !bytes.Contains(readFile(t, known), []byte("127.0.0.1")) {
+		t.Error("the host's key was not kept")
+	}
+	// With -B nobody is asked, and Ctrl-C at a question ends the program with the terminal as it
+	// was.
+	s = onScreen(t, 80, command(t, t.TempDir(), append(args, "-B")...))
+	if code := s.End(); code != ui.ExitNoHost ||
+		strings.Contains(strings.ToLower(s.shown.String()), "password: ") {
+		t.Errorf("with -B: exit code %d, and it shows %q", code, &s.shown)
+	}
+	s = onScreen(t, 80, command(t, t.TempDir(), args...))
+	s.await(`(?i)password: $`)
+	s.typed("\x03")
+	if code := s.End(); code != 130 {
+		t.Errorf("Ctrl-C at a question: exit code %d: %q", code, &s.shown)
+	}
+}
+
+// The terminal's echo is on again after Ctrl-C at a password.
+func TestEchoComesBack(t *testing.T) {
+	t.Parallel()
+	_, port := passwordServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+	defer cancel()
+	script := `usftp cp -F none -P ` + port + ` -o UserKnownHostsFile=none -o StrictHostKeyChecking=no x me@127.0.0.1:; echo "code $?"; stty -a | grep -o -- '-\?\becho\b'`
+	cmd := exec.CommandContext(ctx, "sh", "-c", "trap : INT; "+script)
+	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
+	s := onScreen(t, 80, cmd)
+	s.await(`(?i)password: $`)
+	s.typed("\x03")
+	s.End()
+	s.await(`code 130\r\n(.*\r\n)*echo\r\n`)
+}

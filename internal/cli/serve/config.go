@@ -1,0 +1,267 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/sshd"
+)
+
+// serveFile is the file that --config names. docs/serve.md describes every field.
+type serveFile struct {
+	Listen        []addressText `toml:"listen"`
+	HostKeys      []string      `toml:"host_keys"`
+	LogFormat     formatText    `toml:"log_format"`
+	LogLevel      levelText     `toml:"log_level"`
+	Metrics       addressText   `toml:"metrics"`
+	Grace         durationText  `toml:"grace"`
+	ProxyProtocol []prefixText  `toml:"proxy_protocol"`
+
+	LegacyAlgorithms []algorithmText `toml:"legacy_algorithms"`
+
+	Limits struct {
+		LoginTimeout      durationText `toml:"login_timeout"`
+		IdleTimeout       durationText `toml:"idle_timeout"`
+		Sessions          countNumber  `toml:"sessions"`
+		Logins            countNumber  `toml:"logins"`
+		LoginsEachAddress countNumber  `toml:"logins_each_address"`
+		LoginsDropStart   countNumber  `toml:"logins_drop_start"`
+		LoginsDropRate    countNumber  `toml:"logins_drop_rate"`
+		LoginsKnown       countNumber  `toml:"logins_known"`
+	} `toml:"limits"`
+
+	Certificates struct {
+		Authorities string `toml:"authorities"`
+		Revoked     string `toml:"revoked"`
+	} `toml:"certificates"`
+
+	Users []userTable `toml:"users"`
+}
+
+type userTable struct {
+	Name           string          `toml:"name"`
+	Root           string          `toml:"root"`
+	Keys           []keyText       `toml:"keys"`
+	AuthorizedKeys string          `toml:"authorized_keys"`
+	Password       passwordText    `toml:"password"`
+	ReadOnly       bool            `toml:"read_only"`
+	Allow          []operationText `toml:"allow"`
+	Deny           []operationText `toml:"deny"`
+	Umask          umaskText       `toml:"umask"`
+	QuotaBytes     sizeText        `toml:"quota_bytes"`
+	QuotaFiles     countNumber     `toml:"quota_files"`
+	Bandwidth      sizeText        `toml:"bandwidth"`
+	Sessions       countNumber     `toml:"sessions"`
+}
+
+// readServeConfig reads a file. Its errors begin with the file's name and the number of the line.
+func readConfig(name string) (*settings, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fileError("cannot read the configuration", name, err)
+	}
+	var file serveFile
+	decoder := toml.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, configError(name, err)
+	}
+	f := &configFile{name: name, lines: linesOf(data)}
+	return f.settings(&file)
+}
+
+// configError says where in the file an error of the decoder is.
+func configError(name string, err error) error {
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) {
+		var texts []string
+		for _, one := range unknown.Errors {
+			line, _ := one.Position()
+			texts = append(texts, fmt.Sprintf("%s:%d: there is no setting %q", name, line,
+				strings.Join(one.Key(), ".")))
+		}
+		return errors.New(strings.Join(texts, "\n"))
+	}
+	var at *toml.DecodeError
+	if errors.As(err, &at) {
+		line, column := at.Position()
+		return fmt.Errorf("%s:%d:%d: %s", name, line, column,
+			strings.TrimPrefix(at.Error(), "toml: "))
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// A configFile is a file whose contents have been decoded and are now made sense of.
+type configFile struct {
+	name  string
+	lines map[string]int
+	made  *settings
+}
+
+// wrong is an error at a key, of a user when user is not negative.
+func (f *configFile) wrong(user int, key string, err error) error {
+	line := f.lines[key]
+	if user >= 0 {
+		prefix := fmt.Sprintf("users[%d]", user)
+		if line = f.lines[prefix+"."+key]; line == 0 {
+			line = max(f.lines[prefix], f.lines["users"])
+		}
+	}
+	var path *os.PathError
+	if errors.As(err, &path) {
+		err = fmt.Errorf("%s: %w", path.Path, path.Err)
+	}
+	return fmt.Errorf("%s:%d: %s: %w", f.name, max(line, 1), key, err)
+}
+
+// path is where a file named in this one is: beside this one, unless its path is absolute.
+func (f *configFile) path(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(f.name), name)
+}
+
+func (f *configFile) settings(file *serveFile) (*settings, error) {
+	f.made = &settings{
+		metrics: file.Metrics.text, grace: time.Duration(file.Grace), logFormat: file.LogFormat.text, logLevel: slog.Level(file.LogLevel),
+		sshd: sshd.Config{
+			LoginTimeout: time.Duration(file.Limits.LoginTimeout), IdleTimeout: time.Duration(file.Limits.IdleTimeout),
+			MaxSessions: int(file.Limits.Sessions), MaxLogins: int(file.Limits.Logins), MaxLoginsEach: int(file.Limits.LoginsEachAddress),
+			DropStart: int(file.Limits.LoginsDropStart), DropRate: int(file.Limits.LoginsDropRate),
+			MaxLoginsKnown:   int(file.Limits.LoginsKnown),
+			LegacyAlgorithms: texts(file.LegacyAlgorithms),
+		},
+	}
+	for _, address := range file.Listen {
+		f.made.listen = append(f.made.listen, address.text)
+	}
+	for _, prefix := range file.ProxyProtocol {
+		f.made.proxies = append(f.made.proxies, prefix.Prefix)
+	}
+	for _, name := range file.HostKeys {
+		f.made.hostKeys = append(f.made.hostKeys, f.path(name))
+	}
+	if err := f.certificates(file.Certificates.Authorities, file.Certificates.Revoked); err != nil {
+		return nil, err
+	}
+	if len(file.Users) == 0 {
+		return nil, fmt.Errorf("%s:1: there are no users: nobody could log in", f.name)
+	}
+	names := map[string]bool{}
+	for i := range file.Users {
+		one, err := f.user(i, &file.Users[i])
+		if err != nil {
+			return nil, err
+		}
+		if names[one.Name] {
+			return nil, f.wrong(i, "name", fmt.Errorf("there is a user %q already", one.Name))
+		}
+		names[one.Name] = true
+		f.made.users = append(f.made.users, one)
+	}
+	return f.made, nil
+}
+
+func (f *configFile) certificates(authorities, revoked string) (err error) {
+	if revoked != "" {
+		if f.made.revoked, err = sshd.ReadRevocationList(f.path(revoked)); err != nil {
+			return f.wrong(-1, "certificates.revoked", err)
+		}
+	}
+	if authorities == "" {
+		return nil
+	}
+	data, err := os.ReadFile(f.path(authorities))
+	if err != nil {
+		return f.wrong(-1, "certificates.authorities", err)
+	}
+	made := &sshd.Authorities{Revoked: f.made.revoked}
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
+		if err != nil || len(options) > 0 {
+			return f.wrong(-1, "certificates.authorities",
+				fmt.Errorf("%s:%d: not a public key alone", f.path(authorities), number))
+		}
+		made.Keys = append(made.Keys, key)
+	}
+	if len(made.Keys) == 0 {
+		return f.wrong(-1, "certificates.authorities",
+			fmt.Errorf("there is no key in %s", f.path(authorities)))
+	}
+	f.made.authorities = made
+	return nil
+}
+
+// user makes sense of one user.
+func (f *configFile) user(i int, u *userTable) (one account, err error) {
+	one.Name, one.root, one.passwordHash = u.Name, f.path(u.Root), u.Password.text
+	one.quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
+	one.Bandwidth, one.MaxSessions = int64(u.Bandwidth), int(u.Sessions)
+	one.Policy = server.Policy{ReadOnly: u.ReadOnly, Allowed: texts(u.Allow), Denied: texts(u.Deny),
+		Umask: fs.FileMode(u.Umask)}
+	if u.Name == "" || strings.ContainsAny(u.Name, ":\n\r") || u.Name[0] == '#' ||
+		u.Name != strings.TrimSpace(u.Name) {
+		return one, f.wrong(i, "name", fmt.Errorf("%q cannot be a user's name", u.Name))
+	}
+	if u.Root == "" {
+		return one, f.wrong(i, "root", fmt.Errorf("the user %s needs a directory to see", u.Name))
+	}
+	info, err := os.Stat(one.root)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: not a directory", one.root)
+	}
+	if err != nil {
+		return one, f.wrong(i, "root", err)
+	}
+	if err := f.keys(i, u, &one); err != nil {
+		return one, err
+	}
+	if one.Keys == nil && one.passwordHash == "" && f.made.authorities == nil {
+		return one, f.wrong(i, "name",
+			fmt.Errorf("%s has no way to log in: keys, authorized_keys or password", u.Name))
+	}
+	return one, nil
+}
+
+// keys joins the keys in the file with those in a file of their own.
+func (f *configFile) keys(i int, u *userTable, one *account) error {
+	if len(u.Keys) == 0 && u.AuthorizedKeys == "" {
+		return nil
+	}
+	all := []byte(strings.Join(texts(u.Keys), "\n") + "\n")
+	if u.AuthorizedKeys != "" {
+		name := f.path(u.AuthorizedKeys)
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return f.wrong(i, "authorized_keys", err)
+		}
+		f.made.warnings = append(f.made.warnings, sshd.ParseAuthorizedKeys(name, data).Warnings...)
+		all = append(all, data...)
+	}
+	one.Keys = sshd.ParseAuthorizedKeys(f.name, all)
+	return nil
+}
+
+func texts[T interface{ value() string }](list []T) (made []string) {
+	for _, one := range list {
+		made = append(made, one.value())
+	}
+	return made
+}

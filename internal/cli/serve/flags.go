@@ -1,0 +1,236 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/server"
+)
+
+// serveFlags is what the command line of serve says. The letters that sftp-server has keep its
+// meaning.
+type flags struct {
+	listen, hostKeys       []string
+	authorizedKeys, user   string
+	config                 string
+	metrics                string
+	readOnly, stdio        bool
+	logFormat, logLevel    string
+	verbose, stderr        bool
+	grace                  time.Duration
+	umask, start, facility string
+	query                  string
+	deny, allow            []string
+}
+
+const (
+	// defaultListen is open to nobody but this machine: what is served to a network is served by
+	// decision. The port is not ssh's own, which has its server already and takes privileges, but
+	// the one that most SFTP servers of their own use.
+	defaultListen = "127.0.0.1:2022"
+
+	// defaultMetrics is where --metrics without an address is.
+	defaultMetrics = "127.0.0.1:9722"
+
+	// defaultGrace is how long running sessions may go on once the server is to end.
+	defaultGrace = 30 * time.Second
+)
+
+// register is the table of flags.
+func (s *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+" when not given; port 0 takes a free one, :2022 is every address of the machine); may be given several times")
+	f.StringVar(&s.user, "user", "", "the `name` to log in with; the caller's own when not given")
+	f.StringVar(&s.authorizedKeys, "authorized-keys", "", "let in the keys of `file`, in the format of sshd's authorized_keys; \"none\" makes a one-off password (default ~/.ssh/authorized_keys where there are keys in it, else none)")
+	f.StringArrayVar(&s.hostKeys, "host-key", nil, "the server's private key is in `file`, and made there when it is missing; may be given several times")
+	f.BoolVarP(&s.readOnly, "read-only", "R", false, "change nothing")
+	f.StringSliceVarP(&s.allow, "allow", "p", nil,
+		"answer only these `requests`, a list of names with commas between them")
+	f.StringSliceVarP(&s.deny, "deny", "P", nil, "refuse these `requests`")
+	f.StringVarP(&s.umask, "umask", "u", "",
+		"take these permission `bits`, in octal, from what is made")
+	f.StringVar(&s.config, "config", "",
+		"serve what `file` describes, several users if need be, instead of DIR")
+	f.StringVar(&s.metrics, "metrics", "",
+		"serve metrics for Prometheus on `address`:port ("+defaultMetrics+" when none is given)")
+	f.Lookup("metrics").NoOptDefVal = defaultMetrics
+	f.DurationVar(&s.grace, "grace", defaultGrace,
+		"let running sessions go on for a `time` once the server is to end")
+	f.StringVar(&s.logFormat, "log-format", "text", "write the log as `text` or json")
+	f.StringVarP(&s.logLevel, "log-level", "l", "", "write what has this `level` at least: quiet, error, info (the default) or debug; sftp-server's names do, too")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "like --log-level debug")
+	f.BoolVar(&s.stdio, "stdio", false,
+		"serve one client at standard input and output, as sftp-server does")
+	f.StringVarP(&s.start, "start-directory", "d", "", "with --stdio: relative paths begin in `dir`, in which %d is the home, %u the user, %% a percent sign")
+	f.BoolVarP(&s.stderr, "log-stderr", "e", false,
+		"with --stdio: write the log, which goes nowhere otherwise, to standard error")
+	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's, which is not written to
+	f.Lookup("log-facility").Hidden = true
+	f.StringVarP(&s.query, "query", "Q", "",
+		"with --stdio: print the names of the `requests` that there are, and end")
+}
+
+// facilities are those that sftp-server takes; "" is none.
+var facilities = []string{"", "DAEMON", "USER", "AUTH", "AUTHPRIV", "LOCAL0", "LOCAL1", "LOCAL2",
+	"LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6", "LOCAL7"}
+
+// onlyFor are flags that go with one way of serving.
+var onlyFor = map[string][]string{
+	"--stdio":         {"start-directory", "log-stderr", "log-facility", "query"},
+	"DIR":             {"user", "authorized-keys"},
+	"DIR or --stdio":  {"read-only", "allow", "deny", "umask"},
+	"DIR or --config": {"listen", "host-key", "metrics", "grace", "log-format"},
+}
+
+// check says what is wrong with the command line.
+func (s *flags) check(cmd *cobra.Command, args []string) error {
+	if err := s.wrong(cmd, args); err != nil {
+		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	return nil
+}
+
+func (s *flags) wrong(cmd *cobra.Command, args []string) error {
+	ways := len(args)
+	way := "DIR"
+	if s.stdio { // operands do not count: `scp -D` gives some, which sftp-server ignores
+		ways, way = 1, "--stdio"
+	}
+	if cmd.Flags().Changed("config") {
+		ways, way = ways+1, "--config"
+	}
+	if ways == 0 {
+		return errors.New("a directory to serve is needed, or --config, or --stdio")
+	}
+	if ways > 1 {
+		return errors.New("one of these is served: a directory, what --config says, or --stdio")
+	}
+	for _, ok := range []string{"DIR", "--stdio", "DIR or --stdio", "DIR or --config"} {
+		for _, name := range onlyFor[ok] {
+			if cmd.Flags().Changed(name) && !slices.Contains(strings.Split(ok, " or "), way) {
+				return fmt.Errorf("--%s is for serving %s", name,
+					strings.Replace(ok, "DIR", "a directory", 1))
+			}
+		}
+	}
+	for _, name := range slices.Concat(s.allow, s.deny) {
+		if err := knownOperation(name); err != nil {
+			return err
+		}
+	}
+	if s.logFormat != "text" && s.logFormat != "json" {
+		return fmt.Errorf("--log-format %s: it must be text or json", s.logFormat)
+	}
+	if !slices.Contains(facilities, strings.ToUpper(s.facility)) {
+		return fmt.Errorf("--log-facility %s: there is no such facility", s.facility)
+	}
+	if s.query != "" && !strings.EqualFold(s.query, "requests") {
+		return fmt.Errorf("--query %s: it must be requests", s.query)
+	}
+	if _, err := parseLevel(s.logLevel); err != nil {
+		return fmt.Errorf("--log-level %s: %w", s.logLevel, err)
+	}
+	if s.grace < 0 {
+		return fmt.Errorf("--grace %s: a time cannot be negative", s.grace)
+	}
+	_, err := parseUmask(s.umask)
+	if err != nil {
+		return fmt.Errorf("--umask %s: %w", s.umask, err)
+	}
+	return nil
+}
+
+// level is what the log has.
+func (s *flags) level(otherwise slog.Level) slog.Level {
+	if s.verbose {
+		return slog.LevelDebug
+	}
+	if s.logLevel == "" {
+		return otherwise
+	}
+	level, _ := parseLevel(s.logLevel)
+	return level
+}
+
+// quiet is above all levels.
+const quiet = slog.Level(100)
+
+// parseLevel knows the names of slog's levels and those of OpenSSH's (sshd_config(5), LogLevel).
+func parseLevel(name string) (slog.Level, error) {
+	switch strings.ToLower(name) {
+	case "quiet", "fatal":
+		return quiet, nil
+	case "error", "warn":
+		return slog.LevelWarn, nil
+	case "", "info", "verbose":
+		return slog.LevelInfo, nil
+	case "debug", "debug1", "debug2", "debug3":
+		return slog.LevelDebug, nil
+	}
+	return 0, errors.New("it must be quiet, error, info or debug")
+}
+
+func parseUmask(text string) (fs.FileMode, error) {
+	if text == "" {
+		return 0, nil
+	}
+	bits, err := strconv.ParseUint(text, 8, 16)
+	if err != nil || bits > 0o777 {
+		return 0, errors.New("it must be an octal number up to 777")
+	}
+	return fs.FileMode(bits), nil
+}
+
+func knownOperation(name string) error {
+	if slices.Contains(server.Operations(), name) {
+		return nil
+	}
+	return fmt.Errorf("there is no request %q; there are %s", name,
+		strings.Join(server.Operations(), ", "))
+}
+
+// loopback completes an address for what is nobody's business but this machine's: without a host it
+// is the loopback address.
+func loopback(address string) string {
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+// checkAddress says what is wrong with an address to listen on.
+func checkAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil || strings.ContainsAny(host, "/ ") {
+		return fmt.Errorf("%q is no address to listen on: it must be address:port, such as %s, or [::1]:2022", address, defaultListen)
+	}
+	return nil
+}
+
+// parsePrefix takes an address or a range of them.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Masked(), nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a range such as 10.0.0.0/8",
+			text)
+	}
+	return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
+}

@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/server/sshd"
+)
+
+func HashPasswordCommand(a *ui.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "hash-password",
+		Short:   "make the hash of a password for the configuration of serve",
+		Long:    hashPasswordLong,
+		Example: hashPasswordExamples,
+		Args:    ui.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			password, err := newPassword(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(a.Out, sshd.HashPassword(password))
+			return err
+		},
+	}
+}
+
+// maxPassword is the longest password that is read: what SSH carries is not much longer.
+const maxPassword = 1024
+
+// newPassword asks for a password twice, or reads it from standard input where that is no terminal.
+func newPassword(ctx context.Context, a *ui.App) (password string, err error) {
+	if !term.IsTerminal(int(a.Stdin.Fd())) {
+		password, err = ui.ReadLine(io.LimitReader(a.Stdin, maxPassword+2))
+		if err != nil {
+			return "", errors.New("standard input has no password")
+		}
+	} else {
+		if password, err = a.Prompt(ctx, dial.Prompt{Text: "Password: "}); err != nil {
+			return "", err
+		}
+		again, err := a.Prompt(ctx, dial.Prompt{Text: "Again: "})
+		if err != nil {
+			return "", err
+		}
+		if again != password {
+			return "", errors.New("the two are not the same")
+		}
+	}
+	switch {
+	case password == "":
+		return "", errors.New("an empty password lets everybody in")
+	case len(password) > maxPassword:
+		return "", fmt.Errorf("a password of more than %d bytes", maxPassword)
+	}
+	return password, nil
+}

@@ -1,0 +1,198 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// proxied has the connections of trusted load balancers begin with the header of the PROXY
+// protocol, which tells the client's own address. All others are what they are: what they say of
+// themselves is not looked at.
+func (s *site) proxied(l net.Listener) net.Listener {
+	if len(s.proxies) == 0 {
+		return l
+	}
+	return &proxyListener{l, s.proxies, s.log, &s.checks}
+}
+
+type proxyListener struct {
+	net.Listener
+	trusted []netip.Prefix
+	log     *slog.Logger
+	checks  *healthChecks
+}
+
+// healthChecks are the connections that a balancer makes for itself.
+type healthChecks struct {
+	mu   sync.Mutex
+	ends map[string]bool
+}
+
+func (h *healthChecks) set(end string, is bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !is {
+		delete(h.ends, end)
+		return
+	}
+	if h.ends == nil {
+		h.ends = map[string]bool{}
+	}
+	h.ends[end] = true
+}
+
+func (h *healthChecks) has(end string) bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ends[end]
+}
+
+func (l *proxyListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok || !l.trusts(tcp.RemoteAddr()) {
+		return conn, nil
+	}
+	return &proxyConn{TCPConn: tcp, log: l.log, checks: l.checks}, nil
+}
+
+func (l *proxyListener) trusts(end net.Addr) bool {
+	tcp, ok := end.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	address := tcp.AddrPort().Addr().Unmap().WithZone("")
+	for _, prefix := range l.trusted {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// A proxyConn begins with a header, which is read before anything else of it is used. It is still a
+// TCP connection, from which the server can read in large pieces; so the header is taken off to the
+// byte.
+type proxyConn struct {
+	*net.TCPConn
+	log    *slog.Logger
+	checks *healthChecks
+	once   sync.Once
+	client net.Addr
+}
+
+func (c *proxyConn) Read(p []byte) (int, error) {
+	c.begin()
+	return c.TCPConn.Read(p)
+}
+
+func (c *proxyConn) SyscallConn() (syscall.RawConn, error) {
+	c.begin()
+	return c.TCPConn.SyscallConn()
+}
+
+// RemoteAddr is the client's address; the balancer's own for its health checks and for a connection
+// that is not in order.
+func (c *proxyConn) RemoteAddr() net.Addr {
+	c.begin()
+	return c.client
+}
+
+// proxyTimeout bounds the wait for a header, which a balancer sends first thing.
+const proxyTimeout = 5 * time.Second
+
+func (c *proxyConn) begin() {
+	c.once.Do(func() {
+		c.client = c.TCPConn.RemoteAddr()
+		c.SetReadDeadline(time.Now().Add(proxyTimeout))
+		header, err := readProxyHeader(c.TCPConn)
+		c.SetReadDeadline(time.Time{})
+		if err == io.EOF { // nothing at all: a health check
+			c.TCPConn.Close()
+			return
+		}
+		if err != nil {
+			c.log.Warn("connection of a trusted proxy refused: no header of the PROXY protocol",
+				"remote", c.client.String(), "error", err)
+			c.TCPConn.Close()
+			return
+		}
+		if client, _, ok := header.TCPAddrs(); ok && header.Command == proxyproto.PROXY {
+			c.client = client
+			return
+		}
+		c.checks.set(c.client.String(), true)
+	})
+}
+
+func (c *proxyConn) Close() error {
+	c.checks.set(c.TCPConn.RemoteAddr().String(), false)
+	return c.TCPConn.Close()
+}
+
+const (
+	proxyV1Most = 107 // the longest line of version 1, section 2.1 of the protocol
+	// of version 2 (section 2.2): signature, command, family, and the length of the rest
+	proxyV2Prefix = 16
+	proxyV2Most   = 2048
+)
+
+// readProxyHeader reads a header and no byte more; what it says is the library's to parse. The
+// error is io.EOF when nothing came.
+func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
+	buf := make([]byte, 1, proxyV2Prefix)
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return nil, err
+	}
+	if buf[0] == 'P' {
+		for buf[len(buf)-1] != '\n' {
+			if len(buf) == proxyV1Most {
+				return nil, errors.New("a line of version 1 that does not end")
+			}
+			buf = append(buf, 0)
+			if _, err := io.ReadFull(r, buf[len(buf)-1:]); err != nil {
+				return nil, cutOff(err)
+			}
+		}
+	} else {
+		buf = buf[:proxyV2Prefix]
+		if _, err := io.ReadFull(r, buf[1:]); err != nil {
+			return nil, cutOff(err)
+		}
+		rest := int(binary.BigEndian.Uint16(buf[proxyV2Prefix-2:]))
+		if rest > proxyV2Most {
+			return nil, fmt.Errorf("a header of %d bytes", rest)
+		}
+		buf = append(buf, make([]byte, rest)...)
+		if _, err := io.ReadFull(r, buf[proxyV2Prefix:]); err != nil {
+			return nil, cutOff(err)
+		}
+	}
+	return proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(buf), len(buf)))
+}
+
+// cutOff is what the end means in the middle of a header.
+func cutOff(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+func Command(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:     "serve [flags] DIR",
+		Short:   "serve a directory to SFTP and SCP clients",
+		Long:    long,
+		Example: examples,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(cmd, args); err != nil {
+				return err
+			}
+			if flags.stdio {
+				return serveStdio(cmd.Context(), a, &flags)
+			}
+			s := &site{App: a, flags: &flags}
+			if len(args) > 0 {
+				s.dir = args[0]
+			}
+			return s.run(cmd.Context())
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+// errServed is the end of a server that was asked to end, which is success.
+var ErrEnded = errors.New("the server has ended")
+
+// run serves until ctx ends, and then until the sessions that run have ended or the time of grace
+// is over.
+func (s *site) run(ctx context.Context) error {
+	ballast, processors := tuneForServing()
+	defer runtime.KeepAlive(ballast)
+	if err := s.start(); err != nil {
+		return err
+	}
+	listeners, err := s.listen()
+	if err != nil {
+		return err
+	}
+	if err := s.serveMetrics(); err != nil {
+		closeAll(listeners)
+		return err
+	}
+	defer s.metrics.close()
+	defer s.recounting.Wait()
+	hangups := make(chan struct{}, 1)
+	s.App.Signals.Set(s.grace+ui.CleanupTime, func() {
+		select {
+		case hangups <- struct{}{}:
+		default:
+		}
+	})
+	ended := make(chan error, len(listeners))
+	for _, l := range listeners {
+		s.log.Info("listening", "address", l.Addr().String())
+		go func() { ended <- s.sshd.Serve(processors.count(s.proxied(l))) }()
+	}
+	if err := s.greet(listeners); ui.ReaderGone(err) {
+		s.log.Warn("nobody reads how to connect", "error", err)
+	} else if err != nil {
+		s.sshd.Close()
+		return err
+	}
+	for {
+		select {
+		case <-hangups:
+			s.reload(ctx)
+		case err := <-ended: // accepting has failed for good
+			s.sshd.Close()
+			return err
+		case <-ctx.Done():
+			return s.shutdown(ctx)
+		}
+	}
+}
+
+// shutdown lets what runs end.
+func (s *site) shutdown(ctx context.Context) error {
+	s.log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.grace.String())
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	if err := s.sshd.Shutdown(grace); err != nil {
+		s.log.Warn("sessions were ended that were still running")
+	}
+	s.log.Info("ended")
+	return ErrEnded
+}
+
+// reload reads again what may have changed. What cannot be understood changes nothing.
+func (s *site) reload(ctx context.Context) {
+	settings, err := s.read()
+	if err == nil {
+		err = s.apply(settings)
+	}
+	if err != nil {
+		s.log.Error("not reloaded; everything stays as it was", "error", err)
+		return
+	}
+	s.log.Info("reloaded")
+	quotas := s.quotas()
+	s.recounting.Go(func() { s.recount(ctx, quotas) })
+}
+
+func (s *site) listen() (listeners []net.Listener, err error) {
+	for _, address := range s.addresses {
+		l, err := listenOn(address)
+		if err != nil {
+			closeAll(listeners)
+			return nil, err
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+func listenOn(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	text := fmt.Sprintf("cannot listen on %s: %s", address, causeOf(err))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		text += "; an address with port 0 takes a port that is free"
+	case errors.Is(err, syscall.EACCES):
+		text += "; ports below 1024 take privileges"
+	}
+	return nil, errors.New(text)
+}
+
+// causeOf is an error's innermost: without the names of operations and system calls.
+func causeOf(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// fileError says what happened to a file in words for a person.
+func fileError(what, name string, err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Errorf("%s %s: %w", what, name, err)
+}

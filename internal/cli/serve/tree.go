@@ -1,0 +1,80 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+)
+
+// A tree is a directory that is served, with what the users of it share. It stays open until the
+// program ends: sessions that began before a reload go on.
+type tree struct {
+	fs     *osfs.FS
+	info   fs.FileInfo
+	quotas map[[2]int64]*server.Quota
+}
+
+// tree opens a directory, or finds it open.
+func (s *site) tree(root string) (*tree, error) {
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
+	}
+	if err != nil {
+		return nil, fileError("cannot serve", root, err)
+	}
+	if t := s.trees[root]; t != nil && os.SameFile(t.info, info) {
+		return t, nil
+	}
+	files, err := osfs.New(root)
+	if err != nil {
+		return nil, fileError("cannot serve", root, err)
+	}
+	t := &tree{fs: files, info: info, quotas: map[[2]int64]*server.Quota{}}
+	if s.trees == nil {
+		s.trees = map[string]*tree{}
+	}
+	s.trees[root] = t
+	return t, nil
+}
+
+// quota is shared by users of the same directory with the same bounds.
+func (t *tree) quota(bounds [2]int64) *server.Quota {
+	if t.quotas[bounds] == nil {
+		t.quotas[bounds] = server.NewQuota(bounds[0], bounds[1])
+	}
+	return t.quotas[bounds]
+}
+
+// A rootQuota is a quota with the directory that it is for.
+type rootQuota struct {
+	*server.Quota
+	root string
+	fs   *osfs.FS
+}
+
+// quotas lists those of all trees.
+func (s *site) quotas() (all []rootQuota) {
+	for root, t := range s.trees {
+		for _, q := range t.quotas {
+			all = append(all, rootQuota{q, root, t.fs})
+		}
+	}
+	return all
+}
+
+// recount counts anew what lies under quotas, which others may have changed.
+func (s *site) recount(ctx context.Context, quotas []rootQuota) {
+	for _, q := range quotas {
+		if err := q.Recount(ctx, q.fs, "/"); err != nil {
+			s.log.Error("a quota could not be counted anew", "root", q.root, "error", err)
+			continue
+		}
+		bytes, files := q.Usage()
+		s.log.Info("quota counted", "root", q.root, "bytes", bytes, "files", files)
+	}
+}

@@ -1,0 +1,117 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// SIGHUP: other keys hold, and what cannot be read leaves all as it was.
+func TestServeReload(t *testing.T) {
+	t.Parallel()
+	home, key := homeWithKey(t)
+	other := opensshd.Keygen(t, filepath.Join(home, "other"))
+	keys := filepath.Join(home, "keys")
+	writeFile(t, keys, readFile(t, key+".pub"))
+	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--authorized-keys", keys,
+		t.TempDir())
+	in := func(who string, want bool) {
+		t.Helper()
+		if out, err := s.sftp("u", who, "pwd\n"); (err == nil) != want {
+			t.Errorf("%s is let in: %v, want %v\n%s", filepath.Base(who), err == nil, want, out)
+		}
+	}
+	in(key, true)
+	in(other, false)
+	writeFile(t, keys, readFile(t, other+".pub"))
+	s.cmd.Process.Signal(syscall.SIGHUP)
+	s.wait("reloaded", nil)
+	in(key, false)
+	in(other, true)
+	writeFile(t, keys, []byte("nonsense\n"))
+	s.cmd.Process.Signal(syscall.SIGHUP)
+	line := s.wait("not reloaded; everything stays as it was", nil)
+	if text := fmt.Sprint(line["error"]); !strings.Contains(text, keys+":1: no key") {
+		t.Errorf("it says %q", text)
+	}
+	in(other, true)
+}
+
+// session opens a session of OpenSSH's sftp that waits for commands.
+func (s *served) session(key string) (stdin io.WriteCloser, wait func() error) {
+	s.t.Helper()
+	cmd := exec.Command(opensshd.Find(s.t, "sftp"),
+		s.sshFlags("-i", key, "-b", "-", "u@127.0.0.1")...)
+	cmd.Dir = s.home
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { in.Close(); cmd.Process.Kill() })
+	return in, cmd.Wait
+}
+
+// A server that is asked to end lets sessions go on, and nobody new in.
+func TestServeShutdown(t *testing.T) {
+	t.Parallel()
+	home, key := homeWithKey(t)
+	dir, data := t.TempDir(), randomData(1<<20)
+	writeFile(t, filepath.Join(home, "a"), data)
+	s := startServe(t, home, "--listen", loopbackPort, "--user", "u", dir)
+	in, wait := s.session(key)
+	io.WriteString(in, "put a b\n")
+	s.wait("file closed", nil)
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	s.wait("shutting down", nil)
+	if out, err := s.sftp("u", key, "pwd\n"); err == nil {
+		t.Errorf("somebody was let in while the server ends:\n%s", out)
+	}
+	io.WriteString(in, "put a c\nquit\n")
+	if err := wait(); err != nil {
+		t.Errorf("the session that ran was not let end: %v", err)
+	}
+	<-s.ended
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	same(t, data, filepath.Join(dir, "b"), filepath.Join(dir, "c"))
+}
+
+// The time of grace ends, and a second signal ends it before.
+func TestServeShutdownAtOnce(t *testing.T) {
+	t.Parallel()
+	home, key := homeWithKey(t)
+	writeFile(t, filepath.Join(home, "a"), []byte("a"))
+	for _, c := range []struct {
+		grace string
+		twice bool
+		code  int
+	}{{"1ms", false, 0}, {"10m", true, 143}} {
+		s := startServe(t, home, "--listen", loopbackPort, "--user", "u", "--grace", c.grace,
+			t.TempDir())
+		in, wait := s.session(key)
+		io.WriteString(in, "put a b\n")
+		s.wait("file closed", nil)
+		if c.twice {
+			s.cmd.Process.Signal(syscall.SIGTERM)
+			s.wait("shutting down", nil)
+		}
+		s.End(syscall.SIGTERM, c.code)
+		io.WriteString(in, "put a c\n")
+		in.Close()
+		if wait() == nil {
+			t.Error("the client did not notice that its session was cut off")
+		}
+	}
+}

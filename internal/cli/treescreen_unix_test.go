@@ -1,0 +1,57 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// TestTreeOnScreen: a tree shows a line for the whole, one for the files under way, and in the end
+// what bound the speed; and what was there already is not waited for.
+func TestTreeOnScreen(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "tree", "deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "tree", "deep", "big\x1b[31m"), randomData(8<<20))
+	for _, name := range []string{"a", "b", "c"} {
+		writeFile(t, filepath.Join(dir, "tree", name), randomData(1000))
+	}
+	target := "testhost:" + filepath.Join(dir, "copy")
+	for _, columns := range []uint16{100, 40, 12} {
+		s := onScreen(t, columns, command(t, dir, "cp", "-r", "-F", server.ConfigFile, "-l",
+			"40000", "tree", target+string(rune('0'+columns%10))))
+		if columns == 100 {
+			s.await(`tree +\d of 4\+? files +\d+% .* of 8\.39 MB .*[kM]B/s +00:0\d left`)
+			s.await(`\n  deep/big\\x1b\[31m`)
+		}
+		if code := s.End(); code != 0 {
+			t.Errorf("exit code %d: %q", code, &s.shown)
+		}
+		lines := s.lines()
+		for _, line := range lines {
+			if n := len([]rune(line)); n >= int(columns) && !strings.HasPrefix(line, "usftp: ") {
+				t.Errorf("a line of %d columns: %q", n, line)
+			}
+		}
+		last := strings.Join(lines[max(0, len(lines)-2):], "\n")
+		if columns == 100 && !regexp.MustCompile(`^tree +4 of 4 files 100% .* in 00:0\d\nusftp: tree: 4 files, 2 directories, .*, bound by --limit$`).MatchString(last) {
+			t.Errorf("in the end it shows %q", last)
+		}
+	}
+	s := onScreen(t, 100, command(t, dir, "cp", "-r", "--resume", "-F", server.ConfigFile, "tree/.",
+		target+"0"))
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+	s.await(`4 of 4 files 100% `)
+	s.await(`4 files were there already`)
+}

@@ -1,0 +1,19 @@
+package ui
+
+import "os"
+
+// An app is one run of the command.
+type App struct {
+	Stdin   *os.File
+	Stdout  *os.File
+	Out     *output  // stdout, for what is printed
+	Console *Console // standard error
+	restore restorer // puts the terminal back
+	Signals signalPlan
+	Args    []string // as they were typed
+}
+
+func NewApp() *App {
+	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Out: &output{file: os.Stdout},
+		Console: newConsole(os.Stderr)}
+}

@@ -1,0 +1,163 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// A console is standard error: messages and, on a terminal, a few lines below them that are redrawn.
+type Console struct {
+	file *os.File
+
+	mu    sync.Mutex
+	lines func(width int) []string // the lines that are redrawn; nil when there are none
+	drawn int                      // how many of them are on the screen
+	stop  chan struct{}            // ends the redrawing
+}
+
+func newConsole(f *os.File) *Console { return &Console{file: f} }
+
+// terminal reports whether a person is looking.
+func (c *Console) Terminal() bool { return IsTerminal(c.file) }
+
+// Write writes text that is fit for a terminal, above the lines that are redrawn.
+func (c *Console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(p), c.redraw(p)
+}
+
+// redraw replaces the lines on the screen by text and the lines as they are now, in one write. The
+// cursor may be in any column, since a terminal itself shows the ^C that is typed.
+func (c *Console) redraw(text []byte) error {
+	var b bytes.Buffer
+	if c.drawn > 0 {
+		fmt.Fprintf(&b, "\r\x1b[%dA\x1b[J", c.drawn)
+	}
+	b.Write(text)
+	c.drawn = 0
+	if c.lines != nil {
+		for _, line := range c.lines(c.width()) {
+			b.WriteString(line + "\n")
+			c.drawn++
+		}
+	}
+	_, err := c.file.Write(b.Bytes())
+	return err
+}
+
+// usualWidth is that of a terminal that does not tell its own: a serial line, or what expect and
+// containers make.
+const usualWidth = 80
+
+func (c *Console) width() int {
+	if columns, rows, err := term.GetSize(int(c.file.Fd())); err == nil && columns > 0 && rows > 0 {
+		return columns
+	}
+	return usualWidth
+}
+
+const refreshEvery = 200 * time.Millisecond
+
+// show draws lines again and again until hide.
+func (c *Console) Show(lines func(width int) []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stop := make(chan struct{})
+	c.lines, c.stop = lines, stop
+	enableEscapes(c.file)
+	c.redraw(nil)
+	go func() {
+		tick := time.NewTicker(refreshEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			c.mu.Lock()
+			select {
+			case <-stop: // hidden while this waited for the lock
+			default:
+				c.redraw(nil)
+			}
+			c.mu.Unlock()
+		}
+	}()
+}
+
+// hide draws the lines for the last time and leaves them there.
+func (c *Console) Hide() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.stop)
+	c.redraw(nil)
+	c.lines, c.drawn = nil, 0
+}
+
+// say writes one line.
+func (c *Console) Say(text string) { fmt.Fprintf(c, "usftp: %s\n", Printable(text)) }
+
+// logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or
+// everything.
+func (c *Console) Logger(verbose int) *slog.Logger {
+	switch verbose {
+	case -1:
+		return slog.New(&logHandler{console: c, level: slog.LevelError})
+	case 0:
+		return slog.New(&logHandler{console: c, level: slog.LevelWarn})
+	case 1:
+		return slog.New(&logHandler{console: c, level: slog.LevelInfo})
+	}
+	return slog.New(&logHandler{console: c, level: slog.LevelDebug})
+}
+
+// A logHandler writes a record as a line for people: no time, no level, the attributes behind.
+type logHandler struct {
+	console *Console
+	level   slog.Level
+	attrs   string
+}
+
+func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	b.WriteString(r.Message)
+	b.WriteString(h.attrs)
+	r.Attrs(func(a slog.Attr) bool {
+		writeAttr(&b, a)
+		return true
+	})
+	h.console.Say(b.String())
+	return nil
+}
+
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	var b strings.Builder
+	for _, a := range attrs {
+		writeAttr(&b, a)
+	}
+	with := *h
+	with.attrs += b.String()
+	return &with
+}
+
+// WithGroup is not used by any package of ours.
+func (h *logHandler) WithGroup(string) slog.Handler { return h }
+
+func writeAttr(b *strings.Builder, a slog.Attr) {
+	fmt.Fprintf(b, " %s=%v", a.Key, a.Value.Resolve())
+}
+
+// IsTerminal reports whether f is a terminal.
+func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -1,0 +1,116 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/dial"
+)
+
+// The exit codes. 255 is what ssh, scp and sftp give when there is no connection, and what scripts
+// around them look for; 130 and its like are what a shell reports for a program that a signal has
+// ended.
+const (
+	ExitOK      = 0
+	ExitFailed  = 1
+	exitUsage   = 2
+	ExitNoHost  = 255
+	exitSignals = 128 // plus the signal's number
+)
+
+// exitCodes is the table for help and the man page.
+var ExitCodes = []struct{ Code, Meaning string }{
+	{"0", "everything was copied, or is what the list says"},
+	{"1", "a file could not be copied, or is not what the list says; others may have been"},
+	{"2", "the command line is wrong; nothing was done"},
+	{"129", "ended by SIGHUP: the terminal went away"},
+	{"130", "ended by SIGINT: Ctrl-C"},
+	{"141", "the reader of standard output went away"},
+	{"143", "ended by SIGTERM"},
+	{"255", "a host could not be reached or logged in to, does not speak SFTP, or the connection to it was lost"},
+}
+
+// A usageError is a command line that cannot be carried out.
+type UsageError struct {
+	Command string // whose help tells more
+	Err     error
+}
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// An interruption is a signal that asks us to end; it is the cause of the context's end.
+type Interruption struct{ signal os.Signal }
+
+func (e *Interruption) Error() string {
+	if e.signal == os.Interrupt {
+		return "interrupted"
+	}
+	return "ended by a signal (" + e.signal.String() + ")"
+}
+
+func (e *Interruption) Code() int {
+	if s, ok := e.signal.(syscall.Signal); ok {
+		return exitSignals + int(s)
+	}
+	return exitSignals + 2
+}
+
+const ExitOutputGone = exitSignals + 13 // SIGPIPE
+
+// codeOf gives the exit code for one failure.
+func CodeOf(err error) int {
+	var usage *UsageError
+	var signal *Interruption
+	var host *dial.Error
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &signal):
+		return signal.Code()
+	case ReaderGone(err):
+		return ExitOutputGone
+	case errors.As(err, &host), errors.Is(err, net.ErrClosed):
+		return ExitNoHost
+	}
+	return ExitFailed
+}
+
+// interrupted gives the signal that has ended ctx, if one has.
+func Interrupted(ctx context.Context) *Interruption {
+	var signal *Interruption
+	errors.As(context.Cause(ctx), &signal)
+	return signal
+}
+
+// An exitError ends the program with a code, after the reasons have been told.
+type ExitError struct{ Code int }
+
+func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
+
+// noArgs refuses operands.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("%s takes no argument, and was given %q", cmd.Name(), args[0])}
+	}
+	return nil
+}
+
+// reasonOf is an error without the operation and the path that package os and its like put in
+// front.
+func ReasonOf(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return err.Error()
+}

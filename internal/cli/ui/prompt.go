@@ -1,0 +1,112 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/usftp/usftp/dial"
+)
+
+// A terminal is where a person sits, whatever the standard streams are.
+type terminal struct{ in, out *os.File }
+
+func (t terminal) close() {
+	t.in.Close()
+	if t.out != t.in {
+		t.out.Close()
+	}
+}
+
+// prompter gives what asks a person, or nil where nobody can be asked. Questions go to the terminal
+// and never to standard input, which may be the file to copy.
+func (a *App) Prompter(batch bool) dial.Prompter {
+	if batch {
+		return nil
+	}
+	tty, err := openTerminal()
+	if err != nil {
+		return nil
+	}
+	tty.close()
+	return dial.PrompterFunc(a.Prompt)
+}
+
+func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
+	tty, err := openTerminal()
+	if err != nil {
+		return "", errors.New("the terminal cannot be opened")
+	}
+	if p.Echo {
+		io.WriteString(tty.out, printableLines(p.Text))
+		return await(ctx, tty, func() (string, error) { return ReadLine(tty.in) })
+	}
+	// Fd makes the file's reads block, which is what ReadPassword needs.
+	fd := int(tty.in.Fd())
+	state, err := term.GetState(fd)
+	if err != nil {
+		tty.close()
+		return "", fmt.Errorf("the terminal's echo cannot be turned off: %w", err)
+	}
+	restored := a.restore.set(func() {
+		term.Restore(fd, state)
+		io.WriteString(tty.out, "\n")
+	})
+	// ReadPassword turns the echo off too, but only once it reads: what is typed as soon as the
+	// question is seen would be shown.
+	if err := echoOff(fd); err != nil {
+		restored()
+		tty.close()
+		return "", fmt.Errorf("the terminal's echo cannot be turned off: %w", err)
+	}
+	io.WriteString(tty.out, printableLines(p.Text))
+	return await(ctx, tty, func() (string, error) {
+		answer, err := term.ReadPassword(fd)
+		restored()
+		return string(answer), err
+	})
+}
+
+// await waits for the answer or for ctx. A read from a terminal cannot be broken off everywhere:
+// where ctx ends first the read is left to end with the next line or with the program, which in
+// that case ends soon.
+func await(ctx context.Context, tty terminal, read func() (string, error)) (string, error) {
+	type result struct {
+		answer string
+		err    error
+	}
+	results := make(chan result, 1)
+	go func() {
+		defer tty.close()
+		answer, err := read()
+		results <- result{answer, err}
+	}()
+	select {
+	case r := <-results:
+		if errors.Is(r.err, io.EOF) {
+			return "", errors.New("no answer was typed")
+		}
+		return r.answer, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func ReadLine(r io.Reader) (string, error) {
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil && line == "" {
+		return "", err
+	}
+	return strings.TrimRight(line, "\r\n"), nil
+}
+
+// banner shows what a server says before one is logged in.
+func (a *App) Banner(_, text string) {
+	fmt.Fprintln(a.Console, printableLines(strings.TrimRight(text, "\r\n")))
+}

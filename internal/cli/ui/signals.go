@@ -1,0 +1,141 @@
+package ui
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// cleanupTime is how long an interrupted program may take to leave things in order: longer than
+// package transfer takes at most.
+const CleanupTime = 8 * time.Second
+
+// signalPlan is what a command does about signals that differs from others.
+type signalPlan struct {
+	mu       sync.Mutex
+	caught   chan os.Signal
+	cleanup  time.Duration // instead of cleanupTime
+	reloaded func()        // what SIGHUP asks for, instead of the end
+}
+
+// catch has signals sent to a channel, except those that were ignored when the program started:
+// nohup and shells without job control ignore signals so that the program survives them.
+func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.caught = caught
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
+}
+
+// set says how long cleaning up may take, and what SIGHUP does instead of ending the program. Then
+// it is caught even under nohup.
+func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleanup, p.reloaded = cleanup, reload
+	if p.caught != nil {
+		signal.Notify(p.caught, syscall.SIGHUP)
+	}
+}
+
+// reload does what SIGHUP asks for; false where that is the end.
+func (p *signalPlan) reload() bool {
+	p.mu.Lock()
+	reload := p.reloaded
+	p.mu.Unlock()
+	if reload == nil {
+		return false
+	}
+	reload()
+	return true
+}
+
+func (p *signalPlan) patience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.cleanup, CleanupTime)
+}
+
+// catchSignals returns a context that ends with the first signal that asks us to end. A second one,
+// or the end of cleanupTime, ends the program at once: a person who presses Ctrl-C wants the prompt
+// back. Signals that were ignored when the program started stay so.
+func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 4)
+	a.Signals.catch(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// With SIGPIPE caught, a write to a closed standard output fails, and what has been begun can
+	// be put in order.
+	brokenPipes := make(chan os.Signal, 1)
+	signal.Notify(brokenPipes, syscall.SIGPIPE)
+	done := make(chan struct{})
+	go func() {
+		next := func(overdue <-chan time.Time) (s os.Signal, goOn bool) {
+			for {
+				select {
+				case s = <-signals:
+					if s != syscall.SIGHUP || !a.Signals.reload() {
+						return s, true
+					}
+				case <-overdue:
+					return nil, true
+				case <-done:
+					return nil, false
+				}
+			}
+		}
+		first, goOn := next(nil)
+		if !goOn {
+			return
+		}
+		cause := &Interruption{first}
+		a.restore.now()
+		cancel(cause)
+		overdue := time.NewTimer(a.Signals.patience())
+		defer overdue.Stop()
+		second, goOn := next(overdue.C)
+		if !goOn {
+			return
+		}
+		if second != nil {
+			cause = &Interruption{second}
+		}
+		a.restore.now()
+		os.Exit(cause.Code())
+	}()
+	return ctx, sync.OnceFunc(func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	})
+}
+
+// A restorer holds how to undo what was done to the terminal.
+type restorer struct {
+	mu   sync.Mutex
+	undo func()
+}
+
+// set keeps undo for a signal; the function it gives undoes now, once.
+func (r *restorer) set(undo func()) (now func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.undo = undo
+	return r.now
+}
+
+func (r *restorer) now() {
+	r.mu.Lock()
+	undo := r.undo
+	r.undo = nil
+	r.mu.Unlock()
+	if undo != nil {
+		undo()
+	}
+}

@@ -1,0 +1,188 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// standardInput gives the reader for "-" and its size, 0 where it is not known.
+func (a *App) StandardInput(ctx context.Context) (io.Reader, int64) {
+	info, err := a.Stdin.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		var size int64
+		if at, err := a.Stdin.Seek(0, io.SeekCurrent); err == nil {
+			size = max(0, info.Size()-at)
+		}
+		return a.Stdin, size
+	}
+	return newDetached(ctx, a.Stdin.Read), 0
+}
+
+// standardOutput gives the writer for "-".
+func (a *App) StandardOutput(ctx context.Context) io.Writer {
+	info, err := a.Stdout.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		return a.Stdout
+	}
+	return newDetached(ctx, a.Stdout.Write)
+}
+
+// output is standard output where it carries what a command prints. It keeps the first write that
+// failed, so that the exit code tells of it whatever the command makes of the error.
+type output struct {
+	file *os.File
+
+	mu     sync.Mutex
+	wrote  bool
+	err    *OutputError
+	failed func(error) // called once, with the first error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	o.wrote = true
+	n, err := o.file.Write(p)
+	if err == nil {
+		return n, nil
+	}
+	o.err = &OutputError{err: err}
+	if o.failed != nil {
+		o.failed(o.err)
+	}
+	return n, o.err
+}
+
+// stopWhenLost has a failed write call stop: for commands whose purpose is what they print.
+func (o *output) StopWhenLost(stop func(error)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed = stop
+}
+
+// close closes the file and returns the first error of all that was written. Some file systems
+// report only now that they could not store it.
+func (o *output) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.wrote && o.err == nil {
+		if err := o.file.Close(); err != nil {
+			o.err = &OutputError{err: err}
+		}
+	}
+	if o.err == nil {
+		return nil
+	}
+	return o.err
+}
+
+// An outputError is a write to standard output that failed.
+type OutputError struct{ err error }
+
+func (e *OutputError) Error() string {
+	return "cannot write to standard output: " + ReasonOf(e.err)
+}
+
+func (e *OutputError) Unwrap() error { return e.err }
+
+// readerGone reports whether err is that the reader of standard output went away, as head does. That
+// is no news to whoever ran it.
+func ReaderGone(err error) bool {
+	var output *OutputError
+	return errors.As(err, &output) && errors.Is(output.err, syscall.EPIPE)
+}
+
+// A detached stream is one whose Read or Write, which may wait for ever for another program or a
+// person, is done by a goroutine of its own with a buffer of its own, so that the end of the
+// context ends the wait. A call that was given up ends with the program.
+type detached struct {
+	ctx  context.Context
+	do   func([]byte) (int, error)
+	buf  []byte
+	work chan []byte
+	done chan result
+}
+
+type result struct {
+	n   int
+	err error
+}
+
+// detachedBuffer is what a pipe holds.
+const detachedBuffer = 64 << 10
+
+func newDetached(ctx context.Context, do func([]byte) (int, error)) *detached {
+	return &detached{ctx: ctx, do: do}
+}
+
+// start starts the goroutine with the first call, and makes sure that the stream is still in use.
+func (d *detached) start() error {
+	if d.ctx.Err() != nil { // the buffer may be in the hands of a call that was given up
+		return context.Cause(d.ctx)
+	}
+	if d.work != nil {
+		return nil
+	}
+	d.buf, d.work, d.done = make([]byte, detachedBuffer), make(chan []byte), make(chan result, 1)
+	go func() {
+		for {
+			select {
+			case p := <-d.work:
+				n, err := d.do(p)
+				d.done <- result{n, err}
+			case <-d.ctx.Done():
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// run does one piece, of at most len(d.buf) bytes.
+func (d *detached) run(n int) result {
+	select {
+	case d.work <- d.buf[:n]:
+	case <-d.ctx.Done():
+		return result{0, context.Cause(d.ctx)}
+	}
+	select {
+	case r := <-d.done:
+		return r
+	case <-d.ctx.Done():
+		return result{0, context.Cause(d.ctx)}
+	}
+}
+
+func (d *detached) Read(p []byte) (int, error) {
+	if err := d.start(); err != nil {
+		return 0, err
+	}
+	r := d.run(min(len(p), len(d.buf)))
+	return copy(p, d.buf[:r.n]), r.err
+}
+
+func (d *detached) Write(p []byte) (int, error) {
+	written := 0
+	for len(p) > 0 {
+		if err := d.start(); err != nil {
+			return written, err
+		}
+		n := copy(d.buf, p)
+		r := d.run(n)
+		written += r.n
+		if r.err != nil {
+			return written, &OutputError{err: r.err}
+		}
+		p = p[n:]
+	}
+	return written, nil
+}
+
+var _ io.ReadWriter = (*detached)(nil)

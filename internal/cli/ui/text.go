@@ -1,0 +1,145 @@
+package ui
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// printable makes text of any origin fit for a terminal and for one line: names and messages of a
+// server could otherwise move the cursor, change the title, or turn the direction of writing and so
+// forge what a person reads.
+func Printable(s string) string { return escape(s, false) }
+
+// printableLines is printable for text that may have several lines.
+func printableLines(s string) string { return escape(strings.ReplaceAll(s, "\r\n", "\n"), true) }
+
+func escape(s string, lines bool) string {
+	clean := true
+	for _, r := range s {
+		clean = clean && r != utf8.RuneError && unicode.IsPrint(r)
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case unicode.IsPrint(r), lines && (r == '\n' || r == '\t'):
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// count writes a number of things.
+func Count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// amount writes a number of bytes with three or four digits, in the decimal units that links are
+// measured in.
+func Amount(n float64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	for _, unit := range []string{"kB", "MB", "GB", "TB", "PB"} {
+		n /= 1000
+		switch {
+		case n < 9.995:
+			return fmt.Sprintf("%.2f %s", n, unit)
+		case n < 99.95:
+			return fmt.Sprintf("%.1f %s", n, unit)
+		case n < 999.5:
+			return fmt.Sprintf("%.0f %s", n, unit)
+		}
+	}
+	return fmt.Sprintf("%.0f EB", n/1000)
+}
+
+func Rate(bytes int64, in time.Duration) string {
+	if in <= 0 {
+		return "- B/s"
+	}
+	return Amount(float64(bytes)/in.Seconds()) + "/s"
+}
+
+// clock writes a time as people read it off a progress line.
+func Clock(d time.Duration) string {
+	s := int64((d + time.Second/2) / time.Second)
+	if s >= 100*3600 {
+		return fmt.Sprintf("%dd", s/86400)
+	}
+	if s >= 3600 {
+		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+	}
+	return fmt.Sprintf("%02d:%02d", s/60, s%60)
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// shellWord quotes an argument where a shell would take it for something else. What no terminal
+// should be shown comes in the form $'\x1b', which bash, zsh and others know.
+func ShellWord(arg string) string {
+	if plainWord.MatchString(arg) {
+		return arg
+	}
+	if Printable(arg) == arg {
+		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for _, c := range []byte(arg) {
+		switch {
+		case c == '\'' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20 || c >= 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "$'" + b.String() + "'"
+}
+
+// escapeC1 escapes the control characters that JSON lets through: DEL and U+0080 to U+009F, which
+// terminals take for commands.
+func EscapeC1(text []byte) []byte {
+	if !bytes.ContainsFunc(text, isC1) {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if isC1(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+func isC1(r rune) bool { return r >= 0x7f && r <= 0x9f }
