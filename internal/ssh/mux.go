@@ -97,7 +97,7 @@ func (m *mux) start() {
 	t.in.batch, t.in.limit = true, maxPacketLength
 	t.in.maxKept.Store(keptBlocks + 2*(firstWindow/blockSize))
 	t.in.idle = m.tellReaders
-	t.unimplemented = m.unimplemented
+	t.unimplemented, t.late = m.unimplemented, m.handle
 	t.out.mu.Lock()
 	t.out.loop = true
 	t.out.fail = func(err error) { t.end(err) }

@@ -46,6 +46,8 @@ type transport struct {
 	login         bool         // the login is not done
 	ignored       int
 	unimplemented func(seq uint32)
+	// late handles what is none of the exchange's and comes in the middle of a later one.
+	late func(payload []byte) error
 }
 
 const (
@@ -269,8 +271,16 @@ func (t *transport) kexMessage(want byte) ([]byte, error) {
 			if skip, err := t.skip(p); err != nil {
 				return nil, err
 			} else if skip {
-				if t.ignored++; t.ignored > loginPackets {
+				if t.ignored++; t.login && t.ignored > loginPackets {
 					return nil, &ProtocolError{"too much came during a key exchange"}
+				}
+				continue
+			}
+			// RFC 4253, section 7.1, forbids this. asyncssh sent data between its KEXINIT and its
+			// NEWKEYS until 2023, and OpenSSH takes it.
+			if t.late != nil && p[0] >= msgGlobalRequest && p[0] <= msgChannelFailure {
+				if err := t.late(p); err != nil {
+					return nil, err
 				}
 				continue
 			}
