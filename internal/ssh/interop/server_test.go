@@ -1,0 +1,477 @@
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// clientPeer is somebody else's client, that our server is tried with.
+type clientPeer struct {
+	name   string
+	logins []string
+	large  int
+	// run runs cases, each at its port, and reports what came of each; want is closed over.
+	run func(t *testing.T, s *site, run []portCase, report func(portCase, error))
+	// has names an algorithm of each list that the peer must offer: a probe that failed to see
+	// the list would leave cases out silently.
+	least int
+}
+
+type portCase struct {
+	peerCase
+	port int
+}
+
+// program returns a peer that is started once for each case.
+func program(name string, args func(s *site, c portCase) (args, env []string)) func(*testing.T,
+	*site, []portCase, func(portCase, error)) {
+	return func(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
+		path := opensshd.Find(t, name)
+		for _, c := range run {
+			report(c, runProgram(s, c, path, args))
+		}
+	}
+}
+
+func runProgram(s *site, c portCase, path string,
+	args func(s *site, c portCase) (args, env []string)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	a, env := args(s, c)
+	cmd := exec.CommandContext(ctx, path, a...)
+	cmd.Env = append(append(os.Environ(), "HOME="+s.dir), env...)
+	cmd.Dir = s.dir
+	cmd.WaitDelay = time.Second
+	cmd.Stdin = bytes.NewReader(bytes.Repeat(s.block, c.mib))
+	var out, words bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &words
+	err := cmd.Run()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 3 ||
+		!strings.Contains(words.String(), "words\n") {
+		return fmt.Errorf("%v: %s", err, short(words.Bytes()))
+	}
+	return s.differ(out.Bytes(), c.mib)
+}
+
+// script returns a peer that is one process for all cases: see testdata. It is given "client", the
+// site's directory, and NAME;PORT;LOGIN;MIB for each case, and prints "ok NAME" or "FAIL NAME WHY".
+func script(argv func(t testing.TB) []string) func(*testing.T, *site, []portCase,
+	func(portCase, error)) {
+	return func(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
+		args := append(argv(t), "client", s.dir)
+		for _, c := range run {
+			args = append(args, fmt.Sprintf("%s;%d;%s;%d", c.name, c.port, c.login, c.mib))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), "HOME="+s.dir)
+		var words bytes.Buffer
+		cmd.Stderr = &words
+		out, err := cmd.Output()
+		said := make(map[string]error)
+		for line := range strings.Lines(string(out)) {
+			line = strings.TrimSuffix(line, "\n")
+			if name, ok := strings.CutPrefix(line, "ok "); ok {
+				said[name] = nil
+			} else if rest, ok := strings.CutPrefix(line, "FAIL "); ok {
+				for _, c := range run {
+					if why, ok := strings.CutPrefix(rest, c.name+" "); ok {
+						said[c.name] = errors.New(why)
+					}
+				}
+			}
+		}
+		for _, c := range run {
+			result, ok := said[c.name]
+			if !ok {
+				result = fmt.Errorf("the client did not get there: %v", err)
+			}
+			report(c, result)
+		}
+		if t.Failed() {
+			t.Logf("the client says: %s", short(words.Bytes()))
+		}
+	}
+}
+
+// served is what our server has seen of one case.
+type served struct {
+	mu        sync.Mutex
+	sessions  int
+	exchanges int
+	agreed    ssh.Negotiated
+	errs      []error
+}
+
+// TestServer has other people's clients talk to our server.
+func TestServer(t *testing.T) {
+	for _, p := range clientPeers {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			testServer(t, p)
+		})
+	}
+}
+
+func testServer(t *testing.T, p clientPeer) {
+	s := newSite(t)
+	probing, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	offered := make(chan lists, 1)
+	go func() {
+		conn, err := probing.Accept()
+		var l lists
+		if err == nil {
+			l, err = probe(conn)
+		}
+		probing.Close()
+		if err == nil {
+			offered <- l
+		}
+		close(offered)
+	}()
+	first := portCase{peerCase{"probe", p.logins[0], 1}, probing.Addr().(*net.TCPAddr).Port}
+	p.run(t, s, []portCase{first}, func(portCase, error) {})
+	probing.Close()
+	theirs, ok := <-offered
+	if !ok {
+		t.Fatal("the client did not say what it offers")
+	}
+	var run []portCase
+	seen := make(map[string]*served)
+	ours := ssh.Supported()
+	for _, c := range cases(lists{ours.KeyExchanges, ours.HostKeys, ours.Ciphers, ours.MACs}, theirs,
+		p.logins, p.large) {
+		what, name, _ := strings.Cut(c.name, "/")
+		if what == "hostkey" && s.without(name) {
+			continue
+		}
+		seen[c.name] = &served{}
+		run = append(run, portCase{c, s.serve(t, c, seen[c.name])})
+	}
+	if len(run) < p.least {
+		t.Errorf("only %d cases, of %d", len(run), p.least)
+	}
+	p.run(t, s, run, func(c portCase, err error) {
+		note(t, "our server with", p.name, c.name, func(t *testing.T) {
+			saw := seen[c.name]
+			saw.mu.Lock()
+			defer saw.mu.Unlock()
+			if err != nil {
+				t.Fatalf("%v; server: %v", err, errors.Join(saw.errs...))
+			}
+			if saw.sessions == 0 {
+				t.Fatal("no session has been served")
+			}
+			// Both ways count, and each exchange begins the count again.
+			if least := 1 + c.mib/2; saw.exchanges < least {
+				t.Errorf("keys were exchanged %d times, not %d", saw.exchanges, least)
+			}
+			what, name, _ := strings.Cut(c.name, "/")
+			n := saw.agreed
+			got := map[string]string{"kex": n.KeyExchange, "hostkey": n.HostKey,
+				"cipher": n.Ciphers[0], "mac": n.MACs[0]}[what]
+			if got != "" && got != name {
+				t.Errorf("%s was agreed on", got)
+			}
+		})
+	})
+}
+
+// without reports whether the site has no key for an algorithm.
+func (s *site) without(algo string) bool {
+	return !slices.Contains([]string{xssh.KeyAlgoED25519, xssh.KeyAlgoECDSA256, xssh.KeyAlgoRSASHA256,
+		xssh.KeyAlgoRSASHA512}, algo)
+}
+
+// limitTo narrows algorithms to the case's.
+func limitTo(a *ssh.Algorithms, name string) {
+	what, name, _ := strings.Cut(name, "/")
+	switch what {
+	case "kex":
+		a.KeyExchanges = []string{name}
+	case "hostkey":
+		a.HostKeys = []string{name}
+	case "cipher":
+		a.Ciphers = []string{name}
+	case "mac":
+		a.Ciphers, a.MACs = []string{"aes128-ctr", "aes256-ctr"}, []string{name}
+	}
+}
+
+// serve has our server offer what one case is about, and returns its port.
+func (s *site) serve(t *testing.T, c peerCase, saw *served) int {
+	t.Helper()
+	sc := &ssh.ServerConfig{Version: "SSH-2.0-usftp", HostKeys: s.hosts, RekeyBytes: 1 << 20}
+	limitTo(&sc.Algorithms, c.name)
+	if algo, ok := strings.CutPrefix(c.name, "hostkey/"); ok {
+		sc.HostKeys = slices.DeleteFunc(slices.Clone(s.hosts), func(k xssh.Signer) bool {
+			return k.PublicKey().Type() != strings.NewReplacer("rsa-sha2-256", "ssh-rsa",
+				"rsa-sha2-512", "ssh-rsa").Replace(algo)
+		})
+		// The algorithms of a configuration come from its keys.
+		if algo == xssh.KeyAlgoRSASHA256 || algo == xssh.KeyAlgoRSASHA512 {
+			only, err := xssh.NewSignerWithAlgorithms(sc.HostKeys[0].(xssh.AlgorithmSigner),
+				[]string{algo})
+			must(t, err)
+			sc.HostKeys = []xssh.Signer{only}
+		}
+	}
+	switch c.login {
+	case "password":
+		sc.Auth.PasswordCallback = func(m xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
+			if m.User() != user || string(p) != secret {
+				return nil, errors.New("wrong")
+			}
+			return nil, nil
+		}
+	case "keyboard":
+		sc.Auth.KeyboardInteractiveCallback = func(m xssh.ConnMetadata,
+			ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
+			answers, err := ask("", "", []string{"Password: "}, []bool{false})
+			if err != nil || m.User() != user || answers[0] != secret {
+				return nil, errors.Join(err, errors.New("wrong"))
+			}
+			return nil, nil
+		}
+	default:
+		want := s.ids[c.login].PublicKey().Marshal()
+		sc.Auth.PublicKeyCallback = func(m xssh.ConnMetadata, k xssh.PublicKey) (*xssh.Permissions,
+			error) {
+			if m.User() != user || !bytes.Equal(k.Marshal(), want) {
+				return nil, errors.New("wrong")
+			}
+			return nil, nil
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				c, err := ssh.Server(conn, sc)
+				if err != nil {
+					saw.mu.Lock()
+					saw.errs = append(saw.errs, err)
+					saw.mu.Unlock()
+					return
+				}
+				saw.serve(c)
+			}()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// serve runs what a client asks for.
+func (saw *served) serve(c *ssh.Conn) {
+	defer c.Close()
+	for {
+		offer, err := c.Accept()
+		if err != nil {
+			if err != io.EOF {
+				saw.mu.Lock()
+				saw.errs = append(saw.errs, err)
+				saw.mu.Unlock()
+			}
+			return
+		}
+		ch, err := offer.Accept()
+		if err != nil {
+			return
+		}
+		go saw.session(c, ch)
+	}
+}
+
+func (saw *served) session(c *ssh.Conn, ch *ssh.Channel) {
+	defer ch.Close()
+	for {
+		r, err := ch.NextRequest()
+		if err != nil {
+			return
+		}
+		var cmd *exec.Cmd
+		switch text, _ := r.String(); {
+		case r.Type == "exec":
+			cmd = exec.Command("sh", "-c", text)
+		case r.Type == "subsystem" && text == "sftp":
+			cmd = exec.Command(filepath.Join("/usr/lib/openssh", "sftp-server"))
+		}
+		r.Reply(cmd != nil)
+		if cmd == nil {
+			continue
+		}
+		cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			return
+		}
+		go func() { io.Copy(in, ch); in.Close() }()
+		cmd.Wait()
+		ch.CloseWrite()
+		saw.mu.Lock()
+		saw.sessions++
+		saw.exchanges, saw.agreed = c.Exchanges(), c.Algorithms()
+		saw.mu.Unlock()
+		ch.SendRequest("exit-status", false, []byte{0, 0, 0, byte(cmd.ProcessState.ExitCode())})
+		return
+	}
+}
+
+var clientPeers = []clientPeer{
+	{name: "OpenSSH", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
+		large: largeMiB, least: 30, run: program("ssh", sshArgs)},
+	{name: "dropbear", logins: []string{"ed25519", "ecdsa", "rsa", "password"}, large: largeMiB,
+		least: 15, run: dbclient},
+	{name: "PuTTY", logins: []string{"password", "ed25519", "ecdsa", "rsa", "keyboard"}, large: 16,
+		least: 20, run: plink},
+	{name: "paramiko", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
+		large: largeMiB, least: 18, run: script(func(t testing.TB) []string {
+			return []string{interpreter(t, "paramiko"), scripted("paramiko_peer.py")}
+		})},
+	{name: "asyncssh", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
+		large: largeMiB, least: 25, run: script(func(t testing.TB) []string {
+			return []string{interpreter(t, "asyncssh"), scripted("asyncssh_peer.py")}
+		})},
+	{name: "libssh2", logins: []string{"password", "ed25519", "ecdsa"}, large: 16, least: 18,
+		run: curl},
+}
+
+// sshArgs has OpenSSH's client exchange keys itself, too.
+func sshArgs(s *site, c portCase) (args, env []string) {
+	args = []string{"-F", "none", "-p", strconv.Itoa(c.port), "-o", "StrictHostKeyChecking=no",
+		"-o", "UserKnownHostsFile=/dev/null", "-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR",
+		"-o", "RekeyLimit=1M", "-o", "KexAlgorithms=+diffie-hellman-group-exchange-sha256"}
+	env = []string{"SSH_AUTH_SOCK="}
+	switch c.login {
+	case "password", "keyboard":
+		env = append(env, "SSH_ASKPASS="+s.askpass(), "SSH_ASKPASS_REQUIRE=force")
+		args = append(args, "-o", "PubkeyAuthentication=no")
+	default:
+		args = append(args, "-o", "BatchMode=yes", "-i", s.file("id_"+c.login))
+	}
+	return append(args, user+"@127.0.0.1", command), env
+}
+
+// askpass is a program that says the password.
+func (s *site) askpass() string {
+	file := s.file("askpass")
+	os.WriteFile(file, []byte("#!/bin/sh\necho "+secret+"\n"), 0o700)
+	return file
+}
+
+func dbclient(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
+	path, convert := opensshd.Find(t, "dbclient"), opensshd.Find(t, "dropbearconvert")
+	for _, kind := range keyTypes {
+		out, err := exec.Command(convert, "openssh", "dropbear", s.file("id_"+kind),
+			s.file("db_"+kind)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("dropbearconvert: %v: %s", err, out)
+		}
+	}
+	for _, c := range run {
+		report(c, runProgram(s, c, path, func(s *site, c portCase) (args, env []string) {
+			args = []string{"-y", "-y", "-p", strconv.Itoa(c.port)}
+			if c.login == "password" {
+				env = []string{"DROPBEAR_PASSWORD=" + secret}
+			} else {
+				args = append(args, "-i", s.file("db_"+c.login))
+			}
+			return append(args, user+"@127.0.0.1", command), env
+		}))
+	}
+}
+
+// plink is the transport of psftp and pscp without SFTP above it.
+func plink(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
+	path, convert := opensshd.Find(t, "plink"), opensshd.Find(t, "puttygen")
+	for _, kind := range keyTypes {
+		out, err := exec.Command(convert, s.file("id_"+kind), "-O", "private", "-o",
+			s.file(kind+".ppk")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("puttygen: %v: %s", err, out)
+		}
+	}
+	hosts := []string{}
+	for _, k := range s.hosts {
+		hosts = append(hosts, "-hostkey", xssh.FingerprintSHA256(k.PublicKey()))
+	}
+	for _, c := range run {
+		report(c, runProgram(s, c, path, func(s *site, c portCase) (args, env []string) {
+			args = append([]string{"-ssh", "-batch", "-no-antispoof", "-P", strconv.Itoa(c.port), "-l",
+				user}, hosts...)
+			switch c.login {
+			case "password", "keyboard":
+				args = append(args, "-pw", secret)
+			default:
+				args = append(args, "-i", s.file(c.login+".ppk"))
+			}
+			return append(args, "127.0.0.1", command), nil
+		}))
+	}
+}
+
+// curl puts a file with SFTP and gets it.
+func curl(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
+	path := opensshd.Find(t, "curl")
+	for _, c := range run {
+		report(c, func() error {
+			local, remote := s.file("local"), s.file("remote")
+			want := bytes.Repeat(s.block, c.mib)
+			os.Remove(remote)
+			must(t, os.WriteFile(local, want, 0o600))
+			url := fmt.Sprintf("sftp://127.0.0.1:%d%s", c.port, remote)
+			for _, way := range [][]string{{"-T", local}, {"-o", local}} {
+				args := append([]string{"-sS", "-k", "-m", "120", url}, way...)
+				if c.login == "password" {
+					args = append(args, "-u", user+":"+secret)
+				} else {
+					args = append(args, "-u", user+":", "--key", s.file("id_"+c.login), "--pubkey",
+						s.file("id_"+c.login+".pub"))
+				}
+				cmd := exec.Command(path, args...)
+				cmd.Env = append(os.Environ(), "HOME="+s.dir)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					return fmt.Errorf("%v: %s", err, short(out))
+				}
+				got, err := os.ReadFile(remote)
+				if err == nil {
+					err = s.differ(got, c.mib)
+				}
+				if err != nil {
+					return err
+				}
+				os.Remove(local)
+			}
+			return nil
+		}())
+	}
+}

@@ -1,0 +1,153 @@
+package interop_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// user and secret log in everywhere.
+const (
+	user   = "ann"
+	secret = "secret"
+)
+
+// blockSize is the unit of what is sent: the file "block" holds one.
+const blockSize = 1 << 20
+
+// command is what clients have servers run. Scripted servers know it by heart.
+const command = "cat; echo words >&2; exit 3"
+
+// site is a directory that both ends read: host_TYPE are the server's keys, id_TYPE the user's
+// with id_TYPE.pub, authorized_keys all of those, and block is what to send.
+type site struct {
+	dir   string
+	block []byte
+	hosts []xssh.Signer
+	ids   map[string]xssh.Signer
+}
+
+// keyTypes are ssh-keygen's names.
+var keyTypes = []string{"ed25519", "ecdsa", "rsa"}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{dir: t.TempDir(), ids: make(map[string]xssh.Signer)}
+	var authorized []byte
+	for _, kind := range keyTypes {
+		s.hosts = append(s.hosts, key(t, opensshd.Keygen(t, s.file("host_"+kind), "-t", kind)))
+		s.ids[kind] = key(t, opensshd.Keygen(t, s.file("id_"+kind), "-t", kind))
+		line, err := os.ReadFile(s.file("id_" + kind + ".pub"))
+		must(t, err)
+		authorized = append(authorized, line...)
+	}
+	s.block = make([]byte, blockSize)
+	for i := range s.block {
+		s.block[i] = byte(i*7 + i>>8)
+	}
+	must(t, os.WriteFile(s.file("authorized_keys"), authorized, 0o600))
+	must(t, os.WriteFile(s.file("block"), s.block, 0o600))
+	return s
+}
+
+func (s *site) file(name string) string { return filepath.Join(s.dir, name) }
+
+func key(t *testing.T, file string) xssh.Signer {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	k, err := xssh.ParsePrivateKey(text)
+	must(t, err)
+	return k
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// missing skips a test for want of something, or fails where USFTP_REQUIRE=1 says that the machine
+// has all that tests need.
+func missing(t testing.TB, what string) {
+	t.Helper()
+	text := "this test needs " + what + ", which is not installed here"
+	if os.Getenv(opensshd.RequireEnv) == "1" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+}
+
+// interpreter returns the Python that has a library: USFTP_PYTHON names one, as in server/clients.
+func interpreter(t testing.TB, library string) string {
+	t.Helper()
+	python := os.Getenv("USFTP_PYTHON")
+	if python == "" {
+		python = "/usr/bin/python3"
+	}
+	if exec.Command(python, "-c", "import "+library).Run() != nil {
+		missing(t, "Python's "+library)
+	}
+	return python
+}
+
+// a peerCase is one session with a peer.
+type peerCase struct {
+	name  string // such as "kex/curve25519-sha256"
+	login string // a type of key, "password" or "keyboard"
+	mib   int    // how much goes both ways
+}
+
+const (
+	smallMiB = 3 // crosses the limit for new keys three times, or nearly
+	largeMiB = 64
+)
+
+// cases returns what to run with a peer that offers these algorithms: each that we have too, each
+// login, and one long session.
+func cases(ours, theirs lists, logins []string, large int) (all []peerCase) {
+	for i, what := range listNames {
+		for _, a := range ours[i] {
+			for _, b := range theirs[i] {
+				if a == b {
+					all = append(all, peerCase{what + "/" + a, "ed25519", smallMiB})
+				}
+			}
+		}
+	}
+	for _, login := range logins {
+		all = append(all, peerCase{"login/" + login, login, 1})
+	}
+	return append(all, peerCase{fmt.Sprintf("rekey/%d MiB", large), logins[0], large})
+}
+
+// differ describes how what came back differs from n blocks.
+func (s *site) differ(got []byte, n int) error {
+	want := bytes.Repeat(s.block, n)
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	return fmt.Errorf("%d bytes came back of %d, or others", len(got), len(want))
+}
+
+// scripted runs a peer that is a program of ours over a library: see testdata.
+func scripted(name string) string {
+	path, err := filepath.Abs(filepath.Join("testdata", name))
+	if err != nil {
+		panic(err) // there is no working directory
+	}
+	return path
+}
+
+func short(out []byte) string {
+	return strings.TrimSpace(string(out[max(0, len(out)-2000):]))
+}
