@@ -6,16 +6,27 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/cpu"
+
+	transport "github.com/usftp/usftp/internal/ssh"
 )
 
+// serverVersion is the server's version line (RFC 4253, section 4.2).
+const serverVersion = "SSH-2.0-usftp"
+
+// hasAES reports whether the processor has instructions for AES, with which AES-GCM is several
+// times as fast as the other ciphers.
+var hasAES = cpu.X86.HasAES && cpu.X86.HasPCLMULQDQ || cpu.ARM64.HasAES && cpu.ARM64.HasPMULL ||
+	cpu.S390X.HasAESGCM
+
 // What is offered without configuration is what sshd of OpenSSH 10 offers (its myproposal.h), as
-// far as x/crypto/ssh implements it: without the Diffie-Hellman groups over integers, without
-// signatures over SHA-1, without DSA. Everything that is weaker has to be asked for by name; see
-// Config.LegacyAlgorithms.
+// far as internal/ssh has it: without the Diffie-Hellman groups over integers, without SHA-1.
+// Everything that is weaker has to be asked for by name; see Config.LegacyAlgorithms.
 var (
 	keyExchanges = []string{
 		ssh.KeyExchangeMLKEM768X25519,
-		ssh.KeyExchangeCurve25519, // and curve25519-sha256@libssh.org, its older name
+		ssh.KeyExchangeCurve25519,
+		"curve25519-sha256@libssh.org", // its older name
 		ssh.KeyExchangeECDHP256,
 		ssh.KeyExchangeECDHP384,
 		ssh.KeyExchangeECDHP521,
@@ -33,10 +44,9 @@ var (
 		ssh.HMACSHA512ETM,
 		ssh.HMACSHA256,
 		ssh.HMACSHA512,
-		ssh.HMACSHA1,
 	}
 
-	// signatures are those of users and of the authorities of certificates, and the server's own.
+	// signatures are those that the authorities of certificates may make.
 	signatures = []string{
 		ssh.KeyAlgoED25519,
 		ssh.KeyAlgoECDSA256,
@@ -49,66 +59,31 @@ var (
 	}
 )
 
-// The weaker ones, in the order in which they are offered behind the others.
-var (
-	legacyKeyExchanges = []string{
-		ssh.KeyExchangeDH16SHA512,
-		ssh.KeyExchangeDHGEXSHA256,
-		ssh.KeyExchangeDH14SHA256,
-		ssh.InsecureKeyExchangeDH14SHA1,
-		ssh.InsecureKeyExchangeDHGEXSHA1,
-		ssh.InsecureKeyExchangeDH1SHA1,
-	}
-	legacyCiphers    = []string{ssh.InsecureCipherAES128CBC, ssh.InsecureCipherTripleDESCBC}
-	legacyMACs       = []string{ssh.InsecureHMACSHA196}
-	legacySignatures = []string{ssh.KeyAlgoRSA} // DSA is gone from OpenSSH 10 altogether
-)
+// legacyKeyExchanges are weaker, or slower, in the order in which they are offered behind the
+// others.
+var legacyKeyExchanges = []string{
+	ssh.KeyExchangeDH16SHA512,
+	ssh.KeyExchangeDHGEXSHA256,
+	ssh.KeyExchangeDH14SHA256,
+}
 
 // LegacyAlgorithms returns the names that Config.LegacyAlgorithms may hold.
-func LegacyAlgorithms() []string {
-	return slices.Concat(legacyKeyExchanges, legacyCiphers, legacyMACs, legacySignatures)
-}
-
-// offer is what one server offers.
-type offer struct{ keyExchanges, ciphers, macs, signatures []string }
+func LegacyAlgorithms() []string { return slices.Clone(legacyKeyExchanges) }
 
 // offerWith returns what is offered together with the weaker algorithms that are asked for.
-func offerWith(legacy []string) (offer, error) {
+func offerWith(legacy []string) (transport.Algorithms, error) {
 	for _, name := range legacy {
 		if known := LegacyAlgorithms(); !slices.Contains(known, name) {
-			return offer{}, fmt.Errorf("there is no legacy algorithm %q; there are %s", name,
-				strings.Join(known, ", "))
+			return transport.Algorithms{}, fmt.Errorf("there is no legacy algorithm %q; there are %s",
+				name, strings.Join(known, ", "))
 		}
 	}
-	with := func(standard, weaker []string) []string {
-		list := slices.Clone(standard)
-		for _, name := range weaker {
-			if slices.Contains(legacy, name) {
-				list = append(list, name)
-			}
-		}
-		return list
-	}
-	return offer{
-		keyExchanges: with(keyExchanges, legacyKeyExchanges),
-		ciphers:      with(ciphers, legacyCiphers),
-		macs:         with(macs, legacyMACs),
-		signatures:   with(signatures, legacySignatures),
-	}, nil
-}
-
-// hostKey bounds what a host key signs with: an RSA key would sign over SHA-1, too.
-func (o *offer) hostKey(key ssh.Signer) (ssh.Signer, error) {
-	signer, ok := key.(ssh.AlgorithmSigner)
-	if !ok || key.PublicKey().Type() != ssh.KeyAlgoRSA {
-		return key, nil
-	}
-	var names []string
-	for _, name := range o.signatures {
-		switch name {
-		case ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSA:
-			names = append(names, name)
+	offer := transport.Algorithms{KeyExchanges: slices.Clone(keyExchanges), Ciphers: ciphers,
+		MACs: macs}
+	for _, weaker := range legacyKeyExchanges {
+		if slices.Contains(legacy, weaker) {
+			offer.KeyExchanges = append(offer.KeyExchanges, weaker)
 		}
 	}
-	return ssh.NewSignerWithAlgorithms(signer, names)
+	return offer, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -53,6 +54,20 @@ func offered(t *testing.T, s *Server) [][]string {
 	}
 }
 
+// firstPacket returns the payload of the packet behind the version line, when it is there as a
+// whole.
+func firstPacket(heard []byte) (payload []byte, ok bool) {
+	_, rest, found := bytes.Cut(heard, []byte("\n"))
+	if !found || len(rest) < 5 {
+		return nil, false
+	}
+	length, padding := binary.BigEndian.Uint32(rest), uint32(rest[4])
+	if uint32(len(rest)) < 4+length {
+		return nil, false
+	}
+	return rest[5 : 4+length-padding], true
+}
+
 func rsaKey(t *testing.T) ssh.Signer {
 	t.Helper()
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -83,11 +98,11 @@ func TestOfferedAlgorithms(t *testing.T) {
 		{"mlkem768x25519-sha256", "curve25519-sha256", "curve25519-sha256@libssh.org",
 			"ecdh-sha2-nistp256", "ecdh-sha2-nistp384", "ecdh-sha2-nistp521",
 			"kex-strict-s-v00@openssh.com"},
-		{"rsa-sha2-256", "rsa-sha2-512"},
+		{"rsa-sha2-512", "rsa-sha2-256"},
 		{"chacha20-poly1305@openssh.com", "aes128-gcm@openssh.com", "aes256-gcm@openssh.com",
 			"aes128-ctr", "aes192-ctr", "aes256-ctr"},
 		{"hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256",
-			"hmac-sha2-512", "hmac-sha1"},
+			"hmac-sha2-512"},
 	}
 	with := func(kind int, more ...string) [][]string {
 		lists := slices.Clone(standard)
@@ -95,19 +110,16 @@ func TestOfferedAlgorithms(t *testing.T) {
 		return lists
 	}
 	kex := with(0)
-	kex[0] = slices.Insert(slices.Clone(kex[0]), 6, "diffie-hellman-group14-sha256",
-		"diffie-hellman-group14-sha1")
+	kex[0] = slices.Insert(slices.Clone(kex[0]), 6, "diffie-hellman-group16-sha512",
+		"diffie-hellman-group14-sha256")
 	key := rsaKey(t)
 	for name, test := range map[string]struct {
 		legacy []string
 		want   [][]string
 	}{
 		"default": {nil, standard},
-		"key exchanges": {[]string{"diffie-hellman-group14-sha1", "diffie-hellman-group14-sha256"},
+		"key exchanges": {[]string{"diffie-hellman-group14-sha256", "diffie-hellman-group16-sha512"},
 			kex},
-		"host keys": {[]string{"ssh-rsa"}, with(1, "ssh-rsa")},
-		"ciphers":   {[]string{"aes128-cbc"}, with(2, "aes128-cbc")},
-		"MACs":      {[]string{"hmac-sha1-96"}, with(3, "hmac-sha1-96")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := onlyPassword(&Access{FS: memfs.New(0)})
@@ -124,13 +136,22 @@ func TestOfferedAlgorithms(t *testing.T) {
 		})
 	}
 	config := onlyPassword(&Access{FS: memfs.New(0)})
-	config.LegacyAlgorithms = []string{"rot13"}
-	if _, err := New(config); err == nil || !strings.Contains(err.Error(), "rot13") {
-		t.Errorf("an algorithm that is not known: %v", err)
+	// SHA-1 and CBC are gone, and whoever asks for them hears that.
+	for _, name := range []string{"rot13", "diffie-hellman-group14-sha1", "aes128-cbc", "hmac-sha1",
+		"ssh-rsa"} {
+		config.LegacyAlgorithms = []string{name}
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("an algorithm that is not known: %v", err)
+		}
 	}
+	config.LegacyAlgorithms, config.Ciphers = nil, []string{"aes128-gcm@openssh.com", "aes128-cbc"}
+	if _, err := New(config); err == nil || !strings.Contains(err.Error(), "aes128-cbc") {
+		t.Errorf("a cipher that is not known: %v", err)
+	}
+	config.Ciphers = nil
 	config.LegacyAlgorithms = LegacyAlgorithms()
 	if got := offered(t, newServer(t, config)); !slices.Contains(got[0],
-		"diffie-hellman-group1-sha1") {
+		"diffie-hellman-group-exchange-sha256") {
 		t.Errorf("not all are offered: %s", got)
 	}
 }
@@ -149,16 +170,10 @@ func TestOfferedSignatures(t *testing.T) {
 		return nil, errUnknownKey
 	}
 	list := regexp.MustCompile(`server-sig-algs=<([^>]*)>`)
-	standard := "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521," +
+	want := "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521," +
 		"sk-ssh-ed25519@openssh.com,sk-ecdsa-sha2-nistp256@openssh.com,rsa-sha2-512,rsa-sha2-256"
-	for legacy, want := range map[string]string{
-		"":        standard,
-		"ssh-rsa": standard + ",ssh-rsa",
-	} {
-		config.LegacyAlgorithms = nil
-		if legacy != "" {
-			config.LegacyAlgorithms = []string{legacy}
-		}
+	for _, legacy := range [][]string{nil, LegacyAlgorithms()} {
+		config.LegacyAlgorithms = legacy
 		s := newServer(t, config)
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -182,22 +197,20 @@ func TestOfferedSignatures(t *testing.T) {
 	}
 }
 
-// TestSignaturesOfUsers: an RSA key signs over SHA-2, or where that is asked for over SHA-1.
+// TestSignaturesOfUsers: an RSA key signs over SHA-2, never over SHA-1.
 func TestSignaturesOfUsers(t *testing.T) {
 	key := rsaKey(t)
 	for _, test := range []struct {
 		algorithm string
-		legacy    []string
 		want      bool
 	}{
-		{ssh.KeyAlgoRSASHA512, nil, true},
-		{ssh.KeyAlgoRSASHA256, nil, true},
-		{ssh.KeyAlgoRSA, nil, false},
-		{ssh.KeyAlgoRSA, []string{ssh.KeyAlgoRSA}, true},
+		{ssh.KeyAlgoRSASHA512, true},
+		{ssh.KeyAlgoRSASHA256, true},
+		{ssh.KeyAlgoRSA, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			access := &Access{FS: memfs.New(0)}
-			s := newServer(t, Config{LegacyAlgorithms: test.legacy,
+			s := newServer(t, Config{LegacyAlgorithms: LegacyAlgorithms(),
 				PublicKey: func(_ ssh.ConnMetadata, k ssh.PublicKey) (*Access, error) {
 					if !bytes.Equal(k.Marshal(), key.PublicKey().Marshal()) {
 						return nil, errUnknownKey
@@ -206,7 +219,7 @@ func TestSignaturesOfUsers(t *testing.T) {
 				}})
 			client, err := connect(s, ssh.PublicKeys(limited(t, key, test.algorithm)))
 			if (err == nil) != test.want {
-				t.Errorf("%s, with %s: %v", test.algorithm, test.legacy, err)
+				t.Errorf("%s: %v", test.algorithm, err)
 			}
 			if err == nil {
 				client.Close()

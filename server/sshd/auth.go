@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
@@ -22,29 +23,37 @@ type accessKey struct{}
 
 var errNoAccess = errors.New("sshd: access denied")
 
-// serverConfig makes what x/crypto/ssh asks of logins.
-func (s *Server) serverConfig(config *Config) (*ssh.ServerConfig, error) {
+// spareChannels are those of a connection beside its sessions: to be refused with a reason, or
+// about to be closed.
+const spareChannels = 16
+
+// serverConfig makes what the transport asks of logins.
+func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	offer, err := offerWith(config.LegacyAlgorithms)
 	if err != nil {
 		return nil, err
 	}
-	c := &ssh.ServerConfig{
-		ServerVersion:           serverVersion,
-		MaxAuthTries:            6, // as OpenSSH has it
-		PublicKeyAuthAlgorithms: offer.signatures,
+	c := &transport.ServerConfig{
+		Version:      serverVersion,
+		HostKeys:     config.HostKeys,
+		Algorithms:   offer,
+		PreferAES:    hasAES && len(config.Ciphers) == 0,
+		Buffers:      &s.blocks,
+		LoginTimeout: config.LoginTimeout,
+		MaxAuthTries: 6, // as OpenSSH has it
+		MaxChannels:  config.MaxSessions + spareChannels,
 	}
-	c.KeyExchanges, c.Ciphers, c.MACs = offer.keyExchanges, offer.ciphers, offer.macs
-	if len(config.Ciphers) > 0 {
-		c.Ciphers = config.Ciphers
-	}
-	for _, key := range config.HostKeys {
-		if key, err = offer.hostKey(key); err != nil {
-			return nil, fmt.Errorf("a host key: %w", err)
+	for _, name := range config.Ciphers {
+		if !slices.Contains(ciphers, name) {
+			return nil, fmt.Errorf("there is no cipher %q; there are %s", name,
+				strings.Join(ciphers, ", "))
 		}
-		c.AddHostKey(key)
+	}
+	if len(config.Ciphers) > 0 {
+		c.Algorithms.Ciphers = config.Ciphers
 	}
 	if decide := config.PublicKey; decide != nil {
-		c.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		c.Auth.PublicKeyCallback = func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			return permissions(decide(conn, key))
 		}
 	}
@@ -56,10 +65,10 @@ func (s *Server) serverConfig(config *Config) (*ssh.ServerConfig, error) {
 			}
 			return result, err
 		}
-		c.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
+		c.Auth.PasswordCallback = func(conn ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
 			return check(conn, string(password))
 		}
-		c.KeyboardInteractiveCallback = func(conn ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		c.Auth.KeyboardInteractiveCallback = func(conn ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
 			answers, err := ask("", "", []string{"Password: "}, []bool{false})
 			if err != nil {
 				return nil, err
@@ -105,9 +114,9 @@ type attempts struct {
 }
 
 // noting is config for one connection, which notes what is tried there.
-func (a *attempts) noting(config *ssh.ServerConfig) *ssh.ServerConfig {
+func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfig {
 	own := *config
-	own.AuthLogCallback = func(conn ssh.ConnMetadata, method string, err error) {
+	own.AuthLog = func(conn ssh.ConnMetadata, method string, err error) {
 		a.user = conn.User()
 		if err != nil && method != "none" && !slices.Contains(a.methods, method) {
 			a.methods = append(a.methods, method)

@@ -10,18 +10,18 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/usftp/usftp/internal/bigconn"
+	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
 // connection is an accepted connection.
 type connection struct {
-	*bigconn.Conn
-	raw      net.Conn
+	net.Conn
 	server   *Server
-	moved    atomic.Int64 // when a byte last came or went, in nanoseconds since 1970
-	heard    atomic.Bool  // whether one has come
+	secure   atomic.Pointer[transport.Conn] // once somebody has logged in
+	moved    atomic.Int64                   // when a byte last came or went, in nanoseconds since 1970
+	heard    atomic.Bool                    // whether one has come
 	activity server.Activity
 	sessions int // under the server's lock
 }
@@ -53,7 +53,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 	}
 	var mu sync.Mutex
 	var timer *time.Timer
-	taken, _ := acknowledged(c.raw)
+	taken, _ := acknowledged(c.Conn)
 	check := func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -67,7 +67,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 			time.Since(c.activity.Last()))
 		before, waiting := taken, false
 		if left <= 0 {
-			taken, waiting = acknowledged(c.raw)
+			taken, waiting = acknowledged(c.Conn)
 		}
 		switch {
 		case left > 0:
@@ -93,7 +93,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 
 // ServeConn serves one connection until it ends.
 func (s *Server) ServeConn(raw net.Conn) {
-	conn := &connection{Conn: bigconn.New(raw, &s.reads), raw: raw, server: s}
+	conn := &connection{Conn: raw, server: s}
 	if !s.track(func() { s.conns[conn] = struct{}{} }) {
 		raw.Close()
 		return
@@ -102,7 +102,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 	defer conn.Close()
 	state := s.state.Load()
 	tried := attempts{log: s.strangers(&state.Config, raw.RemoteAddr())}
-	secure, channels, requests, err := s.login(state, conn, &tried)
+	secure, err := s.login(state, conn, &tried)
 	if err != nil {
 		tried.log.Info("login failed", append(tried.args(), "error", err)...)
 		return
@@ -115,24 +115,24 @@ func (s *Server) ServeConn(raw net.Conn) {
 	l := &login{
 		server: s,
 		conn:   conn,
-		access: secure.Permissions.ExtraData[accessKey{}].(*Access),
+		access: secure.Permissions().ExtraData[accessKey{}].(*Access),
 		client: string(secure.ClientVersion()),
 		log:    log,
 	}
 	l.policy = l.access.Policy
 	l.policy.User = secure.User()
-	l.serve(channels, requests, state.MaxSessions)
+	l.serve(secure, state.MaxSessions)
 	log.Info("connection closed")
 }
 
 // login lets the client prove who it is.
-func (s *Server) login(state *state, conn *connection, tried *attempts) (secure *ssh.ServerConn,
-	channels <-chan ssh.NewChannel, requests <-chan *ssh.Request, err error) {
+func (s *Server) login(state *state, conn *connection,
+	tried *attempts) (secure *transport.Conn, err error) {
 	address := addressOf(conn.RemoteAddr())
 	if !state.Exempt(address) {
 		place, reason := s.guard.begin(address, state.loginLimits(), func() { conn.Close() })
 		if reason != "" {
-			return nil, nil, nil, notServed(reason)
+			return nil, notServed(reason)
 		}
 		defer func() {
 			switch dropped := s.guard.end(place); {
@@ -145,23 +145,18 @@ func (s *Server) login(state *state, conn *connection, tried *attempts) (secure 
 			}
 		}()
 	}
-	deadline := time.Now().Add(state.LoginTimeout)
-	conn.SetDeadline(deadline)
-	under, config := net.Conn(conn), state.ssh
-	if state.fast != nil {
-		replay, fast, err := listenFirst(conn, deadline)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		if under = replay; fast {
-			config = state.fast
-		}
+	if secure, err = transport.Server(conn, tried.noting(state.ssh)); err == nil {
+		conn.secure.Store(secure)
 	}
-	secure, channels, requests, err = ssh.NewServerConn(under, tried.noting(config))
-	if err == nil {
-		err = conn.SetDeadline(time.Time{})
+	return secure, err
+}
+
+// hangUp closes the connection once what has been written is on its way, which may take a second.
+func (c *connection) hangUp() {
+	if secure := c.secure.Load(); secure != nil {
+		secure.Close()
 	}
-	return secure, channels, requests, err
+	c.Close()
 }
 
 // errDropped is why a connection lost its place.
@@ -173,12 +168,15 @@ type notServed string
 func (r notServed) Error() string { return string(r) }
 
 // serve takes channels until the connection ends, and waits for those that run.
-func (l *login) serve(channels <-chan ssh.NewChannel, requests <-chan *ssh.Request, most int) {
+func (l *login) serve(secure *transport.Conn, most int) {
 	ctx, cancel := context.WithCancel(l.server.ctx)
-	go ssh.DiscardRequests(requests)
 	var sessions sync.WaitGroup
-	for offered := range channels {
-		if offered.ChannelType() != "session" {
+	for {
+		offered, err := secure.Accept()
+		if err != nil {
+			break
+		}
+		if offered.Type != "session" {
 			offered.Reject(ssh.UnknownChannelType, "only sessions are served")
 			continue
 		}
@@ -220,6 +218,6 @@ func (l *login) leave() {
 	defer s.mu.Unlock()
 	l.access.Sessions.give()
 	if l.conn.sessions--; l.conn.sessions == 0 && s.draining {
-		l.conn.Close()
+		go l.conn.hangUp()
 	}
 }

@@ -143,12 +143,3 @@ func (s *slowReader) Read(p []byte) (int, error) {
 	time.Sleep(200 * time.Millisecond) // of the bubble
 	return s.Conn.Read(p)
 }
-
-func FuzzFirstPacket(f *testing.F) {
-	f.Add([]byte("SSH-2.0-x\r\n\x00\x00\x00\x0c\x04\x14abcdefg"))
-	f.Fuzz(func(t *testing.T, heard []byte) {
-		if packet, ok := firstPacket(heard); ok {
-			knowsFastCiphers(packet)
-		}
-	})
-}

@@ -6,8 +6,6 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	"github.com/usftp/usftp/internal/bigconn"
 )
 
 // tcpPair makes a connection over loopback; what its far end does not read soon fills the buffers.
@@ -42,7 +40,7 @@ func TestSlowLinkIsNoIdleOne(t *testing.T) {
 		_, err := near.Write(make([]byte, 64<<20))
 		ended <- err
 	}()
-	conn := &connection{Conn: bigconn.New(near, new(bigconn.Pool)), raw: near}
+	conn := &connection{Conn: near}
 	const timeout = 300 * time.Millisecond
 	stop := conn.watchIdle(timeout, slog.New(slog.DiscardHandler))
 	defer stop()

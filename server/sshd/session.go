@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/usftp/usftp/internal/bigconn"
+	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/lograte"
 	"github.com/usftp/usftp/server/scp"
@@ -37,22 +37,24 @@ func (l *login) refused(message string, args ...any) {
 }
 
 // session serves one channel: the first request that asks for files is its only one.
-func (l *login) session(ctx context.Context, offered ssh.NewChannel) {
-	channel, requests, err := offered.Accept()
+func (l *login) session(ctx context.Context, offered *transport.NewChannel) {
+	accepted, err := offered.Accept()
 	if err != nil {
 		return
 	}
-	defer channel.Close()
-	for request := range requests {
-		run := l.program(request)
-		if request.WantReply {
-			request.Reply(run != nil, nil)
+	defer accepted.Close()
+	for {
+		request, err := accepted.NextRequest()
+		if err != nil {
+			return
 		}
+		run := l.program(request)
+		request.Reply(run != nil)
 		if run == nil {
 			continue
 		}
-		go ssh.DiscardRequests(requests)
-		channel = &gathered{Channel: channel, conn: l.conn.Conn}
+		accepted.RefuseRequests()
+		channel := ssh.Channel(accepted)
 		if l.access.Bandwidth != nil {
 			channel = &throttled{Channel: channel, ctx: ctx, b: l.access.Bandwidth}
 		}
@@ -66,24 +68,24 @@ type program func(ctx context.Context, channel ssh.Channel)
 
 // program finds what a request asks for; nil for what is not served: shells, terminals, other
 // commands.
-func (l *login) program(request *ssh.Request) program {
-	var payload struct{ Text string }
+func (l *login) program(request *transport.Request) program {
 	switch request.Type {
 	case "subsystem": // RFC 4254, section 6.5
-		if ssh.Unmarshal(request.Payload, &payload) == nil && payload.Text == "sftp" {
+		if name, err := request.String(); err == nil && name == "sftp" {
 			return l.sftp
 		}
 	case "shell":
 		l.refused("a command was refused", "command", "a shell")
 		return filesOnly
 	case "exec":
-		if ssh.Unmarshal(request.Payload, &payload) != nil {
+		text, err := request.String()
+		if err != nil {
 			return nil
 		}
-		command, err := scp.Parse(payload.Text)
+		command, err := scp.Parse(text)
 		switch {
 		case errors.Is(err, scp.ErrNotSCP):
-			l.refused("a command was refused", "command", payload.Text)
+			l.refused("a command was refused", "command", text)
 			return filesOnly
 		case err != nil:
 			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
@@ -142,22 +144,6 @@ func (l *login) complain(channel ssh.Channel, err error) {
 func exit(channel ssh.Channel, status uint32) {
 	channel.CloseWrite()
 	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
-}
-
-// gathered is a channel whose long writes go to the connection together.
-type gathered struct {
-	ssh.Channel
-	conn *bigconn.Conn
-}
-
-// onePacket is the most that fits into one of SSH's packets, as x/crypto/ssh makes them.
-const onePacket = 32 << 10
-
-func (g *gathered) Write(p []byte) (int, error) {
-	if len(p) > onePacket && g.conn.Hold() {
-		defer g.conn.Release()
-	}
-	return g.Channel.Write(p)
 }
 
 // exiting is a channel that says that its program ended well before it closes.

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/usftp/usftp/internal/bigconn"
+	transport "github.com/usftp/usftp/internal/ssh"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/internal/lograte"
 )
@@ -92,10 +92,9 @@ type Config struct {
 	// takes twice the time.
 	Ciphers []string
 
-	// LegacyAlgorithms are offered besides those that OpenSSH 10 offers by default, for clients
-	// that know nothing better: names of key exchanges, ciphers, MACs and signatures, such as
-	// "diffie-hellman-group14-sha1", or "ssh-rsa" for RSA signatures over SHA-1. The function
-	// [LegacyAlgorithms] lists them.
+	// LegacyAlgorithms are key exchanges that are offered besides those of OpenSSH 10's defaults,
+	// for clients that know nothing better, such as "diffie-hellman-group14-sha256". The function
+	// [LegacyAlgorithms] lists them. There is no SHA-1 and no CBC.
 	LegacyAlgorithms []string
 
 	// Exempt tells which addresses are never banned or counted, such as load balancers that hide
@@ -112,7 +111,7 @@ type Server struct {
 	guard   *guard
 	buffers server.Pool
 	work    server.Work
-	reads   bigconn.Pool
+	blocks  transport.Buffers
 
 	// What is written to the log: lines of addresses and of all together before the login, bytes of
 	// users after it.
@@ -133,9 +132,7 @@ type Server struct {
 // state is what Reload replaces.
 type state struct {
 	Config
-	ssh *ssh.ServerConfig
-	// for clients that are to be offered fast ciphers only; nil when nobody is
-	fast *ssh.ServerConfig
+	ssh *transport.ServerConfig
 }
 
 // New returns a server.
@@ -187,11 +184,6 @@ func (s *Server) Reload(config Config) error {
 	var err error
 	if next.ssh, err = s.serverConfig(&config); err != nil {
 		return fmt.Errorf("sshd: %w", err)
-	}
-	if hasAES && len(config.Ciphers) == 0 {
-		fast := *next.ssh
-		fast.Ciphers = fastCiphers
-		next.fast = &fast
 	}
 	s.state.Store(next)
 	return nil
@@ -295,7 +287,7 @@ func (s *Server) drain() {
 	}
 	for conn := range s.conns {
 		if conn.sessions == 0 {
-			conn.Close()
+			go conn.hangUp()
 		}
 	}
 }
