@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	xssh "golang.org/x/crypto/ssh"
 
@@ -80,8 +81,14 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 		}
 		p := l.pending
 		if l.pending = nil; p == nil {
+			// A client that waits for each answer shows how long the way is: the first request,
+			// "none" with most, takes it no time. One that sends all in one flight shows nothing.
+			waits, began := !l.in.ready(), time.Now()
 			if p, err = l.read(); err != nil {
 				return nil, &ServerAuthError{l.errs, err}
+			}
+			if waits {
+				l.sawTrip(time.Since(began))
 			}
 		}
 		if p[0] > msgUserAuthRequest+29 {

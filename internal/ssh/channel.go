@@ -142,8 +142,10 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	took := now.Sub(w.since)
 	w.since = now
 	grant = w.credit
-	// A window that is used up in less than four round trips bounds the rate, or soon will.
-	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 4*trip*time.Duration(w.credit)/time.Duration(w.size) {
+	// A window that is used up in less than two round trips bounds the rate, or soon will. A larger
+	// one than the link needs would cost OpenSSH's programs dearly, who move all that they hold
+	// about with every packet.
+	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 2*trip*time.Duration(w.credit)/time.Duration(w.size) {
 		more := m.takeBudget(w.size)
 		w.size += more
 		grant += more

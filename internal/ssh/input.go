@@ -77,6 +77,9 @@ func (in *input) setOpener(o opener) {
 	in.opener, in.form, in.n, in.bytes = o, o.form(), 0, 0
 }
 
+// ready reports whether something has come that has not been asked for.
+func (in *input) ready() bool { return in.next < len(in.queue) || in.start < in.end }
+
 // read returns the next packet's payload.
 func (in *input) read() ([]byte, error) {
 	for in.next == len(in.queue) {
