@@ -85,14 +85,14 @@ func longRows(upload bool) []Row {
 	}
 	return append(all, Row{
 		Name:   "capped-" + name,
-		Title:  name + " of 500 MB over 2 Gbit/s and 2 ms, of which one connection has 300 Mbit/s",
+		Title:  name + " of 500 MB over 2 Gbit/s and 2 ms, 300 Mbit/s for each connection",
 		Upload: upload, Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name, Apart: iperfApart,
 		Link:        &Link{RTT: 2 * time.Millisecond, Rate: 2e9, Flow: 300e6},
 		Contestants: []Contestant{scp, iperf(upload, 500e6), ours},
 		Targets:     []Target{{Against: iperfStreams, Bound: 0.8}},
 	}, Row{
 		Name: "loss-" + name, Title: name +
-			" of 500 MB over 1 Gbit/s and 100 ms, of whose packets one in a thousand is lost",
+			" of 500 MB over 1 Gbit/s and 100 ms, one packet of a thousand lost",
 		Upload: upload, Bytes: 500e6, Cipher: fastCipher, Ours: ours.Name,
 		Link: &Link{RTT: 100 * time.Millisecond, Rate: 1e9, Loss: 0.001},
 		Contestants: []Contestant{scp, rsync(upload),
@@ -161,13 +161,13 @@ func treeRows(upload bool) []Row {
 				{Against: part.Name, Bound: 100}},
 		},
 		{
-			Name: "memory-" + name + "-tree", Title: "peak memory: " + name +
+			Name: "memory-" + name + "-tree", Title: name +
 				" of a tree of 200,000 files", Kind: Memory, Upload: upload,
 			Files: 200_000, Bytes: 16, Cipher: fastCipher, Ours: ours.Name, Contestants: []Contestant{rsync, ours},
 			Targets: []Target{{Figure: PeakMemory, Absolute: 48 << 10}}, // 32 MiB, and 16 in flight
 		},
 		{
-			Name: "memory-" + name + "-20GB", Title: "peak memory: " + name +
+			Name: "memory-" + name + "-20GB", Title: name +
 				" of a file of 20 GB", Kind: Memory, Upload: upload,
 			Bytes: 20e9, Sparse: !upload /* whose holes would not travel */, Cipher: fastCipher, Ours: usftpGet.Name,
 			Contestants: []Contestant{pick(upload, scpGet, scpPut),

@@ -15,8 +15,10 @@ const (
 	Rate Kind = iota
 	// Memory compares the peak memory of their processes.
 	Memory
-	// FirstByte compares the round trips up to a file's first bytes.
+	// FirstByte compares the round trips before a file's first bytes.
 	FirstByte
+	// Login compares the round trips of commands that do nothing but log in.
+	Login
 )
 
 // Row is one job.
@@ -73,8 +75,14 @@ type Target struct {
 	// OrAgainst and OrBound give a lesser aim that suffices: a bound against another contestant.
 	OrAgainst string
 	OrBound   float64
-	// Absolute bounds our own figure instead of a ratio: KiB of PeakMemory.
+	// Absolute bounds our own figure instead of a ratio: KiB of PeakMemory, or RoundTrips.
 	Absolute float64
+}
+
+// IsCeiling reports whether a contestant moves the same bytes without a file transfer, and so shows
+// what no copy is expected to beat.
+func IsCeiling(contestant string) bool {
+	return contestant == "ssh cat" || contestant == iperfStreams
 }
 
 // Figure is what a target is about.
@@ -196,14 +204,18 @@ func verb(upload bool) string {
 
 func rateRows(upload bool) []Row {
 	name := verb(upload)
+	processor := 0.71 // 0.6 s/GiB where ssh takes 0.84
+	if upload {
+		processor = 0.68 // 0.5 where ssh takes 0.73
+	}
 	return []Row{
 		{
 			Name: name, Title: name + " of 1 GiB, " + fastCipher, Upload: upload, Bytes: gibibyte, Cipher: fastCipher,
 			Ours: "usftp cp", Contestants: commands(upload), Targets: []Target{
-				{Against: "ssh cat", Bound: 0.95},
+				{Against: "ssh cat", Bound: 1.05},
 				{Against: "scp", Bound: 1.2, OrAgainst: "ssh cat", OrBound: 0.95},
 				{Against: "scp -O", Bound: 1},
-				{Against: "scp", Figure: Processor, Bound: 1},
+				{Against: "ssh cat", Figure: Processor, Bound: processor},
 			},
 		},
 		{
@@ -226,16 +238,17 @@ func rateRows(upload bool) []Row {
 func memoryRows(upload bool) []Row {
 	var all []Row
 	for _, size := range []struct {
-		name  string
-		bytes int64
-	}{{"64MiB", 64 * mebibyte}, {"1GiB", gibibyte}, {"8GiB", 8 * gibibyte}} {
+		name, title string
+		bytes       int64
+	}{{"64MiB", "64 MiB", 64 * mebibyte}, {"1GiB", "1 GiB", gibibyte},
+		{"8GiB", "8 GiB", 8 * gibibyte}} {
 		name := verb(upload)
 		contestants := []Contestant{sshCatGet, scpGet, sftpGet, rclone("rclone", rcloneRemote, false), usftpGet}
 		if upload {
 			contestants = []Contestant{sshCatPut, scpPut, sftpPut, rclone("rclone", rcloneRemote, true), usftpPut}
 		}
 		all = append(all, Row{
-			Name: "memory-" + name + "-" + size.name, Title: "peak memory: " + name + " of " + size.name, Kind: Memory,
+			Name: "memory-" + name + "-" + size.name, Title: name + " of " + size.title, Kind: Memory,
 			Upload: upload, Bytes: size.bytes, Sparse: true, Cipher: fastCipher, Ours: "usftp cp",
 			Contestants: contestants, Targets: []Target{{Figure: PeakMemory, Absolute: 32 << 10}},
 		})
@@ -250,7 +263,7 @@ func firstByteRow(upload bool) Row {
 		contestants = []Contestant{sshCatPut, scpPut, scpOldPut, sftpPut, usftpPut}
 	}
 	return Row{
-		Name: "first-byte-" + name, Title: "round trips from the connection to a file's first bytes: " + name,
+		Name: "first-byte-" + name, Title: name + " of a small file, up to its first bytes",
 		Kind: FirstByte, Upload: upload, Bytes: 64 << 10, Cipher: fastCipher, Ours: "usftp cp",
 		Contestants: contestants, Targets: []Target{{Against: "scp", Figure: RoundTrips, Bound: 1}},
 	}

@@ -46,7 +46,7 @@ type Facts struct {
 // asideFrom is the size from which on a second processor pays for handing it the data.
 const asideFrom = 4 << 20
 
-// Choose says how to copy. It follows the table "Copies on one machine" in BENCHMARKS.md:
+// Choose says how to copy. It follows the table "Copies on one machine" in bench/details.md:
 //
 //   - Where the file system can share blocks (btrfs, XFS), a clone takes some 20 µs whatever the size, and with a hash the clone and the one
 //     read that the hash needs are never beaten by more than what a clone takes. Where it cannot, asking costs about a microsecond.

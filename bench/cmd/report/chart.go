@@ -3,23 +3,53 @@ package main
 import (
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/usftp/usftp/bench/rows"
 )
+
+// chartRows are the groups of the chart: what users feel. A group whose row was not measured is left
+// out.
+var chartRows = []struct {
+	title, row string
+	figure     rows.Figure
+}{
+	{"A long link: get 500 MB over 1 Gbit/s with a round trip of 100 ms", "long-get",
+		rows.Throughput},
+	{"Small files: get 2,000 files of 4 KiB with a round trip of 50 ms", "small-get-50ms",
+		rows.Throughput},
+	{"Time to log in: round trips before a file's first bytes", "first-byte-get", rows.RoundTrips},
+	{"Processor time: the client's, per GiB received", "get", rows.Processor},
+	{"One large file: get 1 GiB on one machine", "get", rows.Throughput},
+}
+
+// chartPeers is how many peers a group shows at most: the best, and scp always.
+const chartPeers = 3
 
 // The chart's measures, in SVG's units.
 const (
 	chartWidth  = 720
-	labelWidth  = 120
-	valueWidth  = 90
-	barHeight   = 18
-	barStep     = 24
-	groupHeight = 34
+	labelWidth  = 140
+	valueWidth  = 170
+	barHeight   = 15
+	barStep     = 20
+	groupHeight = 38
+	headHeight  = 48
+)
+
+// The chart has no background of its own, so that it suits GitHub's light and dark pages. Each colour
+// is readable on both.
+const (
+	textColour = "#777777"
+	peerColour = "#8391a0"
+	oursColour = "#2a8a5c"
 )
 
 type bar struct {
-	label string
-	value float64
-	ours  bool
+	label, value  string
+	length        float64 // of the longest in its group
+	ours, ceiling bool
 }
 
 type barGroup struct {
@@ -27,54 +57,110 @@ type barGroup struct {
 	bars  []bar
 }
 
-// rateChart draws the rates of the rows named get and put.
-func (r *report) rateChart() string {
+func (r *report) chart() string {
 	var groups []barGroup
-	for _, m := range r.rows {
-		if m.row.Name != "get" && m.row.Name != "put" {
+	for _, c := range chartRows {
+		i := slices.IndexFunc(r.rows, func(m measuredRow) bool { return m.row.Name == c.row })
+		if i < 0 {
 			continue
 		}
-		group := barGroup{title: capital(m.row.Title) + ", MB/s"}
-		for _, f := range m.figures() {
-			if len(f.rounds) > 0 {
-				group.bars = append(group.bars, bar{f.name, f.median(rate), f.name == m.row.Ours})
-			}
+		if bars := r.rows[i].bars(c.figure); len(bars) > 0 {
+			groups = append(groups, barGroup{c.title, bars})
 		}
-		groups = append(groups, group)
 	}
 	return drawBars(groups)
 }
 
-// drawBars draws groups of horizontal bars on one scale, with colours that serve on light and dark
-// ground.
+func isScp(name string) bool { return name == "scp" || strings.HasPrefix(name, "scp -r") }
+
+// bars are usftp's, then those of its peers, the best first, and the ceiling's.
+func (m measuredRow) bars(figure rows.Figure) (bars []bar) {
+	ours, peers, ceiling := m.sides(figure, m.figures())
+	if len(ours.rounds) == 0 {
+		return nil
+	}
+	if scp := slices.IndexFunc(peers, func(f figures) bool {
+		return isScp(f.name)
+	}); len(peers) > chartPeers {
+		peers = slices.Concat(peers[:chartPeers-1], peers[max(scp, chartPeers-1):][:1])
+	}
+	kind, longest := m.scale(figure), 0.0
+	all := slices.Concat([]figures{ours}, peers)
+	if len(ceiling.rounds) > 0 {
+		all = append(all, ceiling)
+	}
+	scp := slices.IndexFunc(all, func(f figures) bool { return isScp(f.name) })
+	for _, f := range all {
+		value := f.median(kind.of)
+		b := bar{label: f.name, value: kind.show(value), length: kind.goodness(value),
+			ours: f.name == m.row.Ours, ceiling: f.name == ceiling.name}
+		if kind.lower {
+			b.value = fmt.Sprintf("%.3g %s", value, kind.unit)
+		}
+		if b.ours {
+			b.label = "usftp"
+		}
+		if b.ceiling {
+			b.label += " (ceiling)"
+		}
+		if scp >= 0 && f.name != all[scp].name {
+			if times, ok := kind.advantage(f, all[scp]); ok {
+				b.value += fmt.Sprintf(", %.*f x scp", decimals(times), times)
+			}
+		}
+		longest = max(longest, b.length)
+		bars = append(bars, b)
+	}
+	for i := range bars {
+		bars[i].length /= longest
+	}
+	return bars
+}
+
+func decimals(value float64) int {
+	switch {
+	case value >= 10:
+		return 0
+	case value >= 2:
+		return 1
+	}
+	return 2
+}
+
+// drawBars draws groups of horizontal bars, each group on a scale of its own.
 func drawBars(groups []barGroup) string {
-	largest, height := 1.0, 10
+	height := headHeight
 	for _, group := range groups {
 		height += groupHeight + len(group.bars)*barStep
-		for _, b := range group.bars {
-			largest = max(largest, b.value)
-		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13" fill="#777">`+"\n",
-		chartWidth, height, chartWidth, height)
-	y := 0
+	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
+		`viewBox="0 0 %d %d" font-family="sans-serif" font-size="13" fill="%s">`+"\n",
+		chartWidth, height, chartWidth, height, textColour)
+	fmt.Fprintf(&text, `<text x="0" y="20" font-size="16" font-weight="bold">%s</text>`+"\n",
+		"usftp beside other tools: higher is better")
+	fmt.Fprintf(&text, `<text x="0" y="40">%s</text>`+"\n",
+		"Ceiling: the same bytes through OpenSSH or TCP, without a file transfer.")
+	y := headHeight
 	for _, group := range groups {
 		y += groupHeight
 		fmt.Fprintf(&text, `<text x="0" y="%d" font-weight="bold">%s</text>`+"\n", y-10,
 			escape(group.title))
 		for _, b := range group.bars {
-			colour := "#9aa7b4"
-			if b.ours {
-				colour = "#1f7a4d"
+			width := max(1, b.length*(chartWidth-labelWidth-valueWidth))
+			paint := fmt.Sprintf(`fill="%s"`, peerColour)
+			switch {
+			case b.ours:
+				paint = fmt.Sprintf(`fill="%s"`, oursColour)
+			case b.ceiling:
+				paint = fmt.Sprintf(`fill="none" stroke="%s" stroke-dasharray="4 3"`, peerColour)
 			}
-			width := b.value / largest * (chartWidth - labelWidth - valueWidth)
 			fmt.Fprintf(&text, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labelWidth-8,
-				y+barHeight-5, escape(b.label))
-			fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`,
-				labelWidth, y, width, barHeight, colour)
-			fmt.Fprintf(&text, `<text x="%.1f" y="%d">%.0f</text>`+"\n", labelWidth+width+6,
-				y+barHeight-5, b.value)
+				y+barHeight-3, escape(b.label))
+			fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%.1f" height="%d" %s/>`,
+				labelWidth, y, width, barHeight, paint)
+			fmt.Fprintf(&text, `<text x="%.1f" y="%d">%s</text>`+"\n", labelWidth+width+6,
+				y+barHeight-3, escape(b.value))
 			y += barStep
 		}
 	}

@@ -51,8 +51,8 @@ func (f figures) median(of func(result.Run) float64) float64 {
 	return result.Median(values)
 }
 
-// serverCell shows the server's processor time, unless it was measured when sums could lack some of
-// it.
+// serverCell shows sshd's processor time, except from runs that could miss the time of processes that
+// outlived their session.
 func (f figures) serverCell(factor float64) string {
 	for _, run := range f.rounds {
 		if !run.ServerWhole {
@@ -80,10 +80,14 @@ func ratio(one, other figures, of func(result.Run) float64) (float64, bool) {
 	return result.Median(values), len(values) > 0
 }
 
+// headings begin the titles of rows that are not about time.
+var headings = map[rows.Kind]string{rows.Memory: "peak memory: ",
+	rows.FirstByte: "round trips: ", rows.Login: "round trips: "}
+
 func (m measuredRow) markdown() string {
 	var text strings.Builder
 	all := m.figures()
-	fmt.Fprintf(&text, "\n## %s\n\n", capital(m.row.Title))
+	fmt.Fprintf(&text, "\n## %s\n\n", capital(headings[m.row.Kind]+m.row.Title))
 	rounds := 0
 	for _, f := range all {
 		rounds = max(rounds, len(f.rounds))
@@ -91,7 +95,11 @@ func (m measuredRow) markdown() string {
 	if len(all) > 0 && all[0].bytes != m.row.Total(all[0].name) {
 		fmt.Fprintf(&text, "**Measured with %d bytes instead.** ", all[0].bytes)
 	}
-	fmt.Fprintf(&text, "%d rounds. %s\n", rounds, origin(m.session, m.file))
+	plural := "s"
+	if rounds == 1 {
+		plural = ""
+	}
+	fmt.Fprintf(&text, "%d round%s. %s\n", rounds, plural, origin(m.session, m.file))
 	text.WriteString(m.table(all))
 	text.WriteString(m.targets(all))
 	text.WriteString("\n<details><summary>Commands</summary>\n\n```sh\n")
@@ -102,7 +110,7 @@ func (m measuredRow) markdown() string {
 	return text.String()
 }
 
-// cell is text for a cell of a table, which a bar would end.
+// cell escapes text for the cell of a table, which a bar would end.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -113,7 +121,7 @@ func (m measuredRow) table(all []figures) string {
 		return m.treeTable(all)
 	}
 	switch m.row.Kind {
-	case rows.FirstByte:
+	case rows.FirstByte, rows.Login:
 		text.WriteString("| | round trips |\n|---|---:|\n")
 	case rows.Memory:
 		text.WriteString("| | peak MiB | MB/s | cpu-s/GiB |\n|---|---:|---:|---:|\n")
@@ -127,7 +135,7 @@ func (m measuredRow) table(all []figures) string {
 		}
 		perGiB := float64(1<<30) / float64(f.bytes)
 		switch m.row.Kind {
-		case rows.FirstByte:
+		case rows.FirstByte, rows.Login:
 			fmt.Fprintf(&text, "| %s | %.0f |\n", cell(f.name), f.median(roundTrips))
 		case rows.Memory:
 			fmt.Fprintf(&text, "| %s | %.1f | %.0f | %.2f |\n", cell(f.name), f.median(peak)/1024,
@@ -141,8 +149,8 @@ func (m measuredRow) table(all []figures) string {
 	return text.String()
 }
 
-// treeTable is a table of contestants that copy many files, of which some may have copied a part:
-// then their own count in the rate.
+// treeTable is the table of a row with many files. A contestant that copied only some of them has the
+// rate of those.
 func (m measuredRow) treeTable(all []figures) string {
 	var text strings.Builder
 	text.WriteString("| | files/s | files | seconds | cpu-s | server | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|\n")
@@ -159,20 +167,25 @@ func (m measuredRow) treeTable(all []figures) string {
 	return text.String()
 }
 
-// targets tells for each target whether it was met, or nothing where we did not run.
-func (m measuredRow) targets(all []figures) string {
-	byName := map[string]figures{}
+func byName(all []figures) map[string]figures {
+	named := map[string]figures{}
 	for _, f := range all {
-		byName[f.name] = f
+		named[f.name] = f
 	}
-	ours := byName[m.row.Ours]
+	return named
+}
+
+// targets says for each target whether it was met. It is empty where usftp did not run.
+func (m measuredRow) targets(all []figures) string {
+	named := byName(all)
+	ours := named[m.row.Ours]
 	if len(ours.rounds) == 0 || len(m.row.Targets) == 0 {
 		return ""
 	}
 	var text strings.Builder
 	text.WriteString("\n| target | reached | |\n|---|---:|---|\n")
 	for _, target := range m.row.Targets {
-		words, value, met := judge(target, ours, byName)
+		words, value, met := judge(target, ours, named)
 		verdict := "met"
 		if !met {
 			verdict = "**missed**"
@@ -190,14 +203,26 @@ var figureWords = map[rows.Figure]string{
 	rows.Throughput: "rate", rows.Processor: "processor seconds", rows.PeakMemory: "peak memory", rows.RoundTrips: "round trips",
 }
 
+// absolute is the bound of a target that is no ratio.
+func absolute(target rows.Target) string {
+	if target.Figure == rows.PeakMemory {
+		return fmt.Sprintf("%.0f MiB", target.Absolute/1024)
+	}
+	return fmt.Sprintf("%.0f", target.Absolute)
+}
+
+// judge compares our figure with a target.
 func judge(target rows.Target, ours figures,
 	others map[string]figures) (words, value string, met bool) {
 	of := figureOf[target.Figure]
 	name := figureWords[target.Figure]
 	if target.Absolute > 0 {
 		got := ours.median(of)
-		return fmt.Sprintf("%s at most %.0f MiB", name,
-			target.Absolute/1024), fmt.Sprintf("%.1f MiB", got/1024), got <= target.Absolute
+		value = fmt.Sprintf("%.0f", got)
+		if target.Figure == rows.PeakMemory {
+			value = fmt.Sprintf("%.1f MiB", got/1024)
+		}
+		return name + " at most " + absolute(target), value, got <= target.Absolute
 	}
 	got, ok := ratio(ours, others[target.Against], of)
 	if !ok {

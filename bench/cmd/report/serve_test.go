@@ -14,12 +14,14 @@ func serveRun(contestant string, round int, seconds, server, client float64) res
 		Seconds: seconds, Server: server, User: client, Busiest: client}
 }
 
-// TestServers has us at 0.8 x OpenSSH with sftp, whose core is full, while we meet everything with
-// usftp cp.
+// With sftp, whose core is full, usftp is at 0.8 x OpenSSH; with usftp cp it meets every goal. One of
+// sshd's processor times is from a run that could miss some of it.
 func TestServers(t *testing.T) {
 	dir := t.TempDir()
+	whole := serveRun("openssh: sftp", 1, 0.8, 1, 0.5)
+	whole.ServerWhole = true
 	writeRuns(t, dir, session,
-		serveRun("openssh: sftp", 1, 0.8, 1, 0.5), serveRun("sftpgo: sftp", 1, 2, 1,
+		whole, serveRun("sftpgo: sftp", 1, 2, 1,
 			0.5), serveRun("usftp: sftp", 1, 1, 0.8, 0.95),
 		serveRun("openssh: usftp cp", 1, 2, 1, 0.5), serveRun("sftpgo: usftp cp", 1, 2, 1,
 			0.5), serveRun("usftp: usftp cp", 1, 1, 0.5, 0.5),
@@ -27,9 +29,9 @@ func TestServers(t *testing.T) {
 	expect(t, render(t, dir),
 		"### SFTP get, aes128-gcm@openssh.com",
 		"| 1 | sftp | 1342 | 537 | 1074 |  | 2.00 | **0.80** | 1.00 | 1.00 | 0.80 |  | **0.80** | 0.95 | client |",
-		"| 1 | usftp cp | 537 | 537 | 1074 | 1074 | 2.00 | 2.00 | 1.00 | 1.00 | 0.50 | 0.50 | 0.50 | 0.50 |  |",
-		"| ahead of SFTPGo in time | 2 | 2 | 0 |",
-		"| at most 0.7 of SFTPGo's processor seconds | 1 | 2 | 1 |",
+		"| 1 | usftp cp | 537 | 537 | 1074 | 1074 | 2.00 | 2.00 | not re-measured | 1.00 | 0.50 | 0.50 | 0.50 | 0.50 |  |",
+		"| faster than SFTPGo | 2 | 2 | 0 |",
+		"| at most 0.7 (SFTP) or 0.6 (SCP) of SFTPGo's processor time | 1 | 2 | 1 |",
 		"| no slower than OpenSSH | 1 | 2 | 1 |",
 		"```sh\nrun $i\n")
 }

@@ -17,10 +17,12 @@ type sessionRow struct {
 const sessionWords = `
 ## Many sessions
 
-What a server holds for sessions at a time, each a connection of its own, beyond what it has before they come: at most while they work, and in
-the end, which for idle sessions is ten seconds after the last has come. The clients are one process with x/crypto/ssh, at the same machine; the cipher is AES-128-GCM.
-OpenSSH's server is left out, since its memory is that of two processes for each session, which share most of it. Goroutines are those that are left when
-all have gone, where the server tells.
+The memory that a server takes for many sessions, each a connection of its own, beyond what it had
+before: at most while they work, and at the end, which for idle sessions is ten seconds after the last
+has come. The clients are one process on the same machine, with x/crypto/ssh and AES-128-GCM. OpenSSH
+is left out: its memory is that of two processes for each session, which share most of it. Both servers
+are single processes, so their processor time is complete in old runs too. *Goroutines left* are those
+that remain when all sessions have gone, where the server reports them.
 `
 
 func (r *report) sessionMarkdown() string {
@@ -45,7 +47,7 @@ func (r *report) sessionMarkdown() string {
 	return text.String()
 }
 
-// each is what there is for one session.
+// each divides a figure by the number of sessions.
 func (m sessionRow) each(kib func(result.Run) int64) func(result.Run) float64 {
 	return func(r result.Run) float64 { return float64(kib(r)) / float64(m.row.Sessions) }
 }
@@ -54,26 +56,33 @@ func (m sessionRow) line(f figures) string {
 	if len(f.rounds) == 0 {
 		return fmt.Sprintf("| %s | failed: %s | | | | | |\n", cell(f.name), cell(f.failure))
 	}
-	peak := f.median(m.each(func(r result.Run) int64 { return r.PeakKiB }))
-	end := f.median(m.each(func(r result.Run) int64 { return r.EndKiB }))
+	peak, end := f.median(m.each(peakKiB)), f.median(m.each(endKiB))
 	left, goal := "", ""
 	if f.name == rows.Usftp {
 		left = fmt.Sprintf("%.0f", f.median(func(r result.Run) float64 { return float64(r.Goroutines) }))
-		goal = m.goal(peak, end, f.failure)
+		goal = m.goal(f.median(m.figure()), f.failure)
 	}
 	return fmt.Sprintf("| %s | %.2f | %.2f | %.0f | %.0f | %s | %s |\n", cell(f.name), f.median(seconds),
 		f.median(server), peak, end, left, goal)
 }
 
-// goal tells whether ours was reached.
-func (m sessionRow) goal(peak, end float64, failure string) string {
+func peakKiB(r result.Run) int64 { return r.PeakKiB }
+func endKiB(r result.Run) int64  { return r.EndKiB }
+
+// figure is the memory for each session that the row is about: of idle ones what remains, of all
+// others the peak.
+func (m sessionRow) figure() func(result.Run) float64 {
+	if m.row.Work == rows.Idles {
+		return m.each(endKiB)
+	}
+	return m.each(peakKiB)
+}
+
+// goal says whether ours was met.
+func (m sessionRow) goal(kib float64, failure string) string {
 	words, met := "no error, no goroutine left", failure == ""
 	if m.row.MostKiB > 0 {
-		got := peak
-		if m.row.Work == rows.Idles {
-			got = end
-		}
-		words, met = fmt.Sprintf("%d KiB", m.row.MostKiB), met && got <= float64(m.row.MostKiB)
+		words, met = fmt.Sprintf("%d KiB", m.row.MostKiB), met && kib <= float64(m.row.MostKiB)
 	}
 	if met {
 		return words + ": met"

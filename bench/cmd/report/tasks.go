@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// gridDelayMarkdown shows times, and how many delays they are: the round trips that were waited
-// for.
+// gridDelayMarkdown shows times, and how many delays fit in them: the round trips that were waited for.
 func gridDelayMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("The grid with every write of the client delayed", f))
@@ -33,10 +32,10 @@ func gridDelayMarkdown(f goFamily) string {
 	return text.String()
 }
 
-// taskTargets are what usftp is to reach in each task of BenchmarkTask.
+// taskTargets are the bounds for usftp in the tasks of BenchmarkTask.
 var taskTargets = []struct {
 	task, what, figure string
-	against            taskFigure // what the figure is divided by; without a task, by Unit
+	against            taskFigure // the figure is divided by this; without a task, by unit
 	unit               float64
 	most               float64
 }{
@@ -60,7 +59,7 @@ type taskFigure struct{ task, library string }
 func taskMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("Tasks", f))
-	text.WriteString("With every write of the client delayed by 50 ms where that is said, to sftp-server on pipes. pkg/sftp's stats are made by 64 goroutines; ")
+	text.WriteString("Over pipes to sftp-server, with every write of the client delayed by 50 ms where a line says so. pkg/sftp's stats come from 64 goroutines; ")
 	text.WriteString("it walks a twentieth of the tree, and its time is multiplied by 20.\n\n")
 	text.WriteString(columns([]string{"task", "library", "seconds", "allocations an item",
 		"heap, KiB", "goroutines"}))
@@ -76,7 +75,13 @@ func taskMarkdown(f goFamily) string {
 			cell("allocs/item", "%.2f", 1), cell("heap-B", "%.0f", 1024), cell("goroutines", "%.0f",
 				1))
 	}
-	text.WriteString("\n" + columns([]string{"target", "at most", "reached", ""}))
+	return text.String() + "\n" + taskTargetTable(f)
+}
+
+// taskTargetTable says for each target of the tasks whether it was met.
+func taskTargetTable(f goFamily) string {
+	var text strings.Builder
+	text.WriteString(columns([]string{"task", "at most", "reached", "target"}))
 	for _, target := range taskTargets {
 		ours := f.find("task", target.task, "library", "usftp")
 		if ours == nil || len(ours.Values[target.figure]) == 0 {

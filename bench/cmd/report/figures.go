@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/bench/rows"
+)
+
+// scale is how a figure of a row is computed, compared and shown.
+type scale struct {
+	of    func(result.Run) float64
+	lower bool // less is better
+	unit  string
+	show  func(float64) string
+}
+
+// briefFile is the size below which a file's time says more than its rate.
+const briefFile = 10e6
+
+// scale picks the scale that suits the row.
+func (m measuredRow) scale(figure rows.Figure) scale {
+	switch {
+	case figure == rows.RoundTrips:
+		return scale{roundTrips, true, "round trips", number("%.0f")}
+	case figure == rows.PeakMemory:
+		return scale{func(r result.Run) float64 { return peak(r) / 1024 }, true, "MiB",
+			number("%.1f MiB")}
+	case figure == rows.Processor:
+		return scale{perGiB(processor), true, "s/GiB", number("%.2f s")}
+	case m.row.Files > 0:
+		return scale{func(r result.Run) float64 {
+			return float64(r.Bytes/m.row.Bytes) / r.Seconds
+		}, false, "files/s", number("%.0f files/s")}
+	case m.row.Bytes < briefFile:
+		return scale{seconds, true, "s", number("%.2f s")}
+	}
+	return scale{rate, false, "MB/s", number("%.0f MB/s")}
+}
+
+func number(format string) func(float64) string {
+	return func(value float64) string { return fmt.Sprintf(format, value) }
+}
+
+// goodness turns a figure into one of which more is better.
+func (s scale) goodness(value float64) float64 {
+	if s.lower && value > 0 {
+		return 1 / value
+	}
+	return value
+}
+
+// advantage is how many times as good one is as another, the median over the rounds that both ran.
+func (s scale) advantage(one, other figures) (float64, bool) {
+	return ratio(one, other, func(r result.Run) float64 { return s.goodness(s.of(r)) })
+}
