@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/cpu"
+
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // hasAES tells whether the processor has AES and the carry-less multiplication that
@@ -52,19 +54,29 @@ type algorithmList struct {
 	into      *[]string
 }
 
-// readAlgorithms resolves the lists and drops what x/crypto/ssh does not have. An
+// readAlgorithms resolves the lists and drops what the transport does not have. An
 // empty rest is an error: connecting with something else than was asked for is not
 // for us to decide.
 func (s *settings) readAlgorithms(w words) error {
-	good, bad := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
-	both := func(a, b []string) []string { return slices.Concat(a, b) }
-	keys := both(good.PublicKeyAuths, bad.PublicKeyAuths)
+	has := own.Supported()
+	has.Ciphers, has.HostKeys = preferredCiphers(), slices.Concat(certHostKeys, plainHostKeys)
+	all, keys := own.Supported(), userKeyAlgos
+	if s.xcrypto {
+		good, bad := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
+		has.KeyExchanges, has.MACs = good.KeyExchanges, good.MACs
+		all = own.Algorithms{
+			KeyExchanges: slices.Concat(good.KeyExchanges, bad.KeyExchanges),
+			HostKeys:     slices.Concat(good.HostKeys, bad.HostKeys),
+			Ciphers:      slices.Concat(good.Ciphers, bad.Ciphers),
+			MACs:         slices.Concat(good.MACs, bad.MACs),
+		}
+		keys = slices.Concat(good.PublicKeyAuths, bad.PublicKeyAuths)
+	}
 	lists := []algorithmList{
-		{"Ciphers", preferredCiphers(), both(good.Ciphers, bad.Ciphers), &s.ciphers},
-		{"MACs", good.MACs, both(good.MACs, bad.MACs), &s.macs},
-		{"KexAlgorithms", good.KeyExchanges, both(good.KeyExchanges, bad.KeyExchanges), &s.kexes},
-		{"HostKeyAlgorithms", both(certHostKeys, plainHostKeys), both(good.HostKeys, bad.HostKeys),
-			&s.hostKeyAlgos},
+		{"Ciphers", has.Ciphers, all.Ciphers, &s.ciphers},
+		{"MACs", has.MACs, all.MACs, &s.macs},
+		{"KexAlgorithms", has.KeyExchanges, all.KeyExchanges, &s.kexes},
+		{"HostKeyAlgorithms", has.HostKeys, all.HostKeys, &s.hostKeyAlgos},
 		{"CASignatureAlgorithms", userKeyAlgos, keys, &s.caAlgos},
 		{"PubkeyAcceptedAlgorithms", withCerts(userKeyAlgos), withCerts(keys), &s.pubkeyAlgos},
 	}

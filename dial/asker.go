@@ -123,6 +123,13 @@ func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key s
 	return false, problem
 }
 
+// knows reports whether a person has given the passphrase for a key.
+func (a *asker) knows(file string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.passphrases[file] != nil
+}
+
 // passphrase gives the passphrase for a key, asking until open takes one.
 func (a *asker) passphrase(ctx context.Context, s *settings, file string,
 	open func([]byte) error) error {

@@ -41,11 +41,11 @@ type Config struct {
 	Banner func(host, text string)
 	// Logger is told what -v shows. Nil is silence.
 	Logger *slog.Logger
-	// Received, if set, is told how many bytes have just been read from a connection of
-	// the native dialer's. It runs before they are used, so it may hold a connection back
-	// for a moment, as a program does that bounds the garbage which x/crypto/ssh makes of
-	// every packet. It is called from each connection's own goroutine.
-	Received func(bytes int)
+	// StateDir, where not empty, is a directory of the program's for what is remembered between
+	// runs: the file "logins" in it says which key worked for a user and a server's key, so that the
+	// next login signs with it unasked, and which servers do not take that. The directory is made
+	// where it is missing.
+	StateDir string
 	// Nearly, if set, is called once, when the first login of a [Dialer] is likely to succeed: the
 	// host has proved who it is, and there is a key to offer that needs no person; else when the
 	// server has accepted a key and its signature is on its way, or it has let us in. Further calls

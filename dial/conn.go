@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // closeLimit bounds how long a Close waits for what it ends.
@@ -20,11 +22,11 @@ const closeLimit = 2 * time.Second
 // A Conn is one connection that is logged in, or, with the system's ssh, the promise
 // to make one for each stream. It is safe for concurrent use.
 type Conn struct {
-	d      *Dialer
-	client *ssh.Client // nil with the system's ssh
-	way    *way
-	key    ssh.PublicKey // the server's; nil with the system's ssh
-	trip   time.Duration
+	d         *Dialer
+	transport transport // nil with the system's ssh
+	way       *way
+	key       ssh.PublicKey // the server's; nil where another program keeps it to itself
+	trip      time.Duration
 
 	ctx    context.Context // done when the connection is closed or has died
 	cancel context.CancelCauseFunc
@@ -32,6 +34,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	closed  bool
+	first   *firstSession        // opened along with the login, and not yet asked for
 	streams map[*Stream]struct{} // of the system's ssh: processes to end
 	alive   chan struct{}        // closed when the keepalive under way is answered
 }
@@ -44,14 +47,21 @@ type closedError struct{}
 func (closedError) Error() string { return "the connection is closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-func newConn(d *Dialer, client *ssh.Client, w *way, key ssh.PublicKey) *Conn {
+// A firstSession is a channel that was asked for along with the login, and what became of it.
+type firstSession struct {
+	ch  channel // nil where it was not opened
+	ok  bool    // SFTP runs in it
+	err error
+}
+
+func newConn(d *Dialer, t transport, w *way, key ssh.PublicKey) *Conn {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		key = cert.Key
 	}
-	c := &Conn{d: d, client: client, way: w, key: key}
+	c := &Conn{d: d, transport: t, way: w, key: key}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(func() {
-		c.cancel(lost(client.Wait()))
+		c.cancel(lost(t.wait()))
 	})
 	if d.s.aliveInterval > 0 {
 		c.work.Go(c.stayAlive)
@@ -69,6 +79,9 @@ func lost(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF { // between two packets, or in one
 		return &describedError{"the server closed the connection", io.ErrUnexpectedEOF}
 	}
+	if err == own.ErrClosed {
+		return ErrClosed
+	}
 	if strings.HasPrefix(err.Error(), "ssh: disconnect") {
 		return &describedError{"the server ended the connection: " + err.Error(), err}
 	}
@@ -82,22 +95,28 @@ func lost(err error) error {
 // Host names the target for messages: "user@host".
 func (c *Conn) Host() string { return c.d.Host() }
 
-// SSH gives the connection itself, for further channels; nil with the system's ssh. It
-// must not be closed: that is for [Conn.Close].
-func (c *Conn) SSH() *ssh.Client { return c.client }
+// SSH is what the SSH connection says about itself; nil with the system's ssh. Through a master of
+// OpenSSH's it does not know the session's id, the versions or the user.
+func (c *Conn) SSH() ssh.ConnMetadata {
+	if c.transport == nil {
+		return nil
+	}
+	return c.transport
+}
 
 // HostKey is the key that the server has proved to have, and that was found to be known or
 // was accepted: what tells one server from another, whatever it is called. Of a certificate it
-// is the key that is certified. It is nil with the system's ssh, which keeps it to itself.
+// is the key that is certified. It is nil with the system's ssh and through a master of OpenSSH's,
+// which keep it to themselves.
 func (c *Conn) HostKey() ssh.PublicKey { return c.key }
 
 // ServerVersion is the server's line, such as "SSH-2.0-OpenSSH_9.2p1"; "" with the
-// system's ssh, which keeps it to itself.
+// system's ssh and through a master of OpenSSH's, which keep it to themselves.
 func (c *Conn) ServerVersion() string {
-	if c.client == nil {
+	if c.transport == nil {
 		return ""
 	}
-	return printable(c.client.ServerVersion())
+	return printable(c.transport.ServerVersion())
 }
 
 // Done is closed when the connection has ended; [Conn.Err] then says why.
@@ -120,7 +139,7 @@ func (c *Conn) Heard() time.Time {
 // file operation of the server's holds up. So it tells a slow server from a dead one.
 // With the system's ssh it is not possible: errors.Is(err, errors.ErrUnsupported).
 func (c *Conn) Keepalive(ctx context.Context) error {
-	if c.client == nil {
+	if c.transport == nil {
 		return fmt.Errorf("keepalive over the system's ssh: %w", errors.ErrUnsupported)
 	}
 	// One request at a time, shared by all who wait: against a dead server they would
@@ -131,7 +150,7 @@ func (c *Conn) Keepalive(ctx context.Context) error {
 		answered = make(chan struct{})
 		c.alive = answered
 		c.work.Go(func() {
-			_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
+			err := c.transport.keepalive(c.ctx)
 			c.mu.Lock()
 			c.alive = nil
 			c.mu.Unlock()
@@ -202,6 +221,7 @@ func (c *Conn) Close() error {
 	}
 	closing.Wait()
 	if c.way != nil {
+		c.transport.end()
 		c.way.close()
 	}
 	within(closeLimit, c.work.Wait)
@@ -225,8 +245,8 @@ func within(limit time.Duration, f func()) bool {
 	}
 }
 
-// Open starts SFTP in a channel of its own: two round trips with the native dialer. A
-// server allows some channels a connection (sshd's MaxSessions: 10). Errors are of type
+// Open starts SFTP in a channel of its own: two round trips with the native dialer, none where
+// the login has brought one along. A server allows some channels a connection (sshd's MaxSessions: 10). Errors are of type
 // [*Error]; a server that runs no SFTP gives a *[SubsystemError].
 func (c *Conn) Open(ctx context.Context) (*Stream, error) {
 	s, err := c.open(ctx)
@@ -240,10 +260,13 @@ func (c *Conn) open(ctx context.Context) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if s, err := c.takeFirst(); s != nil || err != nil {
+		return s, err
+	}
 	if c.ctx.Err() != nil {
 		return nil, c.Err()
 	}
-	if c.client == nil {
+	if c.transport == nil {
 		return c.d.system.open(c)
 	}
 	type answer struct {
@@ -254,7 +277,7 @@ func (c *Conn) open(ctx context.Context) (*Stream, error) {
 	gone := make(chan struct{}) // nobody waits any more
 	defer close(gone)
 	if !c.start(func() {
-		s, err := openChannel(c)
+		s, err := openChannel(ctx, c)
 		select {
 		case answers <- answer{s, err}:
 		case <-gone:
@@ -276,6 +299,22 @@ func (c *Conn) open(ctx context.Context) (*Stream, error) {
 	case <-c.ctx.Done():
 		return nil, c.Err()
 	}
+}
+
+// takeFirst returns the stream that came along with the login, once, or why there is none.
+func (c *Conn) takeFirst() (*Stream, error) {
+	c.mu.Lock()
+	first := c.first
+	c.first = nil
+	closed := c.closed
+	c.mu.Unlock()
+	switch {
+	case first == nil || closed:
+		return nil, nil
+	case first.ch == nil:
+		return nil, openError(first.err)
+	}
+	return newStream(c, first.ch).granted(first.ok, first.err)
 }
 
 // start runs f in a goroutine that Close waits for; false once the connection is closed.

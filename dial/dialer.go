@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/crypto/ssh"
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // A Dialer makes connections to one target. It is safe for concurrent use.
@@ -23,7 +23,10 @@ type Dialer struct {
 	s      *settings // nil with the system's ssh
 	hop    *Dialer   // the last jump host, nil without one
 	system *systemSSH
+	memory *memory
 	tcp    func(context.Context) (net.Conn, error) // how to reach the host directly
+
+	buffers own.Buffers // its connections' own
 
 	mu   sync.Mutex
 	last []step // how the last login succeeded, nil before the first
@@ -47,7 +50,7 @@ func New(ctx context.Context, t Target, config *Config) (*Dialer, error) {
 func newDialer(ctx context.Context, t Target, config *Config, a *asker,
 	depth int) (*Dialer, error) {
 	d := &Dialer{target: t, config: config, log: config.logger(), asker: a}
-	d.tcp = d.connectTCP
+	d.tcp, d.memory = d.connectTCP, newMemory(config)
 	fail := func(err error) (*Dialer, error) { return nil, &Error{Host: t.UserHost(), Err: err} }
 	if err := t.check(); err != nil {
 		return nil, err
@@ -121,6 +124,7 @@ func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	c := &Config{
 		ConfigFile: d.config.ConfigFile, Jump: before, Prompter: d.config.Prompter,
 		Banner: d.config.Banner, Logger: d.config.Logger, Env: d.config.Env,
+		StateDir: d.config.StateDir,
 	}
 	hop, err := newDialer(ctx, t, c, d.asker, depth)
 	if err != nil {
@@ -191,44 +195,57 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if d.system != nil {
 		return newSystemConn(d), nil
 	}
-	c, err := d.dial(ctx)
+	c, err := d.dial(ctx, true)
 	if err != nil {
 		return nil, &Error{Host: d.Host(), Err: causeOf(ctx, err)}
 	}
 	return c, nil
 }
 
-func (d *Dialer) dial(ctx context.Context) (*Conn, error) {
+// dial connects and logs in. With session SFTP is wanted, else just a way through.
+func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
+	l := &login{ctx: ctx, d: d, s: d.s, flight: flight{session: session}}
+	d.begin(l)
+	c, err := d.logIn(l)
+	if again := l.again(err); again != nil {
+		c, err = d.logIn(again)
+		again.learn(l, err)
+		l = again
+	} else {
+		l.learn(nil, err)
+	}
+	d.decide(l, err)
+	if err != nil {
+		return nil, err
+	}
+	l.nearly()
+	return c, nil
+}
+
+func (d *Dialer) logIn(l *login) (*Conn, error) {
 	limit := d.s.connectTimeout
 	if limit == 0 {
 		limit = loginStall
 	}
-	watch := newWatchdog(limit, "connecting")
+	l.watch = newWatchdog(limit, "connecting")
 	sniff := new(sniffer)
-	sniff.odd = func() { watch.shorten(notSSHWait) }
-	l := &login{ctx: ctx, d: d, s: d.s, watch: watch}
-	d.begin(l)
+	sniff.odd = func() { l.watch.shorten(notSSHWait) }
 	began := time.Now()
-	way, err := d.connect(ctx, sniff)
+	way, err := d.connect(l.ctx, sniff)
 	if err != nil {
-		d.decide(l, err)
 		return nil, err
 	}
 	if way.jump == nil && way.proxy == nil {
 		l.took(time.Since(began), 1) // TCP's handshake
 	}
-	client, err := l.run(way, sniff)
+	t, first, err := l.run(way, sniff)
 	if err != nil {
 		err = way.explain(err)
-	}
-	d.decide(l, err)
-	if err != nil {
 		way.close()
 		return nil, err
 	}
-	l.nearly()
-	c := newConn(d, client, way, l.hostKey)
-	c.trip = l.trip
+	c := newConn(d, t, way, l.hostKey)
+	c.trip, c.first = l.trip, first
 	return c, nil
 }
 
@@ -286,13 +303,13 @@ func (d *Dialer) connect(ctx context.Context, sniff *sniffer) (*way, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &way{conn: newSocket(p, sniff, d.config.Received), proxy: p}, nil
+		return &way{conn: newSocket(p, sniff), proxy: p}, nil
 	}
 	conn, err := d.tcp(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &way{conn: newSocket(conn, sniff, d.config.Received)}, nil
+	return &way{conn: newSocket(conn, sniff)}, nil
 }
 
 func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
@@ -325,9 +342,9 @@ func (d *Dialer) connectTCP(ctx context.Context) (net.Conn, error) {
 }
 
 func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) {
-	jump, err := d.hop.Dial(ctx)
+	jump, err := d.hop.dial(ctx, false)
 	if err != nil {
-		return nil, jumpError(d.hop.Host(), err)
+		return nil, jumpError(d.hop.Host(), causeOf(ctx, err))
 	}
 	limit, cancel := ctx, context.CancelFunc(func() {})
 	if d.s.connectTimeout > 0 {
@@ -335,19 +352,18 @@ func (d *Dialer) connectJump(ctx context.Context, sniff *sniffer) (*way, error) 
 			&timeoutError{"connecting", d.s.connectTimeout})
 	}
 	defer cancel()
-	conn, err := jump.client.DialContext(limit, "tcp", net.JoinHostPort(d.s.host, itoa(d.s.port)))
+	conn, err := jump.transport.dial(limit, d.s.host, d.s.port)
 	if err != nil {
 		jump.Close()
-		var refused *ssh.OpenChannelError
+		var refused *refusedError
 		if errors.As(err, &refused) {
-			err = fmt.Errorf("it cannot reach %s: %s (%s)",
-				net.JoinHostPort(d.s.host, itoa(d.s.port)), printable([]byte(refused.Message)),
-				refused.Reason)
+			err = fmt.Errorf("it cannot reach %s: %w",
+				net.JoinHostPort(d.s.host, itoa(d.s.port)), refused)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) || limit.Err() != nil {
 			err = causeOf(limit, err)
 		}
 		return nil, jumpError(d.hop.Host(), err)
 	}
-	return &way{conn: newSocket(conn, sniff, d.config.Received), jump: jump}, nil
+	return &way{conn: newSocket(conn, sniff), jump: jump}, nil
 }

@@ -6,9 +6,13 @@
 //
 // # Two transports
 //
-// The native one speaks SSH itself, by golang.org/x/crypto/ssh. The other runs the
-// system's ssh ([Config].SSH), once for each stream, for what the native one lacks: keys
-// on a token without an agent, PKCS#11, GSSAPI.
+// The native one speaks SSH itself. The other runs the system's ssh ([Config].SSH), once for each
+// stream, for what the native one lacks: keys on a token without an agent, PKCS#11, GSSAPI.
+//
+// The environment's USFTP_SSH_STACK=xcrypto has the native one use golang.org/x/crypto/ssh, to find
+// out whether our own transport is to blame for something. Nothing falls back to it: what a server
+// says of itself before keys are exchanged is not authenticated, so that a fallback would let an
+// attacker choose.
 //
 // # Configuration
 //
@@ -34,10 +38,17 @@
 //
 // # Logging in
 //
-// A login and the opening of a stream take as many round trips as OpenSSH's own client
-// needs: ten after TCP's own, of which the last is SFTP's first. Two of them, the probe
-// "none" and the question whether a key would do, x/crypto/ssh and OpenSSH both spend.
-// Keys are offered the likeliest first. What a person typed is kept in memory by the
-// [Dialer], so that further connections need nobody; they offer only what worked before.
-// [Dialer.NeedsPerson] tells where that is not possible.
+// Where a key is likely to be right, the login takes one flight: behind the exchange of keys the
+// signature leaves at once, and to OpenSSH's servers the request for SFTP with it. SFTP runs four
+// round trips after the first packet, TCP's own included; OpenSSH before 9.8 takes one more. Likely
+// is the key that worked before for this user, server key and port ([Config].StateDir); else the
+// only key there is, and with IdentitiesOnly the first. A key that needs a person is never used
+// before the server has said that it would do, and an agent's only once it has worked, since agents
+// do not say which keys must be confirmed. A refused key counts as one failed attempt, as offering
+// it would. A server that looks like OpenSSH and does not take the flight costs a second connection,
+// once where there is a StateDir.
+//
+// Otherwise a login asks as OpenSSH's client does, keys the likeliest first. What a person typed is
+// kept in memory by the [Dialer], so that further connections need nobody; they offer only what
+// worked before. [Dialer.NeedsPerson] tells where that is not possible.
 package dial

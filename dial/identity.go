@@ -25,7 +25,8 @@ type credential struct {
 	algos  []string // signature algorithms, ours to choose from
 	sign   func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error)
 	person bool // each signature needs a touch
-	locked bool // the first one needs a passphrase
+	locked bool // the first one needs a passphrase that nobody has given yet
+	agent  bool // it is an agent's, which does not say whether it needs a person
 	err    error
 }
 
@@ -138,7 +139,7 @@ func (k *keyring) credentials() []*credential {
 	for _, c := range k.certificates() {
 		if signer := signerFor(c.cert.Key); signer != nil {
 			certs = append(certs, &credential{name: c.file, public: c.cert, sign: signer.sign,
-				person: signer.person})
+				person: signer.person, locked: signer.locked, agent: signer.agent})
 		} else if c.explicit {
 			k.note("certificate %s has no private key here", c.file)
 		}
@@ -242,7 +243,7 @@ func (k *keyring) agentKeys() []*credential {
 		}
 		sign := algoSigner.SignWithAlgorithm
 		out = append(out, &credential{name: name, public: public, sign: sign,
-			person: strings.HasPrefix(public.Type(), "sk-")})
+			agent: true, person: strings.HasPrefix(public.Type(), "sk-")})
 	}
 	return out
 }
@@ -345,7 +346,7 @@ func (k *keyring) noteUnread(name string, err error) {
 
 // encrypted makes a credential that asks for the passphrase at the first signature.
 func (k *keyring) encrypted(f keyFile, text []byte) *credential {
-	c := &credential{name: f.path, public: f.public, locked: true}
+	c := &credential{name: f.path, public: f.public, locked: !k.asker.knows(f.path)}
 	c.sign = func(rand io.Reader, data []byte, algo string) (*ssh.Signature, error) {
 		signer, err := k.decrypt(f.path, text)
 		if err != nil {

@@ -11,8 +11,9 @@ import (
 // connect and exchange keys meanwhile, but wait for it before they offer anything: so nobody is
 // asked twice, and nothing fails twice.
 type lead struct {
-	done chan struct{} // closed when it is decided
-	err  error         // why it failed; set before that
+	done  chan struct{} // closed when it is decided
+	err   error         // why it failed; set before that
+	flies bool          // it needs no person, and is decided a round trip from now
 }
 
 // errEachNeedsPerson is what a login meets that was begun before it was known that it cannot do by
@@ -32,6 +33,20 @@ func (d *Dialer) begin(l *login) {
 		d.lead = &lead{done: make(chan struct{})}
 		l.lead = d.lead
 	}
+}
+
+// flies notes that the login that leads has sent all it has to say.
+func (d *Dialer) flies(l *lead) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.flies = true
+}
+
+// leadFlies reports whether the first login is soon decided, or is already.
+func (d *Dialer) leadFlies() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lead == nil || d.lead.flies
 }
 
 // follow waits for the login that leads, and takes over where that has failed for a reason of its
@@ -85,7 +100,7 @@ func (l *login) hopeful() {
 	}
 }
 
-// alone tells whether a key signs without a person.
+// alone reports whether a key signs without a person.
 func (c *credential) alone() bool { return c.public != nil && !c.person && !c.locked }
 
 // nearly tells, once for each Dialer, that the first login is as good as done.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	own "github.com/usftp/usftp/internal/ssh"
 )
 
 // clientVersion is the line we introduce ourselves with.
@@ -39,6 +41,8 @@ type login struct {
 	s     *settings
 	watch *watchdog
 	ring  *keyring
+	// alone has nothing asked of a person, nor anything touched.
+	alone bool
 	// replay, where not nil, are the steps that worked before: only they are offered.
 	replay []step
 	lead   *lead // not nil where this is the first login
@@ -47,6 +51,8 @@ type login struct {
 	trip  time.Duration // the shortest round trip seen
 	keyed time.Time     // when the keys were exchanged
 
+	flight        flight
+	begun         bool // something has been refused: "none", or what the flight offered
 	credentials   []*credential
 	loaded        bool
 	pwTries       int
@@ -59,14 +65,15 @@ type login struct {
 	hostKeyErr    error
 	hostKey       ssh.PublicKey // the first that was accepted
 	failure       error         // what the callback gave up with
+	raw           error         // what the transport failed with
 	interactError error         // why a question was not answered
 }
 
 // run speaks SSH along w until logged in. Closing w is left to the caller.
-func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
+func (l *login) run(w *way, sniff *sniffer) (transport, *firstSession, error) {
 	checker, err := newHostKeyChecker(l.s, l.d.asker)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.ring = openKeyring(l.ctx, l.s, l.d.asker)
 	defer l.ring.close()
@@ -78,34 +85,129 @@ func (l *login) run(w *way, sniff *sniffer) (*ssh.Client, error) {
 	defer stop()
 	l.watch.start(end)
 	defer l.watch.stop()
+	check := func(remote net.Addr, key ssh.PublicKey) error { return l.check(checker, remote, key) }
+	var t transport
+	var first *firstSession
+	if l.s.xcrypto {
+		t, err = l.runXcrypto(w, checker.algorithms(), check)
+	} else {
+		t, first, err = l.runOwn(w, checker.algorithms(), check)
+	}
+	if err != nil {
+		l.raw = err
+		return nil, nil, l.explain(err, sniff)
+	}
+	return t, first, nil
+}
+
+// check decides about the host's key.
+func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKey) error {
+	l.watch.pause()
+	l.hostKeyErr = checker.check(l.ctx, remote, key)
+	first := l.hostKey == nil // x/crypto/ssh asks at each new exchange of keys
+	l.keyed = time.Now()
+	// ConnectTimeout ends here, as in OpenSSH: what follows may wait for a person.
+	l.watch.resume(loginStall, "logging in")
+	if l.hostKeyErr == nil && first {
+		l.hostKey = key
+		l.d.log.Debug("the host's key is accepted", "host", l.s.alias, "type", keyTypeName(key),
+			"fingerprint", ssh.FingerprintSHA256(key))
+		l.hopeful()
+	}
+	return l.hostKeyErr
+}
+
+// runOwn is run over package internal/ssh.
+func (l *login) runOwn(w *way, hostKeys []string,
+	check func(net.Addr, ssh.PublicKey) error) (transport, *firstSession, error) {
+	conn, err := own.Client(l.ctx, w.conn, &own.ClientConfig{
+		User: l.s.user, Version: clientVersion, RekeyBytes: int64(l.s.rekeyBytes),
+		Algorithms: own.Algorithms{KeyExchanges: l.s.kexes, HostKeys: hostKeys,
+			Ciphers: l.s.ciphers, MACs: l.s.macs},
+		Buffers: &l.d.buffers,
+		HostKey: func(remote net.Addr, key ssh.PublicKey, _ string) error { return check(remote, key) },
+		Banner:  l.banner,
+		Flight:  l.fly,
+		Auth: func(c *own.AuthContext) (own.AuthMethod, error) {
+			l.refused(c)
+			a, err := l.next(c.Allowed, c.Partial, c.Tried)
+			if err != nil {
+				return nil, err
+			}
+			return a.own(), nil
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	l.tellOfConn(conn)
+	t := ownTransport{conn}
+	if trip := conn.RoundTrip(); trip > 0 {
+		l.took(trip, 1)
+	}
+	first, err := l.land(conn)
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return t, first, nil
+}
+
+// runXcrypto is run over x/crypto/ssh.
+func (l *login) runXcrypto(w *way, hostKeys []string,
+	check func(net.Addr, ssh.PublicKey) error) (transport, error) {
 	config := &ssh.ClientConfig{
 		Config: ssh.Config{
-			Ciphers: l.s.ciphers, MACs: l.s.macs, KeyExchanges: l.s.kexes, RekeyThreshold: l.s.rekeyBytes,
+			Ciphers: l.s.ciphers, MACs: l.s.macs, KeyExchanges: l.s.kexes,
+			RekeyThreshold: l.s.rekeyBytes,
 		},
 		User:              l.s.user,
 		ClientVersion:     clientVersion,
-		HostKeyAlgorithms: checker.algorithms(),
+		HostKeyAlgorithms: hostKeys,
 		HostKeyCallback: func(_ string, remote net.Addr, key ssh.PublicKey) error {
-			l.watch.pause()
-			l.hostKeyErr = checker.check(l.ctx, remote, key)
-			first := l.hostKey == nil // it is asked at each new exchange of keys
-			l.keyed = time.Now()
-			// ConnectTimeout ends here, as in OpenSSH: what follows may wait for a person.
-			l.watch.resume(loginStall, "logging in")
-			if l.hostKeyErr == nil && first {
-				l.hostKey = key
-				l.hopeful()
-			}
-			return l.hostKeyErr
+			return check(remote, key)
 		},
 		BannerCallback: l.banner,
-		AuthCallback:   l.next,
+		AuthCallback: func(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+			a, err := l.next(c.AllowedMethods, c.PartialSuccessMethods, c.TriedMethods)
+			if err != nil {
+				return nil, err
+			}
+			return a.xcrypto(), nil
+		},
 	}
 	c, chans, reqs, err := ssh.NewClientConn(w.conn, "", config)
 	if err != nil {
-		return nil, l.explain(err, sniff)
+		return nil, err
 	}
-	return ssh.NewClient(c, chans, reqs), nil
+	return xcryptoTransport{ssh.NewClient(c, chans, reqs)}, nil
+}
+
+// An attempt is one way to log in, for either stack: one of these is set.
+type attempt struct {
+	key       *credential
+	password  func() (string, error)
+	challenge ssh.KeyboardInteractiveChallenge
+}
+
+func (a *attempt) own() own.AuthMethod {
+	switch {
+	case a.key != nil:
+		return own.PublicKey(a.key)
+	case a.password != nil:
+		return own.Password(a.password)
+	}
+	return own.KeyboardInteractive(a.challenge)
+}
+
+func (a *attempt) xcrypto() ssh.AuthMethod {
+	switch {
+	case a.key != nil:
+		return ssh.PublicKeys(a.key)
+	case a.password != nil:
+		return ssh.PasswordCallback(a.password)
+	}
+	return ssh.KeyboardInteractive(a.challenge)
 }
 
 func (l *login) banner(text string) error {
@@ -138,11 +240,24 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	if l.failure != nil {
 		return l.failure
 	}
-	var negotiation *ssh.AlgorithmNegotiationError
+	var flight *own.FlightError
+	if errors.As(err, &flight) {
+		err = flight.Err
+	}
+	var refused *own.AuthError
+	if errors.As(err, &refused) && refused.Err != nil {
+		err = refused.Err
+	}
+	var theirs *ssh.AlgorithmNegotiationError
+	if errors.As(err, &theirs) {
+		err = &own.NegotiationError{What: theirs.What, Ours: theirs.SupportedAlgorithms,
+			Theirs: theirs.RequestedAlgorithms}
+	}
+	var negotiation *own.NegotiationError
 	if errors.As(err, &negotiation) {
 		return fmt.Errorf("no common %s: we offer %s and the server %s", negotiation.What,
-			strings.Join(negotiation.SupportedAlgorithms,
-				","), printable([]byte(strings.Join(negotiation.RequestedAlgorithms, ","))))
+			strings.Join(negotiation.Ours, ","),
+			printable([]byte(strings.Join(negotiation.Theirs, ","))))
 	}
 	text := strings.TrimPrefix(err.Error(), "ssh: handshake failed: ")
 	text = strings.TrimPrefix(text, "ssh: ")
@@ -153,25 +268,35 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	return fmt.Errorf("the SSH handshake failed: %w", &describedError{text, errors.Unwrap(err)})
 }
 
-// next picks the next way to try. The transport calls it after "none" was refused and
-// after each further refusal, or success that does not suffice.
-func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
-	if l.current.method == "" {
-		l.took(time.Since(l.keyed), 2) // the request for the service, and "none"
-		l.watch.pause()                // the first login may wait for a person
+// next picks the next way to try. The transport calls it after "none" or the flight was refused and
+// after each further refusal, or success that does not suffice. partial and tried are the methods
+// that did succeed and that failed.
+func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
+	if l.failure != nil {
+		return nil, l.failure
+	}
+	if !l.begun {
+		l.begun = true
+		if l.s.xcrypto {
+			l.took(time.Since(l.keyed), 2) // the request for the service, and "none"
+		} else {
+			l.took(time.Since(l.keyed), 1)
+		}
+		l.watch.pause() // the first login may wait for a person
 		if l.failure = l.follow(); l.failure != nil {
 			return nil, l.failure
 		}
 	}
 	l.watch.resume(loginStall, "logging in")
-	if len(c.PartialSuccessMethods) > len(l.done) {
+	if len(partial) > len(l.done) {
 		l.done = append(l.done, l.current)
 	}
+	l.d.log.Debug("the server wants more", "host", l.s.alias, "takes", strings.Join(allowed, ","))
 	if l.replay != nil {
-		return l.nextReplay(c)
+		return l.nextReplay(allowed, tried)
 	}
 	for _, method := range l.s.preferred {
-		if !slices.Contains(c.AllowedMethods, method) {
+		if !slices.Contains(allowed, method) {
 			continue
 		}
 		switch method {
@@ -193,15 +318,14 @@ func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 			}
 		}
 	}
-	l.failure = l.refusal(c.AllowedMethods, l.interactError)
+	l.failure = l.refusal(allowed, l.interactError)
 	return nil, l.failure
 }
 
 // nextReplay offers what worked before and nothing else: further connections must not
 // count as failed logins (sshd's MaxStartups and PerSourcePenalties), nor ask again.
-func (l *login) nextReplay(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
-	if len(l.done) < len(l.replay) && !slices.Contains(c.TriedMethods,
-		l.replay[len(l.done)].method) {
+func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
+	if len(l.done) < len(l.replay) && !slices.Contains(tried, l.replay[len(l.done)].method) {
 		switch r := l.replay[len(l.done)]; r.method {
 		case "publickey":
 			if m := l.publicKeyOf(r.key); m != nil {
@@ -209,7 +333,7 @@ func (l *login) nextReplay(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 			}
 		case "password":
 			l.began("password", r)
-			return ssh.Password(r.secret), nil
+			return &attempt{password: func() (string, error) { return r.secret, nil }}, nil
 		case "keyboard-interactive":
 			if !r.person {
 				return l.challenge(r.secret), nil
@@ -219,7 +343,7 @@ func (l *login) nextReplay(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 			}
 		}
 	}
-	l.failure = l.refusal(c.AllowedMethods, errors.New("what worked before does not work again"))
+	l.failure = l.refusal(allowed, errors.New("what worked before does not work again"))
 	return nil, l.failure
 }
 
@@ -232,7 +356,7 @@ func (l *login) began(method string, s step) {
 }
 
 // publicKey offers one key at a time, so that one that cannot sign costs no other.
-func (l *login) publicKey() ssh.AuthMethod {
+func (l *login) publicKey() *attempt {
 	l.load()
 	for len(l.credentials) > 0 {
 		c := l.credentials[0]
@@ -251,7 +375,7 @@ func (l *login) publicKey() ssh.AuthMethod {
 	return nil
 }
 
-func (l *login) publicKeyOf(blob []byte) ssh.AuthMethod {
+func (l *login) publicKeyOf(blob []byte) *attempt {
 	l.load()
 	for _, c := range l.credentials {
 		if c.public == nil && l.ring.reveal(c) != nil {
@@ -268,10 +392,13 @@ func (l *login) load() {
 	if !l.loaded {
 		l.loaded = true
 		l.credentials = l.ring.credentials()
+		if l.alone {
+			l.credentials = slices.DeleteFunc(l.credentials, func(c *credential) bool { return !c.alone() })
+		}
 	}
 }
 
-func (l *login) offer(c *credential) ssh.AuthMethod {
+func (l *login) offer(c *credential) *attempt {
 	l.began("publickey", step{key: c.public.Marshal(), person: c.person})
 	l.offered = append(l.offered, c.String())
 	l.d.log.Info("offering "+c.String(), "host", l.s.alias)
@@ -287,7 +414,7 @@ func (l *login) offer(c *credential) ssh.AuthMethod {
 		}
 		return sig, err
 	}
-	return ssh.PublicKeys(&sign)
+	return &attempt{key: &sign}
 }
 
 func (l *login) ask(p Prompt) (string, error) {
@@ -304,17 +431,17 @@ func (l *login) ask(p Prompt) (string, error) {
 // tryAgain says, as ssh does, why a question comes again.
 const tryAgain = "Permission denied, please try again."
 
-func (l *login) passwordMethod() ssh.AuthMethod {
+func (l *login) passwordMethod() *attempt {
 	l.began("password", step{})
 	text := l.s.userHost() + "'s password: "
 	if l.pwTries > 1 {
 		text = joinLines(tryAgain, text)
 	}
-	return ssh.PasswordCallback(func() (string, error) {
+	return &attempt{password: func() (string, error) {
 		answer, err := l.ask(Prompt{Kind: AskPassword, Text: text})
 		l.current.secret = answer
 		return answer, err
-	})
+	}}
 }
 
 // maxQuestions bounds how much a server may ask in one login.
@@ -323,10 +450,11 @@ const maxQuestions = 64
 // challenge answers keyboard-interactive. One hidden question for a password is a
 // password like any other, to be kept; anything else (one-time codes) needs its person
 // each time. kept is the password where it is known.
-func (l *login) challenge(kept string) ssh.AuthMethod {
+func (l *login) challenge(kept string) *attempt {
 	l.began("keyboard-interactive", step{secret: kept})
 	asked := 0
-	return ssh.KeyboardInteractive(func(name, instruction string, questions []string, echos []bool) ([]string, error) {
+	return &attempt{challenge: func(name, instruction string, questions []string,
+		echos []bool) ([]string, error) {
 		l.kbdAsked = true
 		answers := make([]string, len(questions))
 		for i, q := range questions {
@@ -363,7 +491,7 @@ func (l *login) challenge(kept string) ssh.AuthMethod {
 			}
 		}
 		return answers, nil
-	})
+	}}
 }
 
 func joinLines(lines ...string) string {

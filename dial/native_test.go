@@ -59,6 +59,16 @@ func dialError(t testing.TB, target Target, c *Config) error {
 	return err
 }
 
+// algorithmsOf returns what proved the host, and what seals what we receive.
+func algorithmsOf(c *Conn) (hostKey, cipher string) {
+	if t, ok := c.transport.(ownTransport); ok {
+		a := t.Algorithms()
+		return a.HostKey, a.Ciphers[1]
+	}
+	a := c.transport.(xcryptoTransport).Conn.(ssh.AlgorithmsConnMetadata).Algorithms()
+	return a.HostKey, a.Read.Cipher
+}
+
 // none waits until no goroutine of SSH's or ours is left. They end by themselves a
 // moment after what they serve has gone, and tell nobody.
 func none(t testing.TB) {
@@ -70,7 +80,7 @@ func none(t testing.TB) {
 	for limit := time.After(10 * time.Second); ; {
 		stacks = ""
 		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "crypto/ssh") ||
+			if strings.Contains(g, "crypto/ssh") || strings.Contains(g, "internal/ssh.") ||
 				strings.Contains(g, "usftp/dial.") && !strings.Contains(g, "testing.tRunner") {
 				stacks += g + "\n\n"
 			}
@@ -109,9 +119,11 @@ func TestNative(t *testing.T) {
 		t.Errorf("the host's key is %s, want %s, %v", ssh.FingerprintSHA256(conn.HostKey()), line,
 			err)
 	}
-	if a := conn.SSH().Conn.(ssh.AlgorithmsConnMetadata).Algorithms(); hasAES() &&
-		a.Read.Cipher != ssh.CipherAES128GCM {
-		t.Errorf("the cipher is %s", a.Read.Cipher)
+	if _, cipher := algorithmsOf(conn); hasAES() && cipher != ssh.CipherAES128GCM {
+		t.Errorf("the cipher is %s", cipher)
+	}
+	if user := conn.SSH().User(); user != srv.User {
+		t.Errorf("the user is %s", user)
 	}
 	// The end of one stream is that of its program, and of nothing else.
 	streams[0].Close()
@@ -135,28 +147,17 @@ func TestNative(t *testing.T) {
 	none(t)
 }
 
-// TestPackets sends packets of all sizes around that at which x/crypto/ssh writes one in two
-// pieces, which go out together, and expects the same bytes back, through key exchanges.
+// TestPackets sends pieces of all sizes around those at which packets are split, and expects the
+// same bytes back, through key exchanges.
 func TestPackets(t *testing.T) {
-	srv := opensshd.Start(t, opensshd.Options{})
+	srv := opensshd.Start(t, opensshd.Options{Config: []string{"Subsystem sftp " + opensshd.Find(t, "cat")}})
 	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com",
 		"aes128-ctr"} {
 		conn := connect(t, Target{Host: srv.Alias},
 			&Config{ConfigFile: srv.ConfigFile, Ciphers: cipher,
 				Options: []string{"RekeyLimit=1M"}})
-		session, err := conn.SSH().NewSession()
+		stream, err := conn.Open(testContext(t))
 		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := session.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := session.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := session.Start("cat"); err != nil {
 			t.Fatal(err)
 		}
 		var sizes []int
@@ -169,9 +170,9 @@ func TestPackets(t *testing.T) {
 			for j := range sent {
 				sent[j] = byte(i + j*7)
 			}
-			go in.Write(sent)
+			go stream.Write(sent)
 			got := make([]byte, n)
-			if _, err := io.ReadFull(out, got); err != nil || string(got) != string(sent) {
+			if _, err := io.ReadFull(stream, got); err != nil || string(got) != string(sent) {
 				t.Fatalf("%s: %d bytes did not come back: %v", cipher, n, err)
 			}
 		}
@@ -282,8 +283,8 @@ func TestKnownTypeFirst(t *testing.T) {
 		}
 		writeFile(t, srv.KnownHosts, fmt.Sprintf("[%s]:%d %s", srv.Host, srv.Port, line))
 		conn := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile})
-		if a := conn.SSH().Conn.(ssh.AlgorithmsConnMetadata).Algorithms(); !strings.Contains(a.HostKey, kind) {
-			t.Errorf("with a known %s key the server showed %s", kind, a.HostKey)
+		if hostKey, _ := algorithmsOf(conn); !strings.Contains(hostKey, kind) {
+			t.Errorf("with a known %s key the server showed %s", kind, hostKey)
 		}
 		conn.Close()
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -18,6 +20,8 @@ type testServer struct {
 	key ssh.Signer
 	// session, if set, serves the channel instead of sftp.
 	session func(ch ssh.Channel, requests <-chan *ssh.Request)
+	// hangUps is on how many connections the server hangs up once a login has succeeded.
+	hangUps int
 
 	mu     sync.Mutex
 	conns  int
@@ -57,6 +61,13 @@ func (s *testServer) serve(c net.Conn) {
 		return
 	}
 	defer conn.Close()
+	s.mu.Lock()
+	s.hangUps--
+	hangUp := s.hangUps >= 0
+	s.mu.Unlock()
+	if hangUp {
+		return
+	}
 	go ssh.DiscardRequests(requests)
 	for n := range channels {
 		ch, requests, err := n.Accept()
@@ -88,7 +99,7 @@ func (s *testServer) dialer(t testing.TB, c *Config) *Dialer {
 	t.Helper()
 	home := t.TempDir()
 	if c.Env == nil {
-		c.Env = append(withoutSSH(home), "SSH_AUTH_SOCK=")
+		c.Env = append(withoutSSH(home), "SSH_AUTH_SOCK=", stackEnv+"="+os.Getenv(stackEnv))
 	}
 	if c.ConfigFile == "" {
 		c.ConfigFile = "none"
@@ -163,6 +174,8 @@ func (p *pairConn) Close() error {
 	}
 	return nil
 }
+
+func (p *pairConn) SetWriteDeadline(time.Time) error { return nil }
 
 func (p *pairConn) LocalAddr() net.Addr  { return remoteAddr }
 func (p *pairConn) RemoteAddr() net.Addr { return remoteAddr }

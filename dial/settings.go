@@ -87,8 +87,13 @@ func (w words) duration(key string) (time.Duration, error) {
 	return time.Duration(total) * time.Second, nil
 }
 
+// stackEnv chooses x/crypto/ssh in place of our own transport: a diagnostic. There is no fallback to
+// it, since what a server says of itself before keys are exchanged may be an attacker's word.
+const stackEnv = "USFTP_SSH_STACK"
+
 // settings are the words that the native dialer acts on, read and checked once.
 type settings struct {
+	xcrypto           bool // USFTP_SSH_STACK says so
 	alias, host, user string
 	port              int
 	network           string // "tcp", "tcp4" or "tcp6"
@@ -196,6 +201,13 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 		kbd:            w.yes("kbdinteractiveauthentication", true),
 		env:            c.lookupEnv,
 		home:           homeDir(c),
+	}
+	switch stack := c.getenv(stackEnv); stack {
+	case "":
+	case "xcrypto":
+		s.xcrypto = true
+	default:
+		return nil, fmt.Errorf("the environment's %s is %q, and can only be xcrypto", stackEnv, stack)
 	}
 	if s.host == "" {
 		s.host = t.Host

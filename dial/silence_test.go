@@ -279,7 +279,8 @@ func (h *holdConn) Write(p []byte) (int, error) {
 	return h.Conn.Write(p)
 }
 
-// TestCloseOfDeadStream: a Read in progress ends even where the server is dead.
+// TestCloseOfDeadStream: a Read in progress ends even where the server is dead, and so does the
+// connection.
 func TestCloseOfDeadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, hold := heldBack(t, &Config{})
@@ -299,9 +300,14 @@ func TestCloseOfDeadStream(t *testing.T) {
 		hold.stop()
 		began := time.Now()
 		s.Close()
-		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) ||
-			time.Since(began) < endLimit {
+		_, err = s.Read(make([]byte, 1))
+		if own := err == io.EOF && time.Since(began) == 0; !own && !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the stream ended with %v after %v", err, time.Since(began))
+		}
+		<-c.Done()
+		if took := time.Since(began); !errors.Is(c.Err(), os.ErrDeadlineExceeded) || took < endLimit ||
+			took > 2*endLimit {
+			t.Errorf("the connection ended with %v after %v", c.Err(), took)
 		}
 	})
 }

@@ -7,31 +7,25 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/usftp/usftp/internal/bigconn"
 )
 
-// A socket is the net.Conn under x/crypto/ssh. It reads and writes in large pieces.
+// A socket is the net.Conn under a transport. It notes when the peer was heard of.
 type socket struct {
-	*bigconn.Conn
+	net.Conn
 	sniff  *sniffer
-	told   func(bytes int) // Config.Received, or nil
-	heard  atomic.Int64    // when the peer was last heard of, UnixNano
+	heard  atomic.Int64 // when the peer was last heard of, UnixNano
 	closed atomic.Bool
 }
 
-func newSocket(c net.Conn, sniff *sniffer, told func(bytes int)) *socket {
-	s := &socket{Conn: bigconn.New(c, new(bigconn.Pool)), sniff: sniff, told: told}
-	s.Saw = s.hear
-	return s
-}
+func newSocket(c net.Conn, sniff *sniffer) *socket { return &socket{Conn: c, sniff: sniff} }
 
-func (s *socket) hear(p []byte) {
-	s.heard.Store(time.Now().UnixNano())
-	s.sniff.saw(p)
-	if s.told != nil {
-		s.told(len(p))
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if n > 0 {
+		s.heard.Store(time.Now().UnixNano())
+		s.sniff.saw(p[:n])
 	}
+	return n, err
 }
 
 // Close is idempotent, so that whoever comes second gets no odd error.
@@ -39,9 +33,9 @@ func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	// Where a command has ended already, sending our version fails, and x/crypto/ssh closes what it
+	// Where a command has ended already, sending our version fails, and the transport closes what it
 	// has not read: the words that say why.
-	if p, ok := s.Conn.Conn.(*proxyConn); ok && s.heard.Load() == 0 {
+	if p, ok := s.Conn.(*proxyConn); ok && s.heard.Load() == 0 {
 		if words := p.lastWords(); len(words) > 0 {
 			s.sniff.saw(words)
 		}

@@ -1,34 +1,36 @@
 package dial
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
-// channelWindow is what a channel of OpenSSH's and of x/crypto/ssh's carries, each way,
-// before the receiver must have answered.
+// channelWindow is what a channel of OpenSSH's carries to it before it must have answered. Ours
+// begin as large, and grow.
 const channelWindow = 2 << 20
 
 // A Stream is a byte stream that speaks SFTP. Read and Write may be called at the same
-// time, each by one goroutine. Its end is the server's: after [Stream.Close] a Read in
-// progress ends when the server has closed the channel too, one round trip later, or with
-// the [Conn], which is given up where nothing is heard for 15 s. Who must not wait closes
-// the Conn.
+// time, each by one goroutine. After [Stream.Close] a Read in progress ends; with
+// USFTP_SSH_STACK=xcrypto, or through a master of OpenSSH's, only when the server has closed the
+// channel too, one round trip later, or with the [Conn]. A Conn on which nothing is heard for 15 s
+// after that is given up.
 type Stream struct {
 	conn   *Conn
 	read   io.Reader
 	write  io.Writer
 	end    func() error
+	ended  <-chan struct{} // with the native dialer: closed when the server can say no more
 	stderr *tail
 
-	once sync.Once
-	err  error
+	once   sync.Once
+	closed atomic.Bool
+	err    error
 
 	mu     sync.Mutex
 	status int // of the remote program, or of ssh; -1 while it is not known
@@ -45,7 +47,10 @@ func (s *Stream) Write(p []byte) (int, error) { return s.write.Write(p) }
 // Close ends the stream. It waits for no round trip; with the system's ssh it ends and
 // reaps the process, in bounded time. It is safe to call twice.
 func (s *Stream) Close() error {
-	s.once.Do(func() { s.err = s.end() })
+	s.once.Do(func() {
+		s.closed.Store(true)
+		s.err = s.end()
+	})
 	return s.err
 }
 
@@ -77,41 +82,56 @@ func (s *Stream) setStatus(n int) {
 	s.status = n
 }
 
-// openChannel opens a session and asks for the subsystem: RFC 4254, 6.1 and 6.5.
-func openChannel(c *Conn) (*Stream, error) {
-	ch, requests, err := c.client.OpenChannel("session", nil)
+// openChannel opens a session and asks for SFTP in it: RFC 4254, sections 6.1 and 6.5.
+func openChannel(ctx context.Context, c *Conn) (*Stream, error) {
+	ch, err := c.transport.session(ctx)
 	if err != nil {
-		var refused *ssh.OpenChannelError
-		if errors.As(err, &refused) {
-			return nil, fmt.Errorf("the server opens no further channel: %s (%s)",
-				printable([]byte(refused.Message)), refused.Reason)
-		}
-		return nil, fmt.Errorf("opening a channel: %w", err)
+		return nil, openError(err)
 	}
+	s := newStream(c, ch)
+	ok, err := ch.subsystem(ctx)
+	return s.granted(ok, err)
+}
+
+func openError(err error) error {
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		return fmt.Errorf("the server opens no further channel: %w", refused)
+	}
+	return fmt.Errorf("opening a channel: %w", err)
+}
+
+func newStream(c *Conn, ch channel) *Stream {
 	s := &Stream{conn: c, write: ch, stderr: new(tail), status: -1}
-	// Both end with the channel.
-	var helpers sync.WaitGroup
-	helpers.Go(func() { io.Copy(s.stderr, ch.Stderr()) })
-	helpers.Go(func() { s.serve(requests) })
 	ended := make(chan struct{})
 	go func() {
-		helpers.Wait()
+		io.Copy(s.stderr, ch.stderr())
+		ch.ended()
+		if status, ok := ch.exitStatus(); ok {
+			s.setStatus(status)
+		}
 		close(ended)
 	}()
 	s.read = &channelOutput{s, ch, ended}
 	s.end = func() error {
-		// A peer that reads nothing could hold up even this.
-		within(closeLimit, func() { ch.Close() })
+		ch.Close()
 		c.start(func() { s.awaitEnd(ended, time.Now()) })
 		return nil
 	}
-	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
+	s.ended = ended
+	return s
+}
+
+// granted says what the answer to the request for the subsystem comes to.
+func (s *Stream) granted(ok bool, err error) (*Stream, error) {
 	if err == nil && ok {
 		return s, nil
 	}
+	// What it says to standard error, and its exit status, come along with the refusal, or may be on
+	// their way.
+	within(deathLimit, func() { <-s.ended })
 	s.Close()
-	// What it says to standard error, and its exit status, may be on their way.
-	within(closeLimit/2, func() { <-ended })
+	within(closeLimit/2, func() { <-s.ended })
 	reason := "it refused the request for the subsystem sftp"
 	if err != nil {
 		reason = "it closed the channel"
@@ -125,8 +145,8 @@ func openChannel(c *Conn) (*Stream, error) {
 const endLimit = 15 * time.Second
 
 // awaitEnd looks after a channel that we have closed. A server answers that whatever its
-// program does (RFC 4254, 5.3), and until then a Read in progress cannot return; so a peer
-// of whom nothing at all has been heard for so long is a dead one.
+// program does (RFC 4254, section 5.3); so a peer of whom nothing at all has been heard for so long
+// is dead, and so is the connection.
 func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
 	timer := time.NewTimer(endLimit)
 	defer timer.Stop()
@@ -134,7 +154,7 @@ func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
 	case <-ended:
 	case <-s.conn.ctx.Done():
 	case <-timer.C:
-		if s.conn.Heard().Before(since) {
+		if !s.conn.Heard().After(since) {
 			s.conn.cancel(&timeoutError{"closing a channel", endLimit})
 			s.conn.way.cut()
 		}
@@ -146,22 +166,27 @@ func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
 // Those are waited for, so that whoever sees the end can ask for them.
 type channelOutput struct {
 	s     *Stream
-	ch    ssh.Channel
+	ch    channel
 	ended <-chan struct{} // closed once all is known
 }
 
 // deathLimit is how long the death of a connection is waited for after that of a channel
-// that left no word: x/crypto/ssh ends its channels first.
+// that left no word: transports end their channels first.
 const deathLimit = 100 * time.Millisecond
 
 func (o *channelOutput) Read(p []byte) (int, error) {
 	n, err := o.ch.Read(p)
-	if err != io.EOF {
-		return n, err
+	if err == nil {
+		return n, nil
 	}
-	within(closeLimit/2, func() { <-o.ended })
 	c := o.s.conn
-	if _, told := o.s.ExitStatus(); told {
+	if err == io.EOF {
+		if o.s.closed.Load() && c.ctx.Err() == nil {
+			return n, io.EOF
+		}
+		within(closeLimit/2, func() { <-o.ended })
+	}
+	if _, told := o.s.ExitStatus(); told && err == io.EOF {
 		return n, io.EOF
 	}
 	timer := time.NewTimer(deathLimit)
@@ -170,25 +195,7 @@ func (o *channelOutput) Read(p []byte) (int, error) {
 	case <-c.ctx.Done():
 		return n, &Error{Host: c.Host(), Err: c.Err()}
 	case <-timer.C:
-		return n, io.EOF
-	}
-}
-
-// serve hears what the server has to say about the program: RFC 4254, 6.10.
-func (s *Stream) serve(requests <-chan *ssh.Request) {
-	for r := range requests {
-		switch r.Type {
-		case "exit-status":
-			var m struct{ Status uint32 }
-			if ssh.Unmarshal(r.Payload, &m) == nil && m.Status < 1<<31 {
-				s.setStatus(int(m.Status))
-			}
-		case "exit-signal":
-			s.setStatus(255)
-		}
-		if r.WantReply {
-			r.Reply(false, nil)
-		}
+		return n, err
 	}
 }
 

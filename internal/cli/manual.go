@@ -91,7 +91,9 @@ planned but need no copying), skipped and failed so far.`},
 its temporary name, and that name is said. This takes at most a few seconds; a
 second signal ends the program at once. usftp serve has its own: see there.`},
 	{"ENVIRONMENT", `GOGC and GOMEMLIMIT replace the program's own setting of Go's memory manager.
-SSH_AUTH_SOCK names the agent's socket.`},
+SSH_AUTH_SOCK names the agent's socket.
+USFTP_SSH_STACK=xcrypto uses golang.org/x/crypto/ssh in place of the program's own SSH, to
+find out which of the two is to blame.`},
 	{"FILES", `~/.ssh/config, /etc/ssh/ssh_config: how to connect, see ssh_config(5).
 
 ~/.ssh/known_hosts, /etc/ssh/ssh_known_hosts: the keys of hosts, see sshd(8).
@@ -102,6 +104,9 @@ no other.
 ~/.local/state/usftp/journal, or usftp/journal in $XDG_STATE_HOME: what interrupted
 copies have left behind, and where. The same copy reads it, with --resume to go on and
 without to remove it. What is older than a month is forgotten.
+
+~/.local/state/usftp/logins: which key worked for a user and a server's key, as hashes, so
+that the next login signs with it at once; and which servers do not take that.
 
 ~/.ssh/authorized_keys: who may log in to usftp serve, where --authorized-keys
 names no other file, see sshd(8).`},

@@ -15,6 +15,7 @@ type AuthContext struct {
 	Allowed []string // methods the server would take
 	Partial []string // that have succeeded and did not suffice, in order
 	Tried   []string // that have failed, in order
+	SigAlgs []string // the server's server-sig-algs (RFC 8308), nil where it did not tell
 	// Err is why the last attempt could not be made: a key that does not sign, a question that
 	// nobody answers. nil where the server refused.
 	Err error
@@ -150,6 +151,7 @@ func (l *clientLogin) run() error {
 		var method AuthMethod
 		err := errors.New("there is no other way to log in")
 		if l.config.Auth != nil {
+			l.context.SigAlgs = l.ext.serverSigAlgs
 			method, err = l.config.Auth(&l.context)
 		}
 		if err == nil && method == nil {

@@ -98,7 +98,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a.Out.StopWhenLost(cancel)
-	config := flags.Config(a, &flags.Report, true)
+	config := flags.Config(a, &flags.Report)
 	t := connect.NewTask(ctx, a, config, report.NewCheck(a, &flags.Report, name, flags.strict))
 	defer t.Hosts.Close()
 	checkFiles(t, flags, list, dir)

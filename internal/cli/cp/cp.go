@@ -57,7 +57,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 	if !target.Remote && !slices.ContainsFunc(sources, func(p connect.Place) bool { return p.Remote }) {
 		tune.Local()
 	}
-	hosts := flags.Config(a, &flags.Report, flags.recursive)
+	hosts := flags.Config(a, &flags.Report)
 	config := hosts.Dial
 	if flags.agent {
 		config.Logger.Info("-A has no effect: nothing runs on the hosts that would need the agent; both are logged in to from here")

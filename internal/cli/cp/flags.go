@@ -3,7 +3,6 @@ package cp
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -128,15 +127,10 @@ func (c *flags) transferOptions() transfer.Options {
 	return o
 }
 
-// journalDirectory is where interrupted copies note what they have left: where programs keep their
-// state, by the XDG base directories.
+// journalDirectory is where interrupted copies note what they have left.
 func journalDirectory() string {
-	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
-		return filepath.Join(state, "usftp", "journal")
+	if state := opt.StateDirectory(); state != "" {
+		return filepath.Join(state, "journal")
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".local", "state", "usftp", "journal")
+	return ""
 }

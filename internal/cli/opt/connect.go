@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -122,8 +122,8 @@ func (c *Connect) clientOptions() []usftp.ClientOption {
 const leastBuffer = 1 << 20
 
 // config is how hosts are connected to. trees tells that directories are copied.
-func (c *Connect) Config(a *ui.App, report *Report, trees bool) transfer.ConnectConfig {
-	return transfer.ConnectConfig{Dial: c.dialConfig(a, report, trees), Connections: c.connections,
+func (c *Connect) Config(a *ui.App, report *Report) transfer.ConnectConfig {
+	return transfer.ConnectConfig{Dial: c.dialConfig(a, report), Connections: c.connections,
 		Streams: c.streams, Client: c.clientOptions()}
 }
 
@@ -132,11 +132,25 @@ func (c *Connect) TransferOptions() transfer.Options {
 	return transfer.Options{Retries: c.retries, RetryFor: c.retryFor, RateLimit: int64(c.Limit)}
 }
 
+// StateDirectory is where programs keep their state, by the XDG base directories; "" where there is
+// none.
+func StateDirectory() string {
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "usftp")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "usftp")
+}
+
 // dialConfig is how connections are made.
-func (c *Connect) dialConfig(a *ui.App, report *Report, trees bool) *dial.Config {
+func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
-		SSH: c.ssh, Server: c.server, Prompter: a.Prompter(c.batch), Logger: report.logger(a.Console), Received: tune.Collector(trees),
+		SSH: c.ssh, Server: c.server, Prompter: a.Prompter(c.batch), Logger: report.logger(a.Console),
+		StateDir: StateDirectory(),
 	}
 	if c.program != "" {
 		config.SSH = c.program

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/cli/ui"
 )
@@ -17,9 +16,8 @@ import (
 // runtime give memory back to the system after each collection and fault it in again, at a sixth of
 // the whole processor time.
 const (
-	gcPercent    = 400
-	memoryLimit  = 64 << 20
-	collectEvery = 8 << 20 // bytes received
+	gcPercent   = 400
+	memoryLimit = 64 << 20
 )
 
 // mostProcessors is how many of a large machine's processors a copy may keep busy: with one it
@@ -72,7 +70,6 @@ const (
 	treeGCPercent      = 10
 	treeBallast        = 88 << 20
 	treeBallastReceive = 128 << 20
-	treeCollectEvery   = 6 << 20
 )
 
 // tuneTree sets the collector for a copy of trees, unless the environment does. It gives what must
@@ -95,25 +92,6 @@ func Tree(receives bool) (ballast []byte) {
 func InEnvironment(name string) bool {
 	_, set := os.LookupEnv(name)
 	return set
-}
-
-// collector gives what is to be told of bytes received, or nil where the environment sets the
-// collector.
-func Collector(trees bool) func(bytes int) {
-	if InEnvironment("GOGC") || InEnvironment("GOMEMLIMIT") {
-		return nil
-	}
-	every := int64(collectEvery)
-	if trees {
-		every = treeCollectEvery
-	}
-	var received atomic.Int64
-	return func(bytes int) {
-		if received.Add(int64(bytes)) >= every {
-			received.Store(0)
-			runtime.GC()
-		}
-	}
 }
 
 // peakMemory is what the process has taken at most, where the system tells, else what Go has.

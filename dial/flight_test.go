@@ -1,0 +1,213 @@
+//go:build unix
+
+package dial
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// takesKeys has a server take some keys, and note each attempt with its key.
+func takesKeys(s *testServer, good ...ssh.PublicKey) {
+	s.PublicKeyCallback = func(_ ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
+		if !slices.ContainsFunc(good, func(g ssh.PublicKey) bool { return sameKey(g, k) }) {
+			return nil, errors.New("unknown")
+		}
+		return nil, nil
+	}
+}
+
+// logsIn logs in once with a Dialer of its own, and returns what the server refused on the way.
+func logsIn(t *testing.T, srv *testServer, c Config) []string {
+	t.Helper()
+	c.Options = slices.Clone(c.Options)
+	conn, err := srv.dialer(t, &c).Dial(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s, err := conn.Open(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	greet(t, s)
+	return srv.failures()
+}
+
+func TestTheOnlyKeyIsSignedWithAtOnce(t *testing.T) {
+	srv := newTestServer(t)
+	dir := t.TempDir()
+	right, other, locked := filepath.Join(dir, "right"), filepath.Join(dir, "other"), filepath.Join(dir, "locked")
+	takesKeys(srv, writeKey(t, right, ""), writeKey(t, locked, "phrase"))
+	writeKey(t, other, "")
+	for _, c := range []struct {
+		name    string
+		config  Config
+		refused []string
+	}{
+		{"the only key", Config{Identities: []string{right}}, nil},
+		{"of two", Config{Identities: []string{right, other}}, []string{"none"}},
+		{"of two, with IdentitiesOnly", Config{Identities: []string{right, other},
+			Options: []string{"IdentitiesOnly=yes"}}, nil},
+		{"the second, with IdentitiesOnly", Config{Identities: []string{other, right},
+			Options: []string{"IdentitiesOnly=yes"}}, []string{"publickey"}},
+		{"a locked key", Config{Identities: []string{locked},
+			Prompter: &script{answers: []string{"phrase"}}}, []string{"none"}},
+		{"password first", Config{Identities: []string{right},
+			Options: []string{"PreferredAuthentications=password,publickey"}}, []string{"none"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if f := logsIn(t, srv, c.config); !slices.Equal(f, c.refused) {
+				t.Errorf("refused were %v, want %v", f, c.refused)
+			}
+		})
+	}
+}
+
+// TestRememberedKey: what worked is signed with at once by the next run, an agent's keys too; and
+// when it works no more it costs what offering it would have.
+func TestRememberedKey(t *testing.T) {
+	srv := newTestServer(t)
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+	keyA, keyB := writeKey(t, a, ""), writeKey(t, b, "")
+	writeKey(t, c, "")
+	config := Config{Identities: []string{a, c, b}, StateDir: state}
+	login := func(step string, want ...string) {
+		t.Helper()
+		if f := logsIn(t, srv, config); !slices.Equal(f, want) {
+			t.Errorf("%s: refused were %v, want %v", step, f, want)
+		}
+	}
+	takesKeys(srv, keyB)
+	login("first", "none", "publickey", "publickey")
+	login("b is remembered")
+	takesKeys(srv, keyA)
+	login("b is refused", "publickey")
+	login("a is remembered")
+	config.Identities = nil
+	config.Options = []string{"IdentityAgent=" + startAgent(t, c, a)}
+	login("a is in the agent")
+	os.Remove(filepath.Join(state, "logins"))
+	login("an agent's key is not used unasked", "none", "publickey")
+	login("a is remembered, in the agent")
+
+	file := filepath.Join(state, "logins")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), ssh.FingerprintSHA256(keyA)) ||
+		strings.Count(string(text), "\n") != 2 {
+		t.Errorf("remembered is %q", text)
+	}
+	for path, want := range map[string]os.FileMode{state: 0o700, file: 0o600} {
+		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, fi.Mode(), err)
+		}
+	}
+	takesKeys(srv)
+	if _, err := srv.dialer(t, &config).Dial(testContext(t)); err == nil {
+		t.Fatal("it logged in without a key that is taken")
+	}
+	if text, _ := os.ReadFile(file); strings.Contains(string(text), "SHA256") {
+		t.Errorf("a key that opens nothing is remembered: %q", text)
+	}
+}
+
+// TestRememberedKeyIsOfItsUser: and of the server's key.
+func TestRememberedKeyIsOfItsUser(t *testing.T) {
+	srv, other := newTestServer(t), newTestServer(t)
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	writeKey(t, a, "")
+	good := writeKey(t, b, "")
+	takesKeys(srv, good)
+	takesKeys(other, good)
+	config := Config{Identities: []string{a, b}, StateDir: dir}
+	logsIn(t, srv, config)
+	for name, f := range map[string]func() []string{
+		"another server": func() []string { return logsIn(t, other, config) },
+		"another port": func() []string {
+			c := config
+			c.Options = []string{"Port=23", "HostKeyAlias=h"}
+			return logsIn(t, srv, c)
+		},
+	} {
+		if got := f(); !slices.Equal(got, []string{"none", "publickey"}) {
+			t.Errorf("%s: refused were %v", name, got)
+		}
+	}
+	if got := logsIn(t, srv, config); len(got) != 0 {
+		t.Errorf("refused were %v", got)
+	}
+}
+
+// TestServerThatTakesNoFlight: one that looks like OpenSSH and is not costs a second connection,
+// once, whether it hangs up on what came early or drops it, as x/crypto/ssh does.
+func TestServerThatTakesNoFlight(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key")
+	public := writeKey(t, key, "")
+	for _, c := range []struct {
+		name, version string
+		hangUps       int
+		conns         []int
+		took          time.Duration // the first login
+	}{
+		{"drops it", "SSH-2.0-OpenSSH_9.9", 0, []int{2, 1, 1}, flightLimit},
+		{"hangs up", "SSH-2.0-OpenSSH_9.9", 1, []int{2, 1, 1}, 0},
+		{"Windows", "SSH-2.0-OpenSSH_for_Windows_9.5", 0, []int{1, 1}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			state := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				srv := newTestServer(t)
+				takesKeys(srv, public)
+				srv.ServerVersion, srv.hangUps = c.version, c.hangUps
+				for i, want := range c.conns {
+					srv.conns = 0
+					began := time.Now()
+					logsIn(t, srv, Config{Identities: []string{key}, StateDir: state})
+					if took := time.Since(began); srv.conns != want ||
+						i == 0 && (took < c.took || took > c.took+time.Second) || i > 0 && took > time.Second {
+						t.Errorf("login %d took %d connections, want %d, and %v", i+1, srv.conns, want, took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestNoSessions: a server that opens no channel says why, whoever asks when; and is a way through
+// all the same.
+func TestNoSessions(t *testing.T) {
+	jump := opensshd.Start(t, opensshd.Options{Alias: "jump", Config: []string{"MaxSessions 0"}})
+	_, err := connect(t, Target{Host: "jump"}, &Config{ConfigFile: jump.ConfigFile}).Open(testContext(t))
+	if err == nil || !strings.Contains(err.Error(), "opens no further channel: open failed (") {
+		t.Errorf("got %v", err)
+	}
+	behind := opensshd.Start(t, opensshd.Options{Alias: "behind"})
+	open(t, connect(t, Target{Host: "behind"}, &Config{ConfigFile: chain(t, jump, behind)}))
+}
+
+// TestFlightWithoutSFTP: a subsystem that is refused along with the login.
+func TestFlightWithoutSFTP(t *testing.T) {
+	srv := opensshd.Start(t, opensshd.Options{Config: []string{"Subsystem sftpx /bin/true", "#Subsystem sftp"}})
+	_, err := connect(t, Target{Host: srv.Alias}, &Config{ConfigFile: srv.ConfigFile}).Open(testContext(t))
+	var sub *SubsystemError
+	if !errors.As(err, &sub) || !sub.refused {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,208 @@
+package dial
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A memory is the file that remembers which key opened a door, and which servers do not take a
+// login in one flight: one line each, the oldest first, behind a first line that names the format.
+// Hosts and users are not in it, only hashes of what is known about a server once it has proved who
+// it is. What it says is a hint: a wrong one costs a round trip. A nil *memory remembers nothing.
+type memory struct {
+	file string
+	log  *slog.Logger
+}
+
+const (
+	memoryFormat = "usftp logins 1"
+	// maxMemory bounds the lines that are kept, and maxMemoryFile what is read.
+	maxMemory     = 256
+	maxMemoryFile = 64 << 10
+
+	noteKey    = "key"      // value: the fingerprint of the key that worked
+	noteSlowly = "stepwise" // value: "-"
+)
+
+// A note is one line: what is known, about whom, and its value.
+type note struct{ kind, about, value string }
+
+func newMemory(c *Config) *memory {
+	if c.StateDir == "" {
+		return nil
+	}
+	return &memory{filepath.Join(c.StateDir, "logins"), c.logger()}
+}
+
+// about hashes what a note is about.
+func about(user string, port int, host ssh.PublicKey) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%q\x00%d\x00", memoryFormat, user, port)
+	h.Write(plainKey(host).Marshal())
+	return base64.RawStdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// plainKey is the key that a certificate certifies.
+func plainKey(key ssh.PublicKey) ssh.PublicKey {
+	if cert, ok := key.(*ssh.Certificate); ok {
+		return cert.Key
+	}
+	return key
+}
+
+// key returns the fingerprint of the key that worked, "" where none is known.
+func (m *memory) key(user string, port int, host ssh.PublicKey) string {
+	return m.find(noteKey, about(user, port, host))
+}
+
+func (m *memory) noteKey(user string, port int, host ssh.PublicKey, fingerprint string) {
+	m.put(note{noteKey, about(user, port, host), fingerprint})
+}
+
+func (m *memory) forgetKey(user string, port int, host ssh.PublicKey) {
+	m.drop(noteKey, about(user, port, host))
+}
+
+// refuses reports whether a server is known not to take a login in one flight.
+func (m *memory) refuses(host ssh.PublicKey) bool {
+	return m.find(noteSlowly, about("", 0, host)) != ""
+}
+
+func (m *memory) noteRefusal(host ssh.PublicKey) { m.put(note{noteSlowly, about("", 0, host), "-"}) }
+
+func (m *memory) find(kind, about string) string {
+	for _, n := range m.read() {
+		if n.kind == kind && n.about == about {
+			return n.value
+		}
+	}
+	return ""
+}
+
+// put adds a note, in the place of an older one. A note that is there already, and not about to be
+// dropped for its age, costs no write.
+func (m *memory) put(n note) {
+	notes := m.read()
+	if i := slices.Index(notes, n); i >= 0 && len(notes)-i < maxMemory/2 {
+		return
+	}
+	m.write(append(without(notes, n.kind, n.about), n))
+}
+
+func (m *memory) drop(kind, about string) {
+	notes := m.read()
+	if rest := without(notes, kind, about); len(rest) < len(notes) {
+		m.write(rest)
+	}
+}
+
+func without(notes []note, kind, about string) []note {
+	return slices.DeleteFunc(slices.Clone(notes),
+		func(n note) bool { return n.kind == kind && n.about == about })
+}
+
+func (m *memory) read() []note {
+	if m == nil {
+		return nil
+	}
+	f, err := os.Open(m.file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxMemoryFile))
+	if err != nil {
+		return nil
+	}
+	return parseMemory(text)
+}
+
+// parseMemory reads what renderMemory has written. A file of another format is as good as none, and
+// so is a line that is not as it should be.
+func parseMemory(text []byte) []note {
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, maxMemoryFile+1)
+	if !lines.Scan() || lines.Text() != memoryFormat {
+		return nil
+	}
+	var notes []note
+	for lines.Scan() {
+		f := strings.Split(lines.Text(), " ")
+		if len(f) == 3 && (note{f[0], f[1], f[2]}).good() {
+			notes = append(notes, note{f[0], f[1], f[2]})
+		}
+	}
+	return notes[max(0, len(notes)-maxMemory):]
+}
+
+func (n note) good() bool {
+	sum, err := base64.RawStdEncoding.Strict().DecodeString(n.about)
+	if err != nil || len(sum) != sha256.Size {
+		return false
+	}
+	switch n.kind {
+	case noteKey:
+		sum, ok := strings.CutPrefix(n.value, "SHA256:")
+		raw, err := base64.RawStdEncoding.Strict().DecodeString(sum)
+		return ok && err == nil && len(raw) == sha256.Size
+	case noteSlowly:
+		return n.value == "-"
+	}
+	return false
+}
+
+func renderMemory(notes []note) []byte {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, memoryFormat)
+	for _, n := range notes[max(0, len(notes)-maxMemory):] {
+		fmt.Fprintln(&b, n.kind, n.about, n.value)
+	}
+	return b.Bytes()
+}
+
+// write replaces the file as a whole. Of two programs that do so at a time one wins, and the
+// other's note is made again by its next login.
+func (m *memory) write(notes []note) {
+	if m == nil {
+		return
+	}
+	if err := m.replace(renderMemory(notes)); err != nil {
+		m.log.Debug("the login could not be remembered", "error", err)
+	}
+}
+
+func (m *memory) replace(text []byte) error {
+	dir := filepath.Dir(m.file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".logins-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), m.file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

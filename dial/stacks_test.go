@@ -1,0 +1,71 @@
+//go:build unix
+
+package dial
+
+import "testing"
+
+// TestOverXcrypto runs what logs in once more over x/crypto/ssh: what a caller sees must be the
+// same.
+func TestOverXcrypto(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"PasswordIsAskedOnce", TestPasswordIsAskedOnce},
+		{"PasswordPrompts", TestPasswordPrompts},
+		{"NobodyToAsk", TestNobodyToAsk},
+		{"PersonLeaves", TestPersonLeaves},
+		{"KeyboardInteractivePassword", TestKeyboardInteractivePassword},
+		{"KeyboardInteractiveWithoutQuestions", TestKeyboardInteractiveWithoutQuestions},
+		{"OneTimeCode", TestOneTimeCode},
+		{"TwoSteps", TestTwoSteps},
+		{"PassphraseOnlyWhenWanted", TestPassphraseOnlyWhenWanted},
+		{"UnusableKeys", TestUnusableKeys},
+		{"Banner", TestBanner},
+		{"ChangedKeyOnTheWire", TestChangedKeyOnTheWire},
+		{"NoCommonAlgorithm", TestNoCommonAlgorithm},
+		{"SubsystemRefused", TestSubsystemRefused},
+		{"ConcurrentDials", TestConcurrentDials},
+		{"LoginsBesideTheFirstWaitForIt", TestLoginsBesideTheFirstWaitForIt},
+		{"LoginsBesideOneThatFailsOfferNothing", TestLoginsBesideOneThatFailsOfferNothing},
+		{"LoginsBesideOneThatNeedsItsPerson", TestLoginsBesideOneThatNeedsItsPerson},
+		{"NearlyIsToldOnce", TestNearlyIsToldOnce},
+		{"End", TestEnd},
+		{"Death", TestDeath},
+		{"SilentServers", TestSilentServers},
+		{"CancelledLogin", TestCancelledLogin},
+		{"ThinkingPerson", TestThinkingPerson},
+		{"ServerAlive", TestServerAlive},
+		{"CloseOfDeadStream", TestCloseOfDeadStream},
+		{"Keepalive", TestKeepalive},
+		{"Keys", TestKeys},
+		{"Agent", TestAgent},
+		{"UserCertificate", TestUserCertificate},
+		{"TooManyKeys", TestTooManyKeys},
+		{"Native", TestNative},
+		{"Packets", TestPackets},
+		{"ManyStreams", TestManyStreams},
+		{"NoSubsystem", TestNoSubsystem},
+		{"HostCertificateOnTheWire", TestHostCertificateOnTheWire},
+		{"KnownTypeFirst", TestKnownTypeFirst},
+		{"AcceptNewOnTheWire", TestAcceptNewOnTheWire},
+		{"Jump", TestJump},
+		{"ProxyCommand", TestProxyCommand},
+		{"NotSSH", TestNotSSH},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv(stackEnv, "xcrypto")
+			test.run(t)
+		})
+	}
+}
+
+// TestStackOfAnotherName: what chooses a transport is not guessed.
+func TestStackOfAnotherName(t *testing.T) {
+	_, err := New(testContext(t), Target{Host: "h"}, &Config{ConfigFile: "none",
+		Env: append(withoutSSH(t.TempDir()), stackEnv+"=openssl")})
+	if err == nil || err.Error() !=
+		`h: the environment's USFTP_SSH_STACK is "openssl", and can only be xcrypto` {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"golang.org/x/crypto/ssh"
+
+	own "github.com/usftp/usftp/internal/ssh"
+)
+
+// A transport is a connection that is logged in: our own, x/crypto/ssh's, or a master of OpenSSH's.
+type transport interface {
+	ssh.ConnMetadata
+	// session opens a channel for a program. A refusal is a *refusedError.
+	session(ctx context.Context) (channel, error)
+	// dial opens a connection from the server to an address, as ProxyJump does.
+	dial(ctx context.Context, host string, port int) (net.Conn, error)
+	// keepalive sends what every server answers, and waits for the answer.
+	keepalive(ctx context.Context) error
+	// wait waits for the end and says why.
+	wait() error
+	// end says goodbye. It takes bounded time, and need not close what carries the connection.
+	end()
+}
+
+// A channel is a session's. After Close a Read ends.
+type channel interface {
+	io.ReadWriteCloser
+	stderr() io.Reader
+	// subsystem asks for SFTP: RFC 4254, section 6.5.
+	subsystem(ctx context.Context) (bool, error)
+	// ended waits until the server has closed the channel, or the connection has ended. Then
+	// exitStatus is final: what the server said of its program, ok false where it said nothing.
+	ended()
+	exitStatus() (status int, ok bool)
+}
+
+// A refusedError is a channel that the server did not open.
+type refusedError struct {
+	text   string
+	reason ssh.RejectionReason
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("%s (%s)", printable([]byte(e.text)), e.reason)
+}
+
+const sftp = "sftp"
+
+// ownTransport is package internal/ssh's.
+type ownTransport struct{ *own.Conn }
+
+func (t ownTransport) session(ctx context.Context) (channel, error) {
+	ch, err := t.Open(ctx, "session", nil)
+	if err != nil {
+		return nil, ownRefusal(err)
+	}
+	return newOwnChannel(ch), nil
+}
+
+func ownRefusal(err error) error {
+	var refused *own.OpenChannelError
+	if errors.As(err, &refused) {
+		return &refusedError{refused.Text, refused.Reason}
+	}
+	return err
+}
+
+func (t ownTransport) dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	conn, err := t.Dial(ctx, host, port)
+	if err != nil {
+		return nil, ownRefusal(err)
+	}
+	return conn, nil
+}
+
+func (t ownTransport) keepalive(ctx context.Context) error {
+	_, _, err := t.SendRequest(ctx, "keepalive@openssh.com", true, nil)
+	return err
+}
+
+func (t ownTransport) wait() error { return t.Wait() }
+func (t ownTransport) end()        { t.Close() }
+
+type ownChannel struct{ *own.Channel }
+
+func newOwnChannel(ch *own.Channel) channel {
+	ch.RefuseRequests() // there is nothing that a server may ask of us
+	return ownChannel{ch}
+}
+
+// Read returns io.EOF behind a Close of ours.
+func (c ownChannel) Read(p []byte) (int, error) {
+	n, err := c.Channel.Read(p)
+	if err == own.ErrClosed {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (c ownChannel) stderr() io.Reader { return c.Stderr() }
+
+func (c ownChannel) subsystem(ctx context.Context) (bool, error) {
+	return c.Request(ctx, "subsystem", true, ssh.Marshal(struct{ Name string }{sftp}))
+}
+
+func (c ownChannel) ended() { <-c.Done() }
+
+func (c ownChannel) exitStatus() (int, bool) {
+	e := c.ExitStatus()
+	switch {
+	case !e.Known:
+		return 0, false
+	case e.Signal != "":
+		return signalStatus, true
+	}
+	return int(e.Status), e.Status < 1<<31
+}
+
+// signalStatus stands for a program that a signal ended, as with ssh.
+const signalStatus = 255

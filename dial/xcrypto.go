@@ -1,0 +1,103 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// xcryptoTransport is x/crypto/ssh's: the other stack, and masters of OpenSSH's.
+type xcryptoTransport struct{ *ssh.Client }
+
+func (t xcryptoTransport) session(context.Context) (channel, error) {
+	ch, requests, err := t.OpenChannel("session", nil)
+	if err != nil {
+		return nil, xcryptoRefusal(err)
+	}
+	c := &xcryptoChannel{Channel: ch, requests: make(chan struct{})}
+	go c.serve(requests)
+	return c, nil
+}
+
+func xcryptoRefusal(err error) error {
+	var refused *ssh.OpenChannelError
+	if errors.As(err, &refused) {
+		return &refusedError{refused.Message, refused.Reason}
+	}
+	return err
+}
+
+func (t xcryptoTransport) dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	conn, err := t.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, xcryptoRefusal(err)
+	}
+	return conn, nil
+}
+
+func (t xcryptoTransport) keepalive(context.Context) error {
+	_, _, err := t.SendRequest("keepalive@openssh.com", true, nil)
+	return err
+}
+
+func (t xcryptoTransport) wait() error { return t.Wait() }
+
+// end leaves it to who closes the socket: x/crypto/ssh says nothing.
+func (t xcryptoTransport) end() {}
+
+type xcryptoChannel struct {
+	ssh.Channel
+	requests chan struct{} // closed when the server can say no more about the program
+
+	mu     sync.Mutex
+	status int
+	known  bool
+}
+
+// serve hears what the server has to say about the program: RFC 4254, section 6.10.
+func (c *xcryptoChannel) serve(requests <-chan *ssh.Request) {
+	defer close(c.requests)
+	for r := range requests {
+		var m struct{ Status uint32 }
+		switch {
+		case r.Type == "exit-status" && ssh.Unmarshal(r.Payload, &m) == nil && m.Status < 1<<31:
+			c.set(int(m.Status))
+		case r.Type == "exit-signal":
+			c.set(signalStatus)
+		}
+		if r.WantReply {
+			r.Reply(false, nil)
+		}
+	}
+}
+
+func (c *xcryptoChannel) set(status int) {
+	c.mu.Lock()
+	c.status, c.known = status, true
+	c.mu.Unlock()
+}
+
+func (c *xcryptoChannel) exitStatus() (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status, c.known
+}
+
+func (c *xcryptoChannel) stderr() io.Reader { return c.Stderr() }
+
+func (c *xcryptoChannel) subsystem(context.Context) (bool, error) {
+	return c.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{sftp}))
+}
+
+func (c *xcryptoChannel) ended() { <-c.requests }
+
+// Close ends the channel. A peer that reads nothing could hold it up.
+func (c *xcryptoChannel) Close() error {
+	within(closeLimit, func() { c.Channel.Close() })
+	return nil
+}
