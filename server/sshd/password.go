@@ -12,10 +12,10 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sync/semaphore"
 )
 
 // passwordMemory bounds, in KiB, what all the checks of passwords under way may take together, and
@@ -28,8 +28,8 @@ const passwordMemory = 256 << 10
 // concurrent use.
 type Passwords struct {
 	hashes map[string]passwordHash
-	costs  []passwordHash // one hash of each cost that there is
-	memory memoryBound
+	costs  []passwordHash      // one hash of each cost that there is
+	memory *semaphore.Weighted // KiB
 }
 
 // passwordHash checks a password.
@@ -83,8 +83,7 @@ func ParsePasswords(name string, data []byte) (*Passwords, error) {
 }
 
 func newPasswords(hashes map[string]passwordHash) *Passwords {
-	p := &Passwords{hashes: hashes}
-	p.memory.init(passwordMemory)
+	p := &Passwords{hashes: hashes, memory: semaphore.NewWeighted(passwordMemory)}
 	seen := map[hashCost]bool{}
 	for _, hash := range hashes {
 		if cost := hash.cost(); !seen[cost] {
@@ -106,14 +105,14 @@ var errWrongPassword = errors.New("the password is wrong, or there is no such us
 // with hashes of one cost is checked fastest.
 func (p *Passwords) Check(ctx context.Context, user, password string) error {
 	// No more checks at a time than processors.
-	need := passwordMemory / runtime.GOMAXPROCS(0)
+	need := int64(passwordMemory / runtime.GOMAXPROCS(0))
 	for _, hash := range p.costs {
-		need = max(need, int(hash.cost().kib))
+		need = max(need, int64(hash.cost().kib))
 	}
-	if err := p.memory.take(ctx, need); err != nil {
+	if err := p.memory.Acquire(ctx, need); err != nil {
 		return err
 	}
-	defer p.memory.give(need)
+	defer p.memory.Release(need)
 	own, known := p.hashes[user]
 	right := false
 	for _, hash := range p.costs {
@@ -217,63 +216,4 @@ func (h *argon2Hash) check(password []byte) bool {
 
 func (h *argon2Hash) cost() hashCost {
 	return hashCost{time: h.time, kib: h.kib, threads: h.threads}
-}
-
-// memoryBound hands out shares of a budget, to whoever came first first.
-type memoryBound struct {
-	mu    sync.Mutex
-	free  int
-	queue []*memoryWait
-}
-
-type memoryWait struct {
-	need  int
-	ready chan struct{}
-}
-
-func (b *memoryBound) init(kib int) { b.free = kib }
-
-func (b *memoryBound) take(ctx context.Context, need int) error {
-	b.mu.Lock()
-	if len(b.queue) == 0 && need <= b.free {
-		b.free -= need
-		b.mu.Unlock()
-		return nil
-	}
-	w := &memoryWait{need: need, ready: make(chan struct{})}
-	b.queue = append(b.queue, w)
-	b.mu.Unlock()
-	select {
-	case <-w.ready:
-		return nil
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, waiting := range b.queue {
-		if waiting == w {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
-			b.serve()
-			return ctx.Err()
-		}
-	}
-	b.free += need // it came at the same moment
-	b.serve()
-	return ctx.Err()
-}
-
-func (b *memoryBound) give(kib int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.free += kib
-	b.serve()
-}
-
-// serve lets in those at the front of the queue that fit; the caller holds the lock.
-func (b *memoryBound) serve() {
-	for len(b.queue) > 0 && b.queue[0].need <= b.free {
-		b.free -= b.queue[0].need
-		close(b.queue[0].ready)
-		b.queue = b.queue[1:]
-	}
 }

@@ -127,31 +127,37 @@ func TestPasswordFilesThatAreWrong(t *testing.T) {
 }
 
 func TestMemoryOfChecksIsBounded(t *testing.T) {
+	p, err := ParsePasswords("users", []byte("u:"+argon2Line("secret", 8)+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
-		var b memoryBound
-		b.init(100)
-		ctx, cancel := context.WithCancel(t.Context())
-		if err := b.take(ctx, 60); err != nil {
-			t.Fatal(err)
+		if !p.memory.TryAcquire(passwordMemory) {
+			t.Fatal("memory is taken before any check")
 		}
+		ctx, cancel := context.WithCancel(t.Context())
 		var waiters sync.WaitGroup
-		var large, small error
-		waiters.Go(func() { large = b.take(ctx, 60) })
+		var first, second error
+		began := false
+		waiters.Go(func() { first = p.Check(ctx, "u", "secret") })
 		synctest.Wait()
-		waiters.Go(func() { small = b.take(t.Context(), 10) })
+		waiters.Go(func() { second = p.Check(t.Context(), "u", "secret"); began = true })
 		synctest.Wait()
-		if b.free != 40 {
-			t.Errorf("somebody went past the queue: %d free", b.free)
+		if began {
+			t.Error("a check went on without memory")
 		}
 		cancel()
-		waiters.Wait()
-		if !errors.Is(large, context.Canceled) || small != nil || b.free != 30 {
-			t.Errorf("%v, %v, %d free", large, small, b.free)
+		synctest.Wait()
+		if !errors.Is(first, context.Canceled) || began {
+			t.Errorf("the check that was given up: %v", first)
 		}
-		b.give(10)
-		b.give(60)
-		if b.free != 100 {
-			t.Errorf("%d free in the end", b.free)
+		p.memory.Release(passwordMemory)
+		waiters.Wait()
+		if second != nil {
+			t.Errorf("the check that waited: %v", second)
+		}
+		if !p.memory.TryAcquire(passwordMemory) {
+			t.Error("memory is taken after all checks")
 		}
 	})
 }
