@@ -16,9 +16,10 @@ import (
 // for the others, or what the interface says. An extension whose interface is absent is not
 // offered.
 //
-// Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/" and hold no
-// "..", no NUL and no more than 4096 bytes; a [PathWalker] gets them less clean. Methods are called concurrently. Their context ends
-// with the session. For how errors become answers see [StatusError].
+// Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/", and hold
+// no "..", no NUL and no more than 4096 bytes. A [PathWalker] gets them as the client sent them.
+// Methods are called concurrently. Their context ends with the session. For how errors become
+// answers see [StatusError].
 type FS interface {
 	// Stat describes the file at path and follows symbolic links. For what the client is told of it
 	// see [AttrsOf].
@@ -27,9 +28,9 @@ type FS interface {
 
 // PathWalker resolves paths itself, as a kernel does: element by element, through links. Its
 // methods get paths as the client sent them, only made absolute: they may hold ".", "..", empty
-// elements and slashes at the end, where "link/.." is the parent of what the link names, and "file/"
-// is an error. It must keep ".." from leading out of the tree. Absent: paths are clean, which for
-// trees without links means the same.
+// elements and slashes at the end, where "link/.." is the parent of what the link names, and
+// "file/" is an error. It must keep ".." from leading out of the tree. Absent: paths are clean,
+// which for trees without links means the same.
 type PathWalker interface {
 	WalksPaths()
 }
@@ -118,7 +119,7 @@ type StatVFSer interface {
 	StatVFS(ctx context.Context, path string) (wire.StatVFSReply, error)
 }
 
-// HomeDirer tells where the home of a user is. Absent: home-directory and expand-path@openssh.com
+// HomeDirer finds users' homes. Absent: home-directory and expand-path@openssh.com
 // know the session's own home only, which is [Policy].Home.
 type HomeDirer interface {
 	HomeDir(ctx context.Context, user string) (string, error)

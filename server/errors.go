@@ -112,7 +112,7 @@ func codeOf(err error) wire.Code {
 	return wire.Failure
 }
 
-// isEscape tells whether os.Root refused a path that leads out of it; the error has no name to
+// isEscape reports whether os.Root refused a path that leads out of it; the error has no name to
 // compare with.
 func isEscape(err error) bool {
 	var pathError *fs.PathError

@@ -11,14 +11,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// worker runs requests. It has room to make short replies in.
+// worker runs requests. It has scratch space for short replies.
 type worker struct {
 	scratch [shortReply]byte
 	alone   bool    // it is the reader's, which runs requests when no other runs
 	next    *worker // in the session's list
 }
 
-// execute runs a request and queues its reply. It returns the buffer that the request came in.
+// execute runs a request, queues its reply, and releases the buffer that the request came in.
 func (w *worker) execute(s *session, r *request) {
 	s.active.begin()
 	defer s.active.end()
@@ -45,7 +45,7 @@ func (w *worker) refuse(s *session, r *request) {
 	w.status(s, r, r.bad)
 }
 
-// executeRare is execute for what does not move the contents of files.
+// executeRare is execute for everything but READ and WRITE.
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
 	if r.takesLong() {
@@ -137,7 +137,7 @@ func (w *worker) attrs(s *session, r *request, info fs.FileInfo, err error) {
 	w.short(s, r, wire.AttrsReply{Attrs: plainAttrs(info)}.Append(w.scratch[:0], r.id))
 }
 
-// plainAttrs is AttrsOf without extended attributes, which may be of any length and which no client
+// plainAttrs is AttrsOf without extended attributes, which may have any length and which no client
 // uses.
 func plainAttrs(info fs.FileInfo) wire.Attrs {
 	attrs := AttrsOf(info)
@@ -160,9 +160,8 @@ func (w *worker) name(s *session, r *request, name string, err error) {
 	w.send(s, r, wire.FinishNames(b, 0, 1))
 }
 
-// read answers READ: into the buffer that is sent, behind the room for the header. A read that is
-// short because the file ends there is what draft-02, section 6.4, has for files; any other is
-// tried again by the client.
+// read answers READ. It reads into the buffer that is sent, after the space for the header. Reads
+// may be short at the end of the file (draft-02, section 6.4); clients repeat any other short read.
 func (w *worker) read(s *session, r *request) {
 	if w.alone && r.handle.raw != nil && s.relay != nil && r.length >= relayLeast &&
 		w.readRelayed(s, r) {
@@ -184,7 +183,7 @@ func (w *worker) read(s *session, r *request) {
 	s.deliver(r, nil, b)
 }
 
-// readRelayed is read by way of the relay. It tells whether it has answered.
+// readRelayed is read through the relay. It reports whether it has answered.
 func (w *worker) readRelayed(s *session, r *request) bool {
 	if r.offset > math.MaxInt64-r.length {
 		return false
@@ -200,7 +199,7 @@ func (w *worker) readRelayed(s *session, r *request) bool {
 	r.reply = nil
 	header := wire.AppendDataHeader(w.scratch[:0], r.id, n)
 	r.handle.bytesRead.Add(uint64(n))
-	// Nothing else runs, so that it is this one's turn.
+	// Nothing else runs, so it is this reply's turn.
 	if err := s.out.sendRelayed(header, s.relay, n); err != nil {
 		s.end(fmt.Errorf("sftp server: sending replies: %w", err))
 	}
@@ -220,8 +219,8 @@ func (s *session) readAt(r *request) (int, error) {
 	case r.offset > math.MaxInt64-r.length:
 		return 0, io.EOF
 	}
-	n, err := h.readerAt.ReadAt(r.reply.Bytes()[wire.DataHeaderSize:wire.DataHeaderSize+int(r.length)],
-		int64(r.offset))
+	data := r.reply.Bytes()[wire.DataHeaderSize:][:r.length]
+	n, err := h.readerAt.ReadAt(data, int64(r.offset))
 	h.bytesRead.Add(uint64(n))
 	return n, err
 }
@@ -267,8 +266,8 @@ func (w *worker) open(s *session, r *request) {
 	})
 }
 
-// giveHandle answers OPEN and OPENDIR. Where there are too many handles nothing is opened, as that
-// may make a file, or empty one.
+// giveHandle answers OPEN and OPENDIR. If there are too many handles it opens nothing, because that
+// might create or truncate a file.
 func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)) {
 	s.mu.Lock()
 	ok := s.handles.reserve(s.maxOpen)
@@ -293,7 +292,7 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
 }
 
-// close closes a handle that nothing uses any more.
+// close closes a handle that no request uses any more.
 func (s *session) close(h *handle) error {
 	s.mu.Lock()
 	s.handles.remove(h)
@@ -420,7 +419,8 @@ func (w *worker) usersGroups(s *session, r *request) {
 			}
 		}
 	}
-	w.send(s, r, wire.UsersGroupsReply{Users: users, Groups: groups}.Append(r.reply.Bytes()[:0], r.id))
+	reply := wire.UsersGroupsReply{Users: users, Groups: groups}
+	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
 }
 
 // copyData answers copy-data (draft-ietf-secsh-filexfer-extensions-00, section 7).
@@ -440,8 +440,8 @@ func (s *session) copyData(r *request) error {
 		return &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
 	}
 	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
-	// OpenSSH's server refuses to copy within one file where the ranges meet: what is read would be
-	// what was written.
+	// OpenSSH's server refuses to copy within one file if the ranges overlap: it would read what it
+	// has just written.
 	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}
@@ -452,7 +452,7 @@ func (s *session) copyData(r *request) error {
 		to.failWrites(err)
 		return err
 	}
-	// A length that was asked for must be there, as with OpenSSH's server.
+	// As with OpenSSH's server, it is an error if the source is shorter than the length asked for.
 	if r.length != 0 && uint64(n) < r.length {
 		return io.EOF
 	}

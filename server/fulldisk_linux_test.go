@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// mountVariable names the directory on which this binary, run anew in a mount namespace of its own,
-// is to mount a small disk.
+// mountVariable names the directory on which this binary, run again in a mount namespace of its
+// own, is to mount a small disk.
 const mountVariable = "USFTP_TEST_MOUNT"
 
 // TestDiskThatFills has one client fill a disk on which another has files: who writes is told, at

@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// noKey is a handle that is never given.
+// noKey is never the key of a handle.
 const noKey = 0
 
 // handle is an open file or directory.
@@ -40,7 +40,7 @@ type handle struct {
 
 	bytesRead    atomic.Uint64
 	bytesWritten atomic.Uint64
-	// the first failure; a file with a hole in it must not look well
+	// the first failure: a file with a hole must not look complete
 	writeError atomic.Pointer[error]
 }
 
@@ -77,8 +77,8 @@ func systemFile(file File) syscall.RawConn {
 	return raw
 }
 
-// failWrites remembers a failed write; all that follow on the handle fail alike, and so does
-// closing it.
+// failWrites records a failed write. Later writes on the handle fail the same way, and so does
+// CLOSE.
 func (h *handle) failWrites(err error) {
 	h.writeError.CompareAndSwap(nil, &err)
 }
@@ -90,7 +90,7 @@ func (h *handle) failed() error {
 	return nil
 }
 
-// close closes what is open and tells whether all that was written arrived.
+// close closes the file or directory. The error is that of the first failed write, if any.
 func (h *handle) close() error {
 	if h.dir != nil {
 		h.dir.stop()
@@ -103,8 +103,8 @@ func (h *handle) close() error {
 	return err
 }
 
-// handleTable gives handles to clients: the slot in the lower half of the key, and in the upper how
-// often the slot has been used, so that a handle used after its CLOSE is found out.
+// handleTable maps keys to handles. The lower half of a key is a slot, the upper half counts how
+// often the slot was used, so that a handle is invalid after its CLOSE.
 type handleTable struct {
 	slots []handleSlot
 	free  []uint16
@@ -116,7 +116,7 @@ type handleSlot struct {
 	use uint16
 }
 
-// reserve keeps a handle for what is about to be opened; false means that there are limit handles
+// reserve reserves a handle for a file about to be opened. It returns false if there are limit
 // already.
 func (t *handleTable) reserve(limit int) bool {
 	if t.open >= limit {
@@ -126,10 +126,10 @@ func (t *handleTable) reserve(limit int) bool {
 	return true
 }
 
-// unreserve gives up a handle that was kept.
+// unreserve gives up a reservation.
 func (t *handleTable) unreserve() { t.open-- }
 
-// add gives h the handle that was kept for it, and its key.
+// add uses a reservation for h, and gives it a key.
 func (t *handleTable) add(h *handle) {
 	var slot uint16
 	if n := len(t.free); n > 0 {
@@ -162,15 +162,15 @@ func (t *handleTable) remove(h *handle) {
 	t.open--
 }
 
-// handleSize is the length of the handles that clients get: hexadecimal digits, as there are
-// clients that keep handles in strings of text.
+// handleSize is the length of a handle as clients see it. Handles are hexadecimal because some
+// clients keep them as text.
 const handleSize = 8
 
 func appendKey(b []byte, key uint32) []byte {
 	return hex.AppendEncode(b, binary.BigEndian.AppendUint32(make([]byte, 0, 4), key))
 }
 
-// parseKey is appendKey backwards. What this server never gave becomes a key that it never gives.
+// parseKey is the inverse of appendKey. Anything else than a handle becomes noKey.
 func parseKey(b []byte) uint32 {
 	var key [4]byte
 	if len(b) != handleSize {
@@ -182,10 +182,9 @@ func parseKey(b []byte) uint32 {
 	return binary.BigEndian.Uint32(key[:])
 }
 
-// turns keeps the replies to requests on one handle in the order of the requests. The draft lets
-// them come in any order, and each says what it answers; but there are clients, PuTTY's pscp for
-// one, that take the answer to a later READ for the end of everything. What waits here waits for an
-// earlier request on the same handle only.
+// turns sends the replies to requests on one handle in the order of the requests. The draft allows
+// any order, but some clients, PuTTY's pscp among them, take the reply to a later READ for the end
+// of the file. A reply waits only for earlier requests on the same handle.
 type turns struct {
 	last uint64 // given to the request that arrived last, under the session's lock
 
@@ -200,10 +199,9 @@ type heldReply struct {
 	long  *buffer.Block
 }
 
-// deliver queues a reply when its turn has come, and those that waited for it: a short one, which
-// is copied, or one in a buffer, which is taken over. Short ones count from now on as not taken by
-// the client, long ones have been charged: what is held while a request takes long is bounded like
-// what the client leaves unread.
+// deliver queues a reply if its turn has come, and the replies that waited for it. A short reply is
+// copied; a long one comes in a buffer, which deliver takes over. Both count against the session's
+// budget while they wait, like replies that the client has not read.
 func (s *session) deliver(r *request, short []byte, long *buffer.Block) {
 	s.short.Add(int64(len(short)))
 	if r.handle == nil {
@@ -252,7 +250,7 @@ func (s *session) enqueue(short []byte, long *buffer.Block) {
 	s.out.put(short)
 }
 
-// drop gives up what is held, in the end.
+// drop releases held replies at the end of the session.
 func (t *turns) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

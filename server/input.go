@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// inputSize is what a session reads requests into: hundreds of short ones at once, and little
-	// enough for an idle one.
+	// inputSize is the size of a session's read buffer: enough for hundreds of short requests, and
+	// small enough for an idle session.
 	inputSize = 16 << 10
 
 	// mediumPacket is the longest packet that is read together with others, into a large buffer.
@@ -34,8 +34,7 @@ type input struct {
 	buf        []byte
 	start, end int // what of buf has been read and not been taken
 
-	// While many packets arrive, buf is this large one. It is given up by the first read of a few
-	// bytes.
+	// While many packets arrive, buf is this large buffer; it is released at the first short read.
 	large *buffer.Block
 	small []byte // buf, meanwhile
 	last  int    // what the last read brought
@@ -44,7 +43,7 @@ type input struct {
 	lease func(n int) *buffer.Block
 }
 
-// ready tells whether a whole packet is at hand, so that taking it does not wait.
+// ready reports whether a whole packet is buffered, so that next does not block.
 func (in *input) ready() bool {
 	have := in.buf[in.start:in.end]
 	if len(have) < wire.LengthSize {
@@ -90,7 +89,7 @@ func (in *input) grow() {
 	in.buf = in.large.Bytes()
 }
 
-// drop gives up the large buffer, and what is in it.
+// drop releases the large buffer and its contents.
 func (in *input) drop() {
 	if in.large != nil {
 		in.large.Release()
@@ -99,7 +98,7 @@ func (in *input) drop() {
 	}
 }
 
-// fill reads until n bytes are at hand.
+// fill reads until n bytes are buffered.
 func (in *input) fill(n int) error {
 	if in.end-in.start >= n {
 		return nil
@@ -137,8 +136,8 @@ func (in *input) long(need int) (packet []byte, own *buffer.Block, err error) {
 	return own.Bytes()[wire.LengthSize:need], own, nil
 }
 
-// successor returns an input that carries on behind what this one has taken. This one's packets
-// stay valid until it is dropped.
+// successor returns an input that continues after the last packet taken from this one, whose
+// packets stay valid until drop.
 func (in *input) successor() *input {
 	next := &input{r: in.r, pool: in.pool, buf: make([]byte, inputSize), lease: in.lease,
 		last: in.last}

@@ -38,7 +38,7 @@ func (w *worker) opendir(s *session, r *request) {
 	})
 }
 
-// peek makes the next entry be in entry, unless the listing is done; a failed one is, with err.
+// peek loads the next entry, unless the listing is done. After an error it is done, with err set.
 func (l *listing) peek() {
 	if l.pending || l.done {
 		return
@@ -104,7 +104,7 @@ func (w *worker) readdir(s *session, r *request) {
 	}
 }
 
-// appendEntry appends the listing's entry as it stands in NAME.
+// appendEntry appends the current entry in NAME's format.
 func (w *worker) appendEntry(b []byte, s *session, l *listing, now time.Time) []byte {
 	attrs := plainAttrs(l.entry)
 	if attrs.Has(wire.AttrUIDGID) {
@@ -132,8 +132,8 @@ func (l *listing) lookUp(s *session, uid, gid uint32) {
 	}
 }
 
-// Listable tells whether a name may stand in a listing: it is one element of a path, and not "." or
-// "..". What is not is left out of listings, as no client could use it.
+// Listable reports whether a name may be listed: it is a single path element, and not "." or "..".
+// Other names are left out of listings, because no client could use them.
 func Listable(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName &&
 		!strings.ContainsAny(name, "/\x00")

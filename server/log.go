@@ -10,39 +10,36 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// refusals writes a line for each request that was not allowed or not understood. What a client
-// asks for in vain is its own business, but for the log to tell who tried what, and no client may
-// fill the disk with lines about itself.
-type refusals struct {
+// refusalLog writes a line for each request that was not allowed or made no sense, so that the log
+// shows who tried what. The lines are limited: no client may fill the disk with lines about itself.
+type refusalLog struct {
 	log  *slog.Logger
 	rate lograte.Limit
 }
 
-// A refusal is what the log says of a request: that it was denied, and by what, or that it was bad.
-type refusal struct{ message, by string }
-
-// refusalOf tells what an error says about a request, if it says that the request was refused.
-func refusalOf(err error) (refusal, bool) {
+// classify returns the log message for an error, and what refused the request; ok is false for
+// errors that are no refusal.
+func classify(err error) (message, by string, ok bool) {
 	var status *StatusError
 	errors.As(err, &status)
 	switch {
 	case status == errReadOnly || status == errForbidden:
-		return refusal{"request denied", "policy"}, true
+		return "request denied", "policy", true
 	case status == ErrQuota:
-		return refusal{"request denied", "quota"}, true
+		return "request denied", "quota", true
 	case status == errHandles:
-		return refusal{"request denied", "limit"}, true
+		return "request denied", "limit", true
 	case status == errBadHandle, codeOf(err) == wire.BadMessage:
-		return refusal{"bad request", ""}, true
+		return "bad request", "", true
 	case codeOf(err) == wire.PermissionDenied:
-		return refusal{"request denied", "backend"}, true
+		return "request denied", "backend", true
 	}
-	return refusal{}, false
+	return "", "", false
 }
 
-// note writes the line for a request that was answered with err, if there is to be one.
-func (f *refusals) note(r *request, err error) {
-	refused, ok := refusalOf(err)
+// note logs a request that was answered with err, if that is a refusal.
+func (f *refusalLog) note(r *request, err error) {
+	message, by, ok := classify(err)
 	if !ok {
 		return
 	}
@@ -51,8 +48,8 @@ func (f *refusals) note(r *request, err error) {
 		return
 	}
 	args := []any{"request", r.op.String()}
-	if refused.by != "" {
-		args = append(args, "by", refused.by)
+	if by != "" {
+		args = append(args, "by", by)
 	}
 	for _, path := range []struct{ name, value string }{{"path", r.about()}, {"to", r.path2}} {
 		if path.value != "" {
@@ -63,10 +60,10 @@ func (f *refusals) note(r *request, err error) {
 	if omitted > 0 {
 		args = append(args, "omitted", omitted)
 	}
-	f.log.Info(refused.message, args...)
+	f.log.Info(message, args...)
 }
 
-// about is the path that a request has to do with.
+// about returns the path that a request concerns.
 func (r *request) about() string {
 	if r.path == "" && r.handle != nil {
 		return r.handle.path
@@ -74,15 +71,15 @@ func (r *request) about() string {
 	return r.path
 }
 
-// end tells what was not told.
-func (f *refusals) end() {
+// end logs how many lines were omitted.
+func (f *refusalLog) end() {
 	if omitted := f.rate.Omitted(); omitted > 0 {
 		f.log.Info("more requests refused", "omitted", omitted)
 	}
 }
 
-// changed logs that the tree has changed, unless err says that it has not, and returns err. Of
-// attributes it logs the mode, and nothing where there are only times, which come with every copy.
+// changed logs a change of the tree, unless err is set, and returns err. Setting times is not
+// logged: every copy does it.
 func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attrs) error {
 	const logged = wire.AttrPermissions | wire.AttrSize | wire.AttrUIDGID
 	if err != nil || v.log == nil || attrs != nil && attrs.Flags&logged == 0 {
@@ -112,7 +109,7 @@ func (v *View) Logged(log *slog.Logger) *View {
 	return &logged
 }
 
-// logTransfer writes the line that says what became of a file.
+// logTransfer logs the end of a transfer.
 func (s *session) logTransfer(h *handle, err error) {
 	read, written := h.bytesRead.Load(), h.bytesWritten.Load()
 	transfer := "download"
@@ -133,5 +130,5 @@ func (s *session) logTransfer(h *handle, err error) {
 	s.log.Info("file closed", args...)
 }
 
-// RoundSeconds is how long something took, for the log: in seconds, to the millisecond.
+// RoundSeconds returns a duration in seconds, rounded to the millisecond, for the log.
 func RoundSeconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

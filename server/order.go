@@ -30,7 +30,7 @@ func (l *requestList) add(r *request) {
 	l.buf = append(l.buf, r)
 }
 
-// remove takes r out; it is mostly near the front.
+// remove removes r, which is usually near the front.
 func (l *requestList) remove(r *request) {
 	i := slices.Index(l.all(), r)
 	if i < 0 {
@@ -44,7 +44,7 @@ func (l *requestList) remove(r *request) {
 	}
 }
 
-// mustFollow tells whether r, which came after e, has to wait for e on handle h, which both use.
+// mustFollow reports whether r, which came after e, has to wait for e on handle h, which both use.
 func mustFollow(r, e *request, h *handle) bool {
 	switch {
 	case h.dir != nil, r.op == opClose, e.op == opClose, r.op == opFsetstat, e.op == opFsetstat:
@@ -59,14 +59,15 @@ func mustFollow(r, e *request, h *handle) bool {
 	return r.writesTo(h) || e.writesTo(h)
 }
 
-// writesTo tells whether r writes to the file of h. Reading and writing never overlap on one
-// handle: a write behind a read's end decides whether the read sees the end of the file there.
+// writesTo reports whether r writes to the file of h. Reads and writes never run at the same time
+// on one handle: a write beyond the end of a read decides whether that read sees the end of the
+// file.
 func (r *request) writesTo(h *handle) bool {
 	return r.op == opWrite || r.op == opCopyData && r.target == h
 }
 
-// overlaps tells whether two requests that write to h write to the same place, or may as well wait
-// for each other.
+// overlaps reports whether two requests write to the same place of h, or gain nothing by running at
+// once.
 func (r *request) overlaps(e *request, h *handle) bool {
 	if h.system || h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
 		return true
@@ -89,7 +90,7 @@ func (r *request) writeRange() (from, to uint64) {
 	return from, from + r.length
 }
 
-// touches tells whether one path is the other's, or lies above it.
+// touches reports whether the paths are equal, or one lies below the other.
 func touches(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -100,8 +101,8 @@ func touches(a, b string) bool {
 	return len(a) == len(b) || b[len(a)] == '/' || a == "/"
 }
 
-// placeOf is what the order of requests goes by: the path where it is sure to mean what it says. One
-// with ".." may lead anywhere, as there may be links before it, and is ordered with everything.
+// placeOf returns the path by which a request is ordered. A path with ".." may lead anywhere,
+// because there may be links before it: it is ordered with everything.
 func placeOf(name string) string {
 	for rest := name; ; {
 		element, after, more := strings.Cut(rest, "/")
@@ -119,7 +120,7 @@ func placeOf(name string) string {
 	return path.Clean(name)
 }
 
-// touches tells whether a request on paths has to do with a place.
+// touches reports whether a request on paths concerns a place.
 func (r *request) touches(place string) bool {
 	return touches(r.place, place) || r.place2 != "" && touches(r.place2, place)
 }
@@ -129,7 +130,7 @@ func (r *request) touchesRequest(e *request) bool {
 	return r.touches(e.place) || e.place2 != "" && r.touches(e.place2)
 }
 
-// schedule knows which requests have arrived and are not done, and which of them may start.
+// schedule holds the requests that are not done, and decides which may start.
 type schedule struct {
 	paths        requestList // requests on paths
 	pathsWaiting int
@@ -139,7 +140,7 @@ type schedule struct {
 	running      int
 }
 
-// add takes in a request that has arrived.
+// add adds a request that has arrived.
 func (s *schedule) add(r *request) {
 	s.waiting++
 	if r.handle == nil {
@@ -162,7 +163,7 @@ func (s *schedule) addTo(h *handle, r *request) {
 	h.waiting++
 }
 
-// start notes that a request runs.
+// start marks a request as running.
 func (s *schedule) start(r *request) {
 	r.running = true
 	s.waiting--
@@ -177,7 +178,7 @@ func (s *schedule) start(r *request) {
 	}
 }
 
-// done takes out a request that ran.
+// done removes a request that has run.
 func (s *schedule) done(r *request) {
 	s.running--
 	if r.handle == nil {
@@ -240,7 +241,7 @@ func (s *schedule) next(room int) *request {
 	return nil
 }
 
-// pathMayStart tells whether the request at place i among those on paths may start.
+// pathMayStart reports whether the request at place i among those on paths may start.
 func (s *schedule) pathMayStart(r *request, i int) bool {
 	for _, e := range s.paths.all()[:i] {
 		if (r.changes || e.changes) && r.touchesRequest(e) {

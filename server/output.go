@@ -8,8 +8,8 @@ import (
 	"github.com/usftp/usftp/internal/buffer"
 )
 
-// output sends replies. Whoever finds nobody writing writes all there is, so that replies made
-// meanwhile go out together.
+// output sends replies. A goroutine that finds no other writing writes everything queued, so
+// replies queued meanwhile go out together.
 type output struct {
 	w    io.Writer
 	pool *Pool
@@ -25,13 +25,13 @@ type output struct {
 	err     error
 }
 
-// errOutputClosed is what becomes of replies after the session's end.
+// errOutputClosed is returned for replies after the end of the session.
 var errOutputClosed = errors.New("sftp server: the session is over")
 
 // shortReply is the most that goes through the stage; longer replies come in a buffer of their own.
 const shortReply = 1 << 10
 
-// put adds a short reply, which it copies. It does not write.
+// put queues a short reply, which it copies. It does not write.
 func (o *output) put(reply []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,14 +50,14 @@ func (o *output) put(reply []byte) {
 	o.size += len(reply)
 }
 
-// long tells whether so much waits that more would not make a write any cheaper.
+// long reports whether so much is queued that adding more would not make a write cheaper.
 func (o *output) long() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.size >= smallBuffer/2
 }
 
-// send adds a buffer that holds a reply, and takes it over. It does not write.
+// send queues a reply in a buffer, which it takes over. It does not write.
 func (o *output) send(b *buffer.Block) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,7 +69,7 @@ func (o *output) send(b *buffer.Block) {
 	o.size += b.End - b.Start
 }
 
-// flush writes all there is, unless somebody else is writing, who then does. An error is final.
+// flush writes everything queued, or leaves it to the goroutine that is writing. An error is final.
 func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +84,7 @@ func (o *output) flush() error {
 	return o.err
 }
 
-// sendRelayed writes a header and the n bytes that are in the relay, after what waits.
+// sendRelayed writes the queue, then a header and the n bytes in the relay.
 func (o *output) sendRelayed(header []byte, y *relay, n int) error {
 	o.mu.Lock()
 	for o.writing {
@@ -110,7 +110,7 @@ func (o *output) sendRelayed(header []byte, y *relay, n int) error {
 	return err
 }
 
-// takeAll begins writing what there is; the caller holds the lock.
+// takeAll takes the queue to write it; the caller holds the lock.
 func (o *output) takeAll() (batch []*buffer.Block) {
 	batch = o.queue
 	if o.stage != nil {
@@ -154,7 +154,7 @@ func (o *output) write(batch []*buffer.Block) (err error) {
 	return err
 }
 
-// drop gives a buffer back and says so.
+// drop releases a buffer and returns its charge.
 func (o *output) drop(b *buffer.Block) {
 	charge, short := b.Charge, 0
 	if charge == 0 {
@@ -164,7 +164,7 @@ func (o *output) drop(b *buffer.Block) {
 	o.sent(charge, short)
 }
 
-// fail ends the output: what waits is dropped, as is everything that comes.
+// fail ends the output: everything queued now or later is dropped.
 func (o *output) fail(err error) {
 	o.err = err
 	if o.stage != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Quota bounds what a directory may hold: the bytes of its files, and the number of files,
-// directories and links. Sessions that may write there share one. It is safe for concurrent use.
+// Quota limits the contents of a directory: the total size of its files, and the number of files,
+// directories and links. Sessions that write there share one. It is safe for concurrent use.
 //
-// What is there is counted when it is first needed, by walking the directory, and kept up with what
-// sessions do from then on. Changes by others are not seen before Recount. A hole in a file counts
-// as if it were filled; a file with several names counts once (see [Linked]); one that is removed
-// while it is open counts until it is closed.
+// The directory is walked and counted when the count is first needed, and from then on the count
+// follows what sessions do. Changes by other programs are not seen until Recount. A hole in a file
+// counts as if it were filled; a file with several names counts once (see [Linked]); a file removed
+// while open counts until it is closed.
 type Quota struct {
 	maxBytes, maxFiles int64
 
@@ -29,12 +29,12 @@ type Quota struct {
 	open    map[any]*quotaFile // files that are open for writing, by identity
 }
 
-// NewQuota returns a quota; 0 means no bound.
+// NewQuota returns a quota; 0 means unlimited.
 func NewQuota(maxBytes, maxFiles int64) *Quota {
 	return &Quota{maxBytes: maxBytes, maxFiles: maxFiles, open: map[any]*quotaFile{}}
 }
 
-// ErrQuota is what goes beyond a quota.
+// ErrQuota is the error of requests that would exceed a quota.
 var ErrQuota = &StatusError{Code: wire.Failure, Message: "quota exceeded"}
 
 // Usage returns what has been counted; both are 0 before the first time.
@@ -44,7 +44,7 @@ func (q *Quota) Usage() (bytes, files int64) {
 	return q.bytes, q.files
 }
 
-// limit makes a file system look no emptier than the quota leaves it.
+// limit lowers the free space of a file system to what the quota leaves.
 func (q *Quota) limit(reply *wire.StatVFSReply) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,8 +62,8 @@ func (q *Quota) limit(reply *wire.StatVFSReply) {
 	}
 }
 
-// Recount counts anew what lies below dir, for when others have changed it. Sessions that write
-// there wait meanwhile; those that read do not. After an error what was counted before stays.
+// Recount counts the tree below dir again, after other programs have changed it. Writers wait
+// meanwhile, readers do not. On an error the old count stays.
 func (q *Quota) Recount(ctx context.Context, backend FS, dir string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,11 +89,10 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string) error {
 	return nil
 }
 
-// maxWalk is how deep a quota looks; the paths of what lies deeper are too long to be asked for.
+// maxWalk is how deep a quota looks; paths to anything deeper are too long for a request.
 const maxWalk = maxPath / 2
 
-// countBelow is count for one directory; seen are the files with several names that have been
-// counted.
+// countBelow is count for one directory; seen holds the files with several names that were counted.
 func (q *Quota) countBelow(ctx context.Context, lister Lister, dir string, depth int,
 	seen map[any]bool) (bytes, files int64, err error) {
 	var below []string
@@ -125,7 +124,7 @@ func (q *Quota) countBelow(ctx context.Context, lister Lister, dir string, depth
 	return bytes, files, ctx.Err()
 }
 
-// sizeOf is what a file counts: its size, or what writes under way have asked for where that is
+// sizeOf returns what a file counts: its size, or what pending writes have reserved if that is
 // more.
 func (q *Quota) sizeOf(info fs.FileInfo, name string, seen map[any]bool) int64 {
 	key := identityOf(info, name)
@@ -143,7 +142,7 @@ func (q *Quota) sizeOf(info fs.FileInfo, name string, seen map[any]bool) int64 {
 	return f.size
 }
 
-// ready counts if nobody has yet; the caller holds the lock.
+// ready counts the tree unless that has been done; the caller holds the lock.
 func (q *Quota) ready(ctx context.Context, v *View) error {
 	if q.counted {
 		return nil
@@ -151,7 +150,7 @@ func (q *Quota) ready(ctx context.Context, v *View) error {
 	return q.count(ctx, v.fs, v.home)
 }
 
-// take asks for more; the caller holds the lock.
+// take adds to the count, or fails with ErrQuota; the caller holds the lock.
 func (q *Quota) take(bytes, files int64) error {
 	if q.maxBytes > 0 && bytes > 0 && q.bytes+bytes > q.maxBytes ||
 		q.maxFiles > 0 && files > 0 && q.files+files > q.maxFiles {
@@ -161,15 +160,15 @@ func (q *Quota) take(bytes, files int64) error {
 	return nil
 }
 
-// add notes what is there already, or gone; the caller holds the lock.
+// add adjusts the count without a check; the caller holds the lock.
 func (q *Quota) add(bytes, files int64) {
 	q.bytes, q.files = max(0, q.bytes+bytes), max(0, q.files+files)
 }
 
-// What a View does under a quota: each runs what changes the backend with the quota's lock held, so
-// that what is counted and what is there change together.
+// The quota methods of a View change the backend while they hold the quota's lock, so that the
+// count and the tree change together.
 
-// quotaMake runs what makes one more file, directory or link.
+// quotaMake runs make, which makes one file, directory or link.
 func (v *View) quotaMake(ctx context.Context, make func() error) error {
 	q := v.quota
 	if q == nil {
@@ -190,7 +189,7 @@ func (v *View) quotaMake(ctx context.Context, make func() error) error {
 	return err
 }
 
-// quotaRemove runs what takes the name of something away.
+// quotaRemove runs remove, which removes a name.
 func (v *View) quotaRemove(ctx context.Context, name string, remove func() error) error {
 	q := v.quota
 	if q == nil {
@@ -212,7 +211,7 @@ func (v *View) quotaRemove(ctx context.Context, name string, remove func() error
 	return nil
 }
 
-// gone takes off what had the name that is gone; the caller holds the lock.
+// gone subtracts a file whose name was removed; the caller holds the lock.
 func (q *Quota) gone(info fs.FileInfo, name string) {
 	q.add(0, -1)
 	if !info.Mode().IsRegular() || linkCount(info) > 1 {
@@ -224,15 +223,15 @@ func (q *Quota) gone(info fs.FileInfo, name string) {
 		q.add(-info.Size(), 0)
 		return
 	}
-	// The system keeps what is in it until it is closed, and so does the count. Its identity is
-	// free for the next file.
+	// The system keeps the contents until the file is closed, and so does the count. The next file
+	// may get its identity.
 	f.unlinked = true
 	delete(q.open, key)
 	f.key = f
 	q.open[f] = f
 }
 
-// quotaReplace runs a rename, which may take away what has the new name.
+// quotaReplace runs rename, which may replace a file.
 func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	rename func() error) error {
 	q := v.quota
@@ -271,7 +270,7 @@ func (q *Quota) moved(oldName, newName string) {
 	}
 }
 
-// quotaResize runs what gives the file at name another size.
+// quotaResize runs resize, which changes the size of the file called name.
 func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 	resize func() error) error {
 	q := v.quota
@@ -297,7 +296,7 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 	return q.resize(f, size, resize, func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
 }
 
-// resize runs what gives a file another size, and may do more and fail at that; the caller holds
+// resize runs a change that includes a file's size, and may fail at another part; the caller holds
 // the lock.
 func (q *Quota) resize(f *quotaFile, size uint64, resize func() error,
 	stat func() (fs.FileInfo, error)) error {
@@ -350,7 +349,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	}
 	file, err := open()
 	if err != nil {
-		// it may have been made all the same
+		// the file may have been made all the same
 		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
 			q.add(-charged, -1)
 		}
@@ -374,7 +373,7 @@ func (v *View) statOpen(ctx context.Context, file File, name string) (fs.FileInf
 	return v.fs.Stat(ctx, name)
 }
 
-// quotaFile is a file that is open, by however many handles and names.
+// quotaFile is an open file, with any number of handles and names.
 type quotaFile struct {
 	key      any // in Quota.open
 	size     int64
@@ -382,8 +381,7 @@ type quotaFile struct {
 	unlinked bool // its last name is gone
 }
 
-// opened notes that a file has been opened, for which so many bytes have been counted; the caller
-// holds the lock.
+// opened records an open file, for which charged bytes were counted; the caller holds the lock.
 func (q *Quota) opened(file File, info fs.FileInfo, name string, charged int64, flags uint32) File {
 	size := int64(0)
 	if info.Mode().IsRegular() {
@@ -404,7 +402,7 @@ func (q *Quota) opened(file File, info fs.FileInfo, name string, charged int64, 
 	return &quotedFile{File: file, q: q, f: f, append: flags&wire.OpenAppend != 0}
 }
 
-// quotedFile is a File under a quota. It has a method for all that a File can do.
+// quotedFile is a File under a quota. It has every method that a File may have.
 type quotedFile struct {
 	File
 	q      *Quota
@@ -420,8 +418,8 @@ func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
 	return 0, errUnsupported
 }
 
-// reserve asks for the room for length bytes at offset, which for a file that is appended to is the
-// end of what all have asked for. Room that several write to is asked for once.
+// reserve reserves space for length bytes at offset, or, for a file that is appended to, at the end
+// of all reservations. A range that several handles write to is reserved once.
 func (f *quotedFile) reserve(offset, length int64) error {
 	f.q.mu.Lock()
 	defer f.q.mu.Unlock()
@@ -439,8 +437,7 @@ func (f *quotedFile) reserve(offset, length int64) error {
 	return nil
 }
 
-// WriteAt keeps what was asked for when a write fails: how far it came is not known, and closing
-// tells.
+// WriteAt keeps the reservation when a write fails: how much was written is not known until Close.
 func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 	writer, ok := f.File.(io.WriterAt)
 	if !ok {
@@ -510,7 +507,7 @@ func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
 	return wire.StatVFSReply{}, errUnsupported
 }
 
-// Close corrects what was counted by what the file is, where that can be told.
+// Close corrects the count by the file's actual size, if the backend can report it.
 func (f *quotedFile) Close() error {
 	info, statErr := f.Stat()
 	err := f.File.Close()

@@ -10,10 +10,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// reader takes requests off the stream. At any time one reader reads. It runs a request itself when
-// nothing else is going on, as handing it over costs more than most requests take. When that holds
-// it up, or a client that takes no replies does, the session's watch lets another reader read on,
-// and this one becomes a worker.
+// reader takes requests off the stream. One reader reads at a time. It runs a request itself if
+// nothing else is running, because handing it to a worker costs more than most requests take. If
+// the request takes long, or the client reads no replies, the session's watch starts another
+// reader, and this one becomes a worker.
 type reader struct {
 	session *session
 	in      *input
@@ -56,7 +56,7 @@ func (s *session) greet(packet []byte) error {
 	return nil
 }
 
-// stop ends reading for good: in order when the stream ended between two packets.
+// stop ends reading; it is no error if the stream ended between two packets.
 func (d *reader) stop(err error) {
 	s := d.session
 	d.in.drop()
@@ -101,9 +101,9 @@ func (d *reader) read() {
 	}
 }
 
-// admit takes in a packet. It tells whether the reader is to run the request itself; a request that
-// is bad is to be refused, and any other is a worker's. From then on the reader counts as busy,
-// until it settles.
+// admit parses a packet and schedules its request; here reports whether the reader should run it. A
+// request with r.bad set is to be refused, and any other goes to a worker. The reader counts as
+// busy until it calls settle.
 func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool, err error) {
 	s := d.session
 	t, id, body, err := wire.ParseHeader(packet)
@@ -127,13 +127,13 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool,
 	} else if h := s.findHandle(r.key); h != nil {
 		r.path = h.path // for the log: the request goes no further
 	}
-	// A long WRITE is written while the next one is read: that takes so long that handing it over
-	// costs little.
+	// A long WRITE takes so long that handing it over costs little, and the next packet is read
+	// meanwhile.
 	long := own != nil && r.op == opWrite && s.parallel
 	free := !long && s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 &&
 		s.memory+r.charge <= s.maxMem
 	if !free && r.bad == nil && len(r.data) > 0 && r.own == nil {
-		// It will run while this reader reads on, over the place where its data lie.
+		// It will run while this reader overwrites the place where its data lie.
 		s.mu.Unlock()
 		if r.own = s.leasePacket(len(r.data)); r.own == nil {
 			return nil, false, io.ErrClosedPipe
@@ -164,7 +164,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool,
 	return nil, false, nil
 }
 
-// settle ends what admit began and tells whether this reader reads on.
+// settle ends what admit began, and reports whether this reader goes on reading.
 func (d *reader) settle(r *request, here bool) bool {
 	s := d.session
 	s.mu.Lock()
@@ -184,7 +184,7 @@ func (d *reader) settle(r *request, here bool) bool {
 	}
 	d.in.drop()
 	s.mu.Unlock()
-	// the reply, which was to wait for those to the packets that another reader has taken over
+	// the reply, which waited for those to packets that the new reader has taken over
 	s.flush()
 	s.mu.Lock()
 	next := s.take()
@@ -198,8 +198,7 @@ func (d *reader) settle(r *request, here bool) bool {
 	return false
 }
 
-// enterBusy tells the watch that the reader has begun something that may take long; the caller
-// holds the lock.
+// enterBusy starts the watch over something that may take long; the caller holds the lock.
 func (s *session) enterBusy(d *reader) {
 	s.reading = d
 	s.busy = true
@@ -210,8 +209,8 @@ func (s *session) enterBusy(d *reader) {
 	}
 }
 
-// watch runs every now and then while requests arrive. It replaces a reader that is still at what
-// it was at the last time.
+// watch runs regularly while requests arrive. It replaces a reader that has made no progress since
+// the last time.
 func (s *session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +247,7 @@ func (s *session) newRequest(t wire.Type, id uint32, own *buffer.Block) *request
 	return r
 }
 
-// parse finds out what a packet asks for, and whether it may.
+// parse parses a packet, and checks the policy.
 func (s *session) parse(r *request, t wire.Type, body []byte) error {
 	if t == wire.TypeExtended {
 		in := wire.NewReader(body)
@@ -269,7 +268,7 @@ func (s *session) parse(r *request, t wire.Type, body []byte) error {
 	return s.view.permit(r.op)
 }
 
-// attach finds the handles that a request is about; the caller holds the lock.
+// attach looks up a request's handles; the caller holds the lock.
 func (s *session) attach(r *request) error {
 	s.seq++
 	r.seq = s.seq
@@ -306,8 +305,8 @@ func (s *session) findHandle(key uint32) *handle {
 	return h
 }
 
-// awaitRoom waits while the session holds as many requests, or replies that the client does not
-// take, as it may.
+// awaitRoom waits while the session has its maximum of pending requests, or of replies that the
+// client has not read.
 func (s *session) awaitRoom() error {
 	s.mu.Lock()
 	if s.full() {

@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Options bound a session and say what it may do. A nil *Options is valid; so is the zero value of
+// Options limit a session and set its policy. A nil *Options is valid, and so is the zero value of
 // every field.
 type Options struct {
 	Policy
@@ -43,7 +43,7 @@ type Options struct {
 	// section 6.10, the link's own first; nearly all send the target first, as OpenSSH does.
 	DraftSymlinks bool
 
-	// Activity, when not nil, is told what the backend is at. Sessions may share one.
+	// Activity, when not nil, records whether the backend is busy. Sessions may share one.
 	Activity *Activity
 
 	// Logger gets a line for each file and a warning for each session that ends badly; nil is
@@ -51,7 +51,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Bounds of a session that need no option: they cost little memory and no client comes near them.
+// Limits that need no option: they cost little memory, and no honest client comes near them.
 const (
 	maxPending      = 4096      // requests that have arrived and are not done
 	maxPendingPaths = 256       // those of them that name paths
@@ -60,8 +60,8 @@ const (
 	maxIdlers       = 4         // workers kept for later use, see session.idlers
 )
 
-// patience is how long the reader may be busy with one request before somebody else reads on:
-// between once and twice this.
+// patience is how long the reader may take for one request before another reader takes over; the
+// actual delay is between one and two times this.
 const patience = 2 * time.Millisecond
 
 // afterSlow is how many requests are handed out at once after one that took longer than patience.
@@ -78,7 +78,7 @@ type session struct {
 	active  *Activity
 	relay   *relay // nil where the stream is no pipe
 	out     output
-	told    refusals
+	told    refusalLog
 	ctx     context.Context // of handlers
 	cancel  context.CancelFunc
 	limits  wire.LimitsReply
@@ -191,7 +191,7 @@ func bounded(value, standard, least, most int) int {
 	return min(max(value, least), most)
 }
 
-// wait waits for the session's end and tidies up.
+// wait waits for the session to end, and cleans up.
 func (s *session) wait() error {
 	s.mu.Lock()
 	for !(s.closed && s.schedule.running == 0 || s.eof && s.pending == 0) {
@@ -232,13 +232,12 @@ func (s *session) wait() error {
 	return s.err
 }
 
-// writerGrace is how long the end waits for who is still writing to the closed stream. There are
-// streams whose Close does not end a Write, standard output among them; that Write is left alone
-// then, and touches nothing when it ends.
+// writerGrace is how long a session that ends waits for a Write to the closed stream. On some
+// streams, standard output among them, Close does not interrupt a Write; it is then left alone, and
+// touches nothing when it returns.
 const writerGrace = time.Second
 
-// awaitWriters waits for workers that have nothing left to do but to send; the caller holds the
-// lock.
+// awaitWriters waits for workers that are still sending; the caller holds the lock.
 func (s *session) awaitWriters() {
 	if s.workers == 0 {
 		return
@@ -256,7 +255,7 @@ func (s *session) awaitWriters() {
 	}
 }
 
-// end ends the session: nothing more is read, started or sent. The first error stays.
+// end ends the session: nothing more is read, started or sent. The first error wins.
 func (s *session) end(err error) {
 	s.mu.Lock()
 	if s.closed {
@@ -284,7 +283,7 @@ func (s *session) flush() {
 	}
 }
 
-// sent gives back what a reply was charged. It may make room for requests and for the reader.
+// sent returns a reply's charge to the budget, which may let requests and the reader go on.
 func (s *session) sent(charge, short int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,7 +348,7 @@ func (s *session) beginWork() {
 	s.work(w, r)
 }
 
-// take finds a request that may start, and starts it; the caller holds the lock.
+// take starts a request that may run, and returns it, or nil; the caller holds the lock.
 func (s *session) take() *request {
 	if s.idle || s.closed || s.schedule.waiting == 0 {
 		return nil
@@ -400,7 +399,7 @@ func (s *session) leaveWork() {
 	}
 }
 
-// finish takes a request that has been answered off the books; the caller holds the lock.
+// finish removes a request that has been answered; the caller holds the lock.
 func (s *session) finish(r *request) {
 	s.pending--
 	s.idle = false
@@ -411,7 +410,7 @@ func (s *session) finish(r *request) {
 	}
 }
 
-// recycle keeps a request for later use; the caller holds the lock.
+// recycle keeps a request for reuse; the caller holds the lock.
 func (s *session) recycle(r *request) {
 	*r = request{}
 	if s.spares < maxSpares {
@@ -421,15 +420,15 @@ func (s *session) recycle(r *request) {
 	}
 }
 
-// Activity tells what the backend is at on behalf of some sessions. Whoever ends idle connections
-// looks there for what takes long and moves nothing, such as copying a large file. The zero
+// Activity records whether the backend is busy for some sessions. Code that closes idle connections
+// looks there for work that takes long and moves nothing, such as copying a large file. The zero
 // Activity is ready for use; it is safe for concurrent use.
 type Activity struct {
 	running atomic.Int64
 	last    atomic.Int64
 }
 
-// Running returns how many requests the backend is at.
+// Running returns how many requests the backend is working on.
 func (a *Activity) Running() int { return int(a.running.Load()) }
 
 // Last returns when a request last ended.

@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// View is a backend as a session may use it: with the policy applied, and an answer for everything,
-// also where the backend has no method for it. It is safe for concurrent use.
+// View is a backend with the policy applied. It answers every request; those for which the backend
+// has no method fail with errors.ErrUnsupported. It is safe for concurrent use.
 type View struct {
 	fs        FS
 	walks     bool // fs resolves paths itself
@@ -73,7 +73,7 @@ func (v *View) Path(name string) string {
 // Home returns the directory where relative paths begin.
 func (v *View) Home() string { return v.home }
 
-// permit tells whether policy lets an operation through.
+// permit returns an error if the policy forbids an operation.
 func (v *View) permit(o operation) error {
 	if v.forbidden.has(o) {
 		return errForbidden
@@ -84,7 +84,7 @@ func (v *View) permit(o operation) error {
 	return nil
 }
 
-// Allows tells whether policy lets operations through, by their names of [Operations]; the error
+// Allows reports whether policy lets operations through, by their names of [Operations]; the error
 // says which it does not.
 func (v *View) Allows(names ...string) error {
 	set, err := parseOperations(names)
@@ -99,11 +99,11 @@ func (v *View) Allows(names ...string) error {
 	return nil
 }
 
-// writing are the flags of OPEN that change something, if only the file's existence.
+// writing holds the flags of OPEN that can change something, if only by creating the file.
 const writing = wire.OpenWrite | wire.OpenAppend | wire.OpenCreate | wire.OpenTruncate
 
-// open opens a file as [Opener] has it, for who asks the policy about what is then done with it; see
-// [View.Open].
+// open opens a file for a session, which checks the policy itself for each request on the handle;
+// others use [View.Open].
 func (v *View) open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (File, error) {
 	if err := v.permit(opOpen); err != nil {
@@ -427,7 +427,7 @@ func (v *View) extensions() []wire.ExtensionPair {
 	return list
 }
 
-// serves tells whether the backend has what an extension needs.
+// serves reports whether the backend has what an extension needs.
 func (v *View) serves(o operation) (ok bool) {
 	switch o {
 	case opPosixRename:

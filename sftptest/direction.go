@@ -84,7 +84,7 @@ func (d *direction) read(p []byte) (int, error) {
 	}
 }
 
-// arrived tells whether a segment can be read: it is due, and was so before the link was held.
+// arrived reports whether a segment can be read: it is due, and was so before the link was held.
 func (d *direction) arrived(s segment) bool {
 	now := time.Now()
 	if !d.heldAt.IsZero() {

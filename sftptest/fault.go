@@ -45,7 +45,7 @@ type armed struct {
 	matched int
 }
 
-// hits counts a request that matches, and tells whether it is to be spoiled.
+// hits counts a request that matches, and reports whether it is to be spoiled.
 func (a *armed) hits(r *Request) bool {
 	if !a.matches(r) {
 		return false

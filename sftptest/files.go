@@ -153,7 +153,7 @@ func (f *Files) Lstat(name string) (wire.Attrs, error) {
 	return n.attrs(), nil
 }
 
-// Exists tells whether there is something of that name; a dangling symbolic link is something.
+// Exists reports whether there is something of that name; a dangling symbolic link is something.
 func (f *Files) Exists(name string) bool {
 	_, err := f.Lstat(name)
 	return err == nil

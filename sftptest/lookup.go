@@ -76,7 +76,7 @@ func (f *Files) find(name string, follow bool) (place, wire.Code) {
 	return trail[len(trail)-1], wire.OK
 }
 
-// allEmpty tells whether only slashes follow.
+// allEmpty reports whether only slashes follow.
 func allEmpty(rest []string) bool {
 	for _, element := range rest {
 		if element != "" {

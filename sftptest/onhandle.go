@@ -163,7 +163,7 @@ func (s *session) write(c *call, h *handle) {
 	}
 }
 
-// continues tells whether a WRITE at offset is in sequence, for [Script.SequentialWrites].
+// continues reports whether a WRITE at offset is in sequence, for [Script.SequentialWrites].
 func (h *handle) continues(offset uint64) bool {
 	if h.wrote {
 		return offset == h.nextWrite

@@ -35,7 +35,7 @@ const minPair = 4 + 4
 // memory.
 const MaxExtended = 256
 
-// Has tells whether all the given flags are set.
+// Has reports whether all the given flags are set.
 func (a *Attrs) Has(flags uint32) bool { return a.Flags&flags == flags }
 
 // Append appends the attributes as they stand within a packet. Extended pairs go out only with

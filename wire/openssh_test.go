@@ -140,7 +140,7 @@ func (s *sftpServer) name(request interface{ Append([]byte, uint32) []byte }) st
 	return names.Names[0].Filename
 }
 
-// has tells whether the server offers an extension, which it must do in the version that we know.
+// has reports whether the server offers an extension, which it must do in the version that we know.
 func (s *sftpServer) has(extension, version string) bool {
 	s.t.Helper()
 	offered, ok := s.offered[extension]

@@ -264,7 +264,7 @@ func (f *FS) rename(oldName, newName string, replace bool) error {
 	return nil
 }
 
-// holds tells whether d is n or lies below it.
+// holds reports whether d is n or lies below it.
 func (n *node) holds(d *node) bool {
 	if n == d {
 		return true

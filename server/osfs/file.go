@@ -18,16 +18,16 @@ type file struct {
 	name string
 }
 
-// appendFile is a file whose writes go to its end: os.File refuses WriteAt there. The server writes
-// one at a time.
+// appendFile is a file open for appending. os.File refuses WriteAt on those, so it uses Write; the
+// server sends one write at a time.
 type appendFile struct{ *file }
 
 func (f appendFile) WriteAt(p []byte, _ int64) (int, error) { return f.Write(p) }
 
 // Open implements server.Opener.
 //
-// The bits for setuid, setgid and sticky are left out of the mode of a file that this makes, as they
-// are of a directory's: who wants them sets them afterwards.
+// The bits for setuid, setgid and sticky are left out of the mode of a file that this makes, as
+// they are of a directory's: who wants them sets them afterwards.
 func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
 	opened, created, err := f.openOrCreate(ctx, name, openFlags(flags), attrs)
@@ -146,7 +146,7 @@ func (f *file) CopyFrom(ctx context.Context, source server.File, from, length,
 	return filecopy.Copy(ctx, f.File, src, filecopy.Options{From: from, To: to, Length: length})
 }
 
-// CopyFrom leaves it to the session, whose writes go to the end.
+// CopyFrom leaves the copy to the session, whose writes go to the end.
 func (f appendFile) CopyFrom(context.Context, server.File, int64, int64, int64) (int64, error) {
 	return 0, errors.ErrUnsupported
 }

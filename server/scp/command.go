@@ -132,7 +132,7 @@ func split(line string) ([]Word, error) {
 		case strings.IndexByte(special, c) >= 0:
 			return s.words, fmt.Errorf("scp: there is no shell here that understands %q", c)
 		default:
-			s.plain(c)
+			s.unquoted(c)
 		}
 	}
 	s.end()
@@ -170,8 +170,8 @@ func (s *splitter) literal(c byte) {
 	s.word.WriteByte(c)
 }
 
-// plain adds a character that was not quoted.
-func (s *splitter) plain(c byte) {
+// unquoted adds a character that was not quoted.
+func (s *splitter) unquoted(c byte) {
 	s.tilde = s.tilde || c == '~' && !s.inWord
 	s.glob = s.glob || strings.IndexByte("*?[", c) >= 0
 	s.inWord = true

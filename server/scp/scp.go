@@ -138,8 +138,8 @@ func (s *session) say(text string) error {
 
 func (s *session) ok() error { return s.say("\x00") }
 
-// answer reads the client's answer. It tells whether to go on with the file at hand; an error ends
-// the session.
+// answer reads the client's answer. It reports whether to go on with the file at hand; an error
+// ends the session.
 func (s *session) answer() (ok bool, err error) {
 	code, err := s.in.ReadByte()
 	if err != nil {

@@ -167,7 +167,7 @@ func (s *session) receiveFile(name string, head *header) error {
 		file.Close()
 		return err
 	}
-	// The client tells whether it could read all it has sent.
+	// The client reports whether it could read all it has sent.
 	if _, err := s.answer(); err != nil {
 		file.Close()
 		return err

@@ -55,7 +55,7 @@ func (s *session) sendAny(name string, depth int) error {
 	return s.sendFile(name)
 }
 
-// sendTimes sends a file's times where -p asks for them. It tells whether to go on with the file.
+// sendTimes sends a file's times where -p asks for them. It reports whether to go on with the file.
 func (s *session) sendTimes(attrs *wire.Attrs) (ok bool, err error) {
 	if !s.command.Preserve || !attrs.Has(wire.AttrACModTime) {
 		return true, nil

@@ -154,7 +154,7 @@ var (
 	errExpired    = errors.New("the key's time is over")
 )
 
-// Check tells whether key, or the authority of key where it is a certificate for user, is among
+// Check reports whether key, or the authority of key where it is a certificate for user, is among
 // those authorized to log in from address now. That the key itself has not been revoked, and a
 // certificate is in order, is for [Authorities] to say.
 func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.Addr) error {

@@ -18,7 +18,7 @@ type Authorities struct {
 	Revoked *RevocationList // may be nil
 }
 
-// Check tells whether certificate lets user log in from address now: it was signed by one of the
+// Check reports whether certificate lets user log in from address now: it was signed by one of the
 // authorities, for users, for this one by name, and now; it has not been revoked; and it has no
 // critical options but source-address, which holds.
 func (a *Authorities) Check(user string, certificate *ssh.Certificate, address netip.Addr) error {

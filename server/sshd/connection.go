@@ -181,7 +181,7 @@ func (l *login) serve(secure *transport.Conn, most int) {
 			continue
 		}
 		if reason := l.enter(most); reason != "" {
-			l.refused("session refused", "reason", reason)
+			l.logRefusal("session refused", "reason", reason)
 			offered.Reject(ssh.ResourceShortage, reason)
 			continue
 		}

@@ -122,7 +122,7 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 	return e.access(), nil
 }
 
-// checkKey tells whether a key lets in a user, who may be unknown (nil).
+// checkKey reports whether a key lets in a user, who may be unknown (nil).
 func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey) error {
 	address := addressOf(conn.RemoteAddr())
 	err := errUnknownKey

@@ -31,7 +31,7 @@ const (
 
 // What a login that fails counts for.
 const (
-	wrongLogin = 1.0 // a wrong password, a connection whose keys were all in vain
+	wrongLogin = 1.0 // a wrong password, a connection whose keys were all without success
 	timedOut   = 1.0 // a connection that kept a place until its time was over
 
 	// noLogin is a connection that ended without having tried to log in: a scanner, or a monitor,
@@ -246,7 +246,7 @@ func (g *guard) remove(p *place) {
 	g.taken[p.known]--
 }
 
-// end gives a place back, and tells whether it had been given to somebody else.
+// end gives a place back, and reports whether it had been given to somebody else.
 func (g *guard) end(p *place) (dropped bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -28,7 +28,7 @@ func (l *logText) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// has tells whether one line has all the words.
+// has reports whether one line has all the words.
 func (l *logText) has(words ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

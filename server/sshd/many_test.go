@@ -33,7 +33,7 @@ func (linkConn) SetReadDeadline(time.Time) error  { return nil }
 func (linkConn) SetWriteDeadline(time.Time) error { return nil }
 
 // TestManyConnections has a thousand clients connect, list and leave. The bubble ends only when no
-// goroutine is left, and its clock, which stands while anybody computes, tells whether anybody
+// goroutine is left, and its clock, which stands while anybody computes, reports whether anybody
 // waited for a timeout.
 func TestManyConnections(t *testing.T) { synctest.Test(t, testManyConnections) }
 

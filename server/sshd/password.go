@@ -97,8 +97,8 @@ func newPasswords(hashes map[string]passwordHash) *Passwords {
 // errWrongPassword says nothing about whether there is such a user.
 var errWrongPassword = errors.New("the password is wrong, or there is no such user")
 
-// Check tells whether password is user's. It waits while the checks under way take too much memory
-// or all processors, and gives up with ctx.
+// Check reports whether password is user's. It waits while the checks under way take too much
+// memory or all processors, and gives up with ctx.
 //
 // Every check does the same work, whoever the user is and whether there is one: one hash of each
 // cost in the file. So time tells nothing about who is there, even where costs are mixed; a file

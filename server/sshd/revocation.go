@@ -224,7 +224,7 @@ func plainKey(key ssh.PublicKey) ssh.PublicKey {
 	return key
 }
 
-// KeyRevoked tells whether a key has been revoked. For certificates see CertificateRevoked.
+// KeyRevoked reports whether a key has been revoked. For certificates see CertificateRevoked.
 func (l *RevocationList) KeyRevoked(key ssh.PublicKey) bool {
 	if l == nil {
 		return false
@@ -234,7 +234,8 @@ func (l *RevocationList) KeyRevoked(key ssh.PublicKey) bool {
 	return l.keys[string(blob)] || l.sha1[string(short[:])] || l.sha256[string(long[:])]
 }
 
-// CertificateRevoked tells whether a certificate has been revoked, or its key, or its authority's.
+// CertificateRevoked reports whether a certificate has been revoked, or its key, or its
+// authority's.
 func (l *RevocationList) CertificateRevoked(certificate *ssh.Certificate) bool {
 	if l == nil {
 		return false

@@ -26,8 +26,8 @@ type login struct {
 	rate   lograte.Limit // of lines about what was refused
 }
 
-// refused writes a line for what is not served, unless there were many.
-func (l *login) refused(message string, args ...any) {
+// logRefusal writes a line for what is not served, unless there were many.
+func (l *login) logRefusal(message string, args ...any) {
 	if ok, omitted := l.rate.Take(); ok {
 		if omitted > 0 {
 			args = append(args, "omitted", omitted)
@@ -75,7 +75,7 @@ func (l *login) program(request *transport.Request) program {
 			return l.sftp
 		}
 	case "shell":
-		l.refused("a command was refused", "command", "a shell")
+		l.logRefusal("a command was refused", "command", "a shell")
 		return filesOnly
 	case "exec":
 		text, err := request.String()
@@ -85,7 +85,7 @@ func (l *login) program(request *transport.Request) program {
 		command, err := scp.Parse(text)
 		switch {
 		case errors.Is(err, scp.ErrNotSCP):
-			l.refused("a command was refused", "command", text)
+			l.logRefusal("a command was refused", "command", text)
 			return filesOnly
 		case err != nil:
 			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
@@ -134,7 +134,7 @@ func filesOnly(_ context.Context, channel ssh.Channel) {
 
 // complain tells a client what was wrong with its command.
 func (l *login) complain(channel ssh.Channel, err error) {
-	l.refused("a command was refused", "error", err)
+	l.logRefusal("a command was refused", "error", err)
 	io.WriteString(channel.Stderr(), err.Error()+"\n")
 	exit(channel, 1)
 }
