@@ -1,5 +1,4 @@
-// Package cli is the command usftp: flags, terminal, signals and exit codes around package
-// transfer.
+// Package cli is the command usftp: the tree of verbs, help, completion, the man page and the version.
 package cli
 
 import (
@@ -61,7 +60,7 @@ func exitCode(ctx context.Context, a *ui.App, err error) int {
 		a.Console.Say(err.Error())
 		var usage *ui.UsageError
 		if errors.As(err, &usage) {
-			a.Console.Say(fmt.Sprintf("`%s --help` tells how it is used", usage.Command))
+			fmt.Fprintf(a.Console, "Try `%s --help` for more information.\n", usage.Command)
 		}
 	}
 	return code
@@ -78,9 +77,9 @@ func commandLine(a *ui.App) *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("there is no command %q; `usftp cp` copies files", args[0])}
+				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q; `usftp cp` copies files", args[0])}
 			} else if len(args) > 0 {
-				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("there is no command %q", args[0])}
+				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q", args[0])}
 			}
 			return nil
 		},
@@ -93,7 +92,7 @@ func commandLine(a *ui.App) *cobra.Command {
 	})
 	// Not cobra's own, which is a template: with text/template linked in, the linker keeps all
 	// methods, for 4.7 MB.
-	version := root.Flags().Bool("version", false, "say which version this is")
+	version := root.Flags().Bool("version", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
 			return printVersion(cmd)

@@ -354,7 +354,7 @@ func TestConnectionLostMidway(t *testing.T) {
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
 			got := run(t, dir, "cp", "--retries=0", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o",
 				alias, from, to)
-			got.says(t, ui.ExitNoHost, c.sentence+`\nusftp: to go on from there: usftp cp --resume --retries=0 -F .*big.*target`)
+			got.says(t, ui.ExitNoHost, c.sentence+`\nusftp: to continue: usftp cp --resume --retries=0 -F .*big.*target`)
 			if old := string(readFile(t, target)); old != "old" {
 				t.Errorf("the target has changed: %.40q", old)
 			}

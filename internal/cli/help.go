@@ -13,11 +13,11 @@ import (
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "tell how a command is used",
+		Short: "print help about a command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("there is no command %q", args[0])}
+				return &ui.UsageError{Command: "usftp", Err: fmt.Errorf("unknown command %q", args[0])}
 			}
 			return about.Help()
 		},
@@ -42,7 +42,7 @@ func completionCommand() *cobra.Command {
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || shells[args[0]] == nil {
-				return &ui.UsageError{Command: cmd.CommandPath(), Err: errors.New("the name of a shell is needed: bash, zsh or fish")}
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: errors.New("completion needs a shell: bash, zsh or fish")}
 			}
 			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
 		},

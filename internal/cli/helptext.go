@@ -42,7 +42,7 @@ func usage(cmd *cobra.Command) error {
 		}
 	}
 	if !cmd.HasParent() {
-		fmt.Fprintf(w, "\n`usftp help COMMAND` tells more about a command.\n")
+		fmt.Fprintf(w, "\nUse `usftp help COMMAND` for more about a command.\n")
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func flagError(err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &value) && errors.As(err, &number) {
 		form, _ := flagForm(value.GetFlag())
-		return fmt.Errorf("%s: %q is not a whole number that can be used", strings.TrimSpace(form),
+		return fmt.Errorf("%s: %q is not a valid number", strings.TrimSpace(form),
 			value.GetValue())
 	}
 	return err

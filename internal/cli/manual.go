@@ -3,11 +3,11 @@ package cli
 // The texts that help and the man page share. Paragraphs are separated by empty lines; a paragraph
 // whose lines begin with two spaces is kept as it is.
 
-const rootLong = `usftp copies files over SSH with SFTP. All that it needs on the other side is an
-account and the SFTP server that every sshd has.`
+const rootLong = `usftp copies files over SSH with SFTP. The other side needs only an account and the
+SFTP server that comes with every sshd.`
 
-const completionLong = `Prints a script for a shell that completes commands and flags. To have it in
-every session of the shell:
+const completionLong = `Prints a script that completes commands and flags in a shell. To load it in every
+session:
 
   bash   usftp completion bash >~/.local/share/bash-completion/completions/usftp
   zsh    usftp completion zsh >"${fpath[1]}/_usftp"
@@ -15,62 +15,61 @@ every session of the shell:
 
 // manual is what the man page has besides the commands.
 var manual = []struct{ title, text string }{
-	{"HASHES", `With --verify, --hash, --manifest or --check-manifest the hash of each file is
-taken while its bytes pass, on another processor where the machine has more than
-two, and the file on this machine is not read a second time.
+	{"HASHES", `With --verify, --hash, --manifest or --check-manifest, each file is hashed while its
+bytes pass, on another processor if the machine has more than two. The local file is
+not read twice.
 
---verify asks the host for the hash of what it has stored. Where it can hash
-nothing, what it has stored is read back, while other files of a tree are copied.
-A host that counts how often a file is read is not read again: to verify is an
-error there. What differs is removed, and the old target stays. With -r and
---resume, files that are there already are compared by the host's hash too.
+--verify asks the host for the hash of what it stored. If the host cannot hash, the
+file is read back, while other files of a tree are copied. On a server that counts
+reads, --verify is an error. A file that differs is removed, and the old target
+stays. With -r and --resume, files that are already there are compared by the host's
+hash too.
 
-A --manifest is for sha256sum -c, or b3sum -c with --hash=blake3, in the
-directory that was named as the target: a tree that became the target itself is
-listed from there on, and one that came to lie in it with its name in front. It is
-sorted by name, and takes its name when it is complete. Whatever was copied is in
-it even if other files failed; so are files that --resume has passed over.
+--manifest writes a list for sha256sum -c (or b3sum -c with --hash=blake3), to be run
+in the directory given as the target: names begin at a tree that became the target
+itself, and have the tree's name in front if it was copied into the target. The list is
+sorted by name and appears once it is complete. It has all files that were copied, even
+if others failed, and those that --resume skipped.
 
---check-manifest takes such a list, from whoever made it. A file that differs
-fails, and does not take its name; a name in the list that was not copied fails; a
-file that is not in the list is copied, with a word. Names may be as they are in the
-target directory, as they are in the source, or as they are where the source lies:
-what "--manifest LIST photos host:" has written is good for
+--check-manifest reads such a list, whoever made it. A file that differs fails and does
+not get its name; a name in the list that was not copied fails; a file that is not in
+the list is copied with a note. Names may be as in the target directory, as in the
+source, or as beside the source: what "--manifest LIST photos host:" wrote works with
 "--check-manifest LIST host:photos new-name" too. A list with a name that leads
 elsewhere (absolute, or with ..) is refused.
 
-usftp check compares with such a list what a host, or this machine, has already.
+usftp check compares files that are already there with such a list.
 
-SHA-256 is taken for lists unless --hash says otherwise, since every system can
-check it. BLAKE3 takes half the processor time or less. To verify, what the host has
-and is fastest is taken.`},
-	{"JSON EVENTS", `With --json, each line of standard output is one JSON object. Errors still go to
-standard error too, for people.
+Lists use SHA-256 unless --hash says otherwise, because every system can check it.
+BLAKE3 takes half the processor time or less. --verify uses the fastest hash that the
+host supports.`},
+	{"JSON EVENTS", `With --json, each line of standard output is one JSON object. Errors are still printed
+on standard error too.
 
 Every object has "v", the version of this form, now 1, "kind", and "time"
-(RFC 3339). The version changes when a field goes or changes its meaning; fields
-and kinds may be added without, so a program should skip those that it does not
-know.
+(RFC 3339). The version changes when a field is removed or changes its meaning.
+Fields and kinds may be added without a new version, so programs should ignore those
+they do not know.
 
   started   a file: size is known, or -1
-  progress  bytes of it have arrived so far; with --resume, resumed of them with
-            an earlier copy (done tells that too)
-  note      message says what is no failure, but worth knowing
-  done      bytes and elapsed_ns are final; bound, where it is known, is what
-            bound the speed: "link window", "link", "server", "processor",
+  progress  bytes have arrived so far; with --resume, "resumed" of them in an
+            earlier copy (done has it too)
+  note      message is worth knowing, but not a failure
+  done      bytes and elapsed_ns are final; bound, if known, is what limited
+            the speed: "link window", "link", "server", "processor",
             "disk" or "limit"; with --hash and its like, hash is "sha256:" or
             "blake3:" and hexadecimal digits, and name the path that a list
             has; with --verify, verified is "hash" or "reading"
   failed    message says why; left_behind names what is left of it
-  retried   a connection was lost; message says why, and it is made anew after
+  retried   a connection was lost; message says why, and usftp reconnects after
             wait_ns
-  kept      with -r and --resume: the file was there already
+  kept      with -r and --resume: the file was already there
   planned   with --dry-run: it would be copied
   skipped   with -r: message says why it is not copied
-  ended     a tree is done; message says what went wrong, if anything did
-  error     message says why a host or a source could not be used at all
+  ended     a tree is done; message says what went wrong, if anything
+  error     message says why a host or a source could not be used
   skipped   message says why an entry of a tree was left out
-  exit      the last: code is the exit code, copied counts files, failed files
+  exit      the last line: code is the exit code, copied counts files, failed files
             and errors, bytes those of the files copied
 
 Those of check have the direction "check" and in name what the list calls the file. A
@@ -87,29 +86,29 @@ With -r, "tree" is true in all of them, and the tree's own started, progress and
 ended events have "totals": planned_files and planned_bytes (which grow until
 complete is true), and files, bytes, resumed, directories, links, kept (and kept_bytes, which are
 planned but need no copying), skipped and failed so far.`},
-	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept under
-its temporary name, and that name is said. This takes at most a few seconds; a
-second signal ends the program at once. usftp serve has its own: see there.`},
-	{"ENVIRONMENT", `GOGC and GOMEMLIMIT replace the program's own setting of Go's memory manager.
+	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept
+under its temporary name, which is printed. This takes a few seconds at most; a second
+signal ends the program at once. usftp serve handles signals in its own way, see above.`},
+	{"ENVIRONMENT", `GOGC and GOMEMLIMIT override the program's own settings of Go's memory manager.
 SSH_AUTH_SOCK names the agent's socket.
-USFTP_SSH_STACK=xcrypto uses golang.org/x/crypto/ssh in place of the program's own SSH, to
-find out which of the two is to blame.`},
-	{"FILES", `~/.ssh/config, /etc/ssh/ssh_config: how to connect, see ssh_config(5).
+USFTP_SSH_STACK=xcrypto uses golang.org/x/crypto/ssh instead of our own SSH, to find
+out which of the two is at fault.`},
+	{"FILES", `~/.ssh/config, /etc/ssh/ssh_config: how to connect; see ssh_config(5).
 
-~/.ssh/known_hosts, /etc/ssh/ssh_known_hosts: the keys of hosts, see sshd(8).
+~/.ssh/known_hosts, /etc/ssh/ssh_known_hosts: host keys; see sshd(8).
 
-~/.config/usftp/host_ed25519_key: the key of usftp serve, where --host-key names
-no other.
+~/.config/usftp/host_ed25519_key: the host key of usftp serve, unless --host-key names
+another.
 
-~/.local/state/usftp/journal, or usftp/journal in $XDG_STATE_HOME: what interrupted
-copies have left behind, and where. The same copy reads it, with --resume to go on and
-without to remove it. What is older than a month is forgotten.
+~/.local/state/usftp/journal, or usftp/journal in $XDG_STATE_HOME: what
+interrupted copies left behind, and where. The same command reads it to continue (with
+--resume) or to clean up. Entries expire after a month.
 
-~/.local/state/usftp/logins: which key worked for a user and a server's key, as hashes, so
-that the next login signs with it at once; and which servers do not take that.
+~/.local/state/usftp/logins: hashes of which key worked for which user and host key, so
+that the next login can sign with it at once, and of servers that refuse that.
 
-~/.ssh/authorized_keys: who may log in to usftp serve, where --authorized-keys
-names no other file, see sshd(8).`},
+~/.ssh/authorized_keys: who may log in to usftp serve, unless --authorized-keys
+names another file; see sshd(8).`},
 }
 
 const manSeeAlso = "ssh(1), scp(1), sftp(1), ssh_config(5), sftp-server(8), sshd_config(5)"

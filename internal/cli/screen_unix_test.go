@@ -83,7 +83,7 @@ func (s *screen) await(pattern string) {
 
 func (s *screen) typed(text string) { io.WriteString(s.pty, text) }
 
-// end waits for the command and gives its exit code.
+// End waits for the command and gives its exit code.
 func (s *screen) End() int {
 	for b := range s.bytes {
 		s.shown.Write(b)
@@ -239,7 +239,7 @@ func passwordServer(t *testing.T) (dir, port string) {
 	return dir, fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
-// echoes tells whether the terminal shows what is typed.
+// echoes reports whether the terminal shows what is typed.
 func (s *screen) echoes() bool {
 	s.t.Helper()
 	raw, err := s.pty.SyscallConn()

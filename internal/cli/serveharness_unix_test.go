@@ -75,7 +75,7 @@ func startServe(t *testing.T, home string, args ...string) *served {
 	return s
 }
 
-// end ends the server with a signal, once, and checks the exit code.
+// End ends the server with a signal, once, and checks the exit code.
 func (s *served) End(signal syscall.Signal, code int) {
 	s.t.Helper()
 	select {

@@ -65,8 +65,8 @@ func TestSignal(t *testing.T) {
 	}{
 		{"Ctrl-C, upload", true, syscall.SIGINT, 130, `usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume goes on from there`},
 		{"Ctrl-C, download", false, syscall.SIGINT, 130, `usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same with --resume goes on from there`},
-		{"TERM", true, syscall.SIGTERM, 143, `usftp: cannot copy .*/big to testhost:.*/target: ended by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume goes on from there`},
-		{"HUP", false, syscall.SIGHUP, 129, `usftp: cannot copy testhost:.*/big to .*/target: ended by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same with --resume goes on from there`},
+		{"TERM", true, syscall.SIGTERM, 143, `usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume goes on from there`},
+		{"HUP", false, syscall.SIGHUP, 129, `usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same with --resume goes on from there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +90,7 @@ func TestSignal(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != c.code || exit.Code != c.code {
 				t.Errorf("exit code %d (%d in the last event), want %d", code, exit.Code, c.code)
 			}
-			if !regexp.MustCompile(`^` + c.sentence + `\nusftp: to go on from there: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
+			if !regexp.MustCompile(`^` + c.sentence + `\nusftp: to continue: usftp cp --resume -F .* --json -l 40000 .*big.* .*target\n$`).MatchString(stderr.String()) {
 				t.Errorf("it says:\n%s", stderr)
 			}
 			if old := string(readFile(t, target)); old != "old" {

@@ -1,3 +1,4 @@
+// Package check is the verb check.
 package check
 
 import (
@@ -30,14 +31,14 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	c.Connect.Register(f)
 	f.StringVar(&c.hash, "hash", "sha256",
-		"the list's hashes are by this `algorithm`, sha256 or blake3")
-	f.BoolVar(&c.strict, "strict", false, "files that are not in the list are failures too")
+		"the list's `algorithm`: sha256 or blake3")
+	f.BoolVar(&c.strict, "strict", false, "files that are not in the list fail too")
 	f.StringArrayVar(&c.Exclude, "exclude", nil,
-		"pass over what matches `pattern`, in the list too; may be given several times")
+		"ignore what matches `pattern`, in the list too; may be repeated")
 	f.StringArrayVar(&c.Include, "include", nil,
-		"compare only files that match `pattern`; may be given several times")
+		"compare only files that match `pattern`; may be repeated")
 	c.RegisterBounds(f)
-	f.BoolVar(&c.StopOnError, "stop-on-error", false, "end at the first failure")
+	f.BoolVar(&c.StopOnError, "stop-on-error", false, "stop at the first failure")
 	c.Report.Register(f)
 }
 
@@ -56,7 +57,7 @@ func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
 		Use:                   "check [flags] LIST DIR",
-		Short:                 "compare files with a list of hashes, without copying them",
+		Short:                 "compare files with a list of hashes",
 		Long:                  long,
 		Example:               examples,
 		DisableFlagsInUseLine: true,
@@ -78,10 +79,10 @@ func Command(a *ui.App) *cobra.Command {
 
 func parseCheckPlaces(args []string) (dir connect.Place, err error) {
 	if len(args) != 2 {
-		return connect.Place{}, errors.New("a list and a directory are needed")
+		return connect.Place{}, errors.New("missing operand: check needs a list and a directory")
 	}
 	if dir, err = connect.ParsePlace(args[1]); err == nil && dir.Stream {
-		err = errors.New("the second operand is a directory, and - is none")
+		err = errors.New("the second operand must be a directory, not -")
 	}
 	return dir, err
 }
@@ -92,7 +93,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.
 	}
 	list, err := transfer.OpenList(name, transfer.Algorithm(flags.hash))
 	if err != nil {
-		return fmt.Errorf("the list of hashes cannot be used: %w", err)
+		return fmt.Errorf("cannot use the list of hashes: %w", err)
 	}
 	defer list.Close()
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -29,7 +29,7 @@ func newHosts(config transfer.ConnectConfig) *hosts {
 	return &hosts{Config: config, open: make(map[dial.Target]*host), floor: newFloor()}
 }
 
-// get connects, or gives the connection that there is. told is true where its error was returned
+// Get connects, or gives the connection that there is. told is true where its error was returned
 // before.
 func (h *hosts) Get(ctx context.Context, t dial.Target) (found *host, told bool) {
 	t.Path = ""
@@ -60,7 +60,7 @@ func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
 	return made
 }
 
-// connectAll logs in to several hosts side by side, of which get then tells.
+// ConnectAll logs in to several hosts side by side, of which get then tells.
 func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 	var connecting sync.WaitGroup
 	made := make(map[dial.Target]*host)
@@ -78,12 +78,12 @@ func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 	maps.Copy(h.open, made)
 }
 
-// errHostLost keeps what is left from being tried on a host whose connection was lost and could not
+// ErrHostLost keeps what is left from being tried on a host whose connection was lost and could not
 // be made anew, as the copy that had it has said: each of thousands of files would have to find
 // that out by itself, with all the tries that are allowed.
 var ErrHostLost = errors.New("the connection was lost")
 
-// checkAll looks whether the connections are still there, after a copy that has failed.
+// CheckAll looks whether the connections are still there, after a copy that has failed.
 func (h *hosts) CheckAll() {
 	for _, host := range h.open {
 		if host.Err != nil {

@@ -1,3 +1,5 @@
+// Package connect gets from operands to connections: what an operand names, one login for each host,
+// and the exit code that follows from what fails.
 package connect
 
 import (
@@ -10,7 +12,7 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// A place is one operand of cp: a local file, a file on a host, or a standard stream.
+// A Place is one operand of cp: a local file, a file on a host, or a standard stream.
 type Place struct {
 	Typed  string // as it was given
 	Stream bool   // "-"
@@ -22,7 +24,7 @@ func ParsePlace(s string) (Place, error) {
 	p := Place{Typed: s, Stream: s == "-"}
 	switch {
 	case s == "":
-		return p, errors.New("an operand is empty")
+		return p, errors.New("empty operand")
 	case p.Stream:
 		return p, nil
 	case strings.IndexByte(s, 0) >= 0:
@@ -33,7 +35,7 @@ func ParsePlace(s string) (Place, error) {
 	return p, err
 }
 
-// path is where the place is, on its machine.
+// Path is where the place is, on its machine.
 func (p Place) Path() string {
 	switch {
 	case !p.Remote:
@@ -44,10 +46,10 @@ func (p Place) Path() string {
 	return p.Target.Path
 }
 
-// parsePlaces reads the operands: one or more sources and the target.
+// ParsePlaces reads the operands: one or more sources and the target.
 func ParsePlaces(args []string, through bool) (sources []Place, target Place, err error) {
 	if len(args) < 2 {
-		return nil, Place{}, errors.New("a source and a target are needed")
+		return nil, Place{}, errors.New("missing operand: cp needs a source and a target")
 	}
 	var places []Place
 	for _, arg := range args {
@@ -74,16 +76,16 @@ func checkPlaces(sources []Place, target Place, through bool) error {
 				}
 			}
 		case s.Stream && target.Stream:
-			return errors.New("standard input to standard output (- to -) is what cat copies")
+			return errors.New("- to - is a job for cat")
 		case s.Stream:
 			streams++
 		}
 	}
 	switch {
 	case streams > 1:
-		return errors.New("standard input (-) can be read only once")
+		return errors.New("standard input (-) can only be read once")
 	case streams > 0 && len(sources) > 1:
-		return errors.New("standard input (-) has no name, and can only be copied to a file, alone")
+		return errors.New("standard input (-) has no name: copy it alone, to a file")
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A task is one run of a command that works on hosts: its connections, what it tells, and the exit
+// A Task is one run of a command that works on hosts: its connections, what it tells, and the exit
 // code that follows.
 type Task struct {
 	*ui.App
@@ -24,7 +24,7 @@ func NewTask(ctx context.Context, a *ui.App, config transfer.ConnectConfig, repo
 	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config), Report: report}
 }
 
-// fail tells a failure that is no job's.
+// Fail tells a failure that is no job's.
 func (t *Task) Fail(err error) {
 	t.Note(err)
 	if !errors.As(err, new(*ui.OutputError)) {
@@ -32,13 +32,13 @@ func (t *Task) Fail(err error) {
 	}
 }
 
-// note keeps the code of the first failure; a signal's wins over all.
+// Note keeps the code of the first failure; a signal's wins over all.
 func (t *Task) Note(err error) {
 	switch {
 	case errors.Is(err, transfer.ErrTreeTooLarge):
-		t.Console.Say("--max-entries allows more, and with 0 any number")
+		t.Console.Say("use --max-entries to allow more, or 0 for no limit")
 	case errors.Is(err, transfer.ErrTreeTooDeep):
-		t.Console.Say("--max-depth allows more levels, and with 0 any depth")
+		t.Console.Say("use --max-depth to allow more, or 0 for no limit")
 	}
 	if signal := ui.Interrupted(t.Ctx); signal != nil {
 		t.Code = signal.Code()
@@ -47,7 +47,7 @@ func (t *Task) Note(err error) {
 	}
 }
 
-// host connects to the host of a place. An error was told, once for each host.
+// Host connects to the host of a place. An error was told, once for each host.
 func (t *Task) Host(p Place) (transfer.Host, error) {
 	host, told := t.Hosts.Get(t.Ctx, p.Target)
 	if host.Err != nil && !told {
@@ -56,13 +56,13 @@ func (t *Task) Host(p Place) (transfer.Host, error) {
 	return host.Host, host.Err
 }
 
-// atHome returns a place with a leading ~user replaced by that user's home directory, as in scp.
+// AtHome returns a place with a leading ~user replaced by that user's home directory, as in scp.
 func (t *Task) AtHome(p Place) Place {
 	t.Home(&p)
 	return p
 }
 
-// home replaces a leading ~user of a remote path by that user's home directory, and returns the user
+// Home replaces a leading ~user of a remote path by that user's home directory, and returns the user
 // and what was typed below, with its slash. If the server does not know, the path stays as it is and
 // ok is false.
 func (t *Task) Home(p *Place) (user, below string, ok bool) {

@@ -1,3 +1,4 @@
+// Package cp is the verb cp.
 package cp
 
 import (
@@ -25,7 +26,7 @@ func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
 		Use:                   "cp [flags] SRC... DST",
-		Short:                 "copy files to hosts, from hosts, and here",
+		Short:                 "copy files to, from and between hosts",
 		Long:                  long,
 		Example:               examples,
 		DisableFlagsInUseLine: true,
@@ -35,13 +36,13 @@ func Command(a *ui.App) *cobra.Command {
 			}
 			sources, target, err := connect.ParsePlaces(args, flags.through)
 			if err == nil && flags.hashes.manifest != "" && target.Stream {
-				err = errors.New("--manifest lists files, and the target - is none")
+				err = errors.New("--manifest cannot be used with the target -, which is not a file")
 			}
 			if err == nil && flags.JSON && target.Stream {
-				err = errors.New("--json writes to standard output, and so cannot go with the target -")
+				err = errors.New("--json writes to standard output and cannot be used with the target -")
 			}
 			if err == nil && flags.DryRun && (target.Stream || sources[0].Stream) {
-				err = errors.New("--dry-run is for files and directories, and - is neither")
+				err = errors.New("--dry-run cannot be used with -")
 			}
 			if err != nil {
 				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
@@ -60,10 +61,10 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 	hosts := flags.Config(a, &flags.Report)
 	config := hosts.Dial
 	if flags.agent {
-		config.Logger.Info("-A has no effect: nothing runs on the hosts that would need the agent; both are logged in to from here")
+		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")
 	}
 	if flags.Compress && config.SSH == "" {
-		config.Logger.Info("-C has no effect: our own SSH has no compression; --ssh has")
+		config.Logger.Info("-C has no effect: our own SSH does not compress; use --ssh")
 	}
 	lists, err := flags.hashes.open()
 	if err != nil {
@@ -98,7 +99,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 	c.finishLists(&lists)
 	c.Report.End(c.Code)
 	if flags.Verbose >= 2 {
-		a.Console.Say("at most " + tune.PeakMemory() + " of memory were used")
+		a.Console.Say("peak memory: " + tune.PeakMemory() + "")
 	}
 	if c.Code != ui.ExitOK {
 		return &ui.ExitError{Code: c.Code}
@@ -141,7 +142,7 @@ func largest(sources []connect.Place) (size int64) {
 	return size
 }
 
-// A copier copies files.
+// A Copier copies files.
 type Copier struct {
 	*connect.Task
 	options transfer.Options
@@ -163,7 +164,7 @@ func (c *Copier) note(err error) {
 	c.Task.Note(err)
 }
 
-// copy copies the sources to the target.
+// Copy copies the sources to the target.
 func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	// The names that globs stand for must be known before the target's form can be judged: several
 	// files want a directory.
@@ -195,7 +196,7 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 		c.copyFile(f, target, several)
 	}
 	if c.untried > 0 && c.Ctx.Err() == nil {
-		c.Report.Failed(fmt.Errorf("%s not tried: the connection was lost",
+		c.Report.Failed(fmt.Errorf("%s skipped: the connection was lost",
 			ui.Count(int64(c.untried), "further source was", "further sources were")))
 	}
 }
@@ -213,7 +214,7 @@ func (c *Copier) connectBoth(sources []connect.Place, target connect.Place) {
 	}
 }
 
-// over tells whether nothing more is to be copied.
+// over reports whether nothing more is to be copied.
 func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stops && c.Code != ui.ExitOK }
 
 // A file is one source, after patterns were expanded.
@@ -313,5 +314,5 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
 }
 
-// hasGlob tells whether a remote path is a pattern.
+// hasGlob reports whether a remote path is a pattern.
 func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }

@@ -38,37 +38,37 @@ func (c *flags) register(f *pflag.FlagSet) {
 // registerCopying is the rest of the table.
 func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
-	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories with all that lies in them")
+	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
 	f.StringVar(&c.Links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
-	f.StringArrayVar(&c.Exclude, "exclude", nil, "with -r: do not copy what matches `pattern`, nor what lies in it; may be given several times")
+	f.StringArrayVar(&c.Exclude, "exclude", nil, "with -r: skip what matches `pattern`, and everything below it; may be repeated")
 	f.StringArrayVar(&c.Include, "include", nil,
-		"with -r: copy only files that match `pattern`; may be given several times")
+		"with -r: copy only files that match `pattern`; may be repeated")
 	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
-		"with -r: say on standard output what would be copied, and copy nothing")
+		"with -r: print what would be copied, and copy nothing")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
-		"end at the first error; else what is left is copied all the same")
+		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
 	f.BoolVarP(&c.Compress, "compress", "C", false,
-		"compress (only with --ssh: our own SSH has no compression)")
-	f.BoolVar(&c.resume, "resume", false, "go on from what an interrupted copy has left, as far as it is proved to be the same; with -r, pass over files whose copy has the same size and time")
-	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back, before it gets its name")
+		"compress (with --ssh only: our own SSH does not compress)")
+	f.BoolVar(&c.resume, "resume", false, "continue an interrupted copy, from data that is proved to be the same; with -r, skip files whose copy has the same size and time")
+	f.BoolVar(&c.verify, "verify", false, "before renaming, compare what was stored with the source, by the host's hash or by reading it back")
 	c.hashes.register(f)
-	f.BoolVar(&c.owners, "owners", false, "give copies the owner and group of what is copied, by number; it is an error where that is refused")
-	f.BoolVar(&c.sparse, "sparse", false, "make holes of blocks of zeros in files written here; holes that local files have are kept in any case")
+	f.BoolVar(&c.owners, "owners", false, "keep owner and group, by number; fail if that is refused")
+	f.BoolVar(&c.sparse, "sparse", false, "turn blocks of zeros into holes in local files; holes in local sources are always kept")
 	f.BoolVar(&c.inplace, "inplace", false,
-		"write the target itself instead of a temporary file that is renamed")
-	f.BoolVar(&c.atomic, "atomic", false, "fail where the target can only be written in place")
+		"write to the target itself instead of renaming a temporary file")
+	f.BoolVar(&c.atomic, "atomic", false, "fail if the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false,
-		"have the data on the target's disk before it takes its name")
+		"flush data to the target's disk before renaming")
 	c.Report.Register(f)
-	f.BoolVarP(&c.through, "through", "3", false, "between two hosts copy through this machine, as is done in any case; names with a colon are then hosts' even where a local file is called so")
+	f.BoolVarP(&c.through, "through", "3", false, "copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
-		"no effect, as -s and -T have none (see docs/coming-from-scp.md)")
-	f.VarP(&c.Tuning, "tune", "X", "nrequests=`n`: as many requests of a file in flight at most; buffer=n: data of a request in bytes at most (both follow from link and server)")
+		"ignored, like -s and -T; see docs/coming-from-scp.md")
+	f.VarP(&c.Tuning, "tune", "X", "nrequests=`n`: at most n requests in flight for a file; buffer=n: at most n bytes in a request (default: what link and server allow)")
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
-		"refused: between hosts the data comes through this machine (-3)")
+		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false,
-		"refused: usftp copies with SFTP, and not with the old protocol of scp")
+		"refused: usftp does not have scp's old protocol")
 	// Without a meaning here: -s asks for what is done in any case, and -T trusts names, which ours
 	// need not.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
@@ -86,16 +86,16 @@ func (c *flags) check(cmd *cobra.Command) error {
 	set := cmd.Flags().Changed
 	switch {
 	case c.inplace && c.resume:
-		err = errors.New("--inplace and --resume exclude each other: what is written in place cannot be told from what was there before")
+		err = errors.New("--inplace and --resume cannot be combined: data written in place cannot be told from older data")
 	case c.inplace && c.atomic:
-		err = errors.New("--inplace and --atomic exclude each other")
+		err = errors.New("--inplace and --atomic cannot be combined")
 	case !c.recursive && slices.ContainsFunc(onlyTrees, set):
-		err = fmt.Errorf("--%s is for -r: give -r too, also for a single file",
+		err = fmt.Errorf("--%s needs -r, even for a single file",
 			onlyTrees[slices.IndexFunc(onlyTrees, set)])
 	case c.legacy:
-		err = errors.New("-O asks for scp's old protocol, which usftp does not speak: it copies with SFTP; for a host without SFTP use scp -O")
+		err = errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
 	case c.fromFirst:
-		err = errors.New("-R would have one host log in to the other; usftp logs in to both and copies through this machine, which is -3: leave -R out")
+		err = errors.New("-R is not supported: usftp logs in to both hosts and copies through this machine (-3); leave -R out")
 	}
 	for _, check := range []func() error{
 		func() error { return c.Connect.Check(set) },

@@ -1,56 +1,50 @@
 package cp
 
-const long = `Copies files to hosts, from hosts, from one host to another, or from one local place to another.
+const long = `Copies files to hosts, from hosts, between hosts, or between local directories.
 
-A source or target is a local file, host:path, user@host:path, or
-sftp://user@host:port/path; - is standard input or output. A path after host:
-starts at the login directory unless it begins with / or, where the server knows
-homes, ~user/. In an sftp:// address the path is absolute, and /~/ is the login
-directory; scp:// addresses are taken too, and mean what they mean to scp. As with
-scp, a local name with a colon needs a / in front of the colon: ./a:b.
+SRC and DST are local files, host:path, user@host:path or
+sftp://user@host:port/path. - is standard input or output. A path after host: is
+relative to the login directory unless it begins with / or, if the server supports
+it, ~user/. In an sftp:// address the path is absolute, and /~/ is the login
+directory. scp:// addresses work as they do with scp. A local name that contains a
+colon needs a slash before it: ./a:b.
 
-Patterns (* ? [a-z]) in a remote source are matched on the host. Where nothing
-matches, a file that has exactly this name is taken.
+Patterns (* ? [a-z]) in a remote source are matched on the host. If nothing matches,
+a file with exactly that name is copied.
 
-With several sources the target must be a directory, or - for all of them one
-after the other.
+With several sources, DST must be a directory, or - to write them one after another.
 
-With -r a directory becomes the target; where the target is a directory already,
-the copy comes to lie in it under its own name. A / at the end of the source
-changes nothing in that; what lies in the source goes into the target itself where
-the source ends in /. (as in "-r site/. host:/var/www"). Files of trees keep their
-times where that can be, -p or not; pipes, sockets and devices are passed over.
+With -r, a directory is copied to DST, or into DST under its own name if DST is a
+directory already. A trailing slash is ignored; end SRC with /. to copy its contents
+(-r site/. host:/var/www). Files in a tree keep their times where possible, with or
+without -p. Pipes, sockets and devices are skipped.
 
-A pattern of --exclude and --include without a slash is compared with the last
-element of a path ('*.o'), one with a slash with all of the path, which begins below
-the source ('doc/*.txt', '/build'), and in which ** stands for any number of elements
-('**/cache/*'); one that ends in a slash is for directories only ('.git/'). What
---exclude matches is left out even where --include matches it: there is no order, as
-rsync has one.
+A pattern of --exclude or --include without a slash matches the last element of a
+path ('*.o'). With a slash, it matches the whole path below SRC ('doc/*.txt',
+'/build'), and ** matches any number of elements ('**/cache/*'). With a trailing
+slash, it matches directories only ('.git/'). --exclude always wins over --include;
+order does not matter, unlike with rsync.
 
-From one host to another the data passes through this machine, which stores
-nothing of it; each host is logged in to from here. Where both are one host and
-user, the server copies by itself if it offers that. -P, -J and -i are for both;
-ssh_config and sftp:// addresses tell them apart.
+Between two hosts, data passes through this machine, which logs in to both and
+stores nothing. If both are the same host and user, the server copies by itself if
+it can. -P, -J and -i apply to both hosts; use ssh_config or sftp:// addresses to
+tell them apart.
 
-Data goes into a temporary file beside the target, .NAME.usftp-RANDOM, which
-takes the target's name when all has arrived. When a copy fails, the target is
-as it was before. What an interrupted copy leaves behind, it says; the same copy
-with --resume goes on from that, and without removes it in the end. Where no
-temporary file can be made, or the target is a local file with several names,
-the target is written in place, and that is said. Devices and pipes are always
-written so.
+Data goes to a temporary file beside the target, .NAME.usftp-RANDOM, and is renamed
+once it is complete. If a copy fails, the old target is untouched. What an
+interrupted copy leaves behind is named: the same command with --resume continues
+from it, and without --resume removes it. If the host refuses temporary names, or
+the local target has several hard links, the target is written in place, with a
+warning. Devices and pipes are always written in place.
 
-Between local files nothing is logged in to, and all else is the same. Where the
-file system can share blocks (btrfs, XFS), the copy shares them. An interrupted
-local copy of one file begins anew.
+Local copies work the same way, without a login. They share blocks if the file
+system can (btrfs, XFS). A single interrupted local copy starts over.
 
-Holes of local files are not sent, and are holes in the copy. What comes from a
-host has no holes that could be seen; --sparse makes holes of its zeros.
+Holes in local files are not sent, and stay holes. SFTP does not show holes in
+remote files; --sparse turns blocks of zeros into holes.
 
-Connections are made as ssh makes them: with the user's ssh_config, known_hosts,
-agent and keys. Flags that scp has keep scp's letter and meaning. They may stand
-before, between and after the operands; what follows -- is an operand.`
+Connections use your ssh_config, known_hosts, agent and keys, as ssh does. Flags that
+scp has keep scp's letter and meaning, and may stand anywhere; -- ends them.`
 
 const examples = `  usftp cp big.iso host:
   usftp cp 'user@host:/var/log/*.gz' logs/

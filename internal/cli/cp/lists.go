@@ -16,9 +16,9 @@ type hashFlags struct {
 }
 
 func (h *hashFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&h.hash, "hash", "", "take each file's hash while it passes, by `algorithm` sha256 or blake3; --json and -v tell it (default sha256 where one of the next two is given)")
-	f.StringVar(&h.manifest, "manifest", "", "write a list of the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths as they are in the target directory")
-	f.StringVar(&h.checkManifest, "check-manifest", "", "compare what is copied with the list in `file`, before it gets its name; what differs, or is in the list and was not copied, has failed")
+	f.StringVar(&h.hash, "hash", "", "hash each file with `algorithm` sha256 or blake3 while it passes; --json and -v print the hash (default sha256 with either of the next two)")
+	f.StringVar(&h.manifest, "manifest", "", "write the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths relative to the target directory")
+	f.StringVar(&h.checkManifest, "check-manifest", "", "before renaming, compare files with the list in `file`; those that differ, or are listed and were not copied, fail")
 }
 
 func (h *hashFlags) check(dryRun bool) error {
@@ -28,10 +28,10 @@ func (h *hashFlags) check(dryRun bool) error {
 		}
 	}
 	if h.manifest == "-" || h.checkManifest == "-" {
-		return errors.New("--manifest and --check-manifest take the name of a file, and - is none: ./- is a file called so, /dev/stdout standard output")
+		return errors.New("--manifest and --check-manifest need a file, not -: use ./- for a file of that name, or /dev/stdout")
 	}
 	if dryRun && (h.manifest != "" || h.checkManifest != "") {
-		return errors.New("--manifest and --check-manifest need files that are copied, and --dry-run copies none")
+		return errors.New("--manifest and --check-manifest cannot be used with --dry-run, which copies nothing")
 	}
 	return nil
 }
@@ -59,13 +59,13 @@ func (h *hashFlags) open() (l lists, err error) {
 	if h.checkManifest != "" {
 		l.name = h.checkManifest
 		if l.check, err = transfer.OpenList(h.checkManifest, h.algorithm()); err != nil {
-			return l, fmt.Errorf("the list of hashes cannot be used: %w", err)
+			return l, fmt.Errorf("cannot use the list of hashes: %w", err)
 		}
 	}
 	if h.manifest != "" {
 		if l.manifest, err = transfer.NewManifest(h.manifest); err != nil {
 			l.close()
-			return l, fmt.Errorf("the list of hashes cannot be written: %w", err)
+			return l, fmt.Errorf("cannot write the list of hashes: %w", err)
 		}
 	}
 	return l, nil
@@ -98,13 +98,13 @@ func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 func (c *Copier) finishLists(l *lists) {
 	if c.Ctx.Err() == nil {
 		for name := range l.check.Missing() {
-			c.Fail(fmt.Errorf("%s is in %s, and was not copied", name, l.name))
+			c.Fail(fmt.Errorf("%s is in %s but was not copied", name, l.name))
 		}
 	}
 	if l.manifest == nil || l.manifest.Added() == 0 && c.Code != ui.ExitOK {
 		return
 	}
 	if err := l.manifest.Commit(); err != nil {
-		c.Fail(fmt.Errorf("the list of hashes cannot be written: %w", err))
+		c.Fail(fmt.Errorf("cannot write the list of hashes: %w", err))
 	}
 }

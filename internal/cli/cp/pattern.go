@@ -106,7 +106,7 @@ func glob(ctx context.Context, client *usftp.Client, pattern, literal string) ([
 		if _, statErr := client.Lstat(literal); statErr == nil {
 			return []string{literal}, nil
 		}
-		return nil, errors.New("no file on the host has such a name")
+		return nil, errors.New("no match on the host")
 	}
 	for _, name := range names {
 		if err := checkMatch(pattern, name); err != nil {
@@ -129,7 +129,7 @@ func checkMatch(pattern, name string) error {
 	return nil
 }
 
-// hidden tells whether a name begins with a dot where the pattern does not, in one of its elements:
+// hidden reports whether a name begins with a dot where the pattern does not, in one of its elements:
 // as in a shell and in scp, such names are not meant.
 func hidden(pattern, name string) bool {
 	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")

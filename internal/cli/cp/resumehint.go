@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// canGoOn tells whether a copy that has failed can be gone on from with --resume: a file of which
+// canGoOn reports whether a copy that has failed can be gone on from with --resume: a file of which
 // something is left, or a tree that was broken off.
 func (c *Copier) canGoOn(err error) bool {
 	var job *transfer.Error
@@ -25,7 +25,7 @@ func (c *Copier) canGoOn(err error) bool {
 // sayHowToGoOn says which command goes on from what is left: the one that was typed, with --resume.
 func (c *Copier) sayHowToGoOn() {
 	if c.goesOn {
-		c.Console.Say("to go on from there: " + resumeCommand(c.Args))
+		c.Console.Say("to continue: " + resumeCommand(c.Args))
 	}
 }
 

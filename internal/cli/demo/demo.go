@@ -1,3 +1,4 @@
+// Package demo is the verb demo.
 package demo
 
 import (
@@ -26,7 +27,7 @@ import (
 func Command(a *ui.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "copy files to a server of its own and back, and see how fast",
+		Short: "copy files to a temporary server and back, and measure the speed",
 		Long:  long,
 		Args:  ui.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), a) },

@@ -1,3 +1,5 @@
+// Package opt has the groups of flags that several verbs share: how to connect, what of a tree is
+// meant, and what is reported.
 package opt
 
 import (
@@ -33,62 +35,62 @@ type Connect struct {
 
 func (c *Connect) Register(f *pflag.FlagSet) {
 	f.StringVarP(&c.configFile, "config", "F", "",
-		"read `file` instead of the user's and the system's ssh_config; \"none\" reads none")
+		"read `file` instead of the user's and the system's ssh_config; \"none\" for neither")
 	f.StringArrayVarP(&c.identities, "identity", "i", nil,
-		"offer the private key in `file` first; may be given several times")
-	f.StringVarP(&c.jump, "jump", "J", "", "connect by way of `host`[,host...]")
+		"try the private key in `file` first; may be repeated")
+	f.StringVarP(&c.jump, "jump", "J", "", "connect through `host`[,host...]")
 	f.StringArrayVarP(&c.options, "option", "o", nil,
-		"a line of ssh_config, as `word=value`; may be given several times")
-	f.IntVarP(&c.port, "port", "P", 0, "connect to `port` on the host")
+		"set an ssh_config option, `word=value`; may be repeated")
+	f.IntVarP(&c.port, "port", "P", 0, "connect to this `port`")
 	f.StringVarP(&c.cipher, "cipher", "c", "",
-		"use one of these `ciphers`, as the word Ciphers of ssh_config has it")
+		"use these `ciphers`, a list as for Ciphers in ssh_config")
 	f.BoolVarP(&c.ipv4, "ipv4", "4", false, "use IPv4 addresses only")
 	f.BoolVarP(&c.ipv6, "ipv6", "6", false, "use IPv6 addresses only")
 	f.BoolVarP(&c.batch, "batch", "B", false,
-		"never ask for passwords, passphrases or anything else")
+		"never ask for passwords, passphrases or confirmation")
 	f.StringVar(&c.ssh, "ssh", "",
-		"let the system's ssh make the connection, or another `command` that takes its place")
+		"connect with the system's ssh, or with `command` instead")
 	f.Lookup("ssh").NoOptDefVal = "ssh"
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
-		"talk to this SFTP server `program` here, in place of any host")
+		"run the SFTP server `program` here instead of connecting to a host")
 	f.VarP(&c.Limit, "limit", "l",
-		"use no more than `rate`: a number of Kbit/s (8192 is 1 MiB/s), or with a unit, as 10MB or 10Mbit")
+		"limit the speed to `rate`: Kbit/s (8192 is 1 MiB/s), or with a unit, such as 10MB or 10Mbit")
 	f.IntVar(&c.connections, "connections", 0,
-		"use at most `n` connections to a host (default 8, or 1 where each login needs a person)")
+		"use at most `n` connections to a host (default 8, or 1 if each login asks for something)")
 	f.IntVar(&c.streams, "streams", 0, "use at most `n` channels of each connection (default 2)")
-	f.Var(&c.buffer, "buffer", "have at most `size` bytes of large files in flight, over all connections, such as 32MiB (follows from the links)")
-	f.IntVar(&c.retries, "retries", 5, "make a lost connection anew at most `n` times without anything arriving in between, and go on from there; not where a login needs a person")
+	f.Var(&c.buffer, "buffer", "keep at most `size` bytes of large files in flight over all connections, such as 32MiB (default: what the links need)")
+	f.IntVar(&c.retries, "retries", 5, "reconnect up to `n` times in a row without progress, and continue; not if a login asks for something")
 	f.DurationVar(&c.retryFor, "retry-for", 15*time.Minute,
-		"make a lost connection anew for at most a `time` without anything arriving in between")
+		"reconnect for up to this `time` without progress")
 }
 
-// check says what is wrong with the flags, of which set have been given.
+// Check says what is wrong with the flags, of which set have been given.
 func (c *Connect) Check(set func(name string) bool) error {
 	if err := c.configMissing(); err != nil {
 		return fmt.Errorf("-F %s: %s", c.configFile, ui.ReasonOf(err))
 	}
 	switch {
 	case c.ipv4 && c.ipv6:
-		return errors.New("-4 and -6 exclude each other")
+		return errors.New("-4 and -6 cannot be combined")
 	case c.program != "" && c.ssh != "" && c.program != c.ssh:
 		return errors.New("-S and --ssh name different programs")
 	case c.server != "" && (c.ssh != "" || c.program != ""):
-		return errors.New("-D takes the place of any connection, and cannot go with -S or --ssh")
+		return errors.New("-D replaces the connection and cannot be combined with -S or --ssh")
 	case set("server") && strings.TrimSpace(c.server) == "":
-		return errors.New("-D needs the name of a program")
+		return errors.New("-D needs a program")
 	case set("port") && (c.port < 1 || c.port > 65535):
-		return fmt.Errorf("-P %d: a port is a number from 1 to 65535", c.port)
+		return fmt.Errorf("-P %d: a port must be from 1 to 65535", c.port)
 	case c.retries < 0, c.retryFor <= 0:
-		return errors.New("--retries takes a number from 0 on, and --retry-for a time such as 90s or 2h")
+		return errors.New("--retries must not be negative, and --retry-for must be a time such as 90s or 2h")
 	case set("connections") && (c.connections < 1 || c.connections > 64),
 		set("streams") && (c.streams < 1 || c.streams > 10):
-		return errors.New("--connections takes a number from 1 to 64, and --streams one from 1 to 10, as many as sshd allows")
+		return errors.New("--connections must be from 1 to 64, and --streams from 1 to 10, which is sshd's limit")
 	case set("buffer") && c.buffer < leastBuffer:
-		return fmt.Errorf("--buffer takes %d KiB at least", leastBuffer>>10)
+		return fmt.Errorf("--buffer must be at least %d KiB", leastBuffer>>10)
 	case set("ssh") && strings.TrimSpace(c.ssh) == "",
 		set("program") && strings.TrimSpace(c.program) == "":
-		return errors.New("--ssh and -S need the name of a program")
+		return errors.New("--ssh and -S need a program")
 	}
 	return nil
 }
@@ -121,13 +123,13 @@ func (c *Connect) clientOptions() []usftp.ClientOption {
 // leastBuffer is what a few requests take.
 const leastBuffer = 1 << 20
 
-// config is how hosts are connected to. trees tells that directories are copied.
+// Config returns how hosts are connected to.
 func (c *Connect) Config(a *ui.App, report *Report) transfer.ConnectConfig {
 	return transfer.ConnectConfig{Dial: c.dialConfig(a, report), Connections: c.connections,
 		Streams: c.streams, Client: c.clientOptions()}
 }
 
-// transferOptions is what the connections have to do with a copy.
+// TransferOptions is what the connections have to do with a copy.
 func (c *Connect) TransferOptions() transfer.Options {
 	return transfer.Options{Retries: c.retries, RetryFor: c.retryFor, RateLimit: int64(c.Limit)}
 }

@@ -15,10 +15,10 @@ type Report struct {
 }
 
 func (c *Report) Register(f *pflag.FlagSet) {
-	f.BoolVarP(&c.Quiet, "quiet", "q", false, "no progress line, no banner, no notes; errors only")
-	f.CountVarP(&c.Verbose, "verbose", "v", "say what is done; twice: say more")
-	f.BoolVar(&c.NoProgress, "no-progress", false, "no progress line")
-	f.BoolVar(&c.JSON, "json", false, "write events to standard output, one JSON object a line")
+	f.BoolVarP(&c.Quiet, "quiet", "q", false, "print errors only: no progress, banner or notes")
+	f.CountVarP(&c.Verbose, "verbose", "v", "print what is done; repeat for more")
+	f.BoolVar(&c.NoProgress, "no-progress", false, "do not show progress")
+	f.BoolVar(&c.JSON, "json", false, "print events to standard output, one JSON object per line")
 }
 
 // logger gives what -v shows.

@@ -18,25 +18,25 @@ type Tree struct {
 	maxEntries          int64
 }
 
-// registerBounds is what keeps a tree from having no end.
+// RegisterBounds is what keeps a tree from having no end.
 func (c *Tree) RegisterBounds(f *pflag.FlagSet) {
-	f.IntVar(&c.maxDepth, "max-depth", 256, "fail where directories lie deeper than `n` levels, since a server could send them without end; 0 for any depth")
+	f.IntVar(&c.maxDepth, "max-depth", 256, "fail below `n` levels of directories, because a server could send them without end; 0 for no limit")
 	f.Int64Var(&c.maxEntries, "max-entries", 20_000_000,
-		"end where a tree has more than `n` entries; 0 for any number")
+		"stop at more than `n` entries; 0 for no limit")
 }
 
-// check says what is wrong with the flags.
+// Check says what is wrong with the flags.
 func (c *Tree) Check() error {
 	switch {
 	case c.Links != "" && c.Links != "preserve" && c.Links != "follow" && c.Links != "skip":
-		return fmt.Errorf("--links %s: it must be preserve, follow or skip", c.Links)
+		return fmt.Errorf("--links %s: must be preserve, follow or skip", c.Links)
 	case c.maxDepth < 0, c.maxEntries < 0:
-		return errors.New("--max-depth and --max-entries take a number from 0 on")
+		return errors.New("--max-depth and --max-entries must not be negative")
 	}
 	return nil
 }
 
-// treeOptions is how directories are copied.
+// TreeOptions is how directories are copied.
 func (c *Tree) TreeOptions() transfer.TreeOptions {
 	o := transfer.TreeOptions{Include: c.Include, Exclude: c.Exclude, DryRun: c.DryRun,
 		StopOnError: c.StopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries}

@@ -46,7 +46,7 @@ const maxRate = 100 << 30 / 8
 // Set takes scp's number of Kbit/s, which have 1024 bits, or a number with a unit of bits or bytes a
 // second.
 func (r *rateFlag) Set(text string) error {
-	bad := fmt.Errorf("%q is no rate: it must be a number of Kbit/s, or with a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
+	bad := fmt.Errorf("invalid rate %q: use Kbit/s, or a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
 	rate := strings.TrimSuffix(text, "/s")
 	var bytes float64
 	if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
@@ -89,7 +89,7 @@ func (t *tuning) Set(text string) error {
 	case "buffer":
 		number = &t.buffer
 	default:
-		return errors.New("it must be nrequests=n or buffer=n")
+		return errors.New("must be nrequests=n or buffer=n")
 	}
 	scale := int64(1)
 	if number == &t.buffer && value != "" { // as scp takes it: 128k
@@ -100,7 +100,7 @@ func (t *tuning) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%s takes a number from 1 on", strings.ToLower(word))
+		return fmt.Errorf("%s must be at least 1", strings.ToLower(word))
 	}
 	*number = n * scale
 	return nil

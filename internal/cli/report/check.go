@@ -80,18 +80,18 @@ func (c *checker) ended(e transfer.Event) {
 	if c.strict {
 		wrong -= t.Unlisted
 	}
-	text := fmt.Sprintf("%s: %d files are what %s says", sourceOf(e), t.Files, c.list)
+	text := fmt.Sprintf("%s: %s %s", sourceOf(e), ui.Count(t.Files, "file matches", "files match"), c.list)
 	for _, part := range []struct {
 		n    int64
 		what string
-	}{{wrong, "differ or cannot be read"}, {t.Missing, "are missing"},
-		{t.Unlisted, "are not in it"}} {
+	}{{wrong, "wrong or unreadable"}, {t.Missing, "missing"},
+		{t.Unlisted, "not in it"}} {
 		if part.n > 0 {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)
 		}
 	}
 	if !t.Complete {
-		text += "; not all was looked at"
+		text += "; not all files were read"
 	}
 	c.Console.Say(text)
 }

@@ -1,3 +1,4 @@
+// Package report tells people and programs what happens: messages, the progress line, JSON events.
 package report
 
 import (
@@ -12,14 +13,14 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A reporter tells what happens: to a person or to a program.
+// A Reporter tells what happens: to a person or to a program.
 type Reporter interface {
 	Event(transfer.Event) // of a job
 	Failed(error)         // outside of any job
 	End(code int)
 }
 
-// look is what a report needs to know of what is done.
+// Look is what a report needs to know of what is done.
 type Look struct {
 	Recursive, DryRun bool
 	ToTerminal        bool // the copy itself goes to the terminal
@@ -156,10 +157,10 @@ func resumedText(bytes int64) string {
 	if bytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s of it were there already)", ui.Amount(float64(bytes)))
+	return fmt.Sprintf(" (%s were there already)", ui.Amount(float64(bytes)))
 }
 
-// untold tells whether all of a tree has ended, and no file has said why. What a person has
+// untold reports whether all of a tree has ended, and no file has said why. What a person has
 // interrupted he knows.
 func untold(e transfer.Event) bool {
 	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) &&
@@ -172,9 +173,9 @@ func boundText(b transfer.Bound) string {
 	case "":
 		return ""
 	case transfer.BoundLimit:
-		return ", bound by --limit"
+		return ", limited by --limit"
 	}
-	return ", bound by the " + string(b)
+	return ", limited by the " + string(b)
 }
 
 // summaryOf says what has become of a tree.
@@ -193,7 +194,7 @@ func summaryOf(t *transfer.Totals) string {
 		text += fmt.Sprintf("; %d failed", t.Failed)
 	}
 	if !t.Complete {
-		text += "; not all of the tree was looked at"
+		text += "; not all of the tree was read"
 	}
 	return text
 }

@@ -161,8 +161,8 @@ func TestServeConfigErrors(t *testing.T) {
 		{"[[users]]\nname = 'u'\nroot = '.'\npassword = 'secret'\n", `:4:12: `},
 		{user + "allow = ['fly']\n", `:5:10: there is no request "fly"; there are open, `},
 		{user + "umask = '999'\n", `:5:9: it must be an octal number up to 777`},
-		{user + "quota_bytes = 'much'\n", `:5:15: "much" is no size`},
-		{user + "bandwidth = '0MB'\n", `:5:13: "0MB" is no size`},
+		{user + "quota_bytes = 'much'\n", `:5:15: invalid size "much"`},
+		{user + "bandwidth = '0MB'\n", `:5:13: invalid size "0MB"`},
 		{user + "sessions = 1.5\n", `:5:12: `},
 		{"users = [{name = 'u'}]\n", `:1: root: the user u needs a directory to see`},
 	} {

@@ -51,31 +51,31 @@ const (
 // register is the table of flags.
 func (s *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+" when not given; port 0 takes a free one, :2022 is every address of the machine); may be given several times")
-	f.StringVar(&s.user, "user", "", "the `name` to log in with; the caller's own when not given")
-	f.StringVar(&s.authorizedKeys, "authorized-keys", "", "let in the keys of `file`, in the format of sshd's authorized_keys; \"none\" makes a one-off password (default ~/.ssh/authorized_keys where there are keys in it, else none)")
-	f.StringArrayVar(&s.hostKeys, "host-key", nil, "the server's private key is in `file`, and made there when it is missing; may be given several times")
-	f.BoolVarP(&s.readOnly, "read-only", "R", false, "change nothing")
+	f.StringArrayVar(&s.listen, "listen", nil, "listen on `address`:port ("+defaultListen+" when not given; port 0 takes a free one, :2022 is every address of the machine); may be repeated")
+	f.StringVar(&s.user, "user", "", "the user `name` to log in with (default: your own)")
+	f.StringVar(&s.authorizedKeys, "authorized-keys", "", "accept the keys in `file`, in sshd's authorized_keys format; \"none\" makes a one-time password (default ~/.ssh/authorized_keys if it has keys, else none)")
+	f.StringArrayVar(&s.hostKeys, "host-key", nil, "use the private host key in `file`, and create it if missing; may be repeated")
+	f.BoolVarP(&s.readOnly, "read-only", "R", false, "refuse all changes")
 	f.StringSliceVarP(&s.allow, "allow", "p", nil,
-		"answer only these `requests`, a list of names with commas between them")
+		"allow only these `requests`, a comma-separated list")
 	f.StringSliceVarP(&s.deny, "deny", "P", nil, "refuse these `requests`")
 	f.StringVarP(&s.umask, "umask", "u", "",
-		"take these permission `bits`, in octal, from what is made")
+		"clear these permission `bits` (octal) on new files")
 	f.StringVar(&s.config, "config", "",
-		"serve what `file` describes, several users if need be, instead of DIR")
+		"serve the users that `file` describes, instead of DIR")
 	f.StringVar(&s.metrics, "metrics", "",
-		"serve metrics for Prometheus on `address`:port ("+defaultMetrics+" when none is given)")
+		"serve metrics for Prometheus on `address`:port ("+defaultMetrics+" without an address)")
 	f.Lookup("metrics").NoOptDefVal = defaultMetrics
 	f.DurationVar(&s.grace, "grace", defaultGrace,
-		"let running sessions go on for a `time` once the server is to end")
-	f.StringVar(&s.logFormat, "log-format", "text", "write the log as `text` or json")
-	f.StringVarP(&s.logLevel, "log-level", "l", "", "write what has this `level` at least: quiet, error, info (the default) or debug; sftp-server's names do, too")
+		"when stopped, give running sessions this `time` to end")
+	f.StringVar(&s.logFormat, "log-format", "text", "log as `text` or json")
+	f.StringVarP(&s.logLevel, "log-level", "l", "", "log at this `level` and above: quiet, error, info (default) or debug; sftp-server's names work too")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "like --log-level debug")
 	f.BoolVar(&s.stdio, "stdio", false,
-		"serve one client at standard input and output, as sftp-server does")
-	f.StringVarP(&s.start, "start-directory", "d", "", "with --stdio: relative paths begin in `dir`, in which %d is the home, %u the user, %% a percent sign")
+		"serve one client on standard input and output, as sftp-server does")
+	f.StringVarP(&s.start, "start-directory", "d", "", "with --stdio: relative paths start in `dir`; %d is the home directory, %u the user, %% a percent sign")
 	f.BoolVarP(&s.stderr, "log-stderr", "e", false,
-		"with --stdio: write the log, which goes nowhere otherwise, to standard error")
+		"with --stdio: log to standard error instead of nowhere")
 	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's, which is not written to
 	f.Lookup("log-facility").Hidden = true
 	f.StringVarP(&s.query, "query", "Q", "",
@@ -112,10 +112,10 @@ func (s *flags) wrong(cmd *cobra.Command, args []string) error {
 		ways, way = ways+1, "--config"
 	}
 	if ways == 0 {
-		return errors.New("a directory to serve is needed, or --config, or --stdio")
+		return errors.New("missing operand: serve needs a directory, --config or --stdio")
 	}
 	if ways > 1 {
-		return errors.New("one of these is served: a directory, what --config says, or --stdio")
+		return errors.New("give only one of a directory, --config and --stdio")
 	}
 	for _, ok := range []string{"DIR", "--stdio", "DIR or --stdio", "DIR or --config"} {
 		for _, name := range onlyFor[ok] {

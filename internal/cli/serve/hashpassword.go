@@ -17,7 +17,7 @@ import (
 func HashPasswordCommand(a *ui.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "hash-password",
-		Short:   "make the hash of a password for the configuration of serve",
+		Short:   "hash a password for serve's configuration",
 		Long:    hashPasswordLong,
 		Example: hashPasswordExamples,
 		Args:    ui.NoArgs,
@@ -40,7 +40,7 @@ func newPassword(ctx context.Context, a *ui.App) (password string, err error) {
 	if !term.IsTerminal(int(a.Stdin.Fd())) {
 		password, err = ui.ReadLine(io.LimitReader(a.Stdin, maxPassword+2))
 		if err != nil {
-			return "", errors.New("standard input has no password")
+			return "", errors.New("no password on standard input")
 		}
 	} else {
 		if password, err = a.Prompt(ctx, dial.Prompt{Text: "Password: "}); err != nil {
@@ -51,12 +51,12 @@ func newPassword(ctx context.Context, a *ui.App) (password string, err error) {
 			return "", err
 		}
 		if again != password {
-			return "", errors.New("the two are not the same")
+			return "", errors.New("the passwords differ")
 		}
 	}
 	switch {
 	case password == "":
-		return "", errors.New("an empty password lets everybody in")
+		return "", errors.New("the password is empty")
 	case len(password) > maxPassword:
 		return "", fmt.Errorf("a password of more than %d bytes", maxPassword)
 	}

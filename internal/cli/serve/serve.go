@@ -1,3 +1,4 @@
+// Package serve is the verb serve, and hash-password, which makes a password for its configuration.
 package serve
 
 import (

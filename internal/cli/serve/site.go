@@ -301,7 +301,7 @@ func sameListening(a, b *settings) bool {
 		b.metrics, b.proxies, b.logFormat, b.grace)
 }
 
-// accounts opens what the users are to see. keys tells whether keys or certificates let anybody in.
+// accounts opens what the users are to see. keys reports whether keys or certificates let anybody in.
 func (s *site) accounts(made *settings) (accounts sshd.Accounts, keys bool, err error) {
 	accounts.Authorities, accounts.Revoked = made.authorities, made.revoked
 	keys = made.authorities != nil

@@ -37,7 +37,7 @@ func tuneForServing() (ballast []byte, p *processors) {
 
 // useAllProcessors undoes tuneProcessors. One session over pipes wants two: it reads a packet while
 // it writes the one before, and with one processor it would be hardly ahead of sftp-server in that.
-// It tells whether the environment left it to us.
+// It reports whether the environment left it to us.
 func useAllProcessors() bool {
 	if tune.InEnvironment("GOMAXPROCS") {
 		return false

@@ -1,3 +1,4 @@
+// Package tune sets the Go runtime for a program that copies.
 package tune
 
 import (
@@ -94,7 +95,7 @@ func InEnvironment(name string) bool {
 	return set
 }
 
-// peakMemory is what the process has taken at most, where the system tells, else what Go has.
+// PeakMemory is what the process has taken at most, where the system tells, else what Go has.
 func PeakMemory() string {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {

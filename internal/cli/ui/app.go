@@ -1,8 +1,10 @@
+// Package ui is what every verb needs of the process: standard streams, the terminal, questions to a
+// person, signals, exit codes, and text for people.
 package ui
 
 import "os"
 
-// An app is one run of the command.
+// An App is one run of the command.
 type App struct {
 	Stdin   *os.File
 	Stdout  *os.File

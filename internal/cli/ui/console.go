@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A console is standard error: messages and, on a terminal, a few lines below them that are redrawn.
+// A Console is standard error: messages and, on a terminal, a few lines below them that are redrawn.
 type Console struct {
 	file *os.File
 
@@ -25,7 +25,7 @@ type Console struct {
 
 func newConsole(f *os.File) *Console { return &Console{file: f} }
 
-// terminal reports whether a person is looking.
+// Terminal reports whether a person is looking.
 func (c *Console) Terminal() bool { return IsTerminal(c.file) }
 
 // Write writes text that is fit for a terminal, above the lines that are redrawn.
@@ -67,7 +67,7 @@ func (c *Console) width() int {
 
 const refreshEvery = 200 * time.Millisecond
 
-// show draws lines again and again until hide.
+// Show draws lines again and again until hide.
 func (c *Console) Show(lines func(width int) []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *Console) Show(lines func(width int) []string) {
 	}()
 }
 
-// hide draws the lines for the last time and leaves them there.
+// Hide draws the lines for the last time and leaves them there.
 func (c *Console) Hide() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,10 +104,10 @@ func (c *Console) Hide() {
 	c.lines, c.drawn = nil, 0
 }
 
-// say writes one line.
+// Say writes one line.
 func (c *Console) Say(text string) { fmt.Fprintf(c, "usftp: %s\n", Printable(text)) }
 
-// logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or
+// Logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or
 // everything.
 func (c *Console) Logger(verbose int) *slog.Logger {
 	switch verbose {

@@ -25,19 +25,19 @@ const (
 	exitSignals = 128 // plus the signal's number
 )
 
-// exitCodes is the table for help and the man page.
+// ExitCodes is the table for help and the man page.
 var ExitCodes = []struct{ Code, Meaning string }{
-	{"0", "everything was copied, or is what the list says"},
-	{"1", "a file could not be copied, or is not what the list says; others may have been"},
-	{"2", "the command line is wrong; nothing was done"},
-	{"129", "ended by SIGHUP: the terminal went away"},
-	{"130", "ended by SIGINT: Ctrl-C"},
-	{"141", "the reader of standard output went away"},
-	{"143", "ended by SIGTERM"},
-	{"255", "a host could not be reached or logged in to, does not speak SFTP, or the connection to it was lost"},
+	{"0", "success: everything was copied, or matches the list"},
+	{"1", "a file could not be copied, or does not match the list; others may be fine"},
+	{"2", "wrong usage; nothing was done"},
+	{"129", "killed by SIGHUP: the terminal was closed"},
+	{"130", "interrupted by Ctrl-C (SIGINT)"},
+	{"141", "whoever read standard output closed it"},
+	{"143", "killed by SIGTERM"},
+	{"255", "could not connect or log in to a host, it has no SFTP, or the connection was lost"},
 }
 
-// A usageError is a command line that cannot be carried out.
+// A UsageError is a command line that cannot be carried out.
 type UsageError struct {
 	Command string // whose help tells more
 	Err     error
@@ -46,14 +46,14 @@ type UsageError struct {
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// An interruption is a signal that asks us to end; it is the cause of the context's end.
+// An Interruption is a signal that asks us to end; it is the cause of the context's end.
 type Interruption struct{ signal os.Signal }
 
 func (e *Interruption) Error() string {
 	if e.signal == os.Interrupt {
 		return "interrupted"
 	}
-	return "ended by a signal (" + e.signal.String() + ")"
+	return "killed by a signal (" + e.signal.String() + ")"
 }
 
 func (e *Interruption) Code() int {
@@ -65,7 +65,7 @@ func (e *Interruption) Code() int {
 
 const ExitOutputGone = exitSignals + 13 // SIGPIPE
 
-// codeOf gives the exit code for one failure.
+// CodeOf gives the exit code for one failure.
 func CodeOf(err error) int {
 	var usage *UsageError
 	var signal *Interruption
@@ -85,27 +85,27 @@ func CodeOf(err error) int {
 	return ExitFailed
 }
 
-// interrupted gives the signal that has ended ctx, if one has.
+// Interrupted gives the signal that has ended ctx, if one has.
 func Interrupted(ctx context.Context) *Interruption {
 	var signal *Interruption
 	errors.As(context.Cause(ctx), &signal)
 	return signal
 }
 
-// An exitError ends the program with a code, after the reasons have been told.
+// An ExitError ends the program with a code, after the reasons have been told.
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// noArgs refuses operands.
+// NoArgs refuses operands.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("%s takes no argument, and was given %q", cmd.Name(), args[0])}
+		return &UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0])}
 	}
 	return nil
 }
 
-// reasonOf is an error without the operation and the path that package os and its like put in
+// ReasonOf is an error without the operation and the path that package os and its like put in
 // front.
 func ReasonOf(err error) string {
 	var path *fs.PathError

@@ -24,7 +24,7 @@ func (t terminal) close() {
 	}
 }
 
-// prompter gives what asks a person, or nil where nobody can be asked. Questions go to the terminal
+// Prompter gives what asks a person, or nil where nobody can be asked. Questions go to the terminal
 // and never to standard input, which may be the file to copy.
 func (a *App) Prompter(batch bool) dial.Prompter {
 	if batch {
@@ -41,7 +41,7 @@ func (a *App) Prompter(batch bool) dial.Prompter {
 func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	tty, err := openTerminal()
 	if err != nil {
-		return "", errors.New("the terminal cannot be opened")
+		return "", errors.New("cannot open the terminal")
 	}
 	if p.Echo {
 		io.WriteString(tty.out, printableLines(p.Text))
@@ -52,7 +52,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	state, err := term.GetState(fd)
 	if err != nil {
 		tty.close()
-		return "", fmt.Errorf("the terminal's echo cannot be turned off: %w", err)
+		return "", fmt.Errorf("cannot turn off echo: %w", err)
 	}
 	restored := a.restore.set(func() {
 		term.Restore(fd, state)
@@ -63,7 +63,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	if err := echoOff(fd); err != nil {
 		restored()
 		tty.close()
-		return "", fmt.Errorf("the terminal's echo cannot be turned off: %w", err)
+		return "", fmt.Errorf("cannot turn off echo: %w", err)
 	}
 	io.WriteString(tty.out, printableLines(p.Text))
 	return await(ctx, tty, func() (string, error) {
@@ -90,7 +90,7 @@ func await(ctx context.Context, tty terminal, read func() (string, error)) (stri
 	select {
 	case r := <-results:
 		if errors.Is(r.err, io.EOF) {
-			return "", errors.New("no answer was typed")
+			return "", errors.New("no answer")
 		}
 		return r.answer, r.err
 	case <-ctx.Done():
@@ -106,7 +106,7 @@ func ReadLine(r io.Reader) (string, error) {
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// banner shows what a server says before one is logged in.
+// Banner shows what a server says before one is logged in.
 func (a *App) Banner(_, text string) {
 	fmt.Fprintln(a.Console, printableLines(strings.TrimRight(text, "\r\n")))
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// cleanupTime is how long an interrupted program may take to leave things in order: longer than
+// CleanupTime is how long an interrupted program may take to leave things in order: longer than
 // package transfer takes at most.
 const CleanupTime = 8 * time.Second
 
@@ -34,7 +34,7 @@ func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
 	}
 }
 
-// set says how long cleaning up may take, and what SIGHUP does instead of ending the program. Then
+// Set says how long cleaning up may take, and what SIGHUP does instead of ending the program. Then
 // it is caught even under nohup.
 func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	p.mu.Lock()
@@ -63,7 +63,7 @@ func (p *signalPlan) patience() time.Duration {
 	return max(p.cleanup, CleanupTime)
 }
 
-// catchSignals returns a context that ends with the first signal that asks us to end. A second one,
+// CatchSignals returns a context that ends with the first signal that asks us to end. A second one,
 // or the end of cleanupTime, ends the program at once: a person who presses Ctrl-C wants the prompt
 // back. Signals that were ignored when the program started stay so.
 func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {

@@ -16,7 +16,7 @@ var units = []struct {
 	{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1},
 }
 
-// parseSize takes a number of bytes with a unit, such as 1.5GiB.
+// ParseSize takes a number of bytes with a unit, such as 1.5GiB.
 func ParseSize(text string) (int64, error) {
 	for _, unit := range units {
 		digits, ok := strings.CutSuffix(text, unit.name)
@@ -29,5 +29,5 @@ func ParseSize(text string) (int64, error) {
 		}
 		break
 	}
-	return 0, fmt.Errorf("%q is no size: it must be a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB", text)
+	return 0, fmt.Errorf("invalid size %q: use a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB", text)
 }

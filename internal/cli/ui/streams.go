@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// standardInput gives the reader for "-" and its size, 0 where it is not known.
+// StandardInput gives the reader for "-" and its size, 0 where it is not known.
 func (a *App) StandardInput(ctx context.Context) (io.Reader, int64) {
 	info, err := a.Stdin.Stat()
 	if err == nil && info.Mode().IsRegular() {
@@ -22,7 +22,7 @@ func (a *App) StandardInput(ctx context.Context) (io.Reader, int64) {
 	return newDetached(ctx, a.Stdin.Read), 0
 }
 
-// standardOutput gives the writer for "-".
+// StandardOutput gives the writer for "-".
 func (a *App) StandardOutput(ctx context.Context) io.Writer {
 	info, err := a.Stdout.Stat()
 	if err == nil && info.Mode().IsRegular() {
@@ -60,14 +60,14 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, o.err
 }
 
-// stopWhenLost has a failed write call stop: for commands whose purpose is what they print.
+// StopWhenLost has a failed write call stop: for commands whose purpose is what they print.
 func (o *output) StopWhenLost(stop func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failed = stop
 }
 
-// close closes the file and returns the first error of all that was written. Some file systems
+// Close closes the file and returns the first error of all that was written. Some file systems
 // report only now that they could not store it.
 func (o *output) Close() error {
 	o.mu.Lock()
@@ -83,7 +83,7 @@ func (o *output) Close() error {
 	return o.err
 }
 
-// An outputError is a write to standard output that failed.
+// An OutputError is a write to standard output that failed.
 type OutputError struct{ err error }
 
 func (e *OutputError) Error() string {
@@ -92,7 +92,7 @@ func (e *OutputError) Error() string {
 
 func (e *OutputError) Unwrap() error { return e.err }
 
-// readerGone reports whether err is that the reader of standard output went away, as head does. That
+// ReaderGone reports whether err is that whoever read standard output closed it, as head does. That
 // is no news to whoever ran it.
 func ReaderGone(err error) bool {
 	var output *OutputError

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// printable makes text of any origin fit for a terminal and for one line: names and messages of a
+// Printable makes text of any origin fit for a terminal and for one line: names and messages of a
 // server could otherwise move the cursor, change the title, or turn the direction of writing and so
 // forge what a person reads.
 func Printable(s string) string { return escape(s, false) }
@@ -52,7 +52,7 @@ func escape(s string, lines bool) string {
 	return b.String()
 }
 
-// count writes a number of things.
+// Count writes a number of things.
 func Count(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -60,7 +60,7 @@ func Count(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// amount writes a number of bytes with three or four digits, in the decimal units that links are
+// Amount writes a number of bytes with three or four digits, in the decimal units that links are
 // measured in.
 func Amount(n float64) string {
 	if n < 1000 {
@@ -87,7 +87,7 @@ func Rate(bytes int64, in time.Duration) string {
 	return Amount(float64(bytes)/in.Seconds()) + "/s"
 }
 
-// clock writes a time as people read it off a progress line.
+// Clock writes a time as people read it off a progress line.
 func Clock(d time.Duration) string {
 	s := int64((d + time.Second/2) / time.Second)
 	if s >= 100*3600 {
@@ -101,7 +101,7 @@ func Clock(d time.Duration) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// shellWord quotes an argument where a shell would take it for something else. What no terminal
+// ShellWord quotes an argument where a shell would take it for something else. What no terminal
 // should be shown comes in the form $'\x1b', which bash, zsh and others know.
 func ShellWord(arg string) string {
 	if plainWord.MatchString(arg) {
@@ -125,7 +125,7 @@ func ShellWord(arg string) string {
 	return "$'" + b.String() + "'"
 }
 
-// escapeC1 escapes the control characters that JSON lets through: DEL and U+0080 to U+009F, which
+// EscapeC1 escapes the control characters that JSON lets through: DEL and U+0080 to U+009F, which
 // terminals take for commands.
 func EscapeC1(text []byte) []byte {
 	if !bytes.ContainsFunc(text, isC1) {
