@@ -43,7 +43,7 @@ var servers = []struct {
 var errNoUsftp = errors.New("no usftp on the PATH, nor in $" + usftpEnv)
 
 // BenchmarkServer has the floor, which costs the client next to nothing, move files through servers
-// over pipes. Besides the rate it tells the processor seconds that the server takes for a GiB.
+// over pipes. It also reports the processor seconds that the server takes for each GiB.
 func BenchmarkServer(b *testing.B) {
 	path, _ := randomFile(b, servedSize)
 	for _, setting := range []floor.Setting{{Packet: 261120, InFlight: 16},

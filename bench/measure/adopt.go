@@ -14,7 +14,7 @@ import (
 const adoptArgument = "usftp-bench-adopt"
 
 // Adopt has cmd become the parent of whatever its children leave behind, before it is started. sshd's
-// process for a connection may end before the sftp-server that it started: without this, nobody who
+// process for a connection may end before the sftp-server that it started: without this, no process that
 // counts has that sftp-server's time. The program must reap children that it does not know, as sshd
 // does.
 func Adopt(cmd *exec.Cmd) error {

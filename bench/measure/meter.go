@@ -26,7 +26,7 @@ type Figures struct {
 	// Busiest is the processor time of the one process that took most, as seen when last looked: a
 	// program that keeps a core busy shows there, whatever others of the command wait.
 	Busiest float64 `json:"busiest"`
-	// Failure tells what went wrong, or is empty.
+	// Failure says what went wrong, or is empty.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -162,8 +162,8 @@ type Runner struct {
 	Start func(*exec.Cmd) error
 }
 
-// Run runs one command. A command that fails is told in the figures; the error is the measurement's
-// own.
+// Run runs one command. A failure of the command is in the figures; the error is that of the
+// measurement.
 func (r Runner) Run(command string) (Figures, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package result is the form in which raw measurements are kept: lines of JSON, the first of which
-// tells where and when, and each other one run of one command.
+// says where and when, and each other one is a run of one command.
 package result
 
 import (
@@ -66,11 +66,11 @@ type Run struct {
 	Connections int `json:"connections,omitempty"`
 	// Sessions is how many there were in the rows of sessions, where PeakKiB is what the server's
 	// memory grew by at most, EndKiB by how much it was larger in the end, and Goroutines how many
-	// more it had then, where it tells.
+	// more it had then, where it reports them.
 	Sessions   int   `json:"sessions,omitempty"`
 	EndKiB     int64 `json:"end_kib,omitempty"`
 	Goroutines int   `json:"goroutines,omitempty"`
-	// Failure tells why the run does not count, or is empty.
+	// Failure says why the run does not count, or is empty.
 	Failure string `json:"failure,omitempty"`
 }
 

@@ -48,3 +48,18 @@ func TestRowsAreWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestTransportRowsExist(t *testing.T) {
+	var names []string
+	for _, row := range All() {
+		names = append(names, row.Name)
+	}
+	for _, row := range Serve() {
+		names = append(names, row.Name)
+	}
+	for _, name := range Transport() {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no row %q", name)
+		}
+	}
+}

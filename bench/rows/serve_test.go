@@ -49,6 +49,6 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if err := exec.Command("sh", "-c", Together("test $i != 2", 3)).Run(); err == nil {
-		t.Error("a stream failed, and nobody was told")
+		t.Error("a stream failed, and the command did not")
 	}
 }

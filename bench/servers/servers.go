@@ -77,7 +77,7 @@ var ErrAbsent = errors.New("not on this machine")
 
 func absent(text string) error { return fmt.Errorf("%w: %s", ErrAbsent, text) }
 
-// Present tells whether a server can be started; the error says what is missing.
+// Present returns an error that says what is missing where a server cannot be started.
 func (r *Rig) Present(name string) error {
 	switch name {
 	case rows.SFTPGo:
@@ -165,7 +165,7 @@ func await(ready func() error) error {
 	}
 }
 
-// banner is ready when somebody says the first words of SSH at an address.
+// banner is ready when a server sends the beginning of SSH's banner.
 func banner(address string) func() error {
 	return func() error {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -185,7 +185,7 @@ func banner(address string) func() error {
 	}
 }
 
-// accepts is ready when somebody accepts connections at an address.
+// accepts is ready when a server accepts connections.
 func accepts(address string) func() error {
 	return func() error {
 		conn, err := net.DialTimeout("tcp", address, time.Second)

@@ -35,7 +35,7 @@ type Count struct {
 	RoundTrips int
 	// Connections that the client made in all.
 	Connections int
-	// Reached tells whether the mark was passed.
+	// Reached reports whether the mark was passed.
 	Reached bool
 }
 
@@ -143,7 +143,7 @@ func (p *Proxy) relay(from, to net.Conn, carriesFile bool, level func() int, rea
 			time.Sleep(time.Until(c.arrival))
 			// Before the write, because the answer may be quicker than its return.
 			p.delivered(c, carriesFile, reached)
-			to.Write(c.data) // where it fails, the other end's reader tells
+			to.Write(c.data) // the other end's reader reports a failure
 		}
 		if half, ok := to.(interface{ CloseWrite() error }); ok {
 			half.CloseWrite()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insideVariable tells the program that it has been started again by Enter.
+// insideVariable is set in a program that Enter has started again.
 const insideVariable = "USFTP_WAN_INSIDE"
 
 // ErrNoNamespaces says that this machine does not let the program make namespaces.

@@ -36,7 +36,7 @@ func newLoad(row rows.SessionRow, server *servers.Server) *load {
 
 // run has all the sessions do their work. Files begin to move when all who move one have come.
 func (l *load) run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { l.leave() }) // whoever waits for the server is woken
+	stop := context.AfterFunc(ctx, func() { l.leave() }) // wakes those who wait for the server
 	defer stop()
 	var all, here sync.WaitGroup
 	here.Add(l.row.Sessions)

@@ -1,11 +1,11 @@
 // Bench runs the rows of package rows: commands that move files over SSH, side by side, and keeps
 // the raw results.
 //
-//	bench -list
+//	bench -list -rows '.*'
 //	bench -rows 'get|put' -runs 5 -usftp ./usftp
+//	bench -rows 'serve-.*-1|sessions-.*' -runs 1 -usftp ./usftp
+//	bench -rows transport -usftp ./usftp
 //	bench gotest -bench 'Floor|Pipe'
-//	bench serve -usftp ./usftp -runs 1
-//	bench sessions -usftp ./usftp
 package main
 
 import (
@@ -59,13 +59,11 @@ func start(arguments []string) error {
 			return libraryMain(arguments[1:])
 		case "gotest":
 			return goTestMain(arguments[1:])
-		case "serve":
-			return serveMain(arguments[1:])
-		case "sessions":
-			return sessionsMain(arguments[1:])
+		case "login":
+			return loginMain()
 		}
 	}
-	o, err := parse("bench", "get|put", 5, arguments)
+	o, err := parse(arguments)
 	if err != nil {
 		return err
 	}
@@ -74,16 +72,13 @@ func start(arguments []string) error {
 		return err
 	}
 	if o.list {
-		list(selected)
+		selected.list()
 		return nil
 	}
-	for _, row := range selected {
-		if row.Link != nil {
-			// All rows then run inside, each on a network of its own.
-			if err := wan.Enter(24 * time.Hour); err != nil {
-				return err
-			}
-			break
+	if slices.ContainsFunc(selected.commands, func(row rows.Row) bool { return row.Link != nil }) {
+		// All rows then run inside, each on a network of its own.
+		if err := wan.Enter(24 * time.Hour); err != nil {
+			return err
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -91,13 +86,12 @@ func start(arguments []string) error {
 	return runAll(ctx, o, selected)
 }
 
-// parse reads the flags that all commands over SSH have.
-func parse(name, standard string, runs int, arguments []string) (o options, err error) {
-	flags := flag.NewFlagSet(name, flag.ExitOnError)
-	flags.StringVar(&o.rows, "rows", standard,
-		"regular expression that a row's whole name must match")
+func parse(arguments []string) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	flags.StringVar(&o.rows, "rows", "get|put",
+		"regular expression that a row's whole name must match, or "+transportSet)
 	flags.BoolVar(&o.list, "list", false, "list the rows and their commands, run nothing")
-	flags.IntVar(&o.runs, "runs", runs, "rounds, in each of which every contestant runs once")
+	flags.IntVar(&o.runs, "runs", 5, "rounds, in each of which every contestant runs once")
 	flags.StringVar(&o.usftp, "usftp", "",
 		"the usftp program; without it its contestants are left out")
 	flags.StringVar(&o.results, "results", "",
@@ -122,7 +116,7 @@ func parse(name, standard string, runs int, arguments []string) (o options, err 
 	return o, err
 }
 
-// pattern is a regular expression for a whole name. Nothing stands for every name.
+// pattern returns the regular expression for a whole name. Empty text matches every name.
 func pattern(text string) (*regexp.Regexp, error) {
 	if text == "" {
 		text = ".*"
@@ -130,43 +124,82 @@ func pattern(text string) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + text + ")$")
 }
 
-func choose(o options) ([]rows.Row, error) {
-	byRow, err := pattern(o.rows)
-	if err != nil {
-		return nil, err
-	}
-	byContestant, err := pattern(o.only)
-	if err != nil {
-		return nil, err
-	}
-	var selected []rows.Row
-	for _, row := range rows.All() {
-		if !byRow.MatchString(row.Name) {
-			continue
-		}
-		row.Contestants = slices.DeleteFunc(row.Contestants,
-			func(c rows.Contestant) bool { return !byContestant.MatchString(c.Name) })
-		if o.size > 0 {
-			row.Bytes = o.size
-		}
-		selected = append(selected, row)
-	}
-	if len(selected) == 0 {
-		return nil, errNoRow
-	}
-	return selected, nil
+// transportSet is what -rows takes for the rows of rows.Transport.
+const transportSet = "transport"
+
+// selection is what one session runs.
+type selection struct {
+	commands   []rows.Row
+	servers    []rows.ServeRow
+	sessions   []rows.SessionRow
+	contestant *regexp.Regexp
 }
 
-func list(selected []rows.Row) {
-	for _, row := range selected {
+func choose(o options) (s selection, err error) {
+	if o.rows == transportSet {
+		o.rows = strings.Join(rows.Transport(), "|")
+	}
+	row, err := pattern(o.rows)
+	if err != nil {
+		return s, err
+	}
+	if s.contestant, err = pattern(o.only); err != nil {
+		return s, err
+	}
+	s.commands = slices.DeleteFunc(rows.All(),
+		func(r rows.Row) bool { return !row.MatchString(r.Name) })
+	s.servers = slices.DeleteFunc(rows.Serve(),
+		func(r rows.ServeRow) bool { return !row.MatchString(r.Name) })
+	s.sessions = slices.DeleteFunc(rows.Sessions(),
+		func(r rows.SessionRow) bool { return !row.MatchString(r.Name) })
+	if len(s.commands)+len(s.servers)+len(s.sessions) == 0 {
+		return s, errNoRow
+	}
+	for i := range s.commands {
+		r := &s.commands[i]
+		r.Contestants = slices.DeleteFunc(r.Contestants,
+			func(c rows.Contestant) bool { return !s.contestant.MatchString(c.Name) })
+		setSize(&r.Bytes, o.size)
+	}
+	for i := range s.servers {
+		r := &s.servers[i]
+		r.Contestants = slices.DeleteFunc(r.Contestants,
+			func(c rows.ServeContestant) bool { return !s.contestant.MatchString(c.Name()) })
+		setSize(&r.Bytes, o.size)
+	}
+	for i := range s.sessions {
+		setSize(&s.sessions[i].Bytes, o.size)
+	}
+	return s, nil
+}
+
+// setSize replaces the size of a row's files, where it has files and -size was given.
+func setSize(bytes *int64, size int64) {
+	if *bytes > 0 && size > 0 {
+		*bytes = size
+	}
+}
+
+func (s selection) list() {
+	line := func(name, command string) { fmt.Printf("    %-20s %s\n", name, command) }
+	for _, row := range s.commands {
 		fmt.Printf("%s: %s\n", row.Name, row.Title)
-		for _, contestant := range row.Contestants {
-			fmt.Printf("    %-16s %s\n", contestant.Name, contestant.Command)
+		for _, c := range row.Contestants {
+			line(c.Name, c.Command)
 		}
+	}
+	for _, row := range s.servers {
+		fmt.Println(row.Name)
+		for _, c := range row.Contestants {
+			line(c.Name(), c.Command)
+		}
+	}
+	for _, row := range s.sessions {
+		fmt.Printf("%s: %s\n", row.Name, row.Title)
 	}
 }
 
-// keeper opens the file of results, or nothing where none is wanted.
+// keeper opens the file of results if one is wanted.
 func keeper(o options) (keep func(result.Run) error, end func() error, err error) {
 	if o.results == "" {
 		return func(result.Run) error { return nil }, func() error { return nil }, nil
@@ -179,13 +212,13 @@ func keeper(o options) (keep func(result.Run) error, end func() error, err error
 	return writer.Add, writer.Close, nil
 }
 
-func runAll(ctx context.Context, o options, selected []rows.Row) (err error) {
+func runAll(ctx context.Context, o options, selected selection) (err error) {
 	keep, end, err := keeper(o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	for _, row := range selected {
+	for _, row := range selected.commands {
 		fmt.Printf("\n%s: %s\n", row.Name, row.Title)
 		runs, err := runRow(ctx, o, row, keep)
 		fmt.Print(table(row, runs))
@@ -193,7 +226,10 @@ func runAll(ctx context.Context, o options, selected []rows.Row) (err error) {
 			return fmt.Errorf("row %s: %w", row.Name, err)
 		}
 	}
-	return nil
+	if err := runServe(ctx, o, selected.servers, keep); err != nil {
+		return err
+	}
+	return runSessions(ctx, o, selected.sessions, selected.contestant, keep)
 }
 
 // table shows the medians of what has just been measured.

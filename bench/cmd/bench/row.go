@@ -45,6 +45,7 @@ type job struct {
 	target string
 	far    *wan.Side // of a long link, nil without one
 	server *sshd.Server
+	ours   *usftpServer // nil where no contestant needs it
 	meter  measure.Runner
 }
 
@@ -85,17 +86,38 @@ func runRow(ctx context.Context, o options, row rows.Row,
 	defer func() { err = errors.Join(err, j.server.Close()) }()
 
 	contestants := j.present()
-	for round := 1; round <= o.runs; round++ {
-		for _, contestant := range shuffled(contestants, round) {
+	if slices.ContainsFunc(contestants, func(c rows.Contestant) bool {
+		return row.Apart[c.Name].AtUsftp
+	}) {
+		if j.ours, err = startUsftp(j.usftp, j.server, j.far); err != nil {
+			return nil, err
+		}
+		defer j.ours.close()
+	}
+	return takeTurns(ctx, o.runs, contestants, j.run, keep)
+}
+
+// takeTurns runs every contestant once in each round, and hands each run to keep as soon as it is
+// known.
+//
+// Each round has an order of its own, the same in every session. Some contestants keep the machine
+// busy after their end, for example while what scp -r made is removed; whoever is next pays for that.
+func takeTurns[C any](ctx context.Context, rounds int, contestants []C,
+	run func(C, int) (result.Run, error), keep func(result.Run) error) (runs []result.Run, err error) {
+	for round := 1; round <= rounds; round++ {
+		order := slices.Clone(contestants)
+		random := rand.New(rand.NewPCG(uint64(round), 7))
+		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, contestant := range order {
 			if err := ctx.Err(); err != nil {
 				return runs, err
 			}
-			run, err := j.run(contestant, round)
+			one, err := run(contestant, round)
 			if err != nil {
-				return runs, fmt.Errorf("%s: %w", contestant.Name, err)
+				return runs, fmt.Errorf("%s: %w", one.Contestant, err)
 			}
-			runs = append(runs, run)
-			if err := keep(run); err != nil {
+			runs = append(runs, one)
+			if err := keep(one); err != nil {
 				return runs, err
 			}
 		}
@@ -103,21 +125,16 @@ func runRow(ctx context.Context, o options, row rows.Row,
 	return runs, nil
 }
 
-// shuffled gives each round an order of its own, and the same one every time: who comes after one
-// that keeps the machine busy beyond its end, as does removing what scp -r has made, pays for it.
-func shuffled[T any](all []T, round int) []T {
-	all = slices.Clone(all)
-	random := rand.New(rand.NewPCG(uint64(round), 7))
-	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all
-}
-
 // present leaves out who is not on this machine or not in this build.
 func (j *job) present() []rows.Contestant {
 	var here []rows.Contestant
 	for _, contestant := range j.row.Contestants {
 		var err error
-		switch contestant.Program {
+		program := contestant.Program
+		if j.row.Apart[contestant.Name].AtUsftp && j.usftp == "" {
+			program = rows.UsftpProgram
+		}
+		switch program {
 		case rows.UsftpProgram:
 			if j.usftp == "" {
 				err = errors.New("no -usftp given")
@@ -125,7 +142,7 @@ func (j *job) present() []rows.Contestant {
 		case rows.BenchProgram:
 			_, err = library.Named(contestant.Name)
 		default:
-			_, err = exec.LookPath(contestant.Program)
+			_, err = exec.LookPath(program)
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "    without %s: %v\n", contestant.Name, err)
@@ -150,9 +167,12 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 		}
 		defer end()
 	}
-	access := j.server.Access
+	access, processor := j.server.Access, j.server.Processor
+	if apart.AtUsftp {
+		access, processor = j.ours.access, j.ours.processor
+	}
 	var proxy *turns.Proxy
-	if j.row.Kind == rows.FirstByte {
+	if j.row.Kind == rows.FirstByte || j.row.Kind == rows.Login {
 		var err error
 		proxy, err = turns.Listen(turns.Config{Target: net.JoinHostPort(access.Address,
 			access.Port), RTT: firstByteRTT,
@@ -164,7 +184,7 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 			return run, err
 		}
 	}
-	before, err := j.server.Processor()
+	before, err := processor()
 	if err != nil {
 		return run, err
 	}
@@ -173,23 +193,25 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 	}
 	figures, err := j.meter.Run(contestant.Command)
 	if proxy != nil {
-		count := proxy.Close()
+		level, count := proxy.Level(), proxy.Close()
 		run.RoundTrips, run.Connections = count.RoundTrips, count.Connections
-		if !count.Reached && figures.Failure == "" {
+		if j.row.Kind == rows.Login {
+			run.RoundTrips = level
+		} else if !count.Reached && figures.Failure == "" {
 			figures.Failure = "no bytes of the file were seen on the wire"
 		}
 	}
 	if err != nil {
 		return run, err
 	}
-	after, err := j.server.Processor()
+	after, err := processor()
 	if err != nil {
 		return run, err
 	}
 	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
 	run.Server, run.ServerWhole = (after - before).Seconds(), true
 	run.Failure = figures.Failure
-	if run.Failure == "" && !apart.NoFile {
+	if run.Failure == "" && !apart.NoFile && j.row.Kind != rows.Login {
 		if err := j.compare(apart); err != nil {
 			run.Failure = err.Error()
 		}

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/usftp/usftp/bench/measure"
 	"github.com/usftp/usftp/bench/result"
@@ -18,37 +16,17 @@ import (
 	"github.com/usftp/usftp/bench/servers"
 )
 
-// serveMain compares servers: the rows of rows.Serve.
-func serveMain(arguments []string) (err error) {
-	o, err := parse("bench serve", "serve-.*", 1, arguments)
-	if err != nil {
-		return err
-	}
-	selected, err := chooseServe(o)
-	if err != nil {
-		return err
-	}
-	if o.list {
-		for _, row := range selected {
-			fmt.Println(row.Name)
-			for _, contestant := range row.Contestants {
-				fmt.Printf("    %-20s %s\n", contestant.Name(), contestant.Command)
-			}
-		}
+// runServe compares servers: the rows of rows.Serve.
+func runServe(ctx context.Context, o options, selected []rows.ServeRow,
+	keep func(result.Run) error) (err error) {
+	if len(selected) == 0 {
 		return nil
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	b, err := newServeBench(o, selected)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	keep, end, err := keeper(o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
 	for _, row := range selected {
 		fmt.Printf("\n%s\n", row.Name)
 		runs, err := b.row(ctx, row, keep)
@@ -60,32 +38,7 @@ func serveMain(arguments []string) (err error) {
 	return nil
 }
 
-func chooseServe(o options) ([]rows.ServeRow, error) {
-	byRow, err := pattern(o.rows)
-	if err != nil {
-		return nil, err
-	}
-	byContestant, err := pattern(o.only)
-	if err != nil {
-		return nil, err
-	}
-	selected := slices.DeleteFunc(rows.Serve(),
-		func(row rows.ServeRow) bool { return !byRow.MatchString(row.Name) })
-	if len(selected) == 0 {
-		return nil, errNoRow
-	}
-	for i := range selected {
-		row := &selected[i]
-		row.Contestants = slices.DeleteFunc(row.Contestants,
-			func(c rows.ServeContestant) bool { return !byContestant.MatchString(c.Name()) })
-		if o.size > 0 {
-			row.Bytes = o.size
-		}
-	}
-	return selected, nil
-}
-
-// serveBench has the servers, which run from the first row to the last, as servers do.
+// serveBench has the servers, which run from the first row to the last.
 type serveBench struct {
 	o       options
 	dir     string
@@ -140,28 +93,12 @@ func (b *serveBench) row(ctx context.Context, row rows.ServeRow,
 		}
 		b.size = row.Bytes
 	}
-	for round := 1; round <= b.o.runs; round++ {
-		for _, contestant := range shuffled(row.Contestants, round) {
-			if b.absent(contestant) {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return runs, err
-			}
-			run, err := b.run(row, contestant, round)
-			if err != nil {
-				return runs, fmt.Errorf("%s: %w", contestant.Name(), err)
-			}
-			runs = append(runs, run)
-			if err := keep(run); err != nil {
-				return runs, err
-			}
-		}
-	}
-	return runs, nil
+	contestants := slices.DeleteFunc(slices.Clone(row.Contestants), b.absent)
+	return takeTurns(ctx, b.o.runs, contestants,
+		func(c rows.ServeContestant, round int) (result.Run, error) { return b.run(row, c, round) }, keep)
 }
 
-// absent tells whether the contestant's server or client is not here.
+// absent reports whether the contestant's server or client is not here.
 func (b *serveBench) absent(contestant rows.ServeContestant) bool {
 	if b.servers[contestant.Server] == nil {
 		return true

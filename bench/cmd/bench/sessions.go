@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
-	"syscall"
+	"regexp"
 	"time"
 
 	"github.com/usftp/usftp/bench/result"
@@ -16,42 +14,11 @@ import (
 	"github.com/usftp/usftp/bench/servers"
 )
 
-// sessionsMain measures what servers hold for many sessions at a time: the rows of rows.Sessions.
-func sessionsMain(arguments []string) (err error) {
-	o, err := parse("bench sessions", "sessions-.*", 1, arguments)
-	if err != nil {
-		return err
-	}
-	byRow, err := pattern(o.rows)
-	if err != nil {
-		return err
-	}
-	byServer, err := pattern(o.only)
-	if err != nil {
-		return err
-	}
-	selected := slices.DeleteFunc(rows.Sessions(),
-		func(row rows.SessionRow) bool { return !byRow.MatchString(row.Name) })
-	if len(selected) == 0 {
-		return errNoRow
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	keep, end := func(result.Run) error { return nil }, func() error { return nil }
-	if !o.list {
-		if keep, end, err = keeper(o); err != nil {
-			return err
-		}
-	}
-	defer func() { err = errors.Join(err, end()) }()
+// runSessions measures what servers hold for many sessions at a time: the rows of rows.Sessions.
+func runSessions(ctx context.Context, o options, selected []rows.SessionRow, byServer *regexp.Regexp,
+	keep func(result.Run) error) error {
 	for _, row := range selected {
-		if o.size > 0 && row.Bytes > 0 {
-			row.Bytes = o.size
-		}
 		fmt.Printf("\n%s: %s\n", row.Name, row.Title)
-		if o.list {
-			continue
-		}
 		fmt.Printf("    %-16s %9s %9s %15s %15s %11s\n", "", "s", "server, s", "KiB each, most",
 			"in the end", "goroutines")
 		for round := 1; round <= o.runs; round++ {
@@ -145,7 +112,7 @@ func measureSessions(ctx context.Context, timeout time.Duration, row rows.Sessio
 	if err != nil {
 		return run, err
 	}
-	run.Server = (now - spent).Seconds()
+	run.Server, run.ServerWhole = (now - spent).Seconds(), true
 	left, err := server.Goroutines()
 	if err != nil {
 		return run, err

@@ -94,8 +94,8 @@ func (m measuredRow) bars(figure rows.Figure) (bars []bar) {
 		value := f.median(kind.of)
 		b := bar{label: f.name, value: kind.show(value), length: kind.goodness(value),
 			ours: f.name == m.row.Ours, ceiling: f.name == ceiling.name}
-		if kind.lower {
-			b.value = fmt.Sprintf("%.3g %s", value, kind.unit)
+		if kind.unit != "" {
+			b.value += " " + kind.unit
 		}
 		if b.ours {
 			b.label = "usftp"
@@ -105,7 +105,7 @@ func (m measuredRow) bars(figure rows.Figure) (bars []bar) {
 		}
 		if scp >= 0 && f.name != all[scp].name {
 			if times, ok := kind.advantage(f, all[scp]); ok {
-				b.value += fmt.Sprintf(", %.*f x scp", decimals(times), times)
+				b.value = fmt.Sprintf("%.*f x scp, %s", decimals(times), times, b.value)
 			}
 		}
 		longest = max(longest, b.length)

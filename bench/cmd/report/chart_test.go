@@ -50,8 +50,8 @@ func TestOrderOfBars(t *testing.T) {
 	for _, b := range r.rows[0].bars(0) {
 		got = append(got, b.label+" "+b.value)
 	}
-	const want = "usftp 105 MB/s, 2.0 x scp; scp -O 84 MB/s, 1.60 x scp; " +
-		"rclone 73 MB/s, 1.40 x scp; scp 52 MB/s; ssh cat (ceiling) 210 MB/s, 4.0 x scp"
+	const want = "usftp 2.0 x scp, 105 MB/s; scp -O 1.60 x scp, 84 MB/s; " +
+		"rclone 1.40 x scp, 73 MB/s; scp 52 MB/s; ssh cat (ceiling) 4.0 x scp, 210 MB/s"
 	if strings.Join(got, "; ") != want {
 		t.Errorf("bars: %s", strings.Join(got, "; "))
 	}

@@ -11,8 +11,8 @@ import (
 type scale struct {
 	of    func(result.Run) float64
 	lower bool // less is better
-	unit  string
 	show  func(float64) string
+	unit  string // what a chart says after that, which a table says in its head
 }
 
 // briefFile is the size below which a file's time says more than its rate.
@@ -22,20 +22,20 @@ const briefFile = 10e6
 func (m measuredRow) scale(figure rows.Figure) scale {
 	switch {
 	case figure == rows.RoundTrips:
-		return scale{roundTrips, true, "round trips", number("%.0f")}
+		return scale{roundTrips, true, number("%.0f"), "round trips"}
 	case figure == rows.PeakMemory:
-		return scale{func(r result.Run) float64 { return peak(r) / 1024 }, true, "MiB",
-			number("%.1f MiB")}
+		return scale{func(r result.Run) float64 { return peak(r) / 1024 }, true,
+			number("%.1f MiB"), ""}
 	case figure == rows.Processor:
-		return scale{perGiB(processor), true, "s/GiB", number("%.2f s")}
+		return scale{perGiB(processor), true, number("%.2f s"), ""}
 	case m.row.Files > 0:
 		return scale{func(r result.Run) float64 {
 			return float64(r.Bytes/m.row.Bytes) / r.Seconds
-		}, false, "files/s", number("%.0f files/s")}
+		}, false, number("%.0f files/s"), ""}
 	case m.row.Bytes < briefFile:
-		return scale{seconds, true, "s", number("%.2f s")}
+		return scale{seconds, true, number("%.2f s"), ""}
 	}
-	return scale{rate, false, "MB/s", number("%.0f MB/s")}
+	return scale{rate, false, number("%.0f MB/s"), ""}
 }
 
 func number(format string) func(float64) string {

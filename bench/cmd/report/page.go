@@ -152,8 +152,8 @@ func (m measuredRow) line(figure rows.Figure, withCeiling bool) string {
 		kind.show(ours.median(kind.of)), best, times, ofCeiling, m.targetCell(figure, ours, all))
 }
 
-// sides tells usftp, its peers, the best first, and the ceiling apart. Who did not finish a round is
-// left out.
+// sides returns usftp, its peers, the best first, and the ceiling. Contestants that did not finish a
+// round are left out.
 func (m measuredRow) sides(figure rows.Figure, all []figures) (ours figures, peers []figures,
 	ceiling figures) {
 	kind := m.scale(figure)

@@ -116,7 +116,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestBoundsAreAllUsed finds bounds that hold nobody: a misspelt name would otherwise guard
+// TestBoundsAreAllUsed finds bounds that bound nothing: a misspelt name would otherwise guard
 // nothing.
 func TestBoundsAreAllUsed(t *testing.T) {
 	known := map[string]bool{floorName: true, "usftp": true} // the latter's build tag may be off
