@@ -63,7 +63,7 @@ func newConn(d *Dialer, t transport, w *way, key ssh.PublicKey) *Conn {
 	c.work.Go(func() {
 		c.cancel(lost(t.wait()))
 	})
-	if d.s.aliveInterval > 0 {
+	if _, shared := t.(*masterTransport); d.s.aliveInterval > 0 && !shared { // a master does so itself
 		c.work.Go(c.stayAlive)
 	}
 	return c

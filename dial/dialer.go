@@ -28,10 +28,12 @@ type Dialer struct {
 
 	buffers own.Buffers // its connections' own
 
-	mu   sync.Mutex
-	last []step // how the last login succeeded, nil before the first
-	lead *lead  // the first login, while it is under way
-	told bool   // that the first login is as good as done
+	mu      sync.Mutex
+	masters int    // connections through the user's master that live
+	beside  error  // why no login of our own is possible beside them
+	last    []step // how the last login succeeded, nil before the first
+	lead    *lead  // the first login, while it is under way
+	told    bool   // that the first login is as good as done
 }
 
 // maxHops bounds a chain of jump hosts, which a configuration can make endless.
@@ -179,6 +181,9 @@ func (d *Dialer) NeedsPerson() bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.beside != nil {
+		return true
+	}
 	for _, s := range d.last {
 		if s.person {
 			return true
@@ -204,7 +209,36 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 
 // dial connects and logs in. With session SFTP is wanted, else just a way through.
 func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
-	l := &login{ctx: ctx, d: d, s: d.s, flight: flight{session: session}}
+	d.mu.Lock()
+	mastered, cannot := d.masters > 0, d.beside
+	d.mu.Unlock()
+	if !mastered {
+		if c := d.throughMaster(ctx, session); c != nil {
+			return c, nil
+		}
+		return d.ownLogin(&login{ctx: ctx, d: d, s: d.s, flight: flight{session: session}})
+	}
+	// One connection goes through the master. Others carry more, but must do without a person.
+	if cannot == nil {
+		c, err := d.ownLogin(&login{ctx: ctx, d: d, s: d.s.beside(), alone: true,
+			flight: flight{session: session}})
+		if err == nil || ctx.Err() != nil {
+			return c, err
+		}
+		d.mu.Lock()
+		d.beside = err // another attempt would be a failed login again
+		d.mu.Unlock()
+		cannot = err
+	}
+	if !session {
+		if c := d.throughMaster(ctx, session); c != nil {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", errBesideMaster, cannot)
+}
+
+func (d *Dialer) ownLogin(l *login) (*Conn, error) {
 	d.begin(l)
 	c, err := d.logIn(l)
 	if again := l.again(err); again != nil {

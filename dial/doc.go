@@ -23,7 +23,8 @@
 // [*UnsupportedError]; what merely has no effect is told to the Logger.
 //
 // The native transport honours AddressFamily, BatchMode, BindAddress,
-// CASignatureAlgorithms, CertificateFile, Ciphers, ConnectionAttempts, ConnectTimeout,
+// CASignatureAlgorithms, CertificateFile, Ciphers, ConnectionAttempts, ConnectTimeout, ControlMaster
+// (not to be one), ControlPath,
 // GlobalKnownHostsFile, HashKnownHosts, Host, HostKeyAlgorithms, HostKeyAlias, HostName,
 // IdentitiesOnly, IdentityAgent, IdentityFile, Include, KbdInteractiveAuthentication,
 // KexAlgorithms, MACs, Match, NoHostAuthenticationForLocalhost, NumberOfPasswordPrompts,
@@ -35,6 +36,13 @@
 // ProxyUseFdpass, RevokedHostKeys, SecurityKeyProvider and VerifyHostKeyDNS where they
 // differ from their defaults, lists of algorithms of which it has none, and methods of
 // logging in of which it has none. CanonicalizeHostname needs OpenSSH to be installed.
+//
+// # A master of OpenSSH's
+//
+// Where ControlPath names the socket of a live ControlMaster, the first connection goes through it
+// and needs no login at all; a master that does not answer within three seconds is not used.
+// ControlMaster=yes and =ask mean, as to ssh, that no other master is to be used. Further
+// connections of a [Dialer] log in by themselves, and fail where that needs a person.
 //
 // # Logging in
 //

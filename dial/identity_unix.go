@@ -13,3 +13,9 @@ func tooOpen(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return ok && fi.Mode().IsRegular() && int(st.Uid) == os.Getuid() && fi.Mode().Perm()&0o077 != 0
 }
+
+// ours reports whether a file is the user's, or root's.
+func ours(fi fs.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && (int(st.Uid) == os.Getuid() || st.Uid == 0)
+}

@@ -105,6 +105,7 @@ type settings struct {
 	aliveCountMax     int
 
 	proxyJump, proxyCommand string
+	controlPath             string // the socket of the user's master, "" for none
 
 	ciphers, macs, kexes   []string
 	hostKeyAlgos           []string
@@ -343,6 +344,7 @@ func (s *settings) readFiles(w words) {
 	s.userKnown = x.files(w, "userknownhostsfile")
 	s.globalKnown = x.files(w, "globalknownhostsfile")
 	s.agent = x.agent(w.get("identityagent"))
+	s.controlPath = x.controlPath(w)
 }
 
 // addNamed puts back what ssh -G drops: a key named with -i that is not there. Leaving it
@@ -365,6 +367,23 @@ func (s *settings) addNamed(files []string) {
 func isDefaultIdentity(f string) bool {
 	base, ok := strings.CutPrefix(f, "~/.ssh/id_")
 	return ok && !strings.Contains(base, "/")
+}
+
+// controlPath finds the socket of a master that may be used. As with ssh, "yes" and "ask" say that
+// this connection is to be the master, and not to use one.
+func (x expander) controlPath(w words) string {
+	switch strings.ToLower(w.get("controlmaster")) {
+	case "yes", "true", "ask":
+		return ""
+	}
+	if !w.set("controlpath") {
+		return ""
+	}
+	path, err := x.file(w.get("controlpath")) // ssh -G has done it
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // agent finds the agent's socket.

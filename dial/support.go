@@ -53,8 +53,6 @@ var told = []struct {
 	{"AddKeysToAgent", []string{"no", "false"}},
 	{"CheckHostIP", []string{"no"}},
 	{"Compression", []string{"no"}},
-	{"ControlMaster", []string{"no", "false"}},
-	{"ControlPath", nil},
 	{"FingerprintHash", []string{"SHA256", "sha256"}},
 	{"GSSAPIAuthentication", []string{"no"}},
 	{"HostbasedAuthentication", []string{"no"}},
@@ -68,7 +66,7 @@ var told = []struct {
 // used are the words that readSettings acts on.
 var used = []string{
 	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile", "ciphers",
-	"connectionattempts", "connecttimeout", "globalknownhostsfile", "hashknownhosts", "hostkeyalgorithms",
+	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile", "hashknownhosts", "hostkeyalgorithms",
 	"hostkeyalias", "hostname", "identitiesonly", "identityagent", "identityfile", "kbdinteractiveauthentication",
 	"kexalgorithms", "macs", "nohostauthenticationforlocalhost", "numberofpasswordprompts", "passwordauthentication",
 	"port", "preferredauthentications", "proxycommand", "proxyjump", "pubkeyacceptedalgorithms",

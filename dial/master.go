@@ -1,0 +1,148 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A master of OpenSSH's (ControlMaster in ssh_config) is a connection that is logged in already: its
+// process takes channels on the socket that ControlPath names (PROTOCOL.mux, proxy mode).
+
+const (
+	// masterLimit is how long a master may take to take us up, and sessionLimit how long its server
+	// may take to start SFTP. Then we log in ourselves.
+	masterLimit  = 3 * time.Second
+	sessionLimit = 10 * time.Second
+)
+
+// throughMaster returns a connection through the user's master, nil where there is none that
+// answers. One at a time is enough: it is a single TCP connection, whoever shares it.
+func (d *Dialer) throughMaster(ctx context.Context, session bool) *Conn {
+	path := d.s.controlPath
+	if path == "" {
+		return nil
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Mode().Type() != fs.ModeSocket || !ours(fi) {
+		return nil
+	}
+	c, err := d.dialMaster(ctx, path, session)
+	if err != nil {
+		d.log.Info("the master is not used", "host", d.s.alias, "socket", path, "error", err)
+		return nil
+	}
+	d.log.Info("using the master of OpenSSH's", "host", d.s.alias, "socket", path)
+	return c
+}
+
+func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Conn, error) {
+	raw, err := (&net.Dialer{Timeout: masterLimit}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
+	socket := newSocket(raw, nil)
+	raw.SetDeadline(time.Now().Add(masterLimit))
+	conn, channels, requests, err := ssh.NewControlClientConn(socket)
+	if err != nil {
+		socket.Close()
+		return nil, err
+	}
+	raw.SetDeadline(time.Time{})
+	t := &masterTransport{xcryptoTransport: xcryptoTransport{ssh.NewClient(conn, channels, requests)}}
+	c := newConn(d, t, &way{conn: socket}, nil)
+	if session {
+		limit := time.AfterFunc(sessionLimit, func() { raw.Close() })
+		first, trip, err := t.first(ctx)
+		if !limit.Stop() && err == nil {
+			err = &timeoutError{"asking for sftp", sessionLimit}
+		}
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		c.first, c.trip = first, trip
+	}
+	d.mu.Lock()
+	d.masters++
+	d.mu.Unlock()
+	c.work.Go(func() {
+		<-c.ctx.Done()
+		d.mu.Lock()
+		d.masters--
+		d.mu.Unlock()
+	})
+	return c, nil
+}
+
+// A masterTransport goes through a master. Global requests end its connection with us: it is asked
+// for a sign of life on a channel, which the server answers.
+type masterTransport struct {
+	xcryptoTransport
+
+	mu       sync.Mutex
+	channels []*xcryptoChannel
+}
+
+func (t *masterTransport) session(ctx context.Context) (channel, error) {
+	ch, err := t.xcryptoTransport.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := ch.(*xcryptoChannel)
+	t.mu.Lock()
+	t.channels = append(t.channels, c)
+	t.mu.Unlock()
+	go func() {
+		c.ended()
+		t.mu.Lock()
+		t.channels = slices.DeleteFunc(t.channels, func(other *xcryptoChannel) bool { return other == c })
+		t.mu.Unlock()
+	}()
+	return c, nil
+}
+
+// first opens a session, and returns how long the way there and back seems to be.
+func (t *masterTransport) first(ctx context.Context) (*firstSession, time.Duration, error) {
+	began := time.Now()
+	ch, err := t.session(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	trip := time.Since(began)
+	began = time.Now()
+	ok, err := ch.subsystem(ctx)
+	return &firstSession{ch: ch, ok: ok}, min(trip, time.Since(began)), err
+}
+
+func (t *masterTransport) keepalive(context.Context) error {
+	t.mu.Lock()
+	channels := slices.Clone(t.channels)
+	t.mu.Unlock()
+	for _, c := range channels {
+		if _, err := c.SendRequest("keepalive@openssh.com", true, nil); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("keepalive through a master without a channel: %w", errors.ErrUnsupported)
+}
+
+// beside returns the settings for a login beside a connection through the master: it must not ask a
+// person for anything, who sees no reason for it.
+func (s *settings) beside() *settings {
+	own := *s
+	own.batch = true
+	return &own
+}
+
+// errBesideMaster is what further logins meet once one could not do without a person.
+var errBesideMaster = errors.New("only the master is logged in: a login of our own needs a person")
