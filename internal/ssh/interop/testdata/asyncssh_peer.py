@@ -93,7 +93,7 @@ async def server(directory):
         "127.0.0.1", 0, server_factory=Server, process_factory=echo, encoding=None, **EVERY,
         server_host_keys=[directory + "/host_" + kind for kind in ("ed25519", "ecdsa", "rsa")],
         authorized_client_keys=directory + "/authorized_keys", rekey_bytes=1 << 20)
-    print("PORT", listener.get_port(), flush=True)
+    print("PORT", listener.sockets[0].getsockname()[1], flush=True)
     await asyncio.Future()
 
 

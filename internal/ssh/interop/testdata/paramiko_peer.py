@@ -115,6 +115,7 @@ def serve(conn, hosts, keys):
 def server(directory):
     hosts = [key(kind, directory + "/host_" + kind) for kind in ("ed25519", "ecdsa", "rsa")]
     keys = [line.split()[1] for line in open(directory + "/authorized_keys")]
+    paramiko.Transport.load_server_moduli()
     listener = socket.create_server(("127.0.0.1", 0))
     print("PORT", listener.getsockname()[1], flush=True)
     while True:

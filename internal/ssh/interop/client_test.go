@@ -1,0 +1,346 @@
+package interop_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/internal/ssh"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// serverPeer is somebody else's server, that our client is tried with.
+type serverPeer struct {
+	name   string
+	logins []string
+	large  int
+	start  func(t *testing.T, s *site) (addr string)
+	least  int
+	// losesTail is a server that drops what a program has said last, and does not pass the end of
+	// the data on to it.
+	losesTail bool
+}
+
+var serverPeers = []serverPeer{
+	{"OpenSSH", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, openssh, 26, false},
+	{"OpenSSH 10", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, openssh10, 27, false},
+	{"dropbear", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, dropbear, 15, false},
+	{"paramiko", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, largeMiB,
+		scriptedServer(func(t testing.TB) []string {
+			return []string{interpreter(t, "paramiko"), scripted("paramiko_peer.py")}
+		}), 18, false},
+	{"asyncssh", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, 16,
+		scriptedServer(func(t testing.TB) []string {
+			return []string{interpreter(t, "asyncssh"), scripted("asyncssh_peer.py")}
+		}), 25, false},
+	{"libssh", []string{"ed25519", "password"}, largeMiB, libssh, 20, true},
+}
+
+// TestClient has our client talk to other people's servers.
+func TestClient(t *testing.T) {
+	for _, p := range serverPeers {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			testClient(t, p)
+		})
+	}
+}
+
+func testClient(t *testing.T, p serverPeer) {
+	s := newSite(t)
+	addr := p.start(t, s)
+	conn, err := net.Dial("tcp", addr)
+	must(t, err)
+	theirs, err := probe(conn)
+	must(t, err)
+	ours := ssh.Supported()
+	all := cases(lists{ours.KeyExchanges, ours.HostKeys, ours.Ciphers, ours.MACs}, theirs, p.logins,
+		p.large)
+	if len(all) < p.least {
+		t.Errorf("only %d cases, of %d", len(all), p.least)
+	}
+	for _, c := range all {
+		note(t, "our client with", p.name, c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			conn, err := net.Dial("tcp", addr)
+			must(t, err)
+			must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+			conf := s.config(c)
+			client, err := ssh.Client(ctx, conn, conf)
+			must(t, err)
+			defer client.Close()
+			must(t, s.session(ctx, client, c.mib, p.losesTail))
+			if n, least := client.Exchanges(), 1+c.mib/2; n < least {
+				t.Errorf("keys were exchanged %d times, not %d", n, least)
+			}
+		})
+	}
+}
+
+// config is our client's for one case.
+func (s *site) config(c peerCase) *ssh.ClientConfig {
+	cc := &ssh.ClientConfig{User: user, Version: "SSH-2.0-usftp", RekeyBytes: 1 << 20}
+	limitTo(&cc.Algorithms, c.name)
+	cc.HostKey = func(_ net.Addr, key xssh.PublicKey, algo string) error {
+		for _, k := range s.hosts {
+			if bytes.Equal(k.PublicKey().Marshal(), key.Marshal()) {
+				return nil
+			}
+		}
+		return errors.New("another host key, for " + algo)
+	}
+	var method ssh.AuthMethod
+	switch c.login {
+	case "password":
+		method = ssh.Password(func() (string, error) { return secret, nil })
+	case "keyboard":
+		method = ssh.KeyboardInteractive(func(_, _ string, asked []string, _ []bool) ([]string, error) {
+			return slices.Repeat([]string{secret}, len(asked)), nil
+		})
+	default:
+		method = ssh.PublicKey(s.ids[c.login])
+	}
+	cc.Auth = func(*ssh.AuthContext) (m ssh.AuthMethod, err error) {
+		m, method = method, nil
+		return m, nil
+	}
+	return cc
+}
+
+// session sends blocks through a "cat" and checks what comes back, and how it ends.
+func (s *site) session(ctx context.Context, client *ssh.Conn, mib int,
+	losesTail bool) error {
+	ch, err := client.Open(ctx, "session", nil)
+	if err != nil {
+		return err
+	}
+	defer ch.Close()
+	text := command
+	if losesTail {
+		text = fmt.Sprintf("head -c %d; echo words >&2; read go; exit 3", mib*blockSize)
+	}
+	ok, err := ch.Request(ctx, "exec", true, xssh.Marshal(struct{ S string }{text}))
+	if err != nil || !ok {
+		return fmt.Errorf("exec: %v %w", ok, err)
+	}
+	go func() {
+		for range mib {
+			if _, err := ch.Write(s.block); err != nil {
+				return
+			}
+		}
+		if !losesTail {
+			ch.CloseWrite()
+		}
+	}()
+	got := make([]byte, blockSize)
+	for i := range mib {
+		if _, err := io.ReadFull(ch, got); err != nil {
+			return fmt.Errorf("block %d: %w", i, err)
+		}
+		if !bytes.Equal(got, s.block) {
+			return fmt.Errorf("block %d came back differently", i)
+		}
+	}
+	if losesTail {
+		if _, err := io.ReadFull(ch.Stderr(), make([]byte, len("words\n"))); err != nil {
+			return err
+		}
+		ch.Write([]byte("\n"))
+	}
+	rest, err := io.ReadAll(ch)
+	if len(rest) > 0 || err != nil {
+		return fmt.Errorf("%d bytes more, %w", len(rest), err)
+	}
+	words, err := io.ReadAll(ch.Stderr())
+	if string(words) != "words\n" && !losesTail {
+		return fmt.Errorf("standard error is %q, %w", words, err)
+	}
+	<-ch.Done()
+	if e := ch.ExitStatus(); !e.Known || e.Status != 3 {
+		return fmt.Errorf("exit status %+v", e)
+	}
+	return nil
+}
+
+// scriptedServer returns a server that is a program of ours over a library: it is given "server" and
+// the site's directory, and says "PORT n".
+func scriptedServer(argv func(t testing.TB) []string) func(*testing.T, *site) string {
+	return func(t *testing.T, s *site) string {
+		args := append(argv(t), "server", s.dir)
+		cmd := exec.Command(args[0], args[1:]...)
+		var words bytes.Buffer
+		cmd.Stderr = &words
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+			if t.Failed() {
+				t.Logf("the server says: %s", short(words.Bytes()))
+			}
+		})
+		line, err := bufio.NewReader(out).ReadString('\n')
+		port, ok := strings.CutPrefix(strings.TrimSpace(line), "PORT ")
+		if !ok {
+			t.Fatalf("the server did not start: %q, %v", line, err)
+		}
+		return "127.0.0.1:" + port
+	}
+}
+
+// accounts returns environment in which the C library knows the user, with the password: Debian's
+// libnss-wrapper.
+func (s *site) accounts(t *testing.T) []string {
+	t.Helper()
+	const library = "libnss_wrapper.so"
+	found, _ := filepath.Glob("/usr/lib/*/" + library)
+	if len(found) == 0 {
+		missing(t, "libnss-wrapper")
+	}
+	// sshd gives up its rights as "sshd". The hash is of "secret".
+	const hash = "$6$usftpusftp$" +
+		"OyJJqSVGkBdZ4XY8CmOMcQihQEJjQWjLLXFD7K1hGIBnWZDkPcNsZOxrFr7GRqI9WBAGtdyLVhOKaaAM/Nc1F/"
+	must(t, os.WriteFile(s.file("passwd"), fmt.Appendf(nil, "%s:x:%d:%d::%s:/bin/sh\n"+
+		"sshd:x:%d:65534::/run/sshd:/usr/sbin/nologin\n", user, os.Getuid(), os.Getgid(), s.dir,
+		65533), 0o644))
+	must(t, os.WriteFile(s.file("shadow"), []byte(user+":"+hash+":19000:0:99999:7:::\n"), 0o600))
+	must(t, os.WriteFile(s.file("group"), fmt.Appendf(nil, "%s:x:%d:\n", user, os.Getgid()), 0o644))
+	return []string{"LD_PRELOAD=" + found[0], "NSS_WRAPPER_PASSWD=" + s.file("passwd"),
+		"NSS_WRAPPER_SHADOW=" + s.file("shadow"), "NSS_WRAPPER_GROUP=" + s.file("group")}
+}
+
+// daemon runs a server on a free port until the test ends, and waits until it answers.
+func daemon(t *testing.T, argv, env []string, port int) string {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	log, err := os.CreateTemp(t.TempDir(), "log")
+	must(t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	must(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	said := func() string {
+		text, _ := os.ReadFile(log.Name())
+		return short(text)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			cmd.Process.Kill()
+		}
+		if t.Failed() {
+			t.Logf("the server says: %s", said())
+		}
+	})
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	for {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			conn.Close()
+			return addr
+		}
+		select {
+		case <-ended:
+			t.Fatalf("%s did not start: %s", argv[0], said())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// openssh is the sshd that is installed.
+func openssh(t *testing.T, s *site) string {
+	return s.sshd(t, []string{opensshd.Find(t, "sshd")})
+}
+
+func (s *site) sshd(t *testing.T, argv []string, options ...string) string {
+	if os.Getuid() == 0 {
+		must(t, os.MkdirAll("/run/sshd", 0o755))
+	}
+	port := freePort(t)
+	for _, kind := range keyTypes {
+		options = append(options, "HostKey "+s.file("host_"+kind))
+	}
+	options = append(options, fmt.Sprintf("ListenAddress 127.0.0.1:%d", port), "PidFile none",
+		"AuthorizedKeysFile "+s.file("authorized_keys"), "StrictModes no", "UsePAM no",
+		"PasswordAuthentication yes", "PermitRootLogin yes", "MaxStartups 100:30:200",
+		"RekeyLimit 1M", "KexAlgorithms +diffie-hellman-group-exchange-sha256")
+	file := s.file("sshd_config")
+	must(t, os.WriteFile(file, []byte(strings.Join(options, "\n")+"\n"), 0o600))
+	return daemon(t, append(argv, "-D", "-e", "-f", file), s.accounts(t), port)
+}
+
+// openssh10 is a newer sshd than the installed one: USFTP_OPENSSH10 names the directory that
+// .ci/openssh10 has unpacked it into, with the libraries that it needs.
+func openssh10(t *testing.T, s *site) string {
+	root := os.Getenv("USFTP_OPENSSH10")
+	if root == "" {
+		missing(t, "OpenSSH 10 ($USFTP_OPENSSH10)")
+	}
+	wrapper := func(program string) string {
+		file := s.file(filepath.Base(program))
+		text := fmt.Sprintf("#!/bin/sh\nexec %[1]s/usr/lib64/ld-linux-x86-64.so.2 "+
+			"--library-path %[1]s/usr/lib/x86_64-linux-gnu --argv0 %[2]s %[1]s/%[2]s \"$@\"\n", root,
+			program)
+		must(t, os.WriteFile(file, []byte(text), 0o755))
+		return file
+	}
+	sshd := wrapper("/usr/sbin/sshd")
+	return s.sshd(t, []string{sshd}, "SshdSessionPath "+wrapper("/usr/lib/openssh/sshd-session"),
+		"SshdAuthPath "+wrapper("/usr/lib/openssh/sshd-auth"))
+}
+
+func dropbear(t *testing.T, s *site) string {
+	convert := opensshd.Find(t, "dropbearconvert")
+	port := freePort(t)
+	argv := []string{opensshd.Find(t, "dropbear"), "-F", "-E", "-p", fmt.Sprintf("127.0.0.1:%d", port)}
+	for _, kind := range keyTypes {
+		out, err := exec.Command(convert, "openssh", "dropbear", s.file("host_"+kind),
+			s.file("dbhost_"+kind)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("dropbearconvert: %v: %s", err, out)
+		}
+		argv = append(argv, "-r", s.file("dbhost_"+kind))
+	}
+	must(t, os.Chmod(s.dir, 0o700))
+	must(t, os.Mkdir(s.file(".ssh"), 0o700))
+	must(t, os.Link(s.file("authorized_keys"), s.file(".ssh/authorized_keys")))
+	return daemon(t, argv, s.accounts(t), port)
+}
+
+// libssh is its example server, which USFTP_LIBSSH names: see .ci/libssh. It takes the
+// first of the keys only.
+func libssh(t *testing.T, s *site) string {
+	program := os.Getenv("USFTP_LIBSSH")
+	if program == "" {
+		missing(t, "libssh's example server ($USFTP_LIBSSH)")
+	}
+	port := freePort(t)
+	return daemon(t, []string{program, "-p", fmt.Sprint(port), "-k", s.file("host_ed25519"),
+		"-a", s.file("authorized_keys"), "-u", user, "-P", secret, "127.0.0.1"}, nil, port)
+}
