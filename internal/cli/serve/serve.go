@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
@@ -46,8 +46,7 @@ var ErrEnded = errors.New("the server has ended")
 // run serves until ctx ends, and then until the sessions that run have ended or the time of grace
 // is over.
 func (s *site) run(ctx context.Context) error {
-	ballast, processors := tuneForServing()
-	defer runtime.KeepAlive(ballast)
+	tune.Serving()
 	if err := s.start(); err != nil {
 		return err
 	}
@@ -71,7 +70,7 @@ func (s *site) run(ctx context.Context) error {
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
 		s.log.Info("listening", "address", l.Addr().String())
-		go func() { ended <- s.sshd.Serve(processors.count(s.proxied(l))) }()
+		go func() { ended <- s.sshd.Serve(s.proxied(l)) }()
 	}
 	if err := s.greet(listeners); ui.ReaderGone(err) {
 		s.log.Warn("nobody reads how to connect", "error", err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/stdio"
@@ -20,7 +21,7 @@ func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 		}
 		return nil
 	}
-	useAllProcessors()
+	tune.AllProcessors()
 	config := stdio.Config{
 		In: a.Stdin, Out: a.Stdout,
 		ReadOnly: flags.readOnly, StartDirectory: flags.start, Denied: flags.deny, Allowed: flags.allow,

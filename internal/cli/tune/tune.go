@@ -2,6 +2,7 @@
 package tune
 
 import (
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -108,4 +109,23 @@ func PeakMemory() string {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return ui.Amount(float64(stats.Sys))
+}
+
+// Serving undoes what is good for one copy: sessions share all processors, and the collector has
+// Go's own settings, since moving data makes no garbage.
+func Serving() {
+	AllProcessors()
+	if !InEnvironment("GOMEMLIMIT") {
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
+	if !InEnvironment("GOGC") {
+		debug.SetGCPercent(100)
+	}
+}
+
+// AllProcessors undoes [Processors].
+func AllProcessors() {
+	if !InEnvironment("GOMAXPROCS") {
+		runtime.SetDefaultGOMAXPROCS()
+	}
 }
