@@ -221,7 +221,11 @@ func runAll(ctx context.Context, o options, selected selection) (err error) {
 	for _, row := range selected.commands {
 		fmt.Printf("\n%s: %s\n", row.Name, row.Title)
 		runs, err := runRow(ctx, o, row, keep)
-		fmt.Print(table(row, runs))
+		var names []string
+		for _, c := range row.Contestants {
+			names = append(names, c.Name)
+		}
+		fmt.Print(table(names, runs))
 		if err != nil {
 			return fmt.Errorf("row %s: %w", row.Name, err)
 		}
@@ -233,38 +237,43 @@ func runAll(ctx context.Context, o options, selected selection) (err error) {
 }
 
 // table shows the medians of what has just been measured.
-func table(row rows.Row, runs []result.Run) string {
+func table(names []string, runs []result.Run) string {
+	const width = 24
 	var text strings.Builder
-	fmt.Fprintf(&text, "    %-16s %9s %9s %12s %12s %9s %6s\n", "", "MB/s", "s", "cpu-s/GiB",
-		"server", "peak MiB", "trips")
-	for _, contestant := range row.Contestants {
-		var seconds, processor, server, peak, trips []float64
-		var bytes int64
+	fmt.Fprintf(&text, "    %-*s %9s %9s %12s %12s %9s %6s %10s\n", width, "", "MB/s", "s", "cpu-s/GiB",
+		"server", "peak MiB", "trips", "busy core")
+	for _, name := range names {
+		var done []result.Run
 		failure := ""
 		for _, run := range runs {
-			if run.Contestant != contestant.Name {
-				continue
-			}
-			if run.Failure != "" {
+			switch {
+			case run.Contestant != name:
+			case run.Failure != "":
 				failure = run.Failure
-				continue
+			default:
+				done = append(done, run)
 			}
-			bytes = run.Bytes
-			seconds = append(seconds, run.Seconds)
-			processor = append(processor, run.User+run.System)
-			server = append(server, run.Server)
-			peak = append(peak, float64(run.PeakKiB)/1024)
-			trips = append(trips, float64(run.RoundTrips))
 		}
-		if len(seconds) > 0 {
-			gibibytes := float64(bytes) / (1 << 30)
-			median := result.Median(seconds)
-			fmt.Fprintf(&text, "    %-16s %9.0f %9.3f %12.2f %12.2f %9.1f %6.0f\n", contestant.Name,
-				float64(bytes)/median/1e6, median, result.Median(processor)/gibibytes, result.Median(server)/gibibytes,
-				result.Median(peak), result.Median(trips))
+		median := func(of func(result.Run) float64) float64 {
+			var values []float64
+			for _, run := range done {
+				values = append(values, of(run))
+			}
+			return result.Median(values)
+		}
+		if len(done) > 0 {
+			gibibytes := float64(done[0].Bytes) / (1 << 30)
+			fmt.Fprintf(&text, "    %-*s %9.0f %9.3f %12.2f %12.2f %9.1f %6.0f %8.0f %%\n", width, name,
+				median(func(r result.Run) float64 { return float64(r.Bytes) / r.Seconds / 1e6 }),
+				median(func(r result.Run) float64 { return r.Seconds }),
+				median(func(r result.Run) float64 { return r.User + r.System })/gibibytes,
+				median(func(r result.Run) float64 { return r.Server })/gibibytes,
+				median(func(r result.Run) float64 { return float64(r.PeakKiB) / 1024 }),
+				median(func(r result.Run) float64 { return float64(r.RoundTrips) }),
+				median(func(r result.Run) float64 { return 100 * r.Busiest / r.Seconds }))
 		}
 		if failure != "" {
-			fmt.Fprintf(&text, "    %-16s failed: %s\n", contestant.Name, failure)
+			fmt.Fprintf(&text, "    %-*s failed: %s\n", width, name, failure)
 		}
 	}
 	return text.String()

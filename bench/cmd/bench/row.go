@@ -208,15 +208,21 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 	if err != nil {
 		return run, err
 	}
-	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
-	run.Server, run.ServerWhole = (after - before).Seconds(), true
-	run.Failure = figures.Failure
+	record(&run, figures, after-before)
 	if run.Failure == "" && !apart.NoFile && j.row.Kind != rows.Login {
 		if err := j.compare(apart); err != nil {
 			run.Failure = err.Error()
 		}
 	}
 	return run, nil
+}
+
+// record fills a run with the figures of its command and the server's processor time.
+func record(run *result.Run, figures measure.Figures, server time.Duration) {
+	run.Seconds, run.User, run.System = figures.Seconds, figures.User, figures.System
+	run.PeakKiB, run.Busiest = figures.PeakKiB, figures.Busiest
+	run.Server, run.ServerWhole = server.Seconds(), true
+	run.Failure = figures.Failure
 }
 
 func (j *job) environment(access sshd.Access) ([]string, error) {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/usftp/usftp/bench/measure"
 	"github.com/usftp/usftp/bench/result"
@@ -30,7 +29,11 @@ func runServe(ctx context.Context, o options, selected []rows.ServeRow,
 	for _, row := range selected {
 		fmt.Printf("\n%s\n", row.Name)
 		runs, err := b.row(ctx, row, keep)
-		fmt.Print(serveTable(row, runs))
+		var names []string
+		for _, c := range row.Contestants {
+			names = append(names, c.Name())
+		}
+		fmt.Print(table(names, runs))
 		if err != nil {
 			return fmt.Errorf("row %s: %w", row.Name, err)
 		}
@@ -133,9 +136,7 @@ func (b *serveBench) run(row rows.ServeRow, contestant rows.ServeContestant,
 	if err != nil {
 		return run, err
 	}
-	run.Seconds, run.User, run.System, run.PeakKiB = figures.Seconds, figures.User, figures.System, figures.PeakKiB
-	run.ServerWhole = true
-	run.Busiest, run.Server, run.Failure = figures.Busiest, (after - before).Seconds(), figures.Failure
+	record(&run, figures, after-before)
 	return run, b.checkTargets(row.Streams, &run)
 }
 
@@ -153,38 +154,4 @@ func (b *serveBench) checkTargets(streams int, run *result.Run) error {
 		}
 	}
 	return nil
-}
-
-// serveTable shows the medians of what has just been measured.
-func serveTable(row rows.ServeRow, runs []result.Run) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "    %-20s %9s %9s %15s %15s %12s\n", "", "MB/s", "s", "server, s/GiB",
-		"client, s/GiB", "client's core")
-	for _, contestant := range row.Contestants {
-		var seconds, client, server, busy []float64
-		failure := ""
-		for _, run := range runs {
-			if run.Contestant != contestant.Name() {
-				continue
-			}
-			if run.Failure != "" {
-				failure = run.Failure
-				continue
-			}
-			gibibytes := float64(run.Bytes) / (1 << 30)
-			seconds = append(seconds, run.Seconds)
-			client = append(client, (run.User+run.System)/gibibytes)
-			server = append(server, run.Server/gibibytes)
-			busy = append(busy, run.Busiest/run.Seconds)
-		}
-		if len(seconds) > 0 {
-			median := result.Median(seconds)
-			fmt.Fprintf(&text, "    %-20s %9.0f %9.3f %15.2f %15.2f %11.0f %%\n", contestant.Name(),
-				float64(row.Bytes)*float64(row.Streams)/median/1e6, median, result.Median(server), result.Median(client), 100*result.Median(busy))
-		}
-		if failure != "" {
-			fmt.Fprintf(&text, "    %-20s failed: %s\n", contestant.Name(), failure)
-		}
-	}
-	return text.String()
 }

@@ -26,9 +26,11 @@ var copyWays = map[filecopy.Plan]string{
 func copyMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("Copies on one machine", f))
-	text.WriteString("A new file is made, filled from one whose pages are in memory, and closed; nothing is forced to the disk. Kernel is copy_file_range, clone is FICLONE, ")
-	text.WriteString("where the file system has it; reads and writes are of 256 KiB. Aside is on another goroutine. Each cell gives the time, and in parentheses the ")
-	text.WriteString("processor time of all cores. **Bold** is the shortest time of a hash and size, *italic* what `usftp cp` and copy-data take.\n\n")
+	text.WriteString("A new file is created, filled from one whose pages are in memory, and closed, without " +
+		"fsync. *Kernel*\nis copy_file_range, *clone* is FICLONE where the file system has it; reads and " +
+		"writes are of 256 KiB.\n*Aside* is on another goroutine. Each cell has the time, and in " +
+		"parentheses the processor time of all\ncores. **Bold** is the shortest time for a hash and " +
+		"size, *italic* is what `usftp cp` and copy-data use.\n\n")
 	sizes := f.values("size")
 	text.WriteString(columns(append([]string{"on", "hash", "way"}, sizes...)))
 	for _, on := range f.values("on") {

@@ -115,8 +115,9 @@ func bestFloor(f goFamily, op, pipe string) *result.GoBenchmark {
 func pipeMarkdown(pipe, floor goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("10 MiB over pipes to sftp-server, no SSH", pipe))
-	text.WriteString("The floor is a bare loop that keeps requests in flight and drops the replies, at the best of the settings that were tried. ")
-	text.WriteString("usftp aims at 0.9 of the floor and at 1.5 of pkg/sftp's best, with fewer than 200 allocations and 256 KiB a transfer.\n\n")
+	text.WriteString("The floor is a bare loop that keeps requests in flight and drops the replies, at the " +
+		"best settings\nthat were tried. The target is 0.9 of the floor and 1.5 of pkg/sftp's best, with " +
+		"fewer than 200\nallocations and 256 KiB for each transfer.\n\n")
 	text.WriteString(columns([]string{"", "pipe", "MB/s", "of the floor", "of pkg/sftp's best",
 		"allocations", "KiB allocated"}))
 	for _, op := range pipe.values("op") {
@@ -156,9 +157,9 @@ var neededTrips = map[string]int{"CopyDown": 2, "CopyUp": 3}
 func delayMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("10 MiB with every write of the client delayed", f))
-	fmt.Fprintf(&text, "Needed is the time of the round trips that cannot be spared (%d down, %d up) and the library's own undelayed time. ",
+	fmt.Fprintf(&text, "*Needed* is the time of the round trips that no client can avoid (%d down, %d up) and the library's\nown time without a delay. ",
 		neededTrips["CopyDown"], neededTrips["CopyUp"])
-	fmt.Fprintf(&text, "usftp aims at %.2f of it.\n\n", allowance)
+	fmt.Fprintf(&text, "The target is %.2f of it.\n\n", allowance)
 	text.WriteString(columns([]string{"", "delay", "ms", "needed", "ratio"}))
 	for _, op := range f.values("op") {
 		for _, delay := range f.values("delay") {
@@ -182,7 +183,8 @@ func delayMarkdown(f goFamily) string {
 func gridMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("The grid: 10 MiB by each operation and size", f))
-	text.WriteString("One operation is a whole file with its open and close. Each cell gives MB/s, KiB allocated and allocations.\n\n")
+	text.WriteString("One operation is a whole file with its open and close. Each cell has MB/s, KiB " +
+		"allocated and\nallocations.\n\n")
 	libraries := f.values("library")
 	text.WriteString(columns(append([]string{"operation", "size", "delay"}, libraries...)))
 	for _, op := range f.values("op") {

@@ -10,7 +10,8 @@ import (
 func gridDelayMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("The grid with every write of the client delayed", f))
-	text.WriteString("10 MiB in pieces of 4 MiB, a file's open and close included. Each cell gives milliseconds, and how many delays that is.\n\n")
+	text.WriteString("10 MiB in pieces of 4 MiB, with a file's open and close. Each cell has milliseconds, and " +
+		"how many\ndelays that is.\n\n")
 	libraries := f.values("library")
 	text.WriteString(columns(append([]string{"operation", "delay"}, libraries...)))
 	for _, op := range f.values("op") {
@@ -59,8 +60,9 @@ type taskFigure struct{ task, library string }
 func taskMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("Tasks", f))
-	text.WriteString("Over pipes to sftp-server, with every write of the client delayed by 50 ms where a line says so. pkg/sftp's stats come from 64 goroutines; ")
-	text.WriteString("it walks a twentieth of the tree, and its time is multiplied by 20.\n\n")
+	text.WriteString("Over pipes to sftp-server, with every write of the client delayed by 50 ms where a line " +
+		"says so.\npkg/sftp's stats come from 64 goroutines; it walks a twentieth of the tree, and its " +
+		"time is multiplied\nby 20.\n\n")
 	text.WriteString(columns([]string{"task", "library", "seconds", "allocations an item",
 		"heap, KiB", "goroutines"}))
 	for _, b := range f.benchmarks {
