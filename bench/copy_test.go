@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/bench/result"
-	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // copyDirs are where local copies are measured: tmpfs, the disk, and what USFTP_BENCH_DIRS lists
@@ -60,13 +60,13 @@ var copyHashes = []struct {
 // copyPlans are the ways to copy alone, and with each hash. Reading and writing is done by package
 // filecopy, buffer by buffer: io.Copy would have the kernel copy.
 var (
-	copyAlone = []filecopy.Plan{{Move: filecopy.Kernel}, {Move: filecopy.Clone},
-		{Move: filecopy.Read}}
-	copyHashed = []filecopy.Plan{
-		{Move: filecopy.Kernel, Hash: filecopy.Reread},
-		{Move: filecopy.Clone, Hash: filecopy.Reread},
-		{Move: filecopy.Read, Hash: filecopy.Reread}, {Move: filecopy.Read,
-			Hash: filecopy.Tee}, {Move: filecopy.Read, Hash: filecopy.TeeAside},
+	copyAlone = []localfs.Plan{{Move: localfs.Kernel}, {Move: localfs.Clone},
+		{Move: localfs.Read}}
+	copyHashed = []localfs.Plan{
+		{Move: localfs.Kernel, Hash: localfs.Reread},
+		{Move: localfs.Clone, Hash: localfs.Reread},
+		{Move: localfs.Read, Hash: localfs.Reread}, {Move: localfs.Read,
+			Hash: localfs.Tee}, {Move: localfs.Read, Hash: localfs.TeeAside},
 	}
 )
 
@@ -84,7 +84,7 @@ func BenchmarkCopy(b *testing.B) {
 						plans = copyAlone
 					}
 					for _, plan := range plans {
-						if plan.Move == filecopy.Clone && !c.clones {
+						if plan.Move == localfs.Clone && !c.clones {
 							continue
 						}
 						name := "hash=" + h.name + "/move=" + string(plan.Move)
@@ -142,7 +142,7 @@ const (
 
 // run measures by itself, because the file before must be out of the way each time: the median of
 // its operations, and the processor time of all of them.
-func (c *copyBench) run(b *testing.B, plan filecopy.Plan, newHash func() hash.Hash) {
+func (c *copyBench) run(b *testing.B, plan localfs.Plan, newHash func() hash.Hash) {
 	want := []byte(nil)
 	if newHash != nil {
 		h := newHash()
@@ -154,7 +154,7 @@ func (c *copyBench) run(b *testing.B, plan filecopy.Plan, newHash func() hash.Ha
 	for elapsed < copyFor || len(times) < copyLeast {
 		os.Remove(c.target)
 		var h hash.Hash
-		options := filecopy.Options{Plan: plan}
+		options := localfs.Options{Plan: plan}
 		if newHash != nil {
 			h = newHash()
 			options.Hash = h
@@ -164,7 +164,7 @@ func (c *copyBench) run(b *testing.B, plan filecopy.Plan, newHash func() hash.Ha
 		if err != nil {
 			b.Fatal(err)
 		}
-		n, err := filecopy.Copy(context.Background(), dst, c.src, options)
+		n, err := localfs.Copy(context.Background(), dst, c.src, options)
 		if closeErr := dst.Close(); err == nil {
 			err = closeErr
 		}

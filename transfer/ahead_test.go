@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest/opensshd"
-	"github.com/usftp/usftp/transfer"
 )
 
 // What is known to be asked first is asked with the session's first request, and not again; and
@@ -27,51 +27,51 @@ func TestAskedAhead(t *testing.T) {
 	missing := filepath.Join(dir, "missing")
 	// dir stands for the target, which is another one each time.
 	for name, test := range map[string]struct {
-		config    transfer.ConnectConfig
-		direction transfer.Direction
+		config    pool.ConnectConfig
+		direction way
 		source    string
 		tree      bool
 		more      int64 // requests than without it
 		fails     error
 	}{
-		"file down": {transfer.ConnectConfig{Source: file}, transfer.Download, file, false,
+		"file down": {pool.ConnectConfig{Source: file}, download, file, false,
 			0, nil},
-		"file up": {transfer.ConnectConfig{Look: dir}, transfer.Upload, file, false, 0,
+		"file up": {pool.ConnectConfig{Look: dir}, upload, file, false, 0,
 			nil},
-		"tree down": {transfer.ConnectConfig{Look: tree}, transfer.Download, tree, true, 1,
+		"tree down": {pool.ConnectConfig{Look: tree}, download, tree, true, 1,
 			nil},
-		"tree up": {transfer.ConnectConfig{Look: dir}, transfer.Upload, tree, true, 1,
+		"tree up": {pool.ConnectConfig{Look: dir}, upload, tree, true, 1,
 			nil},
-		"not there": {transfer.ConnectConfig{Source: missing}, transfer.Download, missing,
+		"not there": {pool.ConnectConfig{Source: missing}, download, missing,
 			false, 0, fs.ErrNotExist},
-		"another file": {transfer.ConnectConfig{Source: missing}, transfer.Download, file,
+		"another file": {pool.ConnectConfig{Source: missing}, download, file,
 			false, 2, nil},
-		"looked, then read": {transfer.ConnectConfig{Look: file}, transfer.Download, file, false, 2,
+		"looked, then read": {pool.ConnectConfig{Look: file}, download, file, false, 2,
 			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests [2]int64
-			for i, config := range []transfer.ConnectConfig{{}, test.config} {
+			for i, config := range []pool.ConnectConfig{{}, test.config} {
 				config.Dial = &dial.Config{ConfigFile: sshd.ConfigFile}
 				target := t.TempDir()
 				if config.Look == dir {
 					config.Look = target
 				}
-				login, err := transfer.Connect(t.Context(), dial.Target{Host: sshd.Alias}, config)
+				login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias}, config)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer login.Close()
 				host := login.Host()
 				if test.tree {
-					copying := transfer.Tree{Host: host, Direction: test.direction,
+					copying := treeJob{Host: host, Direction: test.direction,
 						Source: test.source, Target: target}
-					if test.direction == transfer.Upload {
+					if test.direction == upload {
 						copying.Source = t.TempDir()
 					}
 					_, err = copying.Run(t.Context())
 				} else {
-					copying := transfer.Job{Host: host, Direction: test.direction,
+					copying := copyJob{Host: host, Direction: test.direction,
 						Source: test.source, Target: target}
 					_, err = copying.Run(t.Context())
 				}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -40,11 +39,11 @@ func alwaysBreaks(t *testing.T, fault sftptest.Fault, plain bool) {
 		script.Extensions = []wire.ExtensionPair{{Name: wire.ExtLimits, Data: "1"},
 			{Name: wire.ExtFsync, Data: "1"}}
 	}
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		b := newTreeBench(t, script, sftptest.LinkConfig{})
 		connections := b.redials(sftptest.LinkConfig{}, nil)
 		source, target := b.sample("source"), "/target"
-		if direction == transfer.Download {
+		if direction == download {
 			source, target = "/source", filepath.Join(b.dir, "target")
 			for i := range 5 {
 				b.server.Files.WriteFile(fmt.Sprintf("/source/%d/file", i), random(200_000*i))
@@ -56,7 +55,7 @@ func alwaysBreaks(t *testing.T, fault sftptest.Fault, plain bool) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
 		defer cancel()
 		began := time.Now()
-		tree := transfer.Tree{Host: b.host, Direction: direction, Source: source, Target: target}
+		tree := treeJob{Host: b.host, Direction: direction, Source: source, Target: target}
 		tree.Options.Retries, tree.Options.Sync = 3, true
 		s, err := tree.Run(ctx)
 		if ctx.Err() != nil || *connections > 40 {

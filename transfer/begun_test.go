@@ -14,8 +14,8 @@ import (
 // its target is a directory by then, and a directory gets copies in it. Without Resume, or once all
 // is done, the target means what it means to scp.
 func TestResumeTreeThatMadeItsTarget(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download,
-		transfer.Local} {
+	for _, direction := range []way{upload, download,
+		local} {
 		t.Run(direction.String(), func(t *testing.T) {
 			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 			source := b.sample("source")
@@ -23,10 +23,10 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 			target := filepath.Join(b.dir, "target")
 			from, to := source, target
 			switch direction {
-			case transfer.Upload:
+			case upload:
 				to = "/target"
-			case transfer.Download:
-				if _, err := b.tree(transfer.Upload, source, "/source"); err != nil {
+			case download:
+				if _, err := b.tree(upload, source, "/source"); err != nil {
 					t.Fatal(err)
 				}
 				from = "/source"
@@ -35,7 +35,7 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 			run := func(resume bool, stop bool) error {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				tree := transfer.Tree{Host: b.host, Direction: direction, Source: from, Target: to}
+				tree := treeJob{Host: b.host, Direction: direction, Source: from, Target: to}
 				tree.Options.Journal, tree.Options.Resume = journal, resume
 				tree.Options.Events = func(e transfer.Event) {
 					if stop && e.Kind == transfer.Done {
@@ -48,9 +48,9 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 			same := func(below string) {
 				t.Helper()
 				at := filepath.Join(target, below)
-				if direction == transfer.Upload {
+				if direction == upload {
 					os.RemoveAll(far)
-					if _, err := b.tree(transfer.Download, "/target/"+below+"/.", far); err != nil {
+					if _, err := b.tree(download, "/target/"+below+"/.", far); err != nil {
 						t.Fatal(err)
 					}
 					at = far

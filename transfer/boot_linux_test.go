@@ -36,7 +36,7 @@ func TestResumeAfterACrash(t *testing.T) {
 				data := random(40 << 20)
 				b.server.Files.WriteFile("/source", data)
 				target := filepath.Join(b.dir, "target")
-				journal := func(j *transfer.Job) {
+				journal := func(j *copyJob) {
 					j.Options.Journal,
 						j.Options.Resume = filepath.Join(b.dir, "journal"), true
 				}
@@ -44,8 +44,8 @@ func TestResumeAfterACrash(t *testing.T) {
 				var noted []byte
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
-				_, err := b.jobContext(ctx, transfer.Download, "/source", target, journal,
-					func(j *transfer.Job) {
+				_, err := b.jobContext(ctx, download, "/source", target, journal,
+					func(j *copyJob) {
 						j.Options.Events = func(e transfer.Event) {
 							if marks, _ := filepath.Glob(filepath.Join(b.dir, "journal",
 								"*")); len(marks) == 1 && e.Kind == transfer.Progress {
@@ -68,8 +68,8 @@ func TestResumeAfterACrash(t *testing.T) {
 				text, _ := json.Marshal(mark)
 				os.WriteFile(marks[0], text, 0o600)
 				b.reconnect(link)
-				result, err := b.job(transfer.Download, "/source", target, journal)
-				if err != nil || !bytes.Equal(b.arrived(transfer.Download), data) {
+				result, err := b.job(download, "/source", target, journal)
+				if err != nil || !bytes.Equal(b.arrived(download), data) {
 					t.Fatalf("%+v, %v", result, err)
 				}
 				if anew := result.Resumed == 0; anew != test.anew ||

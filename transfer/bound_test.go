@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -39,15 +40,15 @@ func TestBoundIsFoundOut(t *testing.T) {
 		sink   io.Writer
 		limit  int64
 		trip   time.Duration // 100 ms where it is 0
-		want   transfer.Bound
+		want   transfer.Bottleneck
 	}{
 		// The processor's time is the real one: on a busy machine it would be more than a second or
 		// two of the bubble's.
-		"windows": {trip: time.Second, want: transfer.BoundWindow},
-		"link":    {rate: 4e6, want: transfer.BoundLink},
-		"server":  {script: busy(50 * time.Millisecond), want: transfer.BoundServer},
-		"disk":    {sink: slow{50 * time.Millisecond}, want: transfer.BoundDisk},
-		"limit":   {limit: 4e6, want: transfer.BoundLimit},
+		"windows": {trip: time.Second, want: transfer.BottleneckWindow},
+		"link":    {rate: 4e6, want: transfer.BottleneckLink},
+		"server":  {script: busy(50 * time.Millisecond), want: transfer.BottleneckServer},
+		"disk":    {sink: slow{50 * time.Millisecond}, want: transfer.BottleneckDisk},
+		"limit":   {limit: 4e6, want: transfer.BottleneckRateLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,26 +77,26 @@ func TestBoundIsFoundOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer client.Close()
-				job := transfer.Job{Host: transfer.Host{Client: client, Name: "far"},
-					Direction: transfer.Download, Source: "/source", Target: "sink",
+				job := copyJob{Host: pool.Host{Client: client, Name: "far"},
+					Direction: download, Source: "/source", Target: "sink",
 					Writer: test.sink}
 				if job.Writer == nil {
 					job.Writer = new(bytes.Buffer)
 				}
-				var told transfer.Bound
+				var told transfer.Bottleneck
 				job.Options = transfer.Options{RateLimit: test.limit,
 					Events: func(e transfer.Event) {
 						if e.Kind == transfer.Done {
-							told = e.Bound
+							told = e.Bottleneck
 						}
 					}}
 				result, err := job.Run(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
-				if result.Bound != test.want || told != test.want {
+				if result.Bottleneck != test.want || told != test.want {
 					t.Errorf("it took %v, bound by %q, told %q, want %q", result.Elapsed,
-						result.Bound, told, test.want)
+						result.Bottleneck, told, test.want)
 				}
 			})
 		})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -60,15 +61,15 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 		return
 	}
 	defer client.Close()
-	b := &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+	b := &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
 		dir: t.TempDir()}
 
 	old, fresh := random(1+rng.IntN(1000)), random(rng.IntN(1_500_000))
 	there := rng.IntN(3) > 0
-	direction := transfer.Direction(rng.IntN(2))
+	direction := way(rng.IntN(2))
 	source, target := "/source", filepath.Join(b.dir, "target")
 	read := func() ([]byte, error) { return os.ReadFile(target) }
-	if direction == transfer.Upload {
+	if direction == upload {
 		source, target = b.local("source", fresh), "/target"
 		read = func() ([]byte, error) { return b.server.Files.ReadFile(target) }
 		if there {
@@ -123,7 +124,7 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 	if result.LeftBehind != "" && result.Bytes > 0 &&
 		!strings.Contains(err.Error(), "or has its name already") {
 		left, readErr := os.ReadFile(result.LeftBehind)
-		if direction == transfer.Upload {
+		if direction == upload {
 			left, readErr = server.Files.ReadFile(result.LeftBehind)
 		}
 		if readErr != nil || int64(len(left)) < result.Bytes ||
@@ -146,7 +147,7 @@ func TestInterruptionOfSilence(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var began time.Time
 			time.AfterFunc(5*time.Second, func() { began = time.Now(); cancel() })
-			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(3<<20)),
+			_, err := b.jobContext(ctx, upload, b.local("source", random(3<<20)),
 				"/target")
 			if err == nil {
 				return // it needs no second one of these
@@ -167,7 +168,7 @@ func TestInterruptedOpen(t *testing.T) {
 			Do: sftptest.Delay(time.Second)}}}, sftptest.LinkConfig{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		result, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)),
+		result, err := b.jobContext(ctx, upload, b.local("source", random(1000)),
 			"/target")
 		if !errors.Is(err, context.DeadlineExceeded) || result.LeftBehind != "" {
 			t.Errorf("%+v, %v", result, err)
@@ -186,7 +187,7 @@ func TestInterruptedOpen(t *testing.T) {
 func TestLostBeforeTheFirstByte(t *testing.T) {
 	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
 		Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
-	result, err := b.job(transfer.Upload, b.local("source", random(1000)), "/target")
+	result, err := b.job(upload, b.local("source", random(1000)), "/target")
 	left := b.temporaries()
 	if err == nil || len(left) != 1 || result.LeftBehind != left[0] ||
 		!strings.Contains(err.Error(), left[0]) {
@@ -198,7 +199,7 @@ func TestLostBeforeTheFirstByte(t *testing.T) {
 func TestUploadOneWriteAtATime(t *testing.T) {
 	b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
 	data := random(2 << 20)
-	if _, err := b.job(transfer.Upload, b.local("source", data), "/target"); err != nil ||
+	if _, err := b.job(upload, b.local("source", data), "/target"); err != nil ||
 		!bytes.Equal(b.remote("/target"), data) {
 		t.Error(err)
 	}
@@ -211,13 +212,13 @@ func TestOddStreams(t *testing.T) {
 			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 			b.server.Files.WriteFile("/source", random(100_000))
 			odd := oddStream(count)
-			_, err := b.job(transfer.Download, "/source", "-",
-				func(j *transfer.Job) { j.Writer, j.Options.RateLimit = odd, limit })
+			_, err := b.job(download, "/source", "-",
+				func(j *copyJob) { j.Writer, j.Options.RateLimit = odd, limit })
 			if err == nil {
 				t.Errorf("limit %d: a Write that says %d is no error", limit, count)
 			}
-			_, err = b.job(transfer.Upload, "-", "/target",
-				func(j *transfer.Job) { j.Reader, j.Options.RateLimit = odd, limit })
+			_, err = b.job(upload, "-", "/target",
+				func(j *copyJob) { j.Reader, j.Options.RateLimit = odd, limit })
 			if err == nil || b.server.Files.Exists("/target") || len(b.temporaries()) > 0 {
 				t.Errorf("limit %d: a Read that says %d: %v, %v", limit, count, err,
 					b.server.Files.List())
@@ -237,7 +238,7 @@ func TestPanicOfTheReader(t *testing.T) {
 	told := make(chan struct{}, 100)
 	func() {
 		defer func() { recover() }()
-		b.job(transfer.Upload, "-", "/target", func(j *transfer.Job) {
+		b.job(upload, "-", "/target", func(j *copyJob) {
 			j.Reader = io.MultiReader(nil) // calls a method of nil
 			j.Options.ProgressEvery = time.Millisecond
 			j.Options.Events = func(transfer.Event) { told <- struct{}{} }

@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
@@ -31,11 +33,11 @@ import (
 type outcomes map[string]string
 
 // checked runs a check, and makes sure that its events, its totals and its error say the same.
-func checked(t *testing.T, c transfer.Check) (outcomes, transfer.Summary, error) {
+func checked(t *testing.T, c checkJob) (outcomes, transfer.Summary, error) {
 	t.Helper()
 	said := make(outcomes)
 	c.Options.Events = func(e transfer.Event) {
-		if e.Direction != transfer.Checking || e.Host != c.Host.Name {
+		if e.TargetHost != "" || e.Target != "" || e.SourceHost != c.Host.Name {
 			t.Errorf("the event %+v", e)
 		}
 		if e.Name == "" {
@@ -49,9 +51,9 @@ func checked(t *testing.T, c transfer.Check) (outcomes, transfer.Summary, error)
 			said[e.Name] = string(e.Verified)
 		case e.Kind == transfer.Skipped, errors.Is(e.Err, transfer.ErrUnlisted):
 			said[e.Name] = "unlisted, " + string(e.Kind)
-		case errors.Is(e.Err, fs.ErrNotExist) && errors.Is(e.Err, transfer.ErrList):
+		case errors.Is(e.Err, fs.ErrNotExist) && errors.Is(e.Err, checksum.ErrMismatch):
 			said[e.Name] = "missing"
-		case errors.Is(e.Err, transfer.ErrList):
+		case errors.Is(e.Err, checksum.ErrMismatch):
 			said[e.Name] = "differs"
 		default:
 			said[e.Name] = e.Message
@@ -78,9 +80,9 @@ func checked(t *testing.T, c transfer.Check) (outcomes, transfer.Summary, error)
 	return said, s, err
 }
 
-func openList(t *testing.T, path string, a transfer.Algorithm) *transfer.List {
+func openList(t *testing.T, path string, a checksum.Algorithm) *checksum.List {
 	t.Helper()
-	list, err := transfer.OpenList(path, a)
+	list, err := checksum.Open(path, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,7 @@ func openList(t *testing.T, path string, a transfer.Algorithm) *transfer.List {
 // checkScene makes a tree of everything that a check meets, and a list of what should be there.
 // Want has "ok" where it is.
 func checkScene(t *testing.T, dir string,
-	a transfer.Algorithm) (list *transfer.List, want outcomes) {
+	a checksum.Algorithm) (list *checksum.List, want outcomes) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -100,7 +102,7 @@ func checkScene(t *testing.T, dir string,
 		}
 	}
 	path := filepath.Join(t.TempDir(), "list")
-	m, err := transfer.NewManifest(path)
+	m, err := checksum.Create(path)
 	must(err)
 	defer m.Discard()
 	want = outcomes{"extra": "unlisted, skipped", "deep/extra": "unlisted, skipped"}
@@ -176,25 +178,25 @@ func TestCheck(t *testing.T) {
 	real := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr()))
 	here := t.TempDir()
 	for name, test := range map[string]struct {
-		host      transfer.Host
+		host      pool.Host
 		dir, path string
 		how       transfer.Verification
 	}{
-		"here":    {transfer.Host{}, here, here, transfer.VerifiedByReading},
+		"here":    {pool.Host{}, here, here, transfer.VerifiedByReading},
 		"openssh": {real, here, here, transfer.VerifiedByReading},
 		"ours":    {ours, oursDir, "/", transfer.VerifiedByHash},
 	} {
-		for _, a := range []transfer.Algorithm{transfer.SHA256, transfer.BLAKE3} {
+		for _, a := range []checksum.Algorithm{checksum.SHA256, checksum.BLAKE3} {
 			t.Run(name+" "+string(a), func(t *testing.T) {
 				if err := emptyDir(test.dir); err != nil {
 					t.Fatal(err)
 				}
 				list, want := checkScene(t, test.dir, a)
-				c := transfer.Check{Host: test.host, Dir: test.path, List: list}
+				c := checkJob{Host: test.host, Dir: test.path, List: list}
 				for range 2 { // a list can be used again
 					said, s, err := checked(t, c)
 					said.compare(t, want.with(test.how))
-					if !errors.Is(err, transfer.ErrList) || !s.Complete {
+					if !errors.Is(err, checksum.ErrMismatch) || !s.Complete {
 						t.Errorf("%+v, %v", s, err)
 					}
 				}
@@ -214,7 +216,7 @@ func TestCheck(t *testing.T) {
 
 				// Linked directories are looked into for what is not in the list, and where they
 				// lead back they are not.
-				c.TreeOptions = transfer.TreeOptions{Links: transfer.FollowLinks,
+				c.TreeOptions = transfer.TreeOptions{Links: transfer.LinksFollow,
 					Exclude: []string{"broken"}}
 				said, _, _ = checked(t, c)
 				delete(want, "broken")
@@ -240,22 +242,22 @@ func TestCheckAsksForHashes(t *testing.T) {
 	name := wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"}
 	for what, test := range map[string]struct {
 		offer   []wire.ExtensionPair
-		a       transfer.Algorithm
+		a       checksum.Algorithm
 		version string
 		reads   bool
 		refused bool
 	}{
-		"by name": {offer: []wire.ExtensionPair{name}, a: transfer.SHA256},
+		"by name": {offer: []wire.ExtensionPair{name}, a: checksum.SHA256},
 		"by handle": {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle,
-			Data: "1"}}, a: transfer.SHA256},
+			Data: "1"}}, a: checksum.SHA256},
 		"not this algorithm": {offer: []wire.ExtensionPair{name,
-			{Name: wire.ExtCheckFileAlgorithms, Data: "sha256"}}, a: transfer.BLAKE3, reads: true},
-		"another than it says": {offer: []wire.ExtensionPair{name}, a: transfer.BLAKE3,
+			{Name: wire.ExtCheckFileAlgorithms, Data: "sha256"}}, a: checksum.BLAKE3, reads: true},
+		"another than it says": {offer: []wire.ExtensionPair{name}, a: checksum.BLAKE3,
 			reads: true},
-		"no hashes": {a: transfer.SHA256, reads: true},
-		"read once, and hashes": {offer: []wire.ExtensionPair{name}, a: transfer.SHA256,
+		"no hashes": {a: checksum.SHA256, reads: true},
+		"read once, and hashes": {offer: []wire.ExtensionPair{name}, a: checksum.SHA256,
 			version: "SSH-2.0-SterlingCommerce"},
-		"read once, and no hashes": {a: transfer.SHA256, version: "SSH-2.0-SterlingCommerce",
+		"read once, and no hashes": {a: checksum.SHA256, version: "SSH-2.0-SterlingCommerce",
 			refused: true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -279,7 +281,7 @@ func TestCheckAsksForHashes(t *testing.T) {
 			if test.reads {
 				how = transfer.VerifiedByReading
 			}
-			c := transfer.Check{Host: transfer.Host{Client: client, Name: "far"}, Dir: "/dir",
+			c := checkJob{Host: pool.Host{Client: client, Name: "far"}, Dir: "/dir",
 				List: openList(t, path, test.a)}
 			said, _, err := checked(t, c)
 			if test.refused {
@@ -324,10 +326,10 @@ func TestCheckRoundTrips(t *testing.T) {
 				}
 			}
 			path := filepath.Join(b.dir, "list")
-			writeList(t, path, transfer.SHA256, names...)
+			writeList(t, path, checksum.SHA256, names...)
 			began := time.Now()
-			said, s, _ := checked(t, transfer.Check{Host: b.host, Dir: "/dir",
-				List: openList(t, path, transfer.SHA256)})
+			said, s, _ := checked(t, checkJob{Host: b.host, Dir: "/dir",
+				List: openList(t, path, checksum.SHA256)})
 			if trips := int(time.Since(began) / trip); trips > most || said["file7"] != what ||
 				len(said) != 1000 {
 				t.Errorf("%s: %d round trips; %+v", what, trips, s)
@@ -350,9 +352,9 @@ func TestCheckLosesConnection(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "list")
-	writeList(t, path, transfer.SHA256, names...)
+	writeList(t, path, checksum.SHA256, names...)
 	host := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr(), 20_000, 25_000, 30_000))
-	c := transfer.Check{Host: host, Dir: dir, List: openList(t, path, transfer.SHA256)}
+	c := checkJob{Host: host, Dir: dir, List: openList(t, path, checksum.SHA256)}
 	c.Options.Retries = 5
 	c.Options.Backoff = func(int) time.Duration { return 0 }
 	said, s, err := checked(t, c)
@@ -368,14 +370,14 @@ func TestCheckRefuses(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	os.WriteFile(file, []byte("# nothing\n\n"), 0o644)
 	full := filepath.Join(dir, "list")
-	writeList(t, full, transfer.SHA256, "a")
-	for what, c := range map[string]transfer.Check{
+	writeList(t, full, checksum.SHA256, "a")
+	for what, c := range map[string]checkJob{
 		"no list":       {Dir: dir},
-		"an empty list": {Dir: dir, List: openList(t, file, transfer.SHA256)},
-		"no directory":  {Dir: file, List: openList(t, full, transfer.SHA256)},
+		"an empty list": {Dir: dir, List: openList(t, file, checksum.SHA256)},
+		"no directory":  {Dir: file, List: openList(t, full, checksum.SHA256)},
 		"nothing": {Dir: filepath.Join(dir, "nothing"),
-			List: openList(t, full, transfer.SHA256)},
-		"a bad pattern": {Dir: dir, List: openList(t, full, transfer.SHA256),
+			List: openList(t, full, checksum.SHA256)},
+		"a bad pattern": {Dir: dir, List: openList(t, full, checksum.SHA256),
 			TreeOptions: transfer.TreeOptions{Exclude: []string{"["}}},
 	} {
 		said, s, err := checked(t, c)
@@ -394,9 +396,9 @@ func TestCheckEnds(t *testing.T) {
 		t.Skip(err)
 	}
 	path := filepath.Join(t.TempDir(), "list")
-	writeList(t, path, transfer.SHA256, "large")
+	writeList(t, path, checksum.SHA256, "large")
 	ctx, cancel := context.WithCancel(t.Context())
-	c := transfer.Check{Dir: dir, List: openList(t, path, transfer.SHA256)}
+	c := checkJob{Dir: dir, List: openList(t, path, checksum.SHA256)}
 	c.Options.ProgressEvery = time.Millisecond
 	c.Options.Events = func(e transfer.Event) {
 		if e.Kind == transfer.Progress && e.Bytes > 0 {
@@ -415,7 +417,7 @@ func TestCheckListThatContradictsItself(t *testing.T) {
 	os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o644)
 	os.WriteFile(filepath.Join(dir, "b"), []byte("b"), 0o644)
 	line := func(name, data string) string {
-		return strings.TrimPrefix(hashOf(transfer.SHA256, []byte(data)).String(), "sha256:") +
+		return strings.TrimPrefix(hashOf(checksum.SHA256, []byte(data)).String(), "sha256:") +
 			"  " + name + "\n"
 	}
 	path := filepath.Join(t.TempDir(), "list")
@@ -424,6 +426,6 @@ func TestCheckListThatContradictsItself(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	said, _, _ := checked(t, transfer.Check{Dir: dir, List: openList(t, path, transfer.SHA256)})
+	said, _, _ := checked(t, checkJob{Dir: dir, List: openList(t, path, checksum.SHA256)})
 	said.compare(t, outcomes{"a": "differs", "b": "reading", "gone": "missing"})
 }

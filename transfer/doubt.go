@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"hash"
 	"io"
 	"math"
@@ -15,22 +14,22 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// doubt is about a source on a host that was written to just before it was read. SFTP has times in
-// whole seconds (draft-02, section 5), so whoever writes to it again in the second of its time
-// leaves no trace in its attributes. That second is over a second after the first look at the
-// latest: what was read until then is compared once more in the end, however long the copy lasts.
+// doubt is about a source on a host that was written to just before it was read. SFTP's times are
+// whole seconds (draft-ietf-secsh-filexfer-02, section 5), so whoever writes to it again in the second
+// of its time leaves no trace in its attributes. That second ends at most a second after the first
+// look: what was read until then is compared once more at the end, however long the copy takes.
 //
-// SFTP has no clock either. A host's time is taken for ours, unless it stamps the file with the time
-// of our reading, which shows that it is behind. What remains: a host whose clock is behind ours by
-// more than doubtFor, that keeps no times of reading, and whose file is written to in the very
-// second in which it is read for the first time.
+// SFTP has no clock either. A host's time is taken to be ours, unless it stamps the file with the
+// time of our reading, which shows that it is behind. What remains is a host whose clock is behind
+// ours by more than doubtFor, that keeps no times of reading, and whose file is written to in the very
+// second in which it is read first.
 type doubt struct {
 	first   *usftp.FileStat // the first look
 	suspect bool            // the second of its time may not be over
 	began   time.Time
 	bound   atomic.Int64 // the offset up to which it was read then
 
-	// what was read, where it cannot be read on this machine again; sum is nil where it can
+	// what was read, if it cannot be read again on this machine; otherwise sum is nil
 	sum hash.Hash
 	fed int64
 }
@@ -44,77 +43,78 @@ const (
 	mostAsked = 16 << 20
 )
 
-// doubts begins to keep in mind what is read of a source, where it may have been written to just
-// now. What travels in one packet is read at one moment.
-func (r *run) doubts(client *usftp.Client, stat *usftp.FileStat) {
-	if stat == nil || !stat.HasTimes() || !stat.HasSize() || !stat.FileMode().IsRegular() ||
-		r.doubt != nil && r.doubt.suspect {
-		return
+// newDoubt looks at a source that may have been written to just now, nil if that does not matter:
+// what travels in one packet is read at one moment.
+func newDoubt(client *usftp.Client, stat *usftp.FileStat) *doubt {
+	if stat == nil || !stat.HasTimes() || !stat.HasSize() || !stat.FileMode().IsRegular() {
+		return nil
 	}
 	if read, _, err := private.OfClient(client).DataSizes(); err != nil || stat.Size <= uint64(read) {
-		return
+		return nil
 	}
 	now := time.Now()
-	r.doubt = &doubt{first: stat, began: now, suspect: !stat.ModTime().Before(now.Add(-doubtFor))}
-	r.doubt.bound.Store(math.MaxInt64)
+	d := &doubt{first: stat, began: now, suspect: !stat.ModTime().Before(now.Add(-doubtFor))}
+	d.bound.Store(math.MaxInt64)
+	return d
 }
 
-// suspect reports whether the source is in doubt already.
-func (r *run) suspect() bool { return r.doubt != nil && r.doubt.suspect }
+// inheritDoubt is about what an earlier run doubted, if this one continues from it.
+func inheritDoubt(stat *usftp.FileStat, bound int64) *doubt {
+	d := &doubt{first: stat, began: time.Now(), suspect: true}
+	d.bound.Store(bound)
+	return d
+}
 
-// boundDoubt notes how far the source was read when the time is over. What was asked for by then
-// may have been read too.
-func (r *run) boundDoubt(progress func() int64) (stop func()) {
-	d := r.doubt
+// certain reports whether the source is in doubt already.
+func (d *doubt) certain() bool { return d != nil && d.suspect }
+
+// watch notes how far the source was read when the time is over. What was asked for by then may have
+// been read too.
+func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 	if d == nil || d.bound.Load() != math.MaxInt64 {
 		return func() {}
 	}
 	timer := time.AfterFunc(time.Until(d.began.Add(doubtFor)), func() {
-		ahead := int64(mostAsked)
-		for _, host := range []*Host{&r.Host, &r.From} {
-			if host.Pool != nil {
-				clients, _ := host.Pool.others()
-				ahead += int64(len(clients)+1) * mostAsked
+		ahead := int64(0)
+		for _, s := range ends.all() {
+			ahead += mostAsked
+			if s.host.Pool != nil {
+				others, _ := s.host.Pool.Sessions()
+				ahead += int64(len(others)) * mostAsked
 			}
 		}
-		d.bound.CompareAndSwap(math.MaxInt64, progress()+ahead)
+		d.bound.CompareAndSwap(math.MaxInt64, position()+ahead)
 	})
 	return func() { timer.Stop() }
 }
 
-// feed takes what was read at an offset, where it cannot be read again on this machine. It may come
-// twice.
+// remember keeps in mind what passes, for a source that is read where nothing stays.
+func (d *doubt) remember() {
+	if d.certain() && d.sum == nil {
+		d.sum = sha256.New()
+	}
+}
+
+// remembers reports whether what passes is kept in mind, and so must come in order.
+func (d *doubt) remembers() bool { return d != nil && d.sum != nil }
+
+// feed takes what was read at an offset. It may come twice.
 func (d *doubt) feed(data []byte, off int64) {
-	if d == nil || d.sum == nil || off > d.fed || off+int64(len(data)) <= d.fed ||
-		d.fed >= d.bound.Load() {
+	if !d.remembers() || off > d.fed || off+int64(len(data)) <= d.fed || d.fed >= d.bound.Load() {
 		return
 	}
 	d.sum.Write(data[d.fed-off:])
 	d.fed = off + int64(len(data))
 }
 
-// rememberDoubt has what passes kept in mind, for a source that is read where nothing stays.
-func (r *run) rememberDoubt() {
-	if r.suspect() && r.doubt.sum == nil {
-		r.doubt.sum = sha256.New()
+// writer feeds what w has taken.
+func (d *doubt) writer(w io.Writer) io.Writer {
+	if !d.remembers() {
+		return w
 	}
+	return doubtWriter{w, d}
 }
 
-// waitForDoubt waits until the second of the source's time is over, where it may not be. It is for
-// what a host copies by itself, of which nothing passes here.
-func (r *run) waitForDoubt(from *source) error {
-	if !r.suspect() {
-		return nil
-	}
-	if !pause(r.ctx, time.Until(r.doubt.began.Add(doubtFor))) {
-		return context.Cause(r.ctx)
-	}
-	r.doubt = nil
-	from.file.(*remoteFile).doubt = nil
-	return from.changed(from.before.Size())
-}
-
-// doubtWriter feeds what its writer has taken.
 type doubtWriter struct {
 	io.Writer
 	doubt *doubt
@@ -126,26 +126,20 @@ func (w doubtWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *run) doubtWriter(sink io.Writer) io.Writer {
-	if r.doubt == nil || r.doubt.sum == nil {
-		return sink
+// wait waits until the second of the source's time is over. It is for what a host copies itself, of
+// which nothing passes here.
+func (d *doubt) wait(ctx context.Context) error {
+	select {
+	case <-time.After(time.Until(d.began.Add(doubtFor))):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return doubtWriter{sink, r.doubt}
 }
 
-// inheritDoubt keeps in mind what an earlier run was in doubt about, where this one goes on from it.
-func (r *run) inheritDoubt(before *usftp.FileStat, m *mark) {
-	if m.SourceDoubt == 0 || r.suspect() {
-		return
-	}
-	r.doubt = &doubt{first: before, began: time.Now(), suspect: true}
-	r.doubt.bound.Store(m.SourceDoubt)
-}
-
-// settleDoubt compares what is in doubt with what the source has now. local opens what has arrived,
-// nil where it cannot be read again.
-func (r *run) settleDoubt(f *usftp.File, local reopen) error {
-	d := r.doubt
+// settle compares what is in doubt with what the source has now, of which n bytes were copied. local
+// opens what has arrived, nil if it cannot be read again.
+func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error {
 	if d == nil {
 		return nil
 	}
@@ -157,7 +151,7 @@ func (r *run) settleDoubt(f *usftp.File, local reopen) error {
 	if !d.suspect {
 		return nil
 	}
-	n := min(d.bound.Load(), r.result.Bytes)
+	n = min(d.bound.Load(), n)
 	var sum []byte
 	switch {
 	case d.sum != nil:
@@ -176,33 +170,34 @@ func (r *run) settleDoubt(f *usftp.File, local reopen) error {
 	default:
 		return nil
 	}
-	now, err := r.hashSource(f, n)
+	now, err := hashAgain(c, f, n)
 	switch {
 	case err != nil:
 		return err
 	case now == nil:
-		r.note("the source was written to just before it was copied, and cannot be read again to make sure that it was not meanwhile")
+		c.note("the source was written to just before it was copied, and cannot be read again to make sure that it was not meanwhile")
 	case !bytes.Equal(sum, now):
-		return fmt.Errorf("%w: its contents have, in the second of its time", ErrSourceChanged)
+		return changedf("its contents did, within the second of its time")
 	}
 	return nil
 }
 
-// hashSource hashes the first n bytes of a source: the host does where it can, else they are read
-// again; nil where they cannot be.
-func (r *run) hashSource(f *usftp.File, n int64) ([]byte, error) {
-	if n <= hashPiece && f.Client().HasCheckFile() {
+// hashAgain hashes the first n bytes of a source: the host does if it can, otherwise they are read
+// again; nil if they cannot be.
+func hashAgain(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
+	client := f.Client()
+	if n <= hashPiece && client.HasCheckFile() {
 		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n})
 		if err == nil && hashes.Algorithm == "sha256" && len(hashes.Hashes) == 1 {
 			return hashes.Hashes[0], nil
 		}
 	}
-	if private.OfClient(f.Client()).ReadsOnce() {
+	if private.OfClient(client).ReadsOnce() {
 		return nil, nil
 	}
 	again := f.ReadRange(0, n)
 	defer again.Close()
 	h := sha256.New()
-	_, err := io.Copy(h, r.limitReader(again))
+	_, err := io.Copy(h, c.limiter.reader(again))
 	return h.Sum(nil), err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
 )
@@ -82,8 +83,8 @@ func TestLongWayBehindAProxy(t *testing.T) {
 	if err := os.WriteFile(source, random(64<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	login, err := transfer.Connect(t.Context(), dial.Target{Host: sshd.Alias},
-		transfer.ConnectConfig{Look: target,
+	login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias},
+		pool.ConnectConfig{Look: target,
 			Dial: &dial.Config{ConfigFile: sshd.ConfigFile,
 				Options: []string{"Port=" + strconv.Itoa(port),
 					"HostKeyAlias=[" + sshd.Host + "]:" + strconv.Itoa(sshd.Port)}}})
@@ -91,7 +92,7 @@ func TestLongWayBehindAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer login.Close()
-	r, err := transfer.UploadFile(t.Context(), login.Host(), source, target, transfer.Options{})
+	r, err := uploadFile(t.Context(), login.Host(), source, target, transfer.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,49 +5,79 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/wire"
 )
 
-// Error is how a job fails: one sentence that names the file, the host and the cause.
-type Error struct {
-	Host      string
-	From      string // the host of the source, where that is another
-	Direction Direction
-	Source    string
-	Target    string
-	Err       error // the cause; errors.Is holds for what it holds for
-	// what is left behind, or what has happened to the target; "" where it is untouched
-	Detail string
+var (
+	// ErrIsDirectory reports that the source or the target is a directory.
+	ErrIsDirectory = errors.New("it is a directory")
 
-	// Resumable says that the same job with Options.Resume would go on from what is left behind.
-	Resumable bool
+	// ErrSourceChanged reports that the source was written to while it was read.
+	ErrSourceChanged = errors.New("the source changed while it was copied")
 
-	temporary string // the target's temporary name
+	// ErrBadName reports a name from a server that cannot be a file's name.
+	ErrBadName = localfs.ErrBadName
+
+	// ErrVerify reports that what was stored is not what was copied.
+	ErrVerify = errors.New("what was stored differs from the source")
+
+	errSameFile     = errors.New("source and target are the same file")
+	errNotDirectory = errors.New("it is not a directory")
+	errReplaced     = errors.New("another file has taken its place")
+
+	// errKept ends the copy of a file that is there already.
+	errKept = errors.New("it is there already")
+)
+
+func changedf(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrSourceChanged}, args...)...)
 }
 
-// Error says the file, the host, the cause, and what is left.
-func (e *Error) Error() string {
-	source, target := e.Source, e.Target
-	switch e.Direction {
-	case Download:
-		source = e.Host + ":" + source
-	case Upload:
-		target = e.Host + ":" + target
-	case Relay:
-		source, target = e.From+":"+source, e.Host+":"+target
+// Error reports how a copy failed: one sentence with the file, the host and the cause.
+type Error struct {
+	Route
+	Err       error  // the cause
+	Detail    string // what is left behind or became of the target; "" if it is untouched
+	Resumable bool   // Options.Resume would continue from what is left
+
+	temporary string // the target's temporary name
+	ofSource  bool
+	checking  bool
+}
+
+// failure makes an Error of the file's.
+func (c *fileCopy) failure(err error) error {
+	e := newError(c.job, c.source, c.result.Target, err)
+	e.Detail, e.Resumable = c.detail, c.journal.resumable
+	e.temporary = cmp.Or(c.tries.made, c.result.LeftBehind)
+	return e
+}
+
+func newError(j *job, source, target string, err error) *Error {
+	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}
+	e.Source, e.Target, e.checking = source, target, j.tree != nil && j.tree.check
+	if s, ok := err.(*sourceError); ok {
+		e.Err = s.error
 	}
-	message := fmt.Sprintf("cannot copy %s to %s: %s%s", source, target, e.at(), e.cause())
-	if e.Direction == Checking {
-		if e.Host != "" {
-			source = e.Host + ":" + source
-		}
-		message = source + ": " + e.cause()
+	return e
+}
+
+// Error returns the file, the host, the cause, and what is left.
+func (e *Error) Error() string {
+	message := fmt.Sprintf("cannot copy %s to %s: %s%s", shown(e.SourceHost, e.Source),
+		shown(e.TargetHost, e.Target), e.at(), e.cause())
+	if e.checking {
+		message = shown(e.SourceHost, e.Source) + ": " + e.cause()
 	}
 	if e.Detail != "" {
 		message += "; " + e.Detail
@@ -58,39 +88,50 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// at says on which of two machines it was, where the cause alone would not tell.
-func (e *Error) at() string {
-	var status *usftp.StatusError
-	switch {
-	case (e.Direction == Upload || e.Direction == Download) && e.Host != "" &&
-		errors.Is(e.Err, fs.ErrPermission):
-		if errors.As(e.Err, &status) {
-			return "on " + e.Host + ": "
-		}
-		return "on this machine: "
-	case e.Direction != Relay || e.From == e.Host || errors.Is(e.Err, context.Canceled):
-		return ""
-	case isOfSource(e.Err):
-		return "on " + e.From + ": "
-	case errors.As(e.Err, &status), errors.Is(e.Err, net.ErrClosed):
-		return "on " + e.Host + ": "
+// shown is a path as people write it.
+func shown(host, path string) string {
+	if host == "" {
+		return path
 	}
-	return ""
+	return host + ":" + path
 }
 
-// cause says the cause without what the sentence has said already: the operation and the path that
-// package os and its like put in front, where the path is the source or the target.
+// shown is a path of the target's end.
+func (j *job) shown(path string) string { return shown(j.route.TargetHost, path) }
+
+// at says on which of two machines it was, if the cause alone would not tell.
+func (e *Error) at() string {
+	var status *usftp.StatusError
+	where := e.TargetHost
+	if e.ofSource {
+		where = e.SourceHost
+	}
+	switch {
+	case e.SourceHost == e.TargetHost, errors.Is(e.Err, context.Canceled):
+		return ""
+	case e.SourceHost != "" && e.TargetHost != "":
+		if !e.ofSource && !errors.As(e.Err, &status) && !errors.Is(e.Err, net.ErrClosed) {
+			return ""
+		}
+	case !errors.Is(e.Err, fs.ErrPermission):
+		return ""
+	}
+	if where == "" {
+		return "on this machine: "
+	}
+	return "on " + where + ": "
+}
+
+// cause returns the cause without the operation and the path that the sentence has named already.
 func (e *Error) cause() string {
 	if errors.Is(e.Err, context.Canceled) {
 		return "interrupted"
 	}
-	cause := e.Err
-	if source, ok := cause.(*sourceError); ok {
-		cause = source.error
-	}
-	switch err := cause.(type) {
+	switch err := e.Err.(type) {
 	case *fs.PathError:
-		if e.noDirectory(err) {
+		// "No such file" of a file that is to be created would send people to the source.
+		if (err.Op == "open" || err.Op == "openat" || err.Op == "stat") && !e.ofSource &&
+			!e.checking && errors.Is(err, fs.ErrNotExist) {
 			return "there is no directory to put it in"
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
@@ -103,27 +144,10 @@ func (e *Error) cause() string {
 	case *os.LinkError:
 		return fmt.Sprintf("cannot %s %s to %s: %s", err.Op, err.Old, err.New, plain(err.Err))
 	}
-	return plain(cause)
+	return plain(e.Err)
 }
 
-// noDirectory tells whether it was the target that could not be made or found. "No such file" of a
-// file that is to be made would let a person look at the source.
-func (e *Error) noDirectory(err *fs.PathError) bool {
-	var status *usftp.StatusError
-	atHost := errors.As(err, &status)
-	opening := err.Op == "open" || err.Op == "openat" || err.Op == "stat"
-	switch e.Direction {
-	case Relay:
-		return opening && errors.Is(err, fs.ErrNotExist) && !isOfSource(e.Err)
-	case Local:
-		return opening && errors.Is(err, fs.ErrNotExist) && err.Path != e.Source
-	case Checking:
-		return false
-	}
-	return opening && errors.Is(err, fs.ErrNotExist) && atHost == (e.Direction == Upload)
-}
-
-// silent tells whether a server has said no more than that it could not do something.
+// silent reports whether a server said no more than that it failed.
 func silent(err error) bool {
 	status, ok := err.(*usftp.StatusError)
 	return ok && status.FxCode() == usftp.ErrSSHFxFailure &&
@@ -137,33 +161,100 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// failure makes an error of the job's.
-func (r *run) failure(err error) error {
-	return &Error{
-		Host: r.Host.Name, From: r.From.Name, Direction: r.Direction, Source: r.Source, Target: r.result.Target,
-		// what was gone on from is left again
-		Err: err, Detail: r.detail, Resumable: r.resumable, temporary: cmp.Or(r.temporary,
-			r.result.LeftBehind),
+// A sourceError is an error of the source's end. Of others it is not known, or they are the
+// target's.
+type sourceError struct{ error }
+
+func (e *sourceError) Unwrap() error { return e.error }
+
+func ofSource(err error) error {
+	if err == nil || err == io.EOF || isOfSource(err) {
+		return err
 	}
+	return &sourceError{err}
 }
 
-// The reasons that are the job's own.
-var (
-	// ErrIsDirectory says that the source is a directory.
-	ErrIsDirectory = errors.New("it is a directory")
+func isOfSource(err error) bool {
+	var source *sourceError
+	return errors.As(err, &source)
+}
 
-	// ErrSourceChanged says that the source was written to while it was read.
-	ErrSourceChanged = errors.New("the source has changed while it was copied")
+// refused reports whether a server said that it has not done something; otherwise nobody knows.
+func refused(err error) bool {
+	var status *usftp.StatusError
+	return errors.As(err, &status)
+}
 
-	// ErrBadName says that a name that a server sent cannot be one.
-	ErrBadName = errors.New("the server has sent a name that is none")
-)
+// nameRefused reports whether a file could not be created because of its name, or because nothing
+// may be created there. Only then may the target itself be written: opening it empties it, and
+// whatever else is wrong (a full file system, a quota, too many open files, a bad disk) would be
+// wrong for the new contents too, when the old ones are lost already.
+//
+// OpenSSH's sftp-server answers PERMISSION_DENIED for EACCES and EPERM, BAD_MESSAGE for
+// ENAMETOOLONG and EINVAL, and FAILURE for everything else, ENOSPC, EDQUOT, EMFILE and EIO among
+// it. So a FAILURE counts only if the server's message names the reason.
+func nameRefused(err error) bool {
+	var status *usftp.StatusError
+	if errors.As(err, &status) {
+		switch wire.Code(status.Code) {
+		case wire.PermissionDenied, wire.WriteProtect, wire.BadMessage, wire.InvalidFilename:
+			return true
+		case wire.Failure:
+			message := strings.ToLower(status.Message)
+			for _, reason := range []string{"name too long", "permission denied",
+				"operation not permitted", "read-only file system"} {
+				if strings.Contains(message, reason) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for _, reason := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENAMETOOLONG,
+		syscall.EINVAL} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	var code syscall.Errno
+	if runtime.GOOS == "windows" && errors.As(err, &code) {
+		switch code {
+		case 19, 123, 206: // ERROR_WRITE_PROTECT, ERROR_INVALID_NAME, ERROR_FILENAME_EXCED_RANGE
+			return true
+		}
+	}
+	return false
+}
 
-// noSpace says that the host's file system is full. The protocol has only FAILURE for it.
+// inTheWay reports that something cannot be written to.
+func inTheWay(name string, mode fs.FileMode) error {
+	why := ErrIsDirectory
+	if !mode.IsDir() {
+		why = errors.New(kindOf(mode) + " is in the way")
+	}
+	return &fs.PathError{Op: "write", Path: name, Err: why}
+}
+
+// kindOf names the kind of a file that is not copied.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeCharDevice != 0:
+		return "a character device"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "not a file, directory or link"
+}
+
+// noSpace reports that the host's file system is full, for which the protocol has only FAILURE.
 type noSpace struct {
 	host   string
 	free   uint64
-	inodes bool // they are what there are none of
+	inodes bool // none is free
 	err    error
 }
 
@@ -176,7 +267,8 @@ func (e *noSpace) Error() string {
 
 func (e *noSpace) Unwrap() []error { return []error{syscall.ENOSPC, e.err} }
 
-// readOnly says that the host's file system takes no changes. The protocol has only FAILURE for it.
+// readOnly reports that the host's file system takes no changes, for which the protocol has only
+// FAILURE.
 type readOnly struct {
 	host string
 	err  error
@@ -189,16 +281,17 @@ func (e *readOnly) Unwrap() []error { return []error{syscall.EROFS, e.err} }
 // flagReadOnly is SSH2_FXE_STATVFS_ST_RDONLY (OpenSSH's PROTOCOL, section 4.4).
 const flagReadOnly = 1
 
-// explainWrite tells a full disk, and one that takes no changes, from other failures of a write.
-func (r *run) explainWrite(err error, dir string) error {
+// explainWrite tells a file system that is full or read-only from other reasons why a host failed to
+// write.
+func (s *session) explainWrite(err error, dir string) error {
 	var status *usftp.StatusError
 	if isOfSource(err) || !errors.As(err, &status) || !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err
 	}
-	return explainFailure(err, r.Host.Client, r.Host.Name, dir)
+	return explainFailure(err, s.client, s.host.Name, dir)
 }
 
-// explainFailure asks what state the file system is in that holds dir.
+// explainFailure asks for the state of the file system that holds dir.
 func explainFailure(err error, client *usftp.Client, host, dir string) error {
 	vfs, statErr := client.StatVFS(dir)
 	if statErr == nil && vfs.Flag&flagReadOnly != 0 {
@@ -214,14 +307,3 @@ func explainFailure(err error, client *usftp.Client, host, dir string) error {
 // fullBelow is what a file system that has just refused a write has left if that was why: less than
 // a packet.
 const fullBelow = 1 << 20
-
-// interrupted tells whether a job ended because its context did, or because the connection did:
-// what it has written may then be of use.
-func (r *run) interrupted(err error) bool {
-	return r.ctx.Err() != nil || r.lost()
-}
-
-// lost tells whether a connection has ended.
-func (r *run) lost() bool {
-	return lost(r.Host.Client) || r.from != nil && lost(r.From.Client)
-}

@@ -1,54 +1,260 @@
 package transfer
 
-import "time"
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
 
-// Kind is what an event tells.
+	"github.com/usftp/usftp/pool"
+)
+
+// Kind is what an Event reports.
 type Kind string
 
-// The kinds of events.
 const (
 	Started  Kind = "started"  // Size is known, or -1
 	Progress Kind = "progress" // Bytes have arrived so far
-	// the connection was lost, and is made anew after Wait; Err and Message say why
-	Retried Kind = "retried"
-	Note    Kind = "note"   // Message is something that a person should know, and is no failure
-	Done    Kind = "done"   // Bytes, Elapsed, Hash and Verified are final
-	Failed  Kind = "failed" // Err and Message say why, and LeftBehind what is left
+	Retried  Kind = "retried"  // the connection was lost and is replaced after Wait; Err, Message
+	Note     Kind = "note"     // Message is something that a person should know, and no failure
+	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
+	Failed   Kind = "failed"   // Err and Message say why; LeftBehind
 
-	// Those of trees. A tree's own Started, Progress and Ended events carry Totals, those of its
-	// entries do not.
+	// Of trees. The tree's own Started, Progress and Ended events have Totals, those of its entries
+	// do not.
 	Planned Kind = "planned" // a dry run would copy it
 	Kept    Kind = "kept"    // it is there already; Hash
 	Skipped Kind = "skipped" // Message says why it is not copied
-	// Totals are final; Err and Message say what went wrong, if anything did
-	Ended Kind = "ended"
+	Ended   Kind = "ended"   // Totals are final; Err and Message if anything failed
 )
 
-// Event is something that has happened to a job. The fields that its kind does not name are zero.
+// A Route is where a copy comes from and where it goes. The hosts are "" on this machine.
+type Route struct {
+	SourceHost string `json:"source_host,omitempty"`
+	Source     string `json:"source"`
+	TargetHost string `json:"target_host,omitempty"`
+	Target     string `json:"target"`
+}
+
+// An Event is something that happened to a copy. The fields that its kind does not name are zero.
 type Event struct {
 	Kind Kind      `json:"kind"`
 	Time time.Time `json:"time"`
-	Host string    `json:"host"`
-	// of a relay, whose Host is the target's
-	SourceHost string    `json:"source_host,omitempty"`
-	Direction  Direction `json:"direction"`
-	Source     string    `json:"source"`
-	Target     string    `json:"target"`
-	Size       int64     `json:"size"`
-	Bytes      int64     `json:"bytes"`
-	// of Bytes, those that an earlier job had copied; of progress and done
-	Resumed    int64         `json:"resumed,omitempty"`
-	Elapsed    time.Duration `json:"elapsed_ns,omitempty"`
-	Wait       time.Duration `json:"wait_ns,omitempty"`
-	Bound      Bound         `json:"bound,omitempty"` // what bound the rate, of done
-	Message    string        `json:"message,omitempty"`
-	LeftBehind string        `json:"left_behind,omitempty"`
-	// of a file with a hash: the copy's path below the directory that was named as the target, with
-	// slashes; of one that is checked: in the list
-	Name     string       `json:"name,omitempty"`
-	Hash     Hash         `json:"hash,omitzero"` // of the contents; as "sha256:HEX"
-	Verified Verification `json:"verified,omitempty"`
-	Err      error        `json:"-"`
-	Tree     bool         `json:"tree,omitempty"`   // it is about a tree, or something in one
-	Totals   *Totals      `json:"totals,omitempty"` // of the whole tree
+	Route
+	// Name is that of a file with a hash: its path below the directory that was named as the
+	// target, with slashes; in a Check, its name in the list.
+	Name    string        `json:"name,omitempty"`
+	Size    int64         `json:"size"`
+	Bytes   int64         `json:"bytes"`
+	Resumed int64         `json:"resumed,omitempty"` // of Bytes, those that an earlier copy left
+	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
+	Wait    time.Duration `json:"wait_ns,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Outcome
+	Err    error   `json:"-"`
+	Tree   bool    `json:"tree,omitempty"`   // it is about a tree, or an entry of one
+	Totals *Totals `json:"totals,omitempty"` // of the whole tree
+}
+
+// retried makes an event of an attempt to replace a connection.
+func retried(a pool.Attempt, doing string, e *Event) *Event {
+	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, doing+": "+a.Message
+	return e
+}
+
+// failed makes an event of an error.
+func (e *Event) failed(err error) *Event {
+	e.Kind, e.Err, e.Message = Failed, err, err.Error()
+	return e
+}
+
+// tell passes an event of the whole job to the user.
+func (j *job) tell(e *Event) {
+	if j.listener == nil {
+		return
+	}
+	e.Time, e.Tree = time.Now(), j.tree != nil
+	e.SourceHost, e.TargetHost = j.route.SourceHost, j.route.TargetHost
+	j.listener.tell(e)
+}
+
+// tell passes an event of the file to the user.
+func (c *fileCopy) tell(e *Event) {
+	if c.listener == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.Kind == Started {
+		if c.flags.started {
+			return // this is another try
+		}
+		c.flags.started = true
+	}
+	e.Source, e.Target = c.source, c.result.Target
+	if !e.Hash.IsZero() || c.tree != nil && c.tree.check {
+		e.Name = c.name
+	}
+	c.job.tell(e)
+}
+
+// These must not be inlined: every file in flight has a stack, the largest frames on it decide its
+// size, and an Event takes half a kilobyte.
+
+//go:noinline
+func (c *fileCopy) note(message string) { c.tell(&Event{Kind: Note, Size: c.size, Message: message}) }
+
+//go:noinline
+func (c *fileCopy) tellStarted() { c.tell(&Event{Kind: Started, Size: c.size}) }
+
+//go:noinline
+func (c *fileCopy) tellEnd(err error) {
+	e := &Event{Kind: Done, Size: c.size, Bytes: c.result.Bytes, Elapsed: c.result.Elapsed,
+		Resumed: min(c.tries.found, c.result.Bytes), Outcome: c.result.Outcome}
+	if err != nil {
+		e = (&Event{Size: c.size, Bytes: c.result.Bytes, Elapsed: c.result.Elapsed,
+			Outcome: Outcome{LeftBehind: c.result.LeftBehind}}).failed(err)
+	}
+	c.tell(e)
+}
+
+//go:noinline
+func (c *fileCopy) tellKept() {
+	c.tell(&Event{Kind: Kept, Size: c.entry.facts.size, Outcome: Outcome{Hash: c.hashing.hash}})
+}
+
+// watch reports progress, counts it for reconnecting, and notes it in the journal until stop is
+// called.
+func (c *fileCopy) watch(position func() int64) (stop func()) {
+	stops := []func(){c.journal.markProgress(c, position), c.report(position),
+		c.tries.doubt.watch(&c.ends, position)}
+	for i, s := range c.ends.all() {
+		stops = append(stops, s.conn.Follow(&c.tries.progress[i], position))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// report tells the user of progress, or counts it for the tree.
+func (c *fileCopy) report(position func() int64) (stop func()) {
+	if c.tree != nil {
+		return c.tree.watch(c.source, position)
+	}
+	if c.listener == nil {
+		return func() {}
+	}
+	return every(c.options.progressEvery(), func() {
+		bytes := position()
+		c.tell(&Event{Kind: Progress, Size: c.size, Bytes: bytes, Elapsed: time.Since(c.began),
+			Resumed: min(c.tries.found, bytes)})
+	})
+}
+
+func (o *Options) progressEvery() time.Duration {
+	if o.ProgressEvery <= 0 {
+		return 200 * time.Millisecond
+	}
+	return o.ProgressEvery
+}
+
+// every calls f at intervals until stop is called, which waits for it.
+func every(interval time.Duration, f func()) (stop func()) {
+	ticker := time.NewTicker(interval)
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ticker.C:
+				f()
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(quit)
+		<-ended
+	}
+}
+
+var errListener = errors.New("the Events function has panicked")
+
+// A listener calls the user's Events function, for many goroutines and one event at a time. It runs
+// on its own goroutine while the caller waits: how deep it goes must not grow the stack of each of
+// thousands of files in flight. If it panics, the job ends as when its context ends, but keeps
+// nothing, and the panic goes on where the job was called: nobody could recover from it on a
+// goroutine of ours.
+type listener struct {
+	f      func(Event)
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex // held by the caller
+	event Event
+	next  chan struct{} // there is an event
+	heard chan struct{} // f has returned
+	gone  chan struct{} // closed when nobody listens: f has panicked, or the job is over
+	value any           // of the panic; valid once gone is closed
+}
+
+// listen runs the user's Events function, nil if there is none.
+func listen(f func(Event), cancel context.CancelCauseFunc) *listener {
+	if f == nil {
+		return nil
+	}
+	l := &listener{f: f, cancel: cancel, next: make(chan struct{}), heard: make(chan struct{}),
+		gone: make(chan struct{})}
+	go l.listen()
+	return l
+}
+
+func (l *listener) listen() {
+	over := false
+	defer func() {
+		if !over {
+			l.value = recover()
+			l.cancel(errListener)
+		}
+		close(l.gone)
+	}()
+	for range l.next {
+		l.f(l.event)
+		l.heard <- struct{}{}
+	}
+	over = true
+}
+
+func (l *listener) tell(e *Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.gone:
+		return
+	default:
+	}
+	l.event = *e
+	l.next <- struct{}{}
+	select {
+	case <-l.heard:
+	case <-l.gone:
+	}
+	l.event = Event{}
+}
+
+// done ends the listener, and passes on its panic.
+func (l *listener) done() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	close(l.next)
+	<-l.gone
+	l.mu.Unlock()
+	if l.value != nil {
+		panic(l.value)
+	}
 }

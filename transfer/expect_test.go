@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/transfer"
 )
 
 // What is expected is logged in for ahead, as far as it is worth it, and at most four at a time; a
@@ -31,9 +31,9 @@ func TestExpect(t *testing.T) {
 				h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 					link: sftptest.LinkConfig{ToServer: test.trip / 2, ToClient: test.trip / 2,
 						Window: 2 << 20}}
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+				further := pool.New(pool.Config{First: farConn{farHost: h},
 					Connect: h.connect, Connections: test.most})
-				pool.Expect(test.size, test.trip)
+				further.Expect(test.size, test.trip)
 				synctest.Wait()
 				h.mu.Lock()
 				if h.logins != min(test.want, 4) {
@@ -43,7 +43,7 @@ func TestExpect(t *testing.T) {
 				time.Sleep(12 * test.trip) // of the bubble: a login takes eight
 				synctest.Wait()
 				began := time.Now()
-				pool.Close()
+				further.Close()
 				if took := time.Since(began); took > 10*test.trip {
 					t.Errorf("closing took %v", took)
 				}

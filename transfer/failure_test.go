@@ -22,10 +22,10 @@ import (
 // as it was.
 func TestFailures(t *testing.T) {
 	const full = 300000
-	up, down := transfer.Upload, transfer.Download
+	up, down := upload, download
 	for name, test := range map[string]struct {
 		script         sftptest.Script
-		direction      transfer.Direction
+		direction      way
 		source, target string // relative to the local directory where they are local
 		is             error
 		says           string
@@ -65,15 +65,15 @@ func TestFailures(t *testing.T) {
 			direction: down, source: "/source", target: "target", says: "I/O error"},
 		"read with no data": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
 			Skip: 2, Do: sftptest.ZeroData()}}},
-			direction: down, source: "/source", target: "target", says: "no data and no end of file"},
+			direction: down, source: "/source", target: "target", says: "answered READ with no data"},
 		"shrinks up": {direction: up, source: "shrinking", target: "/target",
-			is: transfer.ErrSourceChanged, says: "it has shrunk"},
+			is: transfer.ErrSourceChanged, says: "it shrank"},
 		"grows up": {direction: up, source: "growing", target: "/target",
-			is: transfer.ErrSourceChanged, says: "it has grown"},
+			is: transfer.ErrSourceChanged, says: "it grew"},
 		"shrinks down": {direction: down, source: "/shrinking", target: "target",
-			is: transfer.ErrSourceChanged, says: "it has shrunk"},
+			is: transfer.ErrSourceChanged, says: "it shrank"},
 		"grows down": {direction: down, source: "/growing", target: "target",
-			is: transfer.ErrSourceChanged, says: "it has grown"},
+			is: transfer.ErrSourceChanged, says: "it grew"},
 		"closes midway": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeRead,
 			Do: sftptest.Hangup()}}},
 			direction: down, source: "/source", target: "target", says: "the server closed the SFTP connection"},
@@ -96,7 +96,7 @@ func TestFailures(t *testing.T) {
 			} else {
 				target = b.dir + "/" + target
 			}
-			_, err := b.job(test.direction, source, target, func(j *transfer.Job) {
+			_, err := b.job(test.direction, source, target, func(j *copyJob) {
 				j.Options.Events = func(e transfer.Event) {
 					b.events = append(b.events, e)
 					if e.Kind != transfer.Started {
@@ -155,8 +155,8 @@ func TestInterruptedUpload(t *testing.T) {
 			synctest.Wait()
 			cancel()
 		}()
-		result, err := b.jobContext(ctx, transfer.Upload, source, "/target",
-			func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
+		result, err := b.jobContext(ctx, upload, source, "/target",
+			func(j *copyJob) { j.Options.Journal = filepath.Join(b.dir, "journal") })
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("the error is %v", err)
 		}
@@ -183,9 +183,9 @@ func TestInterruptedDownload(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		began := time.Now()
-		result, err := b.jobContext(ctx, transfer.Download, "/source",
+		result, err := b.jobContext(ctx, download, "/source",
 			filepath.Join(b.dir, "target"),
-			func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
+			func(j *copyJob) { j.Options.Journal = filepath.Join(b.dir, "journal") })
 		if !errors.Is(err, context.DeadlineExceeded) || result.LeftBehind == "" ||
 			time.Since(began) != 5*time.Second {
 			t.Fatalf("after %v: %+v, %v", time.Since(began), result, err)
@@ -201,7 +201,7 @@ func TestConnectionLostMidway(t *testing.T) {
 	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite, Skip: 5,
 		Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
-	result, err := b.job(transfer.Upload, b.local("source", random(4<<20)), "/target")
+	result, err := b.job(upload, b.local("source", random(4<<20)), "/target")
 	if err == nil || result.LeftBehind == "" ||
 		!strings.Contains(err.Error(), fmt.Sprintf("%d bytes of it are left in far:%s",
 			result.Bytes, result.LeftBehind)) {
@@ -217,7 +217,7 @@ func TestNamesThatLeadElsewhere(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	b.server.Files.Mkdir("/dir")
 	for _, source := range []string{"/dir/..", "..", ".", "/"} {
-		if _, err := b.job(transfer.Download, source, b.dir); err == nil {
+		if _, err := b.job(download, source, b.dir); err == nil {
 			t.Errorf("%q was copied", source)
 		}
 	}
@@ -230,17 +230,17 @@ func TestNoClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	for name, job := range map[string]transfer.Job{
-		"up":          {Direction: transfer.Upload, Source: source, Target: "/x"},
-		"down":        {Direction: transfer.Download, Source: "/x", Target: source + "2"},
-		"relay, to":   {Direction: transfer.Relay, From: b.host, Source: "/x", Target: "/y"},
-		"relay, from": {Direction: transfer.Relay, Host: b.host, Source: "/x", Target: "/y"},
+	for name, job := range map[string]copyJob{
+		"up":          {Direction: upload, Source: source, Target: "/x"},
+		"down":        {Direction: download, Source: "/x", Target: source + "2"},
+		"relay, to":   {Direction: relay, From: b.host, Source: "/x", Target: "/y"},
+		"relay, from": {Direction: relay, Host: b.host, Source: "/x", Target: "/y"},
 	} {
 		if _, err := job.Run(context.Background()); err == nil ||
 			!strings.Contains(err.Error(), "has no Client") {
 			t.Errorf("%s: %v", name, err)
 		}
-		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction,
+		tree := treeJob{Host: job.Host, From: job.From, Direction: job.Direction,
 			Source: job.Source, Target: job.Target}
 		if _, err := tree.Run(context.Background()); err == nil ||
 			!strings.Contains(err.Error(), "has no Client") {

@@ -74,20 +74,20 @@ func fullFileSystem(t *testing.T, dir string) {
 	target := filepath.Join(dir, "big")
 	for name, copies := range map[string]func() error{
 		"local file": func() error {
-			_, err := b.job(transfer.Local, filepath.Join(tree, "big"), target)
+			_, err := b.job(local, filepath.Join(tree, "big"), target)
 			return err
 		},
 		"download": func() error {
-			_, err := b.job(transfer.Download, "/tree/big", target)
+			_, err := b.job(download, "/tree/big", target)
 			return err
 		},
 		"local tree": func() error {
-			tree := transfer.Tree{Direction: transfer.Local, Source: tree + "/.", Target: dir}
+			tree := treeJob{Direction: local, Source: tree + "/.", Target: dir}
 			_, err := tree.Run(t.Context())
 			return err
 		},
 		"downloaded tree": func() error {
-			_, err := transfer.DownloadDir(t.Context(), b.host, "/tree/.", dir, transfer.Options{})
+			_, err := downloadTree(t.Context(), b.host, "/tree/.", dir, transfer.Options{})
 			return err
 		},
 	} {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 )
@@ -78,13 +79,13 @@ func TestConnectionsAreTriedOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+				further := pool.New(pool.Config{First: farConn{farHost: h},
 					Connect: h.connect})
-				defer pool.Close()
+				defer further.Close()
 				target := filepath.Join(t.TempDir(), "target")
 				began := time.Now()
-				_, err = transfer.DownloadFile(t.Context(),
-					transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target,
+				_, err = downloadFile(t.Context(),
+					pool.Host{Client: first, Name: "far", Pool: further}, "/source", target,
 					transfer.Options{})
 				if err != nil {
 					t.Fatal(err)

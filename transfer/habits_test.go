@@ -53,7 +53,7 @@ func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 					b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte("old"))
 				}
 			}
-			tree := transfer.Tree{Host: b.host, Source: source + "/.", Target: "/tree",
+			tree := treeJob{Host: b.host, Source: source + "/.", Target: "/tree",
 				TreeOptions: transfer.TreeOptions{MaxFiles: atATime},
 				Options:     transfer.Options{Events: func(e transfer.Event) { b.events = append(b.events, e) }}}
 			summary, err := tree.Run(t.Context())

@@ -1,200 +1,636 @@
 package transfer
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
+	"errors"
 	"fmt"
-	"hash"
+	"io"
+	"path"
 	"runtime"
 	"slices"
-
-	"github.com/zeebo/blake3"
+	"sync"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 )
 
-// Algorithm names a hash function. "" stands for none.
-type Algorithm string
+// digests are the hashes that are taken of one file.
+type digests []*checksum.Digest
 
-// The algorithms, both with 32 bytes of hash. SHA-256 is what every host that hashes files has, and
-// what lists of files are made of; BLAKE3 is several times as fast on processors without
-// instructions for SHA-256, twice on those that have them, and usftp's own server has it.
+func (all digests) Write(p []byte) (int, error) {
+	for _, d := range all {
+		d.Write(p)
+	}
+	return len(p), nil
+}
+
+func (all digests) finish() {
+	for _, d := range all {
+		d.Finish()
+	}
+}
+
+// whole returns the hash of the whole file that the user asked for, and check the digest to compare
+// the host with.
+func (all digests) whole(algorithm checksum.Algorithm) checksum.Hash {
+	return checksum.Hash{Algorithm: algorithm, Sum: all[0].Sums[0]}
+}
+
+func (all digests) check() *checksum.Digest { return all[len(all)-1] }
+
 const (
-	SHA256 Algorithm = "sha256"
-	BLAKE3 Algorithm = "blake3"
+	// hashPiece is how much of a file one request has the host hash, so that no answer takes long
+	// and a stuck server can be told from a busy one.
+	hashPiece = 64 << 20
+
+	// wholePiece is that if the hash of the whole file is wanted too: it serves for both as long as
+	// the file is one piece, so fewer bytes are hashed twice here, and the host takes seconds.
+	wholePiece = 1 << 30
 )
 
-// hashSize is the length of either's hash, in bytes.
-const hashSize = 32
-
-// ParseAlgorithm takes the name of an algorithm.
-func ParseAlgorithm(name string) (Algorithm, error) {
-	switch a := Algorithm(name); a {
-	case SHA256, BLAKE3:
-		return a, nil
+// newDigests returns what to hash of a file of a size, -1 if that is not known: the whole file for
+// people, pieces for a host that is asked to verify.
+func newDigests(c *fileCopy, size int64) (all digests) {
+	wanted := c.options.Hash
+	if wanted != "" {
+		all = append(all, checksum.NewDigest(wanted, 0))
 	}
-	return "", fmt.Errorf("%q is no hash that is known here: there are sha256 and blake3", name)
+	s := c.main()
+	if !c.options.Verify || s == nil { // on this machine bytes are compared
+		return all
+	}
+	algorithm, piece := s.checkAlgorithm(wanted), int64(hashPiece)
+	if wanted == algorithm {
+		piece = wholePiece
+		if size >= 0 && size <= piece {
+			return all
+		}
+	}
+	return append(all, checksum.NewDigest(algorithm, piece))
 }
 
-// New returns a new hash of this algorithm. It panics where there is none.
-func (a Algorithm) New() hash.Hash {
-	switch a {
-	case SHA256:
-		return sha256.New()
-	case BLAKE3:
-		return blake3.New()
+// fastest is the algorithm that takes the least time here: the BLAKE3 that is linked in is written
+// for x86-64's vectors only, and other processors have instructions for SHA-256.
+func fastest() checksum.Algorithm {
+	if runtime.GOARCH == "amd64" {
+		return checksum.BLAKE3
 	}
-	panic("transfer: there is no hash " + string(a))
+	return checksum.SHA256
 }
 
-// atHost is the name that hosts know an algorithm by.
-func (a Algorithm) atHost() string {
-	if a == BLAKE3 {
+// checkAlgorithm chooses how to compare what the host stores: what is hashed anyway if the host may
+// know it, else the fastest if the host says that it knows it, else SHA-256.
+func (s *session) checkAlgorithm(wanted checksum.Algorithm) checksum.Algorithm {
+	known := s.client.CheckFileAlgorithms()
+	has := func(a checksum.Algorithm) bool { return slices.Contains(known, hostName(a)) }
+	switch {
+	case !s.client.HasCheckFile():
+		if wanted != "" {
+			return wanted
+		}
+		return fastest() // what is read back is hashed here
+	case wanted != "" && has(wanted), wanted == checksum.SHA256:
+		return wanted
+	case has(fastest()):
+		return fastest()
+	}
+	return checksum.SHA256
+}
+
+// hostName is what hosts call an algorithm.
+func hostName(a checksum.Algorithm) string {
+	if a == checksum.BLAKE3 {
 		return usftp.AlgorithmBLAKE3
 	}
 	return string(a)
 }
 
-// Hash is the hash of a file's contents. The zero Hash is none.
-type Hash struct {
-	Algorithm Algorithm
-	Sum       []byte
+// hashes reports whether anything is hashed.
+func (o *Options) hashes() bool { return o.Hash != "" || o.Verify }
+
+// hashing is what is known of a file's hash.
+type hashing struct {
+	pipe     *hashPipe // while a large file is under way
+	digests  digests   // of everything that was copied
+	hash     checksum.Hash
+	verified Verification
 }
 
-// IsZero tells whether there is no hash.
-func (h Hash) IsZero() bool { return h.Algorithm == "" }
-
-// Equal tells whether two hashes are the same, by the same algorithm. Two that are none are not.
-func (h Hash) Equal(other Hash) bool {
-	return !h.IsZero() && h.Algorithm == other.Algorithm && slices.Equal(h.Sum, other.Sum)
-}
-
-// String returns "sha256:" and the hash in hexadecimal, or "" where there is none.
-func (h Hash) String() string {
-	if h.IsZero() {
-		return ""
-	}
-	return string(h.Algorithm) + ":" + hex.EncodeToString(h.Sum)
-}
-
-// MarshalText makes hashes readable in JSON.
-func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
-// digest hashes what passes, all of it or piece by piece.
-type digest struct {
-	algorithm Algorithm
-	piece     int64 // bytes that one hash is taken of; 0 means one hash of all
-	state     hash.Hash
-	filled    int64    // of the present piece
-	sums      [][]byte // of the pieces that are complete
-}
-
-func newDigest(algorithm Algorithm, piece int64) *digest {
-	return &digest{algorithm: algorithm, piece: piece, state: algorithm.New()}
-}
-
-func (d *digest) write(p []byte) {
-	for d.piece > 0 && d.filled+int64(len(p)) >= d.piece {
-		rest := d.piece - d.filled
-		d.state.Write(p[:rest])
-		p = p[rest:]
-		d.sums = append(d.sums, d.state.Sum(nil))
-		d.state.Reset()
-		d.filled = 0
-	}
-	d.state.Write(p)
-	d.filled += int64(len(p))
-}
-
-// finish completes the last piece. Of nothing at all there is one hash.
-func (d *digest) finish() {
-	if d.filled > 0 || len(d.sums) == 0 {
-		d.sums = append(d.sums, d.state.Sum(nil))
-		d.filled = 0
+// start hashes what passes from now on, behind what an earlier run copied. local rereads the file,
+// nil if that is impossible.
+func (h *hashing) start(c *fileCopy, local reopen) {
+	h.stop()
+	if c.options.hashes() {
+		h.pipe = newHashPipe(newDigests(c, c.size), c.result.Resumed, local, c.pipeBuffers())
 	}
 }
 
-// digests are those that are taken of one file.
-type digests []*digest
+func (j *job) pipeBuffers() *sync.Pool {
+	if j.tree == nil {
+		return nil
+	}
+	return &j.tree.budget.buffers.pipe
+}
 
-func (all digests) write(p []byte) {
-	for _, d := range all {
-		d.write(p)
+func (h *hashing) stop() {
+	h.pipe.stop()
+	h.pipe = nil
+}
+
+// small hashes a file that is in memory. It runs where the file is copied: many are side by side.
+func (h *hashing) small(c *fileCopy, data []byte) {
+	if c.options.hashes() {
+		h.digests = newDigests(c, int64(len(data)))
+		h.digests.Write(data)
+		h.digests.finish()
 	}
 }
 
-func (all digests) finish() {
-	for _, d := range all {
-		d.finish()
+// finish completes the hash and compares it with the list.
+func (h *hashing) finish(c *fileCopy) error {
+	if err := h.complete(c); err != nil {
+		return err
+	}
+	return h.checkList(c)
+}
+
+// complete waits until everything is hashed.
+func (h *hashing) complete(c *fileCopy) error {
+	if p := h.pipe; p != nil {
+		if err := p.finish(c.result.Bytes); err != nil {
+			return fmt.Errorf("what was copied cannot be hashed: %w", err)
+		}
+		h.digests, h.pipe = p.digests, nil
+	}
+	if c.options.Hash != "" {
+		h.hash = h.digests.whole(c.options.Hash)
+	}
+	return nil
+}
+
+// checkList compares the hash with the list. A file that is not listed is reported and no failure:
+// lists seldom contain themselves.
+func (h *hashing) checkList(c *fileCopy) error {
+	if c.options.List == nil {
+		return nil
+	}
+	for _, name := range c.listNames(c) {
+		if listed, err := c.options.List.Check(name, h.hash); listed {
+			return err
+		}
+	}
+	c.note("it is not in the list of hashes")
+	return nil
+}
+
+// meetList marks a file that has failed as met: that it is missing need not be reported too.
+func (h *hashing) meetList(c *fileCopy) {
+	if c.options.List == nil {
+		return
+	}
+	for _, name := range c.listNames(c) {
+		if listed, _, _ := c.options.List.Find(name); listed {
+			return
+		}
 	}
 }
 
-// piecePerRequest is how much of a file one request has the host hash, where nothing else is to be
-// had from the pieces' hashes; see hashPiece. piecePerWhole is it where the hash of the whole file
-// is wanted too, and serves for both as long as the file is one piece. Seconds pass then until the
-// host answers, and fewer bytes are hashed twice here.
+// listNames returns what a list may call the file, the likeliest first: its path below the
+// directory that was named as the target, below the source, or below where the source lies, as in
+// the list that was made when the source was copied there.
+func (j *job) listNames(c *fileCopy) []string {
+	base, err := j.src.base(j.src.join(j.route.Source, ""))
+	switch {
+	case err != nil:
+		base = ""
+	case c.entry == nil:
+		return []string{c.name, base}
+	}
+	return []string{c.name, c.entry.rel(), path.Join(base, c.entry.rel())}
+}
+
+// keptSame reports whether a file that is there already need not be copied, by its hash as far as a
+// list or the host knows it.
+func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
+	local := out.rereads(c, in)
+	if local == nil {
+		return false
+	}
+	defer h.stop()
+	err := h.reread(c, c.entry.facts.size, local)
+	if err == nil {
+		err = h.checkList(c)
+	}
+	if err != nil {
+		h.hash = checksum.Hash{}
+		return false
+	}
+	if !c.options.Verify {
+		return true
+	}
+	same, told := out.holds(c, in)
+	return same || !told
+}
+
+// reread hashes a file of a size that is not being copied.
+func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
+	if !c.tree.isSmall(size) {
+		h.pipe = newHashPipe(newDigests(c, size), size, interruptible(c.ctx, local),
+			c.pipeBuffers())
+		c.result.Bytes = size
+		defer func() { c.result.Bytes = 0 }()
+		defer c.report(h.pipe.progress)()
+		return h.complete(c)
+	}
+	file, free, err := local()
+	if err != nil {
+		return err
+	}
+	defer free()
+	budget := c.tree.budget
+	budget.memory.take(size)
+	defer budget.memory.give(size)
+	data, release := budget.buffers.get(int(size))
+	defer release()
+	if n, err := file.ReadAt(data, 0); n < len(data) {
+		return errors.Join(errDiffers, err)
+	}
+	h.small(c, data)
+	return h.complete(c)
+}
+
+// interruptible ends the reading of a file with ctx.
+func interruptible(ctx context.Context, open reopen) reopen {
+	return func() (io.ReaderAt, func(), error) {
+		file, free, err := open()
+		return interruptibleAt{ctx, file}, free, err
+	}
+}
+
+type interruptibleAt struct {
+	ctx context.Context
+	io.ReaderAt
+}
+
+func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.ReaderAt.ReadAt(p, off)
+}
+
+// A hashPipe hashes a file while it is copied, on a goroutine of its own and so on another
+// processor if one is free. Whoever moves the bytes feeds it pieces with their offsets. Pieces that
+// continue what it has are copied into a few buffers that wait for the goroutine; when all of them
+// wait, so does the feeder: memory is bounded and the hash is never far behind.
+//
+// Pieces of a file that arrives over several connections come in any order, and the beginning of
+// one that an earlier run copied does not come at all. The pipe then falls behind: it reads the
+// local file up to where that is complete, mostly from the system's cache, and takes pieces again
+// once it has caught up. Nobody waits for that but the end.
+//
+// A nil hashPipe hashes nothing.
+type hashPipe struct {
+	digests digests
+	open    reopen     // the local file; nil if there is none and everything comes in order
+	pool    *sync.Pool // buffers of a tree; nil for a single file
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	changed sync.Cond
+	next    int64 // everything before it is hashed or waits in the queue
+	behind  bool  // what comes next must be read from the file
+	safe    int64 // the file has everything before this
+	queue   [][]byte
+	idle    [][]byte
+	made    int  // buffers
+	last    bool // no more comes
+	stopped bool // nobody wants the hash any more
+	err     error
+}
+
 const (
-	piecePerRequest = hashPiece
-	piecePerWhole   = 1 << 30
+	// pipeBuffer holds a packet's data, and pipeBuffers of them are the most that may wait.
+	pipeBuffer  = 256 << 10
+	pipeBuffers = 8
+
+	// pipeStep is how much there must be to read before the goroutine is woken for it.
+	pipeStep = 1 << 20
 )
 
-// newDigests returns what is to be hashed of a file of a size, -1 where that is not known: for
-// people the whole, for the host pieces.
-func (r *run) newDigests(size int64) (all digests) {
-	if whole := r.Options.Hash; whole != "" {
-		all = append(all, newDigest(whole, 0))
+// errNotInOrder is a bug: a stream's bytes come one after the other.
+var errNotInOrder = errors.New("it did not come in order; this is a bug in usftp")
+
+// newHashPipe starts hashing. The first present bytes are in the file already.
+func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hashPipe {
+	p := &hashPipe{digests: all, open: open, pool: pool, ended: make(chan struct{}),
+		behind: present > 0, safe: present}
+	p.changed.L = &p.mu
+	go p.run()
+	return p
+}
+
+// ordered reports whether pieces must come in order.
+func (p *hashPipe) ordered() bool { return p != nil && p.open == nil }
+
+// feed hands over what was copied at an offset. The local file, if there is one, has everything
+// before safe. feed keeps nothing of data. Only one goroutine may feed.
+func (p *hashPipe) feed(data []byte, off, safe int64) {
+	if p == nil {
+		return
 	}
-	// what is on this machine is compared byte by byte
-	if !r.Options.Verify || r.Direction == Local {
-		return all
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(data) > 0 && p.err == nil && !p.stopped {
+		if !p.behind && off > p.next {
+			p.behind = true
+		}
+		if p.behind {
+			p.safe = max(p.safe, safe)
+			if p.safe-p.next >= pipeStep {
+				p.changed.Broadcast()
+			}
+			return
+		}
+		skip := min(p.next-off, int64(len(data))) // it came before: a server had it sent again
+		data, off = data[skip:], off+skip
+		if len(data) == 0 {
+			return
+		}
+		buffer := p.buffer()
+		if buffer == nil {
+			p.changed.Wait()
+			continue
+		}
+		p.mu.Unlock()
+		n := copy(buffer[:pipeBuffer], data)
+		p.mu.Lock()
+		p.queue = append(p.queue, buffer[:n])
+		p.next += int64(n)
+		data, off = data[n:], off+int64(n)
+		p.changed.Broadcast()
 	}
-	algorithm, piece := r.checkAlgorithm(), int64(piecePerRequest)
-	if r.Options.Hash == algorithm {
-		piece = piecePerWhole
-		if size >= 0 && size <= piece {
-			return all
+}
+
+// buffer returns a free buffer, nil if there is none. The caller holds the lock.
+func (p *hashPipe) buffer() []byte {
+	if n := len(p.idle); n > 0 {
+		b := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return b
+	}
+	if p.made == pipeBuffers {
+		return nil
+	}
+	p.made++
+	return p.lend()
+}
+
+func (p *hashPipe) lend() []byte {
+	if p.pool != nil {
+		if lent, _ := p.pool.Get().(*[]byte); lent != nil {
+			return *lent
 		}
 	}
-	return append(all, newDigest(algorithm, piece))
+	return make([]byte, pipeBuffer)
 }
 
-// fastest is the algorithm that takes the least time here: the BLAKE3 that is linked in is written
-// for vectors of x86-64 only, and others have instructions for SHA-256.
-func fastest() Algorithm {
-	if runtime.GOARCH == "amd64" {
-		return BLAKE3
+func (p *hashPipe) giveBack(buffer []byte) {
+	if p.pool != nil && buffer != nil {
+		buffer = buffer[:pipeBuffer]
+		p.pool.Put(&buffer)
 	}
-	return SHA256
 }
 
-// checkAlgorithm chooses the algorithm by which what the host has stored is compared: what is
-// hashed anyway if the host may have it, else the fastest if the host says that it has it, else
-// SHA-256.
-func (r *run) checkAlgorithm() Algorithm {
-	client := r.Host.Client
-	known := client.CheckFileAlgorithms()
-	has := func(a Algorithm) bool { return slices.Contains(known, a.atHost()) }
-	switch wanted := r.Options.Hash; {
-	case !client.HasCheckFile():
-		if wanted != "" {
-			return wanted
+// run hashes until everything is hashed or nobody wants it any more.
+func (p *hashPipe) run() {
+	defer close(p.ended)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var file io.ReaderAt
+	var own []byte
+	defer func() {
+		p.giveBack(own)
+		for _, buffer := range p.idle {
+			p.giveBack(buffer)
 		}
-		return fastest() // what is read back is hashed here
-	case wanted != "" && has(wanted), wanted == SHA256:
-		return wanted
-	case has(fastest()):
-		return fastest()
+		p.idle, p.made = nil, pipeBuffers
+	}()
+	for !p.stopped && p.err == nil {
+		switch {
+		case len(p.queue) > 0:
+			p.takeOne()
+		case p.behind && p.next < p.safe && (p.last || p.safe-p.next >= pipeStep):
+			if file == nil {
+				var free func()
+				if file, free = p.openFile(); file == nil {
+					return
+				}
+				defer free()
+				own = p.lend()
+			}
+			p.readOne(file, own)
+		case p.behind && p.next >= p.safe && !p.last:
+			p.behind = false
+		case p.last:
+			return
+		default:
+			p.changed.Wait()
+		}
 	}
-	return SHA256
 }
 
-// whole returns the hash of the whole file that was asked for.
-func (all digests) whole(algorithm Algorithm) Hash {
-	if algorithm == "" || len(all) == 0 {
-		return Hash{}
-	}
-	return Hash{algorithm, all[0].sums[0]}
+// takeOne hashes the first buffer of the queue. The caller holds the lock, which is released
+// meanwhile.
+func (p *hashPipe) takeOne() {
+	buffer := p.queue[0]
+	p.queue = append(p.queue[:0], p.queue[1:]...)
+	p.mu.Unlock()
+	p.digests.Write(buffer)
+	p.mu.Lock()
+	p.idle = append(p.idle, buffer)
+	p.changed.Broadcast()
 }
 
-// check returns what the host is to be compared with.
-func (all digests) check() *digest { return all[len(all)-1] }
+func (p *hashPipe) openFile() (file io.ReaderAt, free func()) {
+	if p.open == nil {
+		p.fail(errNotInOrder)
+		return nil, nil
+	}
+	file, free, err := p.open()
+	if err != nil {
+		p.fail(err)
+		return nil, nil
+	}
+	return file, free
+}
+
+// readOne hashes what comes next in the file. The caller holds the lock, which is released
+// meanwhile: while the pipe is behind nobody else moves p.next.
+func (p *hashPipe) readOne(file io.ReaderAt, buffer []byte) {
+	off, n := p.next, min(p.safe-p.next, int64(len(buffer)))
+	p.mu.Unlock()
+	got, err := file.ReadAt(buffer[:n], off)
+	p.digests.Write(buffer[:got])
+	p.mu.Lock()
+	p.next += int64(got)
+	if int64(got) < n {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		p.fail(err)
+	}
+}
+
+func (p *hashPipe) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+	p.changed.Broadcast()
+}
+
+// finish waits until a file of a size is hashed, and completes the digests.
+func (p *hashPipe) finish(size int64) error {
+	p.mu.Lock()
+	if p.next > size {
+		p.fail(errNotInOrder)
+	}
+	if p.next < size || p.behind {
+		p.behind = true
+		p.safe = size
+	}
+	p.last = true
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	<-p.ended
+	if p.err == nil && p.next != size {
+		p.err = errNotInOrder
+	}
+	if p.err == nil {
+		p.digests.finish()
+	}
+	return p.err
+}
+
+func (p *hashPipe) progress() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next
+}
+
+// stop ends the goroutine and waits for it. It may be called twice.
+func (p *hashPipe) stop() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	p.stopped = true
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	<-p.ended
+}
+
+// The readers and writers that feed a pipe. Without a pipe they are the bare ones.
+
+func (p *hashPipe) reader(r io.Reader, at int64) io.Reader {
+	if p == nil {
+		return r
+	}
+	fed := &fedReader{Reader: r, pipe: p, at: at}
+	if seeker, ok := r.(io.Seeker); ok {
+		return fedSeeker{fed, seeker}
+	}
+	return fed
+}
+
+func (p *hashPipe) readerAt(r io.ReaderAt) io.ReaderAt {
+	if p == nil {
+		return r
+	}
+	return fedReaderAt{r, p}
+}
+
+func (p *hashPipe) writer(w io.Writer, at int64) io.Writer {
+	if p == nil {
+		return w
+	}
+	return &fedWriter{Writer: w, pipe: p, at: at}
+}
+
+// writerAt is for a file that arrives in any order; safe returns up to where it is complete.
+func (p *hashPipe) writerAt(w io.WriterAt, safe func() int64) io.WriterAt {
+	if p == nil {
+		return w
+	}
+	return fedWriterAt{w, p, safe}
+}
+
+type fedReader struct {
+	io.Reader
+	pipe *hashPipe
+	at   int64
+}
+
+func (r *fedReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if n > 0 && n <= len(b) { // otherwise the reader is wrong, which the transfer finds out
+		r.pipe.feed(b[:n], r.at, r.at+int64(n))
+		r.at += int64(n)
+	}
+	return n, err
+}
+
+// fedSeeker can be taken back, which some servers need.
+type fedSeeker struct {
+	*fedReader
+	seeker io.Seeker
+}
+
+func (r fedSeeker) Seek(offset int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent {
+		return 0, errors.ErrUnsupported
+	}
+	pos, err := r.seeker.Seek(offset, whence)
+	if err == nil {
+		r.at += offset
+	}
+	return pos, err
+}
+
+type fedReaderAt struct {
+	io.ReaderAt
+	pipe *hashPipe
+}
+
+func (r fedReaderAt) ReadAt(b []byte, off int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(b, off)
+	r.pipe.feed(b[:n], off, off+int64(n))
+	return n, err
+}
+
+type fedWriter struct {
+	io.Writer
+	pipe *hashPipe
+	at   int64
+}
+
+func (w *fedWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if n > 0 && n <= len(b) {
+		w.pipe.feed(b[:n], w.at, w.at+int64(n))
+		w.at += int64(n)
+	}
+	return n, err
+}
+
+type fedWriterAt struct {
+	io.WriterAt
+	pipe *hashPipe
+	safe func() int64
+}
+
+func (w fedWriterAt) WriteAt(b []byte, off int64) (int, error) {
+	n, err := w.WriterAt.WriteAt(b, off)
+	w.pipe.feed(b[:n], off, w.safe())
+	return n, err
+}

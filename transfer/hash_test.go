@@ -18,36 +18,38 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
 
 // hashOf hashes data as it lies here.
-func hashOf(a transfer.Algorithm, data []byte) transfer.Hash {
+func hashOf(a checksum.Algorithm, data []byte) checksum.Hash {
 	sum := sha256.Sum256(data)
-	if a == transfer.BLAKE3 {
+	if a == checksum.BLAKE3 {
 		sum = blake3.Sum256(data)
 	}
-	return transfer.Hash{Algorithm: a, Sum: sum[:]}
+	return checksum.Hash{Algorithm: a, Sum: sum[:]}
 }
 
-func withHash(a transfer.Algorithm) func(*transfer.Job) {
-	return func(j *transfer.Job) { j.Options.Hash = a }
+func withHash(a checksum.Algorithm) func(*copyJob) {
+	return func(j *copyJob) { j.Options.Hash = a }
 }
 
 // The hash that is taken in passing is that of the file, both ways, for files of every size and for
 // streams.
 func TestHashInPassing(t *testing.T) {
-	for _, a := range []transfer.Algorithm{transfer.SHA256, transfer.BLAKE3} {
+	for _, a := range []checksum.Algorithm{checksum.SHA256, checksum.BLAKE3} {
 		for _, size := range []int{0, 1, 261120, 256 << 10, 7<<20 + 3} {
 			for _, limit := range []int64{0, 1 << 40} {
 				name := fmt.Sprintf("%s, %d bytes, limit %d", a, size, limit)
 				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 				data := random(size)
 				want := hashOf(a, data)
-				limited := func(j *transfer.Job) { j.Options.RateLimit = limit }
-				up, err := b.job(transfer.Upload, b.local("source", data), "/target", withHash(a),
+				limited := func(j *copyJob) { j.Options.RateLimit = limit }
+				up, err := b.job(upload, b.local("source", data), "/target", withHash(a),
 					limited)
 				if err != nil || !up.Hash.Equal(want) {
 					t.Errorf("%s up: %v, %v", name, up.Hash, err)
@@ -57,20 +59,20 @@ func TestHashInPassing(t *testing.T) {
 					!strings.Contains(string(text), fmt.Sprintf(`"hash":"%s:%x"`, a, want.Sum)) {
 					t.Errorf("%s: the last event is %s", name, text)
 				}
-				down, err := b.job(transfer.Download, "/target", b.dir+"/back", withHash(a),
+				down, err := b.job(download, "/target", b.dir+"/back", withHash(a),
 					limited)
 				if err != nil || !down.Hash.Equal(want) || !bytes.Equal(b.read("back"), data) {
 					t.Errorf("%s down: %v, %v", name, down.Hash, err)
 				}
 				var got bytes.Buffer
-				down, err = b.job(transfer.Download, "/target", "", withHash(a), limited,
-					func(j *transfer.Job) { j.Writer, j.Options.Verify = &got, true })
+				down, err = b.job(download, "/target", "", withHash(a), limited,
+					func(j *copyJob) { j.Writer, j.Options.Verify = &got, true })
 				if err != nil || !down.Hash.Equal(want) ||
 					down.Verified != transfer.VerifiedByReading {
 					t.Errorf("%s to a writer: %+v, %v", name, down, err)
 				}
-				up, err = b.job(transfer.Upload, "", "/stream", withHash(a), limited,
-					func(j *transfer.Job) {
+				up, err = b.job(upload, "", "/stream", withHash(a), limited,
+					func(j *copyJob) {
 						j.Reader, j.Options.Verify = io.LimitReader(bytes.NewReader(data), 1<<40), true
 					})
 				if err != nil || !up.Hash.Equal(want) || up.Verified != transfer.VerifiedByReading {
@@ -80,7 +82,7 @@ func TestHashInPassing(t *testing.T) {
 		}
 	}
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	if r, err := b.job(transfer.Upload, b.local("source", []byte("x")), "/target"); err != nil ||
+	if r, err := b.job(upload, b.local("source", []byte("x")), "/target"); err != nil ||
 		!r.Hash.IsZero() {
 		t.Errorf("a hash that nobody asked for: %+v, %v", r, err)
 	}
@@ -94,8 +96,8 @@ func TestHashInPassing(t *testing.T) {
 func TestHashOfWhatIsSentAgain(t *testing.T) {
 	b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
 	data := random(3 << 20)
-	r, err := b.job(transfer.Upload, b.local("source", data), "/target", withHash(transfer.SHA256))
-	if err != nil || !r.Hash.Equal(hashOf(transfer.SHA256, data)) ||
+	r, err := b.job(upload, b.local("source", data), "/target", withHash(checksum.SHA256))
+	if err != nil || !r.Hash.Equal(hashOf(checksum.SHA256, data)) ||
 		!bytes.Equal(b.remote("/target"), data) {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -104,7 +106,7 @@ func TestHashOfWhatIsSentAgain(t *testing.T) {
 // What an earlier run has copied is part of the hash.
 func TestHashOfResumed(t *testing.T) {
 	const size = 40 << 20
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
@@ -112,13 +114,13 @@ func TestHashOfResumed(t *testing.T) {
 				b := newBench(t, sftptest.Script{}, link)
 				data := random(size)
 				source, target := b.local("source", data), "/target"
-				if direction == transfer.Download {
+				if direction == download {
 					b.server.Files.WriteFile("/source", data)
 					source, target = "/source", filepath.Join(b.dir, "target")
 				}
-				options := func(j *transfer.Job) {
+				options := func(j *copyJob) {
 					j.Options = transfer.Options{Journal: filepath.Join(b.dir, "journal"),
-						Resume: true, Hash: transfer.SHA256, Verify: true}
+						Resume: true, Hash: checksum.SHA256, Verify: true}
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
@@ -127,7 +129,7 @@ func TestHashOfResumed(t *testing.T) {
 					t.Fatalf("%+v, %v", first, err)
 				}
 				r, err := b.job(direction, source, target, options)
-				if err != nil || r.Resumed == 0 || !r.Hash.Equal(hashOf(transfer.SHA256, data)) ||
+				if err != nil || r.Resumed == 0 || !r.Hash.Equal(hashOf(checksum.SHA256, data)) ||
 					r.Verified == "" {
 					t.Errorf("%+v, %v", r, err)
 				}
@@ -140,7 +142,7 @@ func TestHashOfResumed(t *testing.T) {
 func TestHashOfStriped(t *testing.T) {
 	const trip = 400 * time.Millisecond
 	data := random(48 << 20)
-	want := hashOf(transfer.BLAKE3, data)
+	want := hashOf(checksum.BLAKE3, data)
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
 			link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2, Window: 2 << 20}}
@@ -149,22 +151,22 @@ func TestHashOfStriped(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+		further := pool.New(pool.Config{First: farConn{farHost: h},
 			Connect: h.connect})
-		defer pool.Close()
-		host := transfer.Host{Client: first, Name: "far", Pool: pool}
+		defer further.Close()
+		host := pool.Host{Client: first, Name: "far", Pool: further}
 		dir := t.TempDir()
 		source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
 		if err := os.WriteFile(source, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		options := transfer.Options{Hash: transfer.BLAKE3, Verify: true}
-		up, err := transfer.UploadFile(t.Context(), host, source, "/target", options)
+		options := transfer.Options{Hash: checksum.BLAKE3, Verify: true}
+		up, err := uploadFile(t.Context(), host, source, "/target", options)
 		if err != nil || up.Stripes == 0 || !up.Hash.Equal(want) ||
 			up.Verified != transfer.VerifiedByReading {
 			t.Errorf("%+v, %v", up, err)
 		}
-		down, err := transfer.DownloadFile(t.Context(), host, "/target", back, options)
+		down, err := downloadFile(t.Context(), host, "/target", back, options)
 		if err != nil || down.Stripes == 0 || !down.Hash.Equal(want) ||
 			down.Verified != transfer.VerifiedByReading {
 			t.Errorf("%+v, %v", down, err)
@@ -176,8 +178,8 @@ func TestHashOfStriped(t *testing.T) {
 func TestHashesOfTree(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
-	hashed := func(tree *transfer.Tree) {
-		tree.Options.Hash, tree.Options.Resume = transfer.BLAKE3,
+	hashed := func(tree *treeJob) {
+		tree.Options.Hash, tree.Options.Resume = checksum.BLAKE3,
 			true
 	}
 	check := func(what string, kind transfer.Kind, prefix string) {
@@ -189,7 +191,7 @@ func TestHashesOfTree(t *testing.T) {
 			}
 			files++
 			data, err := os.ReadFile(filepath.Join(source, strings.TrimPrefix(e.Name, prefix)))
-			if err != nil || !e.Hash.Equal(hashOf(transfer.BLAKE3, data)) {
+			if err != nil || !e.Hash.Equal(hashOf(checksum.BLAKE3, data)) {
 				t.Errorf("%s: %q has the hash %v; %v", what, e.Name, e.Hash, err)
 			}
 		}
@@ -199,17 +201,17 @@ func TestHashesOfTree(t *testing.T) {
 	}
 	for _, run := range []struct {
 		what           string
-		direction      transfer.Direction
+		direction      way
 		source, target string
 		kind           transfer.Kind
 		prefix         string
 	}{
-		{"up", transfer.Upload, source, "/copy", transfer.Done, ""},
-		{"up again", transfer.Upload, source + "/.", "/copy", transfer.Kept, ""},
-		{"up into it", transfer.Upload, source, "/copy", transfer.Done, "source/"},
-		{"down", transfer.Download, "/copy/source", b.dir + "/back", transfer.Done, ""},
-		{"down again", transfer.Download, "/copy/source/.", b.dir + "/back", transfer.Kept, ""},
-		{"down into it", transfer.Download, "/copy/source", b.dir + "/back", transfer.Done,
+		{"up", upload, source, "/copy", transfer.Done, ""},
+		{"up again", upload, source + "/.", "/copy", transfer.Kept, ""},
+		{"up into it", upload, source, "/copy", transfer.Done, "source/"},
+		{"down", download, "/copy/source", b.dir + "/back", transfer.Done, ""},
+		{"down again", download, "/copy/source/.", b.dir + "/back", transfer.Kept, ""},
+		{"down into it", download, "/copy/source", b.dir + "/back", transfer.Done,
 			"source/"},
 	} {
 		if _, err := b.tree(run.direction, run.source, run.target, hashed); err != nil {
@@ -228,31 +230,31 @@ func TestVerifyChoosesHash(t *testing.T) {
 	}
 	for what, test := range map[string]struct {
 		offer []wire.ExtensionPair
-		hash  transfer.Algorithm
+		hash  checksum.Algorithm
 		reads bool
 	}{
 		"not told": {offer: []wire.ExtensionPair{name}},
 		"not told, BLAKE3 is wanted": {offer: []wire.ExtensionPair{name},
-			hash: transfer.BLAKE3},
+			hash: checksum.BLAKE3},
 		"both, the better is asked for": {offer: says("sha256," + wire.HashBLAKE3),
 			reads: runtime.GOARCH == "amd64"},
 		"both, SHA-256 is wanted": {offer: says(wire.HashBLAKE3 + ",sha256"),
-			hash: transfer.SHA256},
+			hash: checksum.SHA256},
 		"both, BLAKE3 is wanted": {offer: says(wire.HashBLAKE3 + ",sha256"),
-			hash: transfer.BLAKE3, reads: true},
-		"SHA-256 alone, BLAKE3 is wanted": {offer: says("sha256,md5"), hash: transfer.BLAKE3},
+			hash: checksum.BLAKE3, reads: true},
+		"SHA-256 alone, BLAKE3 is wanted": {offer: says("sha256,md5"), hash: checksum.BLAKE3},
 		"by handle":                       {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "1"}}},
 		"by handle, as Paramiko": {offer: []wire.ExtensionPair{{Name: wire.ExtCheckFile,
 			Data: "md5,sha256"}}},
 		"no hashes":                    {reads: true},
-		"no hashes, but one is wanted": {hash: transfer.BLAKE3, reads: true},
+		"no hashes, but one is wanted": {hash: checksum.BLAKE3, reads: true},
 	} {
 		for _, size := range []int{0, 1000, 1 << 20} {
 			b := newTreeBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(),
 				test.offer...)}, sftptest.LinkConfig{})
 			data := random(size)
-			options := func(j *transfer.Job) { j.Options.Verify, j.Options.Hash = true, test.hash }
-			r, err := b.job(transfer.Upload, b.local("source", data), "/target", options)
+			options := func(j *copyJob) { j.Options.Verify, j.Options.Hash = true, test.hash }
+			r, err := b.job(upload, b.local("source", data), "/target", options)
 			want := transfer.VerifiedByHash
 			if test.reads {
 				want = transfer.VerifiedByReading
@@ -276,7 +278,7 @@ func TestVerifyReadsSourceOnce(t *testing.T) {
 		b := newBench(t, script, sftptest.LinkConfig{})
 		data := random(3 << 20)
 		source := b.local("source", data)
-		_, err := b.job(transfer.Upload, source, "/target", func(j *transfer.Job) {
+		_, err := b.job(upload, source, "/target", func(j *copyJob) {
 			j.Options.Verify = true
 			events := j.Options.Events
 			j.Options.Events = func(e transfer.Event) {
@@ -297,13 +299,13 @@ func TestResumeVerifiesWhatIsThere(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(),
 		wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})}, sftptest.LinkConfig{})
 	source := b.sample("source")
-	options := func(tree *transfer.Tree) { tree.Options.Resume, tree.Options.Verify = true, true }
-	if _, err := b.tree(transfer.Upload, source, "/copy", options); err != nil {
+	options := func(tree *treeJob) { tree.Options.Resume, tree.Options.Verify = true, true }
+	if _, err := b.tree(upload, source, "/copy", options); err != nil {
 		t.Fatal(err)
 	}
 	b.spoil("/copy/deep/packet")
 	b.server.Files.SetModTime("/copy/deep/packet", oldTime)
-	s, err := b.tree(transfer.Upload, source+"/.", "/copy", options)
+	s, err := b.tree(upload, source+"/.", "/copy", options)
 	if err != nil || s.Files != 1 || s.Kept != 8 ||
 		!bytes.Equal(b.remote("/copy/deep/packet"), random(261120)) {
 		t.Errorf("%+v, %v", s, err)
@@ -320,8 +322,8 @@ func TestVerifyFindsWhatIsLonger(t *testing.T) {
 				Do: sftptest.Call("append", func(r sftptest.Request) {
 					b.server.Files.WriteFile(r.Path, append(b.remote(r.Path), 'x'))
 				})})
-			_, err := b.job(transfer.Upload, b.local("source", random(size)), "/target",
-				func(j *transfer.Job) { j.Options.Verify = true })
+			_, err := b.job(upload, b.local("source", random(size)), "/target",
+				func(j *copyJob) { j.Options.Verify = true })
 			if !errors.Is(err, transfer.ErrVerify) {
 				t.Errorf("%d bytes: %v", size, err)
 			}

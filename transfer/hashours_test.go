@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/sftptest"
@@ -24,14 +26,14 @@ import (
 )
 
 // ourHost is package server, over a directory.
-func ourHost(t *testing.T) (host transfer.Host, dir string) {
+func ourHost(t *testing.T) (host pool.Host, dir string) {
 	t.Helper()
 	return hostOf(t, func(files *osfs.FS) server.FS { return files }, nil)
 }
 
 // hostOf is package server over what is made of a directory, without the requests that are denied.
 func hostOf(t *testing.T, over func(*osfs.FS) server.FS,
-	denied []string) (host transfer.Host, dir string) {
+	denied []string) (host pool.Host, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	files, err := osfs.New(dir)
@@ -54,7 +56,7 @@ func hostOf(t *testing.T, over func(*osfs.FS) server.FS,
 		<-served
 		files.Close()
 	})
-	return transfer.Host{Client: client, Name: "ours"}, dir
+	return pool.Host{Client: client, Name: "ours"}, dir
 }
 
 // Our server hashes by whatever is wanted, and says so; so nothing is read back.
@@ -72,17 +74,17 @@ func TestVerifyWithOurServer(t *testing.T) {
 		if err := os.WriteFile(source, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, a := range []transfer.Algorithm{"", transfer.SHA256, transfer.BLAKE3} {
-			if size == large && a == transfer.SHA256 {
+		for _, a := range []checksum.Algorithm{"", checksum.SHA256, checksum.BLAKE3} {
+			if size == large && a == checksum.SHA256 {
 				continue
 			}
 			options := transfer.Options{Verify: true, Hash: a}
-			up, err := transfer.UploadFile(t.Context(), host, source, "/target", options)
+			up, err := uploadFile(t.Context(), host, source, "/target", options)
 			if err != nil || up.Verified != transfer.VerifiedByHash ||
 				a != "" && !up.Hash.Equal(hashOf(a, data)) {
 				t.Errorf("%d bytes, %q, up: %+v, %v", size, a, up, err)
 			}
-			down, err := transfer.DownloadFile(t.Context(), host, "/target", back, options)
+			down, err := downloadFile(t.Context(), host, "/target", back, options)
 			if err != nil || down.Verified != transfer.VerifiedByHash ||
 				a != "" && !down.Hash.Equal(hashOf(a, data)) {
 				t.Errorf("%d bytes, %q, down: %+v, %v", size, a, down, err)
@@ -164,11 +166,11 @@ func TestVerifyFindsOneBit(t *testing.T) {
 				os.Mkdir(filepath.Dir(source), 0o755)
 				os.WriteFile(source, random(size), 0o644)
 				options := transfer.Options{Verify: true}
-				if _, err := transfer.UploadFile(t.Context(), host, source, "/target",
+				if _, err := uploadFile(t.Context(), host, source, "/target",
 					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s: %v", what, err)
 				}
-				if _, err := transfer.UploadDir(t.Context(), host, filepath.Dir(source), "/tree",
+				if _, err := uploadTree(t.Context(), host, filepath.Dir(source), "/tree",
 					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s, a tree: %v", what, err)
 				}
@@ -178,17 +180,17 @@ func TestVerifyFindsOneBit(t *testing.T) {
 				back := filepath.Join(dir, "back")
 				os.Mkdir(back, 0o755)
 				read.Store(at)
-				if _, err := transfer.DownloadFile(t.Context(), host, "/tree/file", back,
+				if _, err := downloadFile(t.Context(), host, "/tree/file", back,
 					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s, down: %v", what, err)
 				}
 				read.Store(at)
-				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back,
+				if _, err := downloadTree(t.Context(), host, "/tree/.", back,
 					options); !errors.Is(err, transfer.ErrVerify) {
 					t.Errorf("%s, a tree down: %v", what, err)
 				}
 				nothingIn(t, what, back)
-				if _, err := transfer.DownloadDir(t.Context(), host, "/tree/.", back,
+				if _, err := downloadTree(t.Context(), host, "/tree/.", back,
 					options); err != nil {
 					t.Errorf("%s, as it is: %v", what, err)
 				}
@@ -234,8 +236,8 @@ func TestVerifyOverlaps(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.tree(transfer.Upload, root, "/tree",
-			func(tree *transfer.Tree) { tree.Options.Verify = true }); err != nil {
+		if _, err := b.tree(upload, root, "/tree",
+			func(tree *treeJob) { tree.Options.Verify = true }); err != nil {
 			t.Fatal(err)
 		}
 		reads, writes := b.server.Requests(wire.TypeRead), b.server.Requests(wire.TypeWrite)

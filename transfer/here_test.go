@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,22 +25,22 @@ func TestLocal(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, options := range []transfer.Options{{}, {Preserve: true},
-			{Placement: transfer.InPlace}, {Placement: transfer.Atomic, Sync: true}, {Verify: true},
+			{Placement: transfer.PlaceDirect}, {Placement: transfer.PlaceAtomic, Sync: true}, {Verify: true},
 			{Sparse: true}, {RateLimit: 1 << 32}} {
 			var last transfer.Event
 			options.Events = func(e transfer.Event) { last = e }
-			j := transfer.Job{Direction: transfer.Local, Source: source, Target: target,
+			j := copyJob{Direction: local, Source: source, Target: target,
 				Options: options}
 			result, err := j.Run(context.Background())
 			if err != nil || result.Bytes != int64(size) ||
-				result.InPlace != (options.Placement == transfer.InPlace) {
+				result.InPlace != (options.Placement == transfer.PlaceDirect) {
 				t.Fatalf("%d bytes, %+v: %+v, %v", size, options, result, err)
 			}
 			if options.Verify && result.Verified != transfer.VerifiedByReading {
 				t.Errorf("verified %q", result.Verified)
 			}
-			if last.Kind != transfer.Done || last.Direction != transfer.Local ||
-				last.Bytes != int64(size) || last.Host != "" {
+			if last.Kind != transfer.Done || last.SourceHost != "" ||
+				last.Bytes != int64(size) || last.TargetHost != "" {
 				t.Errorf("the last event is %+v", last)
 			}
 			got, err := os.ReadFile(target)
@@ -74,7 +73,7 @@ func TestLocalStopped(t *testing.T) {
 	}
 	stop := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	j := transfer.Job{Direction: transfer.Local, Source: source, Target: target,
+	j := copyJob{Direction: local, Source: source, Target: target,
 		Options: transfer.Options{
 			RateLimit: 1 << 20, ProgressEvery: time.Millisecond,
 			Events: func(e transfer.Event) {
@@ -99,7 +98,7 @@ func TestLocalSourceChanges(t *testing.T) {
 	if err := os.WriteFile(source, random(4<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j := transfer.Job{Direction: transfer.Local, Source: source, Target: target,
+	j := copyJob{Direction: local, Source: source, Target: target,
 		Options: transfer.Options{
 			RateLimit: 16 << 20, ProgressEvery: time.Millisecond,
 			Events: func(e transfer.Event) {
@@ -118,7 +117,7 @@ func TestLocalTree(t *testing.T) {
 	b := &bench{t: t, dir: t.TempDir()}
 	source := b.sample("source")
 	target := filepath.Join(b.dir, "target")
-	tree := transfer.Tree{Direction: transfer.Local, Source: source, Target: target,
+	tree := treeJob{Direction: local, Source: source, Target: target,
 		Options: transfer.Options{Preserve: true, Verify: true}}
 	summary, err := tree.Run(context.Background())
 	if err != nil || summary.Target != target || summary.Files == 0 || summary.Failed != 0 ||
@@ -131,19 +130,4 @@ func TestLocalTree(t *testing.T) {
 	if err != nil || again.Kept != summary.Files || again.Files != 0 {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-}
-
-func ExampleJob_local() {
-	dir, err := os.MkdirTemp("", "usftp-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	source := filepath.Join(dir, "a.txt")
-	os.WriteFile(source, []byte("hello\n"), 0o644)
-	job := transfer.Job{Direction: transfer.Local, Source: source,
-		Target: filepath.Join(dir, "b.txt")}
-	result, err := job.Run(context.Background())
-	fmt.Println(result.Bytes, err)
-	// Output: 6 <nil>
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -37,12 +38,12 @@ func TestFileWithoutEnd(t *testing.T) {
 		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Data{Data: bytes.Repeat([]byte("x"), int(r.Length))}.Append(nil, r.ID)))}
 	}}
 	for name, options := range map[string]transfer.Options{"plain": {}, "sparse": {Sparse: true},
-		"hashed": {Hash: transfer.SHA256}} {
+		"hashed": {Hash: checksum.SHA256}} {
 		reads.Store(0)
 		b := newBench(t, script, sftptest.LinkConfig{})
 		b.server.Files.WriteFile("/source", random(10))
-		_, err := b.job(transfer.Download, "/source", filepath.Join(b.dir, "target"),
-			func(j *transfer.Job) {
+		_, err := b.job(download, "/source", filepath.Join(b.dir, "target"),
+			func(j *copyJob) {
 				options.Events = j.Options.Events
 				j.Options = options
 			})
@@ -79,7 +80,7 @@ func TestShortWithoutAttributes(t *testing.T) {
 		return nil
 	}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/source", random(1_000_000))
-	if r, err := b.job(transfer.Download, "/source", filepath.Join(b.dir, "target")); err == nil {
+	if r, err := b.job(download, "/source", filepath.Join(b.dir, "target")); err == nil {
 		t.Errorf("%d bytes of 1000000 are taken for all", r.Bytes)
 	}
 }
@@ -114,8 +115,8 @@ func TestTreeInPlaceFollowsNoLink(t *testing.T) {
 		if before {
 			os.Symlink("precious", filepath.Join(out, "x"))
 		}
-		s, err := b.tree(transfer.Download, "/tree/.", out,
-			func(tree *transfer.Tree) { tree.Options.Placement = transfer.InPlace })
+		s, err := b.tree(download, "/tree/.", out,
+			func(tree *treeJob) { tree.Options.Placement = transfer.PlaceDirect })
 		if got, _ := os.ReadFile(filepath.Join(out, "precious")); string(got) != "good" {
 			t.Errorf("link before %v: it wrote %q through a link: %+v, %v", before, got, s.Totals,
 				err)
@@ -134,7 +135,7 @@ func TestRenameDoneAndRefused(t *testing.T) {
 	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
 		Extension: wire.ExtPosixRename, Do: sftptest.Fail(wire.Failure, "no")}}},
 		sftptest.LinkConfig{})
-	result, err := b.job(transfer.Upload, b.local("source", random(1000)), "/target")
+	result, err := b.job(upload, b.local("source", random(1000)), "/target")
 	if err == nil || !strings.Contains(err.Error(), "which is no more") || result.LeftBehind != "" {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -144,8 +145,8 @@ func TestRenameDoneAndRefused(t *testing.T) {
 func TestPatternsOfManyStars(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/tree"+strings.Repeat("/a", 120)+"/x", nil)
-	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"),
-		func(tree *transfer.Tree) {
+	s, err := b.tree(download, "/tree", filepath.Join(b.dir, "out"),
+		func(tree *treeJob) {
 			tree.TreeOptions.Exclude = []string{strings.Repeat("**/a/", 12) + "b",
 				strings.Repeat("**/", 20) + "b"}
 			tree.TreeOptions.Include = []string{strings.Repeat("**/a/**/", 12) + "x"}
@@ -158,7 +159,7 @@ func TestPatternsOfManyStars(t *testing.T) {
 // TestJournalThatLies: nothing is removed on the word of a mark but what bears the name of a
 // temporary file of the target's.
 func TestJournalThatLies(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		for _, lie := range []string{
 			`{"temporary":"/precious","bytes":5,"source_size":7}`,
 			`{"temporary":"/../precious","bytes":9223372036854775807,"source_size":2097152}`,
@@ -170,12 +171,12 @@ func TestJournalThatLies(t *testing.T) {
 				data := random(2 << 20)
 				source, target := "/source", filepath.Join(b.dir, "target")
 				b.server.Files.WriteFile("/source", data)
-				if direction == transfer.Upload {
+				if direction == upload {
 					source, target = b.local("source", data), "/target"
 				}
 				b.local("precious", data)
 				b.server.Files.WriteFile("/precious", data)
-				journal := func(j *transfer.Job) {
+				journal := func(j *copyJob) {
 					j.Options.Journal,
 						j.Options.Resume = filepath.Join(b.dir, "journal"), true
 				}
@@ -217,8 +218,8 @@ func TestServersOfFewHandles(t *testing.T) {
 				for i := range 30 {
 					b.server.Files.WriteFile(fmt.Sprintf("/source/%d/%d", i%7, i), random(i*10_000))
 				}
-				s, err := b.tree(transfer.Download, "/source", filepath.Join(b.dir, "out"),
-					func(tree *transfer.Tree) { tree.Options.Verify = verify })
+				s, err := b.tree(download, "/source", filepath.Join(b.dir, "out"),
+					func(tree *treeJob) { tree.Options.Verify = verify })
 				if err != nil || s.Files != 30 {
 					t.Errorf("%d handles, verify %v: %+v, %v", most, verify, s.Totals, err)
 				}
@@ -230,7 +231,7 @@ func TestServersOfFewHandles(t *testing.T) {
 // TestTargetRemovedMeanwhile: of what was removed with its directory it is not said that it is
 // there.
 func TestTargetRemovedMeanwhile(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		var b *bench
 		dir := ""
 		b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -246,7 +247,7 @@ func TestTargetRemovedMeanwhile(t *testing.T) {
 		os.Mkdir(dir, 0o755)
 		b.server.Files.WriteFile("/source", random(1000))
 		source, target := "/source", filepath.Join(dir, "target")
-		if direction == transfer.Upload {
+		if direction == upload {
 			source, target = b.local("source", random(1000)), "/target"
 		}
 		result, err := b.job(direction, source, target)
@@ -276,8 +277,8 @@ func TestServerThatLosesUploads(t *testing.T) {
 			b.redials(sftptest.LinkConfig{}, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			_, err := b.jobContext(ctx, transfer.Upload, b.local("source", random(1000)), "/target",
-				func(j *transfer.Job) { j.Options.Retries = 3 })
+			_, err := b.jobContext(ctx, upload, b.local("source", random(1000)), "/target",
+				func(j *copyJob) { j.Options.Retries = 3 })
 			if err == nil || ctx.Err() != nil || renames.Load() > 6 {
 				t.Errorf("forgotten %v: %d renames, %v", gone, renames.Load(), err)
 			}
@@ -302,8 +303,8 @@ func TestSizesThatLie(t *testing.T) {
 		return names(r, all...)
 	}}, sftptest.LinkConfig{})
 	b.server.Files.Mkdir("/tree")
-	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"),
-		func(tree *transfer.Tree) { tree.TreeOptions.DryRun = true })
+	s, err := b.tree(download, "/tree", filepath.Join(b.dir, "out"),
+		func(tree *treeJob) { tree.TreeOptions.DryRun = true })
 	if err != nil || s.PlannedFiles != 6 || s.PlannedBytes < 1<<61 {
 		t.Errorf("%+v, %v", s.Totals, err)
 	}

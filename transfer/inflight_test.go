@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -24,17 +23,17 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 	// a collection takes stacks back that have grown too far
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for name, test := range map[string]struct {
-		direction transfer.Direction
+		direction way
 		held      sftptest.Fault
 		replies   int // of each file
 		heap      int64
 	}{
-		"upload, open":  {transfer.Upload, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
-		"upload, close": {transfer.Upload, sftptest.Fault{On: wire.TypeClose}, 1, 10_000 + size},
-		"upload, rename": {transfer.Upload, sftptest.Fault{On: wire.TypeExtended, Skip: 1}, 1,
+		"upload, open":  {upload, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
+		"upload, close": {upload, sftptest.Fault{On: wire.TypeClose}, 1, 10_000 + size},
+		"upload, rename": {upload, sftptest.Fault{On: wire.TypeExtended, Skip: 1}, 1,
 			10_000 + size},
-		"download, open": {transfer.Download, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
-		"download, read": {transfer.Download, sftptest.Fault{On: wire.TypeRead}, 2, 8000 + size},
+		"download, open": {download, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
+		"download, read": {download, sftptest.Fault{On: wire.TypeRead}, 2, 8000 + size},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := sftptest.OpenSSHLimits()
@@ -49,11 +48,11 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 			}
 			for i := range files {
 				b.local(fmt.Sprintf("tree/file%d", i), make([]byte, size))
-				if test.direction == transfer.Download {
+				if test.direction == download {
 					b.server.Files.WriteFile(fmt.Sprintf("/tree/file%d", i), make([]byte, size))
 				}
 			}
-			if test.direction == transfer.Download {
+			if test.direction == download {
 				source, target = "/tree", filepath.Join(b.dir, "copy")
 			}
 			heap := heapInUse()
@@ -61,7 +60,7 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				_, err := b.tree(test.direction, source, target,
-					func(t *transfer.Tree) { t.TreeOptions.MaxFiles = files })
+					func(t *treeJob) { t.TreeOptions.MaxFiles = files })
 				ended <- err
 			}()
 			gate.Wait(test.replies * files)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
@@ -17,10 +18,10 @@ import (
 // one is too. One that only has the same paths on another machine is.
 func TestTreeIntoItself(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
-	var hosts [2]transfer.Host
+	var hosts [2]pool.Host
 	for i := range hosts {
-		login, err := transfer.Connect(t.Context(), dial.Target{Host: sshd.Alias},
-			transfer.ConnectConfig{Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
+		login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias},
+			pool.ConnectConfig{Dial: &dial.Config{ConfigFile: sshd.ConfigFile}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,13 +39,13 @@ func TestTreeIntoItself(t *testing.T) {
 	}
 	for name, run := range map[string]func(target string) (transfer.Summary, error){
 		"upload": func(target string) (transfer.Summary, error) {
-			return transfer.UploadDir(t.Context(), one, tree, target, transfer.Options{})
+			return uploadTree(t.Context(), one, tree, target, transfer.Options{})
 		},
 		"download": func(target string) (transfer.Summary, error) {
-			return transfer.DownloadDir(t.Context(), one, tree, target, transfer.Options{})
+			return downloadTree(t.Context(), one, tree, target, transfer.Options{})
 		},
 		"relay": func(target string) (transfer.Summary, error) {
-			return transfer.CopyDir(t.Context(), one, tree, two, target, transfer.Options{})
+			return relayTree(t.Context(), one, tree, two, target, transfer.Options{})
 		},
 	} {
 		for _, target := range []string{"sub", "new"} {
@@ -66,7 +67,7 @@ func TestTreeIntoItself(t *testing.T) {
 	t.Run("another machine", func(t *testing.T) {
 		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 		b.server.Files.Mkdir(tree + "/sub")
-		s, err := transfer.UploadDir(t.Context(), b.host, tree, tree+"/sub", transfer.Options{})
+		s, err := uploadTree(t.Context(), b.host, tree, tree+"/sub", transfer.Options{})
 		if err != nil || s.Files != 1 || !bytes.Equal(b.remote(tree+"/sub/tr/file"), data) {
 			t.Errorf("%+v, %v", s, err)
 		}
@@ -88,7 +89,7 @@ func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
 	if err := os.Chtimes(old, oldTime, oldTime); err != nil {
 		t.Fatal(err)
 	}
-	s, err := transfer.UploadDir(t.Context(), b.host, filepath.Join(b.dir, "tree"), "/copy",
+	s, err := uploadTree(t.Context(), b.host, filepath.Join(b.dir, "tree"), "/copy",
 		transfer.Options{})
 	if err != nil || s.Files != 1 || s.Skipped != 1 {
 		t.Errorf("%+v, %v", s, err)

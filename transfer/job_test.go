@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -24,7 +25,7 @@ import (
 type bench struct {
 	t      *testing.T
 	server *sftptest.Scripted
-	host   transfer.Host
+	host   pool.Host
 	dir    string
 	events []transfer.Event
 }
@@ -38,19 +39,19 @@ func newBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig) *b
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
 		dir: t.TempDir()}
 }
 
-func (b *bench) job(direction transfer.Direction, source, target string,
-	change ...func(*transfer.Job)) (transfer.Result, error) {
+func (b *bench) job(direction way, source, target string,
+	change ...func(*copyJob)) (transfer.Result, error) {
 	return b.jobContext(context.Background(), direction, source, target, change...)
 }
 
-func (b *bench) jobContext(ctx context.Context, direction transfer.Direction, source, target string,
-	change ...func(*transfer.Job)) (transfer.Result, error) {
+func (b *bench) jobContext(ctx context.Context, direction way, source, target string,
+	change ...func(*copyJob)) (transfer.Result, error) {
 	b.events = nil
-	j := transfer.Job{Host: b.host, Direction: direction, Source: source, Target: target}
+	j := copyJob{Host: b.host, Direction: direction, Source: source, Target: target}
 	j.Options.Events = func(e transfer.Event) { b.events = append(b.events, e) }
 	for _, f := range change {
 		f(&j)
@@ -86,9 +87,9 @@ func (b *bench) read(name string) []byte {
 }
 
 // arrived returns what has the target's name: "/target" on the host, "target" here.
-func (b *bench) arrived(direction transfer.Direction) []byte {
+func (b *bench) arrived(direction way) []byte {
 	b.t.Helper()
-	if direction == transfer.Upload {
+	if direction == upload {
 		return b.remote("/target")
 	}
 	return b.read("target")
@@ -130,7 +131,7 @@ func TestUploadAndDownload(t *testing.T) {
 		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 		data := random(size)
 		b.server.Files.Mkdir("/dir")
-		result, err := b.job(transfer.Upload, b.local("a", data), "/dir")
+		result, err := b.job(upload, b.local("a", data), "/dir")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +141,7 @@ func TestUploadAndDownload(t *testing.T) {
 		if !bytes.Equal(b.remote("/dir/a"), data) {
 			t.Errorf("%d bytes arrived changed", size)
 		}
-		result, err = b.job(transfer.Download, "/dir/a", filepath.Join(b.dir, "b"))
+		result, err = b.job(download, "/dir/a", filepath.Join(b.dir, "b"))
 		if err != nil || result.Bytes != int64(size) {
 			t.Fatal(result, err)
 		}
@@ -149,7 +150,7 @@ func TestUploadAndDownload(t *testing.T) {
 		}
 		if first, last := b.events[0], b.events[len(b.events)-1]; first.Kind != transfer.Started ||
 			first.Size != int64(size) ||
-			last.Kind != transfer.Done || last.Bytes != int64(size) || last.Host != "far" {
+			last.Kind != transfer.Done || last.Bytes != int64(size) || last.SourceHost != "far" {
 			t.Errorf("the events are %+v", b.events)
 		}
 		if left := b.temporaries(); len(left) > 0 {
@@ -166,7 +167,7 @@ func TestReplacedFilesKeepTheirPermissions(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/old", []byte("old"))
 	b.server.Files.SetMode("/old", 0o604)
-	if _, err := b.job(transfer.Upload, b.local("new", []byte("new")), "/old"); err != nil {
+	if _, err := b.job(upload, b.local("new", []byte("new")), "/old"); err != nil {
 		t.Fatal(err)
 	}
 	if attrs, _ := b.server.Files.Lstat("/old"); attrs.Permissions&0o777 != 0o604 ||
@@ -175,7 +176,7 @@ func TestReplacedFilesKeepTheirPermissions(t *testing.T) {
 	}
 	target := b.local("target", []byte("old"))
 	os.Chmod(target, 0o640)
-	if _, err := b.job(transfer.Download, "/old", target); err != nil {
+	if _, err := b.job(download, "/old", target); err != nil {
 		t.Fatal(err)
 	}
 	if info, _ := os.Stat(target); info.Mode() != 0o640 || string(b.read("target")) != "new" {
@@ -189,15 +190,15 @@ func TestPreserve(t *testing.T) {
 	when := time.Unix(1234567890, 0)
 	os.Chtimes(source, when, when)
 	os.Chmod(source, 0o751)
-	keep := func(j *transfer.Job) { j.Options.Preserve = true }
-	if _, err := b.job(transfer.Upload, source, "/there", keep); err != nil {
+	keep := func(j *copyJob) { j.Options.Preserve = true }
+	if _, err := b.job(upload, source, "/there", keep); err != nil {
 		t.Fatal(err)
 	}
 	if attrs, _ := b.server.Files.Lstat("/there"); attrs.MTime != uint32(when.Unix()) ||
 		attrs.Permissions&0o777 != 0o751 {
 		t.Errorf("up there are mode %o and time %d", attrs.Permissions, attrs.MTime)
 	}
-	if _, err := b.job(transfer.Download, "/there", filepath.Join(b.dir, "back"),
+	if _, err := b.job(download, "/there", filepath.Join(b.dir, "back"),
 		keep); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestLinksAreFollowedAndKept(t *testing.T) {
 	b.server.Files.WriteFile("/real", []byte("old"))
 	b.server.Files.Symlink("/real", "/link")
 	source := b.local("source", []byte("new"))
-	result, err := b.job(transfer.Upload, source, "/link")
+	result, err := b.job(upload, source, "/link")
 	if err != nil || string(b.remote("/real")) != "new" || result.Target != "/real" {
 		t.Errorf("through a link: %+v, %v", result, err)
 	}
@@ -221,7 +222,7 @@ func TestLinksAreFollowedAndKept(t *testing.T) {
 	}
 	b.local("here", []byte("old"))
 	os.Symlink("here", filepath.Join(b.dir, "alias"))
-	if _, err := b.job(transfer.Download, "/real", filepath.Join(b.dir, "alias")); err != nil {
+	if _, err := b.job(download, "/real", filepath.Join(b.dir, "alias")); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(filepath.Join(b.dir, "alias")); err != nil ||
@@ -229,7 +230,7 @@ func TestLinksAreFollowedAndKept(t *testing.T) {
 		t.Error("the local link is gone, or was not followed")
 	}
 	os.Symlink("nowhere", filepath.Join(b.dir, "dangling"))
-	if _, err := b.job(transfer.Download, "/real", filepath.Join(b.dir, "dangling")); err != nil ||
+	if _, err := b.job(download, "/real", filepath.Join(b.dir, "dangling")); err != nil ||
 		string(b.read("nowhere")) != "new" {
 		t.Errorf("through a dangling link: %v", err)
 	}
@@ -242,20 +243,20 @@ func TestTargetsThatAreWrittenInPlace(t *testing.T) {
 	if err := os.Link(target, filepath.Join(b.dir, "second")); err != nil {
 		t.Skipf("this file system has no hard links: %v", err)
 	}
-	result, err := b.job(transfer.Download, "/source", target)
+	result, err := b.job(download, "/source", target)
 	if err != nil || !result.InPlace || string(b.read("second")) != "new" || len(b.notes()) != 1 {
 		t.Errorf("a file of two names: %+v, %v, notes %q", result, err, b.notes())
 	}
-	if _, err := b.job(transfer.Download, "/source", target,
-		func(j *transfer.Job) { j.Options.Placement = transfer.Atomic }); err == nil {
+	if _, err := b.job(download, "/source", target,
+		func(j *copyJob) { j.Options.Placement = transfer.PlaceAtomic }); err == nil {
 		t.Error("a file of two names cannot be replaced atomically")
 	}
-	if result, err := b.job(transfer.Download, "/source", os.DevNull); err != nil ||
+	if result, err := b.job(download, "/source", os.DevNull); err != nil ||
 		!result.InPlace {
 		t.Errorf("to a device: %+v, %v", result, err)
 	}
-	result, err = b.job(transfer.Upload, target, "/source",
-		func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
+	result, err = b.job(upload, target, "/source",
+		func(j *copyJob) { j.Options.Placement = transfer.PlaceDirect })
 	if err != nil || !result.InPlace || len(b.notes()) != 0 {
 		t.Errorf("asked for: %+v, %v, notes %q", result, err, b.notes())
 	}
@@ -270,12 +271,12 @@ func TestDirectoryThatTakesNoTemporaryName(t *testing.T) {
 	}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
 	source := b.local("source", []byte("new"))
-	if result, err := b.job(transfer.Upload, source, "/target"); err != nil || !result.InPlace ||
+	if result, err := b.job(upload, source, "/target"); err != nil || !result.InPlace ||
 		len(b.notes()) != 1 {
 		t.Errorf("%+v, %v, notes %q", result, err, b.notes())
 	}
-	_, err := b.job(transfer.Upload, source, "/target",
-		func(j *transfer.Job) { j.Options.Placement = transfer.Atomic })
+	_, err := b.job(upload, source, "/target",
+		func(j *copyJob) { j.Options.Placement = transfer.PlaceAtomic })
 	if !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("atomic: %v", err)
 	}
@@ -285,7 +286,7 @@ func TestServerWithoutPosixRename(t *testing.T) {
 	b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
 	source := b.local("source", []byte("new"))
-	if _, err := b.job(transfer.Upload, source, "/target"); err != nil ||
+	if _, err := b.job(upload, source, "/target"); err != nil ||
 		string(b.remote("/target")) != "new" || len(b.temporaries()) > 0 {
 		t.Errorf("%v, left %v", err, b.temporaries())
 	}
@@ -296,7 +297,7 @@ func TestRenameThatFailsKeepsTheData(t *testing.T) {
 		On: wire.TypeExtended, Extension: wire.ExtPosixRename, Do: sftptest.Refuse(wire.PermissionDenied, ""),
 	}}}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile("/target", []byte("old"))
-	result, err := b.job(transfer.Upload, b.local("source", []byte("new")), "/target")
+	result, err := b.job(upload, b.local("source", []byte("new")), "/target")
 	if err == nil || result.LeftBehind == "" ||
 		!strings.Contains(err.Error(), "all of the data is in far:"+result.LeftBehind) {
 		t.Fatalf("%+v, %v", result, err)
@@ -309,8 +310,8 @@ func TestRenameThatFailsKeepsTheData(t *testing.T) {
 func TestStreams(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	data := random(700000)
-	_, err := b.job(transfer.Upload, "-", "/piped",
-		func(j *transfer.Job) {
+	_, err := b.job(upload, "-", "/piped",
+		func(j *copyJob) {
 			j.Reader = io.MultiReader(bytes.NewReader(data[:5]),
 				bytes.NewReader(data[5:]))
 		})
@@ -318,13 +319,13 @@ func TestStreams(t *testing.T) {
 		t.Errorf("from a reader: %v", err)
 	}
 	var out bytes.Buffer
-	if _, err := b.job(transfer.Download, "/piped", "-",
-		func(j *transfer.Job) { j.Writer = &out }); err != nil || !bytes.Equal(out.Bytes(), data) {
+	if _, err := b.job(download, "/piped", "-",
+		func(j *copyJob) { j.Writer = &out }); err != nil || !bytes.Equal(out.Bytes(), data) {
 		t.Errorf("to a writer: %v", err)
 	}
 	b.server.Files.Mkdir("/dir")
-	if _, err := b.job(transfer.Upload, "-", "/dir",
-		func(j *transfer.Job) { j.Reader = &out }); !errors.Is(err, transfer.ErrIsDirectory) {
+	if _, err := b.job(upload, "-", "/dir",
+		func(j *copyJob) { j.Reader = &out }); !errors.Is(err, transfer.ErrIsDirectory) {
 		t.Errorf("a reader has no name to give in a directory: %v", err)
 	}
 }
@@ -333,13 +334,13 @@ func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 		b.server.Files.WriteFile("/source", random(4<<20))
-		limit := func(j *transfer.Job) { j.Options.RateLimit = 1 << 20 }
+		limit := func(j *copyJob) { j.Options.RateLimit = 1 << 20 }
 		for direction, run := range map[string]func() (transfer.Result, error){
 			"down": func() (transfer.Result, error) {
-				return b.job(transfer.Download, "/source", filepath.Join(b.dir, "a"), limit)
+				return b.job(download, "/source", filepath.Join(b.dir, "a"), limit)
 			},
 			"up": func() (transfer.Result, error) {
-				return b.job(transfer.Upload, filepath.Join(b.dir, "a"), "/b", limit)
+				return b.job(upload, filepath.Join(b.dir, "a"), "/b", limit)
 			},
 		} {
 			if direction == "up" {
@@ -364,12 +365,12 @@ func TestRoundTrips(t *testing.T) {
 			ToClient: trip / 2})
 		source := b.local("source", random(1<<20))
 		for name, test := range map[string]struct {
-			direction      transfer.Direction
+			direction      way
 			source, target string
 			trips          time.Duration
 		}{
-			"up":   {transfer.Upload, source, "/new", 5},
-			"down": {transfer.Download, "/source", filepath.Join(b.dir, "new"), 3},
+			"up":   {upload, source, "/new", 5},
+			"down": {download, "/source", filepath.Join(b.dir, "new"), 3},
 		} {
 			b.server.Files.WriteFile("/source", random(1<<20))
 			result, err := b.job(test.direction, test.source, test.target)

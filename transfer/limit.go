@@ -4,27 +4,53 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 )
 
-// limiter keeps a rate, by waiting after each piece for as long as it should have taken.
-type limiter struct {
-	ctx  context.Context
-	rate int64 // bytes a second
-
-	mu    sync.Mutex
-	began time.Time
-	moved int64
+// An allowance limits what many files share: bytes of memory, a server's handles. Who waits is
+// served in order; the wait ends when others give back what they have, which all do in the end.
+type allowance struct {
+	*semaphore.Weighted
+	most int64
 }
 
-// piece bounds what moves at once under a limit, so that a slow rate does not come in bursts of
+func newAllowance(most int64) *allowance { return &allowance{semaphore.NewWeighted(most), most} }
+
+func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
+func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
+
+// limitedPiece is what moves at once under a limit, so that a slow rate does not come in bursts of
 // seconds.
 const limitedPiece = 32 << 10
 
-// wait counts n bytes and waits until they are due, or the context is done.
+// A limiter keeps a rate by waiting after each piece for as long as it should have taken. A nil
+// limiter never waits.
+type limiter struct {
+	ctx context.Context
+	*rate.Limiter
+}
+
+func newLimiter(ctx context.Context, bytesPerSecond int64) *limiter {
+	if bytesPerSecond <= 0 {
+		return nil
+	}
+	l := &limiter{ctx, rate.NewLimiter(rate.Limit(bytesPerSecond), limitedPiece)}
+	l.ReserveN(time.Now(), limitedPiece) // no credit in advance
+	return l
+}
+
+// wait counts n bytes and waits until they are due or the context ends.
 func (l *limiter) wait(n int) error {
-	delay := l.count(n)
+	if l == nil {
+		return nil
+	}
+	var delay time.Duration
+	for now := time.Now(); n > 0; n -= limitedPiece {
+		delay = l.ReserveN(now, min(n, limitedPiece)).DelayFrom(now)
+	}
 	if delay <= 0 {
 		return nil
 	}
@@ -38,30 +64,30 @@ func (l *limiter) wait(n int) error {
 	}
 }
 
-// count counts n bytes and returns how long it is until they are due.
-func (l *limiter) count(n int) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.began.IsZero() {
-		l.began = time.Now()
+// reader limits the rate of a source.
+func (l *limiter) reader(r io.Reader) io.Reader {
+	if l == nil {
+		return r
 	}
-	l.moved += int64(n)
-	due := l.began.Add(time.Duration(float64(l.moved) / float64(l.rate) * float64(time.Second)))
-	delay := time.Until(due)
-	if delay < -time.Second { // nobody may save up time that the link did not use
-		l.began, l.moved = time.Now(), 0
+	return limitedReader{r, l}
+}
+
+// writer limits the rate of a sink.
+func (l *limiter) writer(w io.Writer) io.Writer {
+	if l == nil {
+		return w
 	}
-	return delay
+	return limitedWriter{w, l}
 }
 
 type limitedReader struct {
 	io.Reader
-	*limiter
+	limit *limiter
 }
 
 func (r limitedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p[:min(len(p), limitedPiece)])
-	if waitErr := r.wait(n); waitErr != nil && err == nil {
+	if waitErr := r.limit.wait(n); waitErr != nil && err == nil {
 		err = waitErr
 	}
 	return n, err
@@ -69,7 +95,7 @@ func (r limitedReader) Read(p []byte) (int, error) {
 
 type limitedWriter struct {
 	io.Writer
-	*limiter
+	limit *limiter
 }
 
 func (w limitedWriter) Write(p []byte) (n int, err error) {
@@ -82,25 +108,9 @@ func (w limitedWriter) Write(p []byte) (n int, err error) {
 		}
 		n += wrote
 		p = p[wrote:]
-		if waitErr := w.wait(wrote); waitErr != nil && err == nil {
+		if waitErr := w.limit.wait(wrote); waitErr != nil && err == nil {
 			err = waitErr
 		}
 	}
 	return n, err
-}
-
-// limitReader bounds the rate of a source where the job has a limit.
-func (r *run) limitReader(source io.Reader) io.Reader {
-	if r.limiter == nil {
-		return source
-	}
-	return limitedReader{source, r.limiter}
-}
-
-// limitWriter bounds the rate of a sink where the job has a limit.
-func (r *run) limitWriter(sink io.Writer) io.Writer {
-	if r.limiter == nil {
-		return sink
-	}
-	return limitedWriter{sink, r.limiter}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
@@ -80,18 +81,18 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 	real := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr()))
 	sshdDir := t.TempDir()
 	for name, test := range map[string]struct {
-		host      transfer.Host
+		host      pool.Host
 		dir, path string
 	}{"openssh": {real, sshdDir, sshdDir}, "ours": {ours, oursDir, "/"}} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			source := filepath.Join(dir, "source")
 			names, uid, gid := linkScene(t, source)
-			copyTree := func(direction transfer.Direction, from, to, at string) {
+			copyTree := func(direction way, from, to, at string) {
 				t.Helper()
-				tree := transfer.Tree{Host: test.host, Direction: direction, Source: from,
+				tree := treeJob{Host: test.host, Direction: direction, Source: from,
 					Target: to, Options: transfer.Options{Preserve: true, Owners: true}}
-				if direction == transfer.Relay {
+				if direction == relay {
 					tree.From = test.host
 				}
 				tree.Options.Events = func(e transfer.Event) {
@@ -107,19 +108,19 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 				sameLinks(t, at, names, uid, gid)
 			}
 			up, there := filepath.Join(test.path, "up"), filepath.Join(test.path, "there")
-			copyTree(transfer.Upload, source, up, filepath.Join(test.dir, "up"))
+			copyTree(upload, source, up, filepath.Join(test.dir, "up"))
 			for _, name := range names {
 				if err := os.Lchown(filepath.Join(test.dir, "up", name), os.Getuid(),
 					os.Getgid()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			copyTree(transfer.Upload, source+"/.", up, filepath.Join(test.dir, "up"))
-			copyTree(transfer.Relay, up, there, filepath.Join(test.dir, "there"))
-			copyTree(transfer.Download, up, filepath.Join(dir, "back"), filepath.Join(dir, "back"))
-			copyTree(transfer.Download, up+"/.", filepath.Join(dir, "back"),
+			copyTree(upload, source+"/.", up, filepath.Join(test.dir, "up"))
+			copyTree(relay, up, there, filepath.Join(test.dir, "there"))
+			copyTree(download, up, filepath.Join(dir, "back"), filepath.Join(dir, "back"))
+			copyTree(download, up+"/.", filepath.Join(dir, "back"),
 				filepath.Join(dir, "back"))
-			copyTree(transfer.Local, source, filepath.Join(dir, "here"), filepath.Join(dir, "here"))
+			copyTree(local, source, filepath.Join(dir, "here"), filepath.Join(dir, "here"))
 		})
 	}
 }
@@ -153,7 +154,7 @@ func TestLinksThatKeepNothing(t *testing.T) {
 			b := newTreeBench(t, test.script, sftptest.LinkConfig{})
 			source := filepath.Join(b.dir, "source")
 			linkScene(t, source)
-			s, err := b.tree(transfer.Upload, source, "/copy", func(tree *transfer.Tree) {
+			s, err := b.tree(upload, source, "/copy", func(tree *treeJob) {
 				tree.Options.Owners, tree.Options.Preserve = test.owners, test.times
 			})
 			if s.Failed != int64(test.failed) || (err != nil) != (test.failed > 0) ||

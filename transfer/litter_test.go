@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -35,9 +36,9 @@ func TestVerifiedTreeLeavesNoTemporaryFiles(t *testing.T) {
 	for i := range files {
 		b.local(fmt.Sprint("tree/", i), random(40e3+i))
 	}
-	tree := transfer.Tree{Host: b.host, Source: filepath.Join(b.dir, "tree"), Target: "/copy",
-		Options: transfer.Options{Verify: true, Retries: 3,
-			Backoff: func(int) time.Duration { return 0 }}}
+	tree := treeJob{Host: b.host, Source: filepath.Join(b.dir, "tree"), Target: "/copy",
+		Options: transfer.Options{Verify: true, Retry: pool.Retry{Retries: 3,
+			Backoff: func(int) time.Duration { return 0 }}}}
 	if s, err := tree.Run(t.Context()); err != nil || s.Files != files {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -61,12 +62,12 @@ func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 				}}, sftptest.LinkConfig{})
 				b.redials(sftptest.LinkConfig{}, nil)
 				source := b.local("source", random(1<<20))
-				options := func(j *transfer.Job) {
+				options := func(j *copyJob) {
 					j.Options.Journal = filepath.Join(b.dir, "journal")
 					j.Options.Resume, j.Options.Retries = resume, tries
 					j.Options.Backoff = func(int) time.Duration { return 0 }
 				}
-				if _, err := b.job(transfer.Upload, source, "/target", options); err == nil {
+				if _, err := b.job(upload, source, "/target", options); err == nil {
 					t.Fatal("it was copied")
 				}
 				if len(b.temporaries()) == 0 {
@@ -74,7 +75,7 @@ func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 				}
 				healthy.Store(true)
 				b.redials(sftptest.LinkConfig{}, nil)
-				if _, err := b.job(transfer.Upload, source, "/target", options); err != nil {
+				if _, err := b.job(upload, source, "/target", options); err != nil {
 					t.Fatal(err)
 				}
 				if left := b.temporaries(); len(left) > 0 {
@@ -90,7 +91,7 @@ func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 
 // TestNothingIsLeftWithoutAJournal: what nobody can go on from is removed when a context ends.
 func TestNothingIsLeftWithoutAJournal(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		for _, tries := range []int{0, 3} {
 			t.Run(fmt.Sprintf("%v, %d retries", direction, tries), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -99,13 +100,13 @@ func TestNothingIsLeftWithoutAJournal(t *testing.T) {
 					b.redials(link, nil)
 					b.server.Files.WriteFile("/source", random(20<<20))
 					source, target := b.local("source", random(20<<20)), "/target"
-					if direction == transfer.Download {
+					if direction == download {
 						source, target = "/source", filepath.Join(b.dir, "target")
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 					defer cancel()
 					result, err := b.jobContext(ctx, direction, source, target,
-						func(j *transfer.Job) { j.Options.Retries = tries })
+						func(j *copyJob) { j.Options.Retries = tries })
 					if !errors.Is(err, context.DeadlineExceeded) || result.Bytes == 0 ||
 						result.LeftBehind != "" || strings.Contains(err.Error(), "left") {
 						t.Errorf("%+v, %v", result, err)

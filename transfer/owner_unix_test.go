@@ -12,14 +12,13 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/transfer"
 )
 
 // TestOwners: with Owners files and directories get the numbers of the source's owner and group,
 // both ways and here, and a refusal is an error. Whoever is no superuser can only see the refusal.
 func TestOwners(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	owners := func(tree *transfer.Tree) { tree.Options.Owners = true }
+	owners := func(tree *treeJob) { tree.Options.Owners = true }
 	source := filepath.Join(b.dir, "source")
 	names := []string{".", "small", "large", "deep", "deep/small"}
 	must := func(err error) {
@@ -41,7 +40,7 @@ func TestOwners(t *testing.T) {
 			must(os.Chown(filepath.Join(source, name), uid, gid))
 		}
 	}
-	_, err := b.tree(transfer.Upload, source, "/target", owners)
+	_, err := b.tree(upload, source, "/target", owners)
 	must(err)
 	for i, name := range names {
 		uid, gid := want(i)
@@ -54,14 +53,14 @@ func TestOwners(t *testing.T) {
 
 	if os.Getuid() != 0 {
 		must(b.host.Client.Chown("/target/small", 4711, 4711))
-		if _, err := b.job(transfer.Download, "/target/small", filepath.Join(b.dir, "alone"),
-			func(j *transfer.Job) { j.Options.Owners = true }); !errors.Is(err, fs.ErrPermission) {
+		if _, err := b.job(download, "/target/small", filepath.Join(b.dir, "alone"),
+			func(j *copyJob) { j.Options.Owners = true }); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("given to a stranger: %v", err)
 		}
 		return
 	}
-	for direction, from := range map[transfer.Direction]string{transfer.Download: "/target",
-		transfer.Local: source} {
+	for direction, from := range map[way]string{download: "/target",
+		local: source} {
 		out := filepath.Join(b.dir, direction.String())
 		_, err := b.tree(direction, from, out, owners)
 		must(err)

@@ -37,33 +37,33 @@ func TestPanicsLeaveNothing(t *testing.T) {
 	}
 	for name, test := range map[string]func(b *bench, o transfer.Options){
 		"source": func(b *bench, o transfer.Options) {
-			j := transfer.Job{Host: b.host, Direction: transfer.Upload, Source: "-",
+			j := copyJob{Host: b.host, Direction: upload, Source: "-",
 				Target: "/target", Reader: &breaks{900_000}, Options: o}
 			j.Run(b.t.Context())
 		},
 		"upload, started": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Started)
-			transfer.UploadFile(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"),
+			uploadFile(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"),
 				"/target", o)
 		},
 		"upload, progress": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Progress)
-			j := transfer.Job{Host: b.host, Source: "-", Target: "/target",
+			j := copyJob{Host: b.host, Source: "-", Target: "/target",
 				Reader: io.LimitReader(zeros{}, 1<<30), Options: o}
 			j.Run(b.t.Context())
 		},
 		"download, started": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Started)
-			transfer.DownloadFile(b.t.Context(), b.host, "/far/large", filepath.Join(b.dir, "got"),
+			downloadFile(b.t.Context(), b.host, "/far/large", filepath.Join(b.dir, "got"),
 				o)
 		},
 		"tree, done": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Done)
-			transfer.UploadDir(b.t.Context(), b.host, filepath.Join(b.dir, "tree"), "/copy", o)
+			uploadTree(b.t.Context(), b.host, filepath.Join(b.dir, "tree"), "/copy", o)
 		},
 		"tree, a file": func(b *bench, o transfer.Options) {
 			o.Events = panics(transfer.Done)
-			transfer.UploadDir(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"), "/copy",
+			uploadTree(b.t.Context(), b.host, filepath.Join(b.dir, "tree/large"), "/copy",
 				o)
 		},
 	} {

@@ -61,7 +61,7 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 		t.Run("upload "+name, func(t *testing.T) {
 			b := newBench(t, refuse, sftptest.LinkConfig{})
 			b.server.Files.WriteFile("/target", []byte("old"))
-			result, err := b.job(transfer.Upload, b.local("source", []byte("new")), "/target")
+			result, err := b.job(upload, b.local("source", []byte("new")), "/target")
 			check(t, b, "/target", result.InPlace, err)
 		})
 		t.Run("relay "+name, func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 			from := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 			from.server.Files.WriteFile("/source", []byte("new"))
 			b.server.Files.WriteFile("/target", []byte("old"))
-			result, err := b.job(transfer.Relay, "/source", "/target",
-				func(j *transfer.Job) { j.From = from.host })
+			result, err := b.job(relay, "/source", "/target",
+				func(j *copyJob) { j.From = from.host })
 			check(t, b, "/target", result.InPlace, err)
 		})
 		t.Run("tree "+name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 				b.local("tree/"+name, []byte("new"))
 				b.server.Files.WriteFile("/tree/"+name, []byte("old"))
 			}
-			_, err := transfer.UploadDir(t.Context(), b.host, filepath.Join(b.dir, "tree")+"/.",
+			_, err := uploadTree(t.Context(), b.host, filepath.Join(b.dir, "tree")+"/.",
 				"/tree", transfer.Options{})
 			for _, name := range []string{"a", "b", "c"} {
 				check(t, b, "/tree/"+name, test.inPlace, err)
@@ -112,7 +112,7 @@ func TestRefusedRenameIsNoReasonToWriteInPlace(t *testing.T) {
 			b.server.Files.WriteFile(fmt.Sprint("/tree/", i), []byte("old"))
 		}
 	}
-	tree := transfer.Tree{Host: b.host, Source: filepath.Join(b.dir, "tree") + "/.",
+	tree := treeJob{Host: b.host, Source: filepath.Join(b.dir, "tree") + "/.",
 		Target: "/tree", TreeOptions: transfer.TreeOptions{MaxFiles: 1}}
 	if summary, err := tree.Run(t.Context()); err == nil || summary.Files > 0 {
 		t.Errorf("%+v, %v", summary, err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -76,7 +77,7 @@ func (c farConn) Open(context.Context) (*usftp.Client, error) {
 		usftp.WithChannelWindow(c.link.Window))
 }
 
-func (h *farHost) connect(ctx context.Context) (transfer.Connection, error) {
+func (h *farHost) connect(ctx context.Context) (pool.Connection, error) {
 	h.mu.Lock()
 	h.logins++
 	h.conns++
@@ -143,17 +144,17 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				}
 				h.oneEach = test.oneEach
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+				further := pool.New(pool.Config{First: farConn{farHost: h},
 					Connect: h.connect, Connections: test.connections})
-				defer pool.Close()
-				host := transfer.Host{Client: first, Name: "far", Pool: pool}
+				defer further.Close()
+				host := pool.Host{Client: first, Name: "far", Pool: further}
 				dir := t.TempDir()
 				source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
 				if err := os.WriteFile(source, data, 0o644); err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				up, err := transfer.UploadFile(t.Context(), host, source, "/target",
+				up, err := uploadFile(t.Context(), host, source, "/target",
 					transfer.Options{})
 				if err != nil {
 					t.Fatal(err)
@@ -162,7 +163,7 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				if took > test.most {
 					t.Errorf("it took %v to go up over %d more lanes", took, up.Stripes)
 				}
-				down, err := transfer.DownloadFile(t.Context(), host, "/target", back,
+				down, err := downloadFile(t.Context(), host, "/target", back,
 					transfer.Options{})
 				if err != nil {
 					t.Fatal(err)
@@ -200,16 +201,16 @@ func TestServerThatKeepsUploadsApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+		further := pool.New(pool.Config{First: farConn{farHost: h},
 			Connect: h.connect})
-		defer pool.Close()
+		defer further.Close()
 		data := random(24 << 20)
 		source := filepath.Join(t.TempDir(), "source")
 		if err := os.WriteFile(source, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := transfer.UploadFile(t.Context(),
-			transfer.Host{Client: first, Name: "far", Pool: pool}, source, "/target",
+		r, err := uploadFile(t.Context(),
+			pool.Host{Client: first, Name: "far", Pool: further}, source, "/target",
 			transfer.Options{})
 		if err != nil || r.Stripes != 0 {
 			t.Errorf("%+v, %v", r, err)
@@ -231,14 +232,14 @@ func TestMailboxIsReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+		further := pool.New(pool.Config{First: farConn{farHost: h},
 			Connect: h.connect})
-		defer pool.Close()
+		defer further.Close()
 		data := random(24 << 20)
 		h.server.Files.WriteFile("/source", data)
 		target := filepath.Join(t.TempDir(), "target")
-		r, err := transfer.DownloadFile(t.Context(),
-			transfer.Host{Client: first, Name: "far", Pool: pool}, "/source", target,
+		r, err := downloadFile(t.Context(),
+			pool.Host{Client: first, Name: "far", Pool: further}, "/source", target,
 			transfer.Options{})
 		if err != nil || r.Stripes != 0 || len(h.server.Requests(wire.TypeOpen)) != 1 {
 			t.Errorf("%+v, %v; it was opened %d times", r, err,
@@ -267,7 +268,7 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 	const trip = 400 * time.Millisecond
 	data := random(64 << 20)
 	for name, lost := range map[string]int{"the first": 0, "another": 2} {
-		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}),
@@ -278,20 +279,20 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer first.Close()
-					pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+					further := pool.New(pool.Config{First: farConn{farHost: h},
 						Connect: h.connect, Connections: 3, Streams: 1})
-					defer pool.Close()
-					host := transfer.Host{Client: first, Name: "far", Pool: pool,
-						Redial: func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }}
+					defer further.Close()
+					host := pool.Host{Client: first, Name: "far", Pool: further,
+						Redial: func(context.Context) (pool.Host, error) { return pool.Host{}, errors.New("nobody is there") }}
 					b := &bench{t: t, server: h.server, host: host, dir: t.TempDir()}
 					source, target := b.local("source", data), "/target"
-					if direction == transfer.Download {
+					if direction == download {
 						h.server.Files.WriteFile("/source", data)
 						source, target = "/source", filepath.Join(b.dir, "target")
 					}
 					h.cutAfter(6*time.Second, lost)
 					r, err := b.job(direction, source, target,
-						func(j *transfer.Job) { j.Options.Retries = 1 })
+						func(j *copyJob) { j.Options.Retries = 1 })
 					if err != nil || r.Bytes != int64(len(data)) {
 						t.Fatalf("%+v, %v", r, err)
 					}
@@ -305,7 +306,7 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 						}
 					}
 					if lost == 0 && (!strings.Contains(retried,
-						"it goes on over another connection to far") || r.Resumed == 0) {
+						"continuing over another connection to far") || r.Resumed == 0) {
 						t.Errorf("it was told %q; %+v", retried, r)
 					}
 					h.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -40,7 +41,7 @@ func (b *relayBench) options(o transfer.Options) transfer.Options {
 }
 
 func (b *relayBench) copy(source, target string, o transfer.Options) (transfer.Result, error) {
-	return transfer.CopyFile(b.t.Context(), b.from.host, source, b.to.host, target, b.options(o))
+	return relayFile(b.t.Context(), b.from.host, source, b.to.host, target, b.options(o))
 }
 
 // clean makes sure that nothing is left under a temporary name.
@@ -78,7 +79,7 @@ func TestRelayFile(t *testing.T) {
 			}
 			b.clean()
 			for _, e := range b.events {
-				if e.Host != "far" || e.SourceHost != "near" || e.Direction != transfer.Relay ||
+				if e.TargetHost != "far" || e.SourceHost != "near" || e.Target == "" ||
 					e.Source != "/a" || e.Size != int64(size) {
 					t.Errorf("%d: %+v", size, e)
 				}
@@ -175,12 +176,12 @@ func TestRelayResumes(t *testing.T) {
 			gate.Open()
 		}
 	}
-	result, err := transfer.CopyFile(ctx, b.from.host, "/a", b.to.host, "/b", options)
+	result, err := relayFile(ctx, b.from.host, "/a", b.to.host, "/b", options)
 	if !errors.Is(err, context.Canceled) || result.LeftBehind == "" {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	options.Events = nil
-	result, err = transfer.CopyFile(t.Context(), b.from.host, "/a", b.to.host, "/b", options)
+	result, err = relayFile(t.Context(), b.from.host, "/a", b.to.host, "/b", options)
 	if err != nil || result.Resumed == 0 || result.Bytes != int64(len(data)) {
 		t.Fatalf("%+v, %v", result, err)
 	}
@@ -202,13 +203,13 @@ func TestRelayOnOneHost(t *testing.T) {
 			data := random(1_000_000)
 			b.server.Files.WriteFile("/dir/large", data)
 			b.server.Files.WriteFile("/dir/small", data[:100])
-			result, err := transfer.CopyFile(t.Context(), b.host, "/dir/large", b.host, "/copy",
+			result, err := relayFile(t.Context(), b.host, "/dir/large", b.host, "/copy",
 				transfer.Options{})
 			if err != nil || result.Bytes != int64(len(data)) ||
 				!bytes.Equal(b.remote("/copy"), data) {
 				t.Errorf("%+v, %v", result, err)
 			}
-			summary, err := transfer.CopyDir(t.Context(), b.host, "/dir", b.host, "/tree",
+			summary, err := relayTree(t.Context(), b.host, "/dir", b.host, "/tree",
 				transfer.Options{})
 			if err != nil || summary.Files != 2 || !bytes.Equal(b.remote("/tree/large"), data) ||
 				!bytes.Equal(b.remote("/tree/small"), data[:100]) {
@@ -218,13 +219,13 @@ func TestRelayOnOneHost(t *testing.T) {
 				t.Errorf("%d WRITEs", writes)
 			}
 			// Neither a file over itself nor a tree into itself.
-			for _, o := range []transfer.Options{{}, {Placement: transfer.InPlace}} {
-				if _, err = transfer.CopyFile(t.Context(), b.host, "/copy", b.host, "/copy",
+			for _, o := range []transfer.Options{{}, {Placement: transfer.PlaceDirect}} {
+				if _, err = relayFile(t.Context(), b.host, "/copy", b.host, "/copy",
 					o); err == nil || !strings.Contains(err.Error(), "the same file") {
 					t.Errorf("%v", err)
 				}
 			}
-			if _, err = transfer.CopyDir(t.Context(), b.host, "/dir", b.host, "/dir/in",
+			if _, err = relayTree(t.Context(), b.host, "/dir", b.host, "/dir/in",
 				transfer.Options{}); err == nil || !strings.Contains(err.Error(), "into itself") {
 				t.Errorf("%v", err)
 			}
@@ -252,7 +253,7 @@ func TestRelayTree(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		summary, err := transfer.CopyDir(t.Context(), b.from.host, "/tree", b.to.host, "/copy",
+		summary, err := relayTree(t.Context(), b.from.host, "/tree", b.to.host, "/copy",
 			b.options(transfer.Options{}))
 		if err != nil || summary.Files != 501 || summary.Links != 1 || summary.Directories != 8 {
 			t.Fatalf("%+v, %v", summary.Totals, err)
@@ -277,7 +278,7 @@ func TestRelayTree(t *testing.T) {
 		b.clean()
 
 		// Once more, and all is there already.
-		summary, err = transfer.CopyDir(t.Context(), b.from.host, "/tree/.", b.to.host, "/copy",
+		summary, err = relayTree(t.Context(), b.from.host, "/tree/.", b.to.host, "/copy",
 			transfer.Options{Resume: true})
 		if err != nil || summary.Kept != 501 {
 			t.Errorf("%+v, %v", summary.Totals, err)
@@ -307,7 +308,7 @@ func TestRelayFromHostileSource(t *testing.T) {
 		"link, then dir":   {link("d"), dir("d")},
 		"a zero in a name": {file("a\x00b")},
 	} {
-		for _, placement := range []transfer.Placement{transfer.Auto, transfer.InPlace} {
+		for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
 			t.Run(fmt.Sprint(name, placement), func(t *testing.T) {
 				listed := make(map[string]bool)
 				script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -325,7 +326,7 @@ func TestRelayFromHostileSource(t *testing.T) {
 				b.from.server.Files.WriteFile("/tree/d/x", []byte("bad"))
 				b.to.server.Files.WriteFile("/out/x", []byte("good"))
 				b.to.server.Files.WriteFile("/to/kept", nil)
-				transfer.CopyDir(t.Context(), b.from.host, "/tree", b.to.host, "/to",
+				relayTree(t.Context(), b.from.host, "/tree", b.to.host, "/to",
 					b.options(transfer.Options{Placement: placement}))
 				for _, name := range b.to.server.Files.List() {
 					if name != "/" && name != "/out/" && name != "/out/x" && name != "/to/" &&
@@ -361,13 +362,13 @@ func TestRelayGoesOn(t *testing.T) {
 					lost = b.to
 				}
 				first, dialled := lost.host.Client, 0
-				lost.host.Redial = func(context.Context) (transfer.Host, error) {
+				lost.host.Redial = func(context.Context) (pool.Host, error) {
 					dialled++
 					again := newClient(t, lost.server, sftptest.LinkConfig{ToServer: 10e6,
 						ToClient: 10e6})
-					return transfer.Host{Client: again, Name: which}, nil
+					return pool.Host{Client: again, Name: which}, nil
 				}
-				options := b.options(transfer.Options{Retries: 2, ProgressEvery: time.Millisecond})
+				options := b.options(transfer.Options{Retry: pool.Retry{Retries: 2}, ProgressEvery: time.Millisecond})
 				tell := options.Events
 				options.Events = func(e transfer.Event) {
 					tell(e)
@@ -375,7 +376,7 @@ func TestRelayGoesOn(t *testing.T) {
 						first.Close()
 					}
 				}
-				result, err := transfer.CopyFile(t.Context(), b.from.host, "/a", b.to.host, "/b",
+				result, err := relayFile(t.Context(), b.from.host, "/a", b.to.host, "/b",
 					options)
 				if err != nil || dialled != 1 || result.Resumed == 0 ||
 					!bytes.Equal(b.to.remote("/b"), data) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -15,11 +16,11 @@ import (
 
 // relayed copies what is put on a far host to another, each over a pool of so many connections, and
 // returns what it took.
-func relayed(t *testing.T, connections int, version string, files map[string][]byte, copyAll func(ctx context.Context, from, to transfer.Host) error) (took time.Duration, opened int) {
+func relayed(t *testing.T, connections int, version string, files map[string][]byte, copyAll func(ctx context.Context, from, to pool.Host) error) (took time.Duration, opened int) {
 	t.Helper()
 	const trip = 400 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
-		var hosts [2]transfer.Host
+		var hosts [2]pool.Host
 		var far [2]*farHost
 		for i := range hosts {
 			h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: version,
@@ -29,11 +30,11 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 				t.Fatal(err)
 			}
 			defer first.Close()
-			pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+			further := pool.New(pool.Config{First: farConn{farHost: h},
 				Connect: h.connect, Connections: connections})
-			defer pool.Close()
-			hosts[i], far[i] = transfer.Host{Client: first, Name: fmt.Sprint("far", i),
-				Pool: pool}, h
+			defer further.Close()
+			hosts[i], far[i] = pool.Host{Client: first, Name: fmt.Sprint("far", i),
+				Pool: further}, h
 		}
 		far[0].server.Files.Mkdir("/from")
 		far[1].server.Files.Mkdir("/to")
@@ -67,8 +68,8 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 // counts how often it is read it is read once.
 func TestRelayOverLongLinks(t *testing.T) {
 	files := map[string][]byte{"file": random(96 << 20)}
-	one := func(ctx context.Context, from, to transfer.Host) error {
-		_, err := transfer.CopyFile(ctx, from, "/from/file", to, "/to/file", transfer.Options{})
+	one := func(ctx context.Context, from, to pool.Host) error {
+		_, err := relayFile(ctx, from, "/from/file", to, "/to/file", transfer.Options{})
 		return err
 	}
 	alone, _ := relayed(t, 1, "", files, one)
@@ -88,8 +89,8 @@ func TestRelayedTreeSpreads(t *testing.T) {
 	for i := range 40 {
 		files[fmt.Sprint(i)] = random(3<<20 + i)
 	}
-	tree := func(ctx context.Context, from, to transfer.Host) error {
-		summary, err := transfer.CopyDir(ctx, from, "/from/.", to, "/to", transfer.Options{})
+	tree := func(ctx context.Context, from, to pool.Host) error {
+		summary, err := relayTree(ctx, from, "/from/.", to, "/to", transfer.Options{})
 		if err == nil && summary.Files != int64(len(files)) {
 			err = fmt.Errorf("%+v", summary)
 		}

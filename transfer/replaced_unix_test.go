@@ -59,7 +59,7 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 				b.local(name, []byte(strings.Split(name, "/")[0]+" data"))
 			}
 			os.Symlink(filepath.Join(secret, "file"), filepath.Join(b.dir, "linked"))
-			s, err := b.tree(transfer.Upload, tree, "/copy")
+			s, err := b.tree(upload, tree, "/copy")
 			if !replaced || err == nil || s.Failed != 1 {
 				t.Errorf("replaced %v: %+v, %v", replaced, s.Totals, err)
 			}
@@ -79,7 +79,7 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 // TestJournalOfAnother: a journal that somebody else may write to leads to no file but its own:
 // links in it are not followed, and what is not ours in it is not believed.
 func TestJournalOfAnother(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 		data := random(9 << 20)
 		b.server.Files.WriteFile("/source/big", data)
@@ -89,7 +89,7 @@ func TestJournalOfAnother(t *testing.T) {
 		journal := filepath.Join(b.dir, "journal")
 		var spoil func()
 		run := func(source, target string) {
-			tree := transfer.Tree{Host: b.host, Direction: direction, Source: source,
+			tree := treeJob{Host: b.host, Direction: direction, Source: source,
 				Target: target}
 			tree.Options.Journal, tree.Options.Resume = journal, true
 			tree.Options.Events, tree.Options.ProgressEvery = func(transfer.Event) { spoil() }, time.Microsecond
@@ -98,7 +98,7 @@ func TestJournalOfAnother(t *testing.T) {
 			}
 		}
 		from, to := filepath.Join(b.dir, "source"), "/target"
-		if direction == transfer.Download {
+		if direction == download {
 			from, to = "/source", filepath.Join(b.dir, "target")
 		}
 		// What the files of the journal are called is found out, and links put in their places.

@@ -1,362 +1,397 @@
 package transfer
 
 import (
-	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
+	"time"
 
-	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
+// A mark is what an interrupted copy left, so that a later one can continue from there. It is a
+// file in the journal.
+type mark struct {
+	Temporary string `json:"temporary"`      // its path at the target's end
+	Bytes     int64  `json:"bytes"`          // that arrived without a gap; 0 if nobody knows of any
+	Synced    bool   `json:"synced"`         // they are on disk
+	Boot      string `json:"boot,omitempty"` // of this machine: a crash may have lost what was not
+
+	SourceSize int64     `json:"source_size"`
+	SourceTime time.Time `json:"source_time"`
+	SourceID   string    `json:"source_id"` // of a local file
+
+	// SourceDoubt is up to where the source may have been written to while it was read; see doubt.
+	SourceDoubt int64 `json:"source_doubt,omitempty"`
+	// Strays are temporary files of earlier tries, which a lost connection kept from being removed.
+	Strays []string `json:"strays,omitempty"`
+}
+
 const (
-	// tail is how much of what an earlier run has left is read back and compared before going on
-	// from there. Where it was not synced the server may have lost what it had not yet written, if
-	// it has gone down in between.
+	// markAge is how long marks are kept. Whoever has not continued by then will not.
+	markAge = 30 * 24 * time.Hour
+
+	longestMark = 64 << 10 // more than any mark takes
+
+	// leastMarked is how large a file is that notes its progress, so that a process that is killed
+	// leaves that too.
+	leastMarked = 8 << 20
+	markEvery   = time.Second
+
+	// tail is how much of what an earlier run left is read back and compared before continuing.
+	// What was not synced a server may have lost if it went down meanwhile.
 	tail         = 1 << 20
 	unsyncedTail = 16 << 20
 
-	// retriedTail is for a job that goes on by itself: seconds have passed since. It is little, so
-	// that a job gets on over a link that breaks every few seconds too.
+	// retriedTail is for a copy that continues by itself, after seconds. It is little, so that a
+	// copy gets on over a link that breaks every few seconds too.
 	retriedTail = 256 << 10
+
+	// resumeHint is what errors say about it.
+	resumeHint = "the same with --resume continues from there"
 )
 
-// resumeHint tells how to go on, for errors.
-const resumeHint = "the same with --resume goes on from there"
+// A journal is a file's part in the journal. As long as it holds its mark's lock, no other run of
+// the same copy continues from what this one has under way.
+type journal struct {
+	mark      *mark  // of this try, but for Bytes; nil if nothing can be continued
+	left      *mark  // by a try that lost its connection
+	resumable bool   // a mark was saved for a later run
+	stale     string // an earlier run's temporary file, of no use once this copy is done
 
-// goesOnAt notes where a try begins. What was there before this run is told to the listener: it has
-// not travelled now, and is no part of the rate.
-func (r *run) goesOnAt(offset int64) {
-	r.result.Resumed = offset
-	if r.retried {
-		return
-	}
-	r.found = offset
-	if r.item != nil {
-		r.item.dir.tree.resumed.Add(offset)
-	}
+	asked bool     // for the lock
+	file  *os.File // the locked mark, nil if another run has it or there is no journal
+	name  string
 }
 
-// sourceID is a local file's identity.
-func sourceID(info fs.FileInfo) string { return fileID(info) }
-
-// left tells whether a run for this target can have left a file of this name.
-func (t *remoteTarget) left(name string) bool {
-	return path.Dir(name) == path.Dir(t.path) &&
-		strings.HasPrefix(path.Base(name), temporaryPrefix(path.Base(t.path)))
+// newMark returns what to note of a copy, nil if nothing of it can be continued.
+func newMark(in input, out output) *mark {
+	f := in.facts()
+	if !f.regular() || !f.hasTimes || !out.atomic() || out.stored() == "" {
+		return nil
+	}
+	return &mark{Temporary: out.stored(), SourceSize: f.size, SourceTime: f.mtime, SourceID: f.id}
 }
 
-func (t *localTarget) left(name string) bool {
-	return t.root != nil && strings.HasPrefix(filepath.Base(name), temporaryPrefix(t.name))
-}
-
-// beginAnew looks for what an interrupted run of the same job has left, where this one does not go
-// on from there. It is removed once the copy is in place: the journal will know it no longer, and
-// hidden files of any size would pile up beside the target.
-func (r *run) beginAnew(target string, ours func(name string) bool) {
-	if r.resumes() || r.stale != "" || r.isSmall(r.size) {
-		return
-	}
-	if _, err := os.Lstat(r.journalFile(target)); err != nil {
-		return
-	}
-	m := r.loadMark(target)
-	r.inheritStrays(m, ours)
-	if m != nil && ours(m.Temporary) {
-		r.stale = m.Temporary
-		if m.Bytes == 0 {
-			return // nobody would have gone on from that
-		}
-		r.note(fmt.Sprintf("it is copied anew; the %d bytes that an interrupted copy has left are removed when it is done (--resume goes on from them)", m.Bytes))
-	}
-}
-
-// inheritStrays takes over what tries of an earlier run have left.
-func (r *run) inheritStrays(m *mark, ours func(name string) bool) {
-	if m == nil || m == r.left {
-		return
-	}
-	for _, name := range m.Strays {
-		if ours(name) {
-			r.strays = append(r.strays, name)
-		}
-	}
-}
-
-// resumeRemote opens what an earlier upload has left, if it is proved to be the beginning of the
-// source: by the journal, which knows the source and the temporary name, and by the server's hash
-// where there is one, else by reading back its end. It returns nil where there is nothing to go on
-// from.
-func (r *run) resumeRemote(target *remoteTarget,
-	from *source) (f *usftp.File, temporary string, offset int64) {
-	if !r.resumes() || r.Options.Placement == InPlace || from.file == nil || target.direct {
-		return nil, "", 0
-	}
-	m := r.loadMark(target.path)
-	if m == nil {
-		return nil, "", 0
-	}
-	why := ""
-	ours := target.left(m.Temporary)
-	r.inheritStrays(m, target.left)
-	client := r.Host.Client
-	if ours && m.Bytes == 0 {
-		if err := client.Remove(m.Temporary); err == nil || refused(err) {
-			r.dropMark(target.path)
-		}
-		return nil, "", 0
-	}
-	switch {
-	case m.SourceSize != from.before.Size() || !m.SourceTime.Equal(from.before.ModTime()) ||
-		m.SourceID != sourceID(from.before):
-		why = "the source has changed since"
-	case !ours:
-		why = "it lies elsewhere"
-	case r.Direction == Relay && m.SourceDoubt > 0 && m != r.left:
-		why = "the source was being written to when it was begun"
-	}
-	if why == "" {
-		var err error
-		if f, err = client.OpenFile(m.Temporary, os.O_RDWR, 0); errors.Is(err, fs.ErrNotExist) {
-			r.dropMark(target.path)
-			return nil, "", 0
-		} else if err != nil {
-			why = "it cannot be opened: " + plain(err)
-		} else if why = r.proveRemote(f, from.file, m); why == "" {
-			return f, m.Temporary, m.Bytes
-		}
-	}
-	if f != nil {
-		f.Close()
-	}
-	r.note("what an earlier run has left is not gone on from: " + why)
-	if !r.interrupted(nil) {
-		if ours {
-			client.Remove(m.Temporary)
-		}
-		r.dropMark(target.path)
-	}
-	return nil, "", 0
-}
-
-// proveRemote returns why what is in the file is not known to be the beginning of the source, ""
-// where it is. It cuts off what lies behind.
-func (r *run) proveRemote(f *usftp.File, local io.ReaderAt, m *mark) string {
-	info, err := f.Stat()
-	if err != nil {
-		return plain(err)
-	}
-	if !info.Mode().IsRegular() || info.Size() < m.Bytes {
-		return "it is shorter than it was"
-	}
-	if info.Size() > m.Bytes {
-		if err := f.Truncate(m.Bytes); err != nil {
-			return "it cannot be cut to what is known: " + plain(err)
-		}
-	}
-	if same, told := r.sameHash(f, local, m.Bytes); told {
-		if !same {
-			return "it differs from the source"
-		}
+// journalKey names a copy's file in the journal, "" if no journal is kept or the copy cannot be
+// resumed: a stream, or a copy on this machine.
+func (j *job) journalKey(kind, source, target string) string {
+	from, source, isFile := j.src.identity(source)
+	to, target, isToFile := j.dst.identity(target)
+	if j.options.Journal == "" || !isFile || !isToFile {
 		return ""
 	}
-	length := int64(tail)
-	switch {
-	case m == r.left:
-		length = retriedTail
-	case !m.Synced:
-		length = unsyncedTail
-	}
-	off := max(0, m.Bytes-length)
-	equal := &comparer{at: local, size: m.Bytes, off: off}
-	if _, err := f.Seek(off, io.SeekStart); err != nil {
-		return plain(err)
-	}
-	if _, err := f.WriteTo(equal); err != nil {
-		return plain(err)
-	}
-	return ""
+	sum := sha256.Sum256([]byte(strings.Join([]string{kind, from, source, to, target}, "\x00")))
+	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
-// hashPiece is how much one hash is taken of: so no answer takes long, and a server that is stuck
-// can be told from one that is busy.
-const hashPiece = 64 << 20
-
-// sameHash compares the first n bytes of a file on the host with those of a local one, by the
-// host's hashes, while it takes its own. Told is false where it offers none.
-func (r *run) sameHash(f *usftp.File, local io.ReaderAt, n int64) (same, told bool) {
-	if !r.Host.Client.HasCheckFile() {
-		return false, false
-	}
-	type answer struct {
-		hashes *usftp.FileHashes
-		err    error
-	}
-	asked := make(chan answer, 1)
-	go func() {
-		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
-			BlockSize: hashPiece})
-		asked <- answer{hashes, err}
-	}()
-	ours, err := hashPieces(local, n)
-	far := <-asked
-	if far.err != nil || far.hashes.Algorithm != "sha256" {
-		return false, false
-	}
-	return err == nil && slices.EqualFunc(ours, far.hashes.Hashes, bytes.Equal), true
+// markName returns the file's name in the journal, "" if it has none.
+func (j *journal) markName(c *fileCopy) string {
+	return c.journalKey("file", c.source, c.result.Target)
 }
 
-// hashPieces hashes the first n bytes piece by piece.
-func hashPieces(local io.ReaderAt, n int64) (hashes [][]byte, err error) {
-	for off := int64(0); off < n; off += hashPiece {
-		h := sha256.New()
-		length := min(hashPiece, n-off)
-		if got, err := io.Copy(h, io.NewSectionReader(local, off, length)); err != nil ||
-			got != length {
-			return nil, errors.Join(errDiffers, err)
-		}
-		hashes = append(hashes, h.Sum(nil))
-	}
-	return hashes, nil
-}
+// resumes reports whether to continue from what was left.
+func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left != nil }
 
-// resumeLocal opens what an earlier download has left, if it is proved to be the beginning of the
-// source. It returns where to go on, 0 where there is nothing to go on from. Of what was not synced
-// the end is fetched again.
-func (r *run) resumeLocal(t *localTarget, remote *usftp.File,
-	before *usftp.FileStat) (offset int64) {
-	if !r.resumes() || r.Options.Placement == InPlace || t.direct || before == nil ||
-		!before.HasSize() || !before.HasTimes() {
+// resume continues from what an earlier run or try left, if that is proved to be the beginning of
+// the source. It returns where to go on, 0 if there is nothing to continue from.
+func (j *journal) resume(c *fileCopy, in input, out output) int64 {
+	f := in.facts()
+	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() || out.direct() ||
+		!f.regular() || !f.hasTimes {
 		return 0
 	}
-	m := r.loadMark(t.path)
+	m := j.load(c)
 	if m == nil {
 		return 0
 	}
-	name := filepath.Base(m.Temporary)
-	ours := t.left(name)
+	ours := out.left(m.Temporary)
+	j.inheritStrays(c, m, out)
 	if ours && m.Bytes == 0 {
-		t.root.Remove(name)
-		r.dropMark(t.path)
+		if out.discard(m.Temporary); !c.lost() {
+			j.drop(c)
+		}
 		return 0
 	}
-	why := ""
+	var why error
 	switch {
-	case m.SourceSize != int64(before.Size) || !m.SourceTime.Equal(before.ModTime()):
-		why = "the source has changed since"
+	case m.SourceSize != f.size || !m.SourceTime.Equal(f.mtime) || m.SourceID != f.id:
+		why = errors.New("the source has changed since")
 	case !ours:
-		why = "it lies elsewhere"
-	}
-	if why == "" {
-		file, err := t.root.OpenFile(name, os.O_RDWR, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			r.dropMark(t.path)
+		why = errors.New("it lies elsewhere")
+	case c.to != nil && m.SourceDoubt > 0 && m != j.left:
+		why = errors.New("the source was being written to when it was begun")
+	default:
+		var offset int64
+		if offset, why = out.resume(c, in, m); why == nil {
+			return offset
+		}
+		if errors.Is(why, fs.ErrNotExist) {
+			j.drop(c)
 			return 0
 		}
-		if err == nil {
-			if offset, why = r.proveLocal(file, remote, m); why == "" {
-				r.inheritDoubt(before, m)
-				t.file, t.temporary, r.temporary = file, name, name
-				return offset
-			}
-			file.Close()
-		} else {
-			why = plain(err)
+	}
+	c.note("not continuing from what an earlier run left: " + plain(why))
+	if !c.interrupted() {
+		if ours {
+			out.discard(m.Temporary)
 		}
+		j.drop(c)
 	}
-	r.note("what an earlier run has left is not gone on from: " + why)
-	if ours {
-		t.root.Remove(name)
-	}
-	r.dropMark(t.path)
 	return 0
 }
 
-func (r *run) proveLocal(file *os.File, remote *usftp.File, m *mark) (offset int64, why string) {
-	info, err := file.Stat()
-	if err != nil {
-		return 0, plain(err)
+// findStale looks for what an interrupted run of the same copy left, if this one does not continue
+// from there. It is removed once the copy is in place: the journal will know it no longer, and
+// hidden files of any size would pile up beside the target.
+func (j *journal) findStale(c *fileCopy, out output) {
+	if j.resumes(c) && c.main() != nil || j.stale != "" || c.isSmall() {
+		return
 	}
-	if !info.Mode().IsRegular() || links(info) > 1 || info.Size() < m.Bytes {
-		return 0, "it is not what it was"
+	if _, err := os.Lstat(j.markName(c)); err != nil {
+		return
 	}
-	if m == r.left { // this run's own
-		offset = m.Bytes
-	} else if same, told := r.sameHash(remote, file, m.Bytes); told && !same {
-		return 0, "it differs from the source"
-	} else if told {
-		offset = m.Bytes
-	} else if m.Synced {
-		offset = max(0, m.Bytes-tail)
-	} else if m.Boot != bootID() {
-		// What was written last need not be what is lost: the kernel stores in an order of its own,
-		// and what arrives over several lanes is written in any. A hole in the middle would read as
-		// zeros.
-		return 0, "this machine was restarted since, and may have lost some of it"
-	} else if m.Boot != "" {
-		// It was this process's predecessor that was killed, and not the machine: the kernel has all
-		// that it was given.
-		offset = max(0, m.Bytes-tail)
-	} else {
-		offset = max(0, m.Bytes-unsyncedTail)
+	m := j.load(c)
+	j.inheritStrays(c, m, out)
+	if m != nil && out.left(m.Temporary) {
+		j.stale = m.Temporary
+		if m.Bytes > 0 {
+			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are removed when it is done (--resume continues from them)", m.Bytes))
+		}
 	}
-	if offset == 0 {
-		return 0, "too little of it is there"
-	}
-	if err := file.Truncate(offset); err != nil {
-		return 0, plain(err)
-	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return 0, plain(err)
-	}
-	return offset, ""
 }
 
-// goOn moves both ends to where an earlier run has come to.
-func (r *run) goOn(remote *usftp.File, local io.Seeker) error {
-	if r.result.Resumed == 0 {
-		return nil
+// inheritStrays takes over what tries of an earlier run left.
+func (j *journal) inheritStrays(c *fileCopy, m *mark, out output) {
+	if m == nil || m == j.left {
+		return
 	}
-	if _, err := remote.Seek(r.result.Resumed, io.SeekStart); err != nil {
-		return err
+	for _, name := range m.Strays {
+		if out.left(name) {
+			c.tries.strays = append(c.tries.strays, name)
+		}
 	}
-	_, err := local.Seek(r.result.Resumed, io.SeekStart)
-	return err
 }
 
-// remoteMarks is what is noted of an upload; nil where nothing can be gone on from.
-func (r *run) remoteMarks(target *remoteTarget, temporary string, from *source) *marks {
-	if from.file == nil || !from.before.Mode().IsRegular() {
-		return nil
+// removeStrays removes what earlier tries left and nothing continues from.
+func (j *journal) removeStrays(c *fileCopy, out output) {
+	strays := &c.tries.strays
+	if j.left != nil {
+		*strays = append(*strays, j.left.Temporary)
+		j.left = nil
 	}
-	return &marks{target.path, mark{Temporary: temporary,
-		SourceSize: from.before.Size(), SourceTime: from.before.ModTime(), SourceID: sourceID(from.before)}}
+	for len(*strays) > 0 {
+		err := out.discard((*strays)[0])
+		if err != nil && !refused(err) && !errors.Is(err, fs.ErrNotExist) {
+			return // the connection is lost again
+		}
+		*strays = (*strays)[1:]
+	}
 }
 
-// localMarks is what is noted of a download; nil where nothing can be gone on from.
-func (r *run) localMarks(t *localTarget, before *usftp.FileStat) *marks {
-	if before == nil || !before.HasSize() || !before.HasTimes() {
-		return nil
+// noteBefore notes a temporary file before it is made, so that whatever becomes of this process or
+// of the connection, the next run of the same copy knows what to remove. The small files of a tree
+// are not noted: the next try removes them.
+func (j *journal) noteBefore(c *fileCopy, temporary string) {
+	if !c.isSmall() {
+		j.write(c, mark{Temporary: temporary})
 	}
-	return &marks{t.path, mark{Temporary: t.join(t.temporary), SourceSize: int64(before.Size),
-		SourceTime: before.ModTime()}}
 }
 
 // keep notes what a try has left.
-func (r *run) keep(m *marks, synced bool) {
-	if m == nil {
+func (j *journal) keep(c *fileCopy, synced bool) {
+	if j.mark == nil {
 		return
 	}
-	m.mark.Bytes, m.mark.Synced = r.result.Bytes, synced
-	if r.saveMark(m.target, m.mark) {
-		r.resumable = true
-		r.detail += "; " + resumeHint
+	m := *j.mark
+	m.Bytes, m.Synced = c.result.Bytes, synced
+	j.left = &m
+	if j.write(c, m) {
+		j.resumable = true
+		c.detail += "; " + resumeHint
+	}
+}
+
+// load returns what an earlier try or run left, nil if nothing is known.
+func (j *journal) load(c *fileCopy) *mark {
+	if j.left != nil {
+		return j.left
+	}
+	if !j.lock(c) {
+		return nil
+	}
+	var m mark
+	if json.NewDecoder(io.NewSectionReader(j.file, 0, longestMark)).Decode(&m) != nil ||
+		m.Bytes < 0 || m.Temporary == "" {
+		return nil
+	}
+	return &m
+}
+
+// write writes a mark to the journal, and reports whether a later run will find it.
+func (j *journal) write(c *fileCopy, m mark) bool {
+	if !m.Synced {
+		m.Boot = localfs.BootID()
+	}
+	if d := c.tries.doubt; d.certain() {
+		m.SourceDoubt = min(m.Bytes, d.bound.Load())
+	}
+	m.Strays = c.tries.strays
+	data, err := json.Marshal(m)
+	if err != nil || !j.lock(c) {
+		return false
+	}
+	// In one piece, and what lay behind is cut off after that: readers take the first value,
+	// whenever we are killed.
+	if _, err := j.file.WriteAt(append(data, '\n'), 0); err != nil {
+		return false
+	}
+	return j.file.Truncate(int64(len(data))+1) == nil
+}
+
+// drop forgets what an earlier try or run left.
+func (j *journal) drop(c *fileCopy) {
+	j.left = nil
+	if j.lock(c) {
+		j.file.Truncate(0)
+	}
+}
+
+// markProgress notes how far a large file has come until stop is called.
+func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func()) {
+	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" {
+		return func() {}
+	}
+	last := c.result.Resumed
+	// whoever is killed within the first second leaves a file too, which a later run can remove
+	if last == 0 {
+		j.write(c, *j.mark)
+	}
+	return every(markEvery, func() {
+		if bytes := position(); bytes > last {
+			last = bytes
+			m := *j.mark
+			m.Bytes = bytes
+			j.write(c, m)
+		}
+	})
+}
+
+// lock opens and locks the mark, once. It reports whether this run has it.
+func (j *journal) lock(c *fileCopy) bool {
+	if j.asked {
+		return j.file != nil
+	}
+	j.asked = true
+	name := j.markName(c)
+	if name == "" || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
+		return false
+	}
+	sweepJournal(c.options.Journal)
+	for {
+		f, err := localfs.OpenPrivate(name)
+		if err != nil {
+			return false
+		}
+		if !localfs.TryLock(f) {
+			f.Close()
+			c.note("another run copies the same to the same target: each does so for itself")
+			return false
+		}
+		ours, err := f.Stat()
+		there, thereErr := os.Stat(name)
+		if err == nil && thereErr == nil && os.SameFile(ours, there) {
+			j.name, j.file = name, f
+			return true
+		}
+		f.Close() // who had it removed it before we got the lock
+		if err != nil || thereErr != nil && !errors.Is(thereErr, fs.ErrNotExist) {
+			return false
+		}
+	}
+}
+
+// release ends the lock. A mark stays if there is something to continue from.
+func (j *journal) release(keep bool) {
+	f := j.file
+	if f == nil {
+		return
+	}
+	j.file = nil
+	if info, err := f.Stat(); keep && err == nil && info.Size() > 0 {
+		f.Close()
+		return
+	}
+	if os.Remove(j.name) != nil { // some systems refuse that while it is open
+		f.Close()
+		os.Remove(j.name)
+		return
+	}
+	f.Close()
+}
+
+// sweepJournal removes marks that nobody has come back to.
+func sweepJournal(journal string) {
+	entries, _ := os.ReadDir(journal)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > markAge &&
+			strings.HasSuffix(e.Name(), ".json") {
+			os.Remove(filepath.Join(journal, e.Name()))
+		}
+	}
+}
+
+// A copy of a tree creates its target, and if the target exists the copy goes into it: so the same
+// command given once more after an interruption means another place. That the target is the copy
+// itself is noted in the journal, from before it is created until everything is done. An empty file
+// says so.
+
+// treeMark is the name of that note, "" if no journal is kept.
+type treeMark string
+
+func (t *tree) mark() treeMark {
+	if t.options.DryRun {
+		return ""
+	}
+	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
+}
+
+// exists reports whether the target is what an interrupted run created.
+func (m treeMark) exists() bool {
+	if m == "" {
+		return false
+	}
+	if _, err := os.Lstat(string(m)); err != nil {
+		return false
+	}
+	f, err := localfs.OpenPrivate(string(m))
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+func (m treeMark) note() {
+	if m == "" || os.MkdirAll(filepath.Dir(string(m)), 0o700) != nil {
+		return
+	}
+	sweepJournal(filepath.Dir(string(m)))
+	if f, err := localfs.OpenPrivate(string(m)); err == nil {
+		f.Close()
+	}
+}
+
+// forget is for when the copy is complete, or lies in the target.
+func (m treeMark) forget() {
+	if m != "" {
+		os.Remove(string(m))
 	}
 }

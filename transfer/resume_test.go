@@ -54,7 +54,7 @@ func TestResume(t *testing.T) {
 			between: func(b *bench, _, left string) { b.spoil(left) }},
 		"what is left is gone": {again: true, between: func(b *bench, _, left string) { b.server.Files.Remove(left); os.Remove(left) }},
 	} {
-		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					link := sftptest.LinkConfig{ToServer: time.Millisecond,
@@ -65,10 +65,10 @@ func TestResume(t *testing.T) {
 					local, remote := b.local("source", data), "/source"
 					b.server.Files.WriteFile(remote, data)
 					source, target := local, "/target"
-					if direction == transfer.Download {
+					if direction == download {
 						source, target = remote, filepath.Join(b.dir, "target")
 					}
-					journal := func(j *transfer.Job) {
+					journal := func(j *copyJob) {
 						j.Options.Journal,
 							j.Options.Resume = filepath.Join(b.dir, "journal"), true
 					}
@@ -82,7 +82,7 @@ func TestResume(t *testing.T) {
 					if err == nil || first.LeftBehind == "" || first.Bytes == 0 {
 						t.Fatalf("%+v, %v", first, err)
 					}
-					if !strings.Contains(err.Error(), "--resume goes on from there") {
+					if !strings.Contains(err.Error(), "--resume continues from there") {
 						t.Errorf("it does not say how to go on: %v", err)
 					}
 					if test.between != nil {
@@ -137,8 +137,8 @@ func (b *bench) spoil(name string) {
 func TestResumeTree(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
-	resume := func(tree *transfer.Tree) { tree.Options.Resume = true }
-	for direction, way := range map[transfer.Direction][2]string{transfer.Upload: {source, "/"}} {
+	resume := func(tree *treeJob) { tree.Options.Resume = true }
+	for direction, way := range map[way][2]string{upload: {source, "/"}} {
 		if _, err := b.tree(direction, way[0], way[1]); err != nil {
 			t.Fatal(err)
 		}
@@ -150,11 +150,11 @@ func TestResumeTree(t *testing.T) {
 		}
 	}
 	out := filepath.Join(b.dir, "out")
-	if _, err := b.tree(transfer.Download, "/source", out); err != nil {
+	if _, err := b.tree(download, "/source", out); err != nil {
 		t.Fatal(err)
 	}
 	os.Remove(filepath.Join(out, "one"))
-	if s, err := b.tree(transfer.Download, "/source/.", out, resume); err != nil || s.Files != 1 ||
+	if s, err := b.tree(download, "/source/.", out, resume); err != nil || s.Files != 1 ||
 		s.Kept != 8 {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -163,7 +163,7 @@ func TestResumeTree(t *testing.T) {
 // Two runs of the same job at once: each has a temporary file of its own, and only one has the
 // journal.
 func TestTwoRuns(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
 			const size = 40 << 20
 			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
@@ -171,7 +171,7 @@ func TestTwoRuns(t *testing.T) {
 			b := newBench(t, sftptest.Script{}, link)
 			data := random(size)
 			source, target := b.local("source", data), "/target"
-			if direction == transfer.Download {
+			if direction == download {
 				b.server.Files.WriteFile("/source", data)
 				source, target = "/source", filepath.Join(b.dir, "target")
 			}
@@ -184,7 +184,7 @@ func TestTwoRuns(t *testing.T) {
 			begin := func() chan outcome {
 				b.reconnect(link)
 				var o outcome
-				j := transfer.Job{Host: b.host, Direction: direction, Source: source,
+				j := copyJob{Host: b.host, Direction: direction, Source: source,
 					Target: target}
 				j.Options.Journal, j.Options.Resume = journal, true
 				j.Options.Events = func(e transfer.Event) {
@@ -237,24 +237,24 @@ func TestTwoRuns(t *testing.T) {
 // TestResumeAfterAnEarlyKill: what a run that was killed at once has left is removed by the one
 // that goes on, though there is nothing to go on from.
 func TestResumeAfterAnEarlyKill(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{RateBytesPerSec: 8 << 20}
 			b := newBench(t, sftptest.Script{}, link)
 			data := random(10 << 20)
 			b.server.Files.WriteFile("/source", data)
 			source, target := "/source", filepath.Join(b.dir, "target")
-			if direction == transfer.Upload {
+			if direction == upload {
 				source, target = b.local("source", data), "/target"
 			}
-			journal := func(j *transfer.Job) {
+			journal := func(j *copyJob) {
 				j.Options.Journal,
 					j.Options.Resume = filepath.Join(b.dir, "journal"), true
 			}
 			var mark []byte
 			var left, name string
 			ctx, cancel := context.WithCancel(t.Context())
-			b.jobContext(ctx, direction, source, target, journal, func(j *transfer.Job) {
+			b.jobContext(ctx, direction, source, target, journal, func(j *copyJob) {
 				j.Options.Events = func(e transfer.Event) {
 					marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*"))
 					if e.Kind == transfer.Progress && len(marks) == 1 && mark == nil {
@@ -272,7 +272,7 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 				t.Fatal("nothing was noted before the first second")
 			}
 			os.WriteFile(name, mark, 0o600)
-			if direction == transfer.Upload {
+			if direction == upload {
 				b.server.Files.WriteFile(left, data[:100])
 			} else {
 				b.local(left, data[:100])
@@ -295,7 +295,7 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 // Who copies anew what was interrupted is told so, and what was left goes once the copy is in
 // place, and not before.
 func TestBeginAnew(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const size = 40 << 20
@@ -306,10 +306,10 @@ func TestBeginAnew(t *testing.T) {
 				data := random(size)
 				source, target := b.local("source", data), "/target"
 				b.server.Files.WriteFile("/source", data)
-				if direction == transfer.Download {
+				if direction == download {
 					source, target = "/source", filepath.Join(b.dir, "target")
 				}
-				journal := func(j *transfer.Job) {
+				journal := func(j *copyJob) {
 					j.Options.Journal = filepath.Join(b.dir,
 						"journal")
 				}
@@ -320,7 +320,7 @@ func TestBeginAnew(t *testing.T) {
 					t.Fatalf("%+v, %v, %q", first, err, b.temporaries())
 				}
 				b.reconnect(link)
-				second, err := b.job(direction, source, target, journal, func(j *transfer.Job) {
+				second, err := b.job(direction, source, target, journal, func(j *copyJob) {
 					told := j.Options.Events
 					j.Options.Events = func(e transfer.Event) {
 						if e.Kind == transfer.Progress && len(b.temporaries()) != 2 {
@@ -337,7 +337,7 @@ func TestBeginAnew(t *testing.T) {
 				}
 				if notes := b.notes(); len(notes) != 1 ||
 					!strings.Contains(notes[0],
-						"it is copied anew; the "+strconv.FormatInt(first.Bytes, 10)+" bytes") {
+						"copying it again; the "+strconv.FormatInt(first.Bytes, 10)+" bytes") {
 					t.Errorf("the notes are %q", notes)
 				}
 			})

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -29,7 +31,7 @@ func TestRetry(t *testing.T) {
 		"rename not answered":    {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Truncate(3)}}}},
 		"rename not carried out": {script: sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended, Extension: wire.ExtPosixRename, Times: 1, Do: sftptest.Hangup()}}}},
 	} {
-		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t, test.script, link)
@@ -37,27 +39,27 @@ func TestRetry(t *testing.T) {
 					data := random(size)
 					source, target := b.local("source", data), "/target"
 					b.server.Files.WriteFile("/source", data)
-					if direction == transfer.Download {
+					if direction == download {
 						source, target = "/source", filepath.Join(b.dir, "target")
 					}
 					if test.lose {
 						time.AfterFunc(3*time.Second, func() { end.Cut(nil) })
 					}
 					left := test.dials
-					b.host.Redial = func(context.Context) (transfer.Host, error) {
+					b.host.Redial = func(context.Context) (pool.Host, error) {
 						if left--; left >= 0 {
-							return transfer.Host{}, errors.New("nobody is there")
+							return pool.Host{}, errors.New("nobody is there")
 						}
 						b.reconnect(link)
 						return b.host, nil
 					}
 					began := time.Now()
 					r, err := b.job(direction, source, target,
-						func(j *transfer.Job) {
+						func(j *copyJob) {
 							j.Options.Retries, j.Options.Hash = 5,
-								transfer.SHA256
+								checksum.SHA256
 						})
-					if err != nil || r.Bytes != size || !r.Hash.Equal(hashOf(transfer.SHA256,
+					if err != nil || r.Bytes != size || !r.Hash.Equal(hashOf(checksum.SHA256,
 						data)) {
 						t.Fatalf("%+v, %v", r, err)
 					}
@@ -79,7 +81,7 @@ func TestRetry(t *testing.T) {
 							retried++
 						}
 					}
-					if want := test.dials + 1; (test.lose || direction == transfer.Upload) &&
+					if want := test.dials + 1; (test.lose || direction == upload) &&
 						retried != want {
 						t.Errorf("%d tries were told, want %d", retried, want)
 					}
@@ -91,12 +93,12 @@ func TestRetry(t *testing.T) {
 		b := newBench(t, sftptest.Script{}, link)
 		end := b.reconnect(link)
 		time.AfterFunc(time.Second, func() { end.Cut(nil) })
-		b.host.Redial = func(context.Context) (transfer.Host, error) {
-			return transfer.Host{},
+		b.host.Redial = func(context.Context) (pool.Host, error) {
+			return pool.Host{},
 				errors.New("nobody is there")
 		}
-		if _, err := b.job(transfer.Upload, b.local("source", random(size)), "/target",
-			func(j *transfer.Job) { j.Options.Retries = 3 }); err == nil {
+		if _, err := b.job(upload, b.local("source", random(size)), "/target",
+			func(j *copyJob) { j.Options.Retries = 3 }); err == nil {
 			t.Error("it went on without a host")
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -46,15 +47,15 @@ func (b *bench) redials(link sftptest.LinkConfig,
 		b.t.Fatal(err)
 	}
 	b.host.Client = client
-	b.host.Redial = func(context.Context) (transfer.Host, error) {
+	b.host.Redial = func(context.Context) (pool.Host, error) {
 		client, err := dial()
-		return transfer.Host{Client: client, Name: "far"}, err
+		return pool.Host{Client: client, Name: "far"}, err
 	}
 	return count
 }
 
-func retries(n int) func(*transfer.Tree) {
-	return func(tree *transfer.Tree) { tree.Options.Retries = n }
+func retries(n int) func(*treeJob) {
+	return func(tree *treeJob) { tree.Options.Retries = n }
 }
 
 // A mixed tree of many files, with a few that are large, deep directories, and links.
@@ -103,7 +104,7 @@ func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
 // nothing that was finished is sent again, and nothing is left behind.
 func TestTreeCutAgainAndAgain(t *testing.T) {
 	for seed := range uint64(6) {
-		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		for _, direction := range []way{upload, download} {
 			t.Run(fmt.Sprintf("seed %d %v", seed, direction), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { treeCut(t, seed, direction) })
 			})
@@ -111,7 +112,7 @@ func TestTreeCutAgainAndAgain(t *testing.T) {
 	}
 }
 
-func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
+func treeCut(t *testing.T, seed uint64, direction way) {
 	rng := rand.New(rand.NewPCG(seed, 41))
 	script := sftptest.Script{ReaddirNames: 7}
 	if rng.IntN(3) == 0 {
@@ -127,7 +128,7 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 		}
 		// By the client's own bytes, so that it may be in the middle of a request, or by time, so
 		// that replies are lost.
-		if direction == transfer.Upload && rng.IntN(2) == 0 {
+		if direction == upload && rng.IntN(2) == 0 {
 			end.CutAfter(int64(200+rng.IntN(1_500_000)), nil)
 		} else {
 			time.AfterFunc(time.Duration(10+rng.IntN(350))*time.Millisecond,
@@ -136,8 +137,8 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 	}
 	local := b.mixed("source", 120, rng)
 	source, target := local, "/target"
-	if direction == transfer.Download {
-		if _, err := b.tree(transfer.Upload, local, "/target"); err != nil {
+	if direction == download {
+		if _, err := b.tree(upload, local, "/target"); err != nil {
 			t.Fatal(err)
 		}
 		source, target = "/target", filepath.Join(b.dir, "target")
@@ -145,14 +146,14 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 	b.server.ForgetRequests()
 	count := b.redials(link, cut)
 	done := make(map[string]int)
-	s, err := b.tree(direction, source, target, retries(8), func(tree *transfer.Tree) {
+	s, err := b.tree(direction, source, target, retries(8), func(tree *treeJob) {
 		tree.Options.Events = func(e transfer.Event) {
 			switch {
 			case e.Kind == transfer.Done:
 				done[e.Source]++
 			case e.Kind == transfer.Retried:
 				lost = append(lost, e.Message)
-				if e.Source == "" || e.Host != "far" || e.Err == nil || e.Wait <= 0 || !e.Tree {
+				if e.Source == "" || e.SourceHost+e.TargetHost != "far" || e.Err == nil || e.Wait <= 0 || !e.Tree {
 					t.Errorf("the event is %+v", e)
 				}
 			}
@@ -176,9 +177,9 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 	b.notSentTwice(direction)
 	b.reconnect(sftptest.LinkConfig{})
 	out := filepath.Join(b.dir, "out")
-	if direction == transfer.Download {
+	if direction == download {
 		out = target
-	} else if _, err := b.tree(transfer.Download, "/target", out); err != nil {
+	} else if _, err := b.tree(download, "/target", out); err != nil {
 		t.Fatal(err)
 	}
 	sameTrees(t, local, out)
@@ -193,15 +194,15 @@ func treeCut(t *testing.T, seed uint64, direction transfer.Direction) {
 
 // notSentTwice looks at what the server was asked: once a name was given to a file, nothing is
 // opened for it again; a file that was read to its end is not.
-func (b *bench) notSentTwice(direction transfer.Direction) {
+func (b *bench) notSentTwice(direction way) {
 	b.t.Helper()
 	placed := make(map[string]bool)
 	for _, r := range b.server.Requests() {
 		switch {
-		case direction == transfer.Upload &&
+		case direction == upload &&
 			(r.Type == wire.TypeRename || r.Extension == wire.ExtPosixRename):
 			placed[r.Path] = true // of the temporary name
-		case direction == transfer.Upload && r.Type == wire.TypeWrite && placed[r.Path]:
+		case direction == upload && r.Type == wire.TypeWrite && placed[r.Path]:
 			b.t.Errorf("%s is written to after it was renamed", r.Path)
 		}
 	}
@@ -289,7 +290,7 @@ func TestReplyLost(t *testing.T) {
 				}
 				source := b.sample("source")
 				if test.there {
-					if _, err := b.tree(transfer.Upload, source, "/target"); err != nil {
+					if _, err := b.tree(upload, source, "/target"); err != nil {
 						t.Fatal(err)
 					}
 					b.server.Files.Remove("/target/dangling")
@@ -309,7 +310,7 @@ func TestReplyLost(t *testing.T) {
 				if test.there {
 					name += "/."
 				}
-				s, err := b.tree(transfer.Upload, name, "/target", retries(2))
+				s, err := b.tree(upload, name, "/target", retries(2))
 				if err != nil || s.Files != 9 || s.Links != 3 {
 					t.Fatalf("%+v, %v", s, err)
 				}
@@ -318,7 +319,7 @@ func TestReplyLost(t *testing.T) {
 				}
 				b.reconnect(sftptest.LinkConfig{})
 				out := filepath.Join(b.dir, "out")
-				if _, err := b.tree(transfer.Download, "/target", out); err != nil {
+				if _, err := b.tree(download, "/target", out); err != nil {
 					t.Fatal(err)
 				}
 				sameTrees(t, source, out)
@@ -351,7 +352,7 @@ func TestListingCut(t *testing.T) {
 			}
 		})
 		out := filepath.Join(b.dir, "out")
-		s, err := b.tree(transfer.Download, "/source", out, retries(1))
+		s, err := b.tree(download, "/source", out, retries(1))
 		if err != nil || s.Files != 500 || s.PlannedFiles != 500 || *count < 3 {
 			t.Fatalf("%d connections, %+v, %v", *count, s, err)
 		}
@@ -367,14 +368,14 @@ func TestListingCut(t *testing.T) {
 // TestTreeStalled: a connection that swallows all that is sent is given up when the peer has owed
 // an answer for too long, and its work goes on over another.
 func TestTreeStalled(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
 			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 			local := b.mixed("source", 60, rand.New(rand.NewPCG(1, 2)))
 			source, target := local, "/target"
-			if direction == transfer.Download {
-				if _, err := b.tree(transfer.Upload, local, target); err != nil {
+			if direction == download {
+				if _, err := b.tree(upload, local, target); err != nil {
 					t.Fatal(err)
 				}
 				source, target = target, filepath.Join(b.dir, "out")
@@ -411,12 +412,12 @@ func TestTreeGivenUp(t *testing.T) {
 		says   string
 	}{
 		"tries": {func(o *transfer.Options) { o.Retries = 4 }, 20 * time.Second, 4,
-			"connecting again has failed 4 times"},
+			"4 attempts to reconnect failed"},
 		"time": {func(o *transfer.Options) { o.Retries, o.RetryFor = 1000, 2*time.Minute },
 			2*time.Minute + 5*time.Second, 5, "within 2m0s"},
 		"backoff": {func(o *transfer.Options) {
 			o.Retries, o.Backoff = 50, func(int) time.Duration { return time.Millisecond }
-		}, time.Second, 50, "failed 50 times"},
+		}, time.Second, 50, "50 attempts to reconnect failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -425,10 +426,10 @@ func TestTreeGivenUp(t *testing.T) {
 				b.redials(sftptest.LinkConfig{ToServer: time.Millisecond,
 					ToClient: time.Millisecond},
 					func(_ int, end *sftptest.End) { end.CutAfter(500_000, nil) })
-				b.host.Redial = func(context.Context) (transfer.Host, error) { return transfer.Host{}, errors.New("nobody is there") }
+				b.host.Redial = func(context.Context) (pool.Host, error) { return pool.Host{}, errors.New("nobody is there") }
 				began := time.Now()
-				s, err := b.tree(transfer.Upload, source, "/target",
-					func(tree *transfer.Tree) { test.change(&tree.Options) })
+				s, err := b.tree(upload, source, "/target",
+					func(tree *treeJob) { test.change(&tree.Options) })
 				if err == nil || !strings.Contains(err.Error(), test.says) ||
 					!strings.Contains(err.Error(), "nobody is there") ||
 					!errors.Is(err, sftptest.ErrCut) {
@@ -463,8 +464,8 @@ func TestWriterGoesOn(t *testing.T) {
 				}
 			})
 			var got bytes.Buffer
-			r, err := b.job(transfer.Download, "/source", "-",
-				func(j *transfer.Job) { j.Writer, j.Options.Retries = &got, 1 })
+			r, err := b.job(download, "/source", "-",
+				func(j *copyJob) { j.Writer, j.Options.Retries = &got, 1 })
 			if *count != 2 || !bytes.HasPrefix(data, got.Bytes()) || got.Len() == 0 {
 				t.Errorf("%d connections, %d bytes", *count, got.Len())
 			}

@@ -57,20 +57,20 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 						var err error
 						switch way {
 						case "download":
-							_, err = b.job(transfer.Download, "/source",
+							_, err = b.job(download, "/source",
 								filepath.Join(b.dir, "target"))
 							if err == nil {
 								got = b.read("target")
 							}
 						case "writer":
 							var into bytes.Buffer
-							_, err = b.job(transfer.Download, "/source", "",
-								func(j *transfer.Job) { j.Writer = &into })
+							_, err = b.job(download, "/source", "",
+								func(j *copyJob) { j.Writer = &into })
 							got = into.Bytes()
 						case "relay":
 							to := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-							_, err = to.job(transfer.Relay, "/source", "/target",
-								func(j *transfer.Job) { j.From = b.host })
+							_, err = to.job(relay, "/source", "/target",
+								func(j *copyJob) { j.From = b.host })
 							if err == nil {
 								got = to.remote("/target")
 							}
@@ -108,7 +108,7 @@ func TestDoubtCostsLittle(t *testing.T) {
 					ToServer: 10 * time.Millisecond, ToClient: 10 * time.Millisecond})
 				b.server.Files.WriteFile("/source", data)
 				b.server.Files.SetModTime("/source", time.Now().Add(-test.age))
-				if _, err := b.job(transfer.Download, "/source",
+				if _, err := b.job(download, "/source",
 					filepath.Join(b.dir, "target")); err != nil {
 					t.Fatal(err)
 				}

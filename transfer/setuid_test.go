@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/transfer"
 )
 
 // A program that runs as its owner is not replaced by one that runs as another; where the owner
@@ -36,7 +35,7 @@ func TestSetuidOfWhatIsReplaced(t *testing.T) {
 			if err := b.server.Files.SetMode("/target", 0o755|special); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.job(transfer.Upload, b.local("new", []byte("new")),
+			if _, err := b.job(upload, b.local("new", []byte("new")),
 				"/target"); err != nil {
 				t.Fatal(err)
 			}

@@ -2,61 +2,61 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 
-	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
 )
 
-// leastHole is the smallest hole that is not sent. What smaller ones save is less than the requests
-// that they would cut in two cost.
+// leastHole is the smallest hole that is not sent. What smaller ones save is less than what the
+// requests cost that they would cut in two.
 const leastHole = 64 << 10
 
-// holeySource is a local file that tells where its holes are.
-type holeySource struct {
-	*run
+// sparseSource is a local file that knows where its holes are.
+type sparseSource struct {
+	copy  *fileCopy
 	file  *os.File
-	holes *filecopy.Holes
+	holes *localfs.Holes
 	size  int64
 
 	from, to int64 // of the hole that was found last
 }
 
-// holey returns a source that leaves its holes out, nil where the file has none or they have to be
-// sent: only in a file that was empty, and is nobody else's, is what was not written zeros.
-func (r *run) holey(from *source) *holeySource {
-	file, ok := from.file.(*os.File)
-	if !ok || r.result.InPlace || r.dense {
+// mostLooks limits the search for a first hole.
+const mostLooks = 1000
+
+// findHoles returns a source without its holes, nil if it has none or they must be sent: only in a
+// file that was empty, and is nobody else's, what was not written reads as zeros.
+func findHoles(c *fileCopy, in input) *sparseSource {
+	file, ok := in.contents().(*os.File)
+	if !ok || c.result.InPlace || c.flags.dense {
 		return nil
 	}
-	holes := filecopy.FindHoles(file)
+	holes := localfs.FindHoles(file)
 	if holes == nil {
 		return nil
 	}
-	s := &holeySource{run: r, file: file, holes: holes, size: from.before.Size()}
-	off := r.result.Resumed
+	s := &sparseSource{copy: c, file: file, holes: holes, size: in.facts().size}
+	off := c.result.Resumed
 	for range mostLooks {
 		to, hole := s.Extent(off)
 		if hole {
 			return s
 		}
 		if off = to; off >= s.size { // it is only stored in less room
-			s.file.Seek(r.result.Resumed, io.SeekStart)
+			s.file.Seek(c.result.Resumed, io.SeekStart)
 			return nil
 		}
 	}
 	return s
 }
 
-// mostLooks bounds the search for a first hole.
-const mostLooks = 1000
-
-// Extent implements private.SparseReaderAt. The last byte counts as data, so that writing it gives
-// the file its size.
-func (s *holeySource) Extent(off int64) (to int64, hole bool) {
+// Extent implements private.SparseReaderAt. The last byte counts as data, so that writing it gives the
+// file its size.
+func (s *sparseSource) Extent(off int64) (to int64, hole bool) {
 	if s.from <= off && off < s.to {
 		return s.to, true
 	}
@@ -78,49 +78,31 @@ func (s *holeySource) Extent(off int64) (to int64, hole bool) {
 	return to, false
 }
 
-func (s *holeySource) ReadAt(p []byte, off int64) (int, error) {
+func (s *sparseSource) ReadAt(p []byte, off int64) (int, error) {
 	n, err := s.file.ReadAt(p, off)
-	if s.passing != nil {
-		s.passing.feed(p[:n], off, off+int64(n)) // behind a hole it reads on by itself
-	}
-	if s.limiter != nil {
-		if waitErr := s.limiter.wait(n); waitErr != nil {
-			return 0, waitErr
-		}
+	s.copy.hashing.pipe.feed(p[:n], off, off+int64(n)) // it reads holes by itself
+	if waitErr := s.copy.limiter.wait(n); waitErr != nil {
+		return 0, waitErr
 	}
 	return n, err
 }
 
-// errParts says that a server does not put what it gets where it belongs, or takes no WRITE behind
-// the end.
+// errParts reports that a server does not put what it gets where it belongs, or takes no WRITE
+// behind the end.
 var errParts = errors.New("the host does not take a file in parts")
 
-// uploadWhole uploads a file, and once more with its holes where the host takes none.
-func (r *run) uploadWhole() error {
-	err := r.upload()
-	if !errors.Is(err, errParts) {
-		return err
-	}
-	r.note(errParts.Error() + ": its holes are sent too")
-	r.dense, r.detail, r.temporary = true, "", ""
-	r.forget()
-	return r.upload()
-}
-
-// forget forgets the result of a try before.
-func (r *run) forget() { r.result = Result{Target: r.Target} }
-
-// sendHoley copies a file without its holes.
-func (r *run) sendHoley(f *usftp.File, s *holeySource) (int64, error) {
-	n, joined, err := r.sendParts(f, s)
+// sendSparse copies a file without its holes.
+func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
+	n, err := o.sendParts(c, s)
+	resumed, joined := c.result.Resumed, c.result.Stripes
 	if err != nil {
-		safe := max(0, s.holes.DataBefore(r.result.Resumed+n)-r.result.Resumed)
-		if refused(err) && safe < n { // it has failed behind a hole
+		safe := max(0, s.holes.DataBefore(resumed+n)-resumed)
+		if refused(err) && safe < n { // it failed behind a hole
 			err = errParts
 		}
 		return safe, err // without the hole in front of what is missing, which may not be there
 	}
-	info, err := f.Stat()
+	info, err := o.file.Stat()
 	switch {
 	case err != nil && !refused(err):
 		return n, err
@@ -129,87 +111,133 @@ func (r *run) sendHoley(f *usftp.File, s *holeySource) (int64, error) {
 	case info.Size() != s.size:
 		return n, notJoined(info.Size(), s.size)
 	}
-	r.result.Stripes = joined
 	return n, nil
 }
 
-// sendParts copies it over as many lanes as help: by what has to be sent, not by its size.
-func (r *run) sendParts(f *usftp.File, s *holeySource) (n int64, joined int, err error) {
+// sendParts copies it over as many handles as help: by what has to be sent, not by its size.
+func (o *remoteOutput) sendParts(c *fileCopy, s *sparseSource) (n int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	if !r.worthStriping(filecopy.Stored(info)) {
-		n, err = private.NewStripes(f).ReadFromAt(s)
-		return n, 0, err
+	if !o.session.worthStriping(c, localfs.Stored(info), false) {
+		return private.NewStripes(o.file).ReadFromAt(s)
 	}
-	stripes := r.stripe(f, os.O_WRONLY, s.size)
-	r.striper = stripes // which send ends
-	n, err = stripes.stripes.ReadFromAt(s)
-	return n, stripes.stripes.Joined(), err
+	o.striper = o.session.stripe(c, o.file, os.O_WRONLY, c.result.Resumed, s.size) // until seal
+	n, err = o.striper.stripes.ReadFromAt(s)
+	c.result.Stripes = o.striper.stripes.Joined()
+	return n, err
 }
 
-// sparseFile is a file of this machine's in which blocks of zeros become holes. It must have been
-// empty from off on.
+// sparseFile is a local file in which blocks of zeros become holes. It must have been empty from off
+// on.
 type sparseFile struct {
 	file *os.File
 	off  int64 // of the next Write
 }
 
 func (s *sparseFile) Write(p []byte) (int, error) {
-	n, err := filecopy.WriteSparse(s.file, p, s.off)
+	n, err := localfs.WriteSparse(s.file, p, s.off)
 	s.off += int64(n)
 	return n, err
 }
 
 func (s *sparseFile) WriteAt(p []byte, off int64) (int, error) {
-	return filecopy.WriteSparse(s.file, p, off)
+	return localfs.WriteSparse(s.file, p, off)
 }
 
-// mayHaveHoles tells whether a download makes holes.
-func (r *run) mayHaveHoles(file *os.File) bool {
-	if !r.Options.Sparse {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode().IsRegular()
+// A sink is what a target on this machine is written through: a stream, or a regular file that can
+// be written anywhere.
+type sink struct {
+	io.Writer
+	file   *os.File // nil unless it is a regular file
+	reread reopen   // opens the file for reading, nil unless it is one
 }
 
-// receiveSparse copies the contents over as many lanes as help, and makes holes of zeros.
-func (r *run) receiveSparse(f *usftp.File, file *os.File,
-	before *usftp.FileStat) (n int64, err error) {
-	sink := &sparseFile{file, r.result.Resumed}
-	if r.size > 0 { // what is hashed may be read from it
-		if err := file.Truncate(r.size); err != nil {
-			return 0, err
+// open returns what to write to, in order or in any order. Zeros become holes if that is asked for.
+func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
+	if s.file == nil {
+		return s.Writer, nil, nil
+	}
+	if !c.options.Sparse {
+		return s.file, s.file, nil
+	}
+	if c.size > 0 { // what is hashed may be read from it
+		if err := s.file.Truncate(c.size); err != nil {
+			return nil, nil, err
 		}
 	}
-	if before == nil || !before.FileMode().IsRegular() ||
-		!r.worthStriping(r.size-r.result.Resumed) {
-		n, err = f.WriteTo(r.boundWriter(r.passWriter(r.limitWriter(sink))))
-	} else {
-		s := r.stripe(f, os.O_RDONLY, r.size)
-		defer s.stop()
-		n, err = s.stripes.WriteToAt(r.boundWriterAt(r.passWriterAt(sink, f)))
-		r.result.Stripes = s.stripes.Joined()
-		if err == nil {
-			err = s.prove()
-		}
+	sparse := &sparseFile{s.file, c.result.Resumed}
+	return sparse, sparse, nil
+}
+
+// end gives a file of a size its end if it may be a hole.
+func (s sink) end(c *fileCopy, size int64) error {
+	if s.file == nil || !c.options.Sparse {
+		return nil
 	}
-	if err == nil {
-		err = file.Truncate(r.result.Resumed + n) // it may end in a hole
+	return s.file.Truncate(size)
+}
+
+// small writes a file that is in memory.
+func (s sink) small(c *fileCopy, data []byte) error {
+	if s.file == nil || !c.options.Sparse {
+		_, err := s.Write(data)
+		return err
 	}
+	if _, err := localfs.WriteSparse(s.file, data, 0); err != nil {
+		return err
+	}
+	return s.file.Truncate(int64(len(data)))
+}
+
+// A server that sends more of a file than it said could fill a disk with a file that looked small. A
+// file that has grown is no copy in the end anyway, so what goes far beyond its size is not taken.
+// Files without a size, as in /proc, may have any.
+
+// mostGrown is how far a file is read beyond its size: that it has grown, and to what, is better
+// said when everything has come.
+const mostGrown = 1 << 20
+
+// sizeGuard returns where a source of a size is read to at most.
+func sizeGuard(size int64) int64 {
+	if size <= 0 || size > math.MaxInt64-mostGrown {
+		return math.MaxInt64
+	}
+	return size + mostGrown
+}
+
+// within fails if n bytes at an offset lie beyond a guard.
+func within(guard, off int64, n int) error {
+	if off > guard-int64(n) {
+		return fmt.Errorf("%w: there is more than the %d bytes that it had", ErrSourceChanged,
+			guard-mostGrown)
+	}
+	return nil
+}
+
+type guarded struct {
+	io.Writer
+	at, guard int64
+}
+
+func (w *guarded) Write(p []byte) (int, error) {
+	if err := within(w.guard, w.at, len(p)); err != nil {
+		return 0, err
+	}
+	n, err := w.Writer.Write(p)
+	w.at += int64(n)
 	return n, err
 }
 
-// writeSmall writes a file that is in memory.
-func (r *run) writeSmall(file *os.File, data []byte) error {
-	if !r.mayHaveHoles(file) {
-		_, err := file.Write(data)
-		return err
+type guardedAt struct {
+	io.WriterAt
+	guard int64
+}
+
+func (w guardedAt) WriteAt(p []byte, off int64) (int, error) {
+	if err := within(w.guard, off, len(p)); err != nil {
+		return 0, err
 	}
-	if _, err := filecopy.WriteSparse(file, data, 0); err != nil {
-		return err
-	}
-	return file.Truncate(int64(len(data)))
+	return w.WriterAt.WriteAt(p, off)
 }

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -84,8 +86,8 @@ func TestHolesAreNotSent(t *testing.T) {
 			b := newBench(t, script, sftptest.LinkConfig{})
 			source, data := b.holeyFile("source", c.size, c.extents)
 			sum := sha256.Sum256(data)
-			hashed := func(j *transfer.Job) { j.Options.Hash = transfer.SHA256 }
-			result, err := b.job(transfer.Upload, source, "/target", hashed)
+			hashed := func(j *copyJob) { j.Options.Hash = checksum.SHA256 }
+			result, err := b.job(upload, source, "/target", hashed)
 			if err != nil || result.Bytes != int64(c.size) ||
 				!bytes.Equal(b.remote("/target"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
 				t.Fatalf("%+v, %v, or what was stored differs", result, err)
@@ -100,11 +102,11 @@ func TestHolesAreNotSent(t *testing.T) {
 			if sent > most {
 				t.Errorf("%d bytes were sent, and %d would have done", sent, most)
 			}
-			for _, change := range []func(*transfer.Job){
-				func(*transfer.Job) {}, func(j *transfer.Job) { j.Options.RateLimit = 1 << 32 }, func(j *transfer.Job) { j.Options.Placement = transfer.InPlace },
+			for _, change := range []func(*copyJob){
+				func(*copyJob) {}, func(j *copyJob) { j.Options.RateLimit = 1 << 32 }, func(j *copyJob) { j.Options.Placement = transfer.PlaceDirect },
 			} {
-				result, err = b.job(transfer.Download, "/target", filepath.Join(b.dir, "back"),
-					change, hashed, func(j *transfer.Job) { j.Options.Sparse = true })
+				result, err = b.job(download, "/target", filepath.Join(b.dir, "back"),
+					change, hashed, func(j *copyJob) { j.Options.Sparse = true })
 				if err != nil || result.Bytes != int64(c.size) ||
 					!bytes.Equal(b.read("back"), data) || !bytes.Equal(result.Hash.Sum, sum[:]) {
 					t.Fatalf("%+v, %v, or what came back differs", result, err)
@@ -112,7 +114,7 @@ func TestHolesAreNotSent(t *testing.T) {
 				if room := stored(t, filepath.Join(b.dir, "back")); room > int64(most) {
 					t.Errorf("it takes %d bytes", room)
 				}
-				result, err = b.job(transfer.Local, source, filepath.Join(b.dir, "copy"), change,
+				result, err = b.job(local, source, filepath.Join(b.dir, "copy"), change,
 					hashed)
 				if err != nil || !bytes.Equal(result.Hash.Sum, sum[:]) ||
 					!bytes.Equal(b.read("copy"), data) ||
@@ -131,8 +133,8 @@ func TestHolesInPlace(t *testing.T) {
 	source, data := b.holeyFile("source", 1<<20, extents{{500_000, 10}})
 	for _, old := range []int{10, 2 << 20} {
 		b.server.Files.WriteFile("/target", random(old))
-		result, err := b.job(transfer.Upload, source, "/target",
-			func(j *transfer.Job) { j.Options.Placement = transfer.InPlace })
+		result, err := b.job(upload, source, "/target",
+			func(j *copyJob) { j.Options.Placement = transfer.PlaceDirect })
 		if err != nil || !result.InPlace || !bytes.Equal(b.remote("/target"), data) {
 			t.Errorf("%+v, %v, or what was stored differs", result, err)
 		}
@@ -157,7 +159,7 @@ func TestHostsThatTakeNoHoles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, script, sftptest.LinkConfig{})
 			source, data := b.holeyFile("source", 4<<20, extents{{1 << 20, 300_000}, {3 << 20, 10}})
-			result, err := b.job(transfer.Upload, source, "/target")
+			result, err := b.job(upload, source, "/target")
 			if err != nil || result.Bytes != int64(len(data)) ||
 				!bytes.Equal(b.remote("/target"), data) {
 				t.Errorf("%+v, %v, or what was stored differs", result, err)
@@ -198,8 +200,8 @@ func TestResumeHoles(t *testing.T) {
 			b := newBench(t, script, sftptest.LinkConfig{})
 			source, data := b.holeyFile("source", 16<<20,
 				extents{{1 << 20, 300_000}, {3 << 20, 10}, {8 << 20, 300_000}, {15 << 20, 10}})
-			result, err := b.jobContext(ctx, transfer.Upload, source, "/target",
-				func(j *transfer.Job) { j.Options.Journal = filepath.Join(b.dir, "journal") })
+			result, err := b.jobContext(ctx, upload, source, "/target",
+				func(j *copyJob) { j.Options.Journal = filepath.Join(b.dir, "journal") })
 			cancel(nil)
 			if err == nil { // it was done before it was stopped
 				if !bytes.Equal(b.remote("/target"), data) {
@@ -209,7 +211,7 @@ func TestResumeHoles(t *testing.T) {
 			}
 			safe := result.Bytes
 			b.reconnect(sftptest.LinkConfig{})
-			result, err = b.job(transfer.Upload, source, "/target", func(j *transfer.Job) {
+			result, err = b.job(upload, source, "/target", func(j *copyJob) {
 				j.Options.Journal, j.Options.Resume = filepath.Join(b.dir, "journal"), true
 			})
 			if err != nil || result.Resumed != safe || result.Bytes != int64(len(data)) ||
@@ -232,13 +234,13 @@ func TestHolesOverLongLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+		further := pool.New(pool.Config{First: farConn{farHost: h},
 			Connect: h.connect})
-		defer pool.Close()
+		defer further.Close()
 		b := &bench{t: t, dir: t.TempDir(), server: h.server}
 		source, data := b.holeyFile("source", 64<<20, extents{{2 << 20, 3 << 20}})
-		host := transfer.Host{Client: first, Name: "far", Pool: pool}
-		result, err := transfer.UploadFile(t.Context(), host, source, "/little", transfer.Options{})
+		host := pool.Host{Client: first, Name: "far", Pool: further}
+		result, err := uploadFile(t.Context(), host, source, "/little", transfer.Options{})
 		if err != nil || result.Stripes != 0 || !bytes.Equal(b.remote("/little"), data) {
 			t.Errorf("little data: %+v, %v, or what was stored differs", result, err)
 		}
@@ -251,12 +253,12 @@ func TestHolesOverLongLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		result, err = transfer.UploadFile(t.Context(), host, source, "/much", transfer.Options{})
+		result, err = uploadFile(t.Context(), host, source, "/much", transfer.Options{})
 		if err != nil || result.Stripes == 0 || !bytes.Equal(b.remote("/much"), data) {
 			t.Errorf("much data: %+v, %v, or what was stored differs", result, err)
 		}
 		back := filepath.Join(b.dir, "back")
-		result, err = transfer.DownloadFile(t.Context(), host, "/much", back,
+		result, err = downloadFile(t.Context(), host, "/much", back,
 			transfer.Options{Sparse: true})
 		if err != nil || result.Stripes == 0 || !bytes.Equal(b.read("back"), data) ||
 			stored(t, back) > 44<<20 {

@@ -9,15 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/transfer"
 )
 
 // Files of which none is worth more connections by itself travel over several all the same, where
 // there are many.
 func TestFilesSpreadOverThePool(t *testing.T) {
 	const trip, files, size = 200 * time.Millisecond, 60, 3 << 20
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		took := map[int]time.Duration{}
 		for _, connections := range []int{1, 0} {
 			synctest.Test(t, func(t *testing.T) {
@@ -29,9 +29,9 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer first.Close()
-				pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+				further := pool.New(pool.Config{First: farConn{farHost: h},
 					Connect: h.connect, Connections: connections})
-				defer pool.Close()
+				defer further.Close()
 				local, data := t.TempDir(), random(size)
 				if err := os.Mkdir(filepath.Join(local, "tree"), 0o755); err != nil {
 					t.Fatal(err)
@@ -39,7 +39,7 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 				h.server.Files.Mkdir("/tree")
 				for i := range files {
 					data[0] = byte(i)
-					if direction == transfer.Upload {
+					if direction == upload {
 						if err := os.WriteFile(filepath.Join(local, "tree", fmt.Sprint(i)), data,
 							0o644); err != nil {
 							t.Fatal(err)
@@ -48,10 +48,10 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 						h.server.Files.WriteFile(fmt.Sprint("/tree/", i), data)
 					}
 				}
-				tree := transfer.Tree{Host: transfer.Host{Client: first, Name: "far", Pool: pool},
+				tree := treeJob{Host: pool.Host{Client: first, Name: "far", Pool: further},
 					Direction: direction,
 					Source:    filepath.Join(local, "tree"), Target: "/copy"}
-				if direction == transfer.Download {
+				if direction == download {
 					tree.Source, tree.Target = "/tree", filepath.Join(local, "copy")
 				}
 				began := time.Now()
@@ -65,7 +65,7 @@ func TestFilesSpreadOverThePool(t *testing.T) {
 				}
 				for i := range files {
 					got, err := h.server.Files.ReadFile(fmt.Sprint("/copy/", i))
-					if direction == transfer.Download {
+					if direction == download {
 						got, err = os.ReadFile(filepath.Join(local, "copy", fmt.Sprint(i)))
 					}
 					if data[0] = byte(i); err != nil || !bytes.Equal(got, data) {

@@ -15,12 +15,13 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest/opensshd"
 	"github.com/usftp/usftp/transfer"
 )
 
 // throughProxy is a host behind a proxy that breaks connections.
-func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) transfer.Host {
+func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) pool.Host {
 	t.Helper()
 	target, err := dial.ParseHost(sshd.Alias)
 	if err != nil {
@@ -32,21 +33,21 @@ func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) tr
 	if err != nil {
 		t.Fatal(err)
 	}
-	var host transfer.Host
-	host.Redial = func(ctx context.Context) (transfer.Host, error) {
+	var host pool.Host
+	host.Redial = func(ctx context.Context) (pool.Host, error) {
 		conn, err := d.Dial(ctx)
 		if err != nil {
-			return transfer.Host{}, err
+			return pool.Host{}, err
 		}
 		t.Cleanup(func() { conn.Close() })
 		stream, err := conn.Open(ctx)
 		if err != nil {
-			return transfer.Host{}, err
+			return pool.Host{}, err
 		}
 		client, err := usftp.NewClientPipe(stream, stream,
 			usftp.WithServerVersion(conn.ServerVersion()), usftp.WithKeepalive(conn.Keepalive))
 		if err != nil {
-			return transfer.Host{}, err
+			return pool.Host{}, err
 		}
 		t.Cleanup(func() { client.Close() })
 		host.Client, host.Name = client, "far"
@@ -63,13 +64,13 @@ func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) tr
 // written again: it keeps its inode.
 func TestRealServerCutAgainAndAgain(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
-	for seed, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for seed, direction := range []way{upload, download} {
 		t.Run(fmt.Sprintf("seed %d %v", seed, direction),
 			func(t *testing.T) { realCut(t, sshd, uint64(seed), direction) })
 	}
 }
 
-func realCut(t *testing.T, sshd *opensshd.Server, seed uint64, direction transfer.Direction) {
+func realCut(t *testing.T, sshd *opensshd.Server, seed uint64, direction way) {
 	const files, cuts = 300, 8
 	rng := rand.New(rand.NewPCG(seed, 43))
 	b := &bench{t: t, dir: t.TempDir()}
@@ -85,7 +86,7 @@ func realCut(t *testing.T, sshd *opensshd.Server, seed uint64, direction transfe
 	finished := make(map[string]os.FileInfo) // by target
 	var told []string
 	began := time.Now()
-	tree := transfer.Tree{Host: b.host, Direction: direction, Source: source, Target: target}
+	tree := treeJob{Host: b.host, Direction: direction, Source: source, Target: target}
 	tree.Options.Retries = 10
 	tree.Options.Backoff = func(int) time.Duration { return time.Millisecond }
 	tree.Options.Events = func(e transfer.Event) {

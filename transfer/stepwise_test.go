@@ -16,17 +16,17 @@ import (
 func TestSmallFilesOfEveryPlacement(t *testing.T) {
 	const trip, files = time.Second, 200
 	for name, options := range map[string]transfer.Options{
-		"in place": {Placement: transfer.InPlace}, "atomic": {Placement: transfer.Atomic},
-		"synced": {Sync: true}, "synced in place": {Sync: true, Placement: transfer.InPlace},
+		"in place": {Placement: transfer.PlaceDirect}, "atomic": {Placement: transfer.PlaceAtomic},
+		"synced": {Sync: true}, "synced in place": {Sync: true, Placement: transfer.PlaceDirect},
 	} {
-		for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newTreeBench(t, sftptest.Script{},
 						sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
-					tree := transfer.Tree{Host: b.host, Direction: direction,
+					tree := treeJob{Host: b.host, Direction: direction,
 						Source: filepath.Join(b.dir, "tree"), Target: "/copy", Options: options}
-					if direction == transfer.Download {
+					if direction == download {
 						tree.Source, tree.Target = "/tree", filepath.Join(b.dir, "copy")
 					}
 					b.server.Files.Mkdir("/tree")
@@ -46,7 +46,7 @@ func TestSmallFilesOfEveryPlacement(t *testing.T) {
 					}
 					for i := range files {
 						var got []byte
-						if direction == transfer.Upload {
+						if direction == upload {
 							got = b.remote(fmt.Sprint("/copy/", i))
 						} else {
 							got = b.read(fmt.Sprint("copy/", i))

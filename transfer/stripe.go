@@ -6,156 +6,69 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
 )
 
-const (
-	// stripeTrip is the shortest round trip over which an SSH channel's window may be what bounds
-	// the rate: it carries 4 Gbit/s there. On a shorter one a busy machine is the likelier reason,
-	// and more connections would only make it busier.
-	stripeTrip = 4 * time.Millisecond
-
-	// stripeAtOnce is the longest round trip over which one window carries a gigabit a second. On
-	// most links that is all there is, and more lanes only overflow its queue: 500 MB at 10 ms took
-	// 5.4 s over four lanes, 4.6 s over one. So the rate of one is looked at first.
-	stripeAtOnce = sshWindow * time.Second / 125e6
-
-	// stripeFor is how long a transfer must still last, by what one window a round trip carries,
-	// for logging in again to pay.
-	stripeFor = 1500 * time.Millisecond
-
-	// sshWindow is what one channel carries in a round trip: OpenSSH's window, and x/crypto/ssh's.
-	sshWindow = 2 << 20
-)
-
-// striper opens further handles of a file while it is being copied, as long as that helps. Handles
-// are opened by path, so each may be one of another file that has taken the path meanwhile: what
-// they say of their file is compared when they join and when they end.
+// A striper opens further handles of a file while it is copied, as long as that helps. Handles are
+// opened by path, so each may be one of another file that has taken the path meanwhile: what they
+// say of their file is compared when they join and when they end.
 type striper struct {
-	run     *run
-	pool    *Pool
+	ctx     context.Context
+	session *session
+	pool    *pool.Pool
 	stripes private.Stripes
 	first   *usftp.File
-	path    string // of the file on the host
 	flag    int
 	from    int64 // where the transfer began, and so the size that the file had
 	size    int64
-	trip    time.Duration
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	mu     sync.Mutex
-	lanes  []stripeLane
-	known  *usftp.FileStat // what the first handle has said of the file, nil before it was asked
+	lanes  []lane
+	known  *usftp.FileStat // what the first handle said of the file, nil before it was asked
 	broken error           // what was wrong with a handle that took part
 	cut    bool            // the connection of one was lost
 }
 
-// stripeLane is a further handle of the file.
-type stripeLane struct {
-	file *usftp.File
-	on   *pooled
+// lane is a further handle of the file.
+type lane struct {
+	file    *usftp.File
+	on      *pool.Session
+	release func()
 }
 
-// worthStriping tells whether a file is so large, and the way so long, that one channel's window
-// may be what bounds the rate.
-func (r *run) worthStriping(size int64) bool {
-	if r.Host.Pool == nil || r.Host.Pool.most() < 2 || r.limiter != nil || r.spreads() ||
-		!r.mayStripe() {
-		return false
-	}
-	r.doubtTrip(size)
-	return worthStriping(size, r.trip)
-}
-
-// doubtfulTrip is how long a way would have to be for it to be asked whether it is longer than
-// TCP's handshake has made it look.
-const doubtfulTrip = 50 * time.Millisecond
-
-// doubtTrip asks for a sign of life where the round trip is that of TCP's handshake, and short, and
-// the file is large: what answers a handshake may stand in front of the long way (proxies, and what
-// makes satellite links look fast), while this is answered by the host.
-func (r *run) doubtTrip(size int64) {
-	if r.trip >= stripeTrip || r.Host.askedAhead() == 0 || !worthStriping(size, doubtfulTrip) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.ctx, time.Second)
-	defer cancel()
-	trip := time.Duration(0)
-	for range 2 { // the shorter of the two: a host may be busy for a moment
-		began := time.Now()
-		if r.Host.Client.Ping(ctx) != nil {
-			return
-		}
-		took := time.Since(began)
-		if took < stripeTrip {
-			return
-		}
-		if trip == 0 || took < trip {
-			trip = took
-		}
-	}
-	r.trip = trip
-}
-
-// mayStripe tells whether the host is known to be none that a file may be open on several times:
-// one that counts how often a file is read, or that keeps apart what each handle writes.
-func (r *run) mayStripe() bool {
-	if r.Direction == Download {
-		return !private.OfClient(r.Host.Client).ReadsOnce()
-	}
-	return !r.line.habits.apart.Load()
-}
-
-func worthStriping(size int64, trip time.Duration) bool {
-	return trip >= stripeTrip && alone(size, trip) > stripeFor.Seconds()
-}
-
-// alone returns how many seconds a file takes that travels one window a round trip.
-func alone(size int64, trip time.Duration) float64 {
-	return float64(size) / sshWindow * trip.Seconds()
-}
-
-// firstWanted returns how many connections are wanted before any rate was seen: as many as the
-// window alone makes worth it. A login takes longer than the first connection needs to come to its
-// full rate, so waiting for that would be the greater part of the whole time; what turns out to be
-// useless is given back.
-func firstWanted(size int64, trip time.Duration) int {
-	return max(2, int(alone(size, trip)/stripeFor.Seconds()))
-}
-
-// stripe begins to watch over a transfer that takes its lanes from s.stripes; stop ends that, and
-// closes what was opened.
-func (r *run) stripe(first *usftp.File, flag int, size int64) *striper {
-	return r.stripeOver(&striper{pool: r.Host.Pool, first: first, path: first.Name(), flag: flag,
-		from: r.result.Resumed, size: size, trip: r.trip})
-}
-
-func (r *run) stripeOver(s *striper) *striper {
-	s.run, s.stripes = r, private.NewStripes(s.first)
-	ctx, cancel := context.WithCancel(r.ctx)
-	s.cancel = cancel
-	s.work.Go(func() {
-		if s.windowBinds(ctx) {
-			s.work.Go(func() { s.join(ctx) })
-			s.grow(ctx)
+// stripe starts to watch a transfer that takes its lanes from the striper's stripes. stop ends that
+// and closes what was opened.
+func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size int64) *striper {
+	st := &striper{ctx: c.ctx, session: s, pool: s.host.Pool, stripes: private.NewStripes(first),
+		first: first, flag: flag, from: from, size: size}
+	ctx, cancel := context.WithCancel(c.ctx)
+	st.cancel = cancel
+	st.work.Go(func() {
+		if st.windowLimits(ctx) {
+			st.work.Go(func() { st.join(ctx) })
+			st.autoscale(ctx)
 		}
 	})
-	return s
+	return st
 }
 
 func (s *striper) stop() { s.part()() }
 
-// part is stop as a [step]. Its error is that of any handle that has taken part: CLOSE is where a
-// server may report that what it has acknowledged could not be stored.
+// part is stop as a [step]. Its error is that of any handle that took part: CLOSE is where a server
+// may report that it could not store what it has acknowledged.
 func (s *striper) part() (wait func() error) {
 	s.settle()
-	for _, lane := range s.lanes {
-		s.work.Go(func() { s.close(lane) })
+	for _, l := range s.lanes {
+		s.work.Go(func() { s.close(l) })
 	}
 	s.lanes = nil
 	return func() error {
@@ -164,27 +77,27 @@ func (s *striper) part() (wait func() error) {
 	}
 }
 
-// settle has no more handles join.
+// settle lets no more handles join.
 func (s *striper) settle() {
 	s.cancel()
 	s.work.Wait()
 }
 
-// close closes a handle that takes part no longer.
-func (s *striper) close(lane stripeLane) {
-	err := lane.file.Close()
-	s.pool.use(lane.on, -1)
+// close closes a handle that no longer takes part.
+func (s *striper) close(l lane) {
+	err := l.file.Close()
+	l.release()
 	if err != nil && s.flag != os.O_RDONLY {
-		s.note(lane, err)
+		s.note(l, err)
 	}
 }
 
 // note keeps what was wrong with a handle. One whose connection was lost is not wrong: the others
-// have done what was its, but for what it had written, of which nobody will say more.
-func (s *striper) note(lane stripeLane, err error) {
+// have done its part, except for what it had written, of which nobody will say more.
+func (s *striper) note(l lane, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if lost(lane.file.Client()) {
+	if pool.Lost(l.file.Client()) {
 		s.cut = true
 	} else if s.broken == nil {
 		s.broken = err
@@ -192,21 +105,21 @@ func (s *striper) note(lane stripeLane, err error) {
 }
 
 // prove makes sure that all handles were of one file, that it is still what it was, and that it is
-// what has the path. It is for when the contents are there, and takes a round trip where further
-// handles have taken part, and no time where none have.
+// what has the path. It is for when the contents are there, and takes a round trip if further
+// handles took part, none otherwise.
 func (s *striper) prove() error {
 	if s.settle(); s.stripes.Joined() == 0 {
 		return nil
 	}
-	path := s.first.Client().Async().Stat(s.path)
+	path := s.first.Client().Async().Stat(s.first.Name())
 	end := s.first.Async().Stat()
 	s.proveLanes(s.lanes, true)
-	stat, err := end.WaitContext(s.run.ctx)
+	stat, err := end.WaitContext(s.ctx)
 	if err != nil {
 		return err
 	}
 	var named *usftp.FileStat
-	info, err := path.WaitContext(s.run.ctx)
+	info, err := path.WaitContext(s.ctx)
 	if err == nil {
 		named = info.Sys().(*usftp.FileStat)
 	}
@@ -223,30 +136,31 @@ func (s *striper) prove() error {
 	case int64(stat.Size) != s.size:
 		return notJoined(int64(stat.Size), s.size)
 	case named != nil && !s.same(named, true):
-		return errTakenMeanwhile
+		return errReplaced
 	}
 	if _, syncs := s.first.Client().HasExtension("fsync@openssh.com"); s.cut && syncs {
-		// it says what the CLOSE of the handle that was lost would have said
-		_, err := s.first.Async().Sync().WaitContext(s.run.ctx)
+		// it says what the CLOSE of the lost handle would have said
+		_, err := s.first.Async().Sync().WaitContext(s.ctx)
 		return err
 	}
 	return nil
 }
 
-// replaced says that a source that is read over several handles was replaced.
+// replaced reports that a source that is read over several handles was replaced.
 func replaced(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: another file has taken its place", ErrSourceChanged)
+		return changedf("another file has taken its place")
 	}
 	return err
 }
 
-// proveLanes asks each of some handles what it says of its file, and notes whose is another.
-func (s *striper) proveLanes(lanes []stripeLane, complete bool) {
+// proveLanes asks some handles what they say of their file, and notes whose is another. The file is
+// complete at the end of the transfer.
+func (s *striper) proveLanes(lanes []lane, complete bool) {
 	var asking sync.WaitGroup
-	for _, lane := range lanes {
+	for _, l := range lanes {
 		asking.Go(func() {
-			stat, err := lane.file.Async().Stat().WaitContext(s.run.ctx)
+			stat, err := l.file.Async().Stat().WaitContext(s.ctx)
 			switch {
 			case err != nil:
 			case s.same(stat, complete):
@@ -256,15 +170,15 @@ func (s *striper) proveLanes(lanes []stripeLane, complete bool) {
 			default:
 				err = notJoined(int64(stat.Size), s.size)
 			}
-			s.note(lane, err)
+			s.note(l, err)
 		})
 	}
 	asking.Wait()
 }
 
-// same reports whether what a handle says of its file is what the first has said. While a file is
-// written its size and time change, and whether its handles are of one file is found out by what
-// they see of each other's data; complete, it has its size.
+// same reports whether what a handle says of its file is what the first one said. While a file is
+// written its size and time change; that its handles are of one file shows in that they see each
+// other's data. Once complete it has its size.
 func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
 	s.mu.Lock()
 	known := s.known
@@ -281,7 +195,7 @@ func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
 		known.Size == stat.Size && known.Mtime == stat.Mtime
 }
 
-// know asks the first handle what it says of its file.
+// know asks the first handle, once, what it says of its file.
 func (s *striper) know(ctx context.Context) bool {
 	s.mu.Lock()
 	known := s.known != nil
@@ -301,15 +215,15 @@ func (s *striper) know(ctx context.Context) bool {
 	return true
 }
 
-// join opens the file on each client that there is, and each that comes.
+// join opens the file on each session that there is and each that comes.
 func (s *striper) join(ctx context.Context) {
-	known := make(map[pooledClient]bool)
+	known := make(map[*pool.Session]bool)
 	for ctx.Err() == nil {
-		clients, changed := s.pool.others()
-		for _, c := range clients {
-			if !known[c] {
-				known[c] = true
-				s.work.Go(func() { s.joinOne(ctx, c) })
+		sessions, changed := s.pool.Sessions()
+		for _, on := range sessions {
+			if !known[on] {
+				known[on] = true
+				s.work.Go(func() { s.joinOne(ctx, on) })
 			}
 		}
 		select {
@@ -320,24 +234,24 @@ func (s *striper) join(ctx context.Context) {
 }
 
 // joinOne opens the file once more, makes sure that it is the same one, and has it take part.
-func (s *striper) joinOne(ctx context.Context, c pooledClient) {
-	f, err := c.WithContext(ctx).OpenFile(s.path, s.flag, 0) // neither created nor truncated
+func (s *striper) joinOne(ctx context.Context, on *pool.Session) {
+	// neither created nor truncated
+	f, err := on.WithContext(ctx).OpenFile(s.first.Name(), s.flag, 0)
 	if err != nil {
 		return // the host may not let it be open twice
 	}
-	f = f.WithContext(s.run.ctx)
+	f = f.WithContext(s.ctx)
 	if !s.isSame(ctx, f) || s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
 		f.Close()
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lanes = append(s.lanes, stripeLane{f, c.on})
-	s.pool.use(c.on, 1)
+	s.lanes = append(s.lanes, lane{f, on, s.pool.Use(on)})
 }
 
-// isSame asks a handle, and the first one once, what they say of their file. By handle, since the
-// path may have come to name another file since.
+// isSame asks a handle, and the first one once, what they say of their file. By handle, because the
+// path may name another file by now.
 func (s *striper) isSame(ctx context.Context, f *usftp.File) bool {
 	looking := f.Async().Stat()
 	if !s.know(ctx) {
@@ -347,11 +261,11 @@ func (s *striper) isSame(ctx context.Context, f *usftp.File) bool {
 	return err == nil && s.same(stat, false)
 }
 
-// sees waits until another handle has written something, and tells whether this one sees it.
-// Servers in front of object stores keep what each handle writes to itself.
+// sees waits until another handle has written something, and reports whether this one sees it.
+// Servers in front of object stores keep apart what each handle writes.
 func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
-	const most = 8 // questions in a round trip: an answer that says "not yet" is not waited for
-	ticker := time.NewTicker(max(s.trip/most, 10*time.Millisecond))
+	const most = 8 // questions in a round trip: an answer of "not yet" is not waited for
+	ticker := time.NewTicker(max(s.session.trip/most, 10*time.Millisecond))
 	defer ticker.Stop()
 	decided := make(chan bool, 1)
 	for asked := make(chan struct{}, 2*most); ; {
@@ -365,7 +279,7 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 					return
 				}
 				if err == nil && !seen {
-					s.run.line.habits.apart.Store(true)
+					s.session.host.Quirks.Separate.Store(true)
 				}
 				select {
 				case decided <- seen:
@@ -377,17 +291,218 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 		select {
 		case seen := <-decided:
 			return seen
-		case <-ticker.C: // nothing is there to be seen yet
+		case <-ticker.C: // there is nothing to see yet
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// errNotJoined says that a file that was written over several handles is not whole.
+// errNotJoined reports that a file that was written over several handles is not whole.
 var errNotJoined = errors.New("the host does not put together what was written over several connections")
 
-// notJoined says how large such a file is.
 func notJoined(size, want int64) error {
-	return fmt.Errorf("%w: it has %d bytes and should have %d; a single connection will do (--connections=1 --streams=1)", errNotJoined, size, want)
+	return fmt.Errorf("%w: it has %d bytes and should have %d; use a single connection (--connections=1 --streams=1)", errNotJoined, size, want)
+}
+
+// How a striped transfer finds out how many connections it should have. All times are in round
+// trips, but at least gaugeEvery each.
+const (
+	gaugeEvery = 20 * time.Millisecond
+
+	settleFor = 8 // until the rate of what has joined can be judged: TCP starts slowly
+	// how long a transfer must still take for more connections to be tried: a login, and twice TCP's
+	// slow start
+	exploreFor  = 30
+	testFor     = 60 // and for finding out whether some add nothing
+	testTakes   = 10 // how long that takes once nothing is in flight on those that rest
+	drainsFor   = 80 // how long that may take
+	averageOver = 4
+
+	growing  = 1.25 // the rate grows, or has grown, by what was done
+	near     = 0.5  // of a window a round trip for each lane: the windows limit the rate
+	few      = 0.25 // of the same: they do not, and fewer might do
+	kept     = 0.9  // a rate that fewer connections have kept up
+	limiting = 0.8  // of a window a round trip: a single lane is limited by it
+)
+
+// gauge measures the rate of a transfer once a round trip.
+type gauge struct {
+	every time.Duration
+	last  int64
+	rates [averageOver]float64 // bytes a second; the newest first
+}
+
+func (g *gauge) take(moved int64) {
+	copy(g.rates[1:], g.rates[:averageOver-1])
+	g.rates[0] = float64(moved-g.last) / g.every.Seconds()
+	g.last = moved
+}
+
+func (g *gauge) rate() (sum float64) {
+	for _, r := range g.rates {
+		sum += r
+	}
+	return sum / averageOver
+}
+
+// windowLimits waits until the window limits the rate of the first lane, over a round trip so short
+// that it may well not.
+func (s *striper) windowLimits(ctx context.Context) bool {
+	trip := s.session.trip
+	if trip > flow.StripeAtOnce {
+		return true
+	}
+	g := gauge{every: max(trip, gaugeEvery)}
+	ticker := time.NewTicker(g.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+		if g.take(s.stripes.Moved()); g.rate() > limiting*flow.SSHWindow/trip.Seconds() {
+			return true
+		}
+	}
+}
+
+// autoscale asks for connections: at once for as many as the window makes worth it, then for twice
+// as many each time, while the windows limit the rate and enough is left, and also where they do
+// not, as long as each doubling raises the rate enough to be worth it: on a link that loses packets
+// each connection has a rate of its own far below its window. Otherwise those that add nothing are
+// closed.
+func (s *striper) autoscale(ctx context.Context) {
+	trip := s.session.trip
+	wanted := flow.FirstConnections(s.size-s.from, trip)
+	s.pool.Want(wanted)
+	g := gauge{every: max(trip, gaugeEvery)}
+	ticker := time.NewTicker(g.every)
+	defer ticker.Stop()
+	lanes, still, base, tested := 0, 0, 0.0, false
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		g.take(s.stripes.Moved())
+		settled, most := s.pool.Settled()
+		if still++; !settled || lanes != s.count() {
+			lanes, still = s.count(), 0
+		}
+		windows := float64(1+lanes) * flow.SSHWindow / trip.Seconds()
+		left := float64(s.size-s.from-g.last) / max(g.rate(), 1) // seconds
+		lasts := func(trips int) bool {
+			return left > max(flow.StripeFor, time.Duration(trips)*g.every).Seconds()
+		}
+		limited := g.last > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > near*windows)
+		switch {
+		case wanted < most && lasts(0) && limited,
+			wanted < most && lasts(exploreFor) && still >= settleFor && g.rate() > growing*base:
+			base = g.rate()
+			wanted *= 2
+			s.pool.Want(wanted)
+		case !tested && lasts(testFor) && still >= settleFor && g.rate() < few*windows:
+			tested = !s.test(ctx, &g, ticker.C)
+			still = 0
+		}
+	}
+}
+
+// test lets the younger half of the further connections rest, and closes them if the others keep up
+// the rate. It reports whether they did.
+func (s *striper) test(ctx context.Context, g *gauge, tick <-chan time.Time) bool {
+	half := s.youngerHalf()
+	if len(half) == 0 {
+		return false
+	}
+	before := g.rate()
+	s.rest(half, true)
+	for drains, takes := 0, 0; takes < testTakes && drains < drainsFor; {
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return false
+		}
+		g.take(s.stripes.Moved())
+		if takes > 0 || s.idle(half) {
+			takes++
+		} else {
+			drains++
+		}
+	}
+	if g.rate() < kept*before || !s.idle(half) {
+		s.rest(half, false)
+		return false
+	}
+	s.leave(half)
+	s.pool.Drop(half)
+	return true
+}
+
+func (s *striper) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lanes)
+}
+
+// youngerHalf returns a session of each of half of the connections, rounded up, that take part
+// besides the first.
+func (s *striper) youngerHalf() []*pool.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*pool.Session
+	for _, l := range s.lanes {
+		if !isOn(all, l) && !s.pool.IsFirst(l.on) {
+			all = append(all, l.on)
+		}
+	}
+	return all[len(all)/2:]
+}
+
+// isOn reports whether a lane is on one of the sessions' connections.
+func isOn(sessions []*pool.Session, l lane) bool {
+	return slices.ContainsFunc(sessions,
+		func(s *pool.Session) bool { return pool.SameConnection(s, l.on) })
+}
+
+func (s *striper) rest(half []*pool.Session, rest bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lanes {
+		if isOn(half, l) {
+			s.stripes.Rest(l.file, rest)
+		}
+	}
+}
+
+// idle reports whether nothing is in flight on connections that rest.
+func (s *striper) idle(half []*pool.Session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(s.lanes, func(l lane) bool {
+		return isOn(half, l) && !s.stripes.Idle(l.file)
+	})
+}
+
+// leave closes what rests, and waits for what the host has to say about it.
+func (s *striper) leave(half []*pool.Session) {
+	var left []lane
+	s.mu.Lock()
+	s.lanes = slices.DeleteFunc(s.lanes, func(l lane) bool {
+		gone := isOn(half, l)
+		if gone {
+			left = append(left, l)
+		}
+		return gone
+	})
+	s.mu.Unlock()
+	s.proveLanes(left, false)
+	var closing sync.WaitGroup
+	for _, l := range left {
+		closing.Go(func() { s.close(l) })
+	}
+	closing.Wait()
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -28,11 +29,11 @@ func striped(t *testing.T, script sftptest.Script, do func(b *bench)) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		pool := transfer.NewPool(transfer.PoolConfig{First: farConn{farHost: h},
+		further := pool.New(pool.Config{First: farConn{farHost: h},
 			Connect: h.connect, Connections: 3, Streams: 1})
-		defer pool.Close()
+		defer further.Close()
 		do(&bench{t: t, server: h.server, dir: t.TempDir(),
-			host: transfer.Host{Client: first, Name: "far", Pool: pool}})
+			host: pool.Host{Client: first, Name: "far", Pool: further}})
 	})
 }
 
@@ -41,7 +42,7 @@ func striped(t *testing.T, script sftptest.Script, do func(b *bench)) {
 func TestReplacedSourceIsNotMixedIn(t *testing.T) {
 	const size = 48 << 20
 	old, fresh := bytes.Repeat([]byte("old "), size/4), bytes.Repeat([]byte("new "), size/4)
-	for _, direction := range []transfer.Direction{transfer.Download, transfer.Relay} {
+	for _, direction := range []way{download, relay} {
 		for opens := 2; opens <= 3; opens++ { // the one before which it is replaced
 			t.Run(fmt.Sprintf("%v, open %d", direction, opens), func(t *testing.T) {
 				var server *sftptest.Scripted
@@ -65,13 +66,13 @@ func TestReplacedSourceIsNotMixedIn(t *testing.T) {
 					time.Sleep(time.Hour) // of a fake clock
 					var err error
 					var got func() []byte
-					if direction == transfer.Download {
+					if direction == download {
 						_, err = b.job(direction, "/source", filepath.Join(b.dir, "target"))
 						got = func() []byte { return b.read("target") }
 					} else {
 						to := newBench(b.t, sftptest.Script{}, sftptest.LinkConfig{})
 						_, err = to.job(direction, "/source", "/target",
-							func(j *transfer.Job) { j.From = b.host })
+							func(j *copyJob) { j.From = b.host })
 						got = func() []byte { return to.remote("/target") }
 					}
 					if seen < opens {
@@ -90,7 +91,7 @@ func TestReplacedSourceIsNotMixedIn(t *testing.T) {
 // has acknowledged is not stored has the copy fail before it takes the target's name.
 func TestCloseOfAnyHandleCounts(t *testing.T) {
 	const size = 48 << 20
-	for _, placement := range []transfer.Placement{transfer.Auto, transfer.InPlace} {
+	for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {
 		for closes := 1; closes <= 3; closes++ {
 			t.Run(fmt.Sprintf("placement %d, close %d", placement, closes), func(t *testing.T) {
 				var seen atomic.Int64 // on all connections
@@ -102,15 +103,15 @@ func TestCloseOfAnyHandleCounts(t *testing.T) {
 				}}
 				striped(t, script, func(b *bench) {
 					b.server.Files.WriteFile("/target", []byte("old"))
-					result, err := b.job(transfer.Upload, b.local("source", random(size)),
-						"/target", func(j *transfer.Job) { j.Options.Placement = placement })
+					result, err := b.job(upload, b.local("source", random(size)),
+						"/target", func(j *copyJob) { j.Options.Placement = placement })
 					if err == nil || !strings.Contains(err.Error(), "quota exceeded") {
 						b.t.Fatalf("%+v, %v", result, err)
 					}
 					if result.Stripes < 2 {
 						b.t.Fatalf("only %d further handles have taken part", result.Stripes)
 					}
-					if placement == transfer.Auto && string(b.remote("/target")) != "old" {
+					if placement == transfer.PlaceAuto && string(b.remote("/target")) != "old" {
 						b.t.Error("the target has changed")
 					}
 				})

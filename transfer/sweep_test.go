@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -106,7 +107,7 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 		return nil
 	}
 	dir := t.TempDir()
-	host := func(name string, script sftptest.Script) (transfer.Host, *sftptest.Scripted) {
+	host := func(name string, script sftptest.Script) (pool.Host, *sftptest.Scripted) {
 		server := sftptest.NewScripted(script)
 		t.Cleanup(func() { server.Close() })
 		dial := func() *usftp.Client {
@@ -123,21 +124,21 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 			t.Cleanup(func() { client.Close() })
 			return client
 		}
-		return transfer.Host{Client: dial(), Name: name,
-			Redial: func(context.Context) (transfer.Host, error) {
-				return transfer.Host{Client: dial(), Name: name}, nil
+		return pool.Host{Client: dial(), Name: name,
+			Redial: func(context.Context) (pool.Host, error) {
+				return pool.Host{Client: dial(), Name: name}, nil
 			}}, server
 	}
 	files := map[string][]byte{"a/small": random(3000), "a/empty": nil, "large": random(600_000),
 		"b/c/last": random(77)}
-	tree := transfer.Tree{Source: "/source", Target: filepath.Join(dir, "target")}
+	tree := treeJob{Source: "/source", Target: filepath.Join(dir, "target")}
 	var other *sftptest.Scripted // of a relay
 	spoiled, server := host("spoiled", script)
 	source, target := server, server
 	tree.Host = spoiled
 	switch side {
 	case "upload":
-		tree.Direction, tree.Source, tree.Target = transfer.Upload, filepath.Join(dir,
+		tree.Direction, tree.Source, tree.Target = upload, filepath.Join(dir,
 			"source"), "/target"
 		source = nil
 		for name, data := range files {
@@ -145,15 +146,15 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 			os.WriteFile(filepath.Join(dir, "source", name), data, 0o644)
 		}
 	case "download":
-		tree.Direction = transfer.Download
+		tree.Direction = download
 		target = nil
 	case "relay's source":
-		tree.Direction, tree.Target = transfer.Relay, "/target"
+		tree.Direction, tree.Target = relay, "/target"
 		tree.From = spoiled
 		tree.Host, other = host("good", sftptest.Script{})
 		target = other
 	case "relay's target":
-		tree.Direction, tree.Target = transfer.Relay, "/target"
+		tree.Direction, tree.Target = relay, "/target"
 		tree.From, other = host("good", sftptest.Script{})
 		source = other
 	}

@@ -42,14 +42,14 @@ func TestSpecialFilesAreSkipped(t *testing.T) {
 	if err := os.WriteFile("file", []byte("file"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"deep/pipe: it is a named pipe, and not copied",
-		"socket: it is a socket, and not copied"}
+	want := []string{"deep/pipe: it is a named pipe, which is not copied",
+		"socket: it is a socket, which is not copied"}
 	sshd := opensshd.Start(t, opensshd.Options{})
 	host := throughProxy(t, sshd, cutproxy.Start(t, sshd.Addr()))
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download,
-		transfer.Local} {
+	for _, direction := range []way{upload, download,
+		local} {
 		var skipped []string
-		tree := transfer.Tree{Host: host, Direction: direction, Source: source,
+		tree := treeJob{Host: host, Direction: direction, Source: source,
 			Target: filepath.Join(dir, direction.String())}
 		tree.Options.Events = func(e transfer.Event) {
 			if e.Kind == transfer.Skipped {
@@ -88,10 +88,10 @@ func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 		b.server.Files.WriteFile("/victim", []byte("safe"))
 		b.server.Files.WriteFile("/tree/plain", []byte("old and longer"))
 		b.server.Files.Symlink("/victim", "/tree/linked")
-		s, err := b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/",
-			func(tree *transfer.Tree) {
+		s, err := b.tree(upload, filepath.Join(b.dir, "tree"), "/",
+			func(tree *treeJob) {
 				if !fallback {
-					tree.Options.Placement = transfer.InPlace
+					tree.Options.Placement = transfer.PlaceDirect
 				}
 			})
 		if err != nil || s.Files != 4 {
@@ -113,7 +113,7 @@ func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 // TestInPlaceGoesOn: a tree that is written in place goes on over a new connection, in directories
 // that it has made too.
 func TestInPlaceGoesOn(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
 				RateBytesPerSec: 4 << 20}
@@ -125,7 +125,7 @@ func TestInPlaceGoesOn(t *testing.T) {
 				b.local(fmt.Sprintf("tree/dir/%d", i), data)
 				b.server.Files.WriteFile(fmt.Sprintf("/tree/dir/%d", i), data)
 			}
-			if direction == transfer.Download {
+			if direction == download {
 				source, target = "/tree", filepath.Join(b.dir, "copy")
 			}
 			b.redials(link, func(n int, end *sftptest.End) {
@@ -133,8 +133,8 @@ func TestInPlaceGoesOn(t *testing.T) {
 					time.AfterFunc(time.Second, func() { end.Cut(nil) })
 				}
 			})
-			s, err := b.tree(direction, source, target, func(tree *transfer.Tree) {
-				tree.Options.Placement = transfer.InPlace
+			s, err := b.tree(direction, source, target, func(tree *treeJob) {
+				tree.Options.Placement = transfer.PlaceDirect
 				tree.Options.Retries = 5
 				tree.Options.Backoff = func(int) time.Duration { return time.Millisecond }
 			})
@@ -143,7 +143,7 @@ func TestInPlaceGoesOn(t *testing.T) {
 			}
 			for i := range 4 {
 				got := []byte(nil)
-				if name := fmt.Sprintf("copy/dir/%d", i); direction == transfer.Upload {
+				if name := fmt.Sprintf("copy/dir/%d", i); direction == upload {
 					got = b.remote("/" + name)
 				} else {
 					got = b.read(name)
@@ -173,13 +173,13 @@ func TestAttributesRefused(t *testing.T) {
 			for name, size := range map[string]int{"tree/small": 10, "tree/dir/large": 1 << 20} {
 				b.local(name, random(size))
 			}
-			s, err := b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/kept")
+			s, err := b.tree(upload, filepath.Join(b.dir, "tree"), "/kept")
 			if err != nil || s.Files != 2 || !bytes.Equal(b.remote("/kept/dir/large"),
 				random(1<<20)) {
 				t.Errorf("%v: %+v, %v", code, s, err)
 			}
-			s, err = b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/preserved",
-				func(tree *transfer.Tree) { tree.Options.Preserve = true })
+			s, err = b.tree(upload, filepath.Join(b.dir, "tree"), "/preserved",
+				func(tree *treeJob) { tree.Options.Preserve = true })
 			if err == nil || s.Files != 0 || s.Failed != 4 {
 				t.Errorf("%v, with Preserve: %+v, %v", code, s, err)
 			}
@@ -204,16 +204,16 @@ func TestTreeRateLimit(t *testing.T) {
 			old := time.Unix(1e8, 0)
 			os.Chtimes(filepath.Join(b.dir, "tree", name), old, old)
 		}
-		limit := func(tree *transfer.Tree) { tree.Options.RateLimit = 1 << 20 }
+		limit := func(tree *treeJob) { tree.Options.RateLimit = 1 << 20 }
 		for _, run := range []func() (transfer.Summary, error){
 			func() (transfer.Summary, error) {
-				return b.tree(transfer.Upload, filepath.Join(b.dir, "tree"), "/copy", limit)
+				return b.tree(upload, filepath.Join(b.dir, "tree"), "/copy", limit)
 			},
 			func() (transfer.Summary, error) {
-				return b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "back"), limit)
+				return b.tree(download, "/copy", filepath.Join(b.dir, "back"), limit)
 			},
 			func() (transfer.Summary, error) {
-				return b.tree(transfer.Local, filepath.Join(b.dir, "tree"),
+				return b.tree(local, filepath.Join(b.dir, "tree"),
 					filepath.Join(b.dir, "here"), limit)
 			},
 		} {

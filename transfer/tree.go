@@ -5,316 +5,412 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
 )
-
-// Tree is a directory to copy, with all that lies in it.
-//
-// The walk and the copying overlap: files are under way while directories are still being listed.
-// Many small files are in flight at once over the one connection, and a small file takes three
-// round trips: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME (on the way down two: OPEN; READ,
-// FSTAT and CLOSE together). One more looks at the target where its directory was there before, and
-// two more are needed with servers that are not known to work strictly in order. With Options.Sync
-// an upload takes its steps one after the other, six. To verify takes one more where the host
-// hashes files by their names, three where it hashes open ones only, two where it is read back. How
-// many run at a time follows from the round trip and the handles that the server allows.
-//
-// Times of files and directories are kept where the target lets them be, and with Options.Preserve
-// it is an error where it does not. A directory gets its times and its permissions when all in it
-// is done.
-//
-// Below the target no symbolic link is followed: a link where a directory should be is an error,
-// and one where a file should be is replaced. What is neither file, directory nor link is skipped
-// with a note.
-type Tree struct {
-	Host      Host
-	Direction Direction
-	From      Host // where the source of a Relay lies, see [Job]
-
-	// Source is the directory; one that is a file is copied as a [Job] does. Target is what the
-	// copy is to be called; where it is a directory, the copy gets the source's last element as its
-	// name in it, as with scp -r. A source that ends in "/." means what lies in the directory.
-	Source, Target string
-
-	Options     Options
-	TreeOptions TreeOptions
-}
 
 // TreeOptions change how trees are copied. The zero TreeOptions are valid.
 type TreeOptions struct {
+	Options
+
 	Links LinkMode
 
-	// Include and Exclude are patterns as of package path, in which "**" stands for any number of
-	// elements. One without a slash is matched with the last element of a path, others with the
-	// path from the source on; one that ends in a slash matches directories only. What Exclude
-	// matches is not copied, nor is what lies in it; where there are any in Include, files that
-	// none of them matches are not.
+	// Include and Exclude are patterns as in package path, in which "**" stands for any number of
+	// elements. A pattern without a slash is matched with the last element of a path, any other with
+	// the path from the source on; one that ends in a slash matches only directories. What Exclude
+	// matches is not copied, nor anything in it. If there are any in Include, only files that one of
+	// them matches are copied.
 	Include, Exclude []string
 
-	// DryRun has nothing written: Planned events say what would be copied.
+	// DryRun writes nothing: Planned events say what would be copied.
 	DryRun bool
 
-	// StopOnError ends all at the first error. Else the errors of one file do not stop the others.
+	// StopOnError ends everything at the first error. Otherwise the errors of one file do not stop
+	// the others.
 	StopOnError bool
 
-	// MaxDepth and MaxEntries bound the tree, since a server could send one without end: 0 means
-	// 256 levels and 20 million entries, below 0 means no bound. What is deeper fails with
-	// ErrTreeTooDeep; ErrTreeTooLarge ends all.
+	// MaxDepth and MaxEntries limit the tree, since a server could send one without end. 0 means 256
+	// levels and 20 million entries, a negative number no limit. What is deeper fails with
+	// ErrTreeTooDeep; ErrTreeTooLarge ends everything.
 	MaxDepth   int
 	MaxEntries int64
 
-	// MaxFiles bounds how many files are in flight at once. 0 means as many as the link needs and
-	// the server allows.
+	// MaxFiles is how many files may be under way at once. 0 means as many as the link needs and the
+	// servers allow.
 	MaxFiles int
 }
 
-// LinkMode says what becomes of symbolic links in a tree. The source itself is followed in any
-// case.
+// LinkMode says what becomes of symbolic links in a tree. The source itself is always followed.
 type LinkMode string
 
-// The link modes. Preserve is the default.
 const (
-	PreserveLinks LinkMode = "" // links become links to the same name
-	// what they lead to is copied; those that lead back to a directory above are skipped
-	FollowLinks LinkMode = "follow"
-	SkipLinks   LinkMode = "skip" // they are skipped, with a note
+	LinksPreserve LinkMode = ""       // copied as links
+	LinksFollow   LinkMode = "follow" // what they lead to is copied, unless it is a directory above
+	LinksSkip     LinkMode = "skip"   // skipped, with an event
 )
 
-// Bounds of a tree where nothing is said.
 const (
 	defaultDepth   = 256
 	defaultEntries = 20_000_000
 )
 
-// Totals tell how far the copying of a tree is. Planned numbers grow until Complete.
+// Totals say how far the copy of a tree is. The planned numbers grow until Complete.
 type Totals struct {
 	PlannedFiles int64 `json:"planned_files"`
 	PlannedBytes int64 `json:"planned_bytes"`
 	Complete     bool  `json:"complete"` // the whole tree has been listed
-	// copied; of a check: those that are what the list says
-	Files int64 `json:"files"`
-	Bytes int64 `json:"bytes"` // copied, those of files under way too
-	// of Bytes, those that an earlier run had copied
-	Resumed     int64 `json:"resumed,omitempty"`
+
+	Files       int64 `json:"files"`             // copied; in a Check, those that match the list
+	Bytes       int64 `json:"bytes"`             // copied, those of files under way included
+	Resumed     int64 `json:"resumed,omitempty"` // of Bytes, those that an earlier run copied
 	Directories int64 `json:"directories"`
 	Links       int64 `json:"links"`
-	Kept        int64 `json:"kept"`       // with Resume: files that were there already
-	KeptBytes   int64 `json:"kept_bytes"` // of those; PlannedBytes has them, Bytes has not
+	Kept        int64 `json:"kept"`       // files that were there already
+	KeptBytes   int64 `json:"kept_bytes"` // of those; part of PlannedBytes and not of Bytes
 	Skipped     int64 `json:"skipped"`
 	Failed      int64 `json:"failed"`
-	// of the failed ones of a check: in the list, and not there
-	Missing int64 `json:"missing,omitempty"`
-	// of a check: there, and not in the list; skipped, or failed with Strict
-	Unlisted int64 `json:"unlisted,omitempty"`
-	// a few of the large files under way, by their source, the oldest first
-	Active  []string      `json:"active,omitempty"`
-	Elapsed time.Duration `json:"elapsed_ns"`
-	// in the end: what bound the rate, as far as it is known
-	Bound Bound `json:"bound,omitempty"`
+
+	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed, and not there
+	Unlisted int64 `json:"unlisted,omitempty"` // there, and not listed; skipped, or failed if Strict
+
+	Active []string `json:"active,omitempty"` // sources of a few large files under way
 }
 
-// Summary tells what has become of a tree.
+// Summary describes what CopyTree or Check did.
 type Summary struct {
 	Totals
-	Target string // the path of the copy
+	Target     string // the path of the copy
+	Elapsed    time.Duration
+	Bottleneck Bottleneck // what limited the rate, if known
 }
 
-// TreeError says that part of a tree was not copied. errors.Is holds for what it holds for First.
+// TreeError reports that part of a tree failed. errors.Is holds for what it holds for First.
 type TreeError struct {
 	Failed int64 // files, directories and links
-	First  error // the first that went wrong
+	First  error // the first that failed
 
-	checked bool // nothing was to be copied
+	checking bool
 }
 
 func (e *TreeError) Error() string {
-	if e.Failed <= 1 {
+	switch {
+	case e.Failed <= 1:
 		return e.First.Error()
-	}
-	if e.checked {
-		return fmt.Sprintf("%d entries are not what the list says, or could not be read; the first: %v", e.Failed, e.First)
+	case e.checking:
+		return fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v", e.Failed, e.First)
 	}
 	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
 }
 
-// Unwrap returns the first error.
+// Unwrap returns First.
 func (e *TreeError) Unwrap() error { return e.First }
 
-// UploadDir copies a directory to the host; see [Tree].
-func UploadDir(ctx context.Context, host Host, source, target string,
-	options Options) (Summary, error) {
-	t := Tree{Host: host, Direction: Upload, Source: source, Target: target, Options: options}
-	return t.Run(ctx)
-}
+var (
+	// ErrTreeTooDeep and ErrTreeTooLarge report a tree beyond the limits of TreeOptions.
+	ErrTreeTooDeep  = errors.New("the tree is deeper than allowed")
+	ErrTreeTooLarge = errors.New("the tree has more entries than allowed")
+)
 
-// DownloadDir copies a directory from the host; see [Tree].
-func DownloadDir(ctx context.Context, host Host, source, target string,
-	options Options) (Summary, error) {
-	t := Tree{Host: host, Direction: Download, Source: source, Target: target, Options: options}
-	return t.Run(ctx)
-}
-
-// UploadFile copies a file to the host; see [Job].
-func UploadFile(ctx context.Context, host Host, source, target string,
-	options Options) (Result, error) {
-	j := Job{Host: host, Direction: Upload, Source: source, Target: target, Options: options}
-	return j.Run(ctx)
-}
-
-// DownloadFile copies a file from the host; see [Job].
-func DownloadFile(ctx context.Context, host Host, source, target string,
-	options Options) (Result, error) {
-	j := Job{Host: host, Direction: Download, Source: source, Target: target, Options: options}
-	return j.Run(ctx)
-}
-
-// Run copies the tree. It returns when everything is in place or has failed; the error is then a
-// [*TreeError], or an [*Error] where the source or the target cannot be used at all. When ctx ends,
-// or the connection does, the rest of the tree is left.
-func (t *Tree) Run(ctx context.Context) (Summary, error) { return t.start(ctx, false) }
-
-func (t *Tree) start(ctx context.Context, strict bool) (Summary, error) {
-	r := &treeRun{Tree: *t, began: time.Now(), strict: strict}
-	ctx, done := listen(ctx, &r.Options)
+// CopyTree copies a directory and everything in it from src to dst; a source that is a file is
+// copied as by [Copy]. dst is what the copy is to be called. If that is a directory, the copy goes
+// into it under the last element of src's path, as with scp -r. A source that ends in "/." means the
+// contents of the directory.
+//
+// Listing and copying overlap. Many small files are under way at once over one connection, and each
+// takes three round trips to a host: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME. From a host it
+// takes two: OPEN; READ, FSTAT and CLOSE together. One more looks at the target if its directory
+// existed before, and two more are needed with servers that are not known to work strictly in order.
+// With Options.Sync a file to a host takes six, one after the other. Verifying takes one more if the
+// host hashes files by name, three if it hashes only open ones, and two if the file is read back. How
+// many files are under way follows from the round trip and the handles that the servers allow.
+//
+// Times of files and directories are kept where the target allows it; with Options.Preserve it is an
+// error if not. A directory gets its times and permissions when everything in it is done.
+//
+// Below the target no symbolic link is followed: a link in place of a directory is an error, and one
+// in place of a file is replaced. What is neither file, directory nor link is skipped with an event.
+//
+// CopyTree returns when everything is in place or has failed, with a [*TreeError], or with an
+// [*Error] if the source or the target cannot be used at all. When ctx ends, or a connection does for
+// good, the rest of the tree is left.
+func CopyTree(ctx context.Context, dst, src Endpoint, options TreeOptions) (Summary, error) {
+	j, done, err := newJob(ctx, dst, src, options.Options)
 	defer done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	r.ctx, r.cancel = ctx, cancel
-	r.line, r.from = lifelines(ctx, t.Direction, t.From, t.Host, &r.Options)
-	r.Options.Hash = r.Options.algorithm()
-	if t.Options.RateLimit > 0 {
-		r.limiter = &limiter{ctx: ctx, rate: t.Options.RateLimit}
+	t := newTree(j, options)
+	// A sync compares here, file by file, and deletes what was not listed when the walk is over.
+	if options.Resume {
+		t.compare = sameSizeAndTime
 	}
-	return r.run()
+	return t.run(err)
 }
 
-// treeRun is one run of a tree.
-type treeRun struct {
-	Tree
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	began   time.Time
-	line    *lifeline
-	from    *lifeline // to the source of a relay, else nil
-	limiter *limiter
-	source  treeSource
-	target  treeTarget
-	filter  filter
+// A tree is one run of CopyTree or Check.
+type tree struct {
+	*job
+	options TreeOptions
 	root    *directory
-	strict  bool // a check's: what is not listed has failed
-	// name of the copy, in the directory that was named as the target; "" where it is that itself
-	below    string
-	ours     bool // an earlier run has made the target, and what directories it holds
-	plan     *plan
-	trip     time.Duration
-	small    int // the largest file that travels in one piece
-	stepwise int // the largest that does not, and of which many are under way all the same
-	memory   *allowance
-	handles  *allowance
-	buffers  buffers
-	bounds   bounds
-	boundBy  Bound
+	filter  filter
+	below   string // name of the copy in the directory that was named as the target, or ""
+	resumed bool   // an earlier run made the target, and the directories in it
 
-	plannedFiles, plannedBytes, files, bytes, directories, links, kept, keptBytes, skipped, failed atomic.Int64
-	missing, strangers, entries, resumed                                                           atomic.Int64
-	complete                                                                                       atomic.Bool
+	// compare reports whether a regular file that is there need not be copied, by what is known of
+	// both. Nil copies everything.
+	compare func(c *fileCopy, there fs.FileInfo) bool
+	check   bool // nothing is copied
+	strict  bool // what is not listed has failed
 
-	mu       sync.Mutex
-	first    error
-	active   []*activity    // the oldest first
-	finished sync.WaitGroup // directories that are getting their attributes
+	counts     counts
+	budget     *budget
+	walk       *walk
+	report     treeReport
+	finishing  sync.WaitGroup // directories that get their attributes
+	plainLinks sync.Once      // that links get no attributes was reported
+}
 
-	plainLinks sync.Once // it is said that links get no attributes
+// counts are what Totals are made of.
+type counts struct {
+	plannedFiles, plannedBytes, files, bytes, directories, links, kept, keptBytes, skipped, failed,
+	missing, unlisted, entries, resumed atomic.Int64
+	complete atomic.Bool
+}
+
+// treeReport is what the user is told of a tree.
+type treeReport struct {
+	mu     sync.Mutex
+	first  error
+	active []*activity // the oldest first
+	limits bottlenecks
 }
 
 // activity is a large file under way.
 type activity struct {
 	name     string
-	progress func() int64
+	position func() int64
 }
 
-// What ends the walk of a tree that may have no end; see TreeOptions.
-var (
-	ErrTreeTooDeep  = errors.New("the tree is deeper than is allowed")
-	ErrTreeTooLarge = errors.New("the tree has more entries than are allowed")
-)
+func newTree(j *job, options TreeOptions) *tree {
+	t := &tree{job: j, options: options}
+	t.options.Options = j.options
+	j.tree = t
+	return t
+}
 
-func (t *treeRun) run() (Summary, error) {
-	if err := t.prepare(); err != nil {
-		err = t.failure(t.Source, t.Target, err)
-		t.tell(Event{Kind: Failed, Source: t.Source, Target: t.Target, Size: -1, Err: err,
-			Message: err.Error()})
-		return Summary{Totals: t.totals(), Target: t.Target}, err
+// run copies or checks the tree, unless the job could not be begun.
+func (t *tree) run(err error) (Summary, error) {
+	if err == nil {
+		err = t.prepare()
 	}
-	if t.root == nil { // a file
+	if err != nil {
+		err = newError(t.job, t.route.Source, t.route.Target, err)
+		t.tell((&Event{Route: t.route, Size: -1}).failed(err))
+		return Summary{Totals: t.totals(), Target: t.route.Target}, err
+	}
+	if t.root == nil {
 		return t.single()
 	}
-	defer t.target.close()
+	defer t.dst.close()
 	stop := t.reportTotals()
-	w := testify(t.ctx, t.line.client())
-	t.plan.run()
-	t.boundBy = t.bound(w)
-	t.finished.Wait()
+	var w *witness
+	if conns := t.conns(); len(conns) > 0 && !t.check {
+		w = newWitness(t.ctx, conns[0].Host().Client)
+	}
+	t.walk.run()
+	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
+	t.finishing.Wait()
 	stop()
-	s, err := t.summary()
-	if err == nil {
-		t.forgetBegun()
+	if err = t.summarize(&s); err == nil {
+		t.mark().forget()
 	}
 	return s, err
 }
 
-// single copies a source that is a file.
-func (t *treeRun) single() (Summary, error) {
-	j := Job{Host: t.line.current(), Direction: t.Direction, Source: t.Source, Target: t.Target,
-		Options: t.Options}
-	if t.from != nil {
-		j.From = t.from.current()
+// prepare looks at the source and the target. root stays nil if the source is a file.
+func (t *tree) prepare() (err error) {
+	if t.filter, err = newFilter(t.options.Include, t.options.Exclude); err != nil {
+		return err
 	}
-	if t.TreeOptions.DryRun {
-		t.tell(Event{Kind: Planned, Source: t.Source, Target: t.Target, Size: -1})
-		return Summary{Target: t.Target}, nil
+	if conns := t.conns(); len(conns) > 0 {
+		s := &session{client: conns[0].Host().Client}
+		if err := verifiable(s, t.options.Verify || t.check); err != nil {
+			return err
+		}
 	}
-	result, err := j.Run(t.ctx)
-	summary := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: result.Bytes,
-		Elapsed: result.Elapsed, Bound: result.Bound}, Target: result.Target}
+	found, err := t.src.look(t.route.Source)
+	if err != nil || !found.mode.IsDir() && !t.check {
+		return err
+	}
+	base, err := t.src.base(t.route.Source)
 	if err != nil {
-		summary.Failed = 1
-		return summary, &TreeError{Failed: 1, First: err}
+		return err
 	}
-	summary.Files = 1
-	return summary, nil
+	forget := func() {}
+	mark := t.mark()
+	if base != "." && t.options.Resume && mark.exists() {
+		base, t.resumed = ".", true
+	} else if base != "." {
+		mark.note()
+		forget = mark.forget
+	}
+	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
+	root.pending.Store(1)
+	inside := make(chan string, 1)
+	go func() { inside <- t.inside() }() // along with what else is asked of the hosts
+	root.target, err = t.dst.begin(found, base, func() error {
+		dir := <-inside
+		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool { return pool.Lost(c.Host().Client) }) {
+			dir = t.inside()
+		}
+		return t.notInside(dir)
+	})
+	if err != nil {
+		forget()
+		return err
+	}
+	if root.target != t.route.Target {
+		forget()
+		t.below = base
+	}
+	t.root = root
+	return t.measure()
 }
 
-func (t *treeRun) summary() (Summary, error) {
-	s := Summary{Totals: t.totals(), Target: t.root.target}
-	s.Active = nil
-	s.Bound = t.boundBy
-	var err error
-	t.mu.Lock()
-	first := t.first
-	t.mu.Unlock()
-	if first == nil && t.ctx.Err() != nil {
-		first = t.failure(t.Source, t.root.target, context.Cause(t.ctx))
+// A tree that is copied into itself has no end: what is copied is found again, and copied. A host may
+// be this machine, or two hosts one, and nothing in SFTP tells (device and inode numbers do not
+// travel). So if the target's path would lie in the source if both were on one machine, a file that is
+// made at one end is looked for at the other. Two paths on this machine are compared by inode.
+
+var errIntoItself = errors.New("a directory cannot be copied into itself")
+
+// inside returns where the target lies, if that would be in the source if both were on one machine;
+// otherwise "". It takes one round trip.
+func (t *tree) inside() string {
+	if len(t.conns()) == 0 || t.check {
+		return ""
 	}
-	if first != nil {
-		err = &TreeError{Failed: max(1, s.Failed), First: first, checked: t.Direction == Checking}
+	sourceAt := make(chan string, 1)
+	go func() {
+		source, _ := t.src.realPath(t.route.Source)
+		sourceAt <- source
+	}()
+	target := path.Clean(filepath.ToSlash(t.route.Target))
+	there, err := t.dst.realPath(target)
+	if err != nil { // not all that lies above it need be there, which making it will say
+		if there, err = t.dst.realPath(path.Dir(target)); err == nil {
+			there = path.Join(there, path.Base(target))
+		}
 	}
-	e := Event{Kind: Ended, Source: t.Source, Target: t.root.target, Size: s.PlannedBytes,
-		Bytes: s.Bytes, Elapsed: s.Elapsed, Totals: &s.Totals}
+	source := <-sourceAt
+	if base, baseErr := t.src.base(t.route.Source); baseErr == nil && path.Join(there, base) == source {
+		return source // it would be copied to itself
+	}
+	if err != nil || source == "" || there != source &&
+		!strings.HasPrefix(there, strings.TrimRight(source, "/")+"/") {
+		return ""
+	}
+	return there
+}
+
+// notInside fails if a tree would be copied into itself. dir is what inside returned.
+func (t *tree) notInside(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if t.src.conn() == t.dst.conn() {
+		return errIntoItself
+	}
+	if t.options.DryRun {
+		return nil
+	}
+	remove, err := func() {}, fs.ErrNotExist
+	probe := ""
+	for ; err != nil; dir = path.Dir(dir) {
+		probe = path.Join(dir, localfs.TempName("probe"))
+		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) || dir == path.Dir(dir) {
+			break
+		}
+	}
 	if err != nil {
-		e.Err, e.Message = err, err.Error()
+		return nil // writing there will say why
 	}
-	t.tell(e)
-	return s, err
+	defer remove()
+	if err := t.src.lstat(probe); err == nil {
+		return errIntoItself
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// A budget is what the files of a tree share.
+type budget struct {
+	memory   *allowance // bytes that small files under way hold
+	handles  *allowance // of the hosts
+	buffers  buffers
+	trip     time.Duration // a round trip, to both hosts if there are two
+	small    int           // the largest file that travels in one piece
+	stepwise int           // the largest that does not, and of which many are under way all the same
+}
+
+const (
+	// mostStepwise is how many files are under way at once that travel as large ones do, each with
+	// what watches over it.
+	mostStepwise = 256
+
+	// smallMemory is how much of this machine's memory the small files under way hold: contents that
+	// were asked for, or are not acknowledged yet. It is twice what the window of their channel
+	// carries in a round trip.
+	smallMemory = 4 << 20
+)
+
+// measure decides how many files are under way, and which of them are small.
+func (t *tree) measure() error {
+	from, err := t.src.limits()
+	if err != nil {
+		return ofSource(err)
+	}
+	to, err := t.dst.limits()
+	if err != nil {
+		return err
+	}
+	handles := min(from.handles, to.handles)
+	if t.src.conn() != nil && t.src.conn() == t.dst.conn() { // each file is open twice
+		handles = max(1, handles/2)
+	}
+	b := &budget{trip: from.trip + to.trip, small: min(from.small, to.small),
+		stepwise: min(from.small, to.stepwise), memory: newAllowance(smallMemory),
+		handles: newAllowance(handles)}
+	files := max(from.files, to.files)
+	if len(t.conns()) > 0 {
+		files = filesInFlight(b.trip)
+	}
+	if b.stepwise > 0 {
+		files = min(files, mostStepwise)
+	}
+	if t.options.MaxFiles > 0 {
+		files = t.options.MaxFiles
+	}
+	t.budget = b
+	queue := files
+	if from.queue > 0 {
+		queue = min(files, from.queue)
+	}
+	t.walk = newWalk(t, files, from.listings, queue)
+	return nil
 }
 
 // filesInFlight returns how many small files may be under way at once. A file takes a few round
-// trips, in which a fast server could do tens of thousands a second; so what keeps it busy grows
-// with the round trip. Where there is none to speak of, the more of them wait the more requests and
+// trips, in which a fast server could do tens of thousands a second; so what keeps it busy grows with
+// the round trip. Where there is none to speak of, the more of them wait, the more requests and
 // replies share a system call: 128 take a fifth less processor time than 32.
 func filesInFlight(trip time.Duration) int {
 	const (
@@ -325,32 +421,248 @@ func filesInFlight(trip time.Duration) int {
 	return max(least, int(min(trip.Seconds()*1000*perMs, most)))
 }
 
-// unaskedHandles is how many files may be open at once on a server that does not say how many it
-// allows.
-const unaskedHandles = 128
+// isSmall reports whether a file of a size travels in one piece.
+func (t *tree) isSmall(size int64) bool { return size >= 0 && size <= int64(t.budget.small) }
 
-// mostHandles leaves some of what the server allows to listings, and to others.
-func mostHandles(limits usftp.Limits, told bool) int64 {
-	switch {
-	case !told:
-		return unaskedHandles
-	case limits.MaxOpenHandles > 0:
-		return int64(max(1, min(limits.MaxOpenHandles, 1<<20)*3/4))
+// spreads reports whether each large file travels over one session because others take the rest.
+func (t *tree) spreads() bool { return t != nil && t.walk.spread.files.Load() > fewFiles }
+
+// single copies a source that is a file.
+func (t *tree) single() (Summary, error) {
+	j := t.job
+	if t.options.DryRun {
+		t.tell(&Event{Kind: Planned, Route: j.route, Size: -1})
+		return Summary{Target: j.route.Target}, nil
 	}
-	return 1 << 20
+	j.tree = nil
+	c := &fileCopy{job: j, source: j.route.Source, began: time.Now()}
+	c.result.Target = j.route.Target
+	err := c.copy()
+	c.tellEnd(err)
+	s := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: c.result.Bytes},
+		Target: c.result.Target, Elapsed: c.result.Elapsed, Bottleneck: c.result.Bottleneck}
+	if err != nil {
+		s.Failed = 1
+		return s, &TreeError{Failed: 1, First: err}
+	}
+	s.Files = 1
+	return s, nil
 }
 
-// kindOf names the kind of a file that is not copied.
-func kindOf(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "a socket"
-	case mode&fs.ModeCharDevice != 0:
-		return "a character device"
-	case mode&fs.ModeDevice != 0:
-		return "a device"
+// bottleneck returns what limited the tree: most of its bytes, or else what is seen of the whole.
+func (t *tree) bottleneck(w *witness) Bottleneck {
+	if w == nil { // most is done by the kernel, or by the host
+		return ""
 	}
-	return "no file, directory or link"
+	bytes := t.counts.bytes.Load()
+	w.far, w.limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
+	whole := w.end(bytes)
+	if most := t.report.limits.verdict(bytes); most != "" {
+		return most
+	}
+	return whole
+}
+
+// summarize completes the summary and tells of the end.
+func (t *tree) summarize(s *Summary) (err error) {
+	s.Totals, s.Elapsed = t.totals(), time.Since(t.began)
+	s.Active = nil
+	t.report.mu.Lock()
+	first := t.report.first
+	t.report.mu.Unlock()
+	if first == nil && t.ctx.Err() != nil {
+		first = newError(t.job, t.route.Source, t.root.target, context.Cause(t.ctx))
+	}
+	e := &Event{Kind: Ended, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed,
+		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
+	if first != nil {
+		err = &TreeError{Failed: max(1, s.Failed), First: first, checking: t.check}
+		e.Err, e.Message = err, err.Error()
+	}
+	t.tellTotals(e)
+	return err
+}
+
+func (t *tree) totals() Totals {
+	n := &t.counts
+	s := Totals{
+		PlannedFiles: n.plannedFiles.Load(), PlannedBytes: n.plannedBytes.Load(),
+		Complete: n.complete.Load(), Files: n.files.Load(), Bytes: n.bytes.Load(),
+		Directories: n.directories.Load(), Links: n.links.Load(), Kept: n.kept.Load(),
+		KeptBytes: n.keptBytes.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
+		Missing: n.missing.Load(), Unlisted: n.unlisted.Load(),
+	}
+	resumed := n.resumed.Load()
+	t.report.mu.Lock()
+	defer t.report.mu.Unlock()
+	for _, a := range t.report.active {
+		s.Bytes += a.position()
+		if len(s.Active) < 4 {
+			s.Active = append(s.Active, a.name)
+		}
+	}
+	s.Resumed = min(resumed, s.Bytes)
+	return s
+}
+
+// tellTotals tells an event of the whole tree.
+func (t *tree) tellTotals(e *Event) {
+	e.Source, e.Target = t.route.Source, t.root.target
+	t.tell(e)
+}
+
+// reportTotals tells of the totals until stop is called.
+func (t *tree) reportTotals() (stop func()) {
+	if t.listener == nil {
+		return func() {}
+	}
+	t.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
+	return every(t.options.progressEvery(), func() {
+		totals := t.totals()
+		t.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Bytes: totals.Bytes,
+			Elapsed: time.Since(t.began), Totals: &totals})
+	})
+}
+
+// watch counts a file among the active ones.
+func (t *tree) watch(name string, position func() int64) (stop func()) {
+	a := &activity{name, position}
+	r := &t.report
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active = append(r.active, a)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.active = slices.DeleteFunc(r.active, func(other *activity) bool { return other == a })
+	}
+}
+
+// fail counts an entry that failed. Name is its name in a list, if it has one.
+func (t *tree) fail(name, source, target string, err error) {
+	if t.ending(err) {
+		return
+	}
+	var ours *Error
+	if !errors.As(err, &ours) {
+		err = newError(t.job, source, target, err)
+	}
+	t.counts.failed.Add(1)
+	t.tell((&Event{Route: Route{Source: source, Target: target}, Size: -1, Name: name}).failed(err))
+	t.failFirst(err)
+}
+
+// ending reports whether an error only means that everything ends, which is reported once and not
+// for each file.
+func (t *tree) ending(err error) bool {
+	if t.ctx.Err() != nil {
+		return true
+	}
+	conns := t.conns()
+	if !slices.ContainsFunc(conns, (*pool.Conn).Ended) {
+		return false
+	}
+	for i := len(conns) - 1; i >= 0; i-- {
+		if gaveUp := conns[i].Why(err); gaveUp != err {
+			if err = gaveUp; i > 0 {
+				err = ofSource(err)
+			}
+			break
+		}
+	}
+	failure := newError(t.job, t.route.Source, t.root.target, err)
+	t.failFirst(failure)
+	t.cancel(err)
+	return true
+}
+
+// failFirst keeps the first error, and ends everything if that is asked for.
+func (t *tree) failFirst(err error) {
+	t.report.mu.Lock()
+	if t.report.first == nil {
+		t.report.first = err
+	}
+	t.report.mu.Unlock()
+	if t.options.StopOnError {
+		t.cancel(err)
+	}
+}
+
+// skip counts an entry that is not copied.
+func (t *tree) skip(source, why string) {
+	t.counts.skipped.Add(1)
+	t.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Message: why})
+}
+
+func (t *tree) note(source, target, message string) {
+	t.tell(&Event{Kind: Note, Route: Route{Source: source, Target: target}, Size: -1, Message: message})
+}
+
+// copyLink makes a symbolic link like the source's.
+func (t *tree) copyLink(e *entry) {
+	to, err := t.src.readLink(e.source())
+	if err == nil {
+		err = t.dst.makeLink(e, to)
+	}
+	if err == nil {
+		err = t.finishLink(e)
+	}
+	if err != nil {
+		t.fail("", e.source(), e.target(), err)
+		return
+	}
+	t.counts.links.Add(1)
+}
+
+// finishLink gives a symbolic link the owner and the times of its source, as far as that is asked
+// for. If links cannot have them that is reported once: as with rsync it is no failure, since whoever
+// follows the link meets what was copied.
+func (t *tree) finishLink(e *entry) error {
+	var set usftp.NewAttrs
+	if err := t.options.chown(e.facts.owner, func(uid, gid int) error {
+		set.SetOwner, set.UID, set.GID = true, uid, gid
+		return nil
+	}); err != nil {
+		return err
+	}
+	if t.options.Preserve && e.facts.hasTimes {
+		set.SetTimes, set.Atime, set.Mtime = true, e.facts.atime, e.facts.mtime
+	}
+	if !set.SetOwner && !set.SetTimes {
+		return nil
+	}
+	err := t.dst.finishLink(e, set)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.plainLinks.Do(func() {
+			t.note(t.route.Source, t.root.target, "symbolic links do not get the owners and times of their sources: the target cannot set them")
+		})
+		return nil
+	}
+	return err
+}
+
+// buffers are the memory of small files, in two sizes; larger ones are allocated. Those of pipe are
+// for hashing large files.
+type buffers struct{ small, medium, pipe sync.Pool }
+
+const (
+	smallBuffer  = 4<<10 + 1
+	mediumBuffer = 32 << 10
+)
+
+// get lends n bytes with any contents.
+func (b *buffers) get(n int) (memory []byte, release func()) {
+	pool, size := &b.small, smallBuffer
+	switch {
+	case n > mediumBuffer:
+		return make([]byte, n), func() {}
+	case n > smallBuffer:
+		pool, size = &b.medium, mediumBuffer
+	}
+	lent, _ := pool.Get().(*[]byte)
+	if lent == nil {
+		fresh := make([]byte, size)
+		lent = &fresh
+	}
+	return (*lent)[:n], func() { pool.Put(lent) }
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -31,14 +32,14 @@ func newTreeBench(t *testing.T, script sftptest.Script, link sftptest.LinkConfig
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+	return &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
 		dir: t.TempDir()}
 }
 
-func (b *bench) tree(direction transfer.Direction, source, target string,
-	change ...func(*transfer.Tree)) (transfer.Summary, error) {
+func (b *bench) tree(direction way, source, target string,
+	change ...func(*treeJob)) (transfer.Summary, error) {
 	b.events = nil
-	tree := transfer.Tree{Host: b.host, Direction: direction, Source: source, Target: target}
+	tree := treeJob{Host: b.host, Direction: direction, Source: source, Target: target}
 	tree.Options.Events = func(e transfer.Event) { b.events = append(b.events, e) }
 	for _, f := range change {
 		f(&tree)
@@ -134,10 +135,10 @@ func TestTreeThereAndBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, sftptest.Script{}, sftptest.LinkConfig{})
 			source := b.sample("source")
-			preserve := func(tree *transfer.Tree) { tree.Options.Preserve = true }
+			preserve := func(tree *treeJob) { tree.Options.Preserve = true }
 			for range 2 {
-				s, err := b.tree(transfer.Upload, source, "/copy", preserve,
-					func(tree *transfer.Tree) {
+				s, err := b.tree(upload, source, "/copy", preserve,
+					func(tree *treeJob) {
 						if b.server.Files.Exists("/copy") {
 							tree.Source += "/."
 						}
@@ -151,7 +152,7 @@ func TestTreeThereAndBack(t *testing.T) {
 				}
 			}
 			for range 2 {
-				s, err := b.tree(transfer.Download, "/copy", b.dir, preserve)
+				s, err := b.tree(download, "/copy", b.dir, preserve)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,7 +167,7 @@ func TestTreeThereAndBack(t *testing.T) {
 			}
 			last := b.events[len(b.events)-1]
 			if last.Kind != transfer.Ended || last.Totals == nil || last.Totals.Files != 9 ||
-				last.Host != "far" {
+				last.SourceHost+last.TargetHost != "far" {
 				t.Errorf("the last event is %+v", last)
 			}
 			if done := b.kinds(transfer.Done, "/copy"); len(done) != 9 ||
@@ -185,10 +186,10 @@ func TestTreeTimes(t *testing.T) {
 	os.MkdirAll(filepath.Join(b.dir, "out/source/empty"), 0o755)
 	other := oldTime.Add(time.Hour)
 	os.Chtimes(filepath.Join(b.dir, "out/source/empty"), other, other)
-	if _, err := b.tree(transfer.Upload, source, "/"); err != nil {
+	if _, err := b.tree(upload, source, "/"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.tree(transfer.Download, "/source", filepath.Join(b.dir, "out")); err != nil {
+	if _, err := b.tree(download, "/source", filepath.Join(b.dir, "out")); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]time.Time{"one": oldTime, "deep": oldTime,
@@ -212,19 +213,19 @@ func TestTreeLinks(t *testing.T) {
 	os.Symlink("dir/file", filepath.Join(source, "to-file"))
 	os.Symlink("dir", filepath.Join(source, "to-dir"))
 	os.Symlink("..", filepath.Join(source, "dir/up"))
-	if _, err := b.tree(transfer.Upload, source, "/plain"); err != nil {
+	if _, err := b.tree(upload, source, "/plain"); err != nil {
 		t.Fatal(err)
 	}
-	for direction, from := range map[transfer.Direction]string{transfer.Upload: source,
-		transfer.Download: "/plain"} {
-		for mode, want := range map[transfer.LinkMode][2]int64{transfer.SkipLinks: {1, 3},
-			transfer.FollowLinks: {3, 2}} {
+	for direction, from := range map[way]string{upload: source,
+		download: "/plain"} {
+		for mode, want := range map[transfer.LinkMode][2]int64{transfer.LinksSkip: {1, 3},
+			transfer.LinksFollow: {3, 2}} {
 			to := "/" + direction.String() + string(mode)
-			if direction == transfer.Download {
+			if direction == download {
 				to = b.dir + to
 			}
 			s, err := b.tree(direction, from, to,
-				func(tree *transfer.Tree) { tree.TreeOptions.Links = mode })
+				func(tree *treeJob) { tree.TreeOptions.Links = mode })
 			if err != nil {
 				t.Fatal(direction, mode, err)
 			}
@@ -246,10 +247,10 @@ func TestTreeErrors(t *testing.T) {
 		{On: wire.TypeOpendir, Path: "/copy/deep",
 			Do: sftptest.Refuse(wire.PermissionDenied, "no")}}}, sftptest.LinkConfig{})
 	source := b.sample("source")
-	if _, err := b.tree(transfer.Upload, source, "/copy"); err != nil {
+	if _, err := b.tree(upload, source, "/copy"); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "out"))
+	s, err := b.tree(download, "/copy", filepath.Join(b.dir, "out"))
 	var failed *transfer.TreeError
 	if !errors.As(err, &failed) || failed.Failed != 2 || !errors.Is(err, fs.ErrPermission) ||
 		s.Failed != 2 || s.Files != 4 {
@@ -264,8 +265,8 @@ func TestTreeErrors(t *testing.T) {
 		}
 	}
 	b.server.AddFaults(refuse)
-	_, err = b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "stopped"),
-		func(tree *transfer.Tree) {
+	_, err = b.tree(download, "/copy", filepath.Join(b.dir, "stopped"),
+		func(tree *treeJob) {
 			tree.TreeOptions.StopOnError, tree.TreeOptions.MaxFiles = true, 1
 			tree.TreeOptions.Exclude = []string{"deep"}
 		})
@@ -286,7 +287,7 @@ func TestTreeInTheWay(t *testing.T) {
 	b.local("source/linked/inner", []byte("2"))
 	b.local("source/file", []byte("3"))
 	b.local("source/replaces", []byte("4"))
-	if _, err := b.tree(transfer.Upload, source, "/"); err != nil {
+	if _, err := b.tree(upload, source, "/"); err != nil {
 		t.Fatal(err)
 	}
 	b.local("out/source/dir", []byte("a file"))
@@ -299,8 +300,8 @@ func TestTreeInTheWay(t *testing.T) {
 	b.server.Files.WriteFile("/outside/victim", []byte("safe"))
 	b.server.Files.Symlink("/outside", "/other/source/linked")
 	b.server.Files.Symlink("/outside/victim", "/other/source/replaces")
-	for direction, way := range map[transfer.Direction][2]string{transfer.Upload: {source,
-		"/other"}, transfer.Download: {"/source", filepath.Join(b.dir, "out")}} {
+	for direction, way := range map[way][2]string{upload: {source,
+		"/other"}, download: {"/source", filepath.Join(b.dir, "out")}} {
 		s, err := b.tree(direction, way[0], way[1])
 		if err == nil || s.Failed != 3 || s.Files != 1 {
 			t.Errorf("%v: %+v, %v", direction, s, err)
@@ -332,15 +333,15 @@ func TestTreeOfAHostileServer(t *testing.T) {
 	for i := range 50 {
 		b.server.Files.WriteFile(fmt.Sprintf("/many/%d", i), nil)
 	}
-	s, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "deep"),
-		func(tree *transfer.Tree) { tree.TreeOptions.MaxDepth = 5 })
+	s, err := b.tree(download, "/tree", filepath.Join(b.dir, "deep"),
+		func(tree *treeJob) { tree.TreeOptions.MaxDepth = 5 })
 	if err == nil || s.Directories != 6 || s.Failed != 1 ||
-		!strings.Contains(err.Error(), "deeper than is allowed") {
+		!strings.Contains(err.Error(), "deeper than allowed") {
 		t.Errorf("%+v, %v", s, err)
 	}
-	_, err = b.tree(transfer.Download, "/many", filepath.Join(b.dir, "many"),
-		func(tree *transfer.Tree) { tree.TreeOptions.MaxEntries = 10 })
-	if err == nil || !strings.Contains(err.Error(), "more entries than are allowed") {
+	_, err = b.tree(download, "/many", filepath.Join(b.dir, "many"),
+		func(tree *treeJob) { tree.TreeOptions.MaxEntries = 10 })
+	if err == nil || !strings.Contains(err.Error(), "more entries than allowed") {
 		t.Error(err)
 	}
 	for _, name := range []string{"../escape", "/etc/escape", "a\x00b"} {
@@ -353,7 +354,7 @@ func TestTreeOfAHostileServer(t *testing.T) {
 			return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: []wire.Name{evil}}.Append(nil, r.ID)))}
 		}}, sftptest.LinkConfig{})
 		b.server.Files.Mkdir("/tree/good")
-		if _, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out")); err == nil {
+		if _, err := b.tree(download, "/tree", filepath.Join(b.dir, "out")); err == nil {
 			t.Errorf("%q was taken", name)
 		}
 		if entries, _ := os.ReadDir(filepath.Join(b.dir, "out")); len(entries) != 0 {
@@ -376,8 +377,8 @@ func TestTreeFilters(t *testing.T) {
 		"x/f.txt x/y/z/f.txt": {Include: []string{"x/**/f.txt"}},
 	} {
 		options.DryRun = true
-		_, err := b.tree(transfer.Download, "/tree", filepath.Join(b.dir, "out"),
-			func(tree *transfer.Tree) { tree.TreeOptions = options })
+		_, err := b.tree(download, "/tree", filepath.Join(b.dir, "out"),
+			func(tree *treeJob) { tree.TreeOptions = options })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,8 +390,8 @@ func TestTreeFilters(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"[", "./cache", "x/../y", "a//b", "/"} {
-		if _, err := b.tree(transfer.Download, "/tree", b.dir,
-			func(tree *transfer.Tree) { tree.TreeOptions.Exclude = []string{bad} }); err == nil {
+		if _, err := b.tree(download, "/tree", b.dir,
+			func(tree *treeJob) { tree.TreeOptions.Exclude = []string{bad} }); err == nil {
 			t.Errorf("the pattern %q was taken", bad)
 		}
 	}
@@ -403,7 +404,7 @@ func TestTreeLosesConnection(t *testing.T) {
 	for i := range 300 {
 		b.local(fmt.Sprintf("file%d", i), []byte("x"))
 	}
-	s, err := b.tree(transfer.Upload, b.dir, "/copy")
+	s, err := b.tree(upload, b.dir, "/copy")
 	var lost *usftp.LostError
 	if !errors.As(err, &lost) {
 		t.Errorf("%v", err)
@@ -425,7 +426,7 @@ func TestTreeRoundTrips(t *testing.T) {
 		for i := range 500 {
 			b.local(fmt.Sprintf("file%d", i), bytes.Repeat([]byte{1}, 1000))
 		}
-		for direction, most := range map[transfer.Direction]int{transfer.Upload: 6} {
+		for direction, most := range map[way]int{upload: 6} {
 			began := time.Now()
 			s, err := b.tree(direction, b.dir, "/copy")
 			if err != nil || s.Files != 500 {
@@ -437,7 +438,7 @@ func TestTreeRoundTrips(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		s, err := b.tree(transfer.Download, "/copy", filepath.Join(b.dir, "back"))
+		s, err := b.tree(download, "/copy", filepath.Join(b.dir, "back"))
 		if err != nil || s.Files != 500 {
 			t.Fatal(s, err)
 		}

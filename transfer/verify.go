@@ -2,134 +2,77 @@ package transfer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"slices"
-	"sync"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
 )
 
-// ErrVerify says that what was stored is not what was to be copied.
-var ErrVerify = errors.New("what was stored differs from the source")
+var (
+	errReadOnce = fmt.Errorf("%w: it cannot be verified: the host does not hash files and counts every read", errors.ErrUnsupported)
+	errNoReread = fmt.Errorf("%w: it cannot be verified: only files can be read again", errors.ErrUnsupported)
+	errDiffers  = errors.New("it differs from the source")
+)
 
-var errReadOnce = fmt.Errorf("%w: it cannot be verified: the host hashes no files, and counts every time that one is read", errors.ErrUnsupported)
-
-// verifiable says, before anything is copied or read, that a host is one where nothing can be
-// verified.
-func verifiable(client *usftp.Client, o *Options) error {
-	if o.Verify && client != nil && private.OfClient(client).ReadsOnce() && !client.HasCheckFile() {
+// verifiable fails, before anything is copied, for a host on which nothing can be verified.
+func verifiable(s *session, verify bool) error {
+	if verify && s != nil && private.OfClient(s.client).ReadsOnce() && !s.client.HasCheckFile() {
 		return errReadOnce
 	}
 	return nil
 }
 
-// reopen opens the file on this machine once more, for reading anywhere in it.
-type reopen func() (file io.ReaderAt, free func(), err error)
-
-// hashes tells whether anything is to be hashed.
-func (r *run) hashes() bool { return r.Options.Hash != "" || r.Options.Verify }
-
-// startHashing begins to hash what passes, behind what an earlier run has copied. local is nil
-// where there is no file on this machine that could be read anywhere. It does nothing where no hash
-// is wanted.
-func (r *run) startHashing(local reopen) {
-	r.stopHashing()
-	if r.hashes() {
-		r.passing = newPassing(r.newDigests(r.size), r.result.Resumed, local, r.passingPool())
-	}
-}
-
-func (r *run) passingPool() *sync.Pool {
-	if r.item == nil {
-		return nil
-	}
-	return &r.item.dir.tree.buffers.passing
-}
-
-func (r *run) stopHashing() {
-	r.passing.stop()
-	r.passing = nil
-}
-
-// hashSmall hashes a file that is in memory as a whole. It runs where the file is copied: there are
-// many of those side by side.
-func (r *run) hashSmall(data []byte) {
-	if r.hashes() {
-		r.digests = r.newDigests(int64(len(data)))
-		r.digests.write(data)
-		r.digests.finish()
-	}
-}
-
-// finishHashing waits until all that has passed is hashed, and compares it with what a list says.
-func (r *run) finishHashing() error {
-	if p := r.passing; p != nil {
-		if err := p.finish(r.result.Bytes); err != nil {
-			return fmt.Errorf("what has passed cannot be hashed: %w", err)
-		}
-		r.digests = p.digests
-		r.passing = nil
-	}
-	if r.Options.Hash != "" {
-		r.hash = r.digests.whole(r.Options.Hash)
-	}
-	return r.checkList()
-}
-
-// verify compares what the host has under a name with what has passed: by the host's hash where it
-// offers one, else by reading all of it, as far as the host lets files be read twice. f is the file
-// where it is open already, local as for startHashing.
-func (r *run) verify(name string, f *usftp.File, local reopen) error {
-	if !r.Options.Verify {
-		return nil
-	}
-	r.takeHandle()
-	if same, told := r.sameAtHost(name, f); told {
+// verify compares what a host has under a name with what was copied: by the host's hash if it
+// offers one, otherwise by reading all of it, if the host lets files be read twice. f is the file
+// if it is open already; local rereads the other end.
+func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) error {
+	c.takeHandle()
+	if same, told := s.holds(c.hashing.digests, name, f); told {
 		if !same {
 			return ErrVerify
 		}
-		r.verified = VerifiedByHash
+		c.hashing.verified = VerifiedByHash
 		return nil
 	}
-	if private.OfClient(r.Host.Client).ReadsOnce() { // it has hashes, and not those that were wanted
+	if private.OfClient(s.client).ReadsOnce() { // it has hashes, and not the one that was wanted
 		return errReadOnce
 	}
-	if err := r.readBack(name, f, local); err != nil {
+	if err := s.readBack(c, name, f, local); err != nil {
 		if errors.Is(err, errDiffers) {
 			return ErrVerify
 		}
 		return err
 	}
-	r.verified = VerifiedByReading
+	c.hashing.verified = VerifiedByReading
 	return nil
 }
 
-// sameAtHost has the host hash what it has, to the end, so that a file that is longer differs. Told
-// is false where it cannot, or not by this algorithm. One round trip for what is hashed in one
-// piece and by its name or an open handle; two more where the host must open it.
-func (r *run) sameAtHost(name string, f *usftp.File) (same, told bool) {
-	ours := r.digests.check()
-	what := usftp.CheckFile{Algorithms: []string{ours.algorithm.atHost()}}
-	if len(ours.sums) > 1 {
-		what.BlockSize = int(ours.piece)
+// holds asks the host to hash what it has, to the end, so that a longer file differs. told is false
+// if it cannot, or not by this algorithm. It takes a round trip for what is hashed in one piece by
+// name or by an open handle, and two more if the host must open the file.
+func (s *session) holds(ours digests, name string, f *usftp.File) (same, told bool) {
+	check := ours.check()
+	what := usftp.CheckFile{Algorithms: []string{hostName(check.Algorithm)}}
+	if len(check.Sums) > 1 {
+		what.BlockSize = int(check.Piece)
 	}
-	theirs := r.hashesAtHost(name, f, what)
+	theirs := s.hashes(name, f, what)
 	if theirs == nil {
 		return false, false
 	}
-	return slices.EqualFunc(ours.sums, theirs.Hashes, bytes.Equal), true
+	return slices.EqualFunc(check.Sums, theirs.Hashes, bytes.Equal), true
 }
 
-// hashesAtHost has the host hash what it has under a name, f where it is open already; nil where it
-// cannot.
-func (r *run) hashesAtHost(name string, f *usftp.File,
-	what usftp.CheckFile) (theirs *usftp.FileHashes) {
-	if !r.Host.Client.HasCheckFile() {
+// hashes returns the host's hashes of a file, nil if it has none.
+func (s *session) hashes(name string, f *usftp.File, what usftp.CheckFile) (theirs *usftp.FileHashes) {
+	if !s.client.HasCheckFile() {
 		return nil
 	}
 	err := errors.ErrUnsupported
@@ -137,7 +80,7 @@ func (r *run) hashesAtHost(name string, f *usftp.File,
 		theirs, err = f.CheckFile(what)
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
-		theirs, err = r.Host.Client.CheckFile(name, what)
+		theirs, err = s.client.CheckFile(name, what)
 	}
 	if err != nil || theirs.Algorithm != what.Algorithms[0] {
 		return nil
@@ -145,134 +88,155 @@ func (r *run) hashesAtHost(name string, f *usftp.File,
 	return theirs
 }
 
-// readBack reads what the host has, and hashes it like what has passed. A large file over a long
-// link comes over several connections, in any order; it is compared with the file on this machine
-// instead.
-func (r *run) readBack(name string, f *usftp.File, local reopen) error {
-	size := r.result.Bytes
-	if f == nil && r.isSmall(size) {
-		if err := r.readBackSmall(name); !errors.Is(err, private.ErrOtherSize) {
-			return err
-		}
+// begins reports whether the first n bytes of a file on the host are those of a local one, by the
+// host's hashes, while it takes its own. told is false if the host has none.
+func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, told bool) {
+	if !s.client.HasCheckFile() {
+		return false, false
 	}
-	if f == nil {
-		opened, err := r.Host.Client.OpenRead(name)
-		if err != nil {
-			return err
-		}
-		defer opened.Close()
-		f = opened
-	} else if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err
+	type answer struct {
+		hashes *usftp.FileHashes
+		err    error
 	}
-	if local != nil && r.worthStriping(size) {
-		return r.compareBack(f, size, local)
+	asked := make(chan answer, 1)
+	go func() {
+		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n,
+			BlockSize: hashPiece})
+		asked <- answer{hashes, err}
+	}()
+	ours := checksum.NewDigest(checksum.SHA256, hashPiece)
+	got, err := io.Copy(ours, io.NewSectionReader(local, 0, n))
+	ours.Finish()
+	theirs := <-asked
+	if theirs.err != nil || theirs.hashes.Algorithm != "sha256" {
+		return false, false
 	}
-	ours := r.digests.check()
-	theirs := newDigest(ours.algorithm, ours.piece)
-	if err := r.hashThere(f, size, theirs); err != nil {
-		return err
-	}
-	return sameSums(ours, theirs)
+	return err == nil && got == n && slices.EqualFunc(ours.Sums, theirs.hashes.Hashes, bytes.Equal),
+		true
 }
 
-// hashThere reads all of a file of the host's, and hashes it. One that has another size differs;
-// below 0 any will do.
-func (r *run) hashThere(f *usftp.File, size int64, into *digest) error {
+// readBack reads what the host has and hashes it like what was copied. A large file over a long
+// link comes back over several connections in any order, and is compared with the other end
+// instead.
+func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen) error {
+	size := c.result.Bytes
+	ours := c.hashing.digests.check()
+	theirs := checksum.NewDigest(ours.Algorithm, ours.Piece)
+	err := private.ErrOtherSize
+	if f == nil && c.isSmall() {
+		err = s.hashSmall(c, name, size, theirs)
+	}
+	if errors.Is(err, private.ErrOtherSize) {
+		if f == nil {
+			if f, err = s.client.OpenRead(name); err != nil {
+				return err
+			}
+			defer f.Close()
+		} else if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if local != nil && s.worthStriping(c, size, true) {
+			return s.compare(c, f, size, local)
+		}
+		err = s.hashLarge(c, f, size, theirs)
+	}
+	if err == nil && !slices.EqualFunc(ours.Sums, theirs.Sums, bytes.Equal) {
+		err = errDiffers
+	}
+	return err
+}
+
+// hashLarge reads all of a file on the host and hashes it. It fails if the size is not the given
+// one; below 0 means any.
+func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64, into *checksum.Digest) error {
 	most := size
 	if size < 0 {
 		most = math.MaxInt64
 	}
-	all := newPassing(digests{into}, 0, nil, r.passingPool())
-	defer all.stop()
-	n, err := f.WriteTo(&passingWriter{Writer: r.limitWriter(&bounded{left: most}), to: all})
+	pipe := newHashPipe(digests{into}, 0, nil, c.pipeBuffers())
+	defer pipe.stop()
+	n, err := f.WriteTo(pipe.writer(c.limiter.writer(&atMost{most}), 0))
 	switch {
 	case err != nil:
 		return err
 	case size >= 0 && n != size:
 		return errDiffers
 	}
-	return all.finish(n)
+	return pipe.finish(n)
 }
 
-// readBackSmall is readBack for a file that is read in one piece.
-func (r *run) readBackSmall(name string) error {
-	ours := r.digests.check()
-	theirs := newDigest(ours.algorithm, ours.piece)
-	if err := r.hashSmallThere(name, r.result.Bytes, theirs); err != nil {
-		return err
-	}
-	return sameSums(ours, theirs)
-}
-
-// hashSmallThere is hashThere for a file that is read in one piece, in two round trips. The error
-// is private.ErrOtherSize where it is larger or smaller.
-func (r *run) hashSmallThere(name string, size int64, into *digest) error {
-	f := usftp.NewFile(r.Host.Client, name)
+// hashSmall is hashLarge for a file that is read in one piece, in two round trips. The error is
+// private.ErrOtherSize if it has another size.
+func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum.Digest) error {
+	f := usftp.NewFile(s.client, name)
 	if err := f.OpenRead(); err != nil {
 		return err
 	}
-	memory := r.item.dir.tree.memory
-	memory.take(size)
-	defer memory.give(size)
-	data, release := r.item.dir.tree.buffers.get(int(size))
+	budget := c.tree.budget
+	budget.memory.take(size)
+	defer budget.memory.give(size)
+	data, release := budget.buffers.get(int(size))
 	defer release()
 	if _, err := private.OfFile(f).ReadClose(len(data), func() []byte { return data }); err != nil {
 		return err
 	}
-	if r.limiter != nil {
-		if err := r.limiter.wait(len(data)); err != nil {
-			return err
-		}
+	if err := c.limiter.wait(len(data)); err != nil {
+		return err
 	}
-	into.write(data)
-	into.finish()
+	into.Write(data)
+	into.Finish()
 	return nil
 }
 
-func sameSums(a, b *digest) error {
-	if !slices.EqualFunc(a.sums, b.sums, bytes.Equal) {
-		return errDiffers
-	}
-	return nil
-}
-
-// compareBack reads a file over as many lanes as help, and compares it with the one on this
-// machine.
-func (r *run) compareBack(f *usftp.File, size int64, local reopen) error {
+// compare reads a file over as many handles as help, and compares it with the other end.
+func (s *session) compare(c *fileCopy, f *usftp.File, size int64, local reopen) error {
 	file, free, err := local()
 	if err != nil {
 		return err
 	}
 	defer free()
-	s := r.stripe(f, os.O_RDONLY, size)
-	defer s.stop()
-	n, err := s.stripes.WriteToAt(&comparer{at: file, size: size})
+	stripes := s.stripe(c, f, os.O_RDONLY, 0, size)
+	defer stripes.stop()
+	n, err := stripes.stripes.WriteToAt(&comparer{at: file, size: size})
 	if err == nil && n != size {
 		err = errDiffers
 	}
 	return err
 }
 
-// bounded is a sink that ends what is longer than it should be.
-type bounded struct{ left int64 }
+// compareLocal compares a file on this machine with what was copied there.
+func compareLocal(ctx context.Context, source io.ReaderAt, size, copied int64, target reopen) error {
+	stored, free, err := target()
+	if err != nil {
+		return err
+	}
+	defer free()
+	n, err := io.CopyBuffer(&comparer{at: source, size: size},
+		interruptibleReader{ctx, io.NewSectionReader(stored, 0, math.MaxInt64)},
+		make([]byte, 256<<10))
+	if errors.Is(err, errDiffers) || err == nil && n != copied {
+		return ErrVerify
+	}
+	return err
+}
 
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= int64(len(p)); b.left < 0 {
+// atMost is a sink that refuses more than so many bytes.
+type atMost struct{ left int64 }
+
+func (a *atMost) Write(p []byte) (int, error) {
+	if a.left -= int64(len(p)); a.left < 0 {
 		return 0, errDiffers
 	}
 	return len(p), nil
 }
 
-// comparer is a writer that fails when what it is given differs from a local file.
+// A comparer is a writer that fails when what it is given differs from a file.
 type comparer struct {
 	at     io.ReaderAt
 	size   int64
 	off    int64 // of the next Write
 	buffer []byte
 }
-
-var errDiffers = errors.New("it differs from the source")
 
 func (c *comparer) Write(p []byte) (int, error) {
 	n, err := c.WriteAt(p, c.off)

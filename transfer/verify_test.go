@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -14,8 +15,8 @@ import (
 // What differs is found out before it takes the target's place, by hash and by reading, whole files
 // and small ones of a tree.
 func TestVerify(t *testing.T) {
-	verify := func(j *transfer.Job) { j.Options.Verify = true }
-	verifyTree := func(tree *transfer.Tree) { tree.Options.Verify = true }
+	verify := func(j *copyJob) { j.Options.Verify = true }
+	verifyTree := func(tree *treeJob) { tree.Options.Verify = true }
 	hashes := append(sftptest.OpenSSHExtensions(),
 		wire.ExtensionPair{Name: wire.ExtCheckFileHandle, Data: "1"})
 	for name, test := range map[string]struct {
@@ -29,11 +30,11 @@ func TestVerify(t *testing.T) {
 			b := newTreeBench(t, test.script, sftptest.LinkConfig{})
 			local := b.local("source", random(size))
 			want := test.how
-			up, err := b.job(transfer.Upload, local, "/target", verify)
+			up, err := b.job(upload, local, "/target", verify)
 			if err != nil || up.Verified != want {
 				t.Errorf("%s, %d bytes up: %+v, %v", name, size, up, err)
 			}
-			down, err := b.job(transfer.Download, "/target", b.dir+"/back", verify)
+			down, err := b.job(download, "/target", b.dir+"/back", verify)
 			if err != nil || down.Verified != want {
 				t.Errorf("%s, %d bytes down: %+v, %v", name, size, down, err)
 			}
@@ -42,10 +43,10 @@ func TestVerify(t *testing.T) {
 			}
 			os.Mkdir(b.dir+"/tree", 0o755)
 			b.local("tree/file", random(size))
-			if _, err := b.tree(transfer.Upload, b.dir+"/tree", "/tree", verifyTree); err != nil {
+			if _, err := b.tree(upload, b.dir+"/tree", "/tree", verifyTree); err != nil {
 				t.Errorf("%s, a tree of %d bytes up: %v", name, size, err)
 			}
-			if _, err := b.tree(transfer.Download, "/tree", b.dir+"/tree2",
+			if _, err := b.tree(download, "/tree", b.dir+"/tree2",
 				verifyTree); err != nil {
 				t.Errorf("%s, a tree of %d bytes down: %v", name, size, err)
 			}
@@ -55,12 +56,12 @@ func TestVerify(t *testing.T) {
 					b.spoil(r.Path)
 				})}
 			b.server.AddFaults(spoil)
-			if _, err := b.job(transfer.Upload, local, "/target", verify); !errors.Is(err,
+			if _, err := b.job(upload, local, "/target", verify); !errors.Is(err,
 				transfer.ErrVerify) {
 				t.Errorf("%s, %d bytes: spoilt on the host: %v", name, size, err)
 			}
 			b.server.AddFaults(spoil)
-			if _, err := b.tree(transfer.Upload, b.dir+"/tree", "/tree",
+			if _, err := b.tree(upload, b.dir+"/tree", "/tree",
 				verifyTree); !errors.Is(err, transfer.ErrVerify) {
 				t.Errorf("%s, a tree of %d bytes: spoilt on the host: %v", name, size, err)
 			}
@@ -84,20 +85,20 @@ func TestVerifyReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	b := &bench{t: t, server: server, host: transfer.Host{Client: client, Name: "far"},
+	b := &bench{t: t, server: server, host: pool.Host{Client: client, Name: "far"},
 		dir: t.TempDir()}
-	_, err = b.job(transfer.Upload, b.local("source", []byte("x")), "/target",
-		func(j *transfer.Job) { j.Options.Verify = true })
+	_, err = b.job(upload, b.local("source", []byte("x")), "/target",
+		func(j *copyJob) { j.Options.Verify = true })
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
 	server.Files.WriteFile("/file", []byte("x"))
-	if _, err = b.job(transfer.Download, "/file", b.dir+"/back",
-		func(j *transfer.Job) { j.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err = b.job(download, "/file", b.dir+"/back",
+		func(j *copyJob) { j.Options.Verify = true }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
-	if _, err = b.tree(transfer.Upload, b.sample("tree"), "/tree",
-		func(tree *transfer.Tree) { tree.Options.Verify = true }); !errors.Is(err,
+	if _, err = b.tree(upload, b.sample("tree"), "/tree",
+		func(tree *treeJob) { tree.Options.Verify = true }); !errors.Is(err,
 		errors.ErrUnsupported) {
 		t.Error(err)
 	}

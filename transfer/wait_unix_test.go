@@ -12,13 +12,12 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/sftptest"
-	"github.com/usftp/usftp/transfer"
 )
 
 // TestInterruptedAtAPipe: a job whose source or target is a named pipe ends when it is told to,
 // with nobody at the other end, and with somebody who does nothing.
 func TestInterruptedAtAPipe(t *testing.T) {
-	for _, direction := range []transfer.Direction{transfer.Upload, transfer.Download} {
+	for _, direction := range []way{upload, download} {
 		for _, company := range []bool{false, true} {
 			b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 			b.server.Files.WriteFile("/big", random(1<<20))
@@ -37,7 +36,7 @@ func TestInterruptedAtAPipe(t *testing.T) {
 				openOther()
 			}
 			source, target := pipe, "/target"
-			if direction == transfer.Download {
+			if direction == download {
 				source, target = "/big", pipe
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

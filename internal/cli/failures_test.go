@@ -311,7 +311,7 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 			alias := fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port)
 			got := run(t, dir, "cp", "-F", sshd.ConfigFile, "-o", "Port="+port, "-o", alias, from,
 				to)
-			if got.code != 0 || !strings.Contains(got.stderr, "is connected to again in ") {
+			if got.code != 0 || !strings.Contains(got.stderr, "reconnecting to testhost in ") {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
 			if !bytes.Equal(readFile(t, target), data) {
@@ -331,8 +331,8 @@ func TestConnectionLostMidway(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(64 << 20)
 	for _, c := range []struct{ name, sentence string }{
-		{"download", `cannot copy testhost:.*/big to .*/target: .*; (\d+) bytes of it are left in ([^\s;]+); the same with --resume goes on from there`},
-		{"upload", `cannot copy .*/big to testhost:.*/target: .*; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume goes on from there`},
+		{"download", `cannot copy testhost:.*/big to .*/target: .*; (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
+		{"upload", `cannot copy .*/big to testhost:.*/target: .*; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			port := listen(t, func(client net.Conn) {
@@ -417,8 +417,8 @@ func TestOddTargets(t *testing.T) {
 		if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 			t.Fatalf("/dev/null has been replaced: %v, %v", info, err)
 		}
-		cp(t, "--atomic", "testhost:"+big, "/dev/null").says(t, ui.ExitFailed, `cannot copy testhost:.* to /dev/null: it is no regular file of one name, and can only be written in place`)
-		cp(t, "--atomic", big, "testhost:/dev/null").says(t, ui.ExitFailed, `cannot copy .* to testhost:/dev/null: it is no regular file, and can only be written in place`)
+		cp(t, "--atomic", "testhost:"+big, "/dev/null").says(t, ui.ExitFailed, `cannot copy testhost:.* to /dev/null: it is not a regular file with one name and can only be written in place`)
+		cp(t, "--atomic", big, "testhost:/dev/null").says(t, ui.ExitFailed, `cannot copy .* to testhost:/dev/null: it is not a regular file and can only be written in place`)
 	})
 	t.Run("links", func(t *testing.T) {
 		for _, way := range []string{"up", "down"} {

@@ -63,10 +63,10 @@ func TestSignal(t *testing.T) {
 		code     int
 		sentence string
 	}{
-		{"Ctrl-C, upload", true, syscall.SIGINT, 130, `usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume goes on from there`},
-		{"Ctrl-C, download", false, syscall.SIGINT, 130, `usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same with --resume goes on from there`},
-		{"TERM", true, syscall.SIGTERM, 143, `usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume goes on from there`},
-		{"HUP", false, syscall.SIGHUP, 129, `usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same with --resume goes on from there`},
+		{"Ctrl-C, upload", true, syscall.SIGINT, 130, `usftp: cannot copy .*/big to testhost:.*/target: interrupted; (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
+		{"Ctrl-C, download", false, syscall.SIGINT, 130, `usftp: cannot copy testhost:.*/big to .*/target: interrupted; (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
+		{"TERM", true, syscall.SIGTERM, 143, `usftp: cannot copy .*/big to testhost:.*/target: killed by a signal \(terminated\); (\d+) bytes of it are left in testhost:([^\s;]+); the same with --resume continues from there`},
+		{"HUP", false, syscall.SIGHUP, 129, `usftp: cannot copy testhost:.*/big to .*/target: killed by a signal \(hangup\); (\d+) bytes of it are left in ([^\s;]+); the same with --resume continues from there`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +105,7 @@ func TestSignal(t *testing.T) {
 				t.Errorf("the event says that %q is left, the message %q", failed.LeftBehind, m[2])
 			}
 
-			// So it is the second time, when it goes on from there.
+			// So it is the second time, when it continues from there.
 			had, _ := strconv.ParseInt(m[1], 10, 64)
 			cmd = command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", "--resume",
 				from, to)

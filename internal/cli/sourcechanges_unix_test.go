@@ -25,10 +25,10 @@ func TestSourceThatChanges(t *testing.T) {
 		change func(*os.File) error
 		says   string
 	}{
-		{"upload, shrinks", true, shrink, `it has shrunk from 4194304 bytes to 3145728`},
-		{"upload, grows", true, grow, `it has grown from 4194304 bytes to 4194308`},
-		{"download, shrinks", false, shrink, `it has shrunk from 4194304 bytes to 3145728`},
-		{"download, grows", false, grow, `it has grown from 4194304 bytes to 4194308`},
+		{"upload, shrinks", true, shrink, `it shrank from 4194304 bytes to 3145728`},
+		{"upload, grows", true, grow, `it grew from 4194304 bytes to 4194308`},
+		{"download, shrinks", false, shrink, `it shrank from 4194304 bytes to 3145728`},
+		{"download, grows", false, grow, `it grew from 4194304 bytes to 4194308`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +55,7 @@ func TestSourceThatChanges(t *testing.T) {
 			until(t, events, "exit", 0)
 			cmd.Wait()
 			o := outcome{code: cmd.ProcessState.ExitCode(), stderr: stderr.String()}
-			o.says(t, ui.ExitFailed, `cannot copy .*big to .*target: the source has changed while it was copied: `+c.says)
+			o.says(t, ui.ExitFailed, `cannot copy .*big to .*target: the source changed while it was copied: `+c.says)
 			unchanged(t, target, "old")
 		})
 	}

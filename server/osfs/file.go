@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/wire"
 )
@@ -143,7 +143,7 @@ func (f *file) CopyFrom(ctx context.Context, source server.File, from, length,
 	if length <= 0 {
 		return 0, nil
 	}
-	return filecopy.Copy(ctx, f.File, src, filecopy.Options{From: from, To: to, Length: length})
+	return localfs.Copy(ctx, f.File, src, localfs.Options{From: from, To: to, Length: length})
 }
 
 // CopyFrom leaves the copy to the session, whose writes go to the end.

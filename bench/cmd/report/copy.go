@@ -5,22 +5,22 @@ import (
 	"strings"
 
 	"github.com/usftp/usftp/bench/result"
-	"github.com/usftp/usftp/internal/filecopy"
+	"github.com/usftp/usftp/internal/localfs"
 )
 
 // copySizes are the sizes of the benchmark, by their names.
 var copySizes = map[string]int64{"10KB": 10e3, "10MB": 10e6, "100MB": 100e6}
 
 // copyWays names the ways to copy.
-var copyWays = map[filecopy.Plan]string{
-	{Move: filecopy.Kernel}:                        "kernel",
-	{Move: filecopy.Clone}:                         "clone",
-	{Move: filecopy.Read}:                          "read, write",
-	{Move: filecopy.Kernel, Hash: filecopy.Reread}: "kernel, then reread",
-	{Move: filecopy.Clone, Hash: filecopy.Reread}:  "clone, then reread",
-	{Move: filecopy.Read, Hash: filecopy.Reread}:   "read, write, then reread",
-	{Move: filecopy.Read, Hash: filecopy.Tee}:      "read, hash, write",
-	{Move: filecopy.Read, Hash: filecopy.TeeAside}: "read, hash aside, write",
+var copyWays = map[localfs.Plan]string{
+	{Move: localfs.Kernel}:                       "kernel",
+	{Move: localfs.Clone}:                        "clone",
+	{Move: localfs.Read}:                         "read, write",
+	{Move: localfs.Kernel, Hash: localfs.Reread}: "kernel, then reread",
+	{Move: localfs.Clone, Hash: localfs.Reread}:  "clone, then reread",
+	{Move: localfs.Read, Hash: localfs.Reread}:   "read, write, then reread",
+	{Move: localfs.Read, Hash: localfs.Tee}:      "read, hash, write",
+	{Move: localfs.Read, Hash: localfs.TeeAside}: "read, hash aside, write",
 }
 
 func copyMarkdown(f goFamily) string {
@@ -49,7 +49,7 @@ func copyMarkdown(f goFamily) string {
 
 // ways returns a benchmark of each way in which a file system's files were copied with a hash.
 func (f goFamily) ways(on, hash string) (all []*result.GoBenchmark) {
-	known := make(map[filecopy.Plan]bool)
+	known := make(map[localfs.Plan]bool)
 	for _, b := range f.benchmarks {
 		if matches(b, "on", on, "hash", hash) && !known[planOf(b)] {
 			known[planOf(b)] = true
@@ -59,19 +59,19 @@ func (f goFamily) ways(on, hash string) (all []*result.GoBenchmark) {
 	return all
 }
 
-func planOf(b *result.GoBenchmark) filecopy.Plan {
-	return filecopy.Plan{Move: filecopy.Move(b.Keys["move"]), Hash: filecopy.Hashing(b.Keys["by"])}
+func planOf(b *result.GoBenchmark) localfs.Plan {
+	return localfs.Plan{Move: localfs.Move(b.Keys["move"]), Hash: localfs.Hashing(b.Keys["by"])}
 }
 
 // copyCell gives the times of one way.
-func (f goFamily) copyCell(on, hash, size string, plan filecopy.Plan) string {
+func (f goFamily) copyCell(on, hash, size string, plan localfs.Plan) string {
 	var found *result.GoBenchmark
 	best, clones := 0.0, false
 	for _, b := range f.benchmarks {
 		if !matches(b, "on", on) {
 			continue
 		}
-		clones = clones || planOf(b).Move == filecopy.Clone
+		clones = clones || planOf(b).Move == localfs.Clone
 		if !matches(b, "hash", hash, "size", size) {
 			continue
 		}
@@ -90,7 +90,7 @@ func (f goFamily) copyCell(on, hash, size string, plan filecopy.Plan) string {
 		took = "**" + took + "**"
 	}
 	cell := fmt.Sprintf("%s (%s)", took, shortTime(median(found, "cpu-ns/op")))
-	taken := filecopy.Choose(filecopy.Facts{Size: copySizes[size], Hash: hash != "none",
+	taken := localfs.Choose(localfs.Facts{Size: copySizes[size], Hash: hash != "none",
 		Whole: true, NoClone: !clones, Processors: f.session.Machine.Cores})
 	if hash == "none" {
 		taken.Hash = ""

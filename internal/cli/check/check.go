@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
@@ -44,7 +45,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 
 // check says what is wrong with the flags, of which set have been given.
 func (c *flags) check(set func(name string) bool) error {
-	if _, err := transfer.ParseAlgorithm(c.hash); err != nil {
+	if _, err := checksum.ParseAlgorithm(c.hash); err != nil {
 		return fmt.Errorf("--hash: %w", err)
 	}
 	if err := c.Connect.Check(set); err != nil {
@@ -91,7 +92,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.
 	if !dir.Remote {
 		tune.Local()
 	}
-	list, err := transfer.OpenList(name, transfer.Algorithm(flags.hash))
+	list, err := checksum.Open(name, checksum.Algorithm(flags.hash))
 	if err != nil {
 		return fmt.Errorf("cannot use the list of hashes: %w", err)
 	}
@@ -111,20 +112,22 @@ func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.
 }
 
 // checkFiles compares. What each file is found to be, the events have told.
-func checkFiles(t *connect.Task, flags *flags, list *transfer.List, dir connect.Place) {
+func checkFiles(t *connect.Task, flags *flags, list *checksum.List, dir connect.Place) {
 	options := flags.TransferOptions()
-	options.Hash = transfer.Algorithm(flags.hash)
+	options.Hash = checksum.Algorithm(flags.hash)
 	options.Events = t.Report.Event
-	check := transfer.Check{List: list, Strict: flags.strict, Options: options,
-		TreeOptions: flags.TreeOptions()}
-	if dir = t.AtHome(dir); dir.Remote {
-		var err error
-		if check.Host, err = t.Host(dir); err != nil {
+	o := transfer.CheckOptions{TreeOptions: flags.TreeOptions(), Strict: flags.strict}
+	o.Options = options
+	dir = t.AtHome(dir)
+	files := transfer.Local(dir.Path())
+	if dir.Remote {
+		host, err := t.Host(dir)
+		if err != nil {
 			return
 		}
+		files = transfer.Remote(host, dir.Path())
 	}
-	check.Dir = dir.Path()
-	if _, err := check.Run(t.Ctx); err != nil {
+	if _, err := transfer.Check(t.Ctx, files, list, o); err != nil {
 		t.Note(err)
 	}
 }

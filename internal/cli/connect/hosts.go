@@ -7,25 +7,25 @@ import (
 	"sync"
 
 	"github.com/usftp/usftp/dial"
-	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/pool"
 )
 
 // hosts holds the connections of one run: one for each host, however many files are copied.
 type hosts struct {
-	Config transfer.ConnectConfig
+	Config pool.ConnectConfig
 	open   map[dial.Target]*host // by target, without a path
 	floor  floor
 }
 
 // A host is one login, or why there is none.
 type host struct {
-	transfer.Host
-	login *transfer.Login
+	pool.Host
+	login *pool.Login
 	Err   error
 	told  bool // the error was
 }
 
-func newHosts(config transfer.ConnectConfig) *hosts {
+func newHosts(config pool.ConnectConfig) *hosts {
 	return &hosts{Config: config, open: make(map[dial.Target]*host), floor: newFloor()}
 }
 
@@ -52,7 +52,7 @@ func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
 	config.Dial, logged = h.floor.config(config.Dial)
 	defer logged()
 	made := new(host)
-	if made.login, made.Err = transfer.Connect(ctx, t, config); made.Err == nil {
+	if made.login, made.Err = pool.Connect(ctx, t, config); made.Err == nil {
 		made.Host = made.login.Host()
 	} else {
 		made.Name = t.UserHost()

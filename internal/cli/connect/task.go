@@ -7,6 +7,7 @@ import (
 
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -20,7 +21,7 @@ type Task struct {
 	Code   int // of the first failure
 }
 
-func NewTask(ctx context.Context, a *ui.App, config transfer.ConnectConfig, report report.Reporter) *Task {
+func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig, report report.Reporter) *Task {
 	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config), Report: report}
 }
 
@@ -48,7 +49,7 @@ func (t *Task) Note(err error) {
 }
 
 // Host connects to the host of a place. An error was told, once for each host.
-func (t *Task) Host(p Place) (transfer.Host, error) {
+func (t *Task) Host(p Place) (pool.Host, error) {
 	host, told := t.Hosts.Get(t.Ctx, p.Target)
 	if host.Err != nil && !told {
 		t.Fail(host.Err)

@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -152,7 +153,7 @@ type Copier struct {
 	untried int                   // files, since a connection was lost for good
 }
 
-func NewCopier(ctx context.Context, a *ui.App, config transfer.ConnectConfig,
+func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	options transfer.Options, report report.Reporter) *Copier {
 	options.Events = report.Event
 	return &Copier{Task: connect.NewTask(ctx, a, config, report), options: options}
@@ -231,57 +232,52 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 		target.Target.Path = path.Join(target.Target.Path, f.name)
 		several = false
 	}
-	job := transfer.Job{Source: f.path, Target: target.Path(), Direction: transfer.Download,
-		Options: c.options}
-	var ok bool
-	switch {
-	case f.Remote && target.Remote:
-		job.Direction = transfer.Relay
-		if job.From, ok = c.host(f.Place); !ok {
+	src, dst := transfer.Local(f.path), transfer.Local(target.Path())
+	if f.Remote {
+		host, ok := c.host(f.Place)
+		if !ok {
 			return
 		}
-		job.Host, ok = c.host(target)
-	case target.Remote:
-		job.Direction = transfer.Upload
-		job.Host, ok = c.host(target)
-	case f.Remote:
-		job.Host, ok = c.host(f.Place)
-	default:
-		job.Direction, ok = transfer.Local, true
+		src = transfer.Remote(host, f.path)
 	}
-	if !ok {
-		return
+	if target.Remote {
+		host, ok := c.host(target)
+		if !ok {
+			return
+		}
+		name := target.Path()
+		if several && c.tree == nil {
+			// That it is a directory is known: the copy need not ask again.
+			base := filepath.Base(f.path)
+			if f.Remote {
+				base = path.Base(f.path)
+			}
+			name = path.Join(name, base)
+		}
+		dst = transfer.Remote(host, name)
 	}
+	var err error
 	if c.tree != nil && !f.Stream && !target.Stream {
-		tree := transfer.Tree{Host: job.Host, From: job.From, Direction: job.Direction,
-			Source: job.Source, Target: job.Target, Options: c.options, TreeOptions: *c.tree}
-		if _, err := tree.Run(c.Ctx); err != nil {
-			c.note(err)
-			c.Hosts.CheckAll()
+		tree := *c.tree
+		tree.Options = c.options
+		_, err = transfer.CopyTree(c.Ctx, dst, src, tree)
+	} else {
+		if f.Stream {
+			src = transfer.Reader(c.StandardInput(c.Ctx))
 		}
-		return
-	}
-	switch {
-	case f.Stream:
-		job.Reader, job.Size = c.StandardInput(c.Ctx)
-	case target.Stream:
-		job.Writer = c.StandardOutput(c.Ctx)
-	case several && target.Remote:
-		// That it is a directory is known: the job need not ask again.
-		base := filepath.Base(f.path)
-		if f.Remote {
-			base = path.Base(f.path)
+		if target.Stream {
+			dst = transfer.Writer(c.StandardOutput(c.Ctx))
 		}
-		job.Target = path.Join(job.Target, base)
+		_, err = transfer.Copy(c.Ctx, dst, src, c.options)
 	}
-	if _, err := job.Run(c.Ctx); err != nil {
+	if err != nil {
 		c.note(err)
 		c.Hosts.CheckAll()
 	}
 }
 
 // host connects to the host of a place. Where that cannot be it says so, once for each host.
-func (c *Copier) host(p connect.Place) (transfer.Host, bool) {
+func (c *Copier) host(p connect.Place) (pool.Host, bool) {
 	host, err := c.Task.Host(p)
 	if err == connect.ErrHostLost {
 		c.untried++

@@ -120,9 +120,9 @@ func (c *flags) transferOptions() transfer.Options {
 	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
 	switch {
 	case c.inplace:
-		o.Placement = transfer.InPlace
+		o.Placement = transfer.PlaceDirect
 	case c.atomic:
-		o.Placement = transfer.Atomic
+		o.Placement = transfer.PlaceAtomic
 	}
 	return o
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -23,7 +24,7 @@ func (h *hashFlags) register(f *pflag.FlagSet) {
 
 func (h *hashFlags) check(dryRun bool) error {
 	if h.hash != "" {
-		if _, err := transfer.ParseAlgorithm(h.hash); err != nil {
+		if _, err := checksum.ParseAlgorithm(h.hash); err != nil {
 			return fmt.Errorf("--hash: %w", err)
 		}
 	}
@@ -39,31 +40,31 @@ func (h *hashFlags) check(dryRun bool) error {
 // algorithm is by what files are hashed, "" where they are not. A list is by SHA-256 unless
 // something else is said: every system has the program that checks it, and every host that hashes
 // files knows it.
-func (h *hashFlags) algorithm() transfer.Algorithm {
+func (h *hashFlags) algorithm() checksum.Algorithm {
 	if h.hash == "" && (h.manifest != "" || h.checkManifest != "") {
-		return transfer.SHA256
+		return checksum.SHA256
 	}
-	return transfer.Algorithm(h.hash)
+	return checksum.Algorithm(h.hash)
 }
 
 // lists are the list that is written and the one that is compared with, each nil where there is
 // none.
 type lists struct {
-	manifest *transfer.Manifest
+	manifest *checksum.Writer
 	name     string // of the one that is compared with
-	check    *transfer.List
+	check    *checksum.List
 }
 
 // open opens the lists before anything is copied.
 func (h *hashFlags) open() (l lists, err error) {
 	if h.checkManifest != "" {
 		l.name = h.checkManifest
-		if l.check, err = transfer.OpenList(h.checkManifest, h.algorithm()); err != nil {
+		if l.check, err = checksum.Open(h.checkManifest, h.algorithm()); err != nil {
 			return l, fmt.Errorf("cannot use the list of hashes: %w", err)
 		}
 	}
 	if h.manifest != "" {
-		if l.manifest, err = transfer.NewManifest(h.manifest); err != nil {
+		if l.manifest, err = checksum.Create(h.manifest); err != nil {
 			l.close()
 			return l, fmt.Errorf("cannot write the list of hashes: %w", err)
 		}

@@ -18,7 +18,7 @@ func (c *Copier) canGoOn(err error) bool {
 	}
 	// anything else says that the tree was not: its host could not be reached, for one
 	var begun *transfer.TreeError
-	return errors.As(err, &begun) && c.tree != nil && !c.tree.DryRun && c.options.Placement != transfer.InPlace &&
+	return errors.As(err, &begun) && c.tree != nil && !c.tree.DryRun && c.options.Placement != transfer.PlaceDirect &&
 		(c.Ctx.Err() != nil || ui.CodeOf(err) == ui.ExitNoHost)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -16,7 +17,7 @@ const mostLooked = 128
 // withoutSpecial leaves out what a pattern matches and nobody has named: to open a named pipe waits
 // for whoever writes to it, here and in the host's sftp-server for good. Links are followed, as the
 // copy follows them. One that is named is left to whoever has named it.
-func (c *Copier) withoutSpecial(ctx context.Context, host transfer.Host, names []string) []string {
+func (c *Copier) withoutSpecial(ctx context.Context, host pool.Host, names []string) []string {
 	client := host.Client.WithContext(ctx)
 	var kept []string
 	for len(names) > 0 {
@@ -32,8 +33,8 @@ func (c *Copier) withoutSpecial(ctx context.Context, host transfer.Host, names [
 				kept = append(kept, name)
 				continue
 			}
-			e := transfer.Event{Kind: transfer.Skipped, Time: time.Now(), Host: host.Name,
-				Direction: transfer.Download, Source: name,
+			e := transfer.Event{Kind: transfer.Skipped, Time: time.Now(),
+				Route: transfer.Route{SourceHost: host.Name, Source: name},
 				Message: fmt.Sprintf("it is %s, and not copied; name it to read from it",
 					specialKind(info.Mode()))}
 			if c.options.Events != nil {

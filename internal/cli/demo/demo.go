@@ -21,6 +21,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/cp"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -67,7 +68,7 @@ func demo(ctx context.Context, a *ui.App) (err error) {
 		server.addr)
 	d := &demoRun{App: a, out: out, dir: dir, server: server}
 	d.report.Console = a.Console
-	d.copier = cp.NewCopier(ctx, a, transfer.ConnectConfig{Dial: server.clientConfig()},
+	d.copier = cp.NewCopier(ctx, a, pool.ConnectConfig{Dial: server.clientConfig()},
 		transfer.Options{}, &d.report)
 	defer d.copier.Hosts.Close()
 	for i, round := range demoRounds {

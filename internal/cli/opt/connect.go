@@ -15,6 +15,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -124,14 +125,15 @@ func (c *Connect) clientOptions() []usftp.ClientOption {
 const leastBuffer = 1 << 20
 
 // Config returns how hosts are connected to.
-func (c *Connect) Config(a *ui.App, report *Report) transfer.ConnectConfig {
-	return transfer.ConnectConfig{Dial: c.dialConfig(a, report), Connections: c.connections,
+func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
+	return pool.ConnectConfig{Dial: c.dialConfig(a, report), Connections: c.connections,
 		Streams: c.streams, Client: c.clientOptions()}
 }
 
 // TransferOptions is what the connections have to do with a copy.
 func (c *Connect) TransferOptions() transfer.Options {
-	return transfer.Options{Retries: c.retries, RetryFor: c.retryFor, RateLimit: int64(c.Limit)}
+	return transfer.Options{Retry: pool.Retry{Retries: c.retries, RetryFor: c.retryFor},
+		RateLimit: int64(c.Limit)}
 }
 
 // StateDirectory is where programs keep their state, by the XDG base directories; "" where there is

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
@@ -13,7 +14,9 @@ import (
 
 func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
 	if flags.JSON {
-		return newEventWriter(a.Out, a.Console)
+		w := newEventWriter(a.Out, a.Console)
+		w.checking = true
+		return w
 	}
 	c := &checker{Person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict, out: a.Out}
 	if c.moving && ui.IsTerminal(a.Stdout) {
@@ -43,7 +46,7 @@ func (c *checker) Event(e transfer.Event) {
 	case unlisted && (c.verbose || c.strict):
 		c.result(e, "not in the list")
 	case e.Kind != transfer.Failed || unlisted:
-	case !errors.Is(e.Err, transfer.ErrList): // the reason is another than that it differs
+	case !errors.Is(e.Err, checksum.ErrMismatch): // the reason is another than that it differs
 		c.result(e, "FAILED to read")
 		c.Console.Say(e.Message)
 	case errors.Is(e.Err, fs.ErrNotExist):

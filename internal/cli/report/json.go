@@ -1,11 +1,13 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"sync"
 	"time"
 
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -16,8 +18,34 @@ const eventVersion = 1
 
 // An eventLine is one line of --json.
 type eventLine struct {
-	Version int `json:"v"`
-	transfer.Event
+	Version    int                   `json:"v"`
+	Kind       transfer.Kind         `json:"kind"`
+	Time       time.Time             `json:"time"`
+	Host       string                `json:"host"`                  // the target's, or else the source's
+	SourceHost string                `json:"source_host,omitempty"` // if there are two hosts
+	Direction  string                `json:"direction"`
+	Source     string                `json:"source"`
+	Target     string                `json:"target"`
+	Size       int64                 `json:"size"`
+	Bytes      int64                 `json:"bytes"`
+	Resumed    int64                 `json:"resumed,omitempty"`
+	Elapsed    time.Duration         `json:"elapsed_ns,omitempty"`
+	Wait       time.Duration         `json:"wait_ns,omitempty"`
+	Bottleneck transfer.Bottleneck   `json:"bound,omitempty"`
+	Message    string                `json:"message,omitempty"`
+	LeftBehind string                `json:"left_behind,omitempty"`
+	Name       string                `json:"name,omitempty"`
+	Hash       checksum.Hash         `json:"hash,omitzero"`
+	Verified   transfer.Verification `json:"verified,omitempty"`
+	Tree       bool                  `json:"tree,omitempty"`
+	Totals     *totalsLine           `json:"totals,omitempty"`
+}
+
+// totalsLine are the totals of a tree.
+type totalsLine struct {
+	*transfer.Totals
+	Elapsed    time.Duration       `json:"elapsed_ns"`
+	Bottleneck transfer.Bottleneck `json:"bound,omitempty"`
 }
 
 // An errorLine is a failure outside of any file: a host that cannot be reached.
@@ -42,17 +70,18 @@ type exitLine struct {
 
 // An eventWriter tells a program what happens. People still get the errors, on standard error.
 type eventWriter struct {
-	mu      sync.Mutex
-	w       io.Writer // which keeps its own errors
-	console *ui.Console
-	last    exitLine
+	mu       sync.Mutex
+	w        io.Writer // which keeps its own errors
+	console  *ui.Console
+	checking bool // nothing is copied
+	last     exitLine
 }
 
 func newEventWriter(w io.Writer, c *ui.Console) *eventWriter { return &eventWriter{w: w, console: c} }
 
 func (w *eventWriter) Event(e transfer.Event) {
 	switch {
-	case e.Kind == transfer.Done && e.Direction == transfer.Checking:
+	case e.Kind == transfer.Done && w.checking:
 		w.last.Checked++
 		w.last.Bytes += e.Bytes
 	case e.Kind == transfer.Done:
@@ -64,7 +93,33 @@ func (w *eventWriter) Event(e transfer.Event) {
 		w.last.Failed++
 		w.console.Say(e.Message)
 	}
-	w.write(eventLine{eventVersion, e})
+	line := eventLine{Version: eventVersion, Kind: e.Kind, Time: e.Time,
+		Host: cmp.Or(e.TargetHost, e.SourceHost), Direction: w.direction(e), Source: e.Source,
+		Target: e.Target, Size: e.Size, Bytes: e.Bytes, Resumed: e.Resumed, Elapsed: e.Elapsed,
+		Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message, LeftBehind: e.LeftBehind,
+		Name: e.Name, Hash: e.Hash, Verified: e.Verified, Tree: e.Tree}
+	if e.TargetHost != "" {
+		line.SourceHost = e.SourceHost
+	}
+	if e.Totals != nil {
+		line.Totals = &totalsLine{e.Totals, e.Elapsed, e.Bottleneck}
+	}
+	w.write(line)
+}
+
+// direction names the way of a copy.
+func (w *eventWriter) direction(e transfer.Event) string {
+	switch {
+	case w.checking:
+		return "check"
+	case e.SourceHost != "" && e.TargetHost != "":
+		return "relay"
+	case e.SourceHost != "":
+		return "download"
+	case e.TargetHost != "":
+		return "upload"
+	}
+	return "local"
 }
 
 func (w *eventWriter) Failed(err error) {

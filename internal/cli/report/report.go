@@ -82,7 +82,7 @@ func (p *Person) Event(e transfer.Event) {
 		if p.verbose {
 			p.Console.Say(fmt.Sprintf("copied %s to %s: %s%s in %.1f s, %s", sourceOf(e),
 				targetOf(e), ui.Amount(float64(e.Bytes)), resumedText(e.Resumed), e.Elapsed.Seconds(),
-				ui.Rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bound) + hashOf(e))
+				ui.Rate(e.Bytes-e.Resumed, e.Elapsed)) + boundText(e.Bottleneck) + hashOf(e))
 		}
 	case transfer.Failed:
 		p.line.finish(e, false)
@@ -147,7 +147,7 @@ func (p *Person) treeEvent(e transfer.Event) {
 			}
 		} else if p.verbose || p.moving && e.Err == nil || t.Failed > 1 && !p.quiet ||
 			e.Err != nil && t.Failed == 0 {
-			p.Console.Say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(t)))
+			p.Console.Say(fmt.Sprintf("%s: %s", sourceOf(e), summaryOf(e)))
 		}
 	}
 }
@@ -168,22 +168,23 @@ func untold(e transfer.Event) bool {
 }
 
 // boundText says what bound the speed, where that is known.
-func boundText(b transfer.Bound) string {
+func boundText(b transfer.Bottleneck) string {
 	switch b {
 	case "":
 		return ""
-	case transfer.BoundLimit:
+	case transfer.BottleneckRateLimit:
 		return ", limited by --limit"
 	}
 	return ", limited by the " + string(b)
 }
 
 // summaryOf says what has become of a tree.
-func summaryOf(t *transfer.Totals) string {
+func summaryOf(e transfer.Event) string {
+	t := e.Totals
 	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", ui.Count(t.Files, "file", "files"),
 		ui.Count(t.Directories, "directory", "directories"), ui.Count(t.Links, "link", "links"),
-		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), t.Elapsed.Seconds(),
-		ui.Rate(t.Bytes-t.Resumed, t.Elapsed)) + boundText(t.Bound)
+		ui.Amount(float64(t.Bytes)), resumedText(t.Resumed), e.Elapsed.Seconds(),
+		ui.Rate(t.Bytes-t.Resumed, e.Elapsed)) + boundText(e.Bottleneck)
 	if t.Kept > 0 {
 		text += fmt.Sprintf("; %s there already", ui.Count(t.Kept, "file was", "files were"))
 	}
@@ -217,26 +218,15 @@ func hashOf(e transfer.Event) (text string) {
 	return text
 }
 
-// sourceOf names the source of a job as a person would type it.
-func sourceOf(e transfer.Event) string {
-	switch e.Direction {
-	case transfer.Download:
-		return e.Host + ":" + e.Source
-	case transfer.Relay:
-		return e.SourceHost + ":" + e.Source
-	case transfer.Checking:
-		if e.Host != "" {
-			return e.Host + ":" + e.Source
-		}
-	}
-	return e.Source
-}
+// sourceOf names the source of a copy as a person would type it.
+func sourceOf(e transfer.Event) string { return typed(e.SourceHost, e.Source) }
 
-// targetOf names the target of a job.
-func targetOf(e transfer.Event) string {
-	switch e.Direction {
-	case transfer.Upload, transfer.Relay:
-		return e.Host + ":" + e.Target
+// targetOf names the target of a copy.
+func targetOf(e transfer.Event) string { return typed(e.TargetHost, e.Target) }
+
+func typed(host, path string) string {
+	if host == "" {
+		return path
 	}
-	return e.Target
+	return host + ":" + path
 }

@@ -9,20 +9,28 @@ import (
 	"syscall"
 )
 
-// StandardInput gives the reader for "-" and its size, 0 where it is not known.
-func (a *App) StandardInput(ctx context.Context) (io.Reader, int64) {
+// StandardInput returns the reader for "-".
+func (a *App) StandardInput(ctx context.Context) io.Reader {
 	info, err := a.Stdin.Stat()
 	if err == nil && info.Mode().IsRegular() {
-		var size int64
 		if at, err := a.Stdin.Seek(0, io.SeekCurrent); err == nil {
-			size = max(0, info.Size()-at)
+			return sizedFile{a.Stdin, int(max(0, info.Size()-at))}
 		}
-		return a.Stdin, size
+		return a.Stdin
 	}
-	return newDetached(ctx, a.Stdin.Read), 0
+	return newDetached(ctx, a.Stdin.Read)
 }
 
-// StandardOutput gives the writer for "-".
+// sizedFile is a file that knows how many bytes are left in it.
+type sizedFile struct {
+	*os.File
+	left int
+}
+
+// Len returns how many bytes are left; see package transfer's Reader.
+func (f sizedFile) Len() int { return f.left }
+
+// StandardOutput returns the writer for "-".
 func (a *App) StandardOutput(ctx context.Context) io.Writer {
 	info, err := a.Stdout.Stat()
 	if err == nil && info.Mode().IsRegular() {

@@ -1,0 +1,258 @@
+package checksum_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/usftp/usftp/checksum"
+)
+
+// needProgram skips a test, or fails it where nothing may be skipped.
+func needProgram(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		if os.Getenv("USFTP_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("%s is not installed", name)
+	}
+}
+
+// writeList writes a list of names, each of which has its own name as contents.
+func writeList(t *testing.T, path string, a checksum.Algorithm, names ...string) {
+	t.Helper()
+	m, err := checksum.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Discard()
+	for _, name := range names {
+		if err := m.Add(name, hashOf(a, []byte(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var oddNames = []string{"plain", "with space", " in front", "*star", "-", "-c", "back\\slash",
+	"new\nline", "car\rriage", "end\r", "\\n", "#comment",
+	"\xff\xfe", "ü", "dir/below", "dir/new\nline/below", strings.Repeat("long", 60)}
+
+// What a list is made of comes back out of it, sorted, for every name that a file can have.
+func TestManifestComesBack(t *testing.T) {
+	for _, a := range []checksum.Algorithm{checksum.SHA256, checksum.BLAKE3} {
+		path := filepath.Join(t.TempDir(), "list")
+		writeList(t, path, a, oddNames...)
+		list, err := checksum.Open(path, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer list.Close()
+		want := slices.Clone(oddNames)
+		slices.Sort(want)
+		// b3sum has no escape for a carriage return, and an end of line swallows it
+		if a == checksum.BLAKE3 {
+			want = slices.DeleteFunc(want, func(name string) bool { return name == "end\r" })
+		}
+		got := slices.Collect(list.Missing())
+		if a == checksum.BLAKE3 {
+			got = slices.DeleteFunc(got, func(name string) bool { return name == "end" })
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: it has %q, want %q", a, got, want)
+		}
+		for _, name := range want {
+			if listed, err := list.Check(name, hashOf(a, []byte(name))); !listed || err != nil {
+				t.Errorf("%q: %v, %v", name, listed, err)
+			}
+			if listed, err := list.Check(name, hashOf(a, []byte("other"))); !listed ||
+				!errors.Is(err, checksum.ErrMismatch) {
+				t.Errorf("%q with other contents: %v, %v", name, listed, err)
+			}
+		}
+		if listed, err := list.Check("elsewhere", hashOf(a, nil)); listed || err != nil {
+			t.Errorf("a name that it does not have: %v, %v", listed, err)
+		}
+	}
+}
+
+// sha256sum takes the list for one of its own, and makes the same of the same files.
+func TestManifestIsThatOfSHA256Sum(t *testing.T) {
+	needProgram(t, "sha256sum")
+	dir := t.TempDir()
+	for _, name := range oddNames {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(name), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := filepath.Join(t.TempDir(), "list")
+	writeList(t, list, checksum.SHA256, oddNames...)
+	check := exec.Command("sha256sum", "--check", "--strict", list)
+	check.Dir = dir
+	if out, err := check.CombinedOutput(); err != nil ||
+		bytes.Count(out, []byte(": OK\n")) != len(oddNames) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, form := range []string{"--text", "--binary", "--tag"} {
+		theirs := exec.Command("sha256sum", append([]string{form, "--"},
+			strings.Split(strings.ReplaceAll(strings.Join(oddNames, "\x00"), "\x00-\x00",
+				"\x00./-\x00"), "\x00")...)...)
+		theirs.Dir = dir
+		out, err := theirs.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "theirs")
+		os.WriteFile(path, out, 0o644)
+		l, err := checksum.Open(path, checksum.SHA256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range oddNames {
+			if listed, err := l.Check(name, hashOf(checksum.SHA256, []byte(name))); !listed ||
+				err != nil {
+				t.Errorf("%s: %q: %v, %v", form, name, listed, err)
+			}
+		}
+		l.Close()
+	}
+}
+
+// More files than memory should hold go through a file, and come out sorted, each once, with what
+// was added last.
+func TestManifestOfManyFiles(t *testing.T) {
+	const files = 150_000
+	dir := t.TempDir()
+	path := filepath.Join(dir, "list")
+	m, err := checksum.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Discard()
+	old, fresh := hashOf(checksum.SHA256, []byte("old")), hashOf(checksum.SHA256, []byte("fresh"))
+	for i := range files {
+		// Not in order, and a fifth of them twice.
+		m.Add(fmt.Sprintf("%06d", i*7919%files), old)
+	}
+	for i := range files / 5 {
+		m.Add(fmt.Sprintf("%06d", i*5), fresh)
+	}
+	if err := m.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	if len(lines) != files {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for i, line := range lines {
+		want := old
+		if i%5 == 0 {
+			want = fresh
+		}
+		if line != fmt.Sprintf("%x  %06d", want.Sum, i) {
+			t.Fatalf("line %d is %q", i, line)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// The list takes its name when it is complete, and nothing is left of one that is not.
+func TestManifestIsAtomic(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "list")
+	os.WriteFile(path, []byte("old"), 0o600)
+	m, err := checksum.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Add("a", hashOf(checksum.SHA256, nil))
+	if data, _ := os.ReadFile(path); string(data) != "old" {
+		t.Errorf("before it is complete it is %q", data)
+	}
+	m.Discard()
+	if err := m.Add("b", hashOf(checksum.SHA256, nil)); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("adding to what has ended: %v", err)
+	}
+	if data, _ := os.ReadFile(path); string(data) != "old" {
+		t.Errorf("discarded it is %q", data)
+	}
+	writeList(t, path, checksum.SHA256, "a")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the permissions have gone: %v, %v", info, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	if _, err := checksum.Create(filepath.Join(dir, "none", "list")); !errors.Is(err,
+		fs.ErrNotExist) {
+		t.Errorf("in no directory: %v", err)
+	}
+	if _, err := checksum.Create(dir); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+// Names that lead elsewhere, and lines that are none, are refused with the line's number.
+func TestHostileLists(t *testing.T) {
+	sum := strings.Repeat("0a", 32)
+	for name, text := range map[string]string{
+		"absolute":        sum + "  /etc/passwd",
+		"above":           sum + "  ../x",
+		"above in it":     sum + "  a/../../x",
+		"above, escaped":  `\` + sum + `  a\n/../x`,
+		"NUL":             sum + "  a\x00b",
+		"no name":         sum + "  ",
+		"the directory":   sum + "  ./.",
+		"short":           sum[1:] + "  a",
+		"no hexadecimal":  "zz" + sum[2:] + "  a",
+		"no space":        sum + "a",
+		"one space":       sum + " a",
+		"bad escape":      `\` + sum + `  a\tb`,
+		"open escape":     `\` + sum + `  a\`,
+		"another hash":    "MD5 (a) = " + sum,
+		"tagged, above":   "SHA256 (../a) = " + sum,
+		"a line too long": sum + "  " + strings.Repeat("x", 1<<20),
+	} {
+		path := filepath.Join(t.TempDir(), "list")
+		os.WriteFile(path, []byte("# a list\n\n"+sum+"  ./good//name\n"+text+"\n"), 0o644)
+		_, err := checksum.Open(path, checksum.SHA256)
+		var line *checksum.LineError
+		if !errors.As(err, &line) || line.Line != 4 || !errors.Is(err, checksum.ErrMismatch) ||
+			!strings.Contains(err.Error(), "list, line 4: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	m, err := checksum.Create(filepath.Join(t.TempDir(), "list"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Discard()
+	if err := m.Add("../x", hashOf(checksum.SHA256, nil)); err == nil {
+		t.Error("a name that leads elsewhere is added")
+	}
+}
+
+func hashOf(a checksum.Algorithm, data []byte) checksum.Hash {
+	h := a.New()
+	h.Write(data)
+	return checksum.Hash{Algorithm: a, Sum: h.Sum(nil)}
+}

@@ -1,0 +1,298 @@
+package checksum
+
+import (
+	"bufio"
+	"cmp"
+	"container/heap"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// A Writer writes a list of hashes in the format of sha256sum or b3sum, sorted by the bytes of the
+// names, each name once. Whatever has the list's name stays as it is until Commit. A few MiB of
+// memory serve any number of files: the rest goes to a file in the directory for temporary files.
+//
+// Its methods may be called from several goroutines.
+type Writer struct {
+	path   string
+	direct bool // what has the name is not a regular file, and is written in place
+
+	mu      sync.Mutex
+	err     error
+	added   int64
+	entries []entry
+	size    int
+	spilled *os.File
+	runs    []int64 // where each sorted run begins in spilled, and where the last one ends
+}
+
+type entry struct {
+	name      string
+	number    int64 // order of Add: the last entry of a name counts
+	algorithm Algorithm
+	sum       [Size]byte
+}
+
+func (e *entry) compare(other *entry) int {
+	return cmp.Or(strings.Compare(e.name, other.name), cmp.Compare(e.number, other.number))
+}
+
+const (
+	memory      = 4 << 20 // that entries take before they are spilled
+	entryMemory = 96      // that one takes besides its name
+
+	// runBuffer is what reading one run takes. A million files are some forty runs.
+	runBuffer   = 16 << 10
+	writeBuffer = 256 << 10
+)
+
+// Create begins a list with the given name. It fails if no file can be created there.
+func Create(name string) (*Writer, error) {
+	resolved, err := localfs.FollowLinks(name)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{path: resolved, runs: []int64{0}}
+	switch info, err := os.Stat(resolved); {
+	case err == nil && info.IsDir():
+		return nil, &fs.PathError{Op: "write", Path: name, Err: syscall.EISDIR}
+	case err == nil && !info.Mode().IsRegular():
+		w.direct = true
+		return w, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	// Fail before anything is copied rather than after. The probe does not stay: the list may lie
+	// in the tree that is being copied.
+	probe, err := w.temporary()
+	if err != nil {
+		return nil, err
+	}
+	return w, errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+func (w *Writer) temporary() (*os.File, error) {
+	dir, base := filepath.Split(w.path)
+	return os.OpenFile(filepath.Join(dir, localfs.TempName(base)),
+		os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+// Add adds a file. An error is returned again by Commit. A name that a list cannot have (see
+// [Open]) is an error.
+func (w *Writer) Add(name string, h Hash) error {
+	clean, err := cleanName(name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.err != nil:
+		return w.err
+	case err == nil && len(h.Sum) != Size:
+		err = errors.New("it has no hash")
+	}
+	if err != nil {
+		w.err = &fs.PathError{Op: "list", Path: name, Err: err}
+		return w.err
+	}
+	w.added++
+	w.entries = append(w.entries, entry{clean, w.added, h.Algorithm, [Size]byte(h.Sum)})
+	w.size += len(clean) + entryMemory
+	if w.size >= memory {
+		w.err = w.spill()
+	}
+	return w.err
+}
+
+// Added returns how many files have been added.
+func (w *Writer) Added() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.added
+}
+
+func (w *Writer) sort() {
+	slices.SortFunc(w.entries, func(a, b entry) int { return a.compare(&b) })
+}
+
+// spill appends the entries in memory to the temporary file as a sorted run. The caller holds the
+// lock.
+func (w *Writer) spill() (err error) {
+	if w.spilled == nil {
+		if w.spilled, err = os.CreateTemp("", "usftp-list-*"); err != nil {
+			return err
+		}
+	}
+	w.sort()
+	out := bufio.NewWriterSize(w.spilled, writeBuffer)
+	end := w.runs[len(w.runs)-1]
+	var head []byte
+	for i := range w.entries {
+		e := &w.entries[i]
+		head = binary.AppendUvarint(head[:0], uint64(e.number))
+		head = binary.AppendUvarint(head, uint64(len(e.name)))
+		head = append(append(head, e.algorithm[0]), e.sum[:]...)
+		out.Write(head)
+		out.WriteString(e.name)
+		end += int64(len(head) + len(e.name))
+	}
+	w.runs = append(w.runs, end)
+	clear(w.entries)
+	w.entries, w.size = w.entries[:0], 0
+	return out.Flush()
+}
+
+// run is a sorted sequence of entries, in the temporary file or still in memory.
+type run struct {
+	in     *bufio.Reader
+	memory []entry
+	entry
+}
+
+// next moves to the next entry. The error is io.EOF at the end.
+func (r *run) next() error {
+	if r.in == nil {
+		if len(r.memory) == 0 {
+			return io.EOF
+		}
+		r.entry, r.memory = r.memory[0], r.memory[1:]
+		return nil
+	}
+	number, err := binary.ReadUvarint(r.in)
+	if err != nil {
+		return err
+	}
+	length, err := binary.ReadUvarint(r.in)
+	if err != nil {
+		return io.ErrUnexpectedEOF
+	}
+	rest := make([]byte, 1+Size+length)
+	if _, err := io.ReadFull(r.in, rest); err != nil {
+		return io.ErrUnexpectedEOF
+	}
+	r.number, r.algorithm, r.name = int64(number), SHA256, string(rest[1+Size:])
+	if rest[0] == BLAKE3[0] {
+		r.algorithm = BLAKE3
+	}
+	copy(r.sum[:], rest[1:])
+	return nil
+}
+
+// runHeap has the run with the least entry first.
+type runHeap []*run
+
+func (h runHeap) Len() int           { return len(h) }
+func (h runHeap) Less(i, j int) bool { return h[i].compare(&h[j].entry) < 0 }
+func (h runHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *runHeap) Push(x any)        { *h = append(*h, x.(*run)) }
+func (h *runHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// merge writes the runs as one list.
+func (w *Writer) merge(to io.Writer) error {
+	w.sort()
+	runs := runHeap{&run{memory: w.entries}}
+	for i, end := range w.runs[1:] {
+		section := io.NewSectionReader(w.spilled, w.runs[i], end-w.runs[i])
+		runs = append(runs, &run{in: bufio.NewReaderSize(section, runBuffer)})
+	}
+	waiting := runs[:0]
+	for _, r := range runs {
+		if err := r.next(); err == nil {
+			waiting = append(waiting, r)
+		} else if err != io.EOF {
+			return err
+		}
+	}
+	heap.Init(&waiting)
+	out := bufio.NewWriterSize(to, writeBuffer)
+	var line []byte
+	for len(waiting) > 0 {
+		least := waiting[0]
+		e := least.entry
+		switch err := least.next(); err {
+		case nil:
+			heap.Fix(&waiting, 0)
+		case io.EOF:
+			heap.Pop(&waiting)
+		default:
+			return err
+		}
+		if len(waiting) > 0 && waiting[0].name == e.name { // a later entry counts
+			continue
+		}
+		line = appendLine(line[:0], Hash{e.algorithm, e.sum[:]}, e.name)
+		if _, err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// Commit writes the list under its name. Nothing can be added afterwards.
+func (w *Writer) Commit() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.discard()
+	if w.err != nil {
+		return w.err
+	}
+	w.err = fs.ErrClosed
+	if w.direct {
+		file, err := os.OpenFile(w.path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(w.merge(file), file.Close())
+	}
+	file, err := w.temporary()
+	if err != nil {
+		return err
+	}
+	if old, statErr := os.Stat(w.path); statErr == nil {
+		err = file.Chmod(old.Mode().Perm())
+	} else if !errors.Is(statErr, fs.ErrNotExist) {
+		err = statErr
+	}
+	if err == nil {
+		err = w.merge(file)
+	}
+	if err == nil {
+		err = file.Sync() // else a crash could leave an empty file under the list's name
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), w.path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+	}
+	return err
+}
+
+// Discard ends the Writer without a list. After Commit it does nothing.
+func (w *Writer) Discard() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = fs.ErrClosed
+	w.discard()
+}
+
+func (w *Writer) discard() {
+	if w.spilled != nil {
+		w.spilled.Close()
+		os.Remove(w.spilled.Name())
+		w.spilled = nil
+	}
+	w.entries = nil
+}

@@ -1,0 +1,329 @@
+// Package filecopy copies what is in one file of this machine to another, hashes it on the way
+// where that is asked for, and leaves holes what they are. Of the ways there are it takes the one
+// that costs least; see [Choose].
+package localfs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+)
+
+// Options say what is copied. The zero Options copy all of it, from the beginning to the beginning.
+type Options struct {
+	From, To int64 // offsets in the source and in the target
+
+	// Length is how much is copied at most; 0 is all that there is.
+	Length int64
+
+	// Hash is given what is copied, in order, and zeros for holes; where Plan says so on another
+	// goroutine, which has ended when Copy returns. Nil hashes nothing.
+	Hash io.Writer
+
+	// Zeros has runs of zeros become holes too, of blocks of 4 KiB in the target. Then all of it is
+	// read and written, as no kernel looks for them.
+	Zeros bool
+
+	// Piece is how much is copied between two calls of Each, at most; 0 is 8 MiB.
+	Piece int
+
+	// Each is called after each piece with the bytes that it had, on the calling goroutine. An
+	// error ends the copying, and is returned.
+	Each func(n int64) error
+
+	// Plan is how it is done, as long as that is possible; the zero Plan leaves it to Choose.
+	Plan Plan
+}
+
+const (
+	usualPiece = 8 << 20
+
+	// bufferSize is what one read and one write move: more lies outside of the processor's nearest
+	// caches, less costs system calls.
+	bufferSize = 256 << 10
+
+	// block is what file systems make holes of, mostly.
+	block = 4 << 10
+)
+
+// Copy copies from src to dst, which must be open for reading and for writing, not with O_APPEND,
+// and be different files, or the ranges apart. Holes of src, as far as the system tells of them,
+// read as zeros in dst and take no room there. It returns how many bytes, from the beginning, have
+// been copied; fewer than Length mean that src ends there. The offsets of both files may be
+// anywhere afterwards. It stops between two pieces when ctx ends, with its cause.
+func Copy(ctx context.Context, dst, src *os.File, o Options) (int64, error) {
+	info, err := src.Stat()
+	if err != nil {
+		return 0, err
+	}
+	c := &copier{ctx: ctx, dst: dst, src: src, Options: o, in: o.From, end: math.MaxInt64}
+	if c.Length > 0 && c.Length < math.MaxInt64-o.From {
+		c.end = o.From + o.Length
+	}
+	if c.Piece <= 0 {
+		c.Piece = usualPiece
+	}
+	c.size = info.Size()
+	c.facts = c.look()
+	if c.Plan == (Plan{}) {
+		c.Plan = Choose(c.facts)
+	}
+	c.holes = holesOf(src, info)
+	err = c.copy()
+	if hashErr := c.finishHash(); err == nil {
+		err = hashErr
+	}
+	return c.done(), err
+}
+
+// copier is one copy under way.
+type copier struct {
+	ctx      context.Context
+	dst, src *os.File
+	Options
+	in, end int64 // in src: where it is, and where it ends at the latest
+	size    int64 // of src, as it said at the beginning
+	facts   Facts
+	holes   *Holes
+	ended   bool // src has no more
+	hasher  *hasher
+	buffer  []byte
+}
+
+// look gathers what the choice hangs on.
+func (c *copier) look() Facts {
+	return Facts{
+		Size: min(c.size, c.end) - c.From, Hash: c.Hash != nil, Whole: c.whole(), Processors: runtime.GOMAXPROCS(0),
+		NoKernel: c.Zeros || c.size == 0, // the files of /proc have no size, and something in them
+		Remote:   remote(c.dst),
+	}
+}
+
+// whole tells whether all of src goes into an empty file.
+func (c *copier) whole() bool {
+	if c.From != 0 || c.To != 0 || c.end < c.size || c.size == 0 {
+		return false
+	}
+	info, err := c.dst.Stat()
+	return err == nil && info.Mode().IsRegular() && info.Size() == 0
+}
+
+func (c *copier) done() int64 { return c.in - c.From }
+
+// out is where it is in dst.
+func (c *copier) out() int64 { return c.in - c.From + c.To }
+
+func (c *copier) copy() error {
+	if c.Plan.Move == Clone {
+		if c.facts.Whole && clone(c.dst, c.src) == nil {
+			c.in = c.size
+			return c.after(c.in)
+		}
+		c.facts.NoClone = true
+		c.Plan = Choose(c.facts)
+	}
+	hole := false
+	for c.in < c.end {
+		var to int64
+		to, hole = c.holes.Extent(c.in)
+		to = min(to, c.end)
+		var err error
+		more := true
+		if hole {
+			err = c.leave(to)
+		} else {
+			more, err = c.move(to)
+		}
+		if err != nil {
+			return err
+		}
+		if !more || to == math.MaxInt64 || hole && to >= c.size {
+			break
+		}
+	}
+	if hole || c.Zeros {
+		return c.extend()
+	}
+	return nil
+}
+
+// move copies data up to an offset. More is false where src ends before.
+func (c *copier) move(to int64) (more bool, err error) {
+	for c.in < to && !c.ended {
+		if c.ctx.Err() != nil {
+			return false, context.Cause(c.ctx)
+		}
+		piece := min(to-c.in, int64(c.Piece))
+		var n int64
+		if c.Plan.Move == Kernel {
+			n, err = copyRange(c.dst, c.src, c.out(), c.in, piece)
+			if n == 0 && (err == nil || errors.Is(err, errors.ErrUnsupported)) {
+				c.noKernel() // or src has ended
+				continue
+			}
+		} else {
+			n, err = c.readAndWrite(piece)
+		}
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			return false, nil
+		}
+		c.in += n
+		if err := c.after(n); err != nil {
+			return false, err
+		}
+	}
+	return !c.ended, nil
+}
+
+// after tells of a piece.
+func (c *copier) after(n int64) error {
+	if c.Each == nil {
+		return nil
+	}
+	return c.Each(n)
+}
+
+// noKernel goes on by reading and writing.
+func (c *copier) noKernel() {
+	if c.facts.NoKernel = true; c.done() == 0 && c.hasher == nil {
+		c.Plan = Choose(c.facts)
+	}
+	c.Plan.Move = Read
+}
+
+// hashes tells whether there is a hash and the plan has it taken in one of some ways, and makes it
+// ready.
+func (c *copier) hashes(ways ...Hashing) bool {
+	if c.Hash == nil || !slices.Contains(ways, c.Plan.Hash) {
+		return false
+	}
+	if c.hasher == nil {
+		c.hasher = newHasher(c)
+	}
+	return true
+}
+
+// readAndWrite copies one piece of data by way of this process. It returns 0 at the end of src.
+func (c *copier) readAndWrite(piece int64) (done int64, err error) {
+	for done < piece {
+		buffer := c.room()
+		buffer = buffer[:min(int64(len(buffer)), piece-done)]
+		n, readErr := c.src.ReadAt(buffer, c.in+done)
+		if n > 0 && c.hashes(Tee, TeeAside) {
+			c.hasher.take(portion{data: buffer[:n]})
+		}
+		if err := c.write(buffer[:n], c.out()+done); err != nil {
+			return 0, err
+		}
+		done += int64(n)
+		if readErr == io.EOF || n == 0 && readErr == nil {
+			c.ended = true
+			return done, nil
+		}
+		if readErr != nil {
+			return 0, readErr
+		}
+	}
+	return done, nil
+}
+
+// room lends a buffer, which is free again with the next call or, where it goes to a hasher on
+// another goroutine, when that is done.
+func (c *copier) room() []byte {
+	if c.hashes(TeeAside) {
+		return <-c.hasher.free
+	}
+	if c.buffer == nil {
+		c.buffer = make([]byte, c.bufferSize())
+	}
+	return c.buffer
+}
+
+// bufferSize is not more than what is copied, but for one byte that shows the end.
+func (c *copier) bufferSize() int {
+	if c.size <= c.From { // or not known
+		return bufferSize
+	}
+	return int(min(bufferSize, c.size-c.From+1, c.end-c.From))
+}
+
+func (c *copier) write(p []byte, off int64) error {
+	if c.Zeros {
+		_, err := WriteSparse(c.dst, p, off)
+		return err
+	}
+	_, err := c.dst.WriteAt(p, off)
+	return err
+}
+
+// leave has a hole in dst up to an offset of src.
+func (c *copier) leave(to int64) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	if err := c.clear(c.out(), to-c.in); err != nil {
+		return err
+	}
+	if c.hashes(Tee, TeeAside) {
+		c.hasher.take(portion{zeros: true, n: to - c.in})
+	}
+	n := to - c.in
+	c.in = to
+	return c.after(n)
+}
+
+// clear makes sure that a range of dst, as far as there is one, reads as zeros.
+func (c *copier) clear(off, n int64) error {
+	info, err := c.dst.Stat()
+	if err != nil {
+		return err
+	}
+	if n = min(n, info.Size()-off); n <= 0 {
+		return nil
+	}
+	if punch(c.dst, off, n) == nil {
+		return nil
+	}
+	for n > 0 {
+		wrote, err := c.dst.WriteAt(nothing[:min(n, int64(len(nothing)))], off)
+		if err != nil {
+			return err
+		}
+		off, n = off+int64(wrote), n-int64(wrote)
+	}
+	return nil
+}
+
+// extend gives dst its length where it ends in a hole: by a byte, as a truncation might cut off
+// what others are writing.
+func (c *copier) extend() error {
+	info, err := c.dst.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() >= c.out() || c.done() == 0 {
+		return err
+	}
+	_, err = c.dst.WriteAt(nothing[:1], c.out()-1)
+	return err
+}
+
+// finishHash hashes what is not hashed yet, and waits for what is under way.
+func (c *copier) finishHash() error {
+	if c.hashes(Reread) {
+		for off := c.From; off < c.in; {
+			to, hole := c.holes.Extent(off)
+			to = min(to, c.in)
+			c.hasher.take(portion{off: off, n: to - off, zeros: hole})
+			off = to
+		}
+	}
+	if c.hasher == nil {
+		return nil
+	}
+	return c.hasher.end()
+}

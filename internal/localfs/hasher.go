@@ -1,0 +1,116 @@
+package localfs
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+// hasher gives a hash what is copied, in order: where the plan says so on a goroutine of its own.
+type hasher struct {
+	ctx    context.Context
+	hash   io.Writer
+	src    *os.File
+	buffer []byte // for what is read once more
+	size   int
+
+	feed  chan portion // nil without a goroutine
+	free  chan []byte  // buffers that may be read into
+	ended chan struct{}
+	err   error // the goroutine's until it has ended
+}
+
+// portion is what comes next: data, zeros, or what lies at an offset of the source.
+type portion struct {
+	data  []byte
+	zeros bool
+	off   int64
+	n     int64
+}
+
+// asideBuffers are under way between the copy and the hash: enough that neither waits for the
+// other's moments.
+const asideBuffers = 4
+
+func newHasher(c *copier) *hasher {
+	h := &hasher{ctx: c.ctx, hash: c.Hash, src: c.src, size: c.bufferSize()}
+	if c.Plan.Hash == TeeAside {
+		h.free = make(chan []byte, asideBuffers)
+		for range asideBuffers {
+			h.free <- make([]byte, h.size)
+		}
+		h.feed, h.ended = make(chan portion, asideBuffers), make(chan struct{})
+		go h.run()
+	}
+	return h
+}
+
+func (h *hasher) run() {
+	defer close(h.ended)
+	for p := range h.feed {
+		h.consume(p)
+		if p.data != nil {
+			h.free <- p.data[:cap(p.data)]
+		}
+	}
+}
+
+// take hashes a portion, or has it hashed.
+func (h *hasher) take(p portion) {
+	if h.feed != nil {
+		h.feed <- p
+		return
+	}
+	h.consume(p)
+}
+
+// end waits for what is under way and returns what went wrong.
+func (h *hasher) end() error {
+	if h.feed != nil {
+		close(h.feed)
+		<-h.ended
+		h.feed = nil
+	}
+	return h.err
+}
+
+func (h *hasher) consume(p portion) {
+	switch {
+	case h.err != nil:
+	case p.data != nil:
+		_, h.err = h.hash.Write(p.data)
+	case p.zeros:
+		for n := p.n; n > 0 && h.goesOn(); {
+			piece := min(n, int64(len(nothing)))
+			_, h.err = h.hash.Write(nothing[:piece])
+			n -= piece
+		}
+	default:
+		h.reread(p.off, p.n)
+	}
+}
+
+// reread hashes what lies in the source.
+func (h *hasher) reread(off, n int64) {
+	if h.buffer == nil {
+		h.buffer = make([]byte, h.size)
+	}
+	for n > 0 && h.goesOn() {
+		got, err := h.src.ReadAt(h.buffer[:min(n, int64(len(h.buffer)))], off)
+		if got > 0 {
+			_, h.err = h.hash.Write(h.buffer[:got])
+		} else if err == io.EOF {
+			h.err = io.ErrUnexpectedEOF // it has shrunk since it was copied
+		} else if err != nil {
+			h.err = err
+		}
+		off, n = off+int64(got), n-int64(got)
+	}
+}
+
+func (h *hasher) goesOn() bool {
+	if h.err == nil && h.ctx.Err() != nil {
+		h.err = context.Cause(h.ctx)
+	}
+	return h.err == nil
+}

@@ -1,0 +1,127 @@
+package localfs
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"os"
+)
+
+// nothing is zeros to compare with and to write.
+var nothing [64 << 10]byte
+
+// Holes knows where the holes of a file are, as far as the system tells. A nil one knows of none.
+// One goroutine at a time may use it.
+type Holes struct {
+	file     *os.File
+	size     int64
+	from, to int64 // what was found last
+	hole     bool
+}
+
+// FindHoles looks whether a file may have holes: whether it takes less room than its size. It
+// returns nil where it does not. What has become of the file since then is for others to find out.
+// Its methods move the file's offset.
+func FindHoles(f *os.File) *Holes {
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	return holesOf(f, info)
+}
+
+func holesOf(f *os.File, info os.FileInfo) *Holes {
+	if !info.Mode().IsRegular() || !roomy(info) {
+		return nil
+	}
+	return &Holes{file: f, size: info.Size()}
+}
+
+// Extent returns up to where a file is the same, data or hole, from an offset on. Where nothing is
+// known, or behind the file's end, it is data up to math.MaxInt64.
+func (h *Holes) Extent(off int64) (to int64, hole bool) {
+	if h == nil || off >= h.size {
+		return math.MaxInt64, false
+	}
+	if h.from <= off && off < h.to {
+		return h.to, h.hole
+	}
+	h.from = off
+	data, err := h.file.Seek(off, seekData)
+	switch {
+	case isNoData(err):
+		h.to, h.hole = h.size, true // there is none behind off
+	case err != nil || data < off:
+		h.to, h.hole = math.MaxInt64, false
+	case data > off:
+		h.to, h.hole = min(data, h.size), true
+	default:
+		h.hole = false
+		if h.to, err = h.file.Seek(off, seekHole); err != nil || h.to <= off {
+			h.to = math.MaxInt64
+		}
+	}
+	return h.to, h.hole
+}
+
+// DataBefore returns the end of the last data before an offset: where the file would end if it had
+// no hole there.
+func (h *Holes) DataBefore(off int64) int64 {
+	if h == nil {
+		return off
+	}
+	last := int64(0)
+	for at := int64(0); at < off; {
+		to, hole := h.Extent(at)
+		if at = min(to, off); !hole {
+			last = at
+		}
+	}
+	return last
+}
+
+// WriteSparse writes p at an offset of a file that reads as zeros there, and leaves out blocks of
+// zeros: they stay holes. Where the last of p is left out, the file may stay shorter than it should
+// be. It returns how many bytes are as they should be.
+func WriteSparse(w io.WriterAt, p []byte, off int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		zeros := leadingZeros(p[done:], off+int64(done))
+		if done += zeros; done == len(p) {
+			break
+		}
+		n := leadingData(p[done:], off+int64(done))
+		wrote, err := w.WriteAt(p[done:done+n], off+int64(done))
+		if done += wrote; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// leadingZeros returns how much of p's beginning are blocks of the file that hold zeros only.
+func leadingZeros(p []byte, off int64) (n int) {
+	for n < len(p) {
+		next := toBlock(p[n:], off+int64(n))
+		if !bytes.Equal(p[n:n+next], nothing[:next]) {
+			break
+		}
+		n += next
+	}
+	return n
+}
+
+// leadingData returns how much of p's beginning are blocks of the file that do not.
+func leadingData(p []byte, off int64) (n int) {
+	for n < len(p) {
+		next := toBlock(p[n:], off+int64(n))
+		if bytes.Equal(p[n:n+next], nothing[:next]) {
+			break
+		}
+		n += next
+	}
+	return n
+}
+
+// toBlock returns how much of p lies in the block of the file in which it begins.
+func toBlock(p []byte, off int64) int { return int(min(int64(len(p)), block-off%block)) }

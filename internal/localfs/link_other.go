@@ -1,0 +1,12 @@
+//go:build !linux && !darwin && !freebsd
+
+package localfs
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// Lchtimes sets the times of a symbolic link, which is not supported here.
+func Lchtimes(*os.Root, string, time.Time, time.Time) error { return errors.ErrUnsupported }

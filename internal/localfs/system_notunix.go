@@ -1,0 +1,28 @@
+//go:build !unix
+
+package localfs
+
+import (
+	"io/fs"
+	"os"
+)
+
+// Links returns how many names a file has, 1 here.
+func Links(fs.FileInfo) uint64 { return 1 }
+
+// OwnerOf returns a file's owner, which has no number here.
+func OwnerOf(fs.FileInfo) Owner { return Owner{} }
+
+// ID identifies a file whatever its name, "" if that is not known.
+func ID(fs.FileInfo) string { return "" }
+
+// OpenPrivate opens a file for reading and writing and creates it if needed.
+func OpenPrivate(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+}
+
+// OpenNoFollow opens a regular file for reading.
+func OpenNoFollow(name string) (*os.File, error) { return os.Open(name) }
+
+// OpenDirNoFollow opens a directory for reading.
+func OpenDirNoFollow(name string) (*os.File, error) { return os.Open(name) }

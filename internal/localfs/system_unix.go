@@ -1,0 +1,78 @@
+//go:build unix
+
+package localfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// Links returns how many names a file has.
+func Links(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Nlink)
+	}
+	return 1
+}
+
+// OwnerOf returns a file's owner.
+func OwnerOf(info fs.FileInfo) Owner {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Owner{}
+	}
+	return Owner{int(stat.Uid), int(stat.Gid), true}
+}
+
+// ID identifies a file whatever its name, "" if that is not known.
+func ID(info fs.FileInfo) string {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return strconv.FormatUint(uint64(stat.Dev), 16) + ":" +
+			strconv.FormatUint(uint64(stat.Ino), 16)
+	}
+	return ""
+}
+
+// OpenPrivate opens a file for reading and writing and creates it if needed. It takes only a file
+// of our own with one name: the directory may be somebody else's whose HOME is still set (sudo),
+// and a link in it could lead to any file that we may write.
+func OpenPrivate(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || Links(info) > 1 ||
+		OwnerOf(info).UID != os.Geteuid()) {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("it is somebody else's")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenNoFollow opens a regular file for reading. It does not follow a symbolic link that took the
+// file's place since it was listed, and does not wait for a named pipe.
+func OpenNoFollow(name string) (*os.File, error) {
+	return notFollowed(os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0))
+}
+
+// OpenDirNoFollow opens a directory in the same way.
+func OpenDirNoFollow(name string) (*os.File, error) {
+	return notFollowed(os.OpenFile(name,
+		os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0))
+}
+
+// notFollowed translates the kernel's error for a link: ELOOP, or EMLINK on FreeBSD.
+func notFollowed(f *os.File, err error) (*os.File, error) {
+	var path *fs.PathError
+	if errors.As(err, &path) && (path.Err == syscall.ELOOP || path.Err == syscall.EMLINK) {
+		path.Err = ErrLink
+	}
+	return f, err
+}

@@ -1,0 +1,334 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+)
+
+// ConnectConfig changes how [Connect] logs in. The zero ConnectConfig is valid.
+type ConnectConfig struct {
+	// Dial is how connections are made. Nil means the user's ssh_config, and nobody to ask.
+	Dial *dial.Config
+
+	// Connections and Streams are the most connections there may be to the host, and the most SFTP
+	// sessions on each. 0 means 8 and 2, and one connection if each login needs a person.
+	Connections, Streams int
+
+	// Expected is the size of the largest file that will be copied, as far as it is known. If it is
+	// large for the link, further connections start to log in when the first login is almost done.
+	Expected int64
+
+	// Source is the file that the first copy will read. Look is the target of the first copy to the
+	// host, or the directory that the first tree begins with. The request goes out together with
+	// the first one of the session, which saves a round trip with hosts that are known to allow it
+	// (OpenSSH). An answer that nobody asks for is dropped.
+	Source, Look string
+
+	// Client are options for each client. What the connection knows and Dial's Logger are implied.
+	Client []usftp.ClientOption
+}
+
+// A Login is a host that is logged in to: its client, a pool for further connections, and, if a
+// login needs no person, a way to replace a lost connection.
+type Login struct {
+	target dial.Target
+	dialer *dial.Dialer
+	config ConnectConfig
+
+	mu     sync.Mutex
+	host   Host
+	conn   *dial.Conn
+	closed bool
+}
+
+// Connect logs in to a host and starts SFTP. Errors are of type [*dial.Error], whose text begins
+// with the host; if ctx has ended the error may be its cause. The Login must be closed.
+func Connect(ctx context.Context, target dial.Target, config ConnectConfig) (*Login, error) {
+	if config.Dial == nil {
+		config.Dial = new(dial.Config)
+	}
+	l := &Login{config: config, target: target,
+		host: Host{Name: target.UserHost(), Quirks: new(Quirks)}}
+	if err := l.login(ctx); err != nil {
+		return nil, l.error(ctx, err)
+	}
+	return l, nil
+}
+
+// Host returns the host. After a reconnect it is another one.
+func (l *Login) Host() Host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.host
+}
+
+// Close ends all connections to the host in bounded time. It may be called twice.
+func (l *Login) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		l.end()
+	}
+	return nil
+}
+
+// end closes everything at once: whatever was done has been answered, and saying goodbye would cost
+// a round trip. The caller holds the lock.
+func (l *Login) end() {
+	var closing sync.WaitGroup
+	if l.host.Pool != nil {
+		closing.Go(func() { l.host.Pool.Close() })
+	}
+	if l.host.Client != nil {
+		closing.Go(func() { l.host.Client.Close() })
+		if l.conn != nil && l.conn.SSH() != nil {
+			<-l.host.Client.Done() // so that the client knows who ended it
+		} else {
+			closing.Wait() // a process should exit by itself
+		}
+	}
+	if l.conn != nil {
+		closing.Go(func() { l.conn.Close() })
+	}
+	closing.Wait()
+}
+
+// login makes the first connection and lets others begin.
+func (l *Login) login(ctx context.Context) (err error) {
+	config := *l.config.Dial
+	first := &pending{ready: make(chan struct{})}
+	var pool *Pool
+	nearly := config.Nearly
+	config.Nearly = func(d *dial.Dialer, roundTrip time.Duration) {
+		pool.Expect(l.config.Expected, roundTrip)
+		if nearly != nil {
+			nearly(d, roundTrip)
+		}
+	}
+	if l.dialer, err = dial.New(ctx, l.target, &config); err != nil {
+		return err
+	}
+	pool = l.pool(first)
+	conn, err := l.dialer.Dial(ctx)
+	first.made(dialed{conn, l.options()}, err)
+	var client *usftp.Client
+	if err == nil {
+		client, err = l.start(ctx, conn)
+	}
+	if err != nil {
+		pool.Close()
+		if conn != nil {
+			conn.Close()
+		}
+		return err
+	}
+	if l.dialer.NeedsPerson() { // which is known only now
+		pool.Close()
+		pool = l.pool(first)
+	} else {
+		l.host.Redial = l.redial
+	}
+	l.conn, l.host.Client, l.host.Pool = conn, client, pool
+	l.host.Identity = identityOf(conn, l.target)
+	return nil
+}
+
+// start opens the first session and sends the first request along with it.
+func (l *Login) start(ctx context.Context, conn *dial.Conn) (*usftp.Client, error) {
+	options := l.options()
+	var r *firstRequest
+	switch {
+	case l.config.Source != "":
+		r = &firstRequest{path: l.config.Source, opens: true, done: make(chan struct{})}
+	case l.config.Look != "":
+		r = &firstRequest{path: l.config.Look, done: make(chan struct{})}
+	}
+	if r != nil {
+		options = append(options, usftp.WithAhead(r.start))
+	}
+	client, err := OpenClient(ctx, conn, options...)
+	if r != nil && r.asked {
+		r.trip = conn.RoundTrip()
+		l.host.first = r
+	}
+	return client, err
+}
+
+// pending is a connection that is still being made.
+type pending struct {
+	ready chan struct{} // closed when what follows is set
+	dialed
+	err error
+}
+
+func (p *pending) made(conn dialed, err error) {
+	p.dialed, p.err = conn, err
+	close(p.ready)
+}
+
+// Open implements Connection.
+func (p *pending) Open(ctx context.Context) (*usftp.Client, error) {
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return p.dialed.Open(ctx)
+}
+
+// redial replaces the connection. It is the host's Redial.
+func (l *Login) redial(ctx context.Context) (Host, error) {
+	if err := l.reconnect(ctx); err != nil {
+		return Host{}, l.error(ctx, err)
+	}
+	return l.Host(), nil
+}
+
+func (l *Login) reconnect(ctx context.Context) error {
+	conn, err := l.dialer.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	client, err := OpenClient(ctx, conn, l.options()...)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		client.Close()
+		conn.Close()
+		return usftp.ErrClosed
+	}
+	l.end()
+	l.conn, l.host.Client, l.host.first = conn, client, nil
+	l.host.Pool = l.pool(dialed{conn, l.options()})
+	l.host.Identity = identityOf(conn, l.target)
+	return nil
+}
+
+// identityOf tells a host from others by its key and the user's name there, or by what was typed if
+// the system's ssh keeps the key to itself.
+func identityOf(conn *dial.Conn, t dial.Target) string {
+	if key := conn.HostKey(); key != nil {
+		return conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
+	}
+	return fmt.Sprintf("%s:%d", t.UserHost(), t.Port)
+}
+
+func (l *Login) options() []usftp.ClientOption {
+	return append([]usftp.ClientOption{usftp.WithLogger(l.logger())}, l.config.Client...)
+}
+
+func (l *Login) logger() *slog.Logger {
+	if l.config.Dial.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l.config.Dial.Logger
+}
+
+// pool returns a new pool.
+func (l *Login) pool(first Connection) *Pool {
+	connections, streams := l.config.Connections, l.config.Streams
+	if l.host.Pool != nil { // whose connection was lost
+		streams = l.host.Pool.streams()
+	}
+	if connections == 0 && l.dialer.NeedsPerson() {
+		connections = 1
+	}
+	return New(Config{
+		First: first, Connections: connections, Streams: streams, Logger: l.logger(),
+		Connect: func(ctx context.Context) (Connection, error) {
+			conn, err := l.dialer.Dial(ctx)
+			return dialed{conn, l.options()}, err
+		},
+	})
+}
+
+// error makes one sentence that begins with the host.
+func (l *Login) error(ctx context.Context, err error) error {
+	var named *dial.Error
+	if errors.As(err, &named) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return &dial.Error{Host: l.host.Name, Err: err}
+}
+
+// dialed is a connection of package dial as a Pool has it.
+type dialed struct {
+	*dial.Conn
+	options []usftp.ClientOption
+}
+
+func (d dialed) Open(ctx context.Context) (*usftp.Client, error) {
+	return OpenClient(ctx, d.Conn, d.options...)
+}
+
+// OpenClient opens a stream on a connection and starts SFTP on it. The client learns from the
+// connection the server's version, the channel's window, and how to ask for a sign of life. If ctx
+// ends before SFTP has started, the whole connection is closed: a silent server would be waited for
+// otherwise.
+func OpenClient(ctx context.Context, conn *dial.Conn,
+	options ...usftp.ClientOption) (*usftp.Client, error) {
+	stream, err := conn.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// closing only the stream would wait for the server
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	client, err := usftp.NewClientPipe(stream, stream, append([]usftp.ClientOption{
+		usftp.WithServerVersion(conn.ServerVersion()),
+		usftp.WithChannelWindow(stream.Window()),
+		usftp.WithKeepalive(conn.Keepalive)}, options...)...)
+	if !stop() && err == nil {
+		client.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var named *dial.Error
+	if errors.As(err, &named) { // the stream knows better why it ended
+		return nil, named
+	}
+	if err != nil {
+		return nil, &startError{err: err, stderr: strings.ReplaceAll(stream.Stderr(), "\n", "; ")}
+	}
+	return client, nil
+}
+
+// A startError reports a stream on which SFTP did not start. Servers often give the reason on
+// standard error.
+type startError struct {
+	err    error
+	stderr string
+}
+
+func (e *startError) Error() string {
+	var lost *usftp.LostError
+	var other *usftp.NotSFTPError
+	switch {
+	case e.stderr == "":
+		return e.err.Error()
+	case errors.As(e.err, &lost), errors.As(e.err, &other) && len(other.Text) == 0:
+		return "SFTP did not start: " + e.stderr
+	}
+	return fmt.Sprintf("%s (and: %s)", e.err, e.stderr)
+}
+
+func (e *startError) Unwrap() error { return e.err }

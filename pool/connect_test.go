@@ -1,0 +1,78 @@
+package pool_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest/opensshd"
+	"github.com/usftp/usftp/transfer"
+)
+
+// Connect gives a host that jobs run on, and that comes back after its connection was lost; Close
+// ends it for good.
+func TestConnect(t *testing.T) {
+	sshd := opensshd.Start(t, opensshd.Options{})
+	config := pool.ConnectConfig{Dial: &dial.Config{ConfigFile: sshd.ConfigFile}}
+	login, err := pool.Connect(t.Context(), dial.Target{Host: sshd.Alias}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer login.Close()
+	host := login.Host()
+	if host.Name != sshd.Alias || host.Pool == nil || host.Redial == nil {
+		t.Fatalf("%+v", host)
+	}
+	dir := t.TempDir()
+	source, target := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	data := bytes.Repeat([]byte("0123456789"), 100_000)
+	if err := os.WriteFile(source, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := transfer.Copy(t.Context(), transfer.Remote(host, target),
+		transfer.Local(source), transfer.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the copy differs: %v", err)
+	}
+	again, err := host.Redial(t.Context())
+	if err != nil || again.Client == host.Client || again.Client != login.Host().Client {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if _, err := host.Client.Stat(dir); err == nil {
+		t.Error("the old client still works")
+	}
+	login.Close()
+	if _, err := again.Client.Stat(dir); !errors.Is(err, usftp.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := again.Redial(t.Context()); !errors.Is(err, usftp.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Errors name the host, whatever they are.
+func TestConnectErrors(t *testing.T) {
+	var named *dial.Error
+	for name, test := range map[string]struct {
+		target dial.Target
+		config *dial.Config
+	}{
+		"no such host": {dial.Target{Host: "nowhere.invalid"}, &dial.Config{ConfigFile: "none"}},
+		"no such server": {dial.Target{Host: "any"},
+			&dial.Config{Server: "no-such-program-anywhere"}},
+		"no SFTP": {dial.Target{Host: "any"}, &dial.Config{Server: "go version"}},
+	} {
+		login, err := pool.Connect(t.Context(), test.target,
+			pool.ConnectConfig{Dial: test.config})
+		if login != nil || !errors.As(err, &named) || named.Host != test.target.Host {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

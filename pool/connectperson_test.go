@@ -1,0 +1,133 @@
+package pool_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+)
+
+// askingServer is an SSH server that asks questions before it lets anybody in, and serves SFTP.
+// Each login is told to logins.
+func askingServer(t *testing.T, questions []string, answers []string,
+	logins chan<- struct{}) (port int) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &ssh.ServerConfig{KeyboardInteractiveCallback: func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		got, err := ask("", "", questions, make([]bool, len(questions)))
+		if err != nil || !slices.Equal(got, answers) {
+			return nil, errors.New("no")
+		}
+		return nil, nil
+	}}
+	config.AddHostKey(signer)
+	files := sftptest.NewServer(t, sftptest.Script{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		server, channels, requests, err := ssh.NewServerConn(conn, config)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		logins <- struct{}{}
+		go ssh.DiscardRequests(requests)
+		for fresh := range channels {
+			channel, requests, err := fresh.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				for request := range requests {
+					request.Reply(request.Type == "subsystem", nil)
+				}
+			})
+			work.Go(func() { files.Serve(channel) })
+		}
+	}
+	work.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		work.Wait()
+	})
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// TestLoginsThatNeedAPerson: where each login needs one there is one connection, which is not made
+// anew; a password that was typed once serves for others.
+func TestLoginsThatNeedAPerson(t *testing.T) {
+	for name, test := range map[string]struct {
+		questions, answers []string
+		needs              bool
+	}{
+		"a code":     {[]string{"Password: ", "Code: "}, []string{"secret", "123456"}, true},
+		"a password": {[]string{"Password: "}, []string{"secret"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logins := make(chan struct{}, 64)
+			port := askingServer(t, test.questions, test.answers, logins)
+			var mu sync.Mutex
+			asked := 0
+			prompter := dial.PrompterFunc(func(context.Context, dial.Prompt) (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked++
+				return test.answers[(asked-1)%len(test.answers)], nil
+			})
+			login, err := pool.Connect(t.Context(),
+				dial.Target{User: "me", Host: "127.0.0.1", Port: port}, pool.ConnectConfig{
+					Dial: &dial.Config{ConfigFile: "none", Prompter: prompter,
+						Options: []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=none"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			host := login.Host()
+			if (host.Redial == nil) != test.needs {
+				t.Errorf("it can be made anew: %v", host.Redial != nil)
+			}
+			<-logins
+			host.Pool.Expect(1<<40, time.Second) // more than any connection carries in good time
+			if !test.needs {
+				for range 7 {
+					<-logins
+				}
+			}
+			login.Close()
+			if n := len(logins); n > 0 {
+				t.Errorf("%d connections more", n)
+			}
+			if asked != len(test.questions) {
+				t.Errorf("the person was asked %d times", asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package pool_test
+
+import (
+	"context"
+	"log"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A login, and a file that is copied over as many connections as help.
+func ExampleConnect() {
+	ctx := context.Background()
+	target, err := dial.ParseHost("me@example.com")
+	if err != nil {
+		log.Fatal(err)
+	}
+	login, err := pool.Connect(ctx, target, pool.ConnectConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer login.Close()
+	if _, err := login.Host().Client.Stat("backup"); err != nil { // a client as any other
+		log.Fatal(err)
+	}
+	if _, err := transfer.Copy(ctx, transfer.Remote(login.Host(), "backup/disk.img"),
+		transfer.Local("disk.img"), transfer.Options{Retry: pool.Retry{Retries: 5}}); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A client on a connection of package dial.
+func ExampleOpenClient() {
+	ctx := context.Background()
+	d, err := dial.New(ctx, dial.Target{Host: "example.com"}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := d.Dial(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	client, err := pool.OpenClient(ctx, conn)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	log.Println(client.Getwd())
+}

@@ -1,0 +1,150 @@
+package pool
+
+import (
+	"context"
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// A Host is a server to exchange files with. Only Client is required; [Connect] fills in the rest.
+type Host struct {
+	Client *usftp.Client
+	Name   string // in messages and events: "host" or "user@host"
+
+	// Identity tells the host from others in the journal, whatever it is called: user and host key,
+	// for example. "" means Name.
+	Identity string
+
+	// Redial, if not nil, replaces a lost connection. It may be called several times, and closes
+	// whatever it opened before.
+	Redial func(context.Context) (Host, error)
+
+	// Pool provides further connections for large files over long links. Nil means that Client is
+	// all there is.
+	Pool *Pool
+
+	// Quirks is what the host has shown so far. Nil means that each copy finds out for itself.
+	Quirks *Quirks
+
+	first *firstRequest // nil if nothing was asked along with the login
+}
+
+// ID returns the host's Identity, or its Name if it has none.
+func (h *Host) ID() string {
+	if h.Identity == "" {
+		return h.Name
+	}
+	return h.Identity
+}
+
+// Quirks is what a host has shown since the login, on any connection, so that thousands of files
+// need not each find it out and report it.
+type Quirks struct {
+	Separate    atomic.Bool // one handle does not see what another one wrote
+	NoTemporary atomic.Bool // temporary names are refused where the target's own is not
+	NoRename    atomic.Bool // files cannot be renamed
+	Reported    atomic.Bool // a person was told of one of the last two
+}
+
+// A firstRequest goes out together with the first request of the session, because the first copy
+// will ask it first. That saves a round trip.
+type firstRequest struct {
+	path  string
+	opens bool // a file that will be read; otherwise what path leads to is asked for
+
+	asked bool
+	taken atomic.Bool
+	trip  time.Duration // measured by the login: this answer also waits for the server to start
+	done  chan struct{} // closed when what follows is known
+	file  *usftp.File
+	info  fs.FileInfo
+	link  bool // path is a symbolic link
+	err   error
+}
+
+// start sends the request if the host allows that.
+func (r *firstRequest) start(c *usftp.Client) {
+	r.asked = true
+	go func() {
+		defer close(r.done)
+		if r.opens {
+			r.file, r.err = c.OpenRead(r.path)
+		} else {
+			r.info, r.link, r.err = look(c, r.path)
+		}
+	}()
+}
+
+// take returns the answer if exactly this was asked, once; otherwise nil.
+func (h *Host) take(ctx context.Context, path string, opens bool) *firstRequest {
+	r := h.first
+	if r == nil || r.path != path || r.opens != opens || r.taken.Swap(true) {
+		return nil
+	}
+	select {
+	case <-r.done:
+		return r
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// LoginTrip returns the round trip that the login measured if the answer to the first request was
+// used, otherwise 0.
+func (h *Host) LoginTrip() time.Duration {
+	if r := h.first; r != nil && r.taken.Load() {
+		return r.trip
+	}
+	return 0
+}
+
+// OpenRead opens a file for reading together with its attributes, and returns how long a round trip
+// took.
+func (h *Host) OpenRead(ctx context.Context,
+	path string) (f *usftp.File, trip time.Duration, err error) {
+	if r := h.take(ctx, path, true); r != nil {
+		if r.err != nil {
+			return nil, 0, r.err
+		}
+		return r.file.WithContext(ctx), r.trip, nil
+	}
+	began := time.Now()
+	f, err = h.Client.WithContext(ctx).OpenRead(path)
+	return f, time.Since(began), err
+}
+
+// Stat returns what a path leads to.
+func (h *Host) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
+	if r := h.take(ctx, path, false); r != nil {
+		return r.info, r.err
+	}
+	return h.Client.WithContext(ctx).Stat(path)
+}
+
+// Look asks in one round trip what a path leads to and whether it is a symbolic link. It also
+// returns how long that took.
+func (h *Host) Look(ctx context.Context,
+	path string) (info fs.FileInfo, link bool, trip time.Duration, err error) {
+	if r := h.take(ctx, path, false); r != nil {
+		return r.info, r.link, r.trip, r.err
+	}
+	began := time.Now()
+	info, link, err = look(h.Client.WithContext(ctx), path)
+	return info, link, time.Since(began), err
+}
+
+func look(c *usftp.Client, path string) (info fs.FileInfo, link bool, err error) {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if l, err := c.Lstat(path); err == nil {
+			link = l.Mode()&fs.ModeSymlink != 0
+		}
+	}()
+	info, err = c.Stat(path)
+	<-answered
+	return info, link, err
+}

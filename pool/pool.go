@@ -1,0 +1,435 @@
+// Package pool holds the connections to one host: it logs in, opens further connections and
+// sessions while a large copy has a use for them, closes those that add nothing, and replaces
+// connections that are lost.
+//
+// [Connect] logs in to a host. A [Pool] spreads work over several sessions. A [Conn] is a
+// connection that is replaced when it is lost.
+package pool
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/flow"
+)
+
+// A Pool holds further connections to one host and further SFTP sessions on them. They are opened
+// on demand, while data already flows over the first, and stay open for whoever comes next unless
+// they turn out to add nothing. Its methods may be called from several goroutines. A nil Pool never
+// has another session.
+type Pool struct {
+	config Config
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu        sync.Mutex
+	links     []*link    // the first is not the pool's
+	sessions  []*Session // besides the first
+	first     *Session   // stands for the first session; its Client is set once it was lost
+	wanted    int        // connections, the first included; 0 before anybody asked
+	opening   int        // further connections that log in
+	loggingIn int        // 1 while the first connection logs in beside others
+	died      int        // sessions whose connection was lost
+	closed    bool
+	changed   chan struct{} // closed and replaced when a session was added, or none will be
+}
+
+// link is one connection.
+type link struct {
+	conn     Connection
+	sessions int
+	full     bool // no further session is allowed
+	users    int  // files under way that use one of its sessions
+}
+
+// A Session is an SFTP session of a Pool.
+type Session struct {
+	*usftp.Client
+	link *link
+	lent int // how often it is acquired
+}
+
+// A Connection is a connection to a host on which SFTP sessions can be opened.
+type Connection interface {
+	Open(context.Context) (*usftp.Client, error)
+	Close() error
+}
+
+// Config says where a Pool's connections come from.
+type Config struct {
+	// First is the existing connection, whose first session the pool does not know. Connect makes
+	// another one. If First is not made yet, its Open waits for it.
+	First   Connection
+	Connect func(context.Context) (Connection, error)
+
+	// Connections and Streams are the most connections there may be, and the most SFTP sessions on
+	// each. 0 means 8 and 2. If each login needs a person, use one connection.
+	Connections, Streams int
+
+	// Logger is told what is opened and refused. Nil discards that.
+	Logger *slog.Logger
+}
+
+const (
+	defaultConnections = 8
+	defaultStreams     = 2
+
+	// mostLogins is how many connections log in at a time: sshd starts to refuse at 10 from all
+	// users (MaxStartups).
+	mostLogins = 4
+
+	// mostDied is how many lost sessions are replaced, for each that there may be: a host that
+	// accepts connections and ends them at once must not be dialed forever.
+	mostDied = 2
+)
+
+// New returns a pool with nothing open but the first connection, which its owner closes.
+func New(config Config) *Pool {
+	if config.Connections <= 0 {
+		config.Connections = defaultConnections
+	}
+	if config.Streams <= 0 {
+		config.Streams = defaultStreams
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Pool{config: config, changed: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.links = []*link{{conn: config.First, sessions: 1}}
+	p.first = &Session{link: p.links[0]}
+	return p
+}
+
+// loginGrace is what logins under way get to finish: sshd counts connections that leave without a
+// login against their address (PerSourcePenalties).
+const loginGrace = 2 * time.Second
+
+// Close ends everything that the pool opened, and lets logins under way finish first. It leaves the
+// first connection alone.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	sessions, links := p.sessions, p.links[1:]
+	p.sessions, p.links = nil, nil
+	p.wake()
+	timer := time.NewTimer(loginGrace)
+	defer timer.Stop()
+	for late := false; p.opening > 0 && !late; {
+		changed := p.changed
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+			late = true
+		}
+		p.mu.Lock()
+	}
+	p.mu.Unlock()
+	p.cancel()
+	for _, s := range sessions {
+		p.work.Go(func() { s.Close() })
+	}
+	for _, l := range links {
+		p.work.Go(func() { l.conn.Close() })
+	}
+	p.work.Wait()
+	return nil
+}
+
+// Expect opens connections ahead for a file of a size if a round trip so long makes that worth it:
+// they log in while the first connection still does.
+func (p *Pool) Expect(size int64, trip time.Duration) {
+	if p.Size() > 1 && trip > flow.StripeAtOnce && flow.WorthStriping(size, trip) {
+		p.awaitFirst()
+		p.Want(flow.FirstConnections(size, trip))
+	}
+}
+
+// awaitFirst counts the first connection among those that log in until it is made.
+func (p *Pool) awaitFirst() {
+	first, ok := p.config.First.(*pending)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !ok || p.closed {
+		return
+	}
+	p.loggingIn = 1
+	p.work.Go(func() {
+		select {
+		case <-first.ready:
+		case <-p.ctx.Done():
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.loggingIn = 0
+		p.open()
+	})
+}
+
+// Size returns how many sessions there can be, the first included.
+func (p *Pool) Size() int {
+	if p == nil {
+		return 1
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Connections * p.config.Streams
+}
+
+// streams returns how many sessions a connection may have, as far as the host has shown.
+func (p *Pool) streams() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Streams
+}
+
+// Want asks for connections until there are n, the first included, with as many sessions on each as
+// are allowed. It does not wait.
+func (p *Pool) Want(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = max(p.wanted, min(n, p.config.Connections))
+	p.open()
+}
+
+// open starts what is wanted. The caller holds the lock.
+func (p *Pool) open() {
+	if p.closed || p.wanted == 0 {
+		return
+	}
+	for _, l := range p.links {
+		for l.sessions < p.config.Streams && !l.full { // all at once: each takes three round trips
+			l.sessions++
+			p.work.Go(func() { p.openSession(l) })
+		}
+	}
+	for p.opening+p.loggingIn < mostLogins && len(p.links)+p.opening < p.wanted {
+		p.opening++
+		p.work.Go(p.openLink)
+	}
+}
+
+func (p *Pool) openSession(l *link) {
+	client, err := l.conn.Open(p.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		l.full = true
+		if p.ctx.Err() == nil {
+			p.config.Logger.Info("no further channel: " + err.Error())
+			// what one connection was refused, others will be too
+			if l.sessions > 1 && !errors.Is(err, net.ErrClosed) {
+				p.config.Streams = max(1, min(p.config.Streams, l.sessions-1))
+			}
+		}
+		p.leave(l)
+	case p.closed || l.sessions == 0: // its connection was closed meanwhile
+		p.work.Go(func() { client.Close() })
+	default:
+		s := &Session{Client: client, link: l}
+		p.sessions = append(p.sessions, s)
+		p.work.Go(func() { p.watch(s) })
+		p.wake()
+	}
+}
+
+func (p *Pool) openLink() {
+	conn, err := p.config.Connect(p.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening--
+	defer p.wake()
+	switch {
+	case err != nil:
+		if p.wanted > len(p.links) && p.ctx.Err() == nil {
+			p.config.Logger.Info("no further connection: " + err.Error())
+		}
+		p.limit(max(1, len(p.links))) // do not ask again for what was refused once
+	case p.closed:
+		p.work.Go(func() { conn.Close() })
+	default:
+		p.links = append(p.links, &link{conn: conn})
+		p.config.Connections = max(p.config.Connections, len(p.links))
+		p.config.Logger.Info("another connection", "connections", len(p.links))
+		p.open()
+	}
+}
+
+// limit sets how many connections there may be. The caller holds the lock.
+func (p *Pool) limit(connections int) {
+	p.config.Connections = connections
+	p.wanted = min(p.wanted, connections)
+}
+
+// watch waits for the end of a session and replaces it as far as that is wanted. Whoever uses
+// others does not notice.
+func (p *Pool) watch(s *Session) {
+	select {
+	case <-s.Done():
+	case <-p.ctx.Done():
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.Index(p.sessions, s)
+	if p.closed || at < 0 { // it was closed on purpose
+		return
+	}
+	p.config.Logger.Info("lost one of several connections: " + s.Wait().Error())
+	p.sessions = slices.Delete(p.sessions, at, at+1)
+	p.work.Go(func() { s.Close() })
+	s.link.full = true // most likely the whole connection is lost
+	p.leave(s.link)
+	p.open()
+}
+
+// leave counts a session that ended or was refused, and closes the connection if it was the last
+// one. The first connection is not the pool's to close. The caller holds the lock.
+func (p *Pool) leave(l *link) {
+	if p.died++; p.died > mostDied*p.config.Connections*p.config.Streams {
+		p.limit(max(1, len(p.links)-1))
+	}
+	at := slices.Index(p.links, l)
+	if l.sessions--; l.sessions > 0 || at <= 0 {
+		return
+	}
+	p.links = slices.Delete(p.links, at, at+1)
+	p.work.Go(func() { l.conn.Close() })
+}
+
+// Survivor returns a live session to take the place of the first, whose connection was lost, or nil
+// if there is none. It no longer counts among the others then.
+func (p *Pool) Survivor() *usftp.Client {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	if p.first.Client != nil && !Lost(p.first.Client) {
+		return p.first.Client
+	}
+	for _, s := range p.sessions {
+		if !Lost(s.Client) {
+			p.first = &Session{Client: s.Client, link: s.link}
+			s.link.users++ // it stays open for good
+			return s.Client
+		}
+	}
+	return nil
+}
+
+// Drop closes the connections of sessions that turned out to add nothing, unless somebody else uses
+// them, and allows no more connections than are left.
+func (p *Pool) Drop(useless []*Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range useless {
+		l := s.link
+		at := slices.Index(p.links, l)
+		if at <= 0 || l.users > 0 || p.closed {
+			continue
+		}
+		p.links = slices.Delete(p.links, at, at+1)
+		l.sessions, l.full = 0, true
+		p.sessions = slices.DeleteFunc(p.sessions, func(s *Session) bool {
+			if s.link == l {
+				p.work.Go(func() { s.Close() })
+			}
+			return s.link == l
+		})
+		p.work.Go(func() { l.conn.Close() })
+	}
+	p.limit(len(p.links))
+	p.config.Logger.Info("closed connections that added nothing", "connections", len(p.links))
+}
+
+// Settled reports whether nothing is being opened, and how many connections there can be.
+func (p *Pool) Settled() (settled bool, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opening == 0 && len(p.links) >= p.wanted, p.config.Connections
+}
+
+// wake tells those who wait for a change. The caller holds the lock.
+func (p *Pool) wake() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Sessions returns the live sessions besides the first, and a channel that is closed when there are
+// others.
+func (p *Pool) Sessions() (sessions []*Session, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.sessions {
+		if s.Client != p.first.Client && !Lost(s.Client) {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions, p.changed
+}
+
+// Use keeps the session's connection open until release is called.
+func (p *Pool) Use(s *Session) (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.link.users++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.link.users--
+	}
+}
+
+// SameConnection reports whether two sessions share a connection.
+func SameConnection(a, b *Session) bool { return a.link == b.link }
+
+// IsFirst reports whether a session is on the first connection.
+func (p *Pool) IsFirst(s *Session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links) > 0 && p.links[0] == s.link
+}
+
+// Acquire returns the session that is acquired least, nil for the first one, and keeps its
+// connection open until release is called.
+func (p *Pool) Acquire() (client *usftp.Client, release func()) {
+	if p == nil {
+		return nil, func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	least := p.first
+	for _, s := range p.sessions {
+		if s.Client != p.first.Client && !Lost(s.Client) && s.lent < least.lent {
+			least = s
+		}
+	}
+	if least != p.first {
+		client = least.Client
+	}
+	least.lent++
+	least.link.users++
+	return client, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		least.lent--
+		least.link.users--
+	}
+}

@@ -1,0 +1,340 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// Retry says how a lost connection is replaced. The zero Retry never replaces one.
+type Retry struct {
+	// Retries is how many attempts in a row may fail to make progress, if the Host can redial. What
+	// was under way goes on from what had arrived without a gap; finished files of a tree are not
+	// copied again.
+	Retries int
+
+	// RetryFor limits the time without progress. 0 means 15 minutes.
+	RetryFor time.Duration
+
+	// Backoff returns the wait before an attempt, counted from 1. Nil means a second, doubled for
+	// each further attempt up to 30 s, less up to half of it at random so that many clients that
+	// were cut off together do not come back together.
+	Backoff func(attempt int) time.Duration
+}
+
+const (
+	firstDelay      = time.Second
+	longestDelay    = 30 * time.Second
+	defaultRetryFor = 15 * time.Minute
+)
+
+// An Attempt is about to replace a lost connection.
+type Attempt struct {
+	Err     error         // why it was lost, or why the last attempt failed
+	Wait    time.Duration // before the attempt
+	Message string        // one line about both, for people
+}
+
+// A Conn is a connection to a host that is shared and replaced when it is lost: whoever finds it
+// lost asks for another one, one of them makes it, and the others wait. What was under way then
+// goes on from where it was. Its methods may be called from several goroutines.
+type Conn struct {
+	ctx   context.Context
+	retry Retry
+
+	mu       sync.Mutex
+	host     Host          // its Client ends with ctx
+	renewing chan struct{} // closed when the reconnect under way ends; nil if there is none
+	tries    int           // without progress
+	arrived  int64         // grows with everything that need not be done again
+	reached  int64         // arrived, at the first of the tries
+	since    time.Time     // of the first of the tries
+	gaveUp   error
+	files    map[*Progress]func() int64 // large files under way
+	slow     slowStart
+}
+
+// NewConn returns the host's connection until ctx ends.
+func NewConn(ctx context.Context, host Host, retry Retry) *Conn {
+	host.Client = host.Client.WithContext(ctx)
+	if host.Quirks == nil {
+		host.Quirks = new(Quirks)
+	}
+	c := &Conn{ctx: ctx, retry: retry, host: host}
+	c.slow.wider.L = &c.mu
+	return c
+}
+
+// Host returns the host with its current connection.
+func (c *Conn) Host() Host {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.host
+}
+
+// Lost reports whether a client's connection has ended.
+func Lost(client *usftp.Client) bool {
+	select {
+	case <-client.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Renews reports whether a lost connection is replaced.
+func (c *Conn) Renews() bool { return c.Host().Redial != nil && c.retry.Retries > 0 }
+
+// Ended reports whether there is no connection and there will be none.
+func (c *Conn) Ended() bool {
+	host := c.Host()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gaveUp != nil || Lost(host.Client) && (host.Redial == nil || c.retry.Retries <= 0)
+}
+
+// Arrived notes something that need not be done again.
+func (c *Conn) Arrived() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress()
+}
+
+// progress is Arrived for a caller who holds the lock.
+func (c *Conn) progress() {
+	c.arrived++
+	c.slow.widen()
+}
+
+// Progress is how far a file has come over all connections, in bytes from its beginning.
+type Progress struct{ reached int64 }
+
+// Follow counts what arrives of a file until stop is called.
+func (c *Conn) Follow(p *Progress, position func() int64) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files == nil {
+		c.files = make(map[*Progress]func() int64)
+	}
+	c.files[p] = position
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.count(p, position())
+		delete(c.files, p)
+	}
+}
+
+// count notes what was not there before any loss. The caller holds the lock.
+func (c *Conn) count(p *Progress, reached int64) {
+	if reached > p.reached {
+		p.reached = reached
+		c.progress()
+	}
+}
+
+// Do calls do, and again over a new connection if it was lost meanwhile. again is true then, since
+// the request may have been executed although nobody saw the reply.
+func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) error) error {
+	for again := false; ; again = true {
+		client := c.Host().Client
+		err := do(client, again)
+		if err == nil || !c.Renew(client, err, tell) {
+			return err
+		}
+	}
+}
+
+// Renew reports whether what failed over a client with err is worth another try: whether the
+// connection was lost and there is another one now.
+func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
+	if !Lost(client) {
+		return false
+	}
+	for {
+		c.mu.Lock()
+		switch {
+		case c.host.Client != client:
+			c.mu.Unlock()
+			return c.ctx.Err() == nil
+		case c.gaveUp != nil || c.ctx.Err() != nil || c.host.Redial == nil || c.retry.Retries <= 0:
+			c.mu.Unlock()
+			return false
+		case c.renewing == nil:
+			c.renewing = make(chan struct{})
+			c.mu.Unlock()
+			return c.reconnect(err, tell)
+		}
+		renewing := c.renewing
+		c.mu.Unlock()
+		<-renewing
+	}
+}
+
+// reconnect replaces the connection for all who wait.
+func (c *Conn) reconnect(err error, tell func(Attempt)) bool {
+	host, err := c.redial(err, tell)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.renewing)
+	c.renewing = nil
+	if err != nil {
+		c.gaveUp = err
+		c.slow.wider.Broadcast()
+		return false
+	}
+	c.host = host
+	return true
+}
+
+// redial makes the connection, with back-off. Tries are counted since the last progress: over a
+// link that breaks again and again everything gets through in the end.
+func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
+	c.mu.Lock()
+	host := c.host
+	for p, position := range c.files {
+		c.count(p, position())
+	}
+	if c.arrived > c.reached || c.tries == 0 {
+		c.reached, c.tries, c.since = c.arrived, 0, time.Now()
+	} else {
+		c.slow.width = 1
+	}
+	c.mu.Unlock()
+	if other := host.Pool.Survivor(); other != nil {
+		tell(Attempt{Err: lost,
+			Message: fmt.Sprintf("%v; continuing over another connection to %s", lost, host.Name)})
+		host.Client = other.WithContext(c.ctx)
+		return host, nil
+	}
+	limit := c.retry.RetryFor
+	if limit <= 0 {
+		limit = defaultRetryFor
+	}
+	ctx, cancel := context.WithDeadline(c.ctx, c.since.Add(limit))
+	defer cancel()
+	err := lost
+	for c.tries < c.retry.Retries && ctx.Err() == nil {
+		c.tries++
+		wait := c.backoff(c.tries)
+		tell(Attempt{Err: err, Wait: wait,
+			Message: fmt.Sprintf("%v; reconnecting to %s in %v (attempt %d of %d)", err, host.Name,
+				wait.Round(100*time.Millisecond), c.tries, c.retry.Retries)})
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		fresh, dialErr := host.Redial(ctx)
+		if dialErr == nil {
+			fresh.Client = fresh.Client.WithContext(c.ctx)
+			fresh.Quirks = host.Quirks
+			if fresh.Redial == nil {
+				fresh.Redial = host.Redial
+			}
+			return fresh, nil
+		}
+		err = dialErr
+	}
+	if c.ctx.Err() != nil {
+		return host, context.Cause(c.ctx)
+	}
+	return host, &gaveUpError{lost: lost, last: err, tries: c.tries, within: time.Since(c.since)}
+}
+
+func (c *Conn) backoff(attempt int) time.Duration {
+	if c.retry.Backoff != nil {
+		return c.retry.Backoff(attempt)
+	}
+	delay := min(firstDelay<<min(attempt-1, 10), longestDelay)
+	return delay/2 + rand.N(delay/2)
+}
+
+// Why returns what to report for err: if the connection was given up, that.
+func (c *Conn) Why(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// a tree's context ends together with its connection
+	if c.gaveUp != nil && (c.ctx.Err() == nil || errors.Is(err, net.ErrClosed)) {
+		return c.gaveUp
+	}
+	return err
+}
+
+// gaveUpError reports a lost connection that could not be replaced.
+type gaveUpError struct {
+	lost, last error
+	tries      int
+	within     time.Duration
+}
+
+func (e *gaveUpError) Error() string {
+	if e.last == e.lost {
+		return fmt.Sprintf("%v (gave up after %d new connections without progress)", e.lost,
+			e.tries)
+	}
+	return fmt.Sprintf("%v; %d attempts to reconnect failed within %v, the last one: %v", e.lost,
+		e.tries, e.within.Round(time.Second), e.last)
+}
+
+func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }
+
+// slowStart limits how many files are under way after a connection that brought no progress. What
+// many files have in flight together may be more than such a connection carries before it breaks,
+// and then none would ever get through. One at a time each gets its chance, and all progress
+// doubles the number. Large files are counted apart from small ones: a small one need not wait for
+// gigabytes. Conn's lock guards it.
+type slowStart struct {
+	wider sync.Cond
+	width int // 0 means no limit
+	under [2]int
+}
+
+// unlimited is the width from which on there is no limit: more files are never under way.
+const unlimited = 4096
+
+func (s *slowStart) widen() {
+	if s.width == 0 {
+		return
+	}
+	if s.width *= 2; s.width > unlimited {
+		s.width = 0
+	}
+	s.wider.Broadcast()
+}
+
+// Enter waits until a file may be under way, or everything ends.
+func (c *Conn) Enter(large bool) (leave func()) {
+	kind := 0
+	if large {
+		kind = 1
+	}
+	s := &c.slow
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.width > 0 {
+		defer context.AfterFunc(c.ctx, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			s.wider.Broadcast()
+		})()
+	}
+	for s.width > 0 && s.under[kind] >= s.width && c.gaveUp == nil && c.ctx.Err() == nil {
+		s.wider.Wait()
+	}
+	s.under[kind]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s.under[kind]--
+		s.wider.Broadcast()
+	}
+}

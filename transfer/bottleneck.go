@@ -1,0 +1,192 @@
+package transfer
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// Bottleneck is what limited the rate of a copy.
+type Bottleneck string
+
+// "" means that it is not known: the copy was too short to tell, or nothing stood out.
+const (
+	BottleneckWindow    Bottleneck = "link window" // SSH's windows: more connections would have helped
+	BottleneckLink      Bottleneck = "link"        // the link, or the connections' own flow control
+	BottleneckServer    Bottleneck = "server"      // requests waited while its transport answered at once
+	BottleneckProcessor Bottleneck = "processor"   // of this machine
+	BottleneckDisk      Bottleneck = "disk"        // the local file, Reader or Writer
+	BottleneckRateLimit Bottleneck = "limit"       // Options.RateLimit
+)
+
+// evidence is what a verdict follows from.
+type evidence struct {
+	elapsed    time.Duration
+	local      time.Duration // spent with the local file
+	cpu        time.Duration // of the whole process; negative if the system does not tell
+	processors int           // that the process may use
+	bytes      int64
+	windows    float64 // bytes a second that the windows of all sessions carry; 0 if irrelevant
+	far        bool    // the round trip is long enough for windows and links to be the reason
+	limit      int64   // bytes a second, 0 for none
+
+	// Both were asked for at the same times: a sign of life of the transport, and an answer of the
+	// server that waits in line behind what the copy has asked for.
+	samples      int
+	ping, answer time.Duration // sums
+}
+
+const (
+	shortest = time.Second // that a verdict is given of
+	busy     = 0.85        // of the processors
+	mostly   = 0.5         // of the time
+	filled   = 0.6         // of what the windows carry, the start of the transfer included
+	// times a sign of life: about half of what is in flight waits, at the server or in the link,
+	// and a sign of life waits only there
+	overdue    = 1.5
+	noticeable = 2 * time.Millisecond
+)
+
+// verdict returns what limited a copy. What is certain comes first.
+func (e *evidence) verdict() Bottleneck {
+	if e.elapsed < shortest {
+		return ""
+	}
+	rate := float64(e.bytes) / e.elapsed.Seconds()
+	switch {
+	case e.limit > 0 && rate > 0.9*float64(e.limit):
+		return BottleneckRateLimit
+	case e.cpu.Seconds() > busy*e.elapsed.Seconds()*float64(e.processors):
+		return BottleneckProcessor
+	case e.local.Seconds() > mostly*e.elapsed.Seconds():
+		return BottleneckDisk
+	case e.far && e.windows > 0 && rate > filled*e.windows:
+		return BottleneckWindow
+	case e.samples > 0 && e.answer.Seconds() > overdue*e.ping.Seconds() &&
+		e.answer > time.Duration(e.samples)*noticeable:
+		return BottleneckServer
+	case e.samples > 0 && e.far:
+		return BottleneckLink
+	}
+	return ""
+}
+
+// A witness gathers evidence during a copy.
+type witness struct {
+	began time.Time
+	cpu   time.Duration
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+	evidence
+}
+
+// sampleEvery is the time between two samples. The first comes after half of it.
+const sampleEvery = time.Second
+
+// newWitness starts to gather evidence about a copy over a client.
+func newWitness(ctx context.Context, client *usftp.Client) *witness {
+	ctx, stop := context.WithCancel(ctx)
+	w := &witness{began: time.Now(), cpu: processorTime(), stop: stop}
+	w.work.Go(func() {
+		ticker := time.NewTicker(sampleEvery / 2)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			ticker.Reset(sampleEvery)
+			if !w.sample(ctx, client) {
+				return
+			}
+		}
+	})
+	return w
+}
+
+// sample compares how long the transport and the server take. It returns false if that is not
+// known.
+func (w *witness) sample(ctx context.Context, client *usftp.Client) bool {
+	var ping time.Duration
+	began := time.Now()
+	answered := make(chan error, 1)
+	go func() {
+		err := client.Ping(ctx)
+		ping = time.Since(began)
+		answered <- err
+	}()
+	_, err := client.WithContext(ctx).RealPath(".")
+	answer := time.Since(began)
+	if pingErr := <-answered; err != nil || pingErr != nil {
+		return false
+	}
+	w.samples++
+	w.ping += ping
+	w.answer += answer
+	return true
+}
+
+// end stops gathering and returns the verdict.
+func (w *witness) end(bytes int64) Bottleneck {
+	w.stop()
+	w.work.Wait()
+	w.elapsed = time.Since(w.began)
+	w.bytes = bytes
+	w.processors = runtime.GOMAXPROCS(0)
+	if w.cpu >= 0 {
+		w.evidence.cpu = processorTime() - w.cpu
+	}
+	return w.verdict()
+}
+
+// judge runs copyAll, which copies the contents of a file over lanes, and finds out what limited
+// it.
+func (s *session) judge(c *fileCopy, f *usftp.File,
+	copyAll func() (n int64, lanes int, err error)) (int64, error) {
+	waited := private.OfFile(f).Waited()
+	w := newWitness(c.ctx, s.client)
+	n, lanes, err := copyAll()
+	if err != nil {
+		w.stop() // a lost connection would hold up the samples
+		return n, err
+	}
+	w.local = time.Since(w.began) - (private.OfFile(f).Waited() - waited)
+	w.limit = c.options.RateLimit
+	w.far = s.trip >= flow.StripeTrip
+	w.windows = float64(lanes) * flow.SSHWindow / max(s.trip, 1).Seconds()
+	c.result.Bottleneck = w.end(n)
+	return n, nil
+}
+
+// bottlenecks sums up what limited the larger files of a tree.
+type bottlenecks struct {
+	mu    sync.Mutex
+	bytes map[Bottleneck]int64
+}
+
+func (b *bottlenecks) add(limit Bottleneck, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes == nil {
+		b.bytes = make(map[Bottleneck]int64)
+	}
+	b.bytes[limit] += bytes
+}
+
+// verdict returns what limited most of so many bytes, "" if nothing did.
+func (b *bottlenecks) verdict(bytes int64) Bottleneck {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for limit, n := range b.bytes {
+		if n > bytes/2 {
+			return limit
+		}
+	}
+	return ""
+}

@@ -1,0 +1,238 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/transfer"
+)
+
+// exampleHost connects to a server in this process.
+func exampleHost(name string) (host pool.Host, disconnect func()) {
+	near, far := net.Pipe()
+	go server.Serve(context.Background(), far, memfs.New(1<<20), nil)
+	client, err := usftp.NewClientPipe(near, near)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return pool.Host{Client: client, Name: name}, func() { client.Close() }
+}
+
+func putText(client *usftp.Client, name, text string) {
+	f, err := client.Create(name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err = f.Write([]byte(text)); err != nil {
+		log.Fatal(err)
+	}
+	f.Close()
+}
+
+// exampleDir makes a directory with two files.
+func exampleDir() (dir string) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	os.Mkdir(filepath.Join(dir, "data"), 0o755)
+	os.WriteFile(filepath.Join(dir, "data", "one"), []byte("1\n"), 0o644)
+	os.WriteFile(filepath.Join(dir, "data", "two"), []byte("2\n"), 0o644)
+	return dir
+}
+
+// A file goes to a host, is verified there, and its hash comes with the result.
+func ExampleCopy() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	result, err := transfer.Copy(context.Background(), transfer.Remote(host, "/file"),
+		transfer.Local(filepath.Join(dir, "data", "one")),
+		transfer.Options{Hash: checksum.BLAKE3, Verify: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Bytes, "bytes in", result.Target)
+	fmt.Println(result.Hash)
+	fmt.Println("verified by", result.Verified)
+	// Output:
+	// 2 bytes in /file
+	// blake3:50cc1102b1c612e6962547aacdcef9a400d4416ef8dd9388e885991853c400c9
+	// verified by hash
+}
+
+// A stream becomes a file on a host, and a file on a host a stream.
+func ExampleReader() {
+	ctx := context.Background()
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	text := strings.NewReader("hello\n")
+	if _, err := transfer.Copy(ctx, transfer.Remote(host, "/greeting"), transfer.Reader(text),
+		transfer.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := transfer.Copy(ctx, transfer.Writer(&out), transfer.Remote(host, "/greeting"),
+		transfer.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(out.String())
+	// Output:
+	// hello
+}
+
+// A file is copied on this machine.
+func ExampleLocal() {
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	result, err := transfer.Copy(context.Background(),
+		transfer.Local(filepath.Join(dir, "copy")),
+		transfer.Local(filepath.Join(dir, "data", "two")), transfer.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(filepath.Base(result.Target), result.Bytes)
+	// Output:
+	// copy 2
+}
+
+// A tree goes from one host to another; nothing of it is stored on this machine.
+func ExampleCopyTree() {
+	ctx := context.Background()
+	from, disconnect := exampleHost("old")
+	defer disconnect()
+	to, disconnect := exampleHost("new")
+	defer disconnect()
+	from.Client.MkdirAll("/srv/www")
+	putText(from.Client, "/srv/www/index.html", "hello")
+
+	summary, err := transfer.CopyTree(ctx, transfer.Remote(to, "/www"),
+		transfer.Remote(from, "/srv/www"), transfer.TreeOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(summary.Files, summary.Bytes)
+	_, err = transfer.Copy(ctx, transfer.Remote(to, "/www/none"),
+		transfer.Remote(from, "/srv/none"), transfer.Options{})
+	fmt.Println(err)
+	// Output:
+	// 1 5
+	// cannot copy old:/srv/none to new:/www/none: on old: no such file
+}
+
+// A tree is verified on its way to a host, and a list of its hashes is made of what was copied. What
+// comes back is compared with that list.
+func ExampleOptions_list() {
+	ctx := context.Background()
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	sums := filepath.Join(dir, "SHA256SUMS")
+	w, err := checksum.Create(sums)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Discard()
+	_, err = transfer.CopyTree(ctx, transfer.Remote(host, "/data"),
+		transfer.Local(filepath.Join(dir, "data")),
+		transfer.TreeOptions{Options: transfer.Options{
+			Hash:   checksum.SHA256,
+			Verify: true,
+			Events: func(e transfer.Event) {
+				if !e.Hash.IsZero() {
+					w.Add(e.Name, e.Hash)
+				}
+			},
+		}})
+	if err == nil {
+		err = w.Commit()
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, _ := os.ReadFile(sums)
+	fmt.Print(string(text))
+
+	list, err := checksum.Open(sums, checksum.SHA256)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer list.Close()
+	host.Client.Remove("/data/two")
+	summary, err := transfer.CopyTree(ctx, transfer.Local(filepath.Join(dir, "back")),
+		transfer.Remote(host, "/data"),
+		transfer.TreeOptions{Options: transfer.Options{List: list}})
+	fmt.Println(summary.Files, err)
+	for name := range list.Missing() {
+		fmt.Println("missing:", name)
+	}
+	// Output:
+	// 4355a46b19d348dc2f57c046f8ef63d4538ebb936000f3c9ee954a27460dd865  one
+	// 53c234e5e8472b6ac51c1ae1cab3fe06fad053beb8ebfd8977b010655bfdd3c3  two
+	// 1 <nil>
+	// missing: two
+}
+
+// The files on a host are compared with a list as sha256sum makes it. Nothing is copied: this host
+// hashes its files itself.
+func ExampleCheck() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	for name, text := range map[string]string{"/one": "1\n", "/two": "2 \n", "/new": ""} {
+		putText(host.Client, name, text)
+	}
+	sums := filepath.Join(os.TempDir(), "usftp-example-sums")
+	os.WriteFile(sums, []byte(`4355a46b19d348dc2f57c046f8ef63d4538ebb936000f3c9ee954a27460dd865  one
+53c234e5e8472b6ac51c1ae1cab3fe06fad053beb8ebfd8977b010655bfdd3c3  two
+1121cfccd5913f0a63fec40a6ffd44ea64f9dc135c66634ba001d10bcf4302a2  three
+`), 0o644)
+	defer os.Remove(sums)
+	list, err := checksum.Open(sums, checksum.SHA256)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer list.Close()
+
+	var lines []string
+	var o transfer.CheckOptions
+	o.Events = func(e transfer.Event) {
+		switch {
+		case e.Kind == transfer.Done:
+			lines = append(lines, e.Name+" matches, by "+string(e.Verified))
+		case e.Kind == transfer.Skipped:
+			lines = append(lines, e.Name+" is not listed")
+		case e.Kind == transfer.Failed && errors.Is(e.Err, fs.ErrNotExist):
+			lines = append(lines, e.Name+" is missing")
+		case e.Kind == transfer.Failed:
+			lines = append(lines, e.Name+" differs")
+		}
+	}
+	summary, err := transfer.Check(context.Background(), transfer.Remote(host, "/"), list, o)
+	slices.Sort(lines)
+	for _, line := range lines {
+		fmt.Println(line)
+	}
+	fmt.Println(summary.Files, "of", list.Len(), "match:", errors.Is(err, checksum.ErrMismatch))
+	// Output:
+	// new is not listed
+	// one matches, by hash
+	// three is missing
+	// two differs
+	// 1 of 3 match: true
+}

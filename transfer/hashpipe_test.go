@@ -1,0 +1,228 @@
+package transfer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/usftp/usftp/checksum"
+)
+
+func noise(n int) []byte {
+	p := make([]byte, n)
+	rand.NewChaCha8([32]byte{}).Read(p)
+	return p
+}
+
+// readerAtFor is a file on this machine that holds what has been fed so far.
+type readerAtFor struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (f *readerAtFor) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if off >= int64(len(f.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *readerAtFor) WriteAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return copy(f.data[off:], p), nil
+}
+
+// In whatever order the pieces come, however large they are and however much is there already, the
+// hash is that of the file.
+func TestHashPipeInAnyOrder(t *testing.T) {
+	pool := new(sync.Pool)
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		data := noise(random.IntN(6 << 20))
+		present := 0
+		if len(data) > 0 && random.IntN(3) == 0 {
+			present = random.IntN(len(data) + 1)
+		}
+		type piece struct{ off, end int }
+		var pieces []piece
+		for off := present; off < len(data); {
+			end := min(len(data), off+1+random.IntN(600<<10))
+			pieces = append(pieces, piece{off, end})
+			off = end
+		}
+		// In order, out of order by a few, or all mixed; and some twice, as when a server has them
+		// sent again.
+		switch reach := random.IntN(3) * random.IntN(8); {
+		case reach > 12:
+			random.Shuffle(len(pieces), func(i, j int) {
+				pieces[i], pieces[j] = pieces[j],
+					pieces[i]
+			})
+		case reach > 0:
+			for i := range pieces {
+				j := min(len(pieces)-1, i+random.IntN(reach))
+				pieces[i], pieces[j] = pieces[j], pieces[i]
+			}
+		}
+		if len(pieces) > 2 && random.IntN(2) == 0 {
+			pieces = append(pieces, pieces[random.IntN(len(pieces))])
+		}
+		file := &readerAtFor{data: make([]byte, len(data))}
+		copy(file.data, data[:present])
+		pieceSize := int64(1 + random.IntN(1<<20))
+		p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0), checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
+			func() (io.ReaderAt, func(), error) { return file, func() {}, nil }, pool)
+		arrived := make([]bool, len(pieces))
+		mark := func() int64 { // up to where the file is complete
+			end := present
+			for moved := true; moved; {
+				moved = false
+				for i, piece := range pieces {
+					if arrived[i] && piece.off <= end && piece.end > end {
+						end, moved = piece.end, true
+					}
+				}
+			}
+			return int64(end)
+		}
+		for i, piece := range pieces {
+			file.WriteAt(data[piece.off:piece.end], int64(piece.off))
+			safe := mark()
+			arrived[i] = true
+			given := bytes.Clone(data[piece.off:piece.end])
+			p.feed(given, int64(piece.off), safe)
+			clear(given) // it keeps nothing of it
+		}
+		if err := p.finish(int64(len(data))); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		want := sha256.Sum256(data)
+		if got := p.digests[0].Sums; len(got) != 1 || !bytes.Equal(got[0], want[:]) {
+			t.Fatalf("seed %d: the hash differs", seed)
+		}
+		byPiece := checksum.NewDigest(checksum.BLAKE3, pieceSize)
+		byPiece.Write(data)
+		byPiece.Finish()
+		if !slices.EqualFunc(byPiece.Sums, p.digests[1].Sums, bytes.Equal) {
+			t.Fatalf("seed %d: the pieces' hashes differ: %d and %d", seed, len(byPiece.Sums),
+				len(p.digests[1].Sums))
+		}
+		p.stop() // which may come again
+	}
+}
+
+// slowHash hashes when it is told.
+type slowHash struct {
+	hash.Hash
+	proceed chan struct{}
+}
+
+func (s slowHash) Write(p []byte) (int, error) {
+	<-s.proceed
+	return s.Hash.Write(p)
+}
+
+// Whoever is faster than the hash waits for it: what waits for it is bounded.
+func TestHashPipeIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tell := make(chan struct{})
+		slow := checksum.NewDigest(checksum.SHA256, 0)
+		slow.State = slowHash{slow.State, tell}
+		p := newHashPipe(digests{slow}, 0, nil, nil)
+		data := noise(100 * pipeBuffer)
+		fed := make(chan struct{})
+		go func() {
+			p.feed(data, 0, 0)
+			close(fed)
+		}()
+		synctest.Wait()
+		p.mu.Lock()
+		waiting, taken := p.made, p.next
+		p.mu.Unlock()
+		if waiting != pipeBuffers || taken != pipeBuffers*pipeBuffer {
+			t.Errorf("%d buffers hold %d bytes", waiting, taken)
+		}
+		select {
+		case <-fed:
+			t.Error("nobody waits for the hash")
+		default:
+		}
+		close(tell)
+		<-fed
+		if err := p.finish(int64(len(data))); err != nil {
+			t.Error(err)
+		}
+		if want := sha256.Sum256(data); !bytes.Equal(slow.Sums[0], want[:]) {
+			t.Error("the hash differs")
+		}
+	})
+}
+
+// What goes wrong with the file is an error at the end, and nobody waits for ever.
+func TestHashPipeFails(t *testing.T) {
+	broken := errors.New("broken")
+	for name, test := range map[string]struct {
+		open reopen
+		feed func(p *hashPipe)
+		size int64
+		want error
+	}{
+		"a stream with a gap": {nil, func(p *hashPipe) { p.feed([]byte("x"), 1, 1) }, 2,
+			errNotInOrder},
+		"a stream that is short": {nil, func(p *hashPipe) { p.feed([]byte("x"), 0, 0) }, 2,
+			errNotInOrder},
+		"more than there was": {nil, func(p *hashPipe) { p.feed([]byte("xyz"), 0, 0) }, 2,
+			errNotInOrder},
+		"a file that does not open": {func() (io.ReaderAt, func(), error) {
+			return nil, nil,
+				broken
+		}, func(p *hashPipe) { p.feed([]byte("x"), 1, 0) }, 2, broken},
+		"a file that is short": {func() (io.ReaderAt, func(), error) { return strings.NewReader("x"), func() {}, nil },
+			func(p *hashPipe) { p.feed([]byte("x"), 1, 0) }, 2, io.ErrUnexpectedEOF},
+	} {
+		p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, test.open, nil)
+		test.feed(p)
+		if err := p.finish(test.size); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.feed(noise(pipeBuffer*(pipeBuffers+2)), 0, 0) // nobody waits
+		p.stop()
+	}
+	p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, nil, nil)
+	p.feed([]byte("x"), 0, 0)
+	p.stop() // nobody wants it any more
+	(*hashPipe)(nil).stop()
+}
+
+// Without a hash the readers and writers are the bare ones.
+func TestNoHashCostsNothing(t *testing.T) {
+	c := &fileCopy{job: &job{}}
+	c.hashing.start(c, nil)
+	c.hashing.small(c, []byte("x"))
+	p := c.hashing.pipe
+	file := &readerAtFor{}
+	var w bytes.Buffer
+	if p != nil || c.hashing.digests != nil || p.reader(&w, 0) != io.Reader(&w) ||
+		p.writer(&w, 0) != io.Writer(&w) || p.readerAt(file) != io.ReaderAt(file) ||
+		p.writerAt(file, nil) != io.WriterAt(file) {
+		t.Error("something stands between")
+	}
+	if err := c.hashing.finish(c); err != nil || !c.hashing.hash.IsZero() {
+		t.Errorf("%v, %v", c.hashing.hash, err)
+	}
+}

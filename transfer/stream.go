@@ -1,0 +1,183 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+)
+
+// Reader returns the endpoint that is read from r, which is not closed. It is called "-" in events
+// and errors. If r has a method Len() int, as a *bytes.Reader has, that many bytes are expected.
+func Reader(r io.Reader) Endpoint {
+	return Endpoint{path: "-",
+		newSource: func(*job) (source, error) { return &readerSource{r: r}, nil }}
+}
+
+// Writer returns the endpoint that is written to w, which is not closed. It is called "-" in events
+// and errors. A lost connection is replaced only if the source can be proved to be the same.
+func Writer(w io.Writer) Endpoint {
+	return Endpoint{path: "-",
+		newTarget: func(*job) (target, error) { return &writerTarget{w: w}, nil }}
+}
+
+var errStream = fmt.Errorf("%w: a stream is not a directory", errors.ErrUnsupported)
+
+// streamEnd is what Readers and Writers have in common: they are no trees.
+type streamEnd struct{}
+
+func (streamEnd) conn() *pool.Conn { return nil }
+func (streamEnd) close()           {}
+
+func (streamEnd) join(dir, name string) string { return name }
+
+func (streamEnd) identity(string) (host, path string, ok bool) { return "", "", false }
+
+func (streamEnd) limits() (limits, error) { return limits{}, errStream }
+
+// readerSource is an io.Reader as a source, and the file that it yields.
+type readerSource struct {
+	streamEnd
+	r io.Reader
+}
+
+func (s *readerSource) open(c *fileCopy) (input, error) {
+	c.tries.once = true // what was read is gone
+	if sized, ok := s.r.(interface{ Len() int }); ok && sized.Len() > 0 {
+		c.size = int64(sized.Len())
+	}
+	return s, nil
+}
+
+func (streamEnd) realPath(string) (string, error)         { return "", errStream }
+func (streamEnd) lstat(string) error                      { return errStream }
+func (streamEnd) touch(string) (remove func(), err error) { return nil, errStream }
+
+func (s *readerSource) sum(*fileCopy) error                             { return errStream }
+func (s *readerSource) base(string) (string, error)                     { return "", errStream }
+func (s *readerSource) look(string) (facts, error)                      { return facts{}, errStream }
+func (s *readerSource) list(*directory, func(*entry, error) bool) error { return errStream }
+func (s *readerSource) readLink(string) (string, error)                 { return "", errStream }
+func (s *readerSource) loops(*directory) string                         { return "" }
+
+func (s *readerSource) facts() *facts                            { return &facts{size: -1} }
+func (s *readerSource) ready(*fileCopy) error                    { return nil }
+func (s *readerSource) whole(*fileCopy, []byte) (bool, error)    { return false, nil }
+func (s *readerSource) contents() contents                       { return streamContents{s.r} }
+func (s *readerSource) unchanged(*fileCopy, int64, reopen) error { return nil }
+func (s *readerSource) inherit(*fileCopy, *mark)                 {}
+func (s *readerSource) verify(*fileCopy, reopen) error           { return errNoReread }
+func (s *readerSource) holds(*fileCopy) (same, told bool)        { return false, true }
+func (s *readerSource) reopen(*fileCopy) reopen                  { return nil }
+
+func (s *readerSource) pour(c *fileCopy, to sink) (int64, error) { return pourStream(c, s.r, to) }
+
+func (s *readerSource) begins(io.ReaderAt, int64) (same, told bool) { return false, false }
+
+func (s *readerSource) copyOn(*fileCopy, *usftp.File) (n int64, done bool, err error) {
+	return 0, false, nil
+}
+
+// streamContents is a stream as a target reads it.
+type streamContents struct{ io.Reader }
+
+func (s streamContents) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+
+// Seek works if the stream's does: some servers need to take back what was read.
+func (s streamContents) Seek(off int64, whence int) (int64, error) {
+	if seeker, ok := s.Reader.(io.Seeker); ok {
+		return seeker.Seek(off, whence)
+	}
+	return 0, errors.ErrUnsupported
+}
+
+// writerTarget is an io.Writer as a target.
+type writerTarget struct {
+	streamEnd
+	w io.Writer
+}
+
+func (t *writerTarget) is(facts) bool                                     { return false }
+func (t *writerTarget) dispose(string) bool                               { return false }
+func (t *writerTarget) begin(facts, string, func() error) (string, error) { return "-", errStream }
+func (t *writerTarget) check(*directory, string) error                    { return errStream }
+func (t *writerTarget) makeDir(*directory) (fresh bool, err error)        { return false, errStream }
+func (t *writerTarget) finishDir(*directory) error                        { return errStream }
+func (t *writerTarget) leave(*directory)                                  {}
+func (t *writerTarget) makeLink(*entry, string) error                     { return errStream }
+func (t *writerTarget) finishLink(*entry, usftp.NewAttrs) error           { return errStream }
+
+func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
+	if base, err := c.src.base(c.source); err == nil {
+		c.name = base
+	}
+	return &writerOutput{w: t.w}, nil
+}
+
+// writerOutput is what is written to an io.Writer. What was written is gone: another try goes on
+// behind it, if the source is still the same.
+type writerOutput struct {
+	w  io.Writer
+	in input
+}
+
+func (o *writerOutput) path() string        { return "-" }
+func (o *writerOutput) stored() string      { return "" }
+func (o *writerOutput) before() fs.FileInfo { return nil }
+func (o *writerOutput) direct() bool        { return true }
+func (o *writerOutput) atomic() bool        { return true } // it is none of ours to report
+func (o *writerOutput) left(string) bool    { return false }
+func (o *writerOutput) close()              {}
+
+func (o *writerOutput) settle(*fileCopy) (done bool, err error)       { return false, nil }
+func (o *writerOutput) rereads(*fileCopy, input) reopen               { return nil }
+func (o *writerOutput) holds(*fileCopy, input) (same, told bool)      { return false, false }
+func (o *writerOutput) same(*fileCopy, input) error                   { return nil }
+func (o *writerOutput) discard(string) error                          { return nil }
+func (o *writerOutput) seal(*fileCopy, input) error                   { return nil }
+func (o *writerOutput) commit(*fileCopy, input) error                 { return nil }
+func (o *writerOutput) verify(c *fileCopy, in input) error            { return in.verify(c, nil) }
+func (o *writerOutput) resume(*fileCopy, input, *mark) (int64, error) { return 0, fs.ErrNotExist }
+
+func (o *writerOutput) create(c *fileCopy, in input) error {
+	if err := in.ready(c); err != nil {
+		return ofSource(err)
+	}
+	c.sized(in)
+	o.in = in
+	now := in.facts()
+	known := now.regular() && now.hasTimes
+	if c.tries.reached == 0 {
+		if c.tries.poured = nil; known {
+			c.tries.poured = now
+		}
+		return nil
+	}
+	c.result.Bytes = c.tries.reached
+	if !known || now.size != c.tries.poured.size || !now.mtime.Equal(c.tries.poured.mtime) {
+		o.remove(c)
+		return ErrSourceChanged
+	}
+	c.startAt(c.tries.reached)
+	return nil
+}
+
+func (o *writerOutput) fill(c *fileCopy, in input) error {
+	n, err := in.pour(c, sink{Writer: o.w})
+	c.result.Bytes = c.result.Resumed + n
+	// what was written cannot be told from what is to follow, or was not hashed
+	c.tries.once = c.tries.once || c.result.Bytes > 0 &&
+		(c.tries.poured == nil || c.options.hashes())
+	return err
+}
+
+func (o *writerOutput) cut(*fileCopy, int64) (ok, synced bool) { return false, false }
+
+func (o *writerOutput) remove(c *fileCopy) {
+	if c.result.Bytes > 0 {
+		c.detail = fmt.Sprintf("%d bytes of it have been written", c.result.Bytes)
+	}
+}

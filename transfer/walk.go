@@ -1,0 +1,553 @@
+package transfer
+
+import (
+	"errors"
+	"hash/maphash"
+	"io/fs"
+	"math"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
+)
+
+// A directory of the tree, from when it is found until everything in it is done.
+type directory struct {
+	tree           *tree
+	parent         *directory // nil for the source itself
+	source, target string     // paths
+	rel            string     // path from the source on, with slashes; "." for the source itself
+	depth          int
+	facts          facts
+	real           string          // where it is, links followed; only with LinksFollow on a host
+	names          map[string]bool // of its entries, where names that differ may be one
+	fresh          bool            // we made it
+	failed         bool            // it could not be made
+	noTemporary    atomic.Bool     // it takes no temporary files
+	pending        atomic.Int64    // entries that are not done
+}
+
+// perm is what a directory is made with.
+func (f *facts) perm() fs.FileMode {
+	if !f.hasMode {
+		return 0o777
+	}
+	return f.mode.Perm()
+}
+
+// localTimes returns the times for a copy on this machine. OpenSSH sends a time before 1970 as the low
+// 32 bits of its seconds, which read as a time after 2038; so of a server's time that lies more than
+// a year ahead, the past one is meant.
+func (f *facts) localTimes() (atime, mtime time.Time) {
+	if f.info != nil { // not from a server
+		return f.atime, f.mtime
+	}
+	soon := time.Now().AddDate(1, 0, 0)
+	past := func(t time.Time) time.Time {
+		if seconds := t.Unix(); seconds > math.MaxInt32 && t.After(soon) {
+			return time.Unix(int64(int32(seconds)), 0)
+		}
+		return t
+	}
+	return past(f.atime), past(f.mtime)
+}
+
+// addName notes the name of an entry. It returns false if there was one already.
+func (d *directory) addName(name string) bool {
+	if d.names[name] {
+		return false
+	}
+	if d.names == nil {
+		d.names = make(map[string]bool)
+	}
+	d.names[name] = true
+	return true
+}
+
+// attrs returns what a directory gets when everything in it is done.
+func (d *directory) attrs() (set usftp.NewAttrs, err error) {
+	o := &d.tree.options
+	if err := o.chown(d.facts.owner, func(uid, gid int) error {
+		set.SetOwner, set.UID, set.GID = true, uid, gid
+		return nil
+	}); err != nil {
+		return set, err
+	}
+	if !d.fresh && !d.tree.resumed && !o.Preserve {
+		return set, nil
+	}
+	if d.facts.hasMode && (o.Preserve || d.facts.perm()&0o700 != 0o700) {
+		set.SetMode, set.Mode = true, d.facts.mode
+	}
+	if d.facts.hasTimes {
+		set.SetTimes, set.Atime, set.Mtime = true, d.facts.atime, d.facts.mtime
+	}
+	return set, nil
+}
+
+// An entry is a file or a link to copy.
+type entry struct {
+	dir    *directory
+	name   string
+	facts  facts
+	sought bool // a Check looked for it, through links
+}
+
+func (e *entry) source() string { return e.dir.tree.src.join(e.dir.source, e.name) }
+func (e *entry) target() string { return e.dir.tree.dst.join(e.dir.target, e.name) }
+
+// rel is the path from the source on, with slashes.
+func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
+
+// A walk lists a tree while it is copied: walkers take directories, make them at the target and list
+// them at the source, while workers copy what they find. Memory is limited: walkers wait while enough
+// is found, and directories that no walker is free for are walked at once, depth first, if many wait.
+type walk struct {
+	tree  *tree
+	small chan *entry
+	large chan *entry
+
+	mu      sync.Mutex
+	changed sync.Cond
+	waiting []*directory // the last one found is walked first
+	walking int
+
+	walkers int
+	most    int // workers for small files
+	workers atomic.Int64
+	spread  spread
+	working sync.WaitGroup
+}
+
+const (
+	walkers      = 16
+	largeWorkers = 4
+	mostWaiting  = 4096 // directories
+)
+
+func newWalk(t *tree, most, walkers, queue int) *walk {
+	w := &walk{tree: t, walkers: walkers, most: most, small: make(chan *entry, queue),
+		large: make(chan *entry, 64)}
+	w.changed.L = &w.mu
+	return w
+}
+
+// run walks and copies until everything is done or the tree's context ends.
+func (w *walk) run() {
+	w.spread.none = make(chan struct{})
+	for range largeWorkers {
+		w.working.Go(w.workLarge)
+	}
+	w.push(w.tree.root)
+	var walking sync.WaitGroup
+	for range w.walkers {
+		walking.Go(w.walk)
+	}
+	walking.Wait()
+	if w.tree.check {
+		w.lookForMissing()
+	}
+	w.tree.counts.complete.Store(w.tree.ctx.Err() == nil)
+	close(w.small)
+	close(w.large)
+	w.working.Wait()
+}
+
+func (w *walk) push(d *directory) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting = append(w.waiting, d)
+	w.changed.Signal()
+}
+
+// walk takes directories until there are none and nobody is left who could find any.
+func (w *walk) walk() {
+	for {
+		w.mu.Lock()
+		for len(w.waiting) == 0 && w.walking > 0 {
+			w.changed.Wait()
+		}
+		n := len(w.waiting)
+		if n == 0 {
+			w.mu.Unlock()
+			w.changed.Broadcast()
+			return
+		}
+		d := w.waiting[n-1]
+		w.waiting[n-1] = nil
+		w.waiting = w.waiting[:n-1]
+		w.walking++
+		w.mu.Unlock()
+		w.visit(d)
+		w.mu.Lock()
+		w.walking--
+		w.mu.Unlock()
+		w.changed.Broadcast()
+	}
+}
+
+// visit makes a directory at the target and hands out what lies in it.
+func (w *walk) visit(d *directory) {
+	t := w.tree
+	defer w.done(d)
+	if t.ctx.Err() != nil {
+		return
+	}
+	if !t.options.DryRun {
+		fresh, err := t.dst.makeDir(d)
+		if err != nil {
+			d.failed = true
+			t.fail("", d.source, d.target, err)
+			return
+		}
+		d.fresh = fresh
+	}
+	err := t.src.list(d, func(e *entry, err error) bool {
+		if err != nil {
+			t.fail("", e.source(), d.target, err)
+		} else {
+			w.found(e)
+		}
+		return t.ctx.Err() == nil
+	})
+	if err != nil {
+		t.fail("", d.source, d.target, err)
+		return
+	}
+	t.counts.directories.Add(1)
+}
+
+// found decides about an entry.
+func (w *walk) found(e *entry) {
+	t := w.tree
+	most := t.options.MaxEntries
+	if most == 0 {
+		most = defaultEntries
+	}
+	if n := t.counts.entries.Add(1); most > 0 && n > most {
+		if n == most+1 {
+			t.fail("", t.route.Source, t.root.target, ErrTreeTooLarge)
+			t.cancel(ErrTreeTooLarge)
+		}
+		return
+	}
+	rel := e.rel()
+	link := e.facts.mode&fs.ModeSymlink != 0
+	if !t.filter.wants(rel, e.facts.mode.IsDir()) || t.check && !t.checks(e.facts.mode) ||
+		link && !w.link(e, rel) {
+		return
+	}
+	switch mode := e.facts.mode; {
+	case mode.IsDir():
+		w.enter(e, rel)
+	case mode.IsRegular() && !t.check && localfs.IsTempName(e.name) &&
+		e.facts.mtime.After(t.began.Add(-time.Second)):
+		t.skip(e.source(), "it is the temporary file of a copy that is under way")
+	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
+		w.hand(e)
+	default:
+		t.skip(e.source(), "it is "+kindOf(mode)+", which is not copied")
+	}
+}
+
+// link decides about a symbolic link, and looks at what it leads to if that is wanted. It returns
+// false if there is nothing to do.
+func (w *walk) link(e *entry, rel string) bool {
+	t := w.tree
+	switch t.options.Links {
+	case LinksSkip:
+		t.skip(e.source(), "it is a symbolic link")
+		return false
+	case LinksFollow:
+		found, err := t.src.look(e.source())
+		if err != nil {
+			t.fail("", e.source(), e.target(), err)
+			return false
+		}
+		e.facts = found
+		return t.filter.wants(rel, found.mode.IsDir())
+	}
+	return true
+}
+
+// enter has a directory walked.
+func (w *walk) enter(e *entry, rel string) {
+	t := w.tree
+	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(), rel: rel,
+		depth: e.dir.depth + 1, facts: e.facts}
+	most := t.options.MaxDepth
+	if most == 0 {
+		most = defaultDepth
+	}
+	err := t.dst.check(e.dir, e.name)
+	if most > 0 && d.depth > most {
+		err = ErrTreeTooDeep
+	}
+	if err != nil {
+		t.fail("", d.source, d.target, err)
+		return
+	}
+	if t.options.Links == LinksFollow {
+		why := t.src.loops(d)
+		if t.dst.is(d.facts) {
+			why = "it is the copy itself"
+		}
+		if why != "" {
+			t.skip(d.source, why)
+			return
+		}
+	}
+	d.pending.Store(1)
+	d.parent.pending.Add(1)
+	w.mu.Lock()
+	full := len(w.waiting) >= mostWaiting
+	w.mu.Unlock()
+	if full {
+		w.visit(d)
+		return
+	}
+	w.push(d)
+}
+
+// hand gives a file or a link to the workers, and waits until one of them can take it.
+func (w *walk) hand(e *entry) {
+	t := w.tree
+	if t.check && t.unlisted(e) {
+		return
+	}
+	if e.facts.mode.IsRegular() {
+		t.counts.plannedFiles.Add(1)
+		planned := t.counts.plannedBytes.Add(max(0, e.facts.size))
+		if planned < 0 { // sizes are the server's word
+			t.counts.plannedBytes.Store(math.MaxInt64 / 2)
+		}
+	}
+	if t.options.DryRun {
+		t.tell(&Event{Kind: Planned, Route: Route{Source: e.source(), Target: e.target()},
+			Size: e.facts.size})
+		return
+	}
+	if err := t.dst.check(e.dir, e.name); err != nil {
+		t.fail("", e.source(), e.target(), err)
+		return
+	}
+	e.dir.pending.Add(1)
+	if e.facts.mode.IsRegular() && !t.isSmall(e.facts.size) &&
+		(e.facts.size < 0 || e.facts.size > int64(t.budget.stepwise)) {
+		w.spread.share(w, e.facts.size)
+		w.large <- e
+		return
+	}
+	select {
+	case w.small <- e:
+		if len(w.small) > 0 {
+			w.hireSmall()
+		}
+	default:
+		w.hireSmall()
+		w.small <- e
+	}
+}
+
+// hireSmall starts another worker for small files if there may be one more. Otherwise one will be
+// free soon: all that have started are still there.
+func (w *walk) hireSmall() {
+	if w.workers.Load() < int64(w.most) && w.workers.Add(1) <= int64(w.most) {
+		w.working.Go(w.workSmall)
+	}
+}
+
+// workSmall copies what is found until the walk is over. Where thousands are under way each file has
+// a goroutine of its own: its last steps, on this machine's file system, go deeper than those in which
+// it waits for a reply, and a stack that has grown would wait with the next files. Elsewhere letting
+// it grow for each would cost more than it saves.
+func (w *walk) workSmall() {
+	for e := range w.small {
+		if w.tree.ctx.Err() == nil {
+			w.copy(e)
+		}
+		w.done(e.dir)
+		if w.most > 256 {
+			w.working.Go(w.workSmall)
+			return
+		}
+	}
+}
+
+// copy copies a file or a link.
+func (w *walk) copy(e *entry) {
+	t := w.tree
+	if e.facts.mode&fs.ModeSymlink != 0 {
+		t.copyLink(e)
+		return
+	}
+	c := &fileCopy{job: t.job, entry: e, source: e.source(), name: path.Join(t.below, e.rel()),
+		began: time.Now()}
+	c.result.Target = e.target()
+	err := c.copy()
+	w.copied(c, err)
+}
+
+// copied counts a file that was copied, or was not.
+func (w *walk) copied(c *fileCopy, err error) {
+	t := w.tree
+	c.freeHandle()
+	keeps := errors.Is(err, errKept)
+	if err == nil || keeps {
+		for _, conn := range t.conns() {
+			conn.Arrived()
+		}
+	}
+	switch {
+	case err == nil:
+		t.counts.files.Add(1)
+		t.counts.bytes.Add(c.result.Bytes)
+		c.tellEnd(nil)
+		t.report.limits.add(c.result.Bottleneck, c.result.Bytes)
+	case keeps:
+		t.counts.kept.Add(1)
+		t.counts.keptBytes.Add(max(0, c.entry.facts.size))
+		c.tellKept()
+	case t.ending(err) && (c.result.LeftBehind == "" || t.isSmall(c.entry.facts.size)):
+		// what is left of a small file is not worth reporting
+	default:
+		t.counts.failed.Add(1)
+		c.tellEnd(err)
+		t.failFirst(err)
+	}
+}
+
+// done counts one thing in the directory that is done. When it was the last, the directory gets its
+// attributes, and the one above counts it.
+func (w *walk) done(d *directory) {
+	for ; d != nil && d.pending.Add(-1) == 0; d = d.parent {
+		w.finish(d)
+	}
+}
+
+// finish gives a directory that is complete what it has besides entries. That changes nothing of the
+// directory above, which so need not wait.
+func (w *walk) finish(d *directory) {
+	t := w.tree
+	if d.failed || t.options.DryRun || t.ctx.Err() != nil {
+		t.dst.leave(d)
+		return
+	}
+	t.finishing.Go(func() {
+		defer t.dst.leave(d)
+		if err := t.dst.finishDir(d); err != nil {
+			if t.options.Preserve {
+				t.fail("", d.source, d.target, err)
+			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
+				t.note(d.source, d.target, "the directory cannot have the attributes of its source: "+err.Error())
+			}
+		}
+	})
+}
+
+// spread shares the large files of a tree out among the sessions of a pool: as long as there are
+// many each travels over one of them, and the last ones over several.
+type spread struct {
+	bytes  atomic.Int64 // of files that were found and are not copied yet
+	files  atomic.Int64
+	hiring sync.Map // pools that workers are hired for
+	ended  sync.Once
+	none   chan struct{} // closed when no large file waits any more, nor will
+}
+
+const (
+	fewFiles = 4 // left when each large file may travel over several sessions
+
+	// perSession is how many large files are under way on each session, so that it is never idle
+	// while one of them is opened or closed.
+	perSession = 2
+)
+
+// share counts a large file, and has connections opened if all that were found are worth it.
+func (s *spread) share(w *walk, size int64) {
+	t := w.tree
+	s.files.Add(1)
+	bytes := s.bytes.Add(max(0, size))
+	if t.limiter != nil || !flow.WorthStriping(bytes, t.budget.trip) {
+		return
+	}
+	for _, conn := range t.conns() {
+		pool := conn.Host().Pool
+		if pool.Size() < 2 {
+			continue
+		}
+		pool.Want(flow.FirstConnections(bytes, t.budget.trip))
+		if _, hired := s.hiring.LoadOrStore(pool, true); !hired {
+			w.working.Go(func() { w.hireLarge(pool) })
+		}
+	}
+}
+
+// hireLarge starts workers for each session that comes. Earlier they would only crowd the first one.
+func (w *walk) hireLarge(pool *pool.Pool) {
+	for workers := 0; ; {
+		sessions, changed := pool.Sessions()
+		for ; workers < perSession*len(sessions); workers++ {
+			w.working.Go(w.workLarge)
+		}
+		select {
+		case <-changed:
+		case <-w.spread.none:
+			return
+		case <-w.tree.ctx.Done():
+			return
+		}
+	}
+}
+
+// workLarge copies large files until none waits and the walk is over.
+func (w *walk) workLarge() {
+	for e := range w.large {
+		if w.tree.ctx.Err() == nil {
+			w.copy(e)
+		}
+		w.spread.bytes.Add(-max(0, e.facts.size))
+		w.spread.files.Add(-1)
+		w.done(e.dir)
+	}
+	w.spread.ended.Do(func() { close(w.spread.none) })
+}
+
+// names remembers the names of a listing, so that one that was cut off can be started again and
+// nothing in it done twice. It keeps eight bytes of each: that two of a million names are taken for
+// one, so that a file is missed, has a chance of one in thirty million, and nobody who chooses the
+// names can raise it.
+type names struct {
+	seed  maphash.Seed
+	added []uint64            // since the listing started
+	known map[uint64]struct{} // when it started
+}
+
+func newNames() *names { return &names{seed: maphash.MakeSeed()} }
+
+func (n *names) add(name string) { n.added = append(n.added, maphash.String(n.seed, name)) }
+
+// has reports whether a name was there before the listing was started again.
+func (n *names) has(name string) bool {
+	if n.known == nil {
+		return false
+	}
+	_, there := n.known[maphash.String(n.seed, name)]
+	return there
+}
+
+// again starts the listing again.
+func (n *names) again() {
+	if n.known == nil {
+		n.known = make(map[uint64]struct{}, len(n.added))
+	}
+	for _, sum := range n.added {
+		n.known[sum] = struct{}{}
+	}
+	n.added = nil
+}
