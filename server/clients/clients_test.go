@@ -26,8 +26,9 @@ type site struct {
 	t             *testing.T
 	served, local string
 	port          string
-	key           string // file
-	hostKey       string // fingerprint
+	key           string   // file
+	hostKey       string   // fingerprint
+	env           []string // of programs, besides ours
 }
 
 // missing skips a test for want of something, or fails where USFTP_REQUIRE=1 says that the machine
@@ -97,7 +98,7 @@ func (s *site) feed(stdin, program string, args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = s.local
-	cmd.Env = append(os.Environ(), "HOME="+s.local, "SSH_AUTH_SOCK=")
+	cmd.Env = append(append(os.Environ(), "HOME="+s.local, "SSH_AUTH_SOCK="), s.env...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -1,5 +1,6 @@
 """One operation with asyncssh: port, key file, operation, arguments."""
 import asyncio
+import os
 import sys
 
 import asyncssh
@@ -28,7 +29,8 @@ async def resume_get(sftp, remote, local):
 
 
 async def main():
-    async with asyncssh.connect("127.0.0.1", int(port), username="u", client_keys=[key], known_hosts=None) as connection:
+    async with asyncssh.connect("127.0.0.1", int(port), username="u", client_keys=[key], known_hosts=None,
+                                rekey_bytes=int(os.environ.get("REKEY_BYTES", 1 << 30))) as connection:
         async with connection.start_sftp_client() as sftp:
             operations = {
                 "put": sftp.put,
