@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/sftptest/opensshd"
@@ -304,6 +305,11 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 			dir, far := t.TempDir(), t.TempDir()
 			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
 			writeFile(t, big, data)
+			// A source that was written to just now would be read a second time.
+			before := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(big, before, before); err != nil {
+				t.Fatal(err)
+			}
 			from, to := "testhost:"+big, target
 			if way == "upload" {
 				from, to = big, "testhost:"+target

@@ -51,8 +51,8 @@ func (r *rateFlag) Set(text string) error {
 	var bytes float64
 	if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
 		bytes = float64(n) * 1024 / 8
-	} else if number, unit, ok := cutUnit(rate, "bit"); ok {
-		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[strings.ToLower(unit)]
+	} else if number, unit, ok := cutUnit(strings.ToLower(rate), "bit"); ok {
+		scale := map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[unit]
 		bytes = number * scale / 8
 	} else if size, err := ui.ParseSize(rate); err == nil && strings.HasSuffix(rate, "B") {
 		bytes = float64(size)
@@ -70,7 +70,7 @@ func cutUnit(text, unit string) (number float64, prefix string, ok bool) {
 	if !ok {
 		return 0, "", false
 	}
-	digits := strings.TrimRight(text, "kKMmGg")
+	digits := strings.TrimRight(text, "kmg")
 	number, err := strconv.ParseFloat(digits, 64)
 	return number, text[len(digits):], err == nil
 }
