@@ -1,41 +1,39 @@
 package usftp_test
 
 import (
-	"io"
+	"context"
+	"log"
 	"os"
 	"strings"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
-
-	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
 )
 
-// download is the example of README.md.
-func download(config *ssh.ClientConfig, w io.Writer) error {
-	conn, err := ssh.Dial("tcp", "host:22", config) // golang.org/x/crypto/ssh
+// upload is the example of README.md.
+func upload(ctx context.Context) error {
+	target, err := dial.ParseHost("me@example.com")
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	client, err := usftp.NewClient(conn)
+	login, err := pool.Connect(ctx, target, pool.ConnectConfig{}) // as ssh does, with your ssh_config
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-
-	f, err := client.Open("data.tar")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = f.WriteTo(w) // as many requests in flight as the link holds
+	defer login.Close()
+	_, err = transfer.CopyTree(ctx, transfer.Remote(login.Host(), "backup"), transfer.Local("photos"),
+		transfer.TreeOptions{Options: transfer.Options{Events: func(e transfer.Event) {
+			if e.Totals != nil {
+				log.Println(e.Kind, e.Totals.Files, "of", e.Totals.PlannedFiles, "files")
+			}
+		}}})
 	return err
 }
 
 func Example_readme() {
-	config := &ssh.ClientConfig{User: "user" /* Auth and HostKeyCallback too */}
-	if err := download(config, os.Stdout); err != nil {
+	if err := upload(context.Background()); err != nil {
 		os.Exit(1)
 	}
 }
@@ -50,7 +48,7 @@ func TestReadmeExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, body, _ := strings.Cut(string(source), "w io.Writer) error {\n")
+	_, body, _ := strings.Cut(string(source), "upload(ctx context.Context) error {\n")
 	body, _, _ = strings.Cut(body, "\n}\n")
 	body = strings.ReplaceAll("\n"+body, "\n\t", "\n")
 	if !strings.Contains(string(readme), "```go"+body+"\n```") {
