@@ -65,7 +65,7 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 	if err != nil {
 		return nil, err
 	}
-	service, err := parseKexValue(p, msgServiceRequest)
+	service, err := parseString(p, msgServiceRequest)
 	if err != nil {
 		return nil, err
 	}

@@ -349,7 +349,7 @@ type Request struct {
 
 // String reads the payload of "exec" and "subsystem": one string.
 func (r *Request) String() (string, error) {
-	text, err := parseKexValue(append([]byte{msgChannelRequest}, r.Payload...), msgChannelRequest)
+	text, err := parseString(append([]byte{msgChannelRequest}, r.Payload...), msgChannelRequest)
 	return string(text), err
 }
 

@@ -66,6 +66,18 @@ func parsed(r *wire.Reader, number byte) error {
 	return nil
 }
 
+// whole is parsed for messages before the keys: what is behind the last field is in no hash, and so
+// anybody could have put it there.
+func whole(r *wire.Reader, number byte) error {
+	if err := parsed(r, number); err != nil {
+		return err
+	}
+	if r.Len() > 0 {
+		return &ProtocolError{fmt.Sprintf("message %d has something behind its end", number)}
+	}
+	return nil
+}
+
 func unexpected(payload []byte, want byte) error {
 	if len(payload) == 0 {
 		return &ProtocolError{"a packet without a message came"}

@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"bytes"
 	"crypto/rand"
 	"math/big"
 )
@@ -161,13 +162,18 @@ func parseGroup(payload []byte) (p, g *big.Int, err error) {
 		return nil, nil, err
 	}
 	first, second := r.Bytes(), r.Bytes()
-	if err := parsed(&r, msgKexGEXGroup); err != nil {
+	if err := whole(&r, msgKexGEXGroup); err != nil {
 		return nil, nil, err
 	}
 	if len(first) > groupMost/8+1 || len(second) > groupMost/8+1 {
 		return nil, nil, errKexValue
 	}
 	p, g = new(big.Int).SetBytes(first), new(big.Int).SetBytes(second)
+	// The exchange hash covers the numbers as we would write them: RFC 4251, section 5, has one way.
+	if !bytes.Equal(appendMPInt(nil, p.Bytes())[lengthSize:], first) ||
+		!bytes.Equal(appendMPInt(nil, g.Bytes())[lengthSize:], second) {
+		return nil, nil, errKexValue
+	}
 	last := new(big.Int).Sub(p, big.NewInt(1))
 	if p.BitLen() < groupLeast || p.BitLen() > groupMost || p.Bit(0) == 0 || g.Cmp(two) < 0 ||
 		g.Cmp(last) >= 0 {
@@ -188,7 +194,7 @@ func (groupExchange) server(t *transport,
 	}
 	request := append([]byte(nil), r.Rest()...)
 	least, best, most := r.Uint32(), r.Uint32(), r.Uint32()
-	if err := parsed(&r, msgKexGEXRequest); err != nil {
+	if err := whole(&r, msgKexGEXRequest); err != nil {
 		return nil, err
 	}
 	p := prime(group16Prime)

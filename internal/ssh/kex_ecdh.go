@@ -76,7 +76,7 @@ func parseKexReply(payload []byte, number byte) (reply *kexReply, public []byte,
 	reply = &kexReply{hostKey: append([]byte(nil), r.Bytes()...)}
 	public = append([]byte(nil), r.Bytes()...)
 	reply.signature = append([]byte(nil), r.Bytes()...)
-	if err := parsed(&r, number); err != nil {
+	if err := whole(&r, number); err != nil {
 		return nil, nil, err
 	}
 	return reply, public, nil
@@ -88,7 +88,7 @@ func parseKexValue(payload []byte, number byte) ([]byte, error) {
 		return nil, err
 	}
 	value := append([]byte(nil), r.Bytes()...)
-	return value, parsed(&r, number)
+	return value, whole(&r, number)
 }
 
 // newCurve uses crypto/ecdh, which checks that points lie on the curve, and that X25519's result

@@ -77,6 +77,16 @@ func parseDisconnect(payload []byte) (*DisconnectError, error) {
 	return d, parsed(&r, msgDisconnect) // the language tag is left out by some
 }
 
+// parseString reads a message that begins with one string.
+func parseString(payload []byte, number byte) ([]byte, error) {
+	r, err := body(payload, number)
+	if err != nil {
+		return nil, err
+	}
+	value := append([]byte(nil), r.Bytes()...)
+	return value, parsed(&r, number)
+}
+
 // cut shortens what a peer may make long, where it is kept.
 func cut(p []byte, most int) []byte { return p[:min(len(p), most)] }
 
