@@ -46,6 +46,8 @@ var serverPeers = []serverPeer{
 		scriptedServer(func(t testing.TB) []string {
 			return []string{interpreter(t, "asyncssh"), scripted("asyncssh_peer.py")}
 		}), 25, false},
+	{"ssh2", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, 16, scriptedServer(node), 20,
+		false},
 	{"libssh", []string{"ed25519", "password"}, largeMiB, libssh, 20, true},
 }
 

@@ -361,6 +361,8 @@ var clientPeers = []clientPeer{
 		large: largeMiB, least: 25, run: script(func(t testing.TB) []string {
 			return []string{interpreter(t, "asyncssh"), scripted("asyncssh_peer.py")}
 		})},
+	{name: "ssh2", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, large: largeMiB,
+		least: 20, run: script(node)},
 	{name: "libssh2", logins: []string{"password", "ed25519", "ecdsa"}, large: 16, least: 18,
 		run: curl},
 }

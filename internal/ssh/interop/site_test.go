@@ -100,6 +100,16 @@ func interpreter(t testing.TB, library string) string {
 	return python
 }
 
+// node returns npm's ssh2: NODE_PATH names the directory that it is in.
+func node(t testing.TB) []string {
+	t.Helper()
+	program := opensshd.Find(t, "node")
+	if exec.Command(program, "-e", "require('ssh2')").Run() != nil {
+		missing(t, "npm's ssh2 ($NODE_PATH)")
+	}
+	return []string{program, scripted("ssh2_peer.js")}
+}
+
 // a peerCase is one session with a peer.
 type peerCase struct {
 	name  string // such as "kex/curve25519-sha256"
