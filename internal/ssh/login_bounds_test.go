@@ -1,0 +1,155 @@
+package ssh
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+
+	xssh "golang.org/x/crypto/ssh"
+)
+
+// framed makes packets of messages, before keys.
+func framed(messages ...[]byte) (all []byte) {
+	for _, m := range messages {
+		pad := plain{}.form().padding(len(m))
+		all = append(appendUint32(all, uint32(1+len(m)+pad)), append([]byte{byte(pad)}, m...)...)
+		all = append(all, make([]byte, pad)...)
+	}
+	return all
+}
+
+// loginServer is the server's side of a login without keys; key would do.
+func loginServer(p []byte, key xssh.PublicKey) *serverLogin {
+	tr := newTransport(feedOf(p), nil, Supported(), 0)
+	tr.session = []byte("session")
+	refuse := errors.New("no")
+	return &serverLogin{transport: tr, conn: newConn(tr, 0),
+		config: &ServerConfig{MaxAuthTries: maxAuthTries}, callbacks: xssh.ServerAuthCallbacks{
+			PasswordCallback: func(xssh.ConnMetadata, []byte) (*xssh.Permissions, error) {
+				return nil, refuse
+			},
+			PublicKeyCallback: func(_ xssh.ConnMetadata, k xssh.PublicKey) (*xssh.Permissions, error) {
+				if bytes.Equal(k.Marshal(), key.Marshal()) {
+					return nil, nil
+				}
+				return nil, refuse
+			},
+			KeyboardInteractiveCallback: func(_ xssh.ConnMetadata,
+				ask xssh.KeyboardInteractiveChallenge) (*xssh.Permissions, error) {
+				if _, err := ask("", "", []string{"1", "2"}, []bool{false, true}); err != nil {
+					return nil, err
+				}
+				return nil, refuse
+			},
+		}}
+}
+
+// TestBoundsBeforeLogin: packets, bytes and attempts are counted before anybody is known.
+func TestBoundsBeforeLogin(t *testing.T) {
+	service := appendString([]byte{msgServiceRequest}, serviceUserAuth)
+	ask := func(method string, rest []byte) []byte {
+		return (&authRequest{"u", serviceConnection, method, rest}).append(nil)
+	}
+	key := fuzzKey.PublicKey()
+	query := ask("publickey", (&keyRequest{false, "ssh-ed25519", key.Marshal(), nil}).append(nil))
+	for _, c := range []struct {
+		name     string
+		messages [][]byte
+		most     int // packets that are read
+	}{
+		{"packets of nothing", slices.Repeat([][]byte{{msgIgnore, 0, 0, 0, 0}}, 5000), loginPackets + 1},
+		{"pings", slices.Repeat([][]byte{{msgPing, 0, 0, 0, 0}}, 5000), loginPackets + 1},
+		{"bytes", slices.Repeat([][]byte{appendString([]byte{msgIgnore}, make([]byte, 32000))}, 200),
+			loginBytes/32000 + 3},
+		{"failed passwords", append([][]byte{service}, slices.Repeat([][]byte{ask("password",
+			appendString(appendBool(nil, false), "x"))}, 5000)...), maxAuthTries + 1},
+		{"nones", append([][]byte{service}, slices.Repeat([][]byte{ask("none", nil)}, 5000)...),
+			maxAuthTries + 2},
+		{"queries for a key that would do", append([][]byte{service}, slices.Repeat([][]byte{query},
+			5000)...), serverAttempts + 1},
+		{"channels", append([][]byte{service}, slices.Repeat([][]byte{
+			(&channelOpen{"session", 0, 1, 1 << 15, nil}).append(nil)}, 5000)...), serverAttempts + 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := loginServer(framed(c.messages...), key)
+			defer l.end(ErrClosed)
+			if _, err := l.run(); err == nil {
+				t.Fatal("nobody logged in")
+			}
+			if int(l.in.packets) > c.most || l.in.total > loginBytes+maxFirstPacket+idleSize {
+				t.Errorf("%d packets and %d bytes were read", l.in.packets, l.in.total)
+			}
+		})
+	}
+}
+
+// FuzzLogin has either side of a login handle messages, each behind its length. Nobody who has not
+// signed may come in, and no client is in before the server has granted the service.
+func FuzzLogin(f *testing.F) {
+	script := func(messages ...[]byte) (all []byte) {
+		for _, m := range messages {
+			all = appendString(all, m)
+		}
+		return all
+	}
+	service := appendString([]byte{msgServiceRequest}, serviceUserAuth)
+	ask := func(method string, rest []byte) []byte {
+		return (&authRequest{"u", serviceConnection, method, rest}).append(nil)
+	}
+	blob := fuzzKey.PublicKey().Marshal()
+	signature := appendString(nil, appendString(appendString(nil, "ssh-ed25519"), make([]byte, 64)))
+	f.Add(false, script(service, ask("none", nil), ask("password",
+		appendString(appendBool(nil, false), "x"))))
+	f.Add(false, script(service, ask("publickey", (&keyRequest{false, "ssh-ed25519", blob,
+		nil}).append(nil)), ask("publickey", (&keyRequest{true, "ssh-ed25519", blob,
+		signature}).append(nil))))
+	f.Add(false, script(service, ask("keyboard-interactive", make([]byte, 8)),
+		appendInfoResponse(nil, []string{"a", "b"})))
+	accept := appendString([]byte{msgServiceAccept}, serviceUserAuth)
+	failure := (&authFailure{[]string{"publickey", "password", "keyboard-interactive"}, false}).append(nil)
+	ok := appendString(appendString([]byte{msgUserAuthPubKeyOK}, "ssh-ed25519"), blob)
+	f.Add(true, script(accept, failure, ok, []byte{msgUserAuthSuccess}))
+	f.Add(true, script(accept, failure, failure, failure, (&infoRequest{"n", "i", []string{"q"},
+		[]bool{true}}).append(nil), appendString(appendString([]byte{msgUserAuthBanner}, "b"), ""),
+		[]byte{msgUserAuthSuccess}))
+	f.Fuzz(func(t *testing.T, client bool, p []byte) {
+		var messages [][]byte
+		accepted := false
+		for len(p) >= lengthSize {
+			n := int(min(length(p), uint32(len(p)-lengthSize)))
+			if m := p[lengthSize : lengthSize+n]; len(m) > 0 && m[0] != msgKexInit {
+				messages = append(messages, m)
+				accepted = accepted || m[0] == msgServiceAccept
+			}
+			p = p[lengthSize+n:]
+		}
+		l := loginServer(framed(messages...), fuzzKey.PublicKey())
+		defer l.end(ErrClosed)
+		if !client {
+			if _, err := l.run(); err == nil {
+				t.Fatal("nobody logged in")
+			}
+			return
+		}
+		l.client = true
+		methods := []AuthMethod{PublicKey(fuzzKey), Password(func() (string, error) { return "x", nil }),
+			KeyboardInteractive(func(_, _ string, asked []string, _ []bool) ([]string, error) {
+				return make([]string, len(asked)), nil
+			})}
+		c := &clientLogin{transport: l.transport, conn: l.conn, config: &ClientConfig{User: "u",
+			HostKey: func(net.Addr, xssh.PublicKey, string) error { return nil },
+			Auth: func(*AuthContext) (AuthMethod, error) {
+				if len(methods) == 0 {
+					return nil, nil
+				}
+				m := methods[0]
+				methods = methods[1:]
+				return m, nil
+			}}}
+		if err := c.run(); err == nil && !accepted {
+			t.Fatal("a login that was not granted")
+		}
+	})
+}
