@@ -19,7 +19,6 @@ import (
 
 // Main runs the command with its arguments (without the program's name) and returns the exit code.
 func Main(args []string) int {
-	tune.Memory()
 	tune.Processors()
 	a := ui.NewApp()
 	ctx, stop := a.CatchSignals(context.Background())
