@@ -46,7 +46,7 @@ var ErrEnded = errors.New("the server has ended")
 // run serves until ctx ends, and then until the sessions that run have ended or the time of grace
 // is over.
 func (s *site) run(ctx context.Context) error {
-	tune.Serving()
+	tune.AllProcessors()
 	if err := s.start(); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@
 package tune
 
 import (
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -19,9 +18,8 @@ const mostProcessors = 4
 // environment says otherwise. With a second processor the runtime wakes a thread for each goroutine
 // that hands data on, and looks for work in between, which costs a third as much again as the copy
 // itself (2.0 instead of 1.5 processor seconds a GiB received), and takes it from whatever else must
-// run: on a small machine that is often the other end. That goes for
-// copies that are hashed too: the hash is 0.2 to 0.4 seconds a GiB, and a second processor costs
-// 0.3 to 0.8 more.
+// run: on a small machine that is often the other end. That goes for copies that are hashed
+// too: the hash is 0.2 to 0.4 seconds a GiB, and a second processor costs 0.3 to 0.8 more.
 func Processors() {
 	if InEnvironment("GOMAXPROCS") {
 		return
@@ -90,19 +88,7 @@ func PeakMemory() string {
 	return ui.Amount(float64(stats.Sys))
 }
 
-// Serving undoes what is good for one copy: sessions share all processors, and the collector has
-// Go's own settings, since moving data makes no garbage.
-func Serving() {
-	AllProcessors()
-	if !InEnvironment("GOMEMLIMIT") {
-		debug.SetMemoryLimit(math.MaxInt64)
-	}
-	if !InEnvironment("GOGC") {
-		debug.SetGCPercent(100)
-	}
-}
-
-// AllProcessors undoes [Processors].
+// AllProcessors undoes [Processors]: sessions share all there are.
 func AllProcessors() {
 	if !InEnvironment("GOMAXPROCS") {
 		runtime.SetDefaultGOMAXPROCS()
