@@ -35,8 +35,8 @@ type serverPeer struct {
 }
 
 var serverPeers = []serverPeer{
-	{"OpenSSH", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, openssh, 26, false},
-	{"OpenSSH 10", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, openssh10, 27, false},
+	{"OpenSSH", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, openssh, 27, false},
+	{"OpenSSH 10", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, openssh10, 26, false},
 	{"dropbear", []string{"ed25519", "ecdsa", "rsa", "password"}, largeMiB, dropbear, 15, false},
 	{"paramiko", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, largeMiB,
 		scriptedServer(func(t testing.TB) []string {

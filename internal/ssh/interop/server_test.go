@@ -348,7 +348,7 @@ func (saw *served) session(c *ssh.Conn, ch *ssh.Channel) {
 
 var clientPeers = []clientPeer{
 	{name: "OpenSSH", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
-		large: largeMiB, least: 30, run: program("ssh", sshArgs)},
+		large: largeMiB, least: 28, run: program("ssh", sshArgs)},
 	{name: "dropbear", logins: []string{"ed25519", "ecdsa", "rsa", "password"}, large: largeMiB,
 		least: 15, run: dbclient},
 	{name: "PuTTY", logins: []string{"password", "ed25519", "ecdsa", "rsa", "keyboard"}, large: 16,
