@@ -2,17 +2,22 @@ package transfer_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 )
 
 // TestResumeTreeThatMadeItsTarget: the command that was interrupted goes on where it was, though
-// its target is a directory by then, and a directory gets copies in it. Without Resume, or once all
-// is done, the target means what it means to scp.
+// its target is a directory by then, and a directory gets copies in it. So does the same once more
+// for a day after it was completed. Without Resume the target means what it means to scp.
 func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 	for _, direction := range []way{upload, download,
 		local} {
@@ -68,15 +73,122 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 				t.Fatal(err)
 			}
 			same("")
-			if notes, _ := os.ReadDir(journal); len(notes) != 0 {
-				t.Errorf("%d notes are left", len(notes))
+			notes := func(want int) []os.DirEntry {
+				t.Helper()
+				notes, _ := os.ReadDir(journal)
+				if len(notes) != want {
+					t.Errorf("%d notes are left, want %d", len(notes), want)
+				}
+				return notes
 			}
-			if err := run(true, false); err != nil { // it is complete, so this is another copy
+			again := func(nested bool) {
+				t.Helper()
+				s, err := b.tree(direction, from, to, func(tree *treeJob) {
+					tree.Options.Journal, tree.Options.Resume = journal, true
+				})
+				if err != nil || nested != strings.HasSuffix(s.Target, "source") ||
+					!nested && (s.Files != 0 || s.Kept == 0) {
+					t.Errorf("%s: %d copied, %d kept, %v", s.Target, s.Files, s.Kept, err)
+				}
+			}
+			again(false) // it is complete, and stays where it is
+			again(false)
+			same("")
+			for _, note := range notes(1) { // nobody knows that for ever
+				long := time.Now().Add(-25 * time.Hour)
+				if err := os.Chtimes(filepath.Join(journal, note.Name()), long, long); err != nil {
+					t.Fatal(err)
+				}
+			}
+			again(true)
+			again(true)
+			same("source")
+			notes(0)
+		})
+	}
+}
+
+// TestCompletedTreesAreForgotten: the journal remembers only so many of them, the latest.
+func TestCompletedTreesAreForgotten(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	journal, source := t.TempDir(), b.sample("source")
+	now := time.Now()
+	for i := range 1100 {
+		name := filepath.Join(journal, fmt.Sprintf("%04d.tree.json", i))
+		then := now.Add(time.Duration(i-2000) * time.Second)
+		if err := errors.Join(os.WriteFile(name, []byte("x"), 0o600),
+			os.Chtimes(name, then, then)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.tree(upload, source, "/target", func(tree *treeJob) {
+		tree.Options.Journal = journal
+	}); err != nil {
+		t.Fatal(err)
+	}
+	notes, err := os.ReadDir(journal)
+	_, old := os.Stat(filepath.Join(journal, "0100.tree.json"))
+	_, recent := os.Stat(filepath.Join(journal, "1099.tree.json"))
+	if err != nil || len(notes) != 1000 || old == nil || recent != nil {
+		t.Errorf("%d notes; %v, %v, %v", len(notes), err, old, recent)
+	}
+}
+
+// TestNoTargetDirectory: the target is the copy, directory or not, and where a directory goes into
+// one of its own name an event says so.
+func TestNoTargetDirectory(t *testing.T) {
+	for _, direction := range []way{upload, download, local} {
+		t.Run(direction.String(), func(t *testing.T) {
+			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+			source := b.sample("source")
+			from, to := source, filepath.Join(b.dir, "to", "source")
+			if err := os.Mkdir(filepath.Dir(to), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			same("source")
-			if notes, _ := os.ReadDir(journal); len(notes) != 0 {
-				t.Errorf("%d notes are left", len(notes))
+			switch direction {
+			case upload:
+				if err := b.host.Client.Mkdir("/to"); err != nil {
+					t.Fatal(err)
+				}
+				to = "/to/source"
+			case download:
+				if _, err := b.tree(upload, source, "/source"); err != nil {
+					t.Fatal(err)
+				}
+				from = "/source"
+			}
+			for _, step := range []struct {
+				name    string
+				exactly bool
+				below   string
+			}{{"new", false, ""}, {"-T", true, ""}, {"into its own name", false, "source"}} {
+				var said []string
+				s, err := b.tree(direction, from, to, func(tree *treeJob) {
+					tree.Options.NoTargetDirectory = step.exactly
+					tree.Options.Events = func(e transfer.Event) {
+						if e.Kind == transfer.Note {
+							said = append(said, e.Message)
+						}
+					}
+				})
+				if err != nil || filepath.ToSlash(s.Target) != path.Join(filepath.ToSlash(to), step.below) {
+					t.Errorf("%s: %s, %v", step.name, s.Target, err)
+				}
+				if told := strings.Contains(strings.Join(said, "\n"), "under the same name"); told != (step.below != "") {
+					t.Errorf("%s: said %q", step.name, said)
+				}
+			}
+			file := filepath.Join(b.dir, "file")
+			if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if direction == download {
+				return
+			}
+			if _, err := b.tree(direction, file, to, func(tree *treeJob) {
+				tree.Options.NoTargetDirectory = true
+			}); !errors.Is(err, transfer.ErrIsDirectory) {
+				t.Errorf("a file over a directory: %v", err)
 			}
 		})
 	}

@@ -732,6 +732,9 @@ func (o *localOutput) find(c *fileCopy) error {
 	o.full = name
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
+		if c.options.NoTargetDirectory {
+			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
 		base, baseErr := o.end.job.src.base(c.source)
 		if baseErr == nil && base != "." {
 			baseErr = localfs.CheckName(base)

@@ -863,7 +863,7 @@ func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 	info, link, err := c.to.look(c.ctx, name)
 	if err == nil && info.IsDir() {
 		base, baseErr := t.job.src.base(c.source)
-		if baseErr != nil {
+		if baseErr != nil || c.options.NoTargetDirectory {
 			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
 		}
 		if t.job.src.conn() != nil {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -340,35 +341,57 @@ func (j *journal) release(keep bool) {
 // sweepJournal removes marks that nobody has come back to.
 func sweepJournal(journal string) {
 	entries, _ := os.ReadDir(journal)
+	var complete []fs.FileInfo
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > markAge &&
-			strings.HasSuffix(e.Name(), ".json") {
+		info, err := e.Info()
+		if err != nil || !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		most := markAge
+		if strings.HasSuffix(e.Name(), treeSuffix) && info.Size() > 0 {
+			most = completeAge
+			complete = append(complete, info)
+		}
+		if time.Since(info.ModTime()) > most {
 			os.Remove(filepath.Join(journal, e.Name()))
 		}
+	}
+	if len(complete) < mostComplete {
+		return
+	}
+	slices.SortFunc(complete, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range complete[:len(complete)-mostComplete+1] { // one more is to come
+		os.Remove(filepath.Join(journal, info.Name()))
 	}
 }
 
 // A copy of a tree creates its target, and if the target exists the copy goes into it: so the same
-// command given once more after an interruption means another place. That the target is the copy
-// itself is noted in the journal, from before it is created until everything is done. An empty file
-// says so.
+// command given once more, after an interruption or to make sure, would mean another place. That the
+// target is the copy itself is noted in the journal: from before it is created until everything is
+// done by an empty file, and for completeAge after that by one that is not empty.
+
+const (
+	// completeAge is how long, and mostComplete how many completed trees are remembered.
+	completeAge  = 24 * time.Hour
+	mostComplete = 1000
+
+	treeSuffix = ".tree.json"
+)
 
 // treeMark is the name of that note, "" if no journal is kept.
 type treeMark string
 
 func (t *tree) mark() treeMark {
-	if t.options.DryRun {
-		return ""
-	}
 	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
 }
 
-// exists reports whether the target is what an interrupted run created.
+// exists reports whether the target is what an earlier run created.
 func (m treeMark) exists() bool {
 	if m == "" {
 		return false
 	}
-	if _, err := os.Lstat(string(m)); err != nil {
+	info, err := os.Lstat(string(m))
+	if err != nil || info.Size() > 0 && time.Since(info.ModTime()) > completeAge {
 		return false
 	}
 	f, err := localfs.OpenPrivate(string(m))
@@ -379,17 +402,28 @@ func (m treeMark) exists() bool {
 	return true
 }
 
-func (m treeMark) note() {
+// begin notes that the target is being created.
+func (m treeMark) begin() { m.write("") }
+
+// complete notes that everything is there.
+func (m treeMark) complete() { m.write("\"complete\"\n") }
+
+func (m treeMark) write(state string) {
 	if m == "" || os.MkdirAll(filepath.Dir(string(m)), 0o700) != nil {
 		return
 	}
 	sweepJournal(filepath.Dir(string(m)))
-	if f, err := localfs.OpenPrivate(string(m)); err == nil {
-		f.Close()
+	f, err := localfs.OpenPrivate(string(m))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if f.Truncate(0) == nil {
+		f.WriteString(state)
 	}
 }
 
-// forget is for when the copy is complete, or lies in the target.
+// forget is for when the copy lies in the target.
 func (m treeMark) forget() {
 	if m != "" {
 		os.Remove(string(m))

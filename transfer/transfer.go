@@ -34,6 +34,11 @@ const (
 type Options struct {
 	Placement Placement
 
+	// NoTargetDirectory takes the target for the copy itself, as with cp -T: a tree is merged with
+	// a directory that is there instead of going into it, and a file is not copied over a directory
+	// (ErrIsDirectory).
+	NoTargetDirectory bool
+
 	// Preserve gives the target the source's times and permissions and fails if that is impossible.
 	// Without it a new file gets the source's permissions less the umask (ours, or the server's), a
 	// replaced file keeps its own, and times are kept in trees where the target allows it; a single
@@ -59,8 +64,8 @@ type Options struct {
 	// that is proved to be the beginning of the source: by the Journal and the server's hash
 	// (check-file), or by reading back the end of it. Otherwise everything is sent again. In a
 	// tree, files whose target has the source's size and time count as copied, and a target that
-	// the interrupted copy created (as the Journal says) is the copy itself. A single file that is
-	// copied on this machine starts over.
+	// the same copy created (as the Journal says, which remembers those that were completed for a
+	// day) is the copy itself. A single file that is copied on this machine starts over.
 	Resume bool
 
 	// Verify compares what the host stores with what was copied, before the copy gets its name: by

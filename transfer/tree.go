@@ -124,7 +124,9 @@ var (
 // CopyTree copies a directory and everything in it from src to dst; a source that is a file is
 // copied as by [Copy]. dst is what the copy is to be called. If that is a directory, the copy goes
 // into it under the last element of src's path, as with scp -r. A source that ends in "/." means the
-// contents of the directory.
+// contents of the directory. With Options.NoTargetDirectory, dst is the copy even if it is a
+// directory. With Options.Resume it is if an earlier run made it: one that was interrupted, or one
+// that was completed in the last 24 hours.
 //
 // Listing and copying overlap. Many small files are under way at once over one connection, and each
 // takes three round trips to a host: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME. From a host it
@@ -160,8 +162,10 @@ type tree struct {
 	options TreeOptions
 	root    *directory
 	filter  filter
-	below   string // name of the copy in the directory that was named as the target, or ""
-	resumed bool   // an earlier run made the target, and the directories in it
+	base    string   // what the copy is called in a directory, "." if that is the copy itself
+	below   string   // name of the copy in the directory that was named as the target, or ""
+	resumed bool     // an earlier run made the target, and the directories in it
+	made    treeMark // that this copy makes its target, "" if it does not
 
 	// compare reports whether a regular file that is there need not be copied, by what is known of
 	// both. Nil copies everything.
@@ -229,7 +233,7 @@ func (t *tree) run(err error) (Summary, error) {
 	t.finishing.Wait()
 	stop()
 	if err = t.summarize(&s); err == nil {
-		t.mark().forget()
+		t.made.complete()
 	}
 	return s, err
 }
@@ -249,36 +253,46 @@ func (t *tree) prepare() (err error) {
 	if err != nil || !found.mode.IsDir() && !t.check {
 		return err
 	}
-	base, err := t.src.base(t.route.Source)
-	if err != nil {
+	if t.base, err = t.src.base(t.route.Source); err != nil {
 		return err
 	}
-	forget := func() {}
-	mark := t.mark()
-	if base != "." && t.options.Resume && mark.exists() {
-		base, t.resumed = ".", true
-	} else if base != "." {
-		mark.note()
-		forget = mark.forget
+	if t.options.NoTargetDirectory {
+		t.base = "."
+	}
+	fresh := false
+	if mark := t.mark(); t.base != "." {
+		if t.resumed = t.options.Resume && mark.exists(); t.resumed {
+			t.base = "."
+		}
+		if fresh = !t.resumed; !t.options.DryRun {
+			t.made = mark
+			mark.begin()
+		}
 	}
 	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
 	root.pending.Store(1)
 	inside := make(chan string, 1)
 	go func() { inside <- t.inside() }() // along with what else is asked of the hosts
-	root.target, err = t.dst.begin(found, base, func() error {
+	root.target, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool { return pool.Lost(c.Host().Client) }) {
 			dir = t.inside()
 		}
 		return t.notInside(dir)
 	})
+	nested := t.base != "." && root.target != t.route.Target
+	if fresh && (err != nil || nested) {
+		t.made.forget()
+		t.made = ""
+	}
 	if err != nil {
-		forget()
 		return err
 	}
 	if root.target != t.route.Target {
-		forget()
-		t.below = base
+		t.below = t.base
+	}
+	if nested && path.Base(path.Dir(filepath.ToSlash(root.target))) == t.base {
+		t.note(t.route.Source, root.target, fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
 	}
 	t.root = root
 	return t.measure()
@@ -310,7 +324,7 @@ func (t *tree) inside() string {
 		}
 	}
 	source := <-sourceAt
-	if base, baseErr := t.src.base(t.route.Source); baseErr == nil && path.Join(there, base) == source {
+	if path.Join(there, t.base) == source {
 		return source // it would be copied to itself
 	}
 	if err != nil || source == "" || there != source &&

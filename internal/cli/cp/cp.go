@@ -39,6 +39,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err == nil && flags.hashes.manifest != "" && target.Stream {
 				err = errors.New("--manifest cannot be used with the target -, which is not a file")
 			}
+			if err == nil && flags.exactly && (len(sources) > 1 || target.Stream) {
+				err = errors.New("-T is for one source and a target that is not -")
+			}
 			if err == nil && flags.JSON && target.Stream {
 				err = errors.New("--json writes to standard output and cannot be used with the target -")
 			}
@@ -184,6 +187,10 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 		files = append(files, found...)
 	}
 	several := len(sources) > 1 || len(files) > 1
+	if several && c.options.NoTargetDirectory {
+		c.Fail(fmt.Errorf("cannot copy several files to %s: -T makes it the copy of one", target.Typed))
+		return
+	}
 	if several && len(files) > 0 && !target.Stream {
 		if err := c.wantDirectory(target); err != nil {
 			c.Fail(err)
@@ -227,7 +234,7 @@ type file struct {
 
 // copyFile runs one job. The job's own events tell how it went.
 func (c *Copier) copyFile(f file, target connect.Place, several bool) {
-	if f.name != "" && !target.Stream && (several || c.wantDirectory(target) == nil) {
+	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several || c.wantDirectory(target) == nil) {
 		target.Typed = filepath.Join(target.Typed, f.name)
 		target.Target.Path = path.Join(target.Target.Path, f.name)
 		several = false

@@ -25,6 +25,7 @@ type flags struct {
 	recursive, legacy, ignore        bool
 	through, fromFirst, agent        bool
 	resume, verify, sparse, owners   bool
+	exactly                          bool
 	hashes                           hashFlags
 }
 
@@ -39,6 +40,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
+	f.BoolVarP(&c.exactly, "no-target-directory", "T", false, "DST is the copy itself, even if it is a directory: with -r, merge with it instead of copying into it")
 	f.StringVar(&c.Links, "links", "preserve", "with -r: `preserve`, follow or skip symbolic links")
 	f.StringArrayVar(&c.Exclude, "exclude", nil, "with -r: skip what matches `pattern`, and everything below it; may be repeated")
 	f.StringArrayVar(&c.Include, "include", nil,
@@ -63,19 +65,15 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	c.Report.Register(f)
 	f.BoolVarP(&c.through, "through", "3", false, "copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
-		"ignored, like -s and -T; see docs/coming-from-scp.md")
+		"ignored, like -s; see docs/coming-from-scp.md")
 	f.VarP(&c.Tuning, "tune", "X", "nrequests=`n`: at most n requests in flight for a file; buffer=n: at most n bytes in a request (default: what link and server allow)")
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false,
 		"refused: usftp does not have scp's old protocol")
-	// Without a meaning here: -s asks for what is done in any case, and -T trusts names, which ours
-	// need not.
+	// Without a meaning here: -s asks for what is done in any case.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
-	f.BoolVarP(&c.ignore, "no-strict-names", "T", false, "")
-	for _, hidden := range []string{"sftp", "no-strict-names"} {
-		f.Lookup(hidden).Hidden = true
-	}
+	f.Lookup("sftp").Hidden = true
 }
 
 // onlyTrees are the flags that mean something with -r only.
@@ -117,6 +115,7 @@ func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
 	o.Resume, o.Journal = c.resume, journalDirectory()
+	o.NoTargetDirectory = c.exactly
 	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
 	switch {
 	case c.inplace:

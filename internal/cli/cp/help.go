@@ -16,7 +16,9 @@ With several sources, DST must be a directory, or - to write them one after anot
 
 With -r, a directory is copied to DST, or into DST under its own name if DST is a
 directory already. A trailing slash is ignored; end SRC with /. to copy its contents
-(-r site/. host:/var/www). Files in a tree keep their times where possible, with or
+(-r site/. host:/var/www), or give -T, with which DST is the copy even if it is a
+directory. The same command with --resume finds a DST that it made itself, until a
+day after it was completed. Files in a tree keep their times where possible, with or
 without -p. Pipes, sockets and devices are skipped.
 
 A pattern of --exclude or --include without a slash matches the last element of a
@@ -44,7 +46,8 @@ Holes in local files are not sent, and stay holes. SFTP does not show holes in
 remote files; --sparse turns blocks of zeros into holes.
 
 Connections use your ssh_config, known_hosts, agent and keys, as ssh does. Flags that
-scp has keep scp's letter and meaning, and may stand anywhere; -- ends them.`
+scp has keep scp's letter and meaning, but for -T, which is that of cp and mv. They
+may stand anywhere; -- ends them.`
 
 const examples = `  usftp cp big.iso host:
   usftp cp 'user@host:/var/log/*.gz' logs/
