@@ -44,6 +44,7 @@ func (h *Host) ID() string {
 // need not each find it out and report it.
 type Quirks struct {
 	Separate    atomic.Bool // one handle does not see what another one wrote
+	Touches     atomic.Bool // a file that is read shows the present time
 	NoTemporary atomic.Bool // temporary names are refused where the target's own is not
 	NoRename    atomic.Bool // files cannot be renamed
 	Reported    atomic.Bool // a person was told of one of the last two

@@ -251,10 +251,13 @@ func unchanged(before, after *facts, read int64) error {
 	case before.size > 0 && read != before.size:
 		return changedf("it had %d bytes and %d were read", before.size, read)
 	case !before.mtime.Equal(after.mtime):
-		return ErrSourceChanged
+		return errTouched
 	}
 	return nil
 }
+
+// errTouched reports that nothing but a source's time changed.
+var errTouched = changedf("its time did")
 
 // A session is the connection to a host that a file uses during one try: the host's own, or one
 // that is lent while many files are under way. A nil session is this machine's.

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -540,13 +541,72 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 	} else if !errors.Is(err, errors.ErrUnsupported) && c.interrupted() {
 		return err
 	}
-	if err := unchanged(&in.known, &now, n); err != nil {
+	if err := unchanged(&in.known, &now, n); err == errTouched {
+		return in.onlyTouched(c, n, local)
+	} else if err != nil {
 		return err
 	}
 	if c.options.Verify && c.to == nil { // the source itself is compared
 		return nil
 	}
 	return c.tries.doubt.settle(c, in.file, n, local)
+}
+
+// onlyTouched makes sure that a source whose time changed while it was read has the contents that
+// arrived on this machine: by the host's hashes, or else by reading all of it again. A sample would
+// not do, since whoever really writes to a file changes its time too. rclone's SFTP server shows the
+// present time of files that it has in its cache (--vfs-cache-mode).
+func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
+	if c.to != nil || local == nil || private.OfClient(in.session.client).ReadsOnce() {
+		return errTouched // what arrived, or the source, cannot be read again
+	}
+	file, free, err := interruptible(c.ctx, local)()
+	if err != nil {
+		return err
+	}
+	defer free()
+	same, told := in.session.begins(in.file, file, n)
+	if !told {
+		if same, err = in.compare(c, file, n); err != nil {
+			return err
+		}
+	}
+	if !same {
+		return ErrSourceChanged
+	}
+	if c.entry != nil && c.entry.facts.hasTimes { // the time from before it was read
+		in.known.mtime, in.known.atime = c.entry.facts.mtime, c.entry.facts.atime
+	}
+	if !in.session.host.Quirks.Touches.Swap(true) {
+		c.note("the time of the source changed while it was copied, and its contents did not: some servers show the present time of files that are read (reported once for all files of the host)")
+	}
+	return nil
+}
+
+// compare reads the first n bytes of the source again, up to where they differ from a local file.
+func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same bool, err error) {
+	const most = 256 << 10
+	again := in.file.ReadRange(0, n)
+	defer again.Close()
+	source := c.limiter.reader(again)
+	theirs, ours := make([]byte, min(n, most)), make([]byte, min(n, most))
+	for off := int64(0); off < n; {
+		piece := min(n-off, most)
+		_, err := io.ReadFull(source, theirs[:piece])
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+		if got, err := file.ReadAt(ours[:piece], off); int64(got) < piece {
+			return false, err
+		}
+		if !bytes.Equal(theirs[:piece], ours[:piece]) {
+			return false, nil
+		}
+		off += piece
+	}
+	return true, nil
 }
 
 func (in *remoteInput) inherit(c *fileCopy, m *mark) {

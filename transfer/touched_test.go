@@ -1,0 +1,101 @@
+package transfer_test
+
+import (
+	"bytes"
+	"errors"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestServerThatTouchesWhatIsRead: a server that shows the present time of a file that is read, as
+// rclone's does with a cache, has not changed the file. What is really written to meanwhile is found.
+func TestServerThatTouchesWhatIsRead(t *testing.T) {
+	large := random(3 << 20)
+	for name, test := range map[string]struct {
+		extensions []wire.ExtensionPair
+		rewrite    bool
+	}{
+		"read again":             {},
+		"hashed":                 {extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "sha256"}}},
+		"written to, read again": {rewrite: true},
+		"written to, hashed":     {extensions: []wire.ExtensionPair{{Name: wire.ExtCheckFileHandle, Data: "sha256"}}, rewrite: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b *bench
+			var mu sync.Mutex
+			clock := time.Now() // of the server; it goes on by a second with each READ
+			var written atomic.Bool
+			script := sftptest.Script{Extensions: test.extensions,
+				Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type != wire.TypeRead {
+						return nil
+					}
+					if test.rewrite && path.Base(r.Path) == "large" && r.Offset >= 2<<20 &&
+						!written.Swap(true) {
+						b.server.Files.Resize(r.Path, 1<<20) // the rest of it is zeros
+						b.server.Files.Resize(r.Path, int64(len(large)))
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					clock = clock.Add(time.Second)
+					b.server.Files.SetModTime(r.Path, clock)
+					return nil
+				}}
+			b = newBench(t, script, sftptest.LinkConfig{})
+			b.server.Files.Mkdir("/tree")
+			files := map[string][]byte{"large": large, "small": random(3000), "medium": random(300 << 10)}
+			for name, data := range files {
+				b.server.Files.WriteFile("/tree/"+name, data)
+				b.server.Files.SetModTime("/tree/"+name, oldTime)
+			}
+			check := func(name string, err error) {
+				t.Helper()
+				switch changed := test.rewrite && strings.HasSuffix(name, "large"); {
+				case changed && !errors.Is(err, transfer.ErrSourceChanged):
+					t.Errorf("%s was written to while it was copied: %v", name, err)
+				case !changed && (err != nil || !bytes.Equal(b.read(name), files[path.Base(name)])):
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			_, err := b.job(download, "/tree/large", filepath.Join(b.dir, "large"))
+			check("large", err)
+			if notes := b.notes(); len(notes) > 1 || !test.rewrite && len(notes) != 1 {
+				t.Errorf("it said %q", notes)
+			}
+			for name, data := range files {
+				b.server.Files.WriteFile("/tree/"+name, data)
+				b.server.Files.SetModTime("/tree/"+name, oldTime)
+			}
+			written.Store(false)
+			var failed []string
+			tree := treeJob{Host: b.host, Direction: download, Source: "/tree",
+				Target: filepath.Join(b.dir, "copy")}
+			tree.Options.Events = func(e transfer.Event) {
+				b.events = append(b.events, e)
+				if e.Kind == transfer.Failed {
+					failed = append(failed, path.Base(e.Source))
+				}
+			}
+			b.events = nil
+			_, err = tree.Run(t.Context())
+			check("copy/large", err)
+			check("copy/medium", nil)
+			check("copy/small", nil)
+			if test.rewrite != (len(failed) == 1) {
+				t.Errorf("failed: %q, %v", failed, err)
+			}
+			if notes := b.notes(); len(notes) > 1 {
+				t.Errorf("it said %q", notes)
+			}
+		})
+	}
+}
