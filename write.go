@@ -238,12 +238,29 @@ func (u *upload) fill() error {
 					continue
 				}
 			}
+			began := time.Now()
 			if err := u.send(i, r); err != nil {
 				return err
+			}
+			if len(u.lanes) == 1 && time.Since(began) >= slowSource {
+				u.collect()
 			}
 		}
 	}
 	return nil
+}
+
+// slowSource is how long a source may take until what was acknowledged meanwhile is counted, and
+// what it has given is sent.
+const slowSource = 50 * time.Millisecond
+
+// collect counts what is acknowledged already. A slow source would otherwise keep that until it has
+// filled the window.
+func (u *upload) collect() {
+	for call := u.queue.Take(); call != nil; call = u.queue.Take() {
+		u.settle(call)
+	}
+	u.acked(u.done())
 }
 
 // data returns the part of a range that must be sent and gives back the rest. It skips a hole at
@@ -323,9 +340,10 @@ func (u *upload) sendBlock(i int, r flow.Range, block *buffer.Block) error {
 	return u.launch(i, r, call)
 }
 
-// read fills p from the source. With nothing in flight it returns what one Read gives, so that a
-// slow source's data does not wait for more.
+// read fills p from the source. With nothing in flight it returns what one Read gives, and it waits
+// no longer than slowSource for more, so that a slow source's data does not wait.
 func (u *upload) read(p []byte) (n int, err error) {
+	began := time.Now()
 	for empty := 0; n < len(p) && err == nil; {
 		var got int
 		got, err = u.source.Read(p[n:])
@@ -334,8 +352,9 @@ func (u *upload) read(p []byte) (n int, err error) {
 		}
 		n += got
 		u.consumed += int64(got)
-		if n > 0 && u.ranges.Out() == 1 {
-			break // only the range that this is for
+		if n > 0 && (u.ranges.Out() == 1 || // only the range that this is for
+			n < len(p) && time.Since(began) >= slowSource) {
+			break
 		}
 		if got > 0 {
 			empty = 0

@@ -27,6 +27,8 @@ type fileCopy struct {
 	result Result
 	detail string // for the error: what became of the target
 
+	activity *activity // of a large file in a tree, nil before it has any
+
 	ends    // the connections of this try
 	journal journal
 	hashing hashing

@@ -141,7 +141,7 @@ func (c *fileCopy) watch(position func() int64) (stop func()) {
 // report tells the user of progress, or counts it for the tree.
 func (c *fileCopy) report(position func() int64) (stop func()) {
 	if c.tree != nil {
-		return c.tree.watch(c.source, position)
+		return c.tree.watch(c, position)
 	}
 	if c.listener == nil {
 		return func() {}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand"
@@ -353,6 +354,56 @@ func TestRateLimit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLimitedProgress: under a limit the bytes grow all the time, and never fall.
+func TestLimitedProgress(t *testing.T) {
+	for _, rate := range []int64{20 << 10, 300 << 10, 4 << 20} {
+		for _, tree := range []bool{false, true} {
+			t.Run(fmt.Sprint(rate, " tree ", tree), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{
+						ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
+					if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					source := b.local("tree/one", random(int(20*rate)))
+					b.local("tree/two", random(int(5*rate)))
+					var before int64
+					var grew, most time.Duration
+					o := transfer.Options{RateLimit: rate, Events: func(e transfer.Event) {
+						if e.Kind != transfer.Progress {
+							return
+						}
+						if e.Bytes < before {
+							t.Errorf("it fell from %d to %d", before, e.Bytes)
+						} else if e.Bytes > before {
+							most = max(most, e.Elapsed-grew)
+							grew = e.Elapsed
+						}
+						before = e.Bytes
+					}}
+					var took time.Duration
+					if tree {
+						job := treeJob{Host: b.host, Direction: upload, Options: o,
+							Source: filepath.Dir(source), Target: "/tree"}
+						s, err := job.Run(t.Context())
+						if took = s.Elapsed; err != nil {
+							t.Error(err)
+						}
+					} else {
+						r, err := uploadFile(t.Context(), b.host, source, "/one", o)
+						if took = r.Elapsed; err != nil {
+							t.Error(err)
+						}
+					}
+					if most > time.Second || took-grew > time.Second {
+						t.Errorf("it stood still for %v, and for %v at the end", most, took-grew)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A small file takes: up, a look at the target, OPEN, WRITE, FSETSTAT where there was a file,

@@ -22,23 +22,28 @@ func newAllowance(most int64) *allowance { return &allowance{semaphore.NewWeight
 func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
 func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
 
-// limitedPiece is what moves at once under a limit, so that a slow rate does not come in bursts of
-// seconds.
-const limitedPiece = 32 << 10
+// limitedPiece is the most that moves at once under a limit. It is less at a slow rate, which would
+// otherwise come in bursts of seconds: a quarter of a second's bytes, and leastPiece at least.
+const (
+	limitedPiece = 32 << 10
+	leastPiece   = 512
+)
 
 // A limiter keeps a rate by waiting after each piece for as long as it should have taken. A nil
 // limiter never waits.
 type limiter struct {
 	ctx context.Context
 	*rate.Limiter
+	piece int
 }
 
 func newLimiter(ctx context.Context, bytesPerSecond int64) *limiter {
 	if bytesPerSecond <= 0 {
 		return nil
 	}
-	l := &limiter{ctx, rate.NewLimiter(rate.Limit(bytesPerSecond), limitedPiece)}
-	l.ReserveN(time.Now(), limitedPiece) // no credit in advance
+	piece := int(max(leastPiece, min(bytesPerSecond/4, limitedPiece)))
+	l := &limiter{ctx, rate.NewLimiter(rate.Limit(bytesPerSecond), piece), piece}
+	l.ReserveN(time.Now(), piece) // no credit in advance
 	return l
 }
 
@@ -48,8 +53,8 @@ func (l *limiter) wait(n int) error {
 		return nil
 	}
 	var delay time.Duration
-	for now := time.Now(); n > 0; n -= limitedPiece {
-		delay = l.ReserveN(now, min(n, limitedPiece)).DelayFrom(now)
+	for now := time.Now(); n > 0; n -= l.piece {
+		delay = l.ReserveN(now, min(n, l.piece)).DelayFrom(now)
 	}
 	if delay <= 0 {
 		return nil
@@ -86,7 +91,7 @@ type limitedReader struct {
 }
 
 func (r limitedReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p[:min(len(p), limitedPiece)])
+	n, err := r.Reader.Read(p[:min(len(p), r.limit.piece)])
 	if waitErr := r.limit.wait(n); waitErr != nil && err == nil {
 		err = waitErr
 	}
@@ -101,7 +106,7 @@ type limitedWriter struct {
 func (w limitedWriter) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		var wrote int
-		piece := p[:min(len(p), limitedPiece)]
+		piece := p[:min(len(p), w.limit.piece)]
 		wrote, err = w.Writer.Write(piece)
 		if wrote < 0 || wrote > len(piece) || wrote < len(piece) && err == nil {
 			return n, errors.Join(io.ErrShortWrite, err)

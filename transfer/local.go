@@ -300,7 +300,7 @@ func (in *localInput) pour(c *fileCopy, to sink) (int64, error) {
 		return c.limiter.wait(int(n))
 	}}
 	if c.limiter != nil {
-		o.Piece = limitedPiece
+		o.Piece = c.limiter.piece
 	}
 	if c.hashing.digests = newDigests(c, c.size); len(c.hashing.digests) > 0 {
 		o.Hash = c.hashing.digests

@@ -196,10 +196,19 @@ type treeReport struct {
 	limits bottlenecks
 }
 
-// activity is a large file under way.
+// activity is a large file under way, from the first try until it is counted among the copied ones.
 type activity struct {
 	name     string
-	position func() int64
+	position func() int64 // nil between tries, and after the last one
+	reached  int64        // so far, by any try
+}
+
+// bytes returns how far the file has come. It never falls.
+func (a *activity) bytes() int64 {
+	if a.position != nil {
+		a.reached = max(a.reached, a.position())
+	}
+	return a.reached
 }
 
 func newTree(j *job, options TreeOptions) *tree {
@@ -403,6 +412,9 @@ func (t *tree) measure() error {
 	b := &budget{trip: from.trip + to.trip, small: min(from.small, to.small),
 		stepwise: min(from.small, to.stepwise), memory: newAllowance(smallMemory),
 		handles: newAllowance(handles)}
+	if t.limiter != nil { // what takes longer shows how far it is
+		b.small = int(min(int64(b.small), t.options.RateLimit/4))
+	}
 	files := max(from.files, to.files)
 	if len(t.conns()) > 0 {
 		files = filesInFlight(b.trip)
@@ -501,7 +513,7 @@ func (t *tree) totals() Totals {
 	n := &t.counts
 	s := Totals{
 		PlannedFiles: n.plannedFiles.Load(), PlannedBytes: n.plannedBytes.Load(),
-		Complete: n.complete.Load(), Files: n.files.Load(), Bytes: n.bytes.Load(),
+		Complete: n.complete.Load(), Files: n.files.Load(),
 		Directories: n.directories.Load(), Links: n.links.Load(), Kept: n.kept.Load(),
 		KeptBytes: n.keptBytes.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
 		Missing: n.missing.Load(), Unlisted: n.unlisted.Load(),
@@ -509,8 +521,9 @@ func (t *tree) totals() Totals {
 	resumed := n.resumed.Load()
 	t.report.mu.Lock()
 	defer t.report.mu.Unlock()
+	s.Bytes = n.bytes.Load() // with the files under way: one that is copied moves from them to it
 	for _, a := range t.report.active {
-		s.Bytes += a.position()
+		s.Bytes += a.bytes()
 		if len(s.Active) < 4 {
 			s.Active = append(s.Active, a.name)
 		}
@@ -538,18 +551,38 @@ func (t *tree) reportTotals() (stop func()) {
 	})
 }
 
-// watch counts a file among the active ones.
-func (t *tree) watch(name string, position func() int64) (stop func()) {
-	a := &activity{name, position}
+// watch counts a file among the active ones until settled is called. What a try reached stays when
+// stop is called: the file is still to get its name, or its next try.
+func (t *tree) watch(c *fileCopy, position func() int64) (stop func()) {
 	r := &t.report
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.active = append(r.active, a)
+	a := c.activity
+	if a == nil {
+		a = &activity{name: c.source}
+		c.activity = a
+		r.active = append(r.active, a)
+	}
+	a.position = position
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.active = slices.DeleteFunc(r.active, func(other *activity) bool { return other == a })
+		a.bytes()
+		a.position = nil
 	}
+}
+
+// settled counts the bytes of a file that was copied, and no longer among the active ones.
+func (t *tree) settled(c *fileCopy, bytes int64) {
+	if c.activity == nil {
+		t.counts.bytes.Add(bytes)
+		return
+	}
+	r := &t.report
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.counts.bytes.Add(bytes)
+	r.active = slices.DeleteFunc(r.active, func(other *activity) bool { return other == c.activity })
 }
 
 // fail counts an entry that failed. Name is its name in a list, if it has one.

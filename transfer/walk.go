@@ -398,6 +398,11 @@ func (w *walk) copied(c *fileCopy, err error) {
 	t := w.tree
 	c.freeHandle()
 	keeps := errors.Is(err, errKept)
+	bytes := c.result.Bytes
+	if err != nil {
+		bytes = 0
+	}
+	t.settled(c, bytes)
 	if err == nil || keeps {
 		for _, conn := range t.conns() {
 			conn.Arrived()
@@ -406,7 +411,6 @@ func (w *walk) copied(c *fileCopy, err error) {
 	switch {
 	case err == nil:
 		t.counts.files.Add(1)
-		t.counts.bytes.Add(c.result.Bytes)
 		c.tellEnd(nil)
 		t.report.limits.add(c.result.Bottleneck, c.result.Bytes)
 	case keeps:
