@@ -8,6 +8,12 @@ import paramiko
 BLOCK = 1 << 20
 
 
+def patient(transport):
+    """Python takes seconds for a large group on a busy machine; paramiko gives up after 30."""
+    transport.clear_to_send_timeout = 300
+    transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = 300
+
+
 def key(kind, file):
     return {"ed25519": paramiko.Ed25519Key, "ecdsa": paramiko.ECDSAKey, "rsa": paramiko.RSAKey}[kind](
         filename=file)
@@ -16,6 +22,7 @@ def key(kind, file):
 def session(directory, port, login, mib):
     block = open(directory + "/block", "rb").read()
     transport = paramiko.Transport(socket.create_connection(("127.0.0.1", port)))
+    patient(transport)
     transport.packetizer.REKEY_BYTES = 1 << 20
     try:
         transport.start_client(timeout=60)
@@ -102,6 +109,7 @@ def echo(channel):
 
 def serve(conn, hosts, keys):
     transport = paramiko.Transport(conn)
+    patient(transport)
     transport.packetizer.REKEY_BYTES = 1 << 20
     for host in hosts:
         transport.add_server_key(host)
