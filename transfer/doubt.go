@@ -74,7 +74,9 @@ func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 	if d == nil || d.bound.Load() != math.MaxInt64 {
 		return func() {}
 	}
+	done := make(chan struct{})
 	timer := time.AfterFunc(time.Until(d.began.Add(doubtFor)), func() {
+		defer close(done)
 		ahead := int64(0)
 		for _, s := range ends.all() {
 			ahead += mostAsked
@@ -85,7 +87,11 @@ func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 		}
 		d.bound.CompareAndSwap(math.MaxInt64, position()+ahead)
 	})
-	return func() { timer.Stop() }
+	return func() {
+		if !timer.Stop() {
+			<-done // the next try replaces the connections that it looks at
+		}
+	}
 }
 
 // remember keeps in mind what passes, for a source that is read where nothing stays.

@@ -116,6 +116,7 @@ func TestJournalOfAnother(t *testing.T) {
 		os.RemoveAll(filepath.Join(b.dir, "target"))
 		b.server.Files.Remove("/target/big")
 		for name := range seen {
+			os.Remove(name) // that of the tree is still there, and says that it is complete
 			if err := os.Symlink(precious, name); err != nil {
 				t.Fatal(err)
 			}
