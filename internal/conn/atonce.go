@@ -2,21 +2,21 @@ package conn
 
 import "github.com/usftp/usftp/internal/buffer"
 
-// Who waits for the answer to one request, as a Write or a Stat does, gains nothing by a writer of
-// its own: the hand-off costs more than the system call. So [Conn.Do] writes the request itself,
-// from the caller's goroutine and from the caller's memory, where four things hold:
+// A caller that waits for the answer to one request, as a Write or a Stat does, gains nothing from
+// a separate writer: the hand-off costs more than the system call. So [Conn.Do] writes the request
+// itself, on the caller's goroutine and from the caller's memory, if four things hold:
 //
 //   - the stream can be asked to take what it takes at once (see tryWriter), so that the call can be cancelled at any moment, Close is
 //     bounded and no Write of a user's is run here;
 //   - nobody else is writing;
-//   - nothing is queued, so that order is kept;
-//   - nothing is left of a request of which the stream has taken a part.
+//   - nothing is queued, so the order is kept;
+//   - no request is partly written.
 //
-// What the stream does not take is the writer's, in memory of the connection's, and goes before
-// anything else. What others start meanwhile is queued for the writer as ever.
+// Whatever the stream does not take is copied and left to the writer, which sends it first.
+// Requests that others start in the meantime are queued as usual.
 
-// lockFor locks mu, and tells whether the call may be written at once. Where it may not, its data
-// has been copied: the caller's memory is the caller's again when Start returns.
+// lockFor locks mu and reports whether the call may be written at once. If not, its data has been
+// copied, so the caller may reuse its memory when Start returns.
 func (c *Conn) lockFor(call *Call, atOnce bool) bool {
 	for {
 		c.mu.Lock()
@@ -37,8 +37,8 @@ func (c *Conn) gather(call *Call) {
 	call.Data = nil
 }
 
-// writeAtOnce writes a call that has been registered, as far as the stream takes it. The caller
-// holds mu, which is unlocked.
+// writeAtOnce writes as much of a registered call as the stream takes. The caller holds mu;
+// writeAtOnce unlocks it.
 func (c *Conn) writeAtOnce(call *Call) {
 	request, data := call.Request, call.Data
 	call.Data = nil

@@ -1,12 +1,13 @@
 package conn
 
-// maxRequests bounds the requests in flight, whatever they carry. It is half of the ids that there
-// are, and what makes Start wait when a program starts operations faster than a server answers
-// them. The other half is for what cannot wait: see overdraw.
+// maxRequests bounds the requests in flight, whatever they carry. Start waits at this bound when a
+// program starts operations faster than the server answers them. It is half of all ids; the other
+// half is for requests that cannot wait: see overdraw.
 const maxRequests = maxSlots / 2
 
-// budget counts the bytes and the requests in flight. Those who wait for bytes are served in the
-// order in which they came; who wants none waits only for a request. It is guarded by Conn.mu.
+// budget counts the bytes and the requests in flight. Callers that wait for bytes are served in the
+// order in which they came; a caller that needs no bytes waits only for a request. It is guarded by
+// Conn.mu.
 type budget struct {
 	free     int64 // bytes; below 0 when overdrawn
 	requests int
@@ -15,15 +16,15 @@ type budget struct {
 	waiters  []*turn
 }
 
-// turn is one who waits.
+// turn is one waiting caller.
 type turn struct {
 	bytes   int64
 	granted chan struct{} // closed when the bytes and the request have been taken for this one
 	done    bool
 }
 
-// fits tells whether bytes may be taken. The budget may be overdrawn as long as anything is left of
-// it, so that a request larger than the whole of it can travel, alone.
+// fits reports whether bytes may be taken. The last one to take may overdraw the budget, so that a
+// request larger than the whole budget can still be sent, alone.
 func (b *budget) fits(bytes int64) bool { return b.requests > 0 && (bytes == 0 || b.free > 0) }
 
 // take takes bytes and a request if they are free and nobody has waited longer for the same.
@@ -36,8 +37,8 @@ func (b *budget) take(bytes int64) bool {
 	return true
 }
 
-// overdraw takes bytes and a request that are not free: a handle must be closed, and the rest of a
-// short answer asked for, however many others wait. Only a lack of ids makes it fail.
+// overdraw takes bytes and a request even if none are free: a handle must be closed, and the rest
+// of a short reply requested, however many others wait. It fails only if there are no ids.
 func (b *budget) overdraw(bytes int64) bool {
 	if b.requests <= maxRequests-maxSlots {
 		return false
@@ -53,7 +54,7 @@ func (b *budget) wait(bytes int64) *turn {
 	return t
 }
 
-// leave ends a wait. What was granted in the meantime is given back.
+// leave ends a wait and gives back what was granted in the meantime.
 func (b *budget) leave(t *turn) {
 	if t.done {
 		b.give(t.bytes)
@@ -96,7 +97,7 @@ func (b *budget) serve() {
 	b.waiters = rest
 }
 
-// endAll forgets those who wait; they watch the connection's end themselves.
+// endAll forgets the waiting callers, which watch for the connection's end themselves.
 func (b *budget) endAll() {
 	b.waiters = nil
 	b.endShared()

@@ -13,8 +13,8 @@ import (
 type Completer interface{ Complete(*Call) }
 
 // Call is one request, and the place for its reply. It belongs to its owner before it is started
-// and after it is complete; in between it is the connection's, whatever becomes of the one who
-// waits. [Conn.NewCall] lends one, [Conn.Recycle] takes it back.
+// and after it is complete, and to the connection in between, even if the caller stops waiting.
+// [Conn.NewCall] lends one, [Conn.Recycle] takes it back.
 type Call struct {
 	// Request is the packet, from its length field on. The connection fills in the id.
 	Request []byte
@@ -84,16 +84,16 @@ type Call struct {
 	replied bool // the reply is here; the call completes as soon as it is sent
 }
 
-// scratchSize is what most requests take, and short replies. Thousands of calls may be in flight:
-// what is longer takes memory of its own.
+// scratchSize holds most requests and short replies. Thousands of calls may be in flight, so longer
+// ones take memory of their own.
 const scratchSize = 128
 
 // Scratch returns memory of the call's own that holds any request but one with a long path, a long
 // handle or data, to append Request to.
 func (call *Call) Scratch() []byte { return call.scratch[:0] }
 
-// hold copies a short body to where the request was, or into a block while somebody may still be
-// reading that. The caller holds mu.
+// hold copies a short body to where the request was, or into a block if that may still be read. The
+// caller holds mu.
 func (call *Call) hold(body []byte, pool *buffer.Pool) ([]byte, *buffer.Block) {
 	if call.sent {
 		return append(call.scratch[:0], body...), nil
@@ -102,7 +102,7 @@ func (call *Call) hold(body []byte, pool *buffer.Pool) ([]byte, *buffer.Block) {
 	return append(block.Bytes()[:0], body...), block
 }
 
-// Discard releases the reply, for a call whose reply nobody wants.
+// Discard releases a reply that is not wanted.
 func (call *Call) Discard() {
 	call.Reply.Release()
 	call.Reply, call.Body = nil, nil
@@ -157,7 +157,7 @@ func (rendezvous) Complete(call *Call) {
 	call.orphaned()
 }
 
-// orphaned ends a call whose waiter has gone.
+// orphaned ends a call whose caller no longer waits.
 func (call *Call) orphaned() {
 	if call.Orphan != nil && call.Err == nil {
 		call.Orphan(call)
@@ -165,9 +165,9 @@ func (call *Call) orphaned() {
 	call.Discard()
 }
 
-// Do starts a call, where it can by writing it at once, and waits until it is complete or ctx is
-// done. It returns nil when there is a reply, whatever it says. After an error of ctx the call is
-// the connection's for ever: it must not be touched, nor recycled.
+// Do starts a call, by writing it at once if possible, and waits until it is complete or ctx is
+// done. It returns nil if there is a reply, even if that is an error status. After an error from
+// ctx the call still belongs to the connection: it must be neither touched nor recycled.
 func (c *Conn) Do(ctx context.Context, call *Call) error {
 	if call.waiter == nil {
 		call.waiter = make(chan struct{}, 1)

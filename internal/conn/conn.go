@@ -1,10 +1,10 @@
 // Package conn is the client's side of one byte stream that speaks SFTP: request ids, the table of
-// what is in flight, one reader, one writer, the byte budget and the end of it all. It knows
-// packets, not files.
+// calls in flight, one reader, one writer, the byte budget, and the orderly end. It knows packets,
+// not files.
 //
-// A [Call] is one request. [Conn.Start] queues it; when its reply is there, or when the connection
-// has ended, the call's Completer is told, exactly once. Completers run on the connection's own
-// goroutines: they are this module's code, never a user's, and never block.
+// A [Call] is one request. [Conn.Start] queues it. When its reply has arrived, or the connection
+// has ended, the call's Completer is called, exactly once. Completers run on the connection's own
+// goroutines: they belong to this module, never to a user, and never block.
 package conn
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Config is what a connection may be told. The zero Config is valid.
+// Config holds a connection's settings. The zero Config is valid.
 type Config struct {
 	// MaxInFlight bounds the bytes in flight: data of WRITEs not yet acknowledged, data that READs
 	// asked for. 0 means DefaultMaxInFlight.
@@ -169,7 +169,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// public returns an error as callers are to see it.
+// public returns an error as callers see it.
 func (c *Conn) public(err error) error {
 	if c.config.Error == nil {
 		return err
@@ -222,7 +222,7 @@ func (c *Conn) end(err error) {
 }
 
 // closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one
-// may block as its Write does, until the other is closed.
+// may block, as its Write does, until the other is closed.
 func (c *Conn) closeStream() {
 	closeSide := func(side io.Closer) {
 		defer c.idle.Done()
@@ -237,7 +237,7 @@ func (c *Conn) closeStream() {
 	}
 }
 
-// same tells whether both sides are one value, which is closed once.
+// same reports whether both sides are one value, which must be closed only once.
 func same(r io.Reader, w io.Writer) bool {
 	return reflect.ValueOf(r).Comparable() && any(r) == any(w)
 }

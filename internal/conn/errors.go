@@ -12,8 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ErrClosed is why a connection ended that was closed on this side. errors.Is holds for
-// [net.ErrClosed].
+// ErrClosed means that the connection was closed on this side. errors.Is holds for [net.ErrClosed].
 var ErrClosed error = closedError{}
 
 type closedError struct{}
@@ -21,8 +20,8 @@ type closedError struct{}
 func (closedError) Error() string { return "the SFTP connection was closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// LostError is why a connection ended that the peer, or what lies between, ended. errors.Is holds
-// for [net.ErrClosed] and for its cause.
+// LostError means that the peer, or something on the way to it, ended the connection. errors.Is
+// holds for [net.ErrClosed] and for its cause.
 type LostError struct {
 	Cause error // io.EOF where the peer ended the stream in good order
 }
@@ -37,8 +36,8 @@ func (e *LostError) Error() string {
 	return "the SFTP connection was lost: " + plain(e.Cause).Error()
 }
 
-// plain leaves out of a socket's or pipe's error which call on which addresses it was: a person
-// wants "broken pipe".
+// plain strips the system call and the addresses from a socket's or pipe's error: "broken pipe" is
+// all that a person needs.
 func plain(err error) error {
 	var file *fs.PathError
 	if errors.As(err, &file) {
@@ -57,8 +56,8 @@ func plain(err error) error {
 
 func (e *LostError) Unwrap() []error { return []error{net.ErrClosed, e.Cause} }
 
-// StallError is why a connection ended whose peer owed something for too long. errors.Is holds for
-// [net.ErrClosed]; Timeout is true, as a [net.Error] has it.
+// StallError means that the peer owed something for too long. errors.Is holds for [net.ErrClosed];
+// Timeout is true, as a [net.Error] has it.
 type StallError struct {
 	After time.Duration
 	Data  bool // bytes of a READ or WRITE were owed; else a keepalive was not answered
@@ -76,8 +75,8 @@ func (e *StallError) Unwrap() error   { return net.ErrClosed }
 func (e *StallError) Timeout() bool   { return true }
 func (e *StallError) Temporary() bool { return false }
 
-// ProtocolError says that the peer broke the protocol: by what it did on the stream, which ends the
-// connection, or by what a reply holds, which fails one operation. Where the connection has ended,
+// ProtocolError means that the peer broke the protocol: either on the stream, which ends the
+// connection, or within one reply, which fails one operation. If the connection has ended,
 // errors.Is holds for [net.ErrClosed].
 type ProtocolError struct {
 	What  string
@@ -97,8 +96,8 @@ func protocolErrorf(format string, args ...any) error {
 	return &ProtocolError{What: fmt.Sprintf(format, args...), Ended: true}
 }
 
-// NotSFTPError is why a connection ended on which something else than SFTP was spoken. errors.Is
-// holds for [net.ErrClosed].
+// NotSFTPError means that the peer speaks something other than SFTP. errors.Is holds for
+// [net.ErrClosed].
 type NotSFTPError struct {
 	Text []byte // the first that came, at most 512 bytes, as it came
 }
@@ -112,8 +111,8 @@ func (e *NotSFTPError) Error() string {
 
 func (e *NotSFTPError) Unwrap() error { return net.ErrClosed }
 
-// HandshakeError is why a connection ended whose handshake somebody gave up. errors.Is holds for
-// [net.ErrClosed] and for the cause, which is that of a context.
+// HandshakeError means that the caller gave up during the handshake. errors.Is holds for
+// [net.ErrClosed] and for the context's cause.
 type HandshakeError struct{ Cause error }
 
 func (e *HandshakeError) Error() string {

@@ -14,8 +14,8 @@ import (
 // read as a length, are far above it.
 const maxVersion = 64 << 10
 
-// Handshake waits for the server's VERSION (draft-02, section 4), until ctx is done, which ends the
-// connection. An error says why there is none: [NotSFTPError] where something else was spoken.
+// Handshake waits for the server's VERSION (draft-02, section 4). If ctx is done first the
+// connection ends. The error is a [NotSFTPError] if the peer speaks something else.
 func (c *Conn) Handshake(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -71,7 +71,7 @@ func (c *Conn) readVersion() error {
 	return nil
 }
 
-// versionHead is how many bytes tell VERSION from anything else: its length and its type.
+// versionHead is how many bytes identify a VERSION: its length and its type.
 const versionHead = wire.LengthSize + 1
 
 // beginsVersion reports whether p may be the beginning of a VERSION packet.
@@ -93,8 +93,8 @@ const (
 	textGrace = 200 * time.Millisecond
 )
 
-// notSFTP reads what there is of a text and returns the error that shows it. Behind what a login
-// script has printed there may come packets of a server that speaks SFTP quite well.
+// notSFTP reads the text that has arrived and returns the error that shows it. After a login
+// script's output a server may go on to speak SFTP quite well.
 func (c *Conn) notSFTP() error {
 	var mu sync.Mutex
 	said, more := text(c.in.buf[c.in.start:c.in.end])
@@ -117,7 +117,7 @@ func (c *Conn) notSFTP() error {
 	return &NotSFTPError{Text: said}
 }
 
-// text returns what p begins with that can be shown, and whether more of it may come.
+// text returns the printable beginning of p, and whether more may follow.
 func text(p []byte) (said []byte, more bool) {
 	end := 0
 	for end < len(p) && end < textMax &&

@@ -2,10 +2,9 @@ package conn
 
 import "time"
 
-// writeFailed ends the connection that could not be written to. That the peer is gone is all that a
-// write can tell ("broken pipe"); what it had answered before, or said instead of listening to
-// INIT, and how it ended is for the reader to find. So the reader has a moment to end the
-// connection itself.
+// writeFailed ends a connection after a failed write. The write's error says only that the peer is
+// gone ("broken pipe"). What the peer answered before, or said instead of VERSION, and how it
+// ended, only the reader can find out. So the reader gets a moment to end the connection itself.
 func (c *Conn) writeFailed(err error) {
 	timer := time.NewTimer(closeGrace)
 	defer timer.Stop()

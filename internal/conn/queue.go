@@ -33,7 +33,7 @@ func (q *Queue) Complete(call *Call) {
 	}
 }
 
-// Wake makes a waiting Next return with no call, or else the next one that waits.
+// Wake makes a waiting Next, or else the next one, return with no call.
 func (q *Queue) Wake() {
 	select {
 	case q.wake <- struct{}{}:
@@ -41,7 +41,7 @@ func (q *Queue) Wake() {
 	}
 }
 
-// Take takes a complete call, nil where there is none yet.
+// Take takes a complete call, or returns nil if there is none yet.
 func (q *Queue) Take() *Call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +61,7 @@ func (q *Queue) Next(ctx context.Context) (*Call, error) {
 	}
 }
 
-// Abandon releases all that is in the queue and all that will come: for a transfer that does not
+// Abandon releases the calls in the queue and all that follow. It is for a transfer that does not
 // wait for its calls.
 func (q *Queue) Abandon() {
 	q.mu.Lock()

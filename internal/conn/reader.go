@@ -11,11 +11,11 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// inputSize holds many small replies. Data passes through it only as far as it came along with its
-// header.
+// inputSize holds many small replies. Only the data that came along with its header passes through
+// it.
 const inputSize = 16 << 10
 
-// input reads a stream into a buffer, or past it.
+// input reads a stream through a buffer, or around it.
 type input struct {
 	source     io.Reader
 	buf        []byte
@@ -81,12 +81,12 @@ func (in *input) use(n int) []byte {
 	return p
 }
 
-// spare is how much behind a body is read along with it: the next packet's header, so that a packet
-// costs one read and not two, and little of what follows, since that has to be copied.
+// spare is how much is read beyond a body: the next packet's header, so that a packet costs one
+// read and not two. It is small because what follows has to be copied.
 const spare = 64
 
-// full fills p, from the buffer and then straight from the stream. Where p has more room than
-// length, what comes behind it may pass through there on its way into the buffer.
+// full fills p, from the buffer and then straight from the stream. If p has more capacity than
+// length, what follows may pass through the rest on its way into the buffer.
 func (in *input) full(p []byte) error {
 	n := copy(p, in.buf[in.start:in.end])
 	in.use(n)
@@ -113,7 +113,7 @@ func (in *input) full(p []byte) error {
 	return nil
 }
 
-// skip throws n bytes away.
+// skip discards n bytes.
 func (in *input) skip(n int) error {
 	for n > 0 {
 		have, err := in.need(1)
@@ -140,11 +140,11 @@ const (
 )
 
 // maxSmall bounds HANDLE and ATTRS, of which thousands may be in flight, and STATUS, whose message
-// nobody reads to its end when it is long.
+// is not worth more.
 const maxSmall = 64 << 10
 
-// readLoop is the only reader of the stream. Its stack is small: a reply's memory is leased for
-// each.
+// readLoop is the only reader of the stream. Its stack is small: the memory for each reply is
+// leased.
 func (c *Conn) readLoop() {
 	defer c.idle.Done()
 	err := c.readVersion()
@@ -169,8 +169,8 @@ type reply struct {
 	err    error // in place of all else
 }
 
-// readReply reads one reply and completes its call. Whoever reads the body may return a block along
-// with an error.
+// readReply reads one reply and completes its call. The function that reads the body may return a
+// block along with an error.
 func (c *Conn) readReply() error {
 	head, err := c.in.need(wire.HeaderSize)
 	if err != nil {
@@ -290,14 +290,14 @@ func (c *Conn) readData(size int64, limit int) (r reply, err error) {
 	return r, c.in.skip(int(size - 4 - n))
 }
 
-// tooLarge tells whether a reply has more bytes than there is room for.
+// tooLarge reports whether a reply is larger than allowed.
 func (c *Conn) tooLarge(kind wire.Type, size int64) bool {
 	return kind != wire.TypeHandle && kind != wire.TypeAttrs && size > wire.MaxPacket &&
 		size <= maxReply && c.pool.Out()+size > maxHeld
 }
 
-// readBody reads any other reply into a block. A large one is taken as it comes, so that memory
-// follows what has arrived and not what a length field claims.
+// readBody reads any other reply into a block. Memory for a large one grows as it arrives, whatever
+// its length field claims.
 func (c *Conn) readBody(kind wire.Type, size int64) (r reply, err error) {
 	limit := int64(maxReply)
 	if kind == wire.TypeHandle || kind == wire.TypeAttrs {
@@ -333,8 +333,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// deliver hands a reply to its call, now or, where the writer is not done with the request, when it
-// is.
+// deliver hands a reply to its call, or leaves that to the writer if it is still sending the
+// request.
 func (c *Conn) deliver(call *Call, r reply) {
 	c.stats.replies.Add(1)
 	c.mu.Lock()

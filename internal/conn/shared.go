@@ -2,9 +2,9 @@ package conn
 
 import "sync/atomic"
 
-// Shared is a budget that several connections have together, each besides its own: what their
-// transfers have in flight counts in it, and Room leaves no more than it has. A transfer may have
-// one request in flight all the same, as with its own connection's.
+// Shared is a budget that several connections share, in addition to their own: it counts what their
+// transfers have in flight, and Room leaves no more than it has. A transfer may have one request in
+// flight all the same, as with its own connection's.
 type Shared struct {
 	most  int64
 	taken atomic.Int64

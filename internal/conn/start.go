@@ -6,8 +6,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A request id is the number of a slot and, above it, a count of requests. A reply thus finds its
-// call without a search, and one that comes twice, or for a request that never was, is noticed.
+// A request id is the number of a slot and, in the high bits, a count of requests. So a reply finds
+// its call without a search, and a duplicate or invented reply is noticed.
 const (
 	slotBits = 16
 	maxSlots = 1 << slotBits
@@ -16,9 +16,10 @@ const (
 // keepSlots is how large a table an idle connection keeps.
 const keepSlots = 256
 
-// Start queues a call. It waits while the budget is full, until ctx is done; where it is done
-// already nothing is sent. When it returns nil the call's Completer will be told exactly once; else
-// never, and the call is its owner's again, except its Payload, which has been released.
+// Start queues a call. It waits while the budget is full, or until ctx is done; if ctx is done
+// already, nothing is sent. If it returns nil, the call's Completer is called exactly once. If it
+// returns an error, the Completer is not called and the call belongs to its owner again, except for
+// its Payload, which has been released.
 func (c *Conn) Start(ctx context.Context, call *Call) error { return c.start(ctx, call, false) }
 
 // start is Start, which may write the call at once.
@@ -69,17 +70,17 @@ func (c *Conn) await(ctx context.Context, call *Call, turn *turn) error {
 	return c.refuse(call, context.Cause(ctx))
 }
 
-// refuse gives up what the call has brought along.
+// refuse releases the call's payload and returns err.
 func (c *Conn) refuse(call *Call, err error) error {
 	call.Payload.Release()
 	call.Payload, call.Request, call.Data = nil, nil, nil
 	return err
 }
 
-// TryStart queues a call if the budget has room for it at once, or beyond it when forced: a
-// transfer that has nothing in flight must not wait for others, who may be waiting for their users.
-// It returns false without having touched the call when there is no room, and an error when the
-// connection has ended.
+// TryStart queues a call if the budget has room for it now. If forced it ignores the budget: a
+// transfer with nothing in flight must not wait for others, which may be waiting for their users.
+// It returns false, and leaves the call alone, if there is no room, and an error if the connection
+// has ended.
 func (c *Conn) TryStart(call *Call, force bool) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,10 +94,10 @@ func (c *Conn) TryStart(call *Call, force bool) (bool, error) {
 	return true, nil
 }
 
-// Room returns how many bytes a transfer that has mine in flight may have there in all: as much as
-// is left for everybody else. So one transfer takes half of the budget, a second one a quarter at
-// least, and there is always some for the next: a slow sink cannot take everything. (It is the
-// dynamic threshold of Choudhury and Hahne, 1998, with a factor of 1.)
+// Room returns how many bytes a transfer that already has mine in flight may have in flight in all:
+// as much as is left for everybody else. So the first transfer takes half of the budget, a second
+// at least a quarter, and some is always left for the next: a slow sink cannot take everything. (It
+// is the dynamic threshold of Choudhury and Hahne, 1998, with a factor of 1.)
 func (c *Conn) Room(mine int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +108,7 @@ func (c *Conn) Room(mine int64) int64 {
 	return room
 }
 
-// GiveBack gives back bytes of the budget that a call with Keep has left with its owner.
+// GiveBack returns bytes to the budget that a call with Keep has left with its owner.
 func (c *Conn) GiveBack(bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,8 +161,8 @@ func (c *Conn) takeSlot() uint32 {
 	return uint32(len(c.slots) - 1)
 }
 
-// find returns the call that a reply with this id is for: one whose request has gone out, or is
-// going out. The caller holds mu.
+// find returns the call for a reply's id. Its request must have been sent, or be on its way out.
+// The caller holds mu.
 func (c *Conn) find(id uint32) *Call {
 	index := id & (maxSlots - 1)
 	if int(index) >= len(c.slots) {
@@ -174,8 +175,8 @@ func (c *Conn) find(id uint32) *Call {
 	return nil
 }
 
-// retire frees the slot and the budget of a call that has its reply and has been sent. The caller
-// holds mu.
+// retire frees the slot and the budget of a call that was sent and has its reply. The caller holds
+// mu.
 func (c *Conn) retire(call *Call) {
 	index := call.id & (maxSlots - 1)
 	c.slots[index] = nil

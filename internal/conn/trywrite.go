@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryWriter writes to a stream what it takes at once, and never waits.
+// tryWriter writes what the stream takes at once, and never waits.
 type tryWriter struct {
 	raw     syscall.RawConn
 	attempt func(fd uintptr) bool
@@ -20,8 +20,8 @@ type tryWriter struct {
 	err     error
 }
 
-// newTryWriter returns nil for a stream that cannot be asked. Only the types themselves can be:
-// what embeds one of them may write otherwise.
+// newTryWriter returns nil for a stream that does not support it. Only the exact types do: a type
+// that embeds one of them may have a Write of its own.
 func newTryWriter(w io.Writer) *tryWriter {
 	var stream syscall.Conn
 	switch w := w.(type) {
@@ -54,12 +54,12 @@ func newTryWriter(w io.Writer) *tryWriter {
 	return t
 }
 
-// headFirst is the length of a body from which on its head goes by itself. Who reads a pipe is
-// woken when a write has ended: so it wakes up while the body is being copied, and not after. A
-// shorter body is copied sooner than anybody wakes up.
+// headFirst is the body length from which on the header is written by itself. The reader of a pipe
+// is woken when a write ends, so this wakes it while the body is being copied. A shorter body is
+// copied faster than the reader wakes up.
 const headFirst = 64 << 10
 
-// all writes both parts, as far as the stream takes them.
+// all writes as much of both parts as the stream takes.
 func (t *tryWriter) all(fd int) {
 	head, body := t.parts[0], t.parts[1]
 	if len(body) >= headFirst {
@@ -82,8 +82,7 @@ func (t *tryWriter) part(fd int, parts [][]byte) {
 	t.n += max(n, 0)
 }
 
-// write writes head and behind it body, as far as the stream takes them. That it takes nothing is
-// no error.
+// write writes as much of head and then body as the stream takes. Taking nothing is not an error.
 func (t *tryWriter) write(head, body []byte) (int, error) {
 	t.parts = [2][]byte{head, body}
 	t.n, t.err = 0, nil

@@ -4,7 +4,7 @@ package conn
 
 import "io"
 
-// tryWriter would write to a stream what it takes at once. Here no stream can be asked.
+// tryWriter is unused: on this system no stream supports it.
 type tryWriter struct{}
 
 func newTryWriter(io.Writer) *tryWriter { return nil }

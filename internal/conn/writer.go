@@ -24,9 +24,9 @@ const (
 	slowPiece = 4 << 10
 )
 
-// mostAtOnce is how much goes into one Write of a stream that has not been slow so far. The one
-// that first blocks has the stall timeout to get through, and must not need more than 4 KiB a
-// second for that: with the default timeout that is a whole request, with a shorter one a part.
+// mostAtOnce is how much goes into one Write while the stream has not been slow. The first Write
+// that blocks has the stall timeout to finish, at 4 KiB a second: with the default timeout that is
+// a whole request, with a shorter one a part.
 func (c *Conn) mostAtOnce() int {
 	timeout := c.config.StallTimeout
 	if timeout < 0 || timeout >= DefaultStallTimeout {
@@ -35,8 +35,8 @@ func (c *Conn) mostAtOnce() int {
 	return max(slowPiece, int(burst*timeout/DefaultStallTimeout))
 }
 
-// writeLoop is the writer of the stream, but for what is written at once. Whatever has been queued
-// while it wrote goes out next, short requests first.
+// writeLoop writes the stream, except for what writeAtOnce writes. What was queued during one write
+// goes out with the next, short requests first.
 func (c *Conn) writeLoop() {
 	defer c.idle.Done()
 	if err := c.write(wire.Init{Version: wire.Version}.Append(nil)); err != nil {
@@ -70,8 +70,8 @@ func (c *Conn) writeLoop() {
 	}
 }
 
-// nextBatch waits until something is queued and takes it: short requests, copied together, and
-// behind them large ones. Both are empty when the connection has ended.
+// nextBatch waits until something is queued and takes it: short requests, copied together, and then
+// large ones. Both are empty if the connection has ended.
 func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,8 +124,8 @@ func (c *Conn) nextBatch(batch []byte, large []outgoing) ([]byte, []outgoing) {
 	return batch, large
 }
 
-// outgoing is a request that is written from where it lies. The connection may end, and the call go
-// back to its owner, while that happens; so the writer has the request from here.
+// outgoing is a request that is written from the memory it lies in. The connection may end during
+// the write, and the call go back to its owner, so the writer keeps the request here.
 type outgoing struct {
 	call    *Call
 	request []byte
@@ -137,14 +137,14 @@ func (c *Conn) takeLarge(call *Call) outgoing {
 	return outgoing{call, call.Request}
 }
 
-// sent ends the writer's part in a call whose request lies in memory that somebody else would like
-// to have back. It returns false when the connection has ended.
+// sent ends the writer's part in a call, whose memory its owner may be waiting for. It returns
+// false if the connection has ended.
 func (c *Conn) sent(call *Call) bool {
 	c.mu.Lock()
 	return c.sentLocked(call)
 }
 
-// sentLocked is sent for who holds mu, which is unlocked.
+// sentLocked is sent for a caller that holds mu, which it unlocks.
 func (c *Conn) sentLocked(call *Call) bool {
 	c.stats.requests.Add(1)
 	if c.err != nil { // the call is complete, its payload forgotten
@@ -168,7 +168,7 @@ func (c *Conn) sentLocked(call *Call) bool {
 	return true
 }
 
-// write writes all of p. Where the last Write took long, it goes in pieces.
+// write writes all of p, in pieces if the last Write was slow.
 func (c *Conn) write(p []byte) error {
 	for len(p) > 0 {
 		most := c.mostAtOnce()

@@ -1,9 +1,8 @@
 // Package flow is the arithmetic of a transfer: which range of the file goes next and on which
 // stream, how many bytes a stream should have in flight, what a short read or an end of file means,
-// and up to where everything has arrived.
+// and how far everything has arrived without a gap.
 //
-// It is pure: no I/O, no goroutines, no clock of its own. One goroutine at a time may use a value
-// of it.
+// It is pure: no I/O, no goroutines, no clock. Its values are not safe for concurrent use.
 package flow
 
 import (
@@ -19,24 +18,24 @@ type Range struct {
 	asked int // how often an end of file at Off has been doubted
 }
 
-// End returns the offset behind the range.
+// End returns the offset after the range.
 func (r Range) End() int64 { return r.Off + int64(r.Len) }
 
-// Unknown is the size of a file whose size nobody knows.
+// Unknown stands for the size of a file that has not been announced.
 const Unknown = math.MaxInt64
 
-// smallest is the least a request shrinks to when the server's answers are short. A shorter answer
-// is no server's limit: more likely the file ends there, and its rest should not be asked for in
-// hundreds of pieces.
+// smallest is the least that a request shrinks to when the server's replies are short. A shorter
+// reply is not a server's limit: the file probably ends there, and its rest should not be requested
+// in hundreds of pieces.
 const smallest = 4 << 10
 
-// growAfter is how many answers in full make a shrunk request grow again: a short answer may have
-// been chance. Each time that this was wrong it takes twice as many.
+// growAfter is how many full replies make a shrunk request grow again, since a short reply may have
+// been chance. Each time that turns out wrong, it takes twice as many.
 const growAfter = 16
 
-// Ranges hands out the ranges of one file, to be read or to be written, to any number of streams,
-// and keeps what has come of them. Every range that it hands out must be settled by exactly one
-// call of Done, EOF or Again.
+// Ranges hands out the ranges of one file, for reading or writing, to any number of streams, and
+// records what became of them. Every range that it hands out must be settled by exactly one call of
+// Done, EOF or Again.
 type Ranges struct {
 	request int // bytes of a range now
 	largest int // bytes of a range at most
@@ -68,24 +67,24 @@ type Ranges struct {
 type span struct{ from, to int64 }
 
 // NewRanges starts at offset from. Size says where the file should end, or Unknown; a file that
-// ends elsewhere is followed to where it does end. A range has at most request bytes. In order
-// means that ranges are on one stream at a time, because the server cannot write any other way.
+// ends elsewhere is followed to its real end. A range has at most request bytes. With inOrder,
+// ranges are on one stream at a time, for servers that can write only in order.
 func NewRanges(from, size int64, request int, inOrder bool) *Ranges {
 	r := new(Ranges)
 	r.Reset(from, size, request, inOrder)
 	return r
 }
 
-// Reset starts anew, in the memory of ranges that are done with.
+// Reset starts over and reuses the memory.
 func (r *Ranges) Reset(from, size int64, request int, inOrder bool) {
 	*r = Ranges{request: request, largest: request, inOrder: inOrder, grow: growAfter, newest: -1,
 		next: from, mark: from, size: size, end: Unknown, limit: Unknown, reach: Unknown,
 		ends: r.ends[:0], again: r.again[:0], held: r.held[:0], done: r.done[:0]}
 }
 
-// Next hands a range to a stream; false means that there is none now. At the size that was
-// announced a range ends, and one behind it asks whether there is more: End of file is what an EOF
-// says and nothing else (and the question travels with the others).
+// Next hands a range to a stream; false means that there is none now. A range ends at the announced
+// size, and one more behind it asks whether there is more, along with the others: only an EOF ends
+// a file.
 func (r *Ranges) Next(stream int) (Range, bool) {
 	if r.inOrder && r.out > 0 && stream != r.holder {
 		return Range{}, false
@@ -130,12 +129,12 @@ func (r *Ranges) pick() (Range, bool) {
 	return got, true
 }
 
-// waiting tells whether a range is to be handed out again. What lies beyond the end is kept in case
-// the end is none.
+// waiting reports whether a range is to be handed out again. Ranges beyond the end are kept in case
+// that end turns out to be wrong.
 func (r *Ranges) waiting() bool { return len(r.again) > 0 && r.again[0].Off < r.end }
 
-// Limit has nothing at or beyond an offset handed out: what is wanted ends there, or an answer has
-// failed there, and all that matters is what lies before it. A limit only ever falls.
+// Limit stops handing out anything at or beyond an offset: either the wanted part ends there, or a
+// request failed there and only what lies before it matters. A limit only falls.
 func (r *Ranges) Limit(off int64) {
 	if off >= r.limit {
 		return
@@ -148,12 +147,12 @@ func (r *Ranges) Limit(off int64) {
 	r.held = slices.DeleteFunc(r.held, func(a Range) bool { return a.Off >= off })
 }
 
-// Reach has nothing new handed out that begins at or beyond an offset, until it is called with
-// another: what comes in another order than it is needed in waits in memory for what lies before
-// it, and a peer that never answers the one must not have it filled with the others.
+// Reach hands out nothing new that begins at or beyond an offset, until it is called with another.
+// Data that arrives out of order waits in memory for what lies before it, and a peer that withholds
+// one reply must not fill memory with the others.
 func (r *Ranges) Reach(off int64) { r.reach = off }
 
-// SetSize tells the size when it becomes known after the start.
+// SetSize sets a size that becomes known after the start.
 func (r *Ranges) SetSize(size int64) {
 	if r.beyond(size) {
 		return // it has grown since
@@ -162,9 +161,9 @@ func (r *Ranges) SetSize(size int64) {
 	r.probed = r.newest >= size
 }
 
-// Done settles a range of which the first n bytes have come, or have been acknowledged; n is at
-// least 1. The rest of a short answer is handed out again, in smaller requests: the server may not
-// give more at once.
+// Done settles a range of which the first n bytes have arrived or been acknowledged; n is at least
+// 1. The rest of a short reply is handed out again, in smaller requests, as the server may not
+// return more at once.
 func (r *Ranges) Done(got Range, n int) {
 	r.out--
 	switch {
@@ -184,7 +183,7 @@ func (r *Ranges) Done(got Range, n int) {
 	r.settleHeld()
 }
 
-// full counts an answer in full.
+// full counts a full reply.
 func (r *Ranges) full() {
 	if r.whole++; r.whole >= r.grow && r.request < r.largest {
 		r.whole = 0
@@ -209,9 +208,9 @@ func (r *Ranges) short(got Range, n int) {
 	r.insert(rest)
 }
 
-// settleHeld decides about the rest of a short read that ended at the size that was announced. An
-// EOF at or beyond it, by a request that was already under way, says that the file ends there; data
-// beyond it, or nobody left to say, make it a range to ask for.
+// settleHeld decides about the rest of a short read that ended at the announced size. If a request
+// that was already in flight gets an EOF at or beyond it, the file ends there. If there is data
+// beyond it, or no such request is left, the rest is requested.
 func (r *Ranges) settleHeld() {
 	r.held = slices.DeleteFunc(r.held, func(rest Range) bool {
 		switch {
@@ -227,8 +226,8 @@ func (r *Ranges) settleHeld() {
 	})
 }
 
-// EOF settles a range at whose offset the server says that the file has ended. Where data has come
-// from beyond, it is asked again, once; if the server stays with it, the file has shrunk.
+// EOF settles a range at whose offset the server reports the end of the file. If data has come from
+// beyond it, the range is requested once more; if the server insists, the file has shrunk.
 func (r *Ranges) EOF(got Range) {
 	r.out--
 	if got.Off < r.end && r.beyond(got.Off) {
@@ -244,13 +243,13 @@ func (r *Ranges) EOF(got Range) {
 	r.settleHeld()
 }
 
-// beyond tells whether data has come from behind an offset.
+// beyond reports whether data has come from beyond an offset.
 func (r *Ranges) beyond(off int64) bool {
 	return r.mark > off || (len(r.done) > 0 && r.done[len(r.done)-1].to > off)
 }
 
-// reopen doubts every end of file that data from beyond it, up to an offset, has disproved: those
-// ranges are asked again, once.
+// reopen requests again, once, the ranges whose EOF is disproved by data from beyond it, up to an
+// offset.
 func (r *Ranges) reopen(reached int64) {
 	r.end = Unknown
 	r.ends = slices.DeleteFunc(r.ends, func(e Range) bool {
@@ -265,8 +264,8 @@ func (r *Ranges) reopen(reached int64) {
 	})
 }
 
-// Trim takes back the end of the range that was handed out last, before it is sent, because the
-// source has only n bytes to give right now. What it takes back is handed out next.
+// Trim shortens the range that was handed out last, before it is sent, because the source has only
+// n bytes right now. The rest is handed out next.
 func (r *Ranges) Trim(got Range, n int) Range {
 	rest := Range{Off: got.Off + int64(n), Len: got.Len - n}
 	got.Len = n
@@ -278,8 +277,8 @@ func (r *Ranges) Trim(got Range, n int) Range {
 	return got
 }
 
-// Shorten takes back the end of the range that was handed out last, before it is sent, because the
-// source has ended: what is left of it has n bytes. Where n is 0 the range is settled.
+// Shorten shortens the range that was handed out last, before it is sent, to n bytes, because the
+// source has ended. If n is 0 the range is settled.
 func (r *Ranges) Shorten(got Range, n int) Range {
 	got.Len = n
 	r.end = got.End()
@@ -290,7 +289,7 @@ func (r *Ranges) Shorten(got Range, n int) Range {
 	return got
 }
 
-// Again settles a range whose stream has failed: another stream gets it.
+// Again settles a range whose stream has failed, and hands it out again.
 func (r *Ranges) Again(got Range) {
 	r.out--
 	r.insert(got)
@@ -309,7 +308,7 @@ func (r *Ranges) insert(got Range) {
 	r.again = slices.Insert(r.again, at, got)
 }
 
-// add puts a span among those that are done and moves the mark.
+// add records a span as done and moves the mark.
 func (r *Ranges) add(s span) {
 	at, _ := slices.BinarySearchFunc(r.done, s.from, func(d span, off int64) int {
 		if d.from < off {
@@ -333,23 +332,23 @@ func (r *Ranges) add(s span) {
 }
 
 // Mark returns the offset below which everything is done: the progress, what is safe after a
-// failure, and the place to go on from.
+// failure, and where to continue.
 func (r *Ranges) Mark() int64 { return r.mark }
 
-// Out returns how many ranges are handed out and not settled.
+// Out returns how many ranges are handed out but not settled.
 func (r *Ranges) Out() int { return r.out }
 
-// End returns where the file ends, Unknown while no EOF has said so.
+// End returns where the file ends, or Unknown until an EOF has said so.
 func (r *Ranges) End() int64 { return r.end }
 
-// Request returns how many bytes a range has now; what the server's short answers made of it.
+// Request returns the current size of a range in bytes, which shrinks with short replies.
 func (r *Ranges) Request() int { return r.request }
 
-// Shrunk tells that the file ended before data that had been read from it.
+// Shrunk reports whether the file ended before data that had been read from it.
 func (r *Ranges) Shrunk() bool { return r.shrunk }
 
-// Finished tells that all before the limit or the end of the file is done, and nothing is out that
-// could say otherwise.
+// Finished reports whether everything before the limit or the end of the file is done, and nothing
+// in flight could change that.
 func (r *Ranges) Finished() bool {
 	return r.out == 0 && !r.waiting() && len(r.held) == 0 && r.mark >= min(r.end, r.limit)
 }

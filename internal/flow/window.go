@@ -4,14 +4,14 @@ import "time"
 
 // Window says how many bytes one stream should have in flight: twice what the link holds, which is
 // the rate at which data arrives times the round trip of an undisturbed request. Half of that is
-// under way, and half waits at the server, so that it always has something to do. It starts with
-// what it is told, since nothing is known yet, and can at most double in a round trip; on a short
-// link it stays small, which keeps memory, an interruption and other requests' waiting short.
+// under way, and half waits at the server, so that it always has something to do. It starts with a
+// given value, since nothing is known yet, and at most doubles in a round trip. On a short link it
+// stays small, which saves memory and lets interruptions and other requests through quickly.
 //
 // The estimate is that of BBR (Cardwell et al., 2016): the highest rate and the shortest round trip
 // of the recent past.
 //
-// Times are durations since any fixed moment.
+// Times are durations since an arbitrary fixed moment.
 type Window struct {
 	least, most int64
 	limit       int64
@@ -28,7 +28,7 @@ func NewWindow(start, least, most int64) *Window {
 	return w
 }
 
-// Reset starts anew, in the memory of a window that is done with.
+// Reset starts over and reuses the memory.
 func (w *Window) Reset(start, least, most int64) {
 	most = max(most, 1)
 	*w = Window{least: min(least, most), most: most, limit: min(max(start, least), most)}
@@ -62,11 +62,11 @@ func (w *Window) Settled(now time.Duration, s Stamp, n, got int) {
 	w.limit = min(max(int64(2*float64(w.rate.best())*trip.Seconds()), w.least), w.most)
 }
 
-// Lost counts a request for n bytes out of which nothing can be learnt.
+// Lost counts a request for n bytes out without learning from it.
 func (w *Window) Lost(n int) { w.inFlight -= int64(n) }
 
-// Has tells whether a request for n more bytes may go out, where room is what the budget leaves
-// this stream. One request may always be in flight.
+// Has reports whether a request for n more bytes may be sent, if the budget leaves this stream room
+// bytes. One request may always be in flight.
 func (w *Window) Has(n int, room int64) bool {
 	return w.inFlight == 0 || w.inFlight+int64(n) <= min(w.limit, room)
 }
@@ -77,10 +77,10 @@ func (w *Window) InFlight() int64 { return w.inFlight }
 // Limit returns how many bytes should be in flight.
 func (w *Window) Limit() int64 { return w.limit }
 
-// RoundTrip returns the shortest round trip of late, 0 before the first answer.
+// RoundTrip returns the shortest recent round trip, or 0 before the first reply.
 func (w *Window) RoundTrip() time.Duration { return time.Duration(-w.trip.best()) }
 
-// recent is the largest of the values added of late: in this period and the one before.
+// recent is the largest value added in this period and the one before.
 type recent struct {
 	since      time.Duration
 	this, last int64
