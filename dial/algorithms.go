@@ -11,9 +11,9 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// hasAES tells whether the processor has AES and the carry-less multiplication that
-// GCM needs. With them AES-128-GCM is several times as fast as anything else here;
-// without, ChaCha20 is faster and does not leak the key through the caches.
+// hasAES reports whether the processor has AES and the carry-less multiplication that GCM needs.
+// With them AES-128-GCM is several times as fast as any other cipher here. Without them ChaCha20 is
+// faster and does not leak the key through the caches.
 func hasAES() bool {
 	return cpu.X86.HasAES && cpu.X86.HasPCLMULQDQ ||
 		cpu.ARM64.HasAES && cpu.ARM64.HasPMULL ||
@@ -42,11 +42,11 @@ var certHostKeys = []string{
 	ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
 }
 
-// userKeyAlgos are the signature algorithms for our own keys, and caAlgos those that
-// may sign a host's certificate.
+// userKeyAlgos are the signature algorithms for user keys, and caAlgos those that may sign a host
+// certificate.
 var userKeyAlgos = append(slices.Clone(plainHostKeys), ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256)
 
-// An algorithmList is one word of ssh_config that lists algorithms.
+// An algorithmList is an ssh_config keyword that lists algorithms.
 type algorithmList struct {
 	word      string
 	preferred []string // what applies where nothing is configured
@@ -54,9 +54,8 @@ type algorithmList struct {
 	into      *[]string
 }
 
-// readAlgorithms resolves the lists and drops what the transport does not have. An
-// empty rest is an error: connecting with something else than was asked for is not
-// for us to decide.
+// readAlgorithms resolves the lists and drops what the transport does not implement. If nothing
+// remains it returns an error: it must not connect with algorithms that were not asked for.
 func (s *settings) readAlgorithms(w words) error {
 	has := own.Supported()
 	has.Ciphers, has.HostKeys = preferredCiphers(), slices.Concat(certHostKeys, plainHostKeys)
@@ -97,8 +96,8 @@ func (s *settings) readAlgorithms(w words) error {
 	return nil
 }
 
-// dropDefaults deletes the algorithm lists that equal what ssh has by itself, so that
-// our own order applies to them.
+// dropDefaults deletes the algorithm lists that equal ssh's defaults, so that our own order
+// applies.
 func dropDefaults(w, defaults words) {
 	for _, key := range []string{"ciphers", "macs", "kexalgorithms", "hostkeyalgorithms",
 		"casignaturealgorithms", "pubkeyacceptedalgorithms"} {
@@ -146,7 +145,7 @@ func unique(names []string) []string {
 
 const certSuffix = "-cert-v01@openssh.com"
 
-// baseAlgo gives the signature algorithm under a certificate's.
+// baseAlgo returns the signature algorithm that a certificate algorithm is based on.
 func baseAlgo(algo string) string {
 	base, cert := strings.CutSuffix(algo, certSuffix)
 	if cert && strings.HasPrefix(base, "sk-") {
@@ -162,7 +161,7 @@ func certAlgo(base string) string {
 
 func isCertAlgo(algo string) bool { return strings.HasSuffix(algo, certSuffix) }
 
-// keyType gives the type of key that signs with algo.
+// keyType returns the type of key that signs with algo.
 func keyType(algo string) string {
 	switch base := baseAlgo(algo); base {
 	case ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512:
@@ -172,7 +171,7 @@ func keyType(algo string) string {
 	}
 }
 
-// withCerts adds the certificates' forms of the algorithms.
+// withCerts adds the certificate forms of the algorithms.
 func withCerts(algos []string) []string {
 	out := slices.Clone(algos)
 	for _, a := range algos {

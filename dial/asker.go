@@ -13,11 +13,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// errNobody says why a question was not put.
+// errNobody means that there is nobody to ask.
 var errNobody = errors.New("there is nobody to ask")
 
-// An asker puts questions for a Dialer and those of its jump hosts, one at a time, and
-// keeps what was answered: what a person typed once serves the connections that follow.
+// An asker asks questions for a Dialer and its jump hosts, one at a time, and keeps the answers, so
+// that what a person typed once serves later connections.
 type asker struct {
 	prompter Prompter
 	log      *slog.Logger
@@ -36,7 +36,7 @@ func newAsker(c *Config) *asker {
 	}
 }
 
-// accept remembers a host's key, and tells whether it is new.
+// accept remembers a host's key, and reports whether it is new.
 func (a *asker) accept(name string, key ssh.PublicKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +57,7 @@ func (a *asker) isAccepted(name string, key ssh.PublicKey) bool {
 
 func (a *asker) canAsk(s *settings) bool { return a.prompter != nil && !s.batch }
 
-// lock waits for the turn to ask.
+// lock waits for a turn to ask.
 func (a *asker) lock(ctx context.Context) error {
 	select {
 	case a.turn <- struct{}{}:
@@ -80,11 +80,11 @@ func (a *asker) ask(ctx context.Context, s *settings, p Prompt) (string, error) 
 	return a.prompter.Prompt(ctx, p)
 }
 
-// maxAnswers is how often a question that wants "yes" or "no" is put again.
+// maxAnswers is how often a yes-or-no question is repeated.
 const maxAnswers = 3
 
-// hostKey asks whether an unknown key is to be trusted. fresh is false where it was
-// answered for another connection while this one waited.
+// hostKey asks whether to trust an unknown key. fresh is false if the question was answered for
+// another connection while this one waited.
 func (a *asker) hostKey(ctx context.Context, s *settings, remote net.Addr, key ssh.PublicKey,
 	problem *HostKeyError) (fresh bool, err error) {
 	if !a.canAsk(s) {
@@ -130,7 +130,7 @@ func (a *asker) knows(file string) bool {
 	return a.passphrases[file] != nil
 }
 
-// passphrase gives the passphrase for a key, asking until open takes one.
+// passphrase returns the passphrase for a key, asking until open accepts one.
 func (a *asker) passphrase(ctx context.Context, s *settings, file string,
 	open func([]byte) error) error {
 	a.mu.Lock()

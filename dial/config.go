@@ -8,67 +8,67 @@ import (
 	"time"
 )
 
-// A Config is what flags give, and who answers questions. The zero value and a nil
-// *Config are valid: everything then comes from the user's ssh_config, and nobody
-// can be asked. It must not be changed while a [Dialer] uses it.
+// A Config holds what a program's flags say, and who answers questions. The zero value and a nil
+// *Config are valid: then everything comes from the user's ssh_config, and nobody is asked. It must
+// not be changed while a [Dialer] uses it.
 type Config struct {
-	// ConfigFile is read instead of the user's and the system's files (ssh's -F);
-	// "none" reads none.
+	// ConfigFile is read instead of the user's and the system's files (ssh's -F). "none" means no
+	// file.
 	ConfigFile string
 	// Identities are private keys to offer first (-i).
 	Identities []string
 	// Jump is a list of hosts to pass through, "user@host:port,..." (-J).
 	Jump string
-	// Options are further words of ssh_config, "Key=Value" or "Key Value" (-o). They
-	// win over the files, and the first of one name wins.
+	// Options are further ssh_config keywords, as "Key=Value" or "Key Value" (-o). They override
+	// the files, and the first of a name wins.
 	Options []string
-	// Port is used where the target names none (-P).
+	// Port is used if the target names none (-P).
 	Port int
 	// Ciphers is a list as in ssh_config, with its prefixes +, - and ^ (-c).
 	Ciphers string
 	// AddressFamily is "any" (or ""), "inet" (-4) or "inet6" (-6).
 	AddressFamily string
-	// SSH, where not empty, is the command to use as the transport instead of the
-	// native one: "ssh", or a command line whose words may be quoted.
+	// SSH, if not empty, is a command to use as the transport instead of the native one: "ssh", or
+	// a command line whose words may be quoted.
 	SSH string
-	// Server, where not empty, is a command that speaks SFTP itself, on its standard input and
-	// output, such as sftp-server. It is run here in place of any connection (sftp's -D).
+	// Server, if not empty, is a local command that speaks SFTP on its standard input and output,
+	// such as sftp-server. It is run instead of making a connection (sftp's -D).
 	Server string
-	// Prompter answers questions; with nil nobody is asked, as with BatchMode.
+	// Prompter answers questions. If it is nil nobody is asked, as with BatchMode.
 	Prompter Prompter
-	// Banner, if set, is given what the server says before one is logged in. It is
-	// text of a peer: escape it before a terminal sees it.
+	// Banner, if set, is called with what the server says before the login. The text comes from a
+	// peer: escape it before it reaches a terminal.
 	Banner func(host, text string)
-	// Logger is told what -v shows. Nil is silence.
+	// Logger gets what -v shows. Nil discards it.
 	Logger *slog.Logger
-	// StateDir, where not empty, is a directory of the program's for what is remembered between
-	// runs: the file "logins" in it says which key worked for a user and a server's key, so that the
-	// next login signs with it unasked, and which servers do not take that. The directory is made
-	// where it is missing.
+	// StateDir, if not empty, is the program's directory for what is remembered between runs. Its
+	// file "logins" says which key worked for a user and a server's key, so that the next login can
+	// sign with it at once, and which servers do not accept that. The directory is created if it is
+	// missing.
 	StateDir string
 	// Nearly, if set, is called once, when the first login of a [Dialer] is likely to succeed: the
-	// host has proved who it is, and there is a key to offer that needs no person; else when the
-	// server has accepted a key and its signature is on its way, or it has let us in. Further calls
-	// of Dial that begin then are ready up to a whole login earlier than those that await the first
-	// one's end. roundTrip is how long the way there and back seems to be. It is called from within
-	// Dial, and must not block. Not with the system's ssh.
+	// host has proved its identity and there is a key to offer that needs no person, or the server
+	// has accepted a key, or the login is complete. Calls of Dial that begin then are ready up to a
+	// whole login earlier than those that wait for the first one to end. roundTrip is the estimated
+	// round trip. Nearly is called from within Dial and must not block. It is not called with the
+	// system's ssh.
 	Nearly func(d *Dialer, roundTrip time.Duration)
-	// Env is the environment, as os.Environ gives it; nil is the process's own.
+	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string
 }
 
-// A PromptKind tells what a question is about.
+// A PromptKind says what a question is about.
 type PromptKind int
 
 const (
-	// AskPassword wants the password of User on Host.
+	// AskPassword asks for the password of User on Host.
 	AskPassword PromptKind = iota + 1
-	// AskPassphrase wants the passphrase of the key in File.
+	// AskPassphrase asks for the passphrase of the key in File.
 	AskPassphrase
-	// AskChallenge is a question of the server's own (keyboard-interactive); Text is
-	// its text and that of a peer, and Echo tells whether the answer may be seen.
+	// AskChallenge is a question from the server (keyboard-interactive). Text is the peer's, and
+	// Echo reports whether the answer may be shown.
 	AskChallenge
-	// AskHostKey wants "yes", "no", or the fingerprint itself.
+	// AskHostKey asks for "yes", "no", or the fingerprint itself.
 	AskHostKey
 )
 
@@ -78,22 +78,20 @@ type Prompt struct {
 	User string
 	Host string
 	File string
-	// Text is the whole question, ready to be shown but for escaping where it came
-	// from a peer.
+	// Text is the whole question. Escape it before showing it, since parts may come from a peer.
 	Text string
 	Echo bool
 	// KeyType and Fingerprint ("SHA256:...") are set for AskHostKey.
 	KeyType, Fingerprint string
 }
 
-// A Prompter asks a person. It is called from one goroutine at a time for each
-// Dialer, and must return when ctx is done. An error ends the attempt to log in in
-// the way in question; others may follow.
+// A Prompter asks a person. Each Dialer calls it from one goroutine at a time. It must return when
+// ctx is done. An error ends this way of logging in; other ways may follow.
 type Prompter interface {
 	Prompt(ctx context.Context, p Prompt) (string, error)
 }
 
-// PrompterFunc makes a function a [Prompter].
+// PrompterFunc adapts a function to a [Prompter].
 type PrompterFunc func(ctx context.Context, p Prompt) (string, error)
 
 // Prompt calls f.
@@ -130,8 +128,8 @@ func (c *Config) getenv(name string) string {
 	return v
 }
 
-// sshArgs are the words that give ssh what c and t say, without the host. Ours come
-// first, since ssh takes the first value of each word.
+// sshArgs returns ssh's arguments for c and t, without the host. Ours come first, since ssh takes
+// the first value of each keyword.
 func (c *Config) sshArgs(t Target) []string {
 	var args []string
 	if c.ConfigFile != "" {

@@ -16,11 +16,11 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// closeLimit bounds how long a Close waits for what it ends.
+// closeLimit bounds how long Close waits for what it ends.
 const closeLimit = 2 * time.Second
 
-// A Conn is one connection that is logged in, or, with the system's ssh, the promise
-// to make one for each stream. It is safe for concurrent use.
+// A Conn is a connection that is logged in. With the system's ssh it is the promise to make one for
+// each stream. It is safe for concurrent use.
 type Conn struct {
 	d         *Dialer
 	transport transport // nil with the system's ssh
@@ -39,7 +39,7 @@ type Conn struct {
 	alive   chan struct{}        // closed when the keepalive under way is answered
 }
 
-// ErrClosed is what calls on a closed [Conn] give. errors.Is tells it as net.ErrClosed.
+// ErrClosed is returned by calls on a closed [Conn]. It matches [net.ErrClosed].
 var ErrClosed error = closedError{}
 
 type closedError struct{}
@@ -47,7 +47,7 @@ type closedError struct{}
 func (closedError) Error() string { return "the connection is closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// A firstSession is a channel that was asked for along with the login, and what became of it.
+// A firstSession is a channel that was requested along with the login, and what became of it.
 type firstSession struct {
 	ch  channel // nil where it was not opened
 	ok  bool    // SFTP runs in it
@@ -69,9 +69,8 @@ func newConn(d *Dialer, t transport, w *way, key ssh.PublicKey) *Conn {
 	return c
 }
 
-// RoundTrip returns how long the way there and back seems to be: the shortest time in which the
-// server has answered while logging in, TCP's handshake included. 0 with the system's ssh, where
-// nobody knows.
+// RoundTrip returns the estimated round trip: the shortest time in which the server answered during
+// the login, TCP's handshake included. It is 0 with the system's ssh, where it is not known.
 func (c *Conn) RoundTrip() time.Duration { return c.trip }
 
 // lost says how a connection died.
@@ -92,11 +91,11 @@ func lost(err error) error {
 	return fmt.Errorf("the connection was lost: %w", err)
 }
 
-// Host names the target for messages: "user@host".
+// Host returns the target's name for messages: "user@host".
 func (c *Conn) Host() string { return c.d.Host() }
 
-// SSH is what the SSH connection says about itself; nil with the system's ssh. Through a master of
-// OpenSSH's it does not know the session's id, the versions or the user.
+// SSH returns what the SSH connection says about itself, or nil with the system's ssh. Through an
+// OpenSSH master the session's id, the versions and the user are not known.
 func (c *Conn) SSH() ssh.ConnMetadata {
 	if c.transport == nil {
 		return nil
@@ -104,14 +103,13 @@ func (c *Conn) SSH() ssh.ConnMetadata {
 	return c.transport
 }
 
-// HostKey is the key that the server has proved to have, and that was found to be known or
-// was accepted: what tells one server from another, whatever it is called. Of a certificate it
-// is the key that is certified. It is nil with the system's ssh and through a master of OpenSSH's,
-// which keep it to themselves.
+// HostKey returns the key that the server has proved to have and that was known or accepted. It
+// identifies the server, whatever its name. For a certificate it is the certified key. It is nil
+// with the system's ssh and through an OpenSSH master, which do not reveal it.
 func (c *Conn) HostKey() ssh.PublicKey { return c.key }
 
-// ServerVersion is the server's line, such as "SSH-2.0-OpenSSH_9.2p1"; "" with the
-// system's ssh and through a master of OpenSSH's, which keep it to themselves.
+// ServerVersion returns the server's version line, such as "SSH-2.0-OpenSSH_9.2p1". It is "" with
+// the system's ssh and through an OpenSSH master, which do not reveal it.
 func (c *Conn) ServerVersion() string {
 	if c.transport == nil {
 		return ""
@@ -119,14 +117,14 @@ func (c *Conn) ServerVersion() string {
 	return printable(c.transport.ServerVersion())
 }
 
-// Done is closed when the connection has ended; [Conn.Err] then says why.
+// Done returns a channel that is closed when the connection has ended. [Conn.Err] then says why.
 func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 
-// Err is nil while the connection lives.
+// Err returns why the connection ended, or nil while it lives.
 func (c *Conn) Err() error { return context.Cause(c.ctx) }
 
-// Heard tells when the peer was last heard of, whatever it said; the zero Time with
-// the system's ssh.
+// Heard returns when anything was last received from the peer, or the zero Time with the system's
+// ssh.
 func (c *Conn) Heard() time.Time {
 	if c.way == nil {
 		return time.Time{}
@@ -134,16 +132,15 @@ func (c *Conn) Heard() time.Time {
 	return time.Unix(0, c.way.conn.heard.Load())
 }
 
-// Keepalive asks the server for a sign of life (keepalive@openssh.com, which every
-// server answers, if only with a refusal) and waits for it: one round trip, that no
-// file operation of the server's holds up. So it tells a slow server from a dead one.
-// With the system's ssh it is not possible: errors.Is(err, errors.ErrUnsupported).
+// Keepalive asks the server for a sign of life (keepalive@openssh.com, which every server answers,
+// if only with a refusal) and waits for it. It takes one round trip, which no file operation on the
+// server delays, so it tells a slow server from a dead one. With the system's ssh the error matches
+// [errors.ErrUnsupported].
 func (c *Conn) Keepalive(ctx context.Context) error {
 	if c.transport == nil {
 		return fmt.Errorf("keepalive over the system's ssh: %w", errors.ErrUnsupported)
 	}
-	// One request at a time, shared by all who wait: against a dead server they would
-	// pile up.
+	// All callers share one request at a time: against a dead server requests would pile up.
 	c.mu.Lock()
 	answered := c.alive
 	if answered == nil && !c.closed {
@@ -170,7 +167,7 @@ func (c *Conn) Keepalive(ctx context.Context) error {
 	}
 }
 
-// stayAlive does what ServerAliveInterval and ServerAliveCountMax ask for.
+// stayAlive implements ServerAliveInterval and ServerAliveCountMax.
 func (c *Conn) stayAlive() {
 	interval, count := c.d.s.aliveInterval, max(1, c.d.s.aliveCountMax)
 	timer := time.NewTimer(interval)
@@ -201,9 +198,9 @@ func (c *Conn) stayAlive() {
 	}
 }
 
-// Close ends the connection, its streams, and whatever carried it (jump connections,
-// the ProxyCommand's process, or the processes of the system's ssh). It takes bounded
-// time, and is safe to call twice.
+// Close ends the connection, its streams, and whatever carried it: jump connections, the
+// ProxyCommand's process, or the processes of the system's ssh. It takes bounded time and may be
+// called twice.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -245,9 +242,10 @@ func within(limit time.Duration, f func()) bool {
 	}
 }
 
-// Open starts SFTP in a channel of its own: two round trips with the native dialer, none where
-// the login has brought one along. A server allows some channels a connection (sshd's MaxSessions: 10). Errors are of type
-// [*Error]; a server that runs no SFTP gives a *[SubsystemError].
+// Open starts SFTP in a new channel. It takes two round trips with the native dialer, or none if
+// the login has already opened the channel. Servers limit the channels of a connection (sshd's
+// MaxSessions: 10). Errors are of type [*Error], which wraps a [*SubsystemError] if the server runs
+// no SFTP.
 func (c *Conn) Open(ctx context.Context) (*Stream, error) {
 	s, err := c.open(ctx)
 	if err != nil {
@@ -301,7 +299,7 @@ func (c *Conn) open(ctx context.Context) (*Stream, error) {
 	}
 }
 
-// takeFirst returns the stream that came along with the login, once, or why there is none.
+// takeFirst returns the stream that was opened along with the login, once, or why there is none.
 func (c *Conn) takeFirst() (*Stream, error) {
 	c.mu.Lock()
 	first := c.first
@@ -317,7 +315,7 @@ func (c *Conn) takeFirst() (*Stream, error) {
 	return newStream(c, first.ch).granted(first.ok, first.err)
 }
 
-// start runs f in a goroutine that Close waits for; false once the connection is closed.
+// start runs f in a goroutine that Close waits for. It returns false if the connection is closed.
 func (c *Conn) start(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

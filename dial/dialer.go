@@ -36,12 +36,12 @@ type Dialer struct {
 	told    bool   // that the first login is as good as done
 }
 
-// maxHops bounds a chain of jump hosts, which a configuration can make endless.
+// maxHops bounds a chain of jump hosts, which a configuration could make endless.
 const maxHops = 16
 
-// New resolves the configuration for t: it reads files and may run `ssh -G`, but does
-// not connect. A nil config is valid. What the configuration asks for and the native
-// dialer cannot do is an [*UnsupportedError].
+// New resolves the configuration for t: it reads files and may run `ssh -G`, but does not connect.
+// A nil config is valid. If the configuration asks for something that the native dialer cannot do,
+// the error is an [*UnsupportedError].
 func New(ctx context.Context, t Target, config *Config) (*Dialer, error) {
 	if config == nil {
 		config = new(Config)
@@ -86,8 +86,8 @@ func newDialer(ctx context.Context, t Target, config *Config, a *asker,
 	return d, nil
 }
 
-// warnOfMissing says, as ssh does, that a key that was named in so many words is not there: another
-// may let us in, and nobody would know.
+// warnOfMissing warns, as ssh does, that an explicitly named key is missing: another key might let
+// the user in unnoticed.
 func (d *Dialer) warnOfMissing() {
 	x := d.s.tokens()
 	for _, f := range d.config.Identities {
@@ -105,8 +105,8 @@ func (d *Dialer) warnOfMissing() {
 	}
 }
 
-// newHop makes the Dialer for the last host of ProxyJump, which goes through those
-// before it. As with ssh, a hop has its own configuration and gets no flags but -F.
+// newHop returns the Dialer for the last host of ProxyJump, which goes through those before it. As
+// with ssh, a hop has its own configuration and gets no flag but -F.
 func (d *Dialer) newHop(ctx context.Context, depth int) (*Dialer, error) {
 	if depth++; depth > maxHops {
 		return nil, fmt.Errorf("more than %d jump hosts; does a host jump through itself?", maxHops)
@@ -155,7 +155,7 @@ func parseHop(s string) (Target, error) {
 	return t, err
 }
 
-// jumpError names the hop that failed; one behind it has named itself.
+// jumpError names the hop that failed. An error from a hop behind it already names that one.
 func jumpError(hop string, err error) error {
 	var deeper *JumpError
 	if errors.As(err, &deeper) {
@@ -168,13 +168,12 @@ func jumpError(hop string, err error) error {
 	return &JumpError{Hop: hop, Err: err}
 }
 
-// Host names the target for messages: "user@host" as it was given.
+// Host returns the target's name for messages: "user@host" as it was given.
 func (d *Dialer) Host() string { return d.target.UserHost() }
 
-// NeedsPerson tells that each login needs a person: a token to touch, a one-time code.
-// Then one connection must do. It is known once a first [Dialer.Dial] has succeeded;
-// the system's ssh needs one unless it was told BatchMode, since nothing that is typed
-// there can be kept.
+// NeedsPerson reports whether each login needs a person, to touch a token or type a one-time code,
+// so that one connection must do. It is known once a first [Dialer.Dial] has succeeded. The
+// system's ssh needs a person unless BatchMode is set, since what is typed there cannot be kept.
 func (d *Dialer) NeedsPerson() bool {
 	if d.system != nil {
 		return !d.system.batch
@@ -192,10 +191,10 @@ func (d *Dialer) NeedsPerson() bool {
 	return d.hop != nil && d.hop.NeedsPerson()
 }
 
-// Dial connects and logs in once. Once a login has succeeded, later ones offer only what worked
-// then, and those that run beside the first wait for it before they offer anything; where each
-// needs a person, those fail. With the system's ssh nothing happens yet: each [Conn.Open] starts
-// one. Errors are of type [*Error].
+// Dial connects and logs in once. After a login has succeeded, later ones offer only what worked
+// then. Logins that run beside the first wait for it before they offer anything, and fail if each
+// login needs a person. With the system's ssh nothing happens yet: each [Conn.Open] starts one.
+// Errors are of type [*Error].
 func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	if d.system != nil {
 		return newSystemConn(d), nil
@@ -207,7 +206,8 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// dial connects and logs in. With session SFTP is wanted, else just a way through.
+// dial connects and logs in. If session is true it is for SFTP, otherwise only to reach the next
+// host.
 func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 	d.mu.Lock()
 	mastered, cannot := d.masters > 0, d.beside
@@ -218,7 +218,8 @@ func (d *Dialer) dial(ctx context.Context, session bool) (*Conn, error) {
 		}
 		return d.ownLogin(&login{ctx: ctx, d: d, s: d.s, flight: flight{session: session}})
 	}
-	// One connection goes through the master. Others carry more, but must do without a person.
+	// One connection goes through the master. Further ones are for speed, and must do without a
+	// person.
 	if cannot == nil {
 		c, err := d.ownLogin(&login{ctx: ctx, d: d, s: d.s.beside(), alone: true,
 			flight: flight{session: session}})
@@ -283,16 +284,15 @@ func (d *Dialer) logIn(l *login) (*Conn, error) {
 	return c, nil
 }
 
-// A way is what leads to a server: a socket, a channel through a jump host, or the
-// pipes of a ProxyCommand.
+// A way leads to a server: a socket, a channel through a jump host, or the pipes of a ProxyCommand.
 type way struct {
 	conn  *socket
 	jump  *Conn
 	proxy *proxyConn
 }
 
-// cut ends all reads and writes at once. A channel through a jump host cannot do so by
-// itself, since it waits for the jump host's word; but that connection is ours alone.
+// cut ends all reads and writes at once. A channel through a jump host would wait for the jump host
+// to confirm, so its whole connection is closed, which nobody else uses.
 func (w *way) cut() {
 	if w.jump != nil {
 		w.jump.way.cut()
@@ -309,7 +309,7 @@ func (w *way) close() {
 	w.conn.Close()
 }
 
-// explain adds what a ProxyCommand said when it failed.
+// explain adds what a failed ProxyCommand printed.
 func (w *way) explain(err error) error {
 	if w.proxy == nil {
 		return err

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// An Error is any failure to reach or log in to Host. Err is the cause: a
-// *[NotSSHError], *[AuthError], *[HostKeyError], *[SubsystemError], *[JumpError] or
-// *[UnsupportedError], or one of package net (errors.Is tells syscall.ECONNREFUSED,
-// errors.As a *net.DNSError), or the context's.
+// An Error is any failure to reach or log in to Host. Err is the cause: a *[NotSSHError],
+// *[AuthError], *[HostKeyError], *[SubsystemError], *[JumpError] or *[UnsupportedError], an error
+// of package net (such as one that matches syscall.ECONNREFUSED, or a *net.DNSError), or the
+// context's.
 type Error struct {
 	Host string // as it was named, "user@host"
 	Err  error
@@ -25,13 +25,13 @@ type Error struct {
 func (e *Error) Error() string { return e.Host + ": " + sentence(e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout tells whether a limit of time was the cause.
+// Timeout reports whether a time limit was the cause.
 func (e *Error) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
-// sentence says the common causes the way a person would.
+// sentence puts the common causes into plain words.
 func sentence(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -63,7 +63,7 @@ func sentence(err error) string {
 	return err.Error()
 }
 
-// A timeoutError is a limit of ours that passed.
+// A timeoutError reports one of our own time limits.
 type timeoutError struct {
 	doing string
 	after time.Duration
@@ -77,7 +77,7 @@ func (e *timeoutError) Is(target error) bool {
 	return target == os.ErrDeadlineExceeded || target == context.DeadlineExceeded
 }
 
-// A describedError says in words of ours what err is.
+// A describedError puts err into words of our own.
 type describedError struct {
 	text string
 	err  error
@@ -86,7 +86,7 @@ type describedError struct {
 func (e *describedError) Error() string { return printable([]byte(e.text)) }
 func (e *describedError) Unwrap() error { return e.err }
 
-// A NotSSHError is a peer that answered with something else than SSH.
+// A NotSSHError means that the peer speaks something other than SSH.
 type NotSSHError struct {
 	Text string // what it sent first, made printable; empty when it hung up without a word
 }
@@ -98,7 +98,7 @@ func (e *NotSSHError) Error() string {
 	return fmt.Sprintf("the server answers with something else than SSH: %q", e.Text)
 }
 
-// An AuthError is a login that was refused.
+// An AuthError means that the login was refused.
 type AuthError struct {
 	User  string
 	Tried []string // methods we tried, each once

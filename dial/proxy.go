@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/bigpipe"
 )
 
-// A process is a helper of ours, with pipes to it.
+// A process is a helper program, with pipes to it.
 type process struct {
 	cmd    *exec.Cmd
 	in     *os.File // to its standard input
@@ -28,8 +28,8 @@ type process struct {
 	once    sync.Once
 }
 
-// startProcess starts cmd with large pipes. The helper stays in our process group: it
-// may have to ask its questions on the terminal.
+// startProcess starts cmd with large pipes. It stays in our process group, since it may have to ask
+// questions on the terminal.
 func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 	p := &process{cmd: cmd, stderr: new(tail), drained: make(chan struct{}),
 		exited: make(chan struct{})}
@@ -76,7 +76,7 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 	go func() {
 		p.err = cmd.Wait()
 		close(p.exited)
-		// Descendants may hold its standard error for as long as they live.
+		// Its descendants may keep its standard error open.
 		select {
 		case <-p.drained:
 		case <-time.After(closeLimit / 4):
@@ -87,13 +87,13 @@ func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
 }
 
 const (
-	// exitGrace is how long a helper gets to leave by itself once its input has ended,
-	// and then again once it was told to.
+	// exitGrace is how long a helper gets to exit once its input has ended, and again once it was
+	// told to.
 	exitGrace = 300 * time.Millisecond
 )
 
-// stop ends the process and reaps it. At the end of its input ssh ends the session in
-// an orderly way; one that does not is told to, and then killed.
+// stop ends the process and reaps it. At the end of its input ssh ends the session cleanly. A
+// process that does not exit is asked to, and then killed.
 func (p *process) stop() {
 	p.once.Do(func() {
 		p.in.Close()
@@ -121,7 +121,7 @@ func (p *process) waitExit(limit time.Duration) bool {
 	}
 }
 
-// exitCode gives the code of a process that has ended, -1 otherwise.
+// exitCode returns the exit code of a process that has ended, otherwise -1.
 func (p *process) exitCode() int {
 	select {
 	case <-p.exited:
@@ -131,7 +131,7 @@ func (p *process) exitCode() int {
 	}
 }
 
-// A lineWriter hands on whole lines, made printable.
+// A lineWriter passes on whole lines, made printable.
 type lineWriter struct {
 	line []byte
 	emit func(string)
@@ -157,7 +157,7 @@ type proxyConn struct {
 	command string
 }
 
-// SyscallConn lets the reads be large ones.
+// SyscallConn makes large reads possible.
 func (p *proxyConn) SyscallConn() (syscall.RawConn, error) { return p.out.SyscallConn() }
 
 func startProxy(command string, c *Config) (*proxyConn, error) {
@@ -179,7 +179,7 @@ func startProxy(command string, c *Config) (*proxyConn, error) {
 // lastWordsGrace is how long a command that has failed may hold its output open.
 const lastWordsGrace = 100 * time.Millisecond
 
-// lastWords reads what nobody has read of the command's output.
+// lastWords reads the rest of the command's output.
 func (p *proxyConn) lastWords() []byte {
 	p.out.SetReadDeadline(time.Now().Add(lastWordsGrace))
 	words := make([]byte, sniffLimit)
@@ -187,7 +187,7 @@ func (p *proxyConn) lastWords() []byte {
 	return words[:n]
 }
 
-// failure says how the command ended, where the connection got nowhere.
+// failure says how the command ended, for a connection that failed.
 func (p *proxyConn) failure() error {
 	p.waitExit(exitGrace)
 	p.stop()

@@ -4,5 +4,5 @@ package dial
 
 import "os"
 
-// terminate ends a process; there is no way to ask it.
+// terminate ends a process, which cannot be asked to end here.
 func terminate(p *os.Process) { p.Kill() }

@@ -20,9 +20,9 @@ const resolveTimeout = 30 * time.Second
 // maxConfig bounds what is read of `ssh -G`'s output and of a configuration file.
 const maxConfig = 4 << 20
 
-// resolve finds the words for t: with OpenSSH's own `ssh -G` where it is installed,
-// since nothing else reads ssh_config exactly, and with a library else. exact tells
-// which. Lists of algorithms are there only where they were configured.
+// resolve finds the keywords' values for t: with `ssh -G` if OpenSSH is installed, since nothing
+// else reads ssh_config exactly, otherwise with a library. exact reports which. Lists of algorithms
+// are present only if they were configured.
 func resolve(ctx context.Context, t Target, c *Config) (w words, exact bool, err error) {
 	path := findSSH(c)
 	if path == "" {
@@ -31,8 +31,8 @@ func resolve(ctx context.Context, t Target, c *Config) (w words, exact bool, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	// Whether algorithms were configured can be told only against this ssh's default, so
-	// ask for both at once: it takes some 5 ms.
+	// Whether algorithms were configured shows only by comparing with this ssh's defaults, so ask
+	// for both at once, which takes about 5 ms.
 	type answer struct {
 		w   words
 		err error
@@ -80,8 +80,8 @@ func findSSH(c *Config) string {
 	return ""
 }
 
-// isOpenSSH tells OpenSSH's ssh from others of that name (dropbear's has no -G). It is
-// asked only once something has failed.
+// isOpenSSH reports whether ssh is OpenSSH's (dropbear's has no -G). It is called only after a
+// failure.
 func isOpenSSH(ctx context.Context, path string, c *Config) bool {
 	cmd := exec.CommandContext(ctx, path, "-V")
 	cmd.Env = c.environ()
@@ -94,7 +94,7 @@ func isOpenSSH(ctx context.Context, path string, c *Config) bool {
 
 // sshG runs `ssh -G`.
 func sshG(ctx context.Context, path string, args []string, host string, c *Config) (words, error) {
-	// -T keeps it from telling that it has no terminal.
+	// -T suppresses the warning that there is no terminal.
 	cmd := exec.CommandContext(ctx, path,
 		append(append([]string{"-G", "-T"}, args...), "--", host)...)
 	cmd.Env = c.environ()
@@ -120,7 +120,7 @@ func sshG(ctx context.Context, path string, args []string, host string, c *Confi
 	return parseG(stdout.Bytes())
 }
 
-// parseG reads the output of `ssh -G`: one word and its value a line.
+// parseG reads the output of `ssh -G`: a keyword and its value on each line.
 func parseG(out []byte) (words, error) {
 	w := make(words)
 	lines := bufio.NewScanner(bytes.NewReader(out))
@@ -158,13 +158,13 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// lastLine gives the last line of text that says something.
+// lastLine returns the last line of text that is not empty.
 func lastLine(text []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	return printable(lines[len(lines)-1])
 }
 
-// printable makes a peer's or a program's text fit for one line of a message.
+// printable makes text from a peer or a program fit for one line of a message.
 func printable(b []byte) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// words are the resolved words of ssh_config for one host, keyed by their names in
-// lower case, as `ssh -G` prints them. Most have one value.
+// words are the resolved ssh_config keywords for one host, by name in lower case, as `ssh -G`
+// prints them. Most have one value.
 type words map[string][]string
 
 func (w words) get(key string) string {
@@ -24,14 +24,14 @@ func (w words) get(key string) string {
 	return ""
 }
 
-// set tells whether a word has a value; "none" is how most are taken back.
+// set reports whether a keyword has a value; "none" unsets most of them.
 func (w words) set(key string) bool {
 	v := w.get(key)
 	return v != "" && !strings.EqualFold(v, "none")
 }
 
-// yes reads a flag. `ssh -G` prints some as yes/no and some as true/false, and which
-// has changed between versions.
+// yes reads a flag. `ssh -G` prints some as yes/no and others as true/false, which differs between
+// versions.
 func (w words) yes(key string, otherwise bool) bool {
 	switch strings.ToLower(w.get(key)) {
 	case "":
@@ -57,7 +57,7 @@ func (w words) number(key string, otherwise int) (int, error) {
 // maxSeconds keeps a time from the configuration within a time.Duration.
 const maxSeconds = 1 << 31
 
-// duration reads a time: seconds, or sshd_config's TIME FORMATS such as 1h30m.
+// duration parses a time: seconds, or sshd_config's TIME FORMATS such as 1h30m.
 func (w words) duration(key string) (time.Duration, error) {
 	v := w.get(key)
 	if v == "" || strings.EqualFold(v, "none") {
@@ -87,11 +87,11 @@ func (w words) duration(key string) (time.Duration, error) {
 	return time.Duration(total) * time.Second, nil
 }
 
-// stackEnv chooses x/crypto/ssh in place of our own transport: a diagnostic. There is no fallback to
-// it, since what a server says of itself before keys are exchanged may be an attacker's word.
+// stackEnv selects x/crypto/ssh instead of our own transport, for diagnosis. There is no automatic
+// fallback to it, since what a server says before keys are exchanged may come from an attacker.
 const stackEnv = "USFTP_SSH_STACK"
 
-// settings are the words that the native dialer acts on, read and checked once.
+// settings are the keywords that the native dialer acts on, parsed and checked once.
 type settings struct {
 	xcrypto           bool // USFTP_SSH_STACK says so
 	alias, host, user string
@@ -130,14 +130,13 @@ type settings struct {
 	home                   string
 }
 
-// An identityFile is a private key's name; explicit ones were asked for by name, and
-// so it is worth saying where they are missing.
+// An identityFile is the name of a private key. If an explicit one is missing, the user is told.
 type identityFile struct {
 	path     string
 	explicit bool
 }
 
-// principal is the name a host's certificate must be for. ssh lowers its case.
+// principal is the name that a host's certificate must be for, in lower case as in ssh.
 func (s *settings) principal() string {
 	if s.hostKeyAlias != "" {
 		return strings.ToLower(s.hostKeyAlias)
@@ -145,8 +144,8 @@ func (s *settings) principal() string {
 	return strings.ToLower(s.host)
 }
 
-// knownAs is the name the host's keys are kept under: "[host]:port" but for port 22.
-// An alias stands alone, whatever the port.
+// knownAs is the host's name in known_hosts: "[host]:port" unless the port is 22. An alias stands
+// alone, whatever the port.
 func (s *settings) knownAs() string {
 	if s.hostKeyAlias != "" || s.port == 22 {
 		return s.principal()
@@ -156,8 +155,8 @@ func (s *settings) knownAs() string {
 
 func (s *settings) userHost() string { return Target{User: s.user, Host: s.alias}.UserHost() }
 
-// homeDir is the directory that '~' means. ssh takes the password database's word and
-// not HOME's; a Config with an Env of its own is believed.
+// homeDir is the directory that '~' stands for. Like ssh it uses the password database and not
+// HOME, unless the Config has an Env.
 func homeDir(c *Config) string {
 	if c.Env != nil {
 		if h := c.getenv("HOME"); h != "" {
@@ -216,7 +215,7 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 	if s.user == "" {
 		s.user = localUser(c)
 	}
-	// HostName and User may come from a file that somebody else wrote.
+	// HostName and User may come from a file written by someone else.
 	if err := (Target{User: s.user, Host: s.host}).check(); err != nil {
 		return nil, fmt.Errorf("in the ssh configuration: %w", err)
 	}
@@ -322,8 +321,7 @@ func rekeyLimit(v string) (uint64, error) {
 	return n << shift, nil
 }
 
-// readFiles expands the names of files. A name that needs an unset variable is left
-// out, as ssh leaves it out.
+// readFiles expands file names. Like ssh it leaves out a name that needs an unset variable.
 func (s *settings) readFiles(w words) {
 	x := s.tokens()
 	for _, f := range w["identityfile"] {
@@ -347,8 +345,8 @@ func (s *settings) readFiles(w words) {
 	s.controlPath = x.controlPath(w)
 }
 
-// addNamed puts back what ssh -G drops: a key named with -i that is not there. Leaving it
-// out in silence would hide why a login fails.
+// addNamed puts back what ssh -G drops: a key named with -i that does not exist. Dropping it
+// silently would hide why a login fails.
 func (s *settings) addNamed(files []string) {
 	x := s.tokens()
 	for i, f := range files {
@@ -369,8 +367,8 @@ func isDefaultIdentity(f string) bool {
 	return ok && !strings.Contains(base, "/")
 }
 
-// controlPath finds the socket of a master that may be used. As with ssh, "yes" and "ask" say that
-// this connection is to be the master, and not to use one.
+// controlPath returns the socket of a master that may be used. As with ssh, "yes" and "ask" mean
+// that this connection should become the master rather than use one.
 func (x expander) controlPath(w words) string {
 	switch strings.ToLower(w.get("controlmaster")) {
 	case "yes", "true", "ask":
@@ -408,9 +406,9 @@ func (x expander) agent(v string) string {
 	return path
 }
 
-// files reads a word that holds several names. What `ssh -G` prints has lost its
-// quotes, so that a name with a space looks like two; since such names are absolute
-// or start with '~', a piece that is neither belongs to the one before it.
+// files reads a keyword with several file names. `ssh -G` prints them without quotes, so a name
+// with a space looks like two. Such names are absolute or start with '~', so a piece that does
+// neither belongs to the one before it.
 func (x expander) files(w words, key string) []string {
 	var files []string
 	for _, v := range w[key] {

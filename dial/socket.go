@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A socket is the net.Conn under a transport. It notes when the peer was heard of.
+// A socket is the net.Conn under a transport. It records when the peer was last heard from.
 type socket struct {
 	net.Conn
 	sniff  *sniffer
@@ -28,13 +28,13 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is idempotent, so that whoever comes second gets no odd error.
+// Close is idempotent, so a second caller gets no confusing error.
 func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	// Where a command has ended already, sending our version fails, and the transport closes what it
-	// has not read: the words that say why.
+	// If the command has already ended, sending our version fails, and the transport closes before
+	// reading the words that say why.
 	if p, ok := s.Conn.(*proxyConn); ok && s.heard.Load() == 0 {
 		if words := p.lastWords(); len(words) > 0 {
 			s.sniff.saw(words)
@@ -46,12 +46,12 @@ func (s *socket) Close() error {
 // sniffLimit is how much of a peer's first words is kept for a message.
 const sniffLimit = 512
 
-// A sniffer keeps what a peer says first, until it turns out to be SSH.
+// A sniffer keeps the peer's first words until they turn out to be SSH.
 type sniffer struct {
 	mu    sync.Mutex
 	first []byte
 	ssh   bool
-	// odd is called once, when the peer began with something else.
+	// odd is called once, if the peer begins with something else.
 	odd func()
 }
 

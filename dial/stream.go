@@ -11,15 +11,13 @@ import (
 	"time"
 )
 
-// channelWindow is what a channel of OpenSSH's carries to it before it must have answered. Ours
-// begin as large, and grow.
+// channelWindow is the window of an OpenSSH channel. Ours start at the same size, and grow.
 const channelWindow = 2 << 20
 
-// A Stream is a byte stream that speaks SFTP. Read and Write may be called at the same
-// time, each by one goroutine. After [Stream.Close] a Read in progress ends; with
-// USFTP_SSH_STACK=xcrypto, or through a master of OpenSSH's, only when the server has closed the
-// channel too, one round trip later, or with the [Conn]. A Conn on which nothing is heard for 15 s
-// after that is given up.
+// A Stream is a byte stream that speaks SFTP. One goroutine may call Read while another calls
+// Write. After [Stream.Close] a Read in progress ends; with USFTP_SSH_STACK=xcrypto, or through an
+// OpenSSH master, only when the server has closed the channel too, one round trip later, or with
+// the [Conn]. If nothing arrives on the Conn for 15 s after that, it is given up.
 type Stream struct {
 	conn   *Conn
 	read   io.Reader
@@ -36,16 +34,15 @@ type Stream struct {
 	status int // of the remote program, or of ssh; -1 while it is not known
 }
 
-// Read reads what the server sends; io.EOF when it has ended its side, and then
-// [Stream.ExitStatus] and [Stream.Stderr] may tell why. Where the whole connection has
-// ended the error is an [*Error] that says how.
+// Read reads what the server sends. At its end the error is io.EOF, and [Stream.ExitStatus] and
+// [Stream.Stderr] may say why. If the whole connection has ended the error is an [*Error].
 func (s *Stream) Read(p []byte) (int, error) { return s.read.Read(p) }
 
 // Write sends p.
 func (s *Stream) Write(p []byte) (int, error) { return s.write.Write(p) }
 
-// Close ends the stream. It waits for no round trip; with the system's ssh it ends and
-// reaps the process, in bounded time. It is safe to call twice.
+// Close ends the stream. It waits for no round trip. With the system's ssh it ends and reaps the
+// process, in bounded time. It may be called twice.
 func (s *Stream) Close() error {
 	s.once.Do(func() {
 		s.closed.Store(true)
@@ -54,22 +51,21 @@ func (s *Stream) Close() error {
 	return s.err
 }
 
-// Stderr is the end of what the peer wrote to its standard error, made printable but
-// for its line breaks.
+// Stderr returns the end of what the peer wrote to standard error, made printable except for line
+// breaks.
 func (s *Stream) Stderr() string { return s.stderr.text() }
 
-// Window is how many bytes the stream carries a round trip; 0 means that nothing
-// bounds it.
+// Window returns how many bytes the stream carries in a round trip, or 0 if there is no bound.
 func (s *Stream) Window() int { return channelWindow }
 
-// Host names the server for messages.
+// Host returns the server's name for messages.
 func (s *Stream) Host() string { return s.conn.Host() }
 
-// Conn is the connection that the stream belongs to.
+// Conn returns the connection that the stream belongs to.
 func (s *Stream) Conn() *Conn { return s.conn }
 
-// ExitStatus is that of the remote program, or of ssh itself; ok is false while it
-// runs, and where it never told.
+// ExitStatus returns the exit status of the remote program, or of ssh itself. ok is false while the
+// program runs and if no status arrived.
 func (s *Stream) ExitStatus() (status int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,13 +118,12 @@ func newStream(c *Conn, ch channel) *Stream {
 	return s
 }
 
-// granted says what the answer to the request for the subsystem comes to.
+// granted interprets the answer to the subsystem request.
 func (s *Stream) granted(ok bool, err error) (*Stream, error) {
 	if err == nil && ok {
 		return s, nil
 	}
-	// What it says to standard error, and its exit status, come along with the refusal, or may be on
-	// their way.
+	// Its standard error and exit status arrive with the refusal or soon after.
 	within(deathLimit, func() { <-s.ended })
 	s.Close()
 	within(closeLimit/2, func() { <-s.ended })
@@ -141,12 +136,12 @@ func (s *Stream) granted(ok bool, err error) (*Stream, error) {
 		refused: err == nil}
 }
 
-// endLimit is what a server gets to answer the end of a channel.
+// endLimit is how long a server may take to confirm the end of a channel.
 const endLimit = 15 * time.Second
 
-// awaitEnd looks after a channel that we have closed. A server answers that whatever its
-// program does (RFC 4254, section 5.3); so a peer of whom nothing at all has been heard for so long
-// is dead, and so is the connection.
+// awaitEnd waits for the server to confirm that we closed a channel. A server does so whatever its
+// program does (RFC 4254, section 5.3), so if nothing at all arrives for that long, the connection
+// is dead.
 func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
 	timer := time.NewTimer(endLimit)
 	defer timer.Stop()
@@ -161,17 +156,17 @@ func (s *Stream) awaitEnd(ended <-chan struct{}, since time.Time) {
 	}
 }
 
-// A channelOutput is what a channel brings. Its end comes a moment before the news why:
-// the exit status and the last of the standard error, or that the connection has died.
-// Those are waited for, so that whoever sees the end can ask for them.
+// A channelOutput is the output of a channel. Its end arrives a moment before the reason: the exit
+// status and the last of standard error, or the loss of the connection. Read waits for the reason,
+// so that a caller who sees the end can ask for it.
 type channelOutput struct {
 	s     *Stream
 	ch    channel
 	ended <-chan struct{} // closed once all is known
 }
 
-// deathLimit is how long the death of a connection is waited for after that of a channel
-// that left no word: transports end their channels first.
+// deathLimit is how long to wait for the end of the connection after a channel ended without a
+// reason: transports end their channels first.
 const deathLimit = 100 * time.Millisecond
 
 func (o *channelOutput) Read(p []byte) (int, error) {
@@ -199,7 +194,7 @@ func (o *channelOutput) Read(p []byte) (int, error) {
 	}
 }
 
-// tailSize is how much of a peer's standard error is kept.
+// tailSize is how much of the peer's standard error is kept.
 const tailSize = 4 << 10
 
 // A tail keeps the last bytes written to it.
@@ -232,5 +227,5 @@ func (t *tail) text() string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// line gives the text as one line.
+// line returns the text as one line.
 func (t *tail) line() string { return strings.Join(strings.Split(t.text(), "\n"), "; ") }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// An UnsupportedError names a word of the ssh configuration that changes where or how
-// to connect and that the native dialer does not know. The system's ssh does
-// ([Config].SSH, --ssh). errors.Is tells it as errors.ErrUnsupported.
+// An UnsupportedError names an ssh_config keyword that changes where or how to connect and that the
+// native dialer does not implement. The system's ssh does ([Config].SSH, --ssh). It matches
+// [errors.ErrUnsupported].
 type UnsupportedError struct {
 	Word  string // as ssh_config(5) spells it
 	Value string
@@ -22,9 +22,8 @@ func (e *UnsupportedError) Error() string {
 
 func (e *UnsupportedError) Unwrap() error { return errors.ErrUnsupported }
 
-// refused are the words that change where or how we connect, or whom we trust, and
-// are not implemented: when their value differs from the default, the native dialer
-// must not guess.
+// refused are the keywords that change where or how to connect, or whom to trust, and are not
+// implemented. If their value differs from the default, the native dialer must not guess.
 var refused = []struct {
 	word   string
 	differ func(words) bool
@@ -44,8 +43,7 @@ var refused = []struct {
 	}},
 }
 
-// told are words without effect here whose absence nobody is harmed by: said with -v
-// where they have been set to something.
+// told are keywords that have no effect here, harmlessly. With -v the user is told if they are set.
 var told = []struct {
 	word  string
 	plain []string // values that need no word
@@ -63,7 +61,7 @@ var told = []struct {
 	{"VisualHostKey", []string{"no"}},
 }
 
-// used are the words that readSettings acts on.
+// used are the keywords that readSettings acts on.
 var used = []string{
 	"addressfamily", "batchmode", "bindaddress", "casignaturealgorithms", "certificatefile", "ciphers",
 	"connectionattempts", "connecttimeout", "controlmaster", "controlpath", "globalknownhostsfile", "hashknownhosts", "hostkeyalgorithms",
@@ -75,7 +73,7 @@ var used = []string{
 	"canonicalizehostname", "refuseconnection",
 }
 
-// knownWords are all words that mean something here, in lower case.
+// knownWords are all keywords that mean something here, in lower case.
 func knownWords() []string {
 	all := slices.Clone(used)
 	for _, r := range refused {
@@ -87,8 +85,8 @@ func knownWords() []string {
 	return all
 }
 
-// checkSupport refuses what the native dialer cannot honour, and tells the rest. exact
-// says that OpenSSH resolved the words, and so did what CanonicalizeHostname asks for.
+// checkSupport refuses what the native dialer cannot honour, and logs what has no effect. exact
+// means that OpenSSH resolved the keywords, CanonicalizeHostname included.
 func checkSupport(w words, exact bool, log *slog.Logger) error {
 	for _, r := range refused {
 		if r.differ(w) {
@@ -98,7 +96,7 @@ func checkSupport(w words, exact bool, log *slog.Logger) error {
 	if !exact && w.yes("canonicalizehostname", false) {
 		return &UnsupportedError{"CanonicalizeHostname", w.get("canonicalizehostname")}
 	}
-	// OpenSSH 10.1: a configuration may say that a host must not be connected to, and why.
+	// OpenSSH 10.1: a configuration may forbid connecting to a host, and say why.
 	if text := w.get("refuseconnection"); text != "" {
 		return fmt.Errorf("the ssh configuration refuses this connection: %s",
 			printable([]byte(text)))
@@ -115,11 +113,11 @@ func checkSupport(w words, exact bool, log *slog.Logger) error {
 	return nil
 }
 
-// nativeMethods are the ways to log in that the native dialer knows.
+// nativeMethods are the login methods that the native dialer implements.
 var nativeMethods = []string{"publickey", "keyboard-interactive", "password"}
 
-// checkMethods refuses a configuration that leaves only ways we do not know: GSSAPI
-// and host-based. Debian's own ssh_config turns GSSAPI on beside the others.
+// checkMethods refuses a configuration that leaves only methods we do not implement: GSSAPI and
+// host-based. Debian's ssh_config enables GSSAPI along with the others.
 func checkMethods(w words) error {
 	v := w.get("preferredauthentications")
 	if v != "" {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A systemSSH runs the system's ssh, or whatever was named in its place, once for
-// each stream; or a server itself, which takes the command as it stands.
+// A systemSSH runs the system's ssh, or the program named in its place, once for each stream; or a
+// local server, whose command is run as it is.
 type systemSSH struct {
 	t       Target
 	config  *Config
@@ -45,15 +45,15 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 		}
 	}
 	if c.Prompter == nil && !s.batch {
-		// ssh would ask on the terminal by itself.
+		// ssh would otherwise ask on the terminal.
 		s.batch = true
 		s.command = append(s.command, "-o", "BatchMode=yes")
 	}
 	return s, nil
 }
 
-// args are what scp gives to ssh, and the subsystem: nothing is forwarded, no command
-// of the configuration runs.
+// args returns the arguments that scp gives to ssh, and the subsystem: nothing is forwarded, and no
+// command from the configuration runs.
 func (s *systemSSH) args() []string {
 	if s.local {
 		return s.command[1:]
@@ -64,15 +64,15 @@ func (s *systemSSH) args() []string {
 	return append(args, "-s", "--", s.t.Host, "sftp")
 }
 
-// newSystemConn makes the Conn whose streams are processes.
+// newSystemConn returns a Conn whose streams are processes.
 func newSystemConn(d *Dialer) *Conn {
 	c := &Conn{d: d, streams: make(map[*Stream]struct{})}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }
 
-// open starts one ssh. That it could log in shows only when the server speaks: until
-// then the stream is open, and what goes wrong ends it with a [SubsystemError].
+// open starts one ssh. Only the server's first words show that the login worked: until then the
+// stream is open, and a failure ends it with a [SubsystemError].
 func (s *systemSSH) open(c *Conn) (*Stream, error) {
 	cmd := exec.Command(s.command[0], s.args()...)
 	cmd.Env = s.config.environ()
@@ -106,7 +106,7 @@ func (s *systemSSH) open(c *Conn) (*Stream, error) {
 	return stream, nil
 }
 
-// An sshOutput is what ssh prints. At its end it says why, where ssh failed.
+// An sshOutput is ssh's output. If ssh failed, its end says why.
 type sshOutput struct {
 	s *Stream
 	p *process
@@ -132,11 +132,11 @@ func (o *sshOutput) Read(b []byte) (int, error) {
 	}}
 }
 
-// sshFailed is how ssh ends when an error was its own, by ssh(1); else its status is the remote
+// sshFailed is ssh's exit status for an error of its own (ssh(1)); any other status is the remote
 // program's.
 const sshFailed = 255
 
-// name is what messages call the program.
+// name returns the program's name for messages.
 func (s *systemSSH) name() string {
 	if s.local {
 		return filepath.Base(s.command[0])
@@ -144,7 +144,7 @@ func (s *systemSSH) name() string {
 	return "ssh"
 }
 
-// splitCommand splits a command line at its spaces; quotes keep words together.
+// splitCommand splits a command line at spaces; quotes keep words together.
 func splitCommand(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

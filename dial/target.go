@@ -13,24 +13,23 @@ import (
 	"unicode/utf8"
 )
 
-// A Target is what a person names: whom to log in as, where, and a path there.
-// The zero value of every field but Host means "not said": the user and the port
-// then come from the configuration.
+// A Target is a user, a host and a path, as a person names them. Except for Host, a zero field
+// means that nothing was said: the user and the port then come from the configuration.
 type Target struct {
 	User string
 	// Host is a name, an alias of ssh_config, or an address; IPv6 without brackets.
 	Host string
 	Port int
-	// Path is the remote path as the server is to see it. A relative path starts at
-	// the directory one is logged in to, and an empty one is that directory.
+	// Path is the remote path as the server sees it. A relative path starts at the login directory,
+	// and an empty one is that directory.
 	Path string
 }
 
 var errNoHost = errors.New("no host is named")
 
-// ParseTarget reads one argument of a copy. remote is false, and the error nil,
-// where s names a local file, which is decided as scp does: remote is what has a
-// ':' before any '/'. So "./a:b" and "/tmp/a:b" are local, and so is ":x".
+// ParseTarget parses one argument of a copy. If s names a local file, remote is false and the error
+// nil. As in scp, s is remote if it has a ':' before any '/'. So "./a:b" and "/tmp/a:b" are local,
+// and so is ":x".
 //
 //	host:path                      path relative to the login directory unless it starts with '/'
 //	user@host:path
@@ -38,7 +37,7 @@ var errNoHost = errors.New("no host is named")
 //	sftp://user@host:port/path     path absolute; "/~/x" is x in the login directory
 //	scp://user@host:port/path      path relative to the login directory, as scp has it; "//x" is absolute
 //
-// An address that begins with http://, ssh:// or the like is an error, and no host of that name.
+// An address that begins with http://, ssh:// or the like is an error, and not a host of that name.
 //
 // Hosts and users that OpenSSH's ssh refuses on its command line are refused here too: those that
 // start with '-' or contain characters with a meaning to a shell. Both end up in ssh's arguments
@@ -67,8 +66,8 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 	return t, true, nil
 }
 
-// ParseHost reads an argument where only a remote place makes sense, so that it
-// needs no colon: "host", "user@host", "::1", and every form of [ParseTarget].
+// ParseHost parses an argument that can only be remote, so it needs no colon: "host", "user@host",
+// "::1", and every form that [ParseTarget] accepts.
 func ParseHost(s string) (Target, error) {
 	// "::1" and "fe80::1%eth0" have colons of their own.
 	if strings.Count(s, ":") >= 2 && !strings.ContainsAny(s, "[/") {
@@ -87,7 +86,7 @@ func ParseHost(s string) (Target, error) {
 	return t, nil
 }
 
-// String gives the form a person would type, for messages.
+// String returns the form that a person would type.
 func (t Target) String() string {
 	if t.Port != 0 {
 		u := url.URL{Scheme: "sftp", Host: bracket(t.Host) + ":" + strconv.Itoa(t.Port)}
@@ -109,7 +108,7 @@ func (t Target) String() string {
 	return s
 }
 
-// UserHost gives "user@host" or "host", with IPv6 addresses in brackets.
+// UserHost returns "user@host" or "host", with IPv6 addresses in brackets.
 func (t Target) UserHost() string {
 	if t.User != "" {
 		return t.User + "@" + bracket(t.Host)
@@ -145,12 +144,12 @@ func scpColon(s string) int {
 	return -1
 }
 
-// isDrive tells "C:\x" from host C, on the one system where that is a question.
+// isDrive tells "C:\x" from a host named C, on Windows.
 func isDrive(s string, colon int) bool {
 	return runtime.GOOS == "windows" && colon == 1 && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z')
 }
 
-// parseUserHost splits at the last '@', as ssh does: names of users may hold one.
+// parseUserHost splits at the last '@', as ssh does: user names may contain one.
 func parseUserHost(s string) (Target, error) {
 	var t Target
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
@@ -170,8 +169,8 @@ func unbracket(host string) string {
 	return host
 }
 
-// urlScheme tells what an argument is an address of, "" for none. Other words before "://" are
-// hosts, as for scp.
+// urlScheme returns the scheme of an argument that is a URL, otherwise "". Other words before "://"
+// are hosts, as for scp.
 func urlScheme(s string) string {
 	scheme, _, ok := strings.Cut(s, "://")
 	scheme = strings.ToLower(scheme)
@@ -198,7 +197,7 @@ func parseURL(s, scheme string) (Target, error) {
 	if u.User != nil {
 		t.User = u.User.Username()
 		if _, has := u.User.Password(); has {
-			// Not echoed: what cannot be taken back from a screen is not repeated on it.
+			// The password is not repeated on the screen.
 			return Target{}, fmt.Errorf("an %s:// address must hold no password: every user of this machine could read it", scheme)
 		}
 		// RFC 3986 lets parameters follow: "user;fingerprint=...". ssh refuses what it does not
@@ -227,7 +226,7 @@ func parseURL(s, scheme string) (Target, error) {
 	return t, nil
 }
 
-// homeRelative drops a leading "~/": the server starts us at home.
+// homeRelative drops a leading "~/": sessions start in the home directory.
 func homeRelative(path string) string {
 	if path == "~" {
 		return ""

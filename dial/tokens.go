@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// An expander replaces what ssh_config(5) lists under TOKENS and ENVIRONMENT
-// VARIABLES, and a leading '~'.
+// An expander replaces the TOKENS and ENVIRONMENT VARIABLES of ssh_config(5), and a leading '~'.
 type expander struct {
 	home   string
 	env    func(string) (string, bool)
@@ -21,7 +20,7 @@ type expander struct {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// tokens gives the expander for names of files.
+// tokens returns the expander for file names.
 func (s *settings) tokens() expander {
 	host, _ := os.Hostname()
 	short, _, _ := strings.Cut(host, ".")
@@ -43,7 +42,7 @@ func (s *settings) tokens() expander {
 	}}
 }
 
-// proxyTokens gives the expander for ProxyCommand and ProxyJump, which know fewer.
+// proxyTokens returns the expander for ProxyCommand and ProxyJump, which have fewer tokens.
 func (s *settings) proxyTokens() expander {
 	return expander{tokens: map[byte]string{
 		'%': "%", 'h': s.host, 'n': s.alias, 'p': itoa(s.port), 'r': s.user,
@@ -112,7 +111,7 @@ func (x expander) tilde(v string) string {
 	if !ok {
 		return v
 	}
-	// A '%' of the directory itself must survive percent.
+	// A '%' in the directory itself must survive percent.
 	quote := func(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 	if rest == "" {
 		return quote(x.home)

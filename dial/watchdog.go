@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A watchdog ends a login in which the server falls silent, but not one in which a
-// person thinks.
+// A watchdog ends a login if the server falls silent, but not while a person is being asked.
 type watchdog struct {
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -56,7 +55,7 @@ func (w *watchdog) resume(limit time.Duration, doing string) {
 	w.timer.Reset(limit)
 }
 
-// shorten brings the end nearer; it is called before the login has got anywhere.
+// shorten moves the deadline closer. It is called before the login has made any progress.
 func (w *watchdog) shorten(limit time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
