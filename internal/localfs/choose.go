@@ -1,19 +1,19 @@
 package localfs
 
-// Move is how bytes come from one file to another.
+// Move is how bytes get from one file to another.
 type Move string
 
 // The moves.
 const (
-	// Clone has the file system share the blocks of a whole file (FICLONE).
+	// Clone makes the file system share the blocks of a whole file (FICLONE).
 	Clone Move = "clone"
-	// Kernel has the kernel copy (copy_file_range).
+	// Kernel lets the kernel copy (copy_file_range).
 	Kernel Move = "kernel"
 	// Read reads and writes.
 	Read Move = "read"
 )
 
-// Hashing is how what is copied is hashed.
+// Hashing is how the copied data is hashed.
 type Hashing string
 
 // The ways to hash.
@@ -32,7 +32,7 @@ type Plan struct {
 	Hash Hashing // where there is a hash
 }
 
-// Facts are what the choice hangs on.
+// Facts are what the choice depends on.
 type Facts struct {
 	Size       int64 // to be copied, as far as is known
 	Hash       bool  // it is hashed
@@ -43,7 +43,7 @@ type Facts struct {
 	Processors int   // that this process may use
 }
 
-// asideFrom is the size from which on a second processor pays for handing it the data.
+// asideFrom is the size from which on handing the data to a second processor pays.
 const asideFrom = 4 << 20
 
 // Choose says how to copy. It follows the table "Copies on one machine" in bench/details.md:

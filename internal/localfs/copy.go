@@ -1,6 +1,5 @@
-// Package filecopy copies what is in one file of this machine to another, hashes it on the way
-// where that is asked for, and leaves holes what they are. Of the ways there are it takes the one
-// that costs least; see [Choose].
+// Package localfs is what only a local file system has: owners, links, locks, holes, temporary names,
+// and the cheapest way to copy one file to another, hashing it on the way; see [Copy] and [Choose].
 package localfs
 
 import (
@@ -13,48 +12,48 @@ import (
 	"slices"
 )
 
-// Options say what is copied. The zero Options copy all of it, from the beginning to the beginning.
+// Options say what to copy. The zero Options copy the whole file.
 type Options struct {
 	From, To int64 // offsets in the source and in the target
 
-	// Length is how much is copied at most; 0 is all that there is.
+	// Length is the most to copy, in bytes. 0 means everything.
 	Length int64
 
-	// Hash is given what is copied, in order, and zeros for holes; where Plan says so on another
-	// goroutine, which has ended when Copy returns. Nil hashes nothing.
+	// Hash gets the copied data in order, with zeros for holes. Depending on Plan it is called on
+	// another goroutine, which has ended when Copy returns. Nil hashes nothing.
 	Hash io.Writer
 
-	// Zeros has runs of zeros become holes too, of blocks of 4 KiB in the target. Then all of it is
-	// read and written, as no kernel looks for them.
+	// Zeros turns 4 KiB blocks of zeros into holes too. Then all data is read and written by this
+	// process, since no kernel looks for zeros.
 	Zeros bool
 
-	// Piece is how much is copied between two calls of Each, at most; 0 is 8 MiB.
+	// Piece is the most that is copied between two calls of Each. 0 means 8 MiB.
 	Piece int
 
-	// Each is called after each piece with the bytes that it had, on the calling goroutine. An
-	// error ends the copying, and is returned.
+	// Each is called after each piece with its size in bytes, on the calling goroutine. If it
+	// returns an error the copy ends with that error.
 	Each func(n int64) error
 
-	// Plan is how it is done, as long as that is possible; the zero Plan leaves it to Choose.
+	// Plan is how to copy, if possible. The zero Plan leaves it to Choose.
 	Plan Plan
 }
 
 const (
 	usualPiece = 8 << 20
 
-	// bufferSize is what one read and one write move: more lies outside of the processor's nearest
-	// caches, less costs system calls.
+	// bufferSize is what one read and one write move: more would not fit the processor's nearest
+	// caches, less would cost system calls.
 	bufferSize = 256 << 10
 
-	// block is what file systems make holes of, mostly.
+	// block is the usual granularity of holes.
 	block = 4 << 10
 )
 
-// Copy copies from src to dst, which must be open for reading and for writing, not with O_APPEND,
-// and be different files, or the ranges apart. Holes of src, as far as the system tells of them,
-// read as zeros in dst and take no room there. It returns how many bytes, from the beginning, have
-// been copied; fewer than Length mean that src ends there. The offsets of both files may be
-// anywhere afterwards. It stops between two pieces when ctx ends, with its cause.
+// Copy copies from src, open for reading, to dst, open for writing without O_APPEND. They must be
+// different files, or the ranges must not overlap. Holes of src that the system reports become
+// holes in dst. Copy returns how many bytes were copied without a gap; fewer than Length means that
+// src ends there. It leaves the offsets of both files undefined. If ctx ends it stops between two
+// pieces and returns the cause.
 func Copy(ctx context.Context, dst, src *os.File, o Options) (int64, error) {
 	info, err := src.Stat()
 	if err != nil {
@@ -80,7 +79,7 @@ func Copy(ctx context.Context, dst, src *os.File, o Options) (int64, error) {
 	return c.done(), err
 }
 
-// copier is one copy under way.
+// copier is one copy in progress.
 type copier struct {
 	ctx      context.Context
 	dst, src *os.File
@@ -94,7 +93,7 @@ type copier struct {
 	buffer  []byte
 }
 
-// look gathers what the choice hangs on.
+// look gathers the facts for the choice.
 func (c *copier) look() Facts {
 	return Facts{
 		Size: min(c.size, c.end) - c.From, Hash: c.Hash != nil, Whole: c.whole(), Processors: runtime.GOMAXPROCS(0),
@@ -103,7 +102,7 @@ func (c *copier) look() Facts {
 	}
 }
 
-// whole tells whether all of src goes into an empty file.
+// whole reports whether all of src goes into an empty file.
 func (c *copier) whole() bool {
 	if c.From != 0 || c.To != 0 || c.end < c.size || c.size == 0 {
 		return false
@@ -114,7 +113,7 @@ func (c *copier) whole() bool {
 
 func (c *copier) done() int64 { return c.in - c.From }
 
-// out is where it is in dst.
+// out converts an offset of src to one of dst.
 func (c *copier) out() int64 { return c.in - c.From + c.To }
 
 func (c *copier) copy() error {
@@ -151,7 +150,7 @@ func (c *copier) copy() error {
 	return nil
 }
 
-// move copies data up to an offset. More is false where src ends before.
+// move copies data up to an offset. more is false if src ends before it.
 func (c *copier) move(to int64) (more bool, err error) {
 	for c.in < to && !c.ended {
 		if c.ctx.Err() != nil {
@@ -182,7 +181,7 @@ func (c *copier) move(to int64) (more bool, err error) {
 	return !c.ended, nil
 }
 
-// after tells of a piece.
+// after reports a piece to Each.
 func (c *copier) after(n int64) error {
 	if c.Each == nil {
 		return nil
@@ -190,7 +189,7 @@ func (c *copier) after(n int64) error {
 	return c.Each(n)
 }
 
-// noKernel goes on by reading and writing.
+// noKernel continues by reading and writing.
 func (c *copier) noKernel() {
 	if c.facts.NoKernel = true; c.done() == 0 && c.hasher == nil {
 		c.Plan = Choose(c.facts)
@@ -198,8 +197,8 @@ func (c *copier) noKernel() {
 	c.Plan.Move = Read
 }
 
-// hashes tells whether there is a hash and the plan has it taken in one of some ways, and makes it
-// ready.
+// hashes reports whether there is a hash and the plan takes it in one of the given ways, and
+// prepares it.
 func (c *copier) hashes(ways ...Hashing) bool {
 	if c.Hash == nil || !slices.Contains(ways, c.Plan.Hash) {
 		return false
@@ -210,7 +209,7 @@ func (c *copier) hashes(ways ...Hashing) bool {
 	return true
 }
 
-// readAndWrite copies one piece of data by way of this process. It returns 0 at the end of src.
+// readAndWrite copies one piece through this process. It returns 0 at the end of src.
 func (c *copier) readAndWrite(piece int64) (done int64, err error) {
 	for done < piece {
 		buffer := c.room()
@@ -234,8 +233,7 @@ func (c *copier) readAndWrite(piece int64) (done int64, err error) {
 	return done, nil
 }
 
-// room lends a buffer, which is free again with the next call or, where it goes to a hasher on
-// another goroutine, when that is done.
+// room lends a buffer until the next call, or until a hasher on another goroutine is done with it.
 func (c *copier) room() []byte {
 	if c.hashes(TeeAside) {
 		return <-c.hasher.free
@@ -246,7 +244,7 @@ func (c *copier) room() []byte {
 	return c.buffer
 }
 
-// bufferSize is not more than what is copied, but for one byte that shows the end.
+// bufferSize is no more than what is copied, plus one byte that shows the end.
 func (c *copier) bufferSize() int {
 	if c.size <= c.From { // or not known
 		return bufferSize
@@ -263,7 +261,7 @@ func (c *copier) write(p []byte, off int64) error {
 	return err
 }
 
-// leave has a hole in dst up to an offset of src.
+// leave makes a hole in dst up to an offset of src.
 func (c *copier) leave(to int64) error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
@@ -279,7 +277,7 @@ func (c *copier) leave(to int64) error {
 	return c.after(n)
 }
 
-// clear makes sure that a range of dst, as far as there is one, reads as zeros.
+// clear makes sure that a range of dst, if it exists, reads as zeros.
 func (c *copier) clear(off, n int64) error {
 	info, err := c.dst.Stat()
 	if err != nil {
@@ -301,8 +299,8 @@ func (c *copier) clear(off, n int64) error {
 	return nil
 }
 
-// extend gives dst its length where it ends in a hole: by a byte, as a truncation might cut off
-// what others are writing.
+// extend sets the length of a dst that ends in a hole. It writes a byte, since truncating could cut
+// off what others are writing.
 func (c *copier) extend() error {
 	info, err := c.dst.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() >= c.out() || c.done() == 0 {
@@ -312,7 +310,7 @@ func (c *copier) extend() error {
 	return err
 }
 
-// finishHash hashes what is not hashed yet, and waits for what is under way.
+// finishHash hashes the rest, and waits for what is in progress.
 func (c *copier) finishHash() error {
 	if c.hashes(Reread) {
 		for off := c.From; off < c.in; {

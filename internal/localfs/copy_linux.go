@@ -14,17 +14,17 @@ const (
 	seekHole = unix.SEEK_HOLE
 )
 
-// isNoData tells whether SEEK_DATA has found none.
+// isNoData reports whether SEEK_DATA found no data.
 func isNoData(err error) bool { return errors.Is(err, unix.ENXIO) }
 
-// roomy tells whether a file has room for holes: whether it takes fewer blocks, of 512 bytes each,
-// than it has bytes.
+// roomy reports whether a file may have holes: whether its blocks, of 512 bytes each, hold fewer
+// bytes than its size.
 func roomy(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Blocks < (info.Size()+511)/512
 }
 
-// Stored is how many bytes of room a file takes, its size where that is not known.
+// Stored returns how many bytes a file occupies, or its size if that is not known.
 func Stored(info fs.FileInfo) int64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Blocks * 512
@@ -32,8 +32,8 @@ func Stored(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// copyRange has the kernel copy. It returns 0 and no error at the end of src, and
-// errors.ErrUnsupported where the kernel cannot.
+// copyRange lets the kernel copy. It returns 0 and no error at the end of src, and
+// errors.ErrUnsupported if the kernel cannot copy.
 func copyRange(dst, src *os.File, to, from, length int64) (n int64, err error) {
 	err = both(dst, src, func(out, in int) error {
 		for {
@@ -54,12 +54,13 @@ func copyRange(dst, src *os.File, to, from, length int64) (n int64, err error) {
 	return n, &fs.PathError{Op: "copy", Path: dst.Name(), Err: err}
 }
 
-// clone has dst share all of src's blocks.
+// clone makes dst share all of src's blocks.
 func clone(dst, src *os.File) error {
 	return both(dst, src, unix.IoctlFileClone)
 }
 
-// remote tells whether a file lies on another machine, or may: what is behind FUSE nobody knows.
+// remote reports whether a file is, or may be, on another machine: nobody knows what is behind
+// FUSE.
 func remote(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -79,7 +80,7 @@ func remote(f *os.File) bool {
 	return false
 }
 
-// punch makes a hole of a range within a file.
+// punch turns a range of a file into a hole.
 func punch(f *os.File, off, n int64) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -92,7 +93,7 @@ func punch(f *os.File, off, n int64) error {
 	return errors.Join(err, failed)
 }
 
-// both lends the descriptors of two files, which stay open meanwhile.
+// both calls f with the descriptors of two files, which stay open until it returns.
 func both(dst, src *os.File, do func(out, in int) error) error {
 	out, err := dst.SyscallConn()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// hasher gives a hash what is copied, in order: where the plan says so on a goroutine of its own.
+// hasher feeds the copied data to a hash in order, on a separate goroutine if the plan says so.
 type hasher struct {
 	ctx    context.Context
 	hash   io.Writer
@@ -20,7 +20,7 @@ type hasher struct {
 	err   error // the goroutine's until it has ended
 }
 
-// portion is what comes next: data, zeros, or what lies at an offset of the source.
+// portion is the next part: data, zeros, or what lies at an offset of the source.
 type portion struct {
 	data  []byte
 	zeros bool
@@ -28,8 +28,8 @@ type portion struct {
 	n     int64
 }
 
-// asideBuffers are under way between the copy and the hash: enough that neither waits for the
-// other's moments.
+// asideBuffers is how many buffers may be between the copy and the hash: enough that neither waits
+// for short delays of the other.
 const asideBuffers = 4
 
 func newHasher(c *copier) *hasher {
@@ -55,7 +55,7 @@ func (h *hasher) run() {
 	}
 }
 
-// take hashes a portion, or has it hashed.
+// take hashes a portion, here or on the other goroutine.
 func (h *hasher) take(p portion) {
 	if h.feed != nil {
 		h.feed <- p
@@ -64,7 +64,7 @@ func (h *hasher) take(p portion) {
 	h.consume(p)
 }
 
-// end waits for what is under way and returns what went wrong.
+// end waits for the other goroutine and returns what went wrong.
 func (h *hasher) end() error {
 	if h.feed != nil {
 		close(h.feed)
@@ -90,7 +90,7 @@ func (h *hasher) consume(p portion) {
 	}
 }
 
-// reread hashes what lies in the source.
+// reread hashes the source's contents.
 func (h *hasher) reread(off, n int64) {
 	if h.buffer == nil {
 		h.buffer = make([]byte, h.size)

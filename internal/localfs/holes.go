@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// nothing is zeros to compare with and to write.
+// nothing is a block of zeros to compare with and to write.
 var nothing [64 << 10]byte
 
-// Holes knows where the holes of a file are, as far as the system tells. A nil one knows of none.
-// One goroutine at a time may use it.
+// Holes knows where the holes of a file are, if the system tells. A nil Holes knows of none. It is
+// not safe for concurrent use.
 type Holes struct {
 	file     *os.File
 	size     int64
@@ -19,9 +19,8 @@ type Holes struct {
 	hole     bool
 }
 
-// FindHoles looks whether a file may have holes: whether it takes less room than its size. It
-// returns nil where it does not. What has become of the file since then is for others to find out.
-// Its methods move the file's offset.
+// FindHoles returns nil unless the file may have holes, because it occupies less than its size. It
+// does not notice later changes to the file. Its methods move the file's offset.
 func FindHoles(f *os.File) *Holes {
 	info, err := f.Stat()
 	if err != nil {
@@ -37,8 +36,8 @@ func holesOf(f *os.File, info os.FileInfo) *Holes {
 	return &Holes{file: f, size: info.Size()}
 }
 
-// Extent returns up to where a file is the same, data or hole, from an offset on. Where nothing is
-// known, or behind the file's end, it is data up to math.MaxInt64.
+// Extent returns the end of the data or hole at an offset. If nothing is known, or beyond the
+// file's end, it is data up to math.MaxInt64.
 func (h *Holes) Extent(off int64) (to int64, hole bool) {
 	if h == nil || off >= h.size {
 		return math.MaxInt64, false
@@ -64,8 +63,8 @@ func (h *Holes) Extent(off int64) (to int64, hole bool) {
 	return h.to, h.hole
 }
 
-// DataBefore returns the end of the last data before an offset: where the file would end if it had
-// no hole there.
+// DataBefore returns the end of the last data before an offset: where the file would end without
+// the hole there.
 func (h *Holes) DataBefore(off int64) int64 {
 	if h == nil {
 		return off
@@ -81,8 +80,8 @@ func (h *Holes) DataBefore(off int64) int64 {
 }
 
 // WriteSparse writes p at an offset of a file that reads as zeros there, and leaves out blocks of
-// zeros: they stay holes. Where the last of p is left out, the file may stay shorter than it should
-// be. It returns how many bytes are as they should be.
+// zeros: they stay holes. If the end of p is left out, the file may stay shorter than it should be.
+// WriteSparse returns how many bytes are correct.
 func WriteSparse(w io.WriterAt, p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
@@ -99,7 +98,8 @@ func WriteSparse(w io.WriterAt, p []byte, off int64) (int, error) {
 	return done, nil
 }
 
-// leadingZeros returns how much of p's beginning are blocks of the file that hold zeros only.
+// leadingZeros returns how much of p's beginning consists of blocks of the file that hold only
+// zeros.
 func leadingZeros(p []byte, off int64) (n int) {
 	for n < len(p) {
 		next := toBlock(p[n:], off+int64(n))
@@ -111,7 +111,8 @@ func leadingZeros(p []byte, off int64) (n int) {
 	return n
 }
 
-// leadingData returns how much of p's beginning are blocks of the file that do not.
+// leadingData returns how much of p's beginning consists of blocks of the file that do not hold
+// only zeros.
 func leadingData(p []byte, off int64) (n int) {
 	for n < len(p) {
 		next := toBlock(p[n:], off+int64(n))
@@ -123,5 +124,5 @@ func leadingData(p []byte, off int64) (n int) {
 	return n
 }
 
-// toBlock returns how much of p lies in the block of the file in which it begins.
+// toBlock returns how much of p lies in the block of the file where it begins.
 func toBlock(p []byte, off int64) int { return int(min(int64(len(p)), block-off%block)) }

@@ -8,7 +8,7 @@ import (
 )
 
 // Command is what a client of the old protocol asks for: the arguments of the scp that it believes
-// to start.
+// it starts.
 type Command struct {
 	Source      bool // -f: files go to the client
 	Sink        bool // -t: files come from the client
@@ -18,14 +18,14 @@ type Command struct {
 	Paths       []Word
 }
 
-// Word is an argument as a shell would understand it.
+// Word is an argument as a shell would parse it.
 type Word struct {
 	Pattern string // as path.Match has it: what was quoted is escaped
 	Glob    bool   // something in it is special to path.Match
 	Tilde   bool   // begins with an unquoted "~"
 }
 
-// Literal returns the word with nothing special about it.
+// Literal returns the word without special characters.
 func (w Word) Literal() string {
 	var b strings.Builder
 	for i := 0; i < len(w.Pattern); i++ {
@@ -37,12 +37,12 @@ func (w Word) Literal() string {
 	return b.String()
 }
 
-// ErrNotSCP says that a command is not scp's.
+// ErrNotSCP means that a command is not scp's.
 var ErrNotSCP = errors.New("not an scp command")
 
-// Parse takes a command line apart as a shell would: words, quotes of both kinds, backslashes.
-// There is no shell, so what else one could do (variables, substitution, pipes, lists, redirection)
-// is an error, and nothing is ever run.
+// Parse parses a command line as a shell would: words, both kinds of quotes, backslashes. There is
+// no shell, so everything else that one could do (variables, substitution, pipes, lists,
+// redirection) is an error, and nothing is ever run.
 func Parse(line string) (*Command, error) {
 	words, err := split(line)
 	if len(words) == 0 || path.Base(words[0].Literal()) != "scp" {
@@ -91,7 +91,7 @@ func (c *Command) flags(letters string) error {
 		case 'd':
 			c.IsDirectory = true
 		case 'v', 'q':
-			// How much the other scp would say on its terminal.
+			// How much the other scp would print on its terminal.
 		default:
 			return fmt.Errorf("scp: unknown option -%c", letter)
 		}
@@ -99,10 +99,10 @@ func (c *Command) flags(letters string) error {
 	return nil
 }
 
-// special are the characters by which a shell does more than to take a word.
+// special are the characters that make a shell do more than read a word.
 const special = "$`;&|<>()\n\r\x00"
 
-// splitter takes a line apart.
+// splitter splits a line.
 type splitter struct {
 	words  []Word
 	word   strings.Builder
@@ -139,7 +139,7 @@ func split(line string) ([]Word, error) {
 	return s.words, nil
 }
 
-// quoted takes what stands in quotes and returns its length.
+// quoted reads what stands in quotes and returns its length.
 func (s *splitter) quoted(rest string, quote byte) (int, error) {
 	s.inWord = true
 	for i := 0; i < len(rest); i++ {
@@ -161,7 +161,7 @@ func (s *splitter) quoted(rest string, quote byte) (int, error) {
 	return 0, fmt.Errorf("scp: the command has an unfinished %c", quote)
 }
 
-// literal adds a character that means itself.
+// literal adds a literal character.
 func (s *splitter) literal(c byte) {
 	s.inWord = true
 	if strings.IndexByte(`*?[\`, c) >= 0 {
@@ -170,7 +170,7 @@ func (s *splitter) literal(c byte) {
 	s.word.WriteByte(c)
 }
 
-// unquoted adds a character that was not quoted.
+// unquoted adds an unquoted character.
 func (s *splitter) unquoted(c byte) {
 	s.tilde = s.tilde || c == '~' && !s.inWord
 	s.glob = s.glob || strings.IndexByte("*?[", c) >= 0

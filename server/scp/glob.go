@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxMatches bounds what a pattern may stand for.
+// maxMatches bounds how many paths a pattern may match.
 const maxMatches = 100_000
 
-// expand returns the paths that an argument stands for. As a shell has it, a pattern that matches
-// nothing stands for itself.
+// expand returns the paths that an argument stands for. As in a shell, a pattern without a match
+// stands for itself.
 func (s *session) expand(w Word) ([]string, error) {
 	if !w.Glob {
 		name, err := s.resolve(w, w.Literal())
@@ -33,7 +33,7 @@ func (s *session) expand(w Word) ([]string, error) {
 	return found, nil
 }
 
-// expandElement goes one element of a pattern further, from each of some directories.
+// expandElement expands one element of a pattern in each of some directories.
 func (s *session) expandElement(dirs []string, element string) (found []string, err error) {
 	if !strings.ContainsAny(element, `*?[`) {
 		for _, dir := range dirs {
@@ -51,7 +51,7 @@ func (s *session) expandElement(dirs []string, element string) (found []string, 
 			if err != nil {
 				return nil, fs.ErrInvalid
 			}
-			// A shell's patterns do not match hidden files unless they say so.
+			// As in a shell, patterns match hidden files only if they begin with a dot.
 			if ok && (!strings.HasPrefix(entry.Name(), ".") || strings.HasPrefix(element, ".")) {
 				names = append(names, join(dir, entry.Name()))
 			}

@@ -1,8 +1,7 @@
-// Package scp serves the protocol that scp spoke before it changed to SFTP, and that scp -O still
-// does.
+// Package scp serves the protocol that scp used before SFTP, and that scp -O still uses.
 //
-// The client sends a command line that an scp on the server would be started with, and then talks
-// to that. Here the line is parsed, never run, and the same backend as for SFTP answers.
+// The client sends the command line of an scp for the server to run, and then talks to that. Here
+// the line is parsed, never run, and the same backend serves it as SFTP.
 package scp
 
 import (
@@ -21,19 +20,19 @@ import (
 )
 
 const (
-	// maxLine is the longest line of the protocol: a path, and numbers.
+	// maxLine is the longest line of the protocol: a path and some numbers.
 	maxLine = 4096 + 128
 
-	// maxDepth is how deep directories may lie in each other.
+	// maxDepth is how deep directories may be nested.
 	maxDepth = 256
 
-	// bufferSize is what is read and written at once. A larger one takes system calls so long that
-	// the runtime lends the processor to others meanwhile and looks who needs it, which costs more
-	// than the calls that it saves.
+	// bufferSize is what is read and written at once. With larger ones system calls take so long
+	// that the runtime hands the processor to other goroutines, which costs more than the calls
+	// saved.
 	bufferSize = 63 << 10
 )
 
-// session is one run of the protocol.
+// session is one session of the protocol.
 type session struct {
 	ctx      context.Context
 	view     *server.View
@@ -46,12 +45,12 @@ type session struct {
 	failures int
 }
 
-// ErrFailed is what Serve returns when some files could not be copied; the client has been told
-// which and why.
+// ErrFailed is returned by Serve if some files could not be copied. The client has been told which
+// and why.
 var ErrFailed = errors.New("scp: not everything was copied")
 
-// Serve runs command on stream, which it does not close. The error is nil when all went well; the
-// exit status that a client wants to see is 1 with any other. The logger may be nil.
+// Serve runs command on stream, which it does not close. If it returns an error, the client should
+// get exit status 1. The logger may be nil.
 func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command *Command,
 	logger *slog.Logger) error {
 	log := lograte.Cut(logger)
@@ -75,12 +74,12 @@ func Serve(ctx context.Context, stream io.ReadWriter, view *server.View, command
 	return err
 }
 
-// fatal is an error after which the two sides do not understand each other any more.
+// fatal is an error after which the two sides are no longer in step.
 type fatal struct{ text string }
 
 func (f *fatal) Error() string { return "scp: " + f.text }
 
-// fail tells the client of something that went wrong with one file, after which it goes on.
+// fail tells the client what went wrong with one file; the session continues.
 func (s *session) fail(name string, cause error) error {
 	s.failures++
 	s.logFailure(name, cause)
@@ -88,7 +87,7 @@ func (s *session) fail(name string, cause error) error {
 		oneLine(server.ErrorMessage(cause))))
 }
 
-// logFailure writes the line that tells of what could not be done, or was not allowed.
+// logFailure logs what failed or was denied.
 func (s *session) logFailure(name string, cause error) {
 	ok, omitted := s.rate.Take()
 	if !ok {
@@ -108,7 +107,8 @@ func (s *session) logFailure(name string, cause error) {
 	s.log.Warn("scp failed", args...)
 }
 
-// clientFailed notes what the client says of a file that it could not copy, and goes on after.
+// clientFailed records the client's message about a file that it could not copy; the session
+// continues.
 func (s *session) clientFailed(text string) {
 	s.failures++
 	if ok, _ := s.rate.Take(); ok {
@@ -116,7 +116,7 @@ func (s *session) clientFailed(text string) {
 	}
 }
 
-// giveUp tells the client why the session ends.
+// giveUp tells the client why the session ends early.
 func (s *session) giveUp(text string) error {
 	s.say("\x02scp: " + oneLine(text) + "\n")
 	return &fatal{text}
@@ -138,8 +138,8 @@ func (s *session) say(text string) error {
 
 func (s *session) ok() error { return s.say("\x00") }
 
-// answer reads the client's answer. It reports whether to go on with the file at hand; an error
-// ends the session.
+// answer reads the client's answer. It reports whether to continue with this file. An error ends
+// the session.
 func (s *session) answer() (ok bool, err error) {
 	code, err := s.in.ReadByte()
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *session) line() (string, error) {
 	return string(line[:len(line)-1]), nil
 }
 
-// lost is what the end of the stream means where more was to come.
+// lost translates an end of the stream where more was expected.
 func lost(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -186,13 +186,13 @@ func (s *session) scratch() []byte {
 	return s.buffer
 }
 
-// logTransfer writes the line that says what became of a file.
+// logTransfer logs what became of a file.
 func (s *session) logTransfer(transfer, what, name string, bytes int64, since time.Time) {
 	s.log.Info("file closed", "path", name, "transfer", transfer, what, bytes, "seconds",
 		server.RoundSeconds(time.Since(since)), "protocol", "scp")
 }
 
-// resolve turns an argument into a path of the view.
+// resolve turns an argument into a path in the view.
 func (s *session) resolve(w Word, name string) (string, error) {
 	if w.Tilde {
 		user, rest, _ := strings.Cut(name[1:], "/")
@@ -208,8 +208,7 @@ func (s *session) resolve(w Word, name string) (string, error) {
 	return s.view.Path(name), nil
 }
 
-// join adds a name to a path, which stays as the client sent it: what ".." means is for the backend
-// to say.
+// join appends a name to a path without cleaning it: the backend decides what ".." means.
 func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
 var errNotRegular = errors.New("not a regular file")

@@ -35,7 +35,7 @@ func (s *session) sink() error {
 	return s.receive(target, isDir, 0)
 }
 
-// header is a line that announces a file or directory.
+// header is the line that announces a file or directory.
 type header struct {
 	directory bool
 	mode      uint32
@@ -87,8 +87,7 @@ func (s *session) receive(target string, isDir bool, depth int) error {
 	}
 }
 
-// next reads a line; "" means that the client has nothing more, which it may say between files
-// only.
+// next reads a line; "" is the end, which is allowed only between files.
 func (s *session) next(depth int) (string, error) {
 	if _, err := s.in.Peek(1); err == io.EOF && depth == 0 {
 		return "", nil
@@ -119,7 +118,7 @@ func (s *session) receiveDirectory(name string, head *header, depth int) error {
 	made := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case made:
-		// Until its end the directory must let its contents in.
+		// Until its end the directory must be writable.
 		mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: head.mode | 0o700}
 		err = s.view.Mkdir(s.ctx, name, mode)
 	case err == nil && !info.IsDir():
@@ -167,7 +166,7 @@ func (s *session) receiveFile(name string, head *header) error {
 		file.Close()
 		return err
 	}
-	// The client reports whether it could read all it has sent.
+	// The client reports whether it could read everything that it sent.
 	if _, err := s.answer(); err != nil {
 		file.Close()
 		return err
@@ -188,7 +187,7 @@ func (s *session) receiveFile(name string, head *header) error {
 	return s.ok()
 }
 
-// preserve gives a file the times and the mode that -p brought.
+// preserve sets the times and the mode that came with -p.
 func (s *session) preserve(file *server.ViewFile, head *header) error {
 	if !s.command.Preserve && head.times == nil {
 		return nil
@@ -204,8 +203,8 @@ func (s *session) preserve(file *server.ViewFile, head *header) error {
 	return file.Setstat(attrs)
 }
 
-// receiveContents takes exactly size bytes. After a failed write the rest is taken and dropped, so
-// that the two sides still understand each other.
+// receiveContents reads exactly size bytes. After a failed write it reads and discards the rest, so
+// that the two sides stay in step.
 func (s *session) receiveContents(file io.WriterAt, size int64) (writeErr, err error) {
 	buffer := s.scratch()
 	for offset := int64(0); offset < size; {
@@ -224,7 +223,7 @@ func (s *session) receiveContents(file io.WriterAt, size int64) (writeErr, err e
 	return writeErr, nil
 }
 
-// parseHeader takes a C or D line apart: mode in octal, size, name.
+// parseHeader parses a C or D line: mode in octal, size, name.
 func parseHeader(line string) (*header, error) {
 	fields := strings.SplitN(line[1:], " ", 3)
 	if len(fields) != 3 {
@@ -238,15 +237,14 @@ func parseHeader(line string) (*header, error) {
 	if err != nil || size < 0 {
 		return nil, fmt.Errorf("a size of %q", fields[1])
 	}
-	// The name is the last element of a path and nothing else: "..", "a/b" and the like would lead
-	// elsewhere.
+	// The name must be a single path element: "..", "a/b" and the like would lead elsewhere.
 	if !server.Listable(fields[2]) {
 		return nil, fmt.Errorf("a name of %q", fields[2])
 	}
 	return &header{directory: line[0] == 'D', mode: uint32(mode), size: size, name: fields[2]}, nil
 }
 
-// parseTimes takes a T line apart: seconds and microseconds, modified and accessed.
+// parseTimes parses a T line: modification and access time, in seconds and microseconds.
 func parseTimes(line string) (*wire.Attrs, error) {
 	fields := strings.Fields(line[1:])
 	if len(fields) != 4 {

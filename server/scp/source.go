@@ -38,7 +38,7 @@ func (s *session) source() error {
 	return nil
 }
 
-// sendAny sends a file, or a directory and what is in it. Links are followed, as scp does.
+// sendAny sends a file, or a directory and its contents. Like scp it follows links.
 func (s *session) sendAny(name string, depth int) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *session) sendAny(name string, depth int) error {
 	return s.sendFile(name)
 }
 
-// sendTimes sends a file's times where -p asks for them. It reports whether to go on with the file.
+// sendTimes sends a file's times if -p asks for them. It reports whether to continue with the file.
 func (s *session) sendTimes(attrs *wire.Attrs) (ok bool, err error) {
 	if !s.command.Preserve || !attrs.Has(wire.AttrACModTime) {
 		return true, nil
@@ -88,7 +88,7 @@ func (s *session) sendDirectory(name string, info fs.FileInfo, depth int) error 
 			}
 			break
 		}
-		// The protocol ends a name with the line.
+		// In the protocol a newline ends the name.
 		if server.Listable(entry.Name()) && oneLine(entry.Name()) == entry.Name() {
 			err = s.sendAny(join(name, entry.Name()), depth+1)
 		} else {
@@ -147,8 +147,8 @@ func (s *session) sendFile(name string) error {
 
 var errShrank = errors.New("the file became shorter while it was read")
 
-// sendContents sends exactly size bytes, as was promised. What cannot be read goes out as zeros,
-// and is told afterwards.
+// sendContents sends exactly the announced size. Unreadable parts are sent as zeros and reported
+// afterwards.
 func (s *session) sendContents(file io.ReaderAt, size int64) (readErr, err error) {
 	buffer := s.scratch()
 	for offset := int64(0); offset < size; {
