@@ -138,7 +138,7 @@ func NewClientPipe(r io.Reader, w io.WriteCloser, opts ...ClientOption) (*Client
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			fmt.Errorf("no SFTP server has answered within %v", timeout))
+			fmt.Errorf("no SFTP server answered within %v", timeout))
 		defer cancel()
 	}
 	if err := s.conn.Handshake(ctx); err != nil {

@@ -214,7 +214,7 @@ func (l *loop) fail(r flow.Range, err error) {
 
 // errUnfinished says that a transfer has stopped early without a reason: a bug in this package,
 // which must not be silent.
-var errUnfinished = errors.New("the transfer stopped early; this is a mistake in usftp")
+var errUnfinished = errors.New("the transfer stopped early; this is a bug in usftp")
 
 // verdict returns how a transfer with nothing in flight has ended. A failed request counts before
 // the source's error.

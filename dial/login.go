@@ -343,7 +343,7 @@ func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 			}
 		}
 	}
-	l.failure = l.refusal(allowed, errors.New("what worked before does not work again"))
+	l.failure = l.refusal(allowed, errors.New("what worked before failed this time"))
 	return nil, l.failure
 }
 

@@ -207,7 +207,7 @@ func readSettings(t Target, w words, c *Config) (*settings, error) {
 	case "xcrypto":
 		s.xcrypto = true
 	default:
-		return nil, fmt.Errorf("the environment's %s is %q, and can only be xcrypto", stackEnv, stack)
+		return nil, fmt.Errorf("the environment variable %s is %q; the only valid value is xcrypto", stackEnv, stack)
 	}
 	if s.host == "" {
 		s.host = t.Host
@@ -276,7 +276,7 @@ func network(family string) (string, error) {
 	case "inet6":
 		return "tcp6", nil
 	}
-	return "", fmt.Errorf("AddressFamily %q is none of any, inet and inet6", family)
+	return "", fmt.Errorf("AddressFamily %q is not any, inet or inet6", family)
 }
 
 func strictness(v string) (string, error) {
@@ -290,7 +290,7 @@ func strictness(v string) (string, error) {
 	case "accept-new":
 		return "accept-new", nil
 	}
-	return "", fmt.Errorf("StrictHostKeyChecking %q is none of yes, accept-new, no and ask", v)
+	return "", fmt.Errorf("StrictHostKeyChecking %q is not yes, accept-new, no or ask", v)
 }
 
 // rekeyLimit reads the first part of RekeyLimit: bytes, 0 for the cipher's default.

@@ -25,7 +25,7 @@ type Target struct {
 	Path string
 }
 
-var errNoHost = errors.New("no host is named")
+var errNoHost = errors.New("no host given")
 
 // ParseTarget parses one argument of a copy. If s names a local file, remote is false and the error
 // nil. As in scp, s is remote if it has a ':' before any '/'. So "./a:b" and "/tmp/a:b" are local,
@@ -49,7 +49,7 @@ func ParseTarget(s string) (t Target, remote bool, err error) {
 		t, err = parseURL(s, scheme)
 		return t, true, err
 	default:
-		return Target{}, true, fmt.Errorf("%q: %s:// addresses are not understood; host:path, sftp://host/path and scp://host/path are", s, scheme)
+		return Target{}, true, fmt.Errorf("%q: %s:// addresses are not supported; use host:path, sftp://host/path or scp://host/path", s, scheme)
 	}
 	colon := scpColon(s)
 	if colon < 0 || isDrive(s, colon) {

@@ -163,7 +163,7 @@ func parseOperations(names []string) (set operationSet, err error) {
 	for _, name := range names {
 		i := slices.Index(all, name)
 		if i < 0 {
-			return 0, fmt.Errorf("sftp server: no request is called %q; there are %q", name, all)
+			return 0, fmt.Errorf("sftp server: unknown request %q; use one of %q", name, all)
 		}
 		set |= 1 << (opOpen + operation(i))
 	}

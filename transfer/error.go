@@ -36,7 +36,7 @@ var (
 	errReplaced     = errors.New("another file has taken its place")
 
 	// errKept ends the copy of a file that is there already.
-	errKept = errors.New("it is there already")
+	errKept = errors.New("it already exists")
 )
 
 func changedf(format string, args ...any) error {

@@ -23,7 +23,7 @@ const (
 	// Of trees. The tree's own Started, Progress and Ended events have Totals, those of its entries
 	// do not.
 	Planned Kind = "planned" // a dry run would copy it
-	Kept    Kind = "kept"    // it is there already; Hash
+	Kept    Kind = "kept"    // it already exists; Hash
 	Skipped Kind = "skipped" // Message says why it is not copied
 	Ended   Kind = "ended"   // Totals are final; Err and Message if anything failed
 )

@@ -947,7 +947,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 		return 0, err
 	}
 	if !info.Mode().IsRegular() || localfs.Links(info) > 1 || info.Size() < m.Bytes {
-		return 0, errors.New("it is not what it was")
+		return 0, errors.New("it was replaced")
 	}
 	if m == c.journal.left { // this run's own
 		return m.Bytes, nil
@@ -964,7 +964,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 		// What was written last need not be what is lost: the kernel stores in an order of its own,
 		// and what arrives over several handles is written in any. A hole in the middle would read
 		// as zeros.
-		return 0, errors.New("this machine was restarted since, and may have lost some of it")
+		return 0, errors.New("this machine was restarted since, which may have lost some of it")
 	case m.Boot != "":
 		// a process was killed and not the machine: the kernel has all that it was given
 		offset = m.Bytes - tail

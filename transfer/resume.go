@@ -126,7 +126,7 @@ func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 	case m.SourceSize != f.size || !m.SourceTime.Equal(f.mtime) || m.SourceID != f.id:
 		why = errors.New("the source has changed since")
 	case !ours:
-		why = errors.New("it lies elsewhere")
+		why = errors.New("it is somewhere else")
 	case c.to != nil && m.SourceDoubt > 0 && m != j.left:
 		why = errors.New("the source was being written to when it was begun")
 	default:

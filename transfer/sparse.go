@@ -89,7 +89,7 @@ func (s *sparseSource) ReadAt(p []byte, off int64) (int, error) {
 
 // errParts reports that a server does not put what it gets where it belongs, or takes no WRITE
 // behind the end.
-var errParts = errors.New("the host does not take a file in parts")
+var errParts = errors.New("the host does not accept a file in parts")
 
 // sendSparse copies a file without its holes.
 func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {

@@ -165,7 +165,7 @@ func TestHostsThatTakeNoHoles(t *testing.T) {
 				t.Errorf("%+v, %v, or what was stored differs", result, err)
 			}
 			if notes := strings.Join(b.notes(),
-				"\n"); notes != "the host does not take a file in parts: its holes are sent too" {
+				"\n"); notes != "the host does not accept a file in parts: its holes are sent too" {
 				t.Errorf("the notes: %q", notes)
 			}
 			if left := b.temporaries(); len(left) > 0 {

@@ -299,7 +299,7 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 }
 
 // errNotJoined reports that a file that was written over several handles is not whole.
-var errNotJoined = errors.New("the host does not put together what was written over several connections")
+var errNotJoined = errors.New("the host does not combine what is written over several connections")
 
 func notJoined(size, want int64) error {
 	return fmt.Errorf("%w: it has %d bytes and should have %d; use a single connection (--connections=1 --streams=1)", errNotJoined, size, want)

@@ -219,7 +219,7 @@ func (l *serverLogin) banner(text string) error {
 }
 
 // errKeyWouldDo is the outcome of a query, which is no attempt.
-var errKeyWouldDo = errors.New("ssh: the key would do")
+var errKeyWouldDo = errors.New("ssh: the key would be accepted")
 
 // errAbandoned is a client that has asked for something else in place of answering.
 var errAbandoned = errors.New("ssh: the client did not answer")

@@ -138,7 +138,7 @@ func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string
 	}
 	if t.hostKey != nil {
 		if !bytes.Equal(t.hostKey.Marshal(), reply.hostKey) {
-			return &HostKeyError{errors.New("the server shows another key than before")}
+			return &HostKeyError{errors.New("the server's key differs from before")}
 		}
 		return nil
 	}

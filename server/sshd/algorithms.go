@@ -74,7 +74,7 @@ func LegacyAlgorithms() []string { return slices.Clone(legacyKeyExchanges) }
 func offerWith(legacy []string) (transport.Algorithms, error) {
 	for _, name := range legacy {
 		if known := LegacyAlgorithms(); !slices.Contains(known, name) {
-			return transport.Algorithms{}, fmt.Errorf("there is no legacy algorithm %q; there are %s",
+			return transport.Algorithms{}, fmt.Errorf("unknown legacy algorithm %q; use %s",
 				name, strings.Join(known, ", "))
 		}
 	}

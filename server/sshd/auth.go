@@ -45,7 +45,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	}
 	for _, name := range config.Ciphers {
 		if !slices.Contains(ciphers, name) {
-			return nil, fmt.Errorf("there is no cipher %q; there are %s", name,
+			return nil, fmt.Errorf("unknown cipher %q; use %s", name,
 				strings.Join(ciphers, ", "))
 		}
 	}

@@ -112,7 +112,7 @@ func (k *authorizedKey) option(option string) (err error) {
 	case "principals":
 		k.principals = strings.Split(value, ",")
 	case "command":
-		err = errors.New("the key is refused: it is for a command, and no commands are run here")
+		err = errors.New("the key is refused: it is restricted to a command, and no commands are run here")
 	case "verify-required":
 		err = errors.New("the key is refused: verify-required is not supported")
 	default:
@@ -145,13 +145,13 @@ func parseExpiry(value string) (time.Time, error) {
 			return time.ParseInLocation(layout, value, location)
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time", value)
+	return time.Time{}, fmt.Errorf("%q is not a valid time", value)
 }
 
 var (
 	errUnknownKey = errors.New("the key is not authorized")
 	errWrongFrom  = errors.New("the key is not authorized from this address")
-	errExpired    = errors.New("the key's time is over")
+	errExpired    = errors.New("the key has expired")
 )
 
 // Check reports whether key, or the authority of key where it is a certificate for user, is among

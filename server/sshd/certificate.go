@@ -26,7 +26,7 @@ func (a *Authorities) Check(user string, certificate *ssh.Certificate, address n
 		return bytes.Equal(key.Marshal(), certificate.SignatureKey.Marshal())
 	})
 	if !known {
-		return errors.New("the certificate's authority is not known")
+		return errors.New("the certificate's authority is unknown")
 	}
 	return checkCertificate(certificate, []string{user}, address, a.Revoked, time.Now())
 }

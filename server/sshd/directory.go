@@ -67,10 +67,10 @@ func (d *Directory) Set(accounts Accounts) error {
 	users := map[string]*entry{}
 	for _, user := range accounts.Users {
 		if user.Name == "" || user.FS == nil {
-			return fmt.Errorf("sshd: user %q has no name or nothing to see", user.Name)
+			return fmt.Errorf("sshd: user %q has no name or no directory", user.Name)
 		}
 		if users[user.Name] != nil {
-			return fmt.Errorf("sshd: there are two users %q", user.Name)
+			return fmt.Errorf("sshd: user %q is defined twice", user.Name)
 		}
 		if _, err := server.NewView(user.FS, &user.Policy); err != nil {
 			return fmt.Errorf("user %s: %w", user.Name, err)

@@ -90,10 +90,10 @@ func TestAuthorizedKeys(t *testing.T) {
 	for options, want := range map[string]string{
 		`command="rm -rf /" `:      "no commands are run here",
 		`restrict,command="x" `:    "no commands are run here",
-		`from="host.example.com" `: "names of hosts are not looked up",
+		`from="host.example.com" `: "host names are not looked up",
 		`from="" `:                 "empty pattern",
 		`from="10.0.0.0/99" `:      "10.0.0.0/99",
-		`expiry-time="never" `:     "is no time",
+		`expiry-time="never" `:     "is not a valid time",
 		`unheard-of `:              "is not known",
 		`principals="x" `:          "principals without",
 		`verify-required `:         "not supported",

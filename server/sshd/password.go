@@ -68,7 +68,7 @@ func ParsePasswords(name string, data []byte) (*Passwords, error) {
 			return nil, fmt.Errorf("%s:%d: not of the form name:hash", name, number)
 		}
 		if _, twice := hashes[user]; twice {
-			return nil, fmt.Errorf("%s:%d: %s has a password already", name, number, user)
+			return nil, fmt.Errorf("%s:%d: %s already has a password", name, number, user)
 		}
 		hash, err := parsePasswordHash(text)
 		if err != nil {
@@ -135,7 +135,7 @@ func parsePasswordHash(text string) (passwordHash, error) {
 	case strings.HasPrefix(text, "$2"):
 		cost, err := bcrypt.Cost([]byte(text))
 		if err != nil {
-			return nil, fmt.Errorf("a bcrypt hash that is none: %w", err)
+			return nil, fmt.Errorf("an invalid bcrypt hash: %w", err)
 		}
 		if cost > 16 {
 			return nil, fmt.Errorf("a bcrypt cost of %d, which keeps a processor busy for seconds",
@@ -143,7 +143,7 @@ func parsePasswordHash(text string) (passwordHash, error) {
 		}
 		return bcryptHash{text, cost}, nil
 	}
-	return nil, errors.New("a hash that is neither argon2id's nor bcrypt's")
+	return nil, errors.New("a hash that is neither argon2id nor bcrypt")
 }
 
 type bcryptHash struct {

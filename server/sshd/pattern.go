@@ -36,7 +36,7 @@ func parseAddressList(text string) (list addressList, err error) {
 				return nil, err
 			}
 		case strings.Trim(item, "0123456789abcdefABCDEF.:*?") != "":
-			return nil, fmt.Errorf("%q is no address; names of hosts are not looked up", item)
+			return nil, fmt.Errorf("%q is not an address; host names are not looked up", item)
 		default:
 			p.wildcard = strings.ToLower(item)
 		}

@@ -106,7 +106,7 @@ func token(rest string) (string, error) {
 		}
 		return u.Username, nil
 	}
-	return "", fmt.Errorf("%%%.1s is no token; there are %%d, %%u and %%%%", rest)
+	return "", fmt.Errorf("%%%.1s is not a token; use %%d, %%u or %%%%", rest)
 }
 
 // clientPath is how clients write a path of the system.

@@ -124,7 +124,7 @@ func checkMatch(pattern, name string) error {
 	matches, err := path.Match(path.Base(pattern), base)
 	if err != nil || !matches || base == "" || base == "." || base == ".." ||
 		strings.ContainsAny(base, "/\x00") {
-		return fmt.Errorf("the server has answered with the name %q, which is not what was asked for", name)
+		return fmt.Errorf("the server answered with the name %q, which was not asked for", name)
 	}
 	return nil
 }

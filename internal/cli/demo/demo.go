@@ -51,7 +51,7 @@ func demo(ctx context.Context, a *ui.App) (err error) {
 	}
 	defer func() {
 		if left := os.RemoveAll(dir); left != nil && err == nil {
-			err = fmt.Errorf("what the demo has made could not be removed: %s", left)
+			err = fmt.Errorf("cannot remove the demo's files: %s", left)
 		}
 	}()
 	served := filepath.Join(dir, "server")
@@ -150,7 +150,7 @@ func (d *demoRun) way(name, what string, sources []connect.Place, target connect
 			return err
 		}
 		if !bytes.Equal(got, sum) {
-			return fmt.Errorf("%s has arrived with another content", base)
+			return fmt.Errorf("%s has arrived with different contents", base)
 		}
 	}
 	speed := ui.Rate(d.report.bytes, took)
@@ -194,7 +194,7 @@ func sumOf(path string) ([]byte, error) {
 }
 
 // errNotOurs says that something else than the demo's server has answered.
-var errNotOurs = errors.New("another server answers than the demo's")
+var errNotOurs = errors.New("another server answers in place of the demo's")
 
 // prompt answers what a person would be asked: the server's key is known here, and so is the
 // password.
@@ -208,5 +208,5 @@ func (s *demoServer) prompt(_ context.Context, p dial.Prompt) (string, error) {
 	case dial.AskPassword:
 		return s.password, nil
 	}
-	return "", errors.New("the demo has no answer to that")
+	return "", errors.New("the demo does not support that")
 }

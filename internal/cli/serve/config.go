@@ -166,7 +166,7 @@ func (f *configFile) settings(file *serveFile) (*settings, error) {
 			return nil, err
 		}
 		if names[one.Name] {
-			return nil, f.wrong(i, "name", fmt.Errorf("there is a user %q already", one.Name))
+			return nil, f.wrong(i, "name", fmt.Errorf("user %q already exists", one.Name))
 		}
 		names[one.Name] = true
 		f.made.users = append(f.made.users, one)
@@ -221,7 +221,7 @@ func (f *configFile) user(i int, u *userTable) (one account, err error) {
 		return one, f.wrong(i, "name", fmt.Errorf("%q cannot be a user's name", u.Name))
 	}
 	if u.Root == "" {
-		return one, f.wrong(i, "root", fmt.Errorf("the user %s needs a directory to see", u.Name))
+		return one, f.wrong(i, "root", fmt.Errorf("user %s has no directory", u.Name))
 	}
 	info, err := os.Stat(one.root)
 	if err == nil && !info.IsDir() {

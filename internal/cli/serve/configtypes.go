@@ -61,7 +61,7 @@ func (l *levelText) UnmarshalText(text []byte) error {
 func (d *durationText) UnmarshalText(text []byte) error {
 	value, err := time.ParseDuration(string(text))
 	if err != nil || value <= 0 {
-		return fmt.Errorf("%q is no time: it must be like 30s, 5m or 1h30m", text)
+		return fmt.Errorf("%q is not a valid time: use a form such as 30s, 5m or 1h30m", text)
 	}
 	*d = durationText(value)
 	return nil
@@ -92,7 +92,7 @@ func (o *operationText) UnmarshalText(text []byte) error {
 func (a *algorithmText) UnmarshalText(text []byte) error {
 	a.text = string(text)
 	if known := sshd.LegacyAlgorithms(); !slices.Contains(known, a.text) {
-		return fmt.Errorf("there is no legacy algorithm %q; there are %s", text,
+		return fmt.Errorf("unknown legacy algorithm %q; use %s", text,
 			strings.Join(known, ", "))
 	}
 	return nil

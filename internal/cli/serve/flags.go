@@ -134,7 +134,7 @@ func (s *flags) wrong(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--log-format %s: it must be text or json", s.logFormat)
 	}
 	if !slices.Contains(facilities, strings.ToUpper(s.facility)) {
-		return fmt.Errorf("--log-facility %s: there is no such facility", s.facility)
+		return fmt.Errorf("--log-facility %s: no such facility", s.facility)
 	}
 	if s.query != "" && !strings.EqualFold(s.query, "requests") {
 		return fmt.Errorf("--query %s: it must be requests", s.query)
@@ -197,7 +197,7 @@ func knownOperation(name string) error {
 	if slices.Contains(server.Operations(), name) {
 		return nil
 	}
-	return fmt.Errorf("there is no request %q; there are %s", name,
+	return fmt.Errorf("unknown request %q; use %s", name,
 		strings.Join(server.Operations(), ", "))
 }
 
@@ -217,7 +217,7 @@ func checkAddress(address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil || strings.ContainsAny(host, "/ ") {
-		return fmt.Errorf("%q is no address to listen on: it must be address:port, such as %s, or [::1]:2022", address, defaultListen)
+		return fmt.Errorf("%q is not an address to listen on: use address:port, such as %s or [::1]:2022", address, defaultListen)
 	}
 	return nil
 }

@@ -229,7 +229,7 @@ func parseKeys(name string, data []byte) (keys *sshd.AuthorizedKeys, count int) 
 func defaultHostKey() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("there is no place for the server's key (%w): name one with --host-key", err)
+		return "", fmt.Errorf("there is nowhere to keep the server's key (%w): name a file with --host-key", err)
 	}
 	dir = filepath.Join(dir, "usftp")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -22,7 +22,7 @@ type tree struct {
 func (s *site) tree(root string) (*tree, error) {
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
-		err = errors.New("it is no directory")
+		err = errors.New("it is not a directory")
 	}
 	if err != nil {
 		return nil, fileError("cannot serve", root, err)

@@ -10,5 +10,5 @@ var (
 	Client, File, Stripes func(any) any
 
 	// ErrOtherSize is private.ErrOtherSize.
-	ErrOtherSize = errors.New("the file has another size than expected")
+	ErrOtherSize = errors.New("the file is not of the expected size")
 )
