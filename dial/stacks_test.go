@@ -65,7 +65,7 @@ func TestStackOfAnotherName(t *testing.T) {
 	_, err := New(testContext(t), Target{Host: "h"}, &Config{ConfigFile: "none",
 		Env: append(withoutSSH(t.TempDir()), stackEnv+"=openssl")})
 	if err == nil || err.Error() !=
-		`h: the environment's USFTP_SSH_STACK is "openssl", and can only be xcrypto` {
+		`h: the environment variable USFTP_SSH_STACK is "openssl"; the only valid value is xcrypto` {
 		t.Errorf("got %v", err)
 	}
 }
