@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
@@ -34,6 +35,10 @@ func usage(cmd *cobra.Command) error {
 	if cmd.HasAvailableFlags() {
 		fmt.Fprint(w, "\nFlags:\n")
 		eachFlag(cmd, func(form, text string) { column(w, 24, form, text) })
+		if names := connectionFlags(cmd); names != "" {
+			fmt.Fprintln(w, "\nFlags that say how to connect, as for cp, by their long names only:")
+			column(w, 0, "", names)
+		}
 	}
 	if cmd.Name() == "cp" || cmd.Name() == "check" {
 		fmt.Fprint(w, "\nExit codes:\n")
@@ -58,10 +63,21 @@ func synopsis(cmd *cobra.Command) string {
 // eachFlag gives the visible flags as "-F, --config file" with their texts.
 func eachFlag(cmd *cobra.Command, each func(form, text string)) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
+		if _, grouped := f.Annotations[opt.ConnectionGroup]; !f.Hidden && !grouped {
 			each(flagForm(f))
 		}
 	})
+}
+
+// connectionFlags names the flags that say how to connect, if they are a group of their own.
+func connectionFlags(cmd *cobra.Command) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, grouped := f.Annotations[opt.ConnectionGroup]; grouped {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return strings.Join(names, " ")
 }
 
 func flagForm(f *pflag.Flag) (form, text string) {

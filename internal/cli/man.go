@@ -57,6 +57,10 @@ func writeMan(w io.Writer, root *cobra.Command) {
 				fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(form)), roff(text))
 			}
 		})
+		if names := connectionFlags(cmd); names != "" {
+			fmt.Fprintf(w, ".PP\nFlags that say how to connect, as for cp, by their long names only: %s\n",
+				roff(names))
+		}
 		if cmd.HasExample() {
 			fmt.Fprintln(w, ".PP\nExamples:")
 			paragraphs(w, cmd.Example)

@@ -316,6 +316,3 @@ func (c *Copier) wantDirectory(target connect.Place) error {
 	}
 	return fmt.Errorf("cannot copy several files to %s: %s", target.Typed, reason)
 }
-
-// hasGlob reports whether a remote path is a pattern.
-func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }

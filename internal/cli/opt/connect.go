@@ -66,6 +66,26 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 		"reconnect for up to this `time` without progress")
 }
 
+// making are the flags that say how a connection is made, and not what is done over it.
+var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
+	"batch", "ssh", "program", "server"}
+
+// ConnectionGroup marks flags that help names together, in [pflag.Flag.Annotations].
+const ConnectionGroup = "connection"
+
+// RegisterLong adds the flags that say how a connection is made, by their long names only, for
+// commands whose letters mean something else.
+func (c *Connect) RegisterLong(f *pflag.FlagSet) {
+	var all pflag.FlagSet
+	c.Register(&all)
+	for _, name := range making {
+		flag := all.Lookup(name)
+		flag.Shorthand = ""
+		flag.Annotations = map[string][]string{ConnectionGroup: nil}
+		f.AddFlag(flag)
+	}
+}
+
 // Check says what is wrong with the flags, of which set have been given.
 func (c *Connect) Check(set func(name string) bool) error {
 	if err := c.configMissing(); err != nil {

@@ -15,6 +15,9 @@ type App struct {
 	Args    []string // as they were typed
 }
 
+// EnableEscapes has the terminal on standard output obey colours.
+func (a *App) EnableEscapes() { enableEscapes(a.Stdout) }
+
 func NewApp() *App {
 	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Out: &output{file: os.Stdout},
 		Console: newConsole(os.Stderr)}

@@ -1,0 +1,276 @@
+// Package files has the commands for files on hosts that are not copied: ls, cat, rm and the rest.
+// Each is an entry of a table (spec) over a function of package verb: its flags, its help, and how
+// its operands are read. What they have in common is here: from operands such as host:path to an
+// Env for each host.
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/pattern"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/cli/verb"
+)
+
+// Commands returns the commands of this package.
+func Commands(a *ui.App) []*cobra.Command {
+	var commands []*cobra.Command
+	for _, make := range []func() *spec{list, remove} {
+		commands = append(commands, newCommand(a, make()))
+	}
+	return commands
+}
+
+// A spec is one command.
+type spec struct {
+	use, short, long, examples string
+
+	register func(f *pflag.FlagSet) // its own flags
+	acts     bool                   // it changes files, and -v says what it does
+
+	// take checks the flags and takes leading operands that name no file. It may be nil.
+	take func(f *pflag.FlagSet, args []string) (files []string, err error)
+
+	least   int      // operands that name files
+	literal literals // operands that are not patterns
+	oneHost bool     // they must all be on one host
+
+	run func(ctx context.Context, env *verb.Env, names []string) error
+}
+
+// literals are the operands that are not patterns, since they name what is to be made.
+type literals int
+
+const (
+	noLiterals literals = iota
+	lastLiteral
+	allLiteral
+)
+
+// common are the flags that all of them have.
+type common struct {
+	opt.Connect
+	opt.Report
+}
+
+// command is a spec on the command line.
+type command struct {
+	*spec
+	app   *ui.App
+	flags common
+	name  string
+}
+
+func newCommand(a *ui.App, s *spec) *cobra.Command {
+	c := &command{spec: s, app: a}
+	cmd := &cobra.Command{
+		Use:                   s.use,
+		Short:                 s.short,
+		Long:                  s.long,
+		Example:               s.examples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var usage *verb.UsageError
+			err := c.execute(cmd, args)
+			if errors.As(err, &usage) {
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: usage.Err}
+			}
+			return err
+		},
+	}
+	c.name = cmd.Name()
+	f := cmd.Flags()
+	f.SortFlags = false
+	if s.register != nil {
+		s.register(f)
+	}
+	c.registerCommon(f)
+	return cmd
+}
+
+// registerCommon adds the flags that all have. How to connect is said by the long names only: the
+// letters are those of the tools whose names the commands carry.
+func (c *command) registerCommon(f *pflag.FlagSet) {
+	if c.acts {
+		f.CountVarP(&c.flags.Verbose, "verbose", "v", "print what is done; repeat for more")
+	} else {
+		f.CountVar(&c.flags.Verbose, "verbose", "print how usftp connects; repeat for more")
+	}
+	if f.Lookup("quiet") == nil {
+		f.BoolVar(&c.flags.Quiet, "quiet", false, "print errors only: no banner or notes")
+	}
+	f.BoolVar(&c.flags.JSON, "json", false, "print one JSON object per line")
+	c.flags.Connect.RegisterLong(f)
+	if f.ShorthandLookup("h") != nil {
+		f.Bool("help", false, "print help")
+	}
+}
+
+func (c *command) execute(cmd *cobra.Command, args []string) error {
+	err := c.flags.Connect.Check(cmd.Flags().Changed)
+	if err == nil && c.take != nil {
+		args, err = c.take(cmd.Flags(), args)
+	}
+	var groups []*group
+	if err == nil {
+		groups, err = c.parse(args)
+	}
+	if err != nil {
+		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	c.app.Out.StopWhenLost(cancel)
+	return c.runAll(ctx, groups)
+}
+
+// A group are the operands on one host.
+type group struct {
+	host   dial.Target // without a path
+	places []connect.Place
+}
+
+// parse reads the operands and sorts them by host.
+func (c *command) parse(args []string) ([]*group, error) {
+	if len(args) < c.least {
+		return nil, fmt.Errorf("missing operand: %s needs %s, such as host:path", c.name,
+			ui.Count(int64(c.least), "file", "files"))
+	}
+	var groups []*group
+	for _, arg := range args {
+		p, err := connect.ParsePlace(arg)
+		if err != nil {
+			return nil, err
+		}
+		if !p.Remote {
+			return nil, fmt.Errorf("%s is a local path: use plain %s for it (host:path is a path on a host)", arg, c.name)
+		}
+		host := p.Target
+		host.Path = ""
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.host == host })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &group{host: host})
+		}
+		groups[i].places = append(groups[i].places, p)
+	}
+	if c.oneHost && len(groups) > 1 {
+		return nil, fmt.Errorf("%s works on one host at a time; usftp cp copies between hosts", c.name)
+	}
+	return groups, nil
+}
+
+// runAll runs the verb on each host in turn.
+func (c *command) runAll(ctx context.Context, groups []*group) error {
+	report := c.flags.Report
+	if c.acts {
+		report.Verbose = max(0, report.Verbose-1)
+	}
+	t := connect.NewTask(ctx, c.app, c.flags.Config(c.app, &report), &reporter{c})
+	defer t.Hosts.Close()
+	if len(groups) > 1 {
+		var hosts []dial.Target
+		for _, g := range groups {
+			hosts = append(hosts, g.host)
+		}
+		t.Hosts.ConnectAll(ctx, hosts...)
+	}
+	for _, g := range groups {
+		host, err := t.Host(g.places[0])
+		if err != nil {
+			continue
+		}
+		env := c.env(t, host.Client, g.host)
+		if len(groups) > 1 {
+			env.Prefix = g.host.UserHost() + ":"
+		}
+		err = c.runOne(t, env, g)
+		var failed *ui.ExitError
+		switch {
+		case err == nil:
+		case errors.As(err, new(*verb.UsageError)):
+			return err
+		case errors.As(err, &failed):
+			if t.Code == ui.ExitOK {
+				t.Code = failed.Code
+			}
+		default:
+			t.Fail(err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if t.Code != ui.ExitOK {
+		return &ui.ExitError{Code: t.Code}
+	}
+	return nil
+}
+
+// env is where the verb runs.
+func (c *command) env(t *connect.Task, client *usftp.Client, host dial.Target) *verb.Env {
+	env := &verb.Env{Client: client, Host: host.UserHost(), Out: c.app.Out, Say: c.app.Console.Say,
+		Ask: asker(c.app), JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
+	if ui.IsTerminal(c.app.Stdout) && !c.flags.JSON {
+		env.Terminal = true
+		c.app.EnableEscapes()
+		if columns, _, err := term.GetSize(int(c.app.Stdout.Fd())); err == nil {
+			env.Width = columns
+		}
+	}
+	return env
+}
+
+// runOne runs the verb on one host.
+func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
+	var names []string
+	for i, p := range g.places {
+		literal := c.literal == allLiteral || c.literal == lastLiteral && i == len(g.places)-1
+		found, err := expand(t, env.Client, p, literal)
+		if err != nil {
+			return err
+		}
+		names = append(names, found...)
+	}
+	return c.run(t.Ctx, env, names)
+}
+
+// expand returns the paths that an operand stands for. A pattern that matches nothing stands for
+// itself, as in a shell: the verb says that there is no such file.
+func expand(t *connect.Task, client *usftp.Client, p connect.Place, literal bool) ([]string, error) {
+	_, below, atHome := t.Home(&p)
+	name := p.Path()
+	head := 0 // of what the server has told, in front of what was typed
+	if atHome {
+		head = len(name) - len(below)
+	}
+	typed := name[head:]
+	switch {
+	case literal:
+		return []string{name}, nil
+	case pattern.Has(typed):
+		names, err := pattern.Expand(t.Ctx, client, usftp.QuotePattern(name[:head])+typed, name)
+		if errors.Is(err, pattern.ErrNoMatch) {
+			return []string{name}, nil
+		}
+		return names, err
+	case strings.Contains(typed, `\`):
+		return []string{pattern.Unescape(client.WithContext(t.Ctx), name, head)}, nil
+	}
+	return []string{name}, nil
+}
+
+// reporter tells of hosts that cannot be reached.
+type reporter struct{ *command }

@@ -1,0 +1,42 @@
+package files
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/verb"
+)
+
+// remove is rm.
+func remove() *spec {
+	var o verb.RemoveOptions
+	var upper bool
+	return &spec{
+		use: "rm [flags] HOST:PATH...", short: "remove files and directories", long: removeLong,
+		examples: `  usftp rm 'host:tmp/*.o'
+  usftp rm -r host:old-photos`,
+		least: 1, acts: true,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.Recursive, "recursive", "r", false, "remove directories and all they hold; -R is the same")
+			f.BoolVarP(&upper, "R", "R", false, "")
+			f.Lookup("R").Hidden = true
+			f.BoolVarP(&o.Force, "force", "f", false, "ignore files that do not exist, and do not ask")
+			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before each removal")
+			f.BoolVarP(&o.Directories, "dir", "d", false, "remove empty directories")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			o.Recursive = o.Recursive || upper
+			return verb.Remove(ctx, env, o, names)
+		},
+	}
+}
+
+const removeLong = `Removes files on hosts, as rm does. Symbolic links are removed, never followed. "/", an
+empty path, and whatever ends in "." or ".." are refused, with -f too.
+
+Unlike rm, usftp asks only with -i, and not about files that are write-protected. It
+removes many files at once; what cannot be removed is told, and the rest goes on.
+
+If somebody replaces a directory by a link while it is being removed, SFTP cannot
+keep the server from following it.`

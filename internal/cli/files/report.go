@@ -1,0 +1,49 @@
+package files
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// Event implements report.Reporter; nothing is copied here.
+func (r *reporter) Event(transfer.Event) {}
+
+// Failed tells of a failure that is no file's.
+func (r *reporter) Failed(err error) {
+	r.app.Console.Say(err.Error())
+	if r.flags.JSON {
+		line, _ := json.Marshal(struct {
+			Version int    `json:"v"`
+			Kind    string `json:"kind"`
+			Message string `json:"message"`
+		}{1, "error", err.Error()})
+		r.app.Out.Write(append(ui.EscapeC1(line), '\n'))
+	}
+}
+
+// End implements report.Reporter.
+func (r *reporter) End(int) {}
+
+// asker asks questions on standard error and reads the answers from standard input, as rm -i does:
+// "yes | usftp rm -i" works.
+func asker(a *ui.App) func(ctx context.Context, question string) (bool, error) {
+	var input *bufio.Reader
+	return func(ctx context.Context, question string) (bool, error) {
+		if input == nil {
+			input = bufio.NewReader(a.StandardInput(ctx))
+		}
+		io.WriteString(a.Console, "usftp: "+ui.Printable(question)+" ")
+		answer, err := input.ReadString('\n')
+		if err == io.EOF {
+			err = nil
+		}
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		return strings.HasPrefix(answer, "y"), err
+	}
+}

@@ -1,0 +1,98 @@
+// Package pattern finds the files on a host that a path with wildcards stands for.
+package pattern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// ErrNoMatch is that nothing matches a pattern.
+var ErrNoMatch = errors.New("no match on the host")
+
+// Has reports whether a path that was typed is a pattern.
+func Has(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// Unescape returns the path of a file whose name was typed with backslashes, as for the shell that
+// scp once ran on the host: 'host:sp\ ace'. If a file has just the name that was typed, it is meant.
+// The first bytes, up to from, are not what was typed.
+func Unescape(client *usftp.Client, name string, from int) string {
+	if _, err := client.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return name
+	}
+	typed := name[from:]
+	var plain strings.Builder
+	plain.WriteString(name[:from])
+	for i := 0; i < len(typed); i++ {
+		if typed[i] == '\\' && i+1 < len(typed) {
+			i++
+		}
+		plain.WriteByte(typed[i])
+	}
+	if _, err := client.Lstat(plain.String()); err != nil {
+		return name
+	}
+	return plain.String()
+}
+
+// Expand returns the names on a host that match a pattern, sorted, or else the file with just this
+// name, literal. As in a shell, names that begin with a dot must be asked for. If there are neither,
+// the error is ErrNoMatch.
+func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) ([]string, error) {
+	client = client.WithContext(ctx)
+	names, err := client.Glob(pattern)
+	names = slices.DeleteFunc(names, func(name string) bool { return hidden(pattern, name) })
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	// part of the files are not what was asked for
+	if err != nil && !errors.Is(err, path.ErrBadPattern) {
+		return nil, err
+	}
+	// the file may have this name, and its directory may be one that cannot be listed
+	if len(names) == 0 {
+		if _, statErr := client.Lstat(literal); statErr == nil {
+			return []string{literal}, nil
+		}
+		return nil, ErrNoMatch
+	}
+	for _, name := range names {
+		if err := checkMatch(pattern, name); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// checkMatch makes sure that a name's last element, by which the copy will be called, is one that
+// was asked for. A server that answers a listing of "*.txt" with names of its own choosing could
+// otherwise have files written over that nobody meant, and in other directories.
+func checkMatch(pattern, name string) error {
+	base := path.Base(name)
+	matches, err := path.Match(path.Base(pattern), base)
+	if err != nil || !matches || base == "" || base == "." || base == ".." ||
+		strings.ContainsAny(base, "/\x00") {
+		return fmt.Errorf("the server answered with the name %q, which was not asked for", name)
+	}
+	return nil
+}
+
+// hidden reports whether a name begins with a dot where the pattern does not, in one of its elements:
+// as in a shell and in scp, such names are not meant.
+func hidden(pattern, name string) bool {
+	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
+	for i := 1; i <= min(len(p), len(n)); i++ {
+		want, got := p[len(p)-i], n[len(n)-i]
+		if strings.HasPrefix(got, ".") && !strings.HasPrefix(strings.TrimPrefix(want, `\`), ".") &&
+			got != want {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,223 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// UsageOf options are those of du.
+type DiskUsageOptions struct {
+	Summarize bool // -s: only a total for each operand
+	Human     bool // -h
+	All       bool // -a: files too, not only directories
+	Bytes     bool // -b: in bytes instead of units of 1024
+	Total     bool // -c: a grand total at the end
+	Depth     int  // -d: print only down to this many levels; negative means all
+}
+
+// DiskUsage is du. Version 3 of the protocol has no numbers of blocks, so sizes are those of du
+// --apparent-size, and files with several names count for each. Links are not followed.
+func DiskUsage(ctx context.Context, env *Env, o DiskUsageOptions, names []string) error {
+	if len(names) == 0 {
+		names = []string{"."}
+	}
+	if o.Summarize {
+		o.Depth = 0
+	}
+	d := &diskUsage{job: env.begin(ctx, "du"), o: o}
+	d.run(names)
+	return d.end()
+}
+
+type diskUsage struct {
+	*job
+	o     DiskUsageOptions
+	total uint64
+}
+
+// A usageLine is one line of --json.
+type usageLine struct {
+	header
+	Path  string `json:"path"`
+	Bytes uint64 `json:"bytes"`
+}
+
+func (u *diskUsage) run(names []string) {
+	found := u.lookup(names, followNever, func(name string, err error) {
+		u.fail("access", name, err)
+	})
+	if u.over() {
+		return
+	}
+	w := &walk{job: u.job, enter: u.enter, each: u.each, leave: u.leave}
+	if err := w.run(found); err != nil && u.err == nil {
+		u.err = err
+	}
+	if u.o.Total && !u.over() {
+		u.print("total", u.total)
+	}
+}
+
+func (u *diskUsage) enter(d *dir, _ []*entry) error {
+	if d.err != nil {
+		u.fail("list", d.path, d.err)
+	}
+	return u.err
+}
+
+func (u *diskUsage) each(in *dir, e *entry, below *dir) error {
+	size := e.stat.Size
+	if below != nil {
+		below.sum = size
+		return nil
+	}
+	if in == nil {
+		u.total += size
+		u.print(e.name, size)
+		return u.err
+	}
+	in.sum += size
+	if u.o.All && u.deepEnough(in.depth+1) {
+		u.print(pathIn(in, e), size)
+	}
+	return u.err
+}
+
+func (u *diskUsage) deepEnough(depth int) bool { return u.o.Depth < 0 || depth <= u.o.Depth }
+
+func (u *diskUsage) leave(d *dir) error {
+	if d.parent != nil {
+		d.parent.sum += d.sum
+	} else {
+		u.total += d.sum
+	}
+	if u.deepEnough(d.depth) {
+		u.print(d.path, d.sum)
+	}
+	return u.err
+}
+
+func (u *diskUsage) print(name string, bytes uint64) {
+	if u.JSON {
+		u.job.print(usageLine{header{1, "usage", u.Host}, name, bytes})
+		return
+	}
+	text := strconv.FormatUint((bytes+1023)/1024, 10)
+	switch {
+	case u.o.Human:
+		text = human(bytes)
+	case u.o.Bytes:
+		text = strconv.FormatUint(bytes, 10)
+	}
+	u.line(text, "\t", u.shown(u.Prefix+name))
+}
+
+// SpaceOptions are those of df.
+type SpaceOptions struct {
+	Human  bool // -h
+	Inodes bool // -i
+}
+
+// A spaceLine is one line of --json.
+type spaceLine struct {
+	header
+	Path       string `json:"path"`
+	Total      uint64 `json:"total"`
+	Used       uint64 `json:"used"`
+	Available  uint64 `json:"available"`
+	Inodes     uint64 `json:"inodes"`
+	InodesFree uint64 `json:"inodes_free"`
+	ReadOnly   bool   `json:"read_only"`
+}
+
+// Space is df. It needs statvfs@openssh.com, which says neither the device nor where it is mounted:
+// the host's name and the operand are printed instead.
+func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error {
+	if len(names) == 0 {
+		names = []string{"."}
+	}
+	j := env.begin(ctx, "df")
+	rows := [][]string{{"Filesystem", "1K-blocks", "Used", "Available", "Use%", "Path"}}
+	if o.Human {
+		rows[0][1], rows[0][3] = "Size", "Avail"
+	}
+	if o.Inodes {
+		copy(rows[0][1:], []string{"Inodes", "IUsed", "IFree", "IUse%"})
+	}
+	var ops pipeline
+	for _, name := range names {
+		pending := j.client.Async().StatVFS(j.at(name))
+		ops.add(func() {
+			s, err := pending.Wait()
+			if err != nil {
+				j.fail("get the free space of", name, err)
+				return
+			}
+			unit := func(blocks uint64) string {
+				if o.Human {
+					return human(blocks * s.Frsize)
+				}
+				return strconv.FormatUint((blocks*s.Frsize+1023)/1024, 10)
+			}
+			used, free := s.Blocks-min(s.Blocks, s.Bfree), s.Bavail
+			if o.Inodes {
+				unit = func(n uint64) string {
+					if o.Human {
+						return human(n)
+					}
+					return strconv.FormatUint(n, 10)
+				}
+				used, free = s.Files-min(s.Files, s.Ffree), s.Favail
+			}
+			if j.JSON {
+				j.print(spaceLine{header{1, "space", j.Host}, name, s.Blocks * s.Frsize,
+					used * s.Frsize, s.Bavail * s.Frsize, s.Files, s.Ffree, s.Flag&1 != 0})
+				return
+			}
+			total := s.Blocks
+			if o.Inodes {
+				total = s.Files
+			}
+			host := j.Host
+			if host == "" {
+				host = "-"
+			}
+			rows = append(rows, []string{host, unit(total), unit(used), unit(free),
+				percent(used, free), j.shown(name)})
+		})
+	}
+	ops.drain()
+	if len(rows) > 1 {
+		j.table(rows)
+	}
+	return j.end()
+}
+
+// percent is how much of what there is for users is in use, rounded up, as df prints it.
+func percent(used, free uint64) string {
+	if used+free == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", float64(int64((float64(used)*100+float64(used+free)-1)/float64(used+free))))
+}
+
+// table prints rows in columns: the first and the last to the left, the others to the right.
+func (j *job) table(rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], width(cell))
+		}
+	}
+	for _, row := range rows {
+		line := padRight(row[0], widths[0])
+		for i := 1; i < len(row)-1; i++ {
+			line += " " + padLeft(row[i], widths[i])
+		}
+		j.line(line, " ", row[len(row)-1])
+	}
+}
+
+var errIsDirectory = errors.New("it is a directory")

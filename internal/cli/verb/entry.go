@@ -1,0 +1,84 @@
+package verb
+
+import (
+	"io/fs"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// An entry is a file that was listed or named, with its attributes.
+type entry struct {
+	name string // the last element of its path, or an operand
+	stat usftp.FileStat
+
+	target     string          // of a symbolic link, if it was asked for
+	targetStat *usftp.FileStat // of what a symbolic link leads to, if it was asked for
+	broken     bool            // it was, and there is nothing
+}
+
+// The types of files in POSIX's mode bits.
+const (
+	typeMask   = 0o170000
+	typeFIFO   = 0o010000
+	typeChar   = 0o020000
+	typeDir    = 0o040000
+	typeBlock  = 0o060000
+	typeFile   = 0o100000
+	typeLink   = 0o120000
+	typeSocket = 0o140000
+)
+
+func (e *entry) is(kind uint32) bool { return e.stat.HasMode() && e.stat.Mode&typeMask == kind }
+func (e *entry) isDir() bool         { return e.is(typeDir) }
+func (e *entry) isLink() bool        { return e.is(typeLink) }
+
+// statOf returns the attributes behind an answer of the client's.
+func statOf(info fs.FileInfo) usftp.FileStat { return *info.Sys().(*usftp.FileStat) }
+
+// below returns the path of a name in a directory, as find and ls write it.
+func below(dir, name string) string {
+	if strings.HasSuffix(dir, "/") {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+// A follow says whether an operand that is a symbolic link stands for what it leads to.
+type follow int
+
+const (
+	followNever follow = iota
+	followToDir        // only if that is a directory
+	followAlways
+)
+
+// lookup asks for the attributes of operands, all at once. A link that leads nowhere stands for
+// itself.
+func (j *job) lookup(names []string, f follow, failed func(name string, err error)) []*entry {
+	var ops pipeline
+	var found []*entry
+	for _, name := range names {
+		var target *usftp.Pending[fs.FileInfo]
+		link := j.client.Async().Lstat(j.at(name))
+		if f != followNever {
+			target = j.client.Async().Stat(j.at(name))
+		}
+		ops.add(func() {
+			info, err := link.Wait()
+			if err != nil {
+				failed(name, err)
+				return
+			}
+			if target != nil {
+				to, err := target.Wait()
+				if err == nil && (f == followAlways || to.IsDir()) {
+					info = to
+				}
+			}
+			found = append(found, &entry{name: name, stat: statOf(info)})
+		})
+	}
+	ops.drain()
+	return found
+}

@@ -1,0 +1,143 @@
+package verb
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// modeString is a mode as ls -l prints it.
+func modeString(s *usftp.FileStat) string {
+	if !s.HasMode() {
+		return "?---------"
+	}
+	kinds := map[uint32]byte{typeFIFO: 'p', typeChar: 'c', typeDir: 'd', typeBlock: 'b',
+		typeFile: '-', typeLink: 'l', typeSocket: 's'}
+	text := []byte("?rwxrwxrwx")
+	if kind, ok := kinds[s.Mode&typeMask]; ok {
+		text[0] = kind
+	}
+	for i := range 9 {
+		if s.Mode&(1<<(8-i)) == 0 {
+			text[1+i] = '-'
+		}
+	}
+	for i, special := range []byte("sst") {
+		if s.Mode&(0o4000>>i) == 0 {
+			continue
+		}
+		at := 3 * (i + 1)
+		if text[at] == '-' {
+			special -= 'a' - 'A'
+		}
+		text[at] = special
+	}
+	return string(text)
+}
+
+// octal is a mode's permissions as chmod takes them, without the type.
+func octal(mode uint32) string { return fmt.Sprintf("%04o", mode&0o7777) }
+
+// human is a number of bytes as ls -h, du -h and df -h print it: in powers of 1024, at most three
+// digits, rounded up.
+func human(n uint64) string {
+	if n < 1024 {
+		return strconv.FormatUint(n, 10)
+	}
+	value := float64(n)
+	for _, unit := range "KMGTPE" {
+		value /= 1024
+		if tenths := math.Ceil(value * 10); tenths < 100 {
+			return fmt.Sprintf("%.1f%c", tenths/10, unit)
+		} else if whole := math.Ceil(value); whole < 1024 || unit == 'E' {
+			return fmt.Sprintf("%.0f%c", whole, unit)
+		}
+	}
+	return ""
+}
+
+// recently is how long ls -l prints a time with its hour instead of its year: half a year of the
+// Gregorian calendar.
+const recently = 31556952 * time.Second / 2
+
+// timeString is a time as ls -l prints it, in this machine's time zone.
+func timeString(s *usftp.FileStat, now time.Time) string {
+	if !s.HasTimes() {
+		return "           ?"
+	}
+	t := s.ModTime().Local()
+	if age := now.Sub(t); age >= 0 && age < recently {
+		return t.Format("Jan _2 15:04")
+	}
+	return t.Format("Jan _2  2006")
+}
+
+// width is how many columns a terminal needs for text.
+func width(text string) int { return textWidth.StringWidth(text) }
+
+// padLeft and padRight fill text with spaces.
+func padLeft(text string, to int) string {
+	return strings.Repeat(" ", max(0, to-width(text))) + text
+}
+
+func padRight(text string, to int) string {
+	return text + strings.Repeat(" ", max(0, to-width(text)))
+}
+
+// columns writes cells in as many columns as fit, each as wide as its longest cell, filled downwards
+// as ls does. plain are the cells without colours, which say how wide they are.
+func (j *job) columns(cells, plain []string) {
+	if len(cells) == 0 {
+		return
+	}
+	total := j.Width
+	if total <= 0 {
+		total = 80
+	}
+	widths := make([]int, len(plain))
+	for i, cell := range plain {
+		widths[i] = width(cell)
+	}
+	rows, column := layout(widths, total)
+	for row := range rows {
+		line := ""
+		for at := row; at < len(cells); at += rows {
+			line += cells[at]
+			if at+rows < len(cells) {
+				line += strings.Repeat(" ", column[at/rows]-widths[at])
+			}
+		}
+		j.line(line)
+	}
+}
+
+// gap is the space between two columns.
+const gap = 2
+
+// layout returns in how many rows cells fit a line, and how wide each column is then.
+func layout(widths []int, total int) (rows int, column []int) {
+	most := max(1, total/(1+gap)) // columns
+	for columns := min(most, len(widths)); columns > 1; columns-- {
+		rows = (len(widths) + columns - 1) / columns
+		used := (len(widths) + rows - 1) / rows
+		if used != columns {
+			continue
+		}
+		column = make([]int, columns)
+		for i, w := range widths {
+			column[i/rows] = max(column[i/rows], w+gap)
+		}
+		sum := -gap
+		for _, w := range column {
+			sum += w
+		}
+		if sum <= total {
+			return rows, column
+		}
+	}
+	return len(widths), []int{0}
+}

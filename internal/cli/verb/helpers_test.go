@@ -1,0 +1,141 @@
+package verb
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// A rig is an Env whose output is kept.
+type rig struct {
+	*Env
+	out  bytes.Buffer
+	said []string
+}
+
+func newRig(client *usftp.Client) *rig {
+	r := &rig{Env: &Env{Client: client}}
+	r.Out = &r.out
+	r.Say = func(line string) { r.said = append(r.said, line) }
+	return r
+}
+
+// take returns what was printed and said, and forgets it.
+func (r *rig) take() (out, said string) {
+	out, said = r.out.String(), strings.Join(r.said, "\n")
+	r.out.Reset()
+	r.said = nil
+	return out, said
+}
+
+// openSSH is a version line that says the server works in order.
+const openSSH = "SSH-2.0-OpenSSH_9.2p1 Debian-2"
+
+// startServer runs OpenSSH's sftp-server on pipes, with paths that start in dir.
+func startServer(t testing.TB, dir string) *usftp.Client {
+	t.Helper()
+	cmd := exec.Command(opensshd.Find(t, "sftp-server"), "-e", "-d", dir)
+	cmd.Dir = dir
+	w, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := usftp.NewClientPipe(r, w, usftp.WithServerVersion(openSSH))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		cmd.Wait()
+	})
+	return client
+}
+
+// tool runs a program in a directory with the C locale, and returns its output and exit code.
+func tool(t testing.TB, dir, name string, args ...string) (stdout string, code int) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// A shape is a tree of 20,000 files.
+type shape struct {
+	name string
+	path func(i int) string
+}
+
+var shapes = []shape{
+	{"wide", func(i int) string { return fmt.Sprintf("/t/%05d", i) }},
+	{"directories", func(i int) string { return fmt.Sprintf("/t/%03d/%03d", i/100, i%100) }},
+	{"deep", func(i int) string {
+		return "/t" + strings.Repeat("/m", i/667) + fmt.Sprintf("/%03d", i%667)
+	}},
+}
+
+const (
+	manyFiles = 20_000
+	roundTrip = 50 * time.Millisecond
+)
+
+// onShape runs f in a bubble with a client of a server that holds the tree /t.
+func onShape(t *testing.T, s shape, version string, f func(r *rig, server *sftptest.Scripted)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := sftptest.NewScripted(sftptest.Script{ReaddirNames: 100})
+		for i := range manyFiles {
+			server.Files.WriteFile(s.path(i), nil)
+		}
+		link := server.Dial(sftptest.LinkConfig{ToServer: roundTrip / 2, ToClient: roundTrip / 2})
+		client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		defer client.Close()
+		f(newRig(client), server)
+	})
+}
+
+// trips returns how many round trips f takes, by the clock of the bubble.
+func trips(f func()) float64 {
+	began := time.Now()
+	f()
+	return float64(time.Since(began)) / float64(roundTrip)
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t testing.TB, name, content string) {
+	t.Helper()
+	ok(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	ok(t, os.WriteFile(name, []byte(content), 0o644))
+}

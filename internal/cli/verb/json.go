@@ -1,0 +1,104 @@
+package verb
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+// header is how each line of --json begins.
+type header struct {
+	Version int    `json:"v"`
+	Kind    string `json:"kind"`
+	Host    string `json:"host,omitempty"`
+}
+
+// An errorLine is something that failed.
+type errorLine struct {
+	header
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+// A doneLine is something that was done: "removed", "made", "moved" and so on.
+type doneLine struct {
+	header
+	Path   string `json:"path"`
+	Target string `json:"target,omitempty"` // of what has two names
+}
+
+// A fileLine is a file and its attributes.
+type fileLine struct {
+	header
+	Path string `json:"path"`
+	attributes
+	Target string `json:"target,omitempty"` // of a symbolic link
+}
+
+// attributes are those that the server has sent.
+type attributes struct {
+	Type  string     `json:"type"`
+	Mode  string     `json:"mode,omitempty"` // octal, without the type
+	Size  *uint64    `json:"size,omitempty"`
+	MTime *time.Time `json:"mtime,omitempty"`
+	ATime *time.Time `json:"atime,omitempty"`
+	UID   *uint32    `json:"uid,omitempty"`
+	GID   *uint32    `json:"gid,omitempty"`
+	User  string     `json:"user,omitempty"` // if the server knows the name
+	Group string     `json:"group,omitempty"`
+}
+
+// attributesOf returns attributes for --json, with the names of owners that are known.
+func (j *job) attributesOf(s *usftp.FileStat) attributes {
+	a := attributes{Type: typeName(s)}
+	if s.HasMode() {
+		a.Mode = octal(s.Mode)
+	}
+	if s.HasSize() {
+		a.Size = &s.Size
+	}
+	if s.HasTimes() {
+		mtime, atime := s.ModTime().UTC(), s.AccessTime().UTC()
+		a.MTime, a.ATime = &mtime, &atime
+	}
+	if s.HasOwner() {
+		a.UID, a.GID = &s.UID, &s.GID
+		a.User, a.Group = j.names.known(s.UID, s.GID)
+	}
+	return a
+}
+
+// typeName names a type of file.
+func typeName(s *usftp.FileStat) string {
+	if !s.HasMode() {
+		return "unknown"
+	}
+	switch s.Mode & typeMask {
+	case typeDir:
+		return "directory"
+	case typeLink:
+		return "link"
+	case typeFIFO:
+		return "fifo"
+	case typeSocket:
+		return "socket"
+	case typeChar:
+		return "character device"
+	case typeBlock:
+		return "block device"
+	}
+	return "file"
+}
+
+// print prints one object. Characters that a terminal could take for commands are escaped.
+func (j *job) print(object any) {
+	text, err := json.Marshal(object)
+	if err == nil {
+		_, err = j.out.Write(append(ui.EscapeC1(text), '\n'))
+	}
+	if err != nil && j.err == nil {
+		j.err = err
+	}
+}

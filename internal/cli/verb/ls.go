@@ -1,0 +1,347 @@
+package verb
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// ListOptions are those of ls.
+type ListOptions struct {
+	Long      bool // -l
+	All       bool // -a: names that begin with a dot, "." and ".."
+	AlmostAll bool // -A: names that begin with a dot
+	Recursive bool // -R
+	Human     bool // -h
+	Directory bool // -d: directories themselves, not what they hold
+	Numeric   bool // -n: with -l, numbers of owners instead of names
+	Classify  bool // -F: a character after each name that says what it is
+	Slash     bool // -p: a slash after directories
+	Reverse   bool // -r
+	Sort      ListSort
+	Columns   bool // names in columns, if not Long; else one a line
+}
+
+// ListSort is the order of ls.
+type ListSort int
+
+// The orders of ls.
+const (
+	SortByName ListSort = iota
+	SortByTime          // -t, newest first
+	SortBySize          // -S, largest first
+	SortNone            // -U, as the server lists them
+)
+
+// List is ls. Without operands it lists ".". The exit code is 2 for an operand that cannot be
+// listed, and 1 for something below one.
+func List(ctx context.Context, env *Env, o ListOptions, names []string) error {
+	if len(names) == 0 {
+		names = []string{"."}
+	}
+	l := &lister{job: env.begin(ctx, "ls"), o: o, several: len(names) > 1 || o.Recursive}
+	l.list(names)
+	return l.end()
+}
+
+// lister is one ls.
+type lister struct {
+	*job
+	o       ListOptions
+	several bool // directories are named
+	printed bool // something was, so that the next directory needs a blank line
+}
+
+func (l *lister) list(names []string) {
+	// As in GNU's ls: a link to a directory that was named is followed, but not with -l, -d or -F.
+	follow := followToDir
+	if l.o.Long || l.o.Directory || l.o.Classify {
+		follow = followNever
+	}
+	found := l.lookup(names, follow, func(name string, err error) {
+		l.failCode(2, "access", name, err)
+	})
+	if l.over() {
+		return
+	}
+	var files, dirs []*entry
+	for _, e := range found {
+		if e.isDir() && !l.o.Directory {
+			dirs = append(dirs, e)
+		} else {
+			files = append(files, e)
+		}
+	}
+	order := l.order()
+	slices.SortStableFunc(files, order)
+	slices.SortStableFunc(dirs, order)
+	l.prepare(nil, files)
+	l.show(files, func(e *entry) string { return e.name })
+	w := &walk{job: l.job, order: order, prepare: l.prepare, enter: l.enter,
+		descend: func(d *dir) bool {
+			return d.depth == 0 || l.o.Recursive && l.wants(d.entry.name)
+		},
+		each: func(in *dir, e *entry, below *dir) error {
+			if in != nil && (!l.o.Recursive || !l.wants(e.name)) {
+				return fs.SkipDir
+			}
+			return nil
+		},
+	}
+	if err := w.run(dirs); err != nil && l.err == nil {
+		l.err = err
+	}
+}
+
+// wants reports whether a name is shown.
+func (l *lister) wants(name string) bool {
+	return l.o.All || l.o.AlmostAll || !strings.HasPrefix(name, ".")
+}
+
+// order returns the order of the entries of a directory.
+func (l *lister) order() func(a, b *entry) int {
+	by := byName
+	switch l.o.Sort {
+	case SortByTime:
+		by = func(a, b *entry) int {
+			return cmp.Or(cmp.Compare(b.stat.Mtime, a.stat.Mtime), byName(a, b))
+		}
+	case SortBySize:
+		by = func(a, b *entry) int {
+			return cmp.Or(cmp.Compare(b.stat.Size, a.stat.Size), byName(a, b))
+		}
+	case SortNone:
+		return func(a, b *entry) int { return 0 }
+	}
+	if l.o.Reverse {
+		return func(a, b *entry) int { return by(b, a) }
+	}
+	return by
+}
+
+// prepare asks for what a listing does not tell: the targets of links, and the names of owners.
+func (l *lister) prepare(d *dir, entries []*entry) {
+	dirPath := func(e *entry) string {
+		if d == nil {
+			return l.at(e.name)
+		}
+		return l.at(below(d.path, e.name))
+	}
+	shown := entries
+	if d != nil {
+		shown = slices.DeleteFunc(slices.Clone(entries),
+			func(e *entry) bool { return !l.wants(e.name) })
+	}
+	if (l.o.Long || l.JSON) && !l.o.Numeric {
+		l.names.learn(l.ctx, l.client, shown)
+	}
+	links := slices.DeleteFunc(slices.Clone(shown), func(e *entry) bool { return !e.isLink() })
+	if l.o.Long || l.JSON {
+		for r := range usftp.Batch(slices.Values(links), 0, func(e *entry) *usftp.Pending[string] {
+			return l.client.Async().ReadLink(dirPath(e))
+		}) {
+			if r.Err == nil {
+				r.Item.target = r.Value
+			}
+		}
+	}
+	if (l.Colors.followLinks() || l.o.Long && l.o.Classify) && !l.JSON {
+		for r := range usftp.Batch(slices.Values(links),
+			0, func(e *entry) *usftp.Pending[fs.FileInfo] { return l.client.Async().Stat(dirPath(e)) }) {
+			if r.Item.broken = r.Err != nil; r.Err == nil {
+				stat := statOf(r.Value)
+				r.Item.targetStat = &stat
+			}
+		}
+	}
+}
+
+// enter shows a directory.
+func (l *lister) enter(d *dir, entries []*entry) error {
+	if d.err != nil {
+		code := 1
+		if d.depth == 0 {
+			code = 2
+		}
+		l.failCode(code, "list", d.path, d.err)
+		if l.over() {
+			return l.stoppedBy()
+		}
+	}
+	if l.JSON {
+		l.showJSON(d, entries)
+		return l.err
+	}
+	if l.printed {
+		l.line()
+	}
+	if l.printed = true; l.several {
+		l.line(l.shown(l.Prefix+d.path), ":")
+	}
+	shown := slices.DeleteFunc(slices.Clone(entries),
+		func(e *entry) bool { return !l.wants(e.name) })
+	if l.o.All {
+		shown = l.withDots(d, shown)
+	}
+	l.show(shown, func(e *entry) string { return e.name })
+	return l.err
+}
+
+func (j *job) stoppedBy() error {
+	if j.err != nil {
+		return j.err
+	}
+	return context.Cause(j.ctx)
+}
+
+// withDots adds "." and "..", which listings leave out.
+func (l *lister) withDots(d *dir, entries []*entry) []*entry {
+	here := &entry{name: ".", stat: d.entry.stat}
+	up := &entry{name: ".."}
+	if d.parent != nil {
+		up.stat = d.parent.entry.stat
+	} else if info, err := l.client.Lstat(l.at(below(d.path, ".."))); err == nil {
+		up.stat = statOf(info)
+		l.names.learn(l.ctx, l.client, []*entry{here, up})
+	}
+	entries = append([]*entry{here, up}, entries...)
+	slices.SortStableFunc(entries, l.order())
+	return entries
+}
+
+// show prints files, by the names that name gives.
+func (l *lister) show(entries []*entry, name func(*entry) string) {
+	switch {
+	case len(entries) == 0:
+		return
+	case l.JSON:
+		l.showJSON(nil, entries)
+		return
+	}
+	l.printed = true
+	switch {
+	case l.o.Long:
+		l.showLong(entries, name)
+	case l.o.Columns:
+		cells, plain := make([]string, len(entries)), make([]string, len(entries))
+		for i, e := range entries {
+			shown := l.shown(l.withPrefix(name(e)))
+			plain[i] = shown + l.mark(&e.stat)
+			cells[i] = l.Colors.paint(e, shown) + l.mark(&e.stat)
+		}
+		l.columns(cells, plain)
+	default:
+		for _, e := range entries {
+			l.line(l.Colors.paint(e, l.shown(l.withPrefix(name(e)))), l.mark(&e.stat))
+		}
+	}
+}
+
+// withPrefix puts the host in front of an operand, if there are several hosts.
+func (l *lister) withPrefix(name string) string {
+	if strings.Contains(name, "/") {
+		return l.Prefix + name
+	}
+	return name
+}
+
+// mark is the character that -F or -p puts after a name.
+func (l *lister) mark(s *usftp.FileStat) string {
+	if !s.HasMode() || !l.o.Classify && !l.o.Slash {
+		return ""
+	}
+	kind := s.Mode & typeMask
+	switch {
+	case kind == typeDir:
+		return "/"
+	case !l.o.Classify:
+		return ""
+	case kind == typeLink:
+		return "@"
+	case kind == typeFIFO:
+		return "|"
+	case kind == typeSocket:
+		return "="
+	case kind == typeFile && s.Mode&0o111 != 0:
+		return "*"
+	}
+	return ""
+}
+
+// showLong prints files as ls -l does. Version 3 has no link counts; as in sftp there is a "?".
+func (l *lister) showLong(entries []*entry, name func(*entry) string) {
+	type row struct{ user, group, size string }
+	rows := make([]row, len(entries))
+	var users, groups, sizes int
+	for i, e := range entries {
+		user, group := l.names.of(&e.stat, l.o.Numeric)
+		rows[i] = row{l.word(user), l.word(group), l.size(&e.stat)}
+		users, groups = max(users, width(rows[i].user)), max(groups, width(rows[i].group))
+		sizes = max(sizes, len(rows[i].size))
+	}
+	now := l.now()
+	for i, e := range entries {
+		shown := l.Colors.paint(e, l.shown(name(e)))
+		tail := l.mark(&e.stat)
+		if e.isLink() {
+			tail = ""
+			if e.target != "" {
+				tail = " -> " + l.targetOf(e)
+			}
+		}
+		l.line(modeString(&e.stat), " ? ", padRight(rows[i].user, users), " ",
+			padRight(rows[i].group, groups), " ", padLeft(rows[i].size, sizes), " ",
+			timeString(&e.stat, now), " ", shown, tail)
+		if l.err != nil {
+			return
+		}
+	}
+}
+
+// targetOf shows where a link leads.
+func (l *lister) targetOf(e *entry) string {
+	shown := l.shown(e.target)
+	if e.broken {
+		return l.Colors.wrap(l.Colors.missing(), shown)
+	} else if e.targetStat == nil {
+		return shown
+	}
+	mark := ""
+	if l.o.Classify {
+		mark = l.mark(e.targetStat)
+	}
+	return l.Colors.paint(&entry{name: e.target, stat: *e.targetStat}, shown) + mark
+}
+
+// word is a name of an owner: a server could send one with a line break.
+func (l *lister) word(name string) string { return printable(name) }
+
+func (l *lister) size(s *usftp.FileStat) string {
+	switch {
+	case !s.HasSize():
+		return "?"
+	case l.o.Human:
+		return human(s.Size)
+	}
+	return strconv.FormatUint(s.Size, 10)
+}
+
+// showJSON prints the entries of a directory, or operands, as JSON.
+func (l *lister) showJSON(d *dir, entries []*entry) {
+	for _, e := range entries {
+		name := e.name
+		if d != nil {
+			if !l.wants(name) {
+				continue
+			}
+			name = path.Join(d.path, name)
+		}
+		l.print(fileLine{header{1, "file", l.Host}, name, l.attributesOf(&e.stat), e.target})
+	}
+}

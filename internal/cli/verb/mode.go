@@ -1,0 +1,238 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// A modeChange is what chmod is to do: a mode in octal, or changes in chmod's language.
+type modeChange struct {
+	octal  bool
+	mode   uint32
+	digits int // of the octal mode; with five it sets a directory's setuid and setgid too
+	steps  []modeStep
+}
+
+// A modeStep is one change, such as "u+x".
+type modeStep struct {
+	who  uint32 // the bits that it is about: 04700 for u, 02070 for g, 01007 for o
+	all  bool   // nobody was named: the umask's bits stay
+	op   byte   // '+', '-' or '='
+	bits uint32 // for r, w, x, s and t: in all three places
+	x    bool   // X: x for directories, and where anybody has x
+	copy byte   // 'u', 'g' or 'o': the permissions of those
+}
+
+const allModeBits = 0o7777
+
+// parseMode reads a mode as chmod takes it.
+func parseMode(text string) (*modeChange, error) {
+	if text == "" {
+		return nil, errors.New("the mode is empty")
+	}
+	if text[0] >= '0' && text[0] <= '9' {
+		mode, err := strconv.ParseUint(text, 8, 32)
+		if err != nil || mode > allModeBits {
+			return nil, fmt.Errorf("invalid mode %q", text)
+		}
+		return &modeChange{octal: true, mode: uint32(mode), digits: len(text)}, nil
+	}
+	m := new(modeChange)
+	for clause := range strings.SplitSeq(text, ",") {
+		if err := m.parseClause(clause); err != nil {
+			return nil, fmt.Errorf("invalid mode %q", text)
+		}
+	}
+	return m, nil
+}
+
+var errMode = errors.New("invalid mode")
+
+// parseClause reads one clause, such as "ug+rw-x".
+func (m *modeChange) parseClause(clause string) error {
+	var who uint32
+	i := 0
+	for ; i < len(clause) && strings.IndexByte("ugoa", clause[i]) >= 0; i++ {
+		switch clause[i] {
+		case 'u':
+			who |= 0o4700
+		case 'g':
+			who |= 0o2070
+		case 'o':
+			who |= 0o1007
+		case 'a':
+			who |= allModeBits
+		}
+	}
+	all := i == 0
+	if all {
+		who = allModeBits
+	}
+	if i == len(clause) {
+		return errMode
+	}
+	for i < len(clause) {
+		step := modeStep{who: who, all: all, op: clause[i]}
+		if strings.IndexByte("+-=", step.op) < 0 {
+			return errMode
+		}
+		from := i + 1
+		for i = from; i < len(clause) && strings.IndexByte("+-=", clause[i]) < 0; i++ {
+			switch c := clause[i]; c {
+			case 'r':
+				step.bits |= 0o444
+			case 'w':
+				step.bits |= 0o222
+			case 'x':
+				step.bits |= 0o111
+			case 'X':
+				step.x = true
+			case 's':
+				step.bits |= 0o6000
+			case 't':
+				step.bits |= 0o1000
+			case 'u', 'g', 'o':
+				if i != from || i+1 < len(clause) && strings.IndexByte("+-=", clause[i+1]) < 0 {
+					return errMode
+				}
+				step.copy = c
+			default:
+				return errMode
+			}
+		}
+		m.steps = append(m.steps, step)
+	}
+	return nil
+}
+
+// apply returns the mode that a file with this mode gets. As in GNU's chmod, a directory keeps its
+// setuid and setgid bits unless they are named.
+func (m *modeChange) apply(mode uint32, dir bool) uint32 {
+	mode &= allModeBits
+	if m.octal {
+		if dir && m.digits < 5 {
+			return m.mode | mode&0o6000
+		}
+		return m.mode
+	}
+	for _, s := range m.steps {
+		mode = s.apply(mode, dir)
+	}
+	return mode
+}
+
+func (s *modeStep) apply(mode uint32, dir bool) uint32 {
+	bits := s.bits
+	if s.x && (dir || mode&0o111 != 0) {
+		bits |= 0o111
+	}
+	switch s.copy {
+	case 'u':
+		bits = (mode >> 6 & 7) * 0o111
+	case 'g':
+		bits = (mode >> 3 & 7) * 0o111
+	case 'o':
+		bits = (mode & 7) * 0o111
+	}
+	who := s.who
+	if s.all {
+		bits &^= umask()
+	}
+	bits &= who
+	switch s.op {
+	case '+':
+		return mode | bits
+	case '-':
+		return mode &^ bits
+	}
+	keep := allModeBits &^ who
+	if dir { // unless they are named
+		keep |= 0o6000 &^ (s.bits & who)
+	}
+	return mode&keep | bits
+}
+
+// fileMode returns mode bits as package fs has them.
+func fileMode(bits uint32) fs.FileMode { return wire.FileMode(bits) }
+
+// ChangeModeOptions are those of chmod.
+type ChangeModeOptions struct {
+	Recursive bool
+	Mode      string // octal or symbolic
+}
+
+// ChangeMode is chmod. Links that are named are followed; those below a directory are left alone.
+func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []string) error {
+	mode, err := parseMode(o.Mode)
+	if err != nil {
+		return &UsageError{err}
+	}
+	j := env.begin(ctx, "chmod")
+	c := &changer{job: j, recursive: o.Recursive, follow: followAlways}
+	c.change = func(e *entry, name string) {
+		if e.isLink() && !c.named {
+			return
+		}
+		was := e.stat.Mode & allModeBits
+		to := mode.apply(was, e.isDir())
+		if !e.stat.HasMode() && !mode.octal {
+			j.fail("change the mode of", name, errors.New("the server does not tell what it is"))
+			return
+		}
+		pending := j.client.Async().Chmod(j.at(name), fileMode(to))
+		c.ops.add(func() {
+			if _, err := pending.Wait(); err != nil {
+				j.fail("change the mode of", name, err)
+				return
+			}
+			j.done("changed", name, fmt.Sprintf("mode of %s changed from %s to %s", j.Prefix+name,
+				octal(was), octal(to)))
+		})
+	}
+	c.run(names)
+	return j.end()
+}
+
+// A changer changes attributes of files and of what lies below directories. A directory is changed
+// before what is in it.
+type changer struct {
+	*job
+	recursive bool
+	follow    follow
+	change    func(e *entry, name string)
+	named     bool // what is changed is an operand
+	ops       pipeline
+}
+
+func (c *changer) run(names []string) {
+	found := c.lookup(names, c.follow, func(name string, err error) {
+		c.fail("access", name, err)
+	})
+	if c.over() {
+		return
+	}
+	w := &walk{job: c.job, descend: func(*dir) bool { return c.recursive }, again: c.ops.drain,
+		each: func(in *dir, e *entry, below *dir) error {
+			c.named = in == nil
+			c.change(e, pathIn(in, e))
+			return c.err
+		},
+		enter: func(d *dir, _ []*entry) error {
+			if d.err == nil {
+				return nil
+			}
+			c.fail("list", d.path, d.err)
+			return c.err
+		},
+	}
+	if err := w.run(found); err != nil && c.err == nil {
+		c.err = err
+	}
+	c.ops.drain()
+}

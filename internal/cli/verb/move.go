@@ -1,0 +1,321 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// MoveOptions are those of mv.
+type MoveOptions struct {
+	NoClobber   bool // -n: keep what exists
+	Interactive bool // -i: ask before something is replaced
+	NoDirectory bool // -T: the target is the new name, even if it is a directory
+}
+
+// Move is mv on one host: the last name is the new one, or the directory that the others go to.
+func Move(ctx context.Context, env *Env, o MoveOptions, names []string) error {
+	m := &mover{job: env.begin(ctx, "mv"), o: o}
+	m.move(names)
+	return m.end()
+}
+
+type mover struct {
+	*job
+	o MoveOptions
+}
+
+// into returns the target for each source: in the directory that the last name is, or that name. ok
+// is false if several sources go to one that is no directory, which was told.
+func (j *job) into(names []string, noDirectory bool) (sources, targets []string, ok bool) {
+	sources, last := names[:len(names)-1], names[len(names)-1]
+	isDir := false
+	if !noDirectory {
+		info, err := j.client.Stat(j.at(last))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(sources) > 1 && err != nil {
+			j.fail("access", last, err)
+			return nil, nil, false
+		}
+		isDir = err == nil && info.IsDir()
+	}
+	if len(sources) > 1 && !isDir {
+		j.fail("use as a target for several files", last, errors.New("it is not a directory"))
+		return nil, nil, false
+	}
+	taken := make(map[string]bool)
+	for _, source := range sources {
+		target := last
+		if isDir {
+			target = below(last, path.Base(strings.TrimRight(source, "/")))
+		}
+		if taken[target] {
+			j.fail("replace", target, errors.New("it was just made from another file of this name"))
+			target = ""
+		}
+		taken[target] = true
+		targets = append(targets, target)
+	}
+	return sources, targets, true
+}
+
+func (m *mover) move(names []string) {
+	sources, targets, ok := m.into(names, m.o.NoDirectory)
+	if !ok {
+		return
+	}
+	var ops pipeline
+	for i, source := range sources {
+		target := targets[i]
+		if target == "" || m.over() {
+			continue
+		}
+		if m.keeps(target, &ops) {
+			continue
+		}
+		from, to := m.at(source), m.at(target)
+		var pending *usftp.Pending[struct{}]
+		if m.o.NoClobber || !m.client.HasPosixRename() {
+			pending = m.client.Async().Rename(from, to)
+		} else {
+			pending = m.client.Async().PosixRename(from, to)
+		}
+		ops.add(func() {
+			_, err := pending.Wait()
+			switch {
+			case err == nil:
+				m.did("moved", source, target, "renamed %s -> %s")
+			case m.o.NoClobber && errors.Is(err, fs.ErrExist):
+			case errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist):
+				m.fail("move", source, fmt.Errorf("%s (SFTP cannot move between file systems; usftp cp and rm do)", reasonOf(err)))
+			default:
+				m.fail("move", source, err)
+			}
+		})
+	}
+	ops.drain()
+}
+
+// keeps asks whether an existing target is replaced; true if it is not.
+func (m *mover) keeps(target string, ops *pipeline) bool {
+	if !m.o.Interactive || m.o.NoClobber {
+		return false
+	}
+	ops.drain()
+	if _, err := m.client.Lstat(m.at(target)); errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return !m.confirm("replace", target)
+}
+
+// confirm asks about a file. Without anybody to ask the answer is no.
+func (j *job) confirm(question, name string) bool {
+	j.flush()
+	if j.Ask == nil || j.over() {
+		return false
+	}
+	yes, err := j.Ask(j.ctx, question+" "+j.title(name)+"?")
+	if err != nil && j.err == nil {
+		j.err = err
+	}
+	return yes
+}
+
+// did tells what was done with two names, for -v and --json.
+func (j *job) did(kind, name, target, format string) {
+	if j.JSON {
+		j.print(doneLine{header{1, kind, j.Host}, name, target})
+	} else if j.Verbose {
+		j.line(j.shown(fmt.Sprintf(format, j.Prefix+name, j.Prefix+target)))
+	}
+}
+
+// LinkOptions are those of ln.
+type LinkOptions struct {
+	Symbolic    bool // -s
+	Force       bool // -f: replace an existing link or file
+	NoDirectory bool // -T: the last name is the link, even if it is a directory
+	NoFollow    bool // -n: as NoDirectory, if the last name is a link to a directory
+}
+
+// Link is ln: the last name is the link, or the directory in which links to the others are made.
+// With Symbolic the others are text, as a link holds it. Hard links need hardlink@openssh.com.
+func Link(ctx context.Context, env *Env, o LinkOptions, names []string) error {
+	j := env.begin(ctx, "ln")
+	if len(names) == 1 {
+		names = append(names, ".")
+	}
+	noDirectory := o.NoDirectory
+	if last := names[len(names)-1]; o.NoFollow && !noDirectory {
+		info, err := j.client.Lstat(j.at(last))
+		noDirectory = err == nil && info.Mode()&fs.ModeSymlink != 0
+	}
+	sources, targets, ok := j.into(names, noDirectory)
+	if ok {
+		for i, source := range sources {
+			if targets[i] != "" && !j.over() {
+				j.link(o, source, targets[i])
+			}
+		}
+	}
+	return j.end()
+}
+
+// link makes one link.
+func (j *job) link(o LinkOptions, source, target string) {
+	make := func(at string) error {
+		if o.Symbolic {
+			return j.client.Symlink(source, at)
+		}
+		return j.client.Link(j.at(source), at)
+	}
+	at := j.at(target)
+	err := make(at)
+	if o.Force && errors.Is(err, fs.ErrExist) {
+		err = j.replaceBy(at, make)
+	}
+	if err != nil {
+		j.fail("make a link", target, err)
+		return
+	}
+	j.did("linked", target, source, "%s -> %s")
+}
+
+// replaceBy makes something under a temporary name and gives it the name of what is there, so that
+// the name is never missing.
+func (j *job) replaceBy(at string, make func(at string) error) error {
+	if info, err := j.client.Lstat(at); err == nil && info.IsDir() {
+		return errIsDirectory
+	}
+	if !j.client.HasPosixRename() {
+		if err := j.client.Remove(at); err != nil {
+			return err
+		}
+		return make(at)
+	}
+	dir, base := path.Split(at)
+	temporary := dir + "." + base + ".usftp-" + strconv.FormatUint(rand.Uint64(), 36)
+	if err := make(temporary); err != nil {
+		return err
+	}
+	err := j.client.PosixRename(temporary, at)
+	if err != nil || !sameAfterRename(j.client, temporary) {
+		j.client.Remove(temporary)
+	}
+	return err
+}
+
+// sameAfterRename reports whether the temporary name is gone. Renaming a hard link to another name
+// of the same file does nothing and keeps both.
+func sameAfterRename(client *usftp.Client, temporary string) bool {
+	_, err := client.Lstat(temporary)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// MakeDirectoryOptions are those of mkdir.
+type MakeDirectoryOptions struct {
+	Parents bool   // -p: missing parents too; what exists is no failure
+	Mode    string // -m: octal or symbolic; "" leaves it to the server
+}
+
+// MakeDirectory is mkdir.
+func MakeDirectory(ctx context.Context, env *Env, o MakeDirectoryOptions, names []string) error {
+	j := env.begin(ctx, "mkdir")
+	var mode *modeChange
+	if o.Mode != "" {
+		m, err := parseMode(o.Mode)
+		if err != nil {
+			return usage("-m %s: %w", o.Mode, err)
+		}
+		mode = m
+	}
+	for _, name := range names {
+		if j.over() {
+			break
+		}
+		made, err := true, error(nil)
+		if o.Parents {
+			_, statErr := j.client.Stat(j.at(name))
+			made = errors.Is(statErr, fs.ErrNotExist)
+			err = j.client.MkdirAll(j.at(name))
+		} else {
+			err = j.client.Mkdir(j.at(name))
+		}
+		if err == nil && mode != nil && made {
+			err = j.client.Chmod(j.at(name), fileMode(mode.apply(0o777, true)))
+		}
+		if err != nil {
+			j.fail("make directory", name, err)
+		} else if made {
+			j.done("made", name, "created directory "+j.Prefix+name)
+		}
+	}
+	return j.end()
+}
+
+// RemoveDirectoryOptions are those of rmdir.
+type RemoveDirectoryOptions struct {
+	Parents bool // -p: the parents in the path too
+}
+
+// RemoveDirectory is rmdir: it removes empty directories.
+func RemoveDirectory(ctx context.Context, env *Env, o RemoveDirectoryOptions, names []string) error {
+	j := env.begin(ctx, "rmdir")
+	var ops pipeline
+	for _, name := range names {
+		if o.Parents {
+			j.removeChain(name)
+			continue
+		}
+		pending := j.client.Async().RemoveDirectory(j.at(name))
+		ops.add(func() {
+			if _, err := pending.Wait(); err != nil {
+				j.fail("remove directory", name, j.whyNotRemoved(name, err))
+				return
+			}
+			j.done("removed", name, "removed directory "+j.Prefix+name)
+		})
+	}
+	ops.drain()
+	return j.end()
+}
+
+// removeChain removes a directory and then its parents.
+func (j *job) removeChain(name string) {
+	for name = strings.TrimRight(name, "/"); name != "" && name != "." && !j.over(); {
+		if err := j.client.RemoveDirectory(j.at(name)); err != nil {
+			j.fail("remove directory", name, j.whyNotRemoved(name, err))
+			return
+		}
+		j.done("removed", name, "removed directory "+j.Prefix+name)
+		i := strings.LastIndexByte(name, '/')
+		if i < 0 {
+			return
+		}
+		name = strings.TrimRight(name[:i], "/")
+	}
+}
+
+// whyNotRemoved looks into a refusal that has no reason.
+func (j *job) whyNotRemoved(name string, err error) error {
+	if !errors.Is(err, usftp.ErrSSHFxFailure) {
+		return err
+	}
+	info, statErr := j.client.Lstat(j.at(name))
+	switch {
+	case statErr != nil:
+		return err
+	case !info.IsDir():
+		return errors.New("it is not a directory")
+	}
+	for range j.client.Entries(j.at(name)) {
+		return errors.New("it is not empty")
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package verb
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/wire"
+)
+
+// owners knows the names of users and groups by number, where the server tells them
+// (users-groups-by-id@openssh.com; OpenSSH's PROTOCOL, section 4.12). Its methods may be called from
+// several goroutines.
+type owners struct {
+	mu            sync.Mutex
+	users, groups map[uint32]string // "" if the server knows no name
+}
+
+func newOwners() *owners {
+	return &owners{users: make(map[uint32]string), groups: make(map[uint32]string)}
+}
+
+// mostOwners limits the names that are kept: a server may send other numbers without end.
+const mostOwners = 100_000
+
+// learn asks for the names of those owners of the entries that are not known yet: one round trip,
+// or none.
+func (o *owners) learn(ctx context.Context, client *usftp.Client, entries []*entry) {
+	if !tellsOwners(client) {
+		return
+	}
+	users, groups := o.unknown(entries)
+	for len(users)+len(groups) > 0 {
+		u, g := users[:min(len(users), mostAsked)], groups[:min(len(groups), mostAsked)]
+		users, groups = users[len(u):], groups[len(g):]
+		userNames, groupNames, err := ownerNames(client.WithContext(ctx), u, g)
+		if err != nil {
+			return // numbers will do
+		}
+		o.mu.Lock()
+		for i, id := range u {
+			o.users[id] = userNames[i]
+		}
+		for i, id := range g {
+			o.groups[id] = groupNames[i]
+		}
+		o.mu.Unlock()
+	}
+}
+
+// mostAsked is how many numbers are asked for in one request.
+const mostAsked = 1024
+
+func tellsOwners(client *usftp.Client) bool {
+	version, _ := client.HasExtension(wire.ExtUsersGroupsByID)
+	return version == "1"
+}
+
+// ownerNames asks for the names of users and groups; "" is one that the server does not know.
+func ownerNames(client *usftp.Client, users, groups []uint32) (userNames, groupNames []string,
+	err error) {
+	const head = wire.LengthSize + 1 + 4 + 4 + len(wire.ExtUsersGroupsByID) // of the packet
+	packet := wire.UsersGroupsByID{UIDs: users, GIDs: groups}.Append(nil, 0)
+	reply, err := client.Extended(wire.ExtUsersGroupsByID, packet[head:])
+	if err != nil {
+		return nil, nil, err
+	}
+	var names wire.UsersGroupsReply
+	if err := names.Parse(reply); err != nil {
+		return nil, nil, err
+	}
+	if len(names.Users) != len(users) || len(names.Groups) != len(groups) {
+		return nil, nil, &usftp.ProtocolError{What: "the server does not name each user and group"}
+	}
+	return names.Users, names.Groups, nil
+}
+
+// unknown returns the owners of entries whose names are not known.
+func (o *owners) unknown(entries []*entry) (users, groups []uint32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	asked := make(map[uint64]bool)
+	for _, e := range entries {
+		if !e.stat.HasOwner() {
+			continue
+		}
+		_, known := o.users[e.stat.UID]
+		if !known && !asked[uint64(e.stat.UID)] && len(o.users) < mostOwners {
+			asked[uint64(e.stat.UID)] = true
+			users = append(users, e.stat.UID)
+		}
+		_, known = o.groups[e.stat.GID]
+		if key := 1<<32 | uint64(e.stat.GID); !known && !asked[key] && len(o.groups) < mostOwners {
+			asked[key] = true
+			groups = append(groups, e.stat.GID)
+		}
+	}
+	return users, groups
+}
+
+// known returns the names of a user and a group, "" where they are not known.
+func (o *owners) known(uid, gid uint32) (user, group string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.users[uid], o.groups[gid]
+}
+
+// of returns the owner and group of a file as ls prints them: names, else numbers, else "?".
+func (o *owners) of(s *usftp.FileStat, numeric bool) (user, group string) {
+	if !s.HasOwner() {
+		return "?", "?"
+	}
+	if !numeric {
+		user, group = o.known(s.UID, s.GID)
+	}
+	if user == "" {
+		user = strconv.FormatUint(uint64(s.UID), 10)
+	}
+	if group == "" {
+		group = strconv.FormatUint(uint64(s.GID), 10)
+	}
+	return user, group
+}

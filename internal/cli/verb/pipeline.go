@@ -1,0 +1,41 @@
+package verb
+
+// mostInFlight is how many changes a verb has in flight. Over a link of 100 ms that is 40,000 a
+// second, more than any server carries out.
+const mostInFlight = 4096
+
+// A pipeline has operations in flight and takes their results in the order in which they were
+// started, on the goroutine of its owner.
+type pipeline struct {
+	waits []func()
+	first int // of those not taken yet
+}
+
+// add keeps what waits for the result of an operation that was just started, and takes the result.
+// If too many are in flight it waits for the oldest.
+func (p *pipeline) add(wait func()) {
+	if len(p.waits)-p.first == mostInFlight {
+		p.take()
+	}
+	if p.first > mostInFlight {
+		p.waits = append(p.waits[:0], p.waits[p.first:]...)
+		p.first = 0
+	}
+	p.waits = append(p.waits, wait)
+}
+
+// take waits for the oldest operation.
+func (p *pipeline) take() {
+	wait := p.waits[p.first]
+	p.waits[p.first] = nil
+	p.first++
+	wait()
+}
+
+// drain waits for all operations, and for those that are added in the meantime.
+func (p *pipeline) drain() {
+	for p.first < len(p.waits) {
+		p.take()
+	}
+	p.waits, p.first = p.waits[:0], 0
+}

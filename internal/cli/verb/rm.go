@@ -1,0 +1,240 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// RemoveOptions are those of rm.
+type RemoveOptions struct {
+	Recursive   bool // -r
+	Force       bool // -f: what does not exist is no failure, and nothing is asked
+	Interactive bool // -i: ask before each
+	Directories bool // -d: empty directories too
+}
+
+// Remove is rm. It follows no symbolic link, and refuses "/", "", "." and "..". If somebody replaces
+// a directory by a link while it runs, that may be followed: the protocol cannot open a directory
+// without following links.
+func Remove(ctx context.Context, env *Env, o RemoveOptions, names []string) error {
+	r := newRemover(env.begin(ctx, "rm"))
+	r.o = o
+	r.remove(names)
+	return r.end()
+}
+
+// remover removes files and trees. A directory is removed once everything in it has been: on a
+// server that works in order the requests for that are sent at once, on others when the answers
+// have come.
+type remover struct {
+	*job
+	o       RemoveOptions
+	inOrder bool
+	ops     pipeline
+}
+
+func newRemover(j *job) *remover {
+	return &remover{job: j, inOrder: private.OfClient(j.client).WorksInOrder()}
+}
+
+// removable returns why an operand of rm is refused. What is removed must have a name of its own:
+// "/" and whatever ends in "." or ".." would take away more than a person sees.
+func removable(name string) error {
+	trimmed := strings.TrimRight(name, "/")
+	base := path.Base(trimmed)
+	switch {
+	case name == "":
+		return errors.New("the path is empty")
+	case trimmed == "":
+		return errors.New("it is the root directory")
+	case base == "." || base == "..":
+		return errors.New(`"." and ".." are refused`)
+	}
+	return nil
+}
+
+func (r *remover) remove(names []string) {
+	var good []string
+	for _, name := range names {
+		if err := removable(name); err != nil {
+			r.fail("remove", name, err)
+			continue
+		}
+		good = append(good, strings.TrimRight(name, "/")) // which would follow a link
+	}
+	found := r.lookup(good, followNever, func(name string, err error) {
+		if !r.o.Force || !errors.Is(err, fs.ErrNotExist) {
+			r.fail("remove", name, err)
+		}
+	})
+	if r.over() {
+		return
+	}
+	w := &walk{job: r.job, each: r.each, leave: r.leave,
+		descend: func(*dir) bool { return r.o.Recursive }}
+	if err := w.run(found); err != nil && r.err == nil {
+		r.err = err
+	}
+	r.ops.drain()
+}
+
+// ask asks before something is removed; true without -i.
+func (r *remover) ask(question, name string) bool {
+	if !r.o.Interactive || r.o.Force {
+		return true
+	}
+	r.ops.drain() // what was said yes to is done before the next question
+	r.flush()
+	if r.Ask == nil || r.over() {
+		return false
+	}
+	yes, err := r.Ask(r.ctx, question+" "+r.title(name)+"?")
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	return yes
+}
+
+// each removes a file, or decides about a directory.
+func (r *remover) each(in *dir, e *entry, d *dir) error {
+	name := pathIn(in, e)
+	if d != nil {
+		return r.enterDirectory(d, name)
+	}
+	if !r.ask("remove", name) {
+		r.keep(in)
+		return r.err
+	}
+	r.start(in, name, func() *usftp.Pending[struct{}] {
+		return r.client.Async().Remove(r.at(name))
+	})
+	return nil
+}
+
+// pathIn is the path of an entry of a directory, or of an operand.
+func pathIn(in *dir, e *entry) string {
+	if in == nil {
+		return e.name
+	}
+	return below(in.path, e.name)
+}
+
+func (r *remover) enterDirectory(d *dir, name string) error {
+	switch {
+	case !r.o.Recursive && !r.o.Directories:
+		r.fail("remove", name, errors.New("it is a directory (-r removes directories)"))
+		d.failed = true
+	case r.o.Recursive && !r.ask("descend into directory", name):
+		d.failed = true
+	default:
+		return nil
+	}
+	if d.parent != nil {
+		d.parent.failed = true
+	}
+	return fs.SkipDir
+}
+
+// keep notes that something in a directory stays, and so the directory does.
+func (r *remover) keep(in *dir) {
+	if in != nil {
+		in.failed = true
+	}
+}
+
+// leave removes a directory after what was in it.
+func (r *remover) leave(d *dir) error {
+	if r.o.Interactive {
+		r.ops.drain()
+	}
+	if d.failed {
+		r.keep(d.parent)
+		return r.err
+	}
+	if !r.ask("remove directory", d.path) {
+		r.keep(d.parent)
+		return r.err
+	}
+	remove := func() {
+		r.startDirectory(d)
+	}
+	if d.pending == 0 || r.inOrder {
+		remove()
+		return nil
+	}
+	d.done = remove
+	if d.parent != nil {
+		d.parent.pending++ // until d itself has been removed
+	}
+	return nil
+}
+
+// start removes a file and notes the outcome with the directory that it is in.
+func (r *remover) start(in *dir, name string, begin func() *usftp.Pending[struct{}]) {
+	if in != nil {
+		in.pending++
+	}
+	pending := begin()
+	r.ops.add(func() {
+		_, err := pending.Wait()
+		r.removed(in, name, err)
+		r.settle(in)
+	})
+}
+
+// startDirectory removes a directory, and its parent if that waits for nothing else.
+func (r *remover) startDirectory(d *dir) {
+	waited := d.done != nil
+	d.done = nil
+	if d.parent != nil && !waited {
+		d.parent.pending++
+	}
+	pending := r.client.Async().RemoveDirectory(r.at(d.path))
+	r.ops.add(func() {
+		_, err := pending.Wait()
+		switch {
+		case err == nil || errors.Is(err, fs.ErrNotExist):
+		case d.failed: // what is left in it was told
+			r.keep(d.parent)
+			r.settle(d.parent)
+			return
+		case d.err != nil:
+			err = d.err // why nothing in it was removed
+		case d.several:
+			// Some servers leave out names when others are removed while they list.
+			err = r.client.RemoveAll(r.at(d.path))
+		}
+		r.removed(d.parent, d.path, err)
+		r.settle(d.parent)
+	})
+}
+
+// settle notes that something in a directory has been dealt with.
+func (r *remover) settle(in *dir) {
+	if in == nil {
+		return
+	}
+	if in.pending--; in.pending == 0 && in.done != nil {
+		in.done()
+	}
+}
+
+// removed tells what has become of a file.
+func (r *remover) removed(in *dir, name string, err error) {
+	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.o.Force) {
+		return // somebody else has removed it
+	}
+	if err != nil {
+		r.keep(in)
+		r.fail("remove", name, err)
+		return
+	}
+	r.done("removed", name, fmt.Sprintf("removed %s", r.Prefix+name))
+}

@@ -1,0 +1,130 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestRemoveRefuses: what nobody means to remove stays, whatever the options.
+func TestRemoveRefuses(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/d/f", "x")
+	r := newRig(startServer(t, dir))
+	for _, name := range []string{"", "/", "//", ".", "..", "./", "d/..", "d/.", "d/../", "/.", "/..", "d/./."} {
+		err := Remove(t.Context(), r.Env, RemoveOptions{Recursive: true, Force: true}, []string{name})
+		if _, said := r.take(); codeOf(err) != 1 || !strings.Contains(said, "cannot remove") {
+			t.Errorf("%q: %v, %q", name, err, said)
+		}
+	}
+	if _, err := os.Stat(dir + "/d/f"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRemoveFollowsNoLink: neither an operand nor what lies below one.
+func TestRemoveFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/keep/f", "x")
+	writeFile(t, dir+"/d/e/f", "x")
+	ok(t, os.Symlink(dir+"/keep", dir+"/d/link"))
+	ok(t, os.Symlink(dir+"/keep", dir+"/d/e/link"))
+	ok(t, os.Symlink(dir+"/keep", dir+"/top"))
+	r := newRig(startServer(t, dir))
+	ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true}, []string{"d", "top/"}))
+	if _, err := os.Stat(dir + "/keep/f"); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(dir + "/*"); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestRemoveIsRm compares what is left, what is printed with -v and the exit codes with rm.
+func TestRemoveIsRm(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Log("as root nothing is refused: what cannot be removed is tested with a scripted server")
+	}
+	for _, test := range []struct {
+		args  string
+		o     RemoveOptions
+		names []string
+	}{
+		{"", RemoveOptions{}, []string{"tree/a", "tree/b", "missing"}},
+		{"-f", RemoveOptions{Force: true}, []string{"missing", "tree"}},
+		{"-d", RemoveOptions{Directories: true}, []string{"empty", "tree"}},
+		{"-r", RemoveOptions{Recursive: true}, []string{"tree", "empty"}},
+		{"-rf", RemoveOptions{Recursive: true, Force: true}, []string{"tree", "missing"}},
+	} {
+		t.Run("rm "+test.args, func(t *testing.T) {
+			left := func(dir string) string {
+				out, _ := tool(t, dir, "find", ".", "-printf", "%p %y\n")
+				return out
+			}
+			ours, theirs := t.TempDir(), t.TempDir()
+			for _, dir := range []string{ours, theirs} {
+				randomTree(t, 3, dir+"/tree", 3)
+				ok(t, os.Mkdir(dir+"/empty", 0o755))
+			}
+			args := append(strings.Fields(test.args), test.names...)
+			_, code := tool(t, theirs, "rm", args...)
+			r := newRig(startServer(t, ours))
+			err := Remove(t.Context(), r.Env, test.o, test.names)
+			if got, want := left(ours), left(theirs); got != want || codeOf(err) != code {
+				_, said := r.take()
+				t.Errorf("code %v, want %d; said %q; left\n%s\nwant\n%s", err, code, said, got, want)
+			}
+		})
+	}
+}
+
+// TestRemoveAsks: with -i a no keeps a file and the directories that hold it.
+func TestRemoveAsks(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"d/a", "d/b", "d/e/c", "f"} {
+		writeFile(t, filepath.Join(dir, name), "x")
+	}
+	r := newRig(startServer(t, dir))
+	var asked []string
+	r.Ask = func(_ context.Context, question string) (bool, error) {
+		asked = append(asked, question)
+		return !strings.Contains(question, "d/b"), nil
+	}
+	ok(t, Remove(t.Context(), r.Env, RemoveOptions{Recursive: true, Interactive: true}, []string{"d", "f"}))
+	want := "descend into directory d?|remove d/a?|remove d/b?|descend into directory d/e?|remove d/e/c?|remove directory d/e?|remove f?"
+	if got := strings.Join(asked, "|"); got != want {
+		t.Errorf("asked %s\nwant  %s", got, want)
+	}
+	if left, _ := tool(t, dir, "find", ".", "-type", "f"); left != "./d/b\n" {
+		t.Errorf("left %q", left)
+	}
+}
+
+// TestRemoveWhatFails: on servers of any order the rest goes on, each failure is told once, and the
+// directories above say nothing.
+func TestRemoveWhatFails(t *testing.T) {
+	for _, version := range []string{openSSH, ""} {
+		t.Run(fmt.Sprintf("version %q", version), func(t *testing.T) {
+			onShape(t, shapes[1], version, func(r *rig, server *sftptest.Scripted) {
+				for i := range 3 {
+					server.AddFaults(sftptest.Fault{Path: fmt.Sprintf("/t/%03d/050", 7*i), Do: sftptest.Refuse(wire.PermissionDenied, "no")})
+				}
+				err := Remove(context.Background(), r.Env, RemoveOptions{Recursive: true}, []string{"/t"})
+				_, said := r.take()
+				if codeOf(err) != 1 || strings.Count(said, "\n") != 2 || strings.Count(said, "permission denied") != 3 {
+					t.Errorf("%v, said\n%s", err, said)
+				}
+				left, readErr := r.Client.ReadDir("/t")
+				if readErr != nil || len(left) != 3 {
+					t.Errorf("%d are left, %v", len(left), readErr)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// StatusOptions are those of stat.
+type StatusOptions struct {
+	Follow bool   // -L
+	Format string // -c; "" means the usual form
+	Plain  bool   // --printf: no line break after each, and escapes such as \n
+}
+
+// Status is stat. The protocol has no inodes, devices, link counts, blocks, birth times or times of
+// change: they are left out, and a format gets "?" for them.
+func Status(ctx context.Context, env *Env, o StatusOptions, names []string) error {
+	j := env.begin(ctx, "stat")
+	follow := followNever
+	if o.Follow {
+		follow = followAlways
+	}
+	found := j.lookup(names, follow, func(name string, err error) { j.fail("stat", name, err) })
+	j.names.learn(j.ctx, j.client, found)
+	for _, e := range found {
+		if j.over() {
+			break
+		}
+		if e.isLink() {
+			e.target, _ = j.client.ReadLink(j.at(e.name))
+		}
+		switch {
+		case j.JSON:
+			j.print(fileLine{header{1, "file", j.Host}, e.name, j.attributesOf(&e.stat), e.target})
+		case o.Format == "":
+			j.status(e)
+		case o.Plain:
+			j.out.WriteString(j.formatted(e, unescape(o.Format)))
+		default:
+			j.line(j.formatted(e, o.Format))
+		}
+	}
+	return j.end()
+}
+
+// status prints the usual form.
+func (j *job) status(e *entry) {
+	name := j.shown(j.Prefix + e.name)
+	if e.target != "" {
+		name += " -> " + j.shown(e.target)
+	}
+	s := &e.stat
+	user, group := j.names.of(s, false)
+	size := "?"
+	if s.HasSize() {
+		size = strconv.FormatUint(s.Size, 10)
+	}
+	j.line("  File: ", name)
+	j.line("  Size: ", padRight(size, 10), "\t", kindOf(s))
+	uid, gid := "?", "?"
+	if s.HasOwner() {
+		uid, gid = fmt.Sprint(s.UID), fmt.Sprint(s.GID)
+	}
+	j.line("Access: (", octal(s.Mode), "/", modeString(s), ")  Uid: (", padLeft(uid, 5), "/",
+		padLeft(printable(user), 8), ")   Gid: (", padLeft(gid, 5), "/", padLeft(printable(group), 8), ")")
+	j.line("Access: ", longTime(s, s.AccessTime()))
+	j.line("Modify: ", longTime(s, s.ModTime()))
+}
+
+func longTime(s *usftp.FileStat, t time.Time) string {
+	if !s.HasTimes() {
+		return "?"
+	}
+	return t.Local().Format("2006-01-02 15:04:05.000000000 -0700")
+}
+
+// kindOf is what stat calls a type of file.
+func kindOf(s *usftp.FileStat) string {
+	switch kind := typeName(s); {
+	case kind == "file" && s.HasSize() && s.Size == 0:
+		return "regular empty file"
+	case kind == "file":
+		return "regular file"
+	case kind == "link":
+		return "symbolic link"
+	case kind == "character device":
+		return "character special file"
+	case kind == "block device":
+		return "block special file"
+	default:
+		return kind
+	}
+}
+
+// formatted fills in a format such as "%n %s".
+func (j *job) formatted(e *entry, format string) string {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		from := i + 1
+		for i++; i < len(format)-1 && strings.IndexByte("-0123456789# +.", format[i]) >= 0; i++ {
+		}
+		b.WriteString(padTo(format[from:i], j.field(e, format[i])))
+	}
+	return b.String()
+}
+
+// padTo applies the flags and the width of a format's field.
+func padTo(flags, text string) string {
+	left := strings.HasPrefix(flags, "-")
+	zero := strings.HasPrefix(flags, "0")
+	to, err := strconv.Atoi(strings.TrimLeft(flags, "-0"))
+	switch {
+	case err != nil || to > 1000:
+		return text
+	case left:
+		return padRight(text, to)
+	case zero:
+		return strings.Repeat("0", max(0, to-len(text))) + text
+	}
+	return padLeft(text, to)
+}
+
+func (j *job) field(e *entry, letter byte) string {
+	s := &e.stat
+	user, group := j.names.of(s, false)
+	number := func(known bool, n uint64) string {
+		if !known {
+			return "?"
+		}
+		return strconv.FormatUint(n, 10)
+	}
+	switch letter {
+	case '%':
+		return "%"
+	case 'n':
+		return j.shown(j.Prefix + e.name)
+	case 'N':
+		name := "'" + j.shown(j.Prefix+e.name) + "'"
+		if e.target != "" {
+			name += " -> '" + j.shown(e.target) + "'"
+		}
+		return name
+	case 's':
+		return number(s.HasSize(), s.Size)
+	case 'a':
+		return strconv.FormatUint(uint64(s.Mode&allModeBits), 8)
+	case 'A':
+		return modeString(s)
+	case 'f':
+		return strconv.FormatUint(uint64(s.Mode), 16)
+	case 'F':
+		return kindOf(s)
+	case 'u':
+		return number(s.HasOwner(), uint64(s.UID))
+	case 'g':
+		return number(s.HasOwner(), uint64(s.GID))
+	case 'U':
+		return printable(user)
+	case 'G':
+		return printable(group)
+	case 'x':
+		return longTime(s, s.AccessTime())
+	case 'y':
+		return longTime(s, s.ModTime())
+	case 'X':
+		return number(s.HasTimes(), uint64(s.Atime))
+	case 'Y':
+		return number(s.HasTimes(), uint64(s.Mtime))
+	}
+	return "?"
+}
+
+// unescape replaces escapes as printf has them.
+func unescape(format string) string {
+	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\\`, `\`, `\"`, `"`, `\0`, "\x00",
+		`\r`, "\r").Replace(format)
+}

@@ -1,0 +1,128 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// TouchOptions are those of touch.
+type TouchOptions struct {
+	NoCreate bool      // -c
+	Access   bool      // -a: only the time of access
+	Modify   bool      // -m: only the time of modification
+	Time     time.Time // zero means now, by this machine's clock
+}
+
+// Touch is touch: it makes files that are missing, and sets times. Times are whole seconds, and
+// "now" is this machine's: SFTP does not set the server's.
+func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error {
+	j := env.begin(ctx, "touch")
+	t := o.Time
+	if t.IsZero() {
+		t = j.now()
+	}
+	for _, name := range names {
+		if j.over() {
+			break
+		}
+		if err := j.touch(o, name, t); err != nil {
+			j.fail("touch", name, err)
+		} else {
+			j.done("touched", name, "touched "+j.Prefix+name)
+		}
+	}
+	return j.end()
+}
+
+func (j *job) touch(o TouchOptions, name string, t time.Time) error {
+	at := j.at(name)
+	atime, mtime := t, t
+	info, err := j.client.Stat(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && o.NoCreate:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		f, err := j.client.OpenFile(at, os.O_WRONLY|os.O_CREATE, 0o666)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		if o.Time.IsZero() && o.Access == o.Modify {
+			return nil // the server's own clock said when
+		}
+		info, err = j.client.Stat(at)
+		if err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	stat := statOf(info)
+	if o.Access != o.Modify {
+		if !stat.HasTimes() {
+			return errors.New("the server does not tell its times, and SFTP sets both together")
+		}
+		if o.Access {
+			mtime = stat.ModTime()
+		} else {
+			atime = stat.AccessTime()
+		}
+	}
+	return j.client.Chtimes(at, atime, mtime)
+}
+
+// ParseDate reads a date as touch -d takes the common ones: RFC 3339, "2006-01-02 15:04:05" and
+// shorter, and "@" with the seconds since 1970.
+func ParseDate(text string) (time.Time, error) {
+	if seconds, ok := strings.CutPrefix(text, "@"); ok {
+		n, err := strconv.ParseInt(seconds, 10, 64)
+		if err != nil {
+			return time.Time{}, errDate(text)
+		}
+		return time.Unix(n, 0), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05",
+		"2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, errDate(text)
+}
+
+func errDate(text string) error {
+	return usage("invalid date %q: use 2006-01-02, 2006-01-02 15:04:05, RFC 3339 or @seconds", text)
+}
+
+// ParseStamp reads a date as touch -t takes it: [[CC]YY]MMDDhhmm[.ss].
+func ParseStamp(text string, now time.Time) (time.Time, error) {
+	digits, seconds, dotted := strings.Cut(text, ".")
+	switch len(digits) {
+	case 8:
+		digits = strconv.Itoa(now.Year()) + digits
+	case 10: // as POSIX has it: 69 to 99 are of the last century
+		if digits[:2] >= "69" {
+			digits = "19" + digits
+		} else {
+			digits = "20" + digits
+		}
+	case 12:
+	default:
+		digits = ""
+	}
+	if !dotted {
+		seconds = "00"
+	}
+	t, err := time.ParseInLocation("20060102150405", digits+seconds, time.Local)
+	if err != nil || len(seconds) != 2 {
+		return time.Time{}, usage("invalid date %q: must be [[CC]YY]MMDDhhmm[.ss]", text)
+	}
+	return t, nil
+}

@@ -1,0 +1,15 @@
+//go:build unix
+
+package verb
+
+import (
+	"sync"
+	"syscall"
+)
+
+// umask is this process's. The host's is not known; chmod applies it where nobody is named ("+w").
+var umask = sync.OnceValue(func() uint32 {
+	mask := syscall.Umask(0o077) // there is no other way to read it
+	syscall.Umask(mask)
+	return uint32(mask)
+})

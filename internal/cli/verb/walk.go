@@ -1,0 +1,496 @@
+package verb
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/usftp/usftp"
+)
+
+// A walk visits trees on a host for all recursive verbs: each directory in turn and all that lies
+// below it, on the calling goroutine, while others list directories ahead of the visit. It follows
+// no symbolic link.
+//
+// Unlike [usftp.Client.WalkDir] it gives a directory's entries together, in any order that ls has,
+// starts to list a directory as soon as its name has arrived, and holds no more than part of a
+// directory if the order does not matter.
+type walk struct {
+	*job
+
+	// order sorts the entries of a directory. Nil means by name, and that a directory of more than
+	// mostPart entries comes in several parts, each sorted.
+	order func(a, b *entry) int
+
+	// descend reports whether a directory is to be listed, if it is not left out by the visit. It
+	// is called on other goroutines, and before the visit. Nil means always.
+	descend func(d *dir) bool
+
+	// prepare asks for more about entries before they are visited, on the goroutine that lists.
+	prepare func(d *dir, entries []*entry)
+
+	// enter is called with each part of a directory that was listed; each with each entry, before
+	// what lies below it; leave after all that lies below. Any may be nil. An error ends the walk,
+	// except that each may return fs.SkipDir to leave out a directory.
+	enter func(d *dir, entries []*entry) error
+	each  func(d *dir, e *entry, below *dir) error
+	leave func(d *dir) error
+
+	// again waits for changes that may make a directory readable: one that could not be listed for
+	// want of permission is listed again after it. Nil means that there are none.
+	again func()
+
+	lister *usftp.Client // which ends with the walk
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting dirHeap // directories that are known and not being listed
+	active  int     // listings under way
+	limit   int     // that may be
+	most    int     // that ever may be
+	ahead   int     // entries listed and not visited
+	awaited *dir    // by the visit
+	over    bool
+	arrived sync.Cond // something for the visit
+	room    sync.Cond // for those who list
+}
+
+const (
+	// leastListings and mostListings are how many directories are listed at once, at first and at
+	// most. Servers limit open handles, OpenSSH's to about a thousand.
+	leastListings = 16
+	mostListings  = 128
+
+	// mostAhead is how many entries are listed ahead of the visit, besides those of the directory
+	// it waits for: some 5 MB.
+	mostAhead = 1 << 15
+
+	// mostPart is how many entries of a directory are held if their order does not matter, and
+	// mostSorted if it does.
+	mostPart   = 20_000
+	mostSorted = 20_000_000
+
+	// someEntries is how many entries are counted together.
+	someEntries = 100
+)
+
+// A dir is a directory of the tree. What the visitors may use is set before they see it.
+type dir struct {
+	entry  *entry
+	path   string // as it is printed
+	parent *dir   // nil for an operand
+	depth  int    // 0 for an operand
+
+	err     error // why it cannot be listed, or not to its end; set when all parts have come
+	several bool  // it came in several parts
+	again   bool  // it was listed again
+
+	// For the visitors' own use.
+	failed  bool
+	pending int
+	done    func()
+	sum     uint64
+
+	order int // among the operands
+	index int // in the heap; -1 when not there
+
+	// guarded by walk.mu
+	begun, ended, left bool
+	parts              [][]*entry
+	counted            int // entries in walk.ahead
+	below              map[*entry]*dir
+}
+
+// errTooMany is why a walk gives up on a server that lists without end.
+var errTooMany = errors.New("the directory has too many entries")
+
+// run walks the trees at some operands, in their order. Operands that are no directories are given
+// to each, with a nil directory.
+func (w *walk) run(operands []*entry) error {
+	var ctx context.Context
+	ctx, w.stop = context.WithCancel(w.ctx)
+	w.lister = w.client.WithContext(ctx)
+	w.arrived.L, w.room.L = &w.mu, &w.mu
+	w.waiting.before = w.before
+	w.limit, w.most = leastListings, mostListings
+	if limits, err := w.client.Limits(); err == nil && limits.MaxOpenHandles > 0 {
+		w.most = int(min(mostListings, max(1, limits.MaxOpenHandles/2)))
+	}
+	defer w.work.Wait()
+	defer w.finish()
+	top := make([]*dir, len(operands))
+	w.mu.Lock()
+	for i, e := range operands {
+		if e.isDir() {
+			top[i] = &dir{entry: e, path: e.name, order: i, index: -1}
+			w.found(top[i])
+		}
+	}
+	w.mu.Unlock()
+	for i, e := range operands {
+		if err := w.visitEntry(nil, e, top[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish ends all listings.
+func (w *walk) finish() {
+	w.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.room.Broadcast()
+}
+
+// visitEntry visits an entry of a directory, and what lies below.
+func (w *walk) visitEntry(in *dir, e *entry, below *dir) error {
+	if w.job.over() {
+		return w.stopped()
+	}
+	var err error
+	if w.each != nil {
+		err = w.each(in, e, below)
+	}
+	if below == nil {
+		return noSkip(err)
+	}
+	if err == nil && (w.descend == nil || w.descend(below)) {
+		err = w.visit(below)
+	}
+	w.mu.Lock()
+	w.forget(below)
+	w.mu.Unlock()
+	if err != nil {
+		return noSkip(err)
+	}
+	if w.leave != nil {
+		return w.leave(below)
+	}
+	return nil
+}
+
+func noSkip(err error) error {
+	if err == fs.SkipDir {
+		return nil
+	}
+	return err
+}
+
+// stopped is why the verb is over.
+func (w *walk) stopped() error {
+	if w.err != nil {
+		return w.err
+	}
+	return context.Cause(w.ctx)
+}
+
+// visit visits what a directory holds, part by part.
+func (w *walk) visit(d *dir) error {
+	for {
+		part, last := w.await(d)
+		if w.job.over() {
+			return w.stopped()
+		}
+		if w.again != nil && !d.again && errors.Is(d.err, fs.ErrPermission) {
+			w.again()
+			d.again, d.begun, d.ended, d.err = true, false, false, nil
+			continue
+		}
+		if w.enter != nil && (len(part) > 0 || last) {
+			if err := w.enter(d, part); err != nil {
+				return err
+			}
+		}
+		for i, e := range part {
+			w.mu.Lock()
+			w.ahead--
+			d.counted--
+			below := d.below[e]
+			delete(d.below, e)
+			if w.ahead == mostAhead-1 {
+				w.room.Broadcast()
+			}
+			w.launch()
+			w.mu.Unlock()
+			part[i] = nil
+			if err := w.visitEntry(d, e, below); err != nil {
+				return err
+			}
+		}
+		if last {
+			return nil
+		}
+		d.several = true
+	}
+}
+
+// await returns the next part of a directory. If nobody has begun to list it, it comes first.
+func (w *walk) await(d *dir) (part []*entry, last bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.index >= 0 {
+		heap.Remove(&w.waiting, d.index)
+	}
+	if !d.begun {
+		w.begin(d)
+	}
+	w.awaited = d
+	w.room.Broadcast()
+	for len(d.parts) == 0 && !d.ended {
+		w.arrived.Wait()
+	}
+	w.awaited = nil
+	if len(d.parts) > 0 {
+		part, d.parts = d.parts[0], d.parts[1:]
+		w.room.Broadcast()
+	}
+	return part, d.ended && len(d.parts) == 0
+}
+
+// found makes a directory known, which may be listed from now on. The caller holds the lock.
+func (w *walk) found(d *dir) {
+	if d.index = -1; w.descend == nil || w.descend(d) {
+		heap.Push(&w.waiting, d)
+		w.launch()
+	}
+}
+
+// launch starts as many listings as allowed. The caller holds the lock.
+func (w *walk) launch() {
+	for !w.over && w.active < w.limit && w.ahead < mostAhead && w.waiting.Len() > 0 {
+		w.begin(heap.Pop(&w.waiting).(*dir))
+	}
+}
+
+// begin starts to list a directory. The caller holds the lock.
+func (w *walk) begin(d *dir) {
+	d.begun = true
+	w.active++
+	w.work.Go(func() { w.list(d) })
+}
+
+// forget drops what was listed of a directory and below it. The caller holds the lock.
+func (w *walk) forget(d *dir) {
+	d.left = true
+	w.ahead -= d.counted
+	d.counted, d.parts = 0, nil
+	if d.index >= 0 {
+		heap.Remove(&w.waiting, d.index)
+	}
+	for _, below := range d.below {
+		w.forget(below)
+	}
+	d.below = nil
+	w.room.Broadcast()
+}
+
+// list lists a directory.
+func (w *walk) list(d *dir) {
+	others, err := w.listOnce(d)
+	if others && errors.Is(err, usftp.ErrSSHFxFailure) && !errors.As(err, new(*brokenOff)) {
+		// It may have failed because too much was open at once, for which version 3 has no code.
+		w.mu.Lock()
+		w.limit = max(1, w.limit/2)
+		w.most = w.limit
+		w.mu.Unlock()
+		_, err = w.listOnce(d)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.active--
+	if err == nil && w.limit < w.most {
+		w.limit++
+	}
+	d.err, d.ended = err, true
+	w.arrived.Signal()
+	w.launch()
+}
+
+// A brokenOff is a listing that ended after some entries.
+type brokenOff struct{ error }
+
+func (b *brokenOff) Unwrap() error { return b.error }
+
+// listOnce lists a directory and hands over its parts. others reports whether other listings were
+// under way.
+func (w *walk) listOnce(d *dir) (others bool, err error) {
+	w.mu.Lock()
+	others = w.active > 1
+	w.mu.Unlock()
+	var part []*entry
+	uncounted := 0
+	for f, listErr := range w.lister.Entries(w.at(d.path)) {
+		if listErr != nil {
+			if err = listErr; len(part) > 0 {
+				err = &brokenOff{listErr}
+			}
+			break
+		}
+		e := &entry{name: f.BaseName(), stat: *f.FileStat()}
+		part = append(part, e)
+		if e.isDir() {
+			w.foundIn(d, e)
+		}
+		if uncounted++; uncounted == someEntries {
+			if uncounted = 0; !w.count(d, someEntries) {
+				return others, nil
+			}
+		}
+		if w.order == nil && len(part) == mostPart {
+			if !w.count(d, uncounted) || !w.deliver(d, part, true) {
+				return others, nil
+			}
+			part, uncounted = nil, 0
+		}
+		if len(part) == mostSorted {
+			err = &brokenOff{errTooMany}
+			break
+		}
+	}
+	if w.count(d, uncounted) {
+		w.deliver(d, part, false)
+	}
+	return others, err
+}
+
+// count counts entries that were listed, and waits while there are too many, unless the visit
+// waits for this directory. False means that nobody wants them any more.
+func (w *walk) count(d *dir, entries int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.left || w.over {
+		return false
+	}
+	w.ahead += entries
+	d.counted += entries
+	for w.ahead >= mostAhead && w.awaited != d && !d.left && !w.over {
+		w.room.Wait()
+	}
+	return !d.left && !w.over
+}
+
+// foundIn makes a directory that was listed known.
+func (w *walk) foundIn(d *dir, e *entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.left || w.over {
+		return
+	}
+	if d.below == nil {
+		d.below = make(map[*entry]*dir)
+	}
+	child := &dir{entry: e, path: below(d.path, e.name), parent: d, depth: d.depth + 1, index: -1}
+	d.below[e] = child
+	w.found(child)
+}
+
+// deliver hands a part of a directory to the visit. If more is to come it waits until the visit
+// has taken it, so that no more than two parts are held. False means that nobody wants it.
+func (w *walk) deliver(d *dir, part []*entry, more bool) bool {
+	w.askUnknown(d, part)
+	if w.prepare != nil {
+		w.prepare(d, part)
+	}
+	order := w.order
+	if order == nil {
+		order = byName
+	}
+	slices.SortStableFunc(part, order)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.left || w.over {
+		return false
+	}
+	if len(part) > 0 {
+		d.parts = append(d.parts, part)
+		w.arrived.Signal()
+	}
+	for more && len(d.parts) > 0 && !d.left && !w.over {
+		w.room.Wait()
+	}
+	return !d.left && !w.over
+}
+
+// askUnknown asks for the attributes of entries that were listed without a mode.
+func (w *walk) askUnknown(d *dir, entries []*entry) {
+	unknown := func(yield func(*entry) bool) {
+		for _, e := range entries {
+			if !e.stat.HasMode() && !yield(e) {
+				return
+			}
+		}
+	}
+	for r := range usftp.Batch(unknown, 0, func(e *entry) *usftp.Pending[fs.FileInfo] {
+		return w.lister.Async().Lstat(w.at(below(d.path, e.name)))
+	}) {
+		if r.Err == nil {
+			if r.Item.stat = statOf(r.Value); r.Item.isDir() {
+				w.foundIn(d, r.Item)
+			}
+		}
+	}
+}
+
+func byName(a, b *entry) int { return strings.Compare(a.name, b.name) }
+
+// before reports whether the visit comes to a before it comes to b.
+func (w *walk) before(a, b *dir) bool {
+	x, y := a, b
+	for x.depth > y.depth {
+		x = x.parent
+	}
+	for y.depth > x.depth {
+		y = y.parent
+	}
+	if x == y { // one lies below the other
+		return a.depth < b.depth
+	}
+	for x.parent != y.parent {
+		x, y = x.parent, y.parent
+	}
+	switch {
+	case x.parent == nil:
+		return x.order < y.order
+	case w.order != nil:
+		return w.order(x.entry, y.entry) < 0
+	}
+	return x.entry.name < y.entry.name
+}
+
+// dirHeap holds directories in the order of the visit.
+type dirHeap struct {
+	dirs   []*dir
+	before func(a, b *dir) bool
+}
+
+func (h *dirHeap) Len() int           { return len(h.dirs) }
+func (h *dirHeap) Less(i, j int) bool { return h.before(h.dirs[i], h.dirs[j]) }
+
+func (h *dirHeap) Swap(i, j int) {
+	h.dirs[i], h.dirs[j] = h.dirs[j], h.dirs[i]
+	h.dirs[i].index, h.dirs[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *dirHeap) Push(x any) {
+	d := x.(*dir)
+	d.index = len(h.dirs)
+	h.dirs = append(h.dirs, d)
+}
+
+// Pop implements heap.Interface.
+func (h *dirHeap) Pop() any {
+	last := len(h.dirs) - 1
+	d := h.dirs[last]
+	h.dirs[last] = nil
+	h.dirs = h.dirs[:last]
+	d.index = -1
+	return d
+}
