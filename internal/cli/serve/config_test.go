@@ -148,7 +148,7 @@ func TestServeConfigErrors(t *testing.T) {
 		{"[[users]]\nroot = '.'\n", `:1: name: "" cannot be a user's name`},
 		{"[[users]]\nname = 'a:b'\nroot = '.'\n", `:2: name: "a:b" cannot be a user's name`},
 		{"[[users]]\nname = 'u'\nroot = '.'\n", `:2: name: u has no way to log in`},
-		{"[[users]]\nname = 'u'\n", `:1: root: the user u needs a directory to see`},
+		{"[[users]]\nname = 'u'\n", `:1: root: user u has no directory`},
 		{"[[users]]\nname = 'u'\nroot = 'none'\n",
 			`:3: root: ` + filepath.Join(dir, "none") + `: no such file`},
 		{"[[users]]\nname = 'u'\nroot = 'file'\n",
@@ -159,12 +159,12 @@ func TestServeConfigErrors(t *testing.T) {
 		{"[[users]]\nname = 'u'\nroot = '.'\nauthorized_keys = 'none'\n",
 			`:4: authorized_keys: ` + filepath.Join(dir, "none") + `: no such file`},
 		{"[[users]]\nname = 'u'\nroot = '.'\npassword = 'secret'\n", `:4:12: `},
-		{user + "allow = ['fly']\n", `:5:10: there is no request "fly"; there are open, `},
+		{user + "allow = ['fly']\n", `:5:10: unknown request "fly"; use open, `},
 		{user + "umask = '999'\n", `:5:9: it must be an octal number up to 777`},
 		{user + "quota_bytes = 'much'\n", `:5:15: invalid size "much"`},
 		{user + "bandwidth = '0MB'\n", `:5:13: invalid size "0MB"`},
 		{user + "sessions = 1.5\n", `:5:12: `},
-		{"users = [{name = 'u'}]\n", `:1: root: the user u needs a directory to see`},
+		{"users = [{name = 'u'}]\n", `:1: root: user u has no directory`},
 	} {
 		name := filepath.Join(dir, "serve.toml")
 		writeFile(t, name, []byte(c.text))
