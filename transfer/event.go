@@ -22,7 +22,7 @@ const (
 
 	// Of trees. The tree's own Started, Progress and Ended events have Totals, those of its entries
 	// do not.
-	Planned Kind = "planned" // a dry run would copy it
+	Planned Kind = "planned" // a dry run would copy it; in a Sync, Reason
 	Kept    Kind = "kept"    // it already exists; Hash
 	Skipped Kind = "skipped" // Message says why it is not copied
 	Ended   Kind = "ended"   // Totals are final; Err and Message if anything failed
@@ -50,6 +50,7 @@ type Event struct {
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 	Wait    time.Duration `json:"wait_ns,omitempty"`
 	Message string        `json:"message,omitempty"`
+	Reason  Reason        `json:"reason,omitempty"` // of a Sync
 	Outcome
 	Err    error   `json:"-"`
 	Tree   bool    `json:"tree,omitempty"`   // it is about a tree, or an entry of one
@@ -114,6 +115,9 @@ func (c *fileCopy) tellEnd(err error) {
 	if err != nil {
 		e = (&Event{Size: c.size, Bytes: c.result.Bytes, Elapsed: c.result.Elapsed,
 			Outcome: Outcome{LeftBehind: c.result.LeftBehind}}).failed(err)
+	}
+	if c.entry != nil {
+		e.Reason = c.entry.reason
 	}
 	c.tell(e)
 }

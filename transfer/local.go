@@ -127,18 +127,25 @@ func (s *localSource) list(d *directory, yield func(*entry, error) bool) error {
 		return ofSource(explainLink(err))
 	}
 	defer dir.Close()
+	return ofSource(eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
+		e := &entry{dir: d, name: name}
+		if err == nil {
+			e.facts = localFacts(info)
+		}
+		return yield(e, ofSource(err))
+	}))
+}
+
+// eachEntry reads a directory until yield returns false.
+func eachEntry(dir *os.File, yield func(name string, info fs.FileInfo, err error) bool) error {
 	for {
 		entries, err := dir.ReadDir(listPiece)
 		for _, found := range entries {
-			e := &entry{dir: d, name: found.Name()}
 			info, err := found.Info()
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // it was removed meanwhile
 			}
-			if err == nil {
-				e.facts = localFacts(info)
-			}
-			if !yield(e, ofSource(err)) {
+			if !yield(found.Name(), info, err) {
 				return nil
 			}
 		}
@@ -146,7 +153,7 @@ func (s *localSource) list(d *directory, yield func(*entry, error) bool) error {
 			return nil
 		}
 		if err != nil {
-			return ofSource(err)
+			return err
 		}
 	}
 }
@@ -457,7 +464,7 @@ func (t *localTarget) begin(source facts, base string, inside func() error) (str
 		}
 		t.fresh = true
 	}
-	if !dryRun {
+	if !dryRun || t.job.tree.sync != nil {
 		t.top, err = os.OpenRoot(t.root)
 		t.roots.top = t.top
 	}
@@ -470,27 +477,48 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 		return nil
 	}
 	if info, err := os.Stat(filepath.Join(t.root, base)); err == nil && os.SameFile(info, source) {
-		return errIntoItself
+		return t.job.tree.nested()
 	}
-	above := t.root
-	if _, err := os.Stat(above); err != nil {
-		above = filepath.Dir(above)
+	target := t.root
+	if _, err := os.Stat(target); err != nil {
+		target = filepath.Dir(target)
 	}
-	above, err := filepath.EvalSymlinks(above)
+	target, err := filepath.EvalSymlinks(target)
 	if err == nil {
-		above, err = filepath.Abs(above)
+		target, err = filepath.Abs(target)
 	}
 	for err == nil {
-		if info, err := os.Stat(above); err == nil && os.SameFile(info, source) {
-			return errIntoItself
+		if info, err := os.Stat(target); err == nil && os.SameFile(info, source) {
+			return t.job.tree.nested()
 		}
-		next := filepath.Dir(above)
-		if next == above {
+		next := filepath.Dir(target)
+		if next == target {
 			break
 		}
-		above = next
+		target = next
+	}
+	if t.job.tree.sync != nil && above(t.root, t.job.route.Source) {
+		return errNested
 	}
 	return nil // if nothing is known of the target, making it will say why
+}
+
+// above reports whether a directory lies above another.
+func above(dir, other string) bool {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	if other, err = filepath.EvalSymlinks(other); err == nil {
+		other, err = filepath.Abs(other)
+	}
+	for err == nil && filepath.Dir(other) != other {
+		other = filepath.Dir(other)
+		if at, err := os.Stat(other); err == nil && os.SameFile(at, info) {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *localTarget) is(source facts) bool {

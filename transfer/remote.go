@@ -142,12 +142,16 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		read, write, err := private.OfClient(client).DataSizes()
 		l.small = min(piece(read, write), largestSmall)
 		l.handles, l.listings = unknownHandles, walkers
+		most := walkers
+		if t := e.job.tree; t != nil && t.sync != nil { // most of them find nothing to copy
+			most = syncWalkers
+		}
 		if _, told := client.HasExtension("limits@openssh.com"); told {
 			l.handles = 1 << 20
 			if limits.MaxOpenHandles > 0 { // some are for listings, and for others
 				all := int64(min(limits.MaxOpenHandles, 1<<20))
 				l.handles = max(1, all*3/4)
-				l.listings = int(max(1, min(all-l.handles, walkers)))
+				l.listings = int(max(1, min(all-l.handles, int64(most))))
 			}
 		}
 		return err
@@ -908,7 +912,7 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
 	if c.entry != nil {
 		o.name = c.entry.target()
-		return o, o.lookBelow(c.entry.dir.fresh)
+		return o, o.lookBelow(c.entry.absent())
 	}
 	return o, t.find(c, o)
 }

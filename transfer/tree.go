@@ -83,6 +83,11 @@ type Totals struct {
 	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed, and not there
 	Unlisted int64 `json:"unlisted,omitempty"` // there, and not listed; skipped, or failed if Strict
 
+	// Of a Sync:
+	Attrs    int64 `json:"attrs,omitempty"`    // entries that only got attributes; files are in Kept too
+	Deleted  int64 `json:"deleted,omitempty"`  // files and links that the source has not, or moved away
+	Vanished int64 `json:"vanished,omitempty"` // entries that vanished from the source
+
 	Active []string `json:"active,omitempty"` // sources of a few large files under way
 }
 
@@ -149,7 +154,6 @@ func CopyTree(ctx context.Context, dst, src Endpoint, options TreeOptions) (Summ
 	j, done, err := newJob(ctx, dst, src, options.Options)
 	defer done()
 	t := newTree(j, options)
-	// A sync compares here, file by file, and deletes what was not listed when the walk is over.
 	if options.Resume {
 		t.compare = sameSizeAndTime
 	}
@@ -170,8 +174,9 @@ type tree struct {
 	// compare reports whether a regular file that is there need not be copied, by what is known of
 	// both. Nil copies everything.
 	compare func(c *fileCopy, there fs.FileInfo) bool
-	check   bool // nothing is copied
-	strict  bool // what is not listed has failed
+	check   bool     // nothing is copied
+	strict  bool     // what is not listed has failed
+	sync    *syncing // nil if the tree is only copied or checked
 
 	counts     counts
 	budget     *budget
@@ -184,7 +189,7 @@ type tree struct {
 // counts are what Totals are made of.
 type counts struct {
 	plannedFiles, plannedBytes, files, bytes, directories, links, kept, keptBytes, skipped, failed,
-	missing, unlisted, entries, resumed atomic.Int64
+	missing, unlisted, entries, resumed, attrs, deleted, vanished atomic.Int64
 	complete atomic.Bool
 }
 
@@ -259,6 +264,9 @@ func (t *tree) prepare() (err error) {
 		}
 	}
 	found, err := t.src.look(t.route.Source)
+	if err == nil && !found.mode.IsDir() && t.sync != nil {
+		err = ofSource(&fs.PathError{Op: "sync", Path: t.route.Source, Err: errNotDirectory})
+	}
 	if err != nil || !found.mode.IsDir() && !t.check {
 		return err
 	}
@@ -304,7 +312,13 @@ func (t *tree) prepare() (err error) {
 		t.note(t.route.Source, root.target, fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
 	}
 	t.root = root
-	return t.measure()
+	if t.sync != nil {
+		err = t.sync.start()
+	}
+	if err == nil {
+		err = t.measure()
+	}
+	return err
 }
 
 // A tree that is copied into itself has no end: what is copied is found again, and copied. A host may
@@ -312,7 +326,18 @@ func (t *tree) prepare() (err error) {
 // travel). So if the target's path would lie in the source if both were on one machine, a file that is
 // made at one end is looked for at the other. Two paths on this machine are compared by inode.
 
-var errIntoItself = errors.New("a directory cannot be copied into itself")
+var (
+	errIntoItself = errors.New("a directory cannot be copied into itself")
+	errNested     = errors.New("source and target are the same directory, or one lies in the other")
+)
+
+// nested is why a tree is not copied.
+func (t *tree) nested() error {
+	if t.sync != nil {
+		return errNested
+	}
+	return errIntoItself
+}
 
 // inside returns where the target lies, if that would be in the source if both were on one machine;
 // otherwise "". It takes one round trip.
@@ -336,6 +361,9 @@ func (t *tree) inside() string {
 	if path.Join(there, t.base) == source {
 		return source // it would be copied to itself
 	}
+	if err == nil && t.sync != nil && strings.HasPrefix(source, strings.TrimRight(there, "/")+"/") {
+		return there
+	}
 	if err != nil || source == "" || there != source &&
 		!strings.HasPrefix(there, strings.TrimRight(source, "/")+"/") {
 		return ""
@@ -349,7 +377,7 @@ func (t *tree) notInside(dir string) error {
 		return nil
 	}
 	if t.src.conn() == t.dst.conn() {
-		return errIntoItself
+		return t.nested()
 	}
 	if t.options.DryRun {
 		return nil
@@ -367,7 +395,7 @@ func (t *tree) notInside(dir string) error {
 	}
 	defer remove()
 	if err := t.src.lstat(probe); err == nil {
-		return errIntoItself
+		return t.nested()
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -430,7 +458,11 @@ func (t *tree) measure() error {
 	if from.queue > 0 {
 		queue = min(files, from.queue)
 	}
-	t.walk = newWalk(t, files, from.listings, queue)
+	listings := from.listings
+	if t.sync != nil {
+		listings = t.sync.walkers(from, to)
+	}
+	t.walk = newWalk(t, files, listings, queue)
 	return nil
 }
 
@@ -499,6 +531,9 @@ func (t *tree) summarize(s *Summary) (err error) {
 	if first == nil && t.ctx.Err() != nil {
 		first = newError(t.job, t.route.Source, t.root.target, context.Cause(t.ctx))
 	}
+	if first == nil && s.Vanished > 0 {
+		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
+	}
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed,
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
@@ -516,7 +551,8 @@ func (t *tree) totals() Totals {
 		Complete: n.complete.Load(), Files: n.files.Load(),
 		Directories: n.directories.Load(), Links: n.links.Load(), Kept: n.kept.Load(),
 		KeptBytes: n.keptBytes.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
-		Missing: n.missing.Load(), Unlisted: n.unlisted.Load(),
+		Missing: n.missing.Load(), Unlisted: n.unlisted.Load(), Attrs: n.attrs.Load(),
+		Deleted: n.deleted.Load(), Vanished: n.vanished.Load(),
 	}
 	resumed := n.resumed.Load()
 	t.report.mu.Lock()
@@ -587,7 +623,7 @@ func (t *tree) settled(c *fileCopy, bytes int64) {
 
 // fail counts an entry that failed. Name is its name in a list, if it has one.
 func (t *tree) fail(name, source, target string, err error) {
-	if t.ending(err) {
+	if t.sync.vanished(source, err) || t.ending(err) {
 		return
 	}
 	var ours *Error

@@ -30,6 +30,12 @@ type directory struct {
 	failed         bool            // it could not be made
 	noTemporary    atomic.Bool     // it takes no temporary files
 	pending        atomic.Int64    // entries that are not done
+
+	// Of a sync:
+	made      bool        // it is at the target already, and need not be made
+	there     *held       // what it is at the target; nil if it is not, or nobody knows
+	touched   atomic.Bool // something in it changes, and with that its time
+	inventory *inventory  // of the target, while the directory is listed
 }
 
 // perm is what a directory is made with.
@@ -78,6 +84,9 @@ func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	}); err != nil {
 		return set, err
 	}
+	if s := d.tree.sync; s != nil && s.sameDirectory(d) {
+		return set, nil
+	}
 	if !d.fresh && !d.tree.resumed && !o.Preserve {
 		return set, nil
 	}
@@ -96,7 +105,17 @@ type entry struct {
 	name   string
 	facts  facts
 	sought bool // a Check looked for it, through links
+
+	// Of a sync:
+	there   held // what the target has of this name, if present is set
+	present bool
+	reason  Reason // why it is copied or changed
+	probe   bool   // more must be asked to know whether it is
+	handed  bool   // to a worker
 }
+
+// absent reports whether the target is known to have nothing of the entry's name.
+func (e *entry) absent() bool { return e.dir.fresh || e.reason == ReasonNew }
 
 func (e *entry) source() string { return e.dir.tree.src.join(e.dir.source, e.name) }
 func (e *entry) target() string { return e.dir.tree.dst.join(e.dir.target, e.name) }
@@ -126,6 +145,7 @@ type walk struct {
 
 const (
 	walkers      = 16
+	syncWalkers  = 128 // where servers allow it
 	largeWorkers = 4
 	mostWaiting  = 4096 // directories
 )
@@ -198,7 +218,7 @@ func (w *walk) visit(d *directory) {
 	if t.ctx.Err() != nil {
 		return
 	}
-	if !t.options.DryRun {
+	if !t.options.DryRun && !d.made {
 		fresh, err := t.dst.makeDir(d)
 		if err != nil {
 			d.failed = true
@@ -206,6 +226,15 @@ func (w *walk) visit(d *directory) {
 			return
 		}
 		d.fresh = fresh
+	}
+	if t.sync != nil {
+		release, err := t.sync.take(d)
+		defer func() { release() }()
+		if err != nil {
+			d.failed = true
+			t.fail("", d.source, d.target, err)
+			return
+		}
 	}
 	err := t.src.list(d, func(e *entry, err error) bool {
 		if err != nil {
@@ -225,12 +254,8 @@ func (w *walk) visit(d *directory) {
 // found decides about an entry.
 func (w *walk) found(e *entry) {
 	t := w.tree
-	most := t.options.MaxEntries
-	if most == 0 {
-		most = defaultEntries
-	}
-	if n := t.counts.entries.Add(1); most > 0 && n > most {
-		if n == most+1 {
+	if n := t.counts.entries.Add(1); t.tooMany(n) {
+		if !t.tooMany(n - 1) {
 			t.fail("", t.route.Source, t.root.target, ErrTreeTooLarge)
 			t.cancel(ErrTreeTooLarge)
 		}
@@ -239,7 +264,7 @@ func (w *walk) found(e *entry) {
 	rel := e.rel()
 	link := e.facts.mode&fs.ModeSymlink != 0
 	if !t.filter.wants(rel, e.facts.mode.IsDir()) || t.check && !t.checks(e.facts.mode) ||
-		link && !w.link(e, rel) {
+		t.sync != nil && !t.sync.found(e, rel) || link && !w.link(e, rel) {
 		return
 	}
 	switch mode := e.facts.mode; {
@@ -302,6 +327,9 @@ func (w *walk) enter(e *entry, rel string) {
 			return
 		}
 	}
+	if t.sync != nil && !t.sync.enters(d, e) {
+		return
+	}
 	d.pending.Store(1)
 	d.parent.pending.Add(1)
 	w.mu.Lock()
@@ -317,9 +345,10 @@ func (w *walk) enter(e *entry, rel string) {
 // hand gives a file or a link to the workers, and waits until one of them can take it.
 func (w *walk) hand(e *entry) {
 	t := w.tree
-	if t.check && t.unlisted(e) {
+	if t.check && t.unlisted(e) || t.sync != nil && !t.sync.wants(e) {
 		return
 	}
+	e.handed = true
 	if e.facts.mode.IsRegular() {
 		t.counts.plannedFiles.Add(1)
 		planned := t.counts.plannedBytes.Add(max(0, e.facts.size))
@@ -327,9 +356,8 @@ func (w *walk) hand(e *entry) {
 			t.counts.plannedBytes.Store(math.MaxInt64 / 2)
 		}
 	}
-	if t.options.DryRun {
-		t.tell(&Event{Kind: Planned, Route: Route{Source: e.source(), Target: e.target()},
-			Size: e.facts.size})
+	if t.options.DryRun && !e.probe {
+		t.plan(e)
 		return
 	}
 	if err := t.dst.check(e.dir, e.name); err != nil {
@@ -382,6 +410,9 @@ func (w *walk) workSmall() {
 // copy copies a file or a link.
 func (w *walk) copy(e *entry) {
 	t := w.tree
+	if t.sync != nil && t.sync.copied(e) {
+		return
+	}
 	if e.facts.mode&fs.ModeSymlink != 0 {
 		t.copyLink(e)
 		return
@@ -417,6 +448,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 		t.counts.kept.Add(1)
 		t.counts.keptBytes.Add(max(0, c.entry.facts.size))
 		c.tellKept()
+	case t.sync.vanished(c.source, err):
 	case t.ending(err) && (c.result.LeftBehind == "" || t.isSmall(c.entry.facts.size)):
 		// what is left of a small file is not worth reporting
 	default:

@@ -40,10 +40,13 @@ func usage(cmd *cobra.Command) error {
 			column(w, 0, "", names)
 		}
 	}
-	if cmd.Name() == "cp" || cmd.Name() == "check" {
+	if name := cmd.Name(); name == "cp" || name == "check" || name == "sync" {
 		fmt.Fprint(w, "\nExit codes:\n")
 		for _, e := range ui.ExitCodes {
-			column(w, 5, e.Code, e.Meaning)
+			meaning, ofSync := strings.CutPrefix(e.Meaning, "sync: ")
+			if !ofSync || name == "sync" {
+				column(w, 5, e.Code, meaning)
+			}
 		}
 	}
 	if !cmd.HasParent() {

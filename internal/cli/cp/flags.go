@@ -3,7 +3,6 @@ package cp
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -114,7 +113,7 @@ func (c *flags) check(cmd *cobra.Command) error {
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
-	o.Resume, o.Journal = c.resume, journalDirectory()
+	o.Resume, o.Journal = c.resume, opt.JournalDirectory()
 	o.NoTargetDirectory = c.exactly
 	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
 	switch {
@@ -124,12 +123,4 @@ func (c *flags) transferOptions() transfer.Options {
 		o.Placement = transfer.PlaceAtomic
 	}
 	return o
-}
-
-// journalDirectory is where interrupted copies note what they have left.
-func journalDirectory() string {
-	if state := opt.StateDirectory(); state != "" {
-		return filepath.Join(state, "journal")
-	}
-	return ""
 }

@@ -24,7 +24,7 @@ type Connect struct {
 	configFile, jump, cipher, program, ssh string
 	server                                 string
 	Tuning                                 tuning
-	buffer                                 sizeFlag
+	buffer                                 Size
 	Limit                                  rateFlag
 	identities, options                    []string
 	port                                   int
@@ -167,6 +167,14 @@ func StateDirectory() string {
 		return ""
 	}
 	return filepath.Join(home, ".local", "state", "usftp")
+}
+
+// JournalDirectory is where interrupted copies note what they have left.
+func JournalDirectory() string {
+	if state := StateDirectory(); state != "" {
+		return filepath.Join(state, "journal")
+	}
+	return ""
 }
 
 // dialConfig is how connections are made.

@@ -17,25 +17,25 @@ type tuning struct {
 	requests, buffer int64 // 0 where nothing is said
 }
 
-// sizeFlag is a flag that takes a number of bytes; 0 where nothing is said.
-type sizeFlag int64
+// A Size is a flag that takes a number of bytes; 0 where nothing is said.
+type Size int64
 
 // Set takes a number with a unit, as 64MiB; 64M is taken as scp and others mean it.
-func (s *sizeFlag) Set(text string) error {
+func (s *Size) Set(text string) error {
 	if n := len(text); n > 0 && strings.IndexByte("kmgKMG", text[n-1]) >= 0 {
 		text = text[:n-1] + strings.ToUpper(text[n-1:]) + "iB"
 	}
 	size, err := ui.ParseSize(text)
 	if err == nil {
-		*s = sizeFlag(size)
+		*s = Size(size)
 	}
 	return err
 }
 
-func (s *sizeFlag) String() string { return "" }
+func (s *Size) String() string { return "" }
 
 // Type names the value for the flag table.
-func (s *sizeFlag) Type() string { return "size" }
+func (s *Size) Type() string { return "size" }
 
 // A rateFlag is a flag that takes a rate, in bytes a second; 0 where nothing is said.
 type rateFlag int64

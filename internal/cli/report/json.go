@@ -33,6 +33,7 @@ type eventLine struct {
 	Wait       time.Duration         `json:"wait_ns,omitempty"`
 	Bottleneck transfer.Bottleneck   `json:"bound,omitempty"`
 	Message    string                `json:"message,omitempty"`
+	Reason     transfer.Reason       `json:"reason,omitempty"`
 	LeftBehind string                `json:"left_behind,omitempty"`
 	Name       string                `json:"name,omitempty"`
 	Hash       checksum.Hash         `json:"hash,omitzero"`
@@ -96,7 +97,8 @@ func (w *eventWriter) Event(e transfer.Event) {
 	line := eventLine{Version: eventVersion, Kind: e.Kind, Time: e.Time,
 		Host: cmp.Or(e.TargetHost, e.SourceHost), Direction: w.direction(e), Source: e.Source,
 		Target: e.Target, Size: e.Size, Bytes: e.Bytes, Resumed: e.Resumed, Elapsed: e.Elapsed,
-		Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message, LeftBehind: e.LeftBehind,
+		Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message,
+		Reason: e.Reason, LeftBehind: e.LeftBehind,
 		Name: e.Name, Hash: e.Hash, Verified: e.Verified, Tree: e.Tree}
 	if e.TargetHost != "" {
 		line.SourceHost = e.SourceHost

@@ -18,11 +18,15 @@ import (
 // around them look for; 130 and its like are what a shell reports for a program that a signal has
 // ended.
 const (
-	ExitOK      = 0
-	ExitFailed  = 1
-	exitUsage   = 2
-	ExitNoHost  = 255
-	exitSignals = 128 // plus the signal's number
+	ExitOK     = 0
+	ExitFailed = 1
+	exitUsage  = 2
+	// Of sync, as rsync has them.
+	ExitPartial  = 23
+	ExitVanished = 24
+	ExitRefused  = 25
+	ExitNoHost   = 255
+	exitSignals  = 128 // plus the signal's number
 )
 
 // ExitCodes is the table for help and the man page.
@@ -30,6 +34,9 @@ var ExitCodes = []struct{ Code, Meaning string }{
 	{"0", "success: everything was copied, or matches the list"},
 	{"1", "a file could not be copied, or does not match the list; others may be fine"},
 	{"2", "wrong usage; nothing was done"},
+	{"23", "sync: some entries could not be copied or deleted; the rest is done"},
+	{"24", "sync: files vanished from the source meanwhile; everything else is done"},
+	{"25", "sync: refused to delete, or another run holds the target's lock"},
 	{"129", "killed by SIGHUP: the terminal was closed"},
 	{"130", "interrupted by Ctrl-C (SIGINT)"},
 	{"141", "whoever read standard output closed it"},

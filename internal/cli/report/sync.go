@@ -1,0 +1,85 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// NewSync tells what a sync does.
+func NewSync(a *ui.App, flags *opt.Report, dryRun bool) Reporter {
+	if flags.JSON {
+		return newEventWriter(a.Out, a.Console)
+	}
+	return &syncer{*newPerson(a, flags, Look{Recursive: true, DryRun: dryRun})}
+}
+
+// A syncer tells a person what a sync does.
+type syncer struct{ Person }
+
+func (s *syncer) Event(e transfer.Event) {
+	switch e.Kind {
+	case transfer.Planned:
+		fmt.Fprintln(s.planned, ui.Printable("would "+s.change("copy", e)))
+	case transfer.Done:
+		if s.verbose {
+			s.Console.Say(s.change("copied", e) + hashOf(e))
+		}
+	case transfer.Ended:
+		s.ended(e)
+	default:
+		s.Person.Event(e)
+	}
+}
+
+// change says what is done about an entry, and with -v why.
+func (s *syncer) change(verb string, e transfer.Event) (text string) {
+	switch e.Reason {
+	case transfer.ReasonMode, transfer.ReasonOwner, transfer.ReasonTouch:
+		text = "set the attributes of " + targetOf(e)
+	default:
+		text = fmt.Sprintf("%s %s to %s", verb, sourceOf(e), targetOf(e))
+	}
+	if s.verbose {
+		text += " (" + string(e.Reason) + ")"
+	}
+	return text
+}
+
+// ended ends the line that moves, and sums up.
+func (s *syncer) ended(e transfer.Event) {
+	t := e.Totals
+	s.line.updateTree(e)
+	s.line.finish(e, e.Err == nil)
+	s.line = nil
+	if untold(e) && t.Vanished == 0 {
+		s.Console.Say(e.Message)
+	}
+	if s.quiet || errors.As(e.Err, new(*ui.OutputError)) {
+		return
+	}
+	copied := ui.Count(t.Files, "file", "files") + " copied"
+	bytes := t.Bytes
+	if s.dryRun {
+		bytes = t.PlannedBytes - t.KeptBytes
+		copied = ui.Count(t.PlannedFiles-t.Kept, "file", "files") + " would be copied"
+	}
+	text := fmt.Sprintf("%s: %s, %s%s; %d equal", targetOf(e), copied, ui.Amount(float64(bytes)),
+		resumedText(t.Resumed), t.Kept)
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{t.Links, "links"}, {t.Attrs, "given other attributes"}, {t.Deleted, "deleted"},
+		{t.Skipped, "skipped"}, {t.Vanished, "vanished"}, {t.Failed, "failed"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	if !t.Complete {
+		text += "; not all of the source was read"
+	}
+	s.Console.Say(fmt.Sprintf("%s; %.1f s", text, e.Elapsed.Seconds()) + boundText(e.Bottleneck))
+}

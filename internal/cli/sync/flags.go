@@ -1,0 +1,107 @@
+package sync
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/transfer"
+)
+
+// flags is what the command line of sync says. Where rsync has a flag of the same meaning it has the
+// same name.
+type flags struct {
+	opt.Connect
+	opt.Tree
+	opt.Report
+
+	checksum, update, existing, ignoreExisting bool
+	owners, fsync, verify                      bool
+	window                                     int
+	minSize, maxSize                           opt.Size
+	newer                                      moment
+}
+
+// register is the table of flags: parsing, help, completion and the man page come from it.
+func (c *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	c.Connect.Register(f)
+	f.BoolVarP(&c.DryRun, "dry-run", "n", false,
+		"print what would be done, one line each, and do nothing; -v adds why")
+	f.BoolVar(&c.checksum, "checksum", false, "compare contents instead of times: by the host's hashes, or by reading the files if it has none")
+	f.IntVar(&c.window, "modify-window", 0, "times that differ by up to `n` seconds are the same")
+	f.BoolVarP(&c.update, "update", "u", false, "leave files alone that are newer in DST")
+	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
+	f.BoolVar(&c.ignoreExisting, "ignore-existing", false, "copy only what DST does not have")
+	f.Var(&c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
+	f.Var(&c.maxSize, "max-size", "copy only files of at most `size`")
+	f.Var(&c.newer, "newer", "copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d")
+	f.StringVar(&c.Links, "links", "preserve", "`preserve`, follow or skip symbolic links")
+	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
+	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back")
+	f.BoolVar(&c.fsync, "fsync", false, "flush data to the target's disk before renaming")
+	f.BoolVar(&c.StopOnError, "stop-on-error", false,
+		"stop at the first error instead of copying the rest")
+	c.RegisterBounds(f)
+	c.Report.Register(f)
+}
+
+// check says what is wrong with the flags, of which set have been given.
+func (c *flags) check(set func(name string) bool) error {
+	switch {
+	case c.existing && c.ignoreExisting:
+		return errors.New("--existing and --ignore-existing together copy nothing")
+	case c.window < 0:
+		return errors.New("--modify-window must not be negative")
+	case c.maxSize > 0 && c.minSize > c.maxSize:
+		return errors.New("--min-size is larger than --max-size")
+	case set("max-size") && c.maxSize == 0:
+		return errors.New("--max-size 0 would copy nothing")
+	}
+	if err := c.Connect.Check(set); err != nil {
+		return err
+	}
+	return c.Tree.Check()
+}
+
+func (c *flags) syncOptions() transfer.SyncOptions {
+	o := transfer.SyncOptions{TreeOptions: c.TreeOptions(), Checksum: c.checksum,
+		ModifyWindow: time.Duration(c.window) * time.Second, Update: c.update,
+		Existing: c.existing, IgnoreExisting: c.ignoreExisting, MinSize: int64(c.minSize),
+		MaxSize: int64(c.maxSize), Newer: c.newer.Time}
+	o.Options = c.TransferOptions()
+	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
+	o.Journal = opt.JournalDirectory()
+	return o
+}
+
+// A moment is a flag that takes a time, or how long ago it was.
+type moment struct{ time.Time }
+
+func (m *moment) Set(text string) error {
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04:05", time.RFC3339} {
+		if when, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			m.Time = when
+			return nil
+		}
+	}
+	age, err := time.ParseDuration(text)
+	var days int
+	if n, _ := fmt.Sscanf(text, "%dd", &days); err != nil && n == 1 &&
+		fmt.Sprintf("%dd", days) == text {
+		age, err = time.Duration(days)*24*time.Hour, nil
+	}
+	if err != nil || age < 0 {
+		return errors.New("must be a date, a date and a time, or an age such as 36h or 7d")
+	}
+	m.Time = time.Now().Add(-age)
+	return nil
+}
+
+func (m *moment) String() string { return "" }
+
+// Type names the value for the flag table.
+func (m *moment) Type() string { return "time" }

@@ -1,0 +1,140 @@
+// Package sync is the verb sync.
+package sync
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/report"
+	"github.com/usftp/usftp/internal/cli/tune"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// Command returns the command `usftp sync`.
+func Command(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:                   "sync [flags] SRC DST",
+		Short:                 "make a directory equal to another",
+		Long:                  long,
+		Example:               examples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			src, dst, err := parsePlaces(args)
+			if err == nil {
+				err = flags.check(cmd.Flags().Changed)
+			}
+			if err != nil {
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			return run(cmd.Context(), a, &flags, src, dst)
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+func parsePlaces(args []string) (src, dst connect.Place, err error) {
+	if len(args) != 2 {
+		return src, dst, errors.New("sync needs two directories: SRC and DST")
+	}
+	if src, err = connect.ParsePlace(args[0]); err == nil {
+		dst, err = connect.ParsePlace(args[1])
+	}
+	if err == nil && (src.Stream || dst.Stream) {
+		err = errors.New("sync needs directories, not -")
+	}
+	return src, dst, err
+}
+
+func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) error {
+	if !src.Remote && !dst.Remote {
+		tune.Local()
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	a.Out.StopWhenLost(stop)
+	config := flags.Config(a, &flags.Report)
+	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
+	defer t.Hosts.Close()
+	defer runtime.KeepAlive(tune.Tree(src.Remote))
+	syncTrees(t, flags, src, dst)
+	t.Report.End(t.Code)
+	if flags.Verbose >= 2 {
+		a.Console.Say("peak memory: " + tune.PeakMemory())
+	}
+	if t.Code != ui.ExitOK {
+		return &ui.ExitError{Code: t.Code}
+	}
+	return nil
+}
+
+// syncTrees logs in to the hosts and syncs. What becomes of each file, the events have told.
+func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place) {
+	askAhead(t, src, dst)
+	if src.Remote && dst.Remote {
+		from, to := src.Target, dst.Target
+		if from.Path, to.Path = "", ""; from != to {
+			t.Hosts.ConnectAll(t.Ctx, from, to)
+		}
+	}
+	from, ok := endpoint(t, src)
+	if !ok {
+		return
+	}
+	to, ok := endpoint(t, dst)
+	if !ok {
+		return
+	}
+	options := flags.syncOptions()
+	options.Events = t.Report.Event
+	_, err := transfer.Sync(t.Ctx, to, from, options)
+	if err != nil {
+		t.Note(err)
+		if t.Code == ui.ExitFailed {
+			t.Code = codeOf(err)
+		}
+	}
+}
+
+// endpoint connects to the host of a place. An error was told.
+func endpoint(t *connect.Task, p connect.Place) (transfer.Endpoint, bool) {
+	p = t.AtHome(p)
+	if !p.Remote {
+		return transfer.Local(p.Path()), true
+	}
+	host, err := t.Host(p)
+	if err != nil {
+		return transfer.Endpoint{}, false
+	}
+	return transfer.Remote(host, p.Path()), true
+}
+
+// askAhead has the first look at a directory on a host travel with the login, if there is one host.
+func askAhead(t *connect.Task, src, dst connect.Place) {
+	p := dst
+	if src.Remote {
+		p = src
+	}
+	if src.Remote != dst.Remote && !strings.HasPrefix(p.Target.Path, "~") {
+		t.Hosts.Config.Look = p.Path()
+	}
+}
+
+// codeOf returns the exit code of a sync that has failed. The numbers are rsync's.
+func codeOf(err error) int {
+	var tree *transfer.TreeError
+	switch {
+	case errors.Is(err, transfer.ErrVanished):
+		return ui.ExitVanished
+	case errors.As(err, &tree):
+		return ui.ExitPartial
+	}
+	return ui.ExitFailed
+}
