@@ -54,16 +54,7 @@ func (c *Console) redraw(text []byte) error {
 	return err
 }
 
-// usualWidth is that of a terminal that does not tell its own: a serial line, or what expect and
-// containers make.
-const usualWidth = 80
-
-func (c *Console) width() int {
-	if columns, rows, err := term.GetSize(int(c.file.Fd())); err == nil && columns > 0 && rows > 0 {
-		return columns
-	}
-	return usualWidth
-}
+func (c *Console) width() int { return Width(c.file) }
 
 const refreshEvery = 200 * time.Millisecond
 

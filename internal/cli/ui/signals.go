@@ -19,6 +19,8 @@ type signalPlan struct {
 	caught   chan os.Signal
 	cleanup  time.Duration // instead of cleanupTime
 	reloaded func()        // what SIGHUP asks for, instead of the end
+
+	interrupted func(*Interruption) bool // what SIGINT asks for, instead of the end
 }
 
 // catch has signals sent to a channel, except those that were ignored when the program started:
@@ -43,6 +45,24 @@ func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	if p.caught != nil {
 		signal.Notify(p.caught, syscall.SIGHUP)
 	}
+}
+
+// OnInterrupt has SIGINT do something else than end the program, as long as stop returns true.
+func (p *signalPlan) OnInterrupt(stop func(cause *Interruption) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.interrupted = stop
+}
+
+// handled reports whether a signal was something else than a wish to end the program.
+func (p *signalPlan) handled(s os.Signal) bool {
+	if s == syscall.SIGHUP {
+		return p.reload()
+	}
+	p.mu.Lock()
+	interrupted := p.interrupted
+	p.mu.Unlock()
+	return s == os.Interrupt && interrupted != nil && interrupted(&Interruption{s})
 }
 
 // reload does what SIGHUP asks for; false where that is the end.
@@ -80,7 +100,7 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 			for {
 				select {
 				case s = <-signals:
-					if s != syscall.SIGHUP || !a.Signals.reload() {
+					if !a.Signals.handled(s) {
 						return s, true
 					}
 				case <-overdue:

@@ -1,0 +1,72 @@
+package shell
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+// A batch is commands from a file, or from standard input if that is no terminal.
+type batch struct {
+	file   *os.File // nil for standard input
+	in     io.Reader
+	aborts bool // at the first command that fails, as with sftp -b; otherwise none of that matters
+}
+
+func (b *batch) close() {
+	if b.file != nil {
+		b.file.Close()
+	}
+}
+
+// maxLine is the most bytes that a command may have.
+const maxLine = 1 << 20
+
+func (b *batch) loop(ctx context.Context, s *Shell) error {
+	if b.in == nil {
+		b.in = s.app.StandardInput(ctx)
+	}
+	lines := bufio.NewScanner(b.in)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		text := lines.Text()
+		l, err := parseLine(text, s.quoting)
+		if !l.silent {
+			if _, err := fmt.Fprintf(s.app.Out, "sftp> %s\n", ui.Printable(strings.TrimRight(text, "\r"))); err != nil {
+				return err
+			}
+		}
+		ends := false
+		if err == nil {
+			ends, err = s.run(ctx, l)
+		}
+		s.show(err)
+		var output *ui.OutputError
+		var host *dial.Error
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &output), errors.As(err, &host): // nothing that follows can be done
+			return &ui.ExitError{Code: ui.CodeOf(err)}
+		case err != nil && b.aborts && !l.ignoreErrors && !l.forgiven():
+			return &ui.ExitError{Code: ui.ExitFailed}
+		case ends:
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return lines.Err()
+}
+
+// forgiven reports whether the command's failure does not end a batch: sftp does not ask how the
+// programs ended that it ran here.
+func (l *line) forgiven() bool { return l.command != nil && l.command.raw }

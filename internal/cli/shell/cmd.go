@@ -1,0 +1,136 @@
+// Package shell is the verb shell: a session on a host, with the commands of sftp and more.
+package shell
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+type flags struct {
+	opt.Connect
+	opt.Tree
+	opt.Report
+	batch                              string
+	noisy                              bool
+	resume, fsync, preserve, recursive bool
+}
+
+func (c *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVarP(&c.batch, "batch-file", "b", "",
+		"run the commands in `file` (- for standard input), never ask, and stop at the first that fails")
+	f.BoolVarP(&c.noisy, "noisy", "N", false, "with -b: print messages too")
+	f.BoolVarP(&c.resume, "resume", "a", false, "get and put continue interrupted copies")
+	f.BoolVarP(&c.fsync, "fsync", "f", false, "get and put flush data to the target's disk")
+	f.BoolVarP(&c.preserve, "preserve", "p", false, "get and put keep times and permissions")
+	f.BoolVarP(&c.recursive, "recursive", "r", false, "get and put copy directories too")
+	c.Connect.Register(f)
+	c.RegisterBounds(f)
+	c.Report.Register(f)
+	f.Lookup("json").Hidden = true // a person reads, or a program that was written for sftp
+}
+
+// Command is the verb.
+func Command(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:                   "shell [flags] HOST[:DIR]",
+		Short:                 "a session on a host: list, copy, rename, edit; runs sftp's batch files",
+		Long:                  long,
+		Example:               examples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set := cmd.Flags().Changed
+			err := flags.Connect.Check(set)
+			if err == nil {
+				err = flags.Tree.Check()
+			}
+			var target dial.Target
+			if err == nil {
+				target, args, err = parseTarget(args, set("server"))
+			}
+			if err == nil && flags.JSON {
+				err = errors.New("--json is not for sessions; use usftp cp and the other commands")
+			}
+			if err != nil {
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			if flags.batch != "" {
+				cmd.Flags().Set("batch", "true")
+				flags.NoProgress = true
+				flags.Quiet = !flags.noisy
+			}
+			to := ""
+			if len(args) > 0 {
+				to = args[0]
+			}
+			return run(cmd.Context(), a, &flags, target, to)
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+// parseTarget reads the operands: the host, unless a server is run here, and what follows.
+func parseTarget(args []string, server bool) (target dial.Target, rest []string, err error) {
+	switch {
+	case len(args) == 0 && server:
+		return dial.Target{Host: "localhost"}, nil, nil
+	case len(args) == 0:
+		return target, nil, errors.New("missing operand: shell needs a host")
+	case len(args) > 2:
+		return target, nil, errors.New("too many operands: shell takes HOST[:DIR], or HOST:FILE and a local name")
+	}
+	target, err = dial.ParseHost(args[0])
+	return target, args[1:], err
+}
+
+func run(ctx context.Context, a *ui.App, f *flags, target dial.Target, to string) error {
+	s := newShell(a, f, target)
+	defer s.session.close()
+	source, err := s.source()
+	if err != nil {
+		return err
+	}
+	defer source.close()
+	if done, err := s.start(ctx, target.Path, to); done || err != nil {
+		s.show(err)
+		if err != nil {
+			return &ui.ExitError{Code: ui.CodeOf(err)}
+		}
+		return nil
+	}
+	return source.loop(ctx, s)
+}
+
+// A source is where commands come from.
+type source interface {
+	loop(ctx context.Context, s *Shell) error
+	close()
+}
+
+// source chooses: a batch file, a person at a terminal, or whatever standard input is.
+func (s *Shell) source() (source, error) {
+	switch {
+	case s.flags.batch != "" && s.flags.batch != "-":
+		f, err := os.Open(s.flags.batch)
+		if err != nil {
+			return nil, err
+		}
+		s.quoting, s.stdin = sftpQuoting, true
+		return &batch{file: f, in: f, aborts: true}, nil
+	case s.flags.batch == "" && ui.IsTerminal(s.app.Stdin):
+		s.stdin = true
+		return newTerminal(s), nil
+	}
+	s.quoting = sftpQuoting
+	return &batch{aborts: s.flags.batch != ""}, nil
+}

@@ -1,0 +1,64 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const long = `Logs in to a host and runs commands there: list, copy, rename, remove, edit. The
+commands are those of sftp, and some of lftp's. At a terminal, lines are edited with
+the keys of Emacs and readline, kept in a history, and completed with Tab: commands,
+names on the host, and local names. Ctrl-C stops the command and not the session. If
+the connection is lost, it is made again, and you stay in the directory.
+
+With -b, or if standard input is not a terminal, commands are read as sftp reads its
+batch files: a - in front of a command says that the batch goes on if it fails, an @
+that it is not shown; # begins a comment. With -b, nothing is asked, and the first
+command that fails ends the batch with exit code 1. Without -b, commands that fail
+do not matter.
+
+At a terminal, words are split as sh does: a space or another special character is
+typed as \ , '...' or "...". In batches the rules are sftp's, where a backslash also
+counts between single quotes. Patterns (* ? [a-z]) stand for names on the host, or
+for local names in put. ~/ is where the login began.
+
+HOST:FILE copies the file and ends, to the local name that follows, if there is one.
+
+Commands:`
+
+const examples = `  usftp shell user@host:/var/www
+  usftp shell -b nightly.batch backup
+  usftp shell -D /usr/lib/openssh/sftp-server`
+
+// help prints the commands.
+func (s *Shell) help(_ context.Context, r *request) error {
+	if len(r.args) == 0 {
+		return writeCommands(s.app.Out)
+	}
+	var failed failures
+	for _, w := range r.args {
+		c := find(w.text)
+		if c == nil {
+			s.note(&failed, fmt.Errorf("unknown command %q", w.text))
+			continue
+		}
+		fmt.Fprintf(s.app.Out, "%s\n    %s\n", c.usage(), c.text)
+		if len(c.names) > 1 {
+			fmt.Fprintf(s.app.Out, "    also: %s\n", strings.Join(c.names[1:], ", "))
+		}
+	}
+	return failed.err()
+}
+
+// writeCommands writes the table.
+func writeCommands(w io.Writer) error {
+	for i := range commands {
+		c := &commands[i]
+		if _, err := fmt.Fprintf(w, "  %-34s %s\n", c.usage(), c.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+var lstat = os.Lstat
+
+// localTilde is the local name that a word stands for, with a leading ~ as the home directory.
+func (s *Shell) localTilde(w word) string {
+	name := w.name()
+	if w.pattern == "~" || strings.HasPrefix(w.pattern, "~/") {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, strings.TrimPrefix(name, "~"))
+		}
+	}
+	return name
+}
+
+func (s *Shell) lcd(_ context.Context, r *request) error {
+	if err := r.want(0, 1); err != nil {
+		return err
+	}
+	dir := "~"
+	if len(r.args) == 1 && r.args[0].text != "" {
+		names, err := s.localNames(r.args[0])
+		if err != nil {
+			return err
+		}
+		if len(names) > 1 {
+			return fmt.Errorf("%s matches %d names", r.args[0].text, len(names))
+		}
+		dir = names[0]
+	}
+	if dir == "~" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return err
+		}
+		dir = home
+	}
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("cannot change the local directory to %s: %s", dir, ui.ReasonOf(err))
+	}
+	return nil
+}
+
+func (s *Shell) lpwd(context.Context, *request) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.app.Out, "Local working directory: %s\n", ui.Printable(dir))
+	return err
+}
+
+func (s *Shell) lmkdir(_ context.Context, r *request) error {
+	if err := r.want(1, many); err != nil {
+		return err
+	}
+	var failed failures
+	for _, w := range r.args {
+		if err := os.Mkdir(s.localTilde(w), 0o777); err != nil {
+			s.note(&failed, fmt.Errorf("cannot make the local directory %s: %s", w.text, ui.ReasonOf(err)))
+		}
+	}
+	return failed.err()
+}
+
+func (s *Shell) lumask(_ context.Context, r *request) error {
+	if err := r.want(1, 1); err != nil {
+		return err
+	}
+	mask, err := strconv.ParseUint(r.args[0].text, 8, 32)
+	if err != nil || mask > 0o777 {
+		return fmt.Errorf("%q is not a umask: it must be an octal number up to 777", r.args[0].text)
+	}
+	if err := umask(int(mask)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.app.Out, "Local umask: %03o\n", mask)
+	return err
+}
+
+func (s *Shell) lls(ctx context.Context, r *request) error {
+	list := "ls"
+	if runtime.GOOS == "windows" {
+		list = "dir"
+	}
+	return s.local(ctx, strings.TrimSpace(list+" "+r.rest))
+}
+
+func (s *Shell) escape(ctx context.Context, r *request) error { return s.local(ctx, r.rest) }
+
+// local runs a command in the user's shell, or the shell itself.
+func (s *Shell) local(ctx context.Context, command string) error {
+	shell, flag := os.Getenv("SHELL"), "-c"
+	switch {
+	case runtime.GOOS == "windows":
+		shell, flag = os.Getenv("COMSPEC"), "/c"
+	case shell == "":
+		shell = "/bin/sh"
+	}
+	cmd := exec.Command(shell)
+	if command != "" {
+		cmd.Args = append(cmd.Args, flag, command)
+	}
+	return s.child(ctx, cmd)
+}
+
+// child runs a program that has the terminal to itself. Ctrl-C is for the program then.
+func (s *Shell) child(_ context.Context, cmd *exec.Cmd) error {
+	if s.stdin {
+		cmd.Stdin = s.app.Stdin
+	}
+	cmd.Stdout, cmd.Stderr = s.app.Stdout, os.Stderr
+	s.interrupts.ignore(true)
+	defer s.interrupts.ignore(false)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("%s ended with %s", filepath.Base(cmd.Path), exit)
+	}
+	return err
+}

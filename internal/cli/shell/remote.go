@@ -1,0 +1,105 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+func (s *Shell) cd(ctx context.Context, r *request) error {
+	if err := r.want(0, 1); err != nil {
+		return err
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	name := s.session.home
+	if len(r.args) == 1 {
+		names, err := s.remoteNames(ctx, host, r.args[0])
+		if err != nil {
+			return err
+		}
+		if len(names) > 1 {
+			return fmt.Errorf("%s matches %d names", r.args[0].text, len(names))
+		}
+		name = names[0]
+	}
+	return s.enter(ctx, host.Client, name)
+}
+
+// enter changes the directory on the host.
+func (s *Shell) enter(ctx context.Context, client *usftp.Client, name string) error {
+	client = client.WithContext(ctx)
+	stat := client.Async().Stat(name) // along with the other
+	dir, err := client.RealPath(name)
+	info, statErr := stat.WaitContext(ctx)
+	switch {
+	case statErr != nil:
+		return statErr
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &fs.PathError{Op: "cd", Path: name, Err: errors.New("not a directory")}
+	}
+	s.session.enter(dir)
+	s.listings.prefetch(dir)
+	return nil
+}
+
+func (s *Shell) pwd(_ context.Context, r *request) error {
+	_, err := fmt.Fprintf(s.app.Out, "Remote working directory: %s\n", ui.Printable(s.session.dir))
+	return err
+}
+
+// rename renames as sftp does: onto the new name, even if that is a file that exists, and never into
+// a directory.
+func (s *Shell) rename(ctx context.Context, r *request) error {
+	if err := r.want(2, 2); err != nil {
+		return err
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	client := host.Client.WithContext(ctx)
+	from, to := s.session.abs(r.args[0].text), s.session.abs(r.args[1].text)
+	if r.has('l') || !client.HasPosixRename() {
+		return client.Rename(from, to)
+	}
+	return client.PosixRename(from, to)
+}
+
+func (s *Shell) symlink(ctx context.Context, r *request) error {
+	if err := r.want(2, 2); err != nil {
+		return err
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return host.Client.WithContext(ctx).Symlink(r.args[0].text, s.session.abs(r.args[1].text))
+}
+
+func (s *Shell) version(ctx context.Context, _ *request) error {
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.app.Out, "SFTP protocol version 3\nhost: %s\n", ui.Printable(host.Name))
+	return err
+}
+
+func (s *Shell) progress(context.Context, *request) error {
+	s.meter = !s.meter
+	state := "disabled"
+	if s.meter {
+		state = "enabled"
+	}
+	_, err := fmt.Fprintf(s.app.Out, "Progress meter %s\n", state)
+	return err
+}

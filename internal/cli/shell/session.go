@@ -1,0 +1,143 @@
+package shell
+
+import (
+	"context"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/pool"
+)
+
+// A session is a login that is made again when it is lost, and the directory in which one is.
+type session struct {
+	target dial.Target
+	config pool.ConnectConfig
+	retry  pool.Retry
+	tell   func(message string)
+
+	mu    sync.Mutex
+	login *pool.Login // nil before the first
+	home  string      // where the first login began
+	dir   string      // absolute; what is typed is relative to it
+}
+
+// connect returns the host. If there is no connection, or no longer, it makes one.
+func (s *session) connect(ctx context.Context) (pool.Host, error) {
+	s.mu.Lock()
+	login := s.login
+	s.mu.Unlock()
+	if login != nil {
+		host := login.Host()
+		if !pool.Lost(host.Client) {
+			return host, nil
+		}
+		return s.reconnect(ctx, host)
+	}
+	login, err := pool.Connect(ctx, s.target, s.config)
+	if err != nil {
+		return pool.Host{}, err
+	}
+	return login.Host(), s.begin(ctx, login)
+}
+
+// begin takes a new login for the session's, in the directory of the last one.
+func (s *session) begin(ctx context.Context, login *pool.Login) error {
+	if s.dir == "" {
+		dir, err := login.Host().Client.WithContext(ctx).RealPath(".")
+		if err != nil {
+			login.Close()
+			return err
+		}
+		s.mu.Lock()
+		s.home, s.dir = dir, dir
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.login != nil {
+		s.login.Close()
+	}
+	s.login = login
+	return nil
+}
+
+// reconnect replaces a connection that was lost. If a login asks for something, it asks again.
+func (s *session) reconnect(ctx context.Context, lost pool.Host) (pool.Host, error) {
+	why := lost.Client.Wait()
+	if lost.Redial == nil {
+		s.tell(s.target.UserHost() + ": the connection was lost; connecting again")
+		login, err := pool.Connect(ctx, s.target, s.config)
+		if err != nil {
+			return pool.Host{}, err
+		}
+		return login.Host(), s.begin(ctx, login)
+	}
+	retry := s.retry
+	retry.Retries = max(1, retry.Retries)
+	conn := pool.NewConn(ctx, lost, retry)
+	if !conn.Renew(conn.Host().Client, why, func(a pool.Attempt) { s.tell(a.Message) }) {
+		if ctx.Err() != nil {
+			return pool.Host{}, context.Cause(ctx)
+		}
+		return pool.Host{}, &dial.Error{Host: s.target.UserHost(), Err: conn.Why(why)}
+	}
+	return s.login.Host(), nil
+}
+
+// lost reports whether there was a connection and is none now.
+func (s *session) lost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.login != nil && pool.Lost(s.login.Host().Client)
+}
+
+// client is the client if there is a connection, without waiting for one, and the directory.
+func (s *session) client() (client *usftp.Client, dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.login != nil && !pool.Lost(s.login.Host().Client) {
+		client = s.login.Host().Client
+	}
+	return client, s.dir
+}
+
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.login != nil {
+		s.login.Close()
+	}
+}
+
+// enter makes dir the directory.
+func (s *session) enter(dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dir = dir
+}
+
+// abs is the absolute path of what was typed. It keeps "..": what that means after a symbolic link,
+// the server knows.
+func (s *session) abs(name string) string {
+	switch {
+	case name == "":
+		return s.dir
+	case path.IsAbs(name):
+		return name
+	}
+	return strings.TrimSuffix(s.dir, "/") + "/" + name
+}
+
+// shown is a path as a person would type it: relative to the directory, if it was typed so.
+func (s *session) shown(name string, relative bool) string {
+	if !relative {
+		return name
+	}
+	if below, ok := strings.CutPrefix(name, strings.TrimSuffix(s.dir, "/")+"/"); ok && below != "" {
+		return below
+	}
+	return name
+}

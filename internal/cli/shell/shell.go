@@ -1,0 +1,131 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+// A Shell runs commands, one after the other, from wherever they come.
+type Shell struct {
+	app        *ui.App
+	flags      *flags
+	session    *session
+	listings   *listings
+	interrupts interrupts
+
+	quoting quoting
+	journal string // where interrupted copies are noted
+	meter   bool   // progress is shown
+	stdin   bool   // standard input is for the programs that are run here
+}
+
+func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
+	config := f.Config(a, &f.Report)
+	s := &Shell{app: a, flags: f, journal: opt.JournalDirectory(), meter: true}
+	target.Path = ""
+	s.session = &session{target: target, config: config, retry: f.TransferOptions().Retry,
+		tell: a.Console.Say}
+	s.listings = newListings(s.session)
+	return s
+}
+
+// start logs in and goes to where the operand says. If that is a file it is copied, and done.
+func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error) {
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return true, err
+	}
+	if at == "" {
+		s.listings.prefetch(s.session.dir)
+		return false, nil
+	}
+	name := s.session.abs(at)
+	is, err := isDirectory(ctx, host, name)
+	if is && to == "" {
+		return false, s.enter(ctx, host.Client, name)
+	}
+	if err != nil {
+		return true, err
+	}
+	r := &request{line: line{command: find("get"), args: []word{{text: at, pattern: at}}}}
+	if to != "" {
+		r.args = append(r.args, word{text: to, pattern: usftp.QuotePattern(to)})
+	}
+	return true, r.command.execute(ctx, s, r)
+}
+
+// run runs one command line. ends says that the session is over.
+func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
+	if l.command == nil {
+		return false, nil
+	}
+	r := &request{line: l}
+	err = l.command.execute(ctx, s, r)
+	if err != nil && l.command.repeats && ctx.Err() == nil && s.session.lost() {
+		again := &request{line: l}
+		err = l.command.execute(ctx, s, again)
+	}
+	if l.command.changes {
+		s.listings.forget()
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.As(err, new(*toldError)) {
+		err = cause
+	}
+	return l.command.ends && err == nil, err
+}
+
+func (c *command) execute(ctx context.Context, s *Shell, r *request) error {
+	if !c.raw {
+		if err := r.parseFlags(); err != nil {
+			return err
+		}
+	}
+	return c.run(s, ctx, r)
+}
+
+// interrupts is what Ctrl-C is for while the shell runs: the command, not the shell.
+type interrupts struct {
+	mu      sync.Mutex
+	cancel  context.CancelCauseFunc // of the command that runs; nil if none does
+	ignored bool                    // a program has the terminal
+}
+
+// begin gives the context of a command, which Ctrl-C ends.
+func (i *interrupts) begin(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cancel = cancel
+	return ctx, func() {
+		i.mu.Lock()
+		i.cancel = nil
+		i.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// interrupted is called for SIGINT.
+func (i *interrupts) interrupted(cause *ui.Interruption) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.cancel != nil && !i.ignored {
+		i.cancel(cause)
+	}
+	return true
+}
+
+func (i *interrupts) ignore(on bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ignored = on
+}
+
+// isEnd reports whether an error is the end of what is read.
+func isEnd(err error) bool { return errors.Is(err, io.EOF) }

@@ -1,0 +1,134 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// A command is one line of the table from which dispatch, help, completion and the man page come.
+type command struct {
+	names    []string // the first is the one that help shows
+	flags    string   // the letters that it takes
+	operands string   // as in help
+	text     string   // what it does
+	takes    []kind   // what its operands are, for completion; the last one repeats
+	raw      bool     // the rest of the line is for the local shell
+	repeats  bool     // may be run again if the connection was lost meanwhile
+	changes  bool     // what is on the host
+	ends     bool     // the shell
+	run      func(s *Shell, ctx context.Context, r *request) error
+}
+
+// A kind is what an operand is.
+type kind int
+
+const (
+	other kind = iota
+	remote
+	remoteDirectory
+	local
+	localDirectory
+	commandName
+)
+
+// A request is a command with its operands.
+type request struct {
+	line
+	flags map[byte]bool
+}
+
+func (r *request) has(flag byte) bool { return r.flags[flag] }
+
+// parseFlags takes the flags from the front of the operands, as getopt does without permutation.
+func (r *request) parseFlags() error {
+	r.flags = make(map[byte]bool)
+	for len(r.args) > 0 {
+		text := r.args[0].text
+		if len(text) < 2 || text[0] != '-' {
+			return nil
+		}
+		r.args = r.args[1:]
+		if text == "--" {
+			return nil
+		}
+		for _, c := range []byte(text[1:]) {
+			if strings.IndexByte(r.command.flags, c) < 0 {
+				return fmt.Errorf("%s: unknown flag -%c; usage: %s", r.command.names[0], c, r.command.usage())
+			}
+			r.flags[c] = true
+		}
+	}
+	return nil
+}
+
+// want makes sure of the number of operands.
+func (r *request) want(least, most int) error {
+	if n := len(r.args); n < least || n > most {
+		return fmt.Errorf("usage: %s", r.command.usage())
+	}
+	return nil
+}
+
+// usage is the command as it is typed.
+func (c *command) usage() string {
+	words := []string{c.names[0]}
+	if c.flags != "" {
+		words = append(words, "[-"+c.flags+"]")
+	}
+	if c.operands != "" {
+		words = append(words, c.operands)
+	}
+	return strings.Join(words, " ")
+}
+
+// find returns the command of a name, in capitals or not.
+func find(name string) *command {
+	for i := range commands {
+		for _, n := range commands[i].names {
+			if strings.EqualFold(n, name) {
+				return &commands[i]
+			}
+		}
+	}
+	return nil
+}
+
+const many = 1 << 20
+
+var commands []command
+
+func init() { // the table's functions refer to it
+	commands = []command{
+		{names: []string{"cd", "chdir"}, operands: "[DIR]", text: "change the directory on the host; without DIR, to where the login began",
+			takes: []kind{remoteDirectory}, repeats: true, run: (*Shell).cd},
+		{names: []string{"pwd"}, text: "print the directory on the host", run: (*Shell).pwd},
+		{names: []string{"get", "mget"}, flags: "afpPrR", operands: "SRC... [DST]", text: "copy files from the host",
+			takes: []kind{remote}, run: (*Shell).get},
+		{names: []string{"reget"}, flags: "fpPrR", operands: "SRC... [DST]", text: "get -a: continue interrupted copies",
+			takes: []kind{remote}, run: (*Shell).reget},
+		{names: []string{"put", "mput"}, flags: "afpPrR", operands: "SRC... [DST]", text: "copy files to the host",
+			takes: []kind{local}, changes: true, run: (*Shell).put},
+		{names: []string{"reput"}, flags: "fpPrR", operands: "SRC... [DST]", text: "put -a: continue interrupted copies",
+			takes: []kind{local}, changes: true, run: (*Shell).reput},
+		{names: []string{"cp", "copy"}, flags: "r", operands: "SRC... DST", text: "copy files on the host",
+			takes: []kind{remote}, changes: true, run: (*Shell).copy},
+		{names: []string{"rename"}, flags: "l", operands: "OLD NEW", text: "rename a file; -l: fail if NEW exists",
+			takes: []kind{remote}, changes: true, run: (*Shell).rename},
+		{names: []string{"symlink"}, operands: "OLD NEW", text: "make a symbolic link NEW to OLD",
+			takes: []kind{remote}, changes: true, run: (*Shell).symlink},
+		{names: []string{"lcd", "lchdir"}, operands: "[DIR]", text: "change the local directory; without DIR, to your home directory",
+			takes: []kind{localDirectory}, run: (*Shell).lcd},
+		{names: []string{"lpwd"}, text: "print the local directory", run: (*Shell).lpwd},
+		{names: []string{"lls"}, raw: true, operands: "[ARGUMENTS]", text: "run ls here", takes: []kind{local}, run: (*Shell).lls},
+		{names: []string{"lmkdir"}, operands: "DIR...", text: "make a local directory", takes: []kind{localDirectory}, run: (*Shell).lmkdir},
+		{names: []string{"lumask"}, operands: "MASK", text: "set the umask of local files", run: (*Shell).lumask},
+		{names: []string{"!"}, raw: true, operands: "[COMMAND]", text: "run a command, or a shell, here", run: (*Shell).escape},
+		{names: []string{"progress"}, text: "turn the progress line on or off", run: (*Shell).progress},
+		{names: []string{"version"}, text: "print the version of SFTP and of both programs", repeats: true, run: (*Shell).version},
+		{names: []string{"help", "?"}, operands: "[COMMAND]", text: "print this list, or help about a command",
+			takes: []kind{commandName}, run: (*Shell).help},
+		{names: []string{"exit", "bye", "quit"}, text: "end the session", ends: true,
+			run: func(*Shell, context.Context, *request) error { return nil }},
+	}
+}

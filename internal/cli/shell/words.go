@@ -1,0 +1,220 @@
+package shell
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp"
+)
+
+// A word is one word of a command line.
+type word struct {
+	text       string // without its quotes
+	pattern    string // the same for path.Match: what was quoted is escaped
+	start, end int    // where it is in the line, in bytes
+}
+
+// A quoting is the rules by which a line is split into words.
+type quoting int
+
+const (
+	// shQuoting is that of sh (POSIX XCU 2.2): a backslash, '...' and "...", and comments that begin
+	// with a word. There are no variables, so nothing else is special.
+	shQuoting quoting = iota
+	// sftpQuoting is that of OpenSSH's sftp, for its batch files: a backslash counts in '...' too, and
+	// # begins a comment wherever it is not quoted (makeargv in sftp.c).
+	sftpQuoting
+)
+
+var (
+	errQuote     = errors.New("a quote is not closed")
+	errBackslash = errors.New("nothing follows the last backslash")
+)
+
+// split splits a line into words.
+func split(line string, q quoting) ([]word, error) {
+	words, open := scan(line, q)
+	switch open {
+	case 0:
+		return words, nil
+	case '\\':
+		return nil, errBackslash
+	}
+	return nil, errQuote
+}
+
+// scan splits a line as far as it goes. open is the quote in which the line ends: ', ", a backslash
+// or 0.
+func scan(line string, q quoting) (words []word, open byte) {
+	s := scanner{line: line, quoting: q}
+	for s.at < len(s.line) && open == 0 {
+		c := s.line[s.at]
+		switch {
+		case isBlank(c):
+			s.end()
+			s.at++
+		case c == '#' && (!s.inWord || q == sftpQuoting):
+			s.end()
+			return s.words, 0
+		case c == '\'', c == '"':
+			s.begin()
+			open = s.quoted(c)
+		case c == '\\':
+			s.begin()
+			if s.at++; s.at == len(s.line) {
+				open = '\\'
+				break
+			}
+			s.escaped(s.line[s.at])
+			s.at++
+		default:
+			s.begin()
+			s.plain(c)
+			s.at++
+		}
+	}
+	s.end()
+	return s.words, open
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+type scanner struct {
+	line    string
+	quoting quoting
+	at      int
+	words   []word
+
+	inWord        bool
+	start         int
+	text, pattern strings.Builder
+}
+
+func (s *scanner) begin() {
+	if !s.inWord {
+		s.inWord, s.start = true, s.at
+		s.text.Reset()
+		s.pattern.Reset()
+	}
+}
+
+func (s *scanner) end() {
+	if !s.inWord {
+		return
+	}
+	s.inWord = false
+	w := word{text: s.text.String(), pattern: s.pattern.String(), start: s.start, end: s.at}
+	if _, err := path.Match(w.pattern, ""); err != nil { // a [ without its ], which is one then
+		w.pattern = usftp.QuotePattern(w.text)
+	}
+	s.words = append(s.words, w)
+}
+
+// quoted reads what follows a quote up to the same quote, and returns it if there is none.
+func (s *scanner) quoted(quote byte) (open byte) {
+	for s.at++; s.at < len(s.line); s.at++ {
+		c := s.line[s.at]
+		if c == quote {
+			s.at++
+			return 0
+		}
+		if c == '\\' && s.at+1 < len(s.line) && s.backslash(quote, s.line[s.at+1]) {
+			s.at++
+			continue
+		}
+		s.escaped(c)
+	}
+	return quote
+}
+
+// backslash takes a backslash and the next byte within quotes, if the two stand for something else.
+func (s *scanner) backslash(quote, next byte) bool {
+	if s.quoting == shQuoting {
+		if quote == '\'' || strings.IndexByte("$`\"\\", next) < 0 {
+			return false
+		}
+		s.escaped(next)
+		return true
+	}
+	switch next {
+	case quote:
+		s.escaped(next)
+	case '\\':
+		s.escaped('\\')
+	case '?', '[', '*':
+		s.escaped('\\')
+		s.escaped(next)
+	default: // sftp drops the backslash from names that may be patterns, and keeps it in others
+		s.text.WriteByte('\\')
+		s.text.WriteByte(next)
+		s.pattern.WriteByte('\\')
+		s.pattern.WriteByte(next)
+	}
+	return true
+}
+
+// escaped adds a byte that has lost its meaning.
+func (s *scanner) escaped(c byte) {
+	s.text.WriteByte(c)
+	if strings.IndexByte(`*?[]\-^!`, c) >= 0 {
+		s.pattern.WriteByte('\\')
+	}
+	s.pattern.WriteByte(c)
+}
+
+// plain adds a byte that was not quoted. What sh writes [!a] is [^a] for package path.
+func (s *scanner) plain(c byte) {
+	s.text.WriteByte(c)
+	if p := s.pattern.String(); c == '!' && strings.HasSuffix(p, "[") && !strings.HasSuffix(p, `\[`) {
+		c = '^'
+	}
+	s.pattern.WriteByte(c)
+}
+
+// isPattern reports whether a word may stand for several names.
+func (w word) isPattern() bool { return hasMagic(w.pattern) }
+
+// hasMagic reports whether a pattern has metacharacters that are not escaped.
+func hasMagic(pattern string) bool {
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '\\':
+			i++
+		case '*', '?', '[':
+			return true
+		}
+	}
+	return false
+}
+
+// name is what a word that is no pattern stands for where a pattern could stand.
+func (w word) name() string {
+	var b strings.Builder
+	for i := 0; i < len(w.pattern); i++ {
+		if w.pattern[i] == '\\' && i+1 < len(w.pattern) {
+			i++
+		}
+		b.WriteByte(w.pattern[i])
+	}
+	return b.String()
+}
+
+// quote writes a name so that split with shQuoting gives it back, in the quotes that are open, and
+// without closing them.
+func quote(name string, open byte) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		switch {
+		case open == '\'' && c == '\'':
+			b.WriteString(`'\'`)
+		case open == '\'':
+		case open == '"' && strings.IndexByte("$`\"\\", c) >= 0,
+			open == 0 && (strings.IndexByte(" \t'\"\\*?[]#!~&;|<>()$`{}", c) >= 0):
+			b.WriteByte('\\')
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
