@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mattn/go-runewidth"
+	"github.com/rivo/uniseg"
 )
 
 // enter edits a line with the given keys.
@@ -111,7 +112,7 @@ func grid(t *testing.T, text string, width int) (rows []string, row, column int)
 			text = text[len(m[0]):]
 			continue
 		}
-		cell := cellsOf(text)[0]
+		cell, _, _, _ := uniseg.FirstGraphemeClusterInString(text, -1)
 		if strings.HasPrefix(text, "\r\n") {
 			cell = "\r" // they are one cluster
 		}

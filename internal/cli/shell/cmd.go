@@ -44,7 +44,7 @@ func Command(a *ui.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "shell [flags] HOST[:DIR]",
 		Short:                 "a session on a host: list, copy, rename, edit; runs sftp's batch files",
-		Long:                  long,
+		Long:                  long + "\n\n" + commandList(),
 		Example:               examples,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -35,7 +35,8 @@ const examples = `  usftp shell user@host:/var/www
 // help prints the commands.
 func (s *Shell) help(_ context.Context, r *request) error {
 	if len(r.args) == 0 {
-		return writeCommands(s.app.Out)
+		_, err := io.WriteString(s.app.Out, commandList()+"\n")
+		return err
 	}
 	var failed failures
 	for _, w := range r.args {
@@ -52,13 +53,16 @@ func (s *Shell) help(_ context.Context, r *request) error {
 	return failed.err()
 }
 
-// writeCommands writes the table.
-func writeCommands(w io.Writer) error {
+// commandList is the table as help and the man page show it.
+func commandList() string {
+	var lines []string
 	for i := range commands {
 		c := &commands[i]
-		if _, err := fmt.Fprintf(w, "  %-34s %s\n", c.usage(), c.text); err != nil {
-			return err
+		line := fmt.Sprintf("  %-28s %s", c.usage(), c.text)
+		if len(c.usage()) > 28 {
+			line = fmt.Sprintf("  %s\n  %-28s %s", c.usage(), "", c.text)
 		}
+		lines = append(lines, line)
 	}
-	return nil
+	return strings.Join(lines, "\n")
 }
