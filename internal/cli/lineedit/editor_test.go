@@ -19,12 +19,12 @@ import (
 )
 
 // enter edits a line with the given keys.
-func enter(t *testing.T, e *Editor, keys string) (line string, err error, shown string) {
+func enter(t *testing.T, e *Editor, keys string) (line, shown string, err error) {
 	t.Helper()
 	var out strings.Builder
 	e.In, e.Out = strings.NewReader(keys), &out
 	line, err = e.ReadLine(t.Context(), "> ")
-	return line, err, out.String()
+	return line, out.String(), err
 }
 
 func newEditor(width int) *Editor {
@@ -61,7 +61,7 @@ func TestEditing(t *testing.T) {
 		"\x1b\x1b[Da":                   "a",
 		"\xffa":                         "\xffa",
 	} {
-		if got, err, _ := enter(t, newEditor(80), keys+"\r"); got != want || err != nil {
+		if got, _, err := enter(t, newEditor(80), keys+"\r"); got != want || err != nil {
 			t.Errorf("%q gives %q, %v, want %q", keys, got, err, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestEditing(t *testing.T) {
 func TestEndOfInput(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]error{"abc\x03": ErrInterrupted, "\x04": io.EOF, "a\x7f\x04": io.EOF, "abc": io.EOF} {
-		if line, err, _ := enter(t, newEditor(80), keys); line != "" || !errors.Is(err, want) {
+		if line, _, err := enter(t, newEditor(80), keys); line != "" || !errors.Is(err, want) {
 			t.Errorf("%q gives %q, %v, want %v", keys, line, err, want)
 		}
 	}
@@ -186,7 +186,7 @@ func TestControlCharacters(t *testing.T) {
 	e.Complete = func(line string, at int) (Completion, bool) {
 		return Completion{Text: "evil\x1b]0;title\a"}, false
 	}
-	line, _, shown := enter(t, e, "\t\r")
+	line, shown, _ := enter(t, e, "\t\r")
 	if line != "evil\x1b]0;title\a" || strings.Contains(shown, "\x1b]") {
 		t.Errorf("the line is %q, and shown was %q", line, shown)
 	}
@@ -230,7 +230,7 @@ func TestHistory(t *testing.T) {
 		h, _ := Open(file)
 		h.file = ""
 		e.History = h
-		if got, err, _ := enter(t, e, keys+"\r"); got != want || err != nil {
+		if got, _, err := enter(t, e, keys+"\r"); got != want || err != nil {
 			t.Errorf("%q gives %q, %v, want %q", keys, got, err, want)
 		}
 	}
@@ -275,7 +275,7 @@ func TestCompletion(t *testing.T) {
 		"get c\tx":          "get cx",
 		"get  x\x02\x02b\t": "get beta  x",
 	} {
-		got, err, shown := enter(t, e, keys+"\r")
+		got, shown, err := enter(t, e, keys+"\r")
 		if got != want || err != nil {
 			t.Errorf("%q gives %q, %v, want %q", keys, got, err, want)
 		}

@@ -102,10 +102,6 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 		s.note(&failed, err)
 		names = append(names, found...)
 	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
 	target := s.session.dir
 	if to != nil {
 		target = s.session.abs(s.tilde(*to))
@@ -118,7 +114,8 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if host, err = s.session.connect(ctx); err != nil {
+		host, err := s.session.connect(ctx)
+		if err != nil {
 			return err
 		}
 		to := target

@@ -130,14 +130,3 @@ func (s *session) abs(name string) string {
 	}
 	return strings.TrimSuffix(s.dir, "/") + "/" + name
 }
-
-// shown is a path as a person would type it: relative to the directory, if it was typed so.
-func (s *session) shown(name string, relative bool) string {
-	if !relative {
-		return name
-	}
-	if below, ok := strings.CutPrefix(name, strings.TrimSuffix(s.dir, "/")+"/"); ok && below != "" {
-		return below
-	}
-	return name
-}
