@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
@@ -133,6 +134,55 @@ func ExampleCopyTree() {
 	// Output:
 	// 1 5
 	// cannot copy old:/srv/none to new:/www/none: on old: no such file
+}
+
+// One file goes to several hosts at the same time, and is read once.
+func ExampleShared() {
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	shared := transfer.NewShared(0)
+	defer shared.Close()
+	var copying sync.WaitGroup
+	for _, name := range []string{"one", "two", "three"} {
+		host, disconnect := exampleHost(name)
+		defer disconnect()
+		copying.Go(func() {
+			_, err := transfer.Copy(context.Background(), transfer.Remote(host, "/file"),
+				shared.Local(filepath.Join(dir, "data", "two")), transfer.Options{})
+			if err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	copying.Wait()
+	fmt.Println(shared.BytesRead(), "bytes read")
+	// Output:
+	// 2 bytes read
+}
+
+// A stream goes to several hosts. It is read once, and each of them gets all of it.
+func ExampleShared_Reader() {
+	shared := transfer.NewShared(0)
+	defer shared.Close()
+	names := []string{"one", "two"}
+	branches := shared.Reader(strings.NewReader("hello\n"), len(names), 0)
+	var copying sync.WaitGroup
+	for i, name := range names {
+		host, disconnect := exampleHost(name)
+		defer disconnect()
+		copying.Go(func() {
+			defer branches[i].Leave()
+			_, err := transfer.Copy(context.Background(), transfer.Remote(host, "/greeting"),
+				branches[i].Endpoint, transfer.Options{})
+			if err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	copying.Wait()
+	fmt.Println(shared.BytesRead(), "bytes read")
+	// Output:
+	// 6 bytes read
 }
 
 // A tree is verified on its way to a host, and a list of its hashes is made of what was copied. What

@@ -19,6 +19,7 @@ const leastHole = 64 << 10
 type sparseSource struct {
 	copy  *fileCopy
 	file  *os.File
+	data  io.ReaderAt // of the file
 	holes *localfs.Holes
 	size  int64
 
@@ -31,7 +32,11 @@ const mostLooks = 1000
 // findHoles returns a source without its holes, nil if it has none or they must be sent: only in a
 // file that was empty, and is nobody else's, what was not written reads as zeros.
 func findHoles(c *fileCopy, in input) *sparseSource {
-	file, ok := in.contents().(*os.File)
+	data := in.contents()
+	file, ok := data.(*os.File)
+	if shared, isShared := data.(*sharedFile); isShared {
+		file, ok = shared.file, true
+	}
 	if !ok || c.result.InPlace || c.flags.dense {
 		return nil
 	}
@@ -39,7 +44,7 @@ func findHoles(c *fileCopy, in input) *sparseSource {
 	if holes == nil {
 		return nil
 	}
-	s := &sparseSource{copy: c, file: file, holes: holes, size: in.facts().size}
+	s := &sparseSource{copy: c, file: file, data: data, holes: holes, size: in.facts().size}
 	off := c.result.Resumed
 	for range mostLooks {
 		to, hole := s.Extent(off)
@@ -79,7 +84,7 @@ func (s *sparseSource) Extent(off int64) (to int64, hole bool) {
 }
 
 func (s *sparseSource) ReadAt(p []byte, off int64) (int, error) {
-	n, err := s.file.ReadAt(p, off)
+	n, err := s.data.ReadAt(p, off)
 	s.copy.hashing.pipe.feed(p[:n], off, off+int64(n)) // it reads holes by itself
 	if waitErr := s.copy.limiter.wait(n); waitErr != nil {
 		return 0, waitErr

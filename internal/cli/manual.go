@@ -72,6 +72,10 @@ they do not know.
   exit      the last line: code is the exit code, copied counts files, failed files
             and errors, bytes those of the files copied
 
+With --hosts, every object has "on", the host as it stands in the list. When a host is
+done there is one of kind "host", with its code, files, bytes and elapsed_ns; the last
+line, of kind "hosts", has them for all, and in hosts and failed how many there were.
+
 Those of check have the direction "check" and in name what the list calls the file. A
 file that is right is done, one that differs or is missing has failed, one that is not in
 the list is skipped, or with --strict has failed; the exit's checked counts those that are
@@ -99,6 +103,9 @@ out which of the two is at fault.`},
 
 ~/.config/usftp/host_ed25519_key: the host key of usftp serve, unless --host-key names
 another.
+
+~/.local/state/usftp/failed-hosts: on which hosts the last run of a command with --hosts
+failed, for --retry-failed.
 
 ~/.local/state/usftp/journal, or usftp/journal in $XDG_STATE_HOME: what
 interrupted copies left behind, and where. The same command reads it to continue (with

@@ -25,8 +25,8 @@ type host struct {
 	told  bool // the error was
 }
 
-func newHosts(config pool.ConnectConfig) *hosts {
-	return &hosts{Config: config, open: make(map[dial.Target]*host), floor: newFloor()}
+func newHosts(config pool.ConnectConfig, turn floor) *hosts {
+	return &hosts{Config: config, open: make(map[dial.Target]*host), floor: turn}
 }
 
 // Get connects, or gives the connection that there is. told is true where its error was returned

@@ -12,8 +12,6 @@ import (
 // be typed at the question of another host.
 type floor chan struct{}
 
-func newFloor() floor { return make(floor, 1) }
-
 // config is a configuration for one host, whose questions wait for the floor. logged is to be
 // called when the login is over; what is asked later has the floor for that question only.
 func (f floor) config(c *dial.Config) (own *dial.Config, logged func()) {

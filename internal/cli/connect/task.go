@@ -22,7 +22,7 @@ type Task struct {
 }
 
 func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig, report report.Reporter) *Task {
-	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config), Report: report}
+	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config, a.Turn), Report: report}
 }
 
 // Fail tells a failure that is no job's.

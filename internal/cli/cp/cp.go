@@ -35,6 +35,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err := flags.check(cmd); err != nil {
 				return err
 			}
+			if flags.hosts.Given() {
+				return many(cmd, a, &flags, args)
+			}
 			sources, target, err := connect.ParsePlaces(args, flags.through)
 			if err == nil && flags.hashes.manifest != "" && target.Stream {
 				err = errors.New("--manifest cannot be used with the target -, which is not a file")
@@ -62,46 +65,18 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 	if !target.Remote && !slices.ContainsFunc(sources, func(p connect.Place) bool { return p.Remote }) {
 		tune.Local()
 	}
-	hosts := flags.Config(a, &flags.Report)
-	config := hosts.Dial
-	if flags.agent {
-		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")
-	}
-	if flags.Compress && config.SSH == "" {
-		config.Logger.Info("-C has no effect: our own SSH does not compress; use --ssh")
-	}
-	lists, err := flags.hashes.open()
-	if err != nil {
-		return err
-	}
-	defer lists.close()
-	if flags.DryRun {
-		var stop context.CancelCauseFunc
-		ctx, stop = context.WithCancelCause(ctx)
-		defer stop(nil)
-		a.Out.StopWhenLost(stop)
-	}
-	options := flags.transferOptions()
-	options.List = lists.check
-	c := NewCopier(ctx, a, hosts, options, report.New(a, &flags.Report, report.Look{Recursive: flags.recursive,
-		DryRun: flags.DryRun, ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
-	c.options.Events = lists.listen(c.options.Events)
-	c.stops = flags.StopOnError
-	defer c.Hosts.Close()
 	if flags.recursive {
 		defer runtime.KeepAlive(tune.Tree(slices.ContainsFunc(sources,
 			func(p connect.Place) bool { return p.Remote })))
-		options := flags.TreeOptions()
-		c.tree = &options
 	}
-	if target.Remote && flags.Limit == 0 {
-		c.Hosts.Config.Expected = largest(sources)
+	c, finish, err := flags.copier(ctx, a, sources, target)
+	if err != nil {
+		return err
 	}
 	c.askAhead(sources, target)
 	c.Copy(sources, target)
 	c.sayHowToGoOn()
-	c.finishLists(&lists)
-	c.Report.End(c.Code)
+	finish()
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + tune.PeakMemory() + "")
 	}
@@ -109,6 +84,48 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 		return &ui.ExitError{Code: c.Code}
 	}
 	return nil
+}
+
+// copier makes what copies as the flags say. finish ends the lists and the report.
+func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
+	target connect.Place) (c *Copier, finish func(), err error) {
+	hosts := f.Config(a, &f.Report)
+	config := hosts.Dial
+	if f.agent {
+		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")
+	}
+	if f.Compress && config.SSH == "" {
+		config.Logger.Info("-C has no effect: our own SSH does not compress; use --ssh")
+	}
+	lists, err := f.hashes.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.CancelCauseFunc(func(error) {})
+	if f.DryRun {
+		ctx, stop = context.WithCancelCause(ctx)
+		a.Out.StopWhenLost(stop)
+	}
+	options := f.transferOptions()
+	options.List = lists.check
+	c = NewCopier(ctx, a, hosts, options, report.New(a, &f.Report, report.Look{Recursive: f.recursive,
+		DryRun: f.DryRun, ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
+	c.options.Events = lists.listen(c.options.Events)
+	c.stops = f.StopOnError
+	if f.recursive {
+		options := f.TreeOptions()
+		c.tree = &options
+	}
+	if target.Remote && f.Limit == 0 {
+		c.Hosts.Config.Expected = largest(sources)
+	}
+	return c, func() {
+		c.finishLists(&lists)
+		c.Report.End(c.Code)
+		c.Hosts.Close()
+		stop(nil)
+		lists.close()
+	}, nil
 }
 
 // askAhead tells the hosts' connections what will be asked first, where that is known: of one host,
@@ -154,12 +171,18 @@ type Copier struct {
 	goesOn  bool                  // --resume would go on from what is left
 	stops   bool                  // at the first failure
 	untried int                   // files, since a connection was lost for good
+
+	local  func(path string) transfer.Endpoint // a source on this machine
+	stream func() transfer.Endpoint            // the source that is a stream
+	name   string                              // of that source, "" if it has none
 }
 
 func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	options transfer.Options, report report.Reporter) *Copier {
 	options.Events = report.Event
-	return &Copier{Task: connect.NewTask(ctx, a, config, report), options: options}
+	return &Copier{Task: connect.NewTask(ctx, a, config, report), options: options,
+		local:  transfer.Local,
+		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
 }
 
 // note keeps what a job has said of its failure for the end.
@@ -239,7 +262,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 		target.Target.Path = path.Join(target.Target.Path, f.name)
 		several = false
 	}
-	src, dst := transfer.Local(f.path), transfer.Local(target.Path())
+	src, dst := c.local(f.path), transfer.Local(target.Path())
 	if f.Remote {
 		host, ok := c.host(f.Place)
 		if !ok {
@@ -270,7 +293,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 		_, err = transfer.CopyTree(c.Ctx, dst, src, tree)
 	} else {
 		if f.Stream {
-			src = transfer.Reader(c.StandardInput(c.Ctx))
+			src = c.stream()
 		}
 		if target.Stream {
 			dst = transfer.Writer(c.StandardOutput(c.Ctx))

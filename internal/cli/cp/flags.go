@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
@@ -26,6 +28,8 @@ type flags struct {
 	resume, verify, sparse, owners   bool
 	exactly                          bool
 	hashes                           hashFlags
+	hosts                            hosts.Flags
+	patience                         time.Duration
 }
 
 // register is the table of flags: parsing, help, completion and the man page come from it.
@@ -61,6 +65,8 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVar(&c.atomic, "atomic", false, "fail if the target can only be written in place")
 	f.BoolVar(&c.fsync, "fsync", false,
 		"flush data to the target's disk before renaming")
+	c.hosts.Register(f)
+	f.DurationVar(&c.patience, "patience", transfer.DefaultPatience, "with --hosts and a stream as the source: give up a host for which the others had to wait this `time`")
 	c.Report.Register(f)
 	f.BoolVarP(&c.through, "through", "3", false, "copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
@@ -89,6 +95,8 @@ func (c *flags) check(cmd *cobra.Command) error {
 	case !c.recursive && slices.ContainsFunc(onlyTrees, set):
 		err = fmt.Errorf("--%s needs -r, even for a single file",
 			onlyTrees[slices.IndexFunc(onlyTrees, set)])
+	case c.patience <= 0:
+		err = errors.New("--patience must be a time such as 30s or 1h")
 	case c.legacy:
 		err = errors.New("usftp does not have scp's old protocol (-O); for a host without SFTP, use scp -O")
 	case c.fromFirst:
@@ -96,6 +104,7 @@ func (c *flags) check(cmd *cobra.Command) error {
 	}
 	for _, check := range []func() error{
 		func() error { return c.Connect.Check(set) },
+		func() error { return c.hosts.Check(set) },
 		c.Tree.Check,
 		func() error { return c.hashes.check(c.DryRun) },
 	} {

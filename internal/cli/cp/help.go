@@ -45,6 +45,13 @@ system can (btrfs, XFS). A single interrupted local copy starts over.
 Holes in local files are not sent, and stay holes. SFTP does not show holes in
 remote files; --sparse turns blocks of zeros into holes.
 
+With --hosts or --hosts-file, the same is done on several hosts at once. Operands that
+begin with a colon are paths on each host; FILE :dir uploads, and each local file is
+read once for all hosts; :FILE DIR downloads to DIR/HOST. A stream goes to all hosts at
+the pace of the slowest, up to --patience. Each line shown has its host in front, a
+table at the end sums up, and the exit code is the worst. The same command with
+--retry-failed works on the hosts on which the last run failed.
+
 Connections use your ssh_config, known_hosts, agent and keys, as ssh does. Flags that
 scp has keep scp's letter and meaning, but for -T, which is that of cp and mv. They
 may stand anywhere; -- ends them.`
@@ -57,4 +64,6 @@ const examples = `  usftp cp big.iso host:
   usftp cp host:backup/db.sql - | less
   usftp cp -r --verify --manifest SHA256SUMS photos host:
   usftp cp -r --check-manifest SHA256SUMS host:photos .
-  usftp cp -r old:/srv/www new:/srv`
+  usftp cp -r old:/srv/www new:/srv
+  usftp cp --hosts web1,web2,web3 release.tar.gz :/srv/incoming/
+  usftp cp --hosts-file web.txt ':/var/log/*.log' logs/`

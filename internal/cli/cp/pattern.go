@@ -13,7 +13,10 @@ import (
 // it names. Only what the person typed decides what is a pattern and what the copy is called; a home
 // directory that the server told is neither, whatever it looks like.
 func (c *Copier) expand(s connect.Place) ([]file, error) {
-	if !s.Remote {
+	switch {
+	case s.Stream:
+		return []file{{Place: s, path: s.Path(), name: c.name}}, nil
+	case !s.Remote:
 		return []file{{Place: s, path: s.Path()}}, nil
 	}
 	typed := s.Target.Path

@@ -94,3 +94,15 @@ func AllProcessors() {
 		runtime.SetDefaultGOMAXPROCS()
 	}
 }
+
+// Many has a program that works on several hosts use all processors, unless there are so few that
+// [Processors] chose one. Buffers and not garbage are what takes its memory, so the collector runs
+// when there is a quarter as much garbage as is alive.
+func Many() {
+	if runtime.NumCPU() > 2 {
+		AllProcessors()
+	}
+	if !InEnvironment("GOGC") {
+		debug.SetGCPercent(25)
+	}
+}

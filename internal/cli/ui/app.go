@@ -8,11 +8,15 @@ import "os"
 type App struct {
 	Stdin   *os.File
 	Stdout  *os.File
-	Out     *output  // stdout, for what is printed
-	Console *Console // standard error
-	restore restorer // puts the terminal back
+	Out     *output   // stdout, for what is printed
+	Console *Console  // standard error
+	restore *restorer // puts the terminal back
 	Signals signalPlan
 	Args    []string // as they were typed
+
+	// Turn is held by whoever asks the person something, so that an answer goes to the question
+	// that is on the screen.
+	Turn chan struct{}
 }
 
 // EnableEscapes has the terminal on standard output obey colours.
@@ -20,5 +24,6 @@ func (a *App) EnableEscapes() { enableEscapes(a.Stdout) }
 
 func NewApp() *App {
 	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Out: &output{file: os.Stdout},
-		Console: newConsole(os.Stderr)}
+		Console: newConsole(os.Stderr), restore: new(restorer),
+		Turn: make(chan struct{}, 1)}
 }

@@ -16,6 +16,7 @@ import (
 // A Console is standard error: messages and, on a terminal, a few lines below them that are redrawn.
 type Console struct {
 	file *os.File
+	row  *row // of one host among several, which writes to the board's console
 
 	mu    sync.Mutex
 	lines func(width int) []string // the lines that are redrawn; nil when there are none
@@ -26,10 +27,18 @@ type Console struct {
 func newConsole(f *os.File) *Console { return &Console{file: f} }
 
 // Terminal reports whether a person is looking.
-func (c *Console) Terminal() bool { return IsTerminal(c.file) }
+func (c *Console) Terminal() bool {
+	if c.row != nil {
+		return c.row.board.console.Terminal()
+	}
+	return IsTerminal(c.file)
+}
 
 // Write writes text that is fit for a terminal, above the lines that are redrawn.
 func (c *Console) Write(p []byte) (int, error) {
+	if c.row != nil {
+		return c.row.board.console.Write(c.row.prefixed(p))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(p), c.redraw(p)
@@ -60,6 +69,10 @@ const refreshEvery = 200 * time.Millisecond
 
 // Show draws lines again and again until hide.
 func (c *Console) Show(lines func(width int) []string) {
+	if c.row != nil {
+		c.row.show(lines)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stop := make(chan struct{})
@@ -88,6 +101,10 @@ func (c *Console) Show(lines func(width int) []string) {
 
 // Hide draws the lines for the last time and leaves them there.
 func (c *Console) Hide() {
+	if c.row != nil {
+		c.row.show(nil)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.stop)
@@ -96,7 +113,13 @@ func (c *Console) Hide() {
 }
 
 // Say writes one line.
-func (c *Console) Say(text string) { fmt.Fprintf(c, "usftp: %s\n", Printable(text)) }
+func (c *Console) Say(text string) {
+	if c.row != nil {
+		c.row.board.console.Say(c.row.label + ": " + text)
+		return
+	}
+	fmt.Fprintf(c, "usftp: %s\n", Printable(text))
+}
 
 // Logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or
 // everything.

@@ -43,6 +43,7 @@ func (a *App) StandardOutput(ctx context.Context) io.Writer {
 // failed, so that the exit code tells of it whatever the command makes of the error.
 type output struct {
 	file *os.File
+	row  *rowOutput // of one host among several, instead of file
 
 	mu     sync.Mutex
 	wrote  bool
@@ -57,11 +58,18 @@ func (o *output) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	o.wrote = true
-	n, err := o.file.Write(p)
+	n, err := 0, error(nil)
+	if o.row != nil {
+		n, err = o.row.Write(p)
+	} else {
+		n, err = o.file.Write(p)
+	}
 	if err == nil {
 		return n, nil
 	}
-	o.err = &OutputError{err: err}
+	if !errors.As(err, &o.err) {
+		o.err = &OutputError{err: err}
+	}
 	if o.failed != nil {
 		o.failed(o.err)
 	}
@@ -80,6 +88,10 @@ func (o *output) StopWhenLost(stop func(error)) {
 func (o *output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.row != nil {
+		o.row.flush()
+		return nil
+	}
 	if o.wrote && o.err == nil {
 		if err := o.file.Close(); err != nil {
 			o.err = &OutputError{err: err}

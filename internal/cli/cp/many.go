@@ -1,0 +1,235 @@
+package cp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/hosts"
+	"github.com/usftp/usftp/internal/cli/tune"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/transfer"
+)
+
+// manyCopy is a copy to, from or on several hosts.
+type manyCopy struct {
+	flags    *flags
+	operands []string
+	download bool
+
+	shared   *transfer.Shared
+	branches map[string]*transfer.Branch // of the source that is a stream, by the host's label
+	name     string                      // of that source, "" if it has none
+	logins   sync.WaitGroup              // that are not over
+}
+
+// many copies as the operands say on each of several hosts.
+func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error {
+	ctx := cmd.Context()
+	m := &manyCopy{flags: flags, operands: operands}
+	if err := m.check(); err != nil {
+		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	run, err := flags.hosts.New(a, &flags.Report, "cp", operands)
+	if err != nil {
+		return err
+	}
+	tune.Many()
+	m.shared = transfer.NewShared(0)
+	defer m.shared.Close()
+	source, err := m.openStream(ctx, a)
+	if err == nil && source != nil && run.AtOnce() < len(run.Hosts) {
+		err = fmt.Errorf("a stream goes to all hosts at once: give --parallel %d", len(run.Hosts))
+	}
+	if err != nil {
+		return err
+	}
+	if source != nil {
+		m.branch(run.Hosts, source)
+	}
+	err = run.Each(ctx, func(ctx context.Context, a *ui.App, h hosts.Host) (hosts.Result, error) {
+		return m.copy(ctx, a, h, run.Connections())
+	})
+	if flags.Verbose > 0 && !flags.JSON {
+		a.Console.Say(ui.Amount(float64(m.shared.BytesRead())) + " read on this machine")
+	}
+	if flags.Verbose >= 2 {
+		a.Console.Say("peak memory: " + tune.PeakMemory())
+	}
+	return err
+}
+
+// check refuses operands that say nothing clear of several hosts.
+func (m *manyCopy) check() error {
+	if len(m.operands) < 2 {
+		return errors.New("missing operand: cp needs a source and a target")
+	}
+	each, err := hosts.Operands(m.operands)
+	last := m.operands[len(m.operands)-1]
+	_, toEach := hosts.Path(last)
+	m.download = !toEach
+	sources := len(m.operands) - 1
+	switch {
+	case err != nil:
+		return err
+	case each == 0:
+		return errors.New("--hosts needs a path on each host, which begins with a colon: FILE :dir, or :file DIR")
+	case toEach && each != 1 && each != sources+1, m.download && each != sources:
+		return errors.New("with --hosts, either all sources are paths on each host (:file) or none is")
+	case m.download && last == "-":
+		return errors.New("--hosts cannot copy to -: the files of each host go into a directory of its name")
+	case m.flags.hashes.manifest != "":
+		return errors.New("--manifest writes one list and cannot be used with --hosts")
+	case m.flags.exactly && m.download:
+		return errors.New("-T cannot be used when downloading with --hosts: files go into a directory for each host")
+	}
+	_, _, err = connect.ParsePlaces(m.on(hosts.Host{}), true)
+	if err == nil && m.flags.DryRun && slices.Contains(m.operands, "-") {
+		err = errors.New("--dry-run cannot be used with -")
+	}
+	return err
+}
+
+// on returns the operands for one host.
+func (m *manyCopy) on(h hosts.Host) []string {
+	var operands []string
+	for _, arg := range m.operands {
+		operands = append(operands, h.Operand(arg))
+	}
+	return operands
+}
+
+// openStream opens the source if it is a stream: standard input, or a pipe or device by its name.
+// Others are opened by each copy.
+func (m *manyCopy) openStream(ctx context.Context, a *ui.App) (io.Reader, error) {
+	for _, name := range m.operands[:len(m.operands)-1] {
+		if _, remote := hosts.Path(name); remote {
+			continue
+		}
+		if name == "-" {
+			return a.StandardInput(ctx), nil
+		}
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().IsRegular() || info.IsDir() {
+			continue // if there is nothing, each copy says so
+		}
+		if len(m.operands) > 2 {
+			return nil, fmt.Errorf("%s can be read only once: copy it alone", name)
+		}
+		file, err := localfs.OpenWaiting(ctx, func() (*os.File, error) { return os.Open(name) })
+		if err != nil {
+			return nil, fmt.Errorf("cannot open %s: %s", name, ui.ReasonOf(err))
+		}
+		m.name = filepath.Base(name)
+		return file, nil
+	}
+	return nil, nil
+}
+
+// branch divides a stream among the hosts.
+func (m *manyCopy) branch(all []hosts.Host, source io.Reader) {
+	m.branches = make(map[string]*transfer.Branch)
+	for i, b := range m.shared.Reader(source, len(all), m.flags.patience) {
+		m.branches[all[i].Label] = b
+	}
+	m.logins.Add(len(all))
+}
+
+// copy does what one host's part is.
+func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
+	connections int) (result hosts.Result, err error) {
+	branch := m.branches[h.Label]
+	loggedIn := sync.OnceFunc(func() {
+		if branch != nil {
+			m.logins.Done()
+		}
+	})
+	defer loggedIn()
+	if branch != nil {
+		defer branch.Leave()
+	}
+	sources, target, err := connect.ParsePlaces(m.on(h), true)
+	if err != nil {
+		return result, err
+	}
+	c, finish, err := m.flags.copier(ctx, a, sources, target)
+	if err != nil {
+		return result, err
+	}
+	if c.Hosts.Config.Connections == 0 {
+		c.Hosts.Config.Connections = connections
+	}
+	events := c.options.Events
+	c.options.Events = func(e transfer.Event) {
+		if e.Kind == transfer.Done {
+			result.Files++
+			result.Bytes += e.Bytes
+		}
+		events(e)
+	}
+	c.local = m.shared.Local
+	if branch != nil {
+		c.stream = func() transfer.Endpoint { return branch.Endpoint }
+		sources[0].Stream, c.name = true, m.name
+	}
+	c.askAhead(sources, target)
+	_, err = c.Host(place(sources, target))
+	if loggedIn(); err == nil && branch != nil {
+		m.awaitLogins(ctx, a)
+	}
+	if err == nil && m.download {
+		target.Typed = filepath.Join(target.Typed, h.Label)
+		if err := os.MkdirAll(target.Typed, 0o777); err != nil {
+			c.Fail(fmt.Errorf("cannot make the directory for the host: %w", err))
+		}
+	}
+	if c.Code == ui.ExitOK {
+		c.Copy(sources, target)
+	}
+	finish()
+	result.Code, result.Resumable = c.Code, c.goesOn
+	return result, nil
+}
+
+// place returns a place on the host.
+func place(sources []connect.Place, target connect.Place) connect.Place {
+	if target.Remote {
+		return target
+	}
+	return sources[0]
+}
+
+// awaitLogins waits until all hosts are logged in to or have failed, but no longer than a slow host
+// is waited for, unless a person is asked: otherwise who logs in late would be given up at once.
+func (m *manyCopy) awaitLogins(ctx context.Context, a *ui.App) {
+	all := make(chan struct{})
+	go func() {
+		m.logins.Wait()
+		close(all)
+	}()
+	timer := time.NewTimer(m.flags.patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-all:
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			if len(a.Turn) == 0 {
+				return
+			}
+			timer.Reset(time.Second)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// Package hosts runs a verb on several hosts at once: which hosts, how many at a time, what is
+// shown of each, and the exit code that follows.
+package hosts
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// Flags say on which hosts a verb runs.
+type Flags struct {
+	list        []string
+	file        string
+	parallel    int
+	retryFailed bool
+}
+
+// Register adds the flags to a verb's.
+func (f *Flags) Register(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.list, "hosts", nil, "do this on each host of `list`, separated by commas; operands that begin with a colon are paths on each (:dir); may be repeated")
+	fs.StringVar(&f.file, "hosts-file", "",
+		"like --hosts, with the hosts in `file`, one to a line; # begins a comment")
+	fs.IntVar(&f.parallel, "parallel", 32, "with --hosts: work on at most `n` hosts at once")
+	fs.BoolVar(&f.retryFailed, "retry-failed", false,
+		"with --hosts: only the hosts on which the last run of this command failed")
+}
+
+// Given reports whether the verb is to run on several hosts.
+func (f *Flags) Given() bool { return len(f.list) > 0 || f.file != "" }
+
+// needHosts are the flags that mean something with several hosts only.
+var needHosts = []string{"parallel", "retry-failed"}
+
+// Check says what is wrong with the flags, of which set have been given.
+func (f *Flags) Check(set func(name string) bool) error {
+	i := slices.IndexFunc(needHosts, set)
+	switch {
+	case !f.Given() && (set("hosts") || set("hosts-file")):
+		return errors.New("--hosts and --hosts-file need at least one host")
+	case !f.Given() && i >= 0:
+		return fmt.Errorf("--%s needs --hosts or --hosts-file", needHosts[i])
+	case f.parallel < 1:
+		return errors.New("--parallel must be at least 1")
+	}
+	return nil
+}
+
+// A Host is one of several.
+type Host struct {
+	Label  string // as it stands in the list
+	Target dial.Target
+}
+
+// Operand is an operand for this host: one that begins with a colon is a path on it.
+func (h Host) Operand(arg string) string {
+	path, ok := Path(arg)
+	switch {
+	case !ok:
+		return arg
+	case h.Target.Port != 0:
+		t := h.Target
+		if t.Path = path; path == "" {
+			t.Path = "."
+		}
+		return t.String()
+	}
+	return h.Target.UserHost() + ":" + path
+}
+
+// Path returns the path that an operand names on each host; ok is false if it is something else.
+func Path(arg string) (path string, ok bool) { return strings.CutPrefix(arg, ":") }
+
+// Operands makes sure that operands are paths on each host or local, and nothing else. It returns
+// how many are on each host.
+func Operands(args []string) (each int, err error) {
+	for _, arg := range args {
+		if _, ok := Path(arg); ok {
+			each++
+			continue
+		}
+		if _, remote, err := dial.ParseTarget(arg); err != nil {
+			return 0, err
+		} else if remote {
+			return 0, fmt.Errorf("%s names one host: with --hosts, write :path for a path on each, or ./%s for a local file",
+				arg, arg)
+		}
+	}
+	return each, nil
+}
+
+// load reads the list of hosts. A host that is in it twice counts once.
+func (f *Flags) load(stdin io.Reader) ([]Host, error) {
+	names := f.list
+	if f.file != "" {
+		found, err := readFile(f.file, stdin)
+		if err != nil {
+			return nil, err
+		}
+		names = slices.Concat(names, found)
+	}
+	var hosts []Host
+	labels := make(map[string]bool)
+	for _, name := range names {
+		h, err := parse(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		if !labels[h.Label] {
+			labels[h.Label] = true
+			hosts = append(hosts, h)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("--hosts-file %s: there is no host in it", f.file)
+	}
+	return hosts, nil
+}
+
+func readFile(name string, stdin io.Reader) (names []string, err error) {
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("--hosts-file %s: %s", name, ui.ReasonOf(err))
+		}
+		defer f.Close()
+		in = f
+	}
+	lines := bufio.NewScanner(in)
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.Fields(line)
+		if len(words) > 1 {
+			return nil, fmt.Errorf("--hosts-file %s: line %d: one host to a line", name, n)
+		}
+		names = append(names, words...)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("--hosts-file %s: %s", name, ui.ReasonOf(err))
+	}
+	return names, nil
+}
+
+// parse reads "host", "user@host", "host:port" or "sftp://user@host:port". The label must be good
+// for a directory, in which what is downloaded from the host is put.
+func parse(s string) (Host, error) {
+	t, err := dial.ParseHost(s)
+	switch port, portErr := strconv.ParseUint(t.Path, 10, 16); {
+	case err != nil:
+		return Host{}, err
+	case t.Path == "" || t.Path == "/":
+	case portErr == nil && port > 0 && t.Port == 0:
+		t.Port = int(port)
+	default:
+		return Host{}, fmt.Errorf("%q: a host of --hosts has no path", s)
+	}
+	t.Path = ""
+	label := s
+	if _, rest, ok := strings.Cut(s, "://"); ok {
+		label = strings.TrimSuffix(rest, "/")
+	}
+	if err := localfs.CheckName(label); err != nil {
+		return Host{}, fmt.Errorf("%q: %w", s, err)
+	}
+	return Host{label, t}, nil
+}

@@ -1,0 +1,105 @@
+package hosts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// A record is the file that remembers on which hosts the last run of a command failed. There is
+// none after a run in which no host did. The command is the same if its verb, operands, list of
+// hosts and directory are; other flags may change between runs.
+type record struct{ name string }
+
+func newRecord(verb string, f *Flags, operands []string) record {
+	state := opt.StateDirectory()
+	if state == "" {
+		return record{}
+	}
+	dir, _ := os.Getwd()
+	text, err := json.Marshal([]any{verb, dir, f.list, f.file, operands})
+	if err != nil { // which no strings can do
+		return record{}
+	}
+	sum := sha256.Sum256(text)
+	return record{filepath.Join(state, "failed-hosts", hex.EncodeToString(sum[:16]))}
+}
+
+// failed returns those of the hosts that failed in the last run.
+func (r record) failed(hosts []Host) ([]Host, error) {
+	var labels []string
+	text, err := os.ReadFile(r.name)
+	if errors.Is(err, fs.ErrNotExist) || r.name == "" {
+		return nil, errors.New("--retry-failed: no host failed in the last run of this command in this directory")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &labels)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--retry-failed: cannot read %s: %s", r.name, ui.ReasonOf(err))
+	}
+	hosts = slices.DeleteFunc(hosts, func(h Host) bool { return !slices.Contains(labels, h.Label) })
+	if len(hosts) == 0 {
+		return nil, errors.New("--retry-failed: none of the hosts that failed is in the list any more")
+	}
+	return hosts, nil
+}
+
+// write remembers which hosts have failed.
+func (r record) write(labels []string) error {
+	if r.name == "" {
+		return nil
+	}
+	if len(labels) == 0 {
+		err := os.Remove(r.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	text, err := json.Marshal(labels)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(r.name), 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := localfs.OpenPrivate(r.name)
+	if err != nil {
+		return err
+	}
+	if err = f.Truncate(0); err == nil {
+		_, err = f.Write(text)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// retryCommand makes of the arguments of a command the line that runs it again on the hosts that
+// failed, for a shell.
+func retryCommand(args []string, resume bool) string {
+	words := []string{"usftp"}
+	for i, arg := range args {
+		words = append(words, ui.ShellWord(arg))
+		if i > 0 {
+			continue
+		}
+		if !slices.Contains(args, "--retry-failed") {
+			words = append(words, "--retry-failed")
+		}
+		if resume && !slices.Contains(args, "--resume") {
+			words = append(words, "--resume")
+		}
+	}
+	return strings.Join(words, " ")
+}

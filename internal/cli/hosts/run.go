@@ -1,0 +1,203 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+// A Run is one run of a verb on several hosts.
+type Run struct {
+	Hosts []Host
+
+	flags  *Flags
+	report *opt.Report
+	app    *ui.App
+	record record
+}
+
+// Result is what came of one host. Files and Bytes are what was copied.
+type Result struct {
+	Code         int
+	Files, Bytes int64
+	Resumable    bool // with --resume it would go on from what is left
+
+	elapsed time.Duration
+	skipped bool // it was not begun
+}
+
+// New reads the list of hosts. Operands are what the verb was given, which tells its runs apart.
+func (f *Flags) New(a *ui.App, report *opt.Report, verb string, operands []string) (*Run, error) {
+	hosts, err := f.load(a.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Hosts: hosts, flags: f, report: report, app: a}
+	r.record = newRecord(verb, f, operands)
+	if f.retryFailed {
+		r.Hosts, err = r.record.failed(hosts)
+	}
+	return r, err
+}
+
+// AtOnce is how many hosts are worked on at once.
+func (r *Run) AtOnce() int { return min(r.flags.parallel, len(r.Hosts)) }
+
+// Connections is how many connections to one host help, if the flags leave it open: the hosts share
+// the link.
+func (r *Run) Connections() int { return max(1, 16/r.AtOnce()) }
+
+// Each calls work for each host, with an App for it. Its error is told as the host's. Each returns
+// how the command ends: nil if all is well on all hosts, else the worst of their exit codes.
+func (r *Run) Each(ctx context.Context,
+	work func(ctx context.Context, a *ui.App, h Host) (Result, error)) error {
+	board := r.app.NewBoard(r.report.JSON)
+	moving := !r.report.Quiet && !r.report.NoProgress
+	if moving {
+		board.Show()
+	}
+	began := time.Now()
+	results := make([]Result, len(r.Hosts))
+	slots := make(chan struct{}, r.flags.parallel)
+	var working sync.WaitGroup
+	for i, h := range r.Hosts {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if signal := ui.Interrupted(ctx); signal != nil {
+			results[i] = Result{Code: signal.Code(), skipped: true}
+			continue
+		}
+		working.Go(func() {
+			defer func() { <-slots }()
+			results[i] = r.one(ctx, board, h, work)
+		})
+	}
+	working.Wait()
+	if moving {
+		board.Hide()
+	}
+	return r.finish(results, time.Since(began))
+}
+
+// one runs the verb on one host.
+func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
+	work func(ctx context.Context, a *ui.App, h Host) (Result, error)) Result {
+	a := board.App(r.app, h.Label)
+	began := time.Now()
+	result, err := work(ctx, a, h)
+	result.elapsed = time.Since(began)
+	var exit *ui.ExitError
+	switch {
+	case errors.As(err, &exit):
+		result.Code = worse(result.Code, exit.Code)
+	case err != nil:
+		code := ui.CodeOf(err)
+		if code != ui.ExitOutputGone && ui.Interrupted(ctx) == nil {
+			a.Console.Say(err.Error())
+		}
+		result.Code = worse(result.Code, code)
+	}
+	a.Out.Close()
+	if r.report.JSON {
+		r.print(hostLine{1, "host", h.Label, time.Now(), result.Code, result.Files, result.Bytes,
+			result.elapsed})
+	}
+	return result
+}
+
+// worse returns the code that counts for both: a signal's, then that of a host that could not be
+// reached, then any other failure.
+func worse(a, b int) int {
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+func rank(code int) int {
+	switch {
+	case code == ui.ExitOK:
+		return 0
+	case code == ui.ExitNoHost:
+		return 2
+	case code > 128:
+		return 3
+	}
+	return 1
+}
+
+// finish remembers which hosts have failed, prints the summary, and returns the worst code.
+func (r *Run) finish(results []Result, elapsed time.Duration) error {
+	code, resumable := ui.ExitOK, false
+	var failed []string
+	total := totalLine{Version: 1, Kind: "hosts", Hosts: len(results), Elapsed: elapsed}
+	for i, result := range results {
+		code = worse(code, result.Code)
+		resumable = resumable || result.Resumable
+		if result.Code != ui.ExitOK {
+			failed = append(failed, r.Hosts[i].Label)
+		}
+		total.Files += result.Files
+		total.Bytes += result.Bytes
+	}
+	if err := r.record.write(failed); err != nil {
+		r.app.Console.Say("which hosts failed cannot be remembered for --retry-failed: " +
+			ui.ReasonOf(err))
+	}
+	total.Code, total.Failed, total.Time = code, len(failed), time.Now()
+	if r.report.JSON {
+		r.print(total)
+	} else if r.report.Verbose > 0 || !r.report.Quiet && (r.app.Console.Terminal() || code != ui.ExitOK) {
+		fmt.Fprint(r.app.Console, r.table(results, total))
+	}
+	if code == ui.ExitOK {
+		return nil
+	}
+	if !r.report.Quiet {
+		r.app.Console.Say(fmt.Sprintf("%d of %s failed; to run again on those: %s", len(failed),
+			ui.Count(int64(len(results)), "host", "hosts"), retryCommand(r.app.Args, resumable)))
+	}
+	return &ui.ExitError{Code: code}
+}
+
+// hostLine is what --json prints when a host is done.
+type hostLine struct {
+	Version int           `json:"v"`
+	Kind    string        `json:"kind"`
+	On      string        `json:"on"`
+	Time    time.Time     `json:"time"`
+	Code    int           `json:"code"`
+	Files   int64         `json:"files"`
+	Bytes   int64         `json:"bytes"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+}
+
+// totalLine is the last line of --json.
+type totalLine struct {
+	Version int           `json:"v"`
+	Kind    string        `json:"kind"`
+	Time    time.Time     `json:"time"`
+	Code    int           `json:"code"`
+	Hosts   int           `json:"hosts"`
+	Failed  int           `json:"failed"`
+	Files   int64         `json:"files"`
+	Bytes   int64         `json:"bytes"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+}
+
+func (r *Run) print(line any) {
+	text, err := json.Marshal(line)
+	if err != nil { // which no line of ours can do
+		r.app.Console.Say("a line cannot be written as JSON: " + err.Error())
+		return
+	}
+	r.app.Out.Write(append(ui.EscapeC1(text), '\n'))
+}

@@ -1,0 +1,346 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usftp/usftp/internal/buffer"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// Shared lets copies that run at the same time read the same source once: a file or a tree that
+// goes to many hosts. It keeps the contents that were read last in a bounded buffer, whatever the
+// number of copies. The first copy that needs a block reads it, and the others take it from the
+// buffer. A copy that falls behind by more than the buffer holds reads the source itself; nobody
+// waits for it. Streams cannot be read again; see [Shared.Reader] for what happens to a slow copy
+// then.
+//
+// The methods may be called from several goroutines.
+type Shared struct {
+	memory int64
+	pool   buffer.Pool
+	read   atomic.Int64
+
+	mu     sync.Mutex
+	held   int64 // bytes of blocks, those that are being read included
+	blocks map[blockKey]*sharedBlock
+	order  []*sharedBlock // the blocks that are read, in that order
+}
+
+// DefaultSharedMemory is how much a [Shared] buffers unless told otherwise.
+const DefaultSharedMemory = 64 << 20
+
+// sharedBlockSize is how much of a large file, or of a stream, lies in one block.
+const sharedBlockSize = buffer.Large
+
+// NewShared returns a buffer of so many bytes; 0 means [DefaultSharedMemory]. Each copy may hold
+// one block of 256 KiB besides. Call Close once the copies are over.
+func NewShared(memory int64) *Shared {
+	return &Shared{memory: max(cmp.Or(memory, DefaultSharedMemory), 2*sharedBlockSize),
+		blocks: make(map[blockKey]*sharedBlock)}
+}
+
+// Local is [Local] for a source whose contents are shared. Each copy lists directories itself and
+// keeps its own place in the tree. The path must not be a pipe or a device; open that and use
+// [Shared.Reader].
+func (s *Shared) Local(path string) Endpoint {
+	e := Local(path)
+	open := e.newSource
+	e.newSource = func(j *job) (source, error) {
+		src, err := open(j)
+		return &sharedSource{src, s}, err
+	}
+	return e
+}
+
+// BytesRead returns how many bytes were read from sources so far.
+func (s *Shared) BytesRead() int64 { return s.read.Load() }
+
+// Close frees the memory. No copy may be running.
+func (s *Shared) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evict(s.held)
+	s.pool.Close()
+}
+
+var (
+	errNotShared = errors.New("it can be read only once: open it and use Shared.Reader")
+
+	// errNotSame reports that a small file is no longer what was listed.
+	errNotSame = errors.New("it is not what was listed")
+)
+
+// A fileKey is one state of a file: after a change, blocks that were read before it are not taken.
+type fileKey struct {
+	name  string
+	size  int64
+	mtime int64
+}
+
+func keyOf(path string, f *facts) fileKey {
+	name := ""
+	if f.info != nil {
+		name = localfs.ID(f.info)
+	}
+	return fileKey{cmp.Or(name, path), f.size, f.mtime.UnixNano()}
+}
+
+type blockKey struct {
+	fileKey
+	index int64 // of the block in the file; wholeFile for a small one
+}
+
+const wholeFile = -1
+
+// A sharedBlock is a piece of a file in memory. It is valid once ready is closed.
+type sharedBlock struct {
+	key   blockKey
+	mem   *buffer.Block
+	data  []byte
+	ready chan struct{}
+	bad   bool // it could not be read
+	users int  // copies that wait for it or take from it
+	gone  bool // its last user frees it
+}
+
+// take returns a block, which the caller gives back. Whoever asks first reads it with load, and
+// gets its error; the others get nil if that failed, and should read the source themselves.
+func (s *Shared) take(ctx context.Context, key blockKey, size int,
+	load func([]byte) (int, error)) (*sharedBlock, error) {
+	s.mu.Lock()
+	b := s.blocks[key]
+	if b == nil {
+		b = s.add(key, size)
+		s.mu.Unlock()
+		return s.load(b, size, load)
+	}
+	b.users++
+	s.mu.Unlock()
+	select {
+	case <-b.ready:
+	case <-ctx.Done():
+		s.give(b)
+		return nil, context.Cause(ctx)
+	}
+	if b.bad {
+		s.give(b)
+		return nil, nil
+	}
+	return b, nil
+}
+
+// add makes room for a block that the caller reads. The caller holds the lock.
+func (s *Shared) add(key blockKey, size int) *sharedBlock {
+	s.evict(s.held + int64(size) - s.memory)
+	b := &sharedBlock{key: key, mem: s.pool.Get(size), ready: make(chan struct{}), users: 1}
+	s.held += int64(len(b.mem.Bytes()))
+	s.blocks[key] = b
+	return b
+}
+
+func (s *Shared) load(b *sharedBlock, size int, load func([]byte) (int, error)) (*sharedBlock,
+	error) {
+	loaded := false
+	defer func() {
+		s.mu.Lock()
+		if loaded {
+			s.order = append(s.order, b)
+		} else {
+			b.bad, b.gone = true, true
+			delete(s.blocks, b.key)
+		}
+		close(b.ready)
+		s.mu.Unlock()
+		if !loaded {
+			s.give(b)
+		}
+	}()
+	n, err := load(b.mem.Bytes()[:size])
+	if err != nil {
+		return nil, err
+	}
+	s.read.Add(int64(n))
+	b.data, loaded = b.mem.Bytes()[:n], true
+	return b, nil
+}
+
+func (s *Shared) give(b *sharedBlock) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.users--; b.users == 0 && b.gone {
+		s.free(b)
+	}
+}
+
+// evict drops the blocks that were read first, until so many bytes are free or none is left. What
+// copies are taking from is freed when they have it. The caller holds the lock.
+func (s *Shared) evict(bytes int64) {
+	dropped := 0
+	for _, b := range s.order {
+		if bytes <= 0 {
+			break
+		}
+		dropped++
+		bytes -= int64(len(b.mem.Bytes()))
+		delete(s.blocks, b.key)
+		if b.gone = true; b.users == 0 {
+			s.free(b)
+		}
+	}
+	clear(s.order[:dropped])
+	s.order = s.order[dropped:]
+}
+
+// free gives a block's memory back. The caller holds the lock.
+func (s *Shared) free(b *sharedBlock) {
+	s.held -= int64(len(b.mem.Bytes()))
+	b.mem.Release()
+	b.mem, b.data = nil, nil
+}
+
+// sharedSource is this machine as a source whose files' contents are shared.
+type sharedSource struct {
+	source
+	shared *Shared
+}
+
+func (s *sharedSource) open(c *fileCopy) (input, error) {
+	if c.entry == nil { // each open of a pipe would take a part of what comes through it
+		info, err := os.Stat(c.source)
+		if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			return nil, &fs.PathError{Op: "share", Path: c.source, Err: errNotShared}
+		}
+	}
+	in, err := s.source.open(c)
+	if err != nil {
+		return nil, err
+	}
+	return &sharedInput{input: in, copy: c, shared: s.shared}, nil
+}
+
+// sharedInput is a file whose contents are shared.
+type sharedInput struct {
+	input
+	copy   *fileCopy
+	shared *Shared
+	file   *sharedFile
+}
+
+func (in *sharedInput) whole(c *fileCopy, data []byte) (same bool, err error) {
+	size := len(data) - 1
+	if size <= 0 {
+		return in.input.whole(c, data)
+	}
+	key := blockKey{keyOf(c.source, in.facts()), wholeFile}
+	loaded := false
+	b, err := in.shared.take(c.ctx, key, size, func(p []byte) (int, error) {
+		loaded = true
+		if same, err = in.input.whole(c, data); err == nil && !same {
+			err = errNotSame
+		}
+		return copy(p, data), err
+	})
+	switch {
+	case err == errNotSame:
+		return false, nil
+	case err != nil:
+		return false, err
+	case b == nil:
+		return in.input.whole(c, data)
+	}
+	defer in.shared.give(b)
+	if !loaded {
+		copy(data, b.data)
+	}
+	return true, nil
+}
+
+func (in *sharedInput) contents() contents {
+	file, ok := in.input.contents().(*os.File)
+	if !ok || !in.facts().mode.IsRegular() {
+		return in.input.contents()
+	}
+	if in.file == nil || in.file.file != file {
+		in.file = &sharedFile{ctx: in.copy.ctx, shared: in.shared, file: file,
+			key: keyOf(in.copy.source, in.facts())}
+	}
+	return in.file
+}
+
+// sharedFile is an open file that is read through a Shared.
+type sharedFile struct {
+	ctx    context.Context
+	shared *Shared
+	file   *os.File
+	key    fileKey
+	off    int64 // of the next Read
+}
+
+func (f *sharedFile) Seek(off int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		off += f.off
+	case io.SeekEnd:
+		off += f.key.size
+	}
+	if off < 0 {
+		return 0, fs.ErrInvalid
+	}
+	f.off = off
+	return off, nil
+}
+
+func (f *sharedFile) Read(p []byte) (int, error) {
+	n, err := f.ReadAt(p, f.off)
+	f.off += int64(n)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
+}
+
+func (f *sharedFile) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) && err == nil {
+		var got int
+		got, err = f.readBlock(p[n:], off+int64(n))
+		n += got
+	}
+	return n, err
+}
+
+// readBlock reads from one block.
+func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
+	if off >= f.key.size {
+		return f.file.ReadAt(p, off) // to find out whether it has grown
+	}
+	index, from := off/sharedBlockSize, int(off%sharedBlockSize)
+	b, err := f.shared.take(f.ctx, blockKey{f.key, index}, sharedBlockSize,
+		func(mem []byte) (int, error) {
+			n, err := f.file.ReadAt(mem, index*sharedBlockSize)
+			if err == io.EOF {
+				err = nil
+			}
+			return n, err
+		})
+	if err != nil {
+		return 0, err
+	}
+	if b == nil {
+		n, err := f.file.ReadAt(p, off)
+		f.shared.read.Add(int64(n))
+		return n, err
+	}
+	defer f.shared.give(b)
+	n := copy(p, b.data[min(from, len(b.data)):])
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
