@@ -5,6 +5,7 @@ go 1.26.5
 require (
 	github.com/VictoriaMetrics/metrics v1.35.1
 	github.com/creack/pty v1.1.24
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/kevinburke/ssh_config v1.6.0
 	github.com/mattn/go-runewidth v0.0.16
 	github.com/pelletier/go-toml/v2 v2.4.3

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/cp"
 	"github.com/usftp/usftp/internal/cli/demo"
 	"github.com/usftp/usftp/internal/cli/files"
+	"github.com/usftp/usftp/internal/cli/mount"
 	"github.com/usftp/usftp/internal/cli/serve"
 	"github.com/usftp/usftp/internal/cli/shell"
 	"github.com/usftp/usftp/internal/cli/sync"
@@ -106,7 +107,8 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))
 	root.AddCommand(files.Commands(a)...)
-	root.AddCommand(shell.Command(a), serve.Command(a), serve.HashPasswordCommand(a),
+	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
+		serve.HashPasswordCommand(a),
 		demo.Command(a), versionCommand(), completionCommand(), manCommand(root), healthCommand())
 	return root
 }

@@ -226,7 +226,7 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 }
 
 // mount mounts an empty file system. That needs privileges.
-func mount(t *testing.T, options string) string {
+func mountTmpfs(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "none",
@@ -253,7 +253,7 @@ func TestFullDisk(t *testing.T) {
 		{"there", `cannot copy .*/big to testhost:.*/target: no space left on testhost \(0 bytes free\)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			full, dir := mount(t, "size=1m"), t.TempDir()
+			full, dir := mountTmpfs(t, "size=1m"), t.TempDir()
 			big, target := filepath.Join(dir, "big"), filepath.Join(full, "target")
 			writeFile(t, big, data)
 			writeFile(t, target, []byte("old"))
@@ -271,7 +271,7 @@ func TestFullDisk(t *testing.T) {
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
-	dir, far := t.TempDir(), mount(t, "ro")
+	dir, far := t.TempDir(), mountTmpfs(t, "ro")
 	writeFile(t, filepath.Join(dir, "a"), nil)
 	for _, args := range [][]string{nil, {"--inplace"}, {"--atomic"}, {"-r"}, {"-r", "."}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {

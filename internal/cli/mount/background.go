@@ -1,0 +1,129 @@
+//go:build linux || darwin
+
+package mount
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+// readyVariable tells the program that it is the one that stays in the background, and on which
+// descriptor to say that it has mounted.
+const readyVariable = "USFTP_MOUNT_READY"
+
+// A daemon is the program in the background. It logs in on the terminal, as a program can only ask
+// for passwords there, and leaves it when all is well.
+type daemon struct {
+	told *os.File // where to say so
+	log  *os.File
+}
+
+// daemonOf returns the daemon that this program is, or nil.
+func daemonOf(*flags) *daemon {
+	fd, err := strconv.Atoi(os.Getenv(readyVariable))
+	if err != nil {
+		return nil
+	}
+	os.Unsetenv(readyVariable)
+	syscall.CloseOnExec(fd)
+	return &daemon{told: os.NewFile(uintptr(fd), "ready")}
+}
+
+// background starts this program again and returns when that has mounted, or with its exit code.
+func background(a *ui.App) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ready, told, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	cmd := exec.Command(self, a.Args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{told}
+	cmd.Env = append(os.Environ(), readyVariable+"=3")
+	err = cmd.Start()
+	told.Close()
+	if err != nil {
+		return err
+	}
+	if line, _ := bufio.NewReader(ready).ReadString('\n'); line == readyLine {
+		return cmd.Process.Release()
+	}
+	var failed *exec.ExitError
+	if err = cmd.Wait(); errors.As(err, &failed) && failed.Exited() {
+		return &ui.ExitError{Code: failed.ExitCode()} // it has said why
+	} else if err == nil {
+		err = errors.New("it has ended")
+	}
+	return fmt.Errorf("the program in the background: %w", err)
+}
+
+const readyLine = "mounted\n"
+
+// logger opens the log of the background.
+func (d *daemon) logger(flags *flags) (*slog.Logger, error) {
+	name := flags.log
+	if name == "" {
+		state := opt.StateDirectory()
+		if state == "" {
+			return slog.New(slog.DiscardHandler), nil
+		}
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			return nil, err
+		}
+		name = filepath.Join(state, "mount.log")
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	d.log = file
+	level := slog.LevelWarn
+	switch {
+	case flags.report.Quiet:
+		level = slog.LevelError
+	case flags.report.Verbose == 1:
+		level = slog.LevelInfo
+	case flags.report.Verbose > 1:
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), nil
+}
+
+// ready leaves the terminal and tells the program that waits.
+func (d *daemon) ready() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	_, err = syscall.Setsid()
+	if errors.Is(err, syscall.EPERM) {
+		err = nil // it leads a group already
+	}
+	errs := []error{err, os.Chdir("/")}
+	out := null
+	if d.log != nil {
+		out = d.log // for what the runtime says when it ends
+	}
+	for fd, file := range []*os.File{null, null, out} {
+		errs = append(errs, unix.Dup2(int(file.Fd()), fd))
+	}
+	_, err = d.told.WriteString(readyLine)
+	return errors.Join(append(errs, err, d.told.Close())...)
+}

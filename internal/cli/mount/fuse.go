@@ -1,0 +1,164 @@
+//go:build linux || darwin
+
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/sftpfs"
+	"github.com/usftp/usftp/pool"
+)
+
+func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at string) error {
+	if err := checkMountpoint(at); err != nil {
+		return err
+	}
+	d := daemonOf(flags)
+	if d == nil && !flags.foreground {
+		return background(a)
+	}
+	config := flags.Config(a, &flags.report)
+	config.Client = append(config.Client, usftp.WithStallTimeout(stallTimeout(flags.timeout)))
+	login, err := pool.Connect(ctx, from.Target, config)
+	if err != nil {
+		return err
+	}
+	defer login.Close()
+	logger := config.Dial.Logger
+	if d != nil {
+		if logger, err = d.logger(flags); err != nil {
+			return err
+		}
+	}
+	options := fsOptions(flags, from, logger)
+	fs, err := sftpfs.New(ctx, login.Host(), options)
+	if err != nil {
+		return err
+	}
+	server, err := fuse.NewServer(fs, at, mountOptions(flags, from, logger))
+	if err != nil {
+		fs.Close()
+		return fmt.Errorf("cannot mount at %s: %w", at, err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		server.Serve()
+	}()
+	if err := server.WaitMount(); err != nil {
+		server.Unmount()
+		fs.Close()
+		return fmt.Errorf("cannot mount at %s: %w", at, err)
+	}
+	a.Signals.Set(flags.timeout+ui.CleanupTime, nil)
+	if d != nil {
+		if err := d.ready(); err != nil {
+			logger.Error("cannot go to the background", "error", err)
+		}
+	}
+	select {
+	case <-served:
+	case <-ctx.Done():
+		if err := unmount(at, true); err != nil {
+			logger.Error("cannot unmount", "error", err)
+		}
+		select {
+		case <-served:
+		case <-time.After(lazyPatience): // programs have files open
+		}
+	}
+	err = fs.Close()
+	if ctx.Err() != nil && err == nil {
+		return nil // asked for
+	}
+	return err
+}
+
+// lazyPatience is how long a mount that was told to end waits for programs to close their files.
+const lazyPatience = 2 * time.Second
+
+// stallTimeout is when a silent connection is given up, so that another one can be made before calls
+// fail.
+func stallTimeout(timeout time.Duration) time.Duration {
+	return min(max(timeout/3, time.Second), 20*time.Second)
+}
+
+// checkMountpoint says why nothing can be mounted at a directory.
+func checkMountpoint(at string) error {
+	info, err := os.Stat(at)
+	switch {
+	case errors.Is(err, syscall.ENOTCONN):
+		return fmt.Errorf("%s has a mount whose program is gone: run `usftp umount %s` first", at, at)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", at)
+	}
+	return nil
+}
+
+// fsOptions are the options of the file system.
+func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Options {
+	o := &flags.options
+	options := sftpfs.Options{
+		Root: from.Path(), Timeout: flags.timeout, Cache: flags.cache, Buffer: buffer,
+		ReadOnly: o.readOnly, MapUser: o.mapUser, UID: o.uid, GID: o.gid, Umask: o.umask,
+		FollowSymlinks: o.follow, TransformSymlinks: o.transform,
+		HostName: from.Target.UserHost(), Logger: logger,
+	}
+	if state := opt.StateDirectory(); state != "" {
+		options.RescueDir = filepath.Join(state, "rescue")
+	}
+	return options
+}
+
+// maxWrite is how much one call of the kernel may carry.
+const maxWrite = 256 << 10
+
+// mountOptions are what the kernel is told.
+func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.MountOptions {
+	o := &flags.options
+	name := o.fsName
+	if name == "" {
+		name = from.Typed
+	}
+	kernel := append([]string{"nosuid", "nodev"}, o.kernel...)
+	if o.readOnly {
+		kernel = append(kernel, "ro")
+	}
+	// Whoever may use what is ours, the kernel checks by the owners and modes that the host tells.
+	if o.defaultPermissions || o.allowOther || os.Geteuid() == 0 {
+		kernel = append(kernel, "default_permissions")
+	}
+	return &fuse.MountOptions{
+		AllowOther: o.allowOther, Options: kernel, FsName: name, Name: "usftp",
+		MaxBackground: 64, MaxWrite: maxWrite, DisableXAttrs: true,
+		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC,
+		Logger:            log.New(logWriter{logger}, "", 0),
+	}
+}
+
+// logWriter logs what go-fuse says, which is of interest to those who look for a defect.
+type logWriter struct{ to *slog.Logger }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.to.Debug("fuse: " + string(p))
+	return len(p), nil
+}
+
+var _ io.Writer = logWriter{}

@@ -1,0 +1,145 @@
+// Package mount is the verbs mount and umount.
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
+)
+
+// flags are what the command line of mount says.
+type flags struct {
+	opt.Connect
+	report     opt.Report
+	foreground bool
+	timeout    time.Duration
+	cache      time.Duration
+	log        string
+	options    options // of -o
+}
+
+// buffer is how many bytes of writes may wait for the host.
+const buffer = 16 << 20
+
+func (c *flags) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground, and log to standard error")
+	f.DurationVar(&c.timeout, "timeout", 30*time.Second,
+		"while the host cannot be reached, calls wait for this `time` and then fail")
+	f.DurationVar(&c.cache, "cache", time.Second,
+		"believe names and attributes for this `time`; longer if nobody else changes the files")
+	f.StringVar(&c.log, "log", "", "log to `file` in the background (default: mount.log in the state directory)")
+	c.Connect.Register(f)
+	f.Lookup("option").Usage = "set a mount option or an ssh_config option, `option`[,option...]; may be repeated"
+	for _, name := range []string{"limit", "connections", "streams", "buffer", "retries", "retry-for"} {
+		f.Lookup(name).Hidden = true // they are about copies
+	}
+	f.BoolVarP(&c.report.Quiet, "quiet", "q", false, "log errors only")
+	f.CountVarP(&c.report.Verbose, "verbose", "v", "log what is done; repeat for more")
+}
+
+// check says what is wrong with the flags, and sorts the options of -o into ours and those of
+// ssh_config.
+func (c *flags) check(f *pflag.FlagSet) error {
+	list := f.Lookup("option").Value.(pflag.SliceValue)
+	rest, err := c.options.parse(list.GetSlice())
+	if err != nil {
+		return err
+	}
+	if err := list.Replace(rest); err != nil {
+		return err
+	}
+	if c.options.ssh != "" && !f.Changed("ssh") {
+		if err := f.Set("ssh", c.options.ssh); err != nil {
+			return err
+		}
+	}
+	if c.options.port != "" && !f.Changed("port") {
+		if err := f.Set("port", c.options.port); err != nil {
+			return err
+		}
+	}
+	if c.options.cache != nil && !f.Changed("cache") {
+		c.cache = *c.options.cache
+	}
+	switch {
+	case c.timeout < time.Second:
+		return errors.New("--timeout must be at least 1s")
+	case c.cache < 0:
+		return errors.New("--cache must not be negative")
+	}
+	return c.Connect.Check(f.Changed)
+}
+
+// Command is the verb mount.
+func Command(a *ui.App) *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:                   "mount [flags] HOST:[DIR] MOUNTPOINT",
+		Short:                 "make a host's directory a local one",
+		Long:                  long,
+		Example:               examples,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := flags.check(cmd.Flags())
+			var from connect.Place
+			if err == nil {
+				from, err = parsePlaces(args)
+			}
+			if err != nil {
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			at, err := filepath.Abs(args[1])
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), a, &flags, from, at)
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+func parsePlaces(args []string) (from connect.Place, err error) {
+	if len(args) != 2 {
+		return from, errors.New("mount needs a host's directory and a mount point")
+	}
+	from, err = connect.ParsePlace(args[0])
+	if err == nil && !from.Remote {
+		err = fmt.Errorf("%s is not on a host: write host:%s", args[0], args[0])
+	}
+	return from, err
+}
+
+// UmountCommand is the verb umount.
+func UmountCommand(a *ui.App) *cobra.Command {
+	var lazy bool
+	cmd := &cobra.Command{
+		Use:                   "umount [-z] MOUNTPOINT...",
+		Short:                 "unmount what mount has mounted",
+		Long:                  umountLong,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &ui.UsageError{Command: cmd.CommandPath(), Err: errors.New("umount needs a mount point")}
+			}
+			var failed error
+			for _, at := range args {
+				if err := unmount(at, lazy); err != nil {
+					failed = errors.Join(failed, fmt.Errorf("%s: %w", at, err))
+				}
+			}
+			return failed
+		},
+	}
+	cmd.Flags().BoolVarP(&lazy, "lazy", "z", false, "even if programs use it: take it away now, and end it when they have closed their files")
+	return cmd
+}

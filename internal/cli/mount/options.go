@@ -1,0 +1,162 @@
+package mount
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// options are the mount options of -o.
+type options struct {
+	readOnly           bool
+	mapUser            bool
+	allowOther         bool
+	defaultPermissions bool
+	follow, transform  bool
+	uid, gid, umask    *uint32
+	cache              *time.Duration
+	ssh, port          string
+	fsName             string
+	kernel             []string // passed on
+}
+
+// refused are options of sshfs and other file systems that cannot be had, with the reasons.
+var refused = map[string]string{
+	"suid":             "a host must not have programs here run as others",
+	"dev":              "a host must not have devices here",
+	"allow_root":       "use allow_other, which checks permissions",
+	"sshfs_sync":       "writes are answered by fsync and close, which say whether they have arrived",
+	"direct_io":        "programs that map files would fail; --cache=0 asks the host each time",
+	"directport":       "use -S with a program that connects to the port",
+	"password_stdin":   "use a key or an agent, or let it ask",
+	"delay_connect":    "it connects first, so that errors are seen",
+	"passive":          "use -D with the server's program",
+	"slave":            "use -D with the server's program",
+	"disable_hardlink": "hard links are those of the host",
+	"uidfile":          "use idmap=user, uid= or gid=",
+	"gidfile":          "use idmap=user, uid= or gid=",
+	"nomap":            "use idmap=user, uid= or gid=",
+	"sftp_server":      "the host's sftp subsystem is used",
+	"writeback_cache":  "writes are collected here already, and never reordered with those of fsync",
+	"ssh_protocol":     "there is only version 2",
+}
+
+// needless are options whose effect is there anyway, or that are for other programs.
+var needless = map[string]bool{
+	"reconnect": true, "rw": true, "nosuid": true, "nodev": true, "big_writes": true,
+	"kernel_cache": true, "auto_cache": true, "noauto_cache": true, "large_read": true,
+	"nonempty": true, "no_readahead": true, "sync_readdir": true, "workaround": true,
+	"max_conns": true, "max_read": true, "hard_remove": true, "direct": true, "idmap_none": true,
+	"no_check_root": true, "noforget": true, "remember": true, "use_ino": true, "readdir_ino": true,
+	"async": true, "defaults": true, "auto": true, "noauto": true, "user": true, "users": true,
+	"nofail": true, "_netdev": true, "exec": true, "atime": true, "relatime": true, "norelatime": true,
+	"strictatime": true, "diratime": true, "nodiratime": true, "iversion": true, "contain_symlinks": true,
+	"ac_attr_timeout": true, "dcache_max_size": true, "dcache_clean_interval": true,
+	"dcache_min_clean_interval": true, "nullpath_ok": true,
+}
+
+// parse reads the options of all -o and returns those of ssh_config, whose words begin with a
+// capital letter by convention.
+func (o *options) parse(lists []string) (ssh []string, err error) {
+	for _, list := range lists {
+		if isSSHOption(list) { // its value may hold commas
+			ssh = append(ssh, list)
+			continue
+		}
+		for _, option := range strings.Split(list, ",") {
+			switch {
+			case option == "":
+			case isSSHOption(option):
+				ssh = append(ssh, option)
+			default:
+				if err := o.set(option); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return ssh, nil
+}
+
+// isSSHOption reports whether an option is one of ssh_config.
+func isSSHOption(option string) bool {
+	for _, r := range option {
+		return unicode.IsUpper(r)
+	}
+	return false
+}
+
+// set sets one mount option.
+func (o *options) set(option string) error {
+	name, value, _ := strings.Cut(option, "=")
+	number := func(base int) (*uint32, error) {
+		n, err := strconv.ParseUint(value, base, 32)
+		if err != nil {
+			return nil, fmt.Errorf("-o %s: %q is not a valid number", name, value)
+		}
+		v := uint32(n)
+		return &v, nil
+	}
+	var err error
+	switch name {
+	case "ro":
+		o.readOnly = true
+	case "allow_other":
+		o.allowOther = true
+	case "default_permissions":
+		o.defaultPermissions = true
+	case "follow_symlinks":
+		o.follow = true
+	case "transform_symlinks":
+		o.transform = true
+	case "idmap":
+		switch value {
+		case "user":
+			o.mapUser = true
+		case "none":
+		default:
+			return fmt.Errorf("-o %s: only idmap=user and idmap=none are known; for others use uid= or gid=", option)
+		}
+	case "uid":
+		o.uid, err = number(10)
+	case "gid":
+		o.gid, err = number(10)
+	case "umask":
+		o.umask, err = number(8)
+	case "cache_timeout", "cache_stat_timeout", "cache_dir_timeout", "cache_link_timeout",
+		"dcache_timeout", "dcache_stat_timeout", "dcache_dir_timeout", "dcache_link_timeout",
+		"attr_timeout", "entry_timeout":
+		seconds, perr := strconv.ParseFloat(value, 64)
+		if perr != nil || seconds < 0 || seconds > 1e9 {
+			return fmt.Errorf("-o %s: %q is not a valid number of seconds", name, value)
+		}
+		cache := time.Duration(seconds * float64(time.Second))
+		if o.cache == nil || cache > *o.cache {
+			o.cache = &cache
+		}
+	case "cache", "dir_cache", "dcache":
+		if value == "no" {
+			o.cache = new(time.Duration)
+		}
+	case "negative_timeout", "dcache_negative_timeout":
+	case "ssh_command":
+		o.ssh = value
+	case "port":
+		o.port = value
+	case "fsname":
+		o.fsName = value
+	case "noexec", "noatime":
+		o.kernel = append(o.kernel, name)
+	default:
+		if reason := refused[name]; reason != "" {
+			return fmt.Errorf("-o %s is not supported: %s", name, reason)
+		}
+		if needless[name] || strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "comment") {
+			return nil
+		}
+		return fmt.Errorf("-o %s is not known", option)
+	}
+	return err
+}

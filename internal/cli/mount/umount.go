@@ -1,0 +1,47 @@
+//go:build linux || darwin
+
+package mount
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// unmount takes a mount away. It asks nothing of the file system, which may not answer.
+func unmount(at string, lazy bool) error {
+	at, err := filepath.Abs(at)
+	if err != nil {
+		return err
+	}
+	program, args := "umount", []string{}
+	if runtime.GOOS == "linux" {
+		program, args = "fusermount3", []string{"-u"}
+		if _, err := exec.LookPath(program); err != nil {
+			program = "fusermount"
+		}
+		if lazy {
+			args = append(args, "-z")
+		}
+	} else if lazy {
+		args = append(args, "-f")
+	}
+	cmd := exec.Command(program, append(args, "--", at)...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	err = cmd.Run()
+	text := strings.TrimSpace(said.String())
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(text, "busy"):
+		return errors.New("programs use it; -z takes it away all the same")
+	case text != "":
+		return errors.New(text)
+	}
+	return fmt.Errorf("%s: %w", program, err)
+}

@@ -1,0 +1,248 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+)
+
+const typeMask = syscall.S_IFMT
+
+// attrs are a file's attributes as the server says.
+type attrs struct {
+	mode         uint32 // POSIX bits with the type
+	uid, gid     uint32
+	size         uint64
+	atime, mtime uint32
+	complete     bool // the server has sent type and times
+}
+
+func attrsOf(stat *usftp.FileStat) attrs {
+	a := attrs{mode: stat.Mode, uid: stat.UID, gid: stat.GID, size: stat.Size, atime: stat.Atime,
+		mtime: stat.Mtime, complete: stat.HasMode() && stat.HasTimes()}
+	if a.mode&typeMask == 0 {
+		a.mode |= syscall.S_IFREG
+	}
+	return a
+}
+
+func attrsOfInfo(info fs.FileInfo) attrs { return attrsOf(info.Sys().(*usftp.FileStat)) }
+
+func (a *attrs) isDir() bool     { return a.mode&typeMask == syscall.S_IFDIR }
+func (a *attrs) isRegular() bool { return a.mode&typeMask == syscall.S_IFREG }
+func (a *attrs) isLink() bool    { return a.mode&typeMask == syscall.S_IFLNK }
+
+// version tells the contents of a file from others that it had before. Times are whole seconds.
+type version struct {
+	size  uint64
+	mtime uint32
+}
+
+func (a *attrs) version() version { return version{a.size, a.mtime} }
+
+const (
+	// settled is how long a version must have been seen before contents that were read belong to it
+	// for certain: another change within the same second of the server's clock does not show.
+	settled = 2 * time.Second
+	// ancient is an age that no difference of clocks explains.
+	ancient = 24 * time.Hour
+)
+
+// learnAttrs notes what the server says at a moment before the request was answered.
+func (n *node) learnAttrs(a attrs, asked time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fetched.After(asked) || n.changed.After(asked) {
+		return // something newer is known
+	}
+	n.attrs, n.fetched = a, asked
+	if a.version() != n.version {
+		n.version, n.since = a.version(), asked
+	}
+}
+
+// outdated drops a file's attributes, because something was changed here.
+func (f *FS) outdated(n *node) {
+	n.mu.Lock()
+	n.fetched, n.changed = time.Time{}, time.Now()
+	n.mu.Unlock()
+	for _, p := range f.tree.placesOf(n) {
+		p.dir.noteChanged(p.name)
+	}
+}
+
+// now returns the host's time, as far as the times of files that were just made tell.
+func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.ahead.Load()) }
+
+// touched says that a name in a directory was changed here. Its modification time is a guess until
+// the attributes are asked for again: with default_permissions the kernel wants the mode of each
+// directory on the way to a file after each change, and a round trip for each would be paid twice.
+func (f *FS) touched(dir *node) {
+	now := f.now()
+	dir.mu.Lock()
+	defer dir.mu.Unlock()
+	dir.changed = time.Now()
+	dir.attrs.mtime = max(dir.attrs.mtime, now)
+}
+
+// known returns the attributes if they are not older than the cache may be, and until when they may
+// be used.
+func (f *FS) known(n *node) (attrs, time.Duration, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left := time.Until(n.fetched.Add(f.options.Cache))
+	return n.attrs, left, !n.fetched.IsZero() && left > 0
+}
+
+// stat returns a node's attributes and how long the kernel may believe them: what is known, or what
+// the server says now.
+func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
+	if a, left, ok := f.known(n); ok {
+		return a, left, nil
+	}
+	var a attrs
+	asked := time.Now()
+	err := f.onPath(n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+			asked = time.Now()
+			a, err = f.look(c, path)
+			return err
+		})
+	})
+	if err != nil {
+		return attrs{}, 0, err
+	}
+	n.learnAttrs(a, asked)
+	return a, f.options.Cache, nil
+}
+
+// look asks for the attributes of a path.
+func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
+	ask := c.Lstat
+	if f.options.FollowSymlinks {
+		ask = func(path string) (fs.FileInfo, error) {
+			info, err := c.Stat(path)
+			if err != nil { // a link that leads nowhere is shown as one
+				info, err = c.Lstat(path)
+			}
+			return info, err
+		}
+	}
+	info, err := ask(path)
+	if err != nil {
+		return attrs{}, err
+	}
+	return attrsOfInfo(info), nil
+}
+
+// onPath asks something about a node's path, and again if the node was renamed meanwhile.
+func (f *FS) onPath(n *node, ask func(path string) error) error {
+	for {
+		path, ok := f.tree.path(n)
+		if !ok {
+			return syscall.ESTALE
+		}
+		err := ask(path)
+		if err == nil || statusOf(err) != fuse.ENOENT {
+			return err
+		}
+		if now, ok := f.tree.path(n); !ok || now == path {
+			return err
+		}
+	}
+}
+
+// fill makes what programs see out of attributes. What was written here and has not arrived at the
+// server counts.
+func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
+	if file := f.fileOf(n); file != nil {
+		file.adjust(&a)
+	}
+	f.fillEntry(n.ino, f.tree.links(n), a, out)
+}
+
+func (f *FS) fillEntry(ino uint64, links int, a attrs, out *fuse.Attr) {
+	out.Ino = ino
+	out.Size = a.size
+	out.Blocks = (a.size + 511) / 512
+	out.Blksize = blockSize
+	out.Atime, out.Mtime, out.Ctime = uint64(a.atime), uint64(a.mtime), uint64(a.mtime)
+	out.Mode = a.mode
+	out.Nlink = uint32(max(links, 1))
+	out.Uid, out.Gid = f.ids.local(a.uid, a.gid)
+	if mask := f.options.Umask; mask != nil && !a.isLink() {
+		out.Mode = a.mode&typeMask | 0o777&^*mask
+	}
+}
+
+// blockSize is what programs are told to read and write at a time.
+const blockSize = 128 << 10
+
+// entry fills in the answer to a LOOKUP and its like, and counts it.
+func (f *FS) entry(dir *node, name string, a attrs, asked time.Time, out *fuse.EntryOut) *node {
+	n := f.tree.learn(dir, name, &a)
+	n.learnAttrs(a, asked)
+	f.answer(n, a, out)
+	return n
+}
+
+// answer tells the kernel of a node, whose attributes the server has just sent or are known better
+// here.
+func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
+	known, left, ok := f.known(n)
+	if ok {
+		a = known
+	}
+	out.NodeId = n.id
+	f.fill(n, a, &out.Attr)
+	out.SetEntryTimeout(max(left, 0))
+	out.SetAttrTimeout(max(left, 0))
+}
+
+// ids maps the owners of files.
+type ids struct {
+	user             bool   // the host's user is the one here
+	remote, remoteID uint32 // uid and gid of the host's user
+	here, hereID     uint32 // of the one here
+	uid, gid         *uint32
+}
+
+func (m *ids) local(uid, gid uint32) (uint32, uint32) {
+	if m.user && uid == m.remote {
+		uid = m.here
+	}
+	if m.user && gid == m.remoteID {
+		gid = m.hereID
+	}
+	if m.uid != nil {
+		uid = *m.uid
+	}
+	if m.gid != nil {
+		gid = *m.gid
+	}
+	return uid, gid
+}
+
+func (m *ids) host(uid, gid uint32) (uint32, uint32) {
+	if m.user && uid == m.here {
+		uid = m.remote
+	}
+	if m.user && gid == m.hereID {
+		gid = m.remoteID
+	}
+	return uid, gid
+}
+
+// forgetAttrs drops the attributes because the name is another file's now.
+func (n *node) forgetAttrs() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fetched, n.changed = time.Time{}, time.Time{}
+}

@@ -1,0 +1,77 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+)
+
+// mostCopied is how much one call copies: a server says nothing meanwhile.
+const mostCopied = 64 << 20
+
+// extCopyData is draft-ietf-secsh-filexfer-extensions-00, section 7.
+const extCopyData = "copy-data"
+
+// CopyFileRange implements fuse.RawFileSystem. The data does not leave the host, if that can copy;
+// otherwise the kernel has the program read and write.
+func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+	from, to := f.files.get(in.FhIn), f.files.get(in.FhOut)
+	switch {
+	case from == nil || to == nil || !to.writes() || from.flags&os.O_WRONLY != 0:
+		return 0, fuse.EBADF
+	case f.options.ReadOnly:
+		return 0, fuse.EROFS
+	case to.appends() || from.file == to.file:
+		return 0, fuse.Status(syscall.ENOTSUP)
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	for _, file := range []*file{from.file, to.file} {
+		if err := file.flush(ctx); err != nil {
+			return 0, statusOf(err)
+		}
+	}
+	length := min(int64(in.Len), mostCopied)
+	if size := int64(from.file.node.sizeThere()); int64(in.OffIn)+length > size {
+		length = max(0, size-int64(in.OffIn))
+	}
+	if length == 0 {
+		return 0, fuse.OK
+	}
+	var n int64
+	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+		if _, ok := c.HasExtension(extCopyData); !ok {
+			return errors.ErrUnsupported
+		}
+		source, err := from.openNow(ctx)
+		if err != nil {
+			return err
+		}
+		target, err := to.openNow(ctx)
+		if err != nil {
+			return err
+		}
+		n, err = source.WithContext(ctx).CopyRange(int64(in.OffIn), length, target, int64(in.OffOut))
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil && n == 0 {
+		return 0, statusOf(err)
+	}
+	file := to.file
+	file.mu.Lock()
+	file.loose, file.proofs, to.made, to.written = true, nil, false, true
+	file.mu.Unlock()
+	file.dropReaders()
+	f.outdated(file.node)
+	return uint32(n), fuse.OK
+}

@@ -1,0 +1,43 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+)
+
+// statusOf returns what a program is told of an error. Version 3 of SFTP has few codes; where
+// FAILURE can mean one thing only, the caller says so before it comes to this.
+func statusOf(err error) fuse.Status {
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return fuse.OK
+	case errors.As(err, &errno):
+		return fuse.Status(errno)
+	case errors.Is(err, errInterrupted):
+		return fuse.EINTR
+	case errors.Is(err, errTimeout):
+		return fuse.EIO
+	case lost(err), errors.Is(err, context.Canceled):
+		return fuse.Status(syscall.ENOTCONN)
+	case errors.Is(err, fs.ErrNotExist):
+		return fuse.ENOENT
+	case errors.Is(err, fs.ErrExist):
+		return fuse.Status(syscall.EEXIST)
+	case errors.Is(err, fs.ErrPermission):
+		return fuse.EACCES
+	case errors.Is(err, errors.ErrUnsupported):
+		return fuse.Status(syscall.ENOTSUP)
+	case errors.Is(err, usftp.ErrSSHFxBadMessage):
+		return fuse.EINVAL // OpenSSH's word for EINVAL and ENAMETOOLONG
+	}
+	return fuse.EIO
+}

@@ -1,0 +1,214 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+)
+
+// Options are how a directory is mounted.
+type Options struct {
+	Root     string        // the directory on the host
+	Timeout  time.Duration // how long calls wait while there is no connection
+	Cache    time.Duration // how long names and attributes are believed
+	Buffer   int64         // bytes of writes that are not on the host yet
+	ReadOnly bool
+
+	MapUser  bool    // files of the host's user belong to the user here
+	UID, GID *uint32 // instead of the owners that the host tells
+	Umask    *uint32 // the permissions are those that this leaves
+
+	FollowSymlinks    bool // show what links lead to
+	TransformSymlinks bool // make absolute links relative
+
+	RescueDir string // for what could not be written; "" means that it is lost
+	HostName  string
+	Logger    *slog.Logger
+}
+
+// FS is a mounted directory.
+type FS struct {
+	fuse.RawFileSystem // what is not implemented
+
+	options Options
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	link    *link
+	tree    *tree
+	ids     ids
+	ahead   atomic.Int64 // seconds by which the host's clock is ahead of ours
+	budget  *budget      // of writes that are not on the host yet
+	dirs    table[dirHandle]
+	files   table[handle]
+	work    sync.WaitGroup // what goes on after a call was answered
+
+	mu    sync.Mutex
+	dirty map[*file]bool // with data that is not on the host
+}
+
+// New returns the file system of a host's directory, which must exist. It reconnects until Close.
+func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	f := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), options: options,
+		budget: newBudget(options.Buffer), dirty: make(map[*file]bool)}
+	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	f.link = newLink(f.ctx, host, options.Timeout, options.Logger)
+	f.link.onUp = f.resume
+	if err := f.begin(ctx); err != nil {
+		f.cancel(nil)
+		return nil, err
+	}
+	f.work.Go(func() { f.link.keep(f.ctx) })
+	return f, nil
+}
+
+// begin looks at the directory and finds out who the host's user is.
+func (f *FS) begin(ctx context.Context) error {
+	c := f.link.client.WithContext(ctx)
+	root, err := c.RealPath(f.options.Root)
+	if err != nil {
+		return err
+	}
+	asked := time.Now()
+	info, err := c.Stat(root)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", root)
+	}
+	f.tree = newTree(root)
+	a := attrsOfInfo(info)
+	f.tree.root.learnAttrs(a, asked)
+	f.ids = ids{uid: f.options.UID, gid: f.options.GID}
+	if !f.options.MapUser {
+		return nil
+	}
+	home, err := c.Stat(".")
+	if err != nil {
+		return err
+	}
+	stat := home.Sys().(*usftp.FileStat)
+	if !stat.HasOwner() {
+		return errors.New("the host does not tell who owns files: give -o uid=N,gid=N instead of idmap=user")
+	}
+	f.ids.user, f.ids.remote, f.ids.remoteID = true, stat.UID, stat.GID
+	f.ids.here, f.ids.hereID = uint32(os.Getuid()), uint32(os.Getgid())
+	return nil
+}
+
+// resume goes on with what was under way when the connection was lost.
+func (f *FS) resume() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for file := range f.dirty {
+		f.work.Go(func() { file.push(f.ctx) })
+	}
+}
+
+// Close writes what is not on the host yet, for as long as calls may wait, and ends everything. Call
+// it after the file system was unmounted.
+func (f *FS) Close() error {
+	f.mu.Lock()
+	var files []*file
+	for file := range f.dirty {
+		files = append(files, file)
+	}
+	f.mu.Unlock()
+	var failed error
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, file := range files {
+		group.Go(func() {
+			if err := file.finish(f.ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, err)
+			}
+		})
+	}
+	group.Wait()
+	f.cancel(usftp.ErrClosed)
+	f.work.Wait()
+	return failed
+}
+
+// String implements fuse.RawFileSystem.
+func (f *FS) String() string { return "usftp" }
+
+// StatFs implements fuse.RawFileSystem.
+func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	n := f.tree.get(header.NodeId)
+	if n == nil {
+		return fuse.Status(syscall.ESTALE)
+	}
+	ctx, stop := f.request(cancel, header)
+	defer stop()
+	var stat *usftp.StatVFS
+	err := f.onPath(n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+			stat, err = c.StatVFS(path)
+			return err
+		})
+	})
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // much room is the better guess than none
+		const block, blocks = 4096, 1 << 31
+		*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks, Bavail: blocks, Files: blocks,
+			Ffree: blocks, Bsize: block, Frsize: block, NameLen: mostName}
+		return fuse.OK
+	case err != nil:
+		return statusOf(err)
+	}
+	*out = fuse.StatfsOut{Blocks: stat.Blocks, Bfree: stat.Bfree, Bavail: stat.Bavail,
+		Files: stat.Files, Ffree: stat.Ffree, Bsize: uint32(stat.Bsize), Frsize: uint32(stat.Frsize),
+		NameLen: uint32(stat.Namemax)}
+	return fuse.OK
+}
+
+// A table gives numbers to what the kernel has open.
+type table[T any] struct {
+	mu    sync.RWMutex
+	last  uint64
+	items map[uint64]*T
+}
+
+func (t *table[T]) add(item *T) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.items == nil {
+		t.items = make(map[uint64]*T)
+	}
+	t.last++
+	t.items[t.last] = item
+	return t.last
+}
+
+func (t *table[T]) get(id uint64) *T {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.items[id]
+}
+
+func (t *table[T]) take(id uint64) *T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	item := t.items[id]
+	delete(t.items, id)
+	return item
+}

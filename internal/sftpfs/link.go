@@ -1,0 +1,194 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+)
+
+// link is the connection to the host. It is replaced in the background when it is lost, for as long
+// as the file system is mounted. Requests wait for that no longer than the timeout.
+type link struct {
+	conn    *pool.Conn
+	timeout time.Duration
+	log     *slog.Logger
+	onUp    func() // called on a goroutine of its own after each reconnect
+
+	mu      sync.Mutex
+	client  *usftp.Client
+	down    time.Time     // when the connection was lost; zero while there is one
+	dead    error         // why there will be none any more
+	changed chan struct{} // closed and replaced when any of this changes
+}
+
+var (
+	errTimeout     = errors.New("the host has not been reachable for too long")
+	errInterrupted = errors.New("interrupted")
+)
+
+// dialTimeout limits one attempt to reconnect: a TCP connection that was begun while the link was
+// down may notice its return late.
+const dialTimeout = 15 * time.Second
+
+const forever = 100 * 365 * 24 * time.Hour
+
+// newLink takes over the host's connection until ctx ends.
+func newLink(ctx context.Context, host pool.Host, timeout time.Duration, log *slog.Logger) *link {
+	host.Redial = limitRedial(host.Redial)
+	l := &link{timeout: timeout, log: log, changed: make(chan struct{})}
+	l.conn = pool.NewConn(ctx, host, pool.Retry{Retries: math.MaxInt, RetryFor: forever,
+		Backoff: backoff})
+	l.client = l.conn.Host().Client
+	return l
+}
+
+func limitRedial(redial func(context.Context) (pool.Host, error)) func(context.Context) (pool.Host, error) {
+	if redial == nil {
+		return nil
+	}
+	return func(ctx context.Context) (pool.Host, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the login takes too long"))
+		defer cancel()
+		host, err := redial(ctx)
+		host.Redial = limitRedial(redial)
+		return host, err
+	}
+}
+
+// backoff is short, since somebody waits, and random, since others were cut off too.
+func backoff(attempt int) time.Duration {
+	delay := min(200*time.Millisecond<<min(attempt-1, 10), 5*time.Second)
+	return delay/2 + rand.N(delay/2)
+}
+
+// keep replaces the connection whenever it is lost, until ctx ends or it cannot be replaced.
+func (l *link) keep(ctx context.Context) {
+	for {
+		l.mu.Lock()
+		client := l.client
+		l.mu.Unlock()
+		select {
+		case <-client.Done():
+		case <-ctx.Done():
+			return
+		}
+		lost := client.Wait()
+		l.set(nil, time.Now(), nil)
+		l.log.Warn("the connection was lost", "error", lost)
+		if !l.conn.Renew(client, lost, l.attempt) {
+			err := l.conn.Why(lost)
+			if ctx.Err() == nil {
+				l.log.Error("the connection cannot be replaced: unmount and mount again", "error", err)
+			}
+			l.set(nil, time.Now(), err)
+			return
+		}
+		l.conn.Arrived()
+		l.set(l.conn.Host().Client, time.Time{}, nil)
+		l.log.Warn("the connection is back")
+		go l.onUp()
+	}
+}
+
+func (l *link) attempt(a pool.Attempt) { l.log.Info("reconnecting", "error", a.Err, "in", a.Wait) }
+
+func (l *link) set(client *usftp.Client, down time.Time, dead error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if client != nil {
+		l.client = client
+	}
+	l.down, l.dead = down, dead
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// isUp reports whether there is a connection.
+func (l *link) isUp() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.down.IsZero() && !pool.Lost(l.client)
+}
+
+// get returns the connection, and waits while there is none: until the timeout has passed since the
+// connection was lost, or since the caller began if that is later.
+func (l *link) get(ctx context.Context, began time.Time) (*usftp.Client, error) {
+	for {
+		l.mu.Lock()
+		client, down, dead, changed := l.client, l.down, l.dead, l.changed
+		l.mu.Unlock()
+		switch {
+		case dead != nil:
+			return nil, dead
+		case down.IsZero() && !pool.Lost(client):
+			return client, nil
+		case down.IsZero():
+			down = time.Now() // keep is about to notice
+		}
+		from := down
+		if began.After(from) {
+			from = began
+		}
+		timer := time.NewTimer(time.Until(from.Add(l.timeout)))
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+			return nil, errTimeout
+		}
+		timer.Stop()
+	}
+}
+
+// do makes a request, and again over a new connection if it was lost meanwhile. again is true then,
+// since the request may have been carried out although nobody saw the reply.
+func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) error) error {
+	began := time.Now()
+	for again := false; ; again = true {
+		client, err := l.get(ctx, began)
+		if err != nil {
+			return err
+		}
+		err = ask(client.WithContext(ctx), again)
+		if err == nil || !lost(err) || ctx.Err() != nil {
+			return err
+		}
+		if again && time.Since(began) > 2*l.timeout {
+			return fmt.Errorf("%w: %w", errTimeout, err) // it comes and goes
+		}
+		l.await(ctx, client)
+	}
+}
+
+// await returns when keep knows that a client is lost.
+func (l *link) await(ctx context.Context, client *usftp.Client) {
+	for {
+		l.mu.Lock()
+		known, changed := l.client != client || !l.down.IsZero() || l.dead != nil, l.changed
+		l.mu.Unlock()
+		if known || !pool.Lost(client) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lost reports whether an error says that the connection has ended.
+func lost(err error) bool { return errors.Is(err, net.ErrClosed) }

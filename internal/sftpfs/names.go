@@ -1,0 +1,530 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+)
+
+// hiddenPrefix begins the names of files that were removed while they are open. They are on the
+// host until they are closed: a file without a name could not be opened again over a new
+// connection. NFS clients do the same.
+const hiddenPrefix = ".usftp-deleted-"
+
+// isHidden reports whether a name is one that we have given to a removed file.
+func (f *FS) isHidden(dir *node, name string) bool {
+	if !strings.HasPrefix(name, hiddenPrefix) {
+		return false
+	}
+	n := f.tree.child(dir, name)
+	return n != nil && f.tree.isRemoved(n)
+}
+
+// isRemoved reports whether a node's only name is hidden.
+func (t *tree) isRemoved(n *node) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return n.removed
+}
+
+// hide says that a node's name is a hidden one now.
+func (t *tree) hide(from, to place) {
+	t.renamed(from, to)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := to.dir.children[to.name]; n != nil {
+		n.removed = true
+	}
+}
+
+// inUse reports whether a node is open and has no other name.
+func (f *FS) inUse(n *node) bool {
+	return n != nil && f.fileOf(n) != nil && f.tree.links(n) == 1
+}
+
+// change is what every change of names begins with.
+func (f *FS) changing(id uint64, name string) (*node, fuse.Status) {
+	n := f.tree.get(id)
+	switch {
+	case n == nil:
+		return nil, fuse.Status(syscall.ESTALE)
+	case f.options.ReadOnly:
+		return nil, fuse.EROFS
+	case len(name) > mostName:
+		return nil, fuse.Status(syscall.ENAMETOOLONG)
+	}
+	return n, fuse.OK
+}
+
+// inDir makes a request about a name in a directory.
+func (f *FS) inDir(ctx context.Context, dir *node, name string, ask func(c *usftp.Client, path string, again bool) error) error {
+	return f.onPath(dir, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, again bool) error {
+			return ask(c, join(path, name), again)
+		})
+	})
+}
+
+// Mkdir implements fuse.RawFileSystem.
+func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	dir, status := f.changing(in.NodeId, name)
+	if status != fuse.OK {
+		return status
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	var a attrs
+	asked := time.Now()
+	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, _ bool) (err error) {
+		asked = time.Now()
+		if err = c.MkdirPerm(path, modeOf(in.Mode)); err != nil {
+			return err
+		}
+		a, err = f.madeNow(c, path, in.Mode)
+		return err
+	})
+	if err != nil {
+		return statusOf(err)
+	}
+	f.made(dir, name, a, asked, out).empty()
+	return fuse.OK
+}
+
+// madeNow looks at what was just made, and gives it the permissions that the host's umask has taken.
+func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
+	a, err := f.look(c, path)
+	if err != nil {
+		return a, err
+	}
+	if missing := mode & 0o7777 &^ a.mode; missing != 0 && f.options.Umask == nil {
+		if c.Chmod(path, modeOf(a.mode|mode&0o7777)) == nil {
+			a.mode |= mode & 0o7777
+		}
+	}
+	return a, nil
+}
+
+// made notes and answers what was just made.
+func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.EntryOut) *node {
+	f.ahead.Store(int64(a.mtime) - asked.Unix())
+	if old := f.tree.child(dir, name); old != nil {
+		f.tree.unlinked(dir, name)
+	}
+	dir.note(name, change{true, a})
+	f.touched(dir)
+	return f.entry(dir, name, a, asked, out)
+}
+
+// Mknod implements fuse.RawFileSystem, for regular files: the protocol has no others.
+func (f *FS) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
+	dir, status := f.changing(in.NodeId, name)
+	if status != fuse.OK {
+		return status
+	}
+	if kind := in.Mode & typeMask; kind != 0 && kind != syscall.S_IFREG {
+		return fuse.EPERM
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	var a attrs
+	asked := time.Now()
+	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, _ bool) error {
+		asked = time.Now()
+		file, err := c.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, modeOf(in.Mode))
+		if err != nil {
+			return err
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+		a, err = f.madeNow(c, path, in.Mode)
+		return err
+	})
+	if err != nil {
+		return statusOf(err)
+	}
+	f.made(dir, name, a, asked, out)
+	return fuse.OK
+}
+
+// Symlink implements fuse.RawFileSystem.
+func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
+	dir, status := f.changing(header.NodeId, name)
+	if status != fuse.OK {
+		return status
+	}
+	ctx, stop := f.request(cancel, header)
+	defer stop()
+	var a attrs
+	asked := time.Now()
+	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, again bool) error {
+		asked = time.Now()
+		err := c.Symlink(target, path)
+		if again && errors.Is(err, fs.ErrExist) {
+			if made, e := c.ReadLink(path); e == nil && made == target {
+				err = nil // the request before has made it, or it would be the same
+			}
+		}
+		if err == nil {
+			a, err = f.look(c, path)
+		}
+		return err
+	})
+	if err != nil {
+		return statusOf(err)
+	}
+	f.made(dir, name, a, asked, out)
+	return fuse.OK
+}
+
+// Readlink implements fuse.RawFileSystem.
+func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fuse.Status) {
+	n := f.tree.get(header.NodeId)
+	if n == nil {
+		return nil, fuse.Status(syscall.ESTALE)
+	}
+	ctx, stop := f.request(cancel, header)
+	defer stop()
+	var target string
+	err := f.onPath(n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+			target, err = c.ReadLink(path)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	if at, ok := f.tree.path(n); ok && f.options.TransformSymlinks {
+		target = relative(f.tree.host, at, target)
+	}
+	return []byte(target), fuse.OK
+}
+
+// relative makes an absolute link that leads to below the root of the mount a relative one.
+func relative(root, at, target string) string {
+	inside := strings.TrimSuffix(root, "/") + "/"
+	if !path.IsAbs(target) || !strings.HasPrefix(path.Clean(target)+"/", inside) {
+		return target
+	}
+	ups := strings.Count(strings.TrimPrefix(at, inside), "/")
+	below := strings.TrimPrefix(path.Clean(target)+"/", inside)
+	if result := path.Clean(strings.Repeat("../", ups) + below); result != "" {
+		return result
+	}
+	return "."
+}
+
+// Link implements fuse.RawFileSystem. Both names are one node, so that programs see one file.
+func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
+	dir, status := f.changing(in.NodeId, name)
+	if status != fuse.OK {
+		return status
+	}
+	n := f.tree.get(in.Oldnodeid)
+	if n == nil {
+		return fuse.Status(syscall.ESTALE)
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	err := f.onPath(n, func(old string) error {
+		return f.inDir(ctx, dir, name, func(c *usftp.Client, path string, _ bool) error {
+			return c.Link(old, path)
+		})
+	})
+	switch {
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist):
+		return fuse.EPERM // what file systems without hard links say
+	case err != nil:
+		return statusOf(err)
+	}
+	f.tree.addPlace(n, dir, name)
+	dir.noteChanged(name)
+	f.touched(dir)
+	a, _, err := f.stat(ctx, n)
+	if err != nil {
+		return statusOf(err)
+	}
+	f.answer(n, a, out)
+	return fuse.OK
+}
+
+// Unlink implements fuse.RawFileSystem.
+func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) fuse.Status {
+	dir, status := f.changing(header.NodeId, name)
+	if status != fuse.OK {
+		return status
+	}
+	ctx, stop := f.request(cancel, header)
+	defer stop()
+	if n := f.tree.child(dir, name); f.inUse(n) {
+		hidden := newHiddenName()
+		err := f.onPath(dir, func(at string) error {
+			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
+				return rename(c, join(at, name), join(at, hidden), again)
+			})
+		})
+		if err == nil {
+			f.tree.hide(place{dir, name}, place{dir, hidden})
+			dir.note(name, change{})
+			f.touched(dir)
+			return fuse.OK
+		}
+		if status := statusOf(err); status == fuse.EINTR || status == fuse.ENOENT {
+			return status
+		}
+	}
+	err := f.inDir(ctx, dir, name, func(c *usftp.Client, path string, again bool) error {
+		return gone(c.Remove(path), again)
+	})
+	if err != nil {
+		return statusOf(err)
+	}
+	f.removedName(dir, name)
+	return fuse.OK
+}
+
+// newHiddenName returns a name for a removed file.
+func newHiddenName() string { return hiddenPrefix + rand.Text()[:12] }
+
+// gone is the result of a removal. If it was asked for before, what is not there has been removed.
+func gone(err error, again bool) error {
+	if again && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (f *FS) removedName(dir *node, name string) {
+	n := f.tree.child(dir, name)
+	f.tree.unlinked(dir, name)
+	dir.note(name, change{})
+	f.touched(dir)
+	if n != nil {
+		f.outdated(n)
+	}
+}
+
+// removeHidden removes a file that was removed before, when nobody has it open any more.
+func (f *FS) removeHidden(n *node) {
+	err := f.onPath(n, func(path string) error {
+		return f.link.do(f.ctx, func(c *usftp.Client, again bool) error {
+			return gone(c.Remove(path), again)
+		})
+	})
+	if err != nil && statusOf(err) != fuse.ENOENT {
+		at, _ := f.tree.path(n)
+		f.options.Logger.Warn("a removed file was left behind", "file", at, "error", err)
+	}
+	for _, p := range f.tree.placesOf(n) {
+		f.tree.unlinked(p.dir, p.name)
+		p.dir.note(p.name, change{})
+	}
+}
+
+// Rmdir implements fuse.RawFileSystem.
+func (f *FS) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) fuse.Status {
+	dir, status := f.changing(header.NodeId, name)
+	if status != fuse.OK {
+		return status
+	}
+	ctx, stop := f.request(cancel, header)
+	defer stop()
+	remove := func() error {
+		return f.inDir(ctx, dir, name, func(c *usftp.Client, path string, again bool) error {
+			return gone(c.RemoveDirectory(path), again)
+		})
+	}
+	err := remove()
+	if errors.Is(err, usftp.ErrSSHFxFailure) && f.moveHidden(ctx, f.tree.child(dir, name), dir) {
+		err = remove()
+	}
+	switch {
+	case errors.Is(err, usftp.ErrSSHFxFailure):
+		return fuse.Status(syscall.ENOTEMPTY)
+	case err != nil:
+		return statusOf(err)
+	}
+	f.removedName(dir, name)
+	return fuse.OK
+}
+
+// moveHidden moves removed files that are still open out of a directory that is to be removed.
+func (f *FS) moveHidden(ctx context.Context, from, to *node) (moved bool) {
+	if from == nil {
+		return false
+	}
+	f.tree.mu.RLock()
+	var names []string
+	for name, n := range from.children {
+		if n.removed {
+			names = append(names, name)
+		}
+	}
+	f.tree.mu.RUnlock()
+	for _, name := range names {
+		old, ok := f.tree.path(from)
+		above, ok2 := f.tree.path(to)
+		if !ok || !ok2 {
+			return moved
+		}
+		err := f.link.do(ctx, func(c *usftp.Client, again bool) error {
+			return rename(c, join(old, name), join(above, name), again)
+		})
+		if err != nil {
+			return moved
+		}
+		f.tree.renamed(place{from, name}, place{to, name})
+		moved = true
+	}
+	return moved
+}
+
+const (
+	renameNoReplace = 1
+	renameExchange  = 2
+)
+
+// Rename implements fuse.RawFileSystem.
+func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
+	from, status := f.changing(in.NodeId, oldName)
+	if status != fuse.OK {
+		return status
+	}
+	to, status := f.changing(in.Newdir, newName)
+	if status != fuse.OK {
+		return status
+	}
+	if in.Flags&^renameNoReplace != 0 {
+		return fuse.EINVAL // an exchange cannot be had
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	old, target := place{from, oldName}, place{to, newName}
+	ask := rename
+	if in.Flags&renameNoReplace != 0 {
+		ask = renameNew
+	} else if n := f.tree.child(to, newName); f.inUse(n) && n != f.tree.child(from, oldName) {
+		f.saveTarget(ctx, target)
+	}
+	err := f.onPath(from, func(oldDir string) error {
+		return f.onPath(to, func(newDir string) error {
+			return f.link.do(ctx, func(c *usftp.Client, again bool) error {
+				return ask(c, join(oldDir, oldName), join(newDir, newName), again)
+			})
+		})
+	})
+	if errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist) {
+		err = f.whyNotRenamed(ctx, target)
+	}
+	if err != nil {
+		return statusOf(err)
+	}
+	f.movedName(old, target)
+	return fuse.OK
+}
+
+// rename renames over what is there.
+func rename(c *usftp.Client, old, target string, again bool) error {
+	err := errors.ErrUnsupported
+	if c.HasPosixRename() {
+		err = c.PosixRename(old, target)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = renameAside(c, old, target)
+	}
+	return renamedBefore(c, err, old, target, again)
+}
+
+// renameNew renames to a name that must not exist.
+func renameNew(c *usftp.Client, old, target string, again bool) error {
+	return renamedBefore(c, c.Rename(old, target), old, target, again)
+}
+
+// renamedBefore is the result of a rename. If it was asked for before, and the old name is not there
+// but the new one is, that has been carried out.
+func renamedBefore(c *usftp.Client, err error, old, target string, again bool) error {
+	if !again || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, missing := c.Lstat(old); !errors.Is(missing, fs.ErrNotExist) {
+		return err
+	}
+	if _, there := c.Lstat(target); there == nil {
+		return nil
+	}
+	return err
+}
+
+// renameAside replaces a target on servers whose RENAME refuses to: it is renamed first, and put
+// back if the rest fails.
+func renameAside(c *usftp.Client, old, target string) error {
+	err := c.Rename(old, target)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	aside := path.Join(path.Dir(target), newHiddenName())
+	if aerr := c.Rename(target, aside); aerr != nil {
+		return err
+	}
+	if err = c.Rename(old, target); err != nil {
+		return errors.Join(err, c.Rename(aside, target))
+	}
+	if c.Remove(aside) != nil {
+		c.RemoveDirectory(aside) // one that is not empty stays, and is seen
+	}
+	return nil
+}
+
+// saveTarget gives a file that is open and will be replaced a hidden name besides its own.
+func (f *FS) saveTarget(ctx context.Context, target place) {
+	hidden := newHiddenName()
+	err := f.onPath(target.dir, func(dir string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			return c.Link(join(dir, target.name), join(dir, hidden))
+		})
+	})
+	if err != nil {
+		return // it lives as long as the connection
+	}
+	f.tree.hide(target, place{target.dir, hidden})
+}
+
+// whyNotRenamed says what FAILURE means for a rename, which the kernel has checked before.
+func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
+	var a attrs
+	err := f.inDir(ctx, target.dir, target.name, func(c *usftp.Client, path string, _ bool) (err error) {
+		a, err = f.look(c, path)
+		return err
+	})
+	if err == nil && a.isDir() {
+		return syscall.ENOTEMPTY
+	}
+	return syscall.EXDEV // mv copies then
+}
+
+// movedName notes a rename.
+func (f *FS) movedName(old, target place) {
+	n := f.tree.child(old.dir, old.name)
+	f.tree.renamed(old, target)
+	old.dir.note(old.name, change{})
+	c := change{exists: true}
+	if n != nil {
+		c.attrs, _, _ = f.known(n)
+	}
+	target.dir.note(target.name, c)
+	f.touched(old.dir)
+	f.touched(target.dir)
+}

@@ -1,0 +1,308 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// A node is a file or directory that the kernel knows. It has a name, or several if hard links were
+// made here (the protocol tells nothing of others), or none once it was removed.
+type node struct {
+	id  uint64 // by which the kernel knows it
+	ino uint64 // which programs see
+
+	// The tree's lock guards these.
+	places   []place
+	children map[string]*node // of a directory, as far as the kernel knows them
+	lookups  uint64           // how often the kernel was told the id
+	opens    int              // open files, which keep a node that the kernel has forgotten
+	removed  bool             // the name is one that only we know
+
+	mu      sync.Mutex
+	attrs   attrs     // as the server last said
+	fetched time.Time // when; zero if they are not known
+	changed time.Time // when something was last changed here
+	version version   // of the contents that the kernel may have cached
+	since   time.Time // when that version was first seen
+	read    reading   // what the kernel may have in its page cache
+	names   names     // of a directory
+	file    *file     // of a file that is open or has data to write
+}
+
+// A place is a name in a directory.
+type place struct {
+	dir  *node
+	name string
+}
+
+// tree is all nodes. Its lock is never held while anybody waits for the host.
+type tree struct {
+	mu   sync.RWMutex
+	root *node
+	host string // the path of the root on the host
+	byID map[uint64]*node
+	inos map[uint64]int // inode numbers in use
+	last uint64
+}
+
+func newTree(host string) *tree {
+	t := &tree{host: host, byID: make(map[uint64]*node), inos: make(map[uint64]int), last: 1}
+	t.root = &node{id: fuse.FUSE_ROOT_ID, ino: 1, lookups: 1, children: make(map[string]*node)}
+	t.byID[t.root.id] = t.root
+	return t
+}
+
+// get returns a node that the kernel knows.
+func (t *tree) get(id uint64) *node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID[id]
+}
+
+// path returns a node's path on the host, and false if it has none any more.
+func (t *tree) path(n *node) (string, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.pathLocked(n)
+}
+
+func (t *tree) pathLocked(n *node) (string, bool) {
+	var names []string
+	for n != t.root {
+		if len(n.places) == 0 {
+			return "", false
+		}
+		p := n.places[len(n.places)-1]
+		names = append(names, p.name)
+		n = p.dir
+	}
+	full := t.host
+	for i := len(names) - 1; i >= 0; i-- {
+		full = join(full, names[i])
+	}
+	return full, true
+}
+
+// join is path.Join that leaves the directory as it was given.
+func join(dir, name string) string {
+	switch {
+	case dir == "":
+		return name
+	case dir[len(dir)-1] == '/':
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+// child returns the node of a name, nil if there is none.
+func (t *tree) child(dir *node, name string) *node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return dir.children[name]
+}
+
+// learn returns the node of a name and counts that the kernel is told its id. A node of another
+// type is replaced: the name belongs to another file now.
+func (t *tree) learn(dir *node, name string, a *attrs) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := dir.children[name]
+	if n != nil && !n.sameType(a) {
+		t.removePlace(n, place{dir, name})
+		n = nil
+	}
+	if n == nil {
+		n = t.add(dir, name)
+	}
+	n.lookups++
+	return n
+}
+
+func (n *node) sameType(a *attrs) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.fetched.IsZero() || n.attrs.mode&typeMask == a.mode&typeMask
+}
+
+// add makes a node. The caller holds the lock.
+func (t *tree) add(dir *node, name string) *node {
+	t.last++
+	n := &node{id: t.last, ino: t.newIno(dir, name), places: []place{{dir, name}},
+		children: make(map[string]*node)}
+	t.byID[n.id] = n
+	dir.children[name] = n
+	return n
+}
+
+// inoOf returns the inode number of a name. It is made from the path, so that it is the same when
+// the kernel has forgotten the file and asks again, and in the next mount: git compares it.
+func (t *tree) inoOf(dir *node, name string) uint64 {
+	full, _ := t.pathLocked(dir)
+	sum := sha256.Sum256([]byte(join(full, name)))
+	return binary.LittleEndian.Uint64(sum[:])>>1 | 1<<32
+}
+
+// newIno is inoOf for a new node. A file that has taken another's place must not look like it to
+// programs that have that one open still.
+func (t *tree) newIno(dir *node, name string) uint64 {
+	ino := t.inoOf(dir, name)
+	for t.inos[ino] > 0 {
+		ino++
+	}
+	t.inos[ino]++
+	return ino
+}
+
+// entryIno returns the inode number that a listing shows for a name.
+func (t *tree) entryIno(dir *node, name string) uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if n := dir.children[name]; n != nil {
+		return n.ino
+	}
+	return t.inoOf(dir, name)
+}
+
+// forget takes back what the kernel was told.
+func (t *tree) forget(id, lookups uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byID[id]
+	if n == nil || n == t.root {
+		return
+	}
+	n.lookups -= min(lookups, n.lookups)
+	t.drop(n)
+}
+
+// drop removes nodes that nobody needs any more: this one and then those above it. The caller holds
+// the lock.
+func (t *tree) drop(n *node) {
+	for n != t.root && n.lookups == 0 && n.opens == 0 && len(n.children) == 0 {
+		if t.byID[n.id] == nil {
+			return
+		}
+		delete(t.byID, n.id)
+		if t.inos[n.ino]--; t.inos[n.ino] <= 0 {
+			delete(t.inos, n.ino)
+		}
+		places := n.places
+		n.places = nil
+		if len(places) == 0 {
+			return
+		}
+		for _, p := range places {
+			if p.dir.children[p.name] == n {
+				delete(p.dir.children, p.name)
+			}
+		}
+		n = places[0].dir
+	}
+}
+
+// hold counts an open file; let counts it out.
+func (t *tree) hold(n *node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.opens++
+}
+
+func (t *tree) let(n *node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.opens--
+	t.drop(n)
+}
+
+// addPlace gives a node a further name.
+func (t *tree) addPlace(n *node, dir *node, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := dir.children[name]; old != nil && old != n {
+		t.removePlace(old, place{dir, name})
+	}
+	n.places = append(n.places, place{dir, name})
+	dir.children[name] = n
+	n.lookups++
+}
+
+// unlinked says that a name is gone on the host.
+func (t *tree) unlinked(dir *node, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := dir.children[name]; n != nil {
+		t.removePlace(n, place{dir, name})
+		t.drop(n)
+	}
+}
+
+// removePlace takes a name from a node. The caller holds the lock.
+func (t *tree) removePlace(n *node, gone place) {
+	kept := n.places[:0]
+	for _, p := range n.places {
+		if p != gone {
+			kept = append(kept, p)
+		}
+	}
+	n.places = kept
+	if gone.dir.children[gone.name] == n {
+		delete(gone.dir.children, gone.name)
+	}
+}
+
+// renamed says that a name has become another one on the host, and replaced what had that.
+func (t *tree) renamed(from, to place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if from == to {
+		return
+	}
+	n := from.dir.children[from.name]
+	old := to.dir.children[to.name]
+	if old != nil && old == n {
+		return // two names of one file: rename does nothing
+	}
+	if old != nil {
+		t.removePlace(old, to)
+		t.drop(old)
+	}
+	if n == nil {
+		return
+	}
+	t.removePlace(n, from)
+	n.places = append(n.places, to)
+	to.dir.children[to.name] = n
+}
+
+// links returns how many names a node has.
+func (t *tree) links(n *node) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(n.places)
+}
+
+// inside reports whether a node is a directory or below it.
+func (t *tree) inside(n, dir *node) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for n != dir {
+		if n == t.root || len(n.places) == 0 {
+			return false
+		}
+		n = n.places[0].dir
+	}
+	return true
+}
+
+// placesOf returns a node's names.
+func (t *tree) placesOf(n *node) []place {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return append([]place(nil), n.places...)
+}

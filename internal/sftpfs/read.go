@@ -1,0 +1,198 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/flow"
+)
+
+const (
+	// chunkSize is what is read ahead at a time: what one READ of most servers returns, in pages.
+	chunkSize = 63 * 4096
+	// firstAhead is read ahead of a program that has begun to read in order.
+	firstAhead = 2 * chunkSize
+	// mostAhead is the most that is read ahead in one open file.
+	mostAhead = 12 << 20
+	// swapped is how far requests of a program that reads in order may be out of order: the kernel
+	// sends several at once.
+	swapped = 1 << 20
+)
+
+// A reader reads ahead in one open file. It sees what the kernel asks for, several requests at a
+// time and not quite in order, and asks the host for what comes next in chunks, so much at once as
+// the link holds.
+type reader struct {
+	mu     sync.Mutex
+	next   int64 // where the furthest request has ended
+	run    int64 // bytes that were read in order
+	chunks map[int64]*chunk
+	window *flow.Window
+	began  time.Time
+	life   int // grows when the chunks are dropped
+}
+
+// A chunk is a part of the file that was asked for.
+type chunk struct {
+	data []byte
+	done chan struct{} // closed when the answer is there
+	n    int
+	err  error
+}
+
+func (r *reader) reset() { r.began = time.Now() }
+
+// drop forgets what was read ahead, since it may not be what the file holds any more.
+func (r *reader) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.chunks, r.run, r.window = nil, 0, nil
+	r.life++
+}
+
+// Read implements fuse.RawFileSystem.
+func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	h := f.files.get(in.Fh)
+	if h == nil {
+		return nil, fuse.EBADF
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	off := int64(in.Offset)
+	buf = buf[:min(len(buf), int(in.Size))]
+	if h.file.overlaps(off, len(buf)) {
+		if err := h.file.flush(ctx); err != nil {
+			return nil, statusOf(err)
+		}
+	}
+	var n int
+	err := f.link.do(ctx, func(*usftp.Client, bool) (err error) {
+		n, err = h.readAt(ctx, buf, off)
+		return err
+	})
+	if err != nil && err != io.EOF {
+		return nil, statusOf(err)
+	}
+	return fuse.ReadResultData(buf[:n]), fuse.OK
+}
+
+// readAt reads once, over the connection that there is.
+func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
+	remote, err := h.openNow(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if chunks := h.reader.plan(remote, off, len(p), h.file.node); chunks != nil {
+		n, err := collect(ctx, chunks, p, off)
+		if n == len(p) || err != nil {
+			return n, err
+		}
+		// The file seems to end here, or a server has given less than it was asked for.
+		m, err := remote.WithContext(ctx).ReadAt(p[n:], off+int64(n))
+		return n + m, err
+	}
+	return remote.WithContext(ctx).ReadAt(p, off)
+}
+
+// plan returns the chunks that hold a range if the file is read in order, after asking for them and
+// for what comes next.
+func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
+	node.mu.Lock()
+	size := int64(node.attrs.size)
+	node.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end := off + int64(n)
+	inOrder := off <= r.next+swapped && end > r.next-swapped && r.next > 0
+	if !inOrder {
+		r.next, r.run = end, 0
+		r.discard(0, 0)
+		return nil
+	}
+	if end > r.next {
+		r.run += end - r.next
+		r.next = end
+	}
+	if r.run < int64(n) || size <= chunkSize && len(r.chunks) == 0 {
+		return nil
+	}
+	if r.chunks == nil {
+		r.chunks = make(map[int64]*chunk)
+		r.window = flow.NewWindow(firstAhead, firstAhead, mostAhead)
+	}
+	ahead := min(firstAhead+2*r.run, max(r.window.Limit(), firstAhead))
+	wanted := make(map[int64]*chunk)
+	for at := off / chunkSize; at*chunkSize < min(end+ahead, max(size, end)); at++ {
+		c := r.chunks[at]
+		if c == nil {
+			c = r.ask(remote, at)
+			r.chunks[at] = c
+		}
+		if at*chunkSize < end {
+			wanted[at] = c
+		}
+	}
+	r.discard(r.next-swapped, r.next+2*mostAhead)
+	return wanted
+}
+
+// discard forgets chunks outside a range. The caller holds the lock.
+func (r *reader) discard(from, to int64) {
+	for at := range r.chunks {
+		if (at+1)*chunkSize <= from || at*chunkSize >= to {
+			delete(r.chunks, at)
+		}
+	}
+}
+
+// ask requests a chunk. The caller holds the lock.
+func (r *reader) ask(remote *usftp.File, at int64) *chunk {
+	c := &chunk{data: make([]byte, chunkSize), done: make(chan struct{})}
+	window := r.window
+	stamp := window.Sent(time.Since(r.began), chunkSize)
+	pending := remote.Async().ReadAt(c.data, at*chunkSize)
+	go func() {
+		c.n, c.err = pending.Wait()
+		close(c.done)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		window.Settled(time.Since(r.began), stamp, chunkSize, c.n)
+	}()
+	return c
+}
+
+// collect copies a range out of chunks.
+func collect(ctx context.Context, chunks map[int64]*chunk, p []byte, off int64) (n int, err error) {
+	for n < len(p) {
+		at := (off + int64(n)) / chunkSize
+		c := chunks[at]
+		if c == nil {
+			return n, nil
+		}
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return n, context.Cause(ctx)
+		}
+		from := int(off + int64(n) - at*chunkSize)
+		if from < c.n {
+			n += copy(p[n:], c.data[from:c.n])
+		}
+		switch {
+		case c.n == chunkSize:
+		case c.err != nil && !errors.Is(c.err, io.EOF):
+			return n, c.err
+		default:
+			return n, nil
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,319 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+)
+
+// GetAttr implements fuse.RawFileSystem.
+func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n := f.tree.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(syscall.ESTALE)
+	}
+	a, left, ok := f.known(n)
+	if !ok {
+		ctx, stop := f.request(cancel, &in.InHeader)
+		defer stop()
+		var err error
+		if a, left, err = f.stat(ctx, n); err != nil {
+			return statusOf(err)
+		}
+	}
+	f.fill(n, a, &out.Attr)
+	out.SetTimeout(max(left, 0))
+	return fuse.OK
+}
+
+// adjust shows what was written or set here and is not on the host yet.
+func (f *file) adjust(a *attrs) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a.size = max(a.size, uint64(f.size))
+	if !f.wrote.IsZero() {
+		// The program may remember this time, as git does, so it becomes the file's.
+		f.told = uint32(f.wrote.Unix() + f.fs.ahead.Load())
+		a.mtime = f.told
+	}
+	if f.set.SetMode {
+		a.mode = a.mode&typeMask | bitsOf(f.set.Mode)
+	}
+	if f.set.SetTimes {
+		a.atime, a.mtime = uint32(f.set.Atime.Unix()), uint32(f.set.Mtime.Unix())
+	}
+}
+
+// bitsOf returns the POSIX bits of permissions.
+func bitsOf(mode fs.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	if mode&fs.ModeSetuid != 0 {
+		bits |= syscall.S_ISUID
+	}
+	if mode&fs.ModeSetgid != 0 {
+		bits |= syscall.S_ISGID
+	}
+	if mode&fs.ModeSticky != 0 {
+		bits |= syscall.S_ISVTX
+	}
+	return bits
+}
+
+// hasPending reports whether attributes are to be set. The caller holds the lock.
+func (f *file) hasPending() bool { return f.set.SetMode || f.set.SetTimes || f.told != 0 }
+
+// pending returns the attributes to be set. The caller holds the lock.
+func (f *file) pending() usftp.NewAttrs {
+	set := f.set
+	if !set.SetTimes && f.told != 0 {
+		set.SetTimes = true
+		set.Mtime = time.Unix(f.wrote.Unix()+f.fs.ahead.Load(), 0)
+		set.Atime = set.Mtime
+	}
+	return set
+}
+
+// setMode has a mode set with the next flush.
+func (f *file) setMode(mode uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.set.SetMode, f.set.Mode = true, modeOf(mode)
+}
+
+// setPending sets the attributes that wait for it, by a handle or by name.
+func (f *file) setPending(ctx context.Context, h *handle) error {
+	f.mu.Lock()
+	if !f.hasPending() {
+		f.wrote = time.Time{}
+		f.mu.Unlock()
+		return nil
+	}
+	set, program := f.pending(), f.set
+	f.mu.Unlock()
+	err := f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
+		return f.fs.onPath(f.node, func(path string) error {
+			return c.SetAttrs(path, set)
+		})
+	})
+	if err != nil && !program.SetMode && !program.SetTimes && !lost(err) {
+		err = nil // only the time that a program saw; another owner's file, for example
+	}
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.set, f.wrote, f.told = usftp.NewAttrs{}, time.Time{}, 0
+	f.mu.Unlock()
+	f.fs.outdated(f.node)
+	return nil
+}
+
+// defers reports whether attributes may wait for the flush: those of a file that a program has just
+// made and not closed.
+func (f *file) defers(h *handle, set usftp.NewAttrs) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h == nil || !h.made || !h.writes() || len(f.handles) != 1 {
+		return false
+	}
+	if set.SetMode {
+		f.set.SetMode, f.set.Mode = true, set.Mode
+	}
+	if set.SetTimes {
+		f.set.SetTimes, f.set.Atime, f.set.Mtime = true, set.Atime, set.Mtime
+	}
+	return true
+}
+
+// SetAttr implements fuse.RawFileSystem.
+func (f *FS) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n := f.tree.get(in.NodeId)
+	switch {
+	case n == nil:
+		return fuse.Status(syscall.ESTALE)
+	case f.options.ReadOnly:
+		return fuse.EROFS
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	var h *handle
+	if fh, ok := in.GetFh(); ok {
+		h = f.files.get(fh)
+	}
+	if err := f.setAttr(ctx, n, h, &in.SetAttrInCommon); err != nil {
+		return statusOf(err)
+	}
+	a, left, err := f.stat(ctx, n)
+	if err != nil {
+		return statusOf(err)
+	}
+	f.fill(n, a, &out.Attr)
+	out.SetTimeout(max(left, 0))
+	return fuse.OK
+}
+
+// setAttr sets what is asked for.
+func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrInCommon) error {
+	now, _, err := f.stat(ctx, n)
+	if err != nil {
+		return err
+	}
+	file := f.fileOf(n)
+	if file == nil && h != nil {
+		file = h.file
+	}
+	if size, ok := in.GetSize(); ok {
+		if err := f.truncate(ctx, n, file, h, size); err != nil {
+			return err
+		}
+	}
+	set, err := f.newAttrs(now, in)
+	if err != nil || !set.SetMode && !set.SetTimes && !set.SetOwner {
+		return err
+	}
+	if file != nil && !set.SetOwner && file.defers(h, set) {
+		return nil
+	}
+	if file != nil {
+		if err := file.flush(ctx); err != nil {
+			return err
+		}
+		if err := file.setPending(ctx, h); err != nil {
+			return err
+		}
+	}
+	err = f.onPath(n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			if now.isLink() {
+				return c.LsetAttrs(path, set)
+			}
+			return c.SetAttrs(path, set)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	f.outdated(n)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	const special = fs.ModeSetuid | fs.ModeSetgid // which a host may clear
+	if !set.SetOwner && set.Mode&special == 0 && now.complete && file == nil {
+		n.attrs = now
+		if set.SetTimes {
+			n.attrs.atime, n.attrs.mtime = uint32(set.Atime.Unix()), uint32(set.Mtime.Unix())
+		}
+		if set.SetMode {
+			n.attrs.mode = now.mode&typeMask | bitsOf(set.Mode)
+		}
+		n.fetched = n.changed
+		n.version, n.since = n.attrs.version(), n.fetched
+	}
+	return nil
+}
+
+// newAttrs returns the attributes to set, without those that are so already: programs such as tar
+// set an owner that the file has.
+func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, err error) {
+	if mode, ok := in.GetMode(); ok && f.options.Umask == nil {
+		if now.isLink() {
+			return set, syscall.ENOTSUP
+		}
+		set.SetMode, set.Mode = true, modeOf(mode)
+	}
+	uid, setsUID := in.GetUID()
+	gid, setsGID := in.GetGID()
+	if setsUID || setsGID {
+		hereUID, hereGID := f.ids.local(now.uid, now.gid)
+		if !setsUID {
+			uid = hereUID
+		}
+		if !setsGID {
+			gid = hereGID
+		}
+		if uid != hereUID || gid != hereGID {
+			set.SetOwner = true
+			uid, gid = f.ids.host(uid, gid)
+			set.UID, set.GID = int(uid), int(gid)
+		}
+	}
+	mtime, setsMtime := in.GetMTime()
+	atime, setsAtime := in.GetATime()
+	if setsMtime || setsAtime {
+		// The protocol sets both or none.
+		ahead := time.Duration(f.ahead.Load()) * time.Second
+		switch {
+		case !setsMtime:
+			mtime = time.Unix(int64(now.mtime), 0)
+		case in.Valid&fuse.FATTR_MTIME_NOW != 0:
+			mtime = mtime.Add(ahead)
+		}
+		switch {
+		case !setsAtime:
+			atime = time.Unix(int64(now.atime), 0)
+		case in.Valid&fuse.FATTR_ATIME_NOW != 0:
+			atime = atime.Add(ahead)
+		}
+		set.SetTimes, set.Mtime, set.Atime = true, clamp(mtime), clamp(atime)
+	}
+	return set, nil
+}
+
+// clamp brings a time into what the protocol can say.
+func clamp(t time.Time) time.Time {
+	const last = 1<<32 - 1
+	return time.Unix(min(max(t.Unix(), 0), last), 0)
+}
+
+// truncate sets a file's size.
+func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
+	if file != nil {
+		if err := file.flush(ctx); err != nil {
+			return err
+		}
+	}
+	byHandle := h != nil && h.writes() && !h.appends()
+	err := f.onPath(n, func(path string) error {
+		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+			if !byHandle {
+				return c.Truncate(path, int64(size))
+			}
+			remote, err := h.openNow(ctx)
+			if err != nil {
+				return err
+			}
+			return remote.WithContext(ctx).Truncate(int64(size))
+		})
+	})
+	if errors.Is(err, usftp.ErrSSHFxFailure) {
+		err = syscall.EFBIG // or the disk is full
+	}
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.attrs.size = size // until it is asked for
+	n.mu.Unlock()
+	if file != nil {
+		file.mu.Lock()
+		file.proofs, file.loose, file.wrote = nil, true, time.Now()
+		for other := range file.handles {
+			other.made = other.made && size == 0
+			other.end = int64(size)
+		}
+		if h != nil {
+			h.written = true
+		}
+		file.mu.Unlock()
+		file.dropReaders()
+	}
+	f.outdated(n)
+	return nil
+}

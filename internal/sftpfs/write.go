@@ -1,0 +1,698 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/private"
+)
+
+const (
+	// blockSizeMost is what is collected before it is sent: what one WRITE of most servers takes.
+	blockSizeMost = 63 * 4096
+	// idleTime is how long what was collected waits for more.
+	idleTime = time.Second
+)
+
+// An extent is written data that the host has not acknowledged. It is kept until then: it is sent
+// again over a new connection, and goes to a rescue file if there is none.
+type extent struct {
+	handle  *handle
+	off     int64
+	data    []byte
+	appends bool
+	sent    bool
+	full    bool // nothing is added any more
+}
+
+func (e *extent) end() int64 { return e.off + int64(len(e.data)) }
+
+// Write implements fuse.RawFileSystem. It returns when the data is kept here; fsync and close wait
+// for the host.
+func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	h := f.files.get(in.Fh)
+	if h == nil {
+		return 0, fuse.EBADF
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	if err := h.takeError(); err != nil {
+		return 0, f.statusOfWrite(ctx, h, err)
+	}
+	if err := f.budget.take(ctx, f.link, len(data)); err != nil {
+		return 0, statusOf(err)
+	}
+	if full := h.file.write(h, int64(in.Offset), data); full {
+		// A failure is kept for the next call, as is one of the background.
+		if err := h.file.send(ctx, false); errors.Is(err, errTimeout) {
+			h.file.abandon(err)
+			return 0, statusOf(err)
+		}
+	}
+	return uint32(len(data)), fuse.OK
+}
+
+// takeError returns what has failed since the last call on the handle, once.
+func (h *handle) takeError() error {
+	h.file.mu.Lock()
+	defer h.file.mu.Unlock()
+	err := h.err
+	h.err = nil
+	return err
+}
+
+// statusOfWrite is statusOf for a WRITE, of which servers tell by FAILURE that the disk is full.
+func (f *FS) statusOfWrite(ctx context.Context, h *handle, err error) fuse.Status {
+	if !errors.Is(err, usftp.ErrSSHFxFailure) {
+		return statusOf(err)
+	}
+	path, ok := f.tree.path(h.file.node)
+	if !ok {
+		return fuse.EIO
+	}
+	full := false
+	f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+		stat, err := c.StatVFS(path)
+		full = err == nil && stat.Bavail == 0
+		return err
+	})
+	if full {
+		return fuse.Status(syscall.ENOSPC)
+	}
+	return fuse.EIO
+}
+
+// write keeps data and reports whether there is anything to send.
+func (f *file) write(h *handle, off int64, data []byte) (full bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, other := range f.readers() {
+		other.drop()
+	}
+	for len(data) > 0 {
+		e := f.tail(h, off)
+		n := min(len(data), blockSizeMost-len(e.data))
+		e.data = append(e.data, data[:n]...)
+		e.full = len(e.data) == blockSizeMost
+		full = full || e.full
+		data, off = data[n:], off+int64(n)
+		f.size = max(f.size, e.end())
+	}
+	f.wrote, f.loose, h.written = time.Now(), true, true
+	if !f.last().full && f.idle == nil {
+		f.idle = time.AfterFunc(idleTime, func() { f.push(f.fs.ctx) })
+	}
+	f.fs.setDirty(f, true)
+	return full
+}
+
+// tail returns the extent to which data at an offset is added. The caller holds the lock.
+func (f *file) tail(h *handle, off int64) *extent {
+	e := f.last()
+	if e != nil && !e.full && e.handle == h && (e.end() == off || e.appends) {
+		return e
+	}
+	var block []byte
+	if e != nil {
+		if !e.full {
+			e.full = true
+		} else if e.end() == off {
+			block = make([]byte, 0, blockSizeMost) // more of the same follows
+		}
+	}
+	e = &extent{handle: h, off: off, appends: h.appends(), data: block}
+	f.extents = append(f.extents, e)
+	return e
+}
+
+func (f *file) last() *extent {
+	if len(f.extents) == 0 {
+		return nil
+	}
+	return f.extents[len(f.extents)-1]
+}
+
+// readers returns the readers of all handles. The caller holds the lock.
+func (f *file) readers() (readers []*reader) {
+	for h := range f.handles {
+		readers = append(readers, &h.reader)
+	}
+	return readers
+}
+
+// dropReaders forgets what was read ahead.
+func (f *file) dropReaders() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.readers() {
+		r.drop()
+	}
+}
+
+// overlaps reports whether part of a range is not on the host yet.
+func (f *file) overlaps(off int64, n int) bool {
+	there := int64(f.node.sizeThere())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.extents {
+		if e.appends || off < e.end() && e.off < off+int64(n) {
+			return true
+		}
+	}
+	// A read beyond the end of the host's file, where zeros are, is right only with its size.
+	return len(f.extents) > 0 && off+int64(n) > there
+}
+
+func (n *node) sizeThere() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attrs.size
+}
+
+// send sends what is full, or all. It does not wait for answers.
+func (f *file) send(ctx context.Context, all bool) error {
+	if err := f.gate.lock(ctx); err != nil {
+		return err
+	}
+	defer f.gate.unlock()
+	for {
+		e := f.next(all)
+		if e == nil {
+			return nil
+		}
+		if err := f.sendOne(ctx, e); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns the extent to be sent next.
+func (f *file) next(all bool) *extent {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.extents {
+		if e.sent {
+			continue
+		}
+		if !e.full && !all {
+			return nil
+		}
+		e.full = true
+		if e == f.last() && f.idle != nil {
+			f.idle.Stop()
+			f.idle = nil
+		}
+		return e
+	}
+	return nil
+}
+
+// sendOne sends an extent.
+func (f *file) sendOne(ctx context.Context, e *extent) error {
+	h := e.handle
+	if err := h.gate.lock(ctx); err != nil {
+		return err
+	}
+	defer h.gate.unlock()
+	remote, err := h.open(ctx)
+	if err != nil {
+		return err
+	}
+	if e.appends {
+		return f.sendAppend(ctx, e)
+	}
+	if !private.OfClient(remote.Client()).WorksInOrder() {
+		if err := f.awaitOverlap(ctx, e); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	e.sent = true
+	f.mu.Unlock()
+	remote.Async().WriteAt(e.data, e.off).Then(func(_ int, err error) { f.answered(e, err) })
+	return nil
+}
+
+// awaitOverlap waits until what was sent before to the same place is there, for servers that may
+// carry out the later WRITE first.
+func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
+	for {
+		f.mu.Lock()
+		waits := false
+		for _, other := range f.extents {
+			waits = waits || other != e && other.sent && other.off < e.end() && e.off < other.end()
+		}
+		changed := f.changed
+		f.mu.Unlock()
+		if !waits {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// sendAppend appends an extent and waits for the answer. The host decides where the end is, so that
+// what others append stays. The caller holds the handle's gate.
+func (f *file) sendAppend(ctx context.Context, e *extent) error {
+	h := e.handle
+	before := h.end
+	_, err := h.remote.Write(e.data)
+	if err == nil {
+		h.end = before + int64(len(e.data))
+	}
+	if !lost(err) {
+		f.answered(e, err)
+		return nil
+	}
+	// It may be there or not. What has grown by exactly this much, and ends with it, has it.
+	remote, err := h.open(ctx)
+	if err != nil {
+		return err
+	}
+	switch h.end {
+	case before:
+		return nil // next sends it again
+	case before + int64(len(e.data)):
+		if f.holds(remote.Client().WithContext(ctx), e.data, before) {
+			f.answered(e, nil)
+			return nil
+		}
+	}
+	f.answered(e, errors.New("the connection was lost while data was appended, and others have appended too"))
+	return nil
+}
+
+// holds reports whether the file on the host has data at an offset.
+func (f *file) holds(c *usftp.Client, data []byte, off int64) bool {
+	path, ok := f.fs.tree.path(f.node)
+	if !ok {
+		return false
+	}
+	remote, err := c.Open(path)
+	if err != nil {
+		return false
+	}
+	defer remote.Close()
+	got := make([]byte, len(data))
+	_, err = remote.ReadAt(got, off)
+	return err == nil && string(got) == string(data)
+}
+
+// answered takes the host's answer.
+func (f *file) answered(e *extent, err error) {
+	f.mu.Lock()
+	if lost(err) {
+		e.sent = false
+		f.wake()
+		f.mu.Unlock()
+		return
+	}
+	if err == nil {
+		if len(f.proofs) == mostProofs {
+			f.proofs = f.proofs[1:]
+		}
+		kept := f.proofs[:0:0]
+		for _, p := range f.proofs { // what was written over proves nothing
+			if p.off+int64(p.size) <= e.off || e.end() <= p.off {
+				kept = append(kept, p)
+			}
+		}
+		f.proofs = kept
+		if !e.appends {
+			f.proofs = append(f.proofs, proof{e.off, len(e.data), maphash.Bytes(seed, e.data)})
+		}
+	}
+	f.remove(e)
+	f.mu.Unlock()
+	if err == nil {
+		f.node.grew(e.end())
+	}
+	f.fs.budget.put(len(e.data))
+	if err != nil {
+		f.failed(err, []*extent{e})
+	}
+}
+
+// remove takes out an extent. The caller holds the lock.
+func (f *file) remove(e *extent) {
+	for i, other := range f.extents {
+		if other == e {
+			f.extents = append(f.extents[:i:i], f.extents[i+1:]...)
+			break
+		}
+	}
+	if len(f.extents) == 0 {
+		f.size = 0
+		f.fs.setDirty(f, false)
+	}
+	f.wake()
+}
+
+// wake tells those that wait for extents to leave. The caller holds the lock.
+func (f *file) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// grew says that the host's file reaches at least to an offset.
+func (n *node) grew(end int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.attrs.size = max(n.attrs.size, uint64(end))
+}
+
+// failed keeps what could not be written in a rescue file, and has the next call on each handle say
+// so.
+func (f *file) failed(err error, extents []*extent) {
+	f.mu.Lock()
+	for h := range f.handles {
+		h.err = err
+	}
+	f.mu.Unlock()
+	f.fs.outdated(f.node)
+	path, _ := f.fs.tree.path(f.node)
+	f.fs.rescue(path, err, extents)
+}
+
+// abandon gives up what is not on the host: the program is told that it was not written, so it must
+// not appear later.
+func (f *file) abandon(err error) {
+	f.mu.Lock()
+	extents := f.extents
+	f.extents, f.size = nil, 0
+	f.set, f.wrote, f.told = usftp.NewAttrs{}, time.Time{}, 0
+	f.wake()
+	f.fs.setDirty(f, false)
+	f.mu.Unlock()
+	if len(extents) == 0 {
+		return
+	}
+	for _, e := range extents {
+		f.fs.budget.put(len(e.data))
+	}
+	f.failed(err, extents)
+}
+
+// push sends in the background.
+func (f *file) push(ctx context.Context) {
+	f.mu.Lock()
+	f.idle = nil
+	f.mu.Unlock()
+	f.send(ctx, true) // what fails is tried again, and told, by the next call
+}
+
+// flush waits until all that was written is on the host.
+func (f *file) flush(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		rest, changed := len(f.extents), f.changed
+		f.mu.Unlock()
+		if rest == 0 {
+			return nil
+		}
+		if err := f.send(ctx, true); err != nil {
+			if !errors.Is(err, errInterrupted) {
+				f.abandon(err)
+			}
+			return err
+		}
+		f.mu.Lock()
+		rest, again := len(f.extents), f.changed != changed
+		f.mu.Unlock()
+		if rest == 0 || again {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// finish is flush for what goes on after the last call on a handle.
+func (f *file) finish(ctx context.Context) error {
+	err := f.flush(ctx)
+	if err == nil {
+		err = f.setPending(ctx, nil)
+	}
+	return err
+}
+
+// Flush implements fuse.RawFileSystem. It is called by close, and waits for the host.
+func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+	h := f.files.get(in.Fh)
+	if h == nil {
+		return fuse.EBADF
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	err := h.flush(ctx)
+	if failed := h.takeError(); failed != nil {
+		err = failed
+	}
+	return f.statusOfWrite(ctx, h, err)
+}
+
+// flush is flush for one handle. Where it can, it sends WRITE, FSETSTAT and CLOSE at once.
+func (h *handle) flush(ctx context.Context) error {
+	f := h.file
+	f.mu.Lock()
+	dirty := h.written || len(f.extents) > 0 || f.hasPending()
+	if h.written {
+		h.flushes++
+	}
+	h.written = false
+	f.mu.Unlock()
+	if !h.writes() || !dirty {
+		return nil
+	}
+	if done, err := h.writeAndClose(ctx); done {
+		return err
+	}
+	if err := f.flush(ctx); err != nil {
+		return err
+	}
+	if err := f.setPending(ctx, h); err != nil {
+		return err
+	}
+	f.fs.outdated(f.node)
+	f.mu.Lock()
+	first := h.flushes == 1
+	f.mu.Unlock()
+	if !first {
+		return nil // a descriptor that others share: who writes again would open it again
+	}
+	return h.close(ctx)
+}
+
+// close closes the file on the host, which is where some servers say that they cannot store it.
+func (h *handle) close(ctx context.Context) error {
+	if err := h.gate.lock(ctx); err != nil {
+		return err
+	}
+	defer h.gate.unlock()
+	remote := h.remote
+	if remote == nil {
+		return nil
+	}
+	h.remote = nil
+	_, err := remote.Async().Close().WaitContext(ctx)
+	if lost(err) {
+		err = nil // all was acknowledged
+	}
+	return err
+}
+
+// writeAndClose writes a small new file and closes it in one round trip. done is false if that
+// cannot be done, or was not answered.
+func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
+	f := h.file
+	if err := h.gate.lock(ctx); err != nil {
+		return true, err
+	}
+	defer h.gate.unlock()
+	if h.remote == nil || !private.OfClient(h.remote.Client()).WorksInOrder() {
+		return false, nil
+	}
+	f.mu.Lock()
+	var data []byte
+	var only *extent
+	switch {
+	case !h.made || len(f.handles) != 1 || len(f.proofs) > 0 || len(f.extents) > 1:
+		f.mu.Unlock()
+		return false, nil
+	case len(f.extents) == 1:
+		only = f.extents[0]
+		if only.sent || only.off != 0 || only.appends || only.handle != h {
+			f.mu.Unlock()
+			return false, nil
+		}
+		only.full, data = true, only.data
+	}
+	set := f.pending()
+	if f.idle != nil {
+		f.idle.Stop()
+		f.idle = nil
+	}
+	f.mu.Unlock()
+	remote := h.remote
+	h.remote, h.made = nil, false
+	wait := private.OfFile(remote.WithContext(ctx)).StartWriteClose(data, set)
+	refused, err := wait()
+	switch {
+	case lost(err):
+		return false, nil
+	case err != nil && ctx.Err() != nil:
+		return true, context.Cause(ctx) // it is kept, and sent again
+	}
+	f.mu.Lock()
+	program := f.set
+	f.set, f.wrote, f.told, f.loose = usftp.NewAttrs{}, time.Time{}, 0, true
+	if only != nil {
+		f.remove(only)
+	}
+	f.mu.Unlock()
+	if only != nil {
+		f.fs.budget.put(len(only.data))
+	}
+	if err != nil {
+		f.failed(err, extentsOf(only))
+		return true, err
+	}
+	f.fs.outdated(f.node)
+	if refused != nil {
+		if program.SetMode || program.SetTimes {
+			return true, refused
+		}
+		return true, nil
+	}
+	if set.SetTimes {
+		f.node.learnWritten(uint64(len(data)), set)
+		f.mu.Lock()
+		f.loose = false
+		f.mu.Unlock()
+	}
+	return true, nil
+}
+
+func extentsOf(e *extent) []*extent {
+	if e == nil {
+		return nil
+	}
+	return []*extent{e}
+}
+
+// learnWritten notes what a file is after it was written and its times were set.
+func (n *node) learnWritten(size uint64, set usftp.NewAttrs) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.attrs.size, n.attrs.mtime, n.attrs.atime = size, uint32(set.Mtime.Unix()), uint32(set.Atime.Unix())
+	if set.SetMode {
+		n.attrs.mode = n.attrs.mode&typeMask | bitsOf(set.Mode)
+	}
+	n.fetched, n.changed = time.Now(), time.Now()
+	n.version, n.since = n.attrs.version(), n.fetched
+}
+
+// setDirty notes that a file has data that is not on the host.
+func (f *FS) setDirty(file *file, dirty bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if dirty {
+		f.dirty[file] = true
+	} else {
+		delete(f.dirty, file)
+	}
+}
+
+// Fsync implements fuse.RawFileSystem.
+func (f *FS) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	h := f.files.get(in.Fh)
+	if h == nil {
+		return fuse.EBADF
+	}
+	ctx, stop := f.request(cancel, &in.InHeader)
+	defer stop()
+	err := h.sync(ctx)
+	if failed := h.takeError(); failed != nil {
+		err = failed
+	}
+	return f.statusOfWrite(ctx, h, err)
+}
+
+func (h *handle) sync(ctx context.Context) error {
+	if err := h.file.flush(ctx); err != nil {
+		return err
+	}
+	if err := h.file.setPending(ctx, h); err != nil {
+		return err
+	}
+	err := h.file.fs.link.do(ctx, func(*usftp.Client, bool) error {
+		remote, err := h.openNow(ctx)
+		if err != nil {
+			return err
+		}
+		return remote.WithContext(ctx).Sync()
+	})
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = nil // the host has it; nothing makes this one store it
+	}
+	return err
+}
+
+// budget limits the bytes that are not on the host yet.
+type budget struct {
+	mu      sync.Mutex
+	free    int64
+	changed chan struct{}
+}
+
+func newBudget(bytes int64) *budget { return &budget{free: bytes, changed: make(chan struct{})} }
+
+// take waits until there is room for n bytes; at least one request always gets in.
+func (b *budget) take(ctx context.Context, l *link, n int) error {
+	began := time.Now()
+	for {
+		b.mu.Lock()
+		if b.free > 0 {
+			b.free -= int64(n)
+			b.mu.Unlock()
+			return nil
+		}
+		changed := b.changed
+		b.mu.Unlock()
+		if !l.isUp() {
+			if _, err := l.get(ctx, began); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second): // to look at the link
+		}
+	}
+}
+
+func (b *budget) put(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free += int64(n)
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
