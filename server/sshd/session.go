@@ -106,9 +106,19 @@ func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 
 		DraftSymlinks: draftSymlinks(l.client),
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !hungUp(err) {
 		l.log.Warn("session ended badly", "error", err)
 	}
+}
+
+// hungUp reports whether a client ended its connection when it had nothing more to ask, without
+// closing its channel first. Many do, and sshd takes it for a normal end. Whoever hangs up within a
+// packet gets another error from the server.
+func hungUp(err error) bool {
+	const byApplication = 11 // RFC 4253, section 11.1
+	var said *transport.DisconnectError
+	return errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &said) && said.Reason == byApplication
 }
 
 func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Command) {
