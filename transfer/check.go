@@ -114,6 +114,7 @@ func (nowhere) realPath(string) (string, error)              { return "", errors
 func (nowhere) lstat(string) error                           { return errors.ErrUnsupported }
 func (nowhere) touch(string) (remove func(), err error)      { return nil, errors.ErrUnsupported }
 func (nowhere) dispose(string) bool                          { return false }
+func (nowhere) tidy(string, string, func(string) bool) error { return nil }
 func (nowhere) is(facts) bool                                { return false }
 func (nowhere) check(*directory, string) error               { return nil }
 func (nowhere) makeDir(*directory) (fresh bool, err error)   { return false, nil }

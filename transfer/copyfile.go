@@ -59,6 +59,8 @@ type tries struct {
 	poured   *facts   // the source of what a Writer was given
 	progress [2]pool.Progress
 	doubt    *doubt // about a source on a host
+	again    reread // of what is verified or checked
+	sync     bool   // the last one was lost while it was verified
 }
 
 // copy copies the file. The error is an *Error.
@@ -236,6 +238,9 @@ func (c *fileCopy) sized(in input) {
 // part of the rate.
 func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
+	if offset == 0 {
+		c.tries.again = reread{}
+	}
 	if c.tries.retried {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
 )
 
@@ -32,6 +33,8 @@ type doubt struct {
 	// what was read, if it cannot be read again on this machine; otherwise sum is nil
 	sum hash.Hash
 	fed int64
+
+	again reread // what the source has now
 }
 
 const (
@@ -67,6 +70,11 @@ func inheritDoubt(stat *usftp.FileStat, bound int64) *doubt {
 
 // certain reports whether the source is in doubt already.
 func (d *doubt) certain() bool { return d != nil && d.suspect }
+
+// isAbout reports whether a source is still what it was at the first look.
+func (d *doubt) isAbout(stat *usftp.FileStat) bool {
+	return d.first.Size == stat.Size && d.first.Mtime == stat.Mtime
+}
 
 // watch notes how far the source was read when the time is over. What was asked for by then may have
 // been read too.
@@ -176,7 +184,7 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	default:
 		return nil
 	}
-	now, err := hashAgain(c, f, n)
+	now, err := d.hashAgain(c, f, n)
 	switch {
 	case err != nil:
 		return err
@@ -189,8 +197,8 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 }
 
 // hashAgain hashes the first n bytes of a source: the host does if it can, otherwise they are read
-// again; nil if they cannot be.
-func hashAgain(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
+// again; nil if they cannot be. If the connection is lost, the next try continues.
+func (d *doubt) hashAgain(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	client := f.Client()
 	if n <= hashPiece && client.HasCheckFile() {
 		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n})
@@ -201,9 +209,15 @@ func hashAgain(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	if private.OfClient(client).ReadsOnce() {
 		return nil, nil
 	}
-	again := f.ReadRange(0, n)
-	defer again.Close()
-	h := sha256.New()
-	_, err := io.Copy(h, c.limiter.reader(again))
-	return h.Sum(nil), err
+	sum := d.again.of("", checksum.SHA256, 0)
+	err := d.again.read(c, c.from, func(w io.Writer, off int64) (int64, error) {
+		rest := f.ReadRange(off, n-off)
+		defer rest.Close()
+		return io.Copy(w, rest)
+	})
+	if err != nil {
+		return nil, err
+	}
+	sum.Finish()
+	return sum.Sums[0], nil
 }

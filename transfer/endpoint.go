@@ -144,6 +144,10 @@ type target interface {
 	// that is still there when the connection is lost.
 	dispose(temporary string) bool
 
+	// tidy removes temporary files that are stale from a directory below the root of a copy, this
+	// one's or an earlier one's.
+	tidy(root, rel string, stale func(name string) bool) error
+
 	// begin finds out what the target of a tree means; base is the copy's name if the target is a
 	// directory. It calls inside, which fails if the target lies in the source, before it makes
 	// anything, and returns the path of the copy.

@@ -512,6 +512,17 @@ func (p *hashPipe) finish(size int64) error {
 	return p.err
 }
 
+// drain waits until what was fed is hashed, and returns how much that is. More may be written to the
+// digests afterwards.
+func (p *hashPipe) drain() int64 {
+	p.mu.Lock()
+	p.last = true
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	<-p.ended
+	return p.next
+}
+
 func (p *hashPipe) progress() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

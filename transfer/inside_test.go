@@ -84,8 +84,8 @@ func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b.local("tree/.big.usftp-0123abcd", []byte("half"))
-	old := b.local("tree/.old.usftp-0123abcd", []byte("half"))
+	b.local("tree/.big.usftp-0123abcd4567", []byte("half"))
+	old := b.local("tree/.old.usftp-0123abcd4567", []byte("half"))
 	if err := os.Chtimes(old, oldTime, oldTime); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
 	if err != nil || s.Files != 1 || s.Skipped != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if b.server.Files.Exists("/copy/.big.usftp-0123abcd") {
+	if b.server.Files.Exists("/copy/.big.usftp-0123abcd4567") {
 		t.Error("a temporary file was copied")
 	}
 }

@@ -429,6 +429,44 @@ func (t *localTarget) dispose(temporary string) bool {
 	return root.Remove(name) == nil
 }
 
+func (t *localTarget) tidy(root, rel string, stale func(name string) bool) error {
+	top, err := os.OpenRoot(root)
+	if err != nil {
+		return notThere(err)
+	}
+	defer top.Close()
+	dir, err := top.Open(rel)
+	if err != nil {
+		return notThere(err)
+	}
+	defer dir.Close()
+	var names []string
+	for err == nil {
+		var entries []fs.DirEntry
+		entries, err = dir.ReadDir(listPiece)
+		for _, e := range entries {
+			if stale(e.Name()) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	for _, name := range names {
+		err = errors.Join(err, notThere(top.Remove(path.Join(rel, name))))
+	}
+	return err
+}
+
+// notThere is err unless that says that something does not exist.
+func notThere(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // begin opens the directory to copy to. One that does not exist is made.
 func (t *localTarget) begin(source facts, base string, inside func() error) (string, error) {
 	if base != "." {
@@ -629,7 +667,7 @@ func (t *localTarget) makeLink(e *entry, to string) error {
 	if info, err := in.Lstat(e.name); err == nil && info.IsDir() {
 		return &fs.PathError{Op: "replace", Path: e.target(), Err: ErrIsDirectory}
 	}
-	temporary := localfs.TempName(e.name)
+	temporary := t.job.token.Name(e.name)
 	if err := in.Symlink(to, temporary); err != nil {
 		return err
 	}
@@ -853,7 +891,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 		if o.info != nil || c.options.Preserve {
 			private = 0o600
 		}
-		temporary := localfs.TempName(o.name)
+		temporary := c.token.Name(o.name)
 		c.journal.noteBefore(c, filepath.Join(filepath.Dir(o.full), temporary))
 		o.file, err = o.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		c.tries.made = temporary // os.Root names files by their path in it

@@ -301,7 +301,7 @@ func (s *remoteSource) sum(c *fileCopy) error {
 		err = c.from.hashSmall(c, c.source, c.size, sum)
 	}
 	if errors.Is(err, private.ErrOtherSize) {
-		err = s.sumLarge(c, sum)
+		sum, err = s.sumLarge(c, wanted)
 	}
 	if errors.Is(err, errDiffers) {
 		return errChanging
@@ -313,17 +313,23 @@ func (s *remoteSource) sum(c *fileCopy) error {
 	return err
 }
 
-func (s *remoteSource) sumLarge(c *fileCopy, sum *checksum.Digest) error {
+func (s *remoteSource) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checksum.Digest, error) {
 	f, err := c.from.client.OpenRead(c.source)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
-	defer c.watch(f.Progress)()
+	name := c.source
 	if f.AttrsCached() && f.FileStat().HasSize() { // newer than the listing
 		c.size = int64(f.FileStat().Size)
+		name = fmt.Sprint(name, " ", c.size, " ", f.FileStat().Mtime)
+	} else {
+		c.tries.again = reread{} // nobody can say that it is still the same file
 	}
-	return c.from.hashLarge(c, f, c.size, sum)
+	sum := c.tries.again.of(name, wanted, 0)
+	from := c.tries.again.done
+	defer c.watch(func() int64 { return from + f.Progress() })()
+	return sum, c.from.hashLarge(c, f, c.size)
 }
 
 // remoteInput is a file on a host that is read. A target on this machine has it poured; one on
@@ -379,7 +385,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 	}
 	in.bound = sizeGuard(f.Info().Size())
 	if in.original {
-		if !c.tries.doubt.certain() {
+		if !c.tries.doubt.certain() || !c.tries.doubt.isAbout(f.FileStat()) {
 			c.tries.doubt = newDoubt(in.session.client, f.FileStat())
 		}
 		if c.to != nil { // nothing of it stays here
@@ -729,7 +735,9 @@ func (in *remoteInput) Seek(off int64, whence int) (int64, error) {
 		return in.off, ofSource(errors.ErrUnsupported)
 	}
 	in.off = off
-	in.end()
+	if in.at != off { // otherwise what is on its way is what comes next
+		in.end()
+	}
 	_, err := in.file.Seek(off, io.SeekStart)
 	return off, ofSource(err)
 }
@@ -780,6 +788,45 @@ func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string,
 }
 
 func (t *remoteTarget) dispose(string) bool { return false }
+
+// tidy gives an old file its name back if nothing has that.
+func (t *remoteTarget) tidy(root, rel string, stale func(name string) bool) error {
+	dir := path.Join(root, rel)
+	return t.over(dir, func(client *usftp.Client, _ bool) error {
+		var names []string
+		for f, err := range client.Entries(dir) {
+			if err != nil {
+				return notThere(err)
+			}
+			if stale(f.BaseName()) {
+				names = append(names, f.BaseName())
+			}
+		}
+		var steps []step
+		var failed error
+		for _, name := range names {
+			temporary := path.Join(dir, name)
+			if base, old := localfs.OldNameOf(name); old {
+				if base == "" {
+					failed = errOldName
+					continue
+				}
+				target := path.Join(dir, base)
+				if _, err := client.Lstat(target); errors.Is(err, fs.ErrNotExist) {
+					failed = errors.Join(failed, client.Rename(temporary, target))
+					continue
+				}
+			}
+			steps = append(steps, func() func() error {
+				removed := waits(t.job.ctx, client.Async().Remove(temporary))
+				return func() error { return notThere(removed()) }
+			})
+		}
+		return errors.Join(failed, take(steps, true))
+	})
+}
+
+var errOldName = errors.New("nobody can tell what the old file was called")
 
 // check refuses what SFTP cannot name, and what a server that is the source must not name.
 func (t *remoteTarget) check(d *directory, name string) error {
@@ -856,7 +903,7 @@ func (t *remoteTarget) finishDir(d *directory) error {
 }
 
 func (t *remoteTarget) makeLink(e *entry, to string) error {
-	temporary := path.Join(e.dir.target, localfs.TempName(e.name))
+	temporary := path.Join(e.dir.target, t.job.token.Name(e.name))
 	return t.over(e.source(), func(client *usftp.Client, again bool) error {
 		if again {
 			client.Remove(temporary)
@@ -1058,7 +1105,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		perm = source.mode.Perm()
 	}
 	if !o.isDirect && o.end.atomic(c) {
-		temporary := path.Join(path.Dir(o.name), localfs.TempName(path.Base(o.name)))
+		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 		c.journal.noteBefore(c, temporary)
 		private := perm
 		if o.info != nil || c.options.Preserve {
@@ -1345,7 +1392,7 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 			return func() error { return o.attrsRefused(c, given()) }
 		})
 	}
-	if c.options.Sync {
+	if c.options.Sync || c.options.Verify && c.synced() {
 		steps = append(steps, func() func() error { return waits(c.ctx, f.Async().Sync()) })
 	}
 	steps = append(steps, func() func() error {
@@ -1510,7 +1557,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
 	stepped := false
 	if p.aside == "" {
-		p.aside = path.Join(path.Dir(o.name), localfs.TempName(path.Base(o.name)))
+		p.aside = path.Join(path.Dir(o.name), c.token.OldName(path.Base(o.name)))
 	} else if _, err := client.Lstat(p.aside); err == nil {
 		stepped = true
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -110,8 +110,9 @@ func TestJournalOfAnother(t *testing.T) {
 			}
 		}
 		run(from, to)
-		if len(seen) != 2 {
-			t.Fatalf("the journal had %d files, not those of a tree and of a large file", len(seen))
+		if len(seen) != 3 {
+			t.Fatalf("the journal had %d files, not those of a tree, of its run, and of a large file",
+				len(seen))
 		}
 		os.RemoveAll(filepath.Join(b.dir, "target"))
 		b.server.Files.Remove("/target/big")

@@ -193,6 +193,9 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 		if err != nil && !refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
 		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && c.tree != nil {
+			c.tree.litter.leaves(false)
+		}
 		*strays = (*strays)[1:]
 	}
 }
@@ -376,6 +379,7 @@ const (
 	mostComplete = 1000
 
 	treeSuffix = ".tree.json"
+	fileSuffix = ".file.json"
 )
 
 // treeMark is the name of that note, "" if no journal is kept.

@@ -102,6 +102,7 @@ type writerTarget struct {
 
 func (t *writerTarget) is(facts) bool                                     { return false }
 func (t *writerTarget) dispose(string) bool                               { return false }
+func (t *writerTarget) tidy(string, string, func(string) bool) error      { return errStream }
 func (t *writerTarget) begin(facts, string, func() error) (string, error) { return "-", errStream }
 func (t *writerTarget) check(*directory, string) error                    { return errStream }
 func (t *writerTarget) makeDir(*directory) (fresh bool, err error)        { return false, errStream }

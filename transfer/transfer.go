@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -162,6 +163,7 @@ type job struct {
 	began    time.Time
 	options  Options
 	route    Route
+	token    localfs.TempToken // of all temporary names
 	src      source
 	dst      target
 	limiter  *limiter  // nil without a limit
@@ -184,7 +186,7 @@ func newJob(ctx context.Context, dst, src Endpoint, options Options) (j *job, do
 		options.Hash = options.List.Algorithm()
 	}
 	j = &job{ctx: ctx, cancel: cancel, began: time.Now(), options: options,
-		listener: l, once: (*fileCopy).copyOnce, limiter: newLimiter(ctx, options.RateLimit),
+		token: localfs.NewTempToken(), listener: l, once: (*fileCopy).copyOnce, limiter: newLimiter(ctx, options.RateLimit),
 		route: Route{SourceHost: src.host, Source: src.path, TargetHost: dst.host,
 			Target: dst.path}}
 	if j.src, err = src.from(j); err == nil {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/flow"
-	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -104,17 +103,26 @@ type TreeError struct {
 	Failed int64 // files, directories and links
 	First  error // the first that failed
 
+	// LeftBehind says how many temporary files may be left, where, and how they are named; "" if
+	// there are none but those that Failed events name.
+	LeftBehind string
+
 	checking bool
 }
 
 func (e *TreeError) Error() string {
+	message := e.First.Error()
 	switch {
 	case e.Failed <= 1:
-		return e.First.Error()
 	case e.checking:
-		return fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v", e.Failed, e.First)
+		message = fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v", e.Failed, e.First)
+	default:
+		message = fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
 	}
-	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
+	if e.LeftBehind != "" {
+		message += "; " + e.LeftBehind
+	}
+	return message
 }
 
 // Unwrap returns First.
@@ -182,6 +190,7 @@ type tree struct {
 	budget     *budget
 	walk       *walk
 	report     treeReport
+	litter     litter
 	finishing  sync.WaitGroup // directories that get their attributes
 	plainLinks sync.Once      // that links get no attributes was reported
 }
@@ -237,6 +246,7 @@ func (t *tree) run(err error) (Summary, error) {
 		return t.single()
 	}
 	defer t.dst.close()
+	t.openLitter()
 	stop := t.reportTotals()
 	var w *witness
 	if conns := t.conns(); len(conns) > 0 && !t.check {
@@ -249,6 +259,7 @@ func (t *tree) run(err error) (Summary, error) {
 	if err = t.summarize(&s); err == nil {
 		t.made.complete()
 	}
+	t.litter.end(t, err == nil)
 	return s, err
 }
 
@@ -385,7 +396,7 @@ func (t *tree) notInside(dir string) error {
 	remove, err := func() {}, fs.ErrNotExist
 	probe := ""
 	for ; err != nil; dir = path.Dir(dir) {
-		probe = path.Join(dir, localfs.TempName("probe"))
+		probe = path.Join(dir, t.token.Name("probe"))
 		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) || dir == path.Dir(dir) {
 			break
 		}
@@ -537,7 +548,8 @@ func (t *tree) summarize(s *Summary) (err error) {
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed,
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
-		err = &TreeError{Failed: max(1, s.Failed), First: first, checking: t.check}
+		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: t.leftBehind(),
+			checking: t.check}
 		e.Err, e.Message = err, err.Error()
 	}
 	t.tellTotals(e)
@@ -691,6 +703,9 @@ func (t *tree) copyLink(e *entry) {
 		err = t.finishLink(e)
 	}
 	if err != nil {
+		if conn := t.dst.conn(); conn != nil && pool.Lost(conn.Host().Client) {
+			t.litter.leaves(false)
+		}
 		t.fail("", e.source(), e.target(), err)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
 )
 
 var (
@@ -132,13 +133,18 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 				return err
 			}
 			defer f.Close()
-		} else if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return err
+		} else if f.AttrsCached() {
+			name = fmt.Sprint(name, " ", f.FileStat().Mtime)
+		}
+		if s == c.to && !c.synced() {
+			c.tries.again = reread{}
+			defer func() { c.tries.sync = s.lost() }()
 		}
 		if local != nil && s.worthStriping(c, size, true) {
-			return s.compare(c, f, size, local)
+			return s.compare(c, name, f, size, local)
 		}
-		err = s.hashLarge(c, f, size, theirs)
+		theirs = c.tries.again.of(name, ours.Algorithm, ours.Piece)
+		err = s.hashLarge(c, f, size)
 	}
 	if err == nil && !slices.EqualFunc(ours.Sums, theirs.Sums, bytes.Equal) {
 		err = errDiffers
@@ -146,23 +152,66 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 	return err
 }
 
-// hashLarge reads all of a file on the host and hashes it. It fails if the size is not the given
-// one; below 0 means any.
-func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64, into *checksum.Digest) error {
-	most := size
-	if size < 0 {
-		most = math.MaxInt64
+// synced reports whether the copy is on the host's disk before it is verified. Only then is what was
+// verified of it still there when a connection was lost because the host went down. Once that
+// matters, the next try sees to it.
+func (c *fileCopy) synced() bool {
+	if c.options.Sync {
+		return true
 	}
-	pipe := newHashPipe(digests{into}, 0, nil, c.pipeBuffers())
-	defer pipe.stop()
-	n, err := f.WriteTo(pipe.writer(c.limiter.writer(&atMost{most}), 0))
-	switch {
-	case err != nil:
-		return err
-	case size >= 0 && n != size:
-		return errDiffers
+	_, syncs := c.to.client.HasExtension("fsync@openssh.com")
+	return c.tries.sync && syncs
+}
+
+// A reread is a file on a host that is read once more. What was read of it before the connection was
+// lost is not read again by the next try, and counts as progress.
+type reread struct {
+	name     string           // of what was read; the next try must mean the same
+	done     int64            // bytes, from the beginning
+	sum      *checksum.Digest // of these, nil if they are compared instead
+	progress pool.Progress
+}
+
+// of begins to read something, or goes on with it, and returns its digest; none without an
+// algorithm.
+func (r *reread) of(name string, algorithm checksum.Algorithm, piece int64) *checksum.Digest {
+	if r.name != name || r.sum == nil || r.sum.Algorithm != algorithm || r.sum.Piece != piece {
+		*r = reread{name: name, sum: checksum.NewDigest(algorithm, piece)}
 	}
-	return pipe.finish(n)
+	return r.sum
+}
+
+// read hashes what copy writes to w: the file from an offset on.
+func (r *reread) read(c *fileCopy, s *session,
+	copy func(w io.Writer, off int64) (int64, error)) error {
+	pipe := newHashPipe(digests{r.sum}, 0, nil, c.pipeBuffers())
+	from := r.done
+	defer s.conn.Follow(&r.progress, func() int64 { return from + pipe.progress() })()
+	_, err := copy(pipe.writer(c.limiter.writer(io.Discard), 0), from)
+	r.done += pipe.drain()
+	return err
+}
+
+// hashLarge hashes the rest of what c.tries.again is about. It fails if the file has another size; a
+// size below 0 means any.
+func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
+	r := &c.tries.again
+	err := r.read(c, s, func(w io.Writer, off int64) (int64, error) {
+		if size >= 0 {
+			w = &atMost{w, size - off}
+		}
+		if _, err := f.Seek(off, io.SeekStart); err != nil {
+			return 0, err
+		}
+		return f.WriteTo(w)
+	})
+	if err == nil && size >= 0 && r.done != size {
+		err = errDiffers
+	}
+	if err == nil {
+		r.sum.Finish()
+	}
+	return err
 }
 
 // hashSmall is hashLarge for a file that is read in one piece, in two round trips. The error is
@@ -189,16 +238,25 @@ func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum
 }
 
 // compare reads a file over as many handles as help, and compares it with the other end.
-func (s *session) compare(c *fileCopy, f *usftp.File, size int64, local reopen) error {
+func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, local reopen) error {
 	file, free, err := local()
 	if err != nil {
 		return err
 	}
 	defer free()
-	stripes := s.stripe(c, f, os.O_RDONLY, 0, size)
+	r := &c.tries.again
+	if r.name != name || r.sum != nil {
+		*r = reread{name: name}
+	}
+	if _, err := f.Seek(r.done, io.SeekStart); err != nil {
+		return err
+	}
+	from := r.done
+	defer s.conn.Follow(&r.progress, func() int64 { return from + f.Progress() })()
+	stripes := s.stripe(c, f, os.O_RDONLY, from, size)
 	defer stripes.stop()
 	n, err := stripes.stripes.WriteToAt(&comparer{at: file, size: size})
-	if err == nil && n != size {
+	if r.done += n; err == nil && r.done != size {
 		err = errDiffers
 	}
 	return err
@@ -220,14 +278,17 @@ func compareLocal(ctx context.Context, source io.ReaderAt, size, copied int64, t
 	return err
 }
 
-// atMost is a sink that refuses more than so many bytes.
-type atMost struct{ left int64 }
+// atMost is a writer that refuses more than so many bytes.
+type atMost struct {
+	io.Writer
+	left int64
+}
 
 func (a *atMost) Write(p []byte) (int, error) {
 	if a.left -= int64(len(p)); a.left < 0 {
 		return 0, errDiffers
 	}
-	return len(p), nil
+	return a.Writer.Write(p)
 }
 
 // A comparer is a writer that fails when what it is given differs from a file.

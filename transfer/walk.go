@@ -222,10 +222,12 @@ func (w *walk) visit(d *directory) {
 		fresh, err := t.dst.makeDir(d)
 		if err != nil {
 			d.failed = true
+			t.litter.unseen.Store(true)
 			t.fail("", d.source, d.target, err)
 			return
 		}
 		d.fresh = fresh
+		t.litter.sweep(d)
 	}
 	if t.sync != nil {
 		release, err := t.sync.take(d)
@@ -450,8 +452,13 @@ func (w *walk) copied(c *fileCopy, err error) {
 		c.tellKept()
 	case t.sync.vanished(c.source, err):
 	case t.ending(err) && (c.result.LeftBehind == "" || t.isSmall(c.entry.facts.size)):
-		// what is left of a small file is not worth reporting
+		if c.mayLeave() { // of how many files is reported once
+			t.litter.leaves(false)
+		}
 	default:
+		if c.mayLeave() {
+			t.litter.leaves(true)
+		}
 		t.counts.failed.Add(1)
 		c.tellEnd(err)
 		t.failFirst(err)

@@ -13,26 +13,48 @@ import (
 	"unicode/utf8"
 )
 
-// A temporary file lies beside its target and is called ".NAME.usftp-RANDOM". The dot hides it from
-// people and from programs that collect what arrives in a directory, the name lets a later run find
-// what an earlier one left, and the random part keeps two runs apart.
+// A temporary file lies beside its target and is called ".NAME.usftp-TOKENxxxx". The dot hides it
+// from people and from programs that collect what arrives in a directory, the name lets a later run
+// find what an earlier one left, and the token is that of the run, by which it finds what was left
+// under names that it does not know. The last four digits are random. A dash in place of the first
+// means that it is the old file, which steps aside while a new one takes its name.
 const (
 	tempMark    = ".usftp-"
-	randomBytes = 4
+	tokenBytes  = 4
+	serialBytes = 2
+	tempEnd     = 2*tokenBytes + 2*serialBytes
 	longestName = 255 // that file systems and servers take, in bytes
 )
 
-// TempName returns a new temporary name for a target whose last element is base.
-func TempName(base string) string {
-	var random [randomBytes]byte
-	rand.Read(random[:])
-	return TempPrefix(base) + hex.EncodeToString(random[:])
+// A TempToken is in all temporary names of one run.
+type TempToken string
+
+// NewTempToken returns a token that no other run has.
+func NewTempToken() TempToken { return TempToken(randomHex(tokenBytes)) }
+
+func randomHex(n int) string {
+	random := make([]byte, n)
+	rand.Read(random)
+	return hex.EncodeToString(random)
 }
+
+// Name returns a new temporary name for a target whose last element is base.
+func (t TempToken) Name(base string) string {
+	return TempPrefix(base) + string(t) + randomHex(serialBytes)
+}
+
+// OldName returns a new name for the file that base replaces, while neither has that name.
+func (t TempToken) OldName(base string) string {
+	return TempPrefix(base) + string(t) + "-" + randomHex(serialBytes)[1:]
+}
+
+// TempName returns a new temporary name of a run that has only one.
+func TempName(base string) string { return NewTempToken().Name(base) }
 
 // TempPrefix returns what every temporary name for a target begins with. A name that would become
 // too long is cut between two characters and gets a hash of the whole name instead.
 func TempPrefix(base string) string {
-	const room = longestName - 1 - len(tempMark) - 2*randomBytes
+	const room = longestName - 1 - len(tempMark) - tempEnd
 	if len(base) > room {
 		h := fnv.New64a()
 		h.Write([]byte(base))
@@ -49,12 +71,44 @@ func TempPrefix(base string) string {
 	return "." + base + tempMark
 }
 
-// IsTempName reports whether a name is one that TempName returns.
-func IsTempName(name string) bool {
-	_, random, found := strings.Cut(name, tempMark)
-	return found && strings.HasPrefix(name, ".") && len(random) == 2*randomBytes &&
-		strings.Trim(random, "0123456789abcdef") == ""
+// TempTokenOf returns the token of a temporary name, "" if the name is not one.
+func TempTokenOf(name string) TempToken {
+	token, _, _ := parseTemp(name)
+	return token
 }
+
+// OldNameOf reports whether a temporary name is that of a file that stepped aside, and returns the
+// name that it had, "" if that was too long to tell.
+func OldNameOf(name string) (base string, old bool) {
+	_, base, old = parseTemp(name)
+	if !old || len(name) >= longestName-utf8.UTFMax {
+		base = ""
+	}
+	return base, old
+}
+
+func parseTemp(name string) (token TempToken, base string, old bool) {
+	i := strings.LastIndex(name, tempMark)
+	if i < 1 || name[0] != '.' {
+		return "", "", false
+	}
+	end := name[i+len(tempMark):]
+	if len(end) != tempEnd {
+		return "", "", false
+	}
+	old = end[2*tokenBytes] == '-'
+	digits := end
+	if old {
+		digits = end[:2*tokenBytes] + end[2*tokenBytes+1:]
+	}
+	if strings.Trim(digits, "0123456789abcdef") != "" {
+		return "", "", false
+	}
+	return TempToken(end[:2*tokenBytes]), name[1:i], old
+}
+
+// IsTempName reports whether a name is a temporary name.
+func IsTempName(name string) bool { return TempTokenOf(name) != "" }
 
 // ErrBadName reports a name from a server that cannot be a file's name.
 var ErrBadName = errors.New("server sent an invalid file name")

@@ -25,6 +25,31 @@ func TestTemporaryNames(t *testing.T) {
 			t.Errorf("%q is cut within a character", first)
 		}
 	}
+	token := NewTempToken()
+	for name, want := range map[string]struct {
+		token TempToken
+		base  string // of an old file
+		old   bool
+	}{
+		token.Name("file"):                    {token: token},
+		token.Name(long):                      {token: token},
+		token.Name(token.OldName("file")):     {token: token},
+		token.OldName("file"):                 {token, "file", true},
+		token.OldName(long):                   {token, "", true},
+		token.OldName("a.usftp-0123abcd4567"): {token, "a.usftp-0123abcd4567", true},
+		".file.usftp-0123abcd":                {},
+		".file.usftp-0123abcd456x":            {},
+		".file.usftp-0123abcd--ab":            {},
+		"file.usftp-0123abcd4567":             {},
+		".usftp-0123abcd4567":                 {},
+	} {
+		base, old := OldNameOf(name)
+		if got := TempTokenOf(name); got != want.token || old != want.old || base != want.base ||
+			IsTempName(name) != (got != "") {
+			t.Errorf("%q has the token %q and is the old %q (%v), want %+v", name, got, base, old,
+				want)
+		}
+	}
 	if TempPrefix(long) == TempPrefix(long[:254]+"y") {
 		t.Error("two long names share their temporary names")
 	}
