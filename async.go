@@ -456,6 +456,32 @@ func (a AsyncFile) Truncate(size int64) *Pending[struct{}] {
 	return startChange(startOnFile(a, a.file.fsetstat("truncate", toSize(size))), a.file.Name())
 }
 
+// CopyData has the server copy length bytes at an offset of the file to an offset of another, in one
+// request (copy-data); see [File.CopyRange]. Nothing passes through the client, and length is at most
+// 64 MiB. If the two files are not of one client, or the server lacks copy-data, the error matches
+// [errors.ErrUnsupported]; io.EOF means that the file ends early, after whatever was copied.
+func (a AsyncFile) CopyData(off, length int64, to *File, at int64) *Pending[struct{}] {
+	source, err := a.file.opening("copy")
+	op := operation[none]{name: "copy", path: a.file.Name(), err: err}
+	target, toErr := to.opening("copy")
+	switch {
+	case err != nil || toErr != nil:
+		op.err = fs.ErrClosed
+	case off < 0 || at < 0 || length <= 0 || length > copyPiece:
+		op.err = fs.ErrInvalid
+	case source.client != target.client || !source.client.offered(wire.ExtCopyData):
+		op.err = &unsupported{wire.ExtCopyData}
+	default:
+		op = source.client.command2("copy", source.path, target.path, wire.CopyData{
+			FromHandle: source.handle, FromOffset: uint64(off), Length: uint64(length),
+			ToHandle: target.handle, ToOffset: uint64(at),
+		})
+		op.call.Ordered = true // behind the WRITEs whose data it copies
+		op.orEOF = true
+	}
+	return startChange(startOnFile(a, op), to.Name())
+}
+
 // SetExtendedData is [File.SetExtendedData].
 func (a AsyncFile) SetExtendedData(extended []StatExtended) *Pending[struct{}] {
 	return startOnFile(a, a.file.fsetstat("setstat", toExtended(extended)))

@@ -61,12 +61,30 @@ func TestEveryAsyncOperation(t *testing.T) {
 	if stat := must[usftp.StatVFS](t)(af.StatVFS().Wait()); stat.Namemax == 0 {
 		t.Errorf("%+v", stat)
 	}
+	to := must[*usftp.File](t)(a.Create(name("to")).Wait())
+	wait(af.CopyData(2, 5, to, 1))
+	if got := must[[]byte](t)(client.ReadFile(name("to"))); string(got) != "\x0023456" {
+		t.Errorf("%q", got)
+	}
+	if _, err := af.CopyData(2, 100, to, 1).Wait(); err != nil && err != io.EOF { // OpenSSH 9.2 says OK
+		t.Errorf("copying more than there is: %v", err)
+	}
+	for _, bad := range [][3]int64{{-1, 1, 0}, {0, 0, 0}, {0, 64<<20 + 1, 0}, {0, 1, -1}} {
+		if _, err := af.CopyData(bad[0], bad[1], to, bad[2]).Wait(); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%d: %v", bad, err)
+		}
+	}
+	wait(to.Async().Remove())
+	wait(to.Async().Close())
+	if _, err := af.CopyData(0, 1, to, 0).Wait(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("to a closed file: %v", err)
+	}
 	wait(af.Close())
 	must[*usftp.File](t)(af.OpenRead().Wait())
 	wait(af.Close())
 	must[*usftp.File](t)(af.Open(os.O_RDWR, 0).Wait())
 	wait(af.Close())
-	called("File.SetAttrs", "File.WriteAt", "File.ReadAt", "File.Sync", "File.Truncate",
+	called("File.CopyData", "File.SetAttrs", "File.WriteAt", "File.ReadAt", "File.Sync", "File.Truncate",
 		"File.Chmod", "File.Chown", "File.Chtimes", "File.SetExtendedData",
 		"File.Stat", "File.StatVFS", "File.Close", "File.OpenRead", "File.Open", "Client.Create")
 
@@ -330,7 +348,7 @@ var clientCalls = map[string]anyCall{
 
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
 var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats",
-	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "CheckFileAlgorithms",
+	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "HasChunks", "CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder", "private.Client.ReadsOnce"}
 
 // fileCalls are the methods of File that wait for a server.
@@ -405,6 +423,12 @@ var fileCalls = map[string]anyCall{
 		_,
 			err := f.CopyRange(0, 10, f, 100)
 		return err
+	},
+	"Chunks": func(_ *usftp.Client, f *usftp.File) error {
+		for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Average: 8 << 10}) {
+			return err
+		}
+		return nil
 	},
 	"private.Stripes.ReadRange": func(_ *usftp.Client, f *usftp.File) error {
 		r := private.NewStripes(f).ReadRange(0, 10)
@@ -517,7 +541,8 @@ func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want
 			bubble(t, func(t *testing.T) {
 				gate := new(sftptest.Gate)
 				extensions := append(sftptest.OpenSSHExtensions(),
-					wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"})
+					wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"},
+					wire.ExtensionPair{Name: wire.ExtChunks, Data: "1"})
 				r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
 				r.server.Files.WriteFile("/f", noise(2<<20))
 				f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))

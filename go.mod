@@ -3,6 +3,7 @@ module github.com/usftp/usftp
 go 1.26.5
 
 require (
+	github.com/PlakarKorp/go-cdc-chunkers v1.1.0
 	github.com/VictoriaMetrics/metrics v1.35.1
 	github.com/creack/pty v1.1.24
 	github.com/hanwen/go-fuse/v2 v2.12.1

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"math/rand"
 	"reflect"
 	"slices"
 	"strings"
@@ -83,6 +84,7 @@ var conformance = map[string]func(t *testing.T, c *raw){
 	"real path":      testRealPath,
 	"copy-data":      testCopyData,
 	"check-file":     testCheckFile,
+	"chunks":         testChunks,
 	"statvfs":        testStatVFS,
 	"expand-path":    testExpandPath,
 	"limits":         testLimits,
@@ -111,7 +113,7 @@ func testOffers(t *testing.T, c *raw) {
 	for name, version := range map[string]string{
 		wire.ExtPosixRename: "1", wire.ExtStatVFS: "2", wire.ExtFstatVFS: "2", wire.ExtHardlink: "1", wire.ExtFsync: "1",
 		wire.ExtLsetstat: "1", wire.ExtLimits: "1", wire.ExtExpandPath: "1", wire.ExtCopyData: "1", wire.ExtHomeDirectory: "1",
-		wire.ExtCheckFileHandle: "1", wire.ExtCheckFileName: "1",
+		wire.ExtCheckFileHandle: "1", wire.ExtCheckFileName: "1", wire.ExtChunks: "1",
 	} {
 		if c.offers[name] != version {
 			t.Errorf("%s is offered as %q, want %q", name, c.offers[name], version)
@@ -355,6 +357,78 @@ func testCheckFile(t *testing.T, c *raw) {
 		Algorithms: "sha256"}), wire.Failure)
 	want(t, c.status(wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/none"),
 		Algorithms: "sha256"}), wire.NoSuchFile)
+}
+
+func testChunks(t *testing.T, c *raw) {
+	data := make([]byte, 3<<20)
+	rand.New(rand.NewSource(1)).Read(data)
+	h := c.open("/f", create)
+	for offset := 0; offset < len(data); offset += 128 << 10 {
+		c.ok(wire.Write{Handle: h, Offset: uint64(offset), Data: data[offset : offset+128<<10]})
+	}
+	c.close(h)
+	h = c.open("/f", wire.OpenRead)
+	list := func(m wire.Chunks) (reply wire.ChunksReply) {
+		t.Helper()
+		m.Handle = h
+		p := c.do(m)
+		if p.typ != wire.TypeExtendedReply {
+			t.Fatalf("got %v", p.describe(t))
+		}
+		if err := reply.Parse(p.body); err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	for _, m := range []wire.Chunks{
+		{Algorithms: "crc32,sha256,md5", Average: 4 << 10},
+		{Algorithms: "sha256", Average: 64 << 10, Length: 1 << 62},
+		{Algorithms: "sha256", Average: 8 << 10, Offset: 1000, Length: 3<<20 - 1000},
+		{Algorithms: "sha256", Average: 8 << 10, Offset: 100_000, Length: 1},
+		{Algorithms: "sha256", Average: 8 << 10, Offset: 1 << 20, Length: 1 << 20},
+	} {
+		reply := list(m)
+		want(t, reply.Algorithm, "sha256")
+		at := m.Offset
+		for chunk := range reply.All() {
+			sum := sha256.Sum256(data[at : at+uint64(chunk.Length)])
+			want(t, chunk.Sum, [wire.ChunkSumSize]byte(sum[:]))
+			at += uint64(chunk.Length)
+			if m.Length > 0 && at >= m.Offset+m.Length && int(at) < len(data) {
+				want(t, chunk, slices.Collect(reply.All())[reply.Len()-1])
+			}
+		}
+		if m.Length == 0 || m.Length >= 3<<20-m.Offset {
+			want(t, at, 3<<20)
+		} else {
+			want(t, at >= m.Offset+m.Length && at < m.Offset+m.Length+3*uint64(m.Average), true)
+		}
+	}
+	for _, offset := range []uint64{3 << 20, 1 << 40, 1<<63 - 1} {
+		reply := list(wire.Chunks{Algorithms: "md5", Average: 4 << 10, Offset: offset})
+		want(t, reply.Len(), 0)
+		want(t, reply.End, true)
+	}
+	for _, bad := range []struct {
+		wire.Chunks
+		code wire.Code
+	}{
+		{wire.Chunks{Algorithms: "rot13", Average: 4 << 10}, wire.OpUnsupported},
+		{wire.Chunks{Algorithms: "md5", Average: 0}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Average: 5000}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Average: 128 << 10}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Average: 1 << 31}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Average: 4 << 10, Offset: 1 << 63}, wire.BadMessage},
+	} {
+		bad.Handle = h
+		want(t, c.status(bad.Chunks), bad.code)
+	}
+	want(t, c.status(wire.Chunks{Handle: []byte("gone"), Algorithms: "md5", Average: 4 << 10}),
+		wire.Failure)
+	write := c.open("/f", wire.OpenWrite)
+	want(t, c.status(wire.Chunks{Handle: write, Algorithms: "md5", Average: 4 << 10}), wire.Failure)
+	c.close(write)
+	c.close(h)
 }
 
 func testStatVFS(t *testing.T, c *raw) {

@@ -357,6 +357,8 @@ func (w *worker) extended(s *session, r *request) {
 		w.status(s, r, s.copyData(r))
 	case opCheckFileHandle, opCheckFileName:
 		w.checkFile(s, r)
+	case opChunks:
+		w.chunks(s, r)
 	}
 }
 

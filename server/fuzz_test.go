@@ -45,7 +45,8 @@ func addSessions(f *testing.F) {
 		wire.CheckFile{Name: wire.ExtCheckFileHandle, Target: h, Algorithms: "blake3@usftp",
 			BlockSize: 256},
 		wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "md5",
-			Offset: 1 << 63, Length: 1<<64 - 1})
+			Offset: 1 << 63, Length: 1<<64 - 1},
+		wire.Chunks{Handle: h, Algorithms: "md5", Length: 1<<64 - 1, Average: 4096})
 	add(wire.Symlink{First: "../x", Second: "/l"}, wire.Rename{OldPath: "/l", NewPath: "/l/l"},
 		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/l/../d"}, wire.Hardlink{OldPath: "/d",
 			NewPath: "/e"},

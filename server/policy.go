@@ -70,6 +70,7 @@ const (
 	opUsersGroups
 	opCheckFileHandle
 	opCheckFileName
+	opChunks
 	operationCount
 )
 
@@ -117,6 +118,7 @@ var operationTable = [operationCount]struct {
 	opCheckFileHandle: {name: "check-file-handle", extension: wire.ExtCheckFileHandle,
 		version: "1"},
 	opCheckFileName: {name: "check-file-name", extension: wire.ExtCheckFileName, version: "1"},
+	opChunks:        {name: "chunks", extension: wire.ExtChunks, version: "1"},
 }
 
 func (o operation) String() string { return operationTable[o].name }

@@ -31,7 +31,7 @@ type request struct {
 	place, place2    string // of the paths, for the order of requests
 	text             string // a list of algorithms, a user's name, a link's target
 	flags            uint32
-	blockSize        uint32
+	blockSize        uint32 // of check-file, or the average length of chunks
 	length           uint64
 	offset, toOffset uint64
 	attrs            wire.Attrs
@@ -129,6 +129,10 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 			r.path = r.readPath(v, in)
 		}
 		r.text = r.readName(in)
+		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()
+		r.charge = largeBuffer
+	case opChunks:
+		r.key, r.text = r.readKey(in), r.readName(in)
 		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()
 		r.charge = largeBuffer
 	}

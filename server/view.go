@@ -440,7 +440,7 @@ func (v *View) serves(o operation) (ok bool) {
 		_, ok = v.fs.(Lsetstater)
 	case opUsersGroups:
 		_, ok = v.fs.(OwnerNamer)
-	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName:
+	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName, opChunks:
 		_, ok = v.fs.(Opener)
 	case opLimits, opExpandPath, opHomeDirectory:
 		ok = true

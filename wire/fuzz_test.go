@@ -142,3 +142,5 @@ func FuzzUsersGroupsByID(f *testing.F)  { fuzzMessage(f, &UsersGroupsByID{}) }
 func FuzzUsersGroupsReply(f *testing.F) { fuzzMessage(f, &UsersGroupsReply{}) }
 func FuzzCheckFile(f *testing.F)        { fuzzMessage(f, &CheckFile{Name: ExtCheckFileHandle}) }
 func FuzzCheckFileReply(f *testing.F)   { fuzzMessage(f, &CheckFileReply{}) }
+func FuzzChunks(f *testing.F)           { fuzzMessage(f, &Chunks{}) }
+func FuzzChunksReply(f *testing.F)      { fuzzMessage(f, &ChunksReply{}) }

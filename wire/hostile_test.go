@@ -135,6 +135,9 @@ func TestLengthsBeyondTheEnd(t *testing.T) {
 			`00 00 00 03 00 00 00 00 00 00 00`},
 		{"check-file reply of the extension's name alone", &CheckFileReply{},
 			`00 00 00 0a "check-file"`},
+		{"list of chunks of 4 GiB", &ChunksReply{}, `00 00 00 03 "md5" 00 ff ff ff ff`},
+		{"list of chunks that ends within one", &ChunksReply{},
+			`00 00 00 03 "md5" 00 00 00 00 13 00 00 00 01 "123456789012345"`},
 	} {
 		if err := c.message.Parse(unhex(t, c.body)); !errors.Is(err, ErrShort) {
 			t.Errorf("%s: %v, want %v", c.name, err, ErrShort)

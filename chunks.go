@@ -1,0 +1,204 @@
+package usftp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/usftp/usftp/internal/conn"
+	"github.com/usftp/usftp/wire"
+)
+
+// Chunk is a piece of a file. Its boundaries follow from what the file contains there, so contents
+// that two files have in common are mostly cut into the same chunks in both, at whatever offsets.
+type Chunk struct {
+	Offset int64
+	Length int
+	// Sum is the beginning of the hash of its contents. Equal sums find what is most likely equal;
+	// for proof, compare a hash of the whole file afterwards.
+	Sum [wire.ChunkSumSize]byte
+}
+
+// ListChunks says how to cut a file into chunks.
+type ListChunks struct {
+	// Algorithm is the hash: "sha256", or "blake3@usftp" if [Client.CheckFileAlgorithms] has it.
+	Algorithm string
+	// Average is the length that most chunks come near: a power of two from 4 KiB to 64 KiB. No
+	// chunk is longer than three times that, and none but the last of a file shorter than half of it.
+	Average int
+	Offset  int64 // where the first chunk begins
+	Length  int64 // the last chunk is the first to end there or beyond; 0 means the end of the file
+}
+
+// HasChunks reports whether the server lists the chunks of files, as usftp's own does.
+func (c *Client) HasChunks() bool { return c.offered(wire.ExtChunks) }
+
+const (
+	// listedAtOnce is how many chunks one request lists, on average. The server may not list more
+	// than twice as many.
+	listedAtOnce = 1024
+
+	// listsAhead is how many requests are in flight, so that the round trip costs little.
+	listsAhead = 4
+
+	// alignedWithin is by how many average chunks the part of the file that one request is for
+	// reaches into the next one's. Cutting that begins anywhere falls into step within a few.
+	alignedWithin = 16
+
+	// leastListed is the least that a server must list if there is more. One that lists chunk by
+	// chunk would keep us busy for ever.
+	leastListed = 64
+)
+
+// Chunks has the server cut the open file into chunks, without sending its contents, and yields
+// them in order; each begins where the one before it ends. The file must not change meanwhile. It
+// takes one round trip for every 1024 chunks or so, with four of them under way at a time, and
+// little memory. After an error, which is yielded once, nothing follows. Without the extension
+// chunks@usftp the error matches [errors.ErrUnsupported].
+func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
+	return func(yield func(Chunk, error) bool) {
+		open, err := f.opened("chunks")
+		switch {
+		case err != nil:
+		case !open.client.offered(wire.ExtChunks):
+			err = f.wrap("chunks", &unsupported{wire.ExtChunks})
+		case what.Offset < 0 || what.Length < 0 || what.Average < 0 ||
+			what.Average > wire.MostChunkAverage || !wire.ValidChunkAverage(uint32(what.Average)):
+			err = f.wrap("chunks", fs.ErrInvalid)
+		}
+		if err != nil {
+			yield(Chunk{}, err)
+			return
+		}
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		defer cancel(errNotWanted)
+		l := &chunkLister{file: f, open: open, ctx: ctx, what: what, next: what.Offset,
+			end: math.MaxInt64}
+		if what.Length != 0 {
+			l.end = what.Offset + min(what.Length, math.MaxInt64-what.Offset)
+		}
+		if err := l.list(yield); err != nil {
+			yield(Chunk{}, err)
+		}
+	}
+}
+
+var errNotWanted = errors.New("nobody wants the chunks")
+
+// A chunkLister lists the chunks of a file with several requests in flight. Where the chunks end that
+// one of them asks for is not known before its answer, so the next begins anywhere, and they
+// overlap: at the first boundary that they share, the list goes on from one to the other.
+type chunkLister struct {
+	file  *File
+	open  *openFile
+	ctx   context.Context
+	what  ListChunks
+	end   int64 // the last chunk is the first to end there or beyond
+	next  int64 // where the next request begins
+	pages []chunkPage
+}
+
+// A chunkPage is one request.
+type chunkPage struct {
+	to    int64 // the last chunk ends there or beyond
+	asked *Pending[chunkList]
+}
+
+// A chunkList is the answer.
+type chunkList struct {
+	chunks []Chunk
+	end    bool // the file ends behind them
+}
+
+// list yields chunks until the end of what was asked for, or of the file.
+func (l *chunkLister) list(yield func(Chunk, error) bool) error {
+	for at := l.what.Offset; at < l.end; {
+		l.askAhead()
+		page := &l.pages[0]
+		got, err := page.asked.Wait()
+		if err != nil {
+			return err
+		}
+		i, found := slices.BinarySearchFunc(got.chunks, at, func(c Chunk, at int64) int {
+			return cmp.Compare(c.Offset, at)
+		})
+		if !found && got.end && i == len(got.chunks) {
+			return nil
+		}
+		for _, c := range got.chunks[i:] {
+			if !found {
+				break
+			}
+			if !yield(c, nil) {
+				return nil
+			}
+			if at += int64(c.Length); at >= l.end {
+				return nil
+			}
+		}
+		switch {
+		case found && got.end:
+			return nil
+		case found && at >= page.to:
+			l.pages = l.pages[1:]
+		default: // it listed less, or the two never fell into step
+			page.asked = l.ask(at, page.to)
+		}
+	}
+	return nil
+}
+
+// askAhead has as many requests in flight as are worth it.
+func (l *chunkLister) askAhead() {
+	step := int64(listedAtOnce * l.what.Average)
+	for len(l.pages) < listsAhead && (len(l.pages) == 0 || l.next < l.end) {
+		from := l.next
+		l.next += min(step, math.MaxInt64-l.next)
+		to := l.next + min(int64(alignedWithin*l.what.Average), math.MaxInt64-l.next)
+		l.pages = append(l.pages, chunkPage{min(to, l.end), l.ask(from, min(to, l.end))})
+	}
+}
+
+func (l *chunkLister) ask(from, to int64) *Pending[chunkList] {
+	s := l.open.client
+	op := ask(s, "chunks", l.file.Name(), wire.TypeExtendedReply, wire.Chunks{
+		Handle: l.open.handle, Algorithms: l.what.Algorithm, Offset: uint64(from),
+		Length: uint64(to - from), Average: uint32(l.what.Average),
+	}, func(call *conn.Call) (list chunkList, err error) {
+		var reply wire.ChunksReply
+		if err := reply.Parse(call.Body); err != nil {
+			return list, parse(err)
+		}
+		return l.take(&reply, from, to)
+	})
+	return start(l.ctx, s, op)
+}
+
+// take makes sure that a list is one that a server can have made.
+func (l *chunkLister) take(reply *wire.ChunksReply, from, to int64) (list chunkList, err error) {
+	if reply.Algorithm != l.what.Algorithm {
+		return list, &ProtocolError{What: fmt.Sprintf("chunks hashed by %q, which was not requested",
+			reply.Algorithm)}
+	}
+	list = chunkList{chunks: make([]Chunk, 0, reply.Len()), end: reply.End}
+	at := from
+	for c := range reply.All() {
+		last := reply.End && len(list.chunks) == reply.Len()-1
+		if length := int64(c.Length); length == 0 || length > int64(wire.MostChunk(uint32(l.what.Average))) ||
+			length < int64(wire.LeastChunk(uint32(l.what.Average))) && !last || length > math.MaxInt64-at {
+			return list, &ProtocolError{What: fmt.Sprintf("a chunk of %d bytes", c.Length)}
+		}
+		list.chunks = append(list.chunks, Chunk{at, int(c.Length), c.Sum})
+		at += int64(c.Length)
+	}
+	if !reply.End && at < to && len(list.chunks) < leastListed {
+		return list, &ProtocolError{What: fmt.Sprintf("a list of %d chunks, which are not all",
+			len(list.chunks))}
+	}
+	return list, nil
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"io"
+	"math"
+
+	"github.com/usftp/usftp/internal/cdc"
+	"github.com/usftp/usftp/wire"
+)
+
+const (
+	// mostChunks is how many chunks a reply lists at most. So a request has bounded work: the
+	// longest chunks are 384 MiB then.
+	mostChunks = 2048
+
+	// chunkList is the part of a request's buffer in which the list grows. The file is read through
+	// the rest.
+	chunkList = 48 << 10
+)
+
+// The list and the longest chunk fit the buffer, and chunks are found faster where two fit.
+var _ [chunkList - mostChunks*(4+wire.ChunkSumSize)]struct{}
+var _ [largeBuffer - chunkList - 3*wire.MostChunkAverage]struct{}
+
+// chunks answers [wire.ExtChunks], which docs/chunks.md describes.
+func (w *worker) chunks(s *session, r *request) {
+	reply, err := s.listChunks(r)
+	if err != nil {
+		w.status(s, r, err)
+		return
+	}
+	w.send(s, r, reply.Append(r.reply.Bytes()[:0], r.id))
+}
+
+func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
+	name, h := chooseHash(r.text)
+	switch {
+	case h == nil:
+		return reply, &StatusError{Code: wire.OpUnsupported,
+			Message: "no such hash algorithm: " + r.text}
+	case !wire.ValidChunkAverage(r.blockSize):
+		return reply, &StatusError{Code: wire.BadMessage, Message: "no such average length of chunks"}
+	case r.offset > math.MaxInt64:
+		return reply, &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
+	case r.handle.readerAt == nil:
+		return reply, errBadHandle
+	}
+	to := uint64(math.MaxUint64)
+	if r.length != 0 && r.length < to-r.offset {
+		to = r.offset + r.length
+	}
+	buf := r.reply.Bytes()
+	// The list grows where the reply does not begin, so that it can be appended to it.
+	list := buf[len(buf)-chunkList:][:0:chunkList]
+	source := &chunkSource{s: s, file: r.handle.readerAt, at: int64(r.offset)}
+	cutter, err := cdc.NewCutter(source, int(r.blockSize), h, buf[:len(buf)-chunkList])
+	if err != nil {
+		return reply, err
+	}
+	defer source.stop()
+	reply.Algorithm = name
+	for at := r.offset; at < to && len(list) < mostChunks*(4+wire.ChunkSumSize); {
+		chunk, err := cutter.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return reply, err
+		}
+		list = wire.AppendChunk(list, chunk)
+		at += uint64(chunk.Length)
+	}
+	reply.List, reply.End = list, cutter.Ended()
+	return reply, nil
+}
+
+// A chunkSource is what the chunks of a file are cut from. It holds one of the turns at expensive
+// work, but not while it reads.
+type chunkSource struct {
+	s       *session
+	file    io.ReaderAt
+	at      int64
+	working bool
+}
+
+func (c *chunkSource) Read(p []byte) (int, error) {
+	c.stop()
+	if err := c.s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if c.at == math.MaxInt64 {
+		return 0, io.EOF
+	}
+	n, err := c.file.ReadAt(p[:min(int64(len(p)), math.MaxInt64-c.at)], c.at)
+	c.at += int64(n)
+	if n == 0 && err == nil {
+		err = io.ErrNoProgress
+	}
+	if n > 0 && err != io.EOF && err != nil { // the next Read fails again
+		err = nil
+	}
+	if turnErr := c.s.costly.begin(c.s.ctx, c.s.view.user); turnErr != nil {
+		return 0, turnErr
+	}
+	c.working = true
+	return n, err
+}
+
+// stop gives the turn back.
+func (c *chunkSource) stop() {
+	if c.working {
+		c.working = false
+		c.s.costly.end()
+	}
+}
