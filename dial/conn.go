@@ -247,25 +247,41 @@ func within(limit time.Duration, f func()) bool {
 // MaxSessions: 10). Errors are of type [*Error], which wraps a [*SubsystemError] if the server runs
 // no SFTP.
 func (c *Conn) Open(ctx context.Context) (*Stream, error) {
-	s, err := c.open(ctx)
+	if ctx.Err() == nil {
+		if s, err := c.takeFirst(); s != nil || err != nil {
+			return c.opened(ctx, s, err)
+		}
+	}
+	s, err := c.open(ctx, "")
+	return c.opened(ctx, s, err)
+}
+
+// OpenCommand runs a command on the host in a channel of its own, which the user's shell there
+// interprets: two round trips. What the command reads and writes is the Stream. Many servers run no
+// commands; errors are as those of [Conn.Open]. A command that does not exist is no error: the
+// Stream ends at once, with exit status 127 in most shells.
+func (c *Conn) OpenCommand(ctx context.Context, command string) (*Stream, error) {
+	s, err := c.open(ctx, command)
+	return c.opened(ctx, s, err)
+}
+
+func (c *Conn) opened(ctx context.Context, s *Stream, err error) (*Stream, error) {
 	if err != nil {
 		return nil, &Error{Host: c.Host(), Err: causeOf(ctx, err)}
 	}
 	return s, nil
 }
 
-func (c *Conn) open(ctx context.Context) (*Stream, error) {
+// open opens a channel for a command, or for SFTP if that is "".
+func (c *Conn) open(ctx context.Context, command string) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if s, err := c.takeFirst(); s != nil || err != nil {
-		return s, err
 	}
 	if c.ctx.Err() != nil {
 		return nil, c.Err()
 	}
 	if c.transport == nil {
-		return c.d.system.open(c)
+		return c.d.system.open(c, command)
 	}
 	type answer struct {
 		s   *Stream
@@ -275,7 +291,7 @@ func (c *Conn) open(ctx context.Context) (*Stream, error) {
 	gone := make(chan struct{}) // nobody waits any more
 	defer close(gone)
 	if !c.start(func() {
-		s, err := openChannel(ctx, c)
+		s, err := openChannel(ctx, c, command)
 		select {
 		case answers <- answer{s, err}:
 		case <-gone:
@@ -312,7 +328,7 @@ func (c *Conn) takeFirst() (*Stream, error) {
 	case first.ch == nil:
 		return nil, openError(first.err)
 	}
-	return newStream(c, first.ch).granted(first.ok, first.err)
+	return newStream(c, first.ch).granted(theSubsystem, first.ok, first.err)
 }
 
 // start runs f in a goroutine that Close waits for. It returns false if the connection is closed.

@@ -78,15 +78,20 @@ func (s *Stream) setStatus(n int) {
 	s.status = n
 }
 
-// openChannel opens a session and asks for SFTP in it: RFC 4254, sections 6.1 and 6.5.
-func openChannel(ctx context.Context, c *Conn) (*Stream, error) {
+// openChannel opens a session and asks for a command to be run in it, or for SFTP if that is "": RFC
+// 4254, sections 6.1 and 6.5.
+func openChannel(ctx context.Context, c *Conn, command string) (*Stream, error) {
 	ch, err := c.transport.session(ctx)
 	if err != nil {
 		return nil, openError(err)
 	}
 	s := newStream(c, ch)
+	if command != "" {
+		ok, err := ch.exec(ctx, command)
+		return s.granted("a command", ok, err)
+	}
 	ok, err := ch.subsystem(ctx)
-	return s.granted(ok, err)
+	return s.granted(theSubsystem, ok, err)
 }
 
 func openError(err error) error {
@@ -118,8 +123,10 @@ func newStream(c *Conn, ch channel) *Stream {
 	return s
 }
 
-// granted interprets the answer to the subsystem request.
-func (s *Stream) granted(ok bool, err error) (*Stream, error) {
+const theSubsystem = "the subsystem sftp"
+
+// granted interprets the answer to a request for the subsystem, or for a command.
+func (s *Stream) granted(what string, ok bool, err error) (*Stream, error) {
 	if err == nil && ok {
 		return s, nil
 	}
@@ -127,7 +134,7 @@ func (s *Stream) granted(ok bool, err error) (*Stream, error) {
 	within(deathLimit, func() { <-s.ended })
 	s.Close()
 	within(closeLimit/2, func() { <-s.ended })
-	reason := "it refused the request for the subsystem sftp"
+	reason := "it refused the request for " + what
 	if err != nil {
 		reason = "it closed the channel"
 	}

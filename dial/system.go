@@ -52,15 +52,18 @@ func newSystemSSH(t Target, c *Config) (*systemSSH, error) {
 	return s, nil
 }
 
-// args returns the arguments that scp gives to ssh, and the subsystem: nothing is forwarded, and no
-// command from the configuration runs.
-func (s *systemSSH) args() []string {
+// args returns the arguments that scp gives to ssh, and the subsystem, or the command if there is one:
+// nothing is forwarded, and no command from the configuration runs.
+func (s *systemSSH) args(command string) []string {
 	if s.local {
 		return s.command[1:]
 	}
 	args := append(s.command[1:len(s.command):len(s.command)],
 		"-x", "-a", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no", "-oRemoteCommand=none", "-oRequestTTY=no")
 	args = append(args, s.config.sshArgs(s.t)...)
+	if command != "" {
+		return append(args, "--", s.t.Host, command)
+	}
 	return append(args, "-s", "--", s.t.Host, "sftp")
 }
 
@@ -73,8 +76,11 @@ func newSystemConn(d *Dialer) *Conn {
 
 // open starts one ssh. Only the server's first words show that the login worked: until then the
 // stream is open, and a failure ends it with a [SubsystemError].
-func (s *systemSSH) open(c *Conn) (*Stream, error) {
-	cmd := exec.Command(s.command[0], s.args()...)
+func (s *systemSSH) open(c *Conn, command string) (*Stream, error) {
+	if s.local && command != "" {
+		return nil, &SubsystemError{Reason: "a server without SSH runs no command", ExitStatus: -1}
+	}
+	cmd := exec.Command(s.command[0], s.args(command)...)
 	cmd.Env = s.config.environ()
 	log := s.config.logger()
 	p, err := startProcess(cmd, func(line string) { log.Info(s.name() + ": " + line) })

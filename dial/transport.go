@@ -33,6 +33,8 @@ type channel interface {
 	stderr() io.Reader
 	// subsystem asks for SFTP: RFC 4254, section 6.5.
 	subsystem(ctx context.Context) (bool, error)
+	// exec asks for a command to be run: RFC 4254, section 6.5.
+	exec(ctx context.Context, command string) (bool, error)
 	// ended waits until the server has closed the channel, or the connection has ended. Then
 	// exitStatus is final: what the server said of its program, ok false where it said nothing.
 	ended()
@@ -106,6 +108,10 @@ func (c ownChannel) stderr() io.Reader { return c.Stderr() }
 
 func (c ownChannel) subsystem(ctx context.Context) (bool, error) {
 	return c.Request(ctx, "subsystem", true, ssh.Marshal(struct{ Name string }{sftp}))
+}
+
+func (c ownChannel) exec(ctx context.Context, command string) (bool, error) {
+	return c.Request(ctx, "exec", true, ssh.Marshal(struct{ Command string }{command}))
 }
 
 func (c ownChannel) ended() { <-c.Done() }

@@ -94,6 +94,10 @@ func (c *xcryptoChannel) subsystem(context.Context) (bool, error) {
 	return c.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{sftp}))
 }
 
+func (c *xcryptoChannel) exec(_ context.Context, command string) (bool, error) {
+	return c.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{command}))
+}
+
 func (c *xcryptoChannel) ended() { <-c.requests }
 
 // Close ends the channel. A peer that reads nothing could hold it up.

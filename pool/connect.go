@@ -34,6 +34,12 @@ type ConnectConfig struct {
 	// (OpenSSH). An answer that nobody asks for is dropped.
 	Source, Look string
 
+	// Helper lets usftp be run on the host, where it is on the PATH, for copies that only usftp's
+	// own server can speed up (transfer.Delta): `usftp serve --stdio`, in a channel of the same
+	// connection and with the same user's rights. Where the host runs no commands, or has no usftp,
+	// nothing comes of it.
+	Helper bool
+
 	// Client are options for each client. What the connection knows and Dial's Logger are implied.
 	Client []usftp.ClientOption
 }
@@ -48,6 +54,7 @@ type Login struct {
 	mu     sync.Mutex
 	host   Host
 	conn   *dial.Conn
+	helper *helper // of conn, nil if nobody has asked for one
 	closed bool
 }
 
@@ -89,6 +96,9 @@ func (l *Login) end() {
 	var closing sync.WaitGroup
 	if l.host.Pool != nil {
 		closing.Go(func() { l.host.Pool.Close() })
+	}
+	if h := l.helper; h != nil {
+		closing.Go(h.close)
 	}
 	if l.host.Client != nil {
 		closing.Go(func() { l.host.Client.Close() })
@@ -138,6 +148,9 @@ func (l *Login) login(ctx context.Context) (err error) {
 		pool = l.pool(first)
 	} else {
 		l.host.Redial = l.redial
+	}
+	if l.config.Helper {
+		l.host.Helper = l.help
 	}
 	l.conn, l.host.Client, l.host.Pool = conn, client, pool
 	l.host.Identity = identityOf(conn, l.target)
@@ -216,7 +229,7 @@ func (l *Login) reconnect(ctx context.Context) error {
 		return usftp.ErrClosed
 	}
 	l.end()
-	l.conn, l.host.Client, l.host.first = conn, client, nil
+	l.conn, l.host.Client, l.host.first, l.helper = conn, client, nil, nil
 	l.host.Pool = l.pool(dialed{conn, l.options()})
 	l.host.Identity = identityOf(conn, l.target)
 	return nil

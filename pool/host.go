@@ -22,6 +22,11 @@ type Host struct {
 	// whatever it opened before.
 	Redial func(context.Context) (Host, error)
 
+	// Helper, if not nil, returns a client of usftp's own server on the host, for what the host's
+	// server does not have, or nil if there is none. Both must show the same files. It may be
+	// called often and from several goroutines.
+	Helper func(context.Context) *usftp.Client
+
 	// Pool provides further connections for large files over long links. Nil means that Client is
 	// all there is.
 	Pool *Pool

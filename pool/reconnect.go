@@ -58,6 +58,7 @@ type Conn struct {
 	gaveUp   error
 	files    map[*Progress]func() int64 // large files under way
 	slow     slowStart
+	rate     float64
 }
 
 // NewConn returns the host's connection until ctx ends.
@@ -76,6 +77,20 @@ func (c *Conn) Host() Host {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.host
+}
+
+// NoteRate notes that a large file travelled at so many bytes a second.
+func (c *Conn) NoteRate(rate float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rate = max(rate, c.rate/2) // one that was held up by something else says little
+}
+
+// Rate returns at how many bytes a second large files have travelled, 0 if none has.
+func (c *Conn) Rate() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rate
 }
 
 // Lost reports whether a client's connection has ended.

@@ -1,0 +1,90 @@
+package pool
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/dial"
+)
+
+const (
+	// helperCommand runs usftp's server on a host. It begins where sftp-server does, and has the
+	// rights of who is logged in.
+	helperCommand = "usftp serve --stdio"
+
+	// helperLimit is how long it may take to start. Without a helper nothing is lost but speed.
+	helperLimit = 10 * time.Second
+)
+
+// A helper is usftp's own server on a host whose server is another, in a channel of the same
+// connection.
+type helper struct {
+	cancel context.CancelFunc
+	ready  chan struct{} // closed when it is known whether there is one
+	client *usftp.Client // nil if there is none
+}
+
+// help returns the helper of the connection, nil if there is none. The first who asks has it
+// started, and all wait for that.
+func (l *Login) help(ctx context.Context) *usftp.Client {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	h := l.helper
+	if h == nil {
+		own, cancel := context.WithTimeout(context.Background(), helperLimit)
+		h = &helper{cancel: cancel, ready: make(chan struct{})}
+		l.helper = h
+		go h.start(own, l.conn, l.options(), l.logger())
+	}
+	l.mu.Unlock()
+	select {
+	case <-h.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	if h.client == nil || Lost(h.client) {
+		return nil
+	}
+	return h.client
+}
+
+func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.ClientOption,
+	log *slog.Logger) {
+	defer close(h.ready)
+	defer h.cancel()
+	stream, err := conn.OpenCommand(ctx, helperCommand)
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { stream.Close() })
+		h.client, err = usftp.NewClientPipe(stream, stream, append([]usftp.ClientOption{
+			usftp.WithChannelWindow(stream.Window()),
+			usftp.WithKeepalive(conn.Keepalive)}, options...)...)
+		if !stop() && err == nil {
+			h.client.Close()
+			h.client, err = nil, context.Cause(ctx)
+		}
+		if err != nil {
+			h.client = nil
+			stream.Close()
+		}
+	}
+	if err != nil {
+		log.Info("the host has no usftp to help: files are sent whole", "host", conn.Host(),
+			"reason", err)
+		return
+	}
+	log.Info("usftp runs on the host to help", "host", conn.Host(), "command", helperCommand)
+}
+
+// close ends a helper, or the attempt to start one.
+func (h *helper) close() {
+	h.cancel()
+	<-h.ready
+	if h.client != nil {
+		h.client.Close()
+	}
+}
