@@ -161,6 +161,9 @@ func (s *session) judge(c *fileCopy, f *usftp.File,
 	w.far = s.trip >= flow.StripeTrip
 	w.windows = float64(lanes) * flow.SSHWindow / max(s.trip, 1).Seconds()
 	c.result.Bottleneck = w.end(n)
+	if n >= leastDelta {
+		s.conn.NoteRate(float64(n) / w.elapsed.Seconds())
+	}
 	return n, nil
 }
 

@@ -32,6 +32,7 @@ type fileCopy struct {
 	ends    // the connections of this try
 	journal journal
 	hashing hashing
+	delta   *delta // of this try, nil if all of it travels
 	tries   tries
 
 	mu    sync.Mutex // guards flags.started
@@ -43,6 +44,7 @@ type flags struct {
 	started bool // it was reported
 	large   bool // it is no longer the small file that was listed
 	handle  bool // it holds one of the tree's handles
+	whole   bool // all of it travels, since a delta has failed
 	dense   bool // its holes are sent, since the host takes no file in parts
 }
 
@@ -57,6 +59,7 @@ type tries struct {
 	reached  int64    // how far the last one came
 	found    int64    // what was there before the first
 	poured   *facts   // the source of what a Writer was given
+	delta    bool     // some of it came from the old file, so it must be verified
 	progress [2]pool.Progress
 	doubt    *doubt // about a source on a host
 	again    reread // of what is verified or checked
@@ -74,6 +77,12 @@ func (c *fileCopy) copy() error {
 		if errors.Is(err, errParts) && !c.flags.dense {
 			c.note(errParts.Error() + ": its holes are sent too")
 			c.flags.dense = true
+			c.reset()
+			continue
+		}
+		if errors.Is(err, errNoDelta) && !c.flags.whole {
+			c.note(err.Error() + ": all of it is copied")
+			c.flags.whole, c.tries.delta = true, false
 			c.reset()
 			continue
 		}
@@ -183,7 +192,7 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	if err == nil {
 		err = c.hashing.finish(c)
 	}
-	if err == nil && c.options.Verify {
+	if err == nil && c.verifies() {
 		err = out.verify(c, in)
 	}
 	if err == nil {
@@ -224,8 +233,12 @@ func (c *fileCopy) abandon(out output, err error) {
 // it in the journal, or the next try of this one. Small files of a tree start over in any case.
 func (c *fileCopy) mayContinue() bool {
 	renews := slices.ContainsFunc(c.conns(), (*pool.Conn).Renews)
-	return !c.isSmall() && (c.journal.markName(c) != "" || c.ctx.Err() == nil && renews)
+	return !c.isSmall() && c.provable() && (c.journal.markName(c) != "" || c.ctx.Err() == nil && renews)
 }
+
+// provable reports whether it can be told later that what a try leaves is the beginning of the
+// source. What came from an old file is proved by a hash only.
+func (c *fileCopy) provable() bool { return !c.tries.delta || c.main().client.HasCheckFile() }
 
 // sized takes the size that the source says it has.
 func (c *fileCopy) sized(in input) {
@@ -304,7 +317,9 @@ func (c *fileCopy) retry(err error) bool {
 // reset prepares for another try. It is not inlined, for the sake of the stacks of thousands of files.
 //
 //go:noinline
-func (c *fileCopy) reset() { c.result, c.detail = Result{Target: c.result.Target}, "" }
+func (c *fileCopy) reset() {
+	c.result, c.detail, c.delta = Result{Target: c.result.Target}, "", nil
+}
 
 // renew replaces the connections that were lost. It reports whether any was, and all could be.
 func (c *fileCopy) renew(err error) (renewed bool) {
@@ -358,7 +373,7 @@ func (c *fileCopy) kept(in input, out output) bool {
 	if c.tree == nil || c.tree.compare == nil || before == nil || !before.Mode().IsRegular() {
 		return false
 	}
-	return c.tree.compare(c, before) && (!c.options.hashes() || c.hashing.keptSame(c, in, out))
+	return c.tree.compare(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
 }
 
 // sameSizeAndTime compares a file with its target like rsync without --checksum. SFTP's times are

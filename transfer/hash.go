@@ -56,10 +56,13 @@ func newDigests(c *fileCopy, size int64) (all digests) {
 		all = append(all, checksum.NewDigest(wanted, 0))
 	}
 	s := c.main()
-	if !c.options.Verify || s == nil { // on this machine bytes are compared
+	if !c.verifies() || s == nil { // on this machine bytes are compared
 		return all
 	}
 	algorithm, piece := s.checkAlgorithm(wanted), int64(hashPiece)
+	if c.delta != nil {
+		algorithm, piece = c.delta.algorithm, wholePiece
+	}
 	if wanted == algorithm {
 		piece = wholePiece
 		if size >= 0 && size <= piece {
@@ -105,8 +108,11 @@ func hostName(a checksum.Algorithm) string {
 	return string(a)
 }
 
+// verifies reports whether the copy is compared with what the host has.
+func (c *fileCopy) verifies() bool { return c.options.Verify || c.tries.delta }
+
 // hashes reports whether anything is hashed.
-func (o *Options) hashes() bool { return o.Hash != "" || o.Verify }
+func (c *fileCopy) hashes() bool { return c.options.Hash != "" || c.verifies() }
 
 // hashing is what is known of a file's hash.
 type hashing struct {
@@ -120,7 +126,7 @@ type hashing struct {
 // nil if that is impossible.
 func (h *hashing) start(c *fileCopy, local reopen) {
 	h.stop()
-	if c.options.hashes() {
+	if c.hashes() {
 		h.pipe = newHashPipe(newDigests(c, c.size), c.result.Resumed, local, c.pipeBuffers())
 	}
 }
@@ -139,7 +145,7 @@ func (h *hashing) stop() {
 
 // small hashes a file that is in memory. It runs where the file is copied: many are side by side.
 func (h *hashing) small(c *fileCopy, data []byte) {
-	if c.options.hashes() {
+	if c.hashes() {
 		h.digests = newDigests(c, int64(len(data)))
 		h.digests.Write(data)
 		h.digests.finish()
@@ -225,7 +231,7 @@ func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
 		h.hash = checksum.Hash{}
 		return false
 	}
-	if !c.options.Verify {
+	if !c.verifies() {
 		return true
 	}
 	same, told := out.holds(c, in)
@@ -370,6 +376,20 @@ func (p *hashPipe) feed(data []byte, off, safe int64) {
 		data, off = data[n:], off+int64(n)
 		p.changed.Broadcast()
 	}
+}
+
+// grown says that the local file has everything before safe, and nobody feeds that.
+func (p *hashPipe) grown(safe int64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if safe > p.next {
+		p.behind = true
+	}
+	p.safe = max(p.safe, safe)
+	p.changed.Broadcast()
 }
 
 // buffer returns a free buffer, nil if there is none. The caller holds the lock.

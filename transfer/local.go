@@ -1048,6 +1048,9 @@ func (o *localOutput) fill(c *fileCopy, in input) error {
 	if to.reread != nil {
 		to.file = o.file
 	}
+	if o.temp != "" && o.info != nil {
+		to.old = func() (*os.File, error) { return o.root.Open(o.name) }
+	}
 	n, err := in.pour(c, to)
 	c.result.Bytes = c.result.Resumed + n
 	return err

@@ -461,7 +461,7 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 
 // copies reports whether the host can copy the file itself.
 func (in *remoteInput) copies(c *fileCopy) bool {
-	if in.session != c.to || c.options.hashes() { // what is hashed must pass here
+	if in.session != c.to || c.hashes() { // what is hashed must pass here
 		return false
 	}
 	_, offered := in.session.client.HasExtension("copy-data")
@@ -500,6 +500,9 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	f, resumed, d := in.file, c.result.Resumed, c.tries.doubt
 	if to.reread == nil {
 		d.remember()
+	}
+	if n, done, err := in.pourDelta(c, to); done || err != nil {
+		return n, err
 	}
 	c.hashing.start(c, to.reread)
 	defer c.watch(func() int64 { return resumed + f.Progress() })()
@@ -556,7 +559,7 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 	} else if err != nil {
 		return err
 	}
-	if c.options.Verify && c.to == nil { // the source itself is compared
+	if c.verifies() && c.to == nil { // the source itself is compared
 		return nil
 	}
 	return c.tries.doubt.settle(c, in.file, n, local)
@@ -626,6 +629,9 @@ func (in *remoteInput) inherit(c *fileCopy, m *mark) {
 }
 
 func (in *remoteInput) verify(c *fileCopy, target reopen) error {
+	if c.delta != nil {
+		return c.delta.verify(in.path)
+	}
 	return in.session.verify(c, in.path, in.file, target)
 }
 
@@ -1079,6 +1085,9 @@ func (o *remoteOutput) holds(c *fileCopy, in input) (same, told bool) {
 }
 
 func (o *remoteOutput) verify(c *fileCopy, in input) error {
+	if c.delta != nil {
+		return c.delta.verify(o.written())
+	}
 	return o.session.verify(c, o.written(), nil, in.reopen(c))
 }
 
@@ -1251,6 +1260,9 @@ func (o *remoteOutput) fill(c *fileCopy, in input) error {
 }
 
 func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
+	if n, done, err := o.sendDelta(c, in); done || err != nil {
+		return n, err
+	}
 	f, resumed := o.file, c.result.Resumed
 	defer c.watch(func() int64 { return resumed + f.Progress() })()
 	if n, done, err := in.copyOn(c, f); done {

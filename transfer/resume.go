@@ -270,7 +270,7 @@ func (j *journal) drop(c *fileCopy) {
 
 // markProgress notes how far a large file has come until stop is called.
 func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func()) {
-	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" {
+	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" || !c.provable() {
 		return func() {}
 	}
 	last := c.result.Resumed

@@ -157,6 +157,9 @@ type sink struct {
 	io.Writer
 	file   *os.File // nil unless it is a regular file
 	reread reopen   // opens the file for reading, nil unless it is one
+
+	// old opens the file that is replaced, nil if there is none
+	old func() (*os.File, error)
 }
 
 // open returns what to write to, in order or in any order. Zeros become holes if that is asked for.

@@ -171,7 +171,7 @@ func (o *writerOutput) fill(c *fileCopy, in input) error {
 	c.result.Bytes = c.result.Resumed + n
 	// what was written cannot be told from what is to follow, or was not hashed
 	c.tries.once = c.tries.once || c.result.Bytes > 0 &&
-		(c.tries.poured == nil || c.options.hashes())
+		(c.tries.poured == nil || c.hashes())
 	return err
 }
 

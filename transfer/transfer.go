@@ -57,6 +57,10 @@ type Options struct {
 	// a local file has are kept without it, on the way to a host too.
 	Sparse bool
 
+	// Delta says whether a file that replaces an older one travels as what has changed in it, see
+	// [Delta]. Where that is not possible, all of it travels.
+	Delta Delta
+
 	// Sync writes the target to its disk before it gets its name. Servers without
 	// fsync@openssh.com cannot do that, which is an error.
 	Sync bool
@@ -118,6 +122,7 @@ type Outcome struct {
 	Verified   Verification  `json:"verified,omitempty"`    // "" if it was not
 	Bottleneck Bottleneck    `json:"bound,omitempty"`       // what limited the rate, if known
 	LeftBehind string        `json:"left_behind,omitempty"` // a temporary file that is still there
+	Reused     int64         `json:"reused,omitempty"`      // bytes taken from the old file, which did not travel
 }
 
 // Result describes what Copy did.
