@@ -202,6 +202,55 @@ func TestManyDownloads(t *testing.T) {
 	}
 }
 
+// TestManySync: a directory is made equal on each host, what differs is read once, and directories of
+// the hosts are fetched side by side.
+func TestManySync(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 2)
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "site"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	data := randomData(1 << 20)
+	writeFile(t, filepath.Join(dir, "site", "index"), []byte("hello"))
+	writeFile(t, filepath.Join(dir, "site", "big"), data)
+	sync := func(args ...string) outcome {
+		return run(t, dir, append([]string{"sync", "-F", f.config, "--hosts", f.list}, args...)...)
+	}
+	got := sync("site", ":www")
+	if got.code != ui.ExitOK || strings.Contains(got.stderr, "cannot") {
+		t.Fatalf("%+v", got)
+	}
+	f.has(t, "www/index", []byte("hello"), f.names...)
+	f.has(t, "www/big", data, f.names...)
+
+	writeFile(t, filepath.Join(dir, "site", "index"), []byte("hello again"))
+	got = sync("--json", "site", ":www")
+	lines := onLines(t, got.stdout)
+	if last := lines[len(lines)-1]; got.code != ui.ExitOK || last.Kind != "hosts" || last.Files != 2 {
+		t.Errorf("in the end %+v: %+v", last, got)
+	}
+	f.has(t, "www/index", []byte("hello again"), f.names...)
+
+	if got = sync("-n", ":www", "back"); got.code != ui.ExitOK {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "back")); err == nil {
+		t.Error("a dry run has made a directory")
+	}
+	if got = sync(":www", "back"); got.code != ui.ExitOK {
+		t.Errorf("%+v", got)
+	}
+	for _, name := range f.names {
+		if back := readFile(t, filepath.Join(dir, "back", name, "big")); !bytes.Equal(back, data) {
+			t.Errorf("%s came back changed", name)
+		}
+	}
+	if got = sync("site", "c:www"); got.code != 2 || !strings.Contains(got.stderr, "c:www names one host") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestManyFailures: a host that cannot be reached, and one that refuses the file, harm no other; the
 // exit code is the worst; --retry-failed works on those that failed only.
 func TestManyFailures(t *testing.T) {

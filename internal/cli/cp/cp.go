@@ -69,7 +69,8 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 		defer runtime.KeepAlive(tune.Tree(slices.ContainsFunc(sources,
 			func(p connect.Place) bool { return p.Remote })))
 	}
-	c, finish, err := flags.copier(ctx, a, sources, target)
+	c, finish, err := flags.copier(ctx, a, sources, target,
+		func(r report.Reporter) report.Reporter { return r })
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,10 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 	return nil
 }
 
-// copier makes what copies as the flags say. finish ends the lists and the report.
-func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
-	target connect.Place) (c *Copier, finish func(), err error) {
+// copier makes what copies as the flags say, with a report that may go through another. finish ends
+// the lists and the report.
+func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place, target connect.Place,
+	through func(report.Reporter) report.Reporter) (c *Copier, finish func(), err error) {
 	hosts := f.Config(a, &f.Report)
 	config := hosts.Dial
 	if f.agent {
@@ -108,8 +110,9 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place,
 	}
 	options := f.transferOptions()
 	options.List = lists.check
-	c = NewCopier(ctx, a, hosts, options, report.New(a, &f.Report, report.Look{Recursive: f.recursive,
-		DryRun: f.DryRun, ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)}))
+	c = NewCopier(ctx, a, hosts, options, through(report.New(a, &f.Report,
+		report.Look{Recursive: f.recursive, DryRun: f.DryRun,
+			ToTerminal: target.Stream && ui.IsTerminal(a.Stdout)})))
 	c.options.Events = lists.listen(c.options.Events)
 	c.stops = f.StopOnError
 	if f.recursive {

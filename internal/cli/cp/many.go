@@ -74,39 +74,23 @@ func (m *manyCopy) check() error {
 	if len(m.operands) < 2 {
 		return errors.New("missing operand: cp needs a source and a target")
 	}
-	each, err := hosts.Operands(m.operands)
-	last := m.operands[len(m.operands)-1]
-	_, toEach := hosts.Path(last)
-	m.download = !toEach
-	sources := len(m.operands) - 1
+	var err error
+	m.download, err = hosts.Direction(m.operands)
 	switch {
 	case err != nil:
 		return err
-	case each == 0:
-		return errors.New("--hosts needs a path on each host, which begins with a colon: FILE :dir, or :file DIR")
-	case toEach && each != 1 && each != sources+1, m.download && each != sources:
-		return errors.New("with --hosts, either all sources are paths on each host (:file) or none is")
-	case m.download && last == "-":
+	case m.download && m.operands[len(m.operands)-1] == "-":
 		return errors.New("--hosts cannot copy to -: the files of each host go into a directory of its name")
 	case m.flags.hashes.manifest != "":
 		return errors.New("--manifest writes one list and cannot be used with --hosts")
 	case m.flags.exactly && m.download:
 		return errors.New("-T cannot be used when downloading with --hosts: files go into a directory for each host")
 	}
-	_, _, err = connect.ParsePlaces(m.on(hosts.Host{}), true)
+	_, _, err = connect.ParsePlaces(hosts.Host{}.Operands(m.operands), true)
 	if err == nil && m.flags.DryRun && slices.Contains(m.operands, "-") {
 		err = errors.New("--dry-run cannot be used with -")
 	}
 	return err
-}
-
-// on returns the operands for one host.
-func (m *manyCopy) on(h hosts.Host) []string {
-	var operands []string
-	for _, arg := range m.operands {
-		operands = append(operands, h.Operand(arg))
-	}
-	return operands
 }
 
 // openStream opens the source if it is a stream: standard input, or a pipe or device by its name.
@@ -158,24 +142,16 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	if branch != nil {
 		defer branch.Leave()
 	}
-	sources, target, err := connect.ParsePlaces(m.on(h), true)
+	sources, target, err := connect.ParsePlaces(h.Operands(m.operands), true)
 	if err != nil {
 		return result, err
 	}
-	c, finish, err := m.flags.copier(ctx, a, sources, target)
+	c, finish, err := m.flags.copier(ctx, a, sources, target, result.Counting)
 	if err != nil {
 		return result, err
 	}
 	if c.Hosts.Config.Connections == 0 {
 		c.Hosts.Config.Connections = connections
-	}
-	events := c.options.Events
-	c.options.Events = func(e transfer.Event) {
-		if e.Kind == transfer.Done {
-			result.Files++
-			result.Bytes += e.Bytes
-		}
-		events(e)
 	}
 	c.local = m.shared.Local
 	if branch != nil {
@@ -188,9 +164,8 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 		m.awaitLogins(ctx, a)
 	}
 	if err == nil && m.download {
-		target.Typed = filepath.Join(target.Typed, h.Label)
-		if err := os.MkdirAll(target.Typed, 0o777); err != nil {
-			c.Fail(fmt.Errorf("cannot make the directory for the host: %w", err))
+		if target.Typed, err = h.Download(target.Typed, m.flags.DryRun); err != nil {
+			c.Fail(err)
 		}
 	}
 	if c.Code == ui.ExitOK {

@@ -82,22 +82,44 @@ func (h Host) Operand(arg string) string {
 // Path returns the path that an operand names on each host; ok is false if it is something else.
 func Path(arg string) (path string, ok bool) { return strings.CutPrefix(arg, ":") }
 
-// Operands makes sure that operands are paths on each host or local, and nothing else. It returns
-// how many are on each host.
-func Operands(args []string) (each int, err error) {
-	for _, arg := range args {
+// Operands returns a verb's operands for this host.
+func (h Host) Operands(args []string) []string {
+	operands := make([]string, len(args))
+	for i, arg := range args {
+		operands[i] = h.Operand(arg)
+	}
+	return operands
+}
+
+// Direction refuses operands of a copy that say nothing clear of several hosts. The target is a path
+// on each host, or else (download) a local directory that gets one for each host.
+func Direction(operands []string) (download bool, err error) {
+	each, sources := 0, len(operands)-1
+	for _, arg := range operands {
 		if _, ok := Path(arg); ok {
 			each++
-			continue
-		}
-		if _, remote, err := dial.ParseTarget(arg); err != nil {
-			return 0, err
-		} else if remote {
-			return 0, fmt.Errorf("%s names one host: with --hosts, write :path for a path on each, or ./%s for a local file",
-				arg, arg)
+		} else if err := checkLocal(arg); err != nil {
+			return false, err
 		}
 	}
-	return each, nil
+	_, up := Path(operands[sources])
+	switch {
+	case each == 0:
+		return false, errors.New("--hosts needs a path on each host, which begins with a colon: FILE :dir, or :file DIR")
+	case up && each != 1 && each != sources+1, !up && each != sources:
+		return false, errors.New("with --hosts, either all sources are paths on each host (:file) or none is")
+	}
+	return !up, nil
+}
+
+// checkLocal refuses an operand that names a host of its own.
+func checkLocal(arg string) error {
+	_, remote, err := dial.ParseTarget(arg)
+	if err == nil && remote {
+		return fmt.Errorf("%s names one host: with --hosts, write :path for a path on each, or ./%s for a local file",
+			arg, arg)
+	}
+	return err
 }
 
 // load reads the list of hosts. A host that is in it twice counts once.

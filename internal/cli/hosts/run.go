@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
 )
 
 // A Run is one run of a verb on several hosts.
@@ -32,6 +36,26 @@ type Result struct {
 	skipped bool // it was not begun
 }
 
+// Counting returns a report that counts what was copied on its way to another.
+func (r *Result) Counting(next report.Reporter) report.Reporter { return &counting{next, r} }
+
+type counting struct {
+	report.Reporter
+	result *Result
+}
+
+func (c *counting) Event(e transfer.Event) {
+	switch {
+	case e.Kind == transfer.Done && !e.Tree:
+		c.result.Files++
+		c.result.Bytes += e.Bytes
+	case e.Kind == transfer.Ended && e.Totals != nil:
+		c.result.Files += e.Totals.Files
+		c.result.Bytes += e.Totals.Bytes
+	}
+	c.Reporter.Event(e)
+}
+
 // New reads the list of hosts. Operands are what the verb was given, which tells its runs apart.
 func (f *Flags) New(a *ui.App, report *opt.Report, verb string, operands []string) (*Run, error) {
 	hosts, err := f.load(a.Stdin)
@@ -44,6 +68,18 @@ func (f *Flags) New(a *ui.App, report *opt.Report, verb string, operands []strin
 		r.Hosts, err = r.record.failed(hosts)
 	}
 	return r, err
+}
+
+// Download makes the directory for what a host sends, unless this is a dry run, and returns its name.
+func (h Host) Download(target string, dryRun bool) (string, error) {
+	target = filepath.Join(target, h.Label)
+	if dryRun {
+		return target, nil
+	}
+	if err := os.MkdirAll(target, 0o777); err != nil {
+		return "", fmt.Errorf("cannot make the directory for the host: %w", err)
+	}
+	return target, nil
 }
 
 // AtOnce is how many hosts are worked on at once.
@@ -114,7 +150,7 @@ func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
 }
 
 // worse returns the code that counts for both: a signal's, then that of a host that could not be
-// reached, then any other failure.
+// reached, then any other failure; least of all that files vanished during a sync.
 func worse(a, b int) int {
 	if rank(b) > rank(a) {
 		return b
@@ -126,12 +162,14 @@ func rank(code int) int {
 	switch {
 	case code == ui.ExitOK:
 		return 0
+	case code == ui.ExitVanished:
+		return 1
 	case code == ui.ExitNoHost:
-		return 2
-	case code > 128:
 		return 3
+	case code > 128:
+		return 4
 	}
-	return 1
+	return 2
 }
 
 // finish remembers which hosts have failed, prints the summary, and returns the worst code.

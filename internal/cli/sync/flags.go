@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/transfer"
 )
@@ -23,6 +24,7 @@ type flags struct {
 	window                                     int
 	minSize, maxSize                           opt.Size
 	newer                                      moment
+	hosts                                      hosts.Flags
 }
 
 // register is the table of flags: parsing, help, completion and the man page come from it.
@@ -46,6 +48,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
 		"stop at the first error instead of copying the rest")
 	c.RegisterBounds(f)
+	c.hosts.Register(f)
 	c.Report.Register(f)
 }
 
@@ -62,6 +65,9 @@ func (c *flags) check(set func(name string) bool) error {
 		return errors.New("--max-size 0 would copy nothing")
 	}
 	if err := c.Connect.Check(set); err != nil {
+		return err
+	}
+	if err := c.hosts.Check(set); err != nil {
 		return err
 	}
 	return c.Tree.Check()

@@ -12,4 +12,5 @@ The summary says how many files were copied and how many were equal.`
 
 const examples = `  usftp sync site host:/var/www
   usftp sync -n -v host:photos photos
-  usftp sync --checksum a:data b:data`
+  usftp sync --checksum a:data b:data
+  usftp sync --hosts web1,web2,web3 site :/var/www`

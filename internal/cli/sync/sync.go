@@ -33,6 +33,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err != nil {
 				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
 			}
+			if flags.hosts.Given() {
+				return many(cmd, a, &flags, args)
+			}
 			return run(cmd.Context(), a, &flags, src, dst)
 		},
 	}
@@ -64,7 +67,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 	defer t.Hosts.Close()
 	defer runtime.KeepAlive(tune.Tree(src.Remote))
-	syncTrees(t, flags, src, dst)
+	syncTrees(t, flags, src, dst, transfer.Local)
 	t.Report.End(t.Code)
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + tune.PeakMemory())
@@ -75,8 +78,10 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	return nil
 }
 
-// syncTrees logs in to the hosts and syncs. What becomes of each file, the events have told.
-func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place) {
+// syncTrees logs in to the hosts and syncs. What becomes of each file, the events have told. local
+// gives a source on this machine.
+func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
+	local func(path string) transfer.Endpoint) {
 	askAhead(t, src, dst)
 	if src.Remote && dst.Remote {
 		from, to := src.Target, dst.Target
@@ -84,11 +89,11 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place) {
 			t.Hosts.ConnectAll(t.Ctx, from, to)
 		}
 	}
-	from, ok := endpoint(t, src)
+	from, ok := endpoint(t, src, local)
 	if !ok {
 		return
 	}
-	to, ok := endpoint(t, dst)
+	to, ok := endpoint(t, dst, transfer.Local)
 	if !ok {
 		return
 	}
@@ -104,10 +109,11 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place) {
 }
 
 // endpoint connects to the host of a place. An error was told.
-func endpoint(t *connect.Task, p connect.Place) (transfer.Endpoint, bool) {
+func endpoint(t *connect.Task, p connect.Place,
+	local func(path string) transfer.Endpoint) (transfer.Endpoint, bool) {
 	p = t.AtHome(p)
 	if !p.Remote {
-		return transfer.Local(p.Path()), true
+		return local(p.Path()), true
 	}
 	host, err := t.Host(p)
 	if err != nil {

@@ -1,0 +1,59 @@
+package sync
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/hosts"
+	"github.com/usftp/usftp/internal/cli/report"
+	"github.com/usftp/usftp/internal/cli/tune"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/transfer"
+)
+
+// many syncs as the operands say on each of several hosts.
+func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error {
+	download, err := hosts.Direction(operands)
+	if err != nil {
+		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	run, err := flags.hosts.New(a, &flags.Report, "sync", operands)
+	if err != nil {
+		return err
+	}
+	tune.Many()
+	shared := transfer.NewShared(0)
+	defer shared.Close()
+	one := func(ctx context.Context, a *ui.App, h hosts.Host) (result hosts.Result, err error) {
+		src, dst, err := parsePlaces(h.Operands(operands))
+		if err != nil {
+			return result, err
+		}
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		a.Out.StopWhenLost(stop)
+		config := flags.Config(a, &flags.Report)
+		if config.Connections == 0 {
+			config.Connections = run.Connections()
+		}
+		t := connect.NewTask(ctx, a, config,
+			result.Counting(report.NewSync(a, &flags.Report, flags.DryRun)))
+		defer t.Hosts.Close()
+		if download {
+			if _, err = t.Host(src); err == nil {
+				if dst.Typed, err = h.Download(dst.Typed, flags.DryRun); err != nil {
+					t.Fail(err)
+				}
+			}
+		}
+		if err == nil {
+			syncTrees(t, flags, src, dst, shared.Local)
+		}
+		t.Report.End(t.Code)
+		result.Code = t.Code
+		return result, nil
+	}
+	return run.Each(cmd.Context(), one)
+}
