@@ -53,6 +53,7 @@ type Error struct {
 	temporary string // the target's temporary name
 	ofSource  bool
 	checking  bool
+	deleting  bool
 }
 
 // failure makes an Error of the file's.
@@ -78,6 +79,9 @@ func (e *Error) Error() string {
 		shown(e.TargetHost, e.Target), e.at(), e.cause())
 	if e.checking {
 		message = shown(e.SourceHost, e.Source) + ": " + e.cause()
+	}
+	if e.deleting {
+		message = fmt.Sprintf("cannot delete %s: %s", shown(e.TargetHost, e.Target), e.cause())
 	}
 	if e.Detail != "" {
 		message += "; " + e.Detail

@@ -25,6 +25,7 @@ const (
 	Planned Kind = "planned" // a dry run would copy it; in a Sync, Reason
 	Kept    Kind = "kept"    // it already exists; Hash
 	Skipped Kind = "skipped" // Message says why it is not copied
+	Deleted Kind = "deleted" // of a Sync: the source has nothing of its name
 	Ended   Kind = "ended"   // Totals are final; Err and Message if anything failed
 )
 

@@ -30,7 +30,7 @@ func Remote(host pool.Host, path string) Endpoint {
 		},
 		newTarget: func(j *job) (target, error) {
 			e, err := newRemoteEnd(j, host, path)
-			return &remoteTarget{e, placement{e.quirks()}}, err
+			return &remoteTarget{remoteEnd: e, placement: placement{e.quirks()}}, err
 		}}
 }
 
@@ -752,6 +752,8 @@ func (in *remoteInput) Seek(off int64, whence int) (int64, error) {
 type remoteTarget struct {
 	*remoteEnd
 	placement
+	there bool // the target of a tree, before anything was made
+	real  realRoot
 }
 
 func (t *remoteTarget) close()           {}
@@ -789,6 +791,7 @@ func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string,
 		return name, &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
 	default:
 		name = path.Join(name, base)
+		t.there = base == "."
 	}
 	return name, inside()
 }
@@ -856,6 +859,9 @@ func (t *remoteTarget) check(d *directory, name string) error {
 var errTwice = errors.New("server sent the same file name twice")
 
 func (t *remoteTarget) makeDir(d *directory) (fresh bool, err error) {
+	if d.parent == nil && t.there {
+		return false, nil
+	}
 	err = t.over(d.source, func(client *usftp.Client, again bool) error {
 		fresh, err = makeRemoteDir(client, d, again)
 		return err

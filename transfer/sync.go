@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,24 @@ type SyncOptions struct {
 	// no limit. At the target they count as wanted, so that they are not deleted.
 	MinSize, MaxSize int64
 	Newer            time.Time
+
+	// Delete deletes what the source has not, when everything else is done and nothing has failed.
+	// Nothing is deleted if the source could not be listed completely, or is empty: the error is
+	// then, or if too much would be deleted, one for which errors.Is(err, [ErrDeletionRefused])
+	// holds. What filters exclude is not deleted.
+	Delete bool
+
+	// MaxDelete is the most files that may be deleted. 0 means no more than 10, or half of those
+	// that the target has.
+	MaxDelete int64
+
+	// BackupDir is a directory in the target, named by its path there. Files are moved into it
+	// instead of being deleted. It is no part of the sync.
+	BackupDir string
+
+	// NoLock takes no lock on the target. The lock is a file there, [LockName], which takes a few
+	// round trips; while another run holds it, Sync fails with a [*LockedError].
+	NoLock bool
 }
 
 // Reason is why Sync copies or changes something.
@@ -100,7 +119,11 @@ type syncing struct {
 	big sync.Mutex
 
 	listed   atomic.Int64 // entries of the target
-	reported sync.Once    // that files are read because a host does not hash them
+	met      atomic.Int64 // entries of the source
+	extras   extras
+	backups  sync.Map // directories that were made for what is moved away
+	lock     *lock
+	reported sync.Once // that files are read because a host does not hash them
 }
 
 var errNotPath = errors.New("a stream cannot be synced")
@@ -109,6 +132,13 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	dst, ok := t.dst.(mirror)
 	if _, _, isPath := t.src.identity(t.route.Source); !ok || !isPath {
 		return nil, errNotPath
+	}
+	if options.BackupDir != "" && !localDirectory(options.BackupDir) {
+		return nil, fmt.Errorf("the backup directory %q is not a path in the target", options.BackupDir)
+	}
+	options.BackupDir = path.Clean(filepath.ToSlash(options.BackupDir))
+	if options.BackupDir == "." {
+		options.BackupDir = ""
 	}
 	return &syncing{tree: t, options: options, dst: dst}, nil
 }
@@ -121,6 +151,12 @@ func (s *syncing) start() error {
 	}
 	fresh, err := s.tree.dst.makeDir(root)
 	root.made, root.fresh = err == nil, fresh
+	if err != nil || s.options.NoLock {
+		return err
+	}
+	if s.lock, err = newLock(s.tree, s.dst); err == nil {
+		root.pending.Add(1) // its time changes once more when the lock is released
+	}
 	return err
 }
 
@@ -164,6 +200,9 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 			}
 		}
 		v.add(name, f)
+		if !f.mode.IsDir() {
+			s.extras.held.Add(1)
+		}
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) && s.tree.options.DryRun {
@@ -177,7 +216,10 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 const bigInventory = 64 << 10
 
 // ignores reports whether nothing is done about an entry, at either side.
-func (s *syncing) ignores(rel string, dir bool) bool { return !s.tree.filter.wants(rel, dir) }
+func (s *syncing) ignores(rel string, dir bool) bool {
+	return rel == LockName || s.options.BackupDir != "" && rel == s.options.BackupDir ||
+		!s.tree.filter.wants(rel, dir)
+}
 
 // found notes what the target has of an entry of the source. It returns false if nothing is to be
 // done about it.
@@ -185,6 +227,7 @@ func (s *syncing) found(e *entry, rel string) bool {
 	if s.ignores(rel, e.facts.mode.IsDir()) {
 		return false
 	}
+	s.met.Add(1)
 	e.there, e.present = e.dir.inventory.take(e.name)
 	return true
 }
@@ -212,7 +255,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 	}
 	e.dir.touched.Store(true)
 	if e.present {
-		if err := s.dst.remove(e.dir, e.name, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.clear(e.dir, e.name, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.fail("", d.source, d.target, err)
 			return false
 		}
@@ -236,6 +279,10 @@ func (s *syncing) wants(e *entry) bool {
 		return true
 	case old != heldKindOf(f.mode):
 		e.reason = ReasonType
+		if old == kindDir && o.Delete {
+			s.postpone(e)
+			return false
+		}
 		return true
 	}
 	if age, known := there.age(f); regular && o.Update && known && age < -o.ModifyWindow {
@@ -340,7 +387,7 @@ func (s *syncing) makeWay(e *entry) error {
 	if kind == kindFile || kind == kindLink && e.facts.mode.IsRegular() {
 		return nil
 	}
-	err := s.dst.remove(e.dir, e.name, kind == kindDir)
+	err := s.clear(e.dir, e.name, kind == kindDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -500,6 +547,15 @@ type mirror interface {
 	remove(d *directory, name string, dir bool) error
 
 	asSource() source // the same end, to be read
+
+	// unmoved fails if a directory that was listed is no longer where it was. makeAll makes a
+	// directory, by its path below the target, and move moves a file to such a path; it fails with
+	// fs.ErrExist if something is there.
+	unmoved(d *directory) error
+	makeAll(dir string) error
+	move(d *directory, name, to string) error
+
+	lockFiles
 }
 
 func (t *localTarget) entries(d *directory, _ func(),

@@ -238,6 +238,9 @@ func (t *tree) run(err error) (Summary, error) {
 		err = t.prepare()
 	}
 	if err != nil {
+		if t.sync != nil && t.sync.lock != nil {
+			t.sync.lock.release()
+		}
 		err = newError(t.job, t.route.Source, t.route.Target, err)
 		t.tell((&Event{Route: t.route, Size: -1}).failed(err))
 		return Summary{Totals: t.totals(), Target: t.route.Target}, err
@@ -253,6 +256,9 @@ func (t *tree) run(err error) (Summary, error) {
 		w = newWitness(t.ctx, conns[0].Host().Client)
 	}
 	t.walk.run()
+	if t.sync != nil {
+		t.sync.conclude()
+	}
 	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
 	t.finishing.Wait()
 	stop()
@@ -411,6 +417,15 @@ func (t *tree) notInside(dir string) error {
 		return err
 	}
 	return nil
+}
+
+// tooDeep reports whether the options allow no directory of a depth.
+func (t *tree) tooDeep(depth int) bool {
+	most := t.options.MaxDepth
+	if most == 0 {
+		most = defaultDepth
+	}
+	return most > 0 && depth > most
 }
 
 // A budget is what the files of a tree share.

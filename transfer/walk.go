@@ -36,6 +36,7 @@ type directory struct {
 	there     *held       // what it is at the target; nil if it is not, or nobody knows
 	touched   atomic.Bool // something in it changes, and with that its time
 	inventory *inventory  // of the target, while the directory is listed
+	extra     bool        // the source has not got it
 }
 
 // perm is what a directory is made with.
@@ -218,6 +219,10 @@ func (w *walk) visit(d *directory) {
 	if t.ctx.Err() != nil {
 		return
 	}
+	if d.extra {
+		t.sync.collect(d, func(string) bool { return true })
+		return
+	}
 	if !t.options.DryRun && !d.made {
 		fresh, err := t.dst.makeDir(d)
 		if err != nil {
@@ -251,6 +256,9 @@ func (w *walk) visit(d *directory) {
 		return
 	}
 	t.counts.directories.Add(1)
+	if t.sync != nil {
+		t.sync.findExtras(d)
+	}
 }
 
 // found decides about an entry.
@@ -307,12 +315,8 @@ func (w *walk) enter(e *entry, rel string) {
 	t := w.tree
 	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(), rel: rel,
 		depth: e.dir.depth + 1, facts: e.facts}
-	most := t.options.MaxDepth
-	if most == 0 {
-		most = defaultDepth
-	}
 	err := t.dst.check(e.dir, e.name)
-	if most > 0 && d.depth > most {
+	if t.tooDeep(d.depth) {
 		err = ErrTreeTooDeep
 	}
 	if err != nil {
@@ -332,6 +336,11 @@ func (w *walk) enter(e *entry, rel string) {
 	if t.sync != nil && !t.sync.enters(d, e) {
 		return
 	}
+	w.enqueue(d)
+}
+
+// enqueue has a directory walked, at once if many wait.
+func (w *walk) enqueue(d *directory) {
 	d.pending.Store(1)
 	d.parent.pending.Add(1)
 	w.mu.Lock()

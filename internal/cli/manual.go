@@ -64,7 +64,10 @@ they do not know.
   retried   a connection was lost; message says why, and usftp reconnects after
             wait_ns
   kept      with -r and --resume: the file was already there
-  planned   with --dry-run: it would be copied
+  planned   with --dry-run: it would be copied; of sync, reason says why: new, type,
+            size, time, hash, link; or only its mode, owner or time would be set (mode,
+            owner, touch); or it would be deleted (extra). done has it too
+  deleted   of sync: SRC did not have it
   skipped   with -r: message says why it is not copied
   ended     a tree is done; message says what went wrong, if anything
   error     message says why a host or a source could not be used
@@ -89,7 +92,9 @@ appear as U+FFFD.
 With -r, "tree" is true in all of them, and the tree's own started, progress and
 ended events have "totals": planned_files and planned_bytes (which grow until
 complete is true), and files, bytes, resumed, directories, links, kept (and kept_bytes, which are
-planned but need no copying), skipped and failed so far.`},
+planned but need no copying), skipped and failed so far. For sync they also have
+attrs, deleted and vanished, and kept counts the files that were equal, for which there
+are no events.`},
 	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept
 under its temporary name, which is printed. This takes a few seconds at most; a second
 signal ends the program at once. usftp serve handles signals in its own way, see above.`},

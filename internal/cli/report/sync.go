@@ -28,6 +28,10 @@ func (s *syncer) Event(e transfer.Event) {
 		if s.verbose {
 			s.Console.Say(s.change("copied", e) + hashOf(e))
 		}
+	case transfer.Deleted:
+		if s.verbose {
+			s.Console.Say("deleted " + targetOf(e))
+		}
 	case transfer.Ended:
 		s.ended(e)
 	default:
@@ -40,6 +44,8 @@ func (s *syncer) change(verb string, e transfer.Event) (text string) {
 	switch e.Reason {
 	case transfer.ReasonMode, transfer.ReasonOwner, transfer.ReasonTouch:
 		text = "set the attributes of " + targetOf(e)
+	case transfer.ReasonExtra:
+		text = "delete " + targetOf(e)
 	default:
 		text = fmt.Sprintf("%s %s to %s", verb, sourceOf(e), targetOf(e))
 	}
@@ -61,18 +67,20 @@ func (s *syncer) ended(e transfer.Event) {
 	if s.quiet || errors.As(e.Err, new(*ui.OutputError)) {
 		return
 	}
+	deleted := "deleted"
 	copied := ui.Count(t.Files, "file", "files") + " copied"
 	bytes := t.Bytes
 	if s.dryRun {
 		bytes = t.PlannedBytes - t.KeptBytes
 		copied = ui.Count(t.PlannedFiles-t.Kept, "file", "files") + " would be copied"
+		deleted = "would be deleted"
 	}
 	text := fmt.Sprintf("%s: %s, %s%s; %d equal", targetOf(e), copied, ui.Amount(float64(bytes)),
 		resumedText(t.Resumed), t.Kept)
 	for _, part := range []struct {
 		n    int64
 		what string
-	}{{t.Links, "links"}, {t.Attrs, "given other attributes"}, {t.Deleted, "deleted"},
+	}{{t.Links, "links"}, {t.Attrs, "given other attributes"}, {t.Deleted, deleted},
 		{t.Skipped, "skipped"}, {t.Vanished, "vanished"}, {t.Failed, "failed"}} {
 		if part.n > 0 {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)

@@ -3,6 +3,7 @@ package sync
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -20,7 +21,9 @@ type flags struct {
 	opt.Report
 
 	checksum, update, existing, ignoreExisting bool
-	owners, fsync, verify                      bool
+	owners, fsync, verify, delete, noLock      bool
+	maxDelete                                  int64
+	backupDir                                  string
 	window                                     int
 	minSize, maxSize                           opt.Size
 	newer                                      moment
@@ -41,6 +44,10 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.Var(&c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
 	f.Var(&c.maxSize, "max-size", "copy only files of at most `size`")
 	f.Var(&c.newer, "newer", "copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d")
+	f.BoolVar(&c.delete, "delete", false, "delete what SRC does not have, after everything was copied without an error; what is excluded stays")
+	f.Int64Var(&c.maxDelete, "max-delete", 0, "delete nothing if it would be more than `n` files (default: more than half of DST, and more than 10)")
+	f.StringVar(&c.backupDir, "backup-dir", "", "move files to `directory`, a path in DST, instead of deleting them")
+	f.BoolVar(&c.noLock, "no-lock", false, "do not keep other runs out of DST with a lock file")
 	f.StringVar(&c.Links, "links", "preserve", "`preserve`, follow or skip symbolic links")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
 	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back")
@@ -57,6 +64,12 @@ func (c *flags) check(set func(name string) bool) error {
 	switch {
 	case c.existing && c.ignoreExisting:
 		return errors.New("--existing and --ignore-existing together copy nothing")
+	case !c.delete && (set("max-delete") || set("backup-dir")):
+		return errors.New("--max-delete and --backup-dir need --delete")
+	case set("max-delete") && c.maxDelete < 1:
+		return errors.New("--max-delete must be at least 1; without --delete nothing is deleted")
+	case set("backup-dir") && (!filepath.IsLocal(c.backupDir) || filepath.Clean(c.backupDir) == "."):
+		return fmt.Errorf("--backup-dir %s: must be a path in DST, such as .old", c.backupDir)
 	case c.window < 0:
 		return errors.New("--modify-window must not be negative")
 	case c.maxSize > 0 && c.minSize > c.maxSize:
@@ -77,7 +90,8 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 	o := transfer.SyncOptions{TreeOptions: c.TreeOptions(), Checksum: c.checksum,
 		ModifyWindow: time.Duration(c.window) * time.Second, Update: c.update,
 		Existing: c.existing, IgnoreExisting: c.ignoreExisting, MinSize: int64(c.minSize),
-		MaxSize: int64(c.maxSize), Newer: c.newer.Time}
+		MaxSize: int64(c.maxSize), Newer: c.newer.Time, Delete: c.delete, MaxDelete: c.maxDelete,
+		BackupDir: c.backupDir, NoLock: c.noLock}
 	o.Options = c.TransferOptions()
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Journal = opt.JournalDirectory()

@@ -137,6 +137,8 @@ func askAhead(t *connect.Task, src, dst connect.Place) {
 func codeOf(err error) int {
 	var tree *transfer.TreeError
 	switch {
+	case errors.Is(err, transfer.ErrLocked), errors.Is(err, transfer.ErrDeletionRefused):
+		return ui.ExitRefused
 	case errors.Is(err, transfer.ErrVanished):
 		return ui.ExitVanished
 	case errors.As(err, &tree):

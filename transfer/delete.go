@@ -1,0 +1,479 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// ErrDeletionRefused reports that a Sync deleted nothing because that would have been too much, or
+// because its source is empty. Everything was copied.
+var ErrDeletionRefused = errors.New("nothing was deleted")
+
+// ReasonExtra is why Sync deletes something: the source has nothing of its name.
+const ReasonExtra Reason = "extra"
+
+// extras are what the target has and the source has not. They are found while the tree is walked, and
+// deleted when everything else is done. What they are is on disk where there are many.
+type extras struct {
+	files   spill // a directory's path below the target, and names in it
+	touched spill // directories that lose something: path and attributes
+	found   atomic.Int64
+	held    atomic.Int64 // files and links that the target has, extra or not
+
+	mu   sync.Mutex
+	dirs []*spill // paths of directories, by depth
+	late []*entry // they wait until the directory in their way is gone
+}
+
+const (
+	extraBatch = 512    // names of one directory in a record
+	mostLate   = 10_000 // entries that wait for directories
+
+	// A deletion of more than half of the target's files is refused, unless it is of few.
+	fewDeleted = 10
+
+	deleteDirs  = 16 // directories in which files are deleted at once
+	deleteFiles = 32 // and files of each
+)
+
+func (x *extras) close() {
+	x.files.close()
+	x.touched.close()
+	for _, s := range x.dirs {
+		s.close()
+	}
+}
+
+// findExtras looks for what the target has and the source has not, in a directory that both have. It
+// lists the directory again, if there is any: an inventory has no names.
+func (s *syncing) findExtras(d *directory) {
+	if !s.options.Delete || d.inventory.unseen == 0 || s.tree.ctx.Err() != nil {
+		return
+	}
+	s.extras.touched.add(d.rel, packFacts(&d.facts))
+	s.collect(d, d.inventory.extra)
+}
+
+// collect notes the entries of a directory that are extra.
+func (s *syncing) collect(d *directory, extra func(name string) bool) {
+	x, t := &s.extras, s.tree
+	batch := []string{d.rel}
+	err := s.dst.entries(d, func() {}, func(name string, f *facts) error {
+		if s.ignores(path.Join(d.rel, name), f.mode.IsDir()) || !extra(name) {
+			return nil
+		}
+		if err := localfs.CheckForeignName(name); err != nil {
+			return err
+		}
+		if d.extra { // nobody has counted them yet
+			if n := s.listed.Add(1); t.tooMany(n) {
+				return ErrTreeTooLarge
+			}
+		}
+		if f.mode.IsDir() {
+			return s.extraDirectory(d, name)
+		}
+		if d.extra {
+			x.held.Add(1)
+		}
+		x.found.Add(1)
+		if batch = append(batch, name); len(batch) > extraBatch {
+			x.files.add(batch...)
+			batch = batch[:1]
+		}
+		return nil
+	})
+	if len(batch) > 1 {
+		x.files.add(batch...)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.fail("", d.source, d.target, err)
+	}
+}
+
+// extraDirectory notes a directory, and has it listed.
+func (s *syncing) extraDirectory(in *directory, name string) error {
+	x, t := &s.extras, s.tree
+	d := &directory{tree: t, parent: in, source: t.src.join(in.source, name),
+		target: t.dst.join(in.target, name), rel: path.Join(in.rel, name), depth: in.depth + 1,
+		extra: true, failed: true}
+	if t.tooDeep(d.depth) {
+		return ErrTreeTooDeep
+	}
+	x.mu.Lock()
+	for len(x.dirs) <= d.depth {
+		x.dirs = append(x.dirs, new(spill))
+	}
+	at := x.dirs[d.depth]
+	x.mu.Unlock()
+	at.add(d.rel)
+	t.walk.enqueue(d)
+	return nil
+}
+
+// postpone has an entry copied when the directory in its way has been deleted.
+func (s *syncing) postpone(e *entry) {
+	x, t := &s.extras, s.tree
+	err := s.extraDirectory(e.dir, e.name)
+	x.mu.Lock()
+	if err == nil && len(x.late) == mostLate {
+		err = errDirectoryInWay
+	}
+	if err == nil && !t.options.DryRun {
+		e.dir.pending.Add(1)
+		x.late = append(x.late, e)
+	}
+	x.mu.Unlock()
+	switch {
+	case err != nil:
+		t.fail("", e.source(), e.target(), err)
+		return
+	case e.facts.mode.IsRegular():
+		t.counts.plannedFiles.Add(1)
+		t.counts.plannedBytes.Add(max(0, e.facts.size))
+	}
+	e.handed = true
+	if t.options.DryRun {
+		t.plan(e)
+	}
+}
+
+// conclude deletes what is to be deleted, and does what waits for that.
+func (s *syncing) conclude() {
+	t, x := s.tree, &s.extras
+	t.finishing.Wait()
+	deleted := s.delete()
+	for _, e := range x.late {
+		if deleted {
+			t.walk.copy(e)
+		} else {
+			t.fail("", e.source(), e.target(), errDirectoryInWay)
+		}
+		t.walk.done(e.dir)
+	}
+	t.finishing.Wait()
+	if deleted && !t.options.DryRun {
+		s.finishTouched()
+	}
+	if s.lock != nil {
+		s.lock.release()
+		t.walk.done(t.root)
+		t.finishing.Wait()
+	}
+	x.close()
+}
+
+// mayDelete returns why nothing is deleted.
+func (s *syncing) mayDelete() error {
+	t, x := s.tree, &s.extras
+	n, held := x.found.Load(), x.held.Load()
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w from %s: %s", ErrDeletionRefused, t.job.shown(t.root.target),
+			fmt.Sprintf(format, args...))
+	}
+	switch most := s.options.MaxDelete; {
+	case s.met.Load() == 0:
+		return refuse("the source %s is empty", shown(t.route.SourceHost, t.route.Source))
+	case most > 0 && n > most:
+		return refuse("%d files would be, more than the %d that --max-delete allows", n, most)
+	case most <= 0 && n > fewDeleted && 2*n > held:
+		return refuse("%d of its %d files would be, more than half; --max-delete %d allows it", n, held, n)
+	}
+	return nil
+}
+
+// delete deletes the extras, and reports whether it did what it was to do.
+func (s *syncing) delete() bool {
+	t, x := s.tree, &s.extras
+	if !s.options.Delete || t.ctx.Err() != nil {
+		return false
+	}
+	if x.found.Load() == 0 && len(x.dirs) == 0 {
+		return true
+	}
+	if t.failed() {
+		t.note(t.route.Source, t.root.target, "nothing was deleted, because not everything was read and copied")
+		return false
+	}
+	if err := s.mayDelete(); err != nil {
+		t.failFirst(err)
+		return false
+	}
+	s.each(&x.files, deleteDirs, func(fields []string) {
+		d := s.place(fields[0])
+		defer t.dst.leave(d)
+		var work errgroup.Group
+		work.SetLimit(deleteFiles)
+		if !s.planDeletion(d, fields[1:]) {
+			if err := s.dst.unmoved(d); err != nil {
+				t.failDeleting(d.target, err)
+				return
+			}
+			for _, name := range fields[1:] {
+				work.Go(func() error { s.deleteOne(d, name, false); return nil })
+			}
+		}
+		work.Wait()
+	})
+	for depth := len(x.dirs) - 1; depth >= 0; depth-- {
+		s.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
+			d := s.place(path.Dir(fields[0]))
+			defer t.dst.leave(d)
+			if names := []string{path.Base(fields[0])}; !s.planDeletion(d, names) {
+				err := s.dst.unmoved(d)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.failDeleting(d.target, err)
+				} else if err == nil {
+					s.deleteOne(d, names[0], true)
+				}
+			}
+		})
+	}
+	return !t.failed()
+}
+
+// each does something for each record, many at once.
+func (s *syncing) each(records *spill, most int, do func(fields []string)) {
+	var work errgroup.Group
+	work.SetLimit(most)
+	for fields, err := range records.all() {
+		if s.tree.ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			s.tree.failDeleting(s.tree.root.target, err)
+			break
+		}
+		work.Go(func() error { do(fields); return nil })
+	}
+	work.Wait()
+}
+
+// place returns a directory by its path, when the walk is over.
+func (s *syncing) place(rel string) *directory {
+	root := s.tree.root
+	if rel == "." {
+		return root
+	}
+	return &directory{tree: s.tree, rel: rel, parent: s.place(path.Dir(rel)),
+		source: s.tree.src.join(root.source, rel), target: s.tree.dst.join(root.target, rel)}
+}
+
+// planDeletion tells of what a dry run would delete, and reports whether this is one.
+func (s *syncing) planDeletion(d *directory, names []string) bool {
+	t := s.tree
+	if !t.options.DryRun {
+		return false
+	}
+	for _, name := range names {
+		t.counts.deleted.Add(1)
+		t.tell(&Event{Kind: Planned, Route: Route{Target: t.dst.join(d.target, name)}, Size: -1,
+			Reason: ReasonExtra})
+	}
+	return true
+}
+
+// deleteOne deletes a file or a directory that should be empty by now, or moves a file away.
+func (s *syncing) deleteOne(d *directory, name string, dir bool) {
+	t := s.tree
+	if t.ctx.Err() != nil {
+		return
+	}
+	target := t.dst.join(d.target, name)
+	err := s.clear(d, name, dir)
+	switch {
+	case err == nil:
+		t.counts.deleted.Add(1)
+		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
+	case errors.Is(err, fs.ErrNotExist): // somebody else was faster
+	case dir && s.holds(d, name):
+		t.note("", target, "the directory is not deleted: it has what is excluded, or what came meanwhile")
+	default:
+		t.failDeleting(target, err)
+	}
+}
+
+// holds reports whether a directory has anything in it.
+func (s *syncing) holds(in *directory, name string) (found bool) {
+	d := s.place(path.Join(in.rel, name))
+	defer s.tree.dst.leave(d)
+	s.dst.entries(d, func() {}, func(string, *facts) error {
+		found = true
+		return errKept
+	})
+	return found
+}
+
+// clear removes something, or moves a file to the backup directory.
+func (s *syncing) clear(d *directory, name string, dir bool) error {
+	if s.options.BackupDir == "" || dir {
+		return s.dst.remove(d, name, dir)
+	}
+	in := path.Join(s.options.BackupDir, d.rel)
+	if _, made := s.backups.Load(in); !made {
+		if err := s.dst.makeAll(in); err != nil {
+			return err
+		}
+		s.backups.Store(in, true)
+	}
+	to := path.Join(in, name)
+	for n := 1; ; n++ { // what an earlier run moved there stays
+		err := s.dst.move(d, name, to)
+		if !errors.Is(err, fs.ErrExist) || n > 1000 {
+			return err
+		}
+		to = path.Join(in, name+".~"+strconv.Itoa(n)+"~")
+	}
+}
+
+// finishTouched gives directories that have lost something their times back.
+func (s *syncing) finishTouched() {
+	t := s.tree
+	s.each(&s.extras.touched, deleteDirs, func(fields []string) {
+		d := s.place(fields[0])
+		defer t.dst.leave(d)
+		if d == t.root {
+			d.touched.Store(true)
+		} else if err := unpackFacts(fields[1], &d.facts); err != nil {
+			return
+		}
+		if err := t.dst.finishDir(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.fail("", d.source, d.target, err)
+		}
+	})
+}
+
+// failDeleting counts something that could not be deleted.
+func (t *tree) failDeleting(target string, err error) {
+	failure := newError(t.job, "", target, err)
+	failure.deleting = true
+	t.fail("", "", target, failure)
+}
+
+// failed reports whether anything has gone wrong.
+func (t *tree) failed() bool {
+	t.report.mu.Lock()
+	defer t.report.mu.Unlock()
+	return t.report.first != nil
+}
+
+// packFacts writes what a directory gets as text.
+func packFacts(f *facts) string {
+	return fmt.Sprintln(uint32(f.mode), f.hasMode, f.mtime.UnixNano(), f.atime.UnixNano(), f.hasTimes,
+		f.owner.UID, f.owner.GID, f.owner.Known)
+}
+
+func unpackFacts(text string, f *facts) error {
+	var mode uint32
+	var mtime, atime int64
+	_, err := fmt.Sscanln(text, &mode, &f.hasMode, &mtime, &atime, &f.hasTimes, &f.owner.UID,
+		&f.owner.GID, &f.owner.Known)
+	f.mode, f.mtime, f.atime = fs.FileMode(mode), time.Unix(0, mtime), time.Unix(0, atime)
+	return err
+}
+
+// Deleting on this machine goes through os.Root, which leads nowhere else, whatever links are put in
+// place of directories meanwhile.
+
+func (t *localTarget) unmoved(d *directory) error {
+	in, release, err := t.roots.use(d, t.within(d))
+	if err != nil {
+		return err
+	}
+	defer release()
+	open, err := in.Stat(".")
+	if err != nil || d.rel == "." {
+		return err
+	}
+	listed, err := t.top.Lstat(t.within(d))
+	if err == nil && !os.SameFile(open, listed) {
+		err = errLinkInWay
+	}
+	return err
+}
+
+func (t *localTarget) makeAll(dir string) error { return t.top.MkdirAll(dir, 0o777) }
+
+func (t *localTarget) move(d *directory, name, to string) error {
+	if _, err := t.top.Lstat(to); err == nil {
+		return fs.ErrExist
+	}
+	return t.top.Rename(path.Join(t.within(d), name), to)
+}
+
+// unmoved asks the host where a directory is: SFTP cannot open a directory without following links,
+// so a host that puts one in its place between this and the deletion deletes elsewhere.
+func (t *remoteTarget) unmoved(d *directory) error {
+	if d.rel == "." {
+		return nil
+	}
+	real, err := t.realPath(d.target)
+	if err != nil {
+		return err
+	}
+	if root, err := t.realRoot(); err != nil {
+		return err
+	} else if real != path.Join(root, d.rel) {
+		return errLinkInWay
+	}
+	return t.over(d.target, func(client *usftp.Client, _ bool) error {
+		info, err := client.Lstat(d.target)
+		if err == nil && !info.IsDir() {
+			err = errLinkInWay
+		}
+		return err
+	})
+}
+
+// realRoot returns where the target is, links followed.
+func (t *remoteTarget) realRoot() (string, error) {
+	t.real.once.Do(func() { t.real.path, t.real.err = t.realPath(t.job.tree.root.target) })
+	return t.real.path, t.real.err
+}
+
+// realRoot is where a target is, links followed, once that was asked.
+type realRoot struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+func (t *remoteTarget) makeAll(dir string) error {
+	dir = path.Join(t.job.tree.root.target, dir)
+	return t.over(dir, func(client *usftp.Client, _ bool) error { return client.MkdirAll(dir) })
+}
+
+func (t *remoteTarget) move(d *directory, name, to string) error {
+	name, to = path.Join(d.target, name), path.Join(t.job.tree.root.target, to)
+	return t.over(name, func(client *usftp.Client, again bool) error {
+		err := client.Rename(name, to)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if _, lookErr := client.Lstat(to); lookErr == nil { // version 3 has no code for it
+			if _, gone := client.Lstat(name); again && errors.Is(gone, fs.ErrNotExist) {
+				return nil
+			}
+			return fs.ErrExist
+		}
+		return err
+	})
+}
+
+// localDirectory reports whether a path names a directory in the target.
+func localDirectory(name string) bool {
+	return filepath.IsLocal(filepath.FromSlash(name)) && path.Clean(name) != "."
+}

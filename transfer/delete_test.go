@@ -1,0 +1,283 @@
+package transfer_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// fill makes files of which each holds its name.
+func fill(t *testing.T, root string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		name := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+			os.WriteFile(name, []byte(name), 0o644), os.Chtimes(name, oldTime, oldTime)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func numbered(prefix string, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s%d", prefix, i))
+	}
+	return names
+}
+
+// filesIn returns what lies in a directory, by path.
+func filesIn(root string) (names []string) {
+	filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(root, name); err == nil && rel != "." {
+			names = append(names, rel)
+		}
+		return nil
+	})
+	return names
+}
+
+// With Delete the target is equal whatever becomes of the source, directories that give way to files
+// and the reverse included. A dry run says so before.
+func TestSyncDeletes(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		for seed := range uint64(4) {
+			dir := t.TempDir()
+			g := newGrove(t, seed, filepath.Join(dir, "src"))
+			j := &syncJob{direction: direction, far: far, src: g.root, dst: filepath.Join(dir, "dst"),
+				options: transfer.SyncOptions{Delete: true, MaxDelete: 1000}}
+			for round := range 8 {
+				j.options.DryRun = true
+				planned := j.must(t)
+				plan := j.told(transfer.Planned)
+				j.options.DryRun = false
+				done := j.must(t)
+				sameTrees(t, j.src, j.dst)
+				if planned.Deleted != done.Deleted || planned.PlannedFiles-planned.Kept != done.Files {
+					t.Errorf("seed %d, round %d: planned %+v, done %+v", seed, round, planned.Totals,
+						done.Totals)
+				}
+				for name, reason := range j.told(transfer.Deleted) {
+					if plan[name] != reason {
+						t.Errorf("%q was deleted and is not in the plan", name)
+					}
+				}
+				if again := j.must(t); again.Files+again.Deleted+again.Attrs > 0 {
+					t.Errorf("seed %d, round %d: again %+v", seed, round, again.Totals)
+				}
+				sameTrees(t, j.src, j.dst)
+				for range 12 {
+					g.change(true)
+				}
+			}
+		}
+	})
+}
+
+// Nothing is deleted where that is not asked for, too much, or not known to be right.
+func TestSyncDeletesNothing(t *testing.T) {
+	many, few := numbered("many", 30), numbered("few", 10)
+	for name, test := range map[string]struct {
+		source, target []string
+		options        transfer.SyncOptions
+		deleted        int64
+		refused        bool
+	}{
+		"by default":       {source: many, target: slices.Concat(many, few)},
+		"as many as half":  {source: many, target: slices.Concat(many, numbered("x", 30)), options: transfer.SyncOptions{Delete: true}, deleted: 30},
+		"more than half":   {source: many, target: slices.Concat(many, numbered("x", 31)), options: transfer.SyncOptions{Delete: true}, refused: true},
+		"no more than few": {source: few[:1], target: slices.Concat(few[:1], numbered("x", 10)), options: transfer.SyncOptions{Delete: true}, deleted: 10},
+		"more than few":    {source: few[:1], target: slices.Concat(few[:1], numbered("x", 11)), options: transfer.SyncOptions{Delete: true}, refused: true},
+		"in directories":   {source: few[:1], target: slices.Concat(few[:1], numbered("x/y/z", 11)), options: transfer.SyncOptions{Delete: true}, refused: true},
+		"allowed":          {source: few[:1], target: slices.Concat(few[:1], numbered("x/y/z", 11)), options: transfer.SyncOptions{Delete: true, MaxDelete: 11}, deleted: 13},
+		"over the limit":   {source: many, target: slices.Concat(many, numbered("x", 3)), options: transfer.SyncOptions{Delete: true, MaxDelete: 2}, refused: true},
+		"empty source":     {source: nil, target: few[:1], options: transfer.SyncOptions{Delete: true, MaxDelete: 100}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+				dir := t.TempDir()
+				src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+				os.Mkdir(src, 0o755)
+				fill(t, src, test.source...)
+				fill(t, dst, test.target...)
+				j := &syncJob{direction: direction, far: far, src: src, dst: dst, options: test.options}
+				s, err := j.run(t)
+				if refused := errors.Is(err, transfer.ErrDeletionRefused); refused != test.refused ||
+					(err != nil) != test.refused {
+					t.Error(err)
+				}
+				if s.Deleted != test.deleted {
+					t.Errorf("%d are deleted, want %d", s.Deleted, test.deleted)
+				}
+				if left := filesIn(dst); test.deleted == 0 {
+					for _, name := range test.target {
+						if !slices.Contains(left, name) {
+							t.Errorf("%s is gone", name)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A source that cannot be listed or read completely has nothing deleted, whichever reply says so.
+func TestSyncSourceFails(t *testing.T) {
+	for name, fault := range map[string]func(r sftptest.Request) bool{
+		"directory not opened": func(r sftptest.Request) bool {
+			return r.Type == wire.TypeOpendir && r.Path == "/src/d"
+		},
+		"root not opened": func(r sftptest.Request) bool {
+			return r.Type == wire.TypeOpendir && r.Path == "/src"
+		},
+		"listing broken off": func(r sftptest.Request) bool {
+			return r.Type == wire.TypeReaddir
+		},
+		"file not opened": func(r sftptest.Request) bool {
+			return r.Type == wire.TypeOpen && r.Path == "/src/a"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if fault(r) {
+					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "no")}
+				}
+				return nil
+			}}, sftptest.LinkConfig{})
+			b.server.Files.WriteFile("/src/a", []byte("data"))
+			b.server.Files.WriteFile("/src/d/b", []byte("data"))
+			dst := filepath.Join(b.dir, "dst")
+			fill(t, dst, "extra", "d/extra")
+			j := &syncJob{direction: download, far: b.host, src: "/src", dst: dst,
+				options: transfer.SyncOptions{Delete: true}}
+			s, err := j.run(t)
+			if err == nil || s.Deleted > 0 {
+				t.Errorf("%+v, %v", s.Totals, err)
+			}
+			for _, name := range []string{"extra", "d/extra"} {
+				if _, err := os.Stat(filepath.Join(dst, name)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// With a backup directory nothing is lost, what an earlier run moved there least of all.
+func TestSyncBackup(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "kept")
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true, BackupDir: ".old/of today"}}
+		for range 2 {
+			fill(t, dst, "kept", "extra", "d/e/extra")
+			if s := j.must(t); s.Deleted != 4 {
+				t.Errorf("%+v", s.Totals)
+			}
+		}
+		want := []string{".old", ".old/of today", ".old/of today/d", ".old/of today/d/e",
+			".old/of today/d/e/extra", ".old/of today/d/e/extra.~1~", ".old/of today/extra",
+			".old/of today/extra.~1~", "kept"}
+		if got := filesIn(dst); !slices.Equal(got, want) {
+			t.Errorf("there are %q, want %q", got, want)
+		}
+		if s := j.must(t); s.Deleted+s.Files > 0 {
+			t.Errorf("again %+v", s.Totals)
+		}
+	})
+}
+
+// A directory that was listed and is a link when its files are deleted has nothing deleted where the
+// link leads.
+func TestSyncDeletesInNoLink(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+		fill(t, src, "d/kept", "late")
+		fill(t, dst, "d/kept", "d/extra", "d/deep/extra")
+		fill(t, outside, "extra", "deep/extra", "kept")
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true}}
+		j.options.Events = nil
+		swapped := false
+		dstEnd, srcEnd := direction.endpoints(far, far, src, dst, nil, nil)
+		o := j.options
+		o.Events = func(e transfer.Event) {
+			// all has been listed when the only file is copied, or soon will be: either way nothing
+			// outside may be touched
+			if e.Kind == transfer.Done && !swapped {
+				swapped = true
+				os.Rename(filepath.Join(dst, "d"), filepath.Join(dir, "was"))
+				os.Symlink(outside, filepath.Join(dst, "d"))
+			}
+		}
+		transfer.Sync(t.Context(), dstEnd, srcEnd, o)
+		if !swapped {
+			t.Fatal("nothing was copied")
+		}
+		for _, name := range []string{"extra", "deep/extra", "kept"} {
+			if _, err := os.Stat(filepath.Join(outside, name)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// What is interrupted at any moment ends equal when it is run again.
+func TestSyncInterrupted(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		g := newGrove(t, 7, filepath.Join(dir, "src"))
+		dst := filepath.Join(dir, "dst")
+		o := transfer.SyncOptions{Delete: true, MaxDelete: 1000}
+		for at := 1; ; at++ {
+			for range 6 {
+				g.change(true)
+			}
+			ctx, cancel := withCancel(t)
+			events := 0
+			o.Events = func(transfer.Event) {
+				if events++; events == at {
+					cancel()
+				}
+			}
+			to, from := direction.endpoints(far, far, g.root, dst, nil, nil)
+			_, err := transfer.Sync(ctx, to, from, o)
+			if err == nil && at > events+5 || at > 40 {
+				break
+			}
+			o.Events = nil
+			if _, err := transfer.Sync(t.Context(), to, from, o); err != nil {
+				t.Fatalf("after an interruption at event %d: %v", at, err)
+			}
+			sameTrees(t, g.root, dst)
+			if t.Failed() {
+				t.Fatalf("at event %d", at)
+			}
+		}
+	})
+}
+
+// A listing that a hostile server answers with names that lead elsewhere deletes nothing.
+func TestSyncHostileTarget(t *testing.T) {
+	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+	b.server.Files.WriteFile(`/dst/..\..\secret`, []byte("data"))
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, "a")
+	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst",
+		options: transfer.SyncOptions{Delete: true}}
+	if s, err := j.run(t); err == nil || s.Deleted > 0 || !strings.Contains(err.Error(), "invalid file name") {
+		t.Errorf("%+v, %v", s.Totals, err)
+	}
+}

@@ -1,0 +1,307 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// Two syncs to one target at once would each delete what the other has just copied. So whoever syncs
+// has a file in the target, which says who that is. It is renewed as long as the run lasts; one that
+// has not been renewed for a while was left by a run that was killed, and is taken over. Times are
+// those of the target's clock, since no two clocks agree.
+
+const (
+	// LockName is the file in the target of a Sync that keeps out others.
+	LockName = ".usftp-sync.lock"
+
+	// LockStale is for how long a lock that is not renewed keeps others out. It is renewed every
+	// minute. One whose process is known to have ended keeps out nobody.
+	LockStale = 10 * time.Minute
+
+	lockRenewed = time.Minute
+	longestLock = 4 << 10
+)
+
+var (
+	// ErrLocked reports that another Sync to the same target is under way.
+	ErrLocked = errors.New("another sync to it is under way")
+
+	errLockLost = errors.New("another sync has taken over the lock of the target, because this one could not renew it in time")
+)
+
+// LockedError says who syncs to the target. errors.Is(err, ErrLocked) holds.
+type LockedError struct {
+	Holder Holder
+	Age    time.Duration // since the lock was renewed
+}
+
+func (e *LockedError) Error() string {
+	h := &e.Holder
+	who := "somebody"
+	if h.Host != "" {
+		who = fmt.Sprintf("process %d on %s, since %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("%v: %s; it was last seen %v ago. Wait until it is done; the lock (%s) of a run that was killed is void after %v; --no-lock ignores it", ErrLocked, who, e.Age.Round(time.Second), LockName, LockStale)
+}
+
+func (e *LockedError) Unwrap() error { return ErrLocked }
+
+// A Holder is who holds the lock of a target.
+type Holder struct {
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Renewed time.Time `json:"renewed"`
+	ID      string    `json:"id"`
+	Machine string    `json:"machine,omitempty"` // where PID means something
+}
+
+// over reports whether the holder is known to have ended.
+func (h *Holder) over() bool {
+	if h.Machine == "" || h.Machine != machine() || h.PID <= 0 {
+		return false
+	}
+	process, err := os.FindProcess(h.PID)
+	if err == nil {
+		err = process.Signal(syscall.Signal(0))
+	}
+	return errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH)
+}
+
+// machine identifies what process numbers are valid in, "" if that is not known.
+func machine() string {
+	boot := localfs.BootID()
+	processes, err := os.Readlink("/proc/self/ns/pid")
+	if boot == "" || err != nil {
+		return ""
+	}
+	return boot + " " + processes
+}
+
+// lockFiles are the files at the top of a target.
+type lockFiles interface {
+	createFile(name string, data []byte) error // fails if it exists
+	readFile(name string) (data []byte, written time.Time, err error)
+	writeFile(name string, data []byte) error // that exists
+	renameFile(from, to string) error
+	removeFile(ctx context.Context, name string) error
+}
+
+// A lock is the lock of a target that this run holds.
+type lock struct {
+	tree   *tree
+	files  lockFiles
+	holder Holder
+	stop   func()
+}
+
+// newLock takes the lock, or returns a *LockedError.
+func newLock(t *tree, files lockFiles) (*lock, error) {
+	host, _ := os.Hostname()
+	l := &lock{tree: t, files: files, holder: Holder{Host: host, PID: os.Getpid(),
+		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Machine: machine()}}
+	var failed error
+	for range 3 {
+		err := files.createFile(LockName, l.text())
+		if err == nil && failed == nil {
+			return l.begin(), nil
+		} else if err == nil {
+			break
+		}
+		holder, data, written, readErr := l.read(LockName)
+		if readErr != nil { // it was released meanwhile, or cannot be made
+			failed = fmt.Errorf("no lock file can be created in the target (--no-lock does without): %w", err)
+			continue
+		}
+		if holder.ID == l.holder.ID {
+			break // the reply was lost
+		}
+		now, err := l.now()
+		if err != nil {
+			return nil, err
+		}
+		locked := &LockedError{Holder: holder, Age: now.Sub(written)}
+		if locked.Age < LockStale && !holder.over() || !l.takeAway(data) {
+			return nil, locked
+		}
+		failed = locked
+	}
+	switch holder, _, _, err := l.read(LockName); {
+	case err != nil && failed != nil:
+		return nil, failed
+	case err != nil || holder.ID != l.holder.ID:
+		return nil, &LockedError{Holder: holder}
+	}
+	return l.begin(), nil
+}
+
+// begin renews the lock from now on.
+func (l *lock) begin() *lock {
+	l.stop = every(lockRenewed, l.renew)
+	return l
+}
+
+func (l *lock) text() []byte {
+	l.holder.Renewed = time.Now().Truncate(time.Second)
+	data, _ := json.Marshal(l.holder) // nothing in it can fail
+	return append(data, '\n')
+}
+
+func (l *lock) read(name string) (holder Holder, data []byte, written time.Time, err error) {
+	data, written, err = l.files.readFile(name)
+	json.Unmarshal(data, &holder) // one that is just being written says nothing
+	return holder, data, written, err
+}
+
+// now returns the time by the target's clock.
+func (l *lock) now() (time.Time, error) {
+	name := localfs.TempName(LockName)
+	if err := l.files.createFile(name, nil); err != nil {
+		return time.Time{}, err
+	}
+	defer l.files.removeFile(l.tree.ctx, name)
+	_, now, err := l.files.readFile(name)
+	return now, err
+}
+
+// takeAway removes a lock that is void. Somebody else may have done so already, and hold the lock by
+// now: it is moved aside first, and put back if it is not what it was.
+func (l *lock) takeAway(void []byte) bool {
+	aside := localfs.TempName(LockName)
+	if l.files.renameFile(LockName, aside) != nil {
+		return false
+	}
+	if _, data, _, err := l.read(aside); err == nil && !bytes.Equal(data, void) {
+		l.files.renameFile(aside, LockName)
+		return false
+	}
+	l.files.removeFile(l.tree.ctx, aside)
+	return true
+}
+
+// renew says that this run goes on.
+func (l *lock) renew() {
+	holder, _, _, err := l.read(LockName)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && holder.ID != l.holder.ID && holder.ID != "" {
+		l.tree.failFirst(errLockLost)
+		l.tree.cancel(errLockLost)
+		return
+	}
+	l.files.writeFile(LockName, l.text())
+}
+
+// release gives the lock up.
+func (l *lock) release() {
+	l.stop()
+	ctx, cancel := cleanupContext(l.tree.ctx)
+	defer cancel()
+	if context.Cause(l.tree.ctx) != errLockLost {
+		l.files.removeFile(ctx, LockName)
+	}
+}
+
+func (t *localTarget) createFile(name string, data []byte) error {
+	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+func (t *localTarget) readFile(name string) ([]byte, time.Time, error) {
+	info, err := t.top.Lstat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New(name + " is not a regular file")
+	}
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	f, err := t.top.Open(name)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, longestLock))
+	return data, info.ModTime(), err
+}
+
+func (t *localTarget) writeFile(name string, data []byte) error {
+	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+func (t *localTarget) renameFile(from, to string) error { return t.top.Rename(from, to) }
+
+func (t *localTarget) removeFile(_ context.Context, name string) error { return t.top.Remove(name) }
+
+func (t *remoteTarget) top(name string) string { return path.Join(t.job.tree.root.target, name) }
+
+func (t *remoteTarget) createFile(name string, data []byte) error {
+	return t.writeTo(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, data)
+}
+
+func (t *remoteTarget) writeFile(name string, data []byte) error {
+	return t.writeTo(name, os.O_WRONLY|os.O_TRUNC, data)
+}
+
+func (t *remoteTarget) writeTo(name string, flags int, data []byte) error {
+	name = t.top(name)
+	return t.over(name, func(client *usftp.Client, _ bool) error {
+		f, err := client.OpenFile(name, flags, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
+		return err
+	})
+}
+
+func (t *remoteTarget) readFile(name string) (data []byte, written time.Time, err error) {
+	name = t.top(name)
+	err = t.over(name, func(client *usftp.Client, _ bool) error {
+		info, err := client.Lstat(name)
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New(name + " is not a regular file")
+		}
+		if err != nil {
+			return err
+		}
+		f, err := client.OpenRead(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		written = info.ModTime()
+		data, err = io.ReadAll(io.LimitReader(f, longestLock))
+		return err
+	})
+	return data, written, err
+}
+
+func (t *remoteTarget) renameFile(from, to string) error {
+	from, to = t.top(from), t.top(to)
+	return t.over(from, func(client *usftp.Client, _ bool) error { return client.Rename(from, to) })
+}
+
+func (t *remoteTarget) removeFile(ctx context.Context, name string) error {
+	return t.link.Host().Client.WithContext(ctx).Remove(t.top(name))
+}

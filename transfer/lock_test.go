@@ -1,0 +1,123 @@
+package transfer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+func withCancel(t *testing.T) (context.Context, func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return ctx, cancel
+}
+
+// One run at a time has the target; the second is told who has it.
+func TestSyncLock(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "a")
+		to, from := direction.endpoints(far, far, src, dst, nil, nil)
+		inside := 0
+		first := transfer.SyncOptions{}
+		first.Events = func(e transfer.Event) {
+			if e.Kind != transfer.Done {
+				return
+			}
+			inside++
+			other := sftpServer(t)
+			to, from := direction.endpoints(other, other, src, dst, nil, nil)
+			_, err := transfer.Sync(t.Context(), to, from, transfer.SyncOptions{})
+			var locked *transfer.LockedError
+			if !errors.As(err, &locked) || !errors.Is(err, transfer.ErrLocked) || locked.Holder.PID != os.Getpid() {
+				t.Errorf("the second run: %v", err)
+			}
+			if _, err := transfer.Sync(t.Context(), to, from, transfer.SyncOptions{NoLock: true}); err != nil {
+				t.Errorf("without a lock: %v", err)
+			}
+			dry := transfer.SyncOptions{}
+			dry.DryRun = true
+			if _, err := transfer.Sync(t.Context(), to, from, dry); err != nil {
+				t.Errorf("a dry run: %v", err)
+			}
+		}
+		if _, err := transfer.Sync(t.Context(), to, from, first); err != nil {
+			t.Fatal(err)
+		}
+		if inside != 1 {
+			t.Fatalf("%d files were copied", inside)
+		}
+		sameTrees(t, src, dst)
+	})
+}
+
+// A lock that somebody was killed with is void once it is old, or at once if its process is known to
+// be gone; what is in it does not matter.
+func TestSyncVoidLock(t *testing.T) {
+	gone := exec.Command(os.Args[0], "-test.run=^$")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	space, err := os.Readlink("/proc/self/ns/pid")
+	here := strings.TrimSpace(string(boot)) + " " + space
+	holder := func(pid int, machine string) string {
+		data, _ := json.Marshal(transfer.Holder{Host: "alpha", PID: pid, Started: time.Now(), ID: "x",
+			Machine: machine})
+		return string(data)
+	}
+	for name, test := range map[string]struct {
+		text string
+		age  time.Duration
+		held bool
+		skip bool
+	}{
+		"fresh":                        {text: holder(1, "elsewhere"), held: true},
+		"nearly void":                  {text: holder(1, "elsewhere"), age: transfer.LockStale - time.Minute, held: true},
+		"old":                          {text: holder(1, "elsewhere"), age: transfer.LockStale + time.Minute},
+		"its process is gone":          {text: holder(gone.Process.Pid, here), skip: err != nil},
+		"its process is there":         {text: holder(os.Getpid(), here), held: true},
+		"gone, and on another machine": {text: holder(gone.Process.Pid, "elsewhere"), held: true},
+		"empty":                        {held: true},
+		"empty and old":                {age: time.Hour},
+		"nonsense and old":             {text: "{{{", age: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.skip {
+				t.Skip("this system does not tell what process numbers are valid in")
+			}
+			everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+				dir := t.TempDir()
+				src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+				fill(t, src, "a")
+				os.Mkdir(dst, 0o755)
+				lock := filepath.Join(dst, transfer.LockName)
+				os.WriteFile(lock, []byte(test.text), 0o644)
+				when := time.Now().Add(-test.age)
+				os.Chtimes(lock, when, when)
+				j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+					options: transfer.SyncOptions{Delete: true}}
+				_, err := j.run(t)
+				if held := errors.Is(err, transfer.ErrLocked); held != test.held || !held && err != nil {
+					t.Fatal(err)
+				}
+				if !test.held {
+					sameTrees(t, src, dst)
+				} else if data, _ := os.ReadFile(lock); string(data) != test.text {
+					t.Errorf("the lock is %q now", data)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package transfer
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"iter"
+	"os"
+	"sync"
+)
+
+// A spill is a list of records that may be long: what does not fit in a little memory goes to a
+// temporary file. Records are lists of strings.
+type spill struct {
+	mu   sync.Mutex
+	data []byte // that is not in the file yet
+	file *os.File
+	n    int64 // records
+	err  error
+}
+
+const (
+	spillMemory = 64 << 10
+	mostField   = 1 << 20 // longer than any path
+	mostFields  = 1 << 20
+)
+
+// add adds a record. An error is kept for all.
+func (s *spill) add(fields ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data = binary.AppendUvarint(s.data, uint64(len(fields)))
+	for _, field := range fields {
+		s.data = binary.AppendUvarint(s.data, uint64(len(field)))
+		s.data = append(s.data, field...)
+	}
+	s.n++
+	if len(s.data) < spillMemory || s.err != nil {
+		return
+	}
+	if s.file == nil {
+		if s.file, s.err = os.CreateTemp("", "usftp-sync-"); s.err != nil {
+			return
+		}
+	}
+	_, s.err = s.file.Write(s.data)
+	s.data = s.data[:0]
+}
+
+// all returns the records in the order in which they were added. Nothing may be added meanwhile.
+func (s *spill) all() iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		if s.err != nil {
+			yield(nil, s.err)
+			return
+		}
+		var r byteReader = bytes.NewReader(s.data)
+		if s.file != nil {
+			if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+				yield(nil, err)
+				return
+			}
+			r = bufio.NewReaderSize(io.MultiReader(s.file, bytes.NewReader(s.data)), spillMemory)
+		}
+		for range s.n {
+			fields, err := readRecord(r)
+			if !yield(fields, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+type byteReader interface {
+	io.Reader
+	io.ByteReader
+}
+
+func readRecord(r byteReader) (fields []string, err error) {
+	count, err := binary.ReadUvarint(r)
+	if err != nil || count > mostFields {
+		return nil, io.ErrUnexpectedEOF
+	}
+	for range count {
+		length, err := binary.ReadUvarint(r)
+		if err != nil || length > mostField {
+			return nil, io.ErrUnexpectedEOF
+		}
+		field := make([]byte, length)
+		if _, err := io.ReadFull(r, field); err != nil {
+			return nil, io.ErrUnexpectedEOF
+		}
+		fields = append(fields, string(field))
+	}
+	return fields, nil
+}
+
+// close removes the temporary file.
+func (s *spill) close() {
+	if s.file != nil {
+		s.file.Close()
+		os.Remove(s.file.Name())
+	}
+}
