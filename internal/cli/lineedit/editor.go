@@ -72,7 +72,9 @@ func (e *Editor) ReadLine(ctx context.Context, prompt string) (string, error) {
 	e.prompt, e.waits, e.listed = prompt, false, false
 	e.History.begin()
 	for {
-		e.screen.draw(e.prompt, e.buffer.cells, e.buffer.at)
+		if !e.keys.ready() {
+			e.screen.draw(e.prompt, e.buffer.cells, e.buffer.at)
+		}
 		k, woken, err := e.keys.next(ctx)
 		if err != nil {
 			e.screen.leave("")
@@ -109,6 +111,7 @@ func (e *Editor) press(ctx context.Context, k key) (done bool, err error) {
 		e.screen.leave("")
 		return true, nil
 	case interrupt:
+		e.screen.draw(e.prompt, e.buffer.cells, len(e.buffer.cells))
 		e.screen.leave("^C")
 		return false, ErrInterrupted
 	case endOrDelete:

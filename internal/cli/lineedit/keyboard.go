@@ -55,6 +55,12 @@ func (k *keyboard) next(ctx context.Context) (pressed key, woken bool, err error
 	}
 }
 
+// ready reports whether there is a key that was read already: the line need not be shown before it.
+func (k *keyboard) ready() bool {
+	_, n := decode(k.bytes)
+	return n > 0
+}
+
 // ask has some keys read, unless that is under way.
 func (k *keyboard) ask() {
 	if k.asked {

@@ -120,7 +120,7 @@ func (s *Shell) local(ctx context.Context, command string) error {
 
 // child runs a program that has the terminal to itself. Ctrl-C is for the program then.
 func (s *Shell) child(_ context.Context, cmd *exec.Cmd) error {
-	if s.stdin {
+	if s.stdin && cmd.Stdin == nil {
 		cmd.Stdin = s.app.Stdin
 	}
 	cmd.Stdout, cmd.Stderr = s.app.Stdout, os.Stderr

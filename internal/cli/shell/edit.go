@@ -1,0 +1,264 @@
+package shell
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A version is the contents of a file at one moment, or that there was none.
+type version struct {
+	exists bool
+	hash   [sha256.Size]byte
+}
+
+// edit fetches a file, has it edited here, and puts it back if it was changed. If it was changed on
+// the host meanwhile, the edited file stays here.
+func (s *Shell) edit(ctx context.Context, r *request) error {
+	if err := r.want(1, many); err != nil {
+		return err
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	var failed failures
+	for _, w := range r.args {
+		names, err := s.remoteNames(ctx, host, w)
+		s.note(&failed, err)
+		for _, name := range names {
+			err := s.editFile(ctx, name)
+			s.note(&failed, err)
+			if ctx.Err() != nil {
+				return failed.err()
+			}
+		}
+	}
+	return failed.err()
+}
+
+func (s *Shell) editFile(ctx context.Context, name string) error {
+	dir, err := os.MkdirTemp("", "usftp-edit-") // which only we can read
+	if err != nil {
+		return fmt.Errorf("cannot edit %s: %s", name, ui.ReasonOf(err))
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			os.RemoveAll(dir)
+		}
+	}()
+	copied := filepath.Join(dir, localName(name))
+	before, err := s.fetch(ctx, name, copied)
+	if err != nil {
+		return fmt.Errorf("cannot edit %s: %w", name, err)
+	}
+	if err := s.child(ctx, editor(copied)); err != nil {
+		return fmt.Errorf("%s is as it was: %w", name, err)
+	}
+	after, err := versionOf(copied)
+	if err != nil {
+		return fmt.Errorf("cannot read the edited file: %s", ui.ReasonOf(err))
+	}
+	if after == before || !after.exists {
+		return nil
+	}
+	keep = true
+	kept := fmt.Sprintf("; what you edited is in %s", copied)
+	now, err := s.fetch(ctx, name, filepath.Join(dir, "now"))
+	os.Remove(filepath.Join(dir, "now"))
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot tell whether %s was changed meanwhile: %w%s", name, err, kept)
+	case now != before:
+		return fmt.Errorf("%s was changed on the host meanwhile, and is left as it is now%s", name, kept)
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("%w%s", err, kept)
+	}
+	if !before.exists { // a file in a private directory is private, and this one should not be
+		os.Chmod(copied, 0o666)
+	}
+	j := job{options: s.flags.TransferOptions()}
+	j.options.NoTargetDirectory = true
+	if err := s.transfer(ctx, j, transfer.Remote(host, name), transfer.Local(copied)); err != nil {
+		s.app.Console.Say("what you edited is in " + copied)
+		return err
+	}
+	keep = false
+	return nil
+}
+
+// localName is what the copy of a file is called, since editors go by the ending. The name comes
+// from the host, so that only its harmless characters are kept.
+func localName(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '_'
+	}, path.Base(name))
+	clean = strings.TrimLeft(clean, "-")
+	if strings.Trim(clean, ".") == "" || len(clean) > 200 {
+		return "file" + path.Ext(clean)[:min(len(path.Ext(clean)), 20)]
+	}
+	return clean
+}
+
+// maxEdited is the most bytes that edit and less fetch into a file.
+const maxEdited = 1 << 30
+
+// fetch copies a file from the host to a local one, and returns what it has.
+func (s *Shell) fetch(ctx context.Context, name, local string) (version, error) {
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return version{}, err
+	}
+	info, err := host.Client.WithContext(ctx).Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return version{}, nil
+	case err != nil:
+		return version{}, errors.New(ui.ReasonOf(err))
+	case !info.Mode().IsRegular():
+		return version{}, errors.New("it is not a regular file")
+	case info.Size() > maxEdited:
+		return version{}, fmt.Errorf("it has %s, which is too much to edit", ui.Amount(float64(info.Size())))
+	}
+	options := s.flags.TransferOptions()
+	options.NoTargetDirectory = true
+	if _, err := transfer.Copy(ctx, transfer.Local(local), transfer.Remote(host, name), options); err != nil {
+		return version{}, err
+	}
+	os.Chmod(local, 0o600)
+	return versionOf(local)
+}
+
+func versionOf(local string) (v version, err error) {
+	f, err := os.Open(local)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, nil
+	} else if err != nil {
+		return v, err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return v, err
+	}
+	v.exists = true
+	hash.Sum(v.hash[:0])
+	return v, nil
+}
+
+// editor is the program that edits a file: $VISUAL or $EDITOR, which may have arguments, or vi.
+func editor(file string) *exec.Cmd {
+	for _, name := range []string{"VISUAL", "EDITOR"} {
+		if program := os.Getenv(name); strings.TrimSpace(program) != "" {
+			return withArguments(program, file)
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return exec.Command("notepad", file)
+	}
+	return exec.Command("vi", file)
+}
+
+// withArguments is a command from an environment variable, and operands.
+func withArguments(program string, operands ...string) *exec.Cmd {
+	if runtime.GOOS == "windows" {
+		words := strings.Fields(program)
+		return exec.Command(words[0], append(words[1:], operands...)...)
+	}
+	return exec.Command("/bin/sh", append([]string{"-c", program + ` "$@"`, program}, operands...)...)
+}
+
+// less shows files in $PAGER, less or more.
+func (s *Shell) less(ctx context.Context, r *request) error {
+	if err := r.want(1, many); err != nil {
+		return err
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	var failed failures
+	var names []string
+	for _, w := range r.args {
+		found, err := s.remoteNames(ctx, host, w)
+		s.note(&failed, err)
+		names = append(names, found...)
+	}
+	if len(names) == 0 {
+		return failed.err()
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	fetched := make(chan error, 1)
+	go func() {
+		defer write.Close()
+		fetched <- s.concatenate(ctx, host, names, write)
+	}()
+	err = s.pager(read)
+	read.Close()
+	stop() // whoever leaves the pager does not want the rest
+	if why := <-fetched; err == nil && why != nil && !errors.Is(why, context.Canceled) && !errors.Is(why, errPagerLeft) {
+		err = why
+	}
+	s.note(&failed, err)
+	return failed.err()
+}
+
+var errPagerLeft = errors.New("the pager has ended")
+
+// pagerPipe tells the end of the pager from other errors.
+type pagerPipe struct{ *os.File }
+
+func (p pagerPipe) Write(b []byte) (int, error) {
+	n, err := p.File.Write(b)
+	if err != nil {
+		err = errPagerLeft
+	}
+	return n, err
+}
+
+// concatenate writes files one after the other.
+func (s *Shell) concatenate(ctx context.Context, host pool.Host, names []string, to *os.File) error {
+	for _, name := range names {
+		_, err := transfer.Copy(ctx, transfer.Writer(pagerPipe{to}), transfer.Remote(host, name), s.flags.TransferOptions())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Shell) pager(in *os.File) error {
+	program := os.Getenv("PAGER")
+	if strings.TrimSpace(program) == "" {
+		program = "more"
+		if _, err := exec.LookPath("less"); err == nil {
+			program = "less"
+		}
+	}
+	cmd := withArguments(program)
+	cmd.Stdin = in
+	return s.child(context.Background(), cmd)
+}

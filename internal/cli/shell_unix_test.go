@@ -1,0 +1,102 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// onShell starts a session on a terminal, in an empty local directory and in a directory on the host,
+// and waits for the prompt.
+func onShell(t *testing.T, server *opensshd.Server, remote string, args ...string) (s *screen,
+	local string) {
+	t.Helper()
+	local = t.TempDir()
+	args = append([]string{"shell", "-F", server.ConfigFile}, args...)
+	cmd := command(t, local, append(args, "testhost:"+remote)...)
+	cmd.Env = append(cmd.Env, "SHELL=/bin/sh", "TERM=xterm")
+	s = onScreen(t, 100, cmd)
+	s.await(`testhost:.*> $`)
+	return s, local
+}
+
+// A person copies files, with completion and a history.
+func TestShell(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	remote := t.TempDir()
+	writeFile(t, filepath.Join(remote, "a long name.txt"), []byte("one"))
+	writeFile(t, filepath.Join(remote, "other"), []byte("two"))
+	if err := os.Mkdir(filepath.Join(remote, "directory"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, local := onShell(t, server, remote)
+	s.typed("mkdi\x15get a\t")
+	s.await(`get a\\ long\\ name\.txt `)
+	s.typed("\r")
+	s.await(`100%.*in 00:0\d`)
+	s.await(`> $`)
+	if got := string(readFile(t, filepath.Join(local, "a long name.txt"))); got != "one" {
+		t.Errorf("it has %q", got)
+	}
+	s.typed("cd di\t\r")
+	s.await(`directory> $`)
+	s.typed("put 'a l\t\r")
+	s.await(`put 'a long name\.txt' `)
+	s.await(`100%.*in 00:0\d`)
+	s.await(`> $`)
+	if got := string(readFile(t, filepath.Join(remote, "directory", "a long name.txt"))); got != "one" {
+		t.Errorf("it has %q", got)
+	}
+	s.typed("!echo $((6*7))\r")
+	s.await(`\n42\s+.*> $`)
+	s.typed("nonsense\x03")
+	s.await(`nonsense\^C\s+.*> $`)
+	s.typed("\x1b[A\x1b[A\r") // the command before the last one
+	s.await(`put 'a long name\.txt' \s+`)
+	s.await(`> $`)
+	s.typed("\x04")
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	home := ""
+	for _, v := range s.cmd.Env {
+		if strings.HasPrefix(v, "HOME=") {
+			home = v[len("HOME="):]
+		}
+	}
+	history := string(readFile(t, filepath.Join(home, ".local/state/usftp/shell_history")))
+	if !regexp.MustCompile(`(?m)^cd directory/$`).MatchString(history) || strings.Contains(history, "nonsense") {
+		t.Errorf("the history is %q", history)
+	}
+}
+
+// Ctrl-C ends a get, and not the session, whose connection goes on.
+func TestShellCtrlC(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	remote := t.TempDir()
+	writeFile(t, filepath.Join(remote, "big"), randomData(16<<20))
+	s, local := onShell(t, server, remote, "-l", "20000")
+	s.typed("get big\r")
+	s.await(`\d+% +[1-9].* left`)
+	s.typed("\x03")
+	s.await(`big .* stopped`)
+	s.await(`testhost:.*> $`)
+	s.typed("pwd\r")
+	s.await(`Remote working directory: ` + regexp.QuoteMeta(remote))
+	s.await(`> $`)
+	if _, err := os.Stat(filepath.Join(local, "big")); err == nil {
+		t.Error("the file is there, although it was not complete")
+	}
+	s.typed("exit\r")
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+}
