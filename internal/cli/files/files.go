@@ -24,10 +24,13 @@ import (
 	"github.com/usftp/usftp/internal/cli/verb"
 )
 
+// specs makes the commands, in the order of help.
+var specs = []func() *spec{list, remove}
+
 // Commands returns the commands of this package.
 func Commands(a *ui.App) []*cobra.Command {
 	var commands []*cobra.Command
-	for _, make := range []func() *spec{list, remove} {
+	for _, make := range specs {
 		commands = append(commands, newCommand(a, make()))
 	}
 	return commands

@@ -47,7 +47,7 @@ func Unescape(client *usftp.Client, name string, from int) string {
 func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) ([]string, error) {
 	client = client.WithContext(ctx)
 	names, err := client.Glob(pattern)
-	names = slices.DeleteFunc(names, func(name string) bool { return hidden(pattern, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return Hidden(pattern, name) })
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -83,9 +83,9 @@ func checkMatch(pattern, name string) error {
 	return nil
 }
 
-// hidden reports whether a name begins with a dot where the pattern does not, in one of its elements:
+// Hidden reports whether a name begins with a dot where the pattern does not, in one of its elements:
 // as in a shell and in scp, such names are not meant.
-func hidden(pattern, name string) bool {
+func Hidden(pattern, name string) bool {
 	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
 	for i := 1; i <= min(len(p), len(n)); i++ {
 		want, got := p[len(p)-i], n[len(n)-i]

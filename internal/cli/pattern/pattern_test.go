@@ -47,8 +47,8 @@ func TestHidden(t *testing.T) {
 		{"../*", "../x", false},
 		{"../*", "../.x", true},
 	} {
-		if got := hidden(c.pattern, c.name); got != c.want {
-			t.Errorf("hidden(%q, %q) = %v", c.pattern, c.name, got)
+		if got := Hidden(c.pattern, c.name); got != c.want {
+			t.Errorf("Hidden(%q, %q) = %v", c.pattern, c.name, got)
 		}
 	}
 }

@@ -49,6 +49,12 @@ func (s *Shell) complete(text string, at int) (c lineedit.Completion, pending bo
 		return s.completeRemote(o, kind == remoteDirectory)
 	case local, localDirectory:
 		return o.completion(localEntries(o.directory()), kind == localDirectory), false
+	case either:
+		if begun, ok := strings.CutPrefix(o.typed, ":"); ok {
+			o.start, o.typed, o.text = o.start+1, begun, o.text[1:]
+			return s.completeRemote(o, true)
+		}
+		return o.completion(localEntries(o.directory()), true), false
 	case commandName:
 		s.completeCommand(&c, current.text)
 	}

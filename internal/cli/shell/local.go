@@ -14,8 +14,6 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-var lstat = os.Lstat
-
 // localTilde is the local name that a word stands for, with a leading ~ as the home directory.
 func (s *Shell) localTilde(w word) string {
 	name := w.name()

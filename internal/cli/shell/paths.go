@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/pattern"
 	"github.com/usftp/usftp/pool"
 )
-
-// errNoMatch reports a pattern that matches nothing.
-var errNoMatch = errors.New("no match")
 
 // remoteNames are the absolute paths that a word stands for on the host: those that match its
 // pattern, or the one that it names, whether that exists or not.
@@ -23,28 +22,15 @@ func (s *Shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]stri
 	if !w.isPattern() {
 		return []string{s.session.abs(s.tilde(w))}, nil
 	}
-	pattern := w.pattern
-	if !path.IsAbs(pattern) {
-		pattern = strings.TrimSuffix(usftp.QuotePattern(s.session.dir), "/") + "/" + pattern
+	typed := w.pattern
+	if !path.IsAbs(typed) {
+		typed = strings.TrimSuffix(usftp.QuotePattern(s.session.dir), "/") + "/" + typed
 	}
-	names, err := host.Client.WithContext(ctx).Glob(pattern)
-	if err != nil && !errors.Is(err, path.ErrBadPattern) {
-		return nil, err
+	names, err := pattern.Expand(ctx, host.Client, typed, s.session.abs(w.text))
+	if errors.Is(err, pattern.ErrNoMatch) {
+		err = fmt.Errorf("%s: %w", w.text, err)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return hidden(pattern, name) })
-	if len(names) == 0 {
-		// the file may have this very name
-		if name := s.session.abs(w.text); s.exists(ctx, host, name) {
-			return []string{name}, nil
-		}
-		return nil, fmt.Errorf("%s: %w", w.text, errNoMatch)
-	}
-	return names, nil
-}
-
-func (s *Shell) exists(ctx context.Context, host pool.Host, name string) bool {
-	_, err := host.Client.WithContext(ctx).Lstat(name)
-	return err == nil
+	return names, err
 }
 
 // tilde is the name that a word stands for, with a leading ~ as the directory of the login. sftp has
@@ -67,28 +53,15 @@ func (s *Shell) localNames(w word) ([]string, error) {
 		return nil, err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return hidden(w.pattern, filepath.ToSlash(name))
+		return pattern.Hidden(w.pattern, filepath.ToSlash(name))
 	})
 	if len(names) == 0 {
-		if _, err := lstat(w.text); err == nil {
+		if _, err := os.Lstat(w.text); err == nil {
 			return []string{w.text}, nil
 		}
-		return nil, fmt.Errorf("%s: %w", w.text, errNoMatch)
+		return nil, fmt.Errorf("%s: no match", w.text)
 	}
 	return names, nil
-}
-
-// hidden reports whether a name begins with a dot where the pattern does not, in one of its elements.
-func hidden(pattern, name string) bool {
-	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
-	for i := 1; i <= min(len(p), len(n)); i++ {
-		want, got := p[len(p)-i], n[len(n)-i]
-		if strings.HasPrefix(got, ".") && !strings.HasPrefix(strings.TrimPrefix(want, `\`), ".") &&
-			got != want {
-			return true
-		}
-	}
-	return false
 }
 
 // isDirectory reports whether a remote name leads to a directory.

@@ -82,7 +82,7 @@ func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
 }
 
 func (c *command) execute(ctx context.Context, s *Shell, r *request) error {
-	if !c.raw {
+	if !c.raw && !c.ownFlags {
 		if err := r.parseFlags(); err != nil {
 			return err
 		}

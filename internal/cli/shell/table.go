@@ -3,7 +3,10 @@ package shell
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/usftp/usftp/internal/cli/files"
 )
 
 // A command is one line of the table from which dispatch, help, completion and the man page come.
@@ -13,6 +16,7 @@ type command struct {
 	operands string   // as in help
 	text     string   // what it does
 	takes    []kind   // what its operands are, for completion; the last one repeats
+	ownFlags bool     // it reads its flags itself
 	raw      bool     // the rest of the line is for the local shell
 	repeats  bool     // may be run again if the connection was lost meanwhile
 	changes  bool     // what is on the host
@@ -29,6 +33,7 @@ const (
 	remoteDirectory
 	local
 	localDirectory
+	either // local, or on the host with a colon in front
 	commandName
 )
 
@@ -96,39 +101,87 @@ func find(name string) *command {
 
 const many = 1 << 20
 
-var commands []command
+var commands = slices.SortedFunc(slices.Values(append(own, verbs()...)), func(a, b command) int {
+	return strings.Compare(a.names[0], b.names[0])
+})
 
-func init() { // the table's functions refer to it
-	commands = []command{
-		{names: []string{"cd", "chdir"}, operands: "[DIR]", text: "change the directory on the host; without DIR, to where the login began",
-			takes: []kind{remoteDirectory}, repeats: true, run: (*Shell).cd},
-		{names: []string{"pwd"}, text: "print the directory on the host", run: (*Shell).pwd},
-		{names: []string{"get", "mget"}, flags: "afpPrR", operands: "SRC... [DST]", text: "copy files from the host",
-			takes: []kind{remote}, run: (*Shell).get},
-		{names: []string{"reget"}, flags: "fpPrR", operands: "SRC... [DST]", text: "get -a: continue interrupted copies",
-			takes: []kind{remote}, run: (*Shell).reget},
-		{names: []string{"put", "mput"}, flags: "afpPrR", operands: "SRC... [DST]", text: "copy files to the host",
-			takes: []kind{local}, changes: true, run: (*Shell).put},
-		{names: []string{"reput"}, flags: "fpPrR", operands: "SRC... [DST]", text: "put -a: continue interrupted copies",
-			takes: []kind{local}, changes: true, run: (*Shell).reput},
-		{names: []string{"cp", "copy"}, flags: "r", operands: "SRC... DST", text: "copy files on the host",
-			takes: []kind{remote}, changes: true, run: (*Shell).copy},
-		{names: []string{"rename"}, flags: "l", operands: "OLD NEW", text: "rename a file; -l: fail if NEW exists",
-			takes: []kind{remote}, changes: true, run: (*Shell).rename},
-		{names: []string{"symlink"}, operands: "OLD NEW", text: "make a symbolic link NEW to OLD",
-			takes: []kind{remote}, changes: true, run: (*Shell).symlink},
-		{names: []string{"lcd", "lchdir"}, operands: "[DIR]", text: "change the local directory; without DIR, to your home directory",
-			takes: []kind{localDirectory}, run: (*Shell).lcd},
-		{names: []string{"lpwd"}, text: "print the local directory", run: (*Shell).lpwd},
-		{names: []string{"lls"}, raw: true, operands: "[ARGUMENTS]", text: "run ls here", takes: []kind{local}, run: (*Shell).lls},
-		{names: []string{"lmkdir"}, operands: "DIR...", text: "make a local directory", takes: []kind{localDirectory}, run: (*Shell).lmkdir},
-		{names: []string{"lumask"}, operands: "MASK", text: "set the umask of local files", run: (*Shell).lumask},
-		{names: []string{"!"}, raw: true, operands: "[COMMAND]", text: "run a command, or a shell, here", run: (*Shell).escape},
-		{names: []string{"progress"}, text: "turn the progress line on or off", run: (*Shell).progress},
-		{names: []string{"version"}, text: "print the version of SFTP and of both programs", repeats: true, run: (*Shell).version},
-		{names: []string{"help", "?"}, operands: "[COMMAND]", text: "print this list, or help about a command",
-			takes: []kind{commandName}, run: (*Shell).help},
-		{names: []string{"exit", "bye", "quit"}, text: "end the session", ends: true,
-			run: func(*Shell, context.Context, *request) error { return nil }},
+func init() {
+	find("help").run = (*Shell).help // which prints the table
+}
+
+// fromSFTP are other names that sftp has for commands.
+var fromSFTP = map[string][]string{"ls": {"dir"}}
+
+// takes is what the operands of the commands of package files are, where they are not files.
+var takes = map[string][]kind{"chmod": {other, remote}, "chown": {other, remote},
+	"mkdir": {remoteDirectory}, "rmdir": {remoteDirectory}, "du": {remoteDirectory},
+	"find": {remoteDirectory, other}}
+
+// verbs are the commands that `usftp ls host:` and the like run, too.
+func verbs() (list []command) {
+	for _, c := range files.SessionCommands() {
+		kinds := takes[c.Name]
+		if kinds == nil {
+			kinds = []kind{remote}
+		}
+		list = append(list, command{names: append([]string{c.Name}, fromSFTP[c.Name]...), operands: c.Usage,
+			text: c.Short, takes: kinds, repeats: !c.Changes, changes: c.Changes, ownFlags: true,
+			run: func(s *Shell, ctx context.Context, r *request) error { return s.verb(ctx, c, r.args) }})
 	}
+	return list
+}
+
+// own are the commands that are not those of package files.
+var own = []command{
+	{names: []string{"cd", "chdir"}, operands: "[DIR]",
+		text:  "change the directory on the host; without DIR, to where the login began",
+		takes: []kind{remoteDirectory}, repeats: true, run: (*Shell).cd},
+	{names: []string{"pwd"}, text: "print the directory on the host", run: (*Shell).pwd},
+	{names: []string{"get", "mget"}, flags: "afpPrR", operands: "SRC... [DST]",
+		text:  "copy files from the host; -r: directories too; -a: continue",
+		takes: []kind{remote}, run: (*Shell).get},
+	{names: []string{"reget"}, flags: "fpPrR", operands: "SRC... [DST]",
+		text: "get -a: continue interrupted copies", takes: []kind{remote}, run: (*Shell).reget},
+	{names: []string{"put", "mput"}, flags: "afpPrR", operands: "SRC... [DST]",
+		text:  "copy files to the host; -r: directories too; -a: continue",
+		takes: []kind{local}, changes: true, run: (*Shell).put},
+	{names: []string{"reput"}, flags: "fpPrR", operands: "SRC... [DST]",
+		text: "put -a: continue interrupted copies", takes: []kind{local}, changes: true,
+		run: (*Shell).reput},
+	{names: []string{"sync"}, operands: "[flags] SRC DST",
+		text:  "make a directory equal to another; :DIR is on the host",
+		takes: []kind{either}, changes: true, ownFlags: true, run: (*Shell).sync},
+	{names: []string{"cp", "copy"}, flags: "prR", operands: "SRC... DST", text: "copy files on the host",
+		takes: []kind{remote}, changes: true, run: (*Shell).copy},
+	{names: []string{"edit"}, operands: "FILE...",
+		text:  "edit files with $EDITOR; they are put back if you change them, and nobody else did",
+		takes: []kind{remote}, changes: true, run: (*Shell).edit},
+	{names: []string{"less", "more"}, operands: "FILE...", text: "show files in $PAGER",
+		takes: []kind{remote}, run: (*Shell).less},
+	{names: []string{"rename"}, flags: "l", operands: "OLD NEW",
+		text:  "rename a file, onto NEW if that exists; -l: fail if it does",
+		takes: []kind{remote}, changes: true, run: (*Shell).rename},
+	{names: []string{"symlink"}, operands: "OLD NEW", text: "make a symbolic link NEW to OLD",
+		takes: []kind{remote}, changes: true, run: (*Shell).symlink},
+	{names: []string{"chgrp"}, operands: "[flags] GROUP FILE...", text: "change groups",
+		takes: []kind{other, remote}, changes: true, ownFlags: true, run: (*Shell).chgrp},
+	{names: []string{"lcd", "lchdir"}, operands: "[DIR]",
+		text:  "change the local directory; without DIR, to your home directory",
+		takes: []kind{localDirectory}, run: (*Shell).lcd},
+	{names: []string{"lpwd"}, text: "print the local directory", run: (*Shell).lpwd},
+	{names: []string{"lls"}, raw: true, operands: "[ARGUMENTS]", text: "run ls here",
+		takes: []kind{local}, run: (*Shell).lls},
+	{names: []string{"lmkdir"}, operands: "DIR...", text: "make local directories",
+		takes: []kind{localDirectory}, run: (*Shell).lmkdir},
+	{names: []string{"lumask"}, operands: "MASK", text: "set the umask of local files",
+		run: (*Shell).lumask},
+	{names: []string{"!"}, raw: true, operands: "[COMMAND]", text: "run a command, or a shell, here",
+		run: (*Shell).escape},
+	{names: []string{"progress"}, text: "turn the progress line on or off", run: (*Shell).progress},
+	{names: []string{"version"}, text: "print the versions of SFTP and of the server", repeats: true,
+		run: (*Shell).version},
+	{names: []string{"help", "?"}, operands: "[COMMAND]...", text: "print this list, or help about commands",
+		takes: []kind{commandName}},
+	{names: []string{"exit", "bye", "quit"}, text: "end the session", ends: true,
+		run: func(*Shell, context.Context, *request) error { return nil }},
 }

@@ -8,16 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/cli/pattern"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
-
-// texts are the words of a line without their quotes.
-func texts(words []word) (list []string) {
-	for _, w := range words {
-		list = append(list, w.text)
-	}
-	return list
-}
 
 // Lines are split as sh splits them, and patterns match what they match in sh.
 func TestSplitLikeSh(t *testing.T) {
@@ -86,7 +79,7 @@ func match(t *testing.T, dir string, w word) (names []string) {
 		t.Fatal(err)
 	}
 	for _, name := range found {
-		if name = filepath.Base(name); !hidden(w.pattern, name) {
+		if name = filepath.Base(name); !pattern.Hidden(w.pattern, name) {
 			names = append(names, name)
 		}
 	}
@@ -177,7 +170,7 @@ func TestParseLine(t *testing.T) {
 			name = l.command.names[0]
 		}
 		if name != want.command || l.ignoreErrors != want.ignore || l.silent != want.silent ||
-			!slices.Equal(texts(l.args), want.args) || strings.TrimSpace(l.rest) != want.rest {
+			!slices.Equal(textsOf(l.args), want.args) || strings.TrimSpace(l.rest) != want.rest {
 			t.Errorf("%q is %s %+v", text, name, l)
 		}
 	}
@@ -218,7 +211,7 @@ func FuzzSplit(f *testing.F) {
 			}
 			words, err := split(line, shQuoting)
 			if err != nil || len(words) != 1 || words[0].text != text || words[0].isPattern() {
-				t.Fatalf("%q is quoted as %s, which is %q, %v", text, line, texts(words), err)
+				t.Fatalf("%q is quoted as %s, which is %q, %v", text, line, textsOf(words), err)
 			}
 		}
 	})

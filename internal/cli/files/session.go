@@ -1,0 +1,82 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/verb"
+)
+
+// A SessionCommand is a command of this package as it is typed in a session on one host: its
+// operands are paths there.
+type SessionCommand struct {
+	Name    string
+	Usage   string // flags and operands
+	Short   string
+	Changes bool // what is on the host
+
+	make func() *spec
+}
+
+// SessionCommands returns the commands for sessions.
+func SessionCommands() []SessionCommand {
+	var commands []SessionCommand
+	for _, make := range specs {
+		s := make()
+		name, usage, _ := strings.Cut(s.use, " ")
+		usage = strings.NewReplacer("HOST:", "").Replace(usage)
+		commands = append(commands, SessionCommand{name, usage, s.short, s.acts, make})
+	}
+	return commands
+}
+
+// here are the commands that are for the current directory if nothing is named.
+var here = map[string]bool{"ls": true, "df": true, "du": true, "find": true}
+
+// Run runs the command. Expand gives the names that an operand stands for, or the one that it is if
+// it is literal.
+func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
+	expand func(operand string, literal bool) ([]string, error)) error {
+	s := c.make()
+	f := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	f.Usage = func() {}
+	if s.register != nil {
+		s.register(f)
+	}
+	if s.acts && f.ShorthandLookup("v") == nil {
+		f.BoolVarP(&env.Verbose, "verbose", "v", false, "print what is done")
+	}
+	// sftp's ls -f does not sort; its -1, -a and the rest are those of ls.
+	if unsorted := f.Lookup("unsorted"); unsorted != nil && f.ShorthandLookup("f") == nil {
+		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value, NoOptDefVal: "true"})
+	}
+	if err := f.Parse(args); err != nil {
+		return &verb.UsageError{Err: err}
+	}
+	args = f.Args()
+	if s.take != nil {
+		var err error
+		if args, err = s.take(f, args); err != nil {
+			return &verb.UsageError{Err: err}
+		}
+	}
+	if len(args) == 0 && here[c.Name] {
+		args = []string{"."}
+	}
+	if len(args) < s.least {
+		return &verb.UsageError{Err: errors.New("missing operand")}
+	}
+	var names []string
+	for i, arg := range args {
+		literal := s.literal == allLiteral || s.literal == lastLiteral && i == len(args)-1
+		found, err := expand(arg, literal)
+		if err != nil {
+			return err
+		}
+		names = append(names, found...)
+	}
+	return s.run(ctx, env, names)
+}

@@ -1,0 +1,138 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/files"
+	"github.com/usftp/usftp/internal/cli/sync"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/cli/verb"
+	"github.com/usftp/usftp/transfer"
+)
+
+// verb runs a command of package files in the directory on the host.
+func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) error {
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	env := &verb.Env{Client: host.Client, Host: host.Name, Dir: s.session.dir, Out: s.app.Out,
+		Say: s.app.Console.Say}
+	if ui.IsTerminal(s.app.Stdout) {
+		env.Terminal, env.Width = true, ui.Width(s.app.Stdout)
+	}
+	if s.quoting == shQuoting {
+		env.Ask = s.ask
+	}
+	// Operands are texts to the command, which finds out what its flags are. Which word an operand
+	// was, quotes and all, follows from the order.
+	left := words
+	operand := func(text string) word {
+		for i, w := range left {
+			if w.text == text {
+				left = left[i+1:]
+				return w
+			}
+		}
+		return word{text: text, pattern: usftp.QuotePattern(text)}
+	}
+	err = c.Run(ctx, env, textsOf(words), func(text string, literal bool) ([]string, error) {
+		w := operand(text)
+		if literal || !w.isPattern() {
+			if literal {
+				return []string{s.literal(w)}, nil
+			}
+			return []string{s.tilde(w)}, nil
+		}
+		names, err := s.remoteNames(ctx, host, w)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(text, "/") { // shown as they were typed
+			for i := range names {
+				names[i] = strings.TrimPrefix(names[i], strings.TrimSuffix(s.session.dir, "/")+"/")
+			}
+		}
+		return names, nil
+	})
+	var usage *verb.UsageError
+	if errors.As(err, &usage) {
+		return fmt.Errorf("%s: %w; usage: %s %s", c.Name, usage.Err, c.Name, c.Usage)
+	}
+	return err
+}
+
+// literal is a word that is no pattern, whatever it looks like.
+func (s *Shell) literal(w word) string {
+	if w.isPattern() {
+		return w.text
+	}
+	return s.tilde(w)
+}
+
+func textsOf(words []word) []string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = w.text
+	}
+	return list
+}
+
+// ask asks the person who types commands.
+func (s *Shell) ask(ctx context.Context, question string) (bool, error) {
+	io.WriteString(s.app.Console, ui.Printable(question)+" ")
+	answer, err := ui.ReadLine(s.app.StandardInput(ctx))
+	if err == io.EOF {
+		err = nil
+	}
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y"), err
+}
+
+// chgrp is chown for groups alone.
+func (s *Shell) chgrp(ctx context.Context, r *request) error {
+	words := append([]word(nil), r.args...)
+	for i, w := range words {
+		if !strings.HasPrefix(w.text, "-") {
+			words[i].text, words[i].pattern = ":"+w.text, ":"+w.pattern
+			break
+		}
+	}
+	for _, c := range files.SessionCommands() {
+		if c.Name == "chown" {
+			return s.verb(ctx, c, words)
+		}
+	}
+	return errors.New("there is no chown")
+}
+
+// sync makes a directory equal to another. One of them is here and one on the host, by a colon in
+// front of it, as there is no host's name to tell them apart; or both are on the host.
+func (s *Shell) sync(ctx context.Context, r *request) error {
+	remote := 0
+	for _, w := range r.args {
+		if strings.HasPrefix(w.text, ":") {
+			remote++
+		}
+	}
+	if remote == 0 {
+		return errors.New("sync needs a colon in front of the directory that is on the host: sync DIR :DIR, or sync :DIR DIR")
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return sync.InSession(ctx, s.app, textsOf(r.args), func(operand string) (transfer.Endpoint, error) {
+		if name, ok := strings.CutPrefix(operand, ":"); ok {
+			if name == "~" || strings.HasPrefix(name, "~/") {
+				name = s.session.home + name[1:]
+			}
+			return transfer.Remote(host, s.session.abs(name)), nil
+		}
+		return transfer.Local(operand), nil
+	})
+}
