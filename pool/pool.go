@@ -34,6 +34,7 @@ type Pool struct {
 	sessions  []*Session // besides the first
 	first     *Session   // stands for the first session; its Client is set once it was lost
 	wanted    int        // connections, the first included; 0 before anybody asked
+	each      int        // sessions that are wanted on each
 	opening   int        // further connections that log in
 	loggingIn int        // 1 while the first connection logs in beside others
 	died      int        // sessions whose connection was lost
@@ -153,7 +154,7 @@ func (p *Pool) Close() error {
 func (p *Pool) Expect(size int64, trip time.Duration) {
 	if p.Size() > 1 && trip > flow.StripeAtOnce && flow.WorthStriping(size, trip) {
 		p.awaitFirst()
-		p.Want(flow.FirstConnections(size, trip))
+		p.Want(flow.FirstConnections(size, trip), 0)
 	}
 }
 
@@ -195,12 +196,16 @@ func (p *Pool) streams() int {
 	return p.config.Streams
 }
 
-// Want asks for connections until there are n, the first included, with as many sessions on each as
-// are allowed. It does not wait.
-func (p *Pool) Want(n int) {
+// Want asks for connections until there are so many, the first included, with so many sessions on
+// each, or, if that is 0, as many as are allowed. It does not wait.
+func (p *Pool) Want(connections, sessions int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted = max(p.wanted, min(n, p.config.Connections))
+	p.wanted = max(p.wanted, min(connections, p.config.Connections))
+	if sessions == 0 {
+		sessions = p.config.Streams
+	}
+	p.each = max(p.each, sessions)
 	p.open()
 }
 
@@ -210,7 +215,7 @@ func (p *Pool) open() {
 		return
 	}
 	for _, l := range p.links {
-		for l.sessions < p.config.Streams && !l.full { // all at once: each takes three round trips
+		for l.sessions < min(p.each, p.config.Streams) && !l.full { // all at once: each takes three round trips
 			l.sessions++
 			p.work.Go(func() { p.openSession(l) })
 		}
@@ -359,11 +364,12 @@ func (p *Pool) Drop(useless []*Session) {
 	p.config.Logger.Info("closed connections that added nothing", "connections", len(p.links))
 }
 
-// Settled reports whether nothing is being opened, and how many connections there can be.
-func (p *Pool) Settled() (settled bool, most int) {
+// Settled reports whether nothing is being opened, how many connections there are, and how many
+// there can be.
+func (p *Pool) Settled() (settled bool, have, most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.opening == 0 && len(p.links) >= p.wanted, p.config.Connections
+	return p.opening == 0 && len(p.links) >= p.wanted, len(p.links), p.config.Connections
 }
 
 // wake tells those who wait for a change. The caller holds the lock.

@@ -322,8 +322,12 @@ func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
 		return false
 	}
 	s.measure(c.ctx, size)
-	return flow.WorthStriping(size, s.trip)
+	return size >= worthTrial || flow.WorthStriping(size, s.trip)
 }
+
+// worthTrial is how large a file must be for its rate to be watched: what may hold a connection
+// down, besides its window, cannot be known before.
+const worthTrial = 4 << 20
 
 // ends are the connections to the source's and to the target's host. They are the same one if the
 // hosts are.

@@ -24,6 +24,9 @@ type bottleneck struct {
 }
 
 func (b *bottleneck) carry(n int) {
+	if b == nil {
+		return
+	}
 	b.mu.Lock()
 	if now := time.Now(); b.free.Before(now) {
 		b.free = now
@@ -34,16 +37,27 @@ func (b *bottleneck) carry(n int) {
 	time.Sleep(time.Until(until)) // it is the link
 }
 
-// narrowed is a connection that brings what it brings through a bottleneck.
+// narrowed is a connection whose data goes through a bottleneck on its way up or down.
 type narrowed struct {
 	io.ReadWriteCloser
-	through *bottleneck
+	down, up *bottleneck // nil for none
 }
 
 func (n *narrowed) Read(p []byte) (int, error) {
 	got, err := n.ReadWriteCloser.Read(p[:min(len(p), 64<<10)])
-	n.through.carry(got)
+	n.down.carry(got)
 	return got, err
+}
+
+func (n *narrowed) Write(p []byte) (wrote int, err error) {
+	for len(p) > 0 && err == nil {
+		piece := min(len(p), 64<<10)
+		n.up.carry(piece)
+		piece, err = n.ReadWriteCloser.Write(p[:piece])
+		wrote += piece
+		p = p[piece:]
+	}
+	return wrote, err
 }
 
 // Connections that add nothing to the rate are given back, and those that add are kept, though none
@@ -70,7 +84,7 @@ func TestConnectionsAreTriedOut(t *testing.T) {
 					link: sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2,
 						Window: 2 << 20, RateBytesPerSec: test.each}}
 				if test.shared > 0 {
-					h.shared = &bottleneck{rate: test.shared}
+					h.down = &bottleneck{rate: test.shared}
 				}
 				data := random(test.size)
 				h.server.Files.WriteFile("/source", data)

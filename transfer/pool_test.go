@@ -37,7 +37,7 @@ type farHost struct {
 	aborted int // logins that were ended halfway
 	closed  int // connections
 
-	shared *bottleneck // what all connections go through, nil for none
+	down, up *bottleneck // what all connections go through, nil for none
 
 	version string // "" is OpenSSH's
 	oneEach bool   // each connection takes one session
@@ -69,8 +69,8 @@ func (c farConn) Open(context.Context) (*usftp.Client, error) {
 	c.ends = append(c.ends, link)
 	c.mu.Unlock()
 	var end io.ReadWriteCloser = link
-	if c.shared != nil {
-		end = &narrowed{end, c.shared}
+	if c.down != nil || c.up != nil {
+		end = &narrowed{end, c.down, c.up}
 	}
 	return usftp.NewClientPipe(end, end,
 		usftp.WithServerVersion(cmp.Or(c.version, "SSH-2.0-OpenSSH_9.6")),

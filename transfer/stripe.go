@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/flow"
 	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/pool"
 )
@@ -52,12 +50,7 @@ func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size in
 		first: first, flag: flag, from: from, size: size}
 	ctx, cancel := context.WithCancel(c.ctx)
 	st.cancel = cancel
-	st.work.Go(func() {
-		if st.windowLimits(ctx) {
-			st.work.Go(func() { st.join(ctx) })
-			st.autoscale(ctx)
-		}
-	})
+	st.work.Go(func() { st.scale(ctx) })
 	return st
 }
 
@@ -303,206 +296,4 @@ var errNotJoined = errors.New("the host does not combine what is written over se
 
 func notJoined(size, want int64) error {
 	return fmt.Errorf("%w: it has %d bytes and should have %d; use a single connection (--connections=1 --streams=1)", errNotJoined, size, want)
-}
-
-// How a striped transfer finds out how many connections it should have. All times are in round
-// trips, but at least gaugeEvery each.
-const (
-	gaugeEvery = 20 * time.Millisecond
-
-	settleFor = 8 // until the rate of what has joined can be judged: TCP starts slowly
-	// how long a transfer must still take for more connections to be tried: a login, and twice TCP's
-	// slow start
-	exploreFor  = 30
-	testFor     = 60 // and for finding out whether some add nothing
-	testTakes   = 10 // how long that takes once nothing is in flight on those that rest
-	drainsFor   = 80 // how long that may take
-	averageOver = 4
-
-	growing  = 1.25 // the rate grows, or has grown, by what was done
-	near     = 0.5  // of a window a round trip for each lane: the windows limit the rate
-	few      = 0.25 // of the same: they do not, and fewer might do
-	kept     = 0.9  // a rate that fewer connections have kept up
-	limiting = 0.8  // of a window a round trip: a single lane is limited by it
-)
-
-// gauge measures the rate of a transfer once a round trip.
-type gauge struct {
-	every time.Duration
-	last  int64
-	rates [averageOver]float64 // bytes a second; the newest first
-}
-
-func (g *gauge) take(moved int64) {
-	copy(g.rates[1:], g.rates[:averageOver-1])
-	g.rates[0] = float64(moved-g.last) / g.every.Seconds()
-	g.last = moved
-}
-
-func (g *gauge) rate() (sum float64) {
-	for _, r := range g.rates {
-		sum += r
-	}
-	return sum / averageOver
-}
-
-// windowLimits waits until the window limits the rate of the first lane, over a round trip so short
-// that it may well not.
-func (s *striper) windowLimits(ctx context.Context) bool {
-	trip := s.session.trip
-	if trip > flow.StripeAtOnce {
-		return true
-	}
-	g := gauge{every: max(trip, gaugeEvery)}
-	ticker := time.NewTicker(g.every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return false
-		}
-		if g.take(s.stripes.Moved()); g.rate() > limiting*flow.SSHWindow/trip.Seconds() {
-			return true
-		}
-	}
-}
-
-// autoscale asks for connections: at once for as many as the window makes worth it, then for twice
-// as many each time, while the windows limit the rate and enough is left, and also where they do
-// not, as long as each doubling raises the rate enough to be worth it: on a link that loses packets
-// each connection has a rate of its own far below its window. Otherwise those that add nothing are
-// closed.
-func (s *striper) autoscale(ctx context.Context) {
-	trip := s.session.trip
-	wanted := flow.FirstConnections(s.size-s.from, trip)
-	s.pool.Want(wanted)
-	g := gauge{every: max(trip, gaugeEvery)}
-	ticker := time.NewTicker(g.every)
-	defer ticker.Stop()
-	lanes, still, base, tested := 0, 0, 0.0, false
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		g.take(s.stripes.Moved())
-		settled, most := s.pool.Settled()
-		if still++; !settled || lanes != s.count() {
-			lanes, still = s.count(), 0
-		}
-		windows := float64(1+lanes) * flow.SSHWindow / trip.Seconds()
-		left := float64(s.size-s.from-g.last) / max(g.rate(), 1) // seconds
-		lasts := func(trips int) bool {
-			return left > max(flow.StripeFor, time.Duration(trips)*g.every).Seconds()
-		}
-		limited := g.last > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > near*windows)
-		switch {
-		case wanted < most && lasts(0) && limited,
-			wanted < most && lasts(exploreFor) && still >= settleFor && g.rate() > growing*base:
-			base = g.rate()
-			wanted *= 2
-			s.pool.Want(wanted)
-		case !tested && lasts(testFor) && still >= settleFor && g.rate() < few*windows:
-			tested = !s.test(ctx, &g, ticker.C)
-			still = 0
-		}
-	}
-}
-
-// test lets the younger half of the further connections rest, and closes them if the others keep up
-// the rate. It reports whether they did.
-func (s *striper) test(ctx context.Context, g *gauge, tick <-chan time.Time) bool {
-	half := s.youngerHalf()
-	if len(half) == 0 {
-		return false
-	}
-	before := g.rate()
-	s.rest(half, true)
-	for drains, takes := 0, 0; takes < testTakes && drains < drainsFor; {
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			return false
-		}
-		g.take(s.stripes.Moved())
-		if takes > 0 || s.idle(half) {
-			takes++
-		} else {
-			drains++
-		}
-	}
-	if g.rate() < kept*before || !s.idle(half) {
-		s.rest(half, false)
-		return false
-	}
-	s.leave(half)
-	s.pool.Drop(half)
-	return true
-}
-
-func (s *striper) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.lanes)
-}
-
-// youngerHalf returns a session of each of half of the connections, rounded up, that take part
-// besides the first.
-func (s *striper) youngerHalf() []*pool.Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []*pool.Session
-	for _, l := range s.lanes {
-		if !isOn(all, l) && !s.pool.IsFirst(l.on) {
-			all = append(all, l.on)
-		}
-	}
-	return all[len(all)/2:]
-}
-
-// isOn reports whether a lane is on one of the sessions' connections.
-func isOn(sessions []*pool.Session, l lane) bool {
-	return slices.ContainsFunc(sessions,
-		func(s *pool.Session) bool { return pool.SameConnection(s, l.on) })
-}
-
-func (s *striper) rest(half []*pool.Session, rest bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.lanes {
-		if isOn(half, l) {
-			s.stripes.Rest(l.file, rest)
-		}
-	}
-}
-
-// idle reports whether nothing is in flight on connections that rest.
-func (s *striper) idle(half []*pool.Session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !slices.ContainsFunc(s.lanes, func(l lane) bool {
-		return isOn(half, l) && !s.stripes.Idle(l.file)
-	})
-}
-
-// leave closes what rests, and waits for what the host has to say about it.
-func (s *striper) leave(half []*pool.Session) {
-	var left []lane
-	s.mu.Lock()
-	s.lanes = slices.DeleteFunc(s.lanes, func(l lane) bool {
-		gone := isOn(half, l)
-		if gone {
-			left = append(left, l)
-		}
-		return gone
-	})
-	s.mu.Unlock()
-	s.proveLanes(left, false)
-	var closing sync.WaitGroup
-	for _, l := range left {
-		closing.Go(func() { s.close(l) })
-	}
-	closing.Wait()
 }

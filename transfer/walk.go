@@ -533,7 +533,7 @@ func (s *spread) share(w *walk, size int64) {
 		if pool.Size() < 2 {
 			continue
 		}
-		pool.Want(flow.FirstConnections(bytes, t.budget.trip))
+		pool.Want(flow.FirstConnections(bytes, t.budget.trip), 0)
 		if _, hired := s.hiring.LoadOrStore(pool, true); !hired {
 			w.working.Go(func() { w.hireLarge(pool) })
 		}

@@ -1,0 +1,372 @@
+package transfer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
+)
+
+// How a striped transfer finds out how many connections it should have. All times are in round
+// trips, but at least gaugeEvery each.
+const (
+	gaugeEvery = 20 * time.Millisecond
+
+	settleFor = 8 // until the rate of what has joined can be judged: TCP starts slowly
+	// how long a transfer must still take for more connections to be tried: a login, and twice TCP's
+	// slow start
+	exploreFor  = 30
+	testFor     = 60 // and for finding out whether some add nothing
+	drainsFor   = 80 // how long what is in flight on a lane may take to come to its end
+	averageOver = 4
+
+	growing  = 1.25 // the rate grows, or has grown, by what was done
+	near     = 0.5  // of a window a round trip for each lane: the windows limit the rate
+	few      = 0.25 // of the same: they do not, and fewer might do
+	kept     = 0.9  // a rate that fewer connections have kept up
+	limiting = 0.8  // of a window a round trip: a single lane is limited by it
+)
+
+// How rates are compared.
+const (
+	steadyAfter = 3       // until what has joined or rests makes itself felt
+	steadyOver  = 8       // over how long rates are averaged at least,
+	steadyBytes = 4 << 20 // and over how much: bytes are counted a request at a time,
+	steadyEach  = 1 << 20 // of which each lane has some in flight
+
+	trialAfter  = 5   // until a second connection is tried where windows do not limit the first
+	independent = 1.6 // twice as many have brought so much: each has a rate of its own
+)
+
+const (
+	oneStream  = 1
+	allStreams = 0 // that are allowed
+)
+
+// scale opens connections while the transfer runs, and has them join it.
+func (s *striper) scale(ctx context.Context) {
+	g := newGauge(s)
+	defer g.ticker.Stop()
+	joins := sync.OnceFunc(func() { s.work.Go(func() { s.join(ctx) }) })
+	if sessions, _ := s.pool.Sessions(); len(sessions) > 0 {
+		joins() // another file has found out that they help
+	}
+	switch limit, rate := s.await(ctx, g); limit {
+	case windowLimits:
+		joins()
+		s.autoscale(ctx, g)
+	case heldDown:
+		joins()
+		s.explore(ctx, g, rate)
+	}
+}
+
+// gauge measures the rate of a transfer once a round trip.
+type gauge struct {
+	s      *striper
+	every  time.Duration
+	ticker *time.Ticker
+	at     time.Time
+	moved  int64
+	rates  [averageOver]float64 // bytes a second; the newest first
+	since  struct {
+		at    time.Time
+		moved int64
+	}
+}
+
+func newGauge(s *striper) *gauge {
+	every := max(s.session.trip, gaugeEvery)
+	return &gauge{s: s, every: every, ticker: time.NewTicker(every), at: time.Now()}
+}
+
+// wait waits for a round trip and measures the rate meanwhile. It returns false if ctx has ended.
+func (g *gauge) wait(ctx context.Context) bool {
+	select {
+	case <-g.ticker.C:
+	case <-ctx.Done():
+		return false
+	}
+	moved, now := g.s.stripes.Moved(), time.Now()
+	copy(g.rates[1:], g.rates[:])
+	g.rates[0] = float64(moved-g.moved) / now.Sub(g.at).Seconds()
+	if g.moved == 0 {
+		g.begin()
+	}
+	g.moved, g.at = moved, now
+	return true
+}
+
+// rate returns the average rate of late.
+func (g *gauge) rate() (sum float64) {
+	for _, r := range g.rates {
+		sum += r
+	}
+	return sum / averageOver
+}
+
+// begin begins to measure for average.
+func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.stripes.Moved() }
+
+// average returns the rate since begin, and whether enough has moved to compare it with another.
+func (g *gauge) average() (rate float64, enough bool) {
+	took, moved := g.at.Sub(g.since.at), g.moved-g.since.moved
+	lanes := int64(1 + g.s.count())
+	return float64(moved) / max(took.Seconds(), 1e-9),
+		took > (steadyOver-1)*g.every && moved >= max(steadyBytes, lanes*steadyEach)
+}
+
+// measure returns the rate from now on. ok is false if ctx has ended.
+func (g *gauge) measure(ctx context.Context) (rate float64, ok bool) {
+	for range steadyAfter {
+		if !g.wait(ctx) {
+			return 0, false
+		}
+	}
+	g.begin()
+	for enough := false; !enough; rate, enough = g.average() {
+		if !g.wait(ctx) {
+			return 0, false
+		}
+	}
+	return rate, true
+}
+
+// lasts reports whether the transfer still takes so many round trips at the present rate, and so
+// long that another login pays.
+func (g *gauge) lasts(trips int) bool {
+	left := float64(g.left()) / max(g.rate(), 1) // seconds
+	return left > max(flow.StripeFor, time.Duration(trips)*g.every).Seconds()
+}
+
+func (g *gauge) left() int64 { return g.s.size - g.s.from - g.moved }
+
+// windows returns the rate that their windows allow so many lanes.
+func (g *gauge) windows(lanes int) float64 {
+	return float64(lanes) * flow.SSHWindow / g.s.session.trip.Seconds()
+}
+
+// A limit is why a transfer may need more connections than one.
+type limit int
+
+const (
+	noLimit limit = iota
+	windowLimits
+	heldDown // by something that each connection may have to itself
+)
+
+// await waits until something seems to limit the first connection. It returns its rate, too.
+//
+// Over a long round trip that is the window of its channel, and over a shorter one as soon as the
+// rate comes near to it. But a connection may also be held down by something else: by a policer, by
+// a cloud's limit for each flow, by a far end that gives each connection one processor. None of
+// this can be told from a link that is simply full, except by a trial; which is worth a login if
+// the transfer lasts, and if it waits for the other end while this machine has time to spare.
+func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
+	trip, worth := s.session.trip, flow.WorthStriping(s.size-s.from, s.session.trip)
+	if worth && trip > flow.StripeAtOnce {
+		return windowLimits, 0
+	}
+	file, hasSpare := private.OfFile(s.first), newSpare()
+	since, waited := g.at, file.Waited()
+	for n := 1; g.wait(ctx); n++ {
+		if worth && g.rate() > limiting*g.windows(1) {
+			return windowLimits, 0
+		}
+		rate, enough := g.average()
+		if n < trialAfter || !enough {
+			continue
+		}
+		took, waits := g.at.Sub(since), file.Waited()-waited
+		since, waited, n = g.at, file.Waited(), 0
+		spare := hasSpare()
+		if waits.Seconds() > mostly*took.Seconds() && spare && s.lasts(g) {
+			return heldDown, rate
+		}
+		g.begin()
+	}
+	return noLimit, 0
+}
+
+// lasts reports whether there may be more connections, and enough is left to find out whether they
+// help.
+func (s *striper) lasts(g *gauge) bool {
+	_, have, most := s.pool.Settled()
+	return have < most && g.lasts(exploreFor) && g.left() > 4*steadyBytes
+}
+
+// explore asks for twice as many connections, and then for four times as many if each has shown to
+// have a rate of its own, as long as that raises the rate. It closes those that do not.
+func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
+	for doublings := 1; s.lasts(g); {
+		_, have, most := s.pool.Settled()
+		wanted := min(have<<doublings, most)
+		if !s.widen(ctx, g, wanted) {
+			return
+		}
+		before, ok := rate, false
+		if rate, ok = g.measure(ctx); !ok {
+			return
+		}
+		// the last doubling must have added, too
+		if rate < growing*before*max(1, float64(wanted)/float64(2*have)) {
+			for g.lasts(testFor) && s.test(ctx, g) {
+			}
+			return
+		}
+		if doublings = 1; rate > independent*before {
+			doublings = 2
+		}
+	}
+}
+
+// widen asks for connections, and waits until they have joined: behind what is in flight, since the
+// first handle is asked about its file. It returns false if none has.
+func (s *striper) widen(ctx context.Context, g *gauge, connections int) bool {
+	s.pool.Want(connections, oneStream)
+	began := s.count()
+	lanes := began
+	for still := 0; still < drainsFor; still++ {
+		if !g.wait(ctx) {
+			return false
+		}
+		settled, have, _ := s.pool.Settled()
+		if now := s.count(); !settled || lanes != now {
+			lanes, still = now, 0
+		} else if now >= have-1 {
+			return true
+		}
+	}
+	return lanes > began
+}
+
+// autoscale asks for connections: at once for as many as the window makes worth it, then for twice
+// as many each time, while the windows limit the rate and enough is left, and also where they do
+// not, as long as each doubling raises the rate enough to be worth it: on a link that loses packets
+// each connection has a rate of its own far below its window. Otherwise those that add nothing are
+// closed.
+func (s *striper) autoscale(ctx context.Context, g *gauge) {
+	wanted := flow.FirstConnections(s.size-s.from, s.session.trip)
+	s.pool.Want(wanted, allStreams)
+	lanes, still, base, tested := 0, 0, 0.0, false
+	for g.wait(ctx) {
+		settled, _, most := s.pool.Settled()
+		if still++; !settled || lanes != s.count() {
+			lanes, still = s.count(), 0
+		}
+		windows := g.windows(1 + lanes)
+		limited := g.moved > 0 && (g.rates[0] > growing*g.rates[1] || g.rates[0] > near*windows)
+		switch {
+		case wanted < most && g.lasts(0) && limited,
+			wanted < most && g.lasts(exploreFor) && still >= settleFor && g.rate() > growing*base:
+			base = g.rate()
+			wanted *= 2
+			s.pool.Want(wanted, allStreams)
+		case !tested && g.lasts(testFor) && still >= settleFor && g.rate() < few*windows:
+			tested = !s.test(ctx, g)
+			still = 0
+		}
+	}
+}
+
+// test lets the younger half of the further connections rest, and closes them if the others keep up
+// the rate. It reports whether they did.
+func (s *striper) test(ctx context.Context, g *gauge) bool {
+	half := s.youngerHalf()
+	if len(half) == 0 {
+		return false
+	}
+	before, ok := g.measure(ctx)
+	if !ok {
+		return false
+	}
+	s.rest(half, true)
+	for range drainsFor {
+		if !g.wait(ctx) {
+			return false
+		}
+		if s.idle(half) {
+			break
+		}
+	}
+	after, ok := g.measure(ctx)
+	if !ok {
+		return false
+	}
+	if after < kept*before || !s.idle(half) {
+		s.rest(half, false)
+		return false
+	}
+	s.leave(half)
+	s.pool.Drop(half)
+	return true
+}
+
+func (s *striper) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lanes)
+}
+
+// youngerHalf returns a session of each of half of the connections, rounded up, that take part
+// besides the first.
+func (s *striper) youngerHalf() []*pool.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*pool.Session
+	for _, l := range s.lanes {
+		if !isOn(all, l) && !s.pool.IsFirst(l.on) {
+			all = append(all, l.on)
+		}
+	}
+	return all[len(all)/2:]
+}
+
+// isOn reports whether a lane is on one of the sessions' connections.
+func isOn(sessions []*pool.Session, l lane) bool {
+	return slices.ContainsFunc(sessions,
+		func(s *pool.Session) bool { return pool.SameConnection(s, l.on) })
+}
+
+func (s *striper) rest(half []*pool.Session, rest bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lanes {
+		if isOn(half, l) {
+			s.stripes.Rest(l.file, rest)
+		}
+	}
+}
+
+// idle reports whether nothing is in flight on connections that rest.
+func (s *striper) idle(half []*pool.Session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(s.lanes, func(l lane) bool {
+		return isOn(half, l) && !s.stripes.Idle(l.file)
+	})
+}
+
+// leave closes what rests, and waits for what the host has to say about it.
+func (s *striper) leave(half []*pool.Session) {
+	var left []lane
+	s.mu.Lock()
+	s.lanes = slices.DeleteFunc(s.lanes, func(l lane) bool {
+		gone := isOn(half, l)
+		if gone {
+			left = append(left, l)
+		}
+		return gone
+	})
+	s.mu.Unlock()
+	s.proveLanes(left, false)
+	var closing sync.WaitGroup
+	for _, l := range left {
+		closing.Go(func() { s.close(l) })
+	}
+	closing.Wait()
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package transfer
+
+func readMachineTime() machineTime { return machineTime{} }
