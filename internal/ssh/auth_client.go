@@ -28,14 +28,15 @@ func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
 // A Flight is the short login: everything behind NEWKEYS leaves at once, signed with a key that is
-// likely to be right. It saves three round trips. The server must be one that keeps what comes
+// likely to be right, or with a password that was right before. It saves three round trips. The server must be one that keeps what comes
 // behind a login until the login is done, as OpenSSH does; RFC 4252, section 5.1, allows the
 // requests. Nothing of it leaves before the host key is accepted.
 //
-// A key that is refused costs what offering it would have: one failed attempt. The login goes on
-// with [ClientConfig].Auth.
+// A key or a password that is refused costs what offering it would have: one failed attempt. The
+// login goes on with [ClientConfig].Auth.
 type Flight struct {
-	Signer xssh.Signer
+	Signer   xssh.Signer
+	Password string // if Signer is nil
 	// Subsystem, where it is not "", is asked for in a first session channel, which the server must
 	// number 0. See [Conn.FlightChannel].
 	Subsystem string
@@ -54,7 +55,8 @@ type clientLogin struct {
 	config   *ClientConfig
 	context  AuthContext
 	flight   *Flight
-	accepted bool // the service
+	first    string // the method of the first attempt
+	accepted bool   // the service
 	banners  int
 }
 
@@ -64,25 +66,38 @@ func (l *clientLogin) firstWords() ([][]byte, error) {
 	if l.config.Flight != nil {
 		l.flight = l.config.Flight(l.conn)
 	}
-	if l.flight == nil {
+	attempt := l.firstAttempt()
+	if attempt == nil { // ssh's way is left
+		l.flight, l.first = nil, "none"
 		return append(words, l.request("none", nil)), nil
 	}
-	algos := l.algos(l.flight.Signer)
-	if len(algos) == 0 {
-		l.flight = nil
-		return append(words, l.request("none", nil)), nil
-	}
-	signed, err := l.signed(l.flight.Signer, algos[0])
-	if err != nil {
-		// It was likely to be right; it is not. ssh's way is left.
-		l.flight = nil
-		return append(words, l.request("none", nil)), nil
-	}
-	words = append(words, signed)
+	words = append(words, attempt)
 	if l.flight.Subsystem != "" {
 		words = append(words, l.conn.mux.flight(l.flight.Subsystem)...)
 	}
 	return words, nil
+}
+
+// firstAttempt makes the request of the flight. It is nil if there is none, or if the key turns out
+// not to sign.
+func (l *clientLogin) firstAttempt() []byte {
+	switch f := l.flight; {
+	case f == nil:
+		return nil
+	case f.Signer == nil:
+		l.first = "password"
+		return l.passwordRequest(f.Password)
+	}
+	l.first = "publickey"
+	algos := l.algos(l.flight.Signer)
+	if len(algos) == 0 {
+		return nil
+	}
+	signed, err := l.signed(l.flight.Signer, algos[0])
+	if err != nil {
+		return nil
+	}
+	return signed
 }
 
 func (l *clientLogin) request(method string, rest []byte) []byte {
@@ -122,18 +137,22 @@ func (l *clientLogin) signed(signer xssh.Signer, algo string) ([]byte, error) {
 
 // run logs in. The first attempt has been sent.
 func (l *clientLogin) run() error {
-	first := "none"
-	if l.flight != nil {
-		first = "publickey"
+	var asked func([]byte) error
+	if l.first == "password" {
+		asked = expired
 	}
-	d, err := l.decide(nil)
+	d, err := l.decide(asked)
 	if err != nil {
 		var said *DisconnectError
+		var local *localError
 		switch {
+		case errors.As(err, &local):
+			l.failed(l.first, decision{})
+			return l.refused(local.err)
 		case l.flight == nil:
 			return err
 		case errors.As(err, &said) && strings.Contains(strings.ToLower(said.Text), "authentication fail"):
-			l.failed(first, decision{}) // a server that allows one attempt
+			l.failed(l.first, decision{}) // a server that allows one attempt
 			return l.refused(err)
 		case l.flight.Subsystem != "":
 			return &FlightError{err}
@@ -143,7 +162,7 @@ func (l *clientLogin) run() error {
 	if d.success {
 		return nil
 	}
-	l.failed(first, d)
+	l.failed(l.first, d)
 	if l.flight != nil {
 		l.conn.mux.forgetFlight()
 	}
@@ -273,13 +292,18 @@ func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
 	if err != nil {
 		return decision{}, &localError{err}
 	}
-	// RFC 4252, section 8: no change of the password.
-	request := l.request("password", appendString(appendBool(nil, false), password))
-	if err := l.send(request); err != nil {
+	if err := l.send(l.passwordRequest(password)); err != nil {
 		return decision{}, err
 	}
-	return l.decide(func([]byte) error { return &localError{ErrPasswordExpired} })
+	return l.decide(expired)
 }
+
+// passwordRequest is RFC 4252, section 8, without a change of the password.
+func (l *clientLogin) passwordRequest(password string) []byte {
+	return l.request("password", appendString(appendBool(nil, false), password))
+}
+
+func expired([]byte) error { return &localError{ErrPasswordExpired} }
 
 type keyMethod struct{ signer xssh.Signer }
 

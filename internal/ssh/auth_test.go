@@ -91,23 +91,44 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// TestRefusedKeyOfFlight: the login goes on, and has cost one failed attempt.
-func TestRefusedKeyOfFlight(t *testing.T) {
-	right, wrong := signer(t, "ed25519"), signer(t, "rsa")
-	cc, sc := clientConfig(right), serverConfig(t, right.PublicKey())
-	cc.Flight = func(*ssh.Conn) *ssh.Flight { return &ssh.Flight{Signer: wrong, Subsystem: "sftp"} }
-	var failed []string
-	sc.AuthLog = func(_ xssh.ConnMetadata, method string, err error) {
-		if err != nil {
-			failed = append(failed, method)
+// takes takes one password.
+func takes(secret string) func(xssh.ConnMetadata, []byte) (*xssh.Permissions, error) {
+	return func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
+		if string(p) != secret {
+			return nil, errWrong
 		}
+		return nil, nil
 	}
-	client, server := connect(t, cc, sc)
-	go echo(server)
-	if !slices.Equal(failed, []string{"publickey"}) {
-		t.Errorf("failed: %v", failed)
+}
+
+// TestRefusedFlight: the login goes on, and has cost one failed attempt.
+func TestRefusedFlight(t *testing.T) {
+	right := signer(t, "ed25519")
+	for _, c := range []struct {
+		method string
+		flight ssh.Flight
+	}{
+		{"publickey", ssh.Flight{Signer: signer(t, "rsa"), Subsystem: "sftp"}},
+		{"password", ssh.Flight{Password: "wrong", Subsystem: "sftp"}},
+	} {
+		t.Run(c.method, func(t *testing.T) {
+			cc, sc := clientConfig(right), serverConfig(t, right.PublicKey())
+			sc.Auth.PasswordCallback = takes("secret")
+			cc.Flight = func(*ssh.Conn) *ssh.Flight { return &c.flight }
+			var failed []string
+			sc.AuthLog = func(_ xssh.ConnMetadata, method string, err error) {
+				if err != nil {
+					failed = append(failed, method)
+				}
+			}
+			client, server := connect(t, cc, sc)
+			go echo(server)
+			if !slices.Equal(failed, []string{c.method}) {
+				t.Errorf("failed: %v", failed)
+			}
+			roundTrip(t, client, pattern(1000))
+		})
 	}
-	roundTrip(t, client, pattern(1000))
 }
 
 // TestFlightThatIsTheLastAttempt: a server that allows one attempt is no server that does not get

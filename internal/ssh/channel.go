@@ -146,7 +146,7 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	// one than the link needs would cost OpenSSH's programs dearly, who move all that they hold
 	// about with every packet.
 	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 2*trip*time.Duration(w.credit)/time.Duration(w.size) {
-		more := m.takeBudget(w.size)
+		more := m.growth.take(w.size)
 		w.size += more
 		grant += more
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	xssh "golang.org/x/crypto/ssh"
 )
@@ -16,10 +15,10 @@ import (
 type mux struct {
 	t       *transport
 	conn    *Conn
-	budget  atomic.Int64 // what windows may still grow
-	accepts bool         // the peer may open channels
-	dirty   []*Channel   // with data that readers have not been told of
-	most    int          // channels at a time
+	growth  growth     // of windows
+	accepts bool       // the peer may open channels
+	dirty   []*Channel // with data that readers have not been told of
+	most    int        // channels at a time
 
 	requesting sync.Mutex // keeps global requests in the order of replies
 
@@ -61,7 +60,8 @@ func newMux(t *transport, conn *Conn, budget int64) *mux {
 	if budget == 0 {
 		budget = defaultWindow
 	}
-	m.budget.Store(max(0, budget-firstWindow))
+	m.growth.left = max(0, budget-firstWindow)
+	m.growth.kept = &t.in.maxKept
 	m.change.L = &m.mu
 	return m
 }
@@ -69,26 +69,6 @@ func newMux(t *transport, conn *Conn, budget int64) *mux {
 // defaultWindow is what the windows of a connection may grow to where the caller does not say:
 // 1 Gbit/s over 130 ms.
 const defaultWindow = 16 << 20
-
-// takeBudget takes up to n bytes for a window that grows.
-func (m *mux) takeBudget(n int64) int64 {
-	for {
-		have := m.budget.Load()
-		take := min(n, have)
-		if take <= 0 {
-			return 0
-		}
-		if m.budget.CompareAndSwap(have, have-take) {
-			m.t.in.maxKept.Add(int32(2 * take / blockSize))
-			return take
-		}
-	}
-}
-
-func (m *mux) giveBudget(n int64) {
-	m.budget.Add(n)
-	m.t.in.maxKept.Add(int32(-2 * n / blockSize))
-}
 
 // start begins to read.
 func (m *mux) start() {
@@ -132,6 +112,7 @@ func (m *mux) finish(err error) {
 	m.err = err
 	channels := m.channels
 	m.channels = nil
+	m.growth.end()
 	replies := m.replies
 	m.replies = nil
 	m.change.Broadcast()
@@ -251,7 +232,7 @@ func (m *mux) handle(p []byte) error {
 	case msgChannelClose:
 		m.remove(c)
 		c.mu.Lock()
-		m.giveBudget(c.window.size - firstWindow)
+		m.growth.give(c.window.size - firstWindow)
 		c.mu.Unlock()
 		o := m.t.out
 		o.mu.Lock()

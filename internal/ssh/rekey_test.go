@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/usftp/usftp/internal/ssh"
 )
 
 // TestRekeyingAtFullRate sends 64 MiB both ways at a time, with new keys after each MiB, begun by
@@ -204,4 +206,58 @@ func (c *counter) Write(p []byte) (int, error) {
 	c.bytes += len(p)
 	c.mu.Unlock()
 	return c.Conn.Write(p)
+}
+
+// TestDataInTheMiddleOfAnExchange arrives, and in order: some send it between their KEXINIT and
+// their NEWKEYS.
+func TestDataInTheMiddleOfAnExchange(t *testing.T) {
+	user := signer(t, "ed25519")
+	for _, c := range []struct {
+		name  string
+		early func(client, server *ssh.Conn) *ssh.Conn
+	}{
+		{"of the client", func(client, _ *ssh.Conn) *ssh.Conn { return client }},
+		{"of the server", func(_, server *ssh.Conn) *ssh.Conn { return server }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+				client, server := overLongLink(t, cc, sc)
+				ch := session(t, client, "echo")
+				data := pattern(1 << 20)
+				send := func(part []byte) {
+					if _, err := ch.Write(part); err != nil {
+						t.Error(err)
+					}
+				}
+				before := [...]int{client.Exchanges(), server.Exchanges()}
+				go func() {
+					// A round trip of 100 ms passes until the exchange is done. The server begins
+					// its own when the first of the data is with it, and echoes it meanwhile.
+					if c.early(client, server) == client {
+						must(t, ssh.RekeyAndGoOn(client))
+						send(data)
+						return
+					}
+					send(data[:len(data)/2])
+					time.Sleep(50 * time.Millisecond)
+					must(t, ssh.RekeyAndGoOn(server))
+					send(data[len(data)/2:])
+				}()
+				got := make([]byte, len(data))
+				if _, err := io.ReadFull(ch, got); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(got, data) {
+					t.Error("the data came back differently")
+				}
+				time.Sleep(time.Second)
+				if client.Exchanges() != before[0]+1 || server.Exchanges() != before[1]+1 {
+					t.Errorf("keys were exchanged %d and %d times", client.Exchanges(),
+						server.Exchanges())
+				}
+				end(client, server)
+			})
+		})
+	}
 }

@@ -19,7 +19,8 @@ type ServerConfig struct {
 	HostKeys   []xssh.Signer
 	Algorithms Algorithms // HostKeys among them are set by the keys
 	RekeyBytes int64      // as ClientConfig's
-	Window     int64
+	Window     int64      // as ClientConfig's
+	Windows    *Windows   // bounds the windows of all connections that share it; nil does not
 	Buffers    *Buffers
 
 	// PreferAES has clients of OpenSSH's that know AES-GCM offered nothing else: they would rather
@@ -77,6 +78,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	t.hostKeys = config.HostKeys
 	t.in.heard = config.Heard
 	c := newConn(t, config.Window)
+	c.mux.growth.shared = config.Windows
 	if config.MaxChannels > 0 {
 		c.mux.most = config.MaxChannels
 	}
@@ -103,7 +105,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 		return nil, err
 	}
 	if bytes.HasPrefix(t.theirs, []byte(openSSH)) {
-		c.mux.budget.Store(min(c.mux.budget.Load(), openSSHWindow-firstWindow))
+		c.mux.growth.limit(openSSHWindow - firstWindow)
 	}
 	c.mux.start()
 	return c, nil

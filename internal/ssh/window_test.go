@@ -61,13 +61,20 @@ func TestRoundTripsOfLogin(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want time.Duration
-	}{{"in one flight", 250 * time.Millisecond}, {"as ssh does", 650 * time.Millisecond}} {
+	}{{"in one flight", 250 * time.Millisecond}, {"with a password", 250 * time.Millisecond},
+		{"as ssh does", 650 * time.Millisecond}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
-				if c.name == "in one flight" {
+				switch c.name {
+				case "in one flight":
 					cc.Flight = func(*ssh.Conn) *ssh.Flight {
 						return &ssh.Flight{Signer: user, Subsystem: "sftp"}
+					}
+				case "with a password":
+					sc.Auth.PasswordCallback = takes("secret")
+					cc.Flight = func(*ssh.Conn) *ssh.Flight {
+						return &ssh.Flight{Password: "secret", Subsystem: "sftp"}
 					}
 				}
 				began := time.Now()
@@ -130,4 +137,35 @@ func TestWindowsGrow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWindowsOfAllConnections grow by what they share and no more. Who hangs up gives back what its
+// windows had, whether or not it has closed its channels.
+func TestWindowsOfAllConnections(t *testing.T) {
+	const share, size = 6 << 20, 64 << 20
+	user := signer(t, "ed25519")
+	synctest.Test(t, func(t *testing.T) {
+		sc := serverConfig(t, user.PublicKey())
+		sc.Windows = ssh.NewWindows(share)
+		fill := func() (client, server *ssh.Conn) {
+			client, server = overLongLink(t, clientConfig(user), sc)
+			ch := session(t, client, "sink")
+			if _, err := ch.Write(make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // until all of it has arrived
+			return client, server
+		}
+		client, first := fill()
+		other, second := fill()
+		if a, b := ssh.Grown(first), ssh.Grown(second); a != share || b != 0 {
+			t.Errorf("windows have grown by %d and %d bytes, and may by %d", a, b, share)
+		}
+		end(client, first)
+		client, third := fill()
+		if grown := ssh.Grown(third); grown != share {
+			t.Errorf("after the first has hung up windows have grown by %d bytes", grown)
+		}
+		end(client, third, other, second)
+	})
 }

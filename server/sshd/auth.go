@@ -39,6 +39,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		Algorithms:   offer,
 		PreferAES:    hasAES && len(config.Ciphers) == 0,
 		Buffers:      &s.blocks,
+		Windows:      s.windows,
 		LoginTimeout: config.LoginTimeout,
 		MaxAuthTries: 6, // as OpenSSH has it
 		MaxChannels:  config.MaxSessions + spareChannels,

@@ -112,6 +112,7 @@ type Server struct {
 	buffers server.Pool
 	work    server.Work
 	blocks  transport.Buffers
+	windows *transport.Windows
 
 	// What is written to the log: lines of addresses and of all together before the login, bytes of
 	// users after it.
@@ -142,6 +143,7 @@ func New(config Config) (*Server, error) {
 		lines:     lograte.NewTable[netip.Prefix](lograte.Lines, guardMost),
 		allLines:  lograte.New(strangersLines),
 		bytes:     lograte.NewTable[string](userBytes, guardMost),
+		windows:   transport.NewWindows(windowGrowth),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*connection]struct{}{},
 	}
@@ -188,6 +190,11 @@ func (s *Server) Reload(config Config) error {
 	s.state.Store(next)
 	return nil
 }
+
+// windowGrowth is how much the windows of all connections may grow beyond the 2 MiB that each begins
+// with: by 14 MiB for 18 connections, or for OpenSSH's clients by 2 MiB for 128. Windows are what
+// clients may send before a session has taken it, and so what they can have us keep.
+const windowGrowth = 256 << 20
 
 var (
 	// strangersLines bounds the lines about all connections before their login: 5 MB at once, and

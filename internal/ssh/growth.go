@@ -1,0 +1,90 @@
+package ssh
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Windows bounds how much the windows of all connections that share it may grow beyond the 2 MiB
+// that each begins with: together they are what the peers can have us keep.
+type Windows struct{ left atomic.Int64 }
+
+// NewWindows allows growth by so many bytes.
+func NewWindows(bytes int64) *Windows {
+	w := new(Windows)
+	w.left.Store(bytes)
+	return w
+}
+
+// take takes up to n bytes.
+func (w *Windows) take(n int64) int64 {
+	if w == nil {
+		return n
+	}
+	for {
+		have := w.left.Load()
+		n = min(n, have)
+		if n <= 0 {
+			return 0
+		}
+		if w.left.CompareAndSwap(have, have-n) {
+			return n
+		}
+	}
+}
+
+func (w *Windows) give(n int64) {
+	if w != nil {
+		w.left.Add(n)
+	}
+}
+
+// growth is what the windows of one connection have grown and may still grow.
+type growth struct {
+	shared *Windows
+	kept   *atomic.Int32 // how many blocks channels may hold
+
+	mu    sync.Mutex
+	left  int64
+	taken int64
+	ended bool
+}
+
+// limit bounds it further, before any window grows.
+func (g *growth) limit(bytes int64) { g.left = min(g.left, bytes) }
+
+// take returns by how much a window may grow that would like to grow by n bytes.
+func (g *growth) take(n int64) int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n = min(n, g.left); g.ended || n <= 0 {
+		return 0
+	}
+	n = g.shared.take(n)
+	g.left -= n
+	g.taken += n
+	g.kept.Add(int32(2 * n / blockSize))
+	return n
+}
+
+// give returns what the window of a channel that has ended had grown.
+func (g *growth) give(n int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return
+	}
+	g.left += n
+	g.taken -= n
+	g.kept.Add(int32(-2 * n / blockSize))
+	g.shared.give(n)
+}
+
+// end returns everything.
+func (g *growth) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
+	g.shared.give(g.taken)
+	g.taken = 0
+}
