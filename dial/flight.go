@@ -16,10 +16,11 @@ import (
 
 // A flight is the short login: behind the exchange of keys a signature leaves at once, and the
 // request for SFTP with it. It is only sent with a key that is likely to be right, and that signs
-// without a person.
+// without a person; or with a password that this very program has logged in with before.
 type flight struct {
 	never      bool // ssh's own way is the way
 	session    bool // SFTP is wanted, not just a way through
+	left       bool // with a key or a password
 	key        *credential
 	remembered bool // the key is what another run has noted
 	early      bool // ssh would have offered others first
@@ -31,13 +32,10 @@ type flight struct {
 func (l *login) fly(conn *own.Conn) *own.Flight {
 	l.tellOfConn(conn)
 	f := &l.flight
-	if f.never || !l.s.pubkey || l.s.preferred[0] != "publickey" {
+	if f.never {
 		return nil
 	}
 	if l.behind != nil {
-		if !l.d.leadFlies() {
-			return nil // which may take a person's time: the server has its "none" meanwhile
-		}
 		l.watch.pause()
 		l.failure = l.follow()
 		l.watch.resume(loginStall, "logging in")
@@ -45,6 +43,35 @@ func (l *login) fly(conn *own.Conn) *own.Flight {
 			return nil
 		}
 	}
+	flight := l.password()
+	if flight == nil {
+		flight = l.sign()
+	}
+	if flight == nil {
+		return nil
+	}
+	f.left = true
+	if f.session && takesFlight(conn.ServerVersion()) && !l.d.memory.refuses(l.hostKey) {
+		f.asked = true
+		flight.Subsystem = sftp
+		l.d.log.Debug("asking for sftp along with the login", "host", l.s.alias)
+	}
+	return flight
+}
+
+// password is a flight with the password that worked before, nil if something else did.
+func (l *login) password() *own.Flight {
+	if len(l.replay) != 1 || l.replay[0].method != "password" {
+		return nil
+	}
+	l.began("password", l.replay[0])
+	l.d.log.Debug("sending the password that worked before", "host", l.s.alias)
+	return &own.Flight{Password: l.replay[0].secret}
+}
+
+// sign is a flight with a key, nil if none is likely to be right.
+func (l *login) sign() *own.Flight {
+	f := &l.flight
 	l.load()
 	i := l.likely()
 	if i < 0 {
@@ -52,17 +79,8 @@ func (l *login) fly(conn *own.Conn) *own.Flight {
 	}
 	f.key, f.early = l.credentials[i], i > 0 && l.replay == nil
 	l.credentials = slices.Delete(slices.Clone(l.credentials), i, i+1)
-	if l.lead != nil {
-		l.d.flies(l.lead)
-	}
 	l.d.log.Debug("signing in without asking first whether the key would do", "host", l.s.alias)
-	flight := &own.Flight{Signer: l.offer(f.key).key}
-	if f.session && takesFlight(conn.ServerVersion()) && !l.d.memory.refuses(l.hostKey) {
-		f.asked = true
-		flight.Subsystem = sftp
-		l.d.log.Debug("asking for sftp along with the login", "host", l.s.alias)
-	}
-	return flight
+	return &own.Flight{Signer: l.offer(f.key).key}
 }
 
 // likely returns the place of the key to sign with unasked, -1 for none: one that worked before, or
@@ -73,6 +91,9 @@ func (l *login) likely() int {
 		if r := l.replay[0]; r.method == "publickey" && !r.person {
 			return l.find(func(c *credential) bool { return bytes.Equal(c.public.Marshal(), r.key) })
 		}
+		return -1
+	}
+	if !l.s.pubkey || l.s.preferred[0] != "publickey" {
 		return -1
 	}
 	if known := l.d.memory.key(l.s.user, l.s.port, l.hostKey); known != "" {
@@ -150,7 +171,7 @@ func (l *login) land(conn *own.Conn) (*firstSession, error) {
 // again reports whether the flight may have cost a login that ssh's own way might get, and returns
 // the login that goes that way.
 func (l *login) again(err error) *login {
-	if err == nil || l.flight.key == nil || l.ctx.Err() != nil || l.watch.expired() != nil {
+	if err == nil || !l.flight.left || l.ctx.Err() != nil || l.watch.expired() != nil {
 		return nil
 	}
 	var flew *own.FlightError

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 )
 
-// A lead is the first login of a Dialer, while nobody knows yet what opens the door. Others may
-// connect and exchange keys meanwhile, but wait for it before they offer anything: so nobody is
-// asked twice, and nothing fails twice.
+// A lead is the first login of a Dialer, before it is known what opens the door. Others may connect
+// and exchange keys meanwhile, but wait for it before they offer anything: so no person is asked
+// twice, and nothing fails twice.
 type lead struct {
-	done  chan struct{} // closed when it is decided
-	err   error         // why it failed; set before that
-	flies bool          // it needs no person, and is decided a round trip from now
+	done chan struct{} // closed when it is decided
+	err  error         // why it failed; set before that
 }
 
 // errEachNeedsPerson is what a login meets that was begun before it was known that it cannot do by
@@ -33,20 +31,6 @@ func (d *Dialer) begin(l *login) {
 		d.lead = &lead{done: make(chan struct{})}
 		l.lead = d.lead
 	}
-}
-
-// flies notes that the login that leads has sent all it has to say.
-func (d *Dialer) flies(l *lead) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l.flies = true
-}
-
-// leadFlies reports whether the first login is soon decided, or is already.
-func (d *Dialer) leadFlies() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.lead == nil || d.lead.flies
 }
 
 // follow waits for the login that leads, and takes over where that has failed for a reason of its
@@ -83,44 +67,5 @@ func (d *Dialer) decide(l *login, err error) {
 		d.lead = nil
 		l.lead.err = err
 		close(l.lead.done)
-	}
-}
-
-// hopeful tells that the first login is likely to succeed by itself: the host is who it should be,
-// and there is a key that opens the door without a person. What others exchange meanwhile the first
-// one has behind it, and where no key opens it nothing was offered in vain.
-func (l *login) hopeful() {
-	// behind a jump host nobody knows yet how long the way is
-	if l.lead == nil || l.trip == 0 || l.s.preferred[0] != "publickey" {
-		return
-	}
-	l.load()
-	if len(l.credentials) > 0 && l.credentials[0].alone() {
-		l.nearly()
-	}
-}
-
-// alone reports whether a key signs without a person.
-func (c *credential) alone() bool { return c.public != nil && !c.person && !c.locked }
-
-// nearly tells, once for each Dialer, that the first login is as good as done.
-func (l *login) nearly() {
-	if l.d.config.Nearly == nil {
-		return
-	}
-	l.d.mu.Lock()
-	told := l.d.told
-	l.d.told = true
-	l.d.mu.Unlock()
-	if !told {
-		l.d.config.Nearly(l.d, l.trip)
-	}
-}
-
-// took takes the time that so many round trips have needed into account. The shortest counts: some
-// servers think for a while.
-func (l *login) took(d time.Duration, trips int) {
-	if d /= time.Duration(trips); l.trip == 0 || d < l.trip {
-		l.trip = d
 	}
 }

@@ -517,3 +517,42 @@ func (l *login) refusal(allowed []string, err error) error {
 
 // worked gives the steps of a login that succeeded.
 func (l *login) worked() []step { return append(slices.Clone(l.done), l.current) }
+
+// hopeful tells that the first login is likely to succeed by itself: the host is who it should be,
+// and there is a key that opens the door without a person. What others exchange meanwhile the first
+// one has behind it, and where no key opens it nothing was offered in vain.
+func (l *login) hopeful() {
+	// behind a jump host nobody knows yet how long the way is
+	if l.lead == nil || l.trip == 0 || l.s.preferred[0] != "publickey" {
+		return
+	}
+	l.load()
+	if len(l.credentials) > 0 && l.credentials[0].alone() {
+		l.nearly()
+	}
+}
+
+// alone reports whether a key signs without a person.
+func (c *credential) alone() bool { return c.public != nil && !c.person && !c.locked }
+
+// nearly tells, once for each Dialer, that the first login is as good as done.
+func (l *login) nearly() {
+	if l.d.config.Nearly == nil {
+		return
+	}
+	l.d.mu.Lock()
+	told := l.d.told
+	l.d.told = true
+	l.d.mu.Unlock()
+	if !told {
+		l.d.config.Nearly(l.d, l.trip)
+	}
+}
+
+// took takes the time that so many round trips have needed into account. The shortest counts: some
+// servers think for a while.
+func (l *login) took(d time.Duration, trips int) {
+	if d /= time.Duration(trips); l.trip == 0 || d < l.trip {
+		l.trip = d
+	}
+}

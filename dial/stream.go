@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// channelWindow is the window of an OpenSSH channel. Ours start at the same size, and grow.
+// channelWindow is the window of a channel of OpenSSH or x/crypto/ssh.
 const channelWindow = 2 << 20
 
 // A Stream is a byte stream that speaks SFTP. One goroutine may call Read while another calls
@@ -55,8 +55,14 @@ func (s *Stream) Close() error {
 // breaks.
 func (s *Stream) Stderr() string { return s.stderr.text() }
 
-// Window returns how many bytes the stream carries in a round trip, or 0 if there is no bound.
-func (s *Stream) Window() int { return channelWindow }
+// Window returns how many bytes the server may have on their way to us. It starts at 2 MiB and grows
+// if the link carries more in a round trip. With a transport other than our own it stays 2 MiB.
+func (s *Stream) Window() int {
+	if own, ok := s.write.(ownChannel); ok {
+		return int(own.Channel.Window())
+	}
+	return channelWindow
+}
 
 // Host returns the server's name for messages.
 func (s *Stream) Host() string { return s.conn.Host() }
