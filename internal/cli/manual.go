@@ -100,6 +100,8 @@ under its temporary name, which is printed. This takes a few seconds at most; a 
 signal ends the program at once. usftp serve handles signals in its own way, see above.`},
 	{"ENVIRONMENT", `GOGC and GOMEMLIMIT override the program's own settings of Go's memory manager.
 SSH_AUTH_SOCK names the agent's socket.
+USFTP_REMEMBER_LOGINS=no keeps no notes of which key worked where, and uses none (see
+FILES).
 USFTP_SSH_STACK=xcrypto uses golang.org/x/crypto/ssh instead of our own SSH, to find
 out which of the two is at fault.`},
 	{"FILES", `~/.ssh/config, /etc/ssh/ssh_config: how to connect; see ssh_config(5).

@@ -182,7 +182,9 @@ func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
 		SSH: c.ssh, Server: c.server, Prompter: a.Prompter(c.batch), Logger: report.logger(a.Console),
-		StateDir: StateDirectory(),
+	}
+	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {
+		config.StateDir = StateDirectory()
 	}
 	if c.program != "" {
 		config.SSH = c.program
