@@ -300,10 +300,11 @@ func (s *session) dataSize(limit uint64) int {
 type quirks struct {
 	// it works strictly in order, so requests that depend on one another may be sent at once
 	inOrder     bool
-	listsAhead  bool        // several READDIRs on one handle may be asked at once
-	noReadWrite atomic.Bool // it refuses to open a file for reading and writing
-	noFstat     atomic.Bool // it does not serve FSTAT
-	oneWrite    atomic.Bool // it takes one WRITE of a file at a time, in order
+	listed      atomic.Int32 // replies that the last whole listing took
+	listsAhead  bool         // several READDIRs on one handle may be asked at once
+	noReadWrite atomic.Bool  // it refuses to open a file for reading and writing
+	noFstat     atomic.Bool  // it does not serve FSTAT
+	oneWrite    atomic.Bool  // it takes one WRITE of a file at a time, in order
 	symlinks    atomic.Int32
 }
 

@@ -85,6 +85,9 @@ const (
 	mostListing = 64
 	mostListed  = 4 << 20
 
+	// mostStarted is how many READDIRs a listing starts with at most.
+	mostStarted = 16
+
 	// mostEmpty limits replies without a name in a row.
 	mostEmpty = 16
 )
@@ -104,6 +107,7 @@ type listing struct {
 	out     int // that are
 	largest int // bytes of the largest reply
 	empty   int // replies without a name in a row
+	taken   int // replies
 	ended   bool
 	err     error // what next returns from now on
 	cycle   cycle
@@ -159,7 +163,9 @@ func (l *listing) more() error {
 		}
 		l.handle, l.queue, l.window = handle, conn.NewQueue(), 1
 		if l.session.listsAhead {
-			l.window = 2 // the second one brings the end of most directories
+			// The second one brings the end of most directories. Where the last listing took more,
+			// this one probably does, too.
+			l.window = max(2, min(int(l.session.listed.Load()), mostStarted))
 		}
 	}
 	if err := l.ask(); err != nil {
@@ -173,6 +179,7 @@ func (l *listing) more() error {
 		return err
 	}
 	l.out--
+	l.taken++
 	l.call = call
 	return l.take()
 }
@@ -211,6 +218,9 @@ func (l *listing) take() error {
 	if call.Type == wire.TypeStatus {
 		if call.Status.Code != wire.EOF {
 			return replyError(call)
+		}
+		if !l.ended {
+			l.session.listed.Store(int32(l.taken))
 		}
 		l.ended = true // what is still in flight may hold names where replies overtake each other
 		l.session.conn.Recycle(call)

@@ -25,7 +25,8 @@ import (
 )
 
 // specs makes the commands, in the order of help.
-var specs = []func() *spec{list, remove}
+var specs = []func() *spec{list, concatenate, head, tail, remove, move, makeDirectory,
+	removeDirectory, link, changeMode, changeOwner, touch, status, space, diskUsage, find}
 
 // Commands returns the commands of this package.
 func Commands(a *ui.App) []*cobra.Command {
@@ -45,6 +46,11 @@ type spec struct {
 
 	// take checks the flags and takes leading operands that name no file. It may be nil.
 	take func(f *pflag.FlagSet, args []string) (files []string, err error)
+
+	// place reads an operand. Nil means [connect.ParsePlace].
+	place func(arg string, last bool) (connect.Place, error)
+
+	rawArguments bool // take parses the flags too
 
 	least   int      // operands that name files
 	literal literals // operands that are not patterns
@@ -84,6 +90,7 @@ func newCommand(a *ui.App, s *spec) *cobra.Command {
 		Long:                  s.long,
 		Example:               s.examples,
 		DisableFlagsInUseLine: true,
+		DisableFlagParsing:    s.rawArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var usage *verb.UsageError
 			err := c.execute(cmd, args)
@@ -116,15 +123,21 @@ func (c *command) registerCommon(f *pflag.FlagSet) {
 	}
 	f.BoolVar(&c.flags.JSON, "json", false, "print one JSON object per line")
 	c.flags.Connect.RegisterLong(f)
-	if f.ShorthandLookup("h") != nil {
+	if f.ShorthandLookup("h") != nil || c.rawArguments {
 		f.Bool("help", false, "print help")
 	}
 }
 
 func (c *command) execute(cmd *cobra.Command, args []string) error {
-	err := c.flags.Connect.Check(cmd.Flags().Changed)
-	if err == nil && c.take != nil {
+	var err error
+	if c.take != nil {
 		args, err = c.take(cmd.Flags(), args)
+	}
+	if help := cmd.Flags().Lookup("help"); c.rawArguments && help != nil && help.Changed {
+		return cmd.Help()
+	}
+	if err == nil {
+		err = c.flags.Connect.Check(cmd.Flags().Changed)
 	}
 	var groups []*group
 	if err == nil {
@@ -139,6 +152,9 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	return c.runAll(ctx, groups)
 }
 
+// anyHost is the host of operands that are text; no real one has this name.
+const anyHost = "\x00"
+
 // A group are the operands on one host.
 type group struct {
 	host   dial.Target // without a path
@@ -152,8 +168,12 @@ func (c *command) parse(args []string) ([]*group, error) {
 			ui.Count(int64(c.least), "file", "files"))
 	}
 	var groups []*group
-	for _, arg := range args {
-		p, err := connect.ParsePlace(arg)
+	parse := c.place
+	if parse == nil {
+		parse = func(arg string, _ bool) (connect.Place, error) { return connect.ParsePlace(arg) }
+	}
+	for i, arg := range args {
+		p, err := parse(arg, i == len(args)-1)
 		if err != nil {
 			return nil, err
 		}
@@ -162,12 +182,16 @@ func (c *command) parse(args []string) ([]*group, error) {
 		}
 		host := p.Target
 		host.Path = ""
-		i := slices.IndexFunc(groups, func(g *group) bool { return g.host == host })
-		if i < 0 {
-			i = len(groups)
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.host == host })
+		if at < 0 {
+			at = len(groups)
 			groups = append(groups, &group{host: host})
 		}
-		groups[i].places = append(groups[i].places, p)
+		groups[at].places = append(groups[at].places, p)
+	}
+	if len(groups) == 2 && groups[0].host.Host == anyHost {
+		groups[1].places = append(groups[0].places, groups[1].places...)
+		groups = groups[1:]
 	}
 	if c.oneHost && len(groups) > 1 {
 		return nil, fmt.Errorf("%s works on one host at a time; usftp cp copies between hosts", c.name)
@@ -191,7 +215,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 		t.Hosts.ConnectAll(ctx, hosts...)
 	}
 	for _, g := range groups {
-		host, err := t.Host(g.places[0])
+		host, err := t.Host(connect.Place{Remote: true, Target: g.host})
 		if err != nil {
 			continue
 		}
@@ -240,6 +264,10 @@ func (c *command) env(t *connect.Task, client *usftp.Client, host dial.Target) *
 func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
 	var names []string
 	for i, p := range g.places {
+		if p.Target.Host == anyHost {
+			names = append(names, p.Target.Path)
+			continue
+		}
 		literal := c.literal == allLiteral || c.literal == lastLiteral && i == len(g.places)-1
 		found, err := expand(t, env.Client, p, literal)
 		if err != nil {

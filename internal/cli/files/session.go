@@ -53,10 +53,12 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	if unsorted := f.Lookup("unsorted"); unsorted != nil && f.ShorthandLookup("f") == nil {
 		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value, NoOptDefVal: "true"})
 	}
-	if err := f.Parse(args); err != nil {
-		return &verb.UsageError{Err: err}
+	if !s.rawArguments {
+		if err := f.Parse(args); err != nil {
+			return &verb.UsageError{Err: err}
+		}
+		args = f.Args()
 	}
-	args = f.Args()
 	if s.take != nil {
 		var err error
 		if args, err = s.take(f, args); err != nil {

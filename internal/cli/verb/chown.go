@@ -31,7 +31,7 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 		return &UsageError{err}
 	}
 	c := &changer{job: j, recursive: o.Recursive, follow: followAlways}
-	if o.NoFollow {
+	if o.NoFollow || o.Recursive { // as in GNU's chown
 		c.follow = followNever
 	}
 	c.change = func(e *entry, name string) {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// UsageOf options are those of du.
+// DiskUsageOptions are those of du.
 type DiskUsageOptions struct {
 	Summarize bool // -s: only a total for each operand
 	Human     bool // -h

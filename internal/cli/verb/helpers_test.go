@@ -2,6 +2,7 @@ package verb
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -68,12 +69,12 @@ func startServer(t testing.TB, dir string) *usftp.Client {
 	return client
 }
 
-// tool runs a program in a directory with the C locale, and returns its output and exit code.
+// tool runs a program in a directory with names sorted by their bytes, and returns its output and exit code.
 func tool(t testing.TB, dir, name string, args ...string) (stdout string, code int) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
@@ -139,3 +140,8 @@ func writeFile(t testing.TB, name, content string) {
 	ok(t, os.MkdirAll(filepath.Dir(name), 0o755))
 	ok(t, os.WriteFile(name, []byte(content), 0o644))
 }
+
+// background is a context from outside of any bubble.
+var background = context.Background()
+
+type scripted = sftptest.Scripted

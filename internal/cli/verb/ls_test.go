@@ -16,18 +16,22 @@ func randomTree(t testing.TB, seed uint64, root string, depth int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
 	names := []string{"a", "a-b", "a b", "A", "b", "B", ".hidden", ".d", "z", "ä", "0", "x.tar", "-", "%s"}
+	count := 0
 	var fill func(dir string, depth int)
 	fill = func(dir string, depth int) {
 		ok(t, os.MkdirAll(dir, 0o755))
 		for _, i := range rng.Perm(len(names))[:2+rng.IntN(6)] {
 			name := filepath.Join(dir, names[i])
-			when := time.Now().Add(-time.Duration(rng.IntN(400*24)) * time.Hour)
+			// whole seconds, as SFTP has them, and no two the same
+			count++
+			when := time.Unix(time.Now().Unix()-int64(rng.IntN(400*24))*3600-int64(count), 0)
 			switch n := rng.IntN(10); {
 			case n < 4 && depth > 0:
 				fill(name, depth-1)
 				ok(t, os.Chmod(name, os.FileMode(0o700|rng.IntN(0o100))))
 			case n == 4:
 				ok(t, os.Symlink([]string{"a", "/nowhere", ".", "../b"}[rng.IntN(4)], name))
+				tool(t, dir, "touch", "-h", "-d", fmt.Sprint("@", when.Unix()), name)
 				continue
 			default:
 				ok(t, os.WriteFile(name, make([]byte, rng.IntN(1<<rng.IntN(17))), 0o644))

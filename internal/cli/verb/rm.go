@@ -233,7 +233,7 @@ func (r *remover) removed(in *dir, name string, err error) {
 	}
 	if err != nil {
 		r.keep(in)
-		r.fail("remove", name, err)
+		r.fail("remove", name, r.whyNotRemoved(name, err))
 		return
 	}
 	r.done("removed", name, fmt.Sprintf("removed %s", r.Prefix+name))

@@ -95,6 +95,8 @@ type dir struct {
 	pending int
 	done    func()
 	sum     uint64
+	count   int // entries visited
+	removed int // of them
 
 	order int // among the operands
 	index int // in the heap; -1 when not there
@@ -235,6 +237,25 @@ func (w *walk) visit(d *dir) error {
 func (w *walk) await(d *dir) (part []*entry, last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.awaitPart(d)
+	if len(d.parts) > 0 {
+		part, d.parts = d.parts[0], d.parts[1:]
+		w.room.Broadcast()
+	}
+	return part, d.ended && len(d.parts) == 0
+}
+
+// isEmpty waits for the listing of a directory that the visit is about to enter, and reports whether
+// there is nothing in it.
+func (w *walk) isEmpty(d *dir) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.awaitPart(d)
+	return len(d.parts) == 0 && d.err == nil
+}
+
+// awaitPart waits until a part of a directory has arrived, or its end. The caller holds the lock.
+func (w *walk) awaitPart(d *dir) {
 	if d.index >= 0 {
 		heap.Remove(&w.waiting, d.index)
 	}
@@ -247,11 +268,6 @@ func (w *walk) await(d *dir) (part []*entry, last bool) {
 		w.arrived.Wait()
 	}
 	w.awaited = nil
-	if len(d.parts) > 0 {
-		part, d.parts = d.parts[0], d.parts[1:]
-		w.room.Broadcast()
-	}
-	return part, d.ended && len(d.parts) == 0
 }
 
 // found makes a directory known, which may be listed from now on. The caller holds the lock.

@@ -1,0 +1,203 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/verb"
+)
+
+func move() *spec {
+	var o verb.MoveOptions
+	var force bool
+	return &spec{
+		use: "mv [flags] HOST:SRC... HOST:DST", short: "rename and move files on a host",
+		long: `Renames files on one host, or moves them to a directory, as mv does. An existing file is
+replaced in one step where the server can (posix-rename@openssh.com); elsewhere it is
+kept, with an error.
+
+SFTP cannot move between file systems: copy with usftp cp -r and remove with usftp rm.`,
+		examples: `  usftp mv host:draft.txt host:final.txt
+  usftp mv 'host:in/*.csv' host:done/`,
+		least: 2, acts: true, literal: lastLiteral, oneHost: true,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&force, "force", "f", false, "do not ask (the default)")
+			f.BoolVarP(&o.Interactive, "interactive", "i", false, "ask before something is replaced")
+			f.BoolVarP(&o.NoClobber, "no-clobber", "n", false, "keep what exists")
+			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "DST is the new name, even if it is a directory")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			o.Interactive = o.Interactive && !force
+			return verb.Move(ctx, env, o, names)
+		},
+	}
+}
+
+func makeDirectory() *spec {
+	var o verb.MakeDirectoryOptions
+	return &spec{
+		use: "mkdir [flags] HOST:PATH...", short: "make directories",
+		long:     `Makes directories on hosts, as mkdir does.`,
+		examples: `  usftp mkdir -p host:/srv/www/img`,
+		least:    1, acts: true, literal: allLiteral,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.Parents, "parents", "p", false, "missing parents too; what exists is no error")
+			f.StringVarP(&o.Mode, "mode", "m", "", "set this `mode`, as for chmod")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.MakeDirectory(ctx, env, o, names)
+		},
+	}
+}
+
+func removeDirectory() *spec {
+	var o verb.RemoveDirectoryOptions
+	return &spec{
+		use: "rmdir [flags] HOST:PATH...", short: "remove empty directories",
+		long:     `Removes empty directories on hosts, as rmdir does.`,
+		examples: `  usftp rmdir host:old`,
+		least:    1, acts: true,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.Parents, "parents", "p", false, "the parents in PATH too")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.RemoveDirectory(ctx, env, o, names)
+		},
+	}
+}
+
+func link() *spec {
+	var o verb.LinkOptions
+	s := &spec{
+		use: "ln [flags] HOST:TARGET... HOST:LINK", short: "make links",
+		long: `Makes links on a host, as ln does: LINK, or a link to each TARGET in the directory LINK.
+
+With -s a TARGET is text and need not exist; "host:" in front of it is left out. A
+relative one starts at the link's directory. Hard links need a server that offers
+hardlink@openssh.com.`,
+		examples: `  usftp ln -s releases/42 host:current
+  usftp ln -sfn releases/43 host:current
+  usftp ln host:a host:b`,
+		least: 2, acts: true, literal: allLiteral, oneHost: true,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.Symbolic, "symbolic", "s", false, "make symbolic links")
+			f.BoolVarP(&o.Force, "force", "f", false, "replace an existing LINK")
+			f.BoolVarP(&o.NoFollow, "no-dereference", "n", false, "LINK is the link itself, if it is a link to a directory")
+			f.BoolVarP(&o.NoDirectory, "no-target-directory", "T", false, "LINK is the link, even if it is a directory")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.Link(ctx, env, o, names)
+		},
+	}
+	// With -s a target without a host is text, and takes the link's host for its place only.
+	s.place = func(arg string, last bool) (connect.Place, error) {
+		p, err := connect.ParsePlace(arg)
+		if o.Symbolic && !last && (err != nil || !p.Remote) {
+			if arg == "" {
+				return p, errors.New("empty operand")
+			}
+			return connect.Place{Typed: arg, Remote: true, Target: dial.Target{Host: anyHost, Path: arg}}, nil
+		}
+		return p, err
+	}
+	return s
+}
+
+func changeMode() *spec {
+	var o verb.ChangeModeOptions
+	return &spec{
+		use: "chmod [flags] MODE HOST:PATH...", short: "change permissions",
+		long: `Changes permissions of files on hosts, as chmod does. MODE is octal, or symbolic such as
+u+rwX,go-w. Where nobody is named ("+w"), this machine's umask applies: SFTP does not
+tell the host's.
+
+Symbolic links that are named are followed, and those below a directory left alone. A
+MODE that begins with - goes behind "--".`,
+		examples: `  usftp chmod 640 host:secret.txt
+  usftp chmod -R u+rwX,go= host:private`,
+		least: 1, acts: true,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
+		},
+		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
+			if len(args) < 2 {
+				return nil, errors.New("missing operand: chmod needs a mode and a file, such as host:path")
+			}
+			o.Mode = args[0]
+			return args[1:], nil
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.ChangeMode(ctx, env, o, names)
+		},
+	}
+}
+
+func changeOwner() *spec {
+	var o verb.ChangeOwnerOptions
+	return &spec{
+		use: "chown [flags] OWNER[:GROUP] HOST:PATH...", short: "change owners",
+		long: `Changes the owner and group of files on hosts, as chown does. ":GROUP" changes only the
+group.
+
+SFTP has owners by number. Names work if the server tells the names of numbers
+(users-groups-by-id@openssh.com, which OpenSSH 8.9 and newer have): the host's
+/etc/passwd and /etc/group are asked first, then all numbers below 65536. Elsewhere
+use numbers.`,
+		examples: `  usftp chown www-data:www-data host:/srv/www
+  usftp chown -R 1000:1000 host:/srv/data`,
+		least: 1, acts: true,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
+			f.BoolVarP(&o.NoFollow, "no-dereference", "h", false, "change links that are named, not what they lead to")
+		},
+		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
+			if len(args) < 2 {
+				return nil, errors.New("missing operand: chown needs an owner and a file, such as host:path")
+			}
+			o.Owner = args[0]
+			return args[1:], nil
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.ChangeOwner(ctx, env, o, names)
+		},
+	}
+}
+
+func touch() *spec {
+	var o verb.TouchOptions
+	var date, stamp string
+	return &spec{
+		use: "touch [flags] HOST:PATH...", short: "make files and set their times",
+		long: `Makes files that are missing and sets the times of others, as touch does. Times are
+whole seconds, and "now" is by this machine's clock: SFTP does not set the server's.`,
+		examples: `  usftp touch host:ready
+  usftp touch -d '2026-01-31 12:00' host:report.pdf`,
+		least: 1, acts: true,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.NoCreate, "no-create", "c", false, "do not make files")
+			f.BoolVarP(&o.Access, "access", "a", false, "only the time of access")
+			f.BoolVarP(&o.Modify, "modify", "m", false, "only the time of modification")
+			f.StringVarP(&date, "date", "d", "", "set this `time`: 2026-01-31, 2026-01-31 12:00:00, RFC 3339 or @seconds")
+			f.StringVarP(&stamp, "stamp", "t", "", "set this time, `[[CC]YY]MMDDhhmm[.ss]`")
+		},
+		take: func(_ *pflag.FlagSet, args []string) (_ []string, err error) {
+			switch {
+			case date != "" && stamp != "":
+				err = errors.New("-d and -t cannot be combined")
+			case date != "":
+				o.Time, err = verb.ParseDate(date)
+			case stamp != "":
+				o.Time, err = verb.ParseStamp(stamp, time.Now())
+			}
+			return args, err
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.Touch(ctx, env, o, names)
+		},
+	}
+}

@@ -1,0 +1,87 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/verb"
+)
+
+func find() *spec {
+	var expression *verb.Expression
+	return &spec{
+		use: "find HOST:PATH... [expression]", short: "find files",
+		long: `Finds files below directories on hosts, as GNU's find does. The expression may have
+
+  -name -iname PATTERN    -path -ipath PATTERN    -type f,d,l,p,s,b,c
+  -size [+-]N[cwbkMG]     -empty                  -perm [-/]MODE
+  -mtime -atime [+-]DAYS  -mmin -amin [+-]MINUTES -newer PATH
+  -user NAME -group NAME  -uid -gid [+-]N
+  -print -print0 -delete -prune -quit -true -false
+  -maxdepth N -mindepth N -depth
+  ( EXPR )   ! EXPR   EXPR -a EXPR   EXPR -o EXPR
+
+with the meanings that GNU's find gives them. Without an action, files are printed.
+Directories are visited in the order of their names; links are not followed. usftp's
+own flags begin with two dashes.
+
+Ages are by this machine's clock, and times whole seconds. SFTP has no times of change,
+inodes, link counts or blocks, so there are no tests for them. -user and -group know
+names if the server tells them.`,
+		examples: `  usftp find host:logs -name '*.gz' -mtime +30 -delete
+  usftp find host: -type f -size +100M`,
+		least: 1, rawArguments: true,
+		take: func(f *pflag.FlagSet, args []string) (files []string, err error) {
+			files, words, flags, err := splitFind(f, args)
+			if err == nil {
+				err = f.Parse(flags)
+			}
+			if err == nil && len(files) == 0 {
+				err = errors.New("missing operand: find needs a directory, such as host:path")
+			}
+			if err == nil {
+				expression, err = verb.ParseExpression(words)
+			}
+			return files, err
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.Find(ctx, env, expression, names)
+		},
+	}
+}
+
+// splitFind takes a command line of find apart: operands, the words of the expression, and usftp's
+// own flags, which have two dashes and may stand anywhere but as an argument.
+func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, err error) {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		name, isFlag := strings.CutPrefix(arg, "--")
+		name, _, hasValue := strings.Cut(name, "=")
+		switch n, primary := verb.Primaries[arg]; {
+		case isFlag:
+			flags = append(flags, arg)
+			flag := f.Lookup(name)
+			if flag != nil && !hasValue && flag.NoOptDefVal == "" && i+1 < len(args) {
+				i++
+				flags = append(flags, args[i])
+			}
+		case primary:
+			words = append(words, arg)
+			for ; n > 0 && i+1 < len(args); n-- {
+				i++
+				words = append(words, args[i])
+			}
+		case strings.HasPrefix(arg, "-"):
+			return nil, nil, nil, fmt.Errorf("unknown predicate %q", arg)
+		case len(words) > 0:
+			return nil, nil, nil, fmt.Errorf("operands come before the expression: %q", arg)
+		default:
+			files = append(files, arg)
+		}
+	}
+	return files, words, flags, nil
+}

@@ -1,0 +1,129 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/verb"
+)
+
+func concatenate() *spec {
+	var o verb.ConcatenateOptions
+	return &spec{
+		use: "cat [flags] HOST:PATH...", short: "print files",
+		long: `Prints files on hosts, one after the other, as cat does. The beginnings of the next
+files are fetched while one is printed. Contents go to standard output as they are,
+control characters included.
+
+With --json, each line of text is an object; "base64" has those that are not UTF-8.`,
+		examples: `  usftp cat host:/etc/os-release
+  usftp cat 'host:logs/*.log' | grep error`,
+		least: 1,
+		register: func(f *pflag.FlagSet) {
+			f.BoolVarP(&o.Number, "number", "n", false, "number all lines")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.Concatenate(ctx, env, o, names)
+		},
+	}
+}
+
+// amounts are -n and -c of head and tail.
+type amounts struct{ lines, bytes string }
+
+func (n *amounts) register(f *pflag.FlagSet, o *verb.HeadOptions, lines, bytes string) {
+	f.StringVarP(&n.lines, "lines", "n", "10", lines)
+	f.StringVarP(&n.bytes, "bytes", "c", "", bytes)
+	f.BoolVarP(&o.Quiet, "quiet", "q", false, "no headings, banner or notes")
+	f.BoolVar(&o.Verbose, "headings", false, "headings for a single file too")
+}
+
+// set reads the amounts. other is the sign that turns the meaning round.
+func (n *amounts) set(o *verb.HeadOptions, other, same string) error {
+	flag, text := "-n", n.lines
+	if n.bytes != "" {
+		flag, text = "-c", n.bytes
+		o.Bytes = true
+	}
+	number, found := strings.CutPrefix(text, other)
+	o.Other = found
+	number = strings.TrimPrefix(number, same)
+	scale := int64(1)
+	for i, unit := range []string{"k", "M", "G"} {
+		if cut, ok := strings.CutSuffix(number, unit); ok || strings.HasSuffix(number, strings.ToUpper(unit)) {
+			if !ok {
+				cut = number[:len(number)-1]
+			}
+			number, scale = cut, 1<<(10*(i+1))
+			break
+		}
+	}
+	count, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || count < 0 || count > 1<<62/scale {
+		return fmt.Errorf("%s %s: not a number", flag, text)
+	}
+	o.Count = count * scale
+	return nil
+}
+
+func head() *spec {
+	var o verb.HeadOptions
+	var n amounts
+	return &spec{
+		use: "head [flags] HOST:PATH...", short: "print the beginnings of files",
+		long: `Prints the first lines of files on hosts, as head does. Only what is printed is fetched,
+in pieces of 32 KiB and more. "-5" is short for "-n 5".`,
+		examples: `  usftp head -n 3 'host:/etc/*.conf'
+  usftp head -c 1M host:disk.img | file -`,
+		least: 1,
+		register: func(f *pflag.FlagSet) {
+			n.register(f, &o, "print `n` lines; -n -K all but the last K", "print `n` bytes; -c -K all but the last K")
+		},
+		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
+			return args, n.set(&o, "-", "+")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.Head(ctx, env, o, names)
+		},
+	}
+}
+
+func tail() *spec {
+	var o verb.TailOptions
+	var n amounts
+	seconds := 1.0
+	return &spec{
+		use: "tail [flags] HOST:PATH...", short: "print the ends of files",
+		long: `Prints the last lines of files on hosts, as tail does. Files are read backwards from
+their ends. "-5" is short for "-n 5".
+
+SFTP cannot wait for a change: with -f usftp asks for the sizes of all files once a
+second, in one round trip. It goes on until it is interrupted. -F also notices when
+another file has the name, as after a rotation; without inodes it tells so by size,
+time and owner, and misses a file that has the same ones.`,
+		examples: `  usftp tail -f host:/var/log/syslog
+  usftp tail -n 100 'host:logs/*.log'`,
+		least: 1,
+		register: func(f *pflag.FlagSet) {
+			n.register(f, &o.HeadOptions, "print `n` lines; -n +K from line K on", "print `n` bytes; -c +K from byte K on")
+			f.BoolVarP(&o.Follow, "follow", "f", false, "go on as the files grow")
+			f.BoolVarP(&o.Retry, "follow-name", "F", false, "like -f, through rotations and absences")
+			f.Float64VarP(&seconds, "sleep-interval", "s", 1, "with -f: `seconds` between looks at the files")
+		},
+		take: func(_ *pflag.FlagSet, args []string) ([]string, error) {
+			if !(seconds >= 0.01 && seconds < 1e6) {
+				return nil, fmt.Errorf("-s must be at least 0.01 seconds")
+			}
+			o.Interval = time.Duration(seconds * float64(time.Second))
+			return args, n.set(&o.HeadOptions, "+", "-")
+		},
+		run: func(ctx context.Context, env *verb.Env, names []string) error {
+			return verb.Tail(ctx, env, o, names)
+		},
+	}
+}

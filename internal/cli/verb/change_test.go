@@ -1,0 +1,182 @@
+package verb
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestChangesAreTheirs runs the verbs that make, move and link files beside the tools whose names
+// they carry, and compares what there is afterwards, and the exit codes.
+func TestChangesAreTheirs(t *testing.T) {
+	seed := func(dir string) {
+		for _, name := range []string{"f", "g", "d/f", "e/x", "full/x"} {
+			writeFile(t, filepath.Join(dir, name), name)
+		}
+		ok(t, os.Symlink("d", dir+"/dlink"))
+		ok(t, os.Symlink("nowhere", dir+"/broken"))
+		ok(t, os.MkdirAll(dir+"/empty/a/b", 0o755))
+	}
+	for _, test := range []struct {
+		tool string
+		run  func(r *rig) error
+	}{
+		{"mv f new", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "new"}) }},
+		{"mv f g", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g"}) }},
+		{"mv f g d", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "d"}) }},
+		{"mv g dlink", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"g", "dlink"}) }},
+		{"mv f missing d", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "missing", "d"}) }},
+		{"mv f g new", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "g", "new"}) }},
+		{"mv -n f g", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{NoClobber: true}, []string{"f", "g"}) }},
+		{"mv f d/f e", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"f", "d/f", "e"}) }},
+		{"mv d e/", func(r *rig) error { return Move(t.Context(), r.Env, MoveOptions{}, []string{"d", "e/"}) }},
+		{"mv -T d full", func(r *rig) error {
+			return Move(t.Context(), r.Env, MoveOptions{NoDirectory: true}, []string{"d", "full"})
+		}},
+		{"mkdir n m", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"n", "m"})
+		}},
+		{"mkdir d n", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"d", "n"})
+		}},
+		{"mkdir n/m/o", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{}, []string{"n/m/o"})
+		}},
+		{"mkdir -p n/m/o d", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true}, []string{"n/m/o", "d"})
+		}},
+		{"mkdir -p f/x", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true}, []string{"f/x"})
+		}},
+		{"mkdir -m 2750 n", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Mode: "2750"}, []string{"n"})
+		}},
+		{"mkdir -p -m u=rwx,go= n/m d", func(r *rig) error {
+			return MakeDirectory(t.Context(), r.Env, MakeDirectoryOptions{Parents: true, Mode: "u=rwx,go="}, []string{"n/m", "d"})
+		}},
+		{"rmdir empty/a/b full f missing", func(r *rig) error {
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{}, []string{"empty/a/b", "full", "f", "missing"})
+		}},
+		{"rmdir -p empty/a/b", func(r *rig) error {
+			return RemoveDirectory(t.Context(), r.Env, RemoveDirectoryOptions{Parents: true}, []string{"empty/a/b"})
+		}},
+		{"ln f n", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "n"}) }},
+		{"ln f g", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{}, []string{"f", "g"}) }},
+		{"ln -f f g", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{Force: true}, []string{"f", "g"}) }},
+		{"ln -s f n", func(r *rig) error { return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"f", "n"}) }},
+		{"ln -s f g d", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"f", "g", "d"})
+		}},
+		{"ln -s x dlink", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"x", "dlink"})
+		}},
+		{"ln -sfn x dlink", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true, NoFollow: true}, []string{"x", "dlink"})
+		}},
+		{"ln -sf x broken", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true}, []string{"x", "broken"})
+		}},
+		{"ln -sfT x empty", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true, Force: true, NoDirectory: true}, []string{"x", "empty"})
+		}},
+		{"ln -s ../f d/up", func(r *rig) error {
+			return Link(t.Context(), r.Env, LinkOptions{Symbolic: true}, []string{"../f", "d/up"})
+		}},
+		{"touch -d @1700000000 f n", func(r *rig) error {
+			return Touch(t.Context(), r.Env, TouchOptions{Time: time.Unix(1_700_000_000, 0)}, []string{"f", "n"})
+		}},
+		{"touch -c n f -d @1600000000", func(r *rig) error {
+			return Touch(t.Context(), r.Env, TouchOptions{NoCreate: true, Time: time.Unix(1_600_000_000, 0)}, []string{"n", "f"})
+		}},
+		{"touch missing/n", func(r *rig) error { return Touch(t.Context(), r.Env, TouchOptions{}, []string{"missing/n"}) }},
+		{"chown -R 12:34 d dlink", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Recursive: true, Owner: "12:34"}, []string{"d", "dlink"})
+		}},
+		{"chown nobody f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody"}, []string{"f"})
+		}},
+		{"chown nobody: f", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "nobody:"}, []string{"f"})
+		}},
+		{"chown :daemon f missing", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: ":daemon"}, []string{"f", "missing"})
+		}},
+		{"chown -h 7 broken", func(r *rig) error {
+			return ChangeOwner(t.Context(), r.Env, ChangeOwnerOptions{Owner: "7", NoFollow: true}, []string{"broken"})
+		}},
+	} {
+		t.Run(test.tool, func(t *testing.T) {
+			if strings.HasPrefix(test.tool, "chown") && os.Getuid() != 0 {
+				t.Skip("only root changes owners")
+			}
+			ours, theirs := t.TempDir(), t.TempDir()
+			seed(ours)
+			seed(theirs)
+			words := strings.Fields(test.tool)
+			_, code := tool(t, theirs, words[0], words[1:]...)
+			r := newRig(startServer(t, ours))
+			err := test.run(r)
+			_, said := r.take()
+			if codeOf(err) != code || (said != "") != (code != 0) {
+				t.Errorf("code %v, want %d; said %q", err, code, said)
+			}
+			format := "%p %y %m %U %G %l %n\n"
+			if words[0] == "touch" {
+				format = "%p %y %m %s\n"
+			}
+			state := func(dir string) string {
+				out, _ := tool(t, dir, "find", ".", "-mindepth", "1", "-printf", format)
+				times, _ := tool(t, dir, "find", ".", "-type", "f", "-not", "-newermt", "2025-01-01", "-printf", "%p %T@ %A@\n")
+				return sortedLines(out) + sortedLines(times)
+			}
+			if got, want := state(ours), state(theirs); got != want {
+				t.Errorf("there is\n%s\nwant\n%s\nsaid %q", got, want, said)
+			}
+		})
+	}
+}
+
+// TestOwnersWithoutNames: a server that tells no names takes numbers only.
+func TestOwnersWithoutNames(t *testing.T) {
+	onShape(t, shape{"few", func(i int) string { return "/t/f" }}, openSSH, func(r *rig, _ *scripted) {
+		err := ChangeOwner(background, r.Env, ChangeOwnerOptions{Owner: "nobody"}, []string{"/t/f"})
+		if err == nil || !strings.Contains(err.Error(), "use a number") {
+			t.Errorf("%v", err)
+		}
+		ok(t, ChangeOwner(background, r.Env, ChangeOwnerOptions{Owner: "5:6"}, []string{"/t/f"}))
+		ok(t, List(background, r.Env, ListOptions{Long: true}, []string{"/t/f"}))
+		if out, _ := r.take(); !strings.Contains(out, " 5 6 ") {
+			t.Errorf("%q", out)
+		}
+	})
+}
+
+// TestParseDates: what touch -d and -t take.
+func TestParseDates(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.Local)
+	for stamp, want := range map[string]string{"01020304": "2026-01-02 03:04:00", "7001020304": "1970-01-02 03:04:00",
+		"2501020304.05": "2025-01-02 03:04:05", "202501020304": "2025-01-02 03:04:00"} {
+		got, err := ParseStamp(stamp, now)
+		if err != nil || got.Format("2006-01-02 15:04:05") != want {
+			t.Errorf("%s: %v, %v", stamp, got, err)
+		}
+	}
+	for _, stamp := range []string{"", "1", "13020304", "01020304.", "01020304.5", "0102030x"} {
+		if _, err := ParseStamp(stamp, now); err == nil {
+			t.Errorf("%q was taken", stamp)
+		}
+	}
+	for _, date := range []string{"2026-01-02", "2026-01-02 03:04", "2026-01-02T03:04:05Z", "@5", "2026-01-02 03:04:05 +0100"} {
+		if _, err := ParseDate(date); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, date := range []string{"", "yesterday", "@x", "2026-13-01"} {
+		if _, err := ParseDate(date); err == nil {
+			t.Errorf("%q was taken", date)
+		}
+	}
+}

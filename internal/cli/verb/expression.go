@@ -1,0 +1,355 @@
+package verb
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Expression is what find evaluates for each file.
+type Expression struct {
+	test       func(v *visit) bool
+	maxDepth   int // negative where there is none
+	minDepth   int
+	depthFirst bool
+	deletes    bool
+	owners     bool // names of owners are tested
+	newer      []string
+}
+
+// Primaries are the words that start a part of an expression, with the number of words that follow
+// each.
+var Primaries = map[string]int{
+	"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-type": 1, "-size": 1,
+	"-mtime": 1, "-mmin": 1, "-atime": 1, "-amin": 1, "-newer": 1, "-perm": 1, "-user": 1,
+	"-group": 1, "-uid": 1, "-gid": 1, "-maxdepth": 1, "-mindepth": 1, "-empty": 0, "-true": 0,
+	"-false": 0, "-depth": 0, "-d": 0, "-print": 0, "-print0": 0, "-delete": 0, "-prune": 0,
+	"-quit": 0, "-o": 0, "-or": 0, "-a": 0, "-and": 0, "-not": 0, "!": 0, "(": 0, ")": 0,
+}
+
+// ParseExpression reads an expression of find's. Errors are of type *UsageError.
+func ParseExpression(words []string) (*Expression, error) {
+	p := &expressionParser{words: words, e: &Expression{maxDepth: -1}}
+	test := always
+	if len(words) > 0 {
+		var err error
+		if test, err = p.or(); err == nil && p.at < len(words) {
+			err = fmt.Errorf("%q is not expected here", words[p.at])
+		}
+		if err != nil {
+			return nil, &UsageError{err}
+		}
+	}
+	if p.e.test = test; !p.acts {
+		p.e.test = func(v *visit) bool { return test(v) && v.print('\n') }
+	}
+	return p.e, nil
+}
+
+type expressionTest func(v *visit) bool
+
+func always(*visit) bool { return true }
+
+type expressionParser struct {
+	words []string
+	at    int
+	e     *Expression
+	acts  bool // there is an action other than -prune
+	nest  int
+}
+
+// mostNested bounds the recursion.
+const mostNested = 1000
+
+func (p *expressionParser) peek() string {
+	if p.at < len(p.words) {
+		return p.words[p.at]
+	}
+	return ""
+}
+
+func (p *expressionParser) or() (expressionTest, error) {
+	left, err := p.and()
+	for err == nil && (p.peek() == "-o" || p.peek() == "-or") {
+		p.at++
+		a, b := left, expressionTest(nil)
+		b, err = p.and()
+		left = func(v *visit) bool { return a(v) || b(v) }
+	}
+	return left, err
+}
+
+func (p *expressionParser) and() (expressionTest, error) {
+	left, err := p.not()
+	for err == nil && p.at < len(p.words) {
+		switch p.peek() {
+		case "-o", "-or", ")":
+			return left, nil
+		case "-a", "-and":
+			p.at++
+		}
+		a, b := left, expressionTest(nil)
+		b, err = p.not()
+		left = func(v *visit) bool { return a(v) && b(v) }
+	}
+	return left, err
+}
+
+func (p *expressionParser) not() (expressionTest, error) {
+	if p.nest++; p.nest > mostNested {
+		return nil, fmt.Errorf("the expression is nested too deeply")
+	}
+	defer func() { p.nest-- }()
+	switch word := p.peek(); word {
+	case "!", "-not":
+		p.at++
+		test, err := p.not()
+		return func(v *visit) bool { return !test(v) }, err
+	case "(":
+		p.at++
+		test, err := p.or()
+		if err == nil && p.peek() != ")" {
+			err = fmt.Errorf(`")" is missing`)
+		}
+		p.at++
+		return test, err
+	case "":
+		return nil, fmt.Errorf("the expression ends too early")
+	}
+	return p.primary()
+}
+
+func (p *expressionParser) primary() (expressionTest, error) {
+	word := p.peek()
+	arguments, known := Primaries[word]
+	if !known || word == ")" || word == "-o" || word == "-a" || word == "-or" || word == "-and" {
+		return nil, fmt.Errorf("unknown predicate %q", word)
+	}
+	p.at++
+	argument := ""
+	if arguments == 1 {
+		if p.at == len(p.words) {
+			return nil, fmt.Errorf("%s needs an argument", word)
+		}
+		argument = p.words[p.at]
+		p.at++
+	}
+	test, err := p.build(word, argument)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", word, argument, err)
+	}
+	return test, nil
+}
+
+// build makes the test or action of a primary.
+func (p *expressionParser) build(word, argument string) (expressionTest, error) {
+	switch word {
+	case "-true":
+		return always, nil
+	case "-false":
+		return func(*visit) bool { return false }, nil
+	case "-depth", "-d":
+		p.e.depthFirst = true
+		return always, nil
+	case "-maxdepth", "-mindepth":
+		n, err := strconv.Atoi(argument)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("not a number of levels")
+		}
+		if word == "-maxdepth" {
+			p.e.maxDepth = n
+		} else {
+			p.e.minDepth = n
+		}
+		return always, nil
+	case "-print":
+		p.acts = true
+		return func(v *visit) bool { return v.print('\n') }, nil
+	case "-print0":
+		p.acts = true
+		return func(v *visit) bool { return v.print(0) }, nil
+	case "-delete":
+		p.acts, p.e.deletes, p.e.depthFirst = true, true, true
+		wait := p.at < len(p.words) // what follows wants to know
+		return func(v *visit) bool { return v.remove(wait) }, nil
+	case "-prune":
+		return func(v *visit) bool {
+			v.prune = true
+			return true
+		}, nil
+	case "-quit":
+		p.acts = true
+		return func(v *visit) bool {
+			v.quit = true
+			return true
+		}, nil
+	case "-empty":
+		return (*visit).empty, nil
+	case "-name", "-iname":
+		return func(v *visit) bool {
+			name := strings.TrimRight(v.entry.name, "/")
+			if name == "" {
+				name = "/"
+			}
+			return wildcard(argument, name[strings.LastIndexByte(name[:len(name)-1], '/')+1:], word == "-iname")
+		}, nil
+	case "-path", "-wholename", "-ipath":
+		return func(v *visit) bool { return wildcard(argument, v.path, word == "-ipath") }, nil
+	case "-type":
+		return typeTest(argument)
+	case "-size":
+		return sizeTest(argument)
+	case "-mtime", "-atime":
+		return timeTest(argument, 24*time.Hour, word == "-atime")
+	case "-mmin", "-amin":
+		return timeTest(argument, time.Minute, word == "-amin")
+	case "-newer":
+		p.e.newer = append(p.e.newer, argument)
+		return func(v *visit) bool { return v.entry.stat.ModTime().After(v.newer[argument]) }, nil
+	case "-perm":
+		return permTest(argument)
+	case "-uid", "-gid":
+		return numberTest(argument, func(v *visit) uint64 {
+			if word == "-uid" {
+				return uint64(v.entry.stat.UID)
+			}
+			return uint64(v.entry.stat.GID)
+		})
+	}
+	return p.ownerTest(word, argument)
+}
+
+// ownerTest is -user and -group: a name if the server tells names, or a number.
+func (p *expressionParser) ownerTest(word, argument string) (expressionTest, error) {
+	p.e.owners = true
+	number, err := strconv.ParseUint(argument, 10, 32)
+	isNumber := err == nil
+	return func(v *visit) bool {
+		user, group := v.names.known(v.entry.stat.UID, v.entry.stat.GID)
+		id := v.entry.stat.UID
+		if word == "-group" {
+			user, id = group, v.entry.stat.GID
+		}
+		return v.entry.stat.HasOwner() && (user == argument || isNumber && uint64(id) == number)
+	}, nil
+}
+
+// typeTest is -type: letters, separated by commas.
+func typeTest(argument string) (expressionTest, error) {
+	kinds := map[string]uint32{"f": typeFile, "d": typeDir, "l": typeLink, "p": typeFIFO,
+		"s": typeSocket, "b": typeBlock, "c": typeChar}
+	var wanted []uint32
+	for letter := range strings.SplitSeq(argument, ",") {
+		kind, ok := kinds[letter]
+		if !ok {
+			return nil, fmt.Errorf("must be of f, d, l, p, s, b and c")
+		}
+		wanted = append(wanted, kind)
+	}
+	return func(v *visit) bool {
+		return v.entry.stat.HasMode() && slices.Contains(wanted, v.entry.stat.Mode&typeMask)
+	}, nil
+}
+
+// compare cuts the sign from a number of find's: +n is more than n, -n less, and n just that.
+func compare(argument string) (sign byte, number string) {
+	if argument != "" && (argument[0] == '+' || argument[0] == '-') {
+		return argument[0], argument[1:]
+	}
+	return 0, argument
+}
+
+func numberTest(argument string, value func(v *visit) uint64) (expressionTest, error) {
+	sign, number := compare(argument)
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("not a number")
+	}
+	return func(v *visit) bool {
+		switch got := value(v); sign {
+		case '+':
+			return got > n
+		case '-':
+			return got < n
+		default:
+			return got == n
+		}
+	}, nil
+}
+
+// sizeTest is -size. As in GNU's find, sizes are rounded up to the unit.
+func sizeTest(argument string) (expressionTest, error) {
+	units := map[byte]uint64{'b': 512, 'c': 1, 'w': 2, 'k': 1 << 10, 'M': 1 << 20, 'G': 1 << 30}
+	unit := uint64(512)
+	if n := len(argument); n > 0 {
+		if u, ok := units[argument[n-1]]; ok {
+			unit, argument = u, argument[:n-1]
+		}
+	}
+	return numberTest(argument, func(v *visit) uint64 {
+		size := v.entry.stat.Size
+		blocks := size / unit
+		if size%unit != 0 {
+			blocks++
+		}
+		return blocks
+	})
+}
+
+// timeTest is -mtime, -mmin and the like. As in GNU's find, "-mtime n" is from n up to n+1 days ago,
+// "-mtime +n" at least n+1 days, and "-mmin n" from n-1 up to n minutes.
+func timeTest(argument string, unit time.Duration, access bool) (expressionTest, error) {
+	sign, number := compare(argument)
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.IsNaN(n) || n < 0 || n > 1e9 {
+		return nil, fmt.Errorf("not a number")
+	}
+	limit := n * unit.Seconds()
+	if unit > time.Hour && sign != '-' {
+		limit += unit.Seconds()
+	}
+	return func(v *visit) bool {
+		t := v.entry.stat.ModTime()
+		if access {
+			t = v.entry.stat.AccessTime()
+		}
+		age := v.start.Sub(t).Seconds()
+		switch {
+		case !v.entry.stat.HasTimes():
+			return false
+		case sign == '+':
+			return age > limit
+		case sign == '-':
+			return age < limit
+		}
+		return age < limit && age >= limit-unit.Seconds()
+	}, nil
+}
+
+// permTest is -perm: a mode exactly, -mode for all of its bits, /mode for any.
+func permTest(argument string) (expressionTest, error) {
+	kind := byte(0)
+	if argument != "" && (argument[0] == '-' || argument[0] == '/') {
+		kind, argument = argument[0], argument[1:]
+	}
+	change, err := parseMode(argument)
+	if err != nil {
+		return nil, err
+	}
+	want := change.apply(0, false)
+	return func(v *visit) bool {
+		got := v.entry.stat.Mode & allModeBits
+		switch {
+		case !v.entry.stat.HasMode():
+			return false
+		case kind == '-':
+			return got&want == want
+		case kind == '/':
+			return want == 0 || got&want != 0
+		}
+		return got == want
+	}, nil
+}

@@ -1,0 +1,195 @@
+package verb
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// Find is find: it visits the trees at some operands and evaluates an expression for each file. A
+// directory's entries come in the order of their names. Links are not followed.
+func Find(ctx context.Context, env *Env, e *Expression, names []string) error {
+	if len(names) == 0 {
+		names = []string{"."}
+	}
+	f := &finder{job: env.begin(ctx, "find"), e: e}
+	f.start = f.now()
+	f.remover = newRemover(f.job)
+	f.find(names)
+	return f.end()
+}
+
+// finder is one find.
+type finder struct {
+	*job
+	e       *Expression
+	start   time.Time
+	walk    *walk
+	remover *remover
+	newer   map[string]time.Time // the times of files named by -newer
+	quit    bool
+}
+
+// A visit is a file for which the expression is evaluated.
+type visit struct {
+	*finder
+	path  string
+	depth int
+	entry *entry
+	in    *dir // nil for an operand
+	dir   *dir // if it is a directory
+	prune bool
+	last  bool // its directory has been visited
+}
+
+var errQuit = errors.New("find has quit")
+
+func (f *finder) find(names []string) {
+	if f.e.deletes {
+		for _, name := range names {
+			if strings.Trim(name, "/") == "" {
+				f.fail("delete in", name, errors.New("it is the root directory"))
+				return
+			}
+		}
+	}
+	f.lookUpNewer()
+	found := f.lookup(names, followNever, func(name string, err error) {
+		f.fail("access", name, err)
+	})
+	if f.over() {
+		return
+	}
+	f.walk = &walk{job: f.job, each: f.each, enter: f.enter, leave: f.leave,
+		descend: func(d *dir) bool { return f.e.maxDepth < 0 || d.depth < f.e.maxDepth }}
+	if f.e.owners || f.JSON {
+		f.names.learn(f.ctx, f.client, found)
+		f.walk.prepare = func(_ *dir, entries []*entry) { f.names.learn(f.ctx, f.client, entries) }
+	}
+	if err := f.walk.run(found); err != nil && err != errQuit && f.err == nil {
+		f.err = err
+	}
+	f.remover.ops.drain()
+}
+
+// lookUpNewer asks for the times of the files that -newer names.
+func (f *finder) lookUpNewer() {
+	f.newer = make(map[string]time.Time)
+	for _, e := range f.lookup(f.e.newer, followAlways, func(name string, err error) {
+		f.fail("access", name, err)
+	}) {
+		f.newer[e.name] = e.stat.ModTime()
+	}
+	if len(f.newer) < len(f.e.newer) && f.err == nil {
+		f.err = f.end() // what it would find means nothing
+	}
+}
+
+func (f *finder) each(in *dir, e *entry, below *dir) error {
+	if below != nil && f.e.depthFirst {
+		return nil
+	}
+	v := &visit{finder: f, path: pathIn(in, e), entry: e, in: in, dir: below}
+	if in != nil {
+		v.depth = in.depth + 1
+	}
+	return v.evaluate()
+}
+
+func (f *finder) leave(d *dir) error {
+	if !f.e.depthFirst {
+		return nil
+	}
+	v := &visit{finder: f, path: d.path, depth: d.depth, entry: d.entry, in: d.parent, dir: d, last: true}
+	return v.evaluate()
+}
+
+func (f *finder) enter(d *dir, entries []*entry) error {
+	d.count += len(entries)
+	if d.err != nil {
+		f.fail("list", d.path, d.err)
+	}
+	return f.err
+}
+
+func (v *visit) evaluate() error {
+	if v.depth >= v.e.minDepth {
+		v.e.test(v)
+	}
+	switch {
+	case v.err != nil:
+		return v.err
+	case v.quit:
+		return errQuit
+	case v.prune && !v.e.depthFirst:
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// print is the action -print, and with end 0 -print0.
+func (v *visit) print(end byte) bool {
+	switch {
+	case v.JSON:
+		v.job.print(fileLine{header{1, "file", v.Host}, v.path, v.attributesOf(&v.entry.stat), ""})
+	case end == 0:
+		v.out.WriteString(v.Prefix + v.path + "\x00")
+	default:
+		v.line(v.shown(v.Prefix + v.path))
+	}
+	return true
+}
+
+// remove is the action -delete. If the expression goes on after it, it waits for the outcome.
+func (v *visit) remove(wait bool) bool {
+	if v.path == "." { // as in GNU's find
+		return true
+	}
+	if removable(v.path) != nil && v.in == nil {
+		v.fail("delete", v.path, removable(v.path))
+		return false
+	}
+	r := v.remover
+	code, failed := v.code, false
+	v.code = 0
+	if v.dir != nil {
+		v.dir.failed = false // what is left in it is no failure yet
+		r.leave(v.dir)
+	} else {
+		r.start(v.in, v.path, func() *usftp.Pending[struct{}] {
+			return v.client.Async().Remove(v.at(v.path))
+		})
+	}
+	if v.in != nil {
+		v.in.removed++
+	}
+	if wait {
+		r.ops.drain()
+		failed = v.code != 0
+	}
+	v.code = max(v.code, code)
+	return !failed
+}
+
+// empty is the test -empty.
+func (v *visit) empty() bool {
+	switch {
+	case v.entry.is(typeFile):
+		return v.entry.stat.HasSize() && v.entry.stat.Size == 0
+	case v.dir == nil:
+		return false
+	case v.last && v.dir.removed == 0 && v.walk.descend(v.dir):
+		return v.dir.count == 0 && v.dir.err == nil
+	case !v.last && v.walk.descend(v.dir):
+		return v.walk.isEmpty(v.dir)
+	}
+	v.remover.ops.drain()
+	for range v.client.Entries(v.at(v.path)) {
+		return false // an error too
+	}
+	return true
+}

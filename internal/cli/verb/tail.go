@@ -1,0 +1,364 @@
+package verb
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/usftp/usftp"
+)
+
+// TailOptions are those of tail.
+type TailOptions struct {
+	HeadOptions
+	Follow   bool          // -f: go on as the file grows
+	Retry    bool          // -F: follow the name, through rotations and absences
+	Interval time.Duration // -s: between looks at the files; 0 means a second
+}
+
+// Tail is tail. The protocol cannot wait for a change: with Follow, the sizes of all files are asked
+// for in every interval, in one round trip.
+func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
+	j := env.begin(ctx, "tail")
+	t := &tail{job: j, o: o, headings: newHeadings(j, o.HeadOptions, names)}
+	for _, name := range names {
+		if j.over() {
+			break
+		}
+		t.first(name)
+	}
+	if o.Follow || o.Retry {
+		t.follow()
+	}
+	for _, f := range t.files {
+		f.file.Close()
+	}
+	return j.end()
+}
+
+type tail struct {
+	*job
+	o        TailOptions
+	headings *headings
+	files    []*followed
+}
+
+// A followed file is one that tail goes on with.
+type followed struct {
+	name   string
+	file   *usftp.File // closed or nil while the name is missing
+	offset int64
+	gone   bool
+}
+
+// first prints the end of a file.
+func (t *tail) first(name string) {
+	f := &followed{name: name}
+	file, err := t.client.Open(t.at(name))
+	if err == nil {
+		f.file = file
+		err = t.printEnd(f)
+	}
+	if err != nil {
+		t.readFailed(name, t.whyNotOpened(name, err))
+		if !t.o.Retry || t.over() {
+			if file != nil {
+				file.Close()
+			}
+			return
+		}
+		f.gone = true
+		f.file = usftp.NewFile(t.client, t.at(name))
+	}
+	t.files = append(t.files, f)
+}
+
+// printEnd prints the last lines or bytes of a file that was just opened, and keeps where it ends.
+func (t *tail) printEnd(f *followed) error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return errIsDirectory
+	}
+	t.headings.print(f.name)
+	w, end := t.writerFor(f.name)
+	defer end()
+	size := info.Size()
+	var start int64
+	switch {
+	case t.o.Other:
+		start, err = t.startFrom(f.file)
+	case size == 0 || !info.Mode().IsRegular():
+		// What says it is empty may not be, such as files in /proc.
+		n, err := lastOf(w, f.file, t.o.HeadOptions)
+		f.offset = n
+		return err
+	case t.o.Bytes:
+		start = max(0, size-t.o.Count)
+	default:
+		start, err = startOfLast(f.file, size, t.o.Count)
+	}
+	if err != nil {
+		return err
+	}
+	f.offset = start
+	return t.copyFrom(f, w)
+}
+
+// copyFrom prints a file from the offset to its end.
+func (t *tail) copyFrom(f *followed, w io.Writer) error {
+	if _, err := f.file.Seek(f.offset, io.SeekStart); err != nil {
+		return err
+	}
+	n, err := f.file.WriteTo(w)
+	f.offset += n
+	return err
+}
+
+// startFrom is where "+n" begins.
+func (t *tail) startFrom(f *usftp.File) (int64, error) {
+	if t.o.Count <= 1 {
+		return 0, nil
+	}
+	if t.o.Bytes {
+		return t.o.Count - 1, nil
+	}
+	r := bufio.NewReaderSize(f, 64<<10)
+	var at int64
+	for line := int64(1); line < t.o.Count; {
+		part, err := r.ReadSlice('\n')
+		at += int64(len(part))
+		switch err {
+		case nil:
+			line++
+		case bufio.ErrBufferFull:
+		default:
+			return at, noEOF(err)
+		}
+	}
+	return at, nil
+}
+
+const (
+	firstBack = 64 << 10 // is read from the end at first
+	mostBack  = 1 << 20
+)
+
+// startOfLast finds where the last n lines of a file begin, reading it backwards.
+func startOfLast(f *usftp.File, size, n int64) (int64, error) {
+	if n == 0 {
+		return size, nil
+	}
+	end, length := size, int64(firstBack)
+	for last := true; end > 0; last = false {
+		from := max(0, end-length)
+		piece := make([]byte, end-from)
+		m, err := f.ReadAt(piece, from)
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		piece = piece[:m]
+		if last && bytes.HasSuffix(piece, []byte("\n")) {
+			piece = piece[:m-1] // it ends the last line
+		}
+		for {
+			i := bytes.LastIndexByte(piece, '\n')
+			if i < 0 {
+				break
+			}
+			if n--; n == 0 {
+				return from + int64(i) + 1, nil
+			}
+			piece = piece[:i]
+		}
+		end, length = from, min(2*length, mostBack)
+	}
+	return 0, nil
+}
+
+// lastOf prints the last lines or bytes of what can only be read forwards.
+func lastOf(w io.Writer, r io.Reader, o HeadOptions) (read int64, err error) {
+	var held [][]byte
+	var bytes int64
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		read += int64(len(line))
+		if len(line) > 0 {
+			held = append(held, line)
+			bytes += int64(len(line))
+		}
+		for len(held) > 0 && (!o.Bytes && int64(len(held)) > o.Count ||
+			o.Bytes && bytes-int64(len(held[0])) >= o.Count) {
+			bytes -= int64(len(held[0]))
+			held = held[1:]
+		}
+		if err != nil {
+			if err != io.EOF {
+				return read, err
+			}
+			break
+		}
+	}
+	for i, line := range held {
+		if i == 0 && o.Bytes && bytes > o.Count {
+			line = line[bytes-o.Count:]
+		}
+		if _, err := w.Write(line); err != nil {
+			return read, err
+		}
+	}
+	return read, nil
+}
+
+// follow prints what the files grow by until the verb is over.
+func (t *tail) follow() {
+	interval := t.o.Interval
+	if interval <= 0 {
+		interval = time.Second
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for len(t.files) > 0 && !t.over() {
+		t.flush()
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-t.client.Done():
+			t.err = t.client.Wait()
+			if t.err == nil {
+				t.err = usftp.ErrClosed
+			}
+			return
+		case <-tick.C:
+		}
+		t.look()
+	}
+}
+
+// A look is what the server says of a followed file: by its handle before and after it is asked for
+// by its name, so that growth in between can be told from another file.
+type look struct {
+	before, after *usftp.Pending[*usftp.FileStat]
+	name          *usftp.Pending[fs.FileInfo]
+}
+
+// look asks for all sizes at once, and prints what is new.
+func (t *tail) look() {
+	looks := make([]look, len(t.files))
+	for i, f := range t.files {
+		if !f.gone {
+			looks[i].before = f.file.Async().Stat()
+		}
+		if t.o.Retry {
+			looks[i].name = t.client.Async().Stat(t.at(f.name))
+			if !f.gone {
+				looks[i].after = f.file.Async().Stat()
+			}
+		}
+	}
+	kept := t.files[:0]
+	for i, f := range t.files {
+		if t.over() {
+			return
+		}
+		if t.took(f, looks[i]) {
+			kept = append(kept, f)
+		}
+	}
+	t.files = kept
+}
+
+// took handles what was asked of a file. False means that it is not followed any more.
+func (t *tail) took(f *followed, l look) bool {
+	if !f.gone {
+		stat, err := l.before.Wait()
+		if err == nil {
+			err = t.grown(f, int64(stat.Size))
+		}
+		if err != nil {
+			t.readFailed(f.name, err)
+			if !t.o.Retry {
+				f.file.Close()
+				return false
+			}
+		}
+	}
+	if !t.o.Retry || t.over() {
+		return true
+	}
+	info, err := l.name.Wait()
+	switch {
+	case err != nil && !f.gone:
+		t.drop(f)
+		t.fail("follow", f.name, err)
+	case err == nil && (f.gone || replaced(l, statOf(info))):
+		if !f.gone {
+			t.drop(f)
+			t.say(fmt.Sprintf("%s was replaced; following the new file", t.title(f.name)))
+		} else {
+			t.say(fmt.Sprintf("%s has appeared; following it", t.title(f.name)))
+		}
+		t.reopen(f)
+	}
+	return true
+}
+
+// grown prints what was added to a file.
+func (t *tail) grown(f *followed, size int64) error {
+	if size < f.offset {
+		t.say(t.title(f.name) + " was truncated")
+		f.offset = 0
+	}
+	if size == f.offset {
+		return nil
+	}
+	t.headings.print(f.name)
+	w, end := t.writerFor(f.name)
+	defer end()
+	return t.copyFrom(f, w)
+}
+
+// replaced reports whether a name is not that of the open file any more. A file's size and time only
+// grow, between the looks by its handle, unless it was truncated.
+func replaced(l look, name usftp.FileStat) bool {
+	before, err := l.before.Wait()
+	after, afterErr := l.after.Wait()
+	if err != nil || afterErr != nil {
+		return false
+	}
+	outside := func(a, b, x uint64) bool { return x < min(a, b) || x > max(a, b) }
+	return outside(before.Size, after.Size, name.Size) ||
+		outside(uint64(before.Mtime), uint64(after.Mtime), uint64(name.Mtime)) ||
+		before.UID == after.UID && before.UID != name.UID
+}
+
+func (t *tail) drop(f *followed) {
+	f.file.Close()
+	f.gone = true
+}
+
+// reopen prints the file that has the name now, from its beginning.
+func (t *tail) reopen(f *followed) {
+	file, err := t.client.Open(t.at(f.name))
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.fail("follow", f.name, err)
+		}
+		return
+	}
+	f.file, f.gone, f.offset = file, false, 0
+	t.headings.print(f.name)
+	w, end := t.writerFor(f.name)
+	defer end()
+	if err := t.copyFrom(f, w); err != nil {
+		t.readFailed(f.name, err)
+	}
+}
