@@ -33,7 +33,7 @@ func Main(args []string) int {
 func execute(ctx context.Context, a *ui.App, args []string) int {
 	root := commandLine(a)
 	a.Args = args
-	root.SetArgs(args)
+	root.SetArgs(files.Historical(args))
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, a, err)
 	if errors.Is(err, serve.ErrEnded) {

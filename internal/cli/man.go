@@ -3,32 +3,99 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// manCommand prints the man page; docs/usftp.1 is what it prints.
+// manCommand prints the man page, or writes all man pages to a directory; those in docs are what it
+// writes.
 func manCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:    "man",
 		Short:  "print the man page",
 		Hidden: true,
 		Args:   ui.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var b strings.Builder
-			writeMan(&b, root)
-			_, err := io.WriteString(cmd.OutOrStdout(), b.String())
+	}
+	dir := cmd.Flags().String("dir", "", "write the man pages of all commands to this `directory`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		pages := manPages(root)
+		if *dir == "" {
+			_, err := io.WriteString(cmd.OutOrStdout(), pages["usftp.1"])
 			return err
-		},
+		}
+		for name, page := range pages {
+			if err := os.WriteFile(filepath.Join(*dir, name), []byte(page), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// manPages returns all man pages by the names of their files: one for usftp, and one for each
+// command that has its own.
+func manPages(root *cobra.Command) map[string]string {
+	var b strings.Builder
+	writeMan(&b, root)
+	pages := map[string]string{"usftp.1": b.String()}
+	for _, cmd := range root.Commands() {
+		if hasPage(cmd) {
+			b.Reset()
+			writeCommandMan(&b, cmd)
+			pages["usftp-"+cmd.Name()+".1"] = b.String()
+		}
+	}
+	return pages
+}
+
+// hasPage reports whether a command has a man page of its own.
+func hasPage(cmd *cobra.Command) bool { return cmd.Annotations[opt.OwnPage] != "" }
+
+const manHead = `.\" Made by "usftp man --dir docs" out of the same tables as the help. Do not edit.`
+
+// writeCommandMan writes the man page of one command.
+func writeCommandMan(w io.Writer, cmd *cobra.Command) {
+	fmt.Fprintf(w, "%s\n.TH USFTP-%s 1\n", manHead, roff(strings.ToUpper(cmd.Name())))
+	fmt.Fprintf(w, ".SH NAME\nusftp\\-%s \\- %s\n", roff(cmd.Name()), roff(cmd.Short))
+	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n.SH DESCRIPTION\n", roff(synopsis(cmd)))
+	writeCommand(w, cmd)
+	fmt.Fprint(w, ".SH EXIT STATUS\n")
+	paragraphs(w, cmd.Annotations[opt.OwnPage])
+	fmt.Fprintf(w, ".SH SEE ALSO\nusftp(1), %s(1)\n", roff(cmd.Name()))
+}
+
+// writeCommand writes a command's text, flags and examples.
+func writeCommand(w io.Writer, cmd *cobra.Command) {
+	text := cmd.Long
+	if text == "" {
+		text = strings.ToUpper(cmd.Short[:1]) + cmd.Short[1:] + "."
+	}
+	paragraphs(w, text)
+	eachFlag(cmd, func(form, text string) {
+		if !strings.Contains(form, "--help") {
+			fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(form)), roff(text))
+		}
+	})
+	if names := connectionFlags(cmd); names != "" {
+		fmt.Fprintf(w, ".PP\nFlags that say how to connect, as for cp, by their long names only: %s\n",
+			roff(names))
+	}
+	if cmd.HasExample() {
+		fmt.Fprintln(w, ".PP\nExamples:")
+		paragraphs(w, cmd.Example)
 	}
 }
 
 // writeMan writes the man page, in the macros of man(7).
 func writeMan(w io.Writer, root *cobra.Command) {
-	fmt.Fprintln(w, `.\" Made by "usftp man" out of the same tables as the help. Do not edit.`)
+	fmt.Fprintln(w, manHead)
 	fmt.Fprintln(w, ".TH USFTP 1")
 	fmt.Fprintf(w, ".SH NAME\nusftp \\- %s\n.SH SYNOPSIS\n", roff(root.Short))
 	var commands []*cobra.Command
@@ -46,24 +113,17 @@ func writeMan(w io.Writer, root *cobra.Command) {
 	fmt.Fprintln(w, ".SH DESCRIPTION")
 	paragraphs(w, rootLong)
 	for _, cmd := range commands {
+		if hasPage(cmd) {
+			continue
+		}
 		fmt.Fprintf(w, ".SH \"%s\"\n", roff(strings.ToUpper("usftp "+cmd.Name())))
-		text := cmd.Long
-		if text == "" {
-			text = strings.ToUpper(cmd.Short[:1]) + cmd.Short[1:] + "."
-		}
-		paragraphs(w, text)
-		eachFlag(cmd, func(form, text string) {
-			if !strings.Contains(form, "--help") {
-				fmt.Fprintf(w, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(form)), roff(text))
-			}
-		})
-		if names := connectionFlags(cmd); names != "" {
-			fmt.Fprintf(w, ".PP\nFlags that say how to connect, as for cp, by their long names only: %s\n",
-				roff(names))
-		}
-		if cmd.HasExample() {
-			fmt.Fprintln(w, ".PP\nExamples:")
-			paragraphs(w, cmd.Example)
+		writeCommand(w, cmd)
+	}
+	fmt.Fprintln(w, ".SH FILES ON HOSTS")
+	paragraphs(w, filesLong)
+	for _, cmd := range commands {
+		if hasPage(cmd) {
+			fmt.Fprintf(w, ".TP\n.B %s\n%s; see usftp\\-%s(1)\n", roff("usftp "+cmd.Name()), roff(cmd.Short), roff(cmd.Name()))
 		}
 	}
 	fmt.Fprintln(w, ".SH EXIT STATUS")

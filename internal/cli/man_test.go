@@ -1,23 +1,19 @@
 package cli
 
 import (
-	"bytes"
 	"os"
 	"testing"
 
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// docs/usftp.1 is what the command prints.
+// The man pages in docs are what the command writes.
 func TestManPage(t *testing.T) {
 	t.Parallel()
-	committed, err := os.ReadFile("../../docs/usftp.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var page bytes.Buffer
-	writeMan(&page, commandLine(ui.NewApp()))
-	if !bytes.Equal(page.Bytes(), committed) {
-		t.Error("docs/usftp.1 is old: run `go run ./cmd/usftp man >docs/usftp.1`")
+	for name, page := range manPages(commandLine(ui.NewApp())) {
+		committed, err := os.ReadFile("../../docs/" + name)
+		if err != nil || page != string(committed) {
+			t.Errorf("docs/%s is old: run `go run ./cmd/usftp man --dir docs`", name)
+		}
 	}
 }

@@ -13,6 +13,16 @@ session:
   zsh    usftp completion zsh >"${fpath[1]}/_usftp"
   fish   usftp completion fish >~/.config/fish/completions/usftp.fish`
 
+const filesLong = `Files on hosts that are not copied are listed, printed and changed by commands named
+after the tools whose flags, output and exit codes they have. Operands are as for cp:
+host:path, several of them on one host or more, and patterns, which match on the host.
+
+With --json, each line of standard output is one JSON object with "v", the version of
+this form, now 1, "kind", and usually "host" and "path": "file" has attributes, "line"
+a line of text, "usage" and "space" sizes in bytes; "removed", "made", "moved",
+"linked", "changed" and "touched" say what was done; "error" has a message, which is
+printed on standard error too.`
+
 // manual is what the man page has besides the commands.
 var manual = []struct{ title, text string }{
 	{"HASHES", `With --verify, --hash, --manifest or --check-manifest, each file is hashed while its

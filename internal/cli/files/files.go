@@ -5,6 +5,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,15 @@ func Commands(a *ui.App) []*cobra.Command {
 	return commands
 }
 
+// usualExits is what the exit codes of most of them mean.
+const usualExits = `0 if all went well, 1 if something failed, which was told while the rest went on, 2 for
+wrong usage, 255 if there is no connection to a host, and 128 plus the number of a
+signal that ended it.`
+
 // A spec is one command.
 type spec struct {
 	use, short, long, examples string
+	exits                      string // what the exit codes mean, if not usualExits
 
 	register func(f *pflag.FlagSet) // its own flags
 	acts     bool                   // it changes files, and -v says what it does
@@ -89,6 +96,7 @@ func newCommand(a *ui.App, s *spec) *cobra.Command {
 		Short:                 s.short,
 		Long:                  s.long,
 		Example:               s.examples,
+		Annotations:           map[string]string{opt.OwnPage: cmp.Or(s.exits, usualExits)},
 		DisableFlagsInUseLine: true,
 		DisableFlagParsing:    s.rawArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {

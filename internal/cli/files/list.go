@@ -17,6 +17,9 @@ func list() *spec {
 	var color string
 	return &spec{
 		use: "ls [flags] HOST:PATH...", short: "list directories", long: listLong,
+		exits: `0 if all went well, 2 if an operand cannot be listed and for wrong usage, 1 if
+something below an operand cannot, 255 if there is no connection to a host, and 128
+plus the number of a signal that ended it.`,
 		examples: `  usftp ls host:
   usftp ls -lh 'host:/var/log/*.gz'
   usftp ls -lRt user@host:/srv/www`,
@@ -71,7 +74,4 @@ like.
 
 SFTP has no link counts (a "?" is printed), no numbers of blocks (there is no
 "total") and no inodes. Names of owners are printed if the server tells them
-(OpenSSH 8.9 and newer do), otherwise their numbers.
-
-The exit code is 2 if an operand cannot be listed, and 1 if something below one
-cannot.`
+(OpenSSH 8.9 and newer do), otherwise their numbers.`

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,4 +127,22 @@ time and owner, and misses a file that has the same ones.`,
 			return verb.Tail(ctx, env, o, names)
 		},
 	}
+}
+
+// Historical replaces the old form "-5" of "-n 5" in a command line of head or tail.
+func Historical(args []string) []string {
+	if len(args) == 0 || args[0] != "head" && args[0] != "tail" {
+		return args
+	}
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if len(arg) > 1 && arg[0] == '-' && strings.Trim(arg[1:], "0123456789") == "" &&
+			args[i-1] != "-n" && args[i-1] != "-c" {
+			args[i] = "-n" + arg[1:]
+		}
+	}
+	return args
 }

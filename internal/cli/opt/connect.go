@@ -73,6 +73,10 @@ var making = []string{"config", "identity", "jump", "option", "port", "cipher", 
 // ConnectionGroup marks flags that help names together, in [pflag.Flag.Annotations].
 const ConnectionGroup = "connection"
 
+// OwnPage marks commands that have a man page of their own, in [cobra.Command.Annotations]. Its
+// value says what their exit codes mean.
+const OwnPage = "page"
+
 // RegisterLong adds the flags that say how a connection is made, by their long names only, for
 // commands whose letters mean something else.
 func (c *Connect) RegisterLong(f *pflag.FlagSet) {
