@@ -72,7 +72,7 @@ func (s *syncing) collect(d *directory, extra func(name string) bool) {
 	x, t := &s.extras, s.tree
 	batch := []string{d.rel}
 	err := s.dst.entries(d, func() {}, func(name string, f *facts) error {
-		if s.ignores(path.Join(d.rel, name), f.mode.IsDir()) || !extra(name) {
+		if s.ignores(d, name, f.mode.IsDir()) || !extra(name) {
 			return nil
 		}
 		if err := localfs.CheckForeignName(name); err != nil {

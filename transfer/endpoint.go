@@ -75,6 +75,9 @@ type source interface {
 	look(path string) (facts, error) // follows links
 	list(d *directory, yield func(*entry, error) bool) error
 	readLink(path string) (string, error)
+
+	// readSmall reads no more of a file than the given size. It follows no link.
+	readSmall(path string, most int64) ([]byte, error)
 	loops(d *directory) string // why a linked directory is not entered, "" if it is
 	limits() (limits, error)
 }

@@ -60,6 +60,7 @@ func (s *readerSource) sum(*fileCopy) error                             { return
 func (s *readerSource) base(string) (string, error)                     { return "", errStream }
 func (s *readerSource) look(string) (facts, error)                      { return facts{}, errStream }
 func (s *readerSource) list(*directory, func(*entry, error) bool) error { return errStream }
+func (s *readerSource) readSmall(string, int64) ([]byte, error)         { return nil, errors.ErrUnsupported }
 func (s *readerSource) readLink(string) (string, error)                 { return "", errStream }
 func (s *readerSource) loops(*directory) string                         { return "" }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,13 @@ type SyncOptions struct {
 	// BackupDir is a directory in the target, named by its path there. Files are moved into it
 	// instead of being deleted. It is no part of the sync.
 	BackupDir string
+
+	// Filter says what is part of the sync, besides Include and Exclude. IgnoreFile is the name of
+	// files in the source, such as ".gitignore", that exclude what lies in their directories, by
+	// git's rules (gitignore(5)); each directory takes a round trip more then. What is excluded is
+	// neither copied nor deleted.
+	Filter     []FilterRule
+	IgnoreFile string
 
 	// NoLock takes no lock on the target. The lock is a file there, [LockName], which takes a few
 	// round trips; while another run holds it, Sync fails with a [*LockedError].
@@ -114,6 +122,7 @@ type syncing struct {
 	tree    *tree
 	options SyncOptions
 	dst     mirror
+	rules   []rule
 
 	// big is held by who has a large inventory: of all walkers one at a time.
 	big sync.Mutex
@@ -133,6 +142,13 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if _, _, isPath := t.src.identity(t.route.Source); !ok || !isPath {
 		return nil, errNotPath
 	}
+	rules, err := newRules(options.Filter)
+	if err != nil {
+		return nil, err
+	}
+	if name := options.IgnoreFile; name != "" && (strings.ContainsAny(name, `/\`) || !filepath.IsLocal(name)) {
+		return nil, fmt.Errorf("%q is not the name of an ignore file", name)
+	}
 	if options.BackupDir != "" && !localDirectory(options.BackupDir) {
 		return nil, fmt.Errorf("the backup directory %q is not a path in the target", options.BackupDir)
 	}
@@ -140,7 +156,7 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if options.BackupDir == "." {
 		options.BackupDir = ""
 	}
-	return &syncing{tree: t, options: options, dst: dst}, nil
+	return &syncing{tree: t, options: options, dst: dst, rules: rules}, nil
 }
 
 // start makes the target, which everything else needs.
@@ -176,6 +192,9 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 	v := newInventory()
 	d.inventory = v
 	release = func() { d.inventory = nil }
+	if err := s.readIgnore(d); err != nil {
+		return release, err
+	}
 	if d.fresh {
 		return release, nil
 	}
@@ -185,7 +204,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		locked = above.inventory != nil && above.inventory.n > bigInventory
 	}
 	err = s.dst.entries(d, v.reset, func(name string, f *facts) error {
-		if s.ignores(path.Join(d.rel, name), f.mode.IsDir()) {
+		if s.ignores(d, name, f.mode.IsDir()) {
 			return nil
 		}
 		if n := s.listed.Add(1); s.tree.tooMany(n) {
@@ -216,15 +235,19 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 const bigInventory = 64 << 10
 
 // ignores reports whether nothing is done about an entry, at either side.
-func (s *syncing) ignores(rel string, dir bool) bool {
-	return rel == LockName || s.options.BackupDir != "" && rel == s.options.BackupDir ||
+func (s *syncing) ignores(in *directory, name string, dir bool) bool {
+	if in.rel == "." && name == LockName {
+		return true
+	}
+	rel := path.Join(in.rel, name)
+	return excluded(s.rules, rel, dir) || in.ignore.excludes(rel, dir) || s.options.BackupDir != "" && rel == s.options.BackupDir ||
 		!s.tree.filter.wants(rel, dir)
 }
 
 // found notes what the target has of an entry of the source. It returns false if nothing is to be
 // done about it.
-func (s *syncing) found(e *entry, rel string) bool {
-	if s.ignores(rel, e.facts.mode.IsDir()) {
+func (s *syncing) found(e *entry) bool {
+	if s.ignores(e.dir, e.name, e.facts.mode.IsDir()) {
 		return false
 	}
 	s.met.Add(1)

@@ -37,6 +37,7 @@ type directory struct {
 	touched   atomic.Bool // something in it changes, and with that its time
 	inventory *inventory  // of the target, while the directory is listed
 	extra     bool        // the source has not got it
+	ignore    *ignoreRules
 }
 
 // perm is what a directory is made with.
@@ -220,6 +221,7 @@ func (w *walk) visit(d *directory) {
 		return
 	}
 	if d.extra {
+		d.ignore = d.parent.ignore
 		t.sync.collect(d, func(string) bool { return true })
 		return
 	}
@@ -274,7 +276,7 @@ func (w *walk) found(e *entry) {
 	rel := e.rel()
 	link := e.facts.mode&fs.ModeSymlink != 0
 	if !t.filter.wants(rel, e.facts.mode.IsDir()) || t.check && !t.checks(e.facts.mode) ||
-		t.sync != nil && !t.sync.found(e, rel) || link && !w.link(e, rel) {
+		t.sync != nil && !t.sync.found(e) || link && !w.link(e, rel) {
 		return
 	}
 	switch mode := e.facts.mode; {

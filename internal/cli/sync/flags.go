@@ -3,6 +3,7 @@ package sync
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -23,7 +25,8 @@ type flags struct {
 	checksum, update, existing, ignoreExisting bool
 	owners, fsync, verify, delete, noLock      bool
 	maxDelete                                  int64
-	backupDir                                  string
+	backupDir, ignoreFile                      string
+	filter                                     []transfer.FilterRule
 	window                                     int
 	minSize, maxSize                           opt.Size
 	newer                                      moment
@@ -44,6 +47,10 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.Var(&c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
 	f.Var(&c.maxSize, "max-size", "copy only files of at most `size`")
 	f.Var(&c.newer, "newer", "copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d")
+	f.Var(&filterFlag{&c.filter, false}, "exclude", "leave alone what matches `pattern`, and everything below it; of all rules the first that matches decides")
+	f.Var(&filterFlag{&c.filter, true}, "include", "do not exclude what matches `pattern` by a later rule")
+	f.Var(&filterFile{&c.filter}, "exclude-from", "read exclude rules from `file`, one per line; \"+ \" in front of one includes")
+	f.StringVar(&c.ignoreFile, "ignore-file", "", "leave alone what files of this `name` in SRC exclude, by git's rules: .gitignore")
 	f.BoolVar(&c.delete, "delete", false, "delete what SRC does not have, after everything was copied without an error; what is excluded stays")
 	f.Int64Var(&c.maxDelete, "max-delete", 0, "delete nothing if it would be more than `n` files (default: more than half of DST, and more than 10)")
 	f.StringVar(&c.backupDir, "backup-dir", "", "move files to `directory`, a path in DST, instead of deleting them")
@@ -70,6 +77,8 @@ func (c *flags) check(set func(name string) bool) error {
 		return errors.New("--max-delete must be at least 1; without --delete nothing is deleted")
 	case set("backup-dir") && (!filepath.IsLocal(c.backupDir) || filepath.Clean(c.backupDir) == "."):
 		return fmt.Errorf("--backup-dir %s: must be a path in DST, such as .old", c.backupDir)
+	case set("ignore-file") && (c.ignoreFile == "" || c.ignoreFile != filepath.Base(c.ignoreFile)):
+		return fmt.Errorf("--ignore-file %q: must be the name of a file, such as .gitignore", c.ignoreFile)
 	case c.window < 0:
 		return errors.New("--modify-window must not be negative")
 	case c.maxSize > 0 && c.minSize > c.maxSize:
@@ -91,12 +100,49 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 		ModifyWindow: time.Duration(c.window) * time.Second, Update: c.update,
 		Existing: c.existing, IgnoreExisting: c.ignoreExisting, MinSize: int64(c.minSize),
 		MaxSize: int64(c.maxSize), Newer: c.newer.Time, Delete: c.delete, MaxDelete: c.maxDelete,
-		BackupDir: c.backupDir, NoLock: c.noLock}
+		BackupDir: c.backupDir, NoLock: c.noLock, Filter: c.filter, IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Journal = opt.JournalDirectory()
 	return o
 }
+
+// A filterFlag adds a rule. All flags for rules add to one list, since their order counts.
+type filterFlag struct {
+	rules   *[]transfer.FilterRule
+	include bool
+}
+
+func (f *filterFlag) Set(text string) error {
+	if text == "" || text == "/" {
+		return errors.New("the pattern is empty")
+	}
+	*f.rules = transfer.AppendFilter(*f.rules, text, f.include)
+	return nil
+}
+
+func (f *filterFlag) String() string { return "" }
+
+// Type names the value for the flag table.
+func (f *filterFlag) Type() string { return "pattern" }
+
+// A filterFile adds the rules in a file.
+type filterFile struct{ rules *[]transfer.FilterRule }
+
+func (f *filterFile) Set(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return errors.New(ui.ReasonOf(err))
+	}
+	defer file.Close()
+	*f.rules, err = transfer.ReadFilter(*f.rules, file, false)
+	return err
+}
+
+func (f *filterFile) String() string { return "" }
+
+// Type names the value for the flag table.
+func (f *filterFile) Type() string { return "file" }
 
 // A moment is a flag that takes a time, or how long ago it was.
 type moment struct{ time.Time }

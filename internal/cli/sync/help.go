@@ -8,9 +8,26 @@ Files of the same size and modification time count as equal; the rest is copied 
 copies it, under a temporary name first. Permissions, times and symbolic links are made
 equal too.
 
-The summary says how many files were copied and how many were equal.`
+Nothing is deleted without --delete. With it, what SRC does not have is deleted from DST
+when everything has been copied without an error; nothing is if SRC could not be read
+completely or is empty, or if that would be more than half of the files in DST (and more
+than 10) and --max-delete does not allow it.
+
+--exclude, --include and --exclude-from make one list of rules, in the order in which
+they are given; the first that matches decides, and the rest is included. Patterns are
+rsync's: one that begins with a slash is matched from SRC on, one with another slash
+with the end of a path, any other with the last element; * and ? match no slash, **
+does; one that ends in a slash matches only directories. What is excluded is neither
+copied nor deleted.
+
+While a run lasts, DST has the file .usftp-sync.lock, which keeps other runs out. One
+left by a run that was killed is void after 10 minutes, or at once on the same machine.
+
+The summary says how many files were copied, equal and deleted. Whatever interrupts a
+run, the next one carries on from there.`
 
 const examples = `  usftp sync site host:/var/www
   usftp sync -n -v host:photos photos
+  usftp sync --delete --backup-dir=.old --exclude='*.o' src host:src
   usftp sync --checksum a:data b:data
   usftp sync --hosts web1,web2,web3 site :/var/www`

@@ -1,0 +1,461 @@
+package transfer
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// A FilterRule includes or excludes what a pattern matches. Of an ordered list the first rule that
+// matches decides, and what none matches is included; nothing in an excluded directory is looked at.
+//
+// Patterns are rsync's. One that begins with a slash is matched from the source on, one with another
+// slash with the end of a path, any other with the last element. "*" and "?" match no slash, "**"
+// does, [...] is a class. One that ends in a slash matches only directories, and "dir/***" the
+// directory and everything in it.
+type FilterRule struct {
+	Pattern string
+	Include bool
+}
+
+// AppendFilter adds a rule as rsync reads it from --include, --exclude and their files: "+ " or "- "
+// in front of a pattern says what it does, whatever include says, and "!" forgets all rules so far.
+func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
+	if text == "!" {
+		return nil
+	}
+	if pattern, ok := strings.CutPrefix(text, "+ "); ok {
+		text, include = pattern, true
+	} else if pattern, ok := strings.CutPrefix(text, "- "); ok {
+		text, include = pattern, false
+	}
+	return append(rules, FilterRule{text, include})
+}
+
+// ReadFilter adds the rules in a file, one a line. Empty lines and those that begin with "#" or ";"
+// are ignored.
+func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		line := strings.TrimSuffix(lines.Text(), "\r")
+		if line != "" && line[0] != '#' && line[0] != ';' {
+			rules = AppendFilter(rules, line, include)
+		}
+	}
+	return rules, lines.Err()
+}
+
+// A rule is a pattern that was understood.
+type rule struct {
+	include  bool
+	dirs     bool // matches only directories
+	elements int  // it is matched with so many of the last elements of a path; 0 means all of it
+	below    bool // a directory is matched as if a slash followed, as "dir/***" needs it
+	match    *regexp.Regexp
+}
+
+var errEmptyPattern = errors.New("a filter pattern is empty")
+
+// newRules understands rsync's patterns, as exclude.c of rsync does.
+func newRules(filter []FilterRule) (rules []rule, err error) {
+	for _, f := range filter {
+		text := f.Pattern
+		if text == "" || text == "/" {
+			return nil, errEmptyPattern
+		}
+		r := rule{include: f.Include}
+		wild := strings.ContainsAny(text, "*[?")
+		if strings.HasSuffix(text, "/") {
+			text, r.dirs = text[:len(text)-1], true
+		}
+		deep := strings.Contains(text, "**")
+		slashes := strings.Count(text, "/")
+		r.below = deep && strings.HasSuffix(text, "***")
+		before := ""
+		switch {
+		case strings.HasPrefix(text, "/"):
+			text = text[1:]
+		case deep && strings.HasPrefix(text, "**"):
+			if rest := strings.TrimLeft(text, "*"); strings.HasPrefix(rest, "/") {
+				text, before = rest[1:], "(?:.*/)?" // "**/" may stand for nothing
+			}
+		case deep:
+			before = "(?:.*/)?"
+		default:
+			r.elements = slashes + 1
+		}
+		expression := regexp.QuoteMeta(latin1(text))
+		if wild {
+			expression = rsyncExpression(text)
+		}
+		if r.match, err = regexp.Compile(`(?s)\A` + before + `(?:` + expression + `)\z`); err != nil {
+			return nil, fmt.Errorf("the filter pattern %q is too long or too complicated", f.Pattern)
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// matches reports whether a path, from the directory of the rule on, is what the rule means.
+func (r *rule) matches(rel string, dir bool) bool {
+	if r.dirs && !dir {
+		return false
+	}
+	if r.elements > 0 {
+		at := len(rel)
+		for n := r.elements; n > 0; n-- {
+			if at < 0 {
+				return false
+			}
+			at = strings.LastIndexByte(rel[:at], '/')
+		}
+		rel = rel[at+1:]
+	}
+	if rel = latin1(rel); r.below && dir {
+		rel += "/"
+	}
+	return r.match.MatchString(rel)
+}
+
+// excluded reports whether rules exclude a path.
+func excluded(rules []rule, rel string, dir bool) bool {
+	for i := range rules {
+		if rules[i].matches(rel, dir) {
+			return !rules[i].include
+		}
+	}
+	return false
+}
+
+// latin1 makes a character of each byte: patterns match bytes, and names need not be UTF-8.
+func latin1(s string) string {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			characters := make([]rune, len(s))
+			for i := range len(s) {
+				characters[i] = rune(s[i])
+			}
+			return string(characters)
+		}
+	}
+	return s
+}
+
+// nothing is a regular expression that matches nothing.
+const nothing = `[^\x00-\x{10FFFF}]`
+
+// rsyncExpression makes a regular expression of a pattern as rsync's wildmatch.c reads it.
+func rsyncExpression(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		switch c := text[i]; c {
+		case '*':
+			stars := len(text[i:]) - len(strings.TrimLeft(text[i:], "*"))
+			if i += stars; stars > 1 {
+				b.WriteString(".*")
+			} else {
+				b.WriteString("[^/]*")
+			}
+		default:
+			n, expression := element(text[i:])
+			b.WriteString(expression)
+			i += n
+		}
+	}
+	return b.String()
+}
+
+// element returns a regular expression for what a pattern begins with, other than a star, and how
+// long that is.
+func element(text string) (n int, expression string) {
+	switch text[0] {
+	case '?':
+		return 1, "[^/]"
+	case '[':
+		return class(text)
+	case '\\':
+		if len(text) == 1 {
+			return 1, nothing
+		}
+		return 2, regexp.QuoteMeta(latin1(text[1:2]))
+	}
+	return 1, regexp.QuoteMeta(latin1(text[:1]))
+}
+
+// class returns a regular expression for the class of characters that a pattern begins with. A slash
+// is in none. One without an end matches nothing, nor does the rest of the pattern.
+func class(text string) (n int, expression string) {
+	i := 1
+	negated := i < len(text) && (text[i] == '!' || text[i] == '^')
+	if negated {
+		i++
+	}
+	var set [256]bool
+	last := -1 // the character before, which a range may begin with
+	for first := true; ; first = false {
+		if i >= len(text) {
+			return len(text), nothing
+		}
+		c := text[i]
+		switch {
+		case c == ']' && !first:
+			return i + 1, setExpression(&set, negated)
+		case c == '-' && last >= 0 && i+1 < len(text) && text[i+1] != ']':
+			i++
+			if text[i] == '\\' {
+				if i++; i >= len(text) {
+					return len(text), nothing
+				}
+			}
+			for c := last; c <= int(text[i]); c++ {
+				set[c] = true
+			}
+			last = -1
+			i++
+			continue
+		case c == '[' && i+1 < len(text) && text[i+1] == ':':
+			end := strings.IndexByte(text[i+2:], ']')
+			if end < 0 {
+				return len(text), nothing
+			}
+			name, ok := strings.CutSuffix(text[i+2:i+2+end], ":")
+			if ok {
+				in := posix[name]
+				if in == nil {
+					return len(text), nothing
+				}
+				for c := range 128 {
+					set[c] = set[c] || in(byte(c))
+				}
+				last = -1
+				i += 2 + end + 1
+				continue
+			}
+		case c == '\\':
+			if i++; i >= len(text) {
+				return len(text), nothing
+			}
+			c = text[i]
+		}
+		set[c] = true
+		last = int(c)
+		i++
+	}
+}
+
+func setExpression(set *[256]bool, negated bool) string {
+	var b strings.Builder
+	for c, in := range set {
+		if in != negated && c != '/' {
+			fmt.Fprintf(&b, `\x{%x}`, c)
+		}
+	}
+	if b.Len() == 0 {
+		return nothing
+	}
+	return "[" + b.String() + "]"
+}
+
+func between(low, high byte) func(byte) bool {
+	return func(c byte) bool { return low <= c && c <= high }
+}
+
+func either(sets ...func(byte) bool) func(byte) bool {
+	return func(c byte) bool {
+		for _, in := range sets {
+			if in(c) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+var (
+	isDigit = between('0', '9')
+	isLower = between('a', 'z')
+	isUpper = between('A', 'Z')
+	isPunct = either(between('!', '/'), between(':', '@'), between('[', '`'), between('{', '~'))
+
+	posix = map[string]func(byte) bool{
+		"alnum": either(isDigit, isLower, isUpper), "alpha": either(isLower, isUpper),
+		"blank":  func(c byte) bool { return c == ' ' || c == '\t' },
+		"cntrl":  either(between(0, 0x1f), between(0x7f, 0x7f)),
+		"digit":  isDigit,
+		"graph":  between('!', '~'),
+		"lower":  isLower,
+		"print":  between(' ', '~'),
+		"punct":  isPunct,
+		"space":  either(between('\t', '\r'), between(' ', ' ')),
+		"upper":  isUpper,
+		"xdigit": either(isDigit, between('a', 'f'), between('A', 'F')),
+	}
+)
+
+// ignoreRules are those of an ignore file, and of the directories above. The last rule that matches
+// decides, and that of the file nearest by: gitignore(5).
+type ignoreRules struct {
+	above *ignoreRules
+	dir   string // of the file, from the source on; "." for the source itself
+	rules []rule
+}
+
+// longestIgnore is the largest ignore file that is read.
+const longestIgnore = 1 << 20
+
+// newIgnoreRules understands an ignore file.
+func newIgnoreRules(above *ignoreRules, dir string, text []byte) (*ignoreRules, error) {
+	g := &ignoreRules{above: above, dir: dir}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	for line := range bytes.Lines(text) {
+		text := strings.TrimSuffix(string(line), "\n")
+		text = strings.TrimSuffix(text, "\r")
+		if strings.HasPrefix(text, "#") {
+			continue
+		}
+		for strings.HasSuffix(text, " ") && !escapedEnd(text) {
+			text = text[:len(text)-1]
+		}
+		var r rule
+		text, r.include = strings.CutPrefix(text, "!")
+		if strings.HasSuffix(text, "/") {
+			text, r.dirs = text[:len(text)-1], true
+		}
+		if text == "" {
+			continue
+		}
+		if !strings.Contains(text, "/") {
+			r.elements = 1
+		}
+		expression := gitExpression(strings.TrimPrefix(text, "/"))
+		var err error
+		if r.match, err = regexp.Compile(`(?s)\A(?:` + expression + `)\z`); err != nil {
+			return nil, fmt.Errorf("the pattern %q is too long or too complicated", text)
+		}
+		g.rules = append(g.rules, r)
+	}
+	return g, nil
+}
+
+// escapedEnd reports whether the space at the end of a line is escaped.
+func escapedEnd(line string) bool {
+	slashes := 0
+	for i := len(line) - 2; i >= 0 && line[i] == '\\'; i-- {
+		slashes++
+	}
+	return slashes%2 == 1
+}
+
+// gitExpression makes a regular expression of a pattern as git's wildmatch.c reads it: "**" matches
+// slashes only between slashes or at the ends.
+func gitExpression(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		if text[i] != '*' {
+			n, expression := element(text[i:])
+			b.WriteString(expression)
+			i += n
+			continue
+		}
+		stars := len(text[i:]) - len(strings.TrimLeft(text[i:], "*"))
+		begins, ends := i == 0 || text[i-1] == '/', i+stars == len(text)
+		whole := stars >= 2 && begins && (ends || text[i+stars] == '/')
+		i += stars
+		switch {
+		case whole && ends:
+			b.WriteString(".*")
+		case whole:
+			b.WriteString("(?:.*/)?")
+			i++
+		default:
+			b.WriteString("[^/]*")
+		}
+	}
+	return b.String()
+}
+
+// excludes reports whether the rules exclude an entry of a directory.
+func (g *ignoreRules) excludes(rel string, dir bool) bool {
+	for ; g != nil; g = g.above {
+		below := rel
+		if g.dir != "." {
+			below = strings.TrimPrefix(rel, g.dir+"/")
+		}
+		for i := len(g.rules) - 1; i >= 0; i-- {
+			if g.rules[i].matches(below, dir) {
+				return !g.rules[i].include
+			}
+		}
+	}
+	return false
+}
+
+// readIgnore reads a directory's ignore file, and adds its rules to those from above.
+func (s *syncing) readIgnore(d *directory) error {
+	if d.parent != nil {
+		d.ignore = d.parent.ignore
+	}
+	if s.options.IgnoreFile == "" || d.extra {
+		return nil
+	}
+	name := s.tree.src.join(d.source, s.options.IgnoreFile)
+	text, err := s.tree.src.readSmall(name, longestIgnore)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && len(text) == longestIgnore:
+		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("it is too large for an ignore file")}
+	}
+	if err == nil {
+		d.ignore, err = newIgnoreRules(d.ignore, d.rel, text)
+	}
+	return ofSource(err)
+}
+
+// readSmall follows no link, as git does not for its ignore files.
+func (s *localSource) readSmall(name string, most int64) ([]byte, error) {
+	f, err := localfs.OpenNoFollow(name)
+	if errors.Is(err, localfs.ErrLink) {
+		return nil, fs.ErrNotExist
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+func (s *remoteSource) readSmall(name string, most int64) (data []byte, err error) {
+	err = s.over(path.Clean(name), func(client *usftp.Client, _ bool) error {
+		info, err := client.Lstat(name)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fs.ErrNotExist
+		}
+		if err != nil {
+			return err
+		}
+		f, err := client.OpenRead(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err = io.ReadAll(io.LimitReader(f, most))
+		return err
+	})
+	return data, err
+}
