@@ -3,12 +3,15 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/cutproxy"
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
@@ -99,4 +102,39 @@ func TestShellCtrlC(t *testing.T) {
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)
 	}
+}
+
+// A connection that is lost is made again, and one stays in the directory; what was under way goes
+// on.
+func TestShellReconnects(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	remote := t.TempDir()
+	dir := filepath.Join(remote, "directory")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	big := randomData(4 << 20)
+	writeFile(t, filepath.Join(dir, "big"), big)
+	proxy := cutproxy.Start(t, server.Addr())
+	s, local := onShell(t, server, remote, "-P", strconv.Itoa(proxy.Port), "-l", "20000", "-o",
+		"HostKeyAlias=["+server.Host+"]:"+strconv.Itoa(server.Port))
+	s.typed("cd directory\r")
+	s.await(`directory> $`)
+	proxy.Cut()
+	s.typed("ls\r")
+	s.await(`(?s)usftp: .*connect.*\nbig\s.*directory> $`)
+	s.typed("get big\r")
+	s.await(`\d+% +[1-9].* left`)
+	proxy.Cut()
+	s.await(`in 00:\d\d\s`)
+	s.await(`directory> $`)
+	if got := readFile(t, filepath.Join(local, "big")); !bytes.Equal(got, big) {
+		t.Error("the copy differs")
+	}
+	s.typed("pwd\rexit\r")
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s.await(`Remote working directory: ` + regexp.QuoteMeta(dir) + `\s`)
 }

@@ -47,6 +47,15 @@ func (p *Proxy) Connections() int {
 	return p.count
 }
 
+// Cut breaks the connections that are open.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		reset(c)
+	}
+}
+
 // close ends the proxy and all connections through it.
 func (p *Proxy) close() {
 	p.listener.Close()
