@@ -55,6 +55,10 @@ type Config struct {
 	Nearly func(d *Dialer, roundTrip time.Duration)
 	// Env is the environment, in the form of os.Environ. Nil means the process's own.
 	Env []string
+	// IgnoreInterrupts starts the programs that connections run (SSH, Server, a ProxyCommand) with
+	// SIGINT ignored: for a caller that Ctrl-C on a terminal, which reaches them too, does not end.
+	// It has no effect on Windows.
+	IgnoreInterrupts bool
 }
 
 // A PromptKind says what a question is about.

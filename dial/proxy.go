@@ -28,6 +28,18 @@ type process struct {
 	once    sync.Once
 }
 
+// program is a command for startProcess.
+func (c *Config) program(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Env = c.environ()
+	if c.IgnoreInterrupts && runtime.GOOS != "windows" && cmd.Err == nil {
+		// A signal that is ignored stays so for whatever sh becomes.
+		cmd.Args = append([]string{"sh", "-c", `trap "" INT; exec "$@"`, "sh"}, cmd.Args...)
+		cmd.Args[4], cmd.Path = cmd.Path, "/bin/sh"
+	}
+	return cmd
+}
+
 // startProcess starts cmd with large pipes. It stays in our process group, since it may have to ask
 // questions on the terminal.
 func startProcess(cmd *exec.Cmd, onLine func(string)) (*process, error) {
@@ -167,8 +179,7 @@ func startProxy(command string, c *Config) (*proxyConn, error) {
 	} else if s := c.getenv("SHELL"); s != "" { // as OpenSSH
 		shell[0] = s
 	}
-	cmd := exec.Command(shell[0], shell[1:]...)
-	cmd.Env = c.environ()
+	cmd := c.program(shell[0], shell[1:]...)
 	p, err := startProcess(cmd, func(line string) { c.logger().Info("ProxyCommand: " + line) })
 	if err != nil {
 		return nil, startError("the ProxyCommand", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -80,8 +79,7 @@ func (s *systemSSH) open(c *Conn, command string) (*Stream, error) {
 	if s.local && command != "" {
 		return nil, &SubsystemError{Reason: "a server without SSH runs no command", ExitStatus: -1}
 	}
-	cmd := exec.Command(s.command[0], s.args(command)...)
-	cmd.Env = s.config.environ()
+	cmd := s.config.program(s.command[0], s.args(command)...)
 	log := s.config.logger()
 	p, err := startProcess(cmd, func(line string) { log.Info(s.name() + ": " + line) })
 	if err != nil {

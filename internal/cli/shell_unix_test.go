@@ -80,27 +80,30 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a get, and not the session, whose connection goes on.
+// Ctrl-C ends a get, and neither the session nor its connection, whoever made that.
 func TestShellCtrlC(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
-	remote := t.TempDir()
-	writeFile(t, filepath.Join(remote, "big"), randomData(16<<20))
-	s, local := onShell(t, server, remote, "-l", "20000")
-	s.typed("get big\r")
-	s.await(`\d+% +[1-9].* left`)
-	s.typed("\x03")
-	s.await(`big .* stopped`)
-	s.await(`testhost:.*> $`)
-	s.typed("pwd\r")
-	s.await(`Remote working directory: ` + regexp.QuoteMeta(remote))
-	s.await(`> $`)
-	if _, err := os.Stat(filepath.Join(local, "big")); err == nil {
-		t.Error("the file is there, although it was not complete")
-	}
-	s.typed("exit\r")
-	if code := s.End(); code != 0 {
-		t.Errorf("exit code %d: %q", code, &s.shown)
+	for name, flags := range map[string][]string{"own": nil, "ssh": {"--ssh"}} {
+		t.Run(name, func(t *testing.T) {
+			remote := t.TempDir()
+			writeFile(t, filepath.Join(remote, "big"), randomData(16<<20))
+			s, local := onShell(t, server, remote, append(flags, "-l", "20000")...)
+			s.typed("get big\r")
+			s.await(`\d+% +[1-9].* left`)
+			s.typed("\x03")
+			s.await(`big .* stopped`)
+			s.await(`testhost:.*> $`)
+			s.typed("ls\r")
+			s.await(`> ls\s+big\s+.*> $`)
+			if _, err := os.Stat(filepath.Join(local, "big")); err == nil {
+				t.Error("the file is there, although it was not complete")
+			}
+			s.typed("exit\r")
+			if code := s.End(); code != 0 {
+				t.Errorf("exit code %d: %q", code, &s.shown)
+			}
+		})
 	}
 }
 

@@ -33,6 +33,21 @@ func SessionCommands() []SessionCommand {
 	return commands
 }
 
+// Help describes the command and its flags.
+func (c SessionCommand) Help() string {
+	s := c.make()
+	f := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	f.SortFlags = false
+	if s.register != nil {
+		s.register(f)
+	}
+	text := strings.NewReplacer("HOST:", "", "host:", "").Replace(s.long) + "\n"
+	if f.HasAvailableFlags() {
+		text += "\n" + f.FlagUsages()
+	}
+	return text
+}
+
 // here are the commands that are for the current directory if nothing is named.
 var here = map[string]bool{"ls": true, "df": true, "du": true, "find": true}
 

@@ -183,6 +183,10 @@ func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	j.options.Events = reporter.Event
 	if !j.recursive {
 		_, err := transfer.Copy(ctx, dst, src, j.options)
+		var failed *transfer.Error
+		if errors.As(err, &failed) && failed.Resumable && !show.Quiet {
+			s.app.Console.Say("reget and reput continue such copies")
+		}
 		return told(err)
 	}
 	defer runtime.KeepAlive(tune.Tree(true))

@@ -45,12 +45,31 @@ func (s *Shell) help(_ context.Context, r *request) error {
 			s.note(&failed, fmt.Errorf("unknown command %q", w.text))
 			continue
 		}
-		fmt.Fprintf(s.app.Out, "%s\n    %s\n", c.usage(), c.text)
-		if len(c.names) > 1 {
-			fmt.Fprintf(s.app.Out, "    also: %s\n", strings.Join(c.names[1:], ", "))
+		if _, err := io.WriteString(s.app.Out, c.help()); err != nil {
+			return err
 		}
 	}
 	return failed.err()
+}
+
+// letters are the flags of commands that are not those of package files.
+var letters = map[byte]string{'a': "continue an interrupted copy, if what is there is its beginning",
+	'f': "flush data to the target's disk", 'l': "fail if NEW exists", 'p': "keep times and permissions",
+	'P': "the same as -p", 'r': "copy directories and everything in them", 'R': "the same as -r"}
+
+// help is what `help COMMAND` prints.
+func (c *command) help() string {
+	text := fmt.Sprintf("%s\n    %s\n", c.usage(), c.text)
+	if len(c.names) > 1 {
+		text += "    other names: " + strings.Join(c.names[1:], ", ") + "\n"
+	}
+	for _, letter := range []byte(c.flags) {
+		text += fmt.Sprintf("  -%c    %s\n", letter, letters[letter])
+	}
+	if c.long != nil {
+		text += "\n" + c.long()
+	}
+	return text
 }
 
 // commandList is the table as help and the man page show it.

@@ -28,6 +28,7 @@ type Shell struct {
 
 func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
 	config := f.Config(a, &f.Report)
+	config.Dial.IgnoreInterrupts = f.batch == "" && ui.IsTerminal(a.Stdin)
 	s := &Shell{app: a, flags: f, journal: opt.JournalDirectory(), meter: true}
 	target.Path = ""
 	s.session = &session{target: target, config: config, retry: f.TransferOptions().Retry,

@@ -15,6 +15,7 @@ type command struct {
 	flags    string   // the letters that it takes
 	operands string   // as in help
 	text     string   // what it does
+	long     func() string
 	takes    []kind   // what its operands are, for completion; the last one repeats
 	ownFlags bool     // it reads its flags itself
 	raw      bool     // the rest of the line is for the local shell
@@ -126,7 +127,7 @@ func verbs() (list []command) {
 		}
 		list = append(list, command{names: append([]string{c.Name}, fromSFTP[c.Name]...), operands: c.Usage,
 			text: c.Short, takes: kinds, repeats: !c.Changes, changes: c.Changes, ownFlags: true,
-			run: func(s *Shell, ctx context.Context, r *request) error { return s.verb(ctx, c, r.args) }})
+			long: c.Help, run: func(s *Shell, ctx context.Context, r *request) error { return s.verb(ctx, c, r.args) }})
 	}
 	return list
 }
