@@ -16,12 +16,12 @@ type command struct {
 	operands string   // as in help
 	text     string   // what it does
 	long     func() string
-	takes    []kind   // what its operands are, for completion; the last one repeats
-	ownFlags bool     // it reads its flags itself
-	raw      bool     // the rest of the line is for the local shell
-	repeats  bool     // may be run again if the connection was lost meanwhile
-	changes  bool     // what is on the host
-	ends     bool     // the shell
+	takes    []kind // what its operands are, for completion; the last one repeats
+	ownFlags bool   // it reads its flags itself
+	raw      bool   // the rest of the line is for the local shell
+	repeats  bool   // may be run again if the connection was lost meanwhile
+	changes  bool   // what is on the host
+	ends     bool   // the shell
 	run      func(s *Shell, ctx context.Context, r *request) error
 }
 
