@@ -68,7 +68,11 @@ func writeCommandMan(w io.Writer, cmd *cobra.Command) {
 	writeCommand(w, cmd)
 	fmt.Fprint(w, ".SH EXIT STATUS\n")
 	paragraphs(w, cmd.Annotations[opt.OwnPage])
-	fmt.Fprintf(w, ".SH SEE ALSO\nusftp(1), %s(1)\n", roff(cmd.Name()))
+	other := cmd.Name()
+	if other == "shell" {
+		other = "sftp"
+	}
+	fmt.Fprintf(w, ".SH SEE ALSO\nusftp(1), %s(1)\n", roff(other))
 }
 
 // writeCommand writes a command's text, flags and examples.

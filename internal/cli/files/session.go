@@ -27,7 +27,10 @@ func SessionCommands() []SessionCommand {
 	for _, make := range specs {
 		s := make()
 		name, usage, _ := strings.Cut(s.use, " ")
-		usage = strings.NewReplacer("HOST:", "").Replace(usage)
+		usage = strings.ReplaceAll(usage, "HOST:", "")
+		if here[name] {
+			usage = strings.Replace(usage, "PATH...", "[PATH]...", 1)
+		}
 		commands = append(commands, SessionCommand{name, usage, s.short, s.acts, make})
 	}
 	return commands
@@ -67,6 +70,10 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	// sftp's ls -f does not sort; its -1, -a and the rest are those of ls.
 	if unsorted := f.Lookup("unsorted"); unsorted != nil && f.ShorthandLookup("f") == nil {
 		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value, NoOptDefVal: "true"})
+	}
+	if s.rawArguments && here[c.Name] && (len(args) == 0 || strings.HasPrefix(args[0], "-") ||
+		args[0] == "(" || args[0] == "!") {
+		args = append([]string{"."}, args...)
 	}
 	if !s.rawArguments {
 		if err := f.Parse(args); err != nil {

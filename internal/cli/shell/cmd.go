@@ -47,6 +47,7 @@ func Command(a *ui.App) *cobra.Command {
 		Long:                  long + "\n\n" + commandList(),
 		Example:               examples,
 		DisableFlagsInUseLine: true,
+		Annotations:           map[string]string{opt.OwnPage: exits},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := cmd.Flags().Changed
 			err := flags.Connect.Check(set)

@@ -28,6 +28,10 @@ HOST:FILE copies the file and ends, to the local name that follows, if there is 
 
 Commands:`
 
+const exits = `0 at the end of a session, whatever failed in it; 1 if a command failed with -b, or FILE could
+not be copied; 2 for wrong usage; 255 if there is no connection to the host; and 128 plus
+the number of a signal that ended it.`
+
 const examples = `  usftp shell user@host:/var/www
   usftp shell -b nightly.batch backup
   usftp shell -D /usr/lib/openssh/sftp-server`
