@@ -1,6 +1,7 @@
 package ssh_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -58,6 +59,32 @@ func TestKeys(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// offered is a key that can be offered, and cannot sign.
+type offered struct{ xssh.Signer }
+
+func (offered) Sign(io.Reader, []byte) (*xssh.Signature, error) {
+	return nil, errors.New("the key cannot sign")
+}
+
+// TestPermissionsOfTheKeyThatSigned is CVE-2024-45337: a client offers a key that may log in, whose
+// owner it is not, and signs with its own. It gets the permissions of its own.
+func TestPermissionsOfTheKeyThatSigned(t *testing.T) {
+	admin, own := signer(t, "ed25519"), signer(t, "ed25519")
+	cc, sc := clientConfig(own), serverConfig(t, own.PublicKey())
+	sc.Auth.PublicKeyCallback = func(_ xssh.ConnMetadata, key xssh.PublicKey) (*xssh.Permissions, error) {
+		who := "own"
+		if bytes.Equal(key.Marshal(), admin.PublicKey().Marshal()) {
+			who = "admin"
+		}
+		return &xssh.Permissions{Extensions: map[string]string{"who": who}}, nil
+	}
+	cc.Auth = once(ssh.PublicKey(offered{admin}), ssh.PublicKey(own))
+	_, server := connect(t, cc, sc)
+	if got := server.Permissions().Extensions["who"]; got != "own" {
+		t.Errorf("who signed with its own key has the permissions of %q", got)
 	}
 }
 
