@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -248,6 +249,82 @@ func TestManySync(t *testing.T) {
 	}
 	if got = sync("site", "c:www"); got.code != 2 || !strings.Contains(got.stderr, "c:www names one host") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestManyVerbs: the commands for files work on each host, and what they print has its host in
+// front.
+func TestManyVerbs(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	dir := t.TempDir()
+	for _, name := range f.names {
+		writeFile(t, filepath.Join(f.dirs[name], "f"), []byte("of "+name+"\nand more"))
+	}
+	on := func(args ...string) outcome {
+		return run(t, dir, append(args, "--config", f.config, "--hosts", f.list)...)
+	}
+	// sorted, since the hosts are worked on at the same time
+	sorted := func(text string) string {
+		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	each := func(format string) string {
+		var lines []string
+		for _, name := range f.names {
+			lines = append(lines, strings.ReplaceAll(format, "HOST", name))
+		}
+		return strings.Join(lines, "\n")
+	}
+	for _, test := range []struct {
+		name   string
+		args   []string
+		stdout string
+	}{
+		{"ls", []string{"ls", ":"}, each("HOST: f")},
+		{"cat", []string{"cat", ":f"}, each("HOST: and more\nHOST: of HOST")},
+		{"mkdir", []string{"mkdir", "-p", ":a/b"}, ""},
+		{"chmod", []string{"chmod", "600", ":f"}, ""},
+		{"mv", []string{"mv", ":f", ":a/g"}, ""},
+		{"find", []string{"find", ":a", "-type", "f"}, each("HOST: a/g")},
+		{"rm -v", []string{"rm", "-rv", ":a/g"}, each("HOST: removed a/g")},
+		{"patterns", []string{"ls", "-d", ":a*"}, each("HOST: a")},
+	} {
+		got := on(test.args...)
+		if got.code != ui.ExitOK || got.stderr != "" || sorted(got.stdout) != sorted(test.stdout) {
+			t.Errorf("%s: exit code %d, %q, %s; want %q", test.name, got.code, got.stdout,
+				got.stderr, test.stdout)
+		}
+	}
+
+	os.RemoveAll(filepath.Join(f.dirs["web2"], "a"))
+	got := on("ls", "--json", ":a")
+	lines := onLines(t, got.stdout)
+	if last := lines[len(lines)-1]; got.code != 2 || last.Kind != "hosts" || last.Failed != 1 ||
+		last.Hosts != 3 {
+		t.Errorf("in the end %+v: %+v", last, got)
+	}
+	failed := 0
+	for _, line := range lines {
+		if line.Kind == "host" && line.Code != 0 {
+			if failed++; line.On != "web2" {
+				t.Errorf("%+v", line)
+			}
+		}
+	}
+	if failed != 1 || !strings.Contains(got.stderr, "usftp: web2: cannot access web2:a") {
+		t.Errorf("%d failed: %s", failed, got.stderr)
+	}
+	for _, test := range []struct{ args, says string }{
+		{"rm -i :f", "-i cannot be used with --hosts"},
+		{"ls c:f", "c:f names one host"},
+		{"ls f", "needs a path on each host"},
+		{"ls", "missing operand"},
+	} {
+		if got := on(strings.Fields(test.args)...); got.code != 2 || !strings.Contains(got.stderr, test.says) {
+			t.Errorf("%s: %+v", test.args, got)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/pattern"
 	"github.com/usftp/usftp/internal/cli/ui"
@@ -33,7 +34,8 @@ var specs = []func() *spec{list, concatenate, head, tail, remove, move, makeDire
 func Commands(a *ui.App) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, make := range specs {
-		commands = append(commands, newCommand(a, make()))
+		_, cmd := newCommand(a, make)
+		commands = append(commands, cmd)
 	}
 	return commands
 }
@@ -79,18 +81,21 @@ const (
 type common struct {
 	opt.Connect
 	opt.Report
+	hosts hosts.Flags
 }
 
 // command is a spec on the command line.
 type command struct {
 	*spec
+	make  func() *spec
 	app   *ui.App
 	flags common
 	name  string
 }
 
-func newCommand(a *ui.App, s *spec) *cobra.Command {
-	c := &command{spec: s, app: a}
+func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
+	s := make()
+	c := &command{spec: s, make: make, app: a}
 	cmd := &cobra.Command{
 		Use:                   s.use,
 		Short:                 s.short,
@@ -115,7 +120,7 @@ func newCommand(a *ui.App, s *spec) *cobra.Command {
 		s.register(f)
 	}
 	c.registerCommon(f)
-	return cmd
+	return c, cmd
 }
 
 // registerCommon adds the flags that all have. How to connect is said by the long names only: the
@@ -130,6 +135,7 @@ func (c *command) registerCommon(f *pflag.FlagSet) {
 		f.BoolVar(&c.flags.Quiet, "quiet", false, "print errors only: no banner or notes")
 	}
 	f.BoolVar(&c.flags.JSON, "json", false, "print one JSON object per line")
+	c.flags.hosts.Register(f)
 	c.flags.Connect.RegisterLong(f)
 	if f.ShorthandLookup("h") != nil || c.rawArguments {
 		f.Bool("help", false, "print help")
@@ -138,6 +144,7 @@ func (c *command) registerCommon(f *pflag.FlagSet) {
 
 func (c *command) execute(cmd *cobra.Command, args []string) error {
 	var err error
+	typed := args
 	if c.take != nil {
 		args, err = c.take(cmd.Flags(), args)
 	}
@@ -146,6 +153,12 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	}
 	if err == nil {
 		err = c.flags.Connect.Check(cmd.Flags().Changed)
+	}
+	if err == nil {
+		err = c.flags.hosts.Check(cmd.Flags().Changed)
+	}
+	if err == nil && c.flags.hosts.Given() {
+		return c.onEach(cmd, typed, args)
 	}
 	var groups []*group
 	if err == nil {
@@ -207,20 +220,25 @@ func (c *command) parse(args []string) ([]*group, error) {
 	return groups, nil
 }
 
-// runAll runs the verb on each host in turn.
-func (c *command) runAll(ctx context.Context, groups []*group) error {
+// report is what is told of the connections: the first -v of a verb that acts is about its files.
+func (c *command) report() *opt.Report {
 	report := c.flags.Report
 	if c.acts {
 		report.Verbose = max(0, report.Verbose-1)
 	}
-	t := connect.NewTask(ctx, c.app, c.flags.Config(c.app, &report), &reporter{c})
+	return &report
+}
+
+// runAll runs the verb on each host in turn.
+func (c *command) runAll(ctx context.Context, groups []*group) error {
+	t := connect.NewTask(ctx, c.app, c.flags.Config(c.app, c.report()), &reporter{c})
 	defer t.Hosts.Close()
 	if len(groups) > 1 {
-		var hosts []dial.Target
+		var targets []dial.Target
 		for _, g := range groups {
-			hosts = append(hosts, g.host)
+			targets = append(targets, g.host)
 		}
-		t.Hosts.ConnectAll(ctx, hosts...)
+		t.Hosts.ConnectAll(ctx, targets...)
 	}
 	for _, g := range groups {
 		host, err := t.Host(connect.Place{Remote: true, Target: g.host})
@@ -262,7 +280,7 @@ func (c *command) env(t *connect.Task, client *usftp.Client, host dial.Target) *
 		env.Terminal = true
 		c.app.EnableEscapes()
 		if columns, _, err := term.GetSize(int(c.app.Stdout.Fd())); err == nil {
-			env.Width = columns
+			env.Width = max(1, columns-c.app.Label)
 		}
 	}
 	return env

@@ -112,6 +112,22 @@ func Direction(operands []string) (download bool, err error) {
 	return !up, nil
 }
 
+// CheckOperands refuses operands that name hosts of their own, where none is a path on each host.
+func CheckOperands(operands []string) error {
+	each := false
+	for _, arg := range operands {
+		if _, ok := Path(arg); ok {
+			each = true
+		} else if err := checkLocal(arg); err != nil {
+			return err
+		}
+	}
+	if !each && len(operands) > 0 {
+		return errors.New("--hosts needs a path on each host, which begins with a colon, such as :dir")
+	}
+	return nil
+}
+
 // checkLocal refuses an operand that names a host of its own.
 func checkLocal(arg string) error {
 	_, remote, err := dial.ParseTarget(arg)

@@ -193,7 +193,7 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	total.Code, total.Failed, total.Time = code, len(failed), time.Now()
 	if r.report.JSON {
 		r.print(total)
-	} else if r.report.Verbose > 0 || !r.report.Quiet && (r.app.Console.Terminal() || code != ui.ExitOK) {
+	} else if r.report.Verbose > 0 || !r.report.Quiet && (r.app.Console.Terminal() && total.Files > 0 || code != ui.ExitOK) {
 		fmt.Fprint(r.app.Console, r.table(results, total))
 	}
 	if code == ui.ExitOK {

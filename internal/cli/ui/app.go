@@ -13,6 +13,7 @@ type App struct {
 	restore *restorer // puts the terminal back
 	Signals signalPlan
 	Args    []string // as they were typed
+	Label   int      // columns in front of each line that is printed: the host's name, among several
 
 	// Turn is held by whoever asks the person something, so that an answer goes to the question
 	// that is on the screen.

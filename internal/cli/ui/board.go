@@ -55,7 +55,8 @@ func (b *Board) App(a *App, label string) *App {
 	b.wide = max(b.wide, runewidth.StringWidth(Printable(label)))
 	b.mu.Unlock()
 	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Out: &output{row: &rowOutput{row: r}},
-		Console: &Console{row: r}, Args: a.Args, Turn: a.Turn, restore: a.restore}
+		Console: &Console{row: r}, Args: a.Args, Turn: a.Turn, restore: a.restore,
+		Label: runewidth.StringWidth(Printable(label)) + len(": ")}
 }
 
 // text is what a terminal of so many columns shows: the hosts that are under way, as many as there

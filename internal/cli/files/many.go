@@ -1,0 +1,69 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/hosts"
+	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/internal/cli/verb"
+)
+
+// onEach runs the command on each of several hosts at once. A verb keeps its options, and changes
+// them; so each host has a command of its own, which reads the same arguments. typed is what take
+// was given, and operands what it has left.
+func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
+	wrong := func(err error) error { return &ui.UsageError{Command: cmd.CommandPath(), Err: err} }
+	if err := c.checkEach(cmd, operands); err != nil {
+		return wrong(err)
+	}
+	run, err := c.flags.hosts.New(c.app, c.report(), c.name, typed)
+	if err != nil {
+		return err
+	}
+	return run.Each(cmd.Context(), func(ctx context.Context, a *ui.App,
+		h hosts.Host) (result hosts.Result, err error) {
+		own, ownCmd := newCommand(a, c.make)
+		args := typed
+		if !c.rawArguments {
+			if err := ownCmd.ParseFlags(a.Args[slices.Index(a.Args, c.name)+1:]); err != nil {
+				return result, wrong(err)
+			}
+			args = ownCmd.Flags().Args()
+		}
+		if own.take != nil {
+			if args, err = own.take(ownCmd.Flags(), args); err != nil {
+				return result, wrong(err)
+			}
+		}
+		groups, err := own.parse(h.Operands(args))
+		if err != nil {
+			return result, wrong(err)
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		a.Out.StopWhenLost(cancel)
+		err = own.runAll(ctx, groups)
+		var usage *verb.UsageError
+		if errors.As(err, &usage) {
+			err = wrong(usage.Err)
+		}
+		return result, err
+	})
+}
+
+// checkEach refuses operands that are not paths on each host, and questions from many hosts at once.
+func (c *command) checkEach(cmd *cobra.Command, operands []string) error {
+	if cmd.Flags().Changed("interactive") {
+		return errors.New("-i cannot be used with --hosts")
+	}
+	if err := hosts.CheckOperands(operands); err != nil {
+		return err
+	}
+	_, err := c.parse(hosts.Host{Label: "host", Target: dial.Target{Host: "host"}}.Operands(operands))
+	return err
+}
