@@ -1,5 +1,6 @@
 // Package cutproxy is a TCP proxy for tests that breaks connections: each after a number of bytes
-// that the test chooses, so that nothing depends on a clock.
+// that the test chooses, so that nothing depends on a clock; or all that there are, when the test
+// says so. It can also hold back everything, as a link does that is down.
 package cutproxy
 
 import (
@@ -22,6 +23,7 @@ type Proxy struct {
 	open   map[net.Conn]struct{}
 	count  int
 	closed bool
+	moving chan struct{} // closed while bytes may pass
 }
 
 // Start runs a proxy until the test ends. The first connection breaks after as many bytes, of both
@@ -34,7 +36,8 @@ func Start(t testing.TB, target string, breaks ...int64) *Proxy {
 	}
 	addr := l.Addr().(*net.TCPAddr)
 	p := &Proxy{Host: "127.0.0.1", Port: addr.Port, listener: l, target: target, breaks: breaks,
-		open: make(map[net.Conn]struct{})}
+		open: make(map[net.Conn]struct{}), moving: make(chan struct{})}
+	close(p.moving)
 	p.work.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
@@ -56,11 +59,46 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// Stall holds back all bytes, of new connections too, until Restore.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.moving:
+		p.moving = make(chan struct{})
+	default:
+	}
+}
+
+// Restore lets bytes pass again.
+func (p *Proxy) Restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.moving:
+	default:
+		close(p.moving)
+	}
+}
+
+// wait returns when bytes may pass.
+func (p *Proxy) wait() {
+	p.mu.Lock()
+	moving := p.moving
+	p.mu.Unlock()
+	<-moving
+}
+
 // close ends the proxy and all connections through it.
 func (p *Proxy) close() {
 	p.listener.Close()
 	p.mu.Lock()
 	p.closed = true
+	select {
+	case <-p.moving:
+	default:
+		close(p.moving)
+	}
 	for c := range p.open {
 		reset(c)
 	}
@@ -91,7 +129,7 @@ func (p *Proxy) begin(client, server net.Conn) {
 		server.Close()
 		return
 	}
-	l := &line{both: [2]net.Conn{client, server}}
+	l := &line{wait: p.wait, both: [2]net.Conn{client, server}}
 	if p.count < len(p.breaks) {
 		l.after = p.breaks[p.count]
 	}
@@ -114,6 +152,7 @@ func (p *Proxy) begin(client, server net.Conn) {
 // line is one connection through the proxy.
 type line struct {
 	after int64 // 0 for one that does not break
+	wait  func()
 	both  [2]net.Conn
 
 	mu     sync.Mutex
@@ -125,6 +164,7 @@ func (l *line) pass(to, from net.Conn) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
+		l.wait()
 		n, broken := l.allow(n)
 		if n > 0 {
 			if _, err := to.Write(buffer[:n]); err != nil {

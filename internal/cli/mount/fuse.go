@@ -95,7 +95,7 @@ const lazyPatience = 2 * time.Second
 // stallTimeout is when a silent connection is given up, so that another one can be made before calls
 // fail.
 func stallTimeout(timeout time.Duration) time.Duration {
-	return min(max(timeout/3, time.Second), 20*time.Second)
+	return min(max(timeout/2, 2*time.Second), 15*time.Second)
 }
 
 // checkMountpoint says why nothing can be mounted at a directory.

@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// mountOverProxy mounts a directory over a link that the test can break.
+func mountOverProxy(t *testing.T, flags ...string) (*mounted, *cutproxy.Proxy) {
+	t.Helper()
+	needFUSE(t)
+	// Logins in a row must not be turned away.
+	sshd := opensshd.Start(t, opensshd.Options{Config: []string{"MaxStartups 1000"}})
+	proxy := cutproxy.Start(t, sshd.Addr())
+	args := []string{"-F", sshd.ConfigFile, "-o", fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port),
+		"-o", fmt.Sprintf("Port=%d", proxy.Port)}
+	return mountHost(t, "testhost", append(args, flags...)...), proxy
+}
+
+// within fails a call that takes longer than a mount may make it wait.
+func within(t *testing.T, limit time.Duration, what string, call func() error) error {
+	t.Helper()
+	began := time.Now()
+	err := call()
+	if took := time.Since(began); took > limit {
+		t.Errorf("%s took %v", what, took)
+	}
+	return err
+}
+
+// A mount goes on over a new connection when its own is cut: open files stay open, and what was
+// written arrives.
+func TestMountCut(t *testing.T) {
+	t.Parallel()
+	m, link := mountOverProxy(t)
+	data := randomData(3_000_000)
+	writeFile(t, m.path("source"), data)
+	source, err := os.Open(m.path("source"))
+	must(t, err)
+	defer source.Close()
+	target, err := os.Create(m.path("target"))
+	must(t, err)
+	log, err := os.OpenFile(m.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	must(t, err)
+	piece := make([]byte, 300_000)
+	var lines string
+	for off := 0; off < len(data); off += len(piece) {
+		if _, err := source.ReadAt(piece, int64(off)); err != nil {
+			t.Fatalf("read at %d: %v", off, err)
+		}
+		link.Cut()
+		if _, err := target.WriteAt(piece, int64(off)); err != nil {
+			t.Fatalf("write at %d: %v", off, err)
+		}
+		line := fmt.Sprintf("line %d\n", off)
+		lines += line
+		if _, err := log.WriteString(line); err != nil {
+			t.Fatal(err)
+		}
+		if off%900_000 == 0 {
+			link.Cut()
+			must(t, target.Sync())
+			must(t, log.Sync())
+		}
+	}
+	link.Cut()
+	must(t, target.Close())
+	must(t, log.Close())
+	if !bytes.Equal(readFile(t, filepath.Join(m.far, "target")), data) {
+		t.Error("another content has arrived")
+	}
+	if got := readFile(t, filepath.Join(m.far, "log")); string(got) != lines {
+		t.Errorf("appended: %q", got)
+	}
+}
+
+// Changes of names are carried out once, whether or not their answers were lost.
+func TestMountCutNames(t *testing.T) {
+	t.Parallel()
+	m, link := mountOverProxy(t)
+	for i := range 10 {
+		dir := m.path(fmt.Sprint(i))
+		for _, step := range []func() error{
+			func() error { return os.Mkdir(dir, 0o755) },
+			func() error { return os.WriteFile(dir+"/a", []byte("x"), 0o644) },
+			func() error { return os.Rename(dir+"/a", dir+"/b") },
+			func() error { return os.Symlink("b", dir+"/l") },
+			func() error { return os.Remove(dir + "/l") },
+			func() error { return os.Remove(dir + "/b") },
+			func() error { return os.Remove(dir) },
+		} {
+			go link.Cut()
+			if err := step(); err != nil && !errors.Is(err, fs.ErrExist) { // which is true then
+				t.Error(err)
+			}
+		}
+	}
+	if names, err := os.ReadDir(m.far); err != nil || len(names) != 0 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// While the link is down calls wait for the timeout and then fail, a signal ends them at once, and
+// unmounting works. When it is back, so is the mount.
+func TestMountStalled(t *testing.T) {
+	t.Parallel()
+	const timeout, limit = 4 * time.Second, 12 * time.Second // on a busy machine
+	m, link := mountOverProxy(t, "--timeout", timeout.String(), "--cache", "0")
+	writeFile(t, m.path("file"), []byte("contents"))
+	open, err := os.OpenFile(m.path("file"), os.O_RDWR, 0)
+	must(t, err)
+	defer open.Close()
+	link.Stall()
+	for what, call := range map[string]func() error{
+		"stat": func() error { _, err := os.Stat(m.path("file")); return err },
+		"read": func() error { _, err := open.ReadAt(make([]byte, 8), 1<<20); return err },
+		"make": func() error { return os.Mkdir(m.path("dir"), 0o755) },
+		"list": func() error { _, err := os.ReadDir(m.at); return err },
+	} {
+		if err := within(t, limit, what, call); !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOTCONN) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	cat := exec.Command("cat", m.path("file"))
+	must(t, cat.Start())
+	eventually(t, "the wait", func() bool { return waitsForFUSE(t, cat.Process.Pid) })
+	began := time.Now()
+	must(t, cat.Process.Signal(syscall.SIGINT))
+	cat.Wait()
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("Ctrl-C took %v", took)
+	}
+	link.Restore()
+	eventually(t, "the mount's return", func() bool { _, err := os.Stat(m.path("file")); return err == nil })
+	got := make([]byte, 8)
+	if _, err := open.ReadAt(got, 0); err != nil || string(got) != "contents" {
+		t.Errorf("%q, %v", got, err)
+	}
+	link.Stall()
+	open.Close()
+	if err := within(t, limit, "umount", func() error {
+		if o := run(t, "/", "umount", m.at); o.code != 0 {
+			return fmt.Errorf("%+v", o)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	link.Restore()
+}
+
+// waitsForFUSE reports whether a process waits for a file system to answer.
+func waitsForFUSE(t *testing.T, pid int) bool {
+	t.Helper()
+	stack, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
+	return err == nil && strings.Contains(string(stack), "fuse") || err == nil && strings.Contains(string(stack), "request_wait")
+}
+
+// What could not be written while the link was down is reported by the next call, once, and kept in
+// a file that the log names. It does not appear on the host later.
+func TestMountRescue(t *testing.T) {
+	t.Parallel()
+	m, link := mountOverProxy(t, "--timeout", "6s")
+	data := randomData(700_000)
+	f, err := os.Create(m.path("file"))
+	must(t, err)
+	_, err = f.Write(data[:100])
+	must(t, err)
+	must(t, f.Sync())
+	link.Stall()
+	_, err = f.Write(data[100:])
+	must(t, err)
+	if err := f.Sync(); err == nil {
+		t.Error("fsync says that it has arrived")
+	}
+	link.Restore()
+	var kept string
+	eventually(t, "the rescue file", func() bool {
+		for line := range strings.Lines(m.log(t)) {
+			if _, name, found := strings.Cut(line, "kept="); found {
+				kept = strings.TrimSpace(name)
+			}
+		}
+		return kept != ""
+	})
+	if got := readFile(t, kept); len(got) != len(data) || !bytes.Equal(got[100:], data[100:]) {
+		t.Errorf("%d bytes were kept, or others", len(got))
+	}
+	if text := readFile(t, kept+".ranges"); !strings.Contains(string(text), "testhost:") || !strings.Contains(string(text), "100 ") {
+		t.Errorf("%s", text)
+	}
+	eventually(t, "the mount's return", func() bool { _, err := os.Stat(m.path("file")); return err == nil })
+	if _, err := f.WriteAt([]byte("on"), 100); err != nil {
+		t.Errorf("the file cannot be used any more: %v", err)
+	}
+	must(t, f.Close())
+	if got := readFile(t, filepath.Join(m.far, "file")); !bytes.Equal(got, append(data[:100:100], "on"...)) {
+		t.Errorf("the host has %d bytes", len(got))
+	}
+}
+
+// A file that is another one when the connection is back is not taken for the one that was open.
+func TestMountReplacedMeanwhile(t *testing.T) {
+	t.Parallel()
+	m, link := mountOverProxy(t)
+	far := filepath.Join(m.far, "file")
+	writeFile(t, far, []byte("the one that is open"))
+	when := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(far, when, when))
+	reader, err := os.Open(m.path("file"))
+	must(t, err)
+	defer reader.Close()
+	writeFile(t, filepath.Join(m.far, "written"), []byte("0123456789"))
+	writer, err := os.OpenFile(m.path("written"), os.O_RDWR, 0)
+	must(t, err)
+	defer writer.Close()
+	_, err = writer.WriteAt([]byte("mine"), 3)
+	must(t, err)
+	must(t, writer.Sync())
+	link.Stall()
+	writeFile(t, far, []byte("another file of the name"))
+	writeFile(t, filepath.Join(m.far, "written"), []byte("0123456789"))
+	link.Cut()
+	link.Restore()
+	if _, err := reader.ReadAt(make([]byte, 5), 0); !errors.Is(err, syscall.ESTALE) {
+		t.Errorf("read: %v", err)
+	}
+	_, err = writer.WriteAt([]byte("more"), 0)
+	if err == nil {
+		err = writer.Sync()
+	}
+	if !errors.Is(err, syscall.ESTALE) {
+		t.Errorf("write: %v", err)
+	}
+	if got := readFile(t, filepath.Join(m.far, "written")); string(got) != "0123456789" {
+		t.Errorf("another file was written to: %q", got)
+	}
+}
