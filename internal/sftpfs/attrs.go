@@ -78,6 +78,16 @@ func (f *FS) outdated(n *node) {
 	}
 }
 
+// statusChanged is outdated for what POSIX calls a change of the file's status and not of its
+// contents. The protocol has no time for it; programs that wait for it to change see one here. The
+// time of what is written stays one and the same: git takes a file whose times differ for changed.
+func (f *FS) statusChanged(n *node) {
+	f.outdated(n)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ctime = f.now()
+}
+
 // now returns the host's time, as far as the times of files that were just made tell.
 func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.ahead.Load()) }
 
@@ -165,17 +175,18 @@ func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
 	if file := f.fileOf(n); file != nil {
 		file.adjust(&a)
 	}
-	f.fillEntry(n.ino, f.tree.links(n), a, out)
-}
-
-func (f *FS) fillEntry(ino uint64, links int, a attrs, out *fuse.Attr) {
-	out.Ino = ino
+	n.mu.Lock()
+	ctime := n.ctime
+	n.mu.Unlock()
+	out.Ino = n.ino
 	out.Size = a.size
 	out.Blocks = (a.size + 511) / 512
 	out.Blksize = blockSize
-	out.Atime, out.Mtime, out.Ctime = uint64(a.atime), uint64(a.mtime), uint64(a.mtime)
+	out.Atime, out.Mtime, out.Ctime = uint64(a.atime), uint64(a.mtime), uint64(max(a.mtime, ctime))
 	out.Mode = a.mode
-	out.Nlink = uint32(max(links, 1))
+	if out.Nlink = 0; !f.tree.isRemoved(n) {
+		out.Nlink = uint32(max(f.tree.links(n), 1))
+	}
 	out.Uid, out.Gid = f.ids.local(a.uid, a.gid)
 	if mask := f.options.Umask; mask != nil && !a.isLink() {
 		out.Mode = a.mode&typeMask | 0o777&^*mask

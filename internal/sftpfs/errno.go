@@ -36,8 +36,8 @@ func statusOf(err error) fuse.Status {
 		return fuse.EACCES
 	case errors.Is(err, errors.ErrUnsupported):
 		return fuse.Status(syscall.ENOTSUP)
-	case errors.Is(err, usftp.ErrSSHFxBadMessage):
-		return fuse.EINVAL // OpenSSH's word for EINVAL and ENAMETOOLONG
+	case errors.Is(err, usftp.ErrSSHFxBadMessage), errors.Is(err, fs.ErrInvalid):
+		return fuse.EINVAL // the former is OpenSSH's word for EINVAL and ENAMETOOLONG
 	}
 	return fuse.EIO
 }

@@ -251,6 +251,7 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 		return statusOf(err)
 	}
 	f.tree.addPlace(n, dir, name)
+	f.statusChanged(n)
 	dir.noteChanged(name)
 	f.touched(dir)
 	a, _, err := f.stat(ctx, n)
@@ -313,7 +314,7 @@ func (f *FS) removedName(dir *node, name string) {
 	dir.note(name, change{})
 	f.touched(dir)
 	if n != nil {
-		f.outdated(n)
+		f.statusChanged(n)
 	}
 }
 
@@ -517,8 +518,11 @@ func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 
 // movedName notes a rename.
 func (f *FS) movedName(old, target place) {
-	n := f.tree.child(old.dir, old.name)
+	n, replaced := f.tree.child(old.dir, old.name), f.tree.child(target.dir, target.name)
 	f.tree.renamed(old, target)
+	if replaced != nil && replaced != n {
+		f.statusChanged(replaced)
+	}
 	old.dir.note(old.name, change{})
 	c := change{exists: true}
 	if n != nil {

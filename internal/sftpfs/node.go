@@ -28,6 +28,7 @@ type node struct {
 	attrs   attrs     // as the server last said
 	fetched time.Time // when; zero if they are not known
 	changed time.Time // when something was last changed here
+	ctime   uint32    // the same by the host's clock; the protocol has no such time
 	version version   // of the contents that the kernel may have cached
 	since   time.Time // when that version was first seen
 	read    reading   // what the kernel may have in its page cache

@@ -201,7 +201,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	if err != nil {
 		return err
 	}
-	f.outdated(n)
+	f.statusChanged(n)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	const special = fs.ModeSetuid | fs.ModeSetgid // which a host may clear
