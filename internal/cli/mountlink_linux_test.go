@@ -116,7 +116,7 @@ func TestMountCutNames(t *testing.T) {
 // unmounting works. When it is back, so is the mount.
 func TestMountStalled(t *testing.T) {
 	t.Parallel()
-	const timeout, limit = 4 * time.Second, 12 * time.Second // on a busy machine
+	const timeout, limit = 12 * time.Second, 30 * time.Second // on a busy machine
 	m, link := mountOverProxy(t, "--timeout", timeout.String(), "--cache", "0")
 	writeFile(t, m.path("file"), []byte("contents"))
 	open, err := os.OpenFile(m.path("file"), os.O_RDWR, 0)
@@ -172,7 +172,7 @@ func waitsForFUSE(t *testing.T, pid int) bool {
 // a file that the log names. It does not appear on the host later.
 func TestMountRescue(t *testing.T) {
 	t.Parallel()
-	m, link := mountOverProxy(t, "--timeout", "6s")
+	m, link := mountOverProxy(t, "--timeout", "12s")
 	data := randomData(700_000)
 	f, err := os.Create(m.path("file"))
 	must(t, err)

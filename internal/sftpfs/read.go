@@ -90,6 +90,11 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// The kernel asks for whole pages. To ask for more than there is would take a round trip more, in
+	// which the host says that there is no more.
+	if size := int64(h.file.node.sizeThere()); off < size {
+		p = p[:min(int64(len(p)), size-off)]
+	}
 	if chunks := h.reader.plan(remote, off, len(p), h.file.node); chunks != nil {
 		n, err := collect(ctx, chunks, p, off)
 		if n == len(p) || err != nil {

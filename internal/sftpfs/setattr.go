@@ -117,12 +117,17 @@ func (f *file) setPending(ctx context.Context, h *handle) error {
 }
 
 // defers reports whether attributes may wait for the flush: those of a file that a program has just
-// made and not closed.
-func (f *file) defers(h *handle, set usftp.NewAttrs) bool {
+// made and not closed. The kernel does not say by which descriptor they are set.
+func (f *file) defers(set usftp.NewAttrs) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if h == nil || !h.made || !h.writes() || len(f.handles) != 1 {
+	if len(f.handles) != 1 {
 		return false
+	}
+	for h := range f.handles {
+		if !h.made || !h.writes() {
+			return false
+		}
 	}
 	if set.SetMode {
 		f.set.SetMode, f.set.Mode = true, set.Mode
@@ -179,7 +184,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	if err != nil || !set.SetMode && !set.SetTimes && !set.SetOwner {
 		return err
 	}
-	if file != nil && !set.SetOwner && file.defers(h, set) {
+	if file != nil && !set.SetOwner && file.defers(set) {
 		return nil
 	}
 	if file != nil {

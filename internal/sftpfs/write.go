@@ -32,6 +32,18 @@ type extent struct {
 	appends bool
 	sent    bool
 	full    bool // nothing is added any more
+	over    bool // it has left the file: it arrived, was refused, or was given up
+}
+
+// blocks are for extents that will probably be full.
+var blocks = sync.Pool{New: func() any { return new([blockSizeMost]byte) }}
+
+// release gives back the extent's memory. Nobody may use it any more.
+func (e *extent) release() {
+	if cap(e.data) == blockSizeMost {
+		blocks.Put((*[blockSizeMost]byte)(e.data[:blockSizeMost]))
+	}
+	e.data = nil
 }
 
 func (e *extent) end() int64 { return e.off + int64(len(e.data)) }
@@ -126,7 +138,7 @@ func (f *file) tail(h *handle, off int64) *extent {
 		if !e.full {
 			e.full = true
 		} else if e.end() == off {
-			block = make([]byte, 0, blockSizeMost) // more of the same follows
+			block = (*blocks.Get().(*[blockSizeMost]byte))[:0] // more of the same follows
 		}
 	}
 	e = &extent{handle: h, off: off, appends: h.appends(), data: block}
@@ -314,6 +326,10 @@ func (f *file) holds(c *usftp.Client, data []byte, off int64) bool {
 // answered takes the host's answer.
 func (f *file) answered(e *extent, err error) {
 	f.mu.Lock()
+	if e.over {
+		f.mu.Unlock()
+		return
+	}
 	if lost(err) {
 		e.sent = false
 		f.wake()
@@ -335,15 +351,17 @@ func (f *file) answered(e *extent, err error) {
 			f.proofs = append(f.proofs, proof{e.off, len(e.data), maphash.Bytes(seed, e.data)})
 		}
 	}
+	e.over = true
 	f.remove(e)
 	f.mu.Unlock()
+	size := len(e.data)
 	if err == nil {
 		f.node.grew(e.end())
-	}
-	f.fs.budget.put(len(e.data))
-	if err != nil {
+		e.release()
+	} else {
 		f.failed(err, []*extent{e})
 	}
+	f.fs.budget.put(size)
 }
 
 // remove takes out an extent. The caller holds the lock.
@@ -392,6 +410,9 @@ func (f *file) failed(err error, extents []*extent) {
 func (f *file) abandon(err error) {
 	f.mu.Lock()
 	extents := f.extents
+	for _, e := range extents {
+		e.over = true
+	}
 	f.extents, f.size = nil, 0
 	f.set, f.wrote, f.told = usftp.NewAttrs{}, time.Time{}, 0
 	f.wake()
@@ -562,15 +583,18 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	f.mu.Lock()
 	program := f.set
 	f.set, f.wrote, f.told, f.loose = usftp.NewAttrs{}, time.Time{}, 0, true
-	if only != nil {
+	var extents []*extent
+	if only != nil && !only.over {
+		only.over = true
+		extents = []*extent{only}
 		f.remove(only)
 	}
 	f.mu.Unlock()
-	if only != nil {
-		f.fs.budget.put(len(only.data))
+	for _, e := range extents {
+		f.fs.budget.put(len(e.data))
 	}
 	if err != nil {
-		f.failed(err, extentsOf(only))
+		f.failed(err, extents)
 		return true, err
 	}
 	f.fs.outdated(f.node)
@@ -587,13 +611,6 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		f.mu.Unlock()
 	}
 	return true, nil
-}
-
-func extentsOf(e *extent) []*extent {
-	if e == nil {
-		return nil
-	}
-	return []*extent{e}
 }
 
 // learnWritten notes what a file is after it was written and its times were set.

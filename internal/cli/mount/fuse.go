@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -55,6 +56,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 		fs.Close()
 		return fmt.Errorf("cannot mount at %s: %w", at, err)
 	}
+	debug.SetMemoryLimit(memory)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -89,13 +91,16 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	return err
 }
 
+// memory is what the program tries to stay within, buffers included.
+const memory = 52 << 20
+
 // lazyPatience is how long a mount that was told to end waits for programs to close their files.
 const lazyPatience = 2 * time.Second
 
 // stallTimeout is when a silent connection is given up, so that another one can be made before calls
 // fail.
 func stallTimeout(timeout time.Duration) time.Duration {
-	return min(max(timeout/2, 2*time.Second), 15*time.Second)
+	return min(max(timeout/2, 3*time.Second), 15*time.Second)
 }
 
 // checkMountpoint says why nothing can be mounted at a directory.
