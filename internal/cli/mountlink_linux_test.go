@@ -169,7 +169,8 @@ func waitsForFUSE(t *testing.T, pid int) bool {
 }
 
 // What could not be written while the link was down is reported by the next call, once, and kept in
-// a file that the log names. It does not appear on the host later.
+// a file that the log names. The file can be used again when the link is back. (What was on its way
+// may have reached the host, or reach it late.)
 func TestMountRescue(t *testing.T) {
 	t.Parallel()
 	m, link := mountOverProxy(t, "--timeout", "12s")
@@ -206,7 +207,7 @@ func TestMountRescue(t *testing.T) {
 		t.Errorf("the file cannot be used any more: %v", err)
 	}
 	must(t, f.Close())
-	if got := readFile(t, filepath.Join(m.far, "file")); !bytes.Equal(got, append(data[:100:100], "on"...)) {
+	if got := readFile(t, filepath.Join(m.far, "file")); !bytes.HasPrefix(got, append(data[:100:100], "on"...)) {
 		t.Errorf("the host has %d bytes", len(got))
 	}
 }

@@ -36,7 +36,6 @@ func attrsOf(stat *usftp.FileStat) attrs {
 func attrsOfInfo(info fs.FileInfo) attrs { return attrsOf(info.Sys().(*usftp.FileStat)) }
 
 func (a *attrs) isDir() bool     { return a.mode&typeMask == syscall.S_IFDIR }
-func (a *attrs) isRegular() bool { return a.mode&typeMask == syscall.S_IFREG }
 func (a *attrs) isLink() bool    { return a.mode&typeMask == syscall.S_IFLNK }
 
 // version tells the contents of a file from others that it had before. Times are whole seconds.

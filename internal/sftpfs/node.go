@@ -288,19 +288,6 @@ func (t *tree) links(n *node) int {
 	return len(n.places)
 }
 
-// inside reports whether a node is a directory or below it.
-func (t *tree) inside(n, dir *node) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for n != dir {
-		if n == t.root || len(n.places) == 0 {
-			return false
-		}
-		n = n.places[0].dir
-	}
-	return true
-}
-
 // placesOf returns a node's names.
 func (t *tree) placesOf(n *node) []place {
 	t.mu.RLock()
