@@ -35,8 +35,8 @@ func attrsOf(stat *usftp.FileStat) attrs {
 
 func attrsOfInfo(info fs.FileInfo) attrs { return attrsOf(info.Sys().(*usftp.FileStat)) }
 
-func (a *attrs) isDir() bool     { return a.mode&typeMask == syscall.S_IFDIR }
-func (a *attrs) isLink() bool    { return a.mode&typeMask == syscall.S_IFLNK }
+func (a *attrs) isDir() bool  { return a.mode&typeMask == syscall.S_IFDIR }
+func (a *attrs) isLink() bool { return a.mode&typeMask == syscall.S_IFLNK }
 
 // version tells the contents of a file from others that it had before. Times are whole seconds.
 type version struct {
