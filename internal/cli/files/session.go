@@ -69,7 +69,8 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	}
 	// sftp's ls -f does not sort; its -1, -a and the rest are those of ls.
 	if unsorted := f.Lookup("unsorted"); unsorted != nil && f.ShorthandLookup("f") == nil {
-		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value, NoOptDefVal: "true"})
+		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value,
+			NoOptDefVal: "true"})
 	}
 	if s.rawArguments && here[c.Name] && (len(args) == 0 || strings.HasPrefix(args[0], "-") ||
 		args[0] == "(" || args[0] == "!") {

@@ -139,8 +139,8 @@ func (b *buffer) edit(k key) bool {
 		b.at = b.wordRight()
 	case undo:
 		b.undo()
-	case insert, backspace, deleteRight, endOrDelete, killToStart, killToEnd, killSpaceLeft, killWordLeft,
-		killWordRight, yank, transpose:
+	case insert, backspace, deleteRight, endOrDelete, killToStart, killToEnd, killSpaceLeft,
+		killWordLeft, killWordRight, yank, transpose:
 		b.save()
 		b.change(k)
 	default:

@@ -26,8 +26,8 @@ type Editor struct {
 
 	History *History
 
-	// Complete completes the line at a place in bytes. If it cannot tell yet, it returns pending, and
-	// is asked again after the next Wake if nothing was typed meanwhile.
+	// Complete completes the line at a place in bytes. If it cannot tell yet, it returns pending,
+	// and is asked again after the next Wake if nothing was typed meanwhile.
 	Complete func(line string, at int) (c Completion, pending bool)
 
 	// Suspend, if not nil, stops the program and returns when it goes on, the terminal raw again.
@@ -55,7 +55,8 @@ func New(in io.Reader, out io.Writer, width func() int) *Editor {
 	return e
 }
 
-// Wake has a pending completion tried again. It may be called from any goroutine, and does not wait.
+// Wake has a pending completion tried again. It may be called from any goroutine, and does not
+// wait.
 func (e *Editor) Wake() {
 	select {
 	case e.keys.wake <- struct{}{}:

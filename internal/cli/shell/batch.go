@@ -39,7 +39,8 @@ func (b *batch) loop(ctx context.Context, s *Shell) error {
 		text := lines.Text()
 		l, err := parseLine(text, s.quoting)
 		if !l.silent {
-			if _, err := fmt.Fprintf(s.app.Out, "sftp> %s\n", ui.Printable(strings.TrimRight(text, "\r"))); err != nil {
+			shown := ui.Printable(strings.TrimRight(text, "\r"))
+			if _, err := fmt.Fprintf(s.app.Out, "sftp> %s\n", shown); err != nil {
 				return err
 			}
 		}

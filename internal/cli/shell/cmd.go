@@ -25,8 +25,8 @@ type flags struct {
 
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVarP(&c.batch, "batch-file", "b", "",
-		"run the commands in `file` (- for standard input), never ask, and stop at the first that fails")
+	f.StringVarP(&c.batch, "batch-file", "b", "", "run the commands in `file` (- for standard input), "+
+		"never ask, and stop at the first that fails")
 	f.BoolVarP(&c.noisy, "noisy", "N", false, "with -b: print messages too")
 	f.BoolVarP(&c.resume, "resume", "a", false, "get and put continue interrupted copies")
 	f.BoolVarP(&c.fsync, "fsync", "f", false, "get and put flush data to the target's disk")
@@ -43,7 +43,7 @@ func Command(a *ui.App) *cobra.Command {
 	var flags flags
 	cmd := &cobra.Command{
 		Use:                   "shell [flags] HOST[:DIR]",
-		Short:                 "a session on a host: list, copy, rename, edit; runs sftp's batch files",
+		Short:                 "work on a host as with sftp, or run a batch of its commands",
 		Long:                  long + "\n\n" + commandList(),
 		Example:               examples,
 		DisableFlagsInUseLine: true,
@@ -88,7 +88,8 @@ func parseTarget(args []string, server bool) (target dial.Target, rest []string,
 	case len(args) == 0:
 		return target, nil, errors.New("missing operand: shell needs a host")
 	case len(args) > 2:
-		return target, nil, errors.New("too many operands: shell takes HOST[:DIR], or HOST:FILE and a local name")
+		return target, nil,
+			errors.New("too many operands: shell takes HOST[:DIR], or HOST:FILE and a local name")
 	}
 	target, err = dial.ParseHost(args[0])
 	return target, args[1:], err

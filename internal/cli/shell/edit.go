@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode"
 
 	"github.com/usftp/usftp/internal/cli/ui"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -84,7 +84,8 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("cannot tell whether %s was changed meanwhile: %w%s", name, err, kept)
 	case now != before:
-		return fmt.Errorf("%s was changed on the host meanwhile, and is left as it is now%s", name, kept)
+		return fmt.Errorf("%s was changed on the host meanwhile, and is left as it is now%s", name,
+			kept)
 	}
 	host, err := s.session.connect(ctx)
 	if err != nil {
@@ -107,19 +108,22 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 // from the host, so that only its harmless characters are kept.
 func localName(name string) string {
 	clean := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("._-", r) {
 			return r
 		}
 		return '_'
 	}, path.Base(name))
 	clean = strings.TrimLeft(clean, "-")
-	if strings.Trim(clean, ".") == "" || len(clean) > 200 {
-		return "file" + path.Ext(clean)[:min(len(path.Ext(clean)), 20)]
+	if strings.Trim(clean, ".") == "" {
+		return "file"
+	}
+	if ending := path.Ext(clean); len(clean) > 200 {
+		return "file" + ending[:min(len(ending), 20)]
 	}
 	return clean
 }
 
-// maxEdited is the most bytes that edit and less fetch into a file.
+// maxEdited is the most bytes that edit fetches.
 const maxEdited = 1 << 30
 
 // fetch copies a file from the host to a local one, and returns what it has.
@@ -137,11 +141,13 @@ func (s *Shell) fetch(ctx context.Context, name, local string) (version, error) 
 	case !info.Mode().IsRegular():
 		return version{}, errors.New("it is not a regular file")
 	case info.Size() > maxEdited:
-		return version{}, fmt.Errorf("it has %s, which is too much to edit", ui.Amount(float64(info.Size())))
+		return version{}, fmt.Errorf("it has %s, which is too much to edit",
+			ui.Amount(float64(info.Size())))
 	}
 	options := s.flags.TransferOptions()
 	options.NoTargetDirectory = true
-	if _, err := transfer.Copy(ctx, transfer.Local(local), transfer.Remote(host, name), options); err != nil {
+	_, err = transfer.Copy(ctx, transfer.Local(local), transfer.Remote(host, name), options)
+	if err != nil {
 		return version{}, err
 	}
 	os.Chmod(local, 0o600)
@@ -184,81 +190,6 @@ func withArguments(program string, operands ...string) *exec.Cmd {
 		words := strings.Fields(program)
 		return exec.Command(words[0], append(words[1:], operands...)...)
 	}
-	return exec.Command("/bin/sh", append([]string{"-c", program + ` "$@"`, program}, operands...)...)
-}
-
-// less shows files in $PAGER, less or more.
-func (s *Shell) less(ctx context.Context, r *request) error {
-	if err := r.want(1, many); err != nil {
-		return err
-	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	var failed failures
-	var names []string
-	for _, w := range r.args {
-		found, err := s.remoteNames(ctx, host, w)
-		s.note(&failed, err)
-		names = append(names, found...)
-	}
-	if len(names) == 0 {
-		return failed.err()
-	}
-	read, write, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	fetched := make(chan error, 1)
-	go func() {
-		defer write.Close()
-		fetched <- s.concatenate(ctx, host, names, write)
-	}()
-	err = s.pager(read)
-	read.Close()
-	stop() // whoever leaves the pager does not want the rest
-	if why := <-fetched; err == nil && why != nil && !errors.Is(why, context.Canceled) && !errors.Is(why, errPagerLeft) {
-		err = why
-	}
-	s.note(&failed, err)
-	return failed.err()
-}
-
-var errPagerLeft = errors.New("the pager has ended")
-
-// pagerPipe tells the end of the pager from other errors.
-type pagerPipe struct{ *os.File }
-
-func (p pagerPipe) Write(b []byte) (int, error) {
-	n, err := p.File.Write(b)
-	if err != nil {
-		err = errPagerLeft
-	}
-	return n, err
-}
-
-// concatenate writes files one after the other.
-func (s *Shell) concatenate(ctx context.Context, host pool.Host, names []string, to *os.File) error {
-	for _, name := range names {
-		_, err := transfer.Copy(ctx, transfer.Writer(pagerPipe{to}), transfer.Remote(host, name), s.flags.TransferOptions())
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Shell) pager(in *os.File) error {
-	program := os.Getenv("PAGER")
-	if strings.TrimSpace(program) == "" {
-		program = "more"
-		if _, err := exec.LookPath("less"); err == nil {
-			program = "less"
-		}
-	}
-	cmd := withArguments(program)
-	cmd.Stdin = in
-	return s.child(context.Background(), cmd)
+	return exec.Command("/bin/sh",
+		append([]string{"-c", program + ` "$@"`, program}, operands...)...)
 }

@@ -28,9 +28,9 @@ HOST:FILE copies the file and ends, to the local name that follows, if there is 
 
 Commands:`
 
-const exits = `0 at the end of a session, whatever failed in it; 1 if a command failed with -b, or FILE could
-not be copied; 2 for wrong usage; 255 if there is no connection to the host; and 128 plus
-the number of a signal that ended it.`
+const exits = `0 at the end of a session, whatever failed in it; 1 if a command failed with -b, or
+FILE could not be copied; 2 for wrong usage; 255 if there is no connection to the host;
+and 128 plus the number of a signal that ended it.`
 
 const examples = `  usftp shell user@host:/var/www
   usftp shell -b nightly.batch backup
@@ -57,9 +57,15 @@ func (s *Shell) help(_ context.Context, r *request) error {
 }
 
 // letters are the flags of commands that are not those of package files.
-var letters = map[byte]string{'a': "continue an interrupted copy, if what is there is its beginning",
-	'f': "flush data to the target's disk", 'l': "fail if NEW exists", 'p': "keep times and permissions",
-	'P': "the same as -p", 'r': "copy directories and everything in them", 'R': "the same as -r"}
+var letters = map[byte]string{
+	'a': "continue an interrupted copy, if what is there is its beginning",
+	'f': "flush data to the target's disk",
+	'l': "fail if NEW exists",
+	'p': "keep times and permissions",
+	'P': "the same as -p",
+	'r': "copy directories and everything in them",
+	'R': "the same as -r",
+}
 
 // help is what `help COMMAND` prints.
 func (c *command) help() string {

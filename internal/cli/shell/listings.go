@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// listings are directories of the host that were read lately, for completion. They are read on other
-// goroutines: whoever types does not wait.
+// listings are directories of the host that were read lately, for completion. They are read on
+// other goroutines: whoever types does not wait.
 type listings struct {
 	session *session
 	arrived func() // is called when one that was asked for has come
@@ -47,8 +47,8 @@ func newListings(s *session) *listings {
 	return &listings{session: s, arrived: func() {}, dirs: make(map[string]*listing)}
 }
 
-// get returns the names in a directory. If they are not known it has them read, and pending is true:
-// arrived will be called.
+// get returns the names in a directory. If they are not known it has them read, and pending is
+// true: arrived will be called.
 func (l *listings) get(dir string) (names []entry, pending bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

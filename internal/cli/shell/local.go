@@ -69,7 +69,8 @@ func (s *Shell) lmkdir(_ context.Context, r *request) error {
 	var failed failures
 	for _, w := range r.args {
 		if err := os.Mkdir(s.localTilde(w), 0o777); err != nil {
-			s.note(&failed, fmt.Errorf("cannot make the local directory %s: %s", w.text, ui.ReasonOf(err)))
+			s.note(&failed, fmt.Errorf("cannot make the local directory %s: %s", w.text,
+				ui.ReasonOf(err)))
 		}
 	}
 	return failed.err()

@@ -33,8 +33,8 @@ func (s *Shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]stri
 	return names, err
 }
 
-// tilde is the name that a word stands for, with a leading ~ as the directory of the login. sftp has
-// no such thing, and neither have its batch files.
+// tilde is the name that a word stands for, with a leading ~ as the directory of the login. sftp
+// has no such thing, and neither have its batch files.
 func (s *Shell) tilde(w word) string {
 	name := w.name()
 	if s.quoting == shQuoting && (w.pattern == "~" || strings.HasPrefix(w.pattern, "~/")) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/cli/ui"
@@ -56,8 +58,8 @@ func (s *Shell) pwd(_ context.Context, r *request) error {
 	return err
 }
 
-// rename renames as sftp does: onto the new name, even if that is a file that exists, and never into
-// a directory.
+// rename renames as sftp does: onto the new name, even if that is a file that exists, and never
+// into a directory.
 func (s *Shell) rename(ctx context.Context, r *request) error {
 	if err := r.want(2, 2); err != nil {
 		return err
@@ -90,7 +92,13 @@ func (s *Shell) version(ctx context.Context, _ *request) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.app.Out, "SFTP protocol version 3\nhost: %s\n", ui.Printable(host.Name))
+	var offers []string
+	for name := range host.Client.Extensions() {
+		offers = append(offers, name)
+	}
+	slices.Sort(offers)
+	_, err = fmt.Fprintf(s.app.Out, "SFTP protocol version 3\n%s offers: %s\n",
+		ui.Printable(host.Name), ui.Printable(strings.Join(offers, ", ")))
 	return err
 }
 

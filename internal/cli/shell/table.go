@@ -60,7 +60,8 @@ func (r *request) parseFlags() error {
 		}
 		for _, c := range []byte(text[1:]) {
 			if strings.IndexByte(r.command.flags, c) < 0 {
-				return fmt.Errorf("%s: unknown flag -%c; usage: %s", r.command.names[0], c, r.command.usage())
+				return fmt.Errorf("%s: unknown flag -%c; usage: %s", r.command.names[0], c,
+					r.command.usage())
 			}
 			r.flags[c] = true
 		}
@@ -125,9 +126,13 @@ func verbs() (list []command) {
 		if kinds == nil {
 			kinds = []kind{remote}
 		}
-		list = append(list, command{names: append([]string{c.Name}, fromSFTP[c.Name]...), operands: c.Usage,
-			text: c.Short, takes: kinds, repeats: !c.Changes, changes: c.Changes, ownFlags: true,
-			long: c.Help, run: func(s *Shell, ctx context.Context, r *request) error { return s.verb(ctx, c, r.args) }})
+		list = append(list, command{names: append([]string{c.Name}, fromSFTP[c.Name]...),
+			operands: c.Usage,
+			text:     c.Short, takes: kinds, repeats: !c.Changes, changes: c.Changes, ownFlags: true,
+			long: c.Help,
+			run: func(s *Shell, ctx context.Context, r *request) error {
+				return s.verb(ctx, c, r.args)
+			}})
 	}
 	return list
 }
@@ -152,8 +157,8 @@ var own = []command{
 	{names: []string{"sync"}, operands: "[flags] SRC DST",
 		text:  "make a directory equal to another; :DIR is on the host",
 		takes: []kind{either}, changes: true, ownFlags: true, run: (*Shell).sync},
-	{names: []string{"cp", "copy"}, flags: "prR", operands: "SRC... DST", text: "copy files on the host",
-		takes: []kind{remote}, changes: true, run: (*Shell).copy},
+	{names: []string{"cp", "copy"}, flags: "prR", operands: "SRC... DST",
+		text: "copy files on the host", takes: []kind{remote}, changes: true, run: (*Shell).copy},
 	{names: []string{"edit"}, operands: "FILE...",
 		text:  "edit files with $EDITOR; they are put back if you change them, and nobody else did",
 		takes: []kind{remote}, changes: true, run: (*Shell).edit},
@@ -176,13 +181,13 @@ var own = []command{
 		takes: []kind{localDirectory}, run: (*Shell).lmkdir},
 	{names: []string{"lumask"}, operands: "MASK", text: "set the umask of local files",
 		run: (*Shell).lumask},
-	{names: []string{"!"}, raw: true, operands: "[COMMAND]", text: "run a command, or a shell, here",
-		run: (*Shell).escape},
+	{names: []string{"!"}, raw: true, operands: "[COMMAND]",
+		text: "run a command, or a shell, here", run: (*Shell).escape},
 	{names: []string{"progress"}, text: "turn the progress line on or off", run: (*Shell).progress},
-	{names: []string{"version"}, text: "print the versions of SFTP and of the server", repeats: true,
-		run: (*Shell).version},
-	{names: []string{"help", "?"}, operands: "[COMMAND]...", text: "print this list, or help about commands",
-		takes: []kind{commandName}},
+	{names: []string{"version"}, text: "print the version of SFTP and what the server offers",
+		repeats: true, run: (*Shell).version},
+	{names: []string{"help", "?"}, operands: "[COMMAND]...",
+		text: "print this list, or help about commands", takes: []kind{commandName}},
 	{names: []string{"exit", "bye", "quit"}, text: "end the session", ends: true,
 		run: func(*Shell, context.Context, *request) error { return nil }},
 }

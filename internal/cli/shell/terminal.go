@@ -43,7 +43,8 @@ func (t *terminal) close() {}
 func (t *terminal) loop(ctx context.Context, s *Shell) error {
 	s.app.Signals.OnInterrupt(s.interrupts.interrupted)
 	if !s.flags.Quiet {
-		fmt.Fprintf(t.screen, "Connected to %s. Try help, or Tab.\n", ui.Printable(s.session.target.UserHost()))
+		fmt.Fprintf(t.screen, "Connected to %s. Try help, or Tab.\n",
+			ui.Printable(s.session.target.UserHost()))
 	}
 	for {
 		text, err := t.readLine(ctx)

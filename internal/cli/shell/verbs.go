@@ -120,13 +120,14 @@ func (s *Shell) sync(ctx context.Context, r *request) error {
 		}
 	}
 	if remote == 0 {
-		return errors.New("sync needs a colon in front of the directory that is on the host: sync DIR :DIR, or sync :DIR DIR")
+		return errors.New("sync needs a colon in front of the directory that is on the host: " +
+			"sync DIR :DIR, or sync :DIR DIR")
 	}
 	host, err := s.session.connect(ctx)
 	if err != nil {
 		return err
 	}
-	return sync.InSession(ctx, s.app, textsOf(r.args), func(operand string) (transfer.Endpoint, error) {
+	endpoint := func(operand string) (transfer.Endpoint, error) {
 		if name, ok := strings.CutPrefix(operand, ":"); ok {
 			if name == "~" || strings.HasPrefix(name, "~/") {
 				name = s.session.home + name[1:]
@@ -134,5 +135,6 @@ func (s *Shell) sync(ctx context.Context, r *request) error {
 			return transfer.Remote(host, s.session.abs(name)), nil
 		}
 		return transfer.Local(operand), nil
-	})
+	}
+	return sync.InSession(ctx, s.app, textsOf(r.args), endpoint)
 }

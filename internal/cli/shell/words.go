@@ -19,11 +19,11 @@ type word struct {
 type quoting int
 
 const (
-	// shQuoting is that of sh (POSIX XCU 2.2): a backslash, '...' and "...", and comments that begin
-	// with a word. There are no variables, so nothing else is special.
+	// shQuoting is that of sh (POSIX XCU 2.2): a backslash, '...' and "...", and comments where a
+	// word could begin. There are no variables, so nothing else is special.
 	shQuoting quoting = iota
-	// sftpQuoting is that of OpenSSH's sftp, for its batch files: a backslash counts in '...' too, and
-	// # begins a comment wherever it is not quoted (makeargv in sftp.c).
+	// sftpQuoting is that of OpenSSH's sftp, for its batch files: a backslash counts in '...' too,
+	// and # begins a comment wherever it is not quoted (makeargv in sftp.c).
 	sftpQuoting
 )
 
@@ -166,7 +166,8 @@ func (s *scanner) escaped(c byte) {
 // plain adds a byte that was not quoted. What sh writes [!a] is [^a] for package path.
 func (s *scanner) plain(c byte) {
 	s.text.WriteByte(c)
-	if p := s.pattern.String(); c == '!' && strings.HasSuffix(p, "[") && !strings.HasSuffix(p, `\[`) {
+	p := s.pattern.String()
+	if c == '!' && strings.HasSuffix(p, "[") && !strings.HasSuffix(p, `\[`) {
 		c = '^'
 	}
 	s.pattern.WriteByte(c)

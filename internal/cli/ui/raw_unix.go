@@ -21,5 +21,6 @@ func makeRaw(fd int) (restore func(), err error) {
 	return func() { unix.IoctlSetTermios(fd, setTermios, before) }, nil
 }
 
-// SuspendSelf stops the program and what belongs to it, as Ctrl-Z does, and returns when it goes on.
+// SuspendSelf stops the program and what belongs to it, as Ctrl-Z does, and returns when it goes
+// on.
 var SuspendSelf = func() { unix.Kill(0, unix.SIGTSTP) }

@@ -5,8 +5,8 @@ import (
 	"golang.org/x/term"
 )
 
-// makeRaw has a console give each key as it is pressed, arrows as escape sequences, and show nothing
-// by itself.
+// makeRaw has a console give each key as it is pressed, arrows as escape sequences, and show
+// nothing by itself.
 func makeRaw(fd int) (restore func(), err error) {
 	state, err := term.MakeRaw(fd)
 	if err != nil {

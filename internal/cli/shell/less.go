@@ -1,0 +1,91 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/transfer"
+)
+
+// less shows files in $PAGER, less or more.
+func (s *Shell) less(ctx context.Context, r *request) error {
+	if err := r.want(1, many); err != nil {
+		return err
+	}
+	host, err := s.session.connect(ctx)
+	if err != nil {
+		return err
+	}
+	var failed failures
+	var names []string
+	for _, w := range r.args {
+		found, err := s.remoteNames(ctx, host, w)
+		s.note(&failed, err)
+		names = append(names, found...)
+	}
+	if len(names) == 0 {
+		return failed.err()
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	fetched := make(chan error, 1)
+	go func() {
+		defer write.Close()
+		fetched <- s.concatenate(ctx, host, names, write)
+	}()
+	err = s.pager(read)
+	read.Close()
+	stop() // whoever leaves the pager does not want the rest
+	why := <-fetched
+	if err == nil && !errors.Is(why, context.Canceled) && !errors.Is(why, errPagerLeft) {
+		err = why
+	}
+	s.note(&failed, err)
+	return failed.err()
+}
+
+var errPagerLeft = errors.New("the pager has ended")
+
+// pagerPipe tells the end of the pager from other errors.
+type pagerPipe struct{ *os.File }
+
+func (p pagerPipe) Write(b []byte) (int, error) {
+	n, err := p.File.Write(b)
+	if err != nil {
+		err = errPagerLeft
+	}
+	return n, err
+}
+
+// concatenate writes files one after the other.
+func (s *Shell) concatenate(ctx context.Context, host pool.Host, names []string,
+	to *os.File) error {
+	for _, name := range names {
+		_, err := transfer.Copy(ctx, transfer.Writer(pagerPipe{to}), transfer.Remote(host, name),
+			s.flags.TransferOptions())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Shell) pager(in *os.File) error {
+	program := os.Getenv("PAGER")
+	if strings.TrimSpace(program) == "" {
+		program = "more"
+		if _, err := exec.LookPath("less"); err == nil {
+			program = "less"
+		}
+	}
+	cmd := withArguments(program)
+	cmd.Stdin = in
+	return s.child(context.Background(), cmd)
+}
