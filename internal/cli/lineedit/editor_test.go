@@ -285,6 +285,14 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// shownFunc is a terminal that tells what is shown.
+type shownFunc func(text string)
+
+func (f shownFunc) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
+}
+
 // A completion that is not there yet comes when it is, unless something was typed meanwhile; and
 // typing goes on.
 func TestPendingCompletion(t *testing.T) {
@@ -293,6 +301,13 @@ func TestPendingCompletion(t *testing.T) {
 		e := newEditor(80)
 		in, keys := io.Pipe()
 		e.In = in
+		seen := make(chan struct{})
+		once := sync.OnceFunc(func() { close(seen) })
+		e.Out = shownFunc(func(text string) {
+			if typed != "" && strings.HasSuffix(text, "get b"+typed) {
+				once()
+			}
+		})
 		var mu sync.Mutex
 		ready, asked := false, make(chan struct{}, 10)
 		e.Complete = func(line string, at int) (Completion, bool) {
@@ -305,7 +320,10 @@ func TestPendingCompletion(t *testing.T) {
 			defer keys.Close()
 			io.WriteString(keys, "get b\t")
 			<-asked
-			io.WriteString(keys, typed)
+			if typed != "" {
+				io.WriteString(keys, typed)
+				<-seen
+			}
 			mu.Lock()
 			ready = true
 			mu.Unlock()
