@@ -127,7 +127,7 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 			excluding++
 		}
 	}
-	if excluding < 20 {
+	if excluding < 10 {
 		t.Errorf("only %d of the lists exclude anything", excluding)
 	}
 }

@@ -63,9 +63,52 @@ type SyncOptions struct {
 	Filter     []FilterRule
 	IgnoreFile string
 
+	// Since is for who watches the source: files written to since then are copied even if size and
+	// time are equal, because times are whole seconds, and a file may change twice in one.
+	Since time.Time
+
+	// Within limits a sync to what may have changed; nil means everything.
+	Within *SyncWithin
+
 	// NoLock takes no lock on the target. The lock is a file there, [LockName], which takes a few
 	// round trips; while another run holds it, Sync fails with a [*LockedError].
 	NoLock bool
+}
+
+// SyncWithin is what of the source may have changed.
+type SyncWithin struct {
+	// Dirs are the directories whose entries may have changed, by their paths from the source on,
+	// "." for the source itself. Directories in them are compared only if they are in Dirs too, or
+	// lie in one of Trees, or are missing on one side.
+	Dirs map[string]bool
+
+	// Trees are directories in which everything may have changed.
+	Trees []string
+
+	// Renames were made in the source. Each is made in the target too if it has the old name and
+	// not the new one.
+	Renames []SyncRename
+}
+
+// SyncRename is a file or a directory that has another name, by its paths from the source on.
+type SyncRename struct{ From, To string }
+
+// reaches reports whether a directory is compared, or lies above one that is.
+func (w *SyncWithin) reaches(rel string) bool {
+	if w == nil || w.Dirs[rel] {
+		return true
+	}
+	for dir := range w.Dirs {
+		if strings.HasPrefix(dir, rel+"/") {
+			return true
+		}
+	}
+	for _, tree := range w.Trees {
+		if tree == "." || tree == rel || strings.HasPrefix(rel, tree+"/") || strings.HasPrefix(tree, rel+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // Reason is why Sync copies or changes something.
@@ -172,6 +215,7 @@ func (s *syncing) start() error {
 	}
 	if s.lock, err = newLock(s.tree, s.dst); err == nil {
 		root.pending.Add(1) // its time changes once more when the lock is released
+		s.rename()
 	}
 	return err
 }
@@ -185,6 +229,33 @@ func (s *syncing) walkers(from, to limits) int {
 		return from.listings
 	}
 	return max(1, min(from.listings, to.listings)/2) // they may be one host
+}
+
+// rename makes the renames of the source. What cannot be renamed is copied, or deleted, later.
+func (s *syncing) rename() {
+	if s.options.Within == nil {
+		return
+	}
+	src, root := s.tree.src, s.tree.root
+	for _, r := range s.options.Within.Renames {
+		from, to := path.Clean(r.From), path.Clean(r.To)
+		if !localDirectory(from) || !localDirectory(to) || s.ignores(root, from, false) || s.ignores(root, to, false) ||
+			!errors.Is(src.lstat(src.join(root.source, from)), fs.ErrNotExist) {
+			continue
+		}
+		in := s.place(path.Dir(from))
+		now, err := src.look(src.join(root.source, to))
+		if err != nil || s.dst.unmoved(in) != nil || s.dst.unmoved(s.place(path.Dir(to))) != nil {
+			continue
+		}
+		old, err := s.dst.lookAt(in, path.Base(from))
+		there := newHeld(&old)
+		if err == nil && there.kind() == heldKindOf(now.mode) && (now.mode.IsDir() ||
+			now.mode.IsRegular() && there.sameSize(&now) && there.sameTime(&now, s.options.ModifyWindow)) {
+			s.dst.move(in, path.Base(from), to)
+		}
+		s.tree.dst.leave(in)
+	}
 }
 
 // take takes an inventory of a directory of the target.
@@ -265,7 +336,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		return false
 	case e.present && e.there.kind() == kindDir:
 		d.made, d.there = true, &e.there
-		return true
+		return s.options.Within.reaches(d.rel)
 	case !e.present:
 		e.reason = ReasonNew
 	default:
@@ -320,7 +391,7 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonSize
 	case o.Checksum:
 		e.reason, e.probe = ReasonHash, true
-	case !sameTime:
+	case !sameTime, !o.Since.IsZero() && !f.mtime.Before(o.Since) && f.mtime.Before(time.Now().Add(time.Second)):
 		e.reason = ReasonTime
 	case there.perm() != f.mode.Perm() && f.hasMode:
 		e.reason = ReasonMode
@@ -563,6 +634,7 @@ type mirror interface {
 	// entries lists a directory. reset is called when the listing starts again.
 	entries(d *directory, reset func(), yield func(name string, f *facts) error) error
 
+	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
 	setAttrs(e *entry, set usftp.NewAttrs) error
 
@@ -608,6 +680,14 @@ func (t *localTarget) entries(d *directory, _ func(),
 		return failed
 	}
 	return err
+}
+
+func (t *localTarget) lookAt(d *directory, name string) (facts, error) {
+	info, err := t.top.Lstat(path.Join(t.within(d), name))
+	if err != nil {
+		return facts{}, err
+	}
+	return localFacts(info), nil
 }
 
 func (t *localTarget) readLink(e *entry) (string, error) {
@@ -680,6 +760,18 @@ func (t *remoteTarget) entries(d *directory, reset func(),
 		t.link.Arrived()
 		return nil
 	})
+}
+
+func (t *remoteTarget) lookAt(d *directory, name string) (f facts, err error) {
+	name = path.Join(d.target, name)
+	err = t.over(name, func(client *usftp.Client, _ bool) error {
+		info, err := client.Lstat(name)
+		if err == nil {
+			f = remoteFacts(info.Sys().(*usftp.FileStat))
+		}
+		return err
+	})
+	return f, err
 }
 
 func (t *remoteTarget) readLink(e *entry) (to string, err error) {

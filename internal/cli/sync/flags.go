@@ -24,6 +24,7 @@ type flags struct {
 
 	checksum, update, existing, ignoreExisting bool
 	owners, fsync, verify, delete, noLock      bool
+	watch                                      bool
 	maxDelete                                  int64
 	backupDir, ignoreFile                      string
 	filter                                     []transfer.FilterRule
@@ -54,6 +55,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.delete, "delete", false, "delete what SRC does not have, after everything was copied without an error; what is excluded stays")
 	f.Int64Var(&c.maxDelete, "max-delete", 0, "delete nothing if it would be more than `n` files (default: more than half of DST, and more than 10)")
 	f.StringVar(&c.backupDir, "backup-dir", "", "move files to `directory`, a path in DST, instead of deleting them")
+	f.BoolVar(&c.watch, "watch", false, "after the first run, copy what changes in SRC, which must be local, as it changes")
 	f.BoolVar(&c.noLock, "no-lock", false, "do not keep other runs out of DST with a lock file")
 	f.StringVar(&c.Links, "links", "preserve", "`preserve`, follow or skip symbolic links")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
@@ -79,6 +81,10 @@ func (c *flags) check(set func(name string) bool) error {
 		return fmt.Errorf("--backup-dir %s: must be a path in DST, such as .old", c.backupDir)
 	case set("ignore-file") && (c.ignoreFile == "" || c.ignoreFile != filepath.Base(c.ignoreFile)):
 		return fmt.Errorf("--ignore-file %q: must be the name of a file, such as .gitignore", c.ignoreFile)
+	case c.watch && c.DryRun:
+		return errors.New("--watch and --dry-run cannot be combined")
+	case c.watch && c.hosts.Given():
+		return errors.New("--watch is for one host")
 	case c.window < 0:
 		return errors.New("--modify-window must not be negative")
 	case c.maxSize > 0 && c.minSize > c.maxSize:

@@ -23,11 +23,17 @@ copied nor deleted.
 While a run lasts, DST has the file .usftp-sync.lock, which keeps other runs out. One
 left by a run that was killed is void after 10 minutes, or at once on the same machine.
 
+--watch goes on after that, and copies what changes in SRC as it changes, until it is
+interrupted. A file or directory that gets another name gets it in DST too, without
+being copied. If changes come too fast for the system to tell of each, or a connection
+cannot be replaced, everything is compared again.
+
 The summary says how many files were copied, equal and deleted. Whatever interrupts a
 run, the next one carries on from there.`
 
 const examples = `  usftp sync site host:/var/www
   usftp sync -n -v host:photos photos
   usftp sync --delete --backup-dir=.old --exclude='*.o' src host:src
+  usftp sync --watch --delete src host:src
   usftp sync --checksum a:data b:data
   usftp sync --hosts web1,web2,web3 site :/var/www`

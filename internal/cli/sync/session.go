@@ -26,6 +26,9 @@ func InSession(ctx context.Context, a *ui.App, args []string,
 	if err == nil {
 		err = flags.check(f.Changed)
 	}
+	if err == nil && flags.watch {
+		err = errors.New("--watch is for the command line")
+	}
 	if err != nil {
 		return err
 	}

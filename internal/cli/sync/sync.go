@@ -30,6 +30,9 @@ func Command(a *ui.App) *cobra.Command {
 			if err == nil {
 				err = flags.check(cmd.Flags().Changed)
 			}
+			if err == nil && flags.watch && src.Remote {
+				err = errors.New("--watch needs a local SRC: a host does not tell what changes on it")
+			}
 			if err != nil {
 				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
 			}
@@ -83,6 +86,10 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 	local func(path string) transfer.Endpoint) {
 	askAhead(t, src, dst)
+	if flags.watch {
+		t.Note(watchTrees(t, flags, src, dst, local))
+		return
+	}
 	if src.Remote && dst.Remote {
 		from, to := src.Target, dst.Target
 		if from.Path, to.Path = "", ""; from != to {
@@ -106,6 +113,30 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 			t.Code = codeOf(err)
 		}
 	}
+}
+
+// watchTrees syncs until it is interrupted.
+func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
+	local func(path string) transfer.Endpoint) error {
+	options := flags.syncOptions()
+	options.Events = t.Report.Event
+	round := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
+		to := transfer.Local(dst.Path())
+		if dst.Remote { // its connection may be another one by now
+			place := t.AtHome(dst)
+			host, err := t.Host(place)
+			if err != nil {
+				return s, err
+			}
+			to = transfer.Remote(host, place.Path())
+		}
+		return transfer.Sync(t.Ctx, to, local(src.Path()), o)
+	}
+	err := watch(t.Ctx, src.Path(), options, round, t.Console.Say)
+	if ui.Interrupted(t.Ctx) == nil && !isPartial(err) {
+		t.Report.Failed(err)
+	}
+	return err
 }
 
 // endpoint connects to the host of a place. An error was told.

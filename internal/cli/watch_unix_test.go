@@ -1,0 +1,223 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/cutproxy"
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// A watch is a `usftp sync --watch` that runs.
+type watch struct {
+	t        *testing.T
+	cmd      *exec.Cmd
+	out      *lines
+	src, dst string
+}
+
+// lines keeps what a program has said.
+type lines struct {
+	file *os.File
+}
+
+func (l *lines) String() string {
+	data, _ := os.ReadFile(l.file.Name())
+	return string(data)
+}
+
+func startWatch(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy, args ...string) *watch {
+	t.Helper()
+	dir := t.TempDir()
+	w := &watch{t: t, src: filepath.Join(dir, "src"), dst: filepath.Join(dir, "dst")}
+	if err := os.Mkdir(w.src, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(w.src, "first"), []byte("first"))
+	all := []string{"sync", "--watch", "-v", "-F", sshd.ConfigFile}
+	if proxy != nil {
+		all = append(all, "-P", strconv.Itoa(proxy.Port), "-o",
+			fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port), "--retries=100")
+	}
+	w.cmd = command(t, dir, append(append(all, args...), w.src, "testhost:"+w.dst)...)
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.out = &lines{out}
+	w.cmd.Stderr = out
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.cmd.Process.Signal(syscall.SIGTERM)
+		w.cmd.Wait()
+		out.Close()
+		if t.Failed() {
+			t.Log(w.out)
+		}
+	})
+	w.until("the first run to end", func() bool { return strings.Contains(w.out.String(), "watching ") })
+	return w
+}
+
+// until waits for something, and fails if it does not come.
+func (w *watch) until(what string, met func() bool) time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	for !met() {
+		if time.Since(began) > time.Minute {
+			w.t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(20 * time.Millisecond) // another process, of which nothing else tells
+	}
+	return time.Since(began)
+}
+
+// state lists a tree with contents and modes.
+func state(root string) (all []string) {
+	filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		rel, _ := filepath.Rel(root, name)
+		info, err := d.Info()
+		if err != nil || rel == ".usftp-sync.lock" {
+			return nil
+		}
+		line := fmt.Sprintf("%q %v", rel, info.Mode())
+		switch {
+		case info.Mode().IsRegular():
+			data, _ := os.ReadFile(name)
+			line += fmt.Sprintf(" %q", data)
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(name)
+			line += " " + to
+		}
+		all = append(all, line)
+		return nil
+	})
+	return all
+}
+
+func (w *watch) equal() bool { return slices.Equal(state(w.src), state(w.dst)) }
+
+// What changes goes up as it changes: a rename as a rename, and what an editor writes under a
+// temporary name.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	w := startWatch(t, sshd, nil, "--delete")
+	in := func(name string) string { return filepath.Join(w.src, name) }
+	old := time.Now().Add(-time.Hour)
+	inode := func(name string) uint64 {
+		info, err := os.Stat(filepath.Join(w.dst, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Sys().(*syscall.Stat_t).Ino
+	}
+	writeFile(t, in("big"), randomData(1<<20))
+	os.Chtimes(in("big"), old, old)
+	os.MkdirAll(in("a/b/c"), 0o755)
+	writeFile(t, in("a/b/c/deep"), []byte("deep"))
+	os.Chtimes(in("a/b/c/deep"), old, old)
+	w.until("new files", w.equal)
+	big, deep := inode("big"), inode("a/b/c/deep")
+	os.Rename(in("big"), in("a/other"))
+	w.until("a rename", w.equal)
+	if got := inode("a/other"); got != big {
+		t.Errorf("the file was copied, and not renamed")
+	}
+	os.Rename(in("a"), in("z"))
+	w.until("a directory's rename", w.equal)
+	if got := inode("z/b/c/deep"); got != deep {
+		t.Errorf("the directory was copied, and not renamed")
+	}
+	writeFile(t, in("z/b/c/after"), []byte("the directory was renamed"))
+	w.until("a file in a directory that was renamed", w.equal)
+	for i := range 5 { // as editors save: of the same size, within a second
+		writeFile(t, in(".first.swp"), []byte(fmt.Sprintf("save%d", i)))
+		os.Rename(in(".first.swp"), in("first"))
+		w.until("an editor's save", w.equal)
+	}
+	os.RemoveAll(in("z/b"))
+	os.Chmod(in("first"), 0o600)
+	w.until("a deletion", w.equal)
+	if strings.Contains(w.out.String(), "cannot") {
+		t.Error("something went wrong")
+	}
+}
+
+// A thousand random changes, while connections are lost: in the end all is equal.
+func TestWatchOverABadLink(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	rng := rand.New(rand.NewPCG(1, 1))
+	var breaks []int64
+	for range 10 {
+		breaks = append(breaks, 12_000+rng.Int64N(20_000))
+	}
+	proxy := cutproxy.Start(t, sshd.Addr(), breaks...)
+	w := startWatch(t, sshd, proxy, "--delete", "--max-delete=100000")
+	names := func(dirs bool) (all []string) {
+		filepath.WalkDir(w.src, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() == dirs {
+				all = append(all, name)
+			}
+			return nil
+		})
+		return all
+	}
+	pick := func(all []string) string { return all[rng.IntN(len(all))] }
+	for i := range 1000 {
+		files, dirs := names(false), names(true)
+		if len(files) == 0 {
+			files = []string{filepath.Join(w.src, "first")}
+		}
+		fresh := filepath.Join(pick(dirs), fmt.Sprint("n", i))
+		switch rng.IntN(9) {
+		case 0:
+			os.Mkdir(fresh, 0o755)
+		case 1:
+			os.Symlink(fmt.Sprint(rng.IntN(10)), fresh)
+		case 2:
+			os.Remove(pick(files))
+		case 3:
+			os.Rename(pick(files), fresh)
+		case 4:
+			if dir := pick(dirs); dir != w.src && rng.IntN(3) == 0 {
+				os.RemoveAll(dir)
+			} else if dir != w.src {
+				os.Rename(dir, filepath.Join(w.src, fmt.Sprint("d", i)))
+			}
+		case 5:
+			os.Chmod(pick(files), 0o600+fs.FileMode(rng.IntN(0o100)))
+		case 6: // of the same size, most likely in the same second
+			os.WriteFile(pick(files), []byte(fmt.Sprintf("%04d", i)), 0o644)
+		default:
+			os.WriteFile(fresh, []byte(fmt.Sprintf("%04d", i)), 0o644)
+		}
+		if i%20 == 19 {
+			time.Sleep(100 * time.Millisecond) // changes are made over some time, as people make them
+		}
+	}
+	lost := proxy.Connections() - 1
+	took := w.until("the trees to be equal", w.equal)
+	t.Logf("equal %v after the last change; %d connections were lost before it, and %d after it", took, lost, proxy.Connections()-1-lost)
+	if n := proxy.Connections(); n <= 10 {
+		t.Errorf("only %d connections were lost", n-1)
+	}
+}
