@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/usftp/usftp/internal/cli/check"
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/cp"
 	"github.com/usftp/usftp/internal/cli/demo"
 	"github.com/usftp/usftp/internal/cli/files"
@@ -110,5 +111,6 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.AddCommand(shell.Command(a), mount.Command(a), mount.UmountCommand(a), serve.Command(a),
 		serve.HashPasswordCommand(a),
 		demo.Command(a), versionCommand(), completionCommand(), manCommand(root), healthCommand())
+	complete.Flags(root)
 	return root
 }

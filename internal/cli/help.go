@@ -37,7 +37,7 @@ var shells = map[string]func(root *cobra.Command, w io.Writer) error{
 func completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish",
-		Short:     "print a script that completes commands and flags",
+		Short:     "print a script that completes command lines in a shell",
 		Long:      completionLong,
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -6,7 +6,11 @@ package cli
 const rootLong = `usftp copies files over SSH with SFTP. The other side needs only an account and the
 SFTP server that comes with every sshd.`
 
-const completionLong = `Prints a script that completes commands and flags in a shell. To load it in every
+const completionLong = `Prints a script that completes command lines in a shell: commands, flags and their
+values, hosts of ssh_config and known_hosts, and paths on hosts. Completing a path logs
+in to the host: it asks nothing, accepts no host key, and gives up after a second. A
+live ControlMaster makes it instant. The script for bash needs the package
+bash-completion. To load it in every
 session:
 
   bash   usftp completion bash >~/.local/share/bash-completion/completions/usftp
@@ -109,7 +113,9 @@ are no events.`},
 under its temporary name, which is printed. This takes a few seconds at most; a second
 signal ends the program at once. usftp serve handles signals in its own way, see above.`},
 	{"ENVIRONMENT", `GOGC and GOMEMLIMIT override the program's own settings of Go's memory manager.
+LS_COLORS has the colours of usftp ls, and NO_COLOR turns them off.
 SSH_AUTH_SOCK names the agent's socket.
+USFTP_COMPLETION_TIMEOUT is how long completion may ask a host, such as 3s (default 1s).
 USFTP_REMEMBER_LOGINS=no keeps no notes of which key worked where, and uses none (see
 FILES).
 USFTP_SSH_STACK=xcrypto uses golang.org/x/crypto/ssh instead of our own SSH, to find

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
@@ -33,6 +34,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.Connect.Register(f)
 	f.StringVar(&c.hash, "hash", "sha256",
 		"the list's `algorithm`: sha256 or blake3")
+	opt.Values(f, "hash", "sha256", "blake3")
 	f.BoolVar(&c.strict, "strict", false, "files that are not in the list fail too")
 	f.StringArrayVar(&c.Exclude, "exclude", nil,
 		"ignore what matches `pattern`, in the list too; may be repeated")
@@ -75,6 +77,7 @@ func Command(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(cmd.Flags())
+	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true}.Operands(0)
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/tune"
@@ -58,6 +59,7 @@ func Command(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(cmd.Flags())
+	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true}.Operands(0)
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -18,6 +19,7 @@ type hashFlags struct {
 
 func (h *hashFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&h.hash, "hash", "", "hash each file with `algorithm` sha256 or blake3 while it passes; --json and -v print the hash (default sha256 with either of the next two)")
+	opt.Values(f, "hash", "sha256", "blake3")
 	f.StringVar(&h.manifest, "manifest", "", "write the hashes of what was copied to `file`, as sha256sum (or b3sum) does, with paths relative to the target directory")
 	f.StringVar(&h.checkManifest, "check-manifest", "", "before renaming, compare files with the list in `file`; those that differ, or are listed and were not copied, fail")
 }

@@ -44,7 +44,7 @@ func makeDirectory() *spec {
 		use: "mkdir [flags] HOST:PATH...", short: "make directories",
 		long:     `Makes directories on hosts, as mkdir does.`,
 		examples: `  usftp mkdir -p host:/srv/www/img`,
-		least:    1, acts: true, literal: allLiteral,
+		least:    1, acts: true, literal: allLiteral, directories: true,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Parents, "parents", "p", false, "missing parents too; what exists is no error")
 			f.StringVarP(&o.Mode, "mode", "m", "", "set this `mode`, as for chmod")
@@ -61,7 +61,7 @@ func removeDirectory() *spec {
 		use: "rmdir [flags] HOST:PATH...", short: "remove empty directories",
 		long:     `Removes empty directories on hosts, as rmdir does.`,
 		examples: `  usftp rmdir host:old`,
-		least:    1, acts: true,
+		least:    1, acts: true, directories: true,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Parents, "parents", "p", false, "the parents in PATH too")
 		},
@@ -120,7 +120,7 @@ Symbolic links that are named are followed, and those below a directory left alo
 MODE that begins with - goes behind "--".`,
 		examples: `  usftp chmod 640 host:secret.txt
   usftp chmod -R u+rwX,go= host:private`,
-		least: 1, acts: true,
+		least: 1, lead: 1, acts: true,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
 		},
@@ -150,7 +150,7 @@ SFTP has owners by number. Names work if the server tells the names of numbers
 use numbers.`,
 		examples: `  usftp chown www-data:www-data host:/srv/www
   usftp chown -R 1000:1000 host:/srv/data`,
-		least: 1, acts: true,
+		least: 1, lead: 1, acts: true,
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
 			f.BoolVarP(&o.NoFollow, "no-dereference", "h", false, "change links that are named, not what they lead to")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/opt"
@@ -61,7 +62,11 @@ type spec struct {
 
 	rawArguments bool // take parses the flags too
 
-	least   int      // operands that name files
+	least int // operands that name files
+	lead  int // operands before them, which name none
+
+	directories bool // completion offers directories only
+
 	literal literals // operands that are not patterns
 	oneHost bool     // they must all be on one host
 
@@ -114,6 +119,10 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 		},
 	}
 	c.name = cmd.Name()
+	cmd.ValidArgsFunction = complete.Places{Connect: &c.flags.Connect, Directories: s.directories}.Operands(s.lead)
+	if s.rawArguments {
+		cmd.ValidArgsFunction = c.completeFind
+	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	if s.register != nil {

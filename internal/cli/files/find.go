@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/verb"
 )
 
@@ -52,6 +56,40 @@ names if the server tells them.`,
 			return verb.Find(ctx, env, expression, names)
 		},
 	}
+}
+
+// completeFind completes a command line of find: operands, primaries, and flags with two dashes.
+func (c *command) completeFind(cmd *cobra.Command, args []string, word string) ([]string,
+	cobra.ShellCompDirective) {
+	f := cmd.Flags()
+	_, words, flags, _ := splitFind(f, args)
+	f.Parse(flags)
+	last := ""
+	if len(args) > 0 {
+		last = args[len(args)-1]
+	}
+	matching := func(list []string) (found []string) {
+		for _, item := range list {
+			if strings.HasPrefix(item, word) {
+				found = append(found, item)
+			}
+		}
+		return found
+	}
+	none := cobra.ShellCompDirectiveNoFileComp
+	switch n := verb.Primaries[last]; {
+	case last == "-type":
+		return matching([]string{"f", "d", "l", "p", "s", "b", "c"}), none
+	case n > 0 && len(words) > 0:
+		return nil, none
+	case strings.HasPrefix(word, "--"):
+		var names []string
+		f.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		return matching(names), none
+	case strings.HasPrefix(word, "-") || len(words) > 0:
+		return matching(slices.Sorted(maps.Keys(verb.Primaries))), none
+	}
+	return complete.Places{Connect: &c.flags.Connect, Directories: true}.Complete(word)
 }
 
 // splitFind takes a command line of find apart: operands, the words of the expression, and usftp's

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/verb"
 )
 
@@ -42,6 +43,7 @@ plus the number of a signal that ended it.`,
 			f.BoolVarP(&columns, "columns", "C", false, "names in columns; the default on a terminal")
 			f.StringVar(&color, "color", "auto", "`when` to use colours: always, auto or never")
 			f.Lookup("color").NoOptDefVal = "always"
+			opt.Values(f, "color", "always", "auto", "never")
 		},
 		take: func(f *pflag.FlagSet, args []string) ([]string, error) {
 			switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
@@ -105,6 +106,7 @@ func Command(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(cmd.Flags())
+	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Local: true, Directories: true}.Operands(0)
 	return cmd
 }
 

@@ -52,6 +52,8 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 	f.StringVar(&c.ssh, "ssh", "",
 		"connect with the system's ssh, or with `command` instead")
 	f.Lookup("ssh").NoOptDefVal = "ssh"
+	Values(f, "cipher", ciphers...)
+	Values(f, "option", optionWords...)
 	f.StringVarP(&c.program, "program", "S", "", "like --ssh=`command`")
 	f.StringVarP(&c.server, "server", "D", "",
 		"run the SFTP server `program` here instead of connecting to a host")
@@ -85,10 +87,45 @@ func (c *Connect) RegisterLong(f *pflag.FlagSet) {
 	for _, name := range making {
 		flag := all.Lookup(name)
 		flag.Shorthand = ""
-		flag.Annotations = map[string][]string{ConnectionGroup: nil}
+		all.SetAnnotation(name, ConnectionGroup, nil)
 		f.AddFlag(flag)
 	}
 }
+
+// FlagValues lists the values that a flag may have, for completion, in [pflag.Flag.Annotations].
+const FlagValues = "values"
+
+// Values says which values a flag may have.
+func Values(f *pflag.FlagSet, name string, values ...string) {
+	f.SetAnnotation(name, FlagValues, values)
+}
+
+// ConfigFile is the ssh_config that was named, or "".
+func (c *Connect) ConfigFile() string { return c.configFile }
+
+// Unattended returns how hosts are connected to behind a person's back: nobody is asked or told
+// anything, no host key is accepted, no master connection is left behind, and what is written on the
+// command line does not change that.
+func (c *Connect) Unattended() pool.ConnectConfig {
+	own := *c
+	own.batch, own.connections = true, 1
+	own.options = append([]string{"StrictHostKeyChecking=yes", "UpdateHostKeys=no",
+		"ControlMaster=no", "PermitLocalCommand=no"}, c.options...)
+	return pool.ConnectConfig{Dial: own.silentConfig(), Connections: 1, Streams: 1}
+}
+
+// ciphers and optionWords are what completion offers.
+var ciphers = []string{"aes128-gcm@openssh.com", "aes256-gcm@openssh.com",
+	"chacha20-poly1305@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr"}
+
+var optionWords = []string{"AddressFamily=", "BatchMode=", "BindAddress=", "BindInterface=",
+	"CertificateFile=", "Ciphers=", "Compression=", "ConnectTimeout=", "ConnectionAttempts=",
+	"ControlMaster=", "ControlPath=", "GlobalKnownHostsFile=", "HostKeyAlgorithms=", "HostKeyAlias=",
+	"HostName=", "IdentitiesOnly=", "IdentityAgent=", "IdentityFile=", "KbdInteractiveAuthentication=",
+	"KexAlgorithms=", "LogLevel=", "MACs=", "NumberOfPasswordPrompts=", "PasswordAuthentication=",
+	"Port=", "PreferredAuthentications=", "ProxyCommand=", "ProxyJump=", "PubkeyAuthentication=",
+	"ServerAliveCountMax=", "ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=",
+	"User=", "UserKnownHostsFile="}
 
 // Check says what is wrong with the flags, of which set have been given.
 func (c *Connect) Check(set func(name string) bool) error {
@@ -183,9 +220,19 @@ func JournalDirectory() string {
 
 // dialConfig is how connections are made.
 func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
+	config := c.silentConfig()
+	config.Prompter, config.Logger = a.Prompter(c.batch), report.logger(a.Console)
+	if !report.Quiet {
+		config.Banner = a.Banner
+	}
+	return config
+}
+
+// silentConfig is how connections are made without a person.
+func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,
-		SSH: c.ssh, Server: c.server, Prompter: a.Prompter(c.batch), Logger: report.logger(a.Console),
+		SSH: c.ssh, Server: c.server,
 	}
 	if os.Getenv("USFTP_REMEMBER_LOGINS") != "no" {
 		config.StateDir = StateDirectory()
@@ -204,9 +251,6 @@ func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
 	}
 	if c.Compress && config.SSH != "" {
 		config.Options = append(config.Options, "Compression=yes")
-	}
-	if !report.Quiet {
-		config.Banner = a.Banner
 	}
 	return config
 }

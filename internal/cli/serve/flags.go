@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/server"
 )
@@ -69,7 +70,9 @@ func (s *flags) register(f *pflag.FlagSet) {
 	f.DurationVar(&s.grace, "grace", defaultGrace,
 		"when stopped, give running sessions this `time` to end")
 	f.StringVar(&s.logFormat, "log-format", "text", "log as `text` or json")
+	opt.Values(f, "log-format", "text", "json")
 	f.StringVarP(&s.logLevel, "log-level", "l", "", "log at this `level` and above: quiet, error, info (default) or debug; sftp-server's names work too")
+	opt.Values(f, "log-level", "quiet", "error", "info", "debug")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "like --log-level debug")
 	f.BoolVar(&s.stdio, "stdio", false,
 		"serve one client on standard input and output, as sftp-server does")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
@@ -77,6 +78,7 @@ func Command(a *ui.App) *cobra.Command {
 		},
 	}
 	flags.register(cmd.Flags())
+	cmd.ValidArgsFunction = complete.Places{Connect: &flags.Connect, Directories: true}.Operands(0)
 	return cmd
 }
 

@@ -58,6 +58,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.watch, "watch", false, "after the first run, copy what changes in SRC, which must be local, as it changes")
 	f.BoolVar(&c.noLock, "no-lock", false, "do not keep other runs out of DST with a lock file")
 	f.StringVar(&c.Links, "links", "preserve", "`preserve`, follow or skip symbolic links")
+	opt.Values(f, "links", "preserve", "follow", "skip")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
 	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back")
 	f.BoolVar(&c.fsync, "fsync", false, "flush data to the target's disk before renaming")

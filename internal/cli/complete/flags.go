@@ -1,0 +1,72 @@
+package complete
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/internal/cli/opt"
+)
+
+// Flags has the values of all flags of a command, and of those below it, completed by what the table
+// of flags says of them: the values that it lists (opt.Values), or the name of the argument.
+func Flags(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() == "bool" || f.Value.Type() == "count" {
+			return
+		}
+		if _, exists := cmd.GetFlagCompletionFunc(f.Name); exists {
+			return
+		}
+		cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, word string) (
+			[]string, cobra.ShellCompDirective) {
+			return flagValues(cmd, f, word)
+		})
+	})
+	for _, sub := range cmd.Commands() {
+		Flags(sub)
+	}
+}
+
+// flagValues returns what the value of a flag may become.
+func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string, cobra.ShellCompDirective) {
+	if values, ok := f.Annotations[opt.FlagValues]; ok {
+		var words []string
+		for _, value := range values {
+			if strings.HasPrefix(value, word) {
+				words = append(words, value)
+			}
+		}
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if len(words) == 1 && strings.HasSuffix(words[0], "=") {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return words, directive
+	}
+	argument, _ := pflag.UnquoteUsage(f)
+	if f.Name == "hosts" {
+		argument = "host"
+	}
+	switch argument {
+	case "file", "program", "command":
+		return nil, cobra.ShellCompDirectiveDefault
+	case "directory", "dir":
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	case "host":
+		config := ""
+		if c := cmd.Flags().Lookup("config"); c != nil {
+			config = c.Value.String()
+		}
+		done, last := "", word
+		if i := strings.LastIndexByte(word, ','); i >= 0 {
+			done, last = word[:i+1], word[i+1:]
+		}
+		var words []string
+		for _, host := range MatchHosts(config, last) {
+			words = append(words, done+host)
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,152 @@
+package complete
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Limits on what is read.
+const (
+	mostFiles = 200
+	mostRead  = 4 << 20
+	mostHosts = 20_000
+)
+
+// A hostReader gathers the names of hosts from ssh_config and known_hosts files.
+type hostReader struct {
+	home  string // where ~ and relative Includes of the user's files are
+	names map[string]bool
+	known []string        // files of host keys
+	read  map[string]bool // files, once each: they may include one another
+}
+
+// Hosts returns the hosts that ssh knows by name: those of Host lines in config or, if that is
+// empty, in the user's and the system's ssh_config, with what they include, and those of known_hosts
+// files that are not hashed. They are sorted.
+func Hosts(config string) []string {
+	home, _ := os.UserHomeDir()
+	r := &hostReader{home: home, names: make(map[string]bool), read: make(map[string]bool)}
+	switch {
+	case config == "":
+		r.config(filepath.Join(home, ".ssh", "config"), filepath.Join(home, ".ssh"))
+		r.config("/etc/ssh/ssh_config", "/etc/ssh")
+	case !strings.EqualFold(config, "none"):
+		r.config(config, filepath.Join(home, ".ssh"))
+	}
+	if home != "" {
+		r.known = append(r.known, filepath.Join(home, ".ssh", "known_hosts"))
+	}
+	for _, file := range append(r.known, "/etc/ssh/ssh_known_hosts") {
+		r.knownHosts(file)
+	}
+	names := make([]string, 0, len(r.names))
+	for name := range r.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// lines yields the lines of a regular file.
+func (r *hostReader) lines(file string, each func(line string)) {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > mostRead || r.read[file] ||
+		len(r.read) == mostFiles {
+		return
+	}
+	r.read[file] = true
+	f, err := os.Open(file)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	scanner := bufio.NewScanner(f)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		each(strings.TrimSpace(scanner.Text()))
+	}
+}
+
+// config reads an ssh_config file. Relative Includes start in dir.
+func (r *hostReader) config(file, dir string) {
+	r.lines(file, func(line string) {
+		word, rest, _ := strings.Cut(strings.Replace(line, "=", " ", 1), " ")
+		values := words(rest)
+		switch strings.ToLower(strings.TrimSpace(word)) {
+		case "host":
+			for _, name := range values {
+				r.add(name)
+			}
+		case "include":
+			for _, pattern := range values {
+				pattern = r.expand(pattern)
+				if !filepath.IsAbs(pattern) {
+					pattern = filepath.Join(dir, pattern)
+				}
+				found, _ := filepath.Glob(pattern)
+				for _, name := range found {
+					r.config(name, dir)
+				}
+			}
+		case "userknownhostsfile", "globalknownhostsfile":
+			for _, name := range values {
+				r.known = append(r.known, r.expand(name))
+			}
+		}
+	})
+}
+
+func (r *hostReader) expand(name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		return filepath.Join(r.home, rest)
+	}
+	return strings.ReplaceAll(name, "%d", r.home)
+}
+
+// words splits the arguments of a line, which may be quoted.
+func words(text string) (list []string) {
+	for text = strings.TrimSpace(text); text != "" && text[0] != '#'; text = strings.TrimSpace(text) {
+		var word string
+		if text[0] == '"' {
+			word, text, _ = strings.Cut(text[1:], `"`)
+		} else if i := strings.IndexAny(text, " \t"); i >= 0 {
+			word, text = text[:i], text[i:]
+		} else {
+			word, text = text, ""
+		}
+		list = append(list, word)
+	}
+	return list
+}
+
+// knownHosts reads the names of a known_hosts file (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Those
+// with a port cannot be named as host:path.
+func (r *hostReader) knownHosts(file string) {
+	r.lines(file, func(line string) {
+		fields := strings.Fields(line)
+		if len(fields) > 0 && strings.HasPrefix(fields[0], "@") {
+			fields = fields[1:]
+		}
+		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || strings.HasPrefix(fields[0], "|") {
+			return
+		}
+		for name := range strings.SplitSeq(fields[0], ",") {
+			if strings.Contains(name, ":") && !strings.HasPrefix(name, "[") {
+				name = "[" + name + "]" // IPv6
+			} else if strings.HasPrefix(name, "[") {
+				continue
+			}
+			r.add(name)
+		}
+	})
+}
+
+// add keeps a name that is no pattern.
+func (r *hostReader) add(name string) {
+	if name != "" && !strings.ContainsAny(name, "*?!|\\ \t'\"$`/@") && len(r.names) < mostHosts {
+		r.names[name] = true
+	}
+}

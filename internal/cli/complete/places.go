@@ -1,0 +1,266 @@
+// Package complete completes command lines: hosts, paths on hosts, and the values of flags.
+//
+// It works behind a person's back, so it asks nothing, accepts no host key, says nothing, and gives
+// up after a second. Through a live ControlMaster it needs no login.
+package complete
+
+import (
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/opt"
+	"github.com/usftp/usftp/internal/cli/pattern"
+	"github.com/usftp/usftp/pool"
+)
+
+// limit is how long a person who has pressed a key is kept waiting: a second, unless
+// USFTP_COMPLETION_TIMEOUT says otherwise.
+func limit() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("USFTP_COMPLETION_TIMEOUT")); err == nil && d > 0 {
+		return d
+	}
+	return time.Second
+}
+
+// Places completes operands.
+type Places struct {
+	Connect     *opt.Connect // what the command line says of connections
+	Local       bool         // local files are operands too
+	Directories bool         // only directories are
+}
+
+// Complete returns what a word may become.
+func (p Places) Complete(word string) ([]string, cobra.ShellCompDirective) {
+	type answer struct {
+		words     []string
+		directive cobra.ShellCompDirective
+	}
+	answers := make(chan answer, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), limit())
+	defer cancel()
+	go func() {
+		words, directive := p.complete(ctx, word)
+		answers <- answer{words, directive}
+	}()
+	select {
+	case a := <-answers:
+		return a.words, a.directive
+	case <-ctx.Done():
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (p Places) complete(ctx context.Context, word string) ([]string, cobra.ShellCompDirective) {
+	place, err := connect.ParsePlace(word)
+	if word != "" && err == nil && place.Remote {
+		if strings.Contains(word, "://") {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return spaced(p.remote(ctx, place))
+	}
+	if strings.ContainsAny(word, "/~") || strings.HasPrefix(word, ".") || strings.HasPrefix(word, "-") {
+		return p.localOnly()
+	}
+	words := p.hosts(word)
+	if len(words) == 0 {
+		return p.localOnly()
+	}
+	if p.Local {
+		words = append(words, p.local(word)...)
+	}
+	return spaced(words)
+}
+
+// localOnly leaves the word to the shell's own completion, if local files are operands.
+func (p Places) localOnly() ([]string, cobra.ShellCompDirective) {
+	switch {
+	case !p.Local:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case p.Directories:
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// spaced has no space follow where a word goes on.
+func spaced(words []string) ([]string, cobra.ShellCompDirective) {
+	directive := cobra.ShellCompDirectiveNoFileComp
+	if slices.ContainsFunc(words, func(w string) bool {
+		return strings.HasSuffix(w, "/") || strings.HasSuffix(w, ":")
+	}) {
+		directive |= cobra.ShellCompDirectiveNoSpace
+	}
+	return words, directive
+}
+
+// hosts returns the hosts that a word may become, as "user@host:".
+func (p Places) hosts(word string) (words []string) {
+	for _, host := range MatchHosts(p.Connect.ConfigFile(), word) {
+		words = append(words, host+":")
+	}
+	return words
+}
+
+// MatchHosts returns the hosts that begin with a word, which may have "user@" in front.
+func MatchHosts(config, word string) (words []string) {
+	user, host := "", word
+	if i := strings.LastIndexByte(word, '@'); i >= 0 {
+		user, host = word[:i+1], word[i+1:]
+	}
+	for _, name := range Hosts(config) {
+		if strings.HasPrefix(name, host) {
+			words = append(words, user+name)
+		}
+	}
+	return words
+}
+
+// local returns the files in the current directory that a word may become.
+func (p Places) local(word string) (words []string) {
+	entries, _ := os.ReadDir(".")
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, word) || word == "" && strings.HasPrefix(name, ".") {
+			continue
+		}
+		if strings.Contains(name, ":") { // or it would be a host's
+			name = "." + string(filepath.Separator) + name
+		}
+		if info, err := os.Stat(e.Name()); err == nil && info.IsDir() {
+			name += "/"
+		} else if p.Directories {
+			continue
+		}
+		if fit(name) {
+			words = append(words, name)
+		}
+	}
+	return words
+}
+
+// fit reports whether a name can be completed: the shells' scripts take one a line, and a
+// description behind a tab.
+func fit(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 })
+}
+
+// remote returns the paths on a host that a place may become.
+func (p Places) remote(ctx context.Context, place connect.Place) (words []string) {
+	typed := place.Typed[:len(place.Typed)-len(place.Target.Path)]
+	if !strings.HasSuffix(place.Typed, place.Target.Path) {
+		// "~/x" was typed, and is x in the login's directory
+		i := strings.LastIndexByte(place.Typed, ':')
+		typed = place.Typed[:i+1]
+		if tail := place.Typed[i+1:]; tail != "~" && strings.HasSuffix(tail, place.Target.Path) {
+			typed = place.Typed[:len(place.Typed)-len(place.Target.Path)]
+		}
+	}
+	login, err := pool.Connect(ctx, place.Target, p.Connect.Unattended())
+	if err != nil {
+		return nil
+	}
+	defer login.Close()
+	client := login.Host().Client.WithContext(ctx)
+	dir, prefix := path.Split(place.Target.Path)
+	at := strings.TrimRight(dir, "/")
+	switch {
+	case dir == "":
+		at = "."
+	case at == "":
+		at = "/"
+	}
+	if strings.HasPrefix(at, "~") {
+		user, below, _ := strings.Cut(at, "/")
+		home, err := client.ExpandPath(user)
+		if err != nil {
+			return nil
+		}
+		at = path.Join(home, below)
+	}
+	return p.list(client, unescaped(at), unescaped(prefix), typed+dir)
+}
+
+// list returns the names in a directory that begin with a prefix, each with head in front.
+func (p Places) list(client *usftp.Client, dir, prefix, head string) (words []string) {
+	type match struct {
+		file *usftp.File
+		name string
+	}
+	var found []match
+	for f, err := range client.Entries(dir) {
+		if err != nil {
+			break // what has come is of use
+		}
+		name := f.BaseName()
+		if strings.HasPrefix(name, prefix) && fit(name) && (prefix != "" || !strings.HasPrefix(name, ".")) {
+			found = append(found, match{f, name})
+		}
+		if len(found) == mostHosts {
+			break
+		}
+	}
+	isDir := make(map[string]bool)
+	for r := range usftp.Batch(func(yield func(match) bool) {
+		for _, m := range found {
+			if isDir[m.name] = m.file.IsDir(); !m.file.IsDir() && !m.file.IsRegular() && !yield(m) {
+				return
+			}
+		}
+	}, 0, func(m match) *usftp.Pending[os.FileInfo] { return client.Async().Stat(m.file.Name()) }) {
+		isDir[r.Item.name] = r.Err == nil && r.Value.IsDir()
+	}
+	for _, m := range found {
+		word := head + escaped(m.name)
+		if isDir[m.name] {
+			word += "/"
+		} else if p.Directories {
+			continue
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return words
+}
+
+// escaped writes a name so that it is no pattern.
+func escaped(name string) string {
+	if pattern.Has(name) {
+		return usftp.QuotePattern(name)
+	}
+	return name
+}
+
+// unescaped is the name that escaped has written.
+func unescaped(text string) string {
+	if !strings.Contains(text, `\`) {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// Operands is cobra's ValidArgsFunction for a command whose operands they are, after so many that
+// are no files.
+func (p Places) Operands(lead int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) < lead {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return p.Complete(word)
+	}
+}

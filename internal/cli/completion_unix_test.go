@@ -1,0 +1,266 @@
+//go:build unix
+
+package cli
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/sftptest/opensshd"
+)
+
+// patient has completion wait for logins on a busy machine.
+const patient = "USFTP_COMPLETION_TIMEOUT=1m"
+
+// completed returns what a command line is completed to, by `usftp __complete`. A person would see
+// nothing else: standard error has cobra's own last line only.
+func completed(t *testing.T, home string, args ...string) []string {
+	t.Helper()
+	cmd := command(t, t.TempDir(), append([]string{"__complete"}, args...)...)
+	cmd.Env = append(cmd.Env, patient)
+	if home != "" {
+		cmd.Env = append(cmd.Env, "HOME="+home)
+	}
+	got := finish(t, cmd)
+	if got.code != 0 || strings.Count(got.stderr, "\n") > 1 {
+		t.Errorf("%q: code %d, standard error %q", args, got.code, got.stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	return lines[:len(lines)-1] // the last one is for the shell's script
+}
+
+func wantCompleted(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("completed to %q, want %q", got, want)
+	}
+}
+
+// TestCompletesHosts: those of ssh_config with what it includes, and those of known_hosts.
+func TestCompletesHosts(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	ssh := filepath.Join(home, ".ssh")
+	for _, dir := range []string{ssh, ssh + "/conf.d", home + "/elsewhere"} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, ssh+"/config", []byte("Include conf.d/* ~/elsewhere/extra config\nHost zalpha \"zbeta\" z* !zno zg?mma\n\tHostName x\nhost=zdelta # zcomment\nUserKnownHostsFile ~/elsewhere/known\n"))
+	writeFile(t, ssh+"/conf.d/one", []byte("Host zone\n"))
+	writeFile(t, home+"/elsewhere/extra", []byte("Host zextra\nMatch host zmatch\n"))
+	writeFile(t, home+"/elsewhere/known", []byte("zknown,192.0.2.7 ssh-ed25519 AAAA\n|1|zhash|zhash ssh-ed25519 AAAA\n"))
+	writeFile(t, ssh+"/known_hosts", []byte("zother ssh-ed25519 AAAA\n[zport]:2222 ssh-ed25519 AAAA\n@cert-authority *.zca ssh-ed25519 AAAA\n@revoked zrevoked ssh-ed25519 AAAA\nzshort\n#zcomment a b\nz$(evil) ssh-ed25519 AAAA\n"))
+	wantCompleted(t, completed(t, home, "ls", "z"), "zalpha:", "zbeta:", "zdelta:", "zextra:", "zknown:", "zone:", "zother:", "zrevoked:")
+	wantCompleted(t, completed(t, home, "cp", "me@ze"), "me@zextra:")
+	wantCompleted(t, completed(t, home, "cp", "-J", "zone,zal"), "zone,zalpha")
+	writeFile(t, home+"/own", []byte("Host zmine\n"))
+	wantCompleted(t, completed(t, home, "rm", "--config", home+"/own", "zm"), "zmine:")
+}
+
+// TestCompletesFlags: values that a flag may have.
+func TestCompletesFlags(t *testing.T) {
+	t.Parallel()
+	wantCompleted(t, completed(t, "", "ls", "--color="), "always", "auto", "never")
+	wantCompleted(t, completed(t, "", "cp", "--links", "f"), "follow")
+	wantCompleted(t, completed(t, "", "check", "--hash", ""), "sha256", "blake3")
+	wantCompleted(t, completed(t, "", "cp", "-c", "chacha"), "chacha20-poly1305@openssh.com")
+	wantCompleted(t, completed(t, "", "ls", "--option", "StrictH"), "StrictHostKeyChecking=")
+	wantCompleted(t, completed(t, "", "find", "h:x", "-type", ""), "f", "d", "l", "p", "s", "b", "c")
+	wantCompleted(t, completed(t, "", "find", "h:x", "-na"), "-name")
+	wantCompleted(t, completed(t, "", "chmod", ""))
+	wantCompleted(t, completed(t, "", "chm"), "chmod\tchange permissions")
+}
+
+// completionTree is what the tests complete.
+func completionTree(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for _, name := range []string{"alpha.txt", "alps/x", "sp ace.txt", "st*r", ".hidden", "quo'te", "bad\nname"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(root, name), nil)
+	}
+	if err := os.Symlink("alps", root+"/alink"); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// TestCompletesPaths: on a host, for the commands on files and for cp.
+func TestCompletesPaths(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	root := completionTree(t)
+	at := "testhost:" + root + "/"
+	conf := []string{"--config", sshd.ConfigFile}
+	for _, verb := range []string{"ls", "cat", "rm", "du", "cp", "stat"} {
+		wantCompleted(t, completed(t, "", append([]string{verb}, append(conf, at+"al")...)...), at+"alink/", at+"alpha.txt", at+"alps/")
+	}
+	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at), at+"alink/", at+"alpha.txt", at+"alps/", at+"quo'te", at+"sp ace.txt", at+`st\*r`)
+	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"."), at+".hidden")
+	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+`st\*`), at+`st\*r`)
+	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"alps/"), at+"alps/x")
+	wantCompleted(t, completed(t, "", "rmdir", conf[0], conf[1], at+"al"), at+"alink/", at+"alps/")
+	wantCompleted(t, completed(t, "", "chmod", conf[0], conf[1], "755", at+"alph"), at+"alpha.txt")
+	wantCompleted(t, completed(t, "", "find", conf[0], conf[1], at+"al"), at+"alink/", at+"alps/")
+	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"none/"))
+	// homes, and relative paths
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	below, err := filepath.Rel(home, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typed := range []string{"testhost:" + below + "/", "testhost:~/" + below + "/", "testhost:~" + sshd.User + "/" + below + "/"} {
+		wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], typed+"alph"), typed+"alpha.txt")
+	}
+}
+
+// TestCompletionIsUnattended: it accepts no host key, whatever the command line says, asks for
+// nothing, and does not wait for a server that says nothing.
+func TestCompletionIsUnattended(t *testing.T) {
+	t.Parallel()
+	unknown := opensshd.Start(t, opensshd.Options{NoKnownHosts: true})
+	for _, how := range [][]string{nil, {"-o", "StrictHostKeyChecking=no"}, {"--ssh"}, {"--ssh", "-o", "StrictHostKeyChecking=no"}} {
+		wantCompleted(t, completed(t, "", append(append([]string{"cp", "-F", unknown.ConfigFile}, how...), "testhost:/")...))
+	}
+	if known := readFile(t, unknown.KnownHosts); len(known) != 0 {
+		t.Errorf("known_hosts is %q", known)
+	}
+	if strings.Contains(unknown.Log(), "Accepted") {
+		t.Errorf("it has logged in:\n%s", unknown.Log())
+	}
+
+	locked := opensshd.Start(t, opensshd.Options{Config: []string{"PasswordAuthentication yes", "KbdInteractiveAuthentication yes"}})
+	if err := os.Remove(locked.AuthorizedKeys); err != nil {
+		t.Fatal(err)
+	}
+	wantCompleted(t, completed(t, "", "cp", "-F", locked.ConfigFile, "testhost:/"))
+
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	began := time.Now()
+	_, port, _ := net.SplitHostPort(silent.Addr().String())
+	if got := run(t, t.TempDir(), "__complete", "cp", "-F", "none", "-P", port, "127.0.0.1:/"); got.code != 0 || got.stdout != ":4\n" {
+		t.Errorf("%+v", got)
+	}
+	if took := time.Since(began); took > 20*time.Second { // a login is given up after 60 s and more
+		t.Errorf("it took %v", took)
+	}
+}
+
+// TestCompletionThroughMaster: with a live ControlMaster there is no login.
+func TestCompletionThroughMaster(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "master") // a short name for the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	sshd := opensshd.Start(t, opensshd.Options{ClientConfig: []string{"Host testhost", "\tControlPath " + dir + "/s"}})
+	root := completionTree(t)
+	ssh := opensshd.Find(t, "ssh")
+	// -f goes to the background once the master listens.
+	if out, err := exec.Command(ssh, "-F", sshd.ConfigFile, "-M", "-N", "-f", "-o", "ControlPersist=yes", "testhost").CombinedOutput(); err != nil {
+		t.Fatalf("ssh -M: %v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command(ssh, "-F", sshd.ConfigFile, "-O", "exit", "testhost").Run() })
+	logins := strings.Count(sshd.Log(), "Accepted")
+	wantCompleted(t, completed(t, "", "ls", "--config", sshd.ConfigFile, "testhost:"+root+"/alph"), "testhost:"+root+"/alpha.txt")
+	if now := strings.Count(sshd.Log(), "Accepted"); now != logins {
+		t.Errorf("%d logins, want the master's %d", now, logins)
+	}
+}
+
+// TestCompletionInShells asks bash, zsh and fish, with the scripts that `usftp completion` prints.
+func TestCompletionInShells(t *testing.T) {
+	t.Parallel()
+	sshd := opensshd.Start(t, opensshd.Options{})
+	root := completionTree(t)
+	at := "testhost:" + root + "/"
+	for _, shell := range []struct {
+		name, program string
+		quoted        string // how the shell writes a name with a space
+		colon         bool   // what is before the last colon is left out
+	}{
+		{"bash", `
+. /usr/share/bash-completion/bash_completion
+. "$SCRIPT"
+ask() {
+	COMP_LINE="usftp ls --config $CONF $1"
+	COMP_POINT=${#COMP_LINE}
+	IFS=' ' read -r -a COMP_WORDS <<<"usftp ls --config $CONF"
+	# as readline splits it, at colons too
+	COMP_WORDS+=("${1%%:*}" ":" "${1#*:}")
+	COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+	COMP_TYPE=9 COMPREPLY=()
+	__start_usftp
+	printf '%s\n' "${COMPREPLY[@]}"
+}
+ask "$WORD"
+`, `sp\ ace.txt`, true},
+		{"zsh", `
+compdef() { }
+_describe() { # -o? tag array flags...
+	local list=$2
+	print -rl -- "${(@P)list}"
+}
+. "$SCRIPT"
+words=(usftp ls --config $CONF $WORD)
+CURRENT=$#words
+_usftp
+`, `sp ace.txt`, false},
+		{"fish", `
+source $SCRIPT
+complete -C "usftp ls --config $CONF $WORD"
+`, `sp ace.txt`, false},
+	} {
+		t.Run(shell.name, func(t *testing.T) {
+			t.Parallel()
+			program, err := exec.LookPath(shell.name)
+			if err != nil {
+				if os.Getenv(opensshd.RequireEnv) == "1" {
+					t.Fatal(err)
+				}
+				t.Skip(err)
+			}
+			dir := t.TempDir()
+			script := run(t, dir, "completion", shell.name)
+			file := filepath.Join(dir, "completion")
+			writeFile(t, file, []byte(script.stdout))
+			ask := func(word string) []string {
+				cmd := exec.Command(program, "-c", shell.program)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "HOME="+dir, "SSH_AUTH_SOCK=", patient, "SCRIPT="+file, "CONF="+sshd.ConfigFile, "WORD="+word)
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				var lines []string
+				for line := range strings.Lines(string(out)) {
+					lines = append(lines, strings.ReplaceAll(strings.TrimRight(line, " \n"), `\:`, ":"))
+				}
+				return lines
+			}
+			head := at
+			if shell.colon {
+				head = root + "/"
+			}
+			wantCompleted(t, ask(at+"al"), head+"alink/", head+"alpha.txt", head+"alps/")
+			wantCompleted(t, ask(at+"sp"), head+shell.quoted)
+			wantCompleted(t, ask(at+"zzz"), []string{}...)
+		})
+	}
+}
