@@ -28,11 +28,11 @@ type Chunk struct {
 type ListChunks struct {
 	// Algorithm is the hash: "sha256", or "blake3@usftp" if [Client.CheckFileAlgorithms] has it.
 	Algorithm string
-	// Average is the length that most chunks come near: a power of two from 4 KiB to 64 KiB. No
-	// chunk is longer than three times that, and none but the last of a file shorter than half of it.
-	Average int
-	Offset  int64 // where the first chunk begins
-	Length  int64 // the last chunk is the first to end there or beyond; 0 means the end of the file
+	// Shortest is the length that only the last chunk of a file falls short of: a power of two from
+	// 2 KiB to 64 KiB. Most chunks have little more, and none more than three times that.
+	Shortest int
+	Offset   int64 // where the first chunk begins
+	Length   int64 // the last chunk is the first to end there or beyond; 0 means the end of the file
 }
 
 // HasChunks reports whether the server lists the chunks of files, as usftp's own does.
@@ -46,7 +46,7 @@ const (
 	// listsAhead is how many requests are in flight, so that the round trip costs little.
 	listsAhead = 4
 
-	// alignedWithin is by how many average chunks the part of the file that one request is for
+	// alignedWithin is by how many chunks the part of the file that one request is for
 	// reaches into the next one's. Cutting that begins anywhere falls into step within a few.
 	alignedWithin = 16
 
@@ -67,8 +67,8 @@ func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 		case err != nil:
 		case !open.client.offered(wire.ExtChunks):
 			err = f.wrap("chunks", &unsupported{wire.ExtChunks})
-		case what.Offset < 0 || what.Length < 0 || what.Average < 0 ||
-			what.Average > wire.MostChunkAverage || !wire.ValidChunkAverage(uint32(what.Average)):
+		case what.Offset < 0 || what.Length < 0 || what.Shortest < 0 ||
+			what.Shortest > wire.MaxChunk || !wire.ValidChunk(uint32(what.Shortest)):
 			err = f.wrap("chunks", fs.ErrInvalid)
 		}
 		if err != nil {
@@ -155,11 +155,11 @@ func (l *chunkLister) list(yield func(Chunk, error) bool) error {
 
 // askAhead has as many requests in flight as are worth it.
 func (l *chunkLister) askAhead() {
-	step := int64(listedAtOnce * l.what.Average)
+	step := int64(listedAtOnce * l.what.Shortest)
 	for len(l.pages) < listsAhead && (len(l.pages) == 0 || l.next < l.end) {
 		from := l.next
 		l.next += min(step, math.MaxInt64-l.next)
-		to := l.next + min(int64(alignedWithin*l.what.Average), math.MaxInt64-l.next)
+		to := l.next + min(int64(alignedWithin*l.what.Shortest), math.MaxInt64-l.next)
 		l.pages = append(l.pages, chunkPage{min(to, l.end), l.ask(from, min(to, l.end))})
 	}
 }
@@ -168,7 +168,7 @@ func (l *chunkLister) ask(from, to int64) *Pending[chunkList] {
 	s := l.open.client
 	op := ask(s, "chunks", l.file.Name(), wire.TypeExtendedReply, wire.Chunks{
 		Handle: l.open.handle, Algorithms: l.what.Algorithm, Offset: uint64(from),
-		Length: uint64(to - from), Average: uint32(l.what.Average),
+		Length: uint64(to - from), Shortest: uint32(l.what.Shortest),
 	}, func(call *conn.Call) (list chunkList, err error) {
 		var reply wire.ChunksReply
 		if err := reply.Parse(call.Body); err != nil {
@@ -189,8 +189,8 @@ func (l *chunkLister) take(reply *wire.ChunksReply, from, to int64) (list chunkL
 	at := from
 	for c := range reply.All() {
 		last := reply.End && len(list.chunks) == reply.Len()-1
-		if length := int64(c.Length); length == 0 || length > int64(wire.MostChunk(uint32(l.what.Average))) ||
-			length < int64(wire.LeastChunk(uint32(l.what.Average))) && !last || length > math.MaxInt64-at {
+		if length := int64(c.Length); length == 0 || length > int64(wire.LongestChunk*l.what.Shortest) ||
+			length < int64(l.what.Shortest) && !last || length > math.MaxInt64-at {
 			return list, &ProtocolError{What: fmt.Sprintf("a chunk of %d bytes", c.Length)}
 		}
 		list.chunks = append(list.chunks, Chunk{at, int(c.Length), c.Sum})

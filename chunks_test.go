@@ -36,9 +36,9 @@ func ours(t *testing.T) (*usftp.Client, *sftptest.Counter) {
 }
 
 // cut is what a server should list.
-func cut(t *testing.T, data []byte, offset int64, average int) (all []usftp.Chunk) {
+func cut(t *testing.T, data []byte, offset int64, shortest int) (all []usftp.Chunk) {
 	t.Helper()
-	cutter, err := cdc.NewCutter(bytes.NewReader(data[offset:]), average, sha256.New(),
+	cutter, err := cdc.NewCutter(bytes.NewReader(data[offset:]), shortest, sha256.New(),
 		make([]byte, 1<<20))
 	ok(t, err)
 	for {
@@ -66,17 +66,17 @@ func TestChunks(t *testing.T) {
 			ok(t, c.WriteFile("/f", data, 0o600))
 			f := must[*usftp.File](t)(c.Open("/f"))
 			defer f.Close()
-			for _, what := range []usftp.ListChunks{{Average: 4 << 10}, {Average: 64 << 10},
-				{Average: 4 << 10, Length: max(1, int64(len(data)))},
-				{Average: 4 << 10, Length: 1 << 62},
-				{Average: 8 << 10, Offset: min(int64(len(data)), 1_000_001)}} {
+			for _, what := range []usftp.ListChunks{{Shortest: 4 << 10}, {Shortest: 64 << 10},
+				{Shortest: 4 << 10, Length: max(1, int64(len(data)))},
+				{Shortest: 4 << 10, Length: 1 << 62},
+				{Shortest: 8 << 10, Offset: min(int64(len(data)), 1_000_001)}} {
 				what.Algorithm = "sha256"
 				var got []usftp.Chunk
 				for chunk, err := range f.Chunks(what) {
 					ok(t, err)
 					got = append(got, chunk)
 				}
-				if want := cut(t, data, what.Offset, what.Average); !slices.Equal(got, want) {
+				if want := cut(t, data, what.Offset, what.Shortest); !slices.Equal(got, want) {
 					t.Errorf("%+v: %d chunks, want %d", what, len(got), len(want))
 				}
 			}
@@ -93,7 +93,7 @@ func TestPartOfTheChunks(t *testing.T) {
 	want := cut(t, data, 0, 4<<10)
 	for _, length := range []int64{1, 4 << 10, 5_000_000, 8 << 20} {
 		var got []usftp.Chunk
-		for chunk, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Average: 4 << 10,
+		for chunk, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Shortest: 4 << 10,
 			Length: length}) {
 			ok(t, err)
 			got = append(got, chunk)
@@ -106,7 +106,7 @@ func TestPartOfTheChunks(t *testing.T) {
 	}
 	// whoever has enough asks for no more than was asked ahead
 	count.Reset()
-	for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Average: 4 << 10}) {
+	for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Shortest: 4 << 10}) {
 		ok(t, err)
 		break
 	}
@@ -129,15 +129,15 @@ func TestChunksThatCannotBeListed(t *testing.T) {
 	c, _ := ours(t)
 	ok(t, c.WriteFile("/f", noise(100), 0o600))
 	f := must[*usftp.File](t)(c.Open("/f"))
-	good := usftp.ListChunks{Algorithm: "sha256", Average: 4 << 10}
+	good := usftp.ListChunks{Algorithm: "sha256", Shortest: 4 << 10}
 	for _, what := range []usftp.ListChunks{{Algorithm: "sha256"},
-		{Algorithm: "sha256", Average: 1000}, {Algorithm: "sha256", Average: 4 << 10, Offset: -1},
-		{Algorithm: "sha256", Average: 4 << 10, Length: -1}} {
+		{Algorithm: "sha256", Shortest: 1000}, {Algorithm: "sha256", Shortest: 4 << 10, Offset: -1},
+		{Algorithm: "sha256", Shortest: 4 << 10, Length: -1}} {
 		if err := first(f, what); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%+v: %v", what, err)
 		}
 	}
-	if err := first(f, usftp.ListChunks{Algorithm: "rot13", Average: 4 << 10}); !errors.Is(err,
+	if err := first(f, usftp.ListChunks{Algorithm: "rot13", Shortest: 4 << 10}); !errors.Is(err,
 		errors.ErrUnsupported) {
 		t.Errorf("an unknown hash: %v", err)
 	}
@@ -166,8 +166,8 @@ func TestListsOfChunksThatLie(t *testing.T) {
 		"nothing, and not the end": {Algorithm: "sha256"},
 		"one at a time":            {Algorithm: "sha256", List: chunks(1, 8<<10)},
 		"no length":                {Algorithm: "sha256", List: chunks(100, 0)},
-		"too short":                {Algorithm: "sha256", List: chunks(100, 4<<10-1)},
-		"too short, at the end":    {Algorithm: "sha256", End: true, List: chunks(100, 4<<10-1)},
+		"too short":                {Algorithm: "sha256", List: chunks(100, 8<<10-1)},
+		"too short, at the end":    {Algorithm: "sha256", End: true, List: chunks(100, 8<<10-1)},
 		"too long":                 {Algorithm: "sha256", List: chunks(100, 24<<10+1)},
 		"4 GiB":                    {Algorithm: "sha256", List: chunks(100, 1<<32-1)},
 		"another hash":             {Algorithm: "md5", List: chunks(100, 8<<10)},
@@ -179,7 +179,7 @@ func TestListsOfChunksThatLie(t *testing.T) {
 			defer c.Close()
 			f := must[*usftp.File](t)(c.Open("/f"))
 			var last error
-			for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Average: 8 << 10}) {
+			for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Shortest: 8 << 10}) {
 				last = err
 			}
 			var protocol *usftp.ProtocolError

@@ -425,7 +425,7 @@ var fileCalls = map[string]anyCall{
 		return err
 	},
 	"Chunks": func(_ *usftp.Client, f *usftp.File) error {
-		for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Average: 8 << 10}) {
+		for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Shortest: 8 << 10}) {
 			return err
 		}
 		return nil

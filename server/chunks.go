@@ -20,7 +20,7 @@ const (
 
 // The list and the longest chunk fit the buffer, and chunks are found faster where two fit.
 var _ [chunkList - mostChunks*(4+wire.ChunkSumSize)]struct{}
-var _ [largeBuffer - chunkList - 3*wire.MostChunkAverage]struct{}
+var _ [largeBuffer - chunkList - wire.LongestChunk*wire.MaxChunk]struct{}
 
 // chunks answers [wire.ExtChunks], which docs/chunks.md describes.
 func (w *worker) chunks(s *session, r *request) {
@@ -38,8 +38,8 @@ func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
 	case h == nil:
 		return reply, &StatusError{Code: wire.OpUnsupported,
 			Message: "no such hash algorithm: " + r.text}
-	case !wire.ValidChunkAverage(r.blockSize):
-		return reply, &StatusError{Code: wire.BadMessage, Message: "no such average length of chunks"}
+	case !wire.ValidChunk(r.blockSize):
+		return reply, &StatusError{Code: wire.BadMessage, Message: "no such length of chunks"}
 	case r.offset > math.MaxInt64:
 		return reply, &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
 	case r.handle.readerAt == nil:

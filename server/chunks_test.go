@@ -15,7 +15,7 @@ func TestListOfChunksIsBounded(t *testing.T) {
 	c.ok(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/f", Attrs: wire.Attrs{Flags: wire.AttrSize,
 		Size: 1<<63 - 1}})
 	h := c.open("/f", wire.OpenRead)
-	p := c.do(wire.Chunks{Handle: h, Algorithms: "md5", Average: 4 << 10})
+	p := c.do(wire.Chunks{Handle: h, Algorithms: "md5", Shortest: 4 << 10})
 	var reply wire.ChunksReply
 	if p.typ != wire.TypeExtendedReply || reply.Parse(p.body) != nil {
 		t.Fatalf("got %v", p.describe(t))
@@ -32,5 +32,5 @@ func TestChunksCanBeDenied(t *testing.T) {
 	}
 	c.put("/f", "x")
 	want(t, c.status(wire.Chunks{Handle: c.open("/f", wire.OpenRead), Algorithms: "md5",
-		Average: 4 << 10}), wire.PermissionDenied)
+		Shortest: 4 << 10}), wire.PermissionDenied)
 }

@@ -381,11 +381,11 @@ func testChunks(t *testing.T, c *raw) {
 		return reply
 	}
 	for _, m := range []wire.Chunks{
-		{Algorithms: "crc32,sha256,md5", Average: 4 << 10},
-		{Algorithms: "sha256", Average: 64 << 10, Length: 1 << 62},
-		{Algorithms: "sha256", Average: 8 << 10, Offset: 1000, Length: 3<<20 - 1000},
-		{Algorithms: "sha256", Average: 8 << 10, Offset: 100_000, Length: 1},
-		{Algorithms: "sha256", Average: 8 << 10, Offset: 1 << 20, Length: 1 << 20},
+		{Algorithms: "crc32,sha256,md5", Shortest: 4 << 10},
+		{Algorithms: "sha256", Shortest: 64 << 10, Length: 1 << 62},
+		{Algorithms: "sha256", Shortest: 8 << 10, Offset: 1000, Length: 3<<20 - 1000},
+		{Algorithms: "sha256", Shortest: 8 << 10, Offset: 100_000, Length: 1},
+		{Algorithms: "sha256", Shortest: 8 << 10, Offset: 1 << 20, Length: 1 << 20},
 	} {
 		reply := list(m)
 		want(t, reply.Algorithm, "sha256")
@@ -401,11 +401,11 @@ func testChunks(t *testing.T, c *raw) {
 		if m.Length == 0 || m.Length >= 3<<20-m.Offset {
 			want(t, at, 3<<20)
 		} else {
-			want(t, at >= m.Offset+m.Length && at < m.Offset+m.Length+3*uint64(m.Average), true)
+			want(t, at >= m.Offset+m.Length && at < m.Offset+m.Length+3*uint64(m.Shortest), true)
 		}
 	}
 	for _, offset := range []uint64{3 << 20, 1 << 40, 1<<63 - 1} {
-		reply := list(wire.Chunks{Algorithms: "md5", Average: 4 << 10, Offset: offset})
+		reply := list(wire.Chunks{Algorithms: "md5", Shortest: 4 << 10, Offset: offset})
 		want(t, reply.Len(), 0)
 		want(t, reply.End, true)
 	}
@@ -413,20 +413,20 @@ func testChunks(t *testing.T, c *raw) {
 		wire.Chunks
 		code wire.Code
 	}{
-		{wire.Chunks{Algorithms: "rot13", Average: 4 << 10}, wire.OpUnsupported},
-		{wire.Chunks{Algorithms: "md5", Average: 0}, wire.BadMessage},
-		{wire.Chunks{Algorithms: "md5", Average: 5000}, wire.BadMessage},
-		{wire.Chunks{Algorithms: "md5", Average: 128 << 10}, wire.BadMessage},
-		{wire.Chunks{Algorithms: "md5", Average: 1 << 31}, wire.BadMessage},
-		{wire.Chunks{Algorithms: "md5", Average: 4 << 10, Offset: 1 << 63}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "rot13", Shortest: 4 << 10}, wire.OpUnsupported},
+		{wire.Chunks{Algorithms: "md5", Shortest: 1 << 10}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Shortest: 5000}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Shortest: 128 << 10}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Shortest: 1 << 31}, wire.BadMessage},
+		{wire.Chunks{Algorithms: "md5", Shortest: 4 << 10, Offset: 1 << 63}, wire.BadMessage},
 	} {
 		bad.Handle = h
 		want(t, c.status(bad.Chunks), bad.code)
 	}
-	want(t, c.status(wire.Chunks{Handle: []byte("gone"), Algorithms: "md5", Average: 4 << 10}),
+	want(t, c.status(wire.Chunks{Handle: []byte("gone"), Algorithms: "md5", Shortest: 4 << 10}),
 		wire.Failure)
 	write := c.open("/f", wire.OpenWrite)
-	want(t, c.status(wire.Chunks{Handle: write, Algorithms: "md5", Average: 4 << 10}), wire.Failure)
+	want(t, c.status(wire.Chunks{Handle: write, Algorithms: "md5", Shortest: 4 << 10}), wire.Failure)
 	c.close(write)
 	c.close(h)
 }

@@ -46,7 +46,7 @@ func addSessions(f *testing.F) {
 			BlockSize: 256},
 		wire.CheckFile{Name: wire.ExtCheckFileName, Target: []byte("/f"), Algorithms: "md5",
 			Offset: 1 << 63, Length: 1<<64 - 1},
-		wire.Chunks{Handle: h, Algorithms: "md5", Length: 1<<64 - 1, Average: 4096})
+		wire.Chunks{Handle: h, Algorithms: "md5", Length: 1<<64 - 1, Shortest: 4096})
 	add(wire.Symlink{First: "../x", Second: "/l"}, wire.Rename{OldPath: "/l", NewPath: "/l/l"},
 		wire.PathAttrs{Type: wire.TypeMkdir, Path: "/l/../d"}, wire.Hardlink{OldPath: "/d",
 			NewPath: "/e"},

@@ -31,7 +31,7 @@ type request struct {
 	place, place2    string // of the paths, for the order of requests
 	text             string // a list of algorithms, a user's name, a link's target
 	flags            uint32
-	blockSize        uint32 // of check-file, or the average length of chunks
+	blockSize        uint32 // of check-file, or the shortest length of chunks
 	length           uint64
 	offset, toOffset uint64
 	attrs            wire.Attrs

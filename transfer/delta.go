@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/cdc"
@@ -63,7 +65,7 @@ const (
 	// mostChunks bounds the memory for each of the two lists, 32 bytes a chunk. Files that have more
 	// are done in windows.
 	mostChunks  = 1 << 18
-	deltaWindow = mostChunks / 2 * wire.MostChunkAverage
+	deltaWindow = mostChunks / 2 * wire.MaxChunk
 
 	// copiedAtOnce is how much one request has the host copy. It can be cut off in between.
 	copiedAtOnce = 16 << 20
@@ -73,7 +75,11 @@ const (
 	fetchedAtOnce = 256 << 10
 	fetchesAhead  = 64
 
-	cutterBuffer = 1 << 20
+	// Where the lists differ, what lies there is listed once more in shorter chunks, for many places
+	// at a time. refinable is the shortest part of a file that is worth it.
+	fineChunk   = wire.MinChunk
+	refinable   = 4 * fineChunk
+	refinements = 16
 )
 
 // errNoDelta reports that the copy must be made without one.
@@ -88,7 +94,7 @@ type delta struct {
 	main      *usftp.Client
 	side      session // the host's, but for the client, which lists chunks and hashes
 	algorithm checksum.Algorithm
-	average   int
+	shortest  int
 	files     []*usftp.File // to close
 
 	base   atomic.Int64 // where the window begins
@@ -102,7 +108,7 @@ func newDelta(c *fileCopy, s *session, size, old int64) *delta {
 		return nil
 	}
 	d := &delta{copy: c, main: s.client, side: *s,
-		average: averageChunk(max(size, old))}
+		shortest: shortestChunk(max(size, old))}
 	if !s.client.HasChunks() || !s.client.HasCheckFile() {
 		if d.side.client = s.helper(c); d.side.client == nil {
 			return nil
@@ -115,11 +121,11 @@ func newDelta(c *fileCopy, s *session, size, old int64) *delta {
 	return d
 }
 
-// averageChunk chooses how long chunks are: about as many as they have KiB, so that the list and
+// shortestChunk chooses how long chunks are: about as many as they have KiB, so that the list and
 // what is sent around each change grow alike.
-func averageChunk(size int64) int {
-	average := 1 << ((bits.Len64(uint64(size)) + 1) / 2)
-	return min(max(average, wire.LeastChunkAverage), wire.MostChunkAverage)
+func shortestChunk(size int64) int {
+	shortest := 1 << ((bits.Len64(uint64(size)) + 1) / 2)
+	return min(max(shortest, wire.MinChunk), wire.MaxChunk)
 }
 
 // worthDelta reports whether to look for what an old file has of a new one.
@@ -215,14 +221,17 @@ type chunk struct {
 }
 
 // A lister yields the chunks of a part of a file, in order.
-type lister func(ctx context.Context) iter.Seq2[chunk, error]
+type lister func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error]
 
 // remote lists the chunks of a file on the host.
-func (d *delta) remote(f *usftp.File, from, to int64) lister {
-	return func(ctx context.Context) iter.Seq2[chunk, error] {
+func (d *delta) remote(f *usftp.File) lister {
+	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error] {
 		return func(yield func(chunk, error) bool) {
+			if from >= to {
+				return
+			}
 			for c, err := range f.WithContext(ctx).Chunks(usftp.ListChunks{
-				Algorithm: hostName(d.algorithm), Average: d.average, Offset: from, Length: to - from}) {
+				Algorithm: hostName(d.algorithm), Shortest: shortest, Offset: from, Length: to - from}) {
 				if !yield(chunk{c.Offset, int32(c.Length), c.Sum}, err) {
 					return
 				}
@@ -232,13 +241,13 @@ func (d *delta) remote(f *usftp.File, from, to int64) lister {
 }
 
 // local lists the chunks of a file on this machine.
-func (d *delta) local(file io.ReaderAt, from, to int64) lister {
-	return func(ctx context.Context) iter.Seq2[chunk, error] {
+func (d *delta) local(file io.ReaderAt) lister {
+	return func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error] {
 		return func(yield func(chunk, error) bool) {
 			at := from
 			cutter, err := cdc.NewCutter(interruptibleReader{ctx,
-				io.NewSectionReader(file, from, math.MaxInt64-from)}, d.average,
-				d.algorithm.New(), make([]byte, cutterBuffer))
+				io.NewSectionReader(file, from, math.MaxInt64-from)}, shortest,
+				d.algorithm.New(), make([]byte, 16*shortest))
 			for err == nil && at < to {
 				var c wire.Chunk
 				if c, err = cutter.Next(); err == nil {
@@ -256,11 +265,11 @@ func (d *delta) local(file io.ReaderAt, from, to int64) lister {
 }
 
 // list collects chunks. It hands the first ones to sample, and closes it.
-func (d *delta) list(ctx context.Context, what lister, room int64, sample chan<- []chunk) (all []chunk,
-	err error) {
+func (d *delta) list(ctx context.Context, what lister, from, to int64,
+	sample chan<- []chunk) (all []chunk, err error) {
 	defer close(sample)
-	all = make([]chunk, 0, min(mostChunks, room/int64(d.average)*5/4+16))
-	for c, err := range what(ctx) {
+	all = make([]chunk, 0, min(mostChunks, (to-from)/int64(d.shortest)+16))
+	for c, err := range what(ctx, d.shortest, from, to) {
 		if err != nil {
 			return nil, err
 		}
@@ -282,19 +291,21 @@ type extent struct {
 
 func (e *extent) end() int64 { return e.off + e.length }
 
-// plan finds out what of a part of the new file the old one has. The error is errNotWorth if that is
-// too little.
-func (d *delta) plan(from, to int64, fresh, old lister) ([]extent, error) {
+// plan finds out what of a part of the new file the old one, which has a size, has near there. The
+// error is errNotWorth if that is too little.
+func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) ([]extent, error) {
 	ctx, cancel := context.WithCancelCause(d.copy.ctx)
 	defer cancel(nil)
 	var lists [2][]chunk
 	var errs [2]error
 	var work sync.WaitGroup
 	var samples [2]chan []chunk
+	oldTo := min(from+deltaWindow, oldSize)
 	for i, what := range []lister{fresh, old} {
+		end := []int64{to, oldTo}[i]
 		samples[i] = make(chan []chunk, 1)
 		work.Go(func() {
-			if lists[i], errs[i] = d.list(ctx, what, to-from, samples[i]); errs[i] != nil {
+			if lists[i], errs[i] = d.list(ctx, what, from, end, samples[i]); errs[i] != nil {
 				cancel(errs[i])
 			}
 		})
@@ -310,8 +321,73 @@ func (d *delta) plan(from, to int64, fresh, old lister) ([]extent, error) {
 	if d.copy.options.Delta != DeltaAlways && common < (to-from)/leastCommon {
 		return nil, errNotWorth
 	}
-	d.common += common
-	return extents, nil
+	lists[0], lists[1] = nil, nil
+	if d.shortest > fineChunk && common > 0 {
+		extents = d.refine(ctx, extents, fresh, old, from, oldTo)
+	}
+	for i := range extents {
+		if extents[i].old >= 0 {
+			d.common += extents[i].length
+		}
+	}
+	return extents, context.Cause(ctx)
+}
+
+// refine looks once more, with shorter chunks, at what the old file does not have: into what lies in
+// the same place there, between what comes before and what comes after. A place that cannot be
+// looked at stays as it is.
+func (d *delta) refine(ctx context.Context, plan []extent, fresh, old lister,
+	oldFrom, oldTo int64) []extent {
+	finer := make(map[int][]extent)
+	var mu sync.Mutex
+	var work errgroup.Group
+	work.SetLimit(refinements)
+	for i, e := range plan {
+		from, to := oldFrom, oldTo
+		if i > 0 {
+			from = plan[i-1].old + plan[i-1].length
+		}
+		if i < len(plan)-1 {
+			to = plan[i+1].old
+		}
+		if e.old >= 0 || e.length < refinable || to-from < refinable || (to-from)/4 > e.length {
+			continue
+		}
+		work.Go(func() error {
+			var lists [2][]chunk
+			var listing sync.WaitGroup
+			for j, what := range []lister{fresh, old} {
+				within := [2]extent{e, {off: from, length: to - from}}[j]
+				listing.Go(func() {
+					for c, err := range what(ctx, fineChunk, within.off, within.end()) {
+						if err != nil || len(lists[j]) == mostChunks/refinements {
+							return // what is there is of use
+						}
+						lists[j] = append(lists[j], c)
+					}
+				})
+			}
+			listing.Wait()
+			parts, _ := match(lists[0], lists[1], e.off, e.end())
+			mu.Lock()
+			defer mu.Unlock()
+			finer[i] = parts
+			return nil
+		})
+	}
+	work.Wait()
+	if len(finer) == 0 {
+		return plan
+	}
+	var all []extent
+	for i, e := range plan {
+		if parts, looked := finer[i]; looked {
+			all = append(all, parts...)
+		} else {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // alike reports whether enough of the first chunks of the new file are among the first ones of the
@@ -484,8 +560,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	}
 	for at := resumed; at < size; {
 		end := windowEnd(at, size)
-		plan, err := d.plan(at, end, d.local(source, at, end),
-			d.remote(old, at, windowEnd(at, max(size, o.info.Size()))))
+		plan, err := d.plan(at, end, d.local(source), d.remote(old), o.info.Size())
 		if at == resumed {
 			if err != nil {
 				return 0, false, o.session.lostWith(err)
@@ -670,8 +745,7 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 	}
 	for at := resumed; at < size; {
 		end := windowEnd(at, size)
-		plan, err := d.plan(at, end, d.remote(listed, at, end),
-			d.local(old, at, windowEnd(at, max(size, info.Size()))))
+		plan, err := d.plan(at, end, d.remote(listed), d.local(old), info.Size())
 		if at == resumed {
 			if err != nil {
 				return 0, false, in.session.lostWith(err)

@@ -14,22 +14,19 @@ const ExtChunks = "chunks@usftp"
 // ChunkSumSize is how many bytes of a chunk's hash travel. They find chunks; they prove nothing.
 const ChunkSumSize = 16
 
-// The average length of chunks is a power of two in these bounds.
+// The length of the shortest chunk is a power of two in these bounds.
 const (
-	LeastChunkAverage = 4 << 10
-	MostChunkAverage  = 64 << 10
+	MinChunk = 2 << 10
+	MaxChunk = 64 << 10
 )
 
-// ValidChunkAverage reports whether chunks may have an average length.
-func ValidChunkAverage(n uint32) bool {
-	return LeastChunkAverage <= n && n <= MostChunkAverage && bits.OnesCount32(n) == 1
+// ValidChunk reports whether n may be the length of the shortest chunk.
+func ValidChunk(n uint32) bool {
+	return MinChunk <= n && n <= MaxChunk && bits.OnesCount32(n) == 1
 }
 
-// LeastChunk is the length that only the last chunk of a file may fall short of.
-func LeastChunk(average uint32) uint32 { return average / 2 }
-
-// MostChunk is the length of the longest chunk.
-func MostChunk(average uint32) uint32 { return average * 3 }
+// LongestChunk is how many times as long as the shortest chunk the longest one is.
+const LongestChunk = 3
 
 // chunkSize is what one chunk takes in a reply.
 const chunkSize = 4 + ChunkSumSize
@@ -41,7 +38,7 @@ type Chunks struct {
 	Algorithms string // of the hash; names separated by commas, the most wanted first
 	Offset     uint64
 	Length     uint64
-	Average    uint32 // length of a chunk, a power of two
+	Shortest   uint32 // length that only the last chunk of a file falls short of; see ValidChunk
 }
 
 // Append appends the packet.
@@ -51,7 +48,7 @@ func (m Chunks) Append(b []byte, id uint32) []byte {
 	b = appendString(b, m.Algorithms)
 	b = binary.BigEndian.AppendUint64(b, m.Offset)
 	b = binary.BigEndian.AppendUint64(b, m.Length)
-	b = binary.BigEndian.AppendUint32(b, m.Average)
+	b = binary.BigEndian.AppendUint32(b, m.Shortest)
 	return finish(b, start, 0)
 }
 
@@ -59,7 +56,7 @@ func (m Chunks) Append(b []byte, id uint32) []byte {
 func (m *Chunks) Parse(payload []byte) error {
 	r := NewReader(payload)
 	m.Handle, m.Algorithms = r.Bytes(), r.String()
-	m.Offset, m.Length, m.Average = r.Uint64(), r.Uint64(), r.Uint32()
+	m.Offset, m.Length, m.Shortest = r.Uint64(), r.Uint64(), r.Uint32()
 	return r.err
 }
 

@@ -18,9 +18,9 @@ func chunksPackets() []packetCase {
 			00 00 00 0b "sha256,sha1"  # algorithms
 			00 00 00 00 00 00 00 10    # offset
 			00 00 00 01 00 00 00 00    # length
-			00 00 80 00                # average`,
+			00 00 80 00                # shortest`,
 			message: &Chunks{Handle: []byte("h"), Algorithms: "sha256,sha1", Offset: 16,
-				Length: 1 << 32, Average: 32768}},
+				Length: 1 << 32, Shortest: 32768}},
 
 		{name: "reply to chunks", packet: `
 			00 00 00 3c

@@ -13,9 +13,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-func least(average int) int { return int(wire.LeastChunk(uint32(average))) }
-
-func most(average int) int { return int(wire.MostChunk(uint32(average))) }
+func most(shortest int) int { return wire.LongestChunk * shortest }
 
 func noise(seed int64, n int) []byte {
 	p := make([]byte, n)
@@ -23,9 +21,9 @@ func noise(seed int64, n int) []byte {
 	return p
 }
 
-func cut(t testing.TB, r io.Reader, average, buffer int) (all []wire.Chunk) {
+func cut(t testing.TB, r io.Reader, shortest, buffer int) (all []wire.Chunk) {
 	t.Helper()
-	c, err := NewCutter(r, average, sha256.New(), make([]byte, buffer))
+	c, err := NewCutter(r, shortest, sha256.New(), make([]byte, buffer))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,50 +52,49 @@ func TestBoundariesDoNotChange(t *testing.T) {
 	for _, c := range cut(t, bytes.NewReader(noise(1, 100_000)), 8<<10, most(8<<10)) {
 		lengths = append(lengths, c.Length)
 	}
-	if want := []uint32{12184, 5755, 12454, 4731, 8614, 11054, 8803, 9592, 5626, 11742,
-		9445}; !slices.Equal(lengths, want) {
+	if want := []uint32{12184, 9132, 9077, 9911, 14488, 8803, 9592, 17368, 9445}; !slices.Equal(lengths, want) {
 		t.Errorf("the chunks have %d bytes, want %d", lengths, want)
 	}
 }
 
 func TestChunksAreTheContents(t *testing.T) {
-	for average := wire.LeastChunkAverage; average <= wire.MostChunkAverage; average *= 2 {
-		for _, size := range []int{0, 1, least(average) - 1, least(average), least(average) + 1,
-			most(average), 100*average + 3} {
+	for shortest := wire.MinChunk; shortest <= wire.MaxChunk; shortest *= 2 {
+		for _, size := range []int{0, 1, shortest - 1, shortest, shortest + 1,
+			most(shortest), 100*shortest + 3} {
 			data := noise(int64(size), size)
-			if size > 2*average {
+			if size > 2*shortest {
 				clear(data[size/2:]) // nothing to find a boundary in
 			}
 			rest := data
-			chunks := cut(t, bytes.NewReader(data), average, most(average))
+			chunks := cut(t, bytes.NewReader(data), shortest, most(shortest))
 			for i, c := range chunks {
-				if int(c.Length) > most(average) || int(c.Length) > len(rest) || c.Length == 0 ||
-					int(c.Length) < least(average) && i < len(chunks)-1 {
-					t.Fatalf("average %d: chunk %d of %d has %d bytes, of %d", average, i, len(chunks),
+				if int(c.Length) > most(shortest) || int(c.Length) > len(rest) || c.Length == 0 ||
+					int(c.Length) < shortest && i < len(chunks)-1 {
+					t.Fatalf("shortest %d: chunk %d of %d has %d bytes, of %d", shortest, i, len(chunks),
 						c.Length, len(rest))
 				}
 				sum := sha256.Sum256(rest[:c.Length])
 				if !bytes.Equal(c.Sum[:], sum[:wire.ChunkSumSize]) {
-					t.Errorf("average %d: chunk %d has another hash", average, i)
+					t.Errorf("shortest %d: chunk %d has another hash", shortest, i)
 				}
 				rest = rest[c.Length:]
 			}
 			if len(rest) > 0 {
-				t.Errorf("average %d: %d bytes of %d are in no chunk", average, len(rest), size)
+				t.Errorf("shortest %d: %d bytes of %d are in no chunk", shortest, len(rest), size)
 			}
 			halves := iotest.HalfReader(bytes.NewReader(data))
-			if again := cut(t, halves, average, 1<<20); !slices.Equal(again, chunks) {
-				t.Errorf("average %d: what comes in small pieces is cut otherwise", average)
+			if again := cut(t, halves, shortest, 1<<20); !slices.Equal(again, chunks) {
+				t.Errorf("shortest %d: what comes in small pieces is cut otherwise", shortest)
 			}
 		}
 	}
 }
 
-func TestAverageIsTheAverage(t *testing.T) {
-	for average := wire.LeastChunkAverage; average <= wire.MostChunkAverage; average *= 2 {
-		n := len(cut(t, bytes.NewReader(noise(2, 200*average)), average, most(average)))
-		if n < 130 || n > 270 {
-			t.Errorf("average %d: %d chunks, want 200 or so", average, n)
+func TestLengthsOfChunks(t *testing.T) {
+	for shortest := wire.MinChunk; shortest <= wire.MaxChunk; shortest *= 2 {
+		n := len(cut(t, bytes.NewReader(noise(2, 200*shortest)), shortest, most(shortest)))
+		if n < 130 || n > 190 {
+			t.Errorf("shortest %d: %d chunks, want 160 or so", shortest, n)
 		}
 	}
 }
@@ -126,19 +123,19 @@ func TestInsertionMovesBoundariesNearbyOnly(t *testing.T) {
 }
 
 func TestWhatCannotBeCut(t *testing.T) {
-	for _, average := range []int{-1, 0, 1, wire.LeastChunkAverage / 2, wire.LeastChunkAverage + 1, wire.MostChunkAverage * 2} {
-		if _, err := NewCutter(bytes.NewReader(nil), average, sha256.New(),
+	for _, shortest := range []int{-1, 0, 1, wire.MinChunk / 2, wire.MinChunk + 1, wire.MaxChunk * 2} {
+		if _, err := NewCutter(bytes.NewReader(nil), shortest, sha256.New(),
 			make([]byte, 1<<20)); err == nil {
-			t.Errorf("an average of %d is accepted", average)
+			t.Errorf("an shortest of %d is accepted", shortest)
 		}
 	}
-	if _, err := NewCutter(bytes.NewReader(nil), wire.LeastChunkAverage, sha256.New(),
+	if _, err := NewCutter(bytes.NewReader(nil), wire.MinChunk, sha256.New(),
 		make([]byte, 100)); err == nil {
 		t.Error("a buffer that holds no chunk is accepted")
 	}
 	broken := errors.New("broken")
 	c, err := NewCutter(io.MultiReader(bytes.NewReader(noise(4, 20_000)), iotest.ErrReader(broken)),
-		wire.LeastChunkAverage, sha256.New(), make([]byte, 1<<20))
+		wire.MinChunk, sha256.New(), make([]byte, 1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,6 +94,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place, target connect.Place,
 	through func(report.Reporter) report.Reporter) (c *Copier, finish func(), err error) {
 	hosts := f.Config(a, &f.Report)
+	hosts.Helper = f.delta.Helper()
 	config := hosts.Dial
 	if f.agent {
 		config.Logger.Info("-A has no effect: usftp logs in to both hosts from here")

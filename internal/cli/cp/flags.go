@@ -21,6 +21,7 @@ type flags struct {
 	opt.Connect
 	opt.Tree
 	opt.Report
+	delta opt.Delta
 
 	preserve, inplace, atomic, fsync bool
 	recursive, legacy, ignore        bool
@@ -60,6 +61,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVar(&c.verify, "verify", false, "before renaming, compare what was stored with the source, by the host's hash or by reading it back")
 	c.hashes.register(f)
 	f.BoolVar(&c.owners, "owners", false, "keep owner and group, by number; fail if that is refused")
+	c.delta.RegisterOptional(f)
 	f.BoolVar(&c.sparse, "sparse", false, "turn blocks of zeros into holes in local files; holes in local sources are always kept")
 	f.BoolVar(&c.inplace, "inplace", false,
 		"write to the target itself instead of renaming a temporary file")
@@ -124,7 +126,7 @@ func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse
 	o.Resume, o.Journal = c.resume, opt.JournalDirectory()
-	o.NoTargetDirectory = c.exactly
+	o.NoTargetDirectory, o.Delta = c.exactly, c.delta.Mode()
 	o.Verify, o.Hash = c.verify, c.hashes.algorithm()
 	switch {
 	case c.inplace:

@@ -21,6 +21,7 @@ type flags struct {
 	opt.Connect
 	opt.Tree
 	opt.Report
+	delta opt.Delta
 
 	checksum, update, existing, ignoreExisting bool
 	owners, fsync, verify, delete, noLock      bool
@@ -60,6 +61,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.Links, "links", "preserve", "`preserve`, follow or skip symbolic links")
 	opt.Values(f, "links", "preserve", "follow", "skip")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
+	c.delta.Register(f)
 	f.BoolVar(&c.verify, "verify", false, "compare what was stored with the source, by the host's hash or by reading it back")
 	f.BoolVar(&c.fsync, "fsync", false, "flush data to the target's disk before renaming")
 	f.BoolVar(&c.StopOnError, "stop-on-error", false,
@@ -110,6 +112,7 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 		BackupDir: c.backupDir, NoLock: c.noLock, Filter: c.filter, IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
+	o.Delta = c.delta.Mode()
 	o.Journal = opt.JournalDirectory()
 	return o
 }

@@ -69,6 +69,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	defer stop(nil)
 	a.Out.StopWhenLost(stop)
 	config := flags.Config(a, &flags.Report)
+	config.Helper = flags.delta.Helper()
 	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 	defer t.Hosts.Close()
 	defer runtime.KeepAlive(tune.Tree(src.Remote))

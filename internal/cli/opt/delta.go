@@ -1,0 +1,41 @@
+package opt
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/usftp/usftp/transfer"
+)
+
+// Delta says whether files that replace older ones travel as what has changed in them. It is on
+// unless RegisterOptional is used.
+type Delta struct {
+	optional, on, whole, noHelper bool
+}
+
+// Register adds the flags of a command that sends only what has changed.
+func (d *Delta) Register(f *pflag.FlagSet) {
+	f.BoolVarP(&d.whole, "whole-file", "W", false, "send large files whole, even if DST has an older version of which only parts have changed")
+	d.register(f)
+}
+
+// RegisterOptional adds the flags of a command that does so if it is asked to.
+func (d *Delta) RegisterOptional(f *pflag.FlagSet) {
+	d.optional = true
+	f.BoolVar(&d.on, "delta", false, "where DST is a large file already, send only what has changed, if the host can do its part and that is faster")
+	d.register(f)
+}
+
+func (d *Delta) register(f *pflag.FlagSet) {
+	f.BoolVar(&d.noHelper, "no-helper", false, "never run usftp on the host, which a host with another server needs to have only changes sent")
+}
+
+// Mode is how files are copied.
+func (d *Delta) Mode() transfer.Delta {
+	if d.whole || d.optional && !d.on {
+		return transfer.DeltaNever
+	}
+	return transfer.DeltaAuto
+}
+
+// Helper reports whether usftp may be run on hosts.
+func (d *Delta) Helper() bool { return d.Mode() != transfer.DeltaNever && !d.noHelper }
