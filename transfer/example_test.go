@@ -136,6 +136,76 @@ func ExampleCopyTree() {
 	// cannot copy old:/srv/none to new:/www/none: on old: no such file
 }
 
+// A listener follows a copy. Events come one at a time, and the copy waits for each.
+func ExampleOptions_events() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	_, err := transfer.Copy(context.Background(), transfer.Remote(host, "/file"),
+		transfer.Local(filepath.Join(dir, "data", "one")),
+		transfer.Options{Events: func(e transfer.Event) {
+			switch e.Kind {
+			case transfer.Progress: // five times a second
+				fmt.Printf("%d of %d bytes after %v\n", e.Bytes, e.Size, e.Elapsed)
+			case transfer.Retried, transfer.Note:
+				fmt.Println(e.Message)
+			case transfer.Started, transfer.Done:
+				fmt.Println(e.Kind, e.Bytes, "of", e.Size)
+			case transfer.Failed:
+				fmt.Println(e.Err)
+			}
+		}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// started 0 of 2
+	// done 2 of 2
+}
+
+// A copy is interrupted, and a later one goes on from what it has left.
+func ExampleOptions_resume() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	source := filepath.Join(dir, "large")
+	os.WriteFile(source, make([]byte, 900_000), 0o644)
+	journal := filepath.Join(dir, "journal")
+
+	ctx, interrupt := context.WithCancel(context.Background())
+	_, err := transfer.Copy(ctx, transfer.Remote(host, "/large"), transfer.Local(source),
+		transfer.Options{Journal: journal, RateLimit: 500_000, Events: func(e transfer.Event) {
+			if e.Kind == transfer.Progress && e.Bytes > 100_000 {
+				interrupt()
+			}
+		}})
+	var failed *transfer.Error
+	fmt.Println(errors.Is(err, context.Canceled), errors.As(err, &failed) && failed.Resumable)
+
+	result, err := transfer.Copy(context.Background(), transfer.Remote(host, "/large"),
+		transfer.Local(source), transfer.Options{Journal: journal, Resume: true})
+	fmt.Println(result.Bytes, result.Resumed > 0, err)
+	// Output:
+	// true true
+	// 900000 true <nil>
+}
+
+// What failed can be told apart: the error names the file, and wraps why.
+func ExampleError() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	_, err := transfer.Copy(context.Background(), transfer.Local(os.TempDir()),
+		transfer.Remote(host, "/none"), transfer.Options{})
+	var failed *transfer.Error
+	if errors.As(err, &failed) && errors.Is(err, fs.ErrNotExist) {
+		fmt.Println(failed.SourceHost, failed.Source, "is not there")
+	}
+	// Output:
+	// host /none is not there
+}
+
 // One file goes to several hosts at the same time, and is read once.
 func ExampleShared() {
 	dir := exampleDir()

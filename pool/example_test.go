@@ -1,0 +1,95 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
+	"github.com/usftp/usftp/transfer"
+)
+
+// memoryConnection is a connection to a server in this process. A real one opens an SSH channel
+// for each session.
+type memoryConnection struct{ files *memfs.FS }
+
+func (c memoryConnection) Open(ctx context.Context) (*usftp.Client, error) {
+	near, far := net.Pipe()
+	go server.Serve(context.WithoutCancel(ctx), far, c.files, nil)
+	return usftp.NewClientPipe(near, near)
+}
+
+func (memoryConnection) Close() error { return nil }
+
+// Connections that come from elsewhere than package dial are pooled, too. A copy takes further ones
+// as far as they help.
+func ExampleNew() {
+	ctx := context.Background()
+	first := memoryConnection{memfs.New(1 << 20)}
+	client, err := first.Open(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	further := pool.New(pool.Config{First: first,
+		Connect: func(context.Context) (pool.Connection, error) {
+			return memoryConnection{first.files}, nil
+		}})
+	defer further.Close()
+	host := pool.Host{Client: client, Name: "memory", Pool: further}
+	_, err = transfer.Copy(ctx, transfer.Remote(host, "/file"), transfer.Local("example_test.go"),
+		transfer.Options{})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+}
+
+// Work that many goroutines do spreads over the sessions that a pool has.
+func ExamplePool_Acquire() {
+	ctx := context.Background()
+	first := memoryConnection{memfs.New(1 << 20)}
+	client, err := first.Open(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	further := pool.New(pool.Config{First: first})
+	defer further.Close()
+
+	session, release := further.Acquire()
+	defer release()
+	if session == nil { // the first session is the least busy one
+		session = client
+	}
+	fmt.Println(session.Mkdir("/dir"))
+	// Output:
+	// <nil>
+}
+
+// Requests are sent again over a new connection if theirs is lost.
+func ExampleNewConn() {
+	ctx := context.Background()
+	files := memoryConnection{memfs.New(1 << 20)}
+	connect := func(ctx context.Context) (pool.Host, error) {
+		client, err := files.Open(ctx)
+		return pool.Host{Client: client, Name: "memory"}, err
+	}
+	host, err := connect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	host.Redial = connect
+	conn := pool.NewConn(ctx, host, pool.Retry{Retries: 3})
+	host.Client.Close() // the connection is lost
+
+	err = conn.Do(func(a pool.Attempt) { fmt.Println("once more") },
+		func(client *usftp.Client, again bool) error { return client.MkdirAll("/some/dir") })
+	fmt.Println(err)
+	// Output:
+	// once more
+	// <nil>
+}
