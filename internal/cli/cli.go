@@ -28,7 +28,7 @@ func Main(args []string) int {
 	a := ui.NewApp()
 	ctx, stop := a.CatchSignals(context.Background())
 	defer stop()
-	return execute(ctx, a, serve.AsSFTPServer(os.Args[0], args))
+	return execute(ctx, a, mount.AsHelper(os.Args[0], serve.AsSFTPServer(os.Args[0], args)))
 }
 
 func execute(ctx context.Context, a *ui.App, args []string) int {

@@ -69,8 +69,11 @@ func writeCommandMan(w io.Writer, cmd *cobra.Command) {
 	fmt.Fprint(w, ".SH EXIT STATUS\n")
 	paragraphs(w, cmd.Annotations[opt.OwnPage])
 	other := cmd.Name()
-	if other == "shell" {
+	switch other {
+	case "shell":
 		other = "sftp"
+	case "mount", "umount":
+		other = "sshfs"
 	}
 	fmt.Fprintf(w, ".SH SEE ALSO\nusftp(1), %s(1)\n", roff(other))
 }

@@ -29,3 +29,9 @@ const examples = `  usftp mount host: ~/host
 
 const umountLong = `Unmounts what usftp mount has mounted. Works whatever the host does. What is written
 but not on the host yet is sent first, for up to the --timeout of the mount.`
+
+const exitCodes = `0 if it is mounted, or was unmounted in the foreground with all data on the host; 1 if it
+cannot be mounted, or data could not be written; 2 if the command line is wrong; 255 if the
+host cannot be reached or logged in to.`
+
+const umountExitCodes = `0 if it is unmounted, 1 if not, 2 if the command line is wrong.`

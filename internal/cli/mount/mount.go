@@ -88,6 +88,7 @@ func Command(a *ui.App) *cobra.Command {
 		Short:                 "make a host's directory a local one",
 		Long:                  long,
 		Example:               examples,
+		Annotations:           map[string]string{opt.OwnPage: exitCodes},
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := flags.check(cmd.Flags())
@@ -128,6 +129,7 @@ func UmountCommand(a *ui.App) *cobra.Command {
 		Use:                   "umount [-z] MOUNTPOINT...",
 		Short:                 "unmount what mount has mounted",
 		Long:                  umountLong,
+		Annotations:           map[string]string{opt.OwnPage: umountExitCodes},
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -1,0 +1,22 @@
+package mount
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// AsHelper returns the command line as which the program is meant if it is started by mount(8) as
+// mount.usftp, which systemd and /etc/fstab do: mount.usftp SOURCE DIR [-sfnv] [-o OPTIONS].
+func AsHelper(program string, args []string) []string {
+	if base := filepath.Base(program); base != "mount.usftp" && base != "mount.fuse.usftp" {
+		return args
+	}
+	meant := []string{"mount"}
+	for i, arg := range args {
+		known := strings.TrimLeft(arg, "-nsv") == "" && (i == 0 || args[i-1] != "-o")
+		if !known {
+			meant = append(meant, arg)
+		}
+	}
+	return meant
+}
