@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/cutproxy"
+)
+
+// faults returns how often a fault run breaks the link: a few times, or as often as USFTP_FAULTS
+// says.
+func faults() int {
+	if n, err := strconv.Atoi(os.Getenv("USFTP_FAULTS")); err == nil {
+		return n
+	}
+	return 12
+}
+
+// breakLink cuts and stalls a link at random until it has done so n times.
+func breakLink(link *cutproxy.Proxy, n int, stop <-chan struct{}) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pause := func(most time.Duration) {
+		select {
+		case <-time.After(time.Duration(random.Int64N(int64(most)))):
+		case <-stop:
+		}
+	}
+	for range n {
+		pause(2 * time.Second)
+		switch random.IntN(3) {
+		case 0:
+			link.Cut()
+		case 1:
+			link.Stall()
+			pause(time.Second)
+			link.Restore()
+		default:
+			link.Stall()
+			link.Cut()
+			pause(2 * time.Second)
+			link.Restore()
+		}
+	}
+}
+
+// The link is cut, stalled and restored at random while programs work. What close has confirmed is
+// there in the end, and no call takes longer than the timeout allows.
+func TestMountFaults(t *testing.T) {
+	t.Parallel()
+	const timeout, limit = 20 * time.Second, 60 * time.Second // on a busy machine
+	m, link := mountOverProxy(t, "--timeout", timeout.String())
+	stop := make(chan struct{})
+	var breaking, working sync.WaitGroup
+	breaking.Go(func() { breakLink(link, faults(), stop) })
+	over := make(chan struct{})
+	go func() {
+		breaking.Wait()
+		close(over)
+	}()
+	rounds := func(each func(round int)) {
+		for round := 0; ; round++ {
+			each(round)
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	}
+	working.Go(func() { confirmedFiles(t, m, limit, rounds) })
+	working.Go(func() { tarRounds(t, m, rounds) })
+	if _, err := exec.LookPath("git"); err == nil {
+		working.Go(func() { gitRounds(t, m, rounds) })
+	}
+	if fsx := os.Getenv("USFTP_FSX"); fsx != "" {
+		working.Go(func() {
+			rounds(func(round int) {
+				out, err := exec.Command(fsx, "-q", "-N", "300", "-S", fmt.Sprint(round+1), m.path("fsx")).CombinedOutput()
+				if err != nil {
+					t.Errorf("fsx: %v: %s", err, out)
+				}
+			})
+		})
+	}
+	working.Wait()
+	close(stop)
+	breaking.Wait()
+	t.Logf("%d connections", link.Connections())
+}
+
+// confirmedFiles writes files and compares those whose close has succeeded.
+func confirmedFiles(t *testing.T, m *mounted, limit time.Duration, rounds func(func(int))) {
+	confirmed := make(map[string][]byte)
+	failures := 0
+	rounds(func(round int) {
+		name := fmt.Sprintf("confirmed%d", round%50)
+		data := randomData(1 + round*7919%600_000)
+		began := time.Now()
+		err := os.WriteFile(m.path(name), data, 0o644)
+		if took := time.Since(began); took > limit {
+			t.Errorf("a file took %v", took)
+		}
+		if err != nil {
+			failures++
+			delete(confirmed, name)
+			return
+		}
+		confirmed[name] = data
+		if got, err := os.ReadFile(m.path(name)); err == nil && !bytes.Equal(got, data) {
+			t.Errorf("%s is read otherwise", name)
+		}
+	})
+	for name, data := range confirmed {
+		if got, err := os.ReadFile(filepath.Join(m.far, name)); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%s was confirmed, and the host has %d of %d bytes: %v", name, len(got), len(data), err)
+		}
+	}
+	t.Logf("%d files confirmed, %d failures told", len(confirmed), failures)
+}
+
+// tarRounds extracts an archive again and again. A success of tar means that all is there.
+func tarRounds(t *testing.T, m *mounted, rounds func(func(int))) {
+	dir := t.TempDir()
+	for i := range 60 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), randomData(i*500), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	archive := filepath.Join(t.TempDir(), "a.tar")
+	if out, err := exec.Command("tar", "cf", archive, "-C", dir, ".").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	whole := 0
+	rounds(func(round int) {
+		target := m.path(fmt.Sprintf("tar%d", round))
+		if os.Mkdir(target, 0o755) != nil {
+			return
+		}
+		if err := exec.Command("tar", "xf", archive, "-C", target).Run(); err != nil {
+			return
+		}
+		whole++
+		far := filepath.Join(m.far, filepath.Base(target))
+		if out, err := exec.Command("diff", "-r", dir, far).CombinedOutput(); err != nil {
+			t.Errorf("tar has succeeded, but: %s", out)
+		}
+	})
+	t.Logf("%d archives extracted", whole)
+}
+
+// gitRounds commits again and again. A commit that git has confirmed is in the repository, whole.
+func gitRounds(t *testing.T, m *mounted, rounds func(func(int))) {
+	repo := m.path("repo")
+	git := func(args ...string) error {
+		cmd := exec.Command("git", args...)
+		cmd.Env = append(os.Environ(), "HOME="+m.home, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
+		return cmd.Run()
+	}
+	for git("init", "-q", repo) != nil {
+		os.RemoveAll(repo)
+	}
+	var commits []string
+	rounds(func(round int) {
+		os.Remove(filepath.Join(repo, ".git/index.lock")) // left by one that has failed
+		os.Remove(filepath.Join(repo, ".git/HEAD.lock"))
+		matches, _ := filepath.Glob(filepath.Join(repo, ".git/refs/heads/*.lock"))
+		for _, lock := range matches {
+			os.Remove(lock)
+		}
+		text := fmt.Sprintf("commit %d", round)
+		if os.WriteFile(filepath.Join(repo, fmt.Sprint(round)), []byte(text), 0o644) != nil ||
+			git("-C", repo, "add", ".") != nil || git("-C", repo, "commit", "-qm", text) != nil {
+			return
+		}
+		commits = append(commits, text)
+	})
+	far := filepath.Join(m.far, "repo")
+	if err := git("-C", far, "fsck", "--full"); err != nil {
+		t.Errorf("git fsck: %v", err)
+	}
+	cmd := exec.Command("git", "-C", far, "log", "--format=%s")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
+	log, err := cmd.Output()
+	if err != nil && len(commits) > 0 {
+		t.Errorf("git log: %v", err)
+	}
+	for _, text := range commits {
+		if !bytes.Contains(append([]byte("\n"), log...), []byte("\n"+text+"\n")) {
+			t.Errorf("%q was confirmed and is lost", text)
+		}
+	}
+	t.Logf("%d commits", len(commits))
+}
