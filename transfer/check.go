@@ -112,7 +112,8 @@ func (nowhere) identity(string) (host, path string, ok bool) { return "", "", fa
 func (nowhere) place(*fileCopy, input) (output, error)       { return nil, errors.ErrUnsupported }
 func (nowhere) realPath(string) (string, error)              { return "", errors.ErrUnsupported }
 func (nowhere) lstat(string) error                           { return errors.ErrUnsupported }
-func (nowhere) touch(string) (remove func(), err error)      { return nil, errors.ErrUnsupported }
+func (nowhere) touch(string) (func() error, error)           { return nil, errors.ErrUnsupported }
+func (nowhere) fileSystem(string) [2]uint64                  { return [2]uint64{} }
 func (nowhere) dispose(string) bool                          { return false }
 func (nowhere) tidy(string, string, func(string) bool) error { return nil }
 func (nowhere) is(facts) bool                                { return false }

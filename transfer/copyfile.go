@@ -380,7 +380,7 @@ func (c *fileCopy) kept(in input, out output) bool {
 // whole seconds.
 func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 	f := &c.entry.facts
-	_, mtime := f.localTimes()
+	_, mtime := f.times()
 	return f.hasTimes && before.Size() == f.size && before.ModTime().Unix() == mtime.Unix()
 }
 

@@ -22,8 +22,9 @@ import (
 //
 // SFTP has no clock either. A host's time is taken to be ours, unless it stamps the file with the
 // time of our reading, which shows that it is behind. What remains is a host whose clock is behind
-// ours by more than doubtFor, that keeps no times of reading, and whose file is written to in the very
-// second in which it is read first.
+// ours by more than doubtFor, that keeps no times of reading (or is behind by more than mostBehind, if
+// what it sends goes to another host or to a stream), and whose file is written to in the very second
+// in which it is read first.
 type doubt struct {
 	first   *usftp.FileStat // the first look
 	suspect bool            // the second of its time may not be over
@@ -41,6 +42,10 @@ const (
 	// doubtFor is how long what is read is in doubt: the rest of a second, and a second for clocks
 	// that do not agree.
 	doubtFor = 2 * time.Second
+
+	// mostBehind is how far behind ours a host's clock may be for that to be found out, where what
+	// was read is not stored on this machine: until then the beginning of each source is hashed.
+	mostBehind = 24 * time.Hour
 
 	// mostAsked is what one connection may have asked for ahead of what has arrived.
 	mostAsked = 16 << 20
@@ -73,7 +78,7 @@ func (d *doubt) certain() bool { return d != nil && d.suspect }
 
 // isAbout reports whether a source is still what it was at the first look.
 func (d *doubt) isAbout(stat *usftp.FileStat) bool {
-	return d.first.Size == stat.Size && d.first.Mtime == stat.Mtime
+	return d != nil && d.first.Size == stat.Size && d.first.Mtime == stat.Mtime
 }
 
 // watch notes how far the source was read when the time is over. What was asked for by then may have
@@ -102,9 +107,10 @@ func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 	}
 }
 
-// remember keeps in mind what passes, for a source that is read where nothing stays.
+// remember keeps in mind what passes, for a source that is read where nothing stays: one that is in
+// doubt, or may turn out to be at the end.
 func (d *doubt) remember() {
-	if d.certain() && d.sum == nil {
+	if d != nil && d.sum == nil && (d.suspect || d.began.Sub(d.first.ModTime()) < mostBehind) {
 		d.sum = sha256.New()
 	}
 }

@@ -52,7 +52,10 @@ type end interface {
 	// file.
 	realPath(name string) (string, error)
 	lstat(name string) error
-	touch(name string) (remove func(), err error)
+	touch(name string) (remove func() error, err error)
+
+	// fileSystem returns numbers that the file system of a path may have; zeros if not known.
+	fileSystem(name string) [2]uint64
 
 	// identity tells a path from others in the journal; host is "" on this machine, and ok is false
 	// for streams.

@@ -36,6 +36,18 @@ func hostOf(t *testing.T, over func(*osfs.FS) server.FS,
 	denied []string) (host pool.Host, dir string) {
 	t.Helper()
 	dir = t.TempDir()
+	return hostOver(t, dir, over, denied), dir
+}
+
+// hostIn is package server, over a directory that is there.
+func hostIn(t *testing.T, dir string) pool.Host {
+	t.Helper()
+	return hostOver(t, dir, func(files *osfs.FS) server.FS { return files }, nil)
+}
+
+func hostOver(t *testing.T, dir string, over func(*osfs.FS) server.FS,
+	denied []string) pool.Host {
+	t.Helper()
 	files, err := osfs.New(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +68,7 @@ func hostOf(t *testing.T, over func(*osfs.FS) server.FS,
 		<-served
 		files.Close()
 	})
-	return pool.Host{Client: client, Name: "ours"}, dir
+	return pool.Host{Client: client, Name: "ours"}
 }
 
 // Our server hashes by whatever is wanted, and says so; so nothing is read back.

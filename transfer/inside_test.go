@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,5 +97,50 @@ func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
 	}
 	if b.server.Files.Exists("/copy/.big.usftp-0123abcd4567") {
 		t.Error("a temporary file was copied")
+	}
+}
+
+// TestTreeIntoItselfUnderAnotherPath: a server that shows only part of this machine, as in a chroot,
+// calls a directory in the source by a name that tells nothing. The copy ends when it meets itself.
+func TestTreeIntoItselfUnderAnotherPath(t *testing.T) {
+	for name, way := range map[string]way{"upload": upload, "download": download, "relay": relay} {
+		for _, exactly := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", exactly), func(t *testing.T) {
+				outer, tree := ourHost(t)
+				if err := os.Mkdir(filepath.Join(tree, "sub"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				inner := hostIn(t, filepath.Join(tree, "sub"))
+				if err := os.WriteFile(filepath.Join(tree, "file"), []byte("data"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				j := treeJob{Host: inner, From: outer, Direction: way, Source: tree, Target: "/new"}
+				if exactly {
+					j.Target, j.Options.NoTargetDirectory = "/", true
+				}
+				switch way {
+				case download:
+					j.Host, j.Source = outer, "/"
+					j.Target = filepath.Join(tree, "sub", j.Target)
+				case relay:
+					j.Source = "/"
+				}
+				s, err := j.Run(t.Context())
+				if err == nil || !strings.Contains(err.Error(), "into itself") || s.Files > 1 {
+					t.Errorf("%+v, %v", s, err)
+				}
+				deep, _ := filepath.Glob(filepath.Join(tree, "sub", "*", "*", "*", "*"))
+				left := 0
+				filepath.WalkDir(tree, func(name string, _ os.DirEntry, _ error) error {
+					if strings.Contains(name, ".usftp-") {
+						left++
+					}
+					return nil
+				})
+				if len(deep) > 0 || left > 0 {
+					t.Errorf("%q were copied, %d temporary files are left", deep, left)
+				}
+			})
+		}
 	}
 }

@@ -358,51 +358,83 @@ func TestRateLimit(t *testing.T) {
 
 // TestLimitedProgress: under a limit the bytes grow all the time, and never fall.
 func TestLimitedProgress(t *testing.T) {
-	for _, rate := range []int64{20 << 10, 300 << 10, 4 << 20} {
-		for _, tree := range []bool{false, true} {
-			t.Run(fmt.Sprint(rate, " tree ", tree), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{
-						ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
-					if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
-						t.Fatal(err)
-					}
-					source := b.local("tree/one", random(int(20*rate)))
-					b.local("tree/two", random(int(5*rate)))
-					var before int64
-					var grew, most time.Duration
-					o := transfer.Options{RateLimit: rate, Events: func(e transfer.Event) {
-						if e.Kind != transfer.Progress {
-							return
-						}
-						if e.Bytes < before {
-							t.Errorf("it fell from %d to %d", before, e.Bytes)
-						} else if e.Bytes > before {
-							most = max(most, e.Elapsed-grew)
-							grew = e.Elapsed
-						}
-						before = e.Bytes
-					}}
-					var took time.Duration
-					if tree {
-						job := treeJob{Host: b.host, Direction: upload, Options: o,
-							Source: filepath.Dir(source), Target: "/tree"}
-						s, err := job.Run(t.Context())
-						if took = s.Elapsed; err != nil {
-							t.Error(err)
-						}
-					} else {
-						r, err := uploadFile(t.Context(), b.host, source, "/one", o)
-						if took = r.Elapsed; err != nil {
-							t.Error(err)
-						}
-					}
-					if most > time.Second || took-grew > time.Second {
-						t.Errorf("it stood still for %v, and for %v at the end", most, took-grew)
-					}
+	for _, rate := range []int64{5 << 10, 62500, 300 << 10, 4 << 20} {
+		for _, direction := range []way{upload, download} {
+			for _, tree := range []bool{false, true} {
+				t.Run(fmt.Sprint(rate, " ", direction, " tree ", tree), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { limitedProgress(t, rate, direction, tree) })
 				})
-			})
+			}
 		}
+	}
+}
+
+func limitedProgress(t *testing.T, rate int64, direction way, tree bool) {
+	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{
+		ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
+	if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, size := range map[string]int64{"one": 20 * rate, "two": 5 * rate} {
+		if direction == upload {
+			b.local("tree/"+name, random(int(size)))
+			continue
+		}
+		b.server.Files.WriteFile("/tree/"+name, random(int(size)))
+		b.server.Files.SetModTime("/tree/"+name, time.Now().Add(-time.Hour))
+	}
+	var gaps progressGaps
+	o := transfer.Options{RateLimit: rate, Events: gaps.event(t)}
+	source, target := filepath.Join(b.dir, "tree"), "/copy"
+	if direction == download {
+		source, target = "/tree", filepath.Join(b.dir, "copy")
+	}
+	var took time.Duration
+	var err error
+	if tree {
+		var s transfer.Summary
+		job := treeJob{Host: b.host, Direction: direction, Options: o, Source: source, Target: target}
+		s, err = job.Run(t.Context())
+		took = s.Elapsed
+	} else {
+		var r transfer.Result
+		job := copyJob{Host: b.host, Direction: direction, Options: o, Source: source + "/one",
+			Target: target}
+		r, err = job.Run(t.Context())
+		took = r.Elapsed
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	gaps.check(t, took)
+}
+
+// progressGaps finds out for how long Progress events have shown the same.
+type progressGaps struct {
+	before int64
+	grew   time.Duration
+	most   time.Duration
+}
+
+func (g *progressGaps) event(t *testing.T) func(transfer.Event) {
+	return func(e transfer.Event) {
+		if e.Kind != transfer.Progress {
+			return
+		}
+		if e.Bytes < g.before {
+			t.Errorf("it fell from %d to %d", g.before, e.Bytes)
+		} else if e.Bytes > g.before {
+			g.most = max(g.most, e.Elapsed-g.grew)
+			g.grew = e.Elapsed
+		}
+		g.before = e.Bytes
+	}
+}
+
+func (g *progressGaps) check(t *testing.T, took time.Duration) {
+	t.Helper()
+	if g.most > time.Second || took-g.grew > time.Second {
+		t.Errorf("it stood still for %v, and for %v at the end", g.most, took-g.grew)
 	}
 }
 

@@ -59,13 +59,15 @@ func (localEnd) lstat(name string) error {
 	return err
 }
 
-func (localEnd) touch(name string) (remove func(), err error) {
+func (localEnd) fileSystem(name string) [2]uint64 { return localfs.FileSystemID(name) }
+
+func (localEnd) touch(name string) (remove func() error, err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	f.Close()
-	return func() { os.Remove(name) }, nil
+	return func() error { return os.Remove(name) }, nil
 }
 
 func localFacts(info fs.FileInfo) (f facts) {
@@ -643,7 +645,7 @@ func (t *localTarget) finishDir(d *directory) error {
 		err = in.Chmod(name, set.Mode.Perm())
 	}
 	if err == nil && set.SetTimes {
-		atime, mtime := d.facts.localTimes()
+		atime, mtime := d.facts.times()
 		err = in.Chtimes(name, atime, mtime)
 	}
 	return err
@@ -688,7 +690,7 @@ func (t *localTarget) finishLink(e *entry, set usftp.NewAttrs) error {
 		err = in.Lchown(e.name, set.UID, set.GID)
 	}
 	if err == nil && set.SetTimes {
-		atime, mtime := e.facts.localTimes()
+		atime, mtime := e.facts.times()
 		err = localfs.Lchtimes(in, e.name, atime, mtime)
 	}
 	return err
@@ -1089,7 +1091,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 		return err
 	}
 	if (c.options.Preserve || c.entry != nil) && source.hasTimes {
-		atime, mtime := source.localTimes()
+		atime, mtime := source.times()
 		if err := o.root.Chtimes(o.written(), atime, mtime); err != nil &&
 			c.options.Preserve {
 			return err

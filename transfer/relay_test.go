@@ -398,3 +398,30 @@ func newClient(t *testing.T, server *sftptest.Scripted, link sftptest.LinkConfig
 	t.Cleanup(func() { client.Close() })
 	return client
 }
+
+// TestRelayOfTimesBefore1970: OpenSSH shows them as times after 2038, and no server can be told of
+// them. They are not passed on as what they are not.
+func TestRelayOfTimesBefore1970(t *testing.T) {
+	for _, preserve := range []bool{false, true} {
+		from := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		to := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		from.server.Files.WriteFile("/tree/file", []byte("data"))
+		past := time.Unix(1<<32-86400, 0) // as a server shows the last day of 1969
+		for _, name := range []string{"/tree/file", "/tree"} {
+			if err := from.server.Files.SetTimes(name, past, past); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := relayTree(t.Context(), from.host, "/tree", to.host, "/copy",
+			transfer.Options{Preserve: preserve})
+		if preserve != (err != nil) || err != nil && !strings.Contains(err.Error(), "1970") {
+			t.Errorf("%+v, %v", s, err)
+		}
+		for _, name := range []string{"/copy/file", "/copy"} {
+			if attrs, there := to.server.Files.Lstat(name); there == nil &&
+				time.Unix(int64(attrs.MTime), 0).After(time.Now().Add(time.Hour)) {
+				t.Errorf("%s is of %v", name, time.Unix(int64(attrs.MTime), 0))
+			}
+		}
+	}
+}

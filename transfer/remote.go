@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -112,14 +113,29 @@ func (e *remoteEnd) lstat(name string) error {
 	})
 }
 
-func (e *remoteEnd) touch(name string) (remove func(), err error) {
+func (e *remoteEnd) fileSystem(name string) (id [2]uint64) {
+	client := e.link.Host().Client
+	if _, told := client.HasExtension("statvfs@openssh.com"); !told {
+		return id
+	}
+	if vfs, err := client.StatVFS(name); err == nil {
+		id[0] = vfs.Fsid
+	}
+	return id
+}
+
+func (e *remoteEnd) touch(name string) (remove func() error, err error) {
 	client := e.link.Host().Client
 	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	f.Close()
-	return func() { client.Remove(name) }, nil
+	return func() error {
+		ctx, cancel := cleanupContext(e.job.ctx)
+		defer cancel()
+		return e.link.Host().Client.WithContext(ctx).Remove(name)
+	}, nil
 }
 
 const (
@@ -385,7 +401,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 	}
 	in.bound = sizeGuard(f.Info().Size())
 	if in.original {
-		if !c.tries.doubt.certain() || !c.tries.doubt.isAbout(f.FileStat()) {
+		if !c.tries.doubt.isAbout(f.FileStat()) {
 			c.tries.doubt = newDoubt(in.session.client, f.FileStat())
 		}
 		if c.to != nil { // nothing of it stays here
@@ -505,11 +521,15 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		return n, err
 	}
 	c.hashing.start(c, to.reread)
-	defer c.watch(func() int64 { return resumed + f.Progress() })()
+	var moved atomic.Int64 // under a limit: a request's data takes its time to be written
+	defer c.watch(func() int64 { return resumed + max(f.Progress(), moved.Load()) })()
 	pipe := c.hashing.pipe
 	w, at, err := to.open(c)
 	if err != nil {
 		return 0, err
+	}
+	if c.limiter != nil {
+		w = counting{w, &moved}
 	}
 	bound := sizeGuard(c.size)
 	if at == nil || pipe.ordered() || d.remembers() || !in.known.regular() ||
@@ -911,6 +931,7 @@ func (t *remoteTarget) finishDir(d *directory) error {
 	if err != nil || set == (usftp.NewAttrs{}) {
 		return err
 	}
+	set.Atime, set.Mtime = d.facts.times()
 	return t.over(d.source, func(client *usftp.Client, _ bool) error { return client.SetAttrs(d.target, set) })
 }
 
@@ -1337,10 +1358,11 @@ func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, e
 // attrs returns what the target gets besides contents.
 func (o *remoteOutput) attrs(c *fileCopy, in input) (set usftp.NewAttrs, err error) {
 	source := in.facts()
-	seconds := source.mtime.Unix()
+	atime, mtime := source.times()
+	seconds := mtime.Unix()
 	if source.hasTimes && (c.options.Preserve ||
 		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
-		set.SetTimes, set.Atime, set.Mtime = true, source.atime, source.mtime
+		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 	}
 	if c.options.Preserve && source.hasMode {
 		// setuid and setgid stay behind: the copy would run as whoever made it

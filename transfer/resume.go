@@ -385,7 +385,7 @@ const (
 // treeMark is the name of that note, "" if no journal is kept.
 type treeMark string
 
-func (t *tree) mark() treeMark {
+func (t *tree) madeMark() treeMark {
 	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
 }
 

@@ -47,7 +47,7 @@ func findHoles(c *fileCopy, in input) *sparseSource {
 	s := &sparseSource{copy: c, file: file, data: data, holes: holes, size: in.facts().size}
 	off := c.result.Resumed
 	for range mostLooks {
-		to, hole := s.Extent(off)
+		to, hole := s.extent(off)
 		if hole {
 			return s
 		}
@@ -59,9 +59,17 @@ func findHoles(c *fileCopy, in input) *sparseSource {
 	return s
 }
 
-// Extent implements private.SparseReaderAt. The last byte counts as data, so that writing it gives the
-// file its size.
+// Extent implements private.SparseReaderAt. Under a limit data is read, and sent, piece by piece.
 func (s *sparseSource) Extent(off int64) (to int64, hole bool) {
+	to, hole = s.extent(off)
+	if l := s.copy.limiter; l != nil && !hole {
+		to = min(to, off+int64(l.piece))
+	}
+	return to, hole
+}
+
+// extent counts the last byte as data, so that writing it gives the file its size.
+func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 	if s.from <= off && off < s.to {
 		return s.to, true
 	}

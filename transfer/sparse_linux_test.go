@@ -267,3 +267,23 @@ func TestHolesOverLongLink(t *testing.T) {
 		}
 	})
 }
+
+// TestLimitedProgressOfSparseFile: what lies between holes is sent piece by piece under a limit.
+func TestLimitedProgressOfSparseFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate = 20 << 10
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{
+			ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
+		source, data := b.holeyFile("source", 100<<20, extents{{0, 10 * rate}, {64 << 20, 10 * rate}})
+		var gaps progressGaps
+		r, err := uploadFile(t.Context(), b.host, source, "/target",
+			transfer.Options{RateLimit: rate, Events: gaps.event(t)})
+		if err != nil || !bytes.Equal(b.remote("/target"), data) {
+			t.Error(err)
+		}
+		if r.Elapsed > 25*time.Second {
+			t.Errorf("it took %v, so holes were sent", r.Elapsed)
+		}
+		gaps.check(t, r.Elapsed)
+	})
+}

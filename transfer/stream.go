@@ -52,9 +52,11 @@ func (s *readerSource) open(c *fileCopy) (input, error) {
 	return s, nil
 }
 
-func (streamEnd) realPath(string) (string, error)         { return "", errStream }
-func (streamEnd) lstat(string) error                      { return errStream }
-func (streamEnd) touch(string) (remove func(), err error) { return nil, errStream }
+func (streamEnd) realPath(string) (string, error) { return "", errStream }
+func (streamEnd) lstat(string) error              { return errStream }
+func (streamEnd) fileSystem(string) [2]uint64     { return [2]uint64{} }
+
+func (streamEnd) touch(string) (remove func() error, err error) { return nil, errStream }
 
 func (s *readerSource) sum(*fileCopy) error                             { return errStream }
 func (s *readerSource) base(string) (string, error)                     { return "", errStream }

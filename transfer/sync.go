@@ -465,7 +465,7 @@ func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
 	}
 	if f.hasTimes {
 		set.SetTimes = true
-		set.Atime, set.Mtime = f.localTimes()
+		set.Atime, set.Mtime = f.times()
 	}
 	if s.options.Owners && f.owner.Known {
 		set.SetOwner, set.UID, set.GID = true, f.owner.UID, f.owner.GID

@@ -178,6 +178,7 @@ type tree struct {
 	below   string   // name of the copy in the directory that was named as the target, or ""
 	resumed bool     // an earlier run made the target, and the directories in it
 	made    treeMark // that this copy makes its target, "" if it does not
+	marks   bool     // the copy is marked, since it may lie in the source
 
 	// compare reports whether a regular file that is there need not be copied, by what is known of
 	// both. Nil copies everything.
@@ -294,7 +295,7 @@ func (t *tree) prepare() (err error) {
 		t.base = "."
 	}
 	fresh := false
-	if mark := t.mark(); t.base != "." {
+	if mark := t.madeMark(); t.base != "." {
 		if t.resumed = t.options.Resume && mark.exists(); t.resumed {
 			t.base = "."
 		}
@@ -305,8 +306,9 @@ func (t *tree) prepare() (err error) {
 	}
 	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
 	root.pending.Store(1)
-	inside := make(chan string, 1)
+	inside, near := make(chan string, 1), make(chan bool, 1)
 	go func() { inside <- t.inside() }() // along with what else is asked of the hosts
+	go func() { near <- t.near() }()
 	root.target, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool { return pool.Lost(c.Host().Client) }) {
@@ -329,6 +331,7 @@ func (t *tree) prepare() (err error) {
 		t.note(t.route.Source, root.target, fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
 	}
 	t.root = root
+	t.marks = <-near && !t.options.DryRun
 	if t.sync != nil {
 		err = t.sync.start()
 	}
@@ -399,7 +402,7 @@ func (t *tree) notInside(dir string) error {
 	if t.options.DryRun {
 		return nil
 	}
-	remove, err := func() {}, fs.ErrNotExist
+	remove, err := func() error { return nil }, fs.ErrNotExist
 	probe := ""
 	for ; err != nil; dir = path.Dir(dir) {
 		probe = path.Join(dir, t.token.Name("probe"))
@@ -426,6 +429,48 @@ func (t *tree) tooDeep(depth int) bool {
 		most = defaultDepth
 	}
 	return most > 0 && depth > most
+}
+
+// Where one end sees less of a machine than the other, in a chroot or by a bind mount, paths tell
+// nothing. So if both ends are on file systems of one number, a file with this run's token lies in the
+// copy until everything is listed. A walk that meets the token, there or in the name of a temporary
+// file, is in its own copy.
+
+// near reports whether both ends may be on one file system. It takes one round trip.
+func (t *tree) near() bool {
+	if len(t.conns()) == 0 || t.check || t.src.conn() == t.dst.conn() {
+		return false
+	}
+	target := path.Clean(filepath.ToSlash(t.route.Target))
+	above := make(chan [2]uint64, 1)
+	go func() { above <- t.dst.fileSystem(path.Dir(target)) }()
+	source := make(chan [2]uint64, 1)
+	go func() { source <- t.src.fileSystem(t.route.Source) }()
+	to := t.dst.fileSystem(target)
+	if parent := <-above; to == [2]uint64{} {
+		to = parent
+	}
+	for _, from := range <-source {
+		if from != 0 && slices.Contains(to[:], from) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark marks the copy until unmark is called.
+func (t *tree) mark() (unmark func()) {
+	remove, err := t.dst.touch(t.dst.join(t.root.target, t.token.Name("probe")))
+	if err != nil { // writing there will say why
+		return func() {}
+	}
+	t.root.pending.Add(1) // it gets its times after that
+	return func() {
+		if notThere(remove()) != nil {
+			t.litter.leaves(false)
+		}
+		t.walk.done(t.root)
+	}
 }
 
 // A budget is what the files of a tree share.
@@ -739,7 +784,8 @@ func (t *tree) finishLink(e *entry) error {
 		return err
 	}
 	if t.options.Preserve && e.facts.hasTimes {
-		set.SetTimes, set.Atime, set.Mtime = true, e.facts.atime, e.facts.mtime
+		set.SetTimes = true
+		set.Atime, set.Mtime = e.facts.times()
 	}
 	if !set.SetOwner && !set.SetTimes {
 		return nil

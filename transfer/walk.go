@@ -48,10 +48,10 @@ func (f *facts) perm() fs.FileMode {
 	return f.mode.Perm()
 }
 
-// localTimes returns the times for a copy on this machine. OpenSSH sends a time before 1970 as the low
-// 32 bits of its seconds, which read as a time after 2038; so of a server's time that lies more than
-// a year ahead, the past one is meant.
-func (f *facts) localTimes() (atime, mtime time.Time) {
+// times returns the times that a copy is to have. OpenSSH sends a time before 1970 as the low 32 bits
+// of its seconds, which read as a time after 2038; so of a server's time that lies more than a year
+// ahead, the past one is meant. No server can be told of it.
+func (f *facts) times() (atime, mtime time.Time) {
 	if f.info != nil { // not from a server
 		return f.atime, f.mtime
 	}
@@ -143,6 +143,7 @@ type walk struct {
 	workers atomic.Int64
 	spread  spread
 	working sync.WaitGroup
+	unmark  func() // removes what marks the copy, nil if nothing does
 }
 
 const (
@@ -171,6 +172,9 @@ func (w *walk) run() {
 		walking.Go(w.walk)
 	}
 	walking.Wait()
+	if w.unmark != nil {
+		w.unmark()
+	}
 	if w.tree.check {
 		w.lookForMissing()
 	}
@@ -245,6 +249,9 @@ func (w *walk) visit(d *directory) {
 			return
 		}
 	}
+	if d.parent == nil && t.marks {
+		w.unmark = t.mark()
+	}
 	err := t.src.list(d, func(e *entry, err error) bool {
 		if err != nil {
 			t.fail("", e.source(), d.target, err)
@@ -266,6 +273,11 @@ func (w *walk) visit(d *directory) {
 // found decides about an entry.
 func (w *walk) found(e *entry) {
 	t := w.tree
+	if localfs.TempTokenOf(e.name) == t.token && !t.check {
+		t.fail("", t.route.Source, t.root.target, errIntoItself)
+		t.cancel(errIntoItself)
+		return
+	}
 	if n := t.counts.entries.Add(1); t.tooMany(n) {
 		if !t.tooMany(n - 1) {
 			t.fail("", t.route.Source, t.root.target, ErrTreeTooLarge)
