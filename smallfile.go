@@ -3,6 +3,7 @@ package usftp
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/usftp/usftp/internal/conn"
@@ -28,6 +29,11 @@ func (c privateClient) WorksInOrder() bool { return c.inOrder }
 
 // ReadsOnce implements private.Client.
 func (c privateClient) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
+
+// Touches implements private.Client.
+func (c privateClient) Touches() bool {
+	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-rclone/")
+}
 
 // DataSizes implements private.Client.
 func (c privateClient) DataSizes() (read, write int, err error) {

@@ -61,9 +61,10 @@ type tries struct {
 	poured   *facts   // the source of what a Writer was given
 	delta    bool     // some of it came from the old file, so it must be verified
 	progress [2]pool.Progress
-	doubt    *doubt // about a source on a host
-	again    reread // of what is verified or checked
-	sync     bool   // the last one was lost while it was verified
+	doubt    *doubt  // about a source on a host
+	again    reread  // of what is verified or checked
+	passed   *passed // all that was read, nil unless that is needed
+	sync     bool    // the last one was lost while it was verified
 }
 
 // copy copies the file. The error is an *Error.
@@ -83,6 +84,11 @@ func (c *fileCopy) copy() error {
 		if errors.Is(err, errNoDelta) && !c.flags.whole {
 			c.note(err.Error() + ": all of it is copied")
 			c.flags.whole, c.tries.delta = true, false
+			c.reset()
+			continue
+		}
+		if errors.Is(err, errTouched) && c.to != nil && c.tries.passed == nil {
+			c.tries.passed = new(passed) // its contents may be the same: the next try will know
 			c.reset()
 			continue
 		}
@@ -253,6 +259,10 @@ func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
 	if offset == 0 {
 		c.tries.again = reread{}
+		if p := c.tries.passed; p.remembers() {
+			*p = passed{}
+			p.remember()
+		}
 	}
 	if c.tries.retried {
 		return

@@ -31,11 +31,8 @@ type doubt struct {
 	began   time.Time
 	bound   atomic.Int64 // the offset up to which it was read then
 
-	// what was read, if it cannot be read again on this machine; otherwise sum is nil
-	sum hash.Hash
-	fed int64
-
-	again reread // what the source has now
+	passed passed // what was read then, if it cannot be read again on this machine
+	again  reread // what the source has now
 }
 
 const (
@@ -110,40 +107,39 @@ func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 // remember keeps in mind what passes, for a source that is read where nothing stays: one that is in
 // doubt, or may turn out to be at the end.
 func (d *doubt) remember() {
-	if d != nil && d.sum == nil && (d.suspect || d.began.Sub(d.first.ModTime()) < mostBehind) {
-		d.sum = sha256.New()
+	if d != nil && (d.suspect || d.began.Sub(d.first.ModTime()) < mostBehind) {
+		d.passed.remember()
 	}
 }
-
-// remembers reports whether what passes is kept in mind, and so must come in order.
-func (d *doubt) remembers() bool { return d != nil && d.sum != nil }
 
 // feed takes what was read at an offset. It may come twice.
 func (d *doubt) feed(data []byte, off int64) {
-	if !d.remembers() || off > d.fed || off+int64(len(data)) <= d.fed || d.fed >= d.bound.Load() {
+	if d != nil && d.passed.fed < d.bound.Load() {
+		d.passed.feed(data, off)
+	}
+}
+
+// passed hashes what is read where nothing stays, in order. A nil passed hashes nothing, nor does one
+// that was not told to remember.
+type passed struct {
+	sum hash.Hash
+	fed int64 // from the beginning of the file
+}
+
+func (p *passed) remember() {
+	if p.sum == nil {
+		p.sum = sha256.New()
+	}
+}
+
+func (p *passed) remembers() bool { return p != nil && p.sum != nil }
+
+func (p *passed) feed(data []byte, off int64) {
+	if !p.remembers() || off > p.fed || off+int64(len(data)) <= p.fed {
 		return
 	}
-	d.sum.Write(data[d.fed-off:])
-	d.fed = off + int64(len(data))
-}
-
-// writer feeds what w has taken.
-func (d *doubt) writer(w io.Writer) io.Writer {
-	if !d.remembers() {
-		return w
-	}
-	return doubtWriter{w, d}
-}
-
-type doubtWriter struct {
-	io.Writer
-	doubt *doubt
-}
-
-func (w doubtWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	w.doubt.feed(p[:max(0, min(n, len(p)))], w.doubt.fed)
-	return n, err
+	p.sum.Write(data[p.fed-off:])
+	p.fed = off + int64(len(data))
 }
 
 // wait waits until the second of the source's time is over. It is for what a host copies itself, of
@@ -174,8 +170,8 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	n = min(d.bound.Load(), n)
 	var sum []byte
 	switch {
-	case d.sum != nil:
-		n, sum = d.fed, d.sum.Sum(nil)
+	case d.passed.remembers():
+		n, sum = d.passed.fed, d.passed.sum.Sum(nil)
 	case local != nil:
 		file, free, err := local()
 		if err != nil {
@@ -190,7 +186,7 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	default:
 		return nil
 	}
-	now, err := d.hashAgain(c, f, n)
+	now, err := d.again.hash(c, f, n)
 	switch {
 	case err != nil:
 		return err
@@ -202,9 +198,9 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	return nil
 }
 
-// hashAgain hashes the first n bytes of a source: the host does if it can, otherwise they are read
-// again; nil if they cannot be. If the connection is lost, the next try continues.
-func (d *doubt) hashAgain(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
+// hash hashes the first n bytes of a source as they are now: the host does if it can, otherwise they
+// are read again; nil if they cannot be. If the connection is lost, the next try continues.
+func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	client := f.Client()
 	if n <= hashPiece && client.HasCheckFile() {
 		hashes, err := f.CheckFile(usftp.CheckFile{Algorithms: []string{"sha256"}, Length: n})
@@ -215,8 +211,8 @@ func (d *doubt) hashAgain(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	if private.OfClient(client).ReadsOnce() {
 		return nil, nil
 	}
-	sum := d.again.of("", checksum.SHA256, 0)
-	err := d.again.read(c, c.from, func(w io.Writer, off int64) (int64, error) {
+	sum := r.of("", checksum.SHA256, 0)
+	err := r.read(c, c.from, func(w io.Writer, off int64) (int64, error) {
 		rest := f.ReadRange(off, n-off)
 		defer rest.Close()
 		return io.Copy(w, rest)

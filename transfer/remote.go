@@ -367,6 +367,7 @@ type remoteInput struct {
 	bound    int64                // it is not read beyond
 	original bool                 // it is what is copied, and not read once more
 	doubt    *doubt               // about what a target on another host reads, nil if there is none
+	passed   *passed              // all that such a target reads, nil unless that is needed
 	mixed    error                // what was wrong with the handles of streams that have ended
 }
 
@@ -407,6 +408,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 		if c.to != nil { // nothing of it stays here
 			in.doubt = c.tries.doubt
 			in.doubt.remember()
+			in.rememberAll(c)
 		}
 	}
 	in.lanes = func(off int64) *striper {
@@ -417,6 +419,18 @@ func (in *remoteInput) open(c *fileCopy) error {
 		return in.session.stripe(c, f, os.O_RDONLY, off, in.known.size)
 	}
 	return nil
+}
+
+// rememberAll hashes all that is read, where nothing of it stays, if the server is known to change the
+// times of files that are read: in the end only the contents tell whether the file is the same.
+func (in *remoteInput) rememberAll(c *fileCopy) {
+	if c.tries.passed == nil && (in.session.host.Quirks.Touches.Load() ||
+		private.OfClient(in.session.client).Touches()) {
+		c.tries.passed = new(passed)
+	}
+	if in.passed = c.tries.passed; in.passed != nil {
+		in.passed.remember()
+	}
 }
 
 // load reads a small file into memory of its own: it is there before anything is created here.
@@ -516,6 +530,8 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	f, resumed, d := in.file, c.result.Resumed, c.tries.doubt
 	if to.reread == nil {
 		d.remember()
+		in.doubt = d
+		in.rememberAll(c)
 	}
 	if n, done, err := in.pourDelta(c, to); done || err != nil {
 		return n, err
@@ -532,10 +548,11 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		w = counting{w, &moved}
 	}
 	bound := sizeGuard(c.size)
-	if at == nil || pipe.ordered() || d.remembers() || !in.known.regular() ||
+	if at == nil || pipe.ordered() || in.doubt != nil || in.passed != nil || !in.known.regular() ||
 		!in.session.worthStriping(c, c.size-resumed, true) {
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
-			n, err := f.WriteTo(&guarded{pipe.writer(d.writer(c.limiter.writer(w)), resumed), resumed, bound})
+			n, err := f.WriteTo(&guarded{pipe.writer(in.writer(c.limiter.writer(w), resumed), resumed),
+				resumed, bound})
 			return n, 1, err
 		})
 	} else {
@@ -556,6 +573,35 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	}
 	if refused(err) || in.session.lost() {
 		err = ofSource(err)
+	}
+	return n, err
+}
+
+// feed remembers what was read at an offset, as far as that is needed.
+func (in *remoteInput) feed(data []byte, off int64) {
+	in.doubt.feed(data, off)
+	in.passed.feed(data, off)
+}
+
+// writer feeds what w takes from an offset on.
+func (in *remoteInput) writer(w io.Writer, off int64) io.Writer {
+	if in.doubt == nil && in.passed == nil {
+		return w
+	}
+	return &feedingWriter{w, in, off}
+}
+
+type feedingWriter struct {
+	io.Writer
+	in  *remoteInput
+	off int64
+}
+
+func (w *feedingWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if n > 0 && n <= len(p) {
+		w.in.feed(p[:n], w.off)
+		w.off += int64(n)
 	}
 	return n, err
 }
@@ -586,23 +632,26 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 }
 
 // onlyTouched makes sure that a source whose time changed while it was read has the contents that
-// arrived on this machine: by the host's hashes, or else by reading all of it again. A sample would
-// not do, since whoever really writes to a file changes its time too. rclone's SFTP server shows the
-// present time of files that it has in its cache (--vfs-cache-mode).
+// arrived: by the host's hashes, or else by reading all of it again. A sample would not do, since
+// whoever really writes to a file changes its time too. rclone's SFTP server shows the present time of
+// files that it has in its cache (--vfs-cache-mode).
 func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
-	if c.to != nil || local == nil || private.OfClient(in.session.client).ReadsOnce() {
-		return errTouched // what arrived, or the source, cannot be read again
+	var same bool
+	var err error
+	switch {
+	case private.OfClient(in.session.client).ReadsOnce():
+		return errTouched
+	case in.passed.remembers() && in.passed.fed == n:
+		var now []byte
+		now, err = c.tries.again.hash(c, in.file, n)
+		same = bytes.Equal(now, in.passed.sum.Sum(nil))
+	case c.to == nil && local != nil:
+		same, err = in.sameAs(c, n, local)
+	default:
+		return errTouched // what arrived is not here, and was not hashed
 	}
-	file, free, err := interruptible(c.ctx, local)()
 	if err != nil {
 		return err
-	}
-	defer free()
-	same, told := in.session.begins(in.file, file, n)
-	if !told {
-		if same, err = in.compare(c, file, n); err != nil {
-			return err
-		}
 	}
 	if !same {
 		return ErrSourceChanged
@@ -614,6 +663,19 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 		c.note("the time of the source changed while it was copied, and its contents did not: some servers show the present time of files that are read (reported once for all files of the host)")
 	}
 	return nil
+}
+
+// sameAs compares the first n bytes of the source with what arrived on this machine.
+func (in *remoteInput) sameAs(c *fileCopy, n int64, local reopen) (bool, error) {
+	file, free, err := interruptible(c.ctx, local)()
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	if same, told := in.session.begins(in.file, file, n); told {
+		return same, nil
+	}
+	return in.compare(c, file, n)
 }
 
 // compare reads the first n bytes of the source again, up to where they differ from a local file.
@@ -698,7 +760,7 @@ func (in *remoteInput) Read(p []byte) (int, error) {
 	if grown := within(in.bound, in.off, n); grown != nil {
 		return 0, ofSource(grown)
 	}
-	in.doubt.feed(p[:n], in.off)
+	in.feed(p[:n], in.off)
 	in.at += int64(n)
 	in.off += int64(n)
 	return n, ofSource(err)
@@ -710,7 +772,7 @@ func (in *remoteInput) ReadAt(p []byte, off int64) (n int, err error) {
 		n, err = in.file.ReadAt(p, off)
 	} else {
 		n, err = io.ReadFull(in.next(off), p)
-		in.doubt.feed(p[:n], off)
+		in.feed(p[:n], off)
 		in.at += int64(n)
 		if err == io.ErrUnexpectedEOF {
 			err = io.EOF

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -71,6 +72,7 @@ func TestServerThatTouchesWhatIsRead(t *testing.T) {
 			if notes := b.notes(); len(notes) > 1 || !test.rewrite && len(notes) != 1 {
 				t.Errorf("it said %q", notes)
 			}
+			b.host.Client.Stat("/") // behind the READs that nobody waited for
 			for name, data := range files {
 				b.server.Files.WriteFile("/tree/"+name, data)
 				b.server.Files.SetModTime("/tree/"+name, oldTime)
@@ -95,6 +97,76 @@ func TestServerThatTouchesWhatIsRead(t *testing.T) {
 			}
 			if notes := b.notes(); len(notes) > 1 {
 				t.Errorf("it said %q", notes)
+			}
+		})
+	}
+}
+
+// TestTouchedSourceOfAStream is the same for what does not stay on this machine: a relay copies the
+// first file once more, and hashes it on its way; a stream that cannot be taken back is hashed if the
+// server's name says that it may have to be.
+func TestTouchedSourceOfAStream(t *testing.T) {
+	data := random(3 << 20)
+	for name, test := range map[string]struct {
+		version string
+		relay   bool
+		rewrite bool
+		fails   bool
+	}{
+		"relay":                  {relay: true},
+		"relay, written to":      {relay: true, rewrite: true, fails: true},
+		"relay of rclone's":      {relay: true, version: "SSH-2.0-rclone/v1.60.1-DEV"},
+		"stream":                 {fails: true},
+		"stream of rclone's":     {version: "SSH-2.0-rclone/v1.60.1-DEV"},
+		"rclone's, written to":   {version: "SSH-2.0-rclone/v1.60.1-DEV", rewrite: true, fails: true},
+		"rclone's, by the relay": {version: "SSH-2.0-rclone/v1.60.1-DEV", relay: true, rewrite: true, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b *bench
+			var mu sync.Mutex
+			clock := time.Now()
+			reads := 0
+			b = newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type != wire.TypeRead {
+					return nil
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if reads++; test.rewrite && r.Offset >= 2<<20 && r.Offset < 3<<20 {
+					b.server.Files.Resize(r.Path, 1<<20)
+					b.server.Files.WriteFile(r.Path, append(data[:1<<20:1<<20], random(2<<20 + reads)[reads:]...))
+				}
+				clock = clock.Add(time.Second)
+				b.server.Files.SetModTime(r.Path, clock)
+				return nil
+			}}, sftptest.LinkConfig{})
+			stream := b.server.Dial(sftptest.LinkConfig{})
+			client, err := usftp.NewClientPipe(stream, stream, usftp.WithServerVersion(test.version))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			b.host.Client = client
+			b.server.Files.WriteFile("/source", data)
+			b.server.Files.SetModTime("/source", oldTime)
+			var got []byte
+			if test.relay {
+				to := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+				_, err = to.job(relay, "/source", "/target", func(j *copyJob) { j.From = b.host })
+				got, _ = to.server.Files.ReadFile("/target")
+				if left := to.temporaries(); len(left) > 0 {
+					t.Errorf("left behind: %q", left)
+				}
+			} else {
+				var out bytes.Buffer
+				_, err = b.job(download, "/source", "-", func(j *copyJob) { j.Writer = &out })
+				got = out.Bytes()
+			}
+			switch {
+			case test.fails && !errors.Is(err, transfer.ErrSourceChanged):
+				t.Error(err)
+			case !test.fails && (err != nil || !bytes.Equal(got, data)):
+				t.Errorf("%d bytes, %v", len(got), err)
 			}
 		})
 	}

@@ -20,6 +20,9 @@ type Client interface {
 	// ReadsOnce reports whether the server is known to count how often a file is read, so that none
 	// should be read without need.
 	ReadsOnce() bool
+	// Touches reports whether the server is known to show the present time of files that it has in
+	// a cache.
+	Touches() bool
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
 	// limits if they are still on their way.
 	DataSizes() (read, write int, err error)

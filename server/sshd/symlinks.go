@@ -11,6 +11,7 @@ import "strings"
 //
 //	OpenSSH, PuTTY, curl and others on libssh2   target first, whatever the server
 //	paramiko, JSch, phpseclib, pkg/sftp          target first, whatever the server
+//	trilead-ssh2 (SFTPv3Client.java)             target first, whatever the server
 //	Apache MINA                                  target first, whatever the server, before SFTP 6
 //	sshj, russh-sftp, Net::SFTP of Ruby          as their caller has it, whatever the server
 //	asyncssh     link first, unless the name has OpenSSH or paramiko in it (sftp.py)
@@ -18,6 +19,9 @@ import "strings"
 //	ssh2 of npm  link first, unless the name begins with OpenSSH or dropbear (protocol/SFTP.js)
 //	WinSCP       link first, unless the name is that of OpenSSH or of ProFTPD (CreateLink in
 //	             SftpFileSystem.cpp), or its user says otherwise (SFTP bugs, in its settings)
+//
+// FileZilla's fzsftp is PuTTY's psftp, which makes no links. Rebex is closed, and its documentation
+// does not say.
 //
 // Nimble Commander asks the name, too, but calls itself libssh2, as clients do that do not ask.
 var draftClients = []string{"AsyncSSH_", "libssh_", "libssh-", "ssh2js", "WinSCP_"}

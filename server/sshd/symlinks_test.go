@@ -16,6 +16,8 @@ func TestDraftSymlinks(t *testing.T) {
 		"SSH-2.0-Go":                        false,
 		"SSH-2.0-JSCH_2.27.3":               false,
 		"SSH-2.0-APACHE-SSHD-2.16.0":        false,
+		"SSH-2.0-TrileadSSH2Java_213":       false,
+		"SSH-2.0-FileZilla_3.69.3":          false,
 		"SSH-2.0-SSHJ_0.40.0":               false,
 		"SSH-2.0-phpseclib_3.0 (openssl)":   false,
 		"SSH-2.0-Ruby/Net::SSH_7.3.0 linux": false,
