@@ -271,9 +271,9 @@ func (t *tree) leftBehind() string {
 	if n > 1 {
 		what = fmt.Sprintf("up to %d temporary files", n)
 	}
-	what += fmt.Sprintf(" may be left in %s, named .*.usftp-%s*", t.shown(t.root.target), t.token)
+	what += fmt.Sprintf(" may be left, with names like .NAME.usftp-%sxxxx", t.token)
 	if t.litter.own != nil {
-		what += " (the next run of the same copy removes them)"
+		what += "; the next run of the same copy removes what is"
 	}
 	return what
 }

@@ -104,25 +104,20 @@ type TreeError struct {
 	First  error // the first that failed
 
 	// LeftBehind says how many temporary files may be left, where, and how they are named; "" if
-	// there are none but those that Failed events name.
+	// there are none but those that Failed events name. A Note says it too.
 	LeftBehind string
 
 	checking bool
 }
 
 func (e *TreeError) Error() string {
-	message := e.First.Error()
 	switch {
 	case e.Failed <= 1:
+		return e.First.Error()
 	case e.checking:
-		message = fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v", e.Failed, e.First)
-	default:
-		message = fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
+		return fmt.Sprintf("%d entries differ from the list or could not be read; the first: %v", e.Failed, e.First)
 	}
-	if e.LeftBehind != "" {
-		message += "; " + e.LeftBehind
-	}
-	return message
+	return fmt.Sprintf("%d entries could not be copied; the first: %v", e.Failed, e.First)
 }
 
 // Unwrap returns First.
@@ -608,7 +603,11 @@ func (t *tree) summarize(s *Summary) (err error) {
 	e := &Event{Kind: Ended, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed,
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
-		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: t.leftBehind(),
+		left := t.leftBehind()
+		if left != "" {
+			t.note(t.route.Source, t.root.target, left)
+		}
+		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
 			checking: t.check}
 		e.Err, e.Message = err, err.Error()
 	}
