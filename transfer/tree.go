@@ -405,7 +405,7 @@ func (t *tree) notInside(dir string) error {
 			break
 		}
 	}
-	if err != nil {
+	if remove == nil {
 		return nil // writing there will say why
 	}
 	defer remove()
@@ -455,8 +455,8 @@ func (t *tree) near() bool {
 
 // mark marks the copy until unmark is called.
 func (t *tree) mark() (unmark func()) {
-	remove, err := t.dst.touch(t.dst.join(t.root.target, t.token.Name("probe")))
-	if err != nil { // writing there will say why
+	remove, _ := t.dst.touch(t.dst.join(t.root.target, t.token.Name("probe")))
+	if remove == nil { // writing there will say why
 		return func() {}
 	}
 	t.root.pending.Add(1) // it gets its times after that
