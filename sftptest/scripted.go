@@ -3,6 +3,7 @@ package sftptest
 import (
 	"io"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ type Scripted struct {
 	Files *Files
 
 	script Script
+	fsid   uint64 // of its file system: no other server has it
 
 	mu       sync.Mutex
 	faults   []*armed
@@ -32,7 +34,8 @@ type Scripted struct {
 
 // NewScripted returns a server that is to be given streams by [Scripted.Serve] or [Scripted.Dial].
 func NewScripted(script Script) *Scripted {
-	s := &Scripted{Files: newFiles(script.Home), script: script, streams: make(map[*session]bool)}
+	s := &Scripted{Files: newFiles(script.Home), script: script, streams: make(map[*session]bool),
+		fsid: rand.Uint64()}
 	s.AddFaults(script.Faults...)
 	return s
 }

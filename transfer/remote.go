@@ -129,7 +129,9 @@ func (e *remoteEnd) touch(name string) (remove func() error, err error) {
 	remove = func() error {
 		ctx, cancel := cleanupContext(e.job.ctx)
 		defer cancel()
-		return e.link.Host().Client.WithContext(ctx).Remove(name)
+		return e.over(name, func(client *usftp.Client, _ bool) error {
+			return client.WithContext(ctx).Remove(name)
+		})
 	}
 	f, err := client.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {

@@ -463,6 +463,9 @@ func (t *tree) mark() (unmark func()) {
 	return func() {
 		if notThere(remove()) != nil {
 			t.litter.leaves(false)
+			if t.ctx.Err() == nil {
+				t.note(t.route.Source, t.root.target, t.leftBehind())
+			}
 		}
 		t.walk.done(t.root)
 	}
