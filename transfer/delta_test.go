@@ -2,14 +2,29 @@ package transfer_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
 )
 
 // edits change a file in ways that files change.
@@ -113,4 +128,286 @@ func TestDeltaIsTheSameAsACopy(t *testing.T) {
 			}
 		}
 	}
+}
+
+// deltaHost is package server over a directory, on a stream that counts, and whose replies pass
+// through change.
+func deltaHost(t *testing.T, change func(packet []byte) []byte) (pool.Host, *sftptest.Counter,
+	string) {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := osfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		server.Serve(context.Background(), far, files, nil)
+	}()
+	var stream io.ReadWriteCloser = near
+	if change != nil {
+		r, w := io.Pipe()
+		go passReplies(w, near, change)
+		stream = changed{r, near}
+	}
+	count := sftptest.NewCounter(stream)
+	client, err := usftp.NewClientPipe(count, count, usftp.WithServerVersion("SSH-2.0-usftp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		<-served
+		files.Close()
+	})
+	return pool.Host{Client: client, Name: "ours"}, count, dir
+}
+
+type changed struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// passReplies passes packets on, changed.
+func passReplies(w *io.PipeWriter, r io.Reader, change func(packet []byte) []byte) {
+	for {
+		header := make([]byte, wire.LengthSize)
+		_, err := io.ReadFull(r, header)
+		packet := make([]byte, binary.BigEndian.Uint32(header))
+		if err == nil {
+			_, err = io.ReadFull(r, packet)
+		}
+		if err != nil {
+			w.CloseWithError(err)
+			return
+		}
+		packet = change(packet)
+		w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(packet))), packet...))
+	}
+}
+
+// changeLists changes the lists of chunks in replies.
+func changeLists(change func(list []wire.Chunk)) func(packet []byte) []byte {
+	return func(packet []byte) []byte {
+		kind, id, body, err := wire.ParseHeader(packet)
+		var reply wire.ChunksReply
+		if err != nil || kind != wire.TypeExtendedReply || reply.Parse(body) != nil || reply.Len() < 2 {
+			return packet
+		}
+		list := slices.Collect(reply.All())
+		change(list)
+		reply.List = nil
+		for _, c := range list {
+			reply.List = wire.AppendChunk(reply.List, c)
+		}
+		return reply.Append(nil, id)[wire.LengthSize:]
+	}
+}
+
+// TestListsThatLie: whatever a host says of its chunks, the copy is the source.
+func TestListsThatLie(t *testing.T) {
+	for name, lie := range map[string]func(list []wire.Chunk){
+		"another order": func(list []wire.Chunk) {
+			for i := 1; i < len(list)-1; i += 2 {
+				list[i-1], list[i] = list[i], list[i-1]
+			}
+		},
+		"all the same": func(list []wire.Chunk) {
+			for i := range list[:len(list)-1] {
+				list[i] = list[0]
+			}
+		},
+		"no length": func(list []wire.Chunk) { list[0].Length = 0 },
+	} {
+		for _, direction := range []way{upload, download} {
+			t.Run(fmt.Sprintf("%s, %v", name, direction), func(t *testing.T) {
+				host, _, far := deltaHost(t, changeLists(lie))
+				old := random(2 << 20)
+				fresh := slices.Insert(bytes.Clone(old), 1<<20, random(10_000)...)
+				source, target, stored := deltaFiles(t, direction, far, fresh, old)
+				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
+				always(&j)
+				var notes []string
+				j.Options.Events = func(e transfer.Event) {
+					if e.Kind == transfer.Note {
+						notes = append(notes, e.Message)
+					}
+				}
+				result, err := j.Run(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
+					t.Errorf("what arrived is not the source: %v", err)
+				}
+				if name == "another order" && (result.Reused != 0 || len(notes) != 1 ||
+					!strings.Contains(notes[0], "all of it is copied")) {
+					t.Errorf("%d bytes came from the old file; notes: %q", result.Reused, notes)
+				}
+				nothingIn(t, "litter", far, "old", "new")
+				nothingIn(t, "litter", filepath.Dir(stored), "old", "new")
+			})
+		}
+	}
+}
+
+// TestDeltaIsNotTriedInVain: not for small files, on a fast link, for what has little in common, or
+// where nobody asks for it.
+func TestDeltaIsNotTriedInVain(t *testing.T) {
+	for name, mode := range map[string]transfer.Delta{"never": transfer.DeltaNever,
+		"automatic, on a fast link": transfer.DeltaAuto} {
+		for _, direction := range []way{upload, download} {
+			t.Run(fmt.Sprintf("%s, %v", name, direction), func(t *testing.T) {
+				host, count, far := deltaHost(t, nil)
+				data := random(5 << 20)
+				source, target, stored := deltaFiles(t, direction, far, data, data)
+				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
+				j.Options.Delta = mode
+				result, err := j.Run(t.Context())
+				if err != nil || result.Reused != 0 {
+					t.Errorf("%+v, %v", result, err)
+				}
+				if n := count.Counts().PacketsSent[wire.TypeExtended]; n > 3 { // limits, rename
+					t.Errorf("%d extended requests", n)
+				}
+				if got, _ := os.ReadFile(stored); !bytes.Equal(got, data) {
+					t.Error("what arrived is not the source")
+				}
+			})
+		}
+	}
+	// a rate limit makes any link slow
+	host, _, far := deltaHost(t, nil)
+	data := random(5 << 20)
+	for name, c := range map[string]struct {
+		old    []byte
+		reused bool
+	}{"the same": {data, true}, "nothing in common": {noiseOf(7, 5<<20), false},
+		"too short": {data[:100_000], false}} {
+		source, target, stored := deltaFiles(t, upload, far, data, c.old)
+		j := copyJob{Host: host, Direction: upload, Source: source, Target: target}
+		j.Options.Delta, j.Options.RateLimit = transfer.DeltaAuto, 20<<20
+		result, err := j.Run(t.Context())
+		if got, _ := os.ReadFile(stored); err != nil || (result.Reused > 0) != c.reused ||
+			!bytes.Equal(got, data) {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+	}
+}
+
+func noiseOf(seed int64, n int) []byte {
+	p := make([]byte, n)
+	rand.New(rand.NewSource(seed)).Read(p)
+	return p
+}
+
+// TestInterruptedDelta: what a delta that was cut off leaves is continued or removed.
+func TestInterruptedDelta(t *testing.T) {
+	for _, direction := range []way{upload, download} {
+		for _, resume := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, resume %v", direction, resume), func(t *testing.T) {
+				host, _, far := deltaHost(t, nil)
+				old := random(12 << 20)
+				fresh := append(bytes.Clone(old[:6<<20]), noiseOf(3, 6<<20)...)
+				source, target, stored := deltaFiles(t, direction, far, fresh, old)
+				stop := errors.New("enough")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
+				always(&j)
+				j.Options.Journal, j.Options.Resume = filepath.Join(t.TempDir(), "journal"), resume
+				j.Options.RateLimit, j.Options.ProgressEvery = 4<<20, 1e6
+				j.Options.Events = func(e transfer.Event) {
+					if e.Kind == transfer.Progress && e.Bytes > 7<<20 {
+						cancel(stop)
+					}
+				}
+				if _, err := j.Run(ctx); !errors.Is(err, stop) {
+					t.Fatalf("it ended with %v", err)
+				}
+				if got, _ := os.ReadFile(stored); !bytes.Equal(got, old) {
+					t.Error("the old file has changed")
+				}
+				j.Options.RateLimit, j.Options.Events = 0, nil
+				result, err := j.Run(t.Context())
+				if got, _ := os.ReadFile(stored); err != nil || !bytes.Equal(got, fresh) {
+					t.Errorf("what arrived is not the source: %v", err)
+				}
+				if resume != (result.Resumed > 6<<20) {
+					t.Errorf("it went on from %d", result.Resumed)
+				}
+				nothingIn(t, "litter", far, "old", "new")
+				nothingIn(t, "litter", filepath.Dir(stored), "old", "new")
+			})
+		}
+	}
+}
+
+// TestDeltaSendsWhatHasChanged counts bytes, beside rsync.
+func TestDeltaSendsWhatHasChanged(t *testing.T) {
+	old := noiseOf(1, 64<<20)
+	r := rand.New(rand.NewSource(2))
+	hundred := bytes.Clone(old)
+	for range 100 {
+		at := r.Intn(len(hundred) - len(hundred)/10_000)
+		r.Read(hundred[at : at+len(hundred)/10_000])
+	}
+	for name, fresh := range map[string][]byte{"a hundred places": hundred,
+		"in front": append(noiseOf(4, 1<<20), old...)} {
+		most := rsyncSends(t, old, fresh) * 3 / 2
+		for _, direction := range []way{upload, download} {
+			t.Run(fmt.Sprintf("%s, %v", name, direction), func(t *testing.T) {
+				host, count, far := deltaHost(t, nil)
+				source, target, _ := deltaFiles(t, direction, far, fresh, old)
+				j := copyJob{Host: host, Direction: direction, Source: source, Target: target}
+				always(&j)
+				if _, err := j.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				counts := count.Counts()
+				if moved := counts.BytesSent + counts.BytesReceived; moved > most {
+					t.Errorf("%d bytes travelled, want %d at most", moved, most)
+				} else {
+					t.Logf("%d bytes travelled of %d that may", moved, most)
+				}
+			})
+		}
+	}
+}
+
+// rsyncSends returns how many bytes rsync moves both ways.
+func rsyncSends(t *testing.T, old, fresh []byte) int64 {
+	t.Helper()
+	path, err := exec.LookPath("rsync")
+	if err != nil {
+		if os.Getenv("USFTP_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("rsync is not installed")
+	}
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	for name, data := range map[string][]byte{from: fresh, to: old} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command(path, "--no-whole-file", "--ignore-times", "--stats", from, to).CombinedOutput()
+	if err != nil {
+		t.Fatalf("rsync: %v: %s", err, out)
+	}
+	sum := int64(0)
+	for _, m := range regexp.MustCompile(`Total bytes (?:sent|received): ([0-9,.]+)`).FindAllSubmatch(out, -1) {
+		n, err := strconv.ParseInt(strings.NewReplacer(",", "", ".", "").Replace(string(m[1])), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if sum == 0 {
+		t.Fatalf("rsync says nothing of bytes: %s", out)
+	}
+	return sum
 }
