@@ -179,6 +179,7 @@ func All() []Row {
 	for _, upload := range []bool{false, true} {
 		all = append(all, rateRows(upload)...)
 	}
+	all = append(all, hostsRow())
 	for _, upload := range []bool{false, true} {
 		all = append(all, memoryRows(upload)...)
 	}
@@ -240,6 +241,20 @@ func rateRows(upload bool) []Row {
 			Ours: "usftp", Contestants: libraries(upload), Targets: []Target{{Against: "pkgsftp-best", Bound: 1.5}},
 		},
 		bothRow(upload),
+	}
+}
+
+// hostsRow sends a part of the file to eight hosts, and all of it to one: as many bytes either way. The
+// hosts are eight names of one server, which has a process for each.
+func hostsRow() Row {
+	const eight = "usftp cp --hosts"
+	return Row{
+		Name: "eight-hosts", Title: "800 MiB: a stream of 100 MiB to eight hosts, or one file to one", Upload: true,
+		Bytes: 800 * mebibyte, Cipher: fastCipher, Ours: eight,
+		Contestants: []Contestant{usftpPut, {eight, fmt.Sprintf(`head -c %d "$SRC" | "$USFTP" cp -q -F "$CONFIG" `+
+			`--hosts h1,h2,h3,h4,h5,h6,h7,h8 - ":$DST"`, 100*mebibyte), UsftpProgram}},
+		Apart:   map[string]Apart{eight: {NoFile: true}},
+		Targets: []Target{{Against: "usftp cp", Bound: 1 / 1.1}},
 	}
 }
 

@@ -212,7 +212,7 @@ func (s *Server) Via(address, port string) (Access, error) {
 	a.KnownHosts = filepath.Join(s.dir, "known_hosts-"+port)
 	a.ClientConfig = filepath.Join(s.dir, "ssh_config-"+port)
 	known := knownhosts.Line([]string{net.JoinHostPort(address, port)}, s.hostKey) + "\n"
-	config := fmt.Sprintf(`Host host
+	config := fmt.Sprintf(`Host host h?
 	HostName %s
 	Port %s
 	User %s
