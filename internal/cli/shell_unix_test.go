@@ -141,3 +141,41 @@ func TestShellReconnects(t *testing.T) {
 	}
 	s.await(`Remote working directory: ` + regexp.QuoteMeta(dir) + `\s`)
 }
+
+// Questions are answered by a line of their own, Ctrl-C at one ends the command, and a program that
+// runs here has Ctrl-C to itself.
+func TestShellAsks(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	remote := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		writeFile(t, filepath.Join(remote, name), nil)
+	}
+	s, _ := onShell(t, server, remote)
+	s.typed("rm -i one\r")
+	s.await(`remove .*one\? $`)
+	s.typed("\x03")
+	s.await(`\^C\s+.*> $`)
+	s.typed("rm -i two\r")
+	s.await(`remove .*two\? $`)
+	s.typed("yes\r")
+	s.await(`yes\s+.*> $`)
+	if _, err := os.Stat(filepath.Join(remote, "two")); err == nil {
+		t.Error("two is there after a yes")
+	}
+	if _, err := os.Stat(filepath.Join(remote, "one")); err != nil {
+		t.Error(err)
+	}
+	s.typed("!echo begun; exec sleep 1000\r")
+	s.await(`begun\s+$`)
+	s.typed("\x03")
+	s.await(`\^C\s+.*> $`)
+	s.typed("tail -f one\r")
+	s.await(`tail -f one\s+$`)
+	s.typed("\x03")
+	s.await(`\^C\s+.*testhost:.*> $`)
+	s.typed("\x04")
+	if code := s.End(); code != 0 {
+		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+}

@@ -127,6 +127,10 @@ func (s *Shell) child(_ context.Context, cmd *exec.Cmd) error {
 	defer s.interrupts.ignore(false)
 	err := cmd.Run()
 	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.String() == "signal: interrupt" { // Ctrl-C was for it
+		fmt.Fprintln(os.Stderr)
+		return told(err)
+	}
 	if errors.As(err, &exit) {
 		return fmt.Errorf("%s ended with %s", filepath.Base(cmd.Path), exit)
 	}

@@ -20,6 +20,9 @@ type Shell struct {
 	listings   *listings
 	interrupts interrupts
 
+	// ask asks the person who types commands. Nil means that there is none.
+	ask func(ctx context.Context, question string) (yes bool, err error)
+
 	quoting quoting
 	journal string // where interrupted copies are noted
 	meter   bool   // progress is shown

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/usftp/usftp/internal/cli/lineedit"
 	"github.com/usftp/usftp/internal/cli/opt"
@@ -35,6 +36,7 @@ func newTerminal(s *Shell) *terminal {
 	}
 	t.editor.Complete = s.complete
 	s.listings.arrived = t.editor.Wake
+	s.ask = t.ask
 	return t
 }
 
@@ -64,7 +66,7 @@ func (t *terminal) loop(ctx context.Context, s *Shell) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		s.show(err)
+		t.show(err)
 		if ends || errors.As(err, new(*ui.OutputError)) {
 			return err
 		}
@@ -76,6 +78,35 @@ func (t *terminal) run(ctx context.Context, l line) (ends bool, err error) {
 	ctx, done := t.shell.interrupts.begin(ctx)
 	defer done()
 	return t.shell.run(ctx, l)
+}
+
+// show shows an error. Whoever has pressed Ctrl-C knows why the command has ended; what comes next
+// must not stand behind the ^C that the terminal shows.
+func (t *terminal) show(err error) {
+	var told *toldError
+	if errors.As(err, new(*ui.Interruption)) && !errors.As(err, &told) {
+		fmt.Fprintln(t.screen)
+		return
+	}
+	t.shell.show(err)
+}
+
+// ask asks a question that is answered with yes or no, by a line of its own.
+func (t *terminal) ask(ctx context.Context, question string) (yes bool, err error) {
+	restore, err := t.shell.app.Raw(t.shell.app.Stdin)
+	if err != nil {
+		return false, err
+	}
+	defer restore()
+	editor := lineedit.New(t.shell.app.Stdin, t.screen, t.editor.Width)
+	answer, err := editor.ReadLine(ctx, ui.Printable(question)+" ")
+	switch {
+	case errors.Is(err, lineedit.ErrInterrupted):
+		return false, told(err)
+	case isEnd(err):
+		return false, nil
+	}
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y"), err
 }
 
 // readLine reads a line with the terminal raw.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/usftp/usftp"
@@ -26,9 +25,7 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 	if ui.IsTerminal(s.app.Stdout) {
 		env.Terminal, env.Width = true, ui.Width(s.app.Stdout)
 	}
-	if s.quoting == shQuoting {
-		env.Ask = s.ask
-	}
+	env.Ask = s.ask
 	// Operands are texts to the command, which finds out what its flags are. Which word an operand
 	// was, quotes and all, follows from the order.
 	left := words
@@ -81,16 +78,6 @@ func textsOf(words []word) []string {
 		list[i] = w.text
 	}
 	return list
-}
-
-// ask asks the person who types commands.
-func (s *Shell) ask(ctx context.Context, question string) (bool, error) {
-	io.WriteString(s.app.Console, ui.Printable(question)+" ")
-	answer, err := ui.ReadLine(s.app.StandardInput(ctx))
-	if err == io.EOF {
-		err = nil
-	}
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y"), err
 }
 
 // chgrp is chown for groups alone.
