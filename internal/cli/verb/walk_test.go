@@ -1,0 +1,64 @@
+package verb
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestWalkIsBounded: of a directory of any size only part is held if the order does not matter, and
+// nothing is left out or comes twice.
+func TestWalkIsBounded(t *testing.T) {
+	const entries = 400_000
+	listed := 0
+	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type != wire.TypeReaddir || listed == entries {
+			return nil
+		}
+		names := make([]wire.Name, 100)
+		for i := range names {
+			listed++
+			names[i] = wire.Name{Filename: fmt.Sprintf("%07d-%s", listed, strings.Repeat("x", 80)),
+				Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: typeFile | 0o644, Size: 1}}
+		}
+		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, r.ID)))}
+	}})
+	server.Files.Mkdir("/d")
+	link := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
+	ok(t, err)
+	t.Cleanup(func() { client.Close() })
+	j := newRig(client).begin(t.Context(), "find")
+	var most uint64
+	seen := 0
+	last := ""
+	w := &walk{job: j, each: func(in *dir, e *entry, _ *dir) error {
+		if in == nil {
+			return nil
+		}
+		if seen++; seen%50_000 == 0 {
+			var stats runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&stats)
+			most = max(most, stats.HeapAlloc)
+		}
+		if e.name <= last {
+			return fmt.Errorf("%s comes after %s", e.name, last)
+		}
+		last = e.name
+		return nil
+	}}
+	top := j.lookup([]string{"/d"}, followNever, func(_ string, err error) { t.Fatal(err) })
+	ok(t, w.run(top))
+	if seen != entries {
+		t.Errorf("%d entries, want %d", seen, entries)
+	}
+	if most > 64<<20 { // all of them would take 120 MB and more
+		t.Errorf("%d MB were held", most>>20)
+	}
+}
