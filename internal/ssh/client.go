@@ -74,6 +74,7 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 	if err := t.handshake(config.Version, l.run); err != nil {
 		return nil, err
 	}
+	c.limitGrowth()
 	c.mux.start()
 	return c, nil
 }

@@ -104,17 +104,10 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 		t.end(err)
 		return nil, err
 	}
-	if bytes.HasPrefix(t.theirs, []byte(openSSH)) {
-		c.mux.growth.limit(openSSHWindow - firstWindow)
-	}
+	c.limitGrowth()
 	c.mux.start()
 	return c, nil
 }
-
-// openSSHWindow bounds windows for OpenSSH's client. It queues as much as the window lets it send, and
-// copies the whole queue for each piece that it adds: over 100 ms a window of 16 MiB has it send at
-// half the rate of one of 4 MiB.
-const openSSHWindow = 4 << 20
 
 const openSSH = "SSH-2.0-OpenSSH_"
 
