@@ -18,13 +18,11 @@ import (
 	"github.com/usftp/usftp/internal/cli/serve"
 	"github.com/usftp/usftp/internal/cli/shell"
 	"github.com/usftp/usftp/internal/cli/sync"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // Main runs the command with its arguments (without the program's name) and returns the exit code.
 func Main(args []string) int {
-	tune.Processors()
 	a := ui.NewApp()
 	ctx, stop := a.CatchSignals(context.Background())
 	defer stop()

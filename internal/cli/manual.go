@@ -112,7 +112,7 @@ are no events.`},
 	{"SIGNALS", `SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the copy. What has arrived is kept
 under its temporary name, which is printed. This takes a few seconds at most; a second
 signal ends the program at once. usftp serve handles signals in its own way, see above.`},
-	{"ENVIRONMENT", `GOGC and GOMEMLIMIT override the program's own settings of Go's memory manager.
+	{"ENVIRONMENT", `GOMAXPROCS, GOGC and GOMEMLIMIT have their usual meaning in Go programs.
 LS_COLORS has the colours of usftp ls, and NO_COLOR turns them off.
 SSH_AUTH_SOCK names the agent's socket.
 USFTP_COMPLETION_TIMEOUT is how long completion may ask a host, such as 3s (default 1s).

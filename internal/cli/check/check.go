@@ -14,7 +14,6 @@ import (
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -92,9 +91,6 @@ func parseCheckPlaces(args []string) (dir connect.Place, err error) {
 }
 
 func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.Place) error {
-	if !dir.Remote {
-		tune.Local()
-	}
 	list, err := checksum.Open(name, checksum.Algorithm(flags.hash))
 	if err != nil {
 		return fmt.Errorf("cannot use the list of hashes: %w", err)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/report"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
@@ -64,13 +62,6 @@ func Command(a *ui.App) *cobra.Command {
 }
 
 func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, target connect.Place) error {
-	if !target.Remote && !slices.ContainsFunc(sources, func(p connect.Place) bool { return p.Remote }) {
-		tune.Local()
-	}
-	if flags.recursive {
-		defer runtime.KeepAlive(tune.Tree(slices.ContainsFunc(sources,
-			func(p connect.Place) bool { return p.Remote })))
-	}
 	c, finish, err := flags.copier(ctx, a, sources, target,
 		func(r report.Reporter) report.Reporter { return r })
 	if err != nil {
@@ -81,7 +72,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 	c.sayHowToGoOn()
 	finish()
 	if flags.Verbose >= 2 {
-		a.Console.Say("peak memory: " + tune.PeakMemory() + "")
+		a.Console.Say("peak memory: " + ui.PeakMemory())
 	}
 	if c.Code != ui.ExitOK {
 		return &ui.ExitError{Code: c.Code}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/hosts"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/transfer"
@@ -44,7 +43,6 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	if err != nil {
 		return err
 	}
-	tune.Many()
 	m.shared = transfer.NewShared(0)
 	defer m.shared.Close()
 	source, err := m.openStream(ctx, a)
@@ -64,7 +62,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		a.Console.Say(ui.Amount(float64(m.shared.BytesRead())) + " read on this machine")
 	}
 	if flags.Verbose >= 2 {
-		a.Console.Say("peak memory: " + tune.PeakMemory())
+		a.Console.Say("peak memory: " + ui.PeakMemory())
 	}
 	return err
 }

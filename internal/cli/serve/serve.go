@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
@@ -46,7 +45,6 @@ var ErrEnded = errors.New("the server has ended")
 // run serves until ctx ends, and then until the sessions that run have ended or the time of grace
 // is over.
 func (s *site) run(ctx context.Context) error {
-	tune.AllProcessors()
 	if err := s.start(); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/stdio"
@@ -21,7 +20,6 @@ func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 		}
 		return nil
 	}
-	tune.AllProcessors()
 	config := stdio.Config{
 		In: a.Stdin, Out: a.Stdout,
 		ReadOnly: flags.readOnly, StartDirectory: flags.start, Denied: flags.deny, Allowed: flags.allow,

@@ -7,10 +7,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 
 	"github.com/usftp/usftp/internal/cli/report"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -189,7 +187,6 @@ func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 		}
 		return told(err)
 	}
-	defer runtime.KeepAlive(tune.Tree(true))
 	tree := s.flags.TreeOptions()
 	tree.Options = j.options
 	_, err := transfer.CopyTree(ctx, dst, src, tree)

@@ -8,7 +8,6 @@ import (
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/report"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -23,7 +22,6 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	if err != nil {
 		return err
 	}
-	tune.Many()
 	shared := transfer.NewShared(0)
 	defer shared.Close()
 	one := func(ctx context.Context, a *ui.App, h hosts.Host) (result hosts.Result, err error) {

@@ -4,7 +4,6 @@ package sync
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/report"
-	"github.com/usftp/usftp/internal/cli/tune"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
 )
@@ -62,9 +60,6 @@ func parsePlaces(args []string) (src, dst connect.Place, err error) {
 }
 
 func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) error {
-	if !src.Remote && !dst.Remote {
-		tune.Local()
-	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	a.Out.StopWhenLost(stop)
@@ -72,11 +67,10 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	config.Helper = flags.delta.Helper()
 	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 	defer t.Hosts.Close()
-	defer runtime.KeepAlive(tune.Tree(src.Remote))
 	syncTrees(t, flags, src, dst, transfer.Local)
 	t.Report.End(t.Code)
 	if flags.Verbose >= 2 {
-		a.Console.Say("peak memory: " + tune.PeakMemory())
+		a.Console.Say("peak memory: " + ui.PeakMemory())
 	}
 	if t.Code != ui.ExitOK {
 		return &ui.ExitError{Code: t.Code}
