@@ -308,6 +308,9 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	return remote, nil
 }
 
+// clockError is by how many seconds a time that we have set may be ahead of the host's clock.
+const clockError = 2
+
 // openNow is open for a caller without the gate.
 func (h *handle) openNow(ctx context.Context) (*usftp.File, error) {
 	if err := h.gate.lock(ctx); err != nil {
@@ -323,6 +326,7 @@ func (h *handle) openNow(ctx context.Context) (*usftp.File, error) {
 func (f *file) isSame(c *usftp.Client, path string, a attrs) error {
 	f.mu.Lock()
 	loose, proofs := f.loose, append([]proof(nil), f.proofs...)
+	setsTimes := f.set.SetTimes || f.told != 0 // which may have been done before the answer was lost
 	f.mu.Unlock()
 	f.node.mu.Lock()
 	seen := f.node.version
@@ -333,7 +337,7 @@ func (f *file) isSame(c *usftp.Client, path string, a attrs) error {
 		}
 		return nil
 	}
-	if a.mtime < seen.mtime {
+	if !setsTimes && a.mtime+clockError < seen.mtime {
 		return syscall.ESTALE
 	}
 	if len(proofs) == 0 {

@@ -91,6 +91,9 @@ func (f *file) setMode(mode uint32) {
 // setPending sets the attributes that wait for it, by a handle or by name.
 func (f *file) setPending(ctx context.Context, h *handle) error {
 	f.mu.Lock()
+	if f.hasPending() {
+		f.loose = true
+	}
 	if !f.hasPending() {
 		f.wrote = time.Time{}
 		f.mu.Unlock()
@@ -194,6 +197,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.setPending(ctx, h); err != nil {
 			return err
 		}
+		file.loosen()
 	}
 	err = f.onPath(n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
@@ -277,12 +281,23 @@ func clamp(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), last), 0)
 }
 
+// loosen says that the file is about to be changed: its size and time may be others, even if no
+// answer comes.
+func (f *file) loosen() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.loose = true
+}
+
 // truncate sets a file's size.
 func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size uint64) error {
 	if file != nil {
 		if err := file.flush(ctx); err != nil {
 			return err
 		}
+	}
+	if file != nil {
+		file.loosen()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
 	err := f.onPath(n, func(path string) error {
