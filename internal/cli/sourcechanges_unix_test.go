@@ -71,12 +71,12 @@ func TestDemo(t *testing.T) {
 	if got.code != 0 || got.stderr != "" {
 		t.Errorf("exit code %d: %s", got.code, got.stderr)
 	}
-	want := `^An SFTP server of our own listens on 127\.0\.0\.1:\d+\. Over SSH, up and down again:
-  up    one file of 128 MB +\d+\.\d\d s +[\d.]+ [MG]B/s  SHA-256 is right
-  down  one file of 128 MB +\d+\.\d\d s +[\d.]+ [MG]B/s  SHA-256 is right
-  up    200 files of 4\.00 kB +\d+\.\d\d s +\d+ files/s  SHA-256 is right
-  down  200 files of 4\.00 kB +\d+\.\d\d s +\d+ files/s  SHA-256 is right
-All files have arrived as they were\. What was made is removed again\.
+	want := `^A temporary SFTP server listens on 127\.0\.0\.1:\d+\. Copying there and back over SSH:
+  up    one file of 128 MB +\d+\.\d\d s +[\d.]+ [MG]B/s  SHA-256 matches
+  down  one file of 128 MB +\d+\.\d\d s +[\d.]+ [MG]B/s  SHA-256 matches
+  up    200 files of 4\.00 kB +\d+\.\d\d s +\d+ files/s  SHA-256 matches
+  down  200 files of 4\.00 kB +\d+\.\d\d s +\d+ files/s  SHA-256 matches
+All files arrived intact\. The temporary files are removed\.
 $`
 	if !regexp.MustCompile(want).MatchString(got.stdout) {
 		t.Errorf("it says:\n%s", got.stdout)

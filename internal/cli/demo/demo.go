@@ -64,7 +64,7 @@ func demo(ctx context.Context, a *ui.App) (err error) {
 	}
 	defer server.close()
 	out := a.Out
-	fmt.Fprintf(out, "An SFTP server of our own listens on %s. Over SSH, up and down again:\n",
+	fmt.Fprintf(out, "A temporary SFTP server listens on %s. Copying there and back over SSH:\n",
 		server.addr)
 	d := &demoRun{App: a, out: out, dir: dir, server: server}
 	d.report.Console = a.Console
@@ -76,7 +76,7 @@ func demo(ctx context.Context, a *ui.App) (err error) {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(out, "All files have arrived as they were. What was made is removed again.")
+	_, err = fmt.Fprintln(out, "All files arrived intact. The temporary files are removed.")
 	return err
 }
 
@@ -157,7 +157,7 @@ func (d *demoRun) way(name, what string, sources []connect.Place, target connect
 	if len(sums) > 1 {
 		speed = fmt.Sprintf("%.0f files/s", float64(len(sums))/took.Seconds())
 	}
-	_, err := fmt.Fprintf(d.out, "  %-4s  %-22s  %6.2f s  %13s  SHA-256 is right\n", name, what,
+	_, err := fmt.Fprintf(d.out, "  %-4s  %-22s  %6.2f s  %13s  SHA-256 matches\n", name, what,
 		took.Seconds(), speed)
 	return err
 }
