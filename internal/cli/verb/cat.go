@@ -22,14 +22,14 @@ type ConcatenateOptions struct {
 // Concatenate is cat. The beginnings of the next files are read while one is printed.
 func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []string) error {
 	j := env.begin(ctx, "cat")
-	number := 0
+	number, inLine := 0, false
 	for f := range j.readAhead(names, catAhead) {
 		if f.err != nil {
 			j.fail("read", f.name, f.err)
 			continue
 		}
 		var w io.Writer = j.out
-		lines := &lineWriter{job: j, name: f.name, number: &number, numbered: o.Number}
+		lines := &lineWriter{job: j, name: f.name, number: &number, inLine: &inLine, numbered: o.Number}
 		if o.Number || j.JSON {
 			w = lines
 			if j.JSON {
@@ -175,18 +175,18 @@ type lineWriter struct {
 	number   *int
 	numbered bool
 	rest     []byte // of the last line
-	inLine   bool
+	inLine   *bool  // the last line, maybe of the file before, has not ended
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		if w.numbered && !w.JSON {
-			if !w.inLine {
+			if !*w.inLine {
 				*w.number++
 				fmt.Fprintf(w.out, "%6d\t", *w.number)
 			}
 			w.out.Write(line)
-			w.inLine = line[len(line)-1] != '\n'
+			*w.inLine = line[len(line)-1] != '\n'
 			continue
 		}
 		w.rest = append(w.rest, line...)
@@ -256,7 +256,7 @@ func (j *job) writerFor(name string) (w io.Writer, end func()) {
 	if !j.JSON {
 		return j.out, func() {}
 	}
-	lines := &lineWriter{job: j, name: name, number: new(int)}
+	lines := &lineWriter{job: j, name: name, number: new(int), inLine: new(bool)}
 	return lines, lines.end
 }
 

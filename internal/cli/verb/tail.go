@@ -25,6 +25,9 @@ type TailOptions struct {
 // for in every interval, in one round trip.
 func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
 	j := env.begin(ctx, "tail")
+	if o.Count == 0 && !o.Other && !o.Follow && !o.Retry {
+		return j.end() // as GNU's tail, which does not even look
+	}
 	t := &tail{job: j, o: o, headings: newHeadings(j, o.HeadOptions, names)}
 	for _, name := range names {
 		if j.over() {
