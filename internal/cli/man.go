@@ -74,6 +74,8 @@ func writeCommandMan(w io.Writer, cmd *cobra.Command) {
 		other = "sftp"
 	case "mount", "umount":
 		other = "sshfs"
+	case "sync":
+		other = "rsync"
 	}
 	fmt.Fprintf(w, ".SH SEE ALSO\nusftp(1), %s(1)\n", roff(other))
 }

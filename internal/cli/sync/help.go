@@ -31,6 +31,14 @@ cannot be replaced, everything is compared again.
 The summary says how many files were copied, equal and deleted. Whatever interrupts a
 run, the next one carries on from there.`
 
+const exits = `0 if DST is equal to SRC, as far as that was asked for; 23 if something could not be
+copied or deleted, among it files that changed while they were copied, and the rest is
+done; 24 if files vanished from SRC meanwhile, and everything else is done; 25 if
+nothing was deleted because it would have been too much or SRC is empty, or if another
+run has the lock of DST; 2 for wrong usage; 255 if a host cannot be reached or the
+connection was lost; 130 and 143 after a signal; 1 for everything else. 23 to 25 are
+rsync's.`
+
 const examples = `  usftp sync site host:/var/www
   usftp sync -n -v host:photos photos
   usftp sync --delete --backup-dir=.old --exclude='*.o' src host:src

@@ -10,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp/internal/cli/complete"
 	"github.com/usftp/usftp/internal/cli/connect"
+	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/transfer"
@@ -23,6 +24,7 @@ func Command(a *ui.App) *cobra.Command {
 		Short:                 "make a directory equal to another",
 		Long:                  long,
 		Example:               examples,
+		Annotations:           map[string]string{opt.OwnPage: exits},
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			src, dst, err := parsePlaces(args)
