@@ -136,6 +136,9 @@ func (v *inventory) add(name string, f *facts) {
 		}
 	}
 	p := v.part(h.name)
+	if len(*p) == cap(*p) { // append would take a quarter more than there is
+		*p = slices.Grow(*p, max(8, len(*p)/16))
+	}
 	*p = append(*p, h)
 	v.n++
 	v.unseen++

@@ -590,13 +590,21 @@ func (w *walk) workLarge() {
 // names can raise it.
 type names struct {
 	seed  maphash.Seed
-	added []uint64            // since the listing started
+	added [][]uint64          // since the listing started, in pieces: a long slice grows by copying
 	known map[uint64]struct{} // when it started
 }
 
 func newNames() *names { return &names{seed: maphash.MakeSeed()} }
 
-func (n *names) add(name string) { n.added = append(n.added, maphash.String(n.seed, name)) }
+func (n *names) add(name string) {
+	const piece = 4096
+	last := len(n.added) - 1
+	if last < 0 || len(n.added[last]) == piece {
+		n.added = append(n.added, nil)
+		last++
+	}
+	n.added[last] = append(n.added[last], maphash.String(n.seed, name))
+}
 
 // has reports whether a name was there before the listing was started again.
 func (n *names) has(name string) bool {
@@ -610,10 +618,12 @@ func (n *names) has(name string) bool {
 // again starts the listing again.
 func (n *names) again() {
 	if n.known == nil {
-		n.known = make(map[uint64]struct{}, len(n.added))
+		n.known = make(map[uint64]struct{})
 	}
-	for _, sum := range n.added {
-		n.known[sum] = struct{}{}
+	for _, piece := range n.added {
+		for _, sum := range piece {
+			n.known[sum] = struct{}{}
+		}
 	}
 	n.added = nil
 }

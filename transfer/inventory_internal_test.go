@@ -1,0 +1,70 @@
+package transfer
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// An inventory of a million entries takes little more than 24 bytes each, finds all of them and
+// nothing else, and knows which the source has not.
+func TestInventoryOfAMillion(t *testing.T) {
+	const n = 1_000_000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	v := newInventory()
+	at := time.Unix(1_600_000_000, 0)
+	for i := range n {
+		v.add(fmt.Sprint("name", i), &facts{mode: 0o640, hasMode: true, hasTimes: true, size: int64(i),
+			mtime: at.Add(time.Duration(i) * time.Second)})
+	}
+	v.sort()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if took := int64(after.HeapAlloc) - int64(before.HeapAlloc); took > 28*n {
+		t.Errorf("it takes %d bytes", took)
+	}
+	for i := range n {
+		f := facts{mode: 0o640, size: int64(i), mtime: at.Add(time.Duration(i) * time.Second), hasTimes: true}
+		if i%1000 == 0 {
+			continue
+		}
+		h, ok := v.take(fmt.Sprint("name", i))
+		if !ok || !h.sameSize(&f) || !h.sameTime(&f, 0) || h.perm() != 0o640 || h.kind() != kindFile {
+			t.Fatalf("entry %d is %+v, %v", i, h, ok)
+		}
+	}
+	if _, ok := v.take("another"); ok || v.unseen != n/1000 || !v.extra("name1000") || v.extra("name1") ||
+		v.extra("another") {
+		t.Errorf("%d entries are left", v.unseen)
+	}
+	runtime.KeepAlive(v)
+}
+
+// What is held tells everything apart that matters, at the ends of what it can hold.
+func TestHeld(t *testing.T) {
+	at := time.Unix(1<<32-1, 0)
+	f := facts{mode: fs.ModeDir | 0o755, size: 1<<48 - 1, mtime: at, hasTimes: true}
+	h := newHeld(&f)
+	if h.kind() != kindDir || h.perm() != 0o755 || !h.sameSize(&f) || !h.sameTime(&f, 0) {
+		t.Errorf("%+v", h)
+	}
+	later := f
+	later.mtime = at.Add(2 * time.Second) // beyond what the protocol can say
+	if age, known := h.age(&later); !known || age != 2*time.Second || h.sameTime(&later, time.Second) ||
+		!h.sameTime(&later, 2*time.Second) {
+		t.Errorf("it is %v later", age)
+	}
+	f.hasTimes = false
+	if timeless := newHeld(&f); timeless.sameTime(&later, time.Hour) {
+		t.Error("an unknown time is the same as another")
+	}
+	for mode, kind := range map[fs.FileMode]uint64{0: kindFile, fs.ModeSymlink: kindLink, fs.ModeNamedPipe: kindOthers, fs.ModeSocket: kindOthers} {
+		if got := newHeld(&facts{mode: mode}).kind(); got != kind {
+			t.Errorf("%v is of the kind %d", mode, got)
+		}
+	}
+}
