@@ -77,6 +77,26 @@ func ExampleCopy() {
 	// verified by hash
 }
 
+// A directory on a host becomes equal to a local one. A second run finds nothing to do.
+func ExampleSync() {
+	host, disconnect := exampleHost("host")
+	defer disconnect()
+	dir := exampleDir()
+	defer os.RemoveAll(dir)
+	site := transfer.Local(filepath.Join(dir, "data"))
+	for range 2 {
+		summary, err := transfer.Sync(context.Background(), transfer.Remote(host, "/site"), site,
+			transfer.SyncOptions{Delete: true})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(summary.Files, "files copied")
+	}
+	// Output:
+	// 2 files copied
+	// 0 files copied
+}
+
 // A stream becomes a file on a host, and a file on a host a stream.
 func ExampleReader() {
 	ctx := context.Background()
