@@ -349,7 +349,8 @@ var clientCalls = map[string]anyCall{
 // noClientCalls are the methods of Client that ask nothing, or that no context bounds.
 var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats",
 	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "HasChunks", "CheckFileAlgorithms",
-	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder", "private.Client.ReadsOnce"}
+	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
+	"private.Client.ReadsOnce", "private.Client.Touches"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
