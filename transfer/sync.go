@@ -262,7 +262,10 @@ func (s *syncing) rename() {
 func (s *syncing) take(d *directory) (release func(), err error) {
 	v := newInventory()
 	d.inventory = v
-	release = func() { d.inventory = nil }
+	release = func() {
+		d.inventory = nil
+		d.big.Store(false)
+	}
 	if err := s.readIgnore(d); err != nil {
 		return release, err
 	}
@@ -272,7 +275,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 	locked := false
 	for above := d.parent; above != nil && !locked; above = above.parent {
 		// A walker that walks into a directory at once is that of the directory above.
-		locked = above.inventory != nil && above.inventory.n > bigInventory
+		locked = above.big.Load()
 	}
 	err = s.dst.entries(d, v.reset, func(name string, f *facts) error {
 		if s.ignores(d, name, f.mode.IsDir()) {
@@ -281,13 +284,17 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 		if n := s.listed.Add(1); s.tree.tooMany(n) {
 			return ErrTreeTooLarge
 		}
-		if v.n == bigInventory && !locked {
-			locked = true
-			s.big.Lock()
-			release = func() {
-				d.inventory = nil
-				s.big.Unlock()
+		if v.n == bigInventory {
+			if !locked {
+				locked = true
+				s.big.Lock()
+				forget := release
+				release = func() {
+					forget()
+					s.big.Unlock()
+				}
 			}
+			d.big.Store(true)
 		}
 		v.add(name, f)
 		if !f.mode.IsDir() {

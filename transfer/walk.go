@@ -36,6 +36,7 @@ type directory struct {
 	there     *held       // what it is at the target; nil if it is not, or nobody knows
 	touched   atomic.Bool // something in it changes, and with that its time
 	inventory *inventory  // of the target, while the directory is listed
+	big       atomic.Bool // the inventory is large, and syncing.big is held by this directory or one above
 	extra     bool        // the source has not got it
 	ignore    *ignoreRules
 }

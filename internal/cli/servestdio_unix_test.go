@@ -143,7 +143,7 @@ func TestServeStdioFlags(t *testing.T) {
 	}
 	for bad, says := range map[string]string{
 		"-Q features": "must be requests", "-f MAIL": "facility", "-l LOUD": "quiet, error",
-		"-u 9": "octal", "-P fly": "no request", "-x": "",
+		"-u 9": "octal", "-P fly": "unknown request", "-x": "",
 	} {
 		if out, err := run(strings.Fields(bad)...); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s: %v\n%s", bad, err, out)

@@ -109,8 +109,8 @@ func TestPasswordFilesThatAreWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"a":                         "name:hash",
 		":x":                        "name:hash",
-		"a:plain":                   "neither argon2id's nor bcrypt's",
-		"a:{SHA}x":                  "neither argon2id's nor bcrypt's",
+		"a:plain":                   "neither argon2id nor bcrypt",
+		"a:{SHA}x":                  "neither argon2id nor bcrypt",
 		"a:$2y$99$x":                "bcrypt",
 		"a:" + good + "\na:" + good: "already",
 		"a:" + strings.Replace(good, "m=64", "m=99999999", 1): "takes 99999999 KiB",
