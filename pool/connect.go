@@ -17,35 +17,36 @@ import (
 
 // ConnectConfig changes how [Connect] logs in. The zero ConnectConfig is valid.
 type ConnectConfig struct {
-	// Dial is how connections are made. Nil means the user's ssh_config, and nobody to ask.
+	// Dial configures the connections. Nil means the user's ssh_config, with nobody to answer
+	// prompts.
 	Dial *dial.Config
 
-	// Connections and Streams are the most connections there may be to the host, and the most SFTP
-	// sessions on each. 0 means 8 and 2, and one connection if each login needs a person.
+	// Connections and Streams limit how many connections are opened to the host, and how many SFTP
+	// sessions on each. 0 means 8 and 2, or a single connection if every login needs a person.
 	Connections, Streams int
 
-	// Expected is the size of the largest file that will be copied, as far as it is known. If it is
-	// large for the link, further connections start to log in when the first login is almost done.
+	// Expected is the size of the largest file to be copied, or 0 if unknown. If it is large enough
+	// for the link, further connections start logging in when the first login is almost complete.
 	Expected int64
 
-	// Source is the file that the first copy will read. Look is the target of the first copy to the
-	// host, or the directory that the first tree begins with. The request goes out together with
-	// the first one of the session, which saves a round trip with hosts that are known to allow it
-	// (OpenSSH). An answer that nobody asks for is dropped.
+	// Source is the first file that will be read. Look is the first target on the host, or the root
+	// of the first tree. On hosts known to allow it (OpenSSH), the request for it is sent along
+	// with the session's first packet, which saves a round trip. An unused answer is dropped.
 	Source, Look string
 
-	// Helper lets usftp be run on the host, where it is on the PATH, for copies that only usftp's
-	// own server can speed up (transfer.Delta): `usftp serve --stdio`, in a channel of the same
-	// connection and with the same user's rights. Where the host runs no commands, or has no usftp,
-	// nothing comes of it.
+	// Helper allows running `usftp serve --stdio` on the host, for copies that only usftp's own
+	// server can speed up (transfer.Delta). It runs in a channel of the same connection, with the
+	// user's rights. If the host runs no commands or has no usftp on its PATH, copies do without
+	// it.
 	Helper bool
 
-	// Client are options for each client. What the connection knows and Dial's Logger are implied.
+	// Client holds options for each client. Those that follow from the connection, and Dial's
+	// Logger, are added automatically.
 	Client []usftp.ClientOption
 }
 
-// A Login is a host that is logged in to: its client, a pool for further connections, and, if a
-// login needs no person, a way to replace a lost connection.
+// A Login is a logged-in host: its client, a pool for further connections and, if logging in needs
+// no person, a way to replace a lost connection.
 type Login struct {
 	target dial.Target
 	dialer *dial.Dialer
@@ -54,12 +55,13 @@ type Login struct {
 	mu     sync.Mutex
 	host   Host
 	conn   *dial.Conn
-	helper *helper // of conn, nil if nobody has asked for one
+	helper *helper // started by the first call of help
 	closed bool
 }
 
 // Connect logs in to a host and starts SFTP. Errors are of type [*dial.Error], whose text begins
-// with the host; if ctx has ended the error may be its cause. The Login must be closed.
+// with the host's name; once ctx has ended the error may be its cause instead. The caller must
+// close the Login.
 func Connect(ctx context.Context, target dial.Target, config ConnectConfig) (*Login, error) {
 	if config.Dial == nil {
 		config.Dial = new(dial.Config)
@@ -72,14 +74,14 @@ func Connect(ctx context.Context, target dial.Target, config ConnectConfig) (*Lo
 	return l, nil
 }
 
-// Host returns the host. After a reconnect it is another one.
+// Host returns the host. After a reconnect it returns a different value.
 func (l *Login) Host() Host {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.host
 }
 
-// Close ends all connections to the host in bounded time. It may be called twice.
+// Close ends all connections to the host in bounded time. Further calls do nothing.
 func (l *Login) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +92,8 @@ func (l *Login) Close() error {
 	return nil
 }
 
-// end closes everything at once: whatever was done has been answered, and saying goodbye would cost
-// a round trip. The caller holds the lock.
+// end closes everything without saying goodbye, which would cost a round trip: all requests have
+// been answered. The caller holds the lock.
 func (l *Login) end() {
 	var closing sync.WaitGroup
 	if l.host.Pool != nil {
@@ -103,9 +105,9 @@ func (l *Login) end() {
 	if l.host.Client != nil {
 		closing.Go(func() { l.host.Client.Close() })
 		if l.conn != nil && l.conn.SSH() != nil {
-			<-l.host.Client.Done() // so that the client knows who ended it
+			<-l.host.Client.Done() // wait, so that the client records who ended it
 		} else {
-			closing.Wait() // a process should exit by itself
+			closing.Wait() // let the server process exit by itself first
 		}
 	}
 	if l.conn != nil {
@@ -114,7 +116,7 @@ func (l *Login) end() {
 	closing.Wait()
 }
 
-// login makes the first connection and lets others begin.
+// login makes the first connection, and lets further ones start while it does.
 func (l *Login) login(ctx context.Context) (err error) {
 	config := *l.config.Dial
 	first := &pending{ready: make(chan struct{})}
@@ -143,7 +145,7 @@ func (l *Login) login(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	if l.dialer.NeedsPerson() { // which is known only now
+	if l.dialer.NeedsPerson() { // known only after the login
 		pool.Close()
 		pool = l.pool(first)
 	} else {
@@ -157,7 +159,7 @@ func (l *Login) login(ctx context.Context) (err error) {
 	return nil
 }
 
-// start opens the first session and sends the first request along with it.
+// start opens the first session and sends the hinted request along with its INIT.
 func (l *Login) start(ctx context.Context, conn *dial.Conn) (*usftp.Client, error) {
 	options := l.options()
 	var r *firstRequest
@@ -180,7 +182,7 @@ func (l *Login) start(ctx context.Context, conn *dial.Conn) (*usftp.Client, erro
 
 // pending is a connection that is still being made.
 type pending struct {
-	ready chan struct{} // closed when what follows is set
+	ready chan struct{} // closed once the fields below are set
 	dialed
 	err error
 }
@@ -203,7 +205,7 @@ func (p *pending) Open(ctx context.Context) (*usftp.Client, error) {
 	return p.dialed.Open(ctx)
 }
 
-// redial replaces the connection. It is the host's Redial.
+// redial implements Host.Redial.
 func (l *Login) redial(ctx context.Context) (Host, error) {
 	if err := l.reconnect(ctx); err != nil {
 		return Host{}, l.error(ctx, err)
@@ -235,8 +237,8 @@ func (l *Login) reconnect(ctx context.Context) error {
 	return nil
 }
 
-// identityOf tells a host from others by its key and the user's name there, or by what was typed if
-// the system's ssh keeps the key to itself.
+// identityOf identifies a host by its key and the user's name on it, or by what was typed if the
+// system's ssh keeps the key to itself.
 func identityOf(conn *dial.Conn, t dial.Target) string {
 	if key := conn.HostKey(); key != nil {
 		return conn.SSH().User() + "@" + ssh.FingerprintSHA256(key)
@@ -258,7 +260,7 @@ func (l *Login) logger() *slog.Logger {
 // pool returns a new pool.
 func (l *Login) pool(first Connection) *Pool {
 	connections, streams := l.config.Connections, l.config.Streams
-	if l.host.Pool != nil { // whose connection was lost
+	if l.host.Pool != nil { // its connection was lost
 		streams = l.host.Pool.streams()
 	}
 	if connections == 0 && l.dialer.NeedsPerson() {
@@ -273,7 +275,7 @@ func (l *Login) pool(first Connection) *Pool {
 	})
 }
 
-// error makes one sentence that begins with the host.
+// error returns err with the host's name in front.
 func (l *Login) error(ctx context.Context, err error) error {
 	var named *dial.Error
 	if errors.As(err, &named) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
@@ -282,7 +284,7 @@ func (l *Login) error(ctx context.Context, err error) error {
 	return &dial.Error{Host: l.host.Name, Err: err}
 }
 
-// dialed is a connection of package dial as a Pool has it.
+// dialed adapts a connection of package dial to a Pool.
 type dialed struct {
 	*dial.Conn
 	options []usftp.ClientOption
@@ -292,17 +294,16 @@ func (d dialed) Open(ctx context.Context) (*usftp.Client, error) {
 	return OpenClient(ctx, d.Conn, d.options...)
 }
 
-// OpenClient opens a stream on a connection and starts SFTP on it. The client learns from the
-// connection the server's version, the channel's window, and how to ask for a sign of life. If ctx
-// ends before SFTP has started, the whole connection is closed: a silent server would be waited for
-// otherwise.
+// OpenClient opens a stream on a connection and starts SFTP on it. The connection tells the client
+// the server's version, the channel's window, and how to send a keepalive. If ctx ends before SFTP
+// has started, the whole connection is closed, since closing just the stream would wait for a
+// silent server.
 func OpenClient(ctx context.Context, conn *dial.Conn,
 	options ...usftp.ClientOption) (*usftp.Client, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// closing only the stream would wait for the server
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	client, err := usftp.NewClientPipe(stream, stream, append([]usftp.ClientOption{
 		usftp.WithServerVersion(conn.ServerVersion()),
@@ -316,7 +317,7 @@ func OpenClient(ctx context.Context, conn *dial.Conn,
 		return nil, context.Cause(ctx)
 	}
 	var named *dial.Error
-	if errors.As(err, &named) { // the stream knows better why it ended
+	if errors.As(err, &named) { // the stream knows best why it ended
 		return nil, named
 	}
 	if err != nil {
@@ -325,7 +326,7 @@ func OpenClient(ctx context.Context, conn *dial.Conn,
 	return client, nil
 }
 
-// A startError reports a stream on which SFTP did not start. Servers often give the reason on
+// A startError reports that SFTP did not start on a stream. Servers often give the reason on
 // standard error.
 type startError struct {
 	err    error

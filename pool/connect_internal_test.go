@@ -7,7 +7,7 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Servers other than OpenSSH's pass on what the program that should speak SFTP says to standard
+// Servers other than OpenSSH's pass on what the program meant to speak SFTP writes to standard
 // error.
 func TestStartError(t *testing.T) {
 	text := &usftp.NotSFTPError{Text: []byte("hello")}

@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Connect gives a host that jobs run on, and that comes back after its connection was lost; Close
+// Connect returns a host that can be copied to and that redials after its connection is lost; Close
 // ends it for good.
 func TestConnect(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -57,7 +57,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// Errors name the host, whatever they are.
+// All errors name the host.
 func TestConnectErrors(t *testing.T) {
 	var named *dial.Error
 	for name, test := range map[string]struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// askingServer is an SSH server that asks questions before it lets anybody in, and serves SFTP.
-// Each login is told to logins.
+// askingServer is an SSH server that asks questions before it lets anybody in, and then serves
+// SFTP. It sends to logins for each login.
 func askingServer(t *testing.T, questions []string, answers []string,
 	logins chan<- struct{}) (port int) {
 	t.Helper()
@@ -82,8 +82,8 @@ func askingServer(t *testing.T, questions []string, answers []string,
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestLoginsThatNeedAPerson: where each login needs one there is one connection, which is not made
-// anew; a password that was typed once serves for others.
+// TestLoginsThatNeedAPerson: where every login needs a person there is one connection, which is not
+// replaced; a password typed once serves for further connections.
 func TestLoginsThatNeedAPerson(t *testing.T) {
 	for name, test := range map[string]struct {
 		questions, answers []string
@@ -115,7 +115,7 @@ func TestLoginsThatNeedAPerson(t *testing.T) {
 				t.Errorf("it can be made anew: %v", host.Redial != nil)
 			}
 			<-logins
-			host.Pool.Expect(1<<40, time.Second) // more than any connection carries in good time
+			host.Pool.Expect(1<<40, time.Second) // more than one connection should carry
 			if !test.needs {
 				for range 7 {
 					<-logins

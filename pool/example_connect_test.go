@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A login, and a file that is copied over as many connections as help.
+// Log in and copy a file over as many connections as help.
 func ExampleConnect() {
 	ctx := context.Background()
 	target, err := dial.ParseHost("me@example.com")
@@ -21,7 +21,7 @@ func ExampleConnect() {
 		log.Fatal(err)
 	}
 	defer login.Close()
-	if _, err := login.Host().Client.Stat("backup"); err != nil { // a client as any other
+	if _, err := login.Host().Client.Stat("backup"); err != nil { // a client like any other
 		log.Fatal(err)
 	}
 	if _, err := transfer.Copy(ctx, transfer.Remote(login.Host(), "backup/disk.img"),

@@ -25,8 +25,7 @@ func (c memoryConnection) Open(ctx context.Context) (*usftp.Client, error) {
 
 func (memoryConnection) Close() error { return nil }
 
-// Connections that come from elsewhere than package dial are pooled, too. A copy takes further ones
-// as far as they help.
+// Connections made without package dial can be pooled, too. A copy opens further ones if they help.
 func ExampleNew() {
 	ctx := context.Background()
 	first := memoryConnection{memfs.New(1 << 20)}
@@ -48,7 +47,7 @@ func ExampleNew() {
 	// <nil>
 }
 
-// Work that many goroutines do spreads over the sessions that a pool has.
+// Work of many goroutines spreads over the pool's sessions.
 func ExamplePool_Acquire() {
 	ctx := context.Background()
 	first := memoryConnection{memfs.New(1 << 20)}

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// helperCommand runs usftp's server on a host. It begins where sftp-server does, and has the
-	// rights of who is logged in.
+	// helperCommand runs usftp's server on a host. It starts in the directory where sftp-server
+	// would, with the rights of the logged-in user.
 	helperCommand = "usftp serve --stdio"
 
-	// helperLimit is how long it may take to start. Without a helper nothing is lost but speed.
+	// helperLimit bounds how long it may take to start. Without a helper only speed is lost.
 	helperLimit = 10 * time.Second
 )
 
-// A helper is usftp's own server on a host whose server is another, in a channel of the same
+// A helper is usftp's own server on a host that runs a different one, in a channel of the same
 // connection.
 type helper struct {
 	cancel context.CancelFunc
-	ready  chan struct{} // closed when it is known whether there is one
+	ready  chan struct{} // closed once client is final
 	client *usftp.Client // nil if there is none
 }
 
-// help returns the helper of the connection, nil if there is none. The first who asks has it
-// started, and all wait for that.
+// help returns the connection's helper, or nil if there is none. The first call starts it; all
+// calls wait for that.
 func (l *Login) help(ctx context.Context) *usftp.Client {
 	l.mu.Lock()
 	if l.closed {
@@ -80,7 +80,7 @@ func (h *helper) start(ctx context.Context, conn *dial.Conn, options []usftp.Cli
 	log.Info("usftp runs on the host to help", "host", conn.Host(), "command", helperCommand)
 }
 
-// close ends a helper, or the attempt to start one.
+// close ends a helper, or the attempt to start it.
 func (h *helper) close() {
 	h.cancel()
 	<-h.ready

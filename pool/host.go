@@ -9,32 +9,33 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// A Host is a server to exchange files with. Only Client is required; [Connect] fills in the rest.
+// A Host is a server to copy from or to. Only Client is required; [Connect] fills in the rest.
 type Host struct {
 	Client *usftp.Client
-	Name   string // in messages and events: "host" or "user@host"
+	Name   string // "host" or "user@host", for messages and events
 
-	// Identity tells the host from others in the journal, whatever it is called: user and host key,
-	// for example. "" means Name.
+	// Identity identifies the host in the journal, whatever name it was reached by: for example,
+	// user and host key. "" means Name.
 	Identity string
 
 	// Redial, if not nil, replaces a lost connection. It may be called several times, and closes
-	// whatever it opened before.
+	// what an earlier call opened.
 	Redial func(context.Context) (Host, error)
 
-	// Helper, if not nil, returns a client of usftp's own server on the host, for what the host's
-	// server does not have, or nil if there is none. Both must show the same files. It may be
-	// called often and from several goroutines.
+	// Helper, if not nil, returns a client of usftp's own server running on the host, for
+	// operations that the host's server does not offer, or nil if there is none. Both servers must
+	// show the same files. It may be called often and from several goroutines.
 	Helper func(context.Context) *usftp.Client
 
-	// Pool provides further connections for large files over long links. Nil means that Client is
-	// all there is.
+	// Pool provides further connections for large files over long links. Nil means to use Client
+	// alone.
 	Pool *Pool
 
-	// Quirks is what the host has shown so far. Nil means that each copy finds out for itself.
+	// Quirks holds what is known about the host's behaviour. Nil means that each copy finds out for
+	// itself.
 	Quirks *Quirks
 
-	first *firstRequest // nil if nothing was asked along with the login
+	first *firstRequest // nil if no request was sent along with the login
 }
 
 // ID returns the host's Identity, or its Name if it has none.
@@ -46,32 +47,32 @@ func (h *Host) ID() string {
 }
 
 // Quirks is what a host has shown since the login, on any connection, so that thousands of files
-// need not each find it out and report it.
+// need not each discover and report it.
 type Quirks struct {
 	Separate    atomic.Bool // one handle does not see what another one wrote
-	Touches     atomic.Bool // a file that is read shows the present time
-	NoTemporary atomic.Bool // temporary names are refused where the target's own is not
+	Touches     atomic.Bool // reading a file sets its modification time
+	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
 	NoRename    atomic.Bool // files cannot be renamed
-	Reported    atomic.Bool // a person was told of one of the last two
+	Reported    atomic.Bool // the user has been told of one of the last two
 }
 
-// A firstRequest goes out together with the first request of the session, because the first copy
-// will ask it first. That saves a round trip.
+// A firstRequest is sent along with the session's first packet because the first copy will need its
+// answer. That saves a round trip.
 type firstRequest struct {
 	path  string
-	opens bool // a file that will be read; otherwise what path leads to is asked for
+	opens bool // open a file for reading; otherwise stat the path
 
 	asked bool
 	taken atomic.Bool
-	trip  time.Duration // measured by the login: this answer also waits for the server to start
-	done  chan struct{} // closed when what follows is known
+	trip  time.Duration // as the login measured it; this request also waits for the server to start
+	done  chan struct{} // closed once the fields below are set
 	file  *usftp.File
 	info  fs.FileInfo
 	link  bool // path is a symbolic link
 	err   error
 }
 
-// start sends the request if the host allows that.
+// start sends the request.
 func (r *firstRequest) start(c *usftp.Client) {
 	r.asked = true
 	go func() {
@@ -84,7 +85,8 @@ func (r *firstRequest) start(c *usftp.Client) {
 	}()
 }
 
-// take returns the answer if exactly this was asked, once; otherwise nil.
+// take returns the first request if it asked exactly this and has not been taken yet, otherwise
+// nil.
 func (h *Host) take(ctx context.Context, path string, opens bool) *firstRequest {
 	r := h.first
 	if r == nil || r.path != path || r.opens != opens || r.taken.Swap(true) {
@@ -98,7 +100,7 @@ func (h *Host) take(ctx context.Context, path string, opens bool) *firstRequest 
 	}
 }
 
-// LoginTrip returns the round trip that the login measured if the answer to the first request was
+// LoginTrip returns the round trip measured during the login if the first request's answer was
 // used, otherwise 0.
 func (h *Host) LoginTrip() time.Duration {
 	if r := h.first; r != nil && r.taken.Load() {
@@ -107,8 +109,8 @@ func (h *Host) LoginTrip() time.Duration {
 	return 0
 }
 
-// OpenRead opens a file for reading together with its attributes, and returns how long a round trip
-// took.
+// OpenRead opens a file for reading together with its attributes, and returns how long the round
+// trip took.
 func (h *Host) OpenRead(ctx context.Context,
 	path string) (f *usftp.File, trip time.Duration, err error) {
 	if r := h.take(ctx, path, true); r != nil {
@@ -122,7 +124,7 @@ func (h *Host) OpenRead(ctx context.Context,
 	return f, time.Since(began), err
 }
 
-// Stat returns what a path leads to.
+// Stat returns what a path refers to, following symbolic links.
 func (h *Host) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
 	if r := h.take(ctx, path, false); r != nil {
 		return r.info, r.err
@@ -130,8 +132,8 @@ func (h *Host) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
 	return h.Client.WithContext(ctx).Stat(path)
 }
 
-// Look asks in one round trip what a path leads to and whether it is a symbolic link. It also
-// returns how long that took.
+// Look reports in one round trip what a path refers to and whether the path itself is a symbolic
+// link, and how long that took.
 func (h *Host) Look(ctx context.Context,
 	path string) (info fs.FileInfo, link bool, trip time.Duration, err error) {
 	if r := h.take(ctx, path, false); r != nil {

@@ -1,6 +1,6 @@
-// Package pool holds the connections to one host: it logs in, opens further connections and
-// sessions while a large copy has a use for them, closes those that add nothing, and replaces
-// connections that are lost.
+// Package pool manages the connections to one host: it logs in, opens further connections and
+// sessions while a large copy benefits from them, closes those that add nothing, and replaces those
+// that are lost.
 //
 // [Connect] logs in to a host. A [Pool] spreads work over several sessions. A [Conn] is a
 // connection that is replaced when it is lost.
@@ -20,9 +20,9 @@ import (
 )
 
 // A Pool holds further connections to one host and further SFTP sessions on them. They are opened
-// on demand, while data already flows over the first, and stay open for whoever comes next unless
-// they turn out to add nothing. Its methods may be called from several goroutines. A nil Pool never
-// has another session.
+// on demand, while data already flows over the first, and stay open for later copies unless they
+// turn out to add nothing. Its methods may be called from several goroutines. A nil Pool has only
+// the first session.
 type Pool struct {
 	config Config
 	ctx    context.Context
@@ -30,31 +30,31 @@ type Pool struct {
 	work   sync.WaitGroup
 
 	mu        sync.Mutex
-	links     []*link    // the first is not the pool's
+	links     []*link    // links[0] belongs to the caller
 	sessions  []*Session // besides the first
-	first     *Session   // stands for the first session; its Client is set once it was lost
-	wanted    int        // connections, the first included; 0 before anybody asked
-	each      int        // sessions that are wanted on each
-	opening   int        // further connections that log in
-	loggingIn int        // 1 while the first connection logs in beside others
+	first     *Session   // stands for the first session; Client is set once that was lost
+	wanted    int        // connections, including the first; 0 before the first Want
+	each      int        // sessions wanted on each connection
+	opening   int        // further connections logging in
+	loggingIn int        // 1 while the first connection is still logging in
 	died      int        // sessions whose connection was lost
 	closed    bool
-	changed   chan struct{} // closed and replaced when a session was added, or none will be
+	changed   chan struct{} // closed and replaced when a session is added or will not be
 }
 
 // link is one connection.
 type link struct {
 	conn     Connection
 	sessions int
-	full     bool // no further session is allowed
-	users    int  // files under way that use one of its sessions
+	full     bool // the host refuses further sessions
+	users    int  // files in progress on its sessions
 }
 
 // A Session is an SFTP session of a Pool.
 type Session struct {
 	*usftp.Client
 	link *link
-	lent int // how often it is acquired
+	lent int // how many callers of Acquire hold it
 }
 
 // A Connection is a connection to a host on which SFTP sessions can be opened.
@@ -65,16 +65,16 @@ type Connection interface {
 
 // Config says where a Pool's connections come from.
 type Config struct {
-	// First is the existing connection, whose first session the pool does not know. Connect makes
-	// another one. If First is not made yet, its Open waits for it.
+	// First is the existing connection, whose first session the pool does not manage. Connect makes
+	// another connection. If First is still being made, its Open waits.
 	First   Connection
 	Connect func(context.Context) (Connection, error)
 
-	// Connections and Streams are the most connections there may be, and the most SFTP sessions on
-	// each. 0 means 8 and 2. If each login needs a person, use one connection.
+	// Connections and Streams limit the connections, including the first, and the SFTP sessions on
+	// each. 0 means 8 and 2. If every login needs a person, use one connection.
 	Connections, Streams int
 
-	// Logger is told what is opened and refused. Nil discards that.
+	// Logger records what is opened and refused. Nil discards it.
 	Logger *slog.Logger
 }
 
@@ -82,12 +82,12 @@ const (
 	defaultConnections = 8
 	defaultStreams     = 2
 
-	// mostLogins is how many connections log in at a time: sshd starts to refuse at 10 from all
-	// users (MaxStartups).
+	// mostLogins limits how many connections log in at a time: sshd starts refusing at 10 across
+	// all users (MaxStartups).
 	mostLogins = 4
 
-	// mostDied is how many lost sessions are replaced, for each that there may be: a host that
-	// accepts connections and ends them at once must not be dialed forever.
+	// mostDied limits how many lost sessions are replaced, per allowed session: a host that accepts
+	// connections and ends them at once must not be dialed forever.
 	mostDied = 2
 )
 
@@ -109,12 +109,12 @@ func New(config Config) *Pool {
 	return p
 }
 
-// loginGrace is what logins under way get to finish: sshd counts connections that leave without a
-// login against their address (PerSourcePenalties).
+// loginGrace is how long Close lets logins finish: sshd counts connections that leave before login
+// against their address (PerSourcePenalties).
 const loginGrace = 2 * time.Second
 
-// Close ends everything that the pool opened, and lets logins under way finish first. It leaves the
-// first connection alone.
+// Close ends everything that the pool opened, after giving logins in progress a moment to finish.
+// It leaves the first connection alone.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -149,8 +149,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Expect opens connections ahead for a file of a size if a round trip so long makes that worth it:
-// they log in while the first connection still does.
+// Expect opens connections early if a file of this size is worth it at this round trip: they log in
+// while the first connection still does.
 func (p *Pool) Expect(size int64, trip time.Duration) {
 	if p.Size() > 1 && trip > flow.StripeAtOnce && flow.WorthStriping(size, trip) {
 		p.awaitFirst()
@@ -158,7 +158,7 @@ func (p *Pool) Expect(size int64, trip time.Duration) {
 	}
 }
 
-// awaitFirst counts the first connection among those that log in until it is made.
+// awaitFirst counts the first connection as logging in until it is made.
 func (p *Pool) awaitFirst() {
 	first, ok := p.config.First.(*pending)
 	p.mu.Lock()
@@ -179,7 +179,7 @@ func (p *Pool) awaitFirst() {
 	})
 }
 
-// Size returns how many sessions there can be, the first included.
+// Size returns the maximum number of sessions, including the first.
 func (p *Pool) Size() int {
 	if p == nil {
 		return 1
@@ -189,15 +189,15 @@ func (p *Pool) Size() int {
 	return p.config.Connections * p.config.Streams
 }
 
-// streams returns how many sessions a connection may have, as far as the host has shown.
+// streams returns how many sessions a connection may have, lowered by what the host has refused.
 func (p *Pool) streams() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.config.Streams
 }
 
-// Want asks for connections until there are so many, the first included, with so many sessions on
-// each, or, if that is 0, as many as are allowed. It does not wait.
+// Want asks for this many connections, including the first, with this many sessions on each. 0
+// sessions means as many as allowed. It does not wait.
 func (p *Pool) Want(connections, sessions int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,13 +209,14 @@ func (p *Pool) Want(connections, sessions int) {
 	p.open()
 }
 
-// open starts what is wanted. The caller holds the lock.
+// open starts whatever is wanted and missing. The caller holds the lock.
 func (p *Pool) open() {
 	if p.closed || p.wanted == 0 {
 		return
 	}
 	for _, l := range p.links {
-		for l.sessions < min(p.each, p.config.Streams) && !l.full { // all at once: each takes three round trips
+		// all at once: each takes three round trips
+		for l.sessions < min(p.each, p.config.Streams) && !l.full {
 			l.sessions++
 			p.work.Go(func() { p.openSession(l) })
 		}
@@ -235,13 +236,13 @@ func (p *Pool) openSession(l *link) {
 		l.full = true
 		if p.ctx.Err() == nil {
 			p.config.Logger.Info("no further channel: " + err.Error())
-			// what one connection was refused, others will be too
+			// what one connection was refused, the others will be too
 			if l.sessions > 1 && !errors.Is(err, net.ErrClosed) {
 				p.config.Streams = max(1, min(p.config.Streams, l.sessions-1))
 			}
 		}
 		p.leave(l)
-	case p.closed || l.sessions == 0: // its connection was closed meanwhile
+	case p.closed || l.sessions == 0: // its connection was closed while this was opening
 		p.work.Go(func() { client.Close() })
 	default:
 		s := &Session{Client: client, link: l}
@@ -279,8 +280,8 @@ func (p *Pool) limit(connections int) {
 	p.wanted = min(p.wanted, connections)
 }
 
-// watch waits for the end of a session and replaces it as far as that is wanted. Whoever uses
-// others does not notice.
+// watch replaces a session that ends, if it is still wanted. Users of other sessions notice
+// nothing.
 func (p *Pool) watch(s *Session) {
 	select {
 	case <-s.Done():
@@ -301,8 +302,8 @@ func (p *Pool) watch(s *Session) {
 	p.open()
 }
 
-// leave counts a session that ended or was refused, and closes the connection if it was the last
-// one. The first connection is not the pool's to close. The caller holds the lock.
+// leave counts a session that ended or was refused, and closes the connection with its last one.
+// The first connection is not the pool's to close. The caller holds the lock.
 func (p *Pool) leave(l *link) {
 	if p.died++; p.died > mostDied*p.config.Connections*p.config.Streams {
 		p.limit(max(1, len(p.links)-1))
@@ -316,7 +317,7 @@ func (p *Pool) leave(l *link) {
 }
 
 // Survivor returns a live session to take the place of the first, whose connection was lost, or nil
-// if there is none. It no longer counts among the others then.
+// if there is none. From then on it is the first session.
 func (p *Pool) Survivor() *usftp.Client {
 	if p == nil {
 		return nil
@@ -339,8 +340,8 @@ func (p *Pool) Survivor() *usftp.Client {
 	return nil
 }
 
-// Drop closes the connections of sessions that turned out to add nothing, unless somebody else uses
-// them, and allows no more connections than are left.
+// Drop closes the connections of sessions that turned out to add nothing, unless they are in use,
+// and allows no more connections than remain.
 func (p *Pool) Drop(useless []*Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -372,14 +373,14 @@ func (p *Pool) Settled() (settled bool, have, most int) {
 	return p.opening == 0 && len(p.links) >= p.wanted, len(p.links), p.config.Connections
 }
 
-// wake tells those who wait for a change. The caller holds the lock.
+// wake wakes everyone who waits for a change. The caller holds the lock.
 func (p *Pool) wake() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Sessions returns the live sessions besides the first, and a channel that is closed when there are
-// others.
+// Sessions returns the live sessions besides the first, and a channel that is closed when that may
+// have changed.
 func (p *Pool) Sessions() (sessions []*Session, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -413,7 +414,7 @@ func (p *Pool) IsFirst(s *Session) bool {
 	return len(p.links) > 0 && p.links[0] == s.link
 }
 
-// Acquire returns the session that is acquired least, nil for the first one, and keeps its
+// Acquire returns the session with the fewest holders, nil for the first one, and keeps its
 // connection open until release is called.
 func (p *Pool) Acquire() (client *usftp.Client, release func()) {
 	if p == nil {

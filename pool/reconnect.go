@@ -12,19 +12,19 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// Retry says how a lost connection is replaced. The zero Retry never replaces one.
+// Retry configures how a lost connection is replaced. The zero Retry never replaces one.
 type Retry struct {
-	// Retries is how many attempts in a row may fail to make progress, if the Host can redial. What
-	// was under way goes on from what had arrived without a gap; finished files of a tree are not
-	// copied again.
+	// Retries is how many attempts in a row may fail to make progress, if the Host can redial. A
+	// file in progress continues after the contiguous part that has arrived; finished files of a
+	// tree are not copied again.
 	Retries int
 
 	// RetryFor limits the time without progress. 0 means 15 minutes.
 	RetryFor time.Duration
 
 	// Backoff returns the wait before an attempt, counted from 1. Nil means a second, doubled for
-	// each further attempt up to 30 s, less up to half of it at random so that many clients that
-	// were cut off together do not come back together.
+	// each further attempt up to 30 s, less up to half at random so that clients cut off together
+	// do not return together.
 	Backoff func(attempt int) time.Duration
 }
 
@@ -41,9 +41,9 @@ type Attempt struct {
 	Message string        // one line about both, for people
 }
 
-// A Conn is a connection to a host that is shared and replaced when it is lost: whoever finds it
-// lost asks for another one, one of them makes it, and the others wait. What was under way then
-// goes on from where it was. Its methods may be called from several goroutines.
+// A Conn is a shared connection to a host that is replaced when it is lost. Everyone who finds it
+// lost calls Renew; one of them reconnects while the others wait, and what was in progress
+// continues. Its methods may be called from several goroutines.
 type Conn struct {
 	ctx   context.Context
 	retry Retry
@@ -51,17 +51,17 @@ type Conn struct {
 	mu       sync.Mutex
 	host     Host          // its Client ends with ctx
 	renewing chan struct{} // closed when the reconnect under way ends; nil if there is none
-	tries    int           // without progress
-	arrived  int64         // grows with everything that need not be done again
-	reached  int64         // arrived, at the first of the tries
-	since    time.Time     // of the first of the tries
+	tries    int           // attempts since the last progress
+	arrived  int64         // counts everything that need not be done again
+	reached  int64         // arrived at the first of the tries
+	since    time.Time     // the first of the tries
 	gaveUp   error
-	files    map[*Progress]func() int64 // large files under way
+	files    map[*Progress]func() int64 // large files in progress
 	slow     slowStart
 	rate     float64
 }
 
-// NewConn returns the host's connection until ctx ends.
+// NewConn returns a connection that is used until ctx ends.
 func NewConn(ctx context.Context, host Host, retry Retry) *Conn {
 	host.Client = host.Client.WithContext(ctx)
 	if host.Quirks == nil {
@@ -79,14 +79,14 @@ func (c *Conn) Host() Host {
 	return c.host
 }
 
-// NoteRate notes that a large file travelled at so many bytes a second.
+// NoteRate records the rate, in bytes per second, at which a large file was copied.
 func (c *Conn) NoteRate(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rate = max(rate, c.rate/2) // one that was held up by something else says little
+	c.rate = max(rate, c.rate/2) // one slow file may have been held up by something else
 }
 
-// Rate returns at how many bytes a second large files have travelled, 0 if none has.
+// Rate returns the rate of recent large files in bytes per second, or 0 if there were none.
 func (c *Conn) Rate() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ func Lost(client *usftp.Client) bool {
 // Renews reports whether a lost connection is replaced.
 func (c *Conn) Renews() bool { return c.Host().Redial != nil && c.retry.Retries > 0 }
 
-// Ended reports whether there is no connection and there will be none.
+// Ended reports whether the connection is lost for good.
 func (c *Conn) Ended() bool {
 	host := c.Host()
 	c.mu.Lock()
@@ -114,7 +114,7 @@ func (c *Conn) Ended() bool {
 	return c.gaveUp != nil || Lost(host.Client) && (host.Redial == nil || c.retry.Retries <= 0)
 }
 
-// Arrived notes something that need not be done again.
+// Arrived records something that need not be done again.
 func (c *Conn) Arrived() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,10 +127,10 @@ func (c *Conn) progress() {
 	c.slow.widen()
 }
 
-// Progress is how far a file has come over all connections, in bytes from its beginning.
+// Progress records how far a file has come over all connections, in bytes from its beginning.
 type Progress struct{ reached int64 }
 
-// Follow counts what arrives of a file until stop is called.
+// Follow counts a file's progress until stop is called. position returns the contiguous part.
 func (c *Conn) Follow(p *Progress, position func() int64) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *Conn) Follow(p *Progress, position func() int64) (stop func()) {
 	}
 }
 
-// count notes what was not there before any loss. The caller holds the lock.
+// count records progress beyond what any earlier connection had reached. The caller holds the lock.
 func (c *Conn) count(p *Progress, reached int64) {
 	if reached > p.reached {
 		p.reached = reached
@@ -154,8 +154,8 @@ func (c *Conn) count(p *Progress, reached int64) {
 	}
 }
 
-// Do calls do, and again over a new connection if it was lost meanwhile. again is true then, since
-// the request may have been executed although nobody saw the reply.
+// Do calls do, and calls it again over a new connection if the connection was lost. again is then
+// true, since the request may have been executed although its reply was lost.
 func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) error) error {
 	for again := false; ; again = true {
 		client := c.Host().Client
@@ -166,8 +166,8 @@ func (c *Conn) Do(tell func(Attempt), do func(client *usftp.Client, again bool) 
 	}
 }
 
-// Renew reports whether what failed over a client with err is worth another try: whether the
-// connection was lost and there is another one now.
+// Renew reports whether an operation that failed with err on client should be tried again: whether
+// the connection was lost and has been replaced.
 func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	if !Lost(client) {
 		return false
@@ -192,7 +192,7 @@ func (c *Conn) Renew(client *usftp.Client, err error, tell func(Attempt)) bool {
 	}
 }
 
-// reconnect replaces the connection for all who wait.
+// reconnect replaces the connection for everyone who waits.
 func (c *Conn) reconnect(err error, tell func(Attempt)) bool {
 	host, err := c.redial(err, tell)
 	c.mu.Lock()
@@ -208,8 +208,8 @@ func (c *Conn) reconnect(err error, tell func(Attempt)) bool {
 	return true
 }
 
-// redial makes the connection, with back-off. Tries are counted since the last progress: over a
-// link that breaks again and again everything gets through in the end.
+// redial makes a new connection, with back-off. Attempts are counted since the last progress, so
+// that over a link that keeps breaking everything gets through in the end.
 func (c *Conn) redial(lost error, tell func(Attempt)) (Host, error) {
 	c.mu.Lock()
 	host := c.host
@@ -273,7 +273,7 @@ func (c *Conn) backoff(attempt int) time.Duration {
 	return delay/2 + rand.N(delay/2)
 }
 
-// Why returns what to report for err: if the connection was given up, that.
+// Why returns the error to report for err: why the connection was given up, if it was.
 func (c *Conn) Why(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,10 +302,10 @@ func (e *gaveUpError) Error() string {
 
 func (e *gaveUpError) Unwrap() []error { return []error{e.lost, e.last} }
 
-// slowStart limits how many files are under way after a connection that brought no progress. What
-// many files have in flight together may be more than such a connection carries before it breaks,
-// and then none would ever get through. One at a time each gets its chance, and all progress
-// doubles the number. Large files are counted apart from small ones: a small one need not wait for
+// slowStart limits how many files are in progress after a connection that brought no progress. What
+// many files have in flight together may be more than the link carries before it breaks, and then
+// none would ever get through. One at a time each gets its chance, and each bit of progress doubles
+// the number. Large files are counted apart from small ones, so that a small one need not wait for
 // gigabytes. Conn's lock guards it.
 type slowStart struct {
 	wider sync.Cond
@@ -313,7 +313,7 @@ type slowStart struct {
 	under [2]int
 }
 
-// unlimited is the width from which on there is no limit: more files are never under way.
+// unlimited is the width above which the limit is lifted: more files are never in progress.
 const unlimited = 4096
 
 func (s *slowStart) widen() {
@@ -326,7 +326,7 @@ func (s *slowStart) widen() {
 	s.wider.Broadcast()
 }
 
-// Enter waits until a file may be under way, or everything ends.
+// Enter waits until a file may start, or everything ends.
 func (c *Conn) Enter(large bool) (leave func()) {
 	kind := 0
 	if large {

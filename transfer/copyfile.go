@@ -19,52 +19,52 @@ import (
 // A fileCopy copies one file, alone or as part of a tree.
 type fileCopy struct {
 	*job
-	entry  *entry // of the tree, nil for a single file
+	entry  *entry // path within the copy, by which lists know it
 	source string // path
 	name   string // of the copy, below what was named as the target; lists know it by that
 	began  time.Time
-	size   int64 // of the source, -1 if not known
+	size   int64 // of the source, -1 if unknown
 	result Result
-	detail string // for the error: what became of the target
+	detail string // for the error: the state of the target
 
-	activity *activity // of a large file in a tree, nil before it has any
+	activity *activity // of a large file in a tree, nil before its first sign
 
-	ends    // the connections of this try
+	ends    // the connections of this attempt
 	journal journal
 	hashing hashing
-	delta   *delta // of this try, nil if all of it travels
+	delta   *delta // of this attempt, nil if the whole file is sent
 	tries   tries
 
 	mu    sync.Mutex // guards flags.started
 	flags flags
 }
 
-// flags are what one file has been through.
+// flags record what has happened to one file.
 type flags struct {
-	started bool // it was reported
+	started bool // reported as started
 	large   bool // it is no longer the small file that was listed
 	handle  bool // it holds one of the tree's handles
-	whole   bool // all of it travels, since a delta has failed
+	whole   bool // a delta failed, so the whole file is sent
 	dense   bool // its holes are sent, since the host takes no file in parts
 }
 
-// tries are what the tries for one file have in common: each goes on from what the last one left.
+// tries is the state that attempts at one file share: each continues what the last one left.
 type tries struct {
-	retried  bool     // this is not the first one
+	retried  bool     // this is not the first attempt
 	once     bool     // there can be no other: what was read or written is gone
-	made     string   // the temporary file of the last one
-	strays   []string // temporary files of earlier ones on the host
-	placing  *placing // a commit that a lost connection has cut off
-	arrived  bool     // all of it arrived, and was counted
-	reached  int64    // how far the last one came
-	found    int64    // what was there before the first
-	poured   *facts   // the source of what a Writer was given
+	made     string   // the last attempt's temporary file
+	strays   []string // earlier attempts' temporary files on the host
+	placing  *placing // a commit that a lost connection cut off
+	arrived  bool     // all of it has arrived and was counted
+	reached  int64    // how far the last attempt came
+	found    int64    // where the first attempt continued from
+	poured   *facts   // the source as it was when the Writer was given data
 	delta    bool     // some of it came from the old file, so it must be verified
 	progress [2]pool.Progress
 	doubt    *doubt  // about a source on a host
-	again    reread  // of what is verified or checked
-	passed   *passed // all that was read, nil unless that is needed
-	sync     bool    // the last one was lost while it was verified
+	again    reread  // for verifying and checking
+	passed   *passed // everything that was read, nil unless needed
+	sync     bool    // the last attempt lost its connection while verifying
 }
 
 // copy copies the file. The error is an *Error.
@@ -88,7 +88,8 @@ func (c *fileCopy) copy() error {
 			continue
 		}
 		if errors.Is(err, errTouched) && c.to != nil && c.tries.passed == nil {
-			c.tries.passed = new(passed) // its contents may be the same: the next try will know
+			// its contents may be unchanged: the next attempt will find out
+			c.tries.passed = new(passed)
 			c.reset()
 			continue
 		}
@@ -100,11 +101,11 @@ func (c *fileCopy) copy() error {
 		c.result.LeftBehind != ""))
 	if err != nil && c.journal.left != nil && !c.journal.resumable && c.journal.markName(c) == "" &&
 		c.dst.dispose(c.journal.left.Temporary) {
-		c.result.LeftBehind, c.detail = "", "" // it was for another try, and there will be none
+		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
 	}
 	c.hashing.stop()
 	c.result.Elapsed = time.Since(c.began)
-	// maybe by an earlier try, when this one only had to give it its name
+	// these may stem from an earlier attempt, if this one only had to rename
 	c.result.Hash, c.result.Verified = c.hashing.hash, c.hashing.verified
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.ctx.Err() != nil {
 		err = context.Cause(c.ctx) // see localfs.Interruptible
@@ -116,8 +117,7 @@ func (c *fileCopy) copy() error {
 	return nil
 }
 
-// copyOnce copies the file over the connections that there are: open, place, fill, verify, and commit or
-// abandon.
+// copyOnce makes one attempt: open, place, fill, verify, and commit or abandon.
 func (c *fileCopy) copyOnce() error {
 	defer c.connect()()
 	if err := verifiable(c.main(), c.options.Verify); err != nil {
@@ -157,7 +157,7 @@ func (c *fileCopy) copyOnce() error {
 	return c.move(in, out)
 }
 
-// begin continues from what an earlier run or try left, or starts over.
+// begin continues what an earlier run or attempt left, or starts over.
 func (c *fileCopy) begin(in input, out output) error {
 	if offset := c.journal.resume(c, in, out); offset > 0 {
 		c.startAt(offset)
@@ -179,11 +179,11 @@ func (c *fileCopy) begin(in input, out output) error {
 	return nil
 }
 
-// move copies the contents, proves them, and gives the copy its name.
+// move copies the contents, verifies them, and gives the copy its name.
 func (c *fileCopy) move(in input, out output) (err error) {
 	moved := false
 	defer func() {
-		if err != nil || !moved { // not moved means that the user's Read or Write panicked
+		if err != nil || !moved { // !moved: the user's Read or Write panicked
 			c.abandon(out, err)
 		}
 	}()
@@ -210,11 +210,11 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	return err
 }
 
-// abandon ends a copy that has failed. What an interruption leaves is cut to what arrived without a
-// gap, so that a later run can continue from there; after any other failure nothing is left. A copy
-// on this machine keeps nothing: to prove what is there would take as long as copying it.
+// abandon ends a failed copy. After an interruption it truncates the temporary file to the
+// contiguous part, so that a later run can continue; after any other failure it leaves nothing. A
+// copy on this machine keeps nothing: proving what is there would take as long as copying it.
 func (c *fileCopy) abandon(out output, err error) {
-	if c.result.LeftBehind != "" { // all of it is there, and only its name is missing
+	if c.result.LeftBehind != "" { // all of it is there, only its name is missing
 		return
 	}
 	if !out.atomic() {
@@ -235,26 +235,27 @@ func (c *fileCopy) abandon(out output, err error) {
 	out.remove(c)
 }
 
-// mayContinue reports whether anybody could continue from what a try leaves: a later run, which finds
-// it in the journal, or the next try of this one. Small files of a tree start over in any case.
+// mayContinue reports whether anything could continue what an attempt leaves: a later run, which
+// finds it in the journal, or this run's next attempt. Small files of a tree start over in any
+// case.
 func (c *fileCopy) mayContinue() bool {
 	renews := slices.ContainsFunc(c.conns(), (*pool.Conn).Renews)
 	return !c.isSmall() && c.provable() && (c.journal.markName(c) != "" || c.ctx.Err() == nil && renews)
 }
 
-// provable reports whether it can be told later that what a try leaves is the beginning of the
-// source. What came from an old file is proved by a hash only.
+// provable reports whether what an attempt leaves can later be proved to be the beginning of the
+// source. Data taken from an old file can only be proved by a hash.
 func (c *fileCopy) provable() bool { return !c.tries.delta || c.main().client.HasCheckFile() }
 
-// sized takes the size that the source says it has.
+// sized takes over the source's size, if it has one.
 func (c *fileCopy) sized(in input) {
 	if f := in.facts(); f.regular() {
 		c.size = f.size
 	}
 }
 
-// startAt notes where a try begins. What was there before this run has not travelled now and is no
-// part of the rate.
+// startAt records where an attempt begins. What was there before this run does not count towards
+// the rate.
 func (c *fileCopy) startAt(offset int64) {
 	c.result.Resumed = offset
 	if offset == 0 {
@@ -273,7 +274,7 @@ func (c *fileCopy) startAt(offset int64) {
 	}
 }
 
-// connect chooses the connections of a try.
+// connect chooses the connections for an attempt.
 func (c *fileCopy) connect() (release func()) {
 	from, to := c.src.conn(), c.dst.conn()
 	c.to = c.newSession(to)
@@ -292,8 +293,8 @@ func (c *fileCopy) connect() (release func()) {
 	}
 }
 
-// newSession returns a host's connection, or one of its other sessions if many large files of a
-// tree are under way.
+// newSession returns a host's connection, or another session of its pool if many large files of a
+// tree are in progress.
 func (c *fileCopy) newSession(conn *pool.Conn) *session {
 	if conn == nil {
 		return nil
@@ -313,7 +314,7 @@ func (c *fileCopy) newSession(conn *pool.Conn) *session {
 	return s
 }
 
-// retry reports whether a copy that has failed goes on over a new connection.
+// retry reports whether a failed copy continues over a new connection.
 func (c *fileCopy) retry(err error) bool {
 	if c.tries.once || !c.renew(err) {
 		return false
@@ -324,14 +325,15 @@ func (c *fileCopy) retry(err error) bool {
 	return true
 }
 
-// reset prepares for another try. It is not inlined, for the sake of the stacks of thousands of files.
+// reset prepares for another attempt. It is not inlined, to keep the stacks of thousands of files
+// small.
 //
 //go:noinline
 func (c *fileCopy) reset() {
 	c.result, c.detail, c.delta = Result{Target: c.result.Target}, "", nil
 }
 
-// renew replaces the connections that were lost. It reports whether any was, and all could be.
+// renew replaces lost connections. It reports whether any was lost and all could be replaced.
 func (c *fileCopy) renew(err error) (renewed bool) {
 	for _, s := range c.ends.all() {
 		if !s.lost() {
@@ -348,15 +350,16 @@ func (c *fileCopy) renew(err error) (renewed bool) {
 }
 
 // interrupted reports whether the copy ended because its context or a connection did: what it has
-// written may be of use then.
+// written may then be of use.
 func (c *fileCopy) interrupted() bool { return c.ctx.Err() != nil || c.lost() }
 
-// worthless reports whether what was written is of no use to a later run.
+// worthless reports whether what was written is useless to a later run.
 func (c *fileCopy) worthless(err error) bool {
 	return errors.Is(err, ErrSourceChanged) || context.Cause(c.ctx) == errListener
 }
 
-// takeHandle waits until a file of a tree may hold one of the server's handles, if it has none.
+// takeHandle waits until a file of a tree may hold one of the server's handles, unless it already
+// does.
 func (c *fileCopy) takeHandle() {
 	if c.tree != nil && !c.flags.handle {
 		c.tree.budget.handles.take(1)
@@ -364,7 +367,7 @@ func (c *fileCopy) takeHandle() {
 	}
 }
 
-// freeHandle notes that the file holds none of the server's handles any more.
+// freeHandle gives back the server's handle, if the file holds one.
 func (c *fileCopy) freeHandle() {
 	if c.flags.handle {
 		c.flags.handle = false
@@ -372,12 +375,12 @@ func (c *fileCopy) freeHandle() {
 	}
 }
 
-// isSmall reports whether the file is one of a tree that travels in one piece.
+// isSmall reports whether the file belongs to a tree and is sent in one piece.
 func (c *fileCopy) isSmall() bool {
 	return c.entry != nil && !c.flags.large && c.tree.isSmall(c.entry.facts.size)
 }
 
-// kept reports whether the file need not be copied.
+// kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in input, out output) bool {
 	before := out.before()
 	if c.tree == nil || c.tree.compare == nil || before == nil || !before.Mode().IsRegular() {
@@ -386,8 +389,8 @@ func (c *fileCopy) kept(in input, out output) bool {
 	return c.tree.compare(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
 }
 
-// sameSizeAndTime compares a file with its target like rsync without --checksum. SFTP's times are
-// whole seconds.
+// sameSizeAndTime compares a file with its target as rsync does without --checksum. SFTP's times
+// are whole seconds.
 func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 	f := &c.entry.facts
 	_, mtime := f.times()
@@ -395,11 +398,11 @@ func sameSizeAndTime(c *fileCopy, before os.FileInfo) bool {
 }
 
 // placement decides whether a target is written under a temporary name and renamed, or in place. It
-// remembers what the target's end refuses, so that thousands of files need not each find it out.
+// remembers what the target refuses, so that thousands of files need not each find out.
 type placement struct{ quirks *pool.Quirks }
 
-// atomic reports whether to try a temporary name, as far as is known of the end and of the
-// directory. PlaceAtomic tries in any case.
+// atomic reports whether to try a temporary name, given what is known about the target and the
+// directory. PlaceAtomic always tries.
 func (p placement) atomic(c *fileCopy) bool {
 	switch {
 	case c.options.Placement == PlaceAtomic:
@@ -410,8 +413,9 @@ func (p placement) atomic(c *fileCopy) bool {
 	return c.entry == nil || !c.entry.dir.noTemporary.Load()
 }
 
-// fallBack reports whether a target may be written in place after its temporary file could not be
-// created: returns nil, or the error to fail with, to which it adds what else there is to try.
+// fallBack decides what follows when a temporary file could not be created: it returns nil if the
+// target may be written in place, otherwise the error to fail with, adding what else the user can
+// try.
 func (p placement) fallBack(c *fileCopy, err error) error {
 	if c.options.Placement != PlaceAtomic && nameRefused(err) {
 		return nil
@@ -423,9 +427,9 @@ func (p placement) fallBack(c *fileCopy, err error) error {
 	return err
 }
 
-// nameRefused remembers that no temporary file could be created where the target itself could. A new
-// target needed the same right, so it is the name that is refused; otherwise it may be only this
-// directory that takes no new names.
+// nameRefused records that no temporary file could be created where the target itself could.
+// Creating a new target needs the same permission, so the name must be what is refused; with an
+// existing target it may be just this directory that takes no new names.
 func (p placement) nameRefused(c *fileCopy, isNew bool) {
 	if isNew {
 		p.quirks.NoTemporary.Store(true)
@@ -435,9 +439,8 @@ func (p placement) nameRefused(c *fileCopy, isNew bool) {
 	p.report(c, "no temporary file can be created beside the target: it is written in place")
 }
 
-// renameRefused remembers that a file could not get a name that nothing had. What is refused for a
-// name that something has may be that file's own matter, and a full disk will refuse what is written
-// in place too.
+// renameRefused records that a file could not be renamed to a free name. A refusal to replace an
+// existing file may concern that file alone, and a full disk refuses writing in place too.
 func (p placement) renameRefused(c *fileCopy, err error, isNew bool) {
 	if !isNew || c.options.Placement == PlaceAtomic ||
 		!nameRefused(err) && !errors.Is(err, errors.ErrUnsupported) {
@@ -449,7 +452,7 @@ func (p placement) renameRefused(c *fileCopy, err error, isNew bool) {
 	}
 }
 
-// report tells something once for all files that it applies to.
+// report notes why once for all files that it applies to.
 func (p placement) report(c *fileCopy, why string) {
 	if p.quirks.Reported.Swap(true) {
 		return

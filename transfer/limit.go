@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An allowance limits what many files share: bytes of memory, a server's handles. Who waits is
-// served in order; the wait ends when others give back what they have, which all do in the end.
+// An allowance limits what many files share: bytes of memory, a server's handles. Waiters are
+// served in order. Their wait ends without a context, since all files give back what they have.
 type allowance struct {
 	*semaphore.Weighted
 	most int64
@@ -22,15 +22,16 @@ func newAllowance(most int64) *allowance { return &allowance{semaphore.NewWeight
 func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
 func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
 
-// limitedPiece is the most that moves at once under a limit. It is less at a slow rate, which would
-// otherwise come in bursts of seconds: a quarter of a second's bytes, and leastPiece at least.
+// limitedPiece is the most that moves at once under a limit. At a slow rate it is less, since data
+// would otherwise come in bursts seconds apart: a quarter of a second's bytes, but at least
+// leastPiece.
 const (
 	limitedPiece = 32 << 10
 	leastPiece   = 512
 )
 
-// A limiter keeps a rate by waiting after each piece for as long as it should have taken. A nil
-// limiter never waits.
+// A limiter keeps to a rate by waiting after each piece for as long as the piece should have taken.
+// A nil limiter never waits.
 type limiter struct {
 	ctx context.Context
 	*rate.Limiter
@@ -43,7 +44,7 @@ func newLimiter(ctx context.Context, bytesPerSecond int64) *limiter {
 	}
 	piece := int(max(leastPiece, min(bytesPerSecond/4, limitedPiece)))
 	l := &limiter{ctx, rate.NewLimiter(rate.Limit(bytesPerSecond), piece), piece}
-	l.ReserveN(time.Now(), piece) // no credit in advance
+	l.ReserveN(time.Now(), piece) // no initial burst
 	return l
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// Local returns the endpoint that is a path on this machine.
+// Local returns an endpoint for a path on this machine.
 func Local(path string) Endpoint {
 	return Endpoint{path: path,
 		newSource: func(j *job) (source, error) { return &localSource{localEnd{j}}, nil },
@@ -28,7 +28,7 @@ func Local(path string) Endpoint {
 		}}
 }
 
-// localEnd is what a source and a target on this machine have in common.
+// localEnd is common to sources and targets on this machine.
 type localEnd struct{ job *job }
 
 func (localEnd) conn() *pool.Conn { return nil }
@@ -40,7 +40,7 @@ func (localEnd) identity(name string) (host, path string, ok bool) {
 	return "", path, err == nil
 }
 
-// limits allow as many files at once as the kernel's work on names keeps processors busy.
+// limits allows enough files at once to keep the processors busy with the kernel's work on names.
 func (localEnd) limits() (limits, error) {
 	return limits{handles: 1 << 20, listings: walkers, files: 2 * runtime.GOMAXPROCS(0), queue: 256,
 		small: largestSmall}, nil
@@ -75,7 +75,7 @@ func localFacts(info fs.FileInfo) (f facts) {
 	return f
 }
 
-// are takes over what the system says of a file. See told.
+// are sets facts from what the system says about a file. For noinline see told.
 //
 //go:noinline
 func (f *facts) are(info fs.FileInfo) {
@@ -83,7 +83,7 @@ func (f *facts) are(info fs.FileInfo) {
 		atime: info.ModTime(), hasTimes: true, owner: localfs.OwnerOf(info), info: info}
 }
 
-// localSource is this machine as a source.
+// localSource is a path on this machine as a source.
 type localSource struct{ localEnd }
 
 func (s *localSource) open(c *fileCopy) (input, error) {
@@ -116,7 +116,7 @@ func (s *localSource) look(name string) (facts, error) {
 	return localFacts(info), nil
 }
 
-// listPiece is how many entries of a directory are read at once.
+// listPiece is how many entries of a directory are read at a time.
 const listPiece = 256
 
 func (s *localSource) list(d *directory, yield func(*entry, error) bool) error {
@@ -145,7 +145,7 @@ func eachEntry(dir *os.File, yield func(name string, info fs.FileInfo, err error
 		for _, found := range entries {
 			info, err := found.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // it was removed meanwhile
+				continue // it was removed in between
 			}
 			if !yield(found.Name(), info, err) {
 				return nil
@@ -174,7 +174,7 @@ func (s *localSource) loops(d *directory) string {
 	return ""
 }
 
-// sum reads a file.
+// sum hashes a file by reading it.
 func (s *localSource) sum(c *fileCopy) error {
 	opened, err := s.open(c)
 	if err == nil {
@@ -198,8 +198,8 @@ func (s *localSource) sum(c *fileCopy) error {
 	return err
 }
 
-// explainLink turns a link that was not followed into a source that has changed: whoever may write
-// to a tree can have put a link in a file's place since it was listed, to a file that only we may
+// explainLink turns a link that was not followed into a source that has changed: anyone who may
+// write to the tree can replace a file by a link since it was listed, to a file that only we may
 // read.
 func explainLink(err error) error {
 	var path *fs.PathError
@@ -209,13 +209,13 @@ func explainLink(err error) error {
 	return err
 }
 
-// localInput is a file on this machine that is read.
+// localInput is a file on this machine being read.
 type localInput struct {
 	path   string
 	known  facts
 	listed bool // as a regular file, in a tree whose links are not followed
 	file   *os.File
-	free   func() // ends what watches over file
+	free   func() // makes reads of file interruptible no longer
 }
 
 func (in *localInput) facts() *facts { return &in.known }
@@ -230,7 +230,7 @@ func (in *localInput) ready(c *fileCopy) error {
 	case in.listed:
 		f, err = localfs.OpenNoFollow(in.path)
 		err = explainLink(err)
-	case in.known.regular(): // one of thousands
+	case in.known.regular(): // opening does not block, and there may be thousands
 		f, err = os.Open(in.path)
 	default:
 		f, err = localfs.OpenWaiting(c.ctx, func() (*os.File, error) { return os.Open(in.path) })
@@ -272,7 +272,7 @@ func (in *localInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 		if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
 			return false, err
 		}
-		same = n == size // else it has no size, as in /proc
+		same = n == size // false for files like those in /proc, whose size says nothing
 	}
 	if same {
 		err = in.unchanged(c, int64(size), nil)
@@ -295,7 +295,7 @@ func (in *localInput) unchanged(c *fileCopy, n int64, _ reopen) error {
 	return unchanged(&in.known, &now, n)
 }
 
-// pour copies the file as the file systems do it best, or as a stream what is not a file.
+// pour lets the file systems copy between two regular files, and streams anything else.
 func (in *localInput) pour(c *fileCopy, to sink) (int64, error) {
 	if !in.known.mode.IsRegular() || to.file == nil {
 		return pourStream(c, in.file, to)
@@ -319,7 +319,7 @@ func (in *localInput) pour(c *fileCopy, to sink) (int64, error) {
 	return n, err
 }
 
-// pourStream copies what is not a file, or goes to none.
+// pourStream copies if either side is not a regular file.
 func pourStream(c *fileCopy, r io.Reader, to sink) (int64, error) {
 	if c.options.Verify && c.main() == nil {
 		return 0, errNoReread
@@ -331,7 +331,8 @@ func pourStream(c *fileCopy, r io.Reader, to sink) (int64, error) {
 		interruptibleReader{c.ctx, r})
 }
 
-// interruptibleReader ends with a context, and hides from io.Copy what its reader is.
+// interruptibleReader stops when a context ends. It also hides the reader's other methods from
+// io.Copy.
 type interruptibleReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -371,12 +372,12 @@ func (in *localInput) verify(c *fileCopy, target reopen) error {
 	return err
 }
 
-// holds is asked of a target on this machine: the bytes are not compared, but copied again.
+// holds claims nothing about a local source: the file is copied again rather than compared.
 func (in *localInput) holds(*fileCopy) (same, told bool) { return false, true }
 
 func (in *localInput) begins(io.ReaderAt, int64) (same, told bool) { return false, false }
 
-// reopen returns the file that is open, if it is, whatever has its name by now.
+// reopen returns the open file if there is one, even if its name has since gone to another file.
 func (in *localInput) reopen(*fileCopy) reopen {
 	if !in.known.mode.IsRegular() {
 		return nil
@@ -406,21 +407,21 @@ func (in *localInput) close() {
 	}
 }
 
-// localTarget is this machine as a target. Everything below the target of a tree is written through
-// os.Root: what a server calls a name leads nowhere else.
+// localTarget is a path on this machine as a target. Everything below the target of a tree is
+// written through os.Root, so that names from a server cannot lead outside.
 type localTarget struct {
 	localEnd
 	placement
 	root  string
 	top   *os.Root // of a tree
-	base  string   // of the copy in top; "." if top is the copy
-	fresh bool     // top was made for the copy
+	base  string   // the copy's name in top; "." if top is the copy
+	fresh bool     // top was made for this copy
 	roots roots
 }
 
 var errLinkInWay = errors.New("a symbolic link is in the way, and none is followed below the target")
 
-// dispose removes a temporary file of ours on this machine.
+// dispose removes one of our temporary files on this machine.
 func (t *localTarget) dispose(temporary string) bool {
 	dir, name := filepath.Split(temporary)
 	root, err := os.OpenRoot(filepath.Clean(dir))
@@ -461,7 +462,7 @@ func (t *localTarget) tidy(root, rel string, stale func(name string) bool) error
 	return err
 }
 
-// notThere is err unless that says that something does not exist.
+// notThere returns err, or nil if err says that a file does not exist.
 func notThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -469,7 +470,7 @@ func notThere(err error) error {
 	return err
 }
 
-// begin opens the directory to copy to. One that does not exist is made.
+// begin opens the directory to copy to, and makes it if it does not exist.
 func (t *localTarget) begin(source facts, base string, inside func() error) (string, error) {
 	if base != "." {
 		if err := localfs.CheckName(base); err != nil {
@@ -511,7 +512,7 @@ func (t *localTarget) begin(source facts, base string, inside func() error) (str
 	return name, err
 }
 
-// notInside refuses to copy a directory of this machine into itself or one below it, or to itself.
+// notInside refuses to copy a local directory to itself or into a directory below it.
 func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 	if source == nil {
 		return nil
@@ -540,10 +541,10 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 	if t.job.tree.sync != nil && above(t.root, t.job.route.Source) {
 		return errNested
 	}
-	return nil // if nothing is known of the target, making it will say why
+	return nil // if the target cannot be examined, making it will fail with the reason
 }
 
-// above reports whether a directory lies above another.
+// above reports whether dir is an ancestor of other.
 func above(dir, other string) bool {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -588,10 +589,10 @@ func (t *localTarget) check(d *directory, name string) error {
 	return nil
 }
 
-// within is a directory's path in top.
+// within returns a directory's path in top.
 func (t *localTarget) within(d *directory) string { return path.Join(t.base, d.rel) }
 
-// above returns what holds a directory, and its name there.
+// above returns the directory's parent and its name there.
 func (t *localTarget) above(d *directory) (in *os.Root, name string, release func(), err error) {
 	if d.parent == nil {
 		return t.top, t.base, func() {}, nil
@@ -696,7 +697,7 @@ func (t *localTarget) finishLink(e *entry, set usftp.NewAttrs) error {
 	return err
 }
 
-// place looks at the target.
+// place examines the target.
 func (t *localTarget) place(c *fileCopy, in input) (output, error) {
 	o := &localOutput{end: t, entry: c.entry}
 	if c.entry == nil {
@@ -706,25 +707,25 @@ func (t *localTarget) place(c *fileCopy, in input) (output, error) {
 	if c.entry.dir.fresh {
 		return o, nil
 	}
-	// what has to be fetched from a host first must not hold a directory open meanwhile
+	// fetching the source from a host may take long: keep no directory open for that time
 	defer o.close()
 	return o, o.lookBelow()
 }
 
-// localOutput is a file on this machine that is written. It lies in root, the directory that holds
-// the target: links in the name that a person gave are followed, below it none are.
+// localOutput is a file on this machine being written. It lies in root, the directory that holds
+// the target: links in the path given by the user are followed, links below it are not.
 type localOutput struct {
 	end      *localTarget
 	entry    *entry
-	full     string // path, for people
+	full     string // full path, shown to people
 	root     *os.Root
 	release  func()      // of root
 	name     string      // in root
-	info     fs.FileInfo // what is there, nil if nothing is
+	info     fs.FileInfo // the existing target, nil if there is none
 	isDirect bool        // it can only be written in place
 	temp     string      // in root; "" if the target itself is written
 	file     *os.File
-	free     func() // ends what watches over file
+	free     func() // makes writes to file interruptible no longer
 }
 
 func (o *localOutput) path() string        { return o.full }
@@ -739,7 +740,7 @@ func (o *localOutput) stored() string {
 	return filepath.Join(filepath.Dir(o.full), o.temp)
 }
 
-// written is the name of what is being written.
+// written returns the name being written.
 func (o *localOutput) written() string {
 	if o.temp != "" {
 		return o.temp
@@ -775,7 +776,7 @@ func (o *localOutput) close() {
 	}
 }
 
-// lookBelow looks at a path below the target of a tree.
+// lookBelow examines a path below the target of a tree.
 func (o *localOutput) lookBelow() error {
 	if err := o.open(); err != nil {
 		return err
@@ -785,7 +786,7 @@ func (o *localOutput) lookBelow() error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case info.Mode()&fs.ModeSymlink != 0: // the rename replaces it
+	case info.Mode()&fs.ModeSymlink != 0: // the rename will replace it
 	case !info.Mode().IsRegular():
 		return inTheWay(o.full, info.Mode())
 	default:
@@ -794,7 +795,7 @@ func (o *localOutput) lookBelow() error {
 	return nil
 }
 
-// find looks at the target of a single file: a directory is entered, a symbolic link followed.
+// find examines the target of a single file: a directory is entered, a symbolic link followed.
 func (o *localOutput) find(c *fileCopy) error {
 	name := o.end.root
 	o.full = name
@@ -838,7 +839,7 @@ func (o *localOutput) find(c *fileCopy) error {
 	return o.open()
 }
 
-// rereads opens what is being written, or what is there.
+// rereads opens the file being written, or the existing target.
 func (o *localOutput) rereads(*fileCopy, input) reopen {
 	if o.info != nil && !o.info.Mode().IsRegular() {
 		return nil
@@ -866,7 +867,7 @@ func (o *localOutput) same(_ *fileCopy, in input) error {
 
 func (o *localOutput) settle(*fileCopy) (done bool, err error) { return false, nil }
 
-// create creates the temporary file, or opens the target if that is asked for or necessary.
+// create creates the temporary file, or opens the target if it is to be written in place.
 func (o *localOutput) create(c *fileCopy, in input) error {
 	if err := in.ready(c); err != nil {
 		return ofSource(err)
@@ -896,7 +897,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 		temporary := c.token.Name(o.name)
 		c.journal.noteBefore(c, filepath.Join(filepath.Dir(o.full), temporary))
 		o.file, err = o.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
-		c.tries.made = temporary // os.Root names files by their path in it
+		c.tries.made = temporary // without the directory: os.Root names files by their path in it
 		if err == nil {
 			o.temp = temporary
 			return nil
@@ -933,11 +934,11 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 	return err
 }
 
-// openBelow opens a file below the target of a tree to write it in place, only as what it was seen
-// to be: no link is followed, whoever put it there, least of all a server that sends a link and then
-// a file of its name. A link gives way to the file, as it does to a rename. A free name is taken only
-// as long as it is free, and a regular file may be one that an earlier try began. os.Root keeps what
-// is written in the target, and follows links in it.
+// openBelow opens a file below the target of a tree for writing in place, provided it is still what
+// it was found to be. It follows no link, whoever put it there: a hostile server may send a link
+// and then a file of the same name. A link is replaced by the file, as a rename would. A new file
+// is created exclusively; an existing regular file may stem from an earlier attempt. os.Root alone
+// would keep writes inside the target, but follow links within it.
 func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 	info, err := o.root.Lstat(o.name)
 	switch {
@@ -971,7 +972,7 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 	return file, nil
 }
 
-// left reports whether a run for this target can have left a file of this name.
+// left reports whether an earlier run for this target may have left a file of this name.
 func (o *localOutput) left(name string) bool {
 	return strings.HasPrefix(filepath.Base(name), localfs.TempPrefix(o.name))
 }
@@ -983,8 +984,8 @@ func (o *localOutput) discard(name string) error {
 	return o.root.Remove(filepath.Base(name))
 }
 
-// resume opens what an earlier run left and proves it by the source's hash. Otherwise the end of
-// what may not have reached the disk is fetched again.
+// resume opens what an earlier run left and proves it by the source's hash, or drops the end of it
+// that may not have reached the disk.
 func (o *localOutput) resume(c *fileCopy, in input, m *mark) (offset int64, err error) {
 	name := filepath.Base(m.Temporary)
 	if err := o.open(); err != nil {
@@ -1017,7 +1018,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 	if !info.Mode().IsRegular() || localfs.Links(info) > 1 || info.Size() < m.Bytes {
 		return 0, errors.New("it was replaced")
 	}
-	if m == c.journal.left { // this run's own
+	if m == c.journal.left { // this run's own attempt
 		return m.Bytes, nil
 	}
 	same, told := in.begins(file, m.Bytes)
@@ -1029,12 +1030,11 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 	case m.Synced:
 		offset = m.Bytes - tail
 	case m.Boot != localfs.BootID():
-		// What was written last need not be what is lost: the kernel stores in an order of its own,
-		// and what arrives over several handles is written in any. A hole in the middle would read
-		// as zeros.
+		// What was lost need not be what was written last: the kernel writes back in any order, and
+		// so do several handles. A hole in the middle would read as zeros.
 		return 0, errors.New("this machine was restarted since, which may have lost some of it")
 	case m.Boot != "":
-		// a process was killed and not the machine: the kernel has all that it was given
+		// the process was killed, not the machine: the kernel has everything it was given
 		offset = m.Bytes - tail
 	default:
 		offset = m.Bytes - unsyncedTail
@@ -1076,7 +1076,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 			mode &^= fs.ModeSetuid | fs.ModeSetgid
 		} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
 			c.note("the new file cannot have the owner of the one it replaces: " + err.Error())
-			mode &^= fs.ModeSetuid | fs.ModeSetgid // it would run as somebody who never agreed
+			mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
 		}
 		if err := o.file.Chmod(mode); err != nil {
 			return err
@@ -1087,7 +1087,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 			return err
 		}
 	}
-	if err := o.file.Close(); err != nil { // NFS and the like store, or fail to, only now
+	if err := o.file.Close(); err != nil { // NFS and others report failed writes only now
 		return err
 	}
 	if (c.options.Preserve || c.entry != nil) && source.hasTimes {
@@ -1104,7 +1104,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 	if err != nil {
 		c.result.LeftBehind = o.stored()
 		c.detail = "all of the data is in " + o.stored()
-		// most likely its directory was removed
+		// most likely the directory was removed
 		if _, lookErr := o.root.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
 			c.detail = "all of the data was in " + o.stored() + ", which is no more"
@@ -1126,8 +1126,7 @@ func (o *localOutput) remove(*fileCopy) {
 	}
 }
 
-// roots keeps the directories open that are being written to, as many as a process may well have
-// open.
+// roots keeps open the directories being written to, up to a number that any process may have open.
 type roots struct {
 	top  *os.Root
 	mu   sync.Mutex
@@ -1139,12 +1138,12 @@ type openRoot struct {
 	*os.Root
 	users int
 	used  int64
-	left  bool // its last user closes it
+	left  bool // closed by its last user
 }
 
 const mostRoots = 64
 
-// use opens a directory, which stays open until release is called or longer.
+// use opens a directory, which stays open at least until release is called.
 func (r *roots) use(d *directory, within string) (root *os.Root, release func(), err error) {
 	if within == "." {
 		return r.top, func() {}, nil
@@ -1176,8 +1175,7 @@ func (r *roots) use(d *directory, within string) (root *os.Root, release func(),
 	}, nil
 }
 
-// evict closes the directory that was used least recently if there are many. The caller holds the
-// lock.
+// evict closes the directory least recently used if there are too many. The caller holds the lock.
 func (r *roots) evict() {
 	if len(r.open) < mostRoots {
 		return
@@ -1194,7 +1192,7 @@ func (r *roots) evict() {
 	}
 }
 
-// leave closes a directory that is done, except for the attributes of those in it.
+// leave closes a directory in which nothing more is created. Attributes may still be set in it.
 func (r *roots) leave(d *directory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// Reader returns the endpoint that is read from r, which is not closed. It is called "-" in events
-// and errors. If r has a method Len() int, as a *bytes.Reader has, that many bytes are expected.
+// Reader returns an endpoint that is read from r, which is not closed. Events and errors call it
+// "-". If r has a method Len() int, as a *bytes.Reader has, that many bytes are expected.
 func Reader(r io.Reader) Endpoint {
 	return Endpoint{path: "-",
 		newSource: func(*job) (source, error) { return &readerSource{r: r}, nil }}
 }
 
-// Writer returns the endpoint that is written to w, which is not closed. It is called "-" in events
-// and errors. A lost connection is replaced only if the source can be proved to be the same.
+// Writer returns an endpoint that is written to w, which is not closed. Events and errors call it
+// "-". A lost connection is replaced only if the source can be proved to be unchanged.
 func Writer(w io.Writer) Endpoint {
 	return Endpoint{path: "-",
 		newTarget: func(*job) (target, error) { return &writerTarget{w: w}, nil }}
@@ -26,7 +26,7 @@ func Writer(w io.Writer) Endpoint {
 
 var errStream = fmt.Errorf("%w: a stream is not a directory", errors.ErrUnsupported)
 
-// streamEnd is what Readers and Writers have in common: they are no trees.
+// streamEnd is common to Readers and Writers: they have no trees.
 type streamEnd struct{}
 
 func (streamEnd) conn() *pool.Conn { return nil }
@@ -38,14 +38,14 @@ func (streamEnd) identity(string) (host, path string, ok bool) { return "", "", 
 
 func (streamEnd) limits() (limits, error) { return limits{}, errStream }
 
-// readerSource is an io.Reader as a source, and the file that it yields.
+// readerSource is an io.Reader as a source, and as the input that it opens.
 type readerSource struct {
 	streamEnd
 	r io.Reader
 }
 
 func (s *readerSource) open(c *fileCopy) (input, error) {
-	c.tries.once = true // what was read is gone
+	c.tries.once = true // what was read cannot be read again
 	if sized, ok := s.r.(interface{ Len() int }); ok && sized.Len() > 0 {
 		c.size = int64(sized.Len())
 	}
@@ -89,7 +89,7 @@ type streamContents struct{ io.Reader }
 
 func (s streamContents) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 
-// Seek works if the stream's does: some servers need to take back what was read.
+// Seek works if the stream's does: with some servers, data that was read has to be read again.
 func (s streamContents) Seek(off int64, whence int) (int64, error) {
 	if seeker, ok := s.Reader.(io.Seeker); ok {
 		return seeker.Seek(off, whence)
@@ -121,8 +121,8 @@ func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
 	return &writerOutput{w: t.w}, nil
 }
 
-// writerOutput is what is written to an io.Writer. What was written is gone: another try goes on
-// behind it, if the source is still the same.
+// writerOutput writes to an io.Writer. What was written cannot be taken back: another attempt
+// continues after it, if the source is unchanged.
 type writerOutput struct {
 	w  io.Writer
 	in input
@@ -132,7 +132,7 @@ func (o *writerOutput) path() string        { return "-" }
 func (o *writerOutput) stored() string      { return "" }
 func (o *writerOutput) before() fs.FileInfo { return nil }
 func (o *writerOutput) direct() bool        { return true }
-func (o *writerOutput) atomic() bool        { return true } // it is none of ours to report
+func (o *writerOutput) atomic() bool        { return true } // in place would be reported
 func (o *writerOutput) left(string) bool    { return false }
 func (o *writerOutput) close()              {}
 
@@ -172,7 +172,7 @@ func (o *writerOutput) create(c *fileCopy, in input) error {
 func (o *writerOutput) fill(c *fileCopy, in input) error {
 	n, err := in.pour(c, sink{Writer: o.w})
 	c.result.Bytes = c.result.Resumed + n
-	// what was written cannot be told from what is to follow, or was not hashed
+	// without the source's facts, or with a hash, another attempt cannot continue from here
 	c.tries.once = c.tries.once || c.result.Bytes > 0 &&
 		(c.tries.poured == nil || c.hashes())
 	return err
