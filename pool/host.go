@@ -50,7 +50,7 @@ func (h *Host) ID() string {
 // need not each discover and report it.
 type Quirks struct {
 	Separate    atomic.Bool // one handle does not see what another one wrote
-	Touches     atomic.Bool // reading a file sets its modification time
+	Touches     atomic.Bool // a file being read shows the current time as its mtime
 	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
 	NoRename    atomic.Bool // files cannot be renamed
 	Reported    atomic.Bool // the user has been told of one of the last two

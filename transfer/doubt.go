@@ -15,41 +15,42 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// doubt is about a source on a host that was written to just before it was read. SFTP's times are
-// whole seconds (draft-ietf-secsh-filexfer-02, section 5), so whoever writes to it again in the second
-// of its time leaves no trace in its attributes. That second ends at most a second after the first
-// look: what was read until then is compared once more at the end, however long the copy takes.
+// doubt concerns a source on a host that was written to just before it was read. SFTP's times are
+// whole seconds (draft-ietf-secsh-filexfer-02, section 5), so another write within the second of
+// the file's mtime leaves no trace in its attributes. That second ends at most one second after the
+// first look at the file: what was read until then is compared again at the end, however long the
+// copy takes.
 //
-// SFTP has no clock either. A host's time is taken to be ours, unless it stamps the file with the
-// time of our reading, which shows that it is behind. What remains is a host whose clock is behind
-// ours by more than doubtFor, that keeps no times of reading (or is behind by more than mostBehind, if
-// what it sends goes to another host or to a stream), and whose file is written to in the very second
-// in which it is read first.
+// SFTP has no clock either. We assume that the host's clock agrees with ours, unless it stamps the
+// file's atime with a time that shows that it is behind. What remains undetected is a write within
+// the second in which the file is first read, on a host whose clock is behind ours by more than
+// doubtFor and that keeps no access times (or is behind by more than mostBehind, if the data goes
+// to another host or to a stream).
 type doubt struct {
-	first   *usftp.FileStat // the first look
-	suspect bool            // the second of its time may not be over
+	first   *usftp.FileStat // as first seen
+	suspect bool            // the second of its mtime may not be over
 	began   time.Time
-	bound   atomic.Int64 // the offset up to which it was read then
+	bound   atomic.Int64 // how far it may have been read by then
 
-	passed passed // what was read then, if it cannot be read again on this machine
-	again  reread // what the source has now
+	passed passed // hash of that, if it cannot be read again on this machine
+	again  reread // what the source holds now
 }
 
 const (
 	// doubtFor is how long what is read is in doubt: the rest of a second, and a second for clocks
-	// that do not agree.
+	// that disagree.
 	doubtFor = 2 * time.Second
 
-	// mostBehind is how far behind ours a host's clock may be for that to be found out, where what
-	// was read is not stored on this machine: until then the beginning of each source is hashed.
+	// mostBehind is how far behind ours a host's clock may be for settle to notice when the data is
+	// not stored on this machine: for files up to that old the beginning of each source is hashed.
 	mostBehind = 24 * time.Hour
 
-	// mostAsked is what one connection may have asked for ahead of what has arrived.
+	// mostAsked is how much one connection may have requested beyond what has arrived.
 	mostAsked = 16 << 20
 )
 
-// newDoubt looks at a source that may have been written to just now, nil if that does not matter:
-// what travels in one packet is read at one moment.
+// newDoubt returns the doubt about a source, or nil if there can be none: a file that fits in one
+// packet is read at one moment.
 func newDoubt(client *usftp.Client, stat *usftp.FileStat) *doubt {
 	if stat == nil || !stat.HasTimes() || !stat.HasSize() || !stat.FileMode().IsRegular() {
 		return nil
@@ -63,23 +64,23 @@ func newDoubt(client *usftp.Client, stat *usftp.FileStat) *doubt {
 	return d
 }
 
-// inheritDoubt is about what an earlier run doubted, if this one continues from it.
+// inheritDoubt returns the doubt that an earlier run had, for this one to continue.
 func inheritDoubt(stat *usftp.FileStat, bound int64) *doubt {
 	d := &doubt{first: stat, began: time.Now(), suspect: true}
 	d.bound.Store(bound)
 	return d
 }
 
-// certain reports whether the source is in doubt already.
+// certain reports whether the source is already in doubt.
 func (d *doubt) certain() bool { return d != nil && d.suspect }
 
-// isAbout reports whether a source is still what it was at the first look.
+// isAbout reports whether a source is still as first seen.
 func (d *doubt) isAbout(stat *usftp.FileStat) bool {
 	return d != nil && d.first.Size == stat.Size && d.first.Mtime == stat.Mtime
 }
 
-// watch notes how far the source was read when the time is over. What was asked for by then may have
-// been read too.
+// watch records how far the source was read when the doubtful time is over. What was requested by
+// then may have been read too.
 func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 	if d == nil || d.bound.Load() != math.MaxInt64 {
 		return func() {}
@@ -99,28 +100,28 @@ func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 	})
 	return func() {
 		if !timer.Stop() {
-			<-done // the next try replaces the connections that it looks at
+			<-done // the next attempt replaces the connections that it uses
 		}
 	}
 }
 
-// remember keeps in mind what passes, for a source that is read where nothing stays: one that is in
-// doubt, or may turn out to be at the end.
+// remember hashes what passes, for data that is not stored here: if the source is in doubt, or may
+// turn out to be at the end.
 func (d *doubt) remember() {
 	if d != nil && (d.suspect || d.began.Sub(d.first.ModTime()) < mostBehind) {
 		d.passed.remember()
 	}
 }
 
-// feed takes what was read at an offset. It may come twice.
+// feed takes what was read at an offset. The same data may come twice.
 func (d *doubt) feed(data []byte, off int64) {
 	if d != nil && d.passed.fed < d.bound.Load() {
 		d.passed.feed(data, off)
 	}
 }
 
-// passed hashes what is read where nothing stays, in order. A nil passed hashes nothing, nor does one
-// that was not told to remember.
+// passed hashes what is read, in order, if it is not stored on this machine. A nil passed hashes
+// nothing, nor does one before remember is called.
 type passed struct {
 	sum hash.Hash
 	fed int64 // from the beginning of the file
@@ -142,8 +143,8 @@ func (p *passed) feed(data []byte, off int64) {
 	p.fed = off + int64(len(data))
 }
 
-// wait waits until the second of the source's time is over. It is for what a host copies itself, of
-// which nothing passes here.
+// wait waits until the second of the source's mtime is over. It is for files that a host copies
+// itself, whose data does not pass through here.
 func (d *doubt) wait(ctx context.Context) error {
 	select {
 	case <-time.After(time.Until(d.began.Add(doubtFor))):
@@ -153,14 +154,14 @@ func (d *doubt) wait(ctx context.Context) error {
 	}
 }
 
-// settle compares what is in doubt with what the source has now, of which n bytes were copied. local
-// opens what has arrived, nil if it cannot be read again.
+// settle compares what is in doubt with what the source holds now. n bytes were copied; local opens
+// the copy, nil if it cannot be read again.
 func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error {
 	if d == nil {
 		return nil
 	}
 	if after := f.FileStat(); !d.suspect && after.HasTimes() && after.Atime != d.first.Atime {
-		// the host's clock was not behind this when it was first looked at
+		// the host's clock when the file was first seen was at least this
 		then := int64(after.Atime) - int64(time.Since(d.began)/time.Second) - 1
 		d.suspect = int64(d.first.Mtime) >= then
 	}
@@ -198,8 +199,9 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	return nil
 }
 
-// hash hashes the first n bytes of a source as they are now: the host does if it can, otherwise they
-// are read again; nil if they cannot be. If the connection is lost, the next try continues.
+// hash hashes the first n bytes of a source as they are now, on the host if possible, otherwise by
+// reading them again. It returns nil if neither is possible. If the connection is lost, the next
+// attempt continues.
 func (r *reread) hash(c *fileCopy, f *usftp.File, n int64) ([]byte, error) {
 	client := f.Client()
 	if n <= hashPiece && client.HasCheckFile() {

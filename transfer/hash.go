@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 )
 
-// digests are the hashes that are taken of one file.
+// digests are the hashes computed of one file.
 type digests []*checksum.Digest
 
 func (all digests) Write(p []byte) (int, error) {
@@ -30,8 +30,8 @@ func (all digests) finish() {
 	}
 }
 
-// whole returns the hash of the whole file that the user asked for, and check the digest to compare
-// the host with.
+// whole returns the whole file's hash that the user asked for; check returns the digest to compare
+// with the host's.
 func (all digests) whole(algorithm checksum.Algorithm) checksum.Hash {
 	return checksum.Hash{Algorithm: algorithm, Sum: all[0].Sums[0]}
 }
@@ -39,17 +39,17 @@ func (all digests) whole(algorithm checksum.Algorithm) checksum.Hash {
 func (all digests) check() *checksum.Digest { return all[len(all)-1] }
 
 const (
-	// hashPiece is how much of a file one request has the host hash, so that no answer takes long
-	// and a stuck server can be told from a busy one.
+	// hashPiece is how much of a file the host hashes per request, so that no answer takes long and
+	// a stuck server can be told from a busy one.
 	hashPiece = 64 << 20
 
-	// wholePiece is that if the hash of the whole file is wanted too: it serves for both as long as
-	// the file is one piece, so fewer bytes are hashed twice here, and the host takes seconds.
+	// wholePiece replaces it if the hash of the whole file is wanted too. A file of one piece needs
+	// no second digest, and hashing it takes the host only seconds.
 	wholePiece = 1 << 30
 )
 
-// newDigests returns what to hash of a file of a size, -1 if that is not known: the whole file for
-// people, pieces for a host that is asked to verify.
+// newDigests returns what to hash of a file, whose size is -1 if unknown: the whole file for the
+// user, and pieces to verify with a host.
 func newDigests(c *fileCopy, size int64) (all digests) {
 	wanted := c.options.Hash
 	if wanted != "" {
@@ -72,8 +72,8 @@ func newDigests(c *fileCopy, size int64) (all digests) {
 	return append(all, checksum.NewDigest(algorithm, piece))
 }
 
-// fastest is the algorithm that takes the least time here: the BLAKE3 that is linked in is written
-// for x86-64's vectors only, and other processors have instructions for SHA-256.
+// fastest returns the fastest algorithm on this processor: the linked BLAKE3 is vectorized for
+// x86-64 only, and other processors have instructions for SHA-256.
 func fastest() checksum.Algorithm {
 	if runtime.GOARCH == "amd64" {
 		return checksum.BLAKE3
@@ -81,8 +81,8 @@ func fastest() checksum.Algorithm {
 	return checksum.SHA256
 }
 
-// checkAlgorithm chooses how to compare what the host stores: what is hashed anyway if the host may
-// know it, else the fastest if the host says that it knows it, else SHA-256.
+// checkAlgorithm chooses how to verify what the host stores: by the hash that is computed anyway if
+// the host may know it, else by the fastest if the host announces it, else by SHA-256.
 func (s *session) checkAlgorithm(wanted checksum.Algorithm) checksum.Algorithm {
 	known := s.client.CheckFileAlgorithms()
 	has := func(a checksum.Algorithm) bool { return slices.Contains(known, hostName(a)) }
@@ -100,7 +100,7 @@ func (s *session) checkAlgorithm(wanted checksum.Algorithm) checksum.Algorithm {
 	return checksum.SHA256
 }
 
-// hostName is what hosts call an algorithm.
+// hostName returns an algorithm's name in the check-file extension.
 func hostName(a checksum.Algorithm) string {
 	if a == checksum.BLAKE3 {
 		return usftp.AlgorithmBLAKE3
@@ -108,22 +108,22 @@ func hostName(a checksum.Algorithm) string {
 	return string(a)
 }
 
-// verifies reports whether the copy is compared with what the host has.
+// verifies reports whether the copy is compared with what the target stores.
 func (c *fileCopy) verifies() bool { return c.options.Verify || c.tries.delta }
 
 // hashes reports whether anything is hashed.
 func (c *fileCopy) hashes() bool { return c.options.Hash != "" || c.verifies() }
 
-// hashing is what is known of a file's hash.
+// hashing is what is known about a file's hash.
 type hashing struct {
-	pipe     *hashPipe // while a large file is under way
+	pipe     *hashPipe // while a large file is in progress
 	digests  digests   // of everything that was copied
 	hash     checksum.Hash
 	verified Verification
 }
 
-// start hashes what passes from now on, behind what an earlier run copied. local rereads the file,
-// nil if that is impossible.
+// start begins to hash the data as it passes, after what an earlier run copied. local rereads the
+// file; it is nil if that is impossible.
 func (h *hashing) start(c *fileCopy, local reopen) {
 	h.stop()
 	if c.hashes() {
@@ -143,7 +143,7 @@ func (h *hashing) stop() {
 	h.pipe = nil
 }
 
-// small hashes a file that is in memory. It runs where the file is copied: many are side by side.
+// small hashes a file held in memory, on the worker that copies it: many run side by side.
 func (h *hashing) small(c *fileCopy, data []byte) {
 	if c.hashes() {
 		h.digests = newDigests(c, int64(len(data)))
@@ -174,8 +174,8 @@ func (h *hashing) complete(c *fileCopy) error {
 	return nil
 }
 
-// checkList compares the hash with the list. A file that is not listed is reported and no failure:
-// lists seldom contain themselves.
+// checkList compares the hash with the list. A file that is not listed is reported but does not
+// fail: a list seldom contains itself.
 func (h *hashing) checkList(c *fileCopy) error {
 	if c.options.List == nil {
 		return nil
@@ -189,7 +189,7 @@ func (h *hashing) checkList(c *fileCopy) error {
 	return nil
 }
 
-// meetList marks a file that has failed as met: that it is missing need not be reported too.
+// meetList marks a failed file as seen, so that it is not reported as missing as well.
 func (h *hashing) meetList(c *fileCopy) {
 	if c.options.List == nil {
 		return
@@ -201,9 +201,9 @@ func (h *hashing) meetList(c *fileCopy) {
 	}
 }
 
-// listNames returns what a list may call the file, the likeliest first: its path below the
-// directory that was named as the target, below the source, or below where the source lies, as in
-// the list that was made when the source was copied there.
+// listNames returns the names by which a list may know the file, the likeliest first: its path
+// below the directory named as the target, below the source, or below the source's parent, as in a
+// list made when the source was copied there.
 func (j *job) listNames(c *fileCopy) []string {
 	base, err := j.src.base(j.src.join(j.route.Source, ""))
 	switch {
@@ -215,8 +215,8 @@ func (j *job) listNames(c *fileCopy) []string {
 	return []string{c.name, c.entry.rel(), path.Join(base, c.entry.rel())}
 }
 
-// keptSame reports whether a file that is there already need not be copied, by its hash as far as a
-// list or the host knows it.
+// keptSame reports whether an existing file need not be copied, judging by its hash if the list or
+// the host knows it.
 func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
 	local := out.rereads(c, in)
 	if local == nil {
@@ -238,7 +238,7 @@ func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
 	return same || !told
 }
 
-// reread hashes a file of a size that is not being copied.
+// reread hashes a file of the given size that is not being copied.
 func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
 	if !c.tree.isSmall(size) {
 		h.pipe = newHashPipe(newDigests(c, size), size, interruptible(c.ctx, local),
@@ -265,7 +265,7 @@ func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
 	return h.complete(c)
 }
 
-// interruptible ends the reading of a file with ctx.
+// interruptible makes reads of a file stop when ctx ends.
 func interruptible(ctx context.Context, open reopen) reopen {
 	return func() (io.ReaderAt, func(), error) {
 		file, free, err := open()
@@ -285,15 +285,15 @@ func (r interruptibleAt) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReaderAt.ReadAt(p, off)
 }
 
-// A hashPipe hashes a file while it is copied, on a goroutine of its own and so on another
-// processor if one is free. Whoever moves the bytes feeds it pieces with their offsets. Pieces that
-// continue what it has are copied into a few buffers that wait for the goroutine; when all of them
-// wait, so does the feeder: memory is bounded and the hash is never far behind.
+// A hashPipe hashes a file while it is copied, on its own goroutine, so that a second processor can
+// do it. The goroutine that moves the bytes feeds it pieces with their offsets. Pieces that
+// continue what it has are copied into a few buffers; when all of them are full, feed waits. So
+// memory is bounded and the hash is never far behind.
 //
-// Pieces of a file that arrives over several connections come in any order, and the beginning of
-// one that an earlier run copied does not come at all. The pipe then falls behind: it reads the
-// local file up to where that is complete, mostly from the system's cache, and takes pieces again
-// once it has caught up. Nobody waits for that but the end.
+// Pieces of a file that arrives over several connections come in any order, and the beginning that
+// an earlier run copied does not come at all. The pipe is then behind: it reads the local file up
+// to where that is complete, mostly from the system's cache, and takes pieces again once it has
+// caught up. Only finish waits for that.
 //
 // A nil hashPipe hashes nothing.
 type hashPipe struct {
@@ -304,30 +304,30 @@ type hashPipe struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	next    int64 // everything before it is hashed or waits in the queue
+	next    int64 // everything before it is hashed or queued
 	behind  bool  // what comes next must be read from the file
-	safe    int64 // the file has everything before this
+	safe    int64 // the file is complete up to here
 	queue   [][]byte
 	idle    [][]byte
 	made    int  // buffers
-	last    bool // no more comes
-	stopped bool // nobody wants the hash any more
+	last    bool // nothing more will be fed
+	stopped bool // the hash is no longer wanted
 	err     error
 }
 
 const (
-	// pipeBuffer holds a packet's data, and pipeBuffers of them are the most that may wait.
+	// pipeBuffer holds one packet's data; at most pipeBuffers of them are allocated.
 	pipeBuffer  = 256 << 10
 	pipeBuffers = 8
 
-	// pipeStep is how much there must be to read before the goroutine is woken for it.
+	// pipeStep is how much there must be to read from the file before the goroutine is woken.
 	pipeStep = 1 << 20
 )
 
-// errNotInOrder is a bug: a stream's bytes come one after the other.
+// errNotInOrder is a bug: a stream's bytes arrive in order.
 var errNotInOrder = errors.New("it did not come in order; this is a bug in usftp")
 
-// newHashPipe starts hashing. The first present bytes are in the file already.
+// newHashPipe starts hashing. The first present bytes are already in the file.
 func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hashPipe {
 	p := &hashPipe{digests: all, open: open, pool: pool, ended: make(chan struct{}),
 		behind: present > 0, safe: present}
@@ -336,11 +336,11 @@ func newHashPipe(all digests, present int64, open reopen, pool *sync.Pool) *hash
 	return p
 }
 
-// ordered reports whether pieces must come in order.
+// ordered reports whether pieces must be fed in order.
 func (p *hashPipe) ordered() bool { return p != nil && p.open == nil }
 
-// feed hands over what was copied at an offset. The local file, if there is one, has everything
-// before safe. feed keeps nothing of data. Only one goroutine may feed.
+// feed hands over what was copied at an offset. The local file, if there is one, is complete up to
+// safe. feed does not retain data. Only one goroutine may feed.
 func (p *hashPipe) feed(data []byte, off, safe int64) {
 	if p == nil {
 		return
@@ -358,7 +358,8 @@ func (p *hashPipe) feed(data []byte, off, safe int64) {
 			}
 			return
 		}
-		skip := min(p.next-off, int64(len(data))) // it came before: a server had it sent again
+		// these came before: a server made the transfer repeat them
+		skip := min(p.next-off, int64(len(data)))
 		data, off = data[skip:], off+skip
 		if len(data) == 0 {
 			return
@@ -378,7 +379,7 @@ func (p *hashPipe) feed(data []byte, off, safe int64) {
 	}
 }
 
-// grown says that the local file has everything before safe, and nobody feeds that.
+// grown reports that the local file is complete up to safe, for data that is not fed.
 func (p *hashPipe) grown(safe int64) {
 	if p == nil {
 		return
@@ -392,7 +393,7 @@ func (p *hashPipe) grown(safe int64) {
 	p.changed.Broadcast()
 }
 
-// buffer returns a free buffer, nil if there is none. The caller holds the lock.
+// buffer returns a free buffer, or nil if there is none. The caller holds the lock.
 func (p *hashPipe) buffer() []byte {
 	if n := len(p.idle); n > 0 {
 		b := p.idle[n-1]
@@ -422,7 +423,7 @@ func (p *hashPipe) giveBack(buffer []byte) {
 	}
 }
 
-// run hashes until everything is hashed or nobody wants it any more.
+// run hashes until the file is done or the pipe is stopped.
 func (p *hashPipe) run() {
 	defer close(p.ended)
 	p.mu.Lock()
@@ -460,8 +461,8 @@ func (p *hashPipe) run() {
 	}
 }
 
-// takeOne hashes the first buffer of the queue. The caller holds the lock, which is released
-// meanwhile.
+// takeOne hashes the first buffer of the queue. The caller holds the lock, which takeOne releases
+// while hashing.
 func (p *hashPipe) takeOne() {
 	buffer := p.queue[0]
 	p.queue = append(p.queue[:0], p.queue[1:]...)
@@ -485,8 +486,8 @@ func (p *hashPipe) openFile() (file io.ReaderAt, free func()) {
 	return file, free
 }
 
-// readOne hashes what comes next in the file. The caller holds the lock, which is released
-// meanwhile: while the pipe is behind nobody else moves p.next.
+// readOne hashes what comes next in the file. The caller holds the lock, which readOne releases
+// while reading: while the pipe is behind nothing else moves p.next.
 func (p *hashPipe) readOne(file io.ReaderAt, buffer []byte) {
 	off, n := p.next, min(p.safe-p.next, int64(len(buffer)))
 	p.mu.Unlock()
@@ -509,7 +510,7 @@ func (p *hashPipe) fail(err error) {
 	p.changed.Broadcast()
 }
 
-// finish waits until a file of a size is hashed, and completes the digests.
+// finish waits until all size bytes are hashed, and completes the digests.
 func (p *hashPipe) finish(size int64) error {
 	p.mu.Lock()
 	if p.next > size {
@@ -532,8 +533,8 @@ func (p *hashPipe) finish(size int64) error {
 	return p.err
 }
 
-// drain waits until what was fed is hashed, and returns how much that is. More may be written to the
-// digests afterwards.
+// drain waits until everything that was fed is hashed, and returns how much that is. The digests
+// may then be written to directly.
 func (p *hashPipe) drain() int64 {
 	p.mu.Lock()
 	p.last = true
@@ -549,7 +550,7 @@ func (p *hashPipe) progress() int64 {
 	return p.next
 }
 
-// stop ends the goroutine and waits for it. It may be called twice.
+// stop ends the goroutine and waits for it. It may be called more than once.
 func (p *hashPipe) stop() {
 	if p == nil {
 		return
@@ -561,7 +562,7 @@ func (p *hashPipe) stop() {
 	<-p.ended
 }
 
-// The readers and writers that feed a pipe. Without a pipe they are the bare ones.
+// The readers and writers that feed a pipe. Without a pipe they are the originals.
 
 func (p *hashPipe) reader(r io.Reader, at int64) io.Reader {
 	if p == nil {
@@ -588,7 +589,7 @@ func (p *hashPipe) writer(w io.Writer, at int64) io.Writer {
 	return &fedWriter{Writer: w, pipe: p, at: at}
 }
 
-// writerAt is for a file that arrives in any order; safe returns up to where it is complete.
+// writerAt is for a file that arrives in any order; safe returns how far it is complete.
 func (p *hashPipe) writerAt(w io.WriterAt, safe func() int64) io.WriterAt {
 	if p == nil {
 		return w
@@ -604,14 +605,14 @@ type fedReader struct {
 
 func (r *fedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
-	if n > 0 && n <= len(b) { // otherwise the reader is wrong, which the transfer finds out
+	if n > 0 && n <= len(b) { // otherwise the reader is broken, which the transfer detects
 		r.pipe.feed(b[:n], r.at, r.at+int64(n))
 		r.at += int64(n)
 	}
 	return n, err
 }
 
-// fedSeeker can be taken back, which some servers need.
+// fedSeeker can go back, which some servers make necessary.
 type fedSeeker struct {
 	*fedReader
 	seeker io.Seeker

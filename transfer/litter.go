@@ -16,44 +16,44 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// litter is what runs of a tree leave behind: temporary files of which some are too many to be noted
-// one by one. All names of a run have its token, and the token is noted in the journal before the
-// first of them is made. Whoever copies the same once more removes them from each directory that it
-// comes to, whether it copies to the same place or, since that is a directory by now, into it.
+// litter is what runs of a tree copy leave behind: temporary files, too many to record one by one.
+// All names of a run contain its token, and the journal records the token before the first of them
+// is made. The next run of the same copy removes them from each directory it visits, whether it
+// copies to the same place or, since that is a directory by now, into it.
 //
-// A note is locked as long as its run is there, so nobody removes what another run has under way.
+// A run's note is locked while the run is alive, so nobody removes what another run is writing.
 type litter struct {
-	own   *runNote          // nil if there is no journal
+	own   *runNote          // nil without a journal
 	dead  []*runNote        // of runs that have ended
-	marks map[string]string // of files of dead runs, by their temporary files
-	root  string            // of this run's copy, as notes have it
+	marks map[string]string // marks of dead runs' files, by their temporary files
+	root  string            // this run's target, as notes name it
 
-	some   atomic.Bool  // something of this run is left, or may be
-	unseen atomic.Bool  // not all that dead runs left was found or could be removed
-	count  atomic.Int64 // of what is left of files that were not reported one by one
+	some   atomic.Bool  // this run has left something, or may have
+	unseen atomic.Bool  // not everything that dead runs left was found and removed
+	count  atomic.Int64 // leftovers of files that were not reported one by one
 
 	mu        sync.Mutex
-	continues map[string]leftover // what is left for files to continue from
+	continues map[string]leftover // leftovers that files may continue from
 }
 
 // A leftover is a temporary file in a directory below a root.
 type leftover struct{ root, rel, name string }
 
-// A runNote is a file in the journal.
+// A runNote is a run's file in the journal.
 type runNote struct {
 	file  *os.File
 	token localfs.TempToken
-	Roots []string `json:"roots"` // the directories that the run copied to
+	Roots []string `json:"roots"` // the directories the run copied to
 }
 
 const (
 	runSuffix = ".run.json"
 
-	// mostDead is how many runs are cleaned up after at once: each holds a file open.
+	// mostDead is how many runs are cleaned up after at once: each keeps a file open.
 	mostDead = 64
 )
 
-// openLitter notes this run's token, and finds the notes of earlier runs of the same copy.
+// openLitter records this run's token, and finds the notes of earlier runs of the same copy.
 func (t *tree) openLitter() {
 	l := &t.litter
 	key := t.journalKey("tree", t.route.Source, t.route.Target)
@@ -70,7 +70,7 @@ func (t *tree) openLitter() {
 	}
 	l.own.Roots = append(l.own.Roots, l.root)
 	l.own.save()
-	if !l.own.isLocked() { // nobody can tell whether another run has ended
+	if !l.own.isLocked() { // without locks nothing shows whether another run has ended
 		return
 	}
 	entries, _ := os.ReadDir(t.options.Journal)
@@ -92,7 +92,7 @@ func (t *tree) openLitter() {
 	}
 }
 
-// openRunNote opens and locks a note; nil if its run is still there.
+// openRunNote opens and locks a note. It returns nil if its run is still alive.
 func openRunNote(name string) *runNote {
 	f, err := localfs.OpenPrivate(name)
 	if err != nil {
@@ -111,7 +111,7 @@ func (n *runNote) save() {
 	}
 }
 
-// isLocked reports whether the lock keeps others out. Some file systems have none.
+// isLocked reports whether the lock keeps others out: some file systems have no locks.
 func (n *runNote) isLocked() bool {
 	f, err := localfs.OpenPrivate(n.file.Name())
 	if err != nil {
@@ -121,7 +121,7 @@ func (n *runNote) isLocked() bool {
 	return !localfs.TryLock(f)
 }
 
-// close ends the lock. The note stays if there is something that it is about.
+// close ends the lock, and removes the note unless keep is set.
 func (n *runNote) close(keep bool) {
 	if !keep && os.Remove(n.file.Name()) != nil { // some systems refuse that while it is open
 		defer os.Remove(n.file.Name())
@@ -161,8 +161,8 @@ func readMark(name string) *mark {
 	return &m
 }
 
-// sweep removes what dead runs left in a directory, and where they had it. What a file can be
-// continued from stays for it.
+// sweep removes what dead runs left in a directory and in its counterparts below their targets,
+// except what a file may continue from.
 func (l *litter) sweep(d *directory) {
 	t := d.tree
 	for root, tokens := range l.roots() {
@@ -188,7 +188,7 @@ func (l *litter) sweep(d *directory) {
 	}
 }
 
-// roots returns where dead runs left something, and their tokens.
+// roots returns the targets of dead runs, with their tokens.
 func (l *litter) roots() map[string]map[localfs.TempToken]bool {
 	if len(l.dead) == 0 {
 		return nil
@@ -205,13 +205,13 @@ func (l *litter) roots() map[string]map[localfs.TempToken]bool {
 	return roots
 }
 
-// end is for when everything is done. Whole means that nothing has failed.
+// end removes or closes the notes at the end of the run. whole means that nothing has failed.
 func (l *litter) end(t *tree, whole bool) {
 	if l.own == nil {
 		return
 	}
 	whole = whole && !l.unseen.Load()
-	if whole { // nobody will continue any more: the files are there already, or gone
+	if whole { // nothing will be continued: the files are complete already, or gone
 		for temporary, mark := range l.marks {
 			whole = l.forget(t.dst, temporary, mark) && whole
 		}
@@ -222,8 +222,8 @@ func (l *litter) end(t *tree, whole bool) {
 	l.own.close(l.some.Load())
 }
 
-// forget removes a mark and what it is about, unless that is something else by now, or another run
-// continues from it.
+// forget removes a mark and its temporary file, unless the mark has changed or another run holds
+// it.
 func (l *litter) forget(dst target, temporary, mark string) bool {
 	if m := readMark(mark); m == nil || m.Temporary != temporary {
 		return true
@@ -246,8 +246,8 @@ func (l *litter) forget(dst target, temporary, mark string) bool {
 	return true
 }
 
-// leaves notes that a file or link that was not copied has left something, or may have. alone means
-// that it is reported by itself.
+// leaves records that a failed file or link has left something, or may have. alone means that it is
+// reported by itself.
 func (l *litter) leaves(alone bool) {
 	l.some.Store(true)
 	if !alone {
@@ -255,13 +255,13 @@ func (l *litter) leaves(alone bool) {
 	}
 }
 
-// mayLeave reports whether a file that was not copied may have left something.
+// mayLeave reports whether a failed file may have left something.
 func (c *fileCopy) mayLeave() bool {
 	return c.result.LeftBehind != "" ||
 		c.to.lost() && (c.tries.made != "" || len(c.tries.strays) > 0)
 }
 
-// leftBehind says what is left and was not reported file by file, "" if nothing is.
+// leftBehind describes what may be left and was not reported file by file, "" if nothing is.
 func (t *tree) leftBehind() string {
 	n := t.litter.count.Load()
 	if n == 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// Remote returns the endpoint that is a path on a host.
+// Remote returns an endpoint for a path on a host.
 func Remote(host pool.Host, path string) Endpoint {
 	return Endpoint{host: host.Name, path: path,
 		newSource: func(j *job) (source, error) {
@@ -37,17 +37,17 @@ func Remote(host pool.Host, path string) Endpoint {
 
 var errNoClient = errors.New("transfer: the Host has no Client")
 
-// remoteEnd is what a source and a target on a host have in common.
+// remoteEnd is common to sources and targets on a host.
 type remoteEnd struct {
 	job    *job
 	client *usftp.Client // as the caller gave it
-	link   *pool.Conn    // shared with the other end if that has the same client
+	link   *pool.Conn    // shared with the other end if both have the same client
 	root   string
-	trip   time.Duration // that a first look at root took
+	trip   time.Duration // how long the first stat of root took
 }
 
 func newRemoteEnd(j *job, host pool.Host, root string) (*remoteEnd, error) {
-	if host.Client == nil { // would be a panic on a goroutine of ours
+	if host.Client == nil { // it would panic on a goroutine of ours
 		return nil, errNoClient
 	}
 	e := &remoteEnd{job: j, client: host.Client, root: root}
@@ -75,7 +75,7 @@ func (e *remoteEnd) identity(name string) (host, path string, ok bool) {
 	return "host " + h.ID(), name, true
 }
 
-// over does something about an entry of a tree, and again over a new connection if it was lost.
+// over calls do for an entry of a tree, and again over a new connection if the connection was lost.
 func (e *remoteEnd) over(name string, do func(client *usftp.Client, again bool) error) error {
 	return e.link.Do(func(a pool.Attempt) {
 		event := retried(a, e.job.doing()+" "+name, &Event{Size: -1})
@@ -84,7 +84,7 @@ func (e *remoteEnd) over(name string, do func(client *usftp.Client, again bool) 
 	}, do)
 }
 
-// stat looks at root.
+// stat stats a path and, for root, notes how long that took.
 func (e *remoteEnd) stat(name string) (info fs.FileInfo, err error) {
 	began := time.Now()
 	err = e.over(name, func(*usftp.Client, bool) error {
@@ -144,16 +144,16 @@ func (e *remoteEnd) touch(name string) (remove func() error, err error) {
 }
 
 const (
-	// largestSmall is the largest file that travels in one piece, if packets allow it.
+	// largestSmall is the largest file sent in one piece, if packets can be that long.
 	largestSmall = 256 << 10
 
-	// unknownHandles is how many files may be open at once on a server that does not say how many it
-	// allows.
+	// unknownHandles is how many files may be open at once on a server that does not say how many
+	// it allows.
 	unknownHandles = 128
 )
 
-// limits asks the host what may be under way at once. piece is the most data that a packet holds,
-// in the direction that matters.
+// limits asks the host what may be in progress at once. piece returns the size of a packet's data
+// in the direction of the copy.
 func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error) {
 	err = e.over(e.root, func(client *usftp.Client, _ bool) error {
 		limits, err := client.Limits()
@@ -164,12 +164,12 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 		l.small = min(piece(read, write), largestSmall)
 		l.handles, l.listings = unknownHandles, walkers
 		most := walkers
-		if t := e.job.tree; t != nil && t.sync != nil { // most of them find nothing to copy
+		if t := e.job.tree; t != nil && t.sync != nil { // most directories have nothing to copy
 			most = syncWalkers
 		}
 		if _, told := client.HasExtension("limits@openssh.com"); told {
 			l.handles = 1 << 20
-			if limits.MaxOpenHandles > 0 { // some are for listings, and for others
+			if limits.MaxOpenHandles > 0 { // keep some for listings and other uses
 				all := int64(min(limits.MaxOpenHandles, 1<<20))
 				l.handles = max(1, all*3/4)
 				l.listings = int(max(1, min(all-l.handles, int64(most))))
@@ -182,14 +182,14 @@ func (e *remoteEnd) limits(piece func(read, write int) int) (l limits, err error
 	return l, err
 }
 
-// remoteFacts returns what a server told of a file.
+// remoteFacts returns what a server said about a file.
 func remoteFacts(stat *usftp.FileStat) (f facts) {
 	f.told(stat)
 	return f
 }
 
-// told takes over what a server told of a file. It is not inlined, for the sake of the stacks of
-// thousands of files.
+// told sets facts from what a server said about a file. It is not inlined, to keep the stacks of
+// thousands of files small.
 //
 //go:noinline
 func (f *facts) told(stat *usftp.FileStat) {
@@ -207,7 +207,7 @@ func (f *facts) told(stat *usftp.FileStat) {
 	}
 }
 
-// remoteSource is a host as a source.
+// remoteSource is a path on a host as a source.
 type remoteSource struct{ *remoteEnd }
 
 func (s *remoteSource) open(c *fileCopy) (input, error) {
@@ -239,8 +239,8 @@ func (s *remoteSource) look(name string) (facts, error) {
 	return remoteFacts(info.Sys().(*usftp.FileStat)), nil
 }
 
-// list lists a directory. A listing that was cut off is started again, and only what was not handed
-// on before is: a server need not keep its order, nor a directory its entries.
+// list lists a directory. If the connection is lost the listing starts over and yields only entries
+// not yielded before: neither the server's order nor the directory need have stayed the same.
 func (s *remoteSource) list(d *directory, yield func(*entry, error) bool) error {
 	known := newNames()
 	return ofSource(s.over(d.source, func(client *usftp.Client, again bool) error {
@@ -255,7 +255,7 @@ func (s *remoteSource) list(d *directory, yield func(*entry, error) bool) error 
 				continue
 			}
 			e := &entry{dir: d, name: f.BaseName(), facts: remoteFacts(f.FileStat())}
-			if !e.facts.hasMode { // a listing without attributes
+			if !e.facts.hasMode { // the listing had no attributes
 				var info fs.FileInfo
 				if info, err = client.Lstat(f.Name()); err == nil {
 					e.facts = remoteFacts(info.Sys().(*usftp.FileStat))
@@ -281,7 +281,7 @@ func (s *remoteSource) readLink(name string) (to string, err error) {
 	return to, ofSource(err)
 }
 
-// loops asks the server where directories are.
+// loops compares the directories' real paths.
 func (s *remoteSource) loops(d *directory) string {
 	real, err := s.realPath(d.source)
 	if err != nil {
@@ -299,7 +299,7 @@ func (s *remoteSource) loops(d *directory) string {
 	return ""
 }
 
-// sum has the host hash its file, or reads it.
+// sum lets the host hash the file, or reads it.
 func (s *remoteSource) sum(c *fileCopy) error {
 	c.size = c.entry.facts.size
 	wanted := c.options.Hash
@@ -313,7 +313,7 @@ func (s *remoteSource) sum(c *fileCopy) error {
 			return nil
 		}
 	}
-	if private.OfClient(c.from.client).ReadsOnce() { // it has hashes, and not the list's
+	if private.OfClient(c.from.client).ReadsOnce() { // it hashes, but not by the list's algorithm
 		return errReadOnce
 	}
 	sum := checksum.NewDigest(wanted, 0)
@@ -345,7 +345,7 @@ func (s *remoteSource) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checks
 		c.size = int64(f.FileStat().Size)
 		name = fmt.Sprint(name, " ", c.size, " ", f.FileStat().Mtime)
 	} else {
-		c.tries.again = reread{} // nobody can say that it is still the same file
+		c.tries.again = reread{} // nothing shows that it is still the same file
 	}
 	sum := c.tries.again.of(name, wanted, 0)
 	from := c.tries.again.done
@@ -353,32 +353,32 @@ func (s *remoteSource) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checks
 	return sum, c.from.hashLarge(c, f, c.size)
 }
 
-// remoteInput is a file on a host that is read. A target on this machine has it poured; one on
-// another host reads from it: what is read in order, by Read or ReadAt, comes from a stream that is
-// ahead of its reader, and other ReadAts ask by themselves. It is for one goroutine.
+// remoteInput is a file on a host being read. For a target on this machine, pour reads it. A target
+// on another host reads from it: sequential Reads and ReadAts are served from a stream that reads
+// ahead, other ReadAts send requests of their own. It is for one goroutine.
 type remoteInput struct {
 	session *session
 	path    string
 	known   facts
 	file    *usftp.File
-	data    []byte // of a small file that is in memory
+	data    []byte // of a small file held in memory
 	free    func() // of data
 
 	off      int64 // of the next Read
 	stream   io.ReadCloser
 	at       int64                // of the stream
-	lanes    func(int64) *striper // opens further handles for a stream from an offset, or returns nil
+	lanes    func(int64) *striper // opens further handles for a stream at an offset, or nil
 	striper  *striper             // of the stream
-	bound    int64                // it is not read beyond
-	original bool                 // it is what is copied, and not read once more
-	doubt    *doubt               // about what a target on another host reads, nil if there is none
-	passed   *passed              // all that such a target reads, nil unless that is needed
-	mixed    error                // what was wrong with the handles of streams that have ended
+	bound    int64                // nothing is read beyond it
+	original bool                 // it is being copied, rather than read again
+	doubt    *doubt               // about what a target on another host reads, or nil
+	passed   *passed              // everything such a target reads, nil unless needed
+	mixed    error                // the first failed proof of a stream's handles
 }
 
 func (in *remoteInput) facts() *facts { return &in.known }
 
-// ready opens the file; a small one it reads.
+// ready opens the file, or reads it if it is small.
 func (in *remoteInput) ready(c *fileCopy) error {
 	if in.file != nil || in.free != nil {
 		return nil
@@ -399,7 +399,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 	}
 	in.file, in.session.trip = f, trip
 	in.known.told(nil)
-	if !f.AttrsCached() { // there is nothing to compare with, or to resume from
+	if !f.AttrsCached() { // nothing to compare with, or to resume from
 		return nil
 	}
 	if in.known.told(f.FileStat()); in.known.mode.IsDir() {
@@ -410,7 +410,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 		if !c.tries.doubt.isAbout(f.FileStat()) {
 			c.tries.doubt = newDoubt(in.session.client, f.FileStat())
 		}
-		if c.to != nil { // nothing of it stays here
+		if c.to != nil { // none of it stays on this machine
 			in.doubt = c.tries.doubt
 			in.doubt.remember()
 			in.rememberAll(c)
@@ -426,8 +426,9 @@ func (in *remoteInput) open(c *fileCopy) error {
 	return nil
 }
 
-// rememberAll hashes all that is read, where nothing of it stays, if the server is known to change the
-// times of files that are read: in the end only the contents tell whether the file is the same.
+// rememberAll hashes everything that is read, for a target elsewhere, if the server is known to
+// change the times of files being read: at the end only the contents show whether the file is
+// unchanged.
 func (in *remoteInput) rememberAll(c *fileCopy) {
 	if c.tries.passed == nil && (in.session.host.Quirks.Touches.Load() ||
 		private.OfClient(in.session.client).Touches()) {
@@ -438,7 +439,7 @@ func (in *remoteInput) rememberAll(c *fileCopy) {
 	}
 }
 
-// load reads a small file into memory of its own: it is there before anything is created here.
+// load reads a small file into memory before anything is created at the target.
 func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 	f := usftp.NewFile(in.session.client, in.path)
 	if err := f.OpenRead(); err != nil {
@@ -454,7 +455,7 @@ func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 		return data
 	})
 	if err == nil && now != nil && now.HasMode() && now.FileMode().IsRegular() &&
-		// else it was written to since it was listed, and perhaps just now
+		// otherwise it was written to since it was listed, perhaps just now
 		(!in.known.hasTimes || !now.HasTimes() || in.known.mtime.Equal(now.ModTime())) {
 		c.freeHandle()
 		c.size = size
@@ -474,7 +475,7 @@ func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
 	return false, err
 }
 
-// whole reads a small file for a target on another host. What the host copies itself is not read.
+// whole reads a small file for a target on another host, unless the host can copy the file itself.
 func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	if in.copies(c) {
 		return false, nil
@@ -496,7 +497,7 @@ func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 
 // copies reports whether the host can copy the file itself.
 func (in *remoteInput) copies(c *fileCopy) bool {
-	if in.session != c.to || c.hashes() { // what is hashed must pass here
+	if in.session != c.to || c.hashes() { // what is hashed must pass through here
 		return false
 	}
 	_, offered := in.session.client.HasExtension("copy-data")
@@ -526,7 +527,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		c.hashing.small(c, in.data)
 		err := to.small(c, in.data)
 		n := int64(len(in.data))
-		in.release() // before more is taken to verify it
+		in.release() // before verifying takes more
 		if err == nil {
 			err = c.limiter.wait(int(n))
 		}
@@ -542,7 +543,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		return n, err
 	}
 	c.hashing.start(c, to.reread)
-	var moved atomic.Int64 // under a limit: a request's data takes its time to be written
+	var moved atomic.Int64 // under a rate limit, writing a request's data takes a while
 	defer c.watch(func() int64 { return resumed + max(f.Progress(), moved.Load()) })()
 	pipe := c.hashing.pipe
 	w, at, err := to.open(c)
@@ -582,13 +583,13 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	return n, err
 }
 
-// feed remembers what was read at an offset, as far as that is needed.
+// feed gives what was read at an offset to those that hash it.
 func (in *remoteInput) feed(data []byte, off int64) {
 	in.doubt.feed(data, off)
 	in.passed.feed(data, off)
 }
 
-// writer feeds what w takes from an offset on.
+// writer returns a writer that feeds what w is given, starting at an offset.
 func (in *remoteInput) writer(w io.Writer, off int64) io.Writer {
 	if in.doubt == nil && in.passed == nil {
 		return w
@@ -619,7 +620,7 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 		return nil
 	}
 	info, err := in.file.Stat()
-	now := in.known // a server without FSTAT leaves only what it said before to compare with
+	now := in.known // a server without FSTAT offers nothing newer to compare with
 	if err == nil {
 		now = remoteFacts(info.Sys().(*usftp.FileStat))
 	} else if !errors.Is(err, errors.ErrUnsupported) && c.interrupted() {
@@ -636,10 +637,10 @@ func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 	return c.tries.doubt.settle(c, in.file, n, local)
 }
 
-// onlyTouched makes sure that a source whose time changed while it was read has the contents that
-// arrived: by the host's hashes, or else by reading all of it again. A sample would not do, since
-// whoever really writes to a file changes its time too. rclone's SFTP server shows the present time of
-// files that it has in its cache (--vfs-cache-mode).
+// onlyTouched checks that a source whose time changed while it was read has the contents that
+// arrived, by the host's hashes or by reading all of it again. A sample would not do, since a real
+// write changes the time too. rclone's SFTP server shows the current time for files in its cache
+// (--vfs-cache-mode).
 func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 	var same bool
 	var err error
@@ -661,7 +662,7 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 	if !same {
 		return ErrSourceChanged
 	}
-	if c.entry != nil && c.entry.facts.hasTimes { // the time from before it was read
+	if c.entry != nil && c.entry.facts.hasTimes { // restore the time from before it was read
 		in.known.mtime, in.known.atime = c.entry.facts.mtime, c.entry.facts.atime
 	}
 	if !in.session.host.Quirks.Touches.Swap(true) {
@@ -670,7 +671,7 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 	return nil
 }
 
-// sameAs compares the first n bytes of the source with what arrived on this machine.
+// sameAs compares the first n bytes of the source with the copy on this machine.
 func (in *remoteInput) sameAs(c *fileCopy, n int64, local reopen) (bool, error) {
 	file, free, err := interruptible(c.ctx, local)()
 	if err != nil {
@@ -683,7 +684,8 @@ func (in *remoteInput) sameAs(c *fileCopy, n int64, local reopen) (bool, error) 
 	return in.compare(c, file, n)
 }
 
-// compare reads the first n bytes of the source again, up to where they differ from a local file.
+// compare reads the first n bytes of the source again, up to the first difference from a local
+// file.
 func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same bool, err error) {
 	const most = 256 << 10
 	again := in.file.ReadRange(0, n)
@@ -771,7 +773,8 @@ func (in *remoteInput) Read(p []byte) (int, error) {
 	return n, ofSource(err)
 }
 
-// ReadAt is for callers who read everything once, from some offset on, and a few pieces again.
+// ReadAt is for callers who read everything once in order, starting anywhere, and reread a few
+// pieces.
 func (in *remoteInput) ReadAt(p []byte, off int64) (n int, err error) {
 	if in.stream != nil && in.at != off {
 		n, err = in.file.ReadAt(p, off)
@@ -789,7 +792,7 @@ func (in *remoteInput) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, ofSource(err)
 }
 
-// next returns a stream from an offset.
+// next returns a stream that continues at an offset.
 func (in *remoteInput) next(off int64) io.Reader {
 	if in.stream == nil || in.at != off {
 		in.end()
@@ -804,7 +807,7 @@ func (in *remoteInput) next(off int64) io.Reader {
 	return in.stream
 }
 
-// end ends the stream.
+// end closes the stream.
 func (in *remoteInput) end() {
 	if in.stream != nil {
 		in.stream.Close()
@@ -819,7 +822,7 @@ func (in *remoteInput) end() {
 	}
 }
 
-// Seek moves the next Read. It cannot seek from the end.
+// Seek sets the offset of the next Read. It cannot seek from the end.
 func (in *remoteInput) Seek(off int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -828,18 +831,18 @@ func (in *remoteInput) Seek(off int64, whence int) (int64, error) {
 		return in.off, ofSource(errors.ErrUnsupported)
 	}
 	in.off = off
-	if in.at != off { // otherwise what is on its way is what comes next
+	if in.at != off { // otherwise the stream is already at the right place
 		in.end()
 	}
 	_, err := in.file.Seek(off, io.SeekStart)
 	return off, ofSource(err)
 }
 
-// remoteTarget is a host as a target.
+// remoteTarget is a path on a host as a target.
 type remoteTarget struct {
 	*remoteEnd
 	placement
-	there bool // the target of a tree, before anything was made
+	there bool // a tree's target existed before anything was made
 	real  realRoot
 }
 
@@ -849,8 +852,8 @@ func (t *remoteTarget) leave(*directory) {}
 
 func (t *remoteTarget) limits() (limits, error) {
 	l, err := t.remoteEnd.limits(func(_, write int) int { return write })
-	// An fsync does not go into one piece: these files take as many steps as large ones, and many
-	// are under way at a time.
+	// A small file sent in one piece cannot be fsynced on the way. With Sync these files take as
+	// many steps as large ones, and many are in progress at a time.
 	if t.job.options.Sync {
 		l.stepwise, l.small = l.small, -1
 	}
@@ -885,7 +888,7 @@ func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string,
 
 func (t *remoteTarget) dispose(string) bool { return false }
 
-// tidy gives an old file its name back if nothing has that.
+// tidy also restores the name of an old file that was moved aside, if that name is free.
 func (t *remoteTarget) tidy(root, rel string, stale func(name string) bool) error {
 	dir := path.Join(root, rel)
 	return t.over(dir, func(client *usftp.Client, _ bool) error {
@@ -924,7 +927,7 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string) bool) erro
 
 var errOldName = errors.New("nobody can tell what the old file was called")
 
-// check refuses what SFTP cannot name, and what a server that is the source must not name.
+// check refuses names that SFTP cannot carry, and those that a source server must not choose.
 func (t *remoteTarget) check(d *directory, name string) error {
 	if strings.ContainsAny(name, "/\x00") {
 		return ErrBadName
@@ -935,8 +938,8 @@ func (t *remoteTarget) check(d *directory, name string) error {
 	if err := localfs.CheckForeignName(name); err != nil {
 		return err
 	}
-	// In place a file is written to where its name leads, so the source must not turn that into a
-	// link meanwhile.
+	// Writing in place follows whatever the name leads to, so the source must not have turned it
+	// into a link with an earlier entry.
 	if t.job.options.Placement == PlaceDirect && !d.addName(name) {
 		return errTwice
 	}
@@ -956,8 +959,8 @@ func (t *remoteTarget) makeDir(d *directory) (fresh bool, err error) {
 	return fresh, err
 }
 
-// makeRemoteDir makes a directory. If a connection was lost while it was asked for, a directory
-// that is there may be ours.
+// makeRemoteDir makes a directory. If the connection was lost during the request, an existing
+// directory may be one that we made.
 func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, err error) {
 	err = client.MkdirPerm(d.target, d.facts.perm()|0o700)
 	if err == nil {
@@ -966,10 +969,10 @@ func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, 
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	// Version 3 has no code for "it exists already"; what counts is what is there.
+	// Version 3 has no status for "already exists", so look at what is there.
 	look := client.Lstat
 	if d.parent == nil {
-		look = client.Stat // a person named the target, whose links are followed
+		look = client.Stat // the user named the target, so links in it are followed
 	}
 	info, lookErr := look(d.target)
 	switch {
@@ -985,7 +988,7 @@ func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, 
 	return again && (d.parent != nil && d.parent.fresh || isEmpty(client, d.target)), nil
 }
 
-// isEmpty reports whether a directory is known to hold nothing.
+// isEmpty reports whether a directory is known to be empty.
 func isEmpty(client *usftp.Client, dir string) bool {
 	for range client.Entries(dir) {
 		return false // an entry, or an error
@@ -1046,15 +1049,15 @@ func makeRemoteLink(client *usftp.Client, e *entry, to, temporary string) error 
 	return err
 }
 
-// finishLink takes a round trip and needs lsetstat@openssh.com (OpenSSH's PROTOCOL, section 4.7).
+// finishLink takes a round trip and needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7).
 func (t *remoteTarget) finishLink(e *entry, set usftp.NewAttrs) error {
 	return t.over(e.source(),
 		func(client *usftp.Client, _ bool) error { return client.LsetAttrs(e.target(), set) })
 }
 
-// place looks at the target. A file of a tree takes no round trip in a directory that we made.
-// Otherwise a directory is entered and a symbolic link followed, since a rename would replace the
-// link: a round trip, and one more for a directory or a link.
+// place examines the target. A file of a tree takes no round trip in a directory that this copy
+// made. For a single file, a directory is entered and a symbolic link followed, since a rename
+// would replace the link: that takes one round trip, and one more for a directory or a link.
 func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
 	if c.entry != nil {
@@ -1064,7 +1067,7 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	return o, t.find(c, o)
 }
 
-// find looks at the target of a single file.
+// find examines the target of a single file.
 func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 	name := t.root
 	if name == "" {
@@ -1113,19 +1116,19 @@ func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 	return nil
 }
 
-// look is pool.Host.Look, and takes its time for a round trip.
+// look is pool.Host.Look. It also keeps the time that took as the round trip.
 func (s *session) look(ctx context.Context, name string) (info fs.FileInfo, link bool, err error) {
 	info, link, s.trip, err = s.host.Look(ctx, name)
 	return info, link, err
 }
 
-// remoteOutput is a file on a host that is written.
+// remoteOutput is a file on a host being written.
 type remoteOutput struct {
 	end      *remoteTarget
 	session  *session
-	name     string      // the path, links resolved
-	info     fs.FileInfo // what is there, nil if nothing is
-	isDirect bool        // neither absent nor a regular file
+	name     string      // the path with links resolved
+	info     fs.FileInfo // the existing target, nil if there is none
+	isDirect bool        // exists and is not a regular file, or a link that cannot be resolved
 	temp     string      // path of the temporary file, "" if the target itself is written
 	file     *usftp.File
 	striper  *striper // until seal
@@ -1145,7 +1148,7 @@ func (o *remoteOutput) close() {
 	}
 }
 
-// written is the path that is being written.
+// written returns the path being written.
 func (o *remoteOutput) written() string {
 	if o.temp != "" {
 		return o.temp
@@ -1153,7 +1156,7 @@ func (o *remoteOutput) written() string {
 	return o.name
 }
 
-// lookBelow looks at a path below the target of a tree.
+// lookBelow examines a path below the target of a tree.
 func (o *remoteOutput) lookBelow(fresh bool) error {
 	if fresh {
 		return nil
@@ -1163,7 +1166,7 @@ func (o *remoteOutput) lookBelow(fresh bool) error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case info.Mode()&fs.ModeSymlink != 0: // the rename replaces it
+	case info.Mode()&fs.ModeSymlink != 0: // the rename will replace it
 	case !info.Mode().IsRegular():
 		return inTheWay(o.name, info.Mode())
 	default:
@@ -1185,7 +1188,7 @@ func (o *remoteOutput) verify(c *fileCopy, in input) error {
 	return o.session.verify(c, o.written(), nil, in.reopen(c))
 }
 
-// same makes sure that a file is not overwritten by itself.
+// same makes sure that a file does not overwrite itself.
 func (o *remoteOutput) same(c *fileCopy, in input) error {
 	if c.entry != nil || o.info == nil || c.from != c.to {
 		return nil
@@ -1200,7 +1203,7 @@ func (o *remoteOutput) same(c *fileCopy, in input) error {
 	return nil
 }
 
-// create creates the temporary file, or opens the target if that is asked for or necessary.
+// create creates the temporary file, or opens the target if it is to be written in place.
 func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	source, client := in.facts(), o.session.client
 	perm, denied := fs.FileMode(0o666), false
@@ -1212,7 +1215,8 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		c.journal.noteBefore(c, temporary)
 		private := perm
 		if o.info != nil || c.options.Preserve {
-			private = 0o600 // until it gets the permissions that it is to have
+			// until it gets its final permissions
+			private = 0o600
 		}
 		lost := o.session.lost()
 		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
@@ -1238,8 +1242,8 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 		return &fs.PathError{Op: "replace", Path: o.name,
 			Err: errors.New("it is not a regular file and can only be written in place")}
 	}
-	// If nothing is there, nothing can be harmed, and the reason is most likely the directory's: the
-	// same open names it by the name that people know.
+	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
+	// opening the target itself yields an error with the name the user knows.
 	o.file, err = o.openDirect(c, perm)
 	if err == nil && denied {
 		o.end.nameRefused(c, o.info == nil)
@@ -1247,9 +1251,9 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	return o.session.explainWrite(err, path.Dir(o.name))
 }
 
-// openDirect opens the target itself. Version 3 has no flag that keeps OPEN from following links
-// (draft-ietf-secsh-filexfer-02, section 6.3), so between the look and the opening somebody else on
-// the host could still put one in the file's place; the source cannot.
+// openDirect opens the target itself. Version 3 has no flag that stops OPEN from following links
+// (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
+// could still put a link in the file's place; the source cannot.
 func (o *remoteOutput) openDirect(c *fileCopy, perm fs.FileMode) (*usftp.File, error) {
 	client, flags := o.session.client, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
 	if c.entry == nil {
@@ -1272,7 +1276,7 @@ func (o *remoteOutput) openDirect(c *fileCopy, perm fs.FileMode) (*usftp.File, e
 	return client.OpenFile(o.name, flags, perm)
 }
 
-// left reports whether a run for this target can have left a file of this name.
+// left reports whether an earlier run for this target may have left a file of this name.
 func (o *remoteOutput) left(name string) bool {
 	return path.Dir(name) == path.Dir(o.name) &&
 		strings.HasPrefix(path.Base(name), localfs.TempPrefix(path.Base(o.name)))
@@ -1280,8 +1284,8 @@ func (o *remoteOutput) left(name string) bool {
 
 func (o *remoteOutput) discard(name string) error { return o.session.client.Remove(name) }
 
-// resume opens what an earlier run left, and proves it by the host's hash or else by reading back
-// its end.
+// resume opens what an earlier run left, and proves it by the host's hash or by reading back its
+// end.
 func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 	f, err := o.session.client.OpenFile(m.Temporary, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -1298,7 +1302,7 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 	return m.Bytes, err
 }
 
-// prove proves that what is in the file is the beginning of the source, and cuts off the rest.
+// prove proves that the file holds the beginning of the source, and truncates the rest.
 func (o *remoteOutput) prove(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -1333,7 +1337,7 @@ func (o *remoteOutput) prove(c *fileCopy, f *usftp.File, in input, m *mark) erro
 	return err
 }
 
-// fill copies the contents over as many handles as help.
+// fill copies the contents, over several handles where that helps.
 func (o *remoteOutput) fill(c *fileCopy, in input) error {
 	dir := path.Dir(o.name)
 	if c.isSmall() {
@@ -1382,8 +1386,8 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 	return n, err
 }
 
-// fillSmall reads, writes, finishes and closes a small file. done is false if the file is not what
-// it was when it was listed.
+// fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
+// as listed.
 func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 	size, memory := c.entry.facts.size, c.tree.budget.memory
 	memory.take(size)
@@ -1405,8 +1409,9 @@ func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
 	return true, c.limiter.wait(int(size))
 }
 
-// startSmall reads a small file and starts to write it. The memory for that is free again
-// afterwards: what is in flight is the client's. wait is nil if the file is not what it was.
+// startSmall reads a small file and starts writing it. It frees the memory for that before it
+// returns, since the client holds what is in flight. wait is nil if the file is no longer as
+// listed.
 func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, err error), err error) {
 	size := int(c.entry.facts.size)
 	data, release := c.tree.budget.buffers.get(size + 1)
@@ -1422,7 +1427,7 @@ func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, e
 	return private.OfFile(o.file).StartWriteClose(data[:size], set), nil
 }
 
-// attrs returns what the target gets besides contents.
+// attrs returns the attributes to set on the target.
 func (o *remoteOutput) attrs(c *fileCopy, in input) (set usftp.NewAttrs, err error) {
 	source := in.facts()
 	atime, mtime := source.times()
@@ -1432,22 +1437,22 @@ func (o *remoteOutput) attrs(c *fileCopy, in input) (set usftp.NewAttrs, err err
 		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
 	}
 	if c.options.Preserve && source.hasMode {
-		// setuid and setgid stay behind: the copy would run as whoever made it
+		// without setuid and setgid: the copy would run as the user who made it
 		set.SetMode, set.Mode = true, source.mode.Perm()
 	} else if o.info != nil && o.temp != "" {
 		set.SetMode, set.Mode = true, o.keptMode(c)
 	}
 	err = c.options.chown(source.owner, func(uid, gid int) error {
 		set.SetOwner, set.UID, set.GID = true, uid, gid
-		// they would run as somebody who may never have agreed
+		// its new owner may never have agreed to that
 		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
 		return nil
 	})
 	return set, err
 }
 
-// keptMode is the mode of a replaced file for the new one. The bits with which a program runs as
-// its owner or its group stay only if those do.
+// keptMode returns a replaced file's mode for the new one. The setuid and setgid bits stay only if
+// owner and group do.
 func (o *remoteOutput) keptMode(c *fileCopy) fs.FileMode {
 	mode := o.info.Mode()
 	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
@@ -1473,7 +1478,7 @@ func (o *remoteOutput) keptMode(c *fileCopy) fs.FileMode {
 }
 
 // seal proves that the file is whole if several handles wrote it, sets its attributes, and closes
-// it. To a host that works in order all of it goes out at once and takes one round trip, in which
+// it. On a host that works in order everything is sent at once and takes one round trip, in which
 // the other handles are closed too.
 func (o *remoteOutput) seal(c *fileCopy, in input) error {
 	if o.sealed {
@@ -1481,7 +1486,7 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 	}
 	var steps []step
 	if s := o.striper; s != nil {
-		// before anything is set: each connection answers in an order of its own
+		// first, since each connection answers in an order of its own
 		if err := s.prove(); err != nil {
 			return err
 		}
@@ -1509,7 +1514,7 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 	return take(steps, private.OfClient(o.session.client).WorksInOrder())
 }
 
-// attrsRefused returns err if it matters that the file cannot be given attributes.
+// attrsRefused returns err unless the attributes are optional and were merely refused.
 func (o *remoteOutput) attrsRefused(c *fileCopy, err error) error {
 	if err == nil || c.options.Preserve || c.options.Owners || !refused(err) {
 		return err
@@ -1520,10 +1525,10 @@ func (o *remoteOutput) attrsRefused(c *fileCopy, err error) error {
 	return nil
 }
 
-// A step asks the host for something, and returns what waits for the answer.
+// A step sends a request to the host and returns a function that waits for the answer.
 type step func() (wait func() error)
 
-// waits makes the second half of a step.
+// waits returns the second half of a step.
 func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
 	return func() error {
 		_, err := asked.WaitContext(ctx)
@@ -1531,7 +1536,7 @@ func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
 	}
 }
 
-// take takes steps one after the other as long as they succeed, or all at once. It returns the first
+// take runs the steps one after the other until one fails, or all at once. It returns the first
 // error.
 func take(steps []step, atOnce bool) (first error) {
 	var waiting []func() error
@@ -1551,8 +1556,8 @@ func take(steps []step, atOnce bool) (first error) {
 	return first
 }
 
-// cut shortens what was written to what has arrived without a gap. If the connection is lost the
-// next run does it.
+// cut truncates what was written to the contiguous part. If the connection is lost the next run
+// does that.
 func (o *remoteOutput) cut(c *fileCopy, n int64) (ok, synced bool) {
 	if o.session.lost() {
 		return true, false
@@ -1565,7 +1570,7 @@ func (o *remoteOutput) cut(c *fileCopy, n int64) (ok, synced bool) {
 	return true, synced
 }
 
-// remove closes what was written, and removes the temporary file.
+// remove closes the file, and removes it if it is temporary.
 func (o *remoteOutput) remove(c *fileCopy) {
 	if o.file == nil {
 		return
@@ -1583,7 +1588,7 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	}
 }
 
-// removeTemporary removes a temporary file that holds nothing of use, or says that it is there.
+// removeTemporary removes a useless temporary file, or reports that it is left.
 func (o *remoteOutput) removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
 	if err := o.session.client.WithContext(ctx).Remove(temporary); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
@@ -1592,11 +1597,11 @@ func (o *remoteOutput) removeTemporary(ctx context.Context, c *fileCopy, tempora
 	}
 }
 
-// placing is the last step of a copy to a host, whose replies a lost connection can swallow: what of
-// it was done is then looked at before any of it is done again.
+// placing is the last step of a copy to a host. If a lost connection swallows its replies, the next
+// attempt finds out what was done before it does any of it again.
 type placing struct {
-	temporary string // complete, and known to nobody else
-	aside     string // what the old file may be called meanwhile; "" if it keeps its name
+	temporary string // complete, and a name that nobody else knows
+	aside     string // the old file's name during the exchange; "" if it keeps its own
 	size      int64
 }
 
@@ -1607,10 +1612,10 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 	}
 	if c.tries.placing == nil {
 		c.tries.placing = &placing{temporary: o.temp, size: c.result.Bytes}
-		// once: a server that loses it all whenever it is asked gets as many tries as there are
+		// count it once: a server that loses everything when asked gets no endless attempts
 		if !c.tries.arrived {
 			c.tries.arrived = true
-			o.session.conn.Arrived() // whatever becomes of the name, none of it travels again
+			o.session.conn.Arrived() // whatever becomes of the name
 		}
 	}
 	err := c.tries.placing.rename(c, o)
@@ -1620,7 +1625,7 @@ func (o *remoteOutput) commit(c *fileCopy, _ input) error {
 	return err
 }
 
-// rename renames the file, or replaces one that is there.
+// rename renames the temporary file, replacing an existing target.
 func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	ctx, cancel := lateContext(c.ctx)
 	defer cancel()
@@ -1658,9 +1663,9 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 	return err
 }
 
-// replace is posix-rename for servers without it: RENAME fails if the name exists
-// (draft-ietf-secsh-filexfer-02, section 6.5), so the old file steps aside until the new one is in
-// place. It continues what an earlier try began.
+// replace stands in for posix-rename on servers without it: RENAME fails if the name exists
+// (draft-ietf-secsh-filexfer-02, section 6.5), so the old file is moved aside until the new one is
+// in place. It continues what an earlier attempt began.
 func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
 	stepped := false
 	if p.aside == "" {
@@ -1688,7 +1693,7 @@ func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) er
 	return p.removeAside(c, o, client)
 }
 
-// removeAside removes the file that was replaced.
+// removeAside removes the replaced file.
 func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client) error {
 	if p.aside == "" {
 		return nil
@@ -1698,17 +1703,17 @@ func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return nil
 	case o.session.lost() && o.session.conn.Renews():
-		return err // over a new connection it is looked at again
+		return err // the next attempt will look at it again
 	}
 	c.note(fmt.Sprintf("the file that was replaced could not be removed: it is %s", p.aside))
 	return nil
 }
 
-// settle finds out how far a commit came whose connection was lost, and does the rest. It returns
-// false if nothing of that is left, and everything must be done again.
+// settle finds out how far a commit came whose connection was lost, and completes it. It returns
+// false if the copy must be done again.
 //
-// If the temporary name is gone the rename was done, since nobody else knows the name; what has the
-// target's name must then have the size.
+// If the temporary name is gone, the rename was done, since nobody else knows that name; the target
+// must then have the right size.
 func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
 	t, client := &c.tries, o.session.client
 	if t.retried && t.made != "" && (t.placing == nil || t.placing.temporary != t.made) &&
@@ -1744,7 +1749,7 @@ func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
 	default:
 		t.made = p.temporary
 		err := p.rename(c, o)
-		if refused(err) { // what was asked over the old connection may have been done only now
+		if refused(err) { // the old connection's request may have been executed only now
 			return p.wasRenamed(c, o, err)
 		}
 		if err != nil {
@@ -1755,7 +1760,7 @@ func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
 	return true, nil
 }
 
-// wasRenamed looks at a rename that was refused because it had been done.
+// wasRenamed checks whether a rename was refused because it had already been done.
 func (p *placing) wasRenamed(c *fileCopy, o *remoteOutput, refusal error) (done bool, err error) {
 	if _, err := o.session.client.Lstat(p.temporary); !errors.Is(err, fs.ErrNotExist) {
 		return false, refusal

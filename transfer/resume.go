@@ -17,62 +17,63 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// A mark is what an interrupted copy left, so that a later one can continue from there. It is a
-// file in the journal.
+// A mark records what an interrupted copy left, for a later one to continue. It is a file in the
+// journal.
 type mark struct {
-	Temporary string `json:"temporary"`      // its path at the target's end
-	Bytes     int64  `json:"bytes"`          // that arrived without a gap; 0 if nobody knows of any
-	Synced    bool   `json:"synced"`         // they are on disk
+	Temporary string `json:"temporary"`      // path at the target's end
+	Bytes     int64  `json:"bytes"`          // the contiguous part; 0 if unknown
+	Synced    bool   `json:"synced"`         // that part is on disk
 	Boot      string `json:"boot,omitempty"` // of this machine: a crash may have lost what was not
 
 	SourceSize int64     `json:"source_size"`
 	SourceTime time.Time `json:"source_time"`
 	SourceID   string    `json:"source_id"` // of a local file
 
-	// SourceDoubt is up to where the source may have been written to while it was read; see doubt.
+	// SourceDoubt is how far the source may have been written to while it was read; see doubt.
 	SourceDoubt int64 `json:"source_doubt,omitempty"`
-	// Strays are temporary files of earlier tries, which a lost connection kept from being removed.
+	// Strays are temporary files of earlier attempts that a lost connection kept from being
+	// removed.
 	Strays []string `json:"strays,omitempty"`
 }
 
 const (
-	// markAge is how long marks are kept. Whoever has not continued by then will not.
+	// markAge is how long marks are kept. A copy not continued by then never will be.
 	markAge = 30 * 24 * time.Hour
 
 	longestMark = 64 << 10 // more than any mark takes
 
-	// leastMarked is how large a file is that notes its progress, so that a process that is killed
-	// leaves that too.
+	// leastMarked is the size from which a file's progress is recorded while it is copied, so that
+	// a killed process can be continued too.
 	leastMarked = 8 << 20
 	markEvery   = time.Second
 
-	// tail is how much of what an earlier run left is read back and compared before continuing.
-	// What was not synced a server may have lost if it went down meanwhile.
+	// tail is how much of an earlier run's data is read back and compared before continuing. A
+	// server that went down may have lost the end of what was not synced.
 	tail         = 1 << 20
 	unsyncedTail = 16 << 20
 
-	// retriedTail is for a copy that continues by itself, after seconds. It is little, so that a
-	// copy gets on over a link that breaks every few seconds too.
+	// retriedTail is for a copy that continues by itself after seconds. It is small, so that the
+	// copy progresses even over a link that breaks every few seconds.
 	retriedTail = 256 << 10
 
-	// resumeHint is what errors say about it.
+	// resumeHint is what errors say about resuming.
 	resumeHint = "the same with --resume continues from there"
 )
 
-// A journal is a file's part in the journal. As long as it holds its mark's lock, no other run of
-// the same copy continues from what this one has under way.
+// A journal is one file's part in the journal. As long as it holds the lock on its mark, no other
+// run of the same copy continues from what this one is writing.
 type journal struct {
-	mark      *mark  // of this try, but for Bytes; nil if nothing can be continued
-	left      *mark  // by a try that lost its connection
+	mark      *mark  // of this attempt, except Bytes; nil if nothing can be continued
+	left      *mark  // by an attempt that lost its connection
 	resumable bool   // a mark was saved for a later run
-	stale     string // an earlier run's temporary file, of no use once this copy is done
+	stale     string // an earlier run's temporary file, useless once this copy is done
 
-	asked bool     // for the lock
-	file  *os.File // the locked mark, nil if another run has it or there is no journal
+	asked bool     // lock was called
+	file  *os.File // the locked mark, nil if another run holds it or there is no journal
 	name  string
 }
 
-// newMark returns what to note of a copy, nil if nothing of it can be continued.
+// newMark returns what to record about a copy, nil if it cannot be continued.
 func newMark(in input, out output) *mark {
 	f := in.facts()
 	if !f.regular() || !f.hasTimes || !out.atomic() || out.stored() == "" {
@@ -81,8 +82,8 @@ func newMark(in input, out output) *mark {
 	return &mark{Temporary: out.stored(), SourceSize: f.size, SourceTime: f.mtime, SourceID: f.id}
 }
 
-// journalKey names a copy's file in the journal, "" if no journal is kept or the copy cannot be
-// resumed: a stream, or a copy on this machine.
+// journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
+// endpoint is a stream.
 func (j *job) journalKey(kind, source, target string) string {
 	from, source, isFile := j.src.identity(source)
 	to, target, isToFile := j.dst.identity(target)
@@ -93,16 +94,16 @@ func (j *job) journalKey(kind, source, target string) string {
 	return filepath.Join(j.options.Journal, hex.EncodeToString(sum[:16])+"."+kind+".json")
 }
 
-// markName returns the file's name in the journal, "" if it has none.
+// markName returns the name of the file's mark, "" if it has none.
 func (j *journal) markName(c *fileCopy) string {
 	return c.journalKey("file", c.source, c.result.Target)
 }
 
-// resumes reports whether to continue from what was left.
+// resumes reports whether to continue what was left.
 func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left != nil }
 
-// resume continues from what an earlier run or try left, if that is proved to be the beginning of
-// the source. It returns where to go on, 0 if there is nothing to continue from.
+// resume continues what an earlier run or attempt left, if that is proved to be the beginning of
+// the source. It returns the offset to continue from, 0 if there is nothing.
 func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 	f := in.facts()
 	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() || out.direct() ||
@@ -149,9 +150,9 @@ func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 	return 0
 }
 
-// findStale looks for what an interrupted run of the same copy left, if this one does not continue
-// from there. It is removed once the copy is in place: the journal will know it no longer, and
-// hidden files of any size would pile up beside the target.
+// findStale looks for what an interrupted run of the same copy left, if this run does not continue
+// it. It is removed once the copy is in place: otherwise the journal would forget it, and hidden
+// files of any size would pile up beside the target.
 func (j *journal) findStale(c *fileCopy, out output) {
 	if j.resumes(c) && c.main() != nil || j.stale != "" || c.isSmall() {
 		return
@@ -169,7 +170,7 @@ func (j *journal) findStale(c *fileCopy, out output) {
 	}
 }
 
-// inheritStrays takes over what tries of an earlier run left.
+// inheritStrays takes over what an earlier run's attempts left.
 func (j *journal) inheritStrays(c *fileCopy, m *mark, out output) {
 	if m == nil || m == j.left {
 		return
@@ -181,7 +182,7 @@ func (j *journal) inheritStrays(c *fileCopy, m *mark, out output) {
 	}
 }
 
-// removeStrays removes what earlier tries left and nothing continues from.
+// removeStrays removes what earlier attempts left that nothing will continue.
 func (j *journal) removeStrays(c *fileCopy, out output) {
 	strays := &c.tries.strays
 	if j.left != nil {
@@ -200,16 +201,16 @@ func (j *journal) removeStrays(c *fileCopy, out output) {
 	}
 }
 
-// noteBefore notes a temporary file before it is made, so that whatever becomes of this process or
-// of the connection, the next run of the same copy knows what to remove. The small files of a tree
-// are not noted: the next try removes them.
+// noteBefore records a temporary file before it is made, so that whatever becomes of this process
+// or the connection, the next run of the same copy knows what to remove. Small files of a tree are
+// not recorded one by one; see litter.
 func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	if !c.isSmall() {
 		j.write(c, mark{Temporary: temporary})
 	}
 }
 
-// keep notes what a try has left.
+// keep records what an attempt has left.
 func (j *journal) keep(c *fileCopy, synced bool) {
 	if j.mark == nil {
 		return
@@ -223,7 +224,7 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 	}
 }
 
-// load returns what an earlier try or run left, nil if nothing is known.
+// load returns what an earlier attempt or run left, nil if nothing is known.
 func (j *journal) load(c *fileCopy) *mark {
 	if j.left != nil {
 		return j.left
@@ -252,15 +253,15 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 	if err != nil || !j.lock(c) {
 		return false
 	}
-	// In one piece, and what lay behind is cut off after that: readers take the first value,
-	// whenever we are killed.
+	// Write it at once and truncate afterwards: readers take the first JSON value, so the mark is
+	// valid even if we are killed in between.
 	if _, err := j.file.WriteAt(append(data, '\n'), 0); err != nil {
 		return false
 	}
 	return j.file.Truncate(int64(len(data))+1) == nil
 }
 
-// drop forgets what an earlier try or run left.
+// drop forgets what an earlier attempt or run left.
 func (j *journal) drop(c *fileCopy) {
 	j.left = nil
 	if j.lock(c) {
@@ -268,13 +269,13 @@ func (j *journal) drop(c *fileCopy) {
 	}
 }
 
-// markProgress notes how far a large file has come until stop is called.
+// markProgress records a large file's progress until stop is called.
 func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func()) {
 	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" || !c.provable() {
 		return func() {}
 	}
 	last := c.result.Resumed
-	// whoever is killed within the first second leaves a file too, which a later run can remove
+	// even if killed within the first second, a later run can remove the file
 	if last == 0 {
 		j.write(c, *j.mark)
 	}
@@ -288,7 +289,7 @@ func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func())
 	})
 }
 
-// lock opens and locks the mark, once. It reports whether this run has it.
+// lock opens and locks the mark, once. It reports whether this run holds it.
 func (j *journal) lock(c *fileCopy) bool {
 	if j.asked {
 		return j.file != nil
@@ -315,14 +316,14 @@ func (j *journal) lock(c *fileCopy) bool {
 			j.name, j.file = name, f
 			return true
 		}
-		f.Close() // who had it removed it before we got the lock
+		f.Close() // its holder removed it before we got the lock
 		if err != nil || thereErr != nil && !errors.Is(thereErr, fs.ErrNotExist) {
 			return false
 		}
 	}
 }
 
-// release ends the lock. A mark stays if there is something to continue from.
+// release ends the lock. The mark stays if there is something to continue.
 func (j *journal) release(keep bool) {
 	f := j.file
 	if f == nil {
@@ -341,7 +342,7 @@ func (j *journal) release(keep bool) {
 	f.Close()
 }
 
-// sweepJournal removes marks that nobody has come back to.
+// sweepJournal removes marks that are too old, and the oldest of too many.
 func sweepJournal(journal string) {
 	entries, _ := os.ReadDir(journal)
 	var complete []fs.FileInfo
@@ -363,18 +364,19 @@ func sweepJournal(journal string) {
 		return
 	}
 	slices.SortFunc(complete, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range complete[:len(complete)-mostComplete+1] { // one more is to come
+	for _, info := range complete[:len(complete)-mostComplete+1] { // leaves room for one more
 		os.Remove(filepath.Join(journal, info.Name()))
 	}
 }
 
-// A copy of a tree creates its target, and if the target exists the copy goes into it: so the same
-// command given once more, after an interruption or to make sure, would mean another place. That the
-// target is the copy itself is noted in the journal: from before it is created until everything is
-// done by an empty file, and for completeAge after that by one that is not empty.
+// Copying a tree creates its target; if the target exists already, the copy goes into it. So
+// repeating the same command, after an interruption or to make sure, would mean another place. The
+// journal therefore records that the target is the copy itself: an empty file from before it is
+// created until everything is done, and a non-empty one for completeAge after that.
 
 const (
-	// completeAge is how long, and mostComplete how many completed trees are remembered.
+	// completeAge and mostComplete limit for how long, and how many, completed trees are
+	// remembered.
 	completeAge  = 24 * time.Hour
 	mostComplete = 1000
 
@@ -382,14 +384,14 @@ const (
 	fileSuffix = ".file.json"
 )
 
-// treeMark is the name of that note, "" if no journal is kept.
+// treeMark is the name of that file, "" if no journal is kept.
 type treeMark string
 
 func (t *tree) madeMark() treeMark {
 	return treeMark(t.journalKey("tree", t.route.Source, t.route.Target))
 }
 
-// exists reports whether the target is what an earlier run created.
+// exists reports whether an earlier run created the target.
 func (m treeMark) exists() bool {
 	if m == "" {
 		return false
@@ -406,10 +408,10 @@ func (m treeMark) exists() bool {
 	return true
 }
 
-// begin notes that the target is being created.
+// begin records that the target is being created.
 func (m treeMark) begin() { m.write("") }
 
-// complete notes that everything is there.
+// complete records that the copy is complete.
 func (m treeMark) complete() { m.write("\"complete\"\n") }
 
 func (m treeMark) write(state string) {
@@ -427,7 +429,7 @@ func (m treeMark) write(state string) {
 	}
 }
 
-// forget is for when the copy lies in the target.
+// forget is for copies that went into an existing directory.
 func (m treeMark) forget() {
 	if m != "" {
 		os.Remove(string(m))

@@ -11,11 +11,11 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// leastHole is the smallest hole that is not sent. What smaller ones save is less than what the
-// requests cost that they would cut in two.
+// leastHole is the smallest hole that is left out. A smaller one saves less than it costs to split
+// a request around it.
 const leastHole = 64 << 10
 
-// sparseSource is a local file that knows where its holes are.
+// sparseSource is a local file whose holes are skipped.
 type sparseSource struct {
 	copy  *fileCopy
 	file  *os.File
@@ -23,14 +23,14 @@ type sparseSource struct {
 	holes *localfs.Holes
 	size  int64
 
-	from, to int64 // of the hole that was found last
+	from, to int64 // the hole found last
 }
 
-// mostLooks limits the search for a first hole.
+// mostLooks limits the search for the first hole.
 const mostLooks = 1000
 
-// findHoles returns a source without its holes, nil if it has none or they must be sent: only in a
-// file that was empty, and is nobody else's, what was not written reads as zeros.
+// findHoles returns a source whose holes are skipped, nil if it has none or they must be sent:
+// unwritten parts read as zeros only in a new file that nobody else writes.
 func findHoles(c *fileCopy, in input) *sparseSource {
 	data := in.contents()
 	file, ok := data.(*os.File)
@@ -51,7 +51,7 @@ func findHoles(c *fileCopy, in input) *sparseSource {
 		if hole {
 			return s
 		}
-		if off = to; off >= s.size { // it is only stored in less room
+		if off = to; off >= s.size { // no holes, merely stored compactly
 			s.file.Seek(c.result.Resumed, io.SeekStart)
 			return nil
 		}
@@ -59,7 +59,8 @@ func findHoles(c *fileCopy, in input) *sparseSource {
 	return s
 }
 
-// Extent implements private.SparseReaderAt. Under a limit data is read, and sent, piece by piece.
+// Extent implements private.SparseReaderAt. Under a rate limit data is read and sent piece by
+// piece.
 func (s *sparseSource) Extent(off int64) (to int64, hole bool) {
 	to, hole = s.extent(off)
 	if l := s.copy.limiter; l != nil && !hole {
@@ -68,7 +69,7 @@ func (s *sparseSource) Extent(off int64) (to int64, hole bool) {
 	return to, hole
 }
 
-// extent counts the last byte as data, so that writing it gives the file its size.
+// extent counts the last byte as data, so that writing it sets the file's size.
 func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 	if s.from <= off && off < s.to {
 		return s.to, true
@@ -93,15 +94,15 @@ func (s *sparseSource) extent(off int64) (to int64, hole bool) {
 
 func (s *sparseSource) ReadAt(p []byte, off int64) (int, error) {
 	n, err := s.data.ReadAt(p, off)
-	s.copy.hashing.pipe.feed(p[:n], off, off+int64(n)) // it reads holes by itself
+	s.copy.hashing.pipe.feed(p[:n], off, off+int64(n)) // the pipe reads holes by itself
 	if waitErr := s.copy.limiter.wait(n); waitErr != nil {
 		return 0, waitErr
 	}
 	return n, err
 }
 
-// errParts reports that a server does not put what it gets where it belongs, or takes no WRITE
-// behind the end.
+// errParts reports that a server does not write data at the offset it was sent for, or accepts no
+// WRITE beyond the end of the file.
 var errParts = errors.New("the host does not accept a file in parts")
 
 // sendSparse copies a file without its holes.
@@ -110,10 +111,10 @@ func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 	resumed, joined := c.result.Resumed, c.result.Stripes
 	if err != nil {
 		safe := max(0, s.holes.DataBefore(resumed+n)-resumed)
-		if refused(err) && safe < n { // it failed behind a hole
+		if refused(err) && safe < n { // it failed after a hole
 			err = errParts
 		}
-		return safe, err // without the hole in front of what is missing, which may not be there
+		return safe, err // the hole before what is missing may not have been created
 	}
 	info, err := o.file.Stat()
 	switch {
@@ -127,7 +128,7 @@ func (o *remoteOutput) sendSparse(c *fileCopy, s *sparseSource) (int64, error) {
 	return n, nil
 }
 
-// sendParts copies it over as many handles as help: by what has to be sent, not by its size.
+// sendParts sends the data, over several handles if there is enough of it; holes do not count.
 func (o *remoteOutput) sendParts(c *fileCopy, s *sparseSource) (n int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -142,8 +143,8 @@ func (o *remoteOutput) sendParts(c *fileCopy, s *sparseSource) (n int64, err err
 	return n, err
 }
 
-// sparseFile is a local file in which blocks of zeros become holes. It must have been empty from off
-// on.
+// sparseFile is a local file in which blocks of zeros become holes. It must have been empty from
+// off on.
 type sparseFile struct {
 	file *os.File
 	off  int64 // of the next Write
@@ -159,18 +160,19 @@ func (s *sparseFile) WriteAt(p []byte, off int64) (int, error) {
 	return localfs.WriteSparse(s.file, p, off)
 }
 
-// A sink is what a target on this machine is written through: a stream, or a regular file that can
-// be written anywhere.
+// A sink is how data reaches a target on this machine: a stream, or a regular file that can be
+// written at any offset.
 type sink struct {
 	io.Writer
 	file   *os.File // nil unless it is a regular file
-	reread reopen   // opens the file for reading, nil unless it is one
+	reread reopen   // opens the file for reading, nil unless it is a regular file
 
-	// old opens the file that is replaced, nil if there is none
+	// old opens the file to be replaced, nil if there is none
 	old func() (*os.File, error)
 }
 
-// open returns what to write to, in order or in any order. Zeros become holes if that is asked for.
+// open returns the writers to use, for data in order and in any order. Blocks of zeros become holes
+// if Options.Sparse is set.
 func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 	if s.file == nil {
 		return s.Writer, nil, nil
@@ -178,7 +180,7 @@ func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 	if !c.options.Sparse {
 		return s.file, s.file, nil
 	}
-	if c.size > 0 { // what is hashed may be read from it
+	if c.size > 0 { // a hash may read from it before all has arrived
 		if err := s.file.Truncate(c.size); err != nil {
 			return nil, nil, err
 		}
@@ -187,7 +189,7 @@ func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 	return sparse, sparse, nil
 }
 
-// end gives a file of a size its end if it may be a hole.
+// end sets the file's size, since it may end in a hole.
 func (s sink) end(c *fileCopy, size int64) error {
 	if s.file == nil || !c.options.Sparse {
 		return nil
@@ -195,7 +197,7 @@ func (s sink) end(c *fileCopy, size int64) error {
 	return s.file.Truncate(size)
 }
 
-// small writes a file that is in memory.
+// small writes a file held in memory.
 func (s sink) small(c *fileCopy, data []byte) error {
 	if s.file == nil || !c.options.Sparse {
 		_, err := s.Write(data)
@@ -207,15 +209,15 @@ func (s sink) small(c *fileCopy, data []byte) error {
 	return s.file.Truncate(int64(len(data)))
 }
 
-// A server that sends more of a file than it said could fill a disk with a file that looked small. A
-// file that has grown is no copy in the end anyway, so what goes far beyond its size is not taken.
-// Files without a size, as in /proc, may have any.
+// A server that sends more of a file than it announced could fill the disk with a file that looked
+// small. A file that has grown makes no valid copy anyway, so what goes far beyond its size is
+// refused. Files without a size, as in /proc, may have any length.
 
-// mostGrown is how far a file is read beyond its size: that it has grown, and to what, is better
-// said when everything has come.
+// mostGrown is how far a file is read beyond its size. A file that has grown a little is read to
+// its end, so that the error can say to what size.
 const mostGrown = 1 << 20
 
-// sizeGuard returns where a source of a size is read to at most.
+// sizeGuard returns the offset beyond which a source of this size is not read.
 func sizeGuard(size int64) int64 {
 	if size <= 0 || size > math.MaxInt64-mostGrown {
 		return math.MaxInt64
@@ -223,7 +225,7 @@ func sizeGuard(size int64) int64 {
 	return size + mostGrown
 }
 
-// within fails if n bytes at an offset lie beyond a guard.
+// within fails if n bytes at an offset go beyond a guard.
 func within(guard, off int64, n int) error {
 	if off > guard-int64(n) {
 		return fmt.Errorf("%w: there is more than the %d bytes that it had", ErrSourceChanged,

@@ -22,7 +22,7 @@ var (
 	errDiffers  = errors.New("it differs from the source")
 )
 
-// verifiable fails, before anything is copied, for a host on which nothing can be verified.
+// verifiable fails, before anything is copied, if nothing can be verified on the host.
 func verifiable(s *session, verify bool) error {
 	if verify && s != nil && private.OfClient(s.client).ReadsOnce() && !s.client.HasCheckFile() {
 		return errReadOnce
@@ -30,9 +30,9 @@ func verifiable(s *session, verify bool) error {
 	return nil
 }
 
-// verify compares what a host has under a name with what was copied: by the host's hash if it
-// offers one, otherwise by reading all of it, if the host lets files be read twice. f is the file
-// if it is open already; local rereads the other end.
+// verify compares a file on a host with what was copied: by the host's hash if it offers one,
+// otherwise by reading it back, unless the host counts reads. f is the file if it is already open;
+// local rereads the other end.
 func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) error {
 	c.takeHandle()
 	if same, told := s.holds(c.hashing.digests, name, f); told {
@@ -42,7 +42,7 @@ func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) 
 		c.hashing.verified = VerifiedByHash
 		return nil
 	}
-	if private.OfClient(s.client).ReadsOnce() { // it has hashes, and not the one that was wanted
+	if private.OfClient(s.client).ReadsOnce() { // the host hashes, but not by the wanted algorithm
 		return errReadOnce
 	}
 	if err := s.readBack(c, name, f, local); err != nil {
@@ -55,9 +55,9 @@ func (s *session) verify(c *fileCopy, name string, f *usftp.File, local reopen) 
 	return nil
 }
 
-// holds asks the host to hash what it has, to the end, so that a longer file differs. told is false
-// if it cannot, or not by this algorithm. It takes a round trip for what is hashed in one piece by
-// name or by an open handle, and two more if the host must open the file.
+// holds asks the host to hash its whole file, so that a longer file differs too. told is false if
+// the host cannot, or not by this algorithm. A file hashed in one piece takes one round trip, by
+// name or by an open handle, and two more if the host must open it first.
 func (s *session) holds(ours digests, name string, f *usftp.File) (same, told bool) {
 	check := ours.check()
 	what := usftp.CheckFile{Algorithms: []string{hostName(check.Algorithm)}}
@@ -89,8 +89,8 @@ func (s *session) hashes(name string, f *usftp.File, what usftp.CheckFile) (thei
 	return theirs
 }
 
-// begins reports whether the first n bytes of a file on the host are those of a local one, by the
-// host's hashes, while it takes its own. told is false if the host has none.
+// begins reports whether a file on the host begins with the first n bytes of a local one, by
+// hashing both at the same time. told is false if the host cannot hash.
 func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, told bool) {
 	if !s.client.HasCheckFile() {
 		return false, false
@@ -116,9 +116,8 @@ func (s *session) begins(f *usftp.File, local io.ReaderAt, n int64) (same, told 
 		true
 }
 
-// readBack reads what the host has and hashes it like what was copied. A large file over a long
-// link comes back over several connections in any order, and is compared with the other end
-// instead.
+// readBack reads the host's file and hashes it like what was copied. A large file over a long link
+// is read over several connections in any order, and compared with the other end instead.
 func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen) error {
 	size := c.result.Bytes
 	ours := c.hashing.digests.check()
@@ -152,9 +151,9 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 	return err
 }
 
-// synced reports whether the copy is on the host's disk before it is verified. Only then is what was
-// verified of it still there when a connection was lost because the host went down. Once that
-// matters, the next try sees to it.
+// synced reports whether the copy is flushed to the host's disk before it is verified. Without
+// that, a host that goes down while verifying may lose what has been verified. Once a connection
+// was lost while verifying, the next attempt flushes if it can.
 func (c *fileCopy) synced() bool {
 	if c.options.Sync {
 		return true
@@ -163,17 +162,16 @@ func (c *fileCopy) synced() bool {
 	return c.tries.sync && syncs
 }
 
-// A reread is a file on a host that is read once more. What was read of it before the connection was
-// lost is not read again by the next try, and counts as progress.
+// A reread is a file on a host that is read again. What was read of it before the connection was
+// lost is not read again by the next attempt, and counts as progress.
 type reread struct {
-	name     string           // of what was read; the next try must mean the same
-	done     int64            // bytes, from the beginning
-	sum      *checksum.Digest // of these, nil if they are compared instead
+	name     string           // what was read; the next attempt must mean the same
+	done     int64            // bytes from the beginning
+	sum      *checksum.Digest // of these bytes, nil if they are compared instead
 	progress pool.Progress
 }
 
-// of begins to read something, or goes on with it, and returns its digest; none without an
-// algorithm.
+// of starts rereading name, or continues it, and returns its digest.
 func (r *reread) of(name string, algorithm checksum.Algorithm, piece int64) *checksum.Digest {
 	if r.name != name || r.sum == nil || r.sum.Algorithm != algorithm || r.sum.Piece != piece {
 		*r = reread{name: name, sum: checksum.NewDigest(algorithm, piece)}
@@ -192,8 +190,8 @@ func (r *reread) read(c *fileCopy, s *session,
 	return err
 }
 
-// hashLarge hashes the rest of what c.tries.again is about. It fails if the file has another size; a
-// size below 0 means any.
+// hashLarge hashes the rest of the file that c.tries.again describes. It fails if the file's size
+// differs; a size below 0 accepts any.
 func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
 	r := &c.tries.again
 	err := r.read(c, s, func(w io.Writer, off int64) (int64, error) {
@@ -214,8 +212,8 @@ func (s *session) hashLarge(c *fileCopy, f *usftp.File, size int64) error {
 	return err
 }
 
-// hashSmall is hashLarge for a file that is read in one piece, in two round trips. The error is
-// private.ErrOtherSize if it has another size.
+// hashSmall hashes a file read in one piece, in two round trips. The error is private.ErrOtherSize
+// if its size differs.
 func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum.Digest) error {
 	f := usftp.NewFile(s.client, name)
 	if err := f.OpenRead(); err != nil {
@@ -237,7 +235,7 @@ func (s *session) hashSmall(c *fileCopy, name string, size int64, into *checksum
 	return nil
 }
 
-// compare reads a file over as many handles as help, and compares it with the other end.
+// compare reads a file over several handles where that helps, and compares it with the other end.
 func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, local reopen) error {
 	file, free, err := local()
 	if err != nil {
@@ -262,7 +260,7 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 	return err
 }
 
-// compareLocal compares a file on this machine with what was copied there.
+// compareLocal compares a copy on this machine with its source.
 func compareLocal(ctx context.Context, source io.ReaderAt, size, copied int64, target reopen) error {
 	stored, free, err := target()
 	if err != nil {
@@ -278,7 +276,7 @@ func compareLocal(ctx context.Context, source io.ReaderAt, size, copied int64, t
 	return err
 }
 
-// atMost is a writer that refuses more than so many bytes.
+// atMost is a writer that refuses more than a number of bytes.
 type atMost struct {
 	io.Writer
 	left int64
@@ -291,7 +289,7 @@ func (a *atMost) Write(p []byte) (int, error) {
 	return a.Writer.Write(p)
 }
 
-// A comparer is a writer that fails when what it is given differs from a file.
+// A comparer is a writer that fails when it is given anything but a file's contents.
 type comparer struct {
 	at     io.ReaderAt
 	size   int64
