@@ -11,48 +11,48 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// Bottleneck is what limited the rate of a copy.
+// Bottleneck names what limited the rate of a copy.
 type Bottleneck string
 
-// "" means that it is not known: the copy was too short to tell, or nothing stood out.
+// "" means unknown: the copy was too short to tell, or nothing stood out.
 const (
 	BottleneckWindow    Bottleneck = "link window" // SSH's windows: more connections would have helped
 	BottleneckLink      Bottleneck = "link"        // the link, or the connections' own flow control
 	BottleneckServer    Bottleneck = "server"      // requests waited while its transport answered at once
-	BottleneckProcessor Bottleneck = "processor"   // of this machine
+	BottleneckProcessor Bottleneck = "processor"   // this machine's
 	BottleneckDisk      Bottleneck = "disk"        // the local file, Reader or Writer
 	BottleneckRateLimit Bottleneck = "limit"       // Options.RateLimit
 )
 
-// evidence is what a verdict follows from.
+// evidence is what a verdict is based on.
 type evidence struct {
 	elapsed    time.Duration
 	local      time.Duration // spent with the local file
-	cpu        time.Duration // of the whole process; negative if the system does not tell
-	processors int           // that the process may use
+	cpu        time.Duration // of the whole process; negative if the system does not report it
+	processors int           // available to the process
 	bytes      int64
-	windows    float64 // bytes a second that the windows of all sessions carry; 0 if irrelevant
-	far        bool    // the round trip is long enough for windows and links to be the reason
-	limit      int64   // bytes a second, 0 for none
+	windows    float64 // bytes per second that the windows of all sessions carry; 0 if irrelevant
+	far        bool    // the round trip is long enough for windows and links to matter
+	limit      int64   // bytes per second, 0 for none
 
-	// Both were asked for at the same times: a sign of life of the transport, and an answer of the
-	// server that waits in line behind what the copy has asked for.
+	// Both were sampled at the same times: a ping of the transport, and a request that the server
+	// answers in line behind those of the copy.
 	samples      int
 	ping, answer time.Duration // sums
 }
 
 const (
-	shortest = time.Second // that a verdict is given of
-	busy     = 0.85        // of the processors
+	shortest = time.Second // copies shorter than this get no verdict
+	busy     = 0.85        // of the processors' time
 	mostly   = 0.5         // of the time
-	filled   = 0.6         // of what the windows carry, the start of the transfer included
-	// times a sign of life: about half of what is in flight waits, at the server or in the link,
-	// and a sign of life waits only there
+	filled   = 0.6         // of what the windows carry, including the slow beginning
+	// Answers that take this many times a ping: then about half of what is in flight waits at the
+	// server. A ping waits only in the link.
 	overdue    = 1.5
 	noticeable = 2 * time.Millisecond
 )
 
-// verdict returns what limited a copy. What is certain comes first.
+// verdict returns what limited a copy, testing the surest signs first.
 func (e *evidence) verdict() Bottleneck {
 	if e.elapsed < shortest {
 		return ""
@@ -85,10 +85,10 @@ type witness struct {
 	evidence
 }
 
-// sampleEvery is the time between two samples. The first comes after half of it.
+// sampleEvery is the time between two samples. The first is taken after half of it.
 const sampleEvery = time.Second
 
-// newWitness starts to gather evidence about a copy over a client.
+// newWitness starts gathering evidence about a copy over a client.
 func newWitness(ctx context.Context, client *usftp.Client) *witness {
 	ctx, stop := context.WithCancel(ctx)
 	w := &witness{began: time.Now(), cpu: processorTime(), stop: stop}
@@ -110,8 +110,8 @@ func newWitness(ctx context.Context, client *usftp.Client) *witness {
 	return w
 }
 
-// sample compares how long the transport and the server take. It returns false if that is not
-// known.
+// sample measures how long the transport and the server take to answer. It returns false if that
+// cannot be measured.
 func (w *witness) sample(ctx context.Context, client *usftp.Client) bool {
 	var ping time.Duration
 	began := time.Now()
@@ -145,7 +145,7 @@ func (w *witness) end(bytes int64) Bottleneck {
 	return w.verdict()
 }
 
-// judge runs copyAll, which copies the contents of a file over lanes, and finds out what limited
+// judge runs copyAll, which copies a file's contents over some lanes, and determines what limited
 // it.
 func (s *session) judge(c *fileCopy, f *usftp.File,
 	copyAll func() (n int64, lanes int, err error)) (int64, error) {
@@ -153,7 +153,7 @@ func (s *session) judge(c *fileCopy, f *usftp.File,
 	w := newWitness(c.ctx, s.client)
 	n, lanes, err := copyAll()
 	if err != nil {
-		w.stop() // a lost connection would hold up the samples
+		w.stop() // sampling a lost connection would take long
 		return n, err
 	}
 	w.local = time.Since(w.began) - (private.OfFile(f).Waited() - waited)
@@ -182,7 +182,7 @@ func (b *bottlenecks) add(limit Bottleneck, bytes int64) {
 	b.bytes[limit] += bytes
 }
 
-// verdict returns what limited most of so many bytes, "" if nothing did.
+// verdict returns what limited most of the bytes, "" if nothing did.
 func (b *bottlenecks) verdict(bytes int64) Bottleneck {
 	b.mu.Lock()
 	defer b.mu.Unlock()

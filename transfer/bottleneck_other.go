@@ -4,6 +4,6 @@ package transfer
 
 import "time"
 
-// processorTime returns what the process has used so far, or a negative value if the system does not
-// tell.
+// processorTime returns the processor time used by the process so far, or a negative value if the
+// system does not report it.
 func processorTime() time.Duration { return -1 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processorTime returns what the process has used so far, or a negative value if the system does not
-// tell.
+// processorTime returns the processor time used by the process so far, or a negative value if the
+// system does not report it.
 func processorTime() time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

@@ -22,31 +22,31 @@ import (
 // because its source is empty. Everything was copied.
 var ErrDeletionRefused = errors.New("nothing was deleted")
 
-// ReasonExtra is why Sync deletes something: the source has nothing of its name.
+// ReasonExtra says why Sync deletes an entry: the source does not have it.
 const ReasonExtra Reason = "extra"
 
-// extras are what the target has and the source has not. They are found while the tree is walked, and
-// deleted when everything else is done. What they are is on disk where there are many.
+// extras are entries that the target has and the source does not. They are found while the tree is
+// walked, and deleted when everything else is done. If there are many, the list is kept on disk.
 type extras struct {
-	files   spill // a directory's path below the target, and names in it
-	touched spill // directories that lose something: path and attributes
+	files   spill // records: a directory's path below the target, then names in it
+	touched spill // records: path and attributes of a directory that loses something
 	found   atomic.Int64
-	held    atomic.Int64 // files and links that the target has, extra or not
+	held    atomic.Int64 // files and links at the target, extra or not
 
 	mu   sync.Mutex
-	dirs []*spill // paths of directories, by depth
-	late []*entry // they wait until the directory in their way is gone
+	dirs []*spill // paths of extra directories, by depth
+	late []*entry // waiting until the directory in their way is gone
 }
 
 const (
-	extraBatch = 512    // names of one directory in a record
+	extraBatch = 512    // names per record
 	mostLate   = 10_000 // entries that wait for directories
 
-	// A deletion of more than half of the target's files is refused, unless it is of few.
+	// Deleting more than half of the target's files is refused, unless that is this few.
 	fewDeleted = 10
 
 	deleteDirs  = 16 // directories in which files are deleted at once
-	deleteFiles = 32 // and files of each
+	deleteFiles = 32 // files deleted at once in each
 )
 
 func (x *extras) close() {
@@ -57,8 +57,8 @@ func (x *extras) close() {
 	}
 }
 
-// findExtras looks for what the target has and the source has not, in a directory that both have. It
-// lists the directory again, if there is any: an inventory has no names.
+// findExtras finds the extras in a directory that both sides have. If there are any it lists the
+// directory again, since an inventory holds no names.
 func (s *syncing) findExtras(d *directory) {
 	if !s.options.Delete || d.inventory.unseen == 0 || s.tree.ctx.Err() != nil {
 		return
@@ -67,7 +67,7 @@ func (s *syncing) findExtras(d *directory) {
 	s.collect(d, d.inventory.extra)
 }
 
-// collect notes the entries of a directory that are extra.
+// collect records a directory's extra entries.
 func (s *syncing) collect(d *directory, extra func(name string) bool) {
 	x, t := &s.extras, s.tree
 	batch := []string{d.rel}
@@ -78,7 +78,7 @@ func (s *syncing) collect(d *directory, extra func(name string) bool) {
 		if err := localfs.CheckForeignName(name); err != nil {
 			return err
 		}
-		if d.extra { // nobody has counted them yet
+		if d.extra { // not counted by take
 			if n := s.listed.Add(1); t.tooMany(n) {
 				return ErrTreeTooLarge
 			}
@@ -104,7 +104,7 @@ func (s *syncing) collect(d *directory, extra func(name string) bool) {
 	}
 }
 
-// extraDirectory notes a directory, and has it listed.
+// extraDirectory records an extra directory and queues it for listing.
 func (s *syncing) extraDirectory(in *directory, name string) error {
 	x, t := &s.extras, s.tree
 	d := &directory{tree: t, parent: in, source: t.src.join(in.source, name),
@@ -124,7 +124,7 @@ func (s *syncing) extraDirectory(in *directory, name string) error {
 	return nil
 }
 
-// postpone has an entry copied when the directory in its way has been deleted.
+// postpone queues an entry to be copied after the directory in its way is deleted.
 func (s *syncing) postpone(e *entry) {
 	x, t := &s.extras, s.tree
 	err := s.extraDirectory(e.dir, e.name)
@@ -151,7 +151,7 @@ func (s *syncing) postpone(e *entry) {
 	}
 }
 
-// conclude deletes what is to be deleted, and does what waits for that.
+// conclude deletes the extras, and copies what waits for that.
 func (s *syncing) conclude() {
 	t, x := s.tree, &s.extras
 	t.finishing.Wait()
@@ -176,7 +176,7 @@ func (s *syncing) conclude() {
 	x.close()
 }
 
-// mayDelete returns why nothing is deleted.
+// mayDelete returns an error if deleting is refused.
 func (s *syncing) mayDelete() error {
 	t, x := s.tree, &s.extras
 	n, held := x.found.Load(), x.held.Load()
@@ -195,7 +195,7 @@ func (s *syncing) mayDelete() error {
 	return nil
 }
 
-// delete deletes the extras, and reports whether it did what it was to do.
+// delete deletes the extras, and reports whether it succeeded.
 func (s *syncing) delete() bool {
 	t, x := s.tree, &s.extras
 	if !s.options.Delete || t.ctx.Err() != nil {
@@ -245,7 +245,7 @@ func (s *syncing) delete() bool {
 	return !t.failed()
 }
 
-// each does something for each record, many at once.
+// each calls do for each record, up to most at once.
 func (s *syncing) each(records *spill, most int, do func(fields []string)) {
 	var work errgroup.Group
 	work.SetLimit(most)
@@ -262,7 +262,7 @@ func (s *syncing) each(records *spill, most int, do func(fields []string)) {
 	work.Wait()
 }
 
-// place returns a directory by its path, when the walk is over.
+// place returns a directory by its path, after the walk.
 func (s *syncing) place(rel string) *directory {
 	root := s.tree.root
 	if rel == "." {
@@ -272,7 +272,7 @@ func (s *syncing) place(rel string) *directory {
 		source: s.tree.src.join(root.source, rel), target: s.tree.dst.join(root.target, rel)}
 }
 
-// planDeletion tells of what a dry run would delete, and reports whether this is one.
+// planDeletion reports what a dry run would delete. It returns false if this is no dry run.
 func (s *syncing) planDeletion(d *directory, names []string) bool {
 	t := s.tree
 	if !t.options.DryRun {
@@ -286,7 +286,7 @@ func (s *syncing) planDeletion(d *directory, names []string) bool {
 	return true
 }
 
-// deleteOne deletes a file or a directory that should be empty by now, or moves a file away.
+// deleteOne deletes a file or an emptied directory, or moves a file to the backup directory.
 func (s *syncing) deleteOne(d *directory, name string, dir bool) {
 	t := s.tree
 	if t.ctx.Err() != nil {
@@ -298,7 +298,7 @@ func (s *syncing) deleteOne(d *directory, name string, dir bool) {
 	case err == nil:
 		t.counts.deleted.Add(1)
 		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
-	case errors.Is(err, fs.ErrNotExist): // somebody else was faster
+	case errors.Is(err, fs.ErrNotExist): // something else was faster
 	case dir && s.holds(d, name):
 		t.note("", target, "the directory is not deleted: it has what is excluded, or what came meanwhile")
 	default:
@@ -306,7 +306,7 @@ func (s *syncing) deleteOne(d *directory, name string, dir bool) {
 	}
 }
 
-// holds reports whether a directory has anything in it.
+// holds reports whether a directory contains anything.
 func (s *syncing) holds(in *directory, name string) (found bool) {
 	d := s.place(path.Join(in.rel, name))
 	defer s.tree.dst.leave(d)
@@ -317,7 +317,7 @@ func (s *syncing) holds(in *directory, name string) (found bool) {
 	return found
 }
 
-// clear removes something, or moves a file to the backup directory.
+// clear removes an entry, or moves a file to the backup directory.
 func (s *syncing) clear(d *directory, name string, dir bool) error {
 	if s.options.BackupDir == "" || dir {
 		return s.dst.remove(d, name, dir)
@@ -330,7 +330,7 @@ func (s *syncing) clear(d *directory, name string, dir bool) error {
 		s.backups.Store(in, true)
 	}
 	to := path.Join(in, name)
-	for n := 1; ; n++ { // what an earlier run moved there stays
+	for n := 1; ; n++ { // keep what earlier runs moved there
 		err := s.dst.move(d, name, to)
 		if !errors.Is(err, fs.ErrExist) || n > 1000 {
 			return err
@@ -339,7 +339,7 @@ func (s *syncing) clear(d *directory, name string, dir bool) error {
 	}
 }
 
-// finishTouched gives directories that have lost something their times back.
+// finishTouched restores the times of directories that lost entries.
 func (s *syncing) finishTouched() {
 	t := s.tree
 	s.each(&s.extras.touched, deleteDirs, func(fields []string) {
@@ -356,21 +356,21 @@ func (s *syncing) finishTouched() {
 	})
 }
 
-// failDeleting counts something that could not be deleted.
+// failDeleting counts an entry that could not be deleted.
 func (t *tree) failDeleting(target string, err error) {
 	failure := newError(t.job, "", target, err)
 	failure.deleting = true
 	t.fail("", "", target, failure)
 }
 
-// failed reports whether anything has gone wrong.
+// failed reports whether anything has failed.
 func (t *tree) failed() bool {
 	t.report.mu.Lock()
 	defer t.report.mu.Unlock()
 	return t.report.first != nil
 }
 
-// packFacts writes what a directory gets as text.
+// packFacts encodes a directory's attributes as text.
 func packFacts(f *facts) string {
 	return fmt.Sprintln(uint32(f.mode), f.hasMode, f.mtime.UnixNano(), f.atime.UnixNano(), f.hasTimes,
 		f.owner.UID, f.owner.GID, f.owner.Known)
@@ -385,8 +385,8 @@ func unpackFacts(text string, f *facts) error {
 	return err
 }
 
-// Deleting on this machine goes through os.Root, which leads nowhere else, whatever links are put in
-// place of directories meanwhile.
+// On this machine entries are deleted through os.Root, which stays inside the target even if
+// directories are replaced by links meanwhile.
 
 func (t *localTarget) unmoved(d *directory) error {
 	in, release, err := t.roots.use(d, t.within(d))
@@ -414,8 +414,9 @@ func (t *localTarget) move(d *directory, name, to string) error {
 	return t.top.Rename(path.Join(t.within(d), name), to)
 }
 
-// unmoved asks the host where a directory is: SFTP cannot open a directory without following links,
-// so a host that puts one in its place between this and the deletion deletes elsewhere.
+// unmoved asks the host for the directory's real path. SFTP cannot open a directory without
+// following links, so if a link replaces the directory between this check and the deletion, the
+// deletion follows it.
 func (t *remoteTarget) unmoved(d *directory) error {
 	if d.rel == "." {
 		return nil
@@ -438,13 +439,13 @@ func (t *remoteTarget) unmoved(d *directory) error {
 	})
 }
 
-// realRoot returns where the target is, links followed.
+// realRoot returns the target's real path.
 func (t *remoteTarget) realRoot() (string, error) {
 	t.real.once.Do(func() { t.real.path, t.real.err = t.realPath(t.job.tree.root.target) })
 	return t.real.path, t.real.err
 }
 
-// realRoot is where a target is, links followed, once that was asked.
+// realRoot caches the target's real path.
 type realRoot struct {
 	once sync.Once
 	path string
@@ -463,7 +464,7 @@ func (t *remoteTarget) move(d *directory, name, to string) error {
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if _, lookErr := client.Lstat(to); lookErr == nil { // version 3 has no code for it
+		if _, lookErr := client.Lstat(to); lookErr == nil { // version 3 has no status for that
 			if _, gone := client.Lstat(name); again && errors.Is(gone, fs.ErrNotExist) {
 				return nil
 			}
@@ -473,7 +474,7 @@ func (t *remoteTarget) move(d *directory, name, to string) error {
 	})
 }
 
-// localDirectory reports whether a path names a directory in the target.
+// localDirectory reports whether a path names a directory below the target.
 func localDirectory(name string) bool {
 	return filepath.IsLocal(filepath.FromSlash(name)) && path.Clean(name) != "."
 }

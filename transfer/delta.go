@@ -25,84 +25,85 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Delta says whether a file that replaces an older one travels as what has changed in it. The end
-// that has the old file then copies what both have in common into the temporary file, and a hash of
-// the whole is compared before that gets its name. If they differ, the file is copied whole.
+// Delta selects whether a file that replaces an older one is sent as its differences. The end that
+// has the old file then copies what both have in common into the temporary file, and a hash of the
+// whole file is compared before the file gets its name. If the hashes differ, the file is copied
+// whole.
 //
-// It takes a host that lists the chunks of files, as usftp's own server does ([pool.Host.Helper] may
-// bring one along), and a file on this machine at the other end.
+// It needs a host whose server lists the chunks of files, as usftp's own does ([pool.Host.Helper]
+// may start one), and a file on this machine at the other end.
 type Delta int
 
 const (
-	DeltaNever  Delta = iota // all of it travels
-	DeltaAuto                // where that is likely to be faster than all of it
+	DeltaNever  Delta = iota // always send the whole file
+	DeltaAuto                // where that is likely to be faster
 	DeltaAlways              // wherever the host can
 )
 
-// A file is copied whole if a delta is not likely to be faster. What a delta costs is that both ends
-// read and hash their file, a few round trips, and two thousandths of the file for the list.
+// A file is copied whole if a delta is unlikely to be faster. A delta costs reading and hashing the
+// file at both ends, a few round trips, and two thousandths of the file's size for the list.
 const (
-	// leastDelta is the smallest file that is worth the round trips.
+	// leastDelta is the smallest file worth the round trips.
 	leastDelta = 4 << 20
 
-	// leastCommon is the part of the file that the old one must have. Where one of these many parts
-	// is not found among the first chunks, the rest is not looked at.
+	// leastCommon is the reciprocal of the share of the file that the old one must contain. If
+	// fewer of the first chunks are found, the rest is not compared.
 	leastCommon = 16
 
-	// sampleChunks is how many chunks are the first ones.
+	// sampleChunks is how many chunks count as the first ones.
 	sampleChunks = 1024
 
-	// hashRate is what each end chunks and hashes in a second, roughly. Links that are not clearly
-	// slower gain nothing.
+	// hashRate is roughly how many bytes each end can chunk and hash per second. Links must be
+	// clearly slower for a delta to pay off.
 	hashRate = 500 << 20
 
-	// shortTrip is the round trip below which a link whose rate nobody has seen yet is taken for a
-	// fast one.
+	// shortTrip is the round trip below which a link of unknown rate is assumed to be fast.
 	shortTrip = 2 * time.Millisecond
 )
 
 const (
-	// mostChunks bounds the memory for each of the two lists, 32 bytes a chunk. Files that have more
-	// are done in windows.
+	// mostChunks bounds the memory for each of the two lists, at 32 bytes per chunk. Files with
+	// more chunks are processed in windows.
 	mostChunks  = 1 << 18
 	deltaWindow = mostChunks / 2 * wire.MaxChunk
 
-	// copiedAtOnce is how much one request has the host copy. It can be cut off in between.
+	// copiedAtOnce is how much the host copies per request, so that a copy can be interrupted.
+	// copiesAhead is how many requests are in flight.
 	copiedAtOnce = 16 << 20
 	copiesAhead  = 16
 
-	// fetchedAtOnce and fetchesAhead are how the parts of a download are read.
+	// fetchedAtOnce and fetchesAhead are the same for the reads of a download.
 	fetchedAtOnce = 256 << 10
 	fetchesAhead  = 64
 
-	// Where the lists differ, what lies there is listed once more in shorter chunks, for many places
-	// at a time. refinable is the shortest part of a file that is worth it.
+	// Where the lists differ, the difference is listed again in shorter chunks, at up to
+	// refinements places at a time. refinable is the shortest part of a file worth that.
 	fineChunk   = wire.MinChunk
 	refinable   = 4 * fineChunk
 	refinements = 16
 )
 
-// errNoDelta reports that the copy must be made without one.
+// errNoDelta reports that the copy must be made without a delta.
 var errNoDelta = errors.New("what was put together from the old file and the changes is not the source")
 
-// errNotWorth ends the search for what both files have in common.
+// errNotWorth ends the search for common parts.
 var errNotWorth = errors.New("the old file has too little of the new one")
 
-// A delta is one try to put a file together from an older one and what has changed.
+// A delta is one attempt to assemble a file from an older one and the differences.
 type delta struct {
 	copy      *fileCopy
 	main      *usftp.Client
-	side      session // the host's, but for the client, which lists chunks and hashes
+	side      session // the host's session, except for the client, which lists chunks and hashes
 	algorithm checksum.Algorithm
 	shortest  int
-	files     []*usftp.File // to close
+	files     []*usftp.File // to be closed
 
-	base   atomic.Int64 // where the window begins
-	common int64        // bytes that the old file has
-	moved  coverage     // what of the window is done; of a host's file, what it copies
+	base   atomic.Int64 // start of the window
+	common int64        // bytes taken from the old file
+	moved  coverage     // what is done of the window; of a file on the host, what the host copies
 }
 
-// newDelta decides whether to try, and returns nil if not.
+// newDelta returns nil if a delta is impossible or not worth it.
 func newDelta(c *fileCopy, s *session, size, old int64) *delta {
 	if c.flags.whole || !c.worthDelta(s, size, old) {
 		return nil
@@ -121,14 +122,14 @@ func newDelta(c *fileCopy, s *session, size, old int64) *delta {
 	return d
 }
 
-// shortestChunk chooses how long chunks are: about as many as they have KiB, so that the list and
-// what is sent around each change grow alike.
+// shortestChunk chooses the chunk length so that there are about as many chunks as KiB in each: the
+// list and the data sent around each change then grow alike.
 func shortestChunk(size int64) int {
 	shortest := 1 << ((bits.Len64(uint64(size)) + 1) / 2)
 	return min(max(shortest, wire.MinChunk), wire.MaxChunk)
 }
 
-// worthDelta reports whether to look for what an old file has of a new one.
+// worthDelta reports whether to look for common parts of the old and the new file.
 func (c *fileCopy) worthDelta(s *session, size, old int64) bool {
 	switch {
 	case c.options.Delta == DeltaNever || size <= 0 || old <= 0 || private.OfClient(s.client).ReadsOnce():
@@ -146,12 +147,12 @@ func (c *fileCopy) worthDelta(s *session, size, old int64) bool {
 		s.measure(c.ctx, size)
 		return s.trip >= shortTrip
 	}
-	// hashing takes place at both ends at once, and once more for the proof
+	// both ends hash at the same time, and once more for verification
 	whole := float64(size) / rate
 	return whole > 2*(2*float64(size)/hashRate+4*s.trip.Seconds())
 }
 
-// helper returns a further client of the host that lists chunks, nil if there is none.
+// helper returns another client of the host that can list chunks, nil if there is none.
 func (s *session) helper(c *fileCopy) *usftp.Client {
 	if s.host.Helper == nil {
 		return nil
@@ -163,8 +164,8 @@ func (s *session) helper(c *fileCopy) *usftp.Client {
 	return client.WithContext(c.ctx)
 }
 
-// path returns what the client that lists chunks calls a file. A helper need not begin where the
-// host's own server does.
+// path returns a file's path for the client that lists chunks: a helper may start in another
+// directory than the host's own server.
 func (d *delta) path(name string) string {
 	if d.side.client == d.main || path.IsAbs(name) {
 		return name
@@ -175,8 +176,8 @@ func (d *delta) path(name string) string {
 	return name
 }
 
-// open opens a file on the host. It makes sure that the file is what the host's own server said that
-// it is: a helper may see another tree.
+// open opens a file on the host, and makes sure that it is the file that the host's own server
+// described: a helper may see another file tree.
 func (d *delta) open(name string, flag int, like os.FileInfo) (*usftp.File, error) {
 	client := d.side.client
 	f, err := client.OpenFile(name, flag, 0)
@@ -200,7 +201,7 @@ func (d *delta) open(name string, flag int, like os.FileInfo) (*usftp.File, erro
 	return f, nil
 }
 
-// close closes what was opened. The error is that of any file that could not be stored.
+// close closes all files. The error is that of any file that could not be stored.
 func (d *delta) close() (err error) {
 	for _, f := range d.files {
 		_, closeErr := f.Async().Close().WaitContext(d.copy.ctx)
@@ -210,17 +211,17 @@ func (d *delta) close() (err error) {
 	return err
 }
 
-// end returns where the window ends that begins at an offset.
+// windowEnd returns the end of the window that starts at from.
 func windowEnd(from, size int64) int64 { return min(from+deltaWindow, size) }
 
-// A chunk is part of a file, found by its hash.
+// A chunk is part of a file, identified by its hash.
 type chunk struct {
 	off    int64
 	length int32
 	sum    [wire.ChunkSumSize]byte
 }
 
-// A lister yields the chunks of a part of a file, in order.
+// A lister yields the chunks in a part of a file, in order.
 type lister func(ctx context.Context, shortest int, from, to int64) iter.Seq2[chunk, error]
 
 // remote lists the chunks of a file on the host.
@@ -264,7 +265,7 @@ func (d *delta) local(file io.ReaderAt) lister {
 	}
 }
 
-// list collects chunks. It hands the first ones to sample, and closes it.
+// list collects chunks. It sends the first ones to sample, and closes it.
 func (d *delta) list(ctx context.Context, what lister, from, to int64,
 	sample chan<- []chunk) (all []chunk, err error) {
 	defer close(sample)
@@ -283,16 +284,16 @@ func (d *delta) list(ctx context.Context, what lister, from, to int64,
 	return all, nil
 }
 
-// An extent is a part of the new file: what the old one has at an offset, or what it has not.
+// An extent is a part of the new file, with its offset in the old one if that has it.
 type extent struct {
 	off, length int64
-	old         int64 // -1 if it must travel
+	old         int64 // -1 if it must be sent
 }
 
 func (e *extent) end() int64 { return e.off + e.length }
 
-// plan finds out what of a part of the new file the old one, which has a size, has near there. The
-// error is errNotWorth if that is too little.
+// plan finds out which parts of the new file between from and to occur in the old one near there.
+// The error is errNotWorth if they are too few.
 func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) ([]extent, error) {
 	ctx, cancel := context.WithCancelCause(d.copy.ctx)
 	defer cancel(nil)
@@ -333,9 +334,9 @@ func (d *delta) plan(from, to int64, fresh, old lister, oldSize int64) ([]extent
 	return extents, context.Cause(ctx)
 }
 
-// refine looks once more, with shorter chunks, at what the old file does not have: into what lies in
-// the same place there, between what comes before and what comes after. A place that cannot be
-// looked at stays as it is.
+// refine looks again, in shorter chunks, at what the old file does not have, comparing it with what
+// lies at the same place there, between its neighbours. If a place cannot be listed, its extent
+// stays as it is.
 func (d *delta) refine(ctx context.Context, plan []extent, fresh, old lister,
 	oldFrom, oldTo int64) []extent {
 	finer := make(map[int][]extent)
@@ -361,7 +362,7 @@ func (d *delta) refine(ctx context.Context, plan []extent, fresh, old lister,
 				listing.Go(func() {
 					for c, err := range what(ctx, fineChunk, within.off, within.end()) {
 						if err != nil || len(lists[j]) == mostChunks/refinements {
-							return // what is there is of use
+							return // what has been listed is still of use
 						}
 						lists[j] = append(lists[j], c)
 					}
@@ -390,8 +391,8 @@ func (d *delta) refine(ctx context.Context, plan []extent, fresh, old lister,
 	return all
 }
 
-// alike reports whether enough of the first chunks of the new file are among the first ones of the
-// old; true if there are only few.
+// alike reports whether enough of the new file's first chunks are among the old file's; true if
+// either file has only few.
 func alike(fresh, old []chunk) bool {
 	if fresh == nil || old == nil {
 		return true
@@ -409,7 +410,7 @@ func alike(fresh, old []chunk) bool {
 	return found >= len(fresh)/leastCommon
 }
 
-// match makes the plan: where the old file has the chunks of the new one.
+// match builds the plan from the chunks that both files have.
 func match(fresh, old []chunk, from, to int64) (plan []extent, common int64) {
 	bySum := make([]int32, len(old))
 	for i := range bySum {
@@ -442,7 +443,7 @@ func match(fresh, old []chunk, from, to int64) (plan []extent, common int64) {
 		}
 		plan = append(plan, e)
 	}
-	at, next := from, -1 // next is the chunk behind the last one in the old file
+	at, next := from, -1 // the chunk after the last match in the old file
 	for i := range fresh {
 		c := &fresh[i]
 		if next < 0 || next >= len(old) || old[next].sum != c.sum || old[next].length != c.length {
@@ -464,11 +465,11 @@ func compareSums(a, b *[wire.ChunkSumSize]byte) int {
 	return slices.Compare(a[:], b[:])
 }
 
-// coverage is how far a file is done without a gap, while parts of it are done in any order.
+// coverage tracks how far a file is complete, while its parts are finished in any order.
 type coverage struct {
 	mu    sync.Mutex
 	mark  atomic.Int64
-	parts map[int64]int64 // beyond the mark: lengths by offset
+	parts map[int64]int64 // lengths of parts beyond the mark, by offset
 }
 
 func (c *coverage) begin(at int64) {
@@ -491,7 +492,8 @@ func (c *coverage) add(off, length int64) {
 	}
 }
 
-// pieces yields the extents that the old file has, or those that it has not, in pieces.
+// pieces yields the extents that the old file has, or those it lacks, in pieces of at most most
+// bytes.
 func pieces(plan []extent, inOld bool, most int64) iter.Seq[extent] {
 	return func(yield func(extent) bool) {
 		for _, e := range plan {
@@ -513,8 +515,8 @@ func pieces(plan []extent, inOld bool, most int64) iter.Seq[extent] {
 	}
 }
 
-// failed says what becomes of a copy whose delta has failed: it is made whole, unless it was
-// interrupted.
+// failed returns the error to fail with after a delta: errNoDelta, which has the file copied whole,
+// unless the copy was interrupted.
 func (d *delta) failed(err error) error {
 	c := d.copy
 	if err == nil || c.interrupted() || errors.Is(err, errNoDelta) {
@@ -523,14 +525,14 @@ func (d *delta) failed(err error) error {
 	return fmt.Errorf("%w: %w", errNoDelta, err)
 }
 
-// begin notes that the file is being put together, and hashes it. local rereads the end of it that
-// is on this machine.
+// begin records that the file is being assembled, and starts hashing it. local rereads the file on
+// this machine.
 func (d *delta) begin(local reopen) {
 	d.copy.delta, d.copy.tries.delta = d, true
 	d.copy.hashing.start(d.copy, local)
 }
 
-// verify compares the host's file with the hash of what the copy should be.
+// verify compares the hash of the host's file with that of the source.
 func (d *delta) verify(name string) error {
 	c := d.copy
 	same, told := d.side.holds(c.hashing.digests, d.path(name), nil)
@@ -541,8 +543,8 @@ func (d *delta) verify(name string) error {
 	return nil
 }
 
-// sendDelta sends to a host what the file that is replaced does not have, and has the host copy the
-// rest. done is false if nothing was sent: it is not possible, or not worth it.
+// sendDelta sends to a host what the file being replaced does not have, and lets the host copy the
+// rest. done is false if nothing was sent, because a delta is impossible or not worth it.
 func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err error) {
 	source, ok := in.contents().(*os.File)
 	size, resumed := in.facts().size, c.result.Resumed
@@ -590,7 +592,7 @@ func (o *remoteOutput) sendDelta(c *fileCopy, in input) (n int64, done bool, err
 	return size - resumed, true, d.failed(err)
 }
 
-// openTarget opens the file that is replaced, and once more the temporary one.
+// openTarget opens the file being replaced, and the temporary file once more.
 func (d *delta) openTarget(o *remoteOutput) (old, to *usftp.File, err error) {
 	written, err := o.file.Stat()
 	if err != nil {
@@ -603,8 +605,8 @@ func (d *delta) openTarget(o *remoteOutput) (old, to *usftp.File, err error) {
 	return old, to, err
 }
 
-// lostWith returns err if it is that of a lost connection or of a context: any other only means that
-// there is no delta.
+// lostWith returns err if the connection is lost, otherwise nil: then err only means that there is
+// no delta.
 func (s *session) lostWith(err error) error {
 	if s.lost() || s.conn == nil {
 		return err
@@ -612,18 +614,18 @@ func (s *session) lostWith(err error) error {
 	return nil
 }
 
-// position returns how far a file on a host has come.
+// position returns how far a file on a host is complete.
 func (d *delta) position(f *usftp.File) func() int64 {
 	return func() int64 {
 		sent := f.Progress()
-		if sent == deltaWindow { // of the window before this one
+		if sent == deltaWindow { // left over from the previous window
 			sent = 0
 		}
 		return min(d.base.Load()+sent, d.moved.mark.Load())
 	}
 }
 
-// send does one window. It returns how far the file is complete.
+// send sends one window. It returns how far the file is complete.
 func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan []extent,
 	from, end int64) (int64, error) {
 	c := d.copy
@@ -650,12 +652,12 @@ func (d *delta) send(o *remoteOutput, in input, old, to *usftp.File, plan []exte
 		cancel(err)
 	}
 	if copyErr := <-copied; copyErr != nil {
-		err = context.Cause(ctx) // the first of the two
+		err = context.Cause(ctx) // whichever came first
 	}
 	return min(from+n, d.moved.mark.Load()), err
 }
 
-// copyData has the host copy what the old file has.
+// copyData lets the host copy what the old file has.
 func (d *delta) copyData(ctx context.Context, old, to *usftp.File, plan []extent) error {
 	var failed error
 	for r := range usftp.Batch(pieces(plan, true, copiedAtOnce), copiesAhead,
@@ -671,7 +673,7 @@ func (d *delta) copyData(ctx context.Context, old, to *usftp.File, plan []extent
 	return failed
 }
 
-// changes are what a target's host gets of a source: what its old file does not have, and no holes.
+// changes is the source as sent to the host: without what its old file has, and without holes.
 type changes struct {
 	copy  *fileCopy
 	file  io.ReaderAt
@@ -716,8 +718,8 @@ func (s *changes) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// pourDelta fetches from a host what the file that is replaced does not have, and copies the rest
-// from that. done is false if nothing was fetched.
+// pourDelta fetches from a host what the file being replaced does not have, and copies the rest
+// from that file. done is false if nothing was fetched.
 func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err error) {
 	if to.file == nil || to.old == nil || !in.known.regular() {
 		return 0, false, nil
@@ -771,7 +773,7 @@ func (in *remoteInput) pourDelta(c *fileCopy, to sink) (n int64, done bool, err 
 	return size - resumed, true, nil
 }
 
-// fetch does one window.
+// fetch fetches one window.
 func (d *delta) fetch(f *usftp.File, to, old *os.File, plan []extent, from int64) error {
 	c := d.copy
 	ctx, cancel := context.WithCancelCause(c.ctx)
@@ -783,7 +785,7 @@ func (d *delta) fetch(f *usftp.File, to, old *os.File, plan []extent, from int64
 			n, err := localfs.Copy(ctx, to, old, localfs.Options{From: e.old, To: e.off,
 				Length: e.length, Zeros: c.options.Sparse})
 			if err == nil && n < e.length {
-				err = errNoDelta // it is shorter than it was
+				err = errNoDelta // it has shrunk
 			}
 			if err != nil {
 				cancel(err)
@@ -842,7 +844,7 @@ func (d *delta) store(to *os.File, data []byte, off int64) (err error) {
 	return err
 }
 
-// done notes a part of a file on this machine that is there.
+// done records a finished part of a file on this machine.
 func (d *delta) done(e extent) {
 	d.moved.add(e.off, e.length)
 	d.copy.hashing.pipe.grown(d.moved.mark.Load())

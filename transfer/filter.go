@@ -33,7 +33,7 @@ func newPatterns(texts []string) (all []pattern, err error) {
 			switch _, err := path.Match(element, ""); {
 			case err != nil || element == "":
 				return nil, fmt.Errorf("%q is not a valid pattern", text)
-			case element == "." || element == "..": // no path has it, so everything would be copied
+			case element == "." || element == "..": // else everything would be copied
 				return nil, fmt.Errorf("%q matches nothing: paths in the tree have no %q", text, element)
 			}
 		}
@@ -42,8 +42,8 @@ func newPatterns(texts []string) (all []pattern, err error) {
 	return all, nil
 }
 
-// wants reports whether an entry is copied. Directories are entered even if only Include is set, for
-// what may lie in them.
+// wants reports whether an entry is copied. Directories are entered even if only Include is set,
+// since wanted files may lie in them.
 func (f *filter) wants(rel string, dir bool) bool {
 	if matchAny(f.exclude, rel, dir) {
 		return false
@@ -51,7 +51,7 @@ func (f *filter) wants(rel string, dir bool) bool {
 	return dir || len(f.include) == 0 || matchAny(f.include, rel, dir)
 }
 
-// wantsAll reports whether a file is wanted, and every directory that it lies in.
+// wantsAll reports whether a file, and every directory above it, is wanted.
 func (f *filter) wantsAll(name string) bool {
 	for at := range len(name) {
 		if name[at] == '/' && !f.wants(name[:at], true) {
@@ -77,12 +77,12 @@ func matchAny(patterns []pattern, rel string, dir bool) bool {
 	return false
 }
 
-// matchElements backtracks to the last "**" only: what stood before it matched as little as
-// possible, and would leave no more by matching otherwise. So a deep tree costs a pattern of many
-// "**" no more than its elements times the pattern's.
+// matchElements backtracks to the last "**" only: what is before it has matched as little as
+// possible, and no other match would leave more for the rest. So matching takes at most the product
+// of both lengths, even with many "**" in a deep tree.
 func matchElements(pattern, name []string) bool {
 	p, n := 0, 0
-	star, from := -1, 0 // the last "**", and what of name lies behind what it took
+	star, from := -1, 0 // the last "**", and where in name its match ends
 	for n < len(name) {
 		if p < len(pattern) && pattern[p] == "**" {
 			star, from = p, n

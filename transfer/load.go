@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// A load tells whether this machine has processor time to spare for further connections. What one
-// connection of ours uses of it may be less than what the other end does, which may be on this very
-// machine; so where the system tells, the whole machine counts.
+// A load measures whether this machine has processor time to spare for further connections. The
+// other end may run on this very machine and use more than we do, so where the system reports it
+// the whole machine's load counts.
 type load struct {
 	at      time.Time
-	own     time.Duration // that this process has used
+	own     time.Duration // processor time used by this process
 	machine machineTime
 }
 
-// machineTime is what the processors have done since the system started, in any unit.
+// machineTime is the processors' time since the system started, in any unit.
 type machineTime struct{ busy, total uint64 }
 
 const (
-	idleProcess = 0.25 // of one processor: such a process has time to spare wherever it runs
-	busyMachine = 0.75 // of all: what is left would not raise the rate enough to be worth a trial
+	idleProcess = 0.25 // of one processor: below it, there is time to spare anywhere
+	busyMachine = 0.75 // of all processors: above it, what is left would not make a trial worthwhile
 )
 
 func readLoad() load { return load{time.Now(), processorTime(), readMachineTime()} }
 
-// newSpare returns a function that reports whether there was processor time to spare since it was
-// last called. Tests replace it.
+// newSpare returns a function that reports whether there was processor time to spare since the last
+// call. Tests replace it.
 var newSpare = func() func() bool {
 	l := readLoad()
 	return l.spare

@@ -15,8 +15,8 @@ import (
 )
 
 // A striper opens further handles of a file while it is copied, as long as that helps. Handles are
-// opened by path, so each may be one of another file that has taken the path meanwhile: what they
-// say of their file is compared when they join and when they end.
+// opened by path, so each may refer to another file that has taken the path meanwhile. Therefore
+// their attributes are compared when they join and at the end.
 type striper struct {
 	ctx     context.Context
 	session *session
@@ -31,8 +31,8 @@ type striper struct {
 	work   sync.WaitGroup
 	mu     sync.Mutex
 	lanes  []lane
-	known  *usftp.FileStat // what the first handle said of the file, nil before it was asked
-	broken error           // what was wrong with a handle that took part
+	known  *usftp.FileStat // the first handle's attributes, nil before they were asked for
+	broken error           // the first failure of a handle that took part
 	cut    bool            // the connection of one was lost
 }
 
@@ -43,8 +43,8 @@ type lane struct {
 	release func()
 }
 
-// stripe starts to watch a transfer that takes its lanes from the striper's stripes. stop ends that
-// and closes what was opened.
+// stripe starts to open handles for a transfer over the striper's stripes. stop ends that and
+// closes what was opened.
 func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size int64) *striper {
 	st := &striper{ctx: c.ctx, session: s, pool: s.host.Pool, stripes: private.NewStripes(first),
 		first: first, flag: flag, from: from, size: size}
@@ -56,8 +56,8 @@ func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size in
 
 func (s *striper) stop() { s.part()() }
 
-// part is stop as a [step]. Its error is that of any handle that took part: CLOSE is where a server
-// may report that it could not store what it has acknowledged.
+// part is stop as a [step]. Its error is that of any handle that took part: a server may report
+// only at CLOSE that it could not store what it acknowledged.
 func (s *striper) part() (wait func() error) {
 	s.settle()
 	for _, l := range s.lanes {
@@ -70,13 +70,13 @@ func (s *striper) part() (wait func() error) {
 	}
 }
 
-// settle lets no more handles join.
+// settle stops further handles from joining.
 func (s *striper) settle() {
 	s.cancel()
 	s.work.Wait()
 }
 
-// close closes a handle that no longer takes part.
+// close closes a handle after the transfer.
 func (s *striper) close(l lane) {
 	err := l.file.Close()
 	l.release()
@@ -85,8 +85,8 @@ func (s *striper) close(l lane) {
 	}
 }
 
-// note keeps what was wrong with a handle. One whose connection was lost is not wrong: the others
-// have done its part, except for what it had written, of which nobody will say more.
+// note keeps the first failure of a handle. A lost connection is no failure: other handles have
+// done its part, except for what it had already written, about which nothing more will be heard.
 func (s *striper) note(l lane, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,9 +97,9 @@ func (s *striper) note(l lane, err error) {
 	}
 }
 
-// prove makes sure that all handles were of one file, that it is still what it was, and that it is
-// what has the path. It is for when the contents are there, and takes a round trip if further
-// handles took part, none otherwise.
+// prove makes sure that all handles referred to one file, that the file is intact, and that it
+// still has the path. It is called once the contents are complete. It takes a round trip if further
+// handles took part, otherwise none.
 func (s *striper) prove() error {
 	if s.settle(); s.stripes.Joined() == 0 {
 		return nil
@@ -132,14 +132,14 @@ func (s *striper) prove() error {
 		return errReplaced
 	}
 	if _, syncs := s.first.Client().HasExtension("fsync@openssh.com"); s.cut && syncs {
-		// it says what the CLOSE of the lost handle would have said
+		// reports what the CLOSE of the lost handle would have reported
 		_, err := s.first.Async().Sync().WaitContext(s.ctx)
 		return err
 	}
 	return nil
 }
 
-// replaced reports that a source that is read over several handles was replaced.
+// replaced returns the error for a source that was replaced while it was read over several handles.
 func replaced(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return changedf("another file has taken its place")
@@ -147,8 +147,8 @@ func replaced(err error) error {
 	return err
 }
 
-// proveLanes asks some handles what they say of their file, and notes whose is another. The file is
-// complete at the end of the transfer.
+// proveLanes asks each handle for its file's attributes, and notes those that refer to another
+// file. complete is whether the file should be complete.
 func (s *striper) proveLanes(lanes []lane, complete bool) {
 	var asking sync.WaitGroup
 	for _, l := range lanes {
@@ -169,9 +169,9 @@ func (s *striper) proveLanes(lanes []lane, complete bool) {
 	asking.Wait()
 }
 
-// same reports whether what a handle says of its file is what the first one said. While a file is
-// written its size and time change; that its handles are of one file shows in that they see each
-// other's data. Once complete it has its size.
+// same reports whether a handle's attributes match those of the first one. While a file is written
+// its size and time change; there, handles of one file are recognized by seeing each other's data.
+// Once complete, its size must match.
 func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
 	s.mu.Lock()
 	known := s.known
@@ -188,7 +188,7 @@ func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
 		known.Size == stat.Size && known.Mtime == stat.Mtime
 }
 
-// know asks the first handle, once, what it says of its file.
+// know asks for the first handle's attributes, once.
 func (s *striper) know(ctx context.Context) bool {
 	s.mu.Lock()
 	known := s.known != nil
@@ -208,7 +208,7 @@ func (s *striper) know(ctx context.Context) bool {
 	return true
 }
 
-// join opens the file on each session that there is and each that comes.
+// join opens the file on each session that exists or is added.
 func (s *striper) join(ctx context.Context) {
 	known := make(map[*pool.Session]bool)
 	for ctx.Err() == nil {
@@ -226,12 +226,13 @@ func (s *striper) join(ctx context.Context) {
 	}
 }
 
-// joinOne opens the file once more, makes sure that it is the same one, and has it take part.
+// joinOne opens the file once more, makes sure that it is the same file, and adds the handle to the
+// transfer.
 func (s *striper) joinOne(ctx context.Context, on *pool.Session) {
-	// neither created nor truncated
+	// without O_CREATE and O_TRUNC
 	f, err := on.WithContext(ctx).OpenFile(s.first.Name(), s.flag, 0)
 	if err != nil {
-		return // the host may not let it be open twice
+		return // the host may not allow opening it twice
 	}
 	f = f.WithContext(s.ctx)
 	if !s.isSame(ctx, f) || s.flag != os.O_RDONLY && !s.sees(ctx, f) || !s.stripes.Join(f) {
@@ -243,8 +244,8 @@ func (s *striper) joinOne(ctx context.Context, on *pool.Session) {
 	s.lanes = append(s.lanes, lane{f, on, s.pool.Use(on)})
 }
 
-// isSame asks a handle, and the first one once, what they say of their file. By handle, because the
-// path may name another file by now.
+// isSame compares the attributes of a handle with those of the first one. It asks by handle, since
+// the path may refer to another file by now.
 func (s *striper) isSame(ctx context.Context, f *usftp.File) bool {
 	looking := f.Async().Stat()
 	if !s.know(ctx) {
@@ -254,10 +255,10 @@ func (s *striper) isSame(ctx context.Context, f *usftp.File) bool {
 	return err == nil && s.same(stat, false)
 }
 
-// sees waits until another handle has written something, and reports whether this one sees it.
-// Servers in front of object stores keep apart what each handle writes.
+// sees waits until another handle has written something, and reports whether this handle sees it.
+// Servers in front of object stores keep each handle's writes apart.
 func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
-	const most = 8 // questions in a round trip: an answer of "not yet" is not waited for
+	const most = 8 // questions per round trip, so that a "not yet" costs no whole round trip
 	ticker := time.NewTicker(max(s.session.trip/most, 10*time.Millisecond))
 	defer ticker.Stop()
 	decided := make(chan bool, 1)
@@ -284,14 +285,14 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 		select {
 		case seen := <-decided:
 			return seen
-		case <-ticker.C: // there is nothing to see yet
+		case <-ticker.C: // nothing to see yet
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// errNotJoined reports that a file that was written over several handles is not whole.
+// errNotJoined reports that a file written over several handles is incomplete.
 var errNotJoined = errors.New("the host does not combine what is written over several connections")
 
 func notJoined(size, want int64) error {

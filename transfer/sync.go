@@ -17,83 +17,83 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// SyncOptions change how a directory is made equal to another. The zero SyncOptions are valid:
-// everything that is missing or differs is copied, and nothing is deleted.
+// SyncOptions configure a [Sync]. The zero SyncOptions are valid: everything that is missing or
+// differs is copied, and nothing is deleted.
 //
-// Preserve and NoTargetDirectory are always set, and Resume is if there is a Journal.
+// Preserve and NoTargetDirectory are always set, and Resume is set if there is a Journal.
 type SyncOptions struct {
 	TreeOptions
 
-	// Checksum compares the contents of files of the same size, and not their times. Hosts that
-	// hash files (check-file) are asked for the hashes, in a round trip a file; on others, files are
-	// read, which takes as long as copying them. A Note says so.
+	// Checksum compares the contents of files of equal size instead of their times. Hosts that hash
+	// files (check-file) are asked for the hashes, one round trip per file; on other hosts the
+	// files are read, which takes as long as copying them, and a Note says so.
 	Checksum bool
 
-	// ModifyWindow is by how much times may differ that count as the same. Times are compared in
-	// whole seconds, as SFTP has them.
+	// ModifyWindow is how much times may differ and still count as equal. Times are compared in
+	// whole seconds, since SFTP has no others.
 	ModifyWindow time.Duration
 
-	Update         bool // leave files alone that are newer at the target
-	Existing       bool // copy nothing that is not at the target yet
-	IgnoreExisting bool // leave alone what is at the target already
+	Update         bool // leave files that are newer at the target
+	Existing       bool // copy only what already exists at the target
+	IgnoreExisting bool // leave whatever already exists at the target
 
-	// Only files of these sizes are copied, and only those that were written to since Newer. 0 means
-	// no limit. At the target they count as wanted, so that they are not deleted.
+	// Only files of these sizes, modified since Newer, are copied. 0 means no limit. Other files
+	// still count as part of the source, so they are not deleted from the target.
 	MinSize, MaxSize int64
 	Newer            time.Time
 
-	// Delete deletes what the source has not, when everything else is done and nothing has failed.
-	// Nothing is deleted if the source could not be listed completely, or is empty: the error is
-	// then, or if too much would be deleted, one for which errors.Is(err, [ErrDeletionRefused])
-	// holds. What filters exclude is not deleted.
+	// Delete deletes from the target what the source does not have, once everything else is done
+	// and nothing has failed. Nothing is deleted if the source could not be listed completely.
+	// Nothing is deleted either if the source is empty or if too much would be deleted; the error
+	// then satisfies errors.Is(err, [ErrDeletionRefused]). What filters exclude is never deleted.
 	Delete bool
 
-	// MaxDelete is the most files that may be deleted. 0 means no more than 10, or half of those
-	// that the target has.
+	// MaxDelete limits how many files may be deleted. 0 means up to 10 files, or half of the
+	// target's files if that is more.
 	MaxDelete int64
 
-	// BackupDir is a directory in the target, named by its path there. Files are moved into it
-	// instead of being deleted. It is no part of the sync.
+	// BackupDir is a directory in the target, given relative to it. Files are moved there instead
+	// of being deleted. The directory itself is not synced.
 	BackupDir string
 
-	// Filter says what is part of the sync, besides Include and Exclude. IgnoreFile is the name of
-	// files in the source, such as ".gitignore", that exclude what lies in their directories, by
-	// git's rules (gitignore(5)); each directory takes a round trip more then. What is excluded is
+	// Filter decides what is synced, besides Include and Exclude. IgnoreFile is the name of files
+	// in the source, such as ".gitignore", that exclude entries of their directories by git's rules
+	// (gitignore(5)); looking for them takes a round trip per directory. What is excluded is
 	// neither copied nor deleted.
 	Filter     []FilterRule
 	IgnoreFile string
 
-	// Since is for who watches the source: files written to since then are copied even if size and
-	// time are equal, because times are whole seconds, and a file may change twice in one.
+	// Since is for callers that watch the source: files modified since then are copied even if size
+	// and time are equal, since times are whole seconds and a file may change twice within one.
 	Since time.Time
 
-	// Within limits a sync to what may have changed; nil means everything.
+	// Within limits the sync to what may have changed; nil means everything.
 	Within *SyncWithin
 
-	// NoLock takes no lock on the target. The lock is a file there, [LockName], which takes a few
-	// round trips; while another run holds it, Sync fails with a [*LockedError].
+	// NoLock takes no lock on the target. The lock is a file there, [LockName], and takes a few
+	// round trips. While another run holds it, Sync fails with a [*LockedError].
 	NoLock bool
 }
 
-// SyncWithin is what of the source may have changed.
+// SyncWithin describes what may have changed in the source.
 type SyncWithin struct {
-	// Dirs are the directories whose entries may have changed, by their paths from the source on,
-	// "." for the source itself. Directories in them are compared only if they are in Dirs too, or
-	// lie in one of Trees, or are missing on one side.
+	// Dirs are the directories whose entries may have changed, relative to the source, "." for the
+	// source itself. Their subdirectories are compared only if they are in Dirs too, lie in one of
+	// Trees, or exist on one side only.
 	Dirs map[string]bool
 
-	// Trees are directories in which everything may have changed.
+	// Trees are directories in which anything may have changed.
 	Trees []string
 
-	// Renames were made in the source. Each is made in the target too if it has the old name and
-	// not the new one.
+	// Renames were made in the source. Each is repeated in the target if the old name exists there
+	// and the new one does not.
 	Renames []SyncRename
 }
 
-// SyncRename is a file or a directory that has another name, by its paths from the source on.
+// SyncRename is a file or directory that was renamed, with both paths relative to the source.
 type SyncRename struct{ From, To string }
 
-// reaches reports whether a directory is compared, or lies above one that is.
+// reaches reports whether a directory is compared, or contains one that is.
 func (w *SyncWithin) reaches(rel string) bool {
 	if w == nil || w.Dirs[rel] {
 		return true
@@ -111,43 +111,43 @@ func (w *SyncWithin) reaches(rel string) bool {
 	return false
 }
 
-// Reason is why Sync copies or changes something.
+// Reason says why Sync copies or changes an entry.
 type Reason string
 
 const (
-	ReasonNew   Reason = "new"   // it is not at the target
-	ReasonType  Reason = "type"  // it is something else at the target, such as a directory
-	ReasonSize  Reason = "size"  // the sizes differ
-	ReasonTime  Reason = "time"  // the times differ
-	ReasonHash  Reason = "hash"  // the contents differ
+	ReasonNew   Reason = "new"  // missing from the target
+	ReasonType  Reason = "type" // of another type at the target, such as a directory
+	ReasonSize  Reason = "size"
+	ReasonTime  Reason = "time"
+	ReasonHash  Reason = "hash"
 	ReasonLink  Reason = "link"  // the link leads elsewhere
 	ReasonMode  Reason = "mode"  // only the permissions differ
 	ReasonOwner Reason = "owner" // only the owners differ
 	ReasonTouch Reason = "touch" // only the times differ: the contents were compared
 )
 
-// ErrVanished reports that files of the source were removed before they could be copied. Everything
-// else was copied.
+// ErrVanished reports that files were removed from the source before they could be copied.
+// Everything else was copied.
 var ErrVanished = errors.New("files vanished from the source before they could be copied")
 
-// Sync makes the directory dst equal to the directory src: what src contains becomes what dst
-// contains, whether or not a path ends in a slash. dst is made if it does not exist; the directory
-// that holds it must. Either may be on this machine or on a host.
+// Sync makes the directory dst equal to the directory src. It always syncs the contents of src with
+// the contents of dst, whether or not a path ends in a slash. dst is made if it does not exist; its
+// parent must exist. Either may be on this machine or on a host.
 //
-// Files whose size and time are the same count as equal; SyncOptions change that. Both sides are
-// listed, many directories at once, and merged: what is equal costs no round trip. A file that is
+// Files with equal size and time count as equal; SyncOptions can change that. Both sides are
+// listed, many directories at once, and merged, so equal entries cost no round trip. A file that is
 // copied costs what it costs in [CopyTree], which does the copying; a difference in permissions,
-// owner or time alone costs one round trip. In memory are 24 bytes for each entry of the directories
-// that are being compared.
+// owner or time alone costs one round trip. Memory holds 24 bytes for each entry of the directories
+// being compared.
 //
-// What is neither file, directory nor link is skipped with an event. Below the target no symbolic
-// link is followed. dst must not lie in src, nor src in dst.
+// Anything other than files, directories and links is skipped with an event. No symbolic link below
+// the target is followed. dst must not lie in src, nor src in dst.
 //
-// With DryRun there is a Planned event for each change, whose Reason says why, and nothing is
-// changed. There are no Kept events: the Summary counts in Kept what was equal.
+// With DryRun there is a Planned event for each change, with its Reason, and nothing is changed.
+// There are no Kept events: Summary.Kept counts the equal files.
 //
-// Errors are those of CopyTree. Files that vanish from the source meanwhile are counted apart; if
-// nothing else goes wrong, errors.Is(err, [ErrVanished]) holds.
+// Errors are those of CopyTree. Files that vanish from the source during the sync are counted
+// separately; if nothing else goes wrong, errors.Is(err, [ErrVanished]) holds.
 func Sync(ctx context.Context, dst, src Endpoint, options SyncOptions) (Summary, error) {
 	o := options.Options
 	o.Preserve, o.NoTargetDirectory, o.Resume = true, true, o.Journal != ""
@@ -160,22 +160,22 @@ func Sync(ctx context.Context, dst, src Endpoint, options SyncOptions) (Summary,
 	return t.run(err)
 }
 
-// syncing is what a tree that is synced has besides what every tree has.
+// syncing is the additional state of a tree that is synced.
 type syncing struct {
 	tree    *tree
 	options SyncOptions
 	dst     mirror
 	rules   []rule
 
-	// big is held by who has a large inventory: of all walkers one at a time.
+	// big is held by the walker that has a large inventory: only one may at a time.
 	big sync.Mutex
 
-	listed   atomic.Int64 // entries of the target
-	met      atomic.Int64 // entries of the source
+	listed   atomic.Int64 // entries seen at the target
+	met      atomic.Int64 // entries seen in the source
 	extras   extras
-	backups  sync.Map // directories that were made for what is moved away
+	backups  sync.Map // backup directories that have been made
 	lock     *lock
-	reported sync.Once // that files are read because a host does not hash them
+	reported sync.Once // reports once that files are read because the host does not hash them
 }
 
 var errNotPath = errors.New("a stream cannot be synced")
@@ -202,7 +202,7 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	return &syncing{tree: t, options: options, dst: dst, rules: rules}, nil
 }
 
-// start makes the target, which everything else needs.
+// start makes the target and takes the lock.
 func (s *syncing) start() error {
 	root := s.tree.root
 	if s.tree.options.DryRun {
@@ -214,13 +214,13 @@ func (s *syncing) start() error {
 		return err
 	}
 	if s.lock, err = newLock(s.tree, s.dst); err == nil {
-		root.pending.Add(1) // its time changes once more when the lock is released
+		root.pending.Add(1) // releasing the lock changes its mtime once more
 		s.rename()
 	}
 	return err
 }
 
-// walkers returns how many directories are listed at once: a listing takes a few round trips.
+// walkers returns how many directories to list at once: a listing takes a few round trips.
 func (s *syncing) walkers(from, to limits) int {
 	switch {
 	case s.tree.src.conn() == nil:
@@ -228,10 +228,10 @@ func (s *syncing) walkers(from, to limits) int {
 	case s.tree.dst.conn() == nil:
 		return from.listings
 	}
-	return max(1, min(from.listings, to.listings)/2) // they may be one host
+	return max(1, min(from.listings, to.listings)/2) // they may be the same host
 }
 
-// rename makes the renames of the source. What cannot be renamed is copied, or deleted, later.
+// rename repeats the source's renames. What cannot be renamed is copied and deleted later.
 func (s *syncing) rename() {
 	if s.options.Within == nil {
 		return
@@ -258,7 +258,7 @@ func (s *syncing) rename() {
 	}
 }
 
-// take takes an inventory of a directory of the target.
+// take takes the inventory of a target directory.
 func (s *syncing) take(d *directory) (release func(), err error) {
 	v := newInventory()
 	d.inventory = v
@@ -274,7 +274,7 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 	}
 	locked := false
 	for above := d.parent; above != nil && !locked; above = above.parent {
-		// A walker that walks into a directory at once is that of the directory above.
+		// a walker that descends at once works for the directory above as well
 		locked = above.big.Load()
 	}
 	err = s.dst.entries(d, v.reset, func(name string, f *facts) error {
@@ -309,10 +309,10 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 	return release, err
 }
 
-// bigInventory is how large an inventory is of which there is only one at a time.
+// bigInventory is the size from which only one inventory may exist at a time.
 const bigInventory = 64 << 10
 
-// ignores reports whether nothing is done about an entry, at either side.
+// ignores reports whether an entry is excluded from the sync on both sides.
 func (s *syncing) ignores(in *directory, name string, dir bool) bool {
 	if in.rel == "." && name == LockName {
 		return true
@@ -322,8 +322,8 @@ func (s *syncing) ignores(in *directory, name string, dir bool) bool {
 		!s.tree.filter.wants(rel, dir)
 }
 
-// found notes what the target has of an entry of the source. It returns false if nothing is to be
-// done about it.
+// found looks up the target's counterpart of a source entry. It returns false if the entry is
+// excluded.
 func (s *syncing) found(e *entry) bool {
 	if s.ignores(e.dir, e.name, e.facts.mode.IsDir()) {
 		return false
@@ -333,8 +333,7 @@ func (s *syncing) found(e *entry) bool {
 	return true
 }
 
-// enters decides about a directory, and makes way for it. It returns false if the directory is not
-// entered.
+// enters decides whether to enter a directory, and removes whatever is in its way.
 func (s *syncing) enters(d *directory, e *entry) bool {
 	t := s.tree
 	switch {
@@ -364,7 +363,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 	return true
 }
 
-// wants decides about a file or a link. It returns false if nothing is to be done.
+// wants decides whether a file or a link needs work.
 func (s *syncing) wants(e *entry) bool {
 	o, f, there := &s.options, &e.facts, e.there
 	regular := f.mode.IsRegular()
@@ -392,7 +391,7 @@ func (s *syncing) wants(e *entry) bool {
 	}
 	sameTime := there.sameTime(f, o.ModifyWindow)
 	switch {
-	case !regular: // where links lead no listing tells
+	case !regular: // listings do not say where links lead
 		e.reason, e.probe = ReasonLink, true
 	case !there.sameSize(f):
 		e.reason = ReasonSize
@@ -413,7 +412,7 @@ func (s *syncing) wants(e *entry) bool {
 	return false
 }
 
-// equal counts an entry that is equal already.
+// equal counts an entry that is already equal.
 func (s *syncing) equal(e *entry) {
 	if !e.facts.mode.IsRegular() {
 		return
@@ -427,13 +426,12 @@ func (s *syncing) equal(e *entry) {
 	n.keptBytes.Add(max(0, e.facts.size))
 }
 
-// onlyAttrs reports whether nothing but attributes differ.
+// onlyAttrs reports whether only attributes differ.
 func (r Reason) onlyAttrs() bool {
 	return r == ReasonMode || r == ReasonOwner || r == ReasonTouch
 }
 
-// copied does what there is to do about an entry besides copying it, or instead, and reports whether
-// that was all.
+// copied does whatever an entry needs before copying, or instead, and reports whether that was all.
 func (s *syncing) copied(e *entry) (done bool) {
 	t := s.tree
 	err := error(nil)
@@ -464,7 +462,7 @@ func (s *syncing) copied(e *entry) (done bool) {
 	return done
 }
 
-// attrs returns what an entry gets whose contents are equal.
+// attrs returns the attributes to set on an entry whose contents are equal.
 func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
 	f := &e.facts
 	if e.facts.mode.IsRegular() {
@@ -482,7 +480,7 @@ func (s *syncing) attrs(e *entry) (set usftp.NewAttrs) {
 
 var errDirectoryInWay = fmt.Errorf("%w with contents, and would have to be deleted", ErrIsDirectory)
 
-// makeWay removes what is not replaced by a rename.
+// makeWay removes an existing entry that a rename would not replace.
 func (s *syncing) makeWay(e *entry) error {
 	kind := e.there.kind()
 	if kind == kindFile || kind == kindLink && e.facts.mode.IsRegular() {
@@ -498,8 +496,8 @@ func (s *syncing) makeWay(e *entry) error {
 	return err
 }
 
-// probe compares what the listings did not tell: what links lead to, and the contents of files. done
-// is true if nothing is left to do.
+// probe compares what listings do not show: link targets and file contents. done is true if nothing
+// is left to do.
 func (s *syncing) probe(e *entry) (done bool, err error) {
 	same := false
 	if e.reason == ReasonLink {
@@ -546,7 +544,7 @@ func (s *syncing) sameLink(e *entry) (bool, error) {
 	return target.err == nil && target.to == here, err
 }
 
-// sameContents compares the hashes of both sides.
+// sameContents compares the hashes of both files.
 func (s *syncing) sameContents(e *entry) (bool, error) {
 	type answer struct {
 		hash checksum.Hash
@@ -568,7 +566,7 @@ func (s *syncing) sameContents(e *entry) (bool, error) {
 		string(ours.Sum) == string(theirs.hash.Sum), nil
 }
 
-// hash has one side hash a file, or reads it.
+// hash lets one side hash a file, or reads it.
 func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error) {
 	j := *s.tree.job
 	j.src, j.dst, j.listener = side, nowhere{&j}, nil
@@ -589,14 +587,14 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 	return c.hashing.hash, err
 }
 
-// sameDirectory reports whether a directory of the target has all the attributes that it should.
+// sameDirectory reports whether a target directory already has all the attributes it should.
 func (s *syncing) sameDirectory(d *directory) bool {
 	return d.there != nil && !d.touched.Load() && d.there.sameTime(&d.facts, s.options.ModifyWindow) &&
 		(!d.facts.hasMode || d.there.perm() == d.facts.mode.Perm()) &&
 		(!s.options.Owners || d.there.sameOwner(&d.facts))
 }
 
-// vanished counts an entry that the source no longer has.
+// vanished reports whether an error means that an entry is gone from the source, and counts it.
 func (s *syncing) vanished(source string, err error) bool {
 	var failure *Error
 	ours := errors.As(err, &failure) && failure.ofSource || isOfSource(err)
@@ -609,7 +607,7 @@ func (s *syncing) vanished(source string, err error) bool {
 	return true
 }
 
-// plan tells what would be done about an entry.
+// plan reports what would be done with an entry.
 func (t *tree) plan(e *entry) {
 	route, size := e.route(), e.facts.size
 	if e.reason.onlyAttrs() {
@@ -624,7 +622,7 @@ func (t *tree) plan(e *entry) {
 
 func (e *entry) route() Route { return Route{Source: e.source(), Target: e.target()} }
 
-// tooMany reports whether n entries are more than the options allow.
+// tooMany reports whether n entries exceed the limit.
 func (t *tree) tooMany(n int64) bool {
 	most := t.options.MaxEntries
 	if most == 0 {
@@ -633,25 +631,25 @@ func (t *tree) tooMany(n int64) bool {
 	return most > 0 && n > most
 }
 
-// A mirror is a target that can be compared, and in which things can be removed. All paths lie in a
-// directory below the target.
+// A mirror is a target that can be compared and deleted from. All paths lie in a directory below
+// the target.
 type mirror interface {
 	target
 
-	// entries lists a directory. reset is called when the listing starts again.
+	// entries lists a directory. It calls reset when the listing starts over.
 	entries(d *directory, reset func(), yield func(name string, f *facts) error) error
 
 	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
 	setAttrs(e *entry, set usftp.NewAttrs) error
 
-	// remove removes a file or an empty directory, and follows no link.
+	// remove removes a file or an empty directory. It follows no link.
 	remove(d *directory, name string, dir bool) error
 
-	asSource() source // the same end, to be read
+	asSource() source // the same endpoint, for reading
 
-	// unmoved fails if a directory that was listed is no longer where it was. makeAll makes a
-	// directory, by its path below the target, and move moves a file to such a path; it fails with
+	// unmoved fails if a listed directory is no longer where it was. makeAll makes a directory and
+	// its parents, given relative to the target. move moves a file to such a path; it fails with
 	// fs.ErrExist if something is there.
 	unmoved(d *directory) error
 	makeAll(dir string) error
@@ -662,7 +660,7 @@ type mirror interface {
 
 func (t *localTarget) entries(d *directory, _ func(),
 	yield func(name string, f *facts) error) error {
-	if t.top == nil { // a dry run, and there is no target
+	if t.top == nil { // a dry run without a target
 		return fs.ErrNotExist
 	}
 	in, release, err := t.roots.use(d, t.within(d))
@@ -739,7 +737,6 @@ func (t *localTarget) remove(d *directory, name string, _ bool) error {
 
 func (t *localTarget) asSource() source { return &localSource{t.localEnd} }
 
-// entries lists a directory.
 func (t *remoteTarget) entries(d *directory, reset func(),
 	yield func(name string, f *facts) error) error {
 	return t.over(d.target, func(client *usftp.Client, again bool) error {
@@ -789,7 +786,7 @@ func (t *remoteTarget) readLink(e *entry) (to string, err error) {
 	return to, err
 }
 
-// setAttrs follows no link where the server has lsetstat@openssh.com; elsewhere it looks right
+// setAttrs follows no link on servers with lsetstat@openssh.com; on others it checks immediately
 // before.
 func (t *remoteTarget) setAttrs(e *entry, set usftp.NewAttrs) error {
 	name := e.target()

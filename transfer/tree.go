@@ -18,43 +18,43 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// TreeOptions change how trees are copied. The zero TreeOptions are valid.
+// TreeOptions configure the copy of a tree. The zero TreeOptions are valid.
 type TreeOptions struct {
 	Options
 
 	Links LinkMode
 
-	// Include and Exclude are patterns as in package path, in which "**" stands for any number of
-	// elements. A pattern without a slash is matched with the last element of a path, any other with
-	// the path from the source on; one that ends in a slash matches only directories. What Exclude
-	// matches is not copied, nor anything in it. If there are any in Include, only files that one of
-	// them matches are copied.
+	// Include and Exclude are patterns as in package path, in which "**" also matches any number of
+	// path elements. A pattern without a slash is matched with the last element of a path, any
+	// other with the path relative to the source. A pattern that ends in a slash matches only
+	// directories. What Exclude matches is not copied, nor is anything in it. If Include is not
+	// empty, only files that match one of its patterns are copied.
 	Include, Exclude []string
 
-	// DryRun writes nothing: Planned events say what would be copied.
+	// DryRun writes nothing: Planned events report what would be copied.
 	DryRun bool
 
-	// StopOnError ends everything at the first error. Otherwise the errors of one file do not stop
-	// the others.
+	// StopOnError ends the copy at the first error. Otherwise an entry that fails does not stop the
+	// others.
 	StopOnError bool
 
-	// MaxDepth and MaxEntries limit the tree, since a server could send one without end. 0 means 256
-	// levels and 20 million entries, a negative number no limit. What is deeper fails with
-	// ErrTreeTooDeep; ErrTreeTooLarge ends everything.
+	// MaxDepth and MaxEntries limit the tree, since a server could send an endless one. 0 means 256
+	// levels and 20 million entries, a negative number no limit. Directories that are too deep fail
+	// with ErrTreeTooDeep; ErrTreeTooLarge ends the copy.
 	MaxDepth   int
 	MaxEntries int64
 
-	// MaxFiles is how many files may be under way at once. 0 means as many as the link needs and the
-	// servers allow.
+	// MaxFiles limits how many files are in progress at once. 0 means as many as the link needs and
+	// the servers allow.
 	MaxFiles int
 }
 
-// LinkMode says what becomes of symbolic links in a tree. The source itself is always followed.
+// LinkMode selects what happens to symbolic links in a tree. The source itself is always followed.
 type LinkMode string
 
 const (
 	LinksPreserve LinkMode = ""       // copied as links
-	LinksFollow   LinkMode = "follow" // what they lead to is copied, unless it is a directory above
+	LinksFollow   LinkMode = "follow" // their targets are copied, except directories above the link
 	LinksSkip     LinkMode = "skip"   // skipped, with an event
 )
 
@@ -63,31 +63,31 @@ const (
 	defaultEntries = 20_000_000
 )
 
-// Totals say how far the copy of a tree is. The planned numbers grow until Complete.
+// Totals report the progress of a tree. The planned numbers grow until Complete.
 type Totals struct {
 	PlannedFiles int64 `json:"planned_files"`
 	PlannedBytes int64 `json:"planned_bytes"`
 	Complete     bool  `json:"complete"` // the whole tree has been listed
 
 	Files       int64 `json:"files"`             // copied; in a Check, those that match the list
-	Bytes       int64 `json:"bytes"`             // copied, those of files under way included
-	Resumed     int64 `json:"resumed,omitempty"` // of Bytes, those that an earlier run copied
+	Bytes       int64 `json:"bytes"`             // copied, including files in progress
+	Resumed     int64 `json:"resumed,omitempty"` // of Bytes, those copied by an earlier run
 	Directories int64 `json:"directories"`
 	Links       int64 `json:"links"`
-	Kept        int64 `json:"kept"`       // files that were there already
-	KeptBytes   int64 `json:"kept_bytes"` // of those; part of PlannedBytes and not of Bytes
+	Kept        int64 `json:"kept"`       // files that were up to date
+	KeptBytes   int64 `json:"kept_bytes"` // their bytes; part of PlannedBytes but not of Bytes
 	Skipped     int64 `json:"skipped"`
 	Failed      int64 `json:"failed"`
 
-	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed, and not there
-	Unlisted int64 `json:"unlisted,omitempty"` // there, and not listed; skipped, or failed if Strict
+	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed but not present
+	Unlisted int64 `json:"unlisted,omitempty"` // not in the list; skipped, or failed if Strict
 
 	// Of a Sync:
 	Attrs    int64 `json:"attrs,omitempty"`    // entries that only got attributes; files are in Kept too
-	Deleted  int64 `json:"deleted,omitempty"`  // files and links that the source has not, or moved away
+	Deleted  int64 `json:"deleted,omitempty"`  // files and links deleted or moved away
 	Vanished int64 `json:"vanished,omitempty"` // entries that vanished from the source
 
-	Active []string `json:"active,omitempty"` // sources of a few large files under way
+	Active []string `json:"active,omitempty"` // sources of a few large files in progress
 }
 
 // Summary describes what CopyTree or Check did.
@@ -98,13 +98,13 @@ type Summary struct {
 	Bottleneck Bottleneck // what limited the rate, if known
 }
 
-// TreeError reports that part of a tree failed. errors.Is holds for what it holds for First.
+// TreeError reports that part of a tree failed. It wraps First.
 type TreeError struct {
 	Failed int64 // files, directories and links
 	First  error // the first that failed
 
-	// LeftBehind says how many temporary files may be left, where, and how they are named; "" if
-	// there are none but those that Failed events name. A Note says it too.
+	// LeftBehind describes how many temporary files may be left, where, and how they are named; ""
+	// if there are none but those that Failed events name. A Note says the same.
 	LeftBehind string
 
 	checking bool
@@ -124,35 +124,37 @@ func (e *TreeError) Error() string {
 func (e *TreeError) Unwrap() error { return e.First }
 
 var (
-	// ErrTreeTooDeep and ErrTreeTooLarge report a tree beyond the limits of TreeOptions.
+	// ErrTreeTooDeep and ErrTreeTooLarge report a tree that exceeds the limits in TreeOptions.
 	ErrTreeTooDeep  = errors.New("the tree is deeper than allowed")
 	ErrTreeTooLarge = errors.New("the tree has more entries than allowed")
 )
 
 // CopyTree copies a directory and everything in it from src to dst; a source that is a file is
-// copied as by [Copy]. dst is what the copy is to be called. If that is a directory, the copy goes
-// into it under the last element of src's path, as with scp -r. A source that ends in "/." means the
-// contents of the directory. With Options.NoTargetDirectory, dst is the copy even if it is a
-// directory. With Options.Resume it is if an earlier run made it: one that was interrupted, or one
-// that was completed in the last 24 hours.
+// copied as by [Copy]. dst is the path of the copy. If dst is an existing directory, the copy goes
+// into it under the last element of src's path, as with scp -r. A source that ends in "/." means
+// the directory's contents. With Options.NoTargetDirectory dst is the copy even if it exists. With
+// Options.Resume the same holds for a dst that an earlier run of the same copy made, if that was
+// interrupted, or was completed in the last 24 hours.
 //
-// Listing and copying overlap. Many small files are under way at once over one connection, and each
-// takes three round trips to a host: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME. From a host it
-// takes two: OPEN; READ, FSTAT and CLOSE together. One more looks at the target if its directory
-// existed before, and two more are needed with servers that are not known to work strictly in order.
-// With Options.Sync a file to a host takes six, one after the other. Verifying takes one more if the
-// host hashes files by name, three if it hashes only open ones, and two if the file is read back. How
-// many files are under way follows from the round trip and the handles that the servers allow.
+// Listing and copying overlap. Many small files are in progress at once over one connection. Each
+// takes three round trips to a host: OPEN; WRITE, FSETSTAT and CLOSE together; RENAME. From a host
+// it takes two: OPEN; READ, FSTAT and CLOSE together. It takes one more to examine the target if
+// its directory existed before, and two more with servers not known to work strictly in order. With
+// Options.Sync a file to a host takes six, one after the other. Verifying takes one more if the
+// host hashes files by name, three if it hashes only open files, and two if the file is read back.
+// How many files are in progress follows from the round trip and the handles that the servers
+// allow.
 //
-// Times of files and directories are kept where the target allows it; with Options.Preserve it is an
-// error if not. A directory gets its times and permissions when everything in it is done.
+// Files and directories keep their times where the target allows it; with Options.Preserve it is an
+// error if it does not. A directory gets its times and permissions once everything in it is done.
 //
-// Below the target no symbolic link is followed: a link in place of a directory is an error, and one
-// in place of a file is replaced. What is neither file, directory nor link is skipped with an event.
+// No symbolic link below the target is followed: a link in place of a directory is an error, and
+// one in place of a file is replaced. Anything other than files, directories and links is skipped
+// with an event.
 //
 // CopyTree returns when everything is in place or has failed, with a [*TreeError], or with an
-// [*Error] if the source or the target cannot be used at all. When ctx ends, or a connection does for
-// good, the rest of the tree is left.
+// [*Error] if the source or the target cannot be used at all. If ctx ends, or a connection is lost
+// for good, the rest of the tree is not copied.
 func CopyTree(ctx context.Context, dst, src Endpoint, options TreeOptions) (Summary, error) {
 	j, done, err := newJob(ctx, dst, src, options.Options)
 	defer done()
@@ -169,51 +171,51 @@ type tree struct {
 	options TreeOptions
 	root    *directory
 	filter  filter
-	base    string   // what the copy is called in a directory, "." if that is the copy itself
-	below   string   // name of the copy in the directory that was named as the target, or ""
-	resumed bool     // an earlier run made the target, and the directories in it
-	made    treeMark // that this copy makes its target, "" if it does not
-	marks   bool     // the copy is marked, since it may lie in the source
+	base    string   // the copy's name in a directory, "." if the directory is the copy
+	below   string   // the copy's name in the directory named as the target, or ""
+	resumed bool     // an earlier run made the target and the directories in it
+	made    treeMark // records that this copy makes its target; "" if it does not
+	marks   bool     // the copy gets a marker file, since it may lie in the source
 
-	// compare reports whether a regular file that is there need not be copied, by what is known of
-	// both. Nil copies everything.
+	// compare reports whether an existing regular file need not be copied, judging by its
+	// attributes. Nil copies everything.
 	compare func(c *fileCopy, there fs.FileInfo) bool
 	check   bool     // nothing is copied
-	strict  bool     // what is not listed has failed
-	sync    *syncing // nil if the tree is only copied or checked
+	strict  bool     // unlisted files count as failed
+	sync    *syncing // nil unless this is a Sync
 
 	counts     counts
 	budget     *budget
 	walk       *walk
 	report     treeReport
 	litter     litter
-	finishing  sync.WaitGroup // directories that get their attributes
-	plainLinks sync.Once      // that links get no attributes was reported
+	finishing  sync.WaitGroup // directories whose attributes are being set
+	plainLinks sync.Once      // reports once that links get no attributes
 }
 
-// counts are what Totals are made of.
+// counts are the atomic counters behind Totals.
 type counts struct {
 	plannedFiles, plannedBytes, files, bytes, directories, links, kept, keptBytes, skipped, failed,
 	missing, unlisted, entries, resumed, attrs, deleted, vanished atomic.Int64
 	complete atomic.Bool
 }
 
-// treeReport is what the user is told of a tree.
+// treeReport holds what is reported about a tree.
 type treeReport struct {
 	mu     sync.Mutex
 	first  error
-	active []*activity // the oldest first
+	active []*activity // oldest first
 	limits bottlenecks
 }
 
-// activity is a large file under way, from the first try until it is counted among the copied ones.
+// activity is a large file in progress, from its first attempt until it is counted as copied.
 type activity struct {
 	name     string
-	position func() int64 // nil between tries, and after the last one
-	reached  int64        // so far, by any try
+	position func() int64 // nil between attempts and after the last one
+	reached  int64        // the furthest of any attempt
 }
 
-// bytes returns how far the file has come. It never falls.
+// bytes returns how far the file has come. It never decreases.
 func (a *activity) bytes() int64 {
 	if a.position != nil {
 		a.reached = max(a.reached, a.position())
@@ -228,7 +230,7 @@ func newTree(j *job, options TreeOptions) *tree {
 	return t
 }
 
-// run copies or checks the tree, unless the job could not be begun.
+// run copies or checks the tree. err is why the job could not be set up, if it could not.
 func (t *tree) run(err error) (Summary, error) {
 	if err == nil {
 		err = t.prepare()
@@ -265,7 +267,7 @@ func (t *tree) run(err error) (Summary, error) {
 	return s, err
 }
 
-// prepare looks at the source and the target. root stays nil if the source is a file.
+// prepare examines the source and the target. root stays nil if the source is a file.
 func (t *tree) prepare() (err error) {
 	if t.filter, err = newFilter(t.options.Include, t.options.Exclude); err != nil {
 		return err
@@ -302,7 +304,7 @@ func (t *tree) prepare() (err error) {
 	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
 	root.pending.Store(1)
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	go func() { inside <- t.inside() }() // along with what else is asked of the hosts
+	go func() { inside <- t.inside() }() // at the same time as the other requests to the hosts
 	go func() { near <- t.near() }()
 	root.target, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
@@ -336,17 +338,17 @@ func (t *tree) prepare() (err error) {
 	return err
 }
 
-// A tree that is copied into itself has no end: what is copied is found again, and copied. A host may
-// be this machine, or two hosts one, and nothing in SFTP tells (device and inode numbers do not
-// travel). So if the target's path would lie in the source if both were on one machine, a file that is
-// made at one end is looked for at the other. Two paths on this machine are compared by inode.
+// A tree copied into itself never ends: the copy is found and copied again. A host may be this very
+// machine, or two hosts may be one, and SFTP cannot tell (device and inode numbers are not sent).
+// So if the target's path would lie inside the source if both were on one machine, we make a file
+// at one end and look for it at the other. Two paths on this machine are compared by inode.
 
 var (
 	errIntoItself = errors.New("a directory cannot be copied into itself")
 	errNested     = errors.New("source and target are the same directory, or one lies in the other")
 )
 
-// nested is why a tree is not copied.
+// nested returns the error for source and target that contain one another.
 func (t *tree) nested() error {
 	if t.sync != nil {
 		return errNested
@@ -354,8 +356,8 @@ func (t *tree) nested() error {
 	return errIntoItself
 }
 
-// inside returns where the target lies, if that would be in the source if both were on one machine;
-// otherwise "". It takes one round trip.
+// inside returns where the target lies if that would be inside the source if both were on one
+// machine; otherwise "". It takes one round trip.
 func (t *tree) inside() string {
 	if len(t.conns()) == 0 || t.check {
 		return ""
@@ -367,7 +369,7 @@ func (t *tree) inside() string {
 	}()
 	target := path.Clean(filepath.ToSlash(t.route.Target))
 	there, err := t.dst.realPath(target)
-	if err != nil { // not all that lies above it need be there, which making it will say
+	if err != nil { // a missing parent is reported when the target is made
 		if there, err = t.dst.realPath(path.Dir(target)); err == nil {
 			there = path.Join(there, path.Base(target))
 		}
@@ -406,7 +408,7 @@ func (t *tree) notInside(dir string) error {
 		}
 	}
 	if remove == nil {
-		return nil // writing there will say why
+		return nil // writing there will fail with the reason
 	}
 	defer remove()
 	if err := t.src.lstat(probe); err == nil {
@@ -417,7 +419,7 @@ func (t *tree) notInside(dir string) error {
 	return nil
 }
 
-// tooDeep reports whether the options allow no directory of a depth.
+// tooDeep reports whether a directory's depth exceeds the limit.
 func (t *tree) tooDeep(depth int) bool {
 	most := t.options.MaxDepth
 	if most == 0 {
@@ -426,12 +428,12 @@ func (t *tree) tooDeep(depth int) bool {
 	return most > 0 && depth > most
 }
 
-// Where one end sees less of a machine than the other, in a chroot or by a bind mount, paths tell
-// nothing. So if both ends are on file systems of one number, a file with this run's token lies in the
-// copy until everything is listed. A walk that meets the token, there or in the name of a temporary
-// file, is in its own copy.
+// If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
+// prove nothing. So if both ends report the same file system number, a file whose name contains
+// this run's token lies in the copy until everything is listed. A walk that meets the token, there
+// or in a temporary name, is inside its own copy.
 
-// near reports whether both ends may be on one file system. It takes one round trip.
+// near reports whether both ends may be on the same file system. It takes one round trip.
 func (t *tree) near() bool {
 	if len(t.conns()) == 0 || t.check || t.src.conn() == t.dst.conn() {
 		return false
@@ -453,13 +455,13 @@ func (t *tree) near() bool {
 	return false
 }
 
-// mark marks the copy until unmark is called.
+// mark places the marker file in the copy until unmark is called.
 func (t *tree) mark() (unmark func()) {
 	remove, _ := t.dst.touch(t.dst.join(t.root.target, t.token.Name("probe")))
-	if remove == nil { // writing there will say why
+	if remove == nil { // writing there will fail with the reason
 		return func() {}
 	}
-	t.root.pending.Add(1) // it gets its times after that
+	t.root.pending.Add(1) // its times are set after that
 	return func() {
 		if notThere(remove()) != nil {
 			t.litter.leaves(false)
@@ -471,28 +473,27 @@ func (t *tree) mark() (unmark func()) {
 	}
 }
 
-// A budget is what the files of a tree share.
+// A budget is shared by all files of a tree.
 type budget struct {
-	memory   *allowance // bytes that small files under way hold
-	handles  *allowance // of the hosts
+	memory   *allowance // bytes that small files in progress hold
+	handles  *allowance // on the hosts
 	buffers  buffers
-	trip     time.Duration // a round trip, to both hosts if there are two
-	small    int           // the largest file that travels in one piece
-	stepwise int           // the largest that does not, and of which many are under way all the same
+	trip     time.Duration // one round trip to each host
+	small    int           // the largest file sent in one piece
+	stepwise int           // the largest sent in steps but in large numbers; see limits
 }
 
 const (
-	// mostStepwise is how many files are under way at once that travel as large ones do, each with
-	// what watches over it.
+	// mostStepwise limits how many files sent in steps are in progress at once, each with
+	// goroutines that watch it.
 	mostStepwise = 256
 
-	// smallMemory is how much of this machine's memory the small files under way hold: contents that
-	// were asked for, or are not acknowledged yet. It is twice what the window of their channel
-	// carries in a round trip.
+	// smallMemory limits the memory that small files in progress hold: contents requested, or not
+	// acknowledged yet. It is twice what their channel's window carries in a round trip.
 	smallMemory = 4 << 20
 )
 
-// measure decides how many files are under way, and which of them are small.
+// measure decides how many files are in progress at once, and which of them are small.
 func (t *tree) measure() error {
 	from, err := t.src.limits()
 	if err != nil {
@@ -509,7 +510,7 @@ func (t *tree) measure() error {
 	b := &budget{trip: from.trip + to.trip, small: min(from.small, to.small),
 		stepwise: min(from.small, to.stepwise), memory: newAllowance(smallMemory),
 		handles: newAllowance(handles)}
-	if t.limiter != nil { // what takes longer shows how far it is
+	if t.limiter != nil { // a file that takes longer shows its progress
 		b.small = int(min(int64(b.small), t.options.RateLimit/4))
 	}
 	files := max(from.files, to.files)
@@ -535,10 +536,10 @@ func (t *tree) measure() error {
 	return nil
 }
 
-// filesInFlight returns how many small files may be under way at once. A file takes a few round
-// trips, in which a fast server could do tens of thousands a second; so what keeps it busy grows with
-// the round trip. Where there is none to speak of, the more of them wait, the more requests and
-// replies share a system call: 128 take a fifth less processor time than 32.
+// filesInFlight returns how many small files may be in progress at once. A file takes a few round
+// trips, in which a fast server could handle tens of thousands a second, so the number needed to
+// keep it busy grows with the round trip. Without noticeable latency, more files waiting means more
+// requests and replies per system call: 128 take a fifth less processor time than 32.
 func filesInFlight(trip time.Duration) int {
 	const (
 		least = 128
@@ -548,10 +549,10 @@ func filesInFlight(trip time.Duration) int {
 	return max(least, int(min(trip.Seconds()*1000*perMs, most)))
 }
 
-// isSmall reports whether a file of a size travels in one piece.
+// isSmall reports whether a file of this size is sent in one piece.
 func (t *tree) isSmall(size int64) bool { return size >= 0 && size <= int64(t.budget.small) }
 
-// spreads reports whether each large file travels over one session because others take the rest.
+// spreads reports whether each large file uses one session, because others use the rest.
 func (t *tree) spreads() bool { return t != nil && t.walk.spread.files.Load() > fewFiles }
 
 // single copies a source that is a file.
@@ -576,9 +577,10 @@ func (t *tree) single() (Summary, error) {
 	return s, nil
 }
 
-// bottleneck returns what limited the tree: most of its bytes, or else what is seen of the whole.
+// bottleneck returns what limited the tree: what limited most of its bytes, or else the verdict on
+// the whole.
 func (t *tree) bottleneck(w *witness) Bottleneck {
-	if w == nil { // most is done by the kernel, or by the host
+	if w == nil { // this machine's kernel, or the host, does most of the work
 		return ""
 	}
 	bytes := t.counts.bytes.Load()
@@ -590,7 +592,7 @@ func (t *tree) bottleneck(w *witness) Bottleneck {
 	return whole
 }
 
-// summarize completes the summary and tells of the end.
+// summarize completes the summary and reports the end.
 func (t *tree) summarize(s *Summary) (err error) {
 	s.Totals, s.Elapsed = t.totals(), time.Since(t.began)
 	s.Active = nil
@@ -631,7 +633,7 @@ func (t *tree) totals() Totals {
 	resumed := n.resumed.Load()
 	t.report.mu.Lock()
 	defer t.report.mu.Unlock()
-	s.Bytes = n.bytes.Load() // with the files under way: one that is copied moves from them to it
+	s.Bytes = n.bytes.Load() // under the lock, since finished files move from active to bytes
 	for _, a := range t.report.active {
 		s.Bytes += a.bytes()
 		if len(s.Active) < 4 {
@@ -642,13 +644,13 @@ func (t *tree) totals() Totals {
 	return s
 }
 
-// tellTotals tells an event of the whole tree.
+// tellTotals sends an event about the whole tree.
 func (t *tree) tellTotals(e *Event) {
 	e.Source, e.Target = t.route.Source, t.root.target
 	t.tell(e)
 }
 
-// reportTotals tells of the totals until stop is called.
+// reportTotals reports the totals until stop is called.
 func (t *tree) reportTotals() (stop func()) {
 	if t.listener == nil {
 		return func() {}
@@ -661,8 +663,8 @@ func (t *tree) reportTotals() (stop func()) {
 	})
 }
 
-// watch counts a file among the active ones until settled is called. What a try reached stays when
-// stop is called: the file is still to get its name, or its next try.
+// watch counts a file as active until settled is called. After stop it still counts with what the
+// attempt reached, since the file has yet to get its name, or another attempt.
 func (t *tree) watch(c *fileCopy, position func() int64) (stop func()) {
 	r := &t.report
 	r.mu.Lock()
@@ -682,7 +684,7 @@ func (t *tree) watch(c *fileCopy, position func() int64) (stop func()) {
 	}
 }
 
-// settled counts the bytes of a file that was copied, and no longer among the active ones.
+// settled counts the bytes of a finished file, which is active no longer.
 func (t *tree) settled(c *fileCopy, bytes int64) {
 	if c.activity == nil {
 		t.counts.bytes.Add(bytes)
@@ -695,7 +697,7 @@ func (t *tree) settled(c *fileCopy, bytes int64) {
 	r.active = slices.DeleteFunc(r.active, func(other *activity) bool { return other == c.activity })
 }
 
-// fail counts an entry that failed. Name is its name in a list, if it has one.
+// fail counts an entry that failed. name is its name in a list, if it has one.
 func (t *tree) fail(name, source, target string, err error) {
 	if t.sync.vanished(source, err) || t.ending(err) {
 		return
@@ -709,8 +711,8 @@ func (t *tree) fail(name, source, target string, err error) {
 	t.failFirst(err)
 }
 
-// ending reports whether an error only means that everything ends, which is reported once and not
-// for each file.
+// ending reports whether an error only means that the whole copy is ending, which is reported once
+// and not for each file.
 func (t *tree) ending(err error) bool {
 	if t.ctx.Err() != nil {
 		return true
@@ -733,7 +735,7 @@ func (t *tree) ending(err error) bool {
 	return true
 }
 
-// failFirst keeps the first error, and ends everything if that is asked for.
+// failFirst keeps the first error, and ends the copy if StopOnError is set.
 func (t *tree) failFirst(err error) {
 	t.report.mu.Lock()
 	if t.report.first == nil {
@@ -755,7 +757,7 @@ func (t *tree) note(source, target, message string) {
 	t.tell(&Event{Kind: Note, Route: Route{Source: source, Target: target}, Size: -1, Message: message})
 }
 
-// copyLink makes a symbolic link like the source's.
+// copyLink recreates a symbolic link of the source.
 func (t *tree) copyLink(e *entry) {
 	to, err := t.src.readLink(e.source())
 	if err == nil {
@@ -774,9 +776,9 @@ func (t *tree) copyLink(e *entry) {
 	t.counts.links.Add(1)
 }
 
-// finishLink gives a symbolic link the owner and the times of its source, as far as that is asked
-// for. If links cannot have them that is reported once: as with rsync it is no failure, since whoever
-// follows the link meets what was copied.
+// finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot
+// set them on links, that is reported once: as with rsync it is no failure, since what matters is
+// the file that the link leads to.
 func (t *tree) finishLink(e *entry) error {
 	var set usftp.NewAttrs
 	if err := t.options.chown(e.facts.owner, func(uid, gid int) error {
@@ -802,8 +804,8 @@ func (t *tree) finishLink(e *entry) error {
 	return err
 }
 
-// buffers are the memory of small files, in two sizes; larger ones are allocated. Those of pipe are
-// for hashing large files.
+// buffers hold the memory for small files, in two sizes; larger buffers are allocated. Those in
+// pipe are for hashing large files.
 type buffers struct{ small, medium, pipe sync.Pool }
 
 const (
@@ -811,7 +813,7 @@ const (
 	mediumBuffer = 32 << 10
 )
 
-// get lends n bytes with any contents.
+// get returns n bytes with arbitrary contents.
 func (b *buffers) get(n int) (memory []byte, release func()) {
 	pool, size := &b.small, smallBuffer
 	switch {

@@ -20,28 +20,28 @@ import (
 type directory struct {
 	tree           *tree
 	parent         *directory // nil for the source itself
-	source, target string     // paths
-	rel            string     // path from the source on, with slashes; "." for the source itself
+	source, target string
+	rel            string // relative to the source, with slashes; "." for the source itself
 	depth          int
 	facts          facts
-	real           string          // where it is, links followed; only with LinksFollow on a host
-	names          map[string]bool // of its entries, where names that differ may be one
-	fresh          bool            // we made it
+	real           string          // its real path; only with LinksFollow on a host
+	names          map[string]bool // entries, where differing names may be one file
+	fresh          bool            // this copy made it
 	failed         bool            // it could not be made
 	noTemporary    atomic.Bool     // it takes no temporary files
-	pending        atomic.Int64    // entries that are not done
+	pending        atomic.Int64    // entries not done yet
 
 	// Of a sync:
-	made      bool        // it is at the target already, and need not be made
-	there     *held       // what it is at the target; nil if it is not, or nobody knows
-	touched   atomic.Bool // something in it changes, and with that its time
-	inventory *inventory  // of the target, while the directory is listed
-	big       atomic.Bool // the inventory is large, and syncing.big is held by this directory or one above
-	extra     bool        // the source has not got it
+	made      bool        // it exists at the target already
+	there     *held       // the existing directory at the target; nil if none is known
+	touched   atomic.Bool // something in it changes, and with that its mtime
+	inventory *inventory  // of the target's directory, while both are listed
+	big       atomic.Bool // inventory is large; this or an ancestor holds syncing.big
+	extra     bool        // the source does not have it
 	ignore    *ignoreRules
 }
 
-// perm is what a directory is made with.
+// perm returns the permissions to make a directory with.
 func (f *facts) perm() fs.FileMode {
 	if !f.hasMode {
 		return 0o777
@@ -49,9 +49,9 @@ func (f *facts) perm() fs.FileMode {
 	return f.mode.Perm()
 }
 
-// times returns the times that a copy is to have. OpenSSH sends a time before 1970 as the low 32 bits
-// of its seconds, which read as a time after 2038; so of a server's time that lies more than a year
-// ahead, the past one is meant. No server can be told of it.
+// times returns the times that a copy should get. OpenSSH sends a time before 1970 as the low 32
+// bits of its seconds, which reads as a time after 2038. So a server's time more than a year ahead
+// is taken to be in the past; no server can be sent such a time.
 func (f *facts) times() (atime, mtime time.Time) {
 	if f.info != nil { // not from a server
 		return f.atime, f.mtime
@@ -66,7 +66,7 @@ func (f *facts) times() (atime, mtime time.Time) {
 	return past(f.atime), past(f.mtime)
 }
 
-// addName notes the name of an entry. It returns false if there was one already.
+// addName records an entry's name. It returns false if the name was recorded before.
 func (d *directory) addName(name string) bool {
 	if d.names[name] {
 		return false
@@ -78,7 +78,7 @@ func (d *directory) addName(name string) bool {
 	return true
 }
 
-// attrs returns what a directory gets when everything in it is done.
+// attrs returns the attributes to set on a directory once everything in it is done.
 func (d *directory) attrs() (set usftp.NewAttrs, err error) {
 	o := &d.tree.options
 	if err := o.chown(d.facts.owner, func(uid, gid int) error {
@@ -107,28 +107,28 @@ type entry struct {
 	dir    *directory
 	name   string
 	facts  facts
-	sought bool // a Check looked for it, through links
+	sought bool // found by a Check by name, through links
 
 	// Of a sync:
-	there   held // what the target has of this name, if present is set
+	there   held // the target's entry of this name, if present is set
 	present bool
 	reason  Reason // why it is copied or changed
-	probe   bool   // more must be asked to know whether it is
-	handed  bool   // to a worker
+	probe   bool   // more must be asked to decide
+	handed  bool   // given to a worker
 }
 
-// absent reports whether the target is known to have nothing of the entry's name.
+// absent reports whether the target is known to have no entry of this name.
 func (e *entry) absent() bool { return e.dir.fresh || e.reason == ReasonNew }
 
 func (e *entry) source() string { return e.dir.tree.src.join(e.dir.source, e.name) }
 func (e *entry) target() string { return e.dir.tree.dst.join(e.dir.target, e.name) }
 
-// rel is the path from the source on, with slashes.
+// rel returns the path relative to the source, with slashes.
 func (e *entry) rel() string { return path.Join(e.dir.rel, e.name) }
 
-// A walk lists a tree while it is copied: walkers take directories, make them at the target and list
-// them at the source, while workers copy what they find. Memory is limited: walkers wait while enough
-// is found, and directories that no walker is free for are walked at once, depth first, if many wait.
+// A walk lists a tree while it is copied: walkers take directories, make them at the target and
+// list them at the source, while workers copy the files found. Memory is bounded: walkers wait when
+// enough has been found, and if too many directories wait, a walker descends at once, depth first.
 type walk struct {
 	tree  *tree
 	small chan *entry
@@ -144,7 +144,7 @@ type walk struct {
 	workers atomic.Int64
 	spread  spread
 	working sync.WaitGroup
-	unmark  func() // removes what marks the copy, nil if nothing does
+	unmark  func() // removes the marker file; nil if there is none
 }
 
 const (
@@ -192,7 +192,7 @@ func (w *walk) push(d *directory) {
 	w.changed.Signal()
 }
 
-// walk takes directories until there are none and nobody is left who could find any.
+// walk takes directories until none are left and no other walker can find any.
 func (w *walk) walk() {
 	for {
 		w.mu.Lock()
@@ -218,7 +218,7 @@ func (w *walk) walk() {
 	}
 }
 
-// visit makes a directory at the target and hands out what lies in it.
+// visit makes a directory at the target and hands out its entries.
 func (w *walk) visit(d *directory) {
 	t := w.tree
 	defer w.done(d)
@@ -271,7 +271,7 @@ func (w *walk) visit(d *directory) {
 	}
 }
 
-// found decides about an entry.
+// found decides what to do with an entry.
 func (w *walk) found(e *entry) {
 	t := w.tree
 	if localfs.TempTokenOf(e.name) == t.token && !t.check {
@@ -305,8 +305,8 @@ func (w *walk) found(e *entry) {
 	}
 }
 
-// link decides about a symbolic link, and looks at what it leads to if that is wanted. It returns
-// false if there is nothing to do.
+// link handles a symbolic link, looking up where it leads if links are followed. It returns false
+// if there is nothing more to do.
 func (w *walk) link(e *entry, rel string) bool {
 	t := w.tree
 	switch t.options.Links {
@@ -325,7 +325,7 @@ func (w *walk) link(e *entry, rel string) bool {
 	return true
 }
 
-// enter has a directory walked.
+// enter queues a directory, if it may be entered.
 func (w *walk) enter(e *entry, rel string) {
 	t := w.tree
 	d := &directory{tree: t, parent: e.dir, source: e.source(), target: e.target(), rel: rel,
@@ -354,7 +354,7 @@ func (w *walk) enter(e *entry, rel string) {
 	w.enqueue(d)
 }
 
-// enqueue has a directory walked, at once if many wait.
+// enqueue queues a directory, or walks it at once if too many wait.
 func (w *walk) enqueue(d *directory) {
 	d.pending.Store(1)
 	d.parent.pending.Add(1)
@@ -368,7 +368,7 @@ func (w *walk) enqueue(d *directory) {
 	w.push(d)
 }
 
-// hand gives a file or a link to the workers, and waits until one of them can take it.
+// hand gives a file or a link to the workers, and waits until one can take it.
 func (w *walk) hand(e *entry) {
 	t := w.tree
 	if t.check && t.unlisted(e) || t.sync != nil && !t.sync.wants(e) {
@@ -378,7 +378,7 @@ func (w *walk) hand(e *entry) {
 	if e.facts.mode.IsRegular() {
 		t.counts.plannedFiles.Add(1)
 		planned := t.counts.plannedBytes.Add(max(0, e.facts.size))
-		if planned < 0 { // sizes are the server's word
+		if planned < 0 { // sizes come from the server and may add up to anything
 			t.counts.plannedBytes.Store(math.MaxInt64 / 2)
 		}
 	}
@@ -408,18 +408,18 @@ func (w *walk) hand(e *entry) {
 	}
 }
 
-// hireSmall starts another worker for small files if there may be one more. Otherwise one will be
-// free soon: all that have started are still there.
+// hireSmall starts another worker for small files, up to the limit. At the limit one will be free
+// soon, since workers stay until the end.
 func (w *walk) hireSmall() {
 	if w.workers.Load() < int64(w.most) && w.workers.Add(1) <= int64(w.most) {
 		w.working.Go(w.workSmall)
 	}
 }
 
-// workSmall copies what is found until the walk is over. Where thousands are under way each file has
-// a goroutine of its own: its last steps, on this machine's file system, go deeper than those in which
-// it waits for a reply, and a stack that has grown would wait with the next files. Elsewhere letting
-// it grow for each would cost more than it saves.
+// workSmall copies small files until the walk is over. With thousands in progress each file gets a
+// fresh goroutine: the last steps, on this machine's file system, go deeper than those that wait
+// for a reply, and a stack that has grown would stay grown while waiting with the next file. With
+// fewer, growing a stack for each file would cost more than it saves.
 func (w *walk) workSmall() {
 	for e := range w.small {
 		if w.tree.ctx.Err() == nil {
@@ -450,7 +450,7 @@ func (w *walk) copy(e *entry) {
 	w.copied(c, err)
 }
 
-// copied counts a file that was copied, or was not.
+// copied counts a file that was copied, kept or failed.
 func (w *walk) copied(c *fileCopy, err error) {
 	t := w.tree
 	c.freeHandle()
@@ -476,7 +476,7 @@ func (w *walk) copied(c *fileCopy, err error) {
 		c.tellKept()
 	case t.sync.vanished(c.source, err):
 	case t.ending(err) && (c.result.LeftBehind == "" || t.isSmall(c.entry.facts.size)):
-		if c.mayLeave() { // of how many files is reported once
+		if c.mayLeave() { // how many files is reported once, at the end
 			t.litter.leaves(false)
 		}
 	default:
@@ -489,16 +489,16 @@ func (w *walk) copied(c *fileCopy, err error) {
 	}
 }
 
-// done counts one thing in the directory that is done. When it was the last, the directory gets its
-// attributes, and the one above counts it.
+// done counts one finished item of a directory. After the last one the directory gets its
+// attributes, and counts as done in its parent.
 func (w *walk) done(d *directory) {
 	for ; d != nil && d.pending.Add(-1) == 0; d = d.parent {
 		w.finish(d)
 	}
 }
 
-// finish gives a directory that is complete what it has besides entries. That changes nothing of the
-// directory above, which so need not wait.
+// finish sets the attributes of a completed directory. Its parent need not wait, since that does
+// not change the parent's times.
 func (w *walk) finish(d *directory) {
 	t := w.tree
 	if d.failed || t.options.DryRun || t.ctx.Err() != nil {
@@ -517,25 +517,25 @@ func (w *walk) finish(d *directory) {
 	})
 }
 
-// spread shares the large files of a tree out among the sessions of a pool: as long as there are
-// many each travels over one of them, and the last ones over several.
+// spread distributes a tree's large files over the sessions of a pool: while there are many, each
+// uses one session, and the last ones use several.
 type spread struct {
-	bytes  atomic.Int64 // of files that were found and are not copied yet
+	bytes  atomic.Int64 // of files found and not copied yet
 	files  atomic.Int64
-	hiring sync.Map // pools that workers are hired for
+	hiring sync.Map // pools that workers are being hired for
 	ended  sync.Once
-	none   chan struct{} // closed when no large file waits any more, nor will
+	none   chan struct{} // closed when no large file waits, nor will
 }
 
 const (
-	fewFiles = 4 // left when each large file may travel over several sessions
+	fewFiles = 4 // once this few are left, each large file may use several sessions
 
-	// perSession is how many large files are under way on each session, so that it is never idle
+	// perSession is how many large files are in progress per session, so that it is never idle
 	// while one of them is opened or closed.
 	perSession = 2
 )
 
-// share counts a large file, and has connections opened if all that were found are worth it.
+// share counts a large file, and opens connections if all those found so far are worth it.
 func (s *spread) share(w *walk, size int64) {
 	t := w.tree
 	s.files.Add(1)
@@ -555,7 +555,8 @@ func (s *spread) share(w *walk, size int64) {
 	}
 }
 
-// hireLarge starts workers for each session that comes. Earlier they would only crowd the first one.
+// hireLarge starts workers for each session as it opens. Earlier they would only crowd the first
+// one.
 func (w *walk) hireLarge(pool *pool.Pool) {
 	for workers := 0; ; {
 		sessions, changed := pool.Sessions()
@@ -572,7 +573,7 @@ func (w *walk) hireLarge(pool *pool.Pool) {
 	}
 }
 
-// workLarge copies large files until none waits and the walk is over.
+// workLarge copies large files until none is left and the walk is over.
 func (w *walk) workLarge() {
 	for e := range w.large {
 		if w.tree.ctx.Err() == nil {
@@ -585,14 +586,14 @@ func (w *walk) workLarge() {
 	w.spread.ended.Do(func() { close(w.spread.none) })
 }
 
-// names remembers the names of a listing, so that one that was cut off can be started again and
-// nothing in it done twice. It keeps eight bytes of each: that two of a million names are taken for
-// one, so that a file is missed, has a chance of one in thirty million, and nobody who chooses the
-// names can raise it.
+// names remembers the names of a listing, so that an interrupted listing can start over without
+// repeating anything. It keeps eight bytes per name. Among a million names, the chance that two
+// collide, so that a file is missed, is one in thirty million, and the random seed keeps an
+// attacker from raising it.
 type names struct {
 	seed  maphash.Seed
-	added [][]uint64          // since the listing started, in pieces: a long slice grows by copying
-	known map[uint64]struct{} // when it started
+	added [][]uint64          // since the listing started, in pieces so that growing copies little
+	known map[uint64]struct{} // before it started over
 }
 
 func newNames() *names { return &names{seed: maphash.MakeSeed()} }
@@ -607,7 +608,7 @@ func (n *names) add(name string) {
 	n.added[last] = append(n.added[last], maphash.String(n.seed, name))
 }
 
-// has reports whether a name was there before the listing was started again.
+// has reports whether a name was seen before the listing started over.
 func (n *names) has(name string) bool {
 	if n.known == nil {
 		return false
@@ -616,7 +617,7 @@ func (n *names) has(name string) bool {
 	return there
 }
 
-// again starts the listing again.
+// again starts the listing over.
 func (n *names) again() {
 	if n.known == nil {
 		n.known = make(map[uint64]struct{})
