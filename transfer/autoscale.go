@@ -11,49 +11,49 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// How a striped transfer finds out how many connections it should have. All times are in round
-// trips, but at least gaugeEvery each.
+// How a striped transfer determines how many connections it should have. All times are in round
+// trips, each counted as at least gaugeEvery.
 const (
 	gaugeEvery = 20 * time.Millisecond
 
-	settleFor = 8 // until the rate of what has joined can be judged: TCP starts slowly
-	// how long a transfer must still take for more connections to be tried: a login, and twice TCP's
-	// slow start
+	settleFor = 8 // before the rate of new connections can be judged: TCP starts slowly
+	// how much longer a transfer must take for more connections to be tried: a login, and twice
+	// TCP's slow start
 	exploreFor  = 30
-	testFor     = 60 // and for finding out whether some add nothing
-	drainsFor   = 80 // how long what is in flight on a lane may take to come to its end
+	testFor     = 60 // and to find out whether some add nothing
+	drainsFor   = 80 // the longest wait for what is in flight on a lane
 	averageOver = 4
 
-	growing  = 1.25 // the rate grows, or has grown, by what was done
-	near     = 0.5  // of a window a round trip for each lane: the windows limit the rate
-	few      = 0.25 // of the same: they do not, and fewer might do
-	kept     = 0.9  // a rate that fewer connections have kept up
-	limiting = 0.8  // of a window a round trip: a single lane is limited by it
+	growing  = 1.25 // the rate is growing, or has grown from the last step
+	near     = 0.5  // of a window per round trip and lane: the windows limit the rate
+	few      = 0.25 // likewise: the windows do not, and fewer lanes may do
+	kept     = 0.9  // fewer connections have kept up the rate
+	limiting = 0.8  // of a window per round trip: it limits a single lane
 )
 
 // How rates are compared.
 const (
-	steadyAfter = 3       // until what has joined or rests makes itself felt
-	steadyOver  = 8       // over how long rates are averaged at least,
-	steadyBytes = 4 << 20 // and over how much: bytes are counted a request at a time,
-	steadyEach  = 1 << 20 // of which each lane has some in flight
+	steadyAfter = 3       // before what has joined or rests takes effect
+	steadyOver  = 8       // the shortest time to average rates over,
+	steadyBytes = 4 << 20 // and the least to move: bytes are counted per request,
+	steadyEach  = 1 << 20 // and each lane has some in flight
 
-	trialAfter  = 5   // until a second connection is tried where windows do not limit the first
-	independent = 1.6 // twice as many have brought so much: each has a rate of its own
+	trialAfter  = 5   // before a second connection is tried where windows do not limit the first
+	independent = 1.6 // the gain of twice as many lanes if each has a rate of its own
 )
 
 const (
 	oneStream  = 1
-	allStreams = 0 // that are allowed
+	allStreams = 0 // as many as allowed
 )
 
-// scale opens connections while the transfer runs, and has them join it.
+// scale opens connections while the transfer runs, and adds them to it.
 func (s *striper) scale(ctx context.Context) {
 	g := newGauge(s)
 	defer g.ticker.Stop()
 	joins := sync.OnceFunc(func() { s.work.Go(func() { s.join(ctx) }) })
 	if sessions, _ := s.pool.Sessions(); len(sessions) > 0 {
-		joins() // another file has found out that they help
+		joins() // another file has found that they help
 	}
 	switch limit, rate := s.await(ctx, g); limit {
 	case windowLimits:
@@ -65,14 +65,14 @@ func (s *striper) scale(ctx context.Context) {
 	}
 }
 
-// gauge measures the rate of a transfer once a round trip.
+// gauge measures a transfer's rate once per round trip.
 type gauge struct {
 	s      *striper
 	every  time.Duration
 	ticker *time.Ticker
 	at     time.Time
 	moved  int64
-	rates  [averageOver]float64 // bytes a second; the newest first
+	rates  [averageOver]float64 // bytes per second, newest first
 	since  struct {
 		at    time.Time
 		moved int64
@@ -84,7 +84,7 @@ func newGauge(s *striper) *gauge {
 	return &gauge{s: s, every: every, ticker: time.NewTicker(every), at: time.Now()}
 }
 
-// wait waits for a round trip and measures the rate meanwhile. It returns false if ctx has ended.
+// wait waits for a round trip and measures the rate during it. It returns false if ctx has ended.
 func (g *gauge) wait(ctx context.Context) bool {
 	select {
 	case <-g.ticker.C:
@@ -101,7 +101,7 @@ func (g *gauge) wait(ctx context.Context) bool {
 	return true
 }
 
-// rate returns the average rate of late.
+// rate returns the average of the latest rates.
 func (g *gauge) rate() (sum float64) {
 	for _, r := range g.rates {
 		sum += r
@@ -109,7 +109,7 @@ func (g *gauge) rate() (sum float64) {
 	return sum / averageOver
 }
 
-// begin begins to measure for average.
+// begin starts a measurement for average.
 func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.stripes.Moved() }
 
 // average returns the rate since begin, and whether enough has moved to compare it with another.
@@ -120,7 +120,7 @@ func (g *gauge) average() (rate float64, enough bool) {
 		took > (steadyOver-1)*g.every && moved >= max(steadyBytes, lanes*steadyEach)
 }
 
-// measure returns the rate from now on. ok is false if ctx has ended.
+// measure measures the rate from now on. ok is false if ctx has ended.
 func (g *gauge) measure(ctx context.Context) (rate float64, ok bool) {
 	for range steadyAfter {
 		if !g.wait(ctx) {
@@ -136,8 +136,8 @@ func (g *gauge) measure(ctx context.Context) (rate float64, ok bool) {
 	return rate, true
 }
 
-// lasts reports whether the transfer still takes so many round trips at the present rate, and so
-// long that another login pays.
+// lasts reports whether the transfer will take that many more round trips at the present rate, and
+// long enough for another login to pay off.
 func (g *gauge) lasts(trips int) bool {
 	left := float64(g.left()) / max(g.rate(), 1) // seconds
 	return left > max(flow.StripeFor, time.Duration(trips)*g.every).Seconds()
@@ -145,27 +145,28 @@ func (g *gauge) lasts(trips int) bool {
 
 func (g *gauge) left() int64 { return g.s.size - g.s.from - g.moved }
 
-// windows returns the rate that their windows allow so many lanes.
+// windows returns the rate that this many lanes' windows allow.
 func (g *gauge) windows(lanes int) float64 {
 	return float64(lanes) * flow.SSHWindow / g.s.session.trip.Seconds()
 }
 
-// A limit is why a transfer may need more connections than one.
+// A limit is a reason why a transfer may need more connections.
 type limit int
 
 const (
 	noLimit limit = iota
 	windowLimits
-	heldDown // by something that each connection may have to itself
+	heldDown // by something that may apply to each connection separately
 )
 
-// await waits until something seems to limit the first connection. It returns its rate, too.
+// await waits until something seems to limit the first connection. It returns that connection's
+// rate, too.
 //
-// Over a long round trip that is the window of its channel, and over a shorter one as soon as the
-// rate comes near to it. But a connection may also be held down by something else: by a policer, by
-// a cloud's limit for each flow, by a far end that gives each connection one processor. None of
-// this can be told from a link that is simply full, except by a trial; which is worth a login if
-// the transfer lasts, and if it waits for the other end while this machine has time to spare.
+// Over a long round trip that is the window of its channel, over a shorter one only once the rate
+// comes near it. But something else may hold a connection down: a policer, a cloud's limit per
+// flow, a server that gives each connection one processor. Only a trial can tell these from a link
+// that is simply full. A trial is worth a login if the transfer lasts long enough, and if it waits
+// for the other end while this machine has processor time to spare.
 func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
 	trip, worth := s.session.trip, flow.WorthStriping(s.size-s.from, s.session.trip)
 	if worth && trip > flow.StripeAtOnce {
@@ -192,15 +193,15 @@ func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
 	return noLimit, 0
 }
 
-// lasts reports whether there may be more connections, and enough is left to find out whether they
+// lasts reports whether more connections are allowed, and enough is left to find out whether they
 // help.
 func (s *striper) lasts(g *gauge) bool {
 	_, have, most := s.pool.Settled()
 	return have < most && g.lasts(exploreFor) && g.left() > 4*steadyBytes
 }
 
-// explore asks for twice as many connections, and then for four times as many if each has shown to
-// have a rate of its own, as long as that raises the rate. It closes those that do not.
+// explore doubles the number of connections as long as that raises the rate, and quadruples it
+// where each has shown a rate of its own. It closes those that do not help.
 func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 	for doublings := 1; s.lasts(g); {
 		_, have, most := s.pool.Settled()
@@ -212,7 +213,7 @@ func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 		if rate, ok = g.measure(ctx); !ok {
 			return
 		}
-		// the last doubling must have added, too
+		// the last doubling must have helped, too
 		if rate < growing*before*max(1, float64(wanted)/float64(2*have)) {
 			for g.lasts(testFor) && s.test(ctx, g) {
 			}
@@ -224,8 +225,8 @@ func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 	}
 }
 
-// widen asks for connections, and waits until they have joined: behind what is in flight, since the
-// first handle is asked about its file. It returns false if none has.
+// widen asks for connections, and waits until they have joined. Joining waits behind what is in
+// flight, since the first handle is asked about its file. It returns false if none has joined.
 func (s *striper) widen(ctx context.Context, g *gauge, connections int) bool {
 	s.pool.Want(connections, oneStream)
 	began := s.count()
@@ -244,11 +245,11 @@ func (s *striper) widen(ctx context.Context, g *gauge, connections int) bool {
 	return lanes > began
 }
 
-// autoscale asks for connections: at once for as many as the window makes worth it, then for twice
-// as many each time, while the windows limit the rate and enough is left, and also where they do
-// not, as long as each doubling raises the rate enough to be worth it: on a link that loses packets
-// each connection has a rate of its own far below its window. Otherwise those that add nothing are
-// closed.
+// autoscale asks for connections: first for as many as the window makes worthwhile, then for twice
+// as many each time, while the windows limit the rate and enough is left. It also goes on where the
+// windows do not limit, as long as each doubling raises the rate enough: on a lossy link each
+// connection has a rate of its own far below its window. Otherwise it closes those that add
+// nothing.
 func (s *striper) autoscale(ctx context.Context, g *gauge) {
 	wanted := flow.FirstConnections(s.size-s.from, s.session.trip)
 	s.pool.Want(wanted, allStreams)
@@ -273,8 +274,8 @@ func (s *striper) autoscale(ctx context.Context, g *gauge) {
 	}
 }
 
-// test lets the younger half of the further connections rest, and closes them if the others keep up
-// the rate. It reports whether they did.
+// test rests the younger half of the further connections, and closes them if the others keep up the
+// rate. It reports whether they did.
 func (s *striper) test(ctx context.Context, g *gauge) bool {
 	half := s.youngerHalf()
 	if len(half) == 0 {
@@ -312,8 +313,8 @@ func (s *striper) count() int {
 	return len(s.lanes)
 }
 
-// youngerHalf returns a session of each of half of the connections, rounded up, that take part
-// besides the first.
+// youngerHalf returns one session on each connection of the younger half, rounded up, not counting
+// the first connection.
 func (s *striper) youngerHalf() []*pool.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,7 +343,7 @@ func (s *striper) rest(half []*pool.Session, rest bool) {
 	}
 }
 
-// idle reports whether nothing is in flight on connections that rest.
+// idle reports whether nothing is in flight on resting connections.
 func (s *striper) idle(half []*pool.Session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,7 +352,7 @@ func (s *striper) idle(half []*pool.Session) bool {
 	})
 }
 
-// leave closes what rests, and waits for what the host has to say about it.
+// leave closes the resting lanes, and waits for what the host has to say about them.
 func (s *striper) leave(half []*pool.Session) {
 	var left []lane
 	s.mu.Lock()

@@ -12,19 +12,19 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// CheckOptions change how files are compared with a list. The zero CheckOptions are valid.
+// CheckOptions configure a [Check]. The zero CheckOptions are valid.
 //
-// Of Options, Retry, RateLimit, Events and ProgressEvery count. Include and Exclude say which files
-// are compared, those that are only listed among them. With LinksFollow, linked directories are
-// searched for what is not listed.
+// Of Options, only Retry, RateLimit, Events and ProgressEvery are used. Include and Exclude select
+// the files to compare, including those that are only in the list. With LinksFollow, linked
+// directories are searched for unlisted files.
 type CheckOptions struct {
 	TreeOptions
 
-	// Strict makes files that are not listed failures.
+	// Strict makes unlisted files failures.
 	Strict bool
 }
 
-// ErrUnlisted reports a file that is not in the list although all should be.
+// ErrUnlisted reports a file that is not in the list, with CheckOptions.Strict.
 var ErrUnlisted = errors.New("it is not in the list of hashes")
 
 var (
@@ -33,7 +33,7 @@ var (
 	errEmptyList = &checkError{"the list is empty", []error{checksum.ErrMismatch}}
 )
 
-// checkError says one thing to people and holds for several.
+// checkError has one text and wraps several errors.
 type checkError struct {
 	text string
 	is   []error
@@ -42,25 +42,25 @@ type checkError struct {
 func (e *checkError) Error() string   { return e.text }
 func (e *checkError) Unwrap() []error { return e.is }
 
-// Check compares the files in a directory with a list of hashes without copying anything: what
-// sha256sum -c does, for a host too. The names in the list are relative to dir. Nobody else may use
-// the list meanwhile.
+// Check compares the files in a directory, which may be on a host, with a list of hashes, as
+// sha256sum -c does. Nothing is copied. The names in the list are relative to dir. The list must
+// not be used for anything else until Check returns.
 //
-// A host that hashes files (check-file) is asked for their hashes, in one round trip a file and for
-// many files at once; if it has no hash of the list's algorithm it is read, small files in two round
-// trips each and large ones as a stream, which costs what a download costs. A host that counts reads
-// is refused unless it hashes.
+// A host that hashes files (check-file) is asked for their hashes, one round trip per file and many
+// files at once. If it does not offer the list's algorithm the files are read, small ones in two
+// round trips each and large ones as a stream, which costs as much as a download. A host that
+// counts reads is refused unless it hashes.
 //
-// The whole directory is walked, so that what is not listed is found too: that is a Skipped event, or
-// with Strict a failure for which errors.Is(err, [ErrUnlisted]) holds. What the walk has not met is
-// looked for by name, following links. Symbolic links that are not listed are ignored.
+// The whole directory is walked to find unlisted files, too: each is a Skipped event, or with
+// Strict a failure for which errors.Is(err, [ErrUnlisted]) holds. Listed files that the walk has
+// not met are looked up by name, following links. Symbolic links that are not listed are ignored.
 //
-// A file that matches is a Done event with its Hash, and Verified says how that was found out. One
-// that differs is a Failed event for whose Err errors.Is(err, [checksum.ErrMismatch]) holds, and if
-// it is missing errors.Is(err, fs.ErrNotExist) too. Name is its name in the list.
+// A file that matches is reported by a Done event with its Hash and how it was Verified, one that
+// differs by a Failed event whose Err satisfies errors.Is(err, [checksum.ErrMismatch]), and
+// errors.Is(err, fs.ErrNotExist) too if it is missing. Name is the file's name in the list.
 //
 // The error is a [*TreeError] if anything differs, is missing or cannot be read, and an [*Error] if
-// the directory or the list cannot be used at all. In the Summary, Files are those that match.
+// the directory or the list cannot be used at all. Summary.Files counts the files that match.
 func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	options CheckOptions) (Summary, error) {
 	o := options.TreeOptions
@@ -79,7 +79,7 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	return t.run(err)
 }
 
-// checkOnce compares a file with the list over the connections that there are.
+// checkOnce makes one attempt to compare a file with the list.
 func (c *fileCopy) checkOnce() error {
 	defer c.connect()()
 	if err := c.src.sum(c); err != nil {
@@ -93,7 +93,7 @@ type nowhere struct{ job *job }
 
 func newNowhere(j *job) (target, error) { return nowhere{j}, nil }
 
-// begin fails if there is nothing to compare with.
+// begin fails if there is nothing to compare.
 func (n nowhere) begin(source facts, _ string, _ func() error) (string, error) {
 	switch {
 	case n.job.options.List.Len() == 0:
@@ -125,13 +125,13 @@ func (nowhere) makeLink(*entry, string) error                { return nil }
 func (nowhere) finishLink(*entry, usftp.NewAttrs) error      { return nil }
 func (nowhere) close()                                       {}
 
-// checks reports whether a Check looks at what the walk has found.
+// checks reports whether a Check examines entries of this mode.
 func (t *tree) checks(mode fs.FileMode) bool {
 	return mode.IsDir() || mode.IsRegular() ||
 		mode&fs.ModeSymlink != 0 && t.options.Links == LinksFollow
 }
 
-// unlisted reports whether a Check ignores a file because the list does not have it.
+// unlisted reports whether a file is not in the list, and so not compared.
 func (t *tree) unlisted(e *entry) bool {
 	name := e.rel()
 	if listed, _, err := t.options.List.Find(name); err != nil || listed {
@@ -148,10 +148,10 @@ func (t *tree) unlisted(e *entry) bool {
 	return true
 }
 
-// mostSought is how many names of the list are looked for at once.
+// mostSought is how many names of the list are looked up at once.
 const mostSought = 256
 
-// lookForMissing looks for what the list has and the walk has not met: what lies behind links, or is
+// lookForMissing looks up the listed names that the walk has not met: they lie behind links, or are
 // missing.
 func (w *walk) lookForMissing() {
 	t := w.tree
@@ -181,7 +181,7 @@ func (w *walk) lookForMissing() {
 	}
 }
 
-// look looks for a name of the list, and hands on what is there.
+// look looks up a name of the list, and hands on the file found.
 func (w *walk) look(name string) {
 	t := w.tree
 	if t.ctx.Err() != nil {

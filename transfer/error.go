@@ -25,17 +25,17 @@ var (
 	// ErrSourceChanged reports that the source was written to while it was read.
 	ErrSourceChanged = errors.New("the source changed while it was copied")
 
-	// ErrBadName reports a name from a server that cannot be a file's name.
+	// ErrBadName reports an invalid file name from a server.
 	ErrBadName = localfs.ErrBadName
 
-	// ErrVerify reports that what was stored is not what was copied.
+	// ErrVerify reports that the stored file differs from what was copied.
 	ErrVerify = errors.New("what was stored differs from the source")
 
 	errSameFile     = errors.New("source and target are the same file")
 	errNotDirectory = errors.New("it is not a directory")
 	errReplaced     = errors.New("another file has taken its place")
 
-	// errKept ends the copy of a file that is there already.
+	// errKept ends the copy of a file that is already up to date.
 	errKept = errors.New("it already exists")
 )
 
@@ -43,11 +43,11 @@ func changedf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrSourceChanged}, args...)...)
 }
 
-// Error reports how a copy failed: one sentence with the file, the host and the cause.
+// Error reports why a copy failed, in one sentence that names the file, the host and the cause.
 type Error struct {
 	Route
 	Err       error  // the cause
-	Detail    string // what is left behind or became of the target; "" if it is untouched
+	Detail    string // what is left, or the state of the target; "" if it is untouched
 	Resumable bool   // Options.Resume would continue from what is left
 
 	temporary string // the target's temporary name
@@ -56,7 +56,7 @@ type Error struct {
 	deleting  bool
 }
 
-// failure makes an Error of the file's.
+// failure returns the file's Error for err.
 func (c *fileCopy) failure(err error) error {
 	e := newError(c.job, c.source, c.result.Target, err)
 	e.Detail, e.Resumable = c.detail, c.journal.resumable
@@ -73,7 +73,7 @@ func newError(j *job, source, target string, err error) *Error {
 	return e
 }
 
-// Error returns the file, the host, the cause, and what is left.
+// Error returns one sentence with the file, the host, the cause, and what is left.
 func (e *Error) Error() string {
 	message := fmt.Sprintf("cannot copy %s to %s: %s%s", shown(e.SourceHost, e.Source),
 		shown(e.TargetHost, e.Target), e.at(), e.cause())
@@ -92,7 +92,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// shown is a path as people write it.
+// shown returns a path as users write it.
 func shown(host, path string) string {
 	if host == "" {
 		return path
@@ -100,10 +100,10 @@ func shown(host, path string) string {
 	return host + ":" + path
 }
 
-// shown is a path of the target's end.
+// shown returns a path on the target's side as users write it.
 func (j *job) shown(path string) string { return shown(j.route.TargetHost, path) }
 
-// at says on which of two machines it was, if the cause alone would not tell.
+// at returns on which of two machines it happened, if the cause alone does not show that.
 func (e *Error) at() string {
 	var status *usftp.StatusError
 	where := e.TargetHost
@@ -126,14 +126,14 @@ func (e *Error) at() string {
 	return "on " + where + ": "
 }
 
-// cause returns the cause without the operation and the path that the sentence has named already.
+// cause returns the cause without the operation and path if the sentence already names them.
 func (e *Error) cause() string {
 	if errors.Is(e.Err, context.Canceled) {
 		return "interrupted"
 	}
 	switch err := e.Err.(type) {
 	case *fs.PathError:
-		// "No such file" of a file that is to be created would send people to the source.
+		// About a file to be created, "no such file" would mislead users to look at the source.
 		if (err.Op == "open" || err.Op == "openat" || err.Op == "stat") && !e.ofSource &&
 			!e.checking && errors.Is(err, fs.ErrNotExist) {
 			return "there is no directory to put it in"
@@ -151,7 +151,7 @@ func (e *Error) cause() string {
 	return plain(e.Err)
 }
 
-// silent reports whether a server said no more than that it failed.
+// silent reports whether a server gave no reason for a failure.
 func silent(err error) bool {
 	status, ok := err.(*usftp.StatusError)
 	return ok && status.FxCode() == usftp.ErrSSHFxFailure &&
@@ -165,8 +165,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// A sourceError is an error of the source's end. Of others it is not known, or they are the
-// target's.
+// A sourceError marks an error as the source's. Unmarked errors may be either end's.
 type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
@@ -183,20 +182,21 @@ func isOfSource(err error) bool {
 	return errors.As(err, &source)
 }
 
-// refused reports whether a server said that it has not done something; otherwise nobody knows.
+// refused reports whether the server answered that it did not do something; with any other error
+// nobody knows.
 func refused(err error) bool {
 	var status *usftp.StatusError
 	return errors.As(err, &status)
 }
 
 // nameRefused reports whether a file could not be created because of its name, or because nothing
-// may be created there. Only then may the target itself be written: opening it empties it, and
-// whatever else is wrong (a full file system, a quota, too many open files, a bad disk) would be
-// wrong for the new contents too, when the old ones are lost already.
+// may be created there. Only then may the target itself be written instead: opening it empties it,
+// and any other problem (a full file system, a quota, too many open files, a bad disk) would hit
+// the new contents too, once the old ones are lost.
 //
 // OpenSSH's sftp-server answers PERMISSION_DENIED for EACCES and EPERM, BAD_MESSAGE for
-// ENAMETOOLONG and EINVAL, and FAILURE for everything else, ENOSPC, EDQUOT, EMFILE and EIO among
-// it. So a FAILURE counts only if the server's message names the reason.
+// ENAMETOOLONG and EINVAL, and FAILURE for everything else, including ENOSPC, EDQUOT, EMFILE and
+// EIO. So a FAILURE counts only if its message names the reason.
 func nameRefused(err error) bool {
 	var status *usftp.StatusError
 	if errors.As(err, &status) {
@@ -230,7 +230,7 @@ func nameRefused(err error) bool {
 	return false
 }
 
-// inTheWay reports that something cannot be written to.
+// inTheWay returns an error for a target that cannot be replaced.
 func inTheWay(name string, mode fs.FileMode) error {
 	why := ErrIsDirectory
 	if !mode.IsDir() {
@@ -239,7 +239,7 @@ func inTheWay(name string, mode fs.FileMode) error {
 	return &fs.PathError{Op: "write", Path: name, Err: why}
 }
 
-// kindOf names the kind of a file that is not copied.
+// kindOf names the type of a file that cannot be copied.
 func kindOf(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
@@ -258,7 +258,7 @@ func kindOf(mode fs.FileMode) string {
 type noSpace struct {
 	host   string
 	free   uint64
-	inodes bool // none is free
+	inodes bool // none are free
 	err    error
 }
 
@@ -271,7 +271,7 @@ func (e *noSpace) Error() string {
 
 func (e *noSpace) Unwrap() []error { return []error{syscall.ENOSPC, e.err} }
 
-// readOnly reports that the host's file system takes no changes, for which the protocol has only
+// readOnly reports that the host's file system is read-only, for which the protocol has only
 // FAILURE.
 type readOnly struct {
 	host string
@@ -282,11 +282,11 @@ func (e *readOnly) Error() string { return "the file system on " + e.host + " is
 
 func (e *readOnly) Unwrap() []error { return []error{syscall.EROFS, e.err} }
 
-// flagReadOnly is SSH2_FXE_STATVFS_ST_RDONLY (OpenSSH's PROTOCOL, section 4.4).
+// flagReadOnly is SSH2_FXE_STATVFS_ST_RDONLY (OpenSSH PROTOCOL, section 4.4).
 const flagReadOnly = 1
 
-// explainWrite tells a file system that is full or read-only from other reasons why a host failed to
-// write.
+// explainWrite distinguishes a full or read-only file system from other reasons why a write failed
+// on a host.
 func (s *session) explainWrite(err error, dir string) error {
 	var status *usftp.StatusError
 	if isOfSource(err) || !errors.As(err, &status) || !errors.Is(err, usftp.ErrSSHFxFailure) {
@@ -295,7 +295,7 @@ func (s *session) explainWrite(err error, dir string) error {
 	return explainFailure(err, s.client, s.host.Name, dir)
 }
 
-// explainFailure asks for the state of the file system that holds dir.
+// explainFailure asks for the state of dir's file system.
 func explainFailure(err error, client *usftp.Client, host, dir string) error {
 	vfs, statErr := client.StatVFS(dir)
 	if statErr == nil && vfs.Flag&flagReadOnly != 0 {
@@ -308,6 +308,6 @@ func explainFailure(err error, client *usftp.Client, host, dir string) error {
 	return &noSpace{host: host, free: vfs.Bavail * vfs.Frsize, inodes: inodes, err: err}
 }
 
-// fullBelow is what a file system that has just refused a write has left if that was why: less than
-// a packet.
+// fullBelow is the free space below which a failed write is put down to a full disk: it may have
+// been less than a packet.
 const fullBelow = 1 << 20

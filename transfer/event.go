@@ -9,27 +9,27 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// Kind is what an Event reports.
+// Kind says what an Event reports.
 type Kind string
 
 const (
 	Started  Kind = "started"  // Size is known, or -1
 	Progress Kind = "progress" // Bytes have arrived so far
-	Retried  Kind = "retried"  // the connection was lost and is replaced after Wait; Err, Message
-	Note     Kind = "note"     // Message is something that a person should know, and no failure
+	Retried  Kind = "retried"  // the lost connection will be replaced after Wait; Err, Message
+	Note     Kind = "note"     // Message is information for people; nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
 	Failed   Kind = "failed"   // Err and Message say why; LeftBehind
 
-	// Of trees. The tree's own Started, Progress and Ended events have Totals, those of its entries
-	// do not.
+	// Of trees. The Started, Progress and Ended events of the tree itself have Totals, those of its
+	// entries do not.
 	Planned Kind = "planned" // a dry run would copy it; in a Sync, Reason
 	Kept    Kind = "kept"    // it already exists; Hash
-	Skipped Kind = "skipped" // Message says why it is not copied
-	Deleted Kind = "deleted" // of a Sync: the source has nothing of its name
+	Skipped Kind = "skipped" // Message says why it was not copied
+	Deleted Kind = "deleted" // by a Sync: the source does not have it
 	Ended   Kind = "ended"   // Totals are final; Err and Message if anything failed
 )
 
-// A Route is where a copy comes from and where it goes. The hosts are "" on this machine.
+// A Route is where a copy comes from and goes to. A host of "" is this machine.
 type Route struct {
 	SourceHost string `json:"source_host,omitempty"`
 	Source     string `json:"source"`
@@ -37,40 +37,40 @@ type Route struct {
 	Target     string `json:"target"`
 }
 
-// An Event is something that happened to a copy. The fields that its kind does not name are zero.
+// An Event reports what happened in a copy. Fields that its kind does not mention are zero.
 type Event struct {
 	Kind Kind      `json:"kind"`
 	Time time.Time `json:"time"`
 	Route
-	// Name is that of a file with a hash: its path below the directory that was named as the
+	// Name is the name of a file with a hash: its path below the directory that was named as the
 	// target, with slashes; in a Check, its name in the list.
 	Name    string        `json:"name,omitempty"`
 	Size    int64         `json:"size"`
 	Bytes   int64         `json:"bytes"`
-	Resumed int64         `json:"resumed,omitempty"` // of Bytes, those that an earlier copy left
+	Resumed int64         `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 	Wait    time.Duration `json:"wait_ns,omitempty"`
 	Message string        `json:"message,omitempty"`
-	Reason  Reason        `json:"reason,omitempty"` // of a Sync
+	Reason  Reason        `json:"reason,omitempty"` // in a Sync
 	Outcome
 	Err    error   `json:"-"`
-	Tree   bool    `json:"tree,omitempty"`   // it is about a tree, or an entry of one
+	Tree   bool    `json:"tree,omitempty"`   // it concerns a tree, or an entry of one
 	Totals *Totals `json:"totals,omitempty"` // of the whole tree
 }
 
-// retried makes an event of an attempt to replace a connection.
+// retried fills in an event about an attempt to replace a connection.
 func retried(a pool.Attempt, doing string, e *Event) *Event {
 	e.Kind, e.Err, e.Wait, e.Message = Retried, a.Err, a.Wait, doing+": "+a.Message
 	return e
 }
 
-// failed makes an event of an error.
+// failed fills in an event about an error.
 func (e *Event) failed(err error) *Event {
 	e.Kind, e.Err, e.Message = Failed, err, err.Error()
 	return e
 }
 
-// tell passes an event of the whole job to the user.
+// tell reports an event of the job.
 func (j *job) tell(e *Event) {
 	if j.listener == nil {
 		return
@@ -80,7 +80,7 @@ func (j *job) tell(e *Event) {
 	j.listener.tell(e)
 }
 
-// tell passes an event of the file to the user.
+// tell reports an event of the file.
 func (c *fileCopy) tell(e *Event) {
 	if c.listener == nil {
 		return
@@ -89,7 +89,7 @@ func (c *fileCopy) tell(e *Event) {
 	defer c.mu.Unlock()
 	if e.Kind == Started {
 		if c.flags.started {
-			return // this is another try
+			return // this is another attempt
 		}
 		c.flags.started = true
 	}
@@ -100,8 +100,8 @@ func (c *fileCopy) tell(e *Event) {
 	c.job.tell(e)
 }
 
-// These must not be inlined: every file in flight has a stack, the largest frames on it decide its
-// size, and an Event takes half a kilobyte.
+// These must not be inlined. Every file in flight has a stack, whose size depends on the largest
+// frames, and an Event takes half a kilobyte.
 
 //go:noinline
 func (c *fileCopy) note(message string) { c.tell(&Event{Kind: Note, Size: c.size, Message: message}) }
@@ -128,7 +128,7 @@ func (c *fileCopy) tellKept() {
 	c.tell(&Event{Kind: Kept, Size: c.entry.facts.size, Outcome: Outcome{Hash: c.hashing.hash}})
 }
 
-// watch reports progress, counts it for reconnecting, and notes it in the journal until stop is
+// watch reports progress, counts it for reconnecting, and records it in the journal until stop is
 // called.
 func (c *fileCopy) watch(position func() int64) (stop func()) {
 	stops := []func(){c.journal.markProgress(c, position), c.report(position),
@@ -143,7 +143,7 @@ func (c *fileCopy) watch(position func() int64) (stop func()) {
 	}
 }
 
-// report tells the user of progress, or counts it for the tree.
+// report reports progress, or counts it for the tree.
 func (c *fileCopy) report(position func() int64) (stop func()) {
 	if c.tree != nil {
 		return c.tree.watch(c, position)
@@ -165,7 +165,7 @@ func (o *Options) progressEvery() time.Duration {
 	return o.ProgressEvery
 }
 
-// every calls f at intervals until stop is called, which waits for it.
+// every calls f at intervals until stop is called, which waits for f to return.
 func every(interval time.Duration, f func()) (stop func()) {
 	ticker := time.NewTicker(interval)
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -189,24 +189,24 @@ func every(interval time.Duration, f func()) (stop func()) {
 
 var errListener = errors.New("the Events function has panicked")
 
-// A listener calls the user's Events function, for many goroutines and one event at a time. It runs
-// on its own goroutine while the caller waits: how deep it goes must not grow the stack of each of
-// thousands of files in flight. If it panics, the job ends as when its context ends, but keeps
-// nothing, and the panic goes on where the job was called: nobody could recover from it on a
-// goroutine of ours.
+// A listener calls the user's Events function on behalf of many goroutines, one event at a time. It
+// does so on its own goroutine while the caller waits, so that a deep call does not grow the stacks
+// of thousands of files in flight. If the function panics, the job ends as if its context had
+// ended, but keeps nothing, and the panic is repeated where the job was called: nobody could
+// recover from it on our goroutine.
 type listener struct {
 	f      func(Event)
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex // held by the caller
+	mu    sync.Mutex // held by the caller of tell
 	event Event
-	next  chan struct{} // there is an event
+	next  chan struct{} // event is set
 	heard chan struct{} // f has returned
-	gone  chan struct{} // closed when nobody listens: f has panicked, or the job is over
-	value any           // of the panic; valid once gone is closed
+	gone  chan struct{} // closed when the listener has ended, by a panic or with the job
+	value any           // the panic's value; valid once gone is closed
 }
 
-// listen runs the user's Events function, nil if there is none.
+// listen starts calling the user's Events function. It returns nil if there is none.
 func listen(f func(Event), cancel context.CancelCauseFunc) *listener {
 	if f == nil {
 		return nil
@@ -250,7 +250,7 @@ func (l *listener) tell(e *Event) {
 	l.event = Event{}
 }
 
-// done ends the listener, and passes on its panic.
+// done ends the listener, and repeats its panic.
 func (l *listener) done() {
 	if l == nil {
 		return

@@ -10,33 +10,33 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// An inventory is what a directory of the target holds, as far as comparing needs it: 24 bytes an
-// entry, so that a directory of a million fits in memory. It keeps a hash of each name: that two of
-// a million names are taken for one has a chance of one in thirty million, nobody who chooses the
-// names can raise it, and what it costs is a file that is not copied, or not deleted.
+// An inventory holds what comparing needs of a target directory, in 24 bytes per entry, so that a
+// directory of a million fits in memory. It keeps a hash of each name. Among a million names the
+// chance that two collide is one in thirty million, and the random seed keeps an attacker from
+// raising it; a collision means a file that is not copied, or not deleted.
 type inventory struct {
 	seed   maphash.Seed
-	parts  [][]held // one, or by the first bits of the hash; sorted once the listing is over
+	parts  [][]held // one, or split by the hash's first bits; sorted after the listing
 	n      int
-	unseen int // entries that the source has not
+	unseen int // entries not seen in the source
 }
 
-// manyHeld is from how many entries on an inventory is kept in parts: they grow, and are sorted, with
-// little memory besides.
+// manyHeld is the number of entries from which an inventory is split into parts, which grow and are
+// sorted with little extra memory.
 const (
 	manyHeld  = 4096
 	heldParts = 256
 )
 
-// held is one entry of a directory of the target.
+// held is one entry of a target directory.
 type held struct {
-	name  uint64 // its hash
-	size  uint64 // the low 48 bits; then mode and flags
-	mtime uint32 // the low 32 bits of its seconds, as SFTP has them
+	name  uint64 // hash of the name
+	size  uint64 // the low 48 bits; above them mode and flags
+	mtime uint32 // the low 32 bits of the seconds, as in SFTP
 	owner uint32 // a digest
 }
 
-// The bits above a size are nine of permissions, two that say what it is, and these.
+// The bits above the size: nine of permissions, two for the kind, and these flags.
 const (
 	heldSize   = 1<<48 - 1
 	heldPerm   = 48
@@ -50,7 +50,7 @@ const (
 	kindOthers = 3
 )
 
-// heldKindOf is what a mode says a file is.
+// heldKindOf returns the kind of file that a mode describes.
 func heldKindOf(mode fs.FileMode) uint64 {
 	switch {
 	case mode.IsRegular():
@@ -83,8 +83,7 @@ func (h held) perm() fs.FileMode { return fs.FileMode(h.size>>heldPerm) & fs.Mod
 
 func (h held) sameSize(f *facts) bool { return h.size&heldSize == uint64(f.size)&heldSize }
 
-// age returns how much later the source was written to than the entry of the target, in whole
-// seconds.
+// age returns by how many whole seconds the source is newer than the target's entry.
 func (h held) age(f *facts) (age time.Duration, known bool) {
 	if h.size&heldTimed == 0 || !f.hasTimes {
 		return 0, false
@@ -92,7 +91,7 @@ func (h held) age(f *facts) (age time.Duration, known bool) {
 	return time.Duration(int32(uint32(f.mtime.Unix())-h.mtime)) * time.Second, true
 }
 
-// sameTime reports whether the times differ by no more than a window.
+// sameTime reports whether the times differ by no more than window.
 func (h held) sameTime(f *facts, window time.Duration) bool {
 	age, known := h.age(f)
 	return known && age.Abs() <= window
@@ -106,10 +105,10 @@ func newInventory() *inventory {
 	return &inventory{seed: maphash.MakeSeed(), parts: make([][]held, 1)}
 }
 
-// reset forgets everything, when a listing is started again.
+// reset empties the inventory, when a listing starts over.
 func (v *inventory) reset() { v.parts, v.n, v.unseen = make([][]held, 1), 0, 0 }
 
-// hash returns the hash of a name. Where names that differ only in case are one file it is the same.
+// hash returns the hash of a name. It ignores case where file names do.
 func (v *inventory) hash(name string) uint64 {
 	if localfs.FoldsCase {
 		name = localfs.FoldName(name)
@@ -136,7 +135,7 @@ func (v *inventory) add(name string, f *facts) {
 		}
 	}
 	p := v.part(h.name)
-	if len(*p) == cap(*p) { // append would take a quarter more than there is
+	if len(*p) == cap(*p) { // append alone would grow it by a quarter
 		*p = slices.Grow(*p, max(8, len(*p)/16))
 	}
 	*p = append(*p, h)
@@ -144,7 +143,7 @@ func (v *inventory) add(name string, f *facts) {
 	v.unseen++
 }
 
-// sort makes find possible.
+// sort prepares for find.
 func (v *inventory) sort() {
 	for _, part := range v.parts {
 		slices.SortFunc(part, func(a, b held) int { return cmp.Compare(a.name, b.name) })
@@ -163,7 +162,7 @@ func (v *inventory) find(name string) *held {
 	return &part[i]
 }
 
-// take returns an entry that the source has too.
+// take looks up an entry of the source and marks it as seen.
 func (v *inventory) take(name string) (there held, present bool) {
 	h := v.find(name)
 	if h == nil {
@@ -176,7 +175,7 @@ func (v *inventory) take(name string) (there held, present bool) {
 	return *h, true
 }
 
-// extra reports whether the target had an entry when it was listed that the source has not.
+// extra reports whether the target had an entry of this name that was not seen in the source.
 func (v *inventory) extra(name string) bool {
 	h := v.find(name)
 	return h != nil && h.size&heldSeen == 0

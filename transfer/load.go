@@ -19,7 +19,7 @@ type machineTime struct{ busy, total uint64 }
 
 const (
 	idleProcess = 0.25 // of one processor: below it, there is time to spare anywhere
-	busyMachine = 0.75 // of all processors: above it, what is left would not make a trial worthwhile
+	busyMachine = 0.75 // of all processors: above it, a trial would not pay
 )
 
 func readLoad() load { return load{time.Now(), processorTime(), readMachineTime()} }

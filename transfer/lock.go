@@ -19,17 +19,17 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// Two syncs to one target at once would each delete what the other has just copied. So whoever syncs
-// has a file in the target, which says who that is. It is renewed as long as the run lasts; one that
-// has not been renewed for a while was left by a run that was killed, and is taken over. Times are
-// those of the target's clock, since no two clocks agree.
+// Two syncs to one target at once would each delete what the other has just copied. So a sync keeps
+// a file in the target that says who is running, and renews it for as long as it runs. A file that
+// has not been renewed for a while was left by a killed run, and is taken over. All times are the
+// target's, since clocks disagree.
 
 const (
-	// LockName is the file in the target of a Sync that keeps out others.
+	// LockName is the name of the file in the target that keeps out other Syncs.
 	LockName = ".usftp-sync.lock"
 
-	// LockStale is for how long a lock that is not renewed keeps others out. It is renewed every
-	// minute. One whose process is known to have ended keeps out nobody.
+	// LockStale is how long a lock that is not renewed keeps others out. It is renewed every
+	// minute. A lock whose process is known to have ended keeps nobody out.
 	LockStale = 10 * time.Minute
 
 	lockRenewed = time.Minute
@@ -37,7 +37,7 @@ const (
 )
 
 var (
-	// ErrLocked reports that another Sync to the same target is under way.
+	// ErrLocked reports that another Sync to the same target is in progress.
 	ErrLocked = errors.New("another sync to it is under way")
 
 	errLockLost = errors.New("another sync has taken over the lock of the target, because this one could not renew it in time")
@@ -60,14 +60,14 @@ func (e *LockedError) Error() string {
 
 func (e *LockedError) Unwrap() error { return ErrLocked }
 
-// A Holder is who holds the lock of a target.
+// A Holder identifies the process that holds the lock of a target.
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Renewed time.Time `json:"renewed"`
 	ID      string    `json:"id"`
-	Machine string    `json:"machine,omitempty"` // where PID means something
+	Machine string    `json:"machine,omitempty"` // where PID is valid
 }
 
 // over reports whether the holder is known to have ended.
@@ -82,7 +82,7 @@ func (h *Holder) over() bool {
 	return errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH)
 }
 
-// machine identifies what process numbers are valid in, "" if that is not known.
+// machine identifies the system and namespace in which process numbers are valid, "" if unknown.
 func machine() string {
 	boot := localfs.BootID()
 	processes, err := os.Readlink("/proc/self/ns/pid")
@@ -92,16 +92,16 @@ func machine() string {
 	return boot + " " + processes
 }
 
-// lockFiles are the files at the top of a target.
+// lockFiles are operations on files at the top of a target.
 type lockFiles interface {
 	createFile(name string, data []byte) error // fails if it exists
 	readFile(name string) (data []byte, written time.Time, err error)
-	writeFile(name string, data []byte) error // that exists
+	writeFile(name string, data []byte) error // of an existing file
 	renameFile(from, to string) error
 	removeFile(ctx context.Context, name string) error
 }
 
-// A lock is the lock of a target that this run holds.
+// A lock is the lock of a target, held by this run.
 type lock struct {
 	tree   *tree
 	files  lockFiles
@@ -123,12 +123,12 @@ func newLock(t *tree, files lockFiles) (*lock, error) {
 			break
 		}
 		holder, data, written, readErr := l.read(LockName)
-		if readErr != nil { // it was released meanwhile, or cannot be made
+		if readErr != nil { // it has been released, or cannot be created
 			failed = fmt.Errorf("no lock file can be created in the target (--no-lock does without): %w", err)
 			continue
 		}
 		if holder.ID == l.holder.ID {
-			break // the reply was lost
+			break // it was created, but the reply was lost
 		}
 		now, err := l.now()
 		if err != nil {
@@ -149,7 +149,7 @@ func newLock(t *tree, files lockFiles) (*lock, error) {
 	return l.begin(), nil
 }
 
-// begin renews the lock from now on.
+// begin starts renewing the lock.
 func (l *lock) begin() *lock {
 	l.stop = every(lockRenewed, l.renew)
 	return l
@@ -157,17 +157,17 @@ func (l *lock) begin() *lock {
 
 func (l *lock) text() []byte {
 	l.holder.Renewed = time.Now().Truncate(time.Second)
-	data, _ := json.Marshal(l.holder) // nothing in it can fail
+	data, _ := json.Marshal(l.holder) // cannot fail
 	return append(data, '\n')
 }
 
 func (l *lock) read(name string) (holder Holder, data []byte, written time.Time, err error) {
 	data, written, err = l.files.readFile(name)
-	json.Unmarshal(data, &holder) // one that is just being written says nothing
+	json.Unmarshal(data, &holder) // a file just being written names no holder
 	return holder, data, written, err
 }
 
-// now returns the time by the target's clock.
+// now returns the time on the target's clock.
 func (l *lock) now() (time.Time, error) {
 	name := localfs.TempName(LockName)
 	if err := l.files.createFile(name, nil); err != nil {
@@ -178,8 +178,8 @@ func (l *lock) now() (time.Time, error) {
 	return now, err
 }
 
-// takeAway removes a lock that is void. Somebody else may have done so already, and hold the lock by
-// now: it is moved aside first, and put back if it is not what it was.
+// takeAway removes a stale lock. Another run may have done so already and hold the lock by now, so
+// it is first moved aside, and put back if its contents have changed.
 func (l *lock) takeAway(void []byte) bool {
 	aside := localfs.TempName(LockName)
 	if l.files.renameFile(LockName, aside) != nil {
@@ -193,7 +193,7 @@ func (l *lock) takeAway(void []byte) bool {
 	return true
 }
 
-// renew says that this run goes on.
+// renew shows that this run is still alive.
 func (l *lock) renew() {
 	holder, _, _, err := l.read(LockName)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && holder.ID != l.holder.ID && holder.ID != "" {
@@ -204,7 +204,7 @@ func (l *lock) renew() {
 	l.files.writeFile(LockName, l.text())
 }
 
-// release gives the lock up.
+// release removes the lock.
 func (l *lock) release() {
 	l.stop()
 	ctx, cancel := cleanupContext(l.tree.ctx)

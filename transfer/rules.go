@@ -15,20 +15,20 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// A FilterRule includes or excludes what a pattern matches. Of an ordered list the first rule that
-// matches decides, and what none matches is included; nothing in an excluded directory is looked at.
+// A FilterRule includes or excludes what a pattern matches. In a list of rules the first match
+// decides. What none matches is included. Excluded directories are not entered.
 //
-// Patterns are rsync's. One that begins with a slash is matched from the source on, one with another
-// slash with the end of a path, any other with the last element. "*" and "?" match no slash, "**"
-// does, [...] is a class. One that ends in a slash matches only directories, and "dir/***" the
-// directory and everything in it.
+// Patterns are rsync's. A pattern with a leading slash is matched with the whole path relative to
+// the source, one with another slash with the end of the path, any other with the last element. "*"
+// and "?" match no slash, "**" does, [...] is a class. A pattern that ends in a slash matches only
+// directories; "dir/***" matches the directory and everything in it.
 type FilterRule struct {
 	Pattern string
 	Include bool
 }
 
-// AppendFilter adds a rule as rsync reads it from --include, --exclude and their files: "+ " or "- "
-// in front of a pattern says what it does, whatever include says, and "!" forgets all rules so far.
+// AppendFilter adds a rule in the form of rsync's --include, --exclude and their files: a prefix "+
+// " or "- " overrides include, and "!" clears all rules so far.
 func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
 	if text == "!" {
 		return nil
@@ -41,8 +41,8 @@ func AppendFilter(rules []FilterRule, text string, include bool) []FilterRule {
 	return append(rules, FilterRule{text, include})
 }
 
-// ReadFilter adds the rules in a file, one a line. Empty lines and those that begin with "#" or ";"
-// are ignored.
+// ReadFilter adds the rules in a file, one per line. Empty lines and lines that begin with "#" or
+// ";" are ignored.
 func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -54,18 +54,18 @@ func ReadFilter(rules []FilterRule, r io.Reader, include bool) ([]FilterRule, er
 	return rules, lines.Err()
 }
 
-// A rule is a pattern that was understood.
+// A rule is a compiled pattern.
 type rule struct {
 	include  bool
 	dirs     bool // matches only directories
-	elements int  // it is matched with so many of the last elements of a path; 0 means all of it
-	below    bool // a directory is matched as if a slash followed, as "dir/***" needs it
+	elements int  // how many last elements of a path are matched; 0 means the whole path
+	below    bool // a directory is matched with a slash added, as "dir/***" requires
 	match    *regexp.Regexp
 }
 
 var errEmptyPattern = errors.New("a filter pattern is empty")
 
-// newRules understands rsync's patterns, as exclude.c of rsync does.
+// newRules compiles rsync's patterns as rsync's exclude.c does.
 func newRules(filter []FilterRule) (rules []rule, err error) {
 	for _, f := range filter {
 		text := f.Pattern
@@ -86,7 +86,7 @@ func newRules(filter []FilterRule) (rules []rule, err error) {
 			text = text[1:]
 		case deep && strings.HasPrefix(text, "**"):
 			if rest := strings.TrimLeft(text, "*"); strings.HasPrefix(rest, "/") {
-				text, before = rest[1:], "(?:.*/)?" // "**/" may stand for nothing
+				text, before = rest[1:], "(?:.*/)?" // "**/" may match nothing
 			}
 		case deep:
 			before = "(?:.*/)?"
@@ -105,7 +105,7 @@ func newRules(filter []FilterRule) (rules []rule, err error) {
 	return rules, nil
 }
 
-// matches reports whether a path, from the directory of the rule on, is what the rule means.
+// matches reports whether a rule matches a path relative to the rule's directory.
 func (r *rule) matches(rel string, dir bool) bool {
 	if r.dirs && !dir {
 		return false
@@ -136,7 +136,7 @@ func excluded(rules []rule, rel string, dir bool) bool {
 	return false
 }
 
-// latin1 makes a character of each byte: patterns match bytes, and names need not be UTF-8.
+// latin1 turns each byte into a character: patterns match bytes, and names need not be UTF-8.
 func latin1(s string) string {
 	for i := range len(s) {
 		if s[i] >= 0x80 {
@@ -153,7 +153,7 @@ func latin1(s string) string {
 // nothing is a regular expression that matches nothing.
 const nothing = `[^\x00-\x{10FFFF}]`
 
-// rsyncExpression makes a regular expression of a pattern as rsync's wildmatch.c reads it.
+// rsyncExpression translates a pattern as rsync's wildmatch.c reads it into a regular expression.
 func rsyncExpression(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -174,8 +174,7 @@ func rsyncExpression(text string) string {
 	return b.String()
 }
 
-// element returns a regular expression for what a pattern begins with, other than a star, and how
-// long that is.
+// element translates the first element of a pattern, other than a star, and returns its length.
 func element(text string) (n int, expression string) {
 	switch text[0] {
 	case '?':
@@ -191,8 +190,8 @@ func element(text string) (n int, expression string) {
 	return 1, regexp.QuoteMeta(latin1(text[:1]))
 }
 
-// class returns a regular expression for the class of characters that a pattern begins with. A slash
-// is in none. One without an end matches nothing, nor does the rest of the pattern.
+// class translates the character class that a pattern begins with. No class matches a slash. An
+// unclosed class matches nothing, nor does the rest of the pattern.
 func class(text string) (n int, expression string) {
 	i := 1
 	negated := i < len(text) && (text[i] == '!' || text[i] == '^')
@@ -200,7 +199,7 @@ func class(text string) (n int, expression string) {
 		i++
 	}
 	var set [256]bool
-	last := -1 // the character before, which a range may begin with
+	last := -1 // the previous character, which may start a range
 	for first := true; ; first = false {
 		if i >= len(text) {
 			return len(text), nothing
@@ -301,18 +300,18 @@ var (
 	}
 )
 
-// ignoreRules are those of an ignore file, and of the directories above. The last rule that matches
-// decides, and that of the file nearest by: gitignore(5).
+// ignoreRules are the rules of an ignore file, with those of the directories above. The last
+// matching rule of the nearest file decides: gitignore(5).
 type ignoreRules struct {
 	above *ignoreRules
-	dir   string // of the file, from the source on; "." for the source itself
+	dir   string // the file's directory, relative to the source; "." for the source itself
 	rules []rule
 }
 
 // longestIgnore is the largest ignore file that is read.
 const longestIgnore = 1 << 20
 
-// newIgnoreRules understands an ignore file.
+// newIgnoreRules parses an ignore file.
 func newIgnoreRules(above *ignoreRules, dir string, text []byte) (*ignoreRules, error) {
 	g := &ignoreRules{above: above, dir: dir}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
@@ -355,8 +354,8 @@ func escapedEnd(line string) bool {
 	return slashes%2 == 1
 }
 
-// gitExpression makes a regular expression of a pattern as git's wildmatch.c reads it: "**" matches
-// slashes only between slashes or at the ends.
+// gitExpression translates a pattern as git's wildmatch.c reads it into a regular expression: "**"
+// matches slashes only between slashes or at either end.
 func gitExpression(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -383,7 +382,7 @@ func gitExpression(text string) string {
 	return b.String()
 }
 
-// excludes reports whether the rules exclude an entry of a directory.
+// excludes reports whether the rules exclude an entry.
 func (g *ignoreRules) excludes(rel string, dir bool) bool {
 	for ; g != nil; g = g.above {
 		below := rel
@@ -399,7 +398,7 @@ func (g *ignoreRules) excludes(rel string, dir bool) bool {
 	return false
 }
 
-// readIgnore reads a directory's ignore file, and adds its rules to those from above.
+// readIgnore reads a directory's ignore file, and adds its rules to those of the directory above.
 func (s *syncing) readIgnore(d *directory) error {
 	if d.parent != nil {
 		d.ignore = d.parent.ignore
@@ -421,7 +420,7 @@ func (s *syncing) readIgnore(d *directory) error {
 	return ofSource(err)
 }
 
-// readSmall follows no link, as git does not for its ignore files.
+// readSmall follows no link, as git follows none for ignore files.
 func (s *localSource) readSmall(name string, most int64) ([]byte, error) {
 	f, err := localfs.OpenNoFollow(name)
 	if errors.Is(err, localfs.ErrLink) {

@@ -14,12 +14,11 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// Shared lets copies that run at the same time read the same source once: a file or a tree that
-// goes to many hosts. It keeps the contents that were read last in a bounded buffer, whatever the
-// number of copies. The first copy that needs a block reads it, and the others take it from the
-// buffer. A copy that falls behind by more than the buffer holds reads the source itself; nobody
-// waits for it. Streams cannot be read again; see [Shared.Reader] for what happens to a slow copy
-// then.
+// Shared lets copies that run at the same time read a common source once: a file or a tree that
+// goes to many hosts. It keeps what was read last in a bounded buffer, however many copies there
+// are. The first copy that needs a block reads it, and the others take it from the buffer. A copy
+// that falls behind by more than the buffer holds reads the source itself, and delays nobody.
+// Streams cannot be read again; see [Shared.Reader] for how slow copies are handled there.
 //
 // The methods may be called from several goroutines.
 type Shared struct {
@@ -28,27 +27,27 @@ type Shared struct {
 	read   atomic.Int64
 
 	mu     sync.Mutex
-	held   int64 // bytes of blocks, those that are being read included
+	held   int64 // bytes of blocks, including those being read
 	blocks map[blockKey]*sharedBlock
-	order  []*sharedBlock // the blocks that are read, in that order
+	order  []*sharedBlock // blocks in the order they were read
 }
 
-// DefaultSharedMemory is how much a [Shared] buffers unless told otherwise.
+// DefaultSharedMemory is the default size of a [Shared]'s buffer.
 const DefaultSharedMemory = 64 << 20
 
-// sharedBlockSize is how much of a large file, or of a stream, lies in one block.
+// sharedBlockSize is how much of a large file, or of a stream, one block holds.
 const sharedBlockSize = buffer.Large
 
-// NewShared returns a buffer of so many bytes; 0 means [DefaultSharedMemory]. Each copy may hold
-// one block of 256 KiB besides. Call Close once the copies are over.
+// NewShared returns a buffer of memory bytes; 0 means [DefaultSharedMemory]. Each copy may hold
+// another block of 256 KiB. Call Close once the copies are over.
 func NewShared(memory int64) *Shared {
 	return &Shared{memory: max(cmp.Or(memory, DefaultSharedMemory), 2*sharedBlockSize),
 		blocks: make(map[blockKey]*sharedBlock)}
 }
 
 // Local is [Local] for a source whose contents are shared. Each copy lists directories itself and
-// keeps its own place in the tree. The path must not be a pipe or a device; open that and use
-// [Shared.Reader].
+// moves through the tree at its own pace. The path must not be a pipe or a device; open those and
+// use [Shared.Reader].
 func (s *Shared) Local(path string) Endpoint {
 	e := Local(path)
 	open := e.newSource
@@ -59,7 +58,7 @@ func (s *Shared) Local(path string) Endpoint {
 	return e
 }
 
-// BytesRead returns how many bytes were read from sources so far.
+// BytesRead returns how many bytes have been read from sources.
 func (s *Shared) BytesRead() int64 { return s.read.Load() }
 
 // Close frees the memory. No copy may be running.
@@ -73,11 +72,11 @@ func (s *Shared) Close() {
 var (
 	errNotShared = errors.New("it can be read only once: open it and use Shared.Reader")
 
-	// errNotSame reports that a small file is no longer what was listed.
+	// errNotSame reports that a small file is no longer as listed.
 	errNotSame = errors.New("it is not what was listed")
 )
 
-// A fileKey is one state of a file: after a change, blocks that were read before it are not taken.
+// A fileKey identifies one state of a file: blocks read before a change are not used after it.
 type fileKey struct {
 	name  string
 	size  int64
@@ -94,7 +93,7 @@ func keyOf(path string, f *facts) fileKey {
 
 type blockKey struct {
 	fileKey
-	index int64 // of the block in the file; wholeFile for a small one
+	index int64 // the block's number; wholeFile for a small file
 }
 
 const wholeFile = -1
@@ -106,12 +105,12 @@ type sharedBlock struct {
 	data  []byte
 	ready chan struct{}
 	bad   bool // it could not be read
-	users int  // copies that wait for it or take from it
-	gone  bool // its last user frees it
+	users int  // copies that wait for it or read from it
+	gone  bool // to be freed by its last user
 }
 
-// take returns a block, which the caller gives back. Whoever asks first reads it with load, and
-// gets its error; the others get nil if that failed, and should read the source themselves.
+// take returns a block, which the caller must give back. The first caller reads it with load, and
+// gets its error; if that fails the others get nil, and should read the source themselves.
 func (s *Shared) take(ctx context.Context, key blockKey, size int,
 	load func([]byte) (int, error)) (*sharedBlock, error) {
 	s.mu.Lock()
@@ -136,7 +135,7 @@ func (s *Shared) take(ctx context.Context, key blockKey, size int,
 	return b, nil
 }
 
-// add makes room for a block that the caller reads. The caller holds the lock.
+// add makes room for a block for the caller to read. The caller holds the lock.
 func (s *Shared) add(key blockKey, size int) *sharedBlock {
 	s.evict(s.held + int64(size) - s.memory)
 	b := &sharedBlock{key: key, mem: s.pool.Get(size), ready: make(chan struct{}), users: 1}
@@ -179,8 +178,8 @@ func (s *Shared) give(b *sharedBlock) {
 	}
 }
 
-// evict drops the blocks that were read first, until so many bytes are free or none is left. What
-// copies are taking from is freed when they have it. The caller holds the lock.
+// evict drops the oldest blocks until this many bytes are free or none are left. Blocks in use are
+// freed by their last user. The caller holds the lock.
 func (s *Shared) evict(bytes int64) {
 	dropped := 0
 	for _, b := range s.order {
@@ -198,21 +197,21 @@ func (s *Shared) evict(bytes int64) {
 	s.order = s.order[dropped:]
 }
 
-// free gives a block's memory back. The caller holds the lock.
+// free frees a block's memory. The caller holds the lock.
 func (s *Shared) free(b *sharedBlock) {
 	s.held -= int64(len(b.mem.Bytes()))
 	b.mem.Release()
 	b.mem, b.data = nil, nil
 }
 
-// sharedSource is this machine as a source whose files' contents are shared.
+// sharedSource is a local source whose files are read through a Shared.
 type sharedSource struct {
 	source
 	shared *Shared
 }
 
 func (s *sharedSource) open(c *fileCopy) (input, error) {
-	if c.entry == nil { // each open of a pipe would take a part of what comes through it
+	if c.entry == nil { // opening a pipe again would take part of its data
 		info, err := os.Stat(c.source)
 		if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 			return nil, &fs.PathError{Op: "share", Path: c.source, Err: errNotShared}
@@ -315,10 +314,10 @@ func (f *sharedFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// readBlock reads from one block.
+// readBlock reads from a single block.
 func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
 	if off >= f.key.size {
-		return f.file.ReadAt(p, off) // to find out whether it has grown
+		return f.file.ReadAt(p, off) // shows whether it has grown
 	}
 	index, from := off/sharedBlockSize, int(off%sharedBlockSize)
 	b, err := f.shared.take(f.ctx, blockKey{f.key, index}, sharedBlockSize,

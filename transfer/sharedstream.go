@@ -13,41 +13,42 @@ import (
 	"github.com/usftp/usftp/internal/buffer"
 )
 
-// ErrTooSlow reports that a copy of a shared stream was given up because the others waited for it.
+// ErrTooSlow reports that a copy of a shared stream was abandoned because the others had waited too
+// long for it.
 var ErrTooSlow = errors.New("it was too slow for the other copies of the stream")
 
-// DefaultPatience is how long the copies of a stream wait for a slow one unless told otherwise.
+// DefaultPatience is how long the copies of a stream wait for a slow one by default.
 const DefaultPatience = 10 * time.Second
 
-// A Branch is what one copy reads of a shared stream. Its Endpoint is good for one Copy.
+// A Branch is one copy's share of a stream. Its Endpoint is for a single Copy.
 type Branch struct {
 	Endpoint
 	stream *sharedStream
 
 	// The rest is guarded by stream.mu.
 	at      int64         // the offset of its next byte
-	reading bool          // from a block, which must stay
+	reading bool          // a block, which must stay
 	waiting bool          // for the stream
-	over    bool          // it needs nothing more
-	why     error         // it was given up
+	over    bool          // it needs no more
+	why     error         // why it was abandoned
 	held    time.Duration // how long the others have waited for it
 	cancel  context.CancelCauseFunc
 }
 
-// Reader returns a branch of r for each of so many copies, which should run at the same time: r is
-// read once, on its own goroutine and from the first Read of any copy on, as [Reader] says. Each
-// copy gets all of it.
+// Reader returns a branch of r for each of several copies, which should run at the same time. r is
+// read once, on a goroutine of its own that starts with the first Read of any copy; see [Reader].
+// Each copy gets all of it.
 //
-// What some copies have read and others have not is kept in the Shared's memory, of which each
-// Reader has its own. When that is full the fastest copies wait for the slowest. A copy for which
-// others have waited for patience in all is given up with [ErrTooSlow]; 0 means [DefaultPatience].
-// Call Leave on each branch when its copy is over or will not take place.
+// What some copies have read and others have not is buffered in as much memory as the Shared has;
+// each Reader has its own. When the buffer is full the fastest copies wait for the slowest. A copy
+// for which the others have waited longer than patience in total is abandoned with [ErrTooSlow]; 0
+// means [DefaultPatience]. Call Leave on each branch when its copy is over or will not run.
 func (s *Shared) Reader(r io.Reader, copies int, patience time.Duration) []*Branch {
 	stream := &sharedStream{shared: s, r: r, patience: cmp.Or(patience, DefaultPatience)}
 	stream.changed.L = &stream.mu
 	size := 0
 	if sized, ok := r.(interface{ Len() int }); ok {
-		size = sized.Len() // now, since nobody else may look at r once it is being read
+		size = sized.Len() // asked now, since r must not be used otherwise once it is being read
 	}
 	for range copies {
 		b := &Branch{stream: stream}
@@ -59,7 +60,7 @@ func (s *Shared) Reader(r io.Reader, copies int, patience time.Duration) []*Bran
 	return slices.Clone(stream.branches)
 }
 
-// Leave says that a branch's copy is over. It may be called more than once.
+// Leave ends a branch once its copy is over. It may be called more than once.
 func (b *Branch) Leave() {
 	s := b.stream
 	s.mu.Lock()
@@ -73,14 +74,15 @@ func (b *Branch) Leave() {
 type branchReader struct {
 	*Branch
 	job  *job
-	size int // of the stream, 0 if it is not known
+	size int // of the stream, 0 if unknown
 }
 
 func (r branchReader) Read(p []byte) (int, error) { return r.stream.read(r.Branch, r.job, p) }
 
 func (r branchReader) Len() int { return r.size }
 
-// sharedStream is a stream in blocks. One goroutine reads it, and the branches copy from the blocks.
+// sharedStream is a stream in blocks. One goroutine reads it, and the branches copy from the
+// blocks.
 type sharedStream struct {
 	shared   *Shared
 	r        io.Reader
@@ -90,15 +92,15 @@ type sharedStream struct {
 	changed  sync.Cond
 	branches []*Branch
 	begun    bool
-	filling  bool            // the goroutine reads into the last block
-	blocks   []*buffer.Block // from offset base on
+	filling  bool            // the goroutine is reading into the last block
+	blocks   []*buffer.Block // from offset base
 	base     int64
-	end      int64 // of what was read
+	end      int64 // how far the stream has been read
 	err      error // how the stream ended
-	panicked any   // what its Read panicked with
+	panicked any   // the value of a panic in Read
 }
 
-// read reads what one block has for a branch, and waits for the stream if there is nothing.
+// read copies from one block for a branch, and waits for the stream if there is nothing yet.
 func (s *sharedStream) read(b *Branch, j *job, p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,18 +121,19 @@ func (s *sharedStream) read(b *Branch, j *job, p []byte) (int, error) {
 	s.mu.Lock()
 	b.reading = false
 	if b.at += int64(n); from+int64(n) == sharedBlockSize {
-		s.changed.Broadcast() // there may be room
+		s.changed.Broadcast() // there may be room now
 	}
 	return n, nil
 }
 
-// await waits until there is something to read for a branch, and returns why there will be nothing.
+// await waits until there is something to read for a branch. Its error says why there will be
+// nothing.
 func (s *sharedStream) await(b *Branch, ctx context.Context) error {
 	if b.at == s.end && s.err == nil {
 		defer context.AfterFunc(ctx, s.wake)()
 		b.waiting = true
 		defer func() { b.waiting = false }()
-		s.changed.Broadcast() // it is waited for from now on
+		s.changed.Broadcast() // room must notice that this branch waits
 	}
 	for b.at == s.end && s.err == nil && b.why == nil && ctx.Err() == nil {
 		s.changed.Wait()
@@ -156,7 +159,7 @@ func (s *sharedStream) wake() {
 	s.changed.Broadcast()
 }
 
-// run reads the stream as long as anybody needs it.
+// run reads the stream for as long as a branch needs it.
 func (s *sharedStream) run() {
 	for empty := 0; ; {
 		p := s.room()
@@ -175,7 +178,7 @@ func (s *sharedStream) run() {
 	}
 }
 
-// readOnce calls the stream's Read. If that panics, the copies panic with its value.
+// readOnce calls the stream's Read. If that panics, the copies panic with the same value.
 func (s *sharedStream) readOnce(p []byte) (n int, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -202,7 +205,7 @@ func (s *sharedStream) arrived(n int, err error) {
 	s.changed.Broadcast()
 }
 
-// room waits for room and returns it, or nil if nobody reads any more.
+// room waits for room in the buffer and returns it, or nil if no branch reads any more.
 func (s *sharedStream) room() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,10 +232,10 @@ func (s *sharedStream) abandoned() bool {
 	return !slices.ContainsFunc(s.branches, (*Branch).needs)
 }
 
-// needs reports whether a branch keeps what it has not read.
+// needs reports whether a branch may still read.
 func (b *Branch) needs() bool { return b.reading || !b.over && b.why == nil }
 
-// drop frees the blocks that nobody needs. The caller holds the lock.
+// drop frees the blocks that no branch needs. The caller holds the lock.
 func (s *sharedStream) drop() {
 	keep := s.end
 	for _, b := range s.branches {
@@ -248,7 +251,7 @@ func (s *sharedStream) drop() {
 	}
 }
 
-// wait waits for the slowest branches to make room, and gives those up for which the others have
+// wait waits for the slowest branches to make room, and abandons those for which the others have
 // waited too long. The caller holds the lock.
 func (s *sharedStream) wait() {
 	var slow []*Branch

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// A spill is a list of records that may be long: what does not fit in a little memory goes to a
+// A spill is a list of records that may become long: what exceeds a little memory goes to a
 // temporary file. Records are lists of strings.
 type spill struct {
 	mu   sync.Mutex
-	data []byte // that is not in the file yet
+	data []byte // not in the file yet
 	file *os.File
 	n    int64 // records
 	err  error
@@ -26,7 +26,7 @@ const (
 	mostFields  = 1 << 20
 )
 
-// add adds a record. An error is kept for all.
+// add adds a record. An error is returned by all.
 func (s *spill) add(fields ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,8 @@ func (s *spill) add(fields ...string) {
 	s.data = s.data[:0]
 }
 
-// all returns the records in the order in which they were added. Nothing may be added meanwhile.
+// all returns the records in the order in which they were added. Nothing may be added during the
+// iteration.
 func (s *spill) all() iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		if s.err != nil {
