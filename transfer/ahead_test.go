@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// What is known to be asked first is asked with the session's first request, and not again; and
-// where something else is asked first, that changes nothing.
+// The request expected first is sent along with the session's first packet, and not again; if
+// something else is asked first, the hint changes nothing.
 func TestAskedAhead(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
@@ -25,7 +25,7 @@ func TestAskedAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing := filepath.Join(dir, "missing")
-	// dir stands for the target, which is another one each time.
+	// dir stands for the target, which differs each time.
 	for name, test := range map[string]struct {
 		config    pool.ConnectConfig
 		direction way
@@ -78,7 +78,7 @@ func TestAskedAhead(t *testing.T) {
 				if !errors.Is(err, test.fails) {
 					t.Fatal(err)
 				}
-				host.Client.Stat(dir) // behind what nobody has waited for
+				host.Client.Stat(dir) // comes after requests nobody has waited for
 				requests[i] = host.Client.Stats().Requests
 			}
 			if more := requests[1] - requests[0]; more != test.more {

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestServerThatAlwaysBreaksOff: a server whose connections end with every request of some kind,
-// but for the first few, is given up: something may arrive over each connection, but not for ever.
+// TestServerThatAlwaysBreaksOff: a server that ends the connection at every request of some kind,
+// after the first few, is given up: each connection may bring progress, but not forever.
 func TestServerThatAlwaysBreaksOff(t *testing.T) {
 	for _, on := range []sftptest.Fault{
 		{On: wire.TypeOpen}, {On: wire.TypeClose}, {On: wire.TypeRead}, {On: wire.TypeWrite}, {On: wire.TypeLstat}, {On: wire.TypeStat}, {On: wire.TypeFstat},

@@ -14,18 +14,18 @@ import (
 )
 
 // TestCappedConnections: over a short round trip a transfer finds out by trial whether more
-// connections add to the rate. It keeps those that do and closes those that do not.
+// connections raise the rate. It keeps those that do and closes those that do not.
 func TestCappedConnections(t *testing.T) {
 	const rate = 4e6
 	for _, test := range []struct {
 		name   string
 		size   int // MiB
 		trip   time.Duration
-		each   int64   // bytes a second of one connection, 0 for no bound
-		shared float64 // and of all
+		each   int64   // bytes per second of one connection, 0 for no limit
+		shared float64 // and of all together
 		busy   bool    // this machine has no processor time to spare
 		most   time.Duration
-		kept   int // connections in the end, besides the first
+		kept   int // further connections at the end
 	}{
 		{"each has a rate of its own", 32, 2 * time.Millisecond, rate, 0, false, 3500 * time.Millisecond, 7},
 		{"no delay at all", 32, 0, rate, 0, false, 3500 * time.Millisecond, 7},
@@ -61,7 +61,7 @@ func TestCappedConnections(t *testing.T) {
 						h.server.Files.WriteFile("/source", data)
 						source, target = "/source", filepath.Join(b.dir, "target")
 					}
-					time.Sleep(time.Hour) // of a fake clock: the source is not fresh
+					time.Sleep(time.Hour) // on a fake clock: the source is no longer fresh
 					began := time.Now()
 					if _, err := b.job(direction, source, target); err != nil {
 						t.Fatal(err)

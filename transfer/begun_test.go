@@ -15,9 +15,9 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestResumeTreeThatMadeItsTarget: the command that was interrupted goes on where it was, though
-// its target is a directory by then, and a directory gets copies in it. So does the same once more
-// for a day after it was completed. Without Resume the target means what it means to scp.
+// TestResumeTreeThatMadeItsTarget: an interrupted command continues where it was, although its
+// target is a directory by then and copies go into directories. The same holds for repeating a
+// completed command within a day. Without Resume the target means what it means to scp.
 func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 	for _, direction := range []way{upload, download,
 		local} {
@@ -94,7 +94,7 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 			again(false) // it is complete, and stays where it is
 			again(false)
 			same("")
-			for _, note := range notes(1) { // nobody knows that for ever
+			for _, note := range notes(1) { // this is not remembered forever
 				long := time.Now().Add(-25 * time.Hour)
 				if err := os.Chtimes(filepath.Join(journal, note.Name()), long, long); err != nil {
 					t.Fatal(err)
@@ -108,7 +108,7 @@ func TestResumeTreeThatMadeItsTarget(t *testing.T) {
 	}
 }
 
-// TestCompletedTreesAreForgotten: the journal remembers only so many of them, the latest.
+// TestCompletedTreesAreForgotten: the journal remembers only the latest completed trees.
 func TestCompletedTreesAreForgotten(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	journal, source := t.TempDir(), b.sample("source")
@@ -134,8 +134,8 @@ func TestCompletedTreesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestNoTargetDirectory: the target is the copy, directory or not, and where a directory goes into
-// one of its own name an event says so.
+// TestNoTargetDirectory: the target is the copy, whether or not it is a directory. If a directory
+// goes into one of the same name, an event says so.
 func TestNoTargetDirectory(t *testing.T) {
 	for _, direction := range []way{upload, download, local} {
 		t.Run(direction.String(), func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestResumeAfterACrash: what a download has left is not gone on from when the machine was
-// restarted since, unless it was synced: some of it may be lost, and not only its end.
+// TestResumeAfterACrash: after a restart of the machine, what a download left is not continued
+// unless it was synced: parts of it may be lost, and not only its end.
 func TestResumeAfterACrash(t *testing.T) {
 	for name, test := range map[string]struct {
 		boot   string
@@ -40,7 +40,7 @@ func TestResumeAfterACrash(t *testing.T) {
 					j.Options.Journal,
 						j.Options.Resume = filepath.Join(b.dir, "journal"), true
 				}
-				// What a kill leaves is what is noted as it goes.
+				// A killed run leaves what was recorded on the way.
 				var noted []byte
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()

@@ -19,11 +19,11 @@ import (
 type slow struct{ each time.Duration }
 
 func (s slow) Write(p []byte) (int, error) {
-	time.Sleep(s.each) // that is what it is
+	time.Sleep(s.each) // simulates the disk
 	return len(p), nil
 }
 
-// What bound a copy is found out where each bound is put in its way.
+// TestBoundIsFoundOut: each kind of bottleneck is recognized when it limits a copy.
 func TestBoundIsFoundOut(t *testing.T) {
 	busy := func(d time.Duration) sftptest.Script {
 		return sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -36,14 +36,14 @@ func TestBoundIsFoundOut(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		script sftptest.Script
-		rate   int64 // of the link
+		rate   int64 // of the link, bytes per second
 		sink   io.Writer
 		limit  int64
-		trip   time.Duration // 100 ms where it is 0
+		trip   time.Duration // 100 ms if 0
 		want   transfer.Bottleneck
 	}{
-		// The processor's time is the real one: on a busy machine it would be more than a second or
-		// two of the bubble's.
+		// Processor time is measured on the real clock: on a busy machine it could exceed a second
+		// or two of the fake clock's.
 		"windows": {trip: time.Second, want: transfer.BottleneckWindow},
 		"link":    {rate: 4e6, want: transfer.BottleneckLink},
 		"server":  {script: busy(50 * time.Millisecond), want: transfer.BottleneckServer},
@@ -64,7 +64,7 @@ func TestBoundIsFoundOut(t *testing.T) {
 					usftp.WithKeepalive(func(ctx context.Context) error {
 						wait := trip
 						if test.rate > 0 {
-							wait += 300 * time.Millisecond // it stands in the queue of the link
+							wait += 300 * time.Millisecond // it waits in the link's queue
 						}
 						select {
 						case <-time.After(wait):

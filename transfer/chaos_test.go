@@ -21,9 +21,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestRandomMisfortune: jobs to awkward servers, with spoiled replies, and interrupted at any
-// moment. The target is the old one or the new one, unless the job says that it wrote in place;
-// what it has left behind, it has named; and it ends soon.
+// TestRandomMisfortune: copies run against awkward servers, with spoiled replies, and are
+// interrupted at any moment. The target is the old file or the new one, unless an event says that
+// it is written in place; every leftover is named; and the copy ends soon.
 func TestRandomMisfortune(t *testing.T) {
 	for seed := range uint64(misfortunes) {
 		rng := rand.New(rand.NewPCG(seed, 30))
@@ -31,12 +31,12 @@ func TestRandomMisfortune(t *testing.T) {
 		for range rng.IntN(3) {
 			fault := sftptest.RandomFault(rng.Uint64())
 			if strings.Contains(fault.Do.String(), "TypeStatus") {
-				continue // success where nothing was done is a lie that nobody can see
+				continue // a success that did nothing is a lie that cannot be detected
 			}
 			switch fault.On {
 			case 0, wire.TypeOpen, wire.TypeRename, wire.TypeExtended:
 				if strings.Contains(fault.Do.String(), "Fail(") {
-					continue // and so is a refusal where a file was made or renamed
+					continue // nor can a refusal of what was in fact done
 				}
 			}
 			script.Faults = append(script.Faults, fault)
@@ -134,8 +134,7 @@ func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Scrip
 	}
 }
 
-// TestInterruptionOfSilence: a job that is interrupted does not wait for a server that has nothing
-// more to say.
+// TestInterruptionOfSilence: an interrupted copy does not wait for a server that says nothing more.
 func TestInterruptionOfSilence(t *testing.T) {
 	for _, on := range []wire.Type{wire.TypeStat, wire.TypeOpen, wire.TypeWrite, wire.TypeFsetstat,
 		wire.TypeClose, wire.TypeExtended} {
@@ -150,7 +149,7 @@ func TestInterruptionOfSilence(t *testing.T) {
 			_, err := b.jobContext(ctx, upload, b.local("source", random(3<<20)),
 				"/target")
 			if err == nil {
-				return // it needs no second one of these
+				return // these need no second run
 			}
 			if took := time.Since(began); took > 6*time.Second ||
 				!errors.Is(err, context.Canceled) {
@@ -160,8 +159,7 @@ func TestInterruptionOfSilence(t *testing.T) {
 	}
 }
 
-// TestInterruptedOpen: the temporary file of a job that is interrupted while it is created does not
-// stay.
+// TestInterruptedOpen: the temporary file of a copy interrupted while creating it is removed.
 func TestInterruptedOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeOpen,
@@ -183,7 +181,7 @@ func TestInterruptedOpen(t *testing.T) {
 	})
 }
 
-// TestLostBeforeTheFirstByte: a temporary file that cannot be removed any more is named.
+// TestLostBeforeTheFirstByte: a temporary file that can no longer be removed is named.
 func TestLostBeforeTheFirstByte(t *testing.T) {
 	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeWrite,
 		Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
@@ -195,7 +193,7 @@ func TestLostBeforeTheFirstByte(t *testing.T) {
 	}
 }
 
-// TestUploadOneWriteAtATime: a server that refuses WRITEs side by side gets them one by one.
+// TestUploadOneWriteAtATime: a server that refuses concurrent WRITEs gets them one by one.
 func TestUploadOneWriteAtATime(t *testing.T) {
 	b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
 	data := random(2 << 20)
@@ -205,7 +203,7 @@ func TestUploadOneWriteAtATime(t *testing.T) {
 	}
 }
 
-// TestOddStreams: readers and writers that break their contract, with a rate limit and without.
+// TestOddStreams: readers and writers that break their contract, with and without a rate limit.
 func TestOddStreams(t *testing.T) {
 	for _, limit := range []int64{0, 1 << 40} {
 		for _, count := range []int{0, -1, 1 << 30} {
@@ -232,14 +230,14 @@ type oddStream int
 func (s oddStream) Write(p []byte) (int, error) { return int(s), nil }
 func (s oddStream) Read(p []byte) (int, error)  { return int(s), nil }
 
-// TestPanicOfTheReader: a program that recovers from it finds nobody reporting progress.
+// TestPanicOfTheReader: after a program recovers from the panic, nothing reports progress any more.
 func TestPanicOfTheReader(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	told := make(chan struct{}, 100)
 	func() {
 		defer func() { recover() }()
 		b.job(upload, "-", "/target", func(j *copyJob) {
-			j.Reader = io.MultiReader(nil) // calls a method of nil
+			j.Reader = io.MultiReader(nil) // calls a method on nil
 			j.Options.ProgressEvery = time.Millisecond
 			j.Options.Events = func(transfer.Event) { told <- struct{}{} }
 		})

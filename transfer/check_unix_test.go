@@ -28,11 +28,11 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// outcomes is what a check has said of each name: "hash" or "reading" where it is what the list
-// says, and else what is wrong.
+// outcomes is what a check reported for each name: "hash" or "reading" if it matches the list,
+// otherwise what is wrong.
 type outcomes map[string]string
 
-// checked runs a check, and makes sure that its events, its totals and its error say the same.
+// checked runs a check, and makes sure that its events, totals and error agree.
 func checked(t *testing.T, c checkJob) (outcomes, transfer.Summary, error) {
 	t.Helper()
 	said := make(outcomes)
@@ -90,8 +90,8 @@ func openList(t *testing.T, path string, a checksum.Algorithm) *checksum.List {
 	return list
 }
 
-// checkScene makes a tree of everything that a check meets, and a list of what should be there.
-// Want has "ok" where it is.
+// checkScene makes a tree with everything a check may meet, and a list of what should be there.
+// want has "ok" for what matches.
 func checkScene(t *testing.T, dir string,
 	a checksum.Algorithm) (list *checksum.List, want outcomes) {
 	t.Helper()
@@ -144,7 +144,7 @@ func checkScene(t *testing.T, dir string,
 	return openList(t, path, a), want
 }
 
-// with returns what is wanted where files are read, or hashed by the host.
+// with returns the outcomes wanted if files are verified this way.
 func (o outcomes) with(how transfer.Verification) outcomes {
 	o = maps.Clone(o)
 	for name, outcome := range o {
@@ -169,9 +169,9 @@ func (o outcomes) compare(t *testing.T, want outcomes) {
 	}
 }
 
-// TestCheck: what is as the list says, differs, is missing or is not in the list is told of this
-// machine, of OpenSSH's server by reading, and of ours by its hashes; links and pipes, too, and the
-// order of the list does not matter.
+// TestCheck: files that match, differ, are missing or are unlisted are reported as such, on this
+// machine, on OpenSSH's server by reading, and on ours by its hashes. Links and pipes are covered,
+// too, and the order of the list does not matter.
 func TestCheck(t *testing.T) {
 	ours, oursDir := ourHost(t)
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -206,7 +206,7 @@ func TestCheck(t *testing.T) {
 				said, _, _ := checked(t, c)
 				said.compare(t, want.with(test.how))
 
-				// Only what is wanted, of the list too.
+				// Only what is selected is compared, and looked up from the list.
 				c.TreeOptions.Include, c.TreeOptions.Exclude = []string{"*small"}, []string{"linked/"}
 				said, _, err := checked(t, c)
 				said.compare(t, outcomes{"small": string(test.how), "deep/small": string(test.how)})
@@ -214,8 +214,8 @@ func TestCheck(t *testing.T) {
 					t.Error(err)
 				}
 
-				// Linked directories are looked into for what is not in the list, and where they
-				// lead back they are not.
+				// Linked directories are searched for unlisted files, except those that lead back
+				// up.
 				c.TreeOptions = transfer.TreeOptions{Links: transfer.LinksFollow,
 					Exclude: []string{"broken"}}
 				said, _, _ = checked(t, c)
@@ -235,9 +235,8 @@ func emptyDir(dir string) error {
 	return err
 }
 
-// TestCheckAsksForHashes: where the host hashes, nothing is read; where it hashes by another
-// algorithm only, or says that it does and refuses, all is read; and one that counts what is read
-// is left alone.
+// TestCheckAsksForHashes: if the host hashes, nothing is read; if it lacks the list's algorithm, or
+// announces hashing and refuses, everything is read; a host that counts reads is left alone.
 func TestCheckAsksForHashes(t *testing.T) {
 	name := wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"}
 	for what, test := range map[string]struct {
@@ -304,7 +303,7 @@ func TestCheckAsksForHashes(t *testing.T) {
 }
 
 // TestCheckRoundTrips: a thousand files are checked in the round trips of a few, by hashes, by
-// reading, and where none of them is there.
+// reading, and if none of them exist.
 func TestCheckRoundTrips(t *testing.T) {
 	for what, most := range map[string]int{"hash": 14, "reading": 16, "missing": 12} {
 		synctest.Test(t, func(t *testing.T) {
@@ -338,8 +337,8 @@ func TestCheckRoundTrips(t *testing.T) {
 	}
 }
 
-// TestCheckLosesConnection: over connections that break all is checked all the same, and each file
-// is told once.
+// TestCheckLosesConnection: a check completes over connections that keep breaking, and reports each
+// file once.
 func TestCheckLosesConnection(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	dir := t.TempDir()
@@ -363,8 +362,8 @@ func TestCheckLosesConnection(t *testing.T) {
 	}
 }
 
-// TestCheckRefuses: without a list, with an empty one, and with a directory that is none nothing is
-// checked.
+// TestCheckRefuses: nothing is checked without a list, with an empty one, or if the directory is a
+// file.
 func TestCheckRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -388,7 +387,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckEnds: a check ends with its context, in the middle of a large file too.
+// TestCheckEnds: a check ends with its context, even in the middle of a large file.
 func TestCheckEnds(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large")
@@ -410,8 +409,7 @@ func TestCheckEnds(t *testing.T) {
 	}
 }
 
-// TestCheckListThatContradictsItself: a name that is twice in a list must have both hashes, and so
-// cannot.
+// TestCheckListThatContradictsItself: a file listed twice with different hashes cannot match both.
 func TestCheckListThatContradictsItself(t *testing.T) {
 	dir := t.TempDir()
 	os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o644)

@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// fill makes files of which each holds its name.
+// fill makes files that each contain their own name.
 func fill(t *testing.T, root string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -35,7 +35,7 @@ func numbered(prefix string, n int) (names []string) {
 	return names
 }
 
-// filesIn returns what lies in a directory, by path.
+// filesIn returns the paths of everything in a directory.
 func filesIn(root string) (names []string) {
 	filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if rel, _ := filepath.Rel(root, name); err == nil && rel != "." {
@@ -46,8 +46,8 @@ func filesIn(root string) (names []string) {
 	return names
 }
 
-// With Delete the target is equal whatever becomes of the source, directories that give way to files
-// and the reverse included. A dry run says so before.
+// With Delete the target ends up equal whatever happens to the source, including directories
+// replaced by files and the reverse. A dry run announces the same.
 func TestSyncDeletes(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for seed := range uint64(4) {
@@ -83,7 +83,7 @@ func TestSyncDeletes(t *testing.T) {
 	})
 }
 
-// Nothing is deleted where that is not asked for, too much, or not known to be right.
+// Nothing is deleted if that was not asked for, would be too much, or may be wrong.
 func TestSyncDeletesNothing(t *testing.T) {
 	many, few := numbered("many", 30), numbered("few", 10)
 	for name, test := range map[string]struct {
@@ -130,7 +130,7 @@ func TestSyncDeletesNothing(t *testing.T) {
 	}
 }
 
-// A source that cannot be listed or read completely has nothing deleted, whichever reply says so.
+// If a source cannot be listed or read completely, nothing is deleted, whichever reply failed.
 func TestSyncSourceFails(t *testing.T) {
 	for name, fault := range map[string]func(r sftptest.Request) bool{
 		"directory not opened": func(r sftptest.Request) bool {
@@ -172,7 +172,7 @@ func TestSyncSourceFails(t *testing.T) {
 	}
 }
 
-// With a backup directory nothing is lost, what an earlier run moved there least of all.
+// With a backup directory nothing is lost, least of all what an earlier run moved there.
 func TestSyncBackup(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
@@ -198,8 +198,8 @@ func TestSyncBackup(t *testing.T) {
 	})
 }
 
-// A directory that was listed and is a link when its files are deleted has nothing deleted where the
-// link leads.
+// If a listed directory has become a link by the time its files are deleted, nothing is deleted
+// where the link leads.
 func TestSyncDeletesInNoLink(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
@@ -214,8 +214,8 @@ func TestSyncDeletesInNoLink(t *testing.T) {
 		dstEnd, srcEnd := direction.endpoints(far, far, src, dst, nil, nil)
 		o := j.options
 		o.Events = func(e transfer.Event) {
-			// all has been listed when the only file is copied, or soon will be: either way nothing
-			// outside may be touched
+			// Everything has been listed by now, or soon will be; in both cases nothing outside may
+			// be touched.
 			if e.Kind == transfer.Done && !swapped {
 				swapped = true
 				os.Rename(filepath.Join(dst, "d"), filepath.Join(dir, "was"))
@@ -234,7 +234,7 @@ func TestSyncDeletesInNoLink(t *testing.T) {
 	})
 }
 
-// What is interrupted at any moment ends equal when it is run again.
+// A sync interrupted at any moment makes the target equal when run again.
 func TestSyncInterrupted(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
@@ -269,7 +269,7 @@ func TestSyncInterrupted(t *testing.T) {
 	})
 }
 
-// A listing that a hostile server answers with names that lead elsewhere deletes nothing.
+// A hostile server's listing with names that lead elsewhere deletes nothing.
 func TestSyncHostileTarget(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	b.server.Files.WriteFile(`/dst/..\..\secret`, []byte("data"))

@@ -27,7 +27,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// edits change a file in ways that files change.
+// edits are typical changes to files.
 var edits = map[string]func(r *rand.Rand, data []byte) []byte{
 	"nothing": func(_ *rand.Rand, data []byte) []byte { return data },
 	"overwrite": func(r *rand.Rand, data []byte) []byte {
@@ -70,7 +70,7 @@ var edits = map[string]func(r *rand.Rand, data []byte) []byte{
 	},
 }
 
-// ends are the two files of a copy: the new one at one end, the old one at the other.
+// deltaFiles makes the files of a copy: the new one at one end, the old one at the other.
 func deltaFiles(t *testing.T, direction way, far string, fresh, old []byte) (source, target,
 	stored string) {
 	t.Helper()
@@ -130,8 +130,8 @@ func TestDeltaIsTheSameAsACopy(t *testing.T) {
 	}
 }
 
-// deltaHost is package server over a directory, on a stream that counts, and whose replies pass
-// through change.
+// deltaHost is package server over a directory, on a stream that counts, whose replies pass through
+// change.
 func deltaHost(t *testing.T, change func(packet []byte) []byte) (pool.Host, *sftptest.Counter,
 	string) {
 	t.Helper()
@@ -170,7 +170,7 @@ type changed struct {
 	io.WriteCloser
 }
 
-// passReplies passes packets on, changed.
+// passReplies forwards packets through change.
 func passReplies(w *io.PipeWriter, r io.Reader, change func(packet []byte) []byte) {
 	for {
 		header := make([]byte, wire.LengthSize)
@@ -206,7 +206,7 @@ func changeLists(change func(list []wire.Chunk)) func(packet []byte) []byte {
 	}
 }
 
-// TestListsThatLie: whatever a host says of its chunks, the copy is the source.
+// TestListsThatLie: whatever a host claims about its chunks, the copy equals the source.
 func TestListsThatLie(t *testing.T) {
 	for name, lie := range map[string]func(list []wire.Chunk){
 		"another order": func(list []wire.Chunk) {
@@ -253,8 +253,8 @@ func TestListsThatLie(t *testing.T) {
 	}
 }
 
-// TestDeltaIsNotTriedInVain: not for small files, on a fast link, for what has little in common, or
-// where nobody asks for it.
+// TestDeltaIsNotTriedInVain: no delta for small files, on a fast link, for files with little in
+// common, or with DeltaNever.
 func TestDeltaIsNotTriedInVain(t *testing.T) {
 	for name, mode := range map[string]transfer.Delta{"never": transfer.DeltaNever,
 		"automatic, on a fast link": transfer.DeltaAuto} {
@@ -278,7 +278,7 @@ func TestDeltaIsNotTriedInVain(t *testing.T) {
 			})
 		}
 	}
-	// a rate limit makes any link slow
+	// a rate limit makes the link slow
 	host, _, far := deltaHost(t, nil)
 	data := random(5 << 20)
 	for name, c := range map[string]struct {
@@ -303,7 +303,7 @@ func noiseOf(seed int64, n int) []byte {
 	return p
 }
 
-// TestInterruptedDelta: what a delta that was cut off leaves is continued or removed.
+// TestInterruptedDelta: what an interrupted delta leaves is continued or removed.
 func TestInterruptedDelta(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		for _, resume := range []bool{false, true} {
@@ -345,7 +345,7 @@ func TestInterruptedDelta(t *testing.T) {
 	}
 }
 
-// TestDeltaSendsWhatHasChanged counts bytes, beside rsync.
+// TestDeltaSendsWhatHasChanged compares the bytes sent with rsync's.
 func TestDeltaSendsWhatHasChanged(t *testing.T) {
 	old := noiseOf(1, 64<<20)
 	r := rand.New(rand.NewSource(2))
@@ -377,7 +377,7 @@ func TestDeltaSendsWhatHasChanged(t *testing.T) {
 	}
 }
 
-// rsyncSends returns how many bytes rsync moves both ways.
+// rsyncSends returns how many bytes rsync sends in both directions.
 func rsyncSends(t *testing.T, old, fresh []byte) int64 {
 	t.Helper()
 	path, err := exec.LookPath("rsync")

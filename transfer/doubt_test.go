@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// delayed is a proxy that takes connections at once, and carries each byte after a delay. It counts
-// its connections.
+// delayed is a proxy that accepts connections at once, and forwards each byte after a delay. It
+// counts its connections.
 func delayed(t *testing.T, target string, delay time.Duration) (port int, count *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func delayed(t *testing.T, target string, delay time.Duration) (port int, count 
 			}
 		}()
 		for p := range pieces {
-			time.Sleep(time.Until(p.due)) // it is the link
+			time.Sleep(time.Until(p.due)) // simulates the link
 			if _, err := to.Write(p.data); err != nil {
 				break
 			}
@@ -73,8 +73,8 @@ func delayed(t *testing.T, target string, delay time.Duration) (port int, count 
 	return l.Addr().(*net.TCPAddr).Port, count
 }
 
-// What answers TCP's handshake may stand in front of a long way: that is found out, and more
-// connections are opened.
+// A proxy near us may answer TCP's handshake although the host is far away: that is noticed, and
+// more connections are opened.
 func TestLongWayBehindAProxy(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	port, connections := delayed(t, sshd.Addr(), 40*time.Millisecond)
@@ -92,7 +92,7 @@ func TestLongWayBehindAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer login.Close()
-	// A machine that is so busy that no sign of life comes within a second gets further tries.
+	// On a machine so busy that no ping returns within a second, it is tried again.
 	for tries := 1; connections.Load() < 2; tries++ {
 		r, err := uploadFile(t.Context(), login.Host(), source, target, transfer.Options{})
 		if err != nil {

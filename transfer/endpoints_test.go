@@ -21,7 +21,7 @@ const (
 
 func (w way) String() string { return [...]string{"upload", "download", "relay", "local"}[w] }
 
-// endpoints returns what is copied: on a host where the way says so, streams where there are any.
+// endpoints returns the endpoints of a copy: on a host where the way says so, and streams if given.
 func (w way) endpoints(host, from pool.Host, source, target string, r io.Reader,
 	out io.Writer) (dst, src transfer.Endpoint) {
 	dst, src = transfer.Local(target), transfer.Local(source)
@@ -43,7 +43,7 @@ func (w way) endpoints(host, from pool.Host, source, target string, r io.Reader,
 	return dst, src
 }
 
-// copyJob is a call of Copy, for tests that change some of it.
+// copyJob is a call of Copy, for tests that vary some of it.
 type copyJob struct {
 	Host, From     pool.Host
 	Direction      way

@@ -56,7 +56,7 @@ func exampleDir() (dir string) {
 	return dir
 }
 
-// A file goes to a host, is verified there, and its hash comes with the result.
+// Copy a file to a host, verify it there, and get its hash.
 func ExampleCopy() {
 	host, disconnect := exampleHost("host")
 	defer disconnect()
@@ -77,7 +77,7 @@ func ExampleCopy() {
 	// verified by hash
 }
 
-// A directory on a host becomes equal to a local one. A second run finds nothing to do.
+// Make a directory on a host equal to a local one. A second run finds nothing to do.
 func ExampleSync() {
 	host, disconnect := exampleHost("host")
 	defer disconnect()
@@ -97,7 +97,7 @@ func ExampleSync() {
 	// 0 files copied
 }
 
-// A stream becomes a file on a host, and a file on a host a stream.
+// Copy a stream to a file on a host, and the file on the host to a stream.
 func ExampleReader() {
 	ctx := context.Background()
 	host, disconnect := exampleHost("host")
@@ -117,7 +117,7 @@ func ExampleReader() {
 	// hello
 }
 
-// A file is copied on this machine.
+// Copy a file on this machine.
 func ExampleLocal() {
 	dir := exampleDir()
 	defer os.RemoveAll(dir)
@@ -132,7 +132,7 @@ func ExampleLocal() {
 	// copy 2
 }
 
-// A tree goes from one host to another; nothing of it is stored on this machine.
+// Copy a tree from one host to another. Nothing of it is stored on this machine.
 func ExampleCopyTree() {
 	ctx := context.Background()
 	from, disconnect := exampleHost("old")
@@ -156,7 +156,7 @@ func ExampleCopyTree() {
 	// cannot copy old:/srv/none to new:/www/none: on old: no such file
 }
 
-// A listener follows a copy. Events come one at a time, and the copy waits for each.
+// Follow a copy by its events. They come one at a time, and the copy waits for each.
 func ExampleOptions_events() {
 	host, disconnect := exampleHost("host")
 	defer disconnect()
@@ -184,7 +184,7 @@ func ExampleOptions_events() {
 	// done 2 of 2
 }
 
-// A copy is interrupted, and a later one goes on from what it has left.
+// Interrupt a copy, and continue what it has left.
 func ExampleOptions_resume() {
 	host, disconnect := exampleHost("host")
 	defer disconnect()
@@ -212,7 +212,7 @@ func ExampleOptions_resume() {
 	// 900000 true <nil>
 }
 
-// What failed can be told apart: the error names the file, and wraps why.
+// Distinguish failures: the error names the file, and wraps the cause.
 func ExampleError() {
 	host, disconnect := exampleHost("host")
 	defer disconnect()
@@ -226,7 +226,7 @@ func ExampleError() {
 	// host /none is not there
 }
 
-// One file goes to several hosts at the same time, and is read once.
+// Copy one file to several hosts at the same time, reading it once.
 func ExampleShared() {
 	dir := exampleDir()
 	defer os.RemoveAll(dir)
@@ -250,7 +250,7 @@ func ExampleShared() {
 	// 2 bytes read
 }
 
-// A stream goes to several hosts. It is read once, and each of them gets all of it.
+// Copy a stream to several hosts. It is read once, and each host gets all of it.
 func ExampleShared_Reader() {
 	shared := transfer.NewShared(0)
 	defer shared.Close()
@@ -275,8 +275,8 @@ func ExampleShared_Reader() {
 	// 6 bytes read
 }
 
-// A tree is verified on its way to a host, and a list of its hashes is made of what was copied. What
-// comes back is compared with that list.
+// Verify a tree on its way to a host, and make a list of the hashes of what was copied. Then copy
+// the tree back and compare it with that list.
 func ExampleOptions_list() {
 	ctx := context.Background()
 	host, disconnect := exampleHost("host")
@@ -329,7 +329,7 @@ func ExampleOptions_list() {
 	// missing: two
 }
 
-// The files on a host are compared with a list as sha256sum makes it. Nothing is copied: this host
+// Compare the files on a host with a list as sha256sum writes it. Nothing is copied: this host
 // hashes its files itself.
 func ExampleCheck() {
 	host, disconnect := exampleHost("host")

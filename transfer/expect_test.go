@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// What is expected is logged in for ahead, as far as it is worth it, and at most four at a time; a
-// pool that is closed meanwhile lets them come to their end.
+// Connections for an expected file log in early if that is worthwhile, at most four at a time.
+// Closing the pool in between lets them finish.
 func TestExpect(t *testing.T) {
 	for name, test := range map[string]struct {
 		size int64
@@ -40,7 +40,7 @@ func TestExpect(t *testing.T) {
 					t.Errorf("%d log in at once", h.logins)
 				}
 				h.mu.Unlock()
-				time.Sleep(12 * test.trip) // of the bubble: a login takes eight
+				time.Sleep(12 * test.trip) // on the fake clock: a login takes eight
 				synctest.Wait()
 				began := time.Now()
 				further.Close()

@@ -26,7 +26,7 @@ func TestFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		script         sftptest.Script
 		direction      way
-		source, target string // relative to the local directory where they are local
+		source, target string // relative to the local directory if local
 		is             error
 		says           string
 	}{
@@ -140,7 +140,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// An interruption leaves what has arrived, cut to where it has no gap, and says where.
+// An interruption leaves what has arrived, truncated to the contiguous part, and says where.
 func TestInterruptedUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gate sftptest.Gate
@@ -212,7 +212,7 @@ func TestConnectionLostMidway(t *testing.T) {
 	}
 }
 
-// A server's word is not a local path.
+// Names from a server never choose a local path.
 func TestNamesThatLeadElsewhere(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	b.server.Files.Mkdir("/dir")
@@ -223,7 +223,7 @@ func TestNamesThatLeadElsewhere(t *testing.T) {
 	}
 }
 
-// A host without a client is an error, and not a panic where nobody can recover from it.
+// A host without a client is an error, and not a panic that nobody can recover from.
 func TestNoClient(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "source")
 	if err := os.WriteFile(source, []byte("x"), 0o600); err != nil {

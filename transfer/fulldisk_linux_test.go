@@ -16,12 +16,12 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// mountVariable names the directory on which this binary, run anew in a mount namespace of its own,
-// is to mount a file system that takes no more than two files.
+// mountVariable names the directory on which this binary, run again in its own mount namespace,
+// mounts a file system with room for two files.
 const mountVariable = "USFTP_TEST_MOUNT"
 
-// TestFullFileSystemKeepsTheTarget: where no temporary file can be created for want of room, the
-// target is not written in place, which would empty it and then fail for want of room again.
+// TestFullFileSystemKeepsTheTarget: if there is no room for a temporary file, the target is not
+// written in place, which would empty it and then fail for the same reason.
 func TestFullFileSystemKeepsTheTarget(t *testing.T) {
 	if dir := os.Getenv(mountVariable); dir != "" {
 		fullFileSystem(t, dir)
@@ -52,7 +52,7 @@ func fullFileSystem(t *testing.T, dir string) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
-	// one inode is the root's
+	// one inode is the root directory's
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,nr_inodes=3"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// bottleneck carries so many bytes a second, whosever they are.
+// bottleneck carries a number of bytes per second for all its users together.
 type bottleneck struct {
 	rate float64
 
@@ -34,10 +34,10 @@ func (b *bottleneck) carry(n int) {
 	b.free = b.free.Add(time.Duration(float64(n) / b.rate * float64(time.Second)))
 	until := b.free
 	b.mu.Unlock()
-	time.Sleep(time.Until(until)) // it is the link
+	time.Sleep(time.Until(until)) // simulates the link
 }
 
-// narrowed is a connection whose data goes through a bottleneck on its way up or down.
+// narrowed is a connection whose data goes through bottlenecks.
 type narrowed struct {
 	io.ReadWriteCloser
 	down, up *bottleneck // nil for none
@@ -60,21 +60,21 @@ func (n *narrowed) Write(p []byte) (wrote int, err error) {
 	return wrote, err
 }
 
-// Connections that add nothing to the rate are given back, and those that add are kept, though none
-// of them comes near to its window.
+// Connections that add nothing to the rate are closed, and those that add are kept, although none
+// of them comes near its window.
 func TestConnectionsAreTriedOut(t *testing.T) {
 	const trip = 100 * time.Millisecond
 	for name, test := range map[string]struct {
 		size   int
-		shared float64 // bytes a second of all streams together, 0 for no bound
+		shared float64 // bytes per second of all streams together, 0 for no limit
 		each   int64   // and of each
 		most   time.Duration
 		check  func(made, closed int) bool
 	}{
-		// A link of 32 Mbit/s, of which the first connection has enough.
+		// A link of 32 Mbit/s, which the first connection can fill.
 		"a narrow link": {size: 64 << 20, shared: 4e6, most: 19 * time.Second,
 			check: func(made, closed int) bool { return made > 0 && closed > made/2 }},
-		// Losses hold down each stream by itself, as TCP would be.
+		// Packet loss slows each stream separately, as with TCP.
 		"losses": {size: 64 << 20, each: 500e3, most: 17 * time.Second,
 			check: func(made, closed int) bool { return made == 7 && closed == 0 }},
 	} {

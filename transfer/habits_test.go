@@ -13,14 +13,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestTreeRemembersWhatTheHostRefuses: that a host takes no temporary names, or renames nothing, is
-// found out by the few files that are under way, said once, and the others are written in place.
+// TestTreeRemembersWhatTheHostRefuses: that a host accepts no temporary names, or does not rename,
+// is discovered by the few files in progress and reported once; the others are written in place.
 func TestTreeRemembersWhatTheHostRefuses(t *testing.T) {
 	const files, atATime = 60, 4
 	for name, test := range map[string]struct {
 		refuses func(sftptest.Request) bool
-		there   bool // the target has the files already
-		fail    bool // those that found it out
+		there   bool // the files exist at the target already
+		fail    bool // those that discover it fail
 	}{
 		"temporary names": {refuses: func(r sftptest.Request) bool {
 			return r.Type == wire.TypeOpen && strings.Contains(r.Path, ".usftp-")

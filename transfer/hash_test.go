@@ -25,7 +25,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// hashOf hashes data as it lies here.
+// hashOf hashes data.
 func hashOf(a checksum.Algorithm, data []byte) checksum.Hash {
 	sum := sha256.Sum256(data)
 	if a == checksum.BLAKE3 {
@@ -38,8 +38,8 @@ func withHash(a checksum.Algorithm) func(*copyJob) {
 	return func(j *copyJob) { j.Options.Hash = a }
 }
 
-// The hash that is taken in passing is that of the file, both ways, for files of every size and for
-// streams.
+// The hash computed on the way is that of the file, in both directions, for files of every size and
+// for streams.
 func TestHashInPassing(t *testing.T) {
 	for _, a := range []checksum.Algorithm{checksum.SHA256, checksum.BLAKE3} {
 		for _, size := range []int{0, 1, 261120, 256 << 10, 7<<20 + 3} {
@@ -91,8 +91,7 @@ func TestHashInPassing(t *testing.T) {
 	}
 }
 
-// A server that has packets sent again, since it takes them one by one only, has what is sent again
-// hashed once.
+// If a server accepts packets only one by one and some are sent again, they are hashed once.
 func TestHashOfWhatIsSentAgain(t *testing.T) {
 	b := newBench(t, sftptest.Script{OneWrite: true}, sftptest.LinkConfig{})
 	data := random(3 << 20)
@@ -174,7 +173,7 @@ func TestHashOfStriped(t *testing.T) {
 	})
 }
 
-// The files of a tree have their hashes too, small and large, and what is there already has one.
+// The files of a tree are hashed too, small and large, including those already at the target.
 func TestHashesOfTree(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
@@ -222,7 +221,7 @@ func TestHashesOfTree(t *testing.T) {
 }
 
 // With check-file nothing is read back, and the algorithm is the best that both sides have. The
-// scripted server knows SHA-256 and not BLAKE3, so that what is asked for shows.
+// scripted server knows SHA-256 but not BLAKE3, which shows in the requests.
 func TestVerifyChoosesHash(t *testing.T) {
 	name := wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"}
 	says := func(list string) []wire.ExtensionPair {
@@ -270,7 +269,7 @@ func TestVerifyChoosesHash(t *testing.T) {
 	}
 }
 
-// The file on this machine is read once: a file that can be read but once is verified.
+// The local file is read only once: a file that can be read just once is verified too.
 func TestVerifyReadsSourceOnce(t *testing.T) {
 	for _, script := range []sftptest.Script{{},
 		{Extensions: append(sftptest.OpenSSHExtensions(),
@@ -294,7 +293,7 @@ func TestVerifyReadsSourceOnce(t *testing.T) {
 	}
 }
 
-// Of a tree that goes on, what differs by the host's hash is copied again.
+// When a tree is resumed, files that differ by the host's hash are copied again.
 func TestResumeVerifiesWhatIsThere(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{Extensions: append(sftptest.OpenSSHExtensions(),
 		wire.ExtensionPair{Name: wire.ExtCheckFileName, Data: "1"})}, sftptest.LinkConfig{})
@@ -312,7 +311,7 @@ func TestResumeVerifiesWhatIsThere(t *testing.T) {
 	}
 }
 
-// An uploaded file that grows by somebody else's hand differs.
+// An uploaded file that something else appends to differs.
 func TestVerifyFindsWhatIsLonger(t *testing.T) {
 	for _, offer := range [][]wire.ExtensionPair{nil, {{Name: wire.ExtCheckFileName, Data: "1"}}} {
 		for _, size := range []int{1000, 3 << 20} {

@@ -25,13 +25,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ourHost is package server, over a directory.
+// ourHost is package server over a temporary directory.
 func ourHost(t *testing.T) (host pool.Host, dir string) {
 	t.Helper()
 	return hostOf(t, func(files *osfs.FS) server.FS { return files }, nil)
 }
 
-// hostOf is package server over what is made of a directory, without the requests that are denied.
+// hostOf is package server over a file system derived from a directory, without the denied
+// requests.
 func hostOf(t *testing.T, over func(*osfs.FS) server.FS,
 	denied []string) (host pool.Host, dir string) {
 	t.Helper()
@@ -39,7 +40,7 @@ func hostOf(t *testing.T, over func(*osfs.FS) server.FS,
 	return hostOver(t, dir, over, denied), dir
 }
 
-// hostIn is package server, over a directory that is there.
+// hostIn is package server over an existing directory.
 func hostIn(t *testing.T, dir string) pool.Host {
 	t.Helper()
 	return hostOver(t, dir, func(files *osfs.FS) server.FS { return files }, nil)
@@ -71,7 +72,7 @@ func hostOver(t *testing.T, dir string, over func(*osfs.FS) server.FS,
 	return pool.Host{Client: client, Name: "ours"}
 }
 
-// Our server hashes by whatever is wanted, and says so; so nothing is read back.
+// Our server hashes by any algorithm, and says so; so nothing is read back.
 func TestVerifyWithOurServer(t *testing.T) {
 	host, _ := ourHost(t)
 	if known := host.Client.CheckFileAlgorithms(); !slices.Contains(known, "sha256") ||
@@ -79,7 +80,7 @@ func TestVerifyWithOurServer(t *testing.T) {
 		t.Errorf("it hashes by %q", known)
 	}
 	dir := t.TempDir()
-	const large = 70 << 20 // more than a piece
+	const large = 70 << 20 // more than one piece
 	for _, size := range []int{0, 1000, 3 << 20, large} {
 		data := random(size)
 		source, back := filepath.Join(dir, "source"), filepath.Join(dir, "back")
@@ -105,15 +106,15 @@ func TestVerifyWithOurServer(t *testing.T) {
 	}
 }
 
-// flipper is a server whose disk flips a bit of what is written at an offset, or of what is read
-// there once.
+// flipper is a server whose disk flips a bit of what is written at an offset, or once of what is
+// read there.
 type flipper struct {
 	*osfs.FS
 	written int64 // below 0: none
 	read    *atomic.Int64
 }
 
-// osfsFile is what osfs opens.
+// osfsFile is the type of file that osfs opens.
 type osfsFile interface {
 	server.File
 	server.FileStater
@@ -159,9 +160,9 @@ func (f flippedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// One bit that is stored otherwise is found, up; and down one that is sent otherwise the first
-// time; by hash and by reading back, alone and in a tree, in small files and large ones. Nothing
-// that is spoilt gets its name.
+// A single flipped bit is detected: in an upload when stored, in a download when sent the first
+// time; by hash and by reading back, alone and in a tree, in small files and large ones. A damaged
+// file never gets its name.
 func TestVerifyFindsOneBit(t *testing.T) {
 	for _, denied := range [][]string{nil, {"check-file-handle", "check-file-name"}} {
 		for _, size := range []int{100, 3 << 20} {
@@ -211,7 +212,7 @@ func TestVerifyFindsOneBit(t *testing.T) {
 	}
 }
 
-// nothingIn makes sure that a directory has nothing but what is expected in it.
+// nothingIn makes sure that a directory contains only what is expected.
 func nothingIn(t *testing.T, what, dir string, but ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -225,7 +226,7 @@ func nothingIn(t *testing.T, what, dir string, but ...string) {
 	}
 }
 
-// A file of a tree is verified while others are copied.
+// One file of a tree is verified while others are copied.
 func TestVerifyOverlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files = 12

@@ -22,7 +22,7 @@ func noise(n int) []byte {
 	return p
 }
 
-// readerAtFor is a file on this machine that holds what has been fed so far.
+// readerAtFor is a local file that holds what has been fed so far.
 type readerAtFor struct {
 	mu   sync.Mutex
 	data []byte
@@ -47,7 +47,7 @@ func (f *readerAtFor) WriteAt(p []byte, off int64) (int, error) {
 	return copy(f.data[off:], p), nil
 }
 
-// In whatever order the pieces come, however large they are and however much is there already, the
+// In whatever order the pieces come, however large they are and however much exists already, the
 // hash is that of the file.
 func TestHashPipeInAnyOrder(t *testing.T) {
 	pool := new(sync.Pool)
@@ -65,8 +65,8 @@ func TestHashPipeInAnyOrder(t *testing.T) {
 			pieces = append(pieces, piece{off, end})
 			off = end
 		}
-		// In order, out of order by a few, or all mixed; and some twice, as when a server has them
-		// sent again.
+		// In order, slightly out of order, or shuffled; some twice, as when a server makes the
+		// transfer repeat them.
 		switch reach := random.IntN(3) * random.IntN(8); {
 		case reach > 12:
 			random.Shuffle(len(pieces), func(i, j int) {
@@ -88,7 +88,7 @@ func TestHashPipeInAnyOrder(t *testing.T) {
 		p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0), checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
 			func() (io.ReaderAt, func(), error) { return file, func() {}, nil }, pool)
 		arrived := make([]bool, len(pieces))
-		mark := func() int64 { // up to where the file is complete
+		mark := func() int64 { // how far the file is complete
 			end := present
 			for moved := true; moved; {
 				moved = false
@@ -106,7 +106,7 @@ func TestHashPipeInAnyOrder(t *testing.T) {
 			arrived[i] = true
 			given := bytes.Clone(data[piece.off:piece.end])
 			p.feed(given, int64(piece.off), safe)
-			clear(given) // it keeps nothing of it
+			clear(given) // the pipe must not retain it
 		}
 		if err := p.finish(int64(len(data))); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -122,11 +122,11 @@ func TestHashPipeInAnyOrder(t *testing.T) {
 			t.Fatalf("seed %d: the pieces' hashes differ: %d and %d", seed, len(byPiece.Sums),
 				len(p.digests[1].Sums))
 		}
-		p.stop() // which may come again
+		p.stop() // may be called again
 	}
 }
 
-// slowHash hashes when it is told.
+// slowHash hashes when told to.
 type slowHash struct {
 	hash.Hash
 	proceed chan struct{}
@@ -137,7 +137,7 @@ func (s slowHash) Write(p []byte) (int, error) {
 	return s.Hash.Write(p)
 }
 
-// Whoever is faster than the hash waits for it: what waits for it is bounded.
+// A feeder that is faster than the hash waits for it, so the buffers are bounded.
 func TestHashPipeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tell := make(chan struct{})
@@ -173,7 +173,7 @@ func TestHashPipeIsBounded(t *testing.T) {
 	})
 }
 
-// What goes wrong with the file is an error at the end, and nobody waits for ever.
+// A failure to read the file is reported at the end, and nobody waits forever.
 func TestHashPipeFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, test := range map[string]struct {
@@ -200,16 +200,16 @@ func TestHashPipeFails(t *testing.T) {
 		if err := p.finish(test.size); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		p.feed(noise(pipeBuffer*(pipeBuffers+2)), 0, 0) // nobody waits
+		p.feed(noise(pipeBuffer*(pipeBuffers+2)), 0, 0) // feeding does not wait
 		p.stop()
 	}
 	p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0)}, 0, nil, nil)
 	p.feed([]byte("x"), 0, 0)
-	p.stop() // nobody wants it any more
+	p.stop() // the hash is no longer wanted
 	(*hashPipe)(nil).stop()
 }
 
-// Without a hash the readers and writers are the bare ones.
+// Without a hash the readers and writers are the originals.
 func TestNoHashCostsNothing(t *testing.T) {
 	c := &fileCopy{job: &job{}}
 	c.hashing.start(c, nil)

@@ -91,7 +91,7 @@ func TestLocalStopped(t *testing.T) {
 	}
 }
 
-// TestLocalSourceChanges: what is written to while it is copied is no copy of anything.
+// TestLocalSourceChanges: a source written to while it is copied fails the copy.
 func TestLocalSourceChanges(t *testing.T) {
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "target")

@@ -24,8 +24,8 @@ func names(r sftptest.Request, names ...wire.Name) []sftptest.Action {
 		r.ID)))}
 }
 
-// TestFileWithoutEnd: a file of which a server sends on and on, though it has said that it is
-// small, is given up early, and nothing of it stays.
+// TestFileWithoutEnd: if a server announces a small file and sends data without end, the copy gives
+// up early and leaves nothing.
 func TestFileWithoutEnd(t *testing.T) {
 	var reads atomic.Int64
 	script := sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -64,8 +64,8 @@ func TestFileWithoutEnd(t *testing.T) {
 	b.clean()
 }
 
-// TestShortWithoutAttributes: a server that ends a file early, and then will not say again how
-// large it is, is held to what it has said.
+// TestShortWithoutAttributes: a server that ends a file early, and then refuses to state its size
+// again, is held to the size it announced first.
 func TestShortWithoutAttributes(t *testing.T) {
 	ended := false
 	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -85,8 +85,8 @@ func TestShortWithoutAttributes(t *testing.T) {
 	}
 }
 
-// TestTreeInPlaceFollowsNoLink: what is written in place below the target is not written through
-// links, be they there before or sent by the server in front of the file.
+// TestTreeInPlaceFollowsNoLink: writing in place below the target follows no links, whether they
+// existed before or the server sent them ahead of the file.
 func TestTreeInPlaceFollowsNoLink(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		listed := false
@@ -129,8 +129,8 @@ func TestTreeInPlaceFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestRenameDoneAndRefused: of a rename that was done and reported as failed it is not said that
-// the data is where it is no more.
+// TestRenameDoneAndRefused: if a rename was executed but reported as failed, the error does not
+// claim that the data is still under the old name.
 func TestRenameDoneAndRefused(t *testing.T) {
 	b := newBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
 		Extension: wire.ExtPosixRename, Do: sftptest.Fail(wire.Failure, "no")}}},
@@ -156,8 +156,8 @@ func TestPatternsOfManyStars(t *testing.T) {
 	}
 }
 
-// TestJournalThatLies: nothing is removed on the word of a mark but what bears the name of a
-// temporary file of the target's.
+// TestJournalThatLies: a mark in the journal can only make us remove files named like the target's
+// temporary files.
 func TestJournalThatLies(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		for _, lie := range []string{
@@ -208,8 +208,8 @@ func TestJournalThatLies(t *testing.T) {
 	}
 }
 
-// TestServersOfFewHandles: as many directories and files are open at once as a server says that it
-// allows, where that is two or more.
+// TestServersOfFewHandles: no more directories and files are open at once than the server says it
+// allows, if that is two or more.
 func TestServersOfFewHandles(t *testing.T) {
 	for _, most := range []uint64{2, 3, 5, 17} {
 		for _, verify := range []bool{false, true} {
@@ -228,8 +228,8 @@ func TestServersOfFewHandles(t *testing.T) {
 	}
 }
 
-// TestTargetRemovedMeanwhile: of what was removed with its directory it is not said that it is
-// there.
+// TestTargetRemovedMeanwhile: if a temporary file was removed with its directory, the error does
+// not claim that it is there.
 func TestTargetRemovedMeanwhile(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		var b *bench
@@ -258,8 +258,8 @@ func TestTargetRemovedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestServerThatLosesUploads: one that hangs up whenever a file is to get its name, and has then
-// forgotten the file, is not sent it for ever.
+// TestServerThatLosesUploads: a server that hangs up whenever a file is to be renamed, and then has
+// lost the file, is not sent it forever.
 func TestServerThatLosesUploads(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestServerThatLosesUploads(t *testing.T) {
 	}
 }
 
-// TestSizesThatLie: the sum of sizes that no files can have stays a number of bytes.
+// TestSizesThatLie: impossible file sizes still add up to a valid number of bytes.
 func TestSizesThatLie(t *testing.T) {
 	listed := false
 	b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {

@@ -16,16 +16,16 @@ import (
 )
 
 // What each of a thousand small files holds while it waits for a reply: a stack of 4 KiB, which one
-// function more with an Event on it would double, and in the heap no contents but those that are on
-// their way. The heap is that of the server too.
+// more function with an Event in its frame would double, and on the heap only the contents in
+// flight. The heap includes the server's.
 func TestMemoryOfFilesInFlight(t *testing.T) {
 	const files, size = 1000, 4000
-	// a collection takes stacks back that have grown too far
+	// a collection would shrink stacks that have grown
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for name, test := range map[string]struct {
 		direction way
 		held      sftptest.Fault
-		replies   int // of each file
+		replies   int // per file
 		heap      int64
 	}{
 		"upload, open":  {upload, sftptest.Fault{On: wire.TypeOpen}, 1, 6000},
@@ -81,14 +81,14 @@ func TestMemoryOfFilesInFlight(t *testing.T) {
 	}
 }
 
-// stacksInUse returns how many bytes stacks take.
+// stacksInUse returns how many bytes of stack are in use.
 func stacksInUse() int64 { return inUse("/memory/classes/heap/stacks:bytes") }
 
-// heapInUse returns how many bytes are alive in the heap. What is left of stacks that are no more
-// is given back by it.
+// heapInUse returns how many bytes of heap are alive. It also frees the stacks of goroutines that
+// have ended.
 func heapInUse() int64 {
 	runtime.GC()
-	runtime.GC() // pools give up what they hold in two
+	runtime.GC() // pools are emptied by two collections
 	return inUse("/memory/classes/heap/objects:bytes")
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestTreeIntoItself: a tree is not copied into itself, whichever end is the machine that the other
-// one is too. One that only has the same paths on another machine is.
+// TestTreeIntoItself: a tree is not copied into itself, whichever end turns out to be the other's
+// machine. One that merely has the same paths on another machine is copied.
 func TestTreeIntoItself(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	var hosts [2]pool.Host
@@ -78,8 +78,8 @@ func TestTreeIntoItself(t *testing.T) {
 	})
 }
 
-// TestTemporaryFilesOfACopyUnderWayAreNotCopied: where the target is the source under a name that
-// tells nobody, the copy does not meet its own temporary files.
+// TestTemporaryFilesOfACopyUnderWayAreNotCopied: if the target is the source under an unrelated
+// name, the copy does not copy its own temporary files.
 func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	if err := os.Mkdir(filepath.Join(b.dir, "tree"), 0o755); err != nil {
@@ -100,8 +100,8 @@ func TestTemporaryFilesOfACopyUnderWayAreNotCopied(t *testing.T) {
 	}
 }
 
-// TestTreeIntoItselfUnderAnotherPath: a server that shows only part of this machine, as in a chroot,
-// calls a directory in the source by a name that tells nothing. The copy ends when it meets itself.
+// TestTreeIntoItselfUnderAnotherPath: a server that shows only part of this machine, as in a
+// chroot, uses an unrelated path for a directory in the source. The copy ends when it meets itself.
 func TestTreeIntoItselfUnderAnotherPath(t *testing.T) {
 	for name, way := range map[string]way{"upload": upload, "download": download, "relay": relay} {
 		for _, exactly := range []bool{false, true} {

@@ -9,7 +9,7 @@ import (
 )
 
 // An inventory of a million entries takes little more than 24 bytes each, finds all of them and
-// nothing else, and knows which the source has not.
+// nothing else, and knows which ones the source lacks.
 func TestInventoryOfAMillion(t *testing.T) {
 	const n = 1_000_000
 	var before, after runtime.MemStats
@@ -44,7 +44,7 @@ func TestInventoryOfAMillion(t *testing.T) {
 	runtime.KeepAlive(v)
 }
 
-// What is held tells everything apart that matters, at the ends of what it can hold.
+// A held keeps everything apart that matters, up to its limits.
 func TestHeld(t *testing.T) {
 	at := time.Unix(1<<32-1, 0)
 	f := facts{mode: fs.ModeDir | 0o755, size: 1<<48 - 1, mtime: at, hasTimes: true}
@@ -53,7 +53,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	later := f
-	later.mtime = at.Add(2 * time.Second) // beyond what the protocol can say
+	later.mtime = at.Add(2 * time.Second) // beyond what the protocol can express
 	if age, known := h.age(&later); !known || age != 2*time.Second || h.sameTime(&later, time.Second) ||
 		!h.sameTime(&later, 2*time.Second) {
 		t.Errorf("it is %v later", age)

@@ -22,7 +22,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// bench is a scripted server, a client on it, and a local directory.
+// bench is a scripted server, a client of it, and a local directory.
 type bench struct {
 	t      *testing.T
 	server *sftptest.Scripted
@@ -87,7 +87,7 @@ func (b *bench) read(name string) []byte {
 	return data
 }
 
-// arrived returns what has the target's name: "/target" on the host, "target" here.
+// arrived returns the contents of the target: "/target" on the host, "target" here.
 func (b *bench) arrived(direction way) []byte {
 	b.t.Helper()
 	if direction == upload {
@@ -96,7 +96,7 @@ func (b *bench) arrived(direction way) []byte {
 	return b.read("target")
 }
 
-// temporaries returns the names that look like a job's, of the host and of the directory.
+// temporaries returns the names on the host and in the directory that look temporary.
 func (b *bench) temporaries() (names []string) {
 	for _, name := range b.server.Files.List() {
 		if strings.Contains(name, ".usftp-") {
@@ -157,7 +157,7 @@ func TestUploadAndDownload(t *testing.T) {
 		if left := b.temporaries(); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
-		b.host.Client.Stat("/") // behind the CLOSE that nobody waited for
+		b.host.Client.Stat("/") // comes after the CLOSE that nobody waited for
 		if n := b.server.OpenHandles(); n != 0 {
 			t.Errorf("%d handles are open", n)
 		}
@@ -356,7 +356,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// TestLimitedProgress: under a limit the bytes grow all the time, and never fall.
+// TestLimitedProgress: under a rate limit the byte count grows steadily, and never falls.
 func TestLimitedProgress(t *testing.T) {
 	for _, rate := range []int64{5 << 10, 62500, 300 << 10, 4 << 20} {
 		for _, direction := range []way{upload, download} {
@@ -409,7 +409,7 @@ func limitedProgress(t *testing.T, rate int64, direction way, tree bool) {
 	gaps.check(t, took)
 }
 
-// progressGaps finds out for how long Progress events have shown the same.
+// progressGaps measures for how long Progress events showed the same number.
 type progressGaps struct {
 	before int64
 	grew   time.Duration
@@ -438,9 +438,9 @@ func (g *progressGaps) check(t *testing.T, took time.Duration) {
 	}
 }
 
-// A small file takes: up, a look at the target, OPEN, WRITE, FSETSTAT where there was a file,
-// CLOSE, RENAME; down, OPEN with a STAT beside it, READ, and FSTAT to see that the file is still
-// the same. CLOSE of a file that was read costs nothing.
+// Requests of a small file. Up: a look at the target, OPEN, WRITE, FSETSTAT if a file is replaced,
+// CLOSE, RENAME. Down: OPEN with STAT at the same time, READ, and FSTAT to see that the file is
+// unchanged. Closing a file that was read costs nothing.
 func TestRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 100 * time.Millisecond

@@ -22,8 +22,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// linkScene makes a tree of links, with times and, for whoever may give files away, owners of their
-// own; and what they lead to.
+// linkScene makes a tree of links with times and, if we may give files away, owners of their own,
+// and what they lead to.
 func linkScene(t *testing.T, dir string) (names []string, uid, gid int) {
 	t.Helper()
 	names = []string{"link", "broken", "deep/up"}
@@ -47,8 +47,8 @@ func linkScene(t *testing.T, dir string) (names []string, uid, gid int) {
 	return names, uid, gid
 }
 
-// sameLinks compares links with what linkScene has made of them, and makes sure that nothing was
-// done to what they lead to.
+// sameLinks compares links with those that linkScene made, and makes sure that what they lead to is
+// untouched.
 func sameLinks(t *testing.T, dir string, names []string, uid, gid int) {
 	t.Helper()
 	for _, name := range names {
@@ -73,8 +73,8 @@ func sameLinks(t *testing.T, dir string, names []string, uid, gid int) {
 	}
 }
 
-// TestLinksKeepOwnersAndTimes: there and back again, and here, with OpenSSH's server and ours; and
-// where there are such links already.
+// TestLinksKeepOwnersAndTimes: to a host and back, and on this machine, with OpenSSH's server and
+// ours, and also where such links exist already.
 func TestLinksKeepOwnersAndTimes(t *testing.T) {
 	ours, oursDir := ourHost(t)
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -100,8 +100,8 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 						t.Errorf("%v: %s", direction, e.Message)
 					}
 				}
-				// What the links lead to need not have old times: the file gets those of the
-				// source, which are new.
+				// What the links lead to need not have old times: those files get the source's
+				// times, which are new.
 				if s, err := tree.Run(t.Context()); err != nil || s.Links != 3 {
 					t.Fatalf("%v: %+v, %v", direction, s, err)
 				}
@@ -125,8 +125,8 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 	}
 }
 
-// TestLinksThatKeepNothing: where the host has no lsetstat that is said once for the tree, and is
-// no failure; one that refuses is. Without being asked for nothing of it is sent.
+// TestLinksThatKeepNothing: a host without lsetstat is reported once per tree, and is no failure;
+// one that refuses it is a failure. Unless asked for, none of it is sent.
 func TestLinksThatKeepNothing(t *testing.T) {
 	without := slices.DeleteFunc(sftptest.OpenSSHExtensions(),
 		func(e wire.ExtensionPair) bool { return e.Name == wire.ExtLsetstat })

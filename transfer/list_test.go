@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A file that is not what the list says fails before it takes its name; what the list has and was
-// not copied is missing.
+// A file that differs from the list fails before it gets its name; listed files that were not
+// copied are missing.
 func TestCopyAgainstList(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
@@ -57,7 +57,7 @@ func TestCopyAgainstList(t *testing.T) {
 			t.Errorf("%d lines", list.Len())
 		}
 	}
-	// One small and one large file are others, one is gone and one has come.
+	// One small and one large file have changed, one is gone and one is new.
 	for _, name := range []string{"deep/er/small", "deep/er/and/large"} {
 		data := b.remote("/good/" + name)
 		data[0]++
@@ -95,7 +95,7 @@ func TestCopyAgainstList(t *testing.T) {
 	}
 }
 
-// writeList writes a list of names, each of which has its own name as contents.
+// writeList writes a list of files that contain their own names.
 func writeList(t *testing.T, path string, a checksum.Algorithm, names ...string) {
 	t.Helper()
 	m, err := checksum.Create(path)

@@ -18,8 +18,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestVerifiedTreeLeavesNoTemporaryFiles: a tree whose connection is lost while small files are
-// verified copies them anew, and leaves nothing of the first try.
+// TestVerifiedTreeLeavesNoTemporaryFiles: if the connection is lost while small files are verified,
+// they are copied again, and nothing of the first attempt is left.
 func TestVerifiedTreeLeavesNoTemporaryFiles(t *testing.T) {
 	const files = 20
 	var reads atomic.Int64
@@ -47,8 +47,8 @@ func TestVerifiedTreeLeavesNoTemporaryFiles(t *testing.T) {
 	}
 }
 
-// TestLostOpenIsRemovedByTheNextRun: a temporary file whose OPEN was never answered is noted before
-// it is made, and so the next run of the same copy removes it.
+// TestLostOpenIsRemovedByTheNextRun: a temporary file is recorded before it is made, so even if its
+// OPEN was never answered the next run of the same copy removes it.
 func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 	for _, resume := range []bool{false, true} {
 		for _, tries := range []int{0, 2} {
@@ -89,7 +89,7 @@ func TestLostOpenIsRemovedByTheNextRun(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftWithoutAJournal: what nobody can go on from is removed when a context ends.
+// TestNothingIsLeftWithoutAJournal: what nobody can continue is removed when the context ends.
 func TestNothingIsLeftWithoutAJournal(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		for _, tries := range []int{0, 3} {

@@ -22,7 +22,7 @@ func withCancel(t *testing.T) (context.Context, func()) {
 	return ctx, cancel
 }
 
-// One run at a time has the target; the second is told who has it.
+// Only one run at a time has the target; a second one is told who has it.
 func TestSyncLock(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
@@ -62,8 +62,8 @@ func TestSyncLock(t *testing.T) {
 	})
 }
 
-// A lock that somebody was killed with is void once it is old, or at once if its process is known to
-// be gone; what is in it does not matter.
+// The lock of a killed run is void once it is old, or at once if its process is known to be gone,
+// whatever it contains.
 func TestSyncVoidLock(t *testing.T) {
 	gone := exec.Command(os.Args[0], "-test.run=^$")
 	if err := gone.Run(); err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// TestOwners: with Owners files and directories get the numbers of the source's owner and group,
-// both ways and here, and a refusal is an error. Whoever is no superuser can only see the refusal.
+// TestOwners: with Owners files and directories get the source's numeric owner and group, in both
+// directions and on this machine, and a refusal is an error. Without superuser rights the test only
+// sees the refusal.
 func TestOwners(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	owners := func(tree *treeJob) { tree.Options.Owners = true }

@@ -25,8 +25,8 @@ func (b *breaks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A user's function that panics does so where the job was called, and leaves no temporary file and
-// no goroutine: the bubble would not end with one.
+// If a user's function panics, the panic reaches the caller of the copy, and no temporary file and
+// no goroutine is left: with one, the synctest bubble would not end.
 func TestPanicsLeaveNothing(t *testing.T) {
 	panics := func(kind transfer.Kind) func(transfer.Event) {
 		return func(e transfer.Event) {
@@ -91,7 +91,7 @@ func TestPanicsLeaveNothing(t *testing.T) {
 				}
 				marks, _ := filepath.Glob(filepath.Join(b.dir, "journal", "*"))
 				for _, mark := range marks {
-					// what is done of it stays, and can be gone on from
+					// what is done stays, and can be continued
 					if name != "tree, done" || !strings.HasSuffix(mark, ".tree.json") {
 						t.Errorf("in the journal: %q", mark)
 					}
@@ -101,7 +101,7 @@ func TestPanicsLeaveNothing(t *testing.T) {
 	}
 }
 
-// zeros has no end.
+// zeros never ends.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestOnlyARefusedNameIsWrittenInPlace: where no temporary file can be created for any other reason
-// than its name, the target keeps what it has. Writing it in place would empty it first.
+// TestOnlyARefusedNameIsWrittenInPlace: if a temporary file cannot be created for any reason but
+// its name, the target keeps its contents. Writing it in place would empty it first.
 func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 	for _, test := range []struct {
 		code    wire.Code
@@ -92,8 +92,8 @@ func TestOnlyARefusedNameIsWrittenInPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedRenameIsNoReasonToWriteInPlace: a host that could not rename one file for a reason
-// that nobody knows may be full, and the files that follow keep what they have.
+// TestRefusedRenameIsNoReasonToWriteInPlace: a host that failed to rename one file for an unknown
+// reason may be full, so the files that follow keep their contents.
 func TestRefusedRenameIsNoReasonToWriteInPlace(t *testing.T) {
 	b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
 		if r.Type == wire.TypeRename || r.Type == wire.TypeExtended &&

@@ -22,25 +22,25 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// farHost is a server behind a long link, to which logging in takes as long as it does with SSH.
+// farHost is a server behind a long link, where logging in takes as long as with SSH.
 type farHost struct {
 	server *sftptest.Scripted
 	link   sftptest.LinkConfig
 
 	mu     sync.Mutex
-	ends   []*sftptest.End // of all that was opened
-	logins int             // under way
-	most   int             // that were at a time
+	ends   []*sftptest.End // of everything that was opened
+	logins int             // in progress
+	most   int             // at the same time
 	conns  int
-	refuse int // connections from which on no more are allowed; 0 for none
+	refuse int // how many connections are allowed; 0 for no limit
 
-	aborted int // logins that were ended halfway
+	aborted int // logins ended halfway
 	closed  int // connections
 
-	down, up *bottleneck // what all connections go through, nil for none
+	down, up *bottleneck // shared by all connections, nil for none
 
 	version string // "" is OpenSSH's
-	oneEach bool   // each connection takes one session
+	oneEach bool   // each connection allows one session
 	denied  int    // sessions
 }
 
@@ -58,7 +58,7 @@ func (c farConn) Close() error {
 
 func (c farConn) Open(context.Context) (*usftp.Client, error) {
 	if c.oneEach && (c.sessions == nil || c.sessions.Add(1) > 1) {
-		time.Sleep(c.link.ToServer + c.link.ToClient) // it is the link
+		time.Sleep(c.link.ToServer + c.link.ToClient) // simulates the link
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.denied++
@@ -103,11 +103,11 @@ func (h *farHost) connect(ctx context.Context) (pool.Connection, error) {
 	return farConn{h, new(atomic.Int32)}, nil
 }
 
-// A large file over a long link goes over several connections, which come while it is under way,
-// and is whole.
+// A large file over a long link uses several connections, which are added during the transfer, and
+// arrives complete.
 func TestLargeFileOverLongLink(t *testing.T) {
 	const trip = 400 * time.Millisecond
-	// a window a round trip makes that ten seconds, and a login takes three
+	// one window per round trip would take ten seconds, and a login takes three
 	data := random(48 << 20)
 	for name, test := range map[string]struct {
 		script      sftptest.Script
@@ -177,8 +177,8 @@ func TestLargeFileOverLongLink(t *testing.T) {
 				if h.denied > 1 {
 					t.Errorf("%d sessions were refused", h.denied)
 				}
-				// those that had begun when the first was refused, and one for the one that was let
-				// in with them
+				// ^those under way when the first was refused, and one for the one that was let in
+				// with them
 				if test.refuse > 0 && h.conns > 5 {
 					t.Errorf("%d connections were asked for, where the second was refused", h.conns)
 				}
@@ -190,7 +190,7 @@ func TestLargeFileOverLongLink(t *testing.T) {
 	}
 }
 
-// A server that keeps to itself what each handle writes is found out, and gets no striped file.
+// A server that keeps each handle's writes to itself is recognized, and gets no striped file.
 func TestServerThatKeepsUploadsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{UploadPerHandle: true}),
@@ -221,7 +221,7 @@ func TestServerThatKeepsUploadsApart(t *testing.T) {
 	})
 }
 
-// A host that counts how often a file is read has it opened once, however long the link is.
+// On a host that counts reads a file is opened once, however long the link is.
 func TestMailboxIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &farHost{server: sftptest.NewServer(t, sftptest.Script{}), version: "SSH-2.0-Sterling",
@@ -262,8 +262,8 @@ func (h *farHost) cutAfter(d time.Duration, i int) {
 	})
 }
 
-// TestConnectionOfSeveralLost: while one connection of several dies the others go on, and another
-// takes its place; where it is the first, one of the others does, and nobody logs in for that.
+// TestConnectionOfSeveralLost: if one of several connections is lost the others continue and it is
+// replaced; if it is the first, one of the others takes its place without a login.
 func TestConnectionOfSeveralLost(t *testing.T) {
 	const trip = 400 * time.Millisecond
 	data := random(64 << 20)
@@ -311,7 +311,7 @@ func TestConnectionOfSeveralLost(t *testing.T) {
 					}
 					h.mu.Lock()
 					defer h.mu.Unlock()
-					// two that were wanted, and one for the one that was lost
+					// two that were wanted, and one to replace the lost one
 					if lost != 0 && (retried != "" || h.conns != 3) {
 						t.Errorf("it was told %q; %d connections besides the first", retried,
 							h.conns)

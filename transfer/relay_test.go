@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// relayBench is two scripted servers and a client on each.
+// relayBench is two scripted servers and a client of each.
 type relayBench struct {
 	t        *testing.T
 	from, to *bench
@@ -33,7 +33,7 @@ func newRelayBench(t *testing.T, from, to sftptest.Script, link sftptest.LinkCon
 	return b
 }
 
-// options has the events kept.
+// options records the events.
 func (b *relayBench) options(o transfer.Options) transfer.Options {
 	b.events = nil
 	o.Events = func(e transfer.Event) { b.events = append(b.events, e) }
@@ -44,7 +44,7 @@ func (b *relayBench) copy(source, target string, o transfer.Options) (transfer.R
 	return relayFile(b.t.Context(), b.from.host, source, b.to.host, target, b.options(o))
 }
 
-// clean makes sure that nothing is left under a temporary name.
+// clean makes sure that no temporary name is left.
 func (b *relayBench) clean() {
 	b.t.Helper()
 	if left := append(b.from.temporaries(), b.to.temporaries()...); len(left) > 0 {
@@ -52,8 +52,8 @@ func (b *relayBench) clean() {
 	}
 }
 
-// A file goes from one host to another, whole, whatever its size, with its time and mode where they
-// are wanted; events name both hosts.
+// A file is copied from one host to another, complete, whatever its size, with its time and mode if
+// wanted; events name both hosts.
 func TestRelayFile(t *testing.T) {
 	for _, size := range []int{0, 1, 5000, 261120, 3_000_000} {
 		for _, verify := range []bool{false, true} {
@@ -92,8 +92,8 @@ func TestRelayFile(t *testing.T) {
 	}
 }
 
-// Both sides are under way at once: over two long links a file takes the round trips of one after
-// the other once, and not for each packet.
+// Both sides work at the same time: over two long links a file costs the sum of both sides' round
+// trips once, and not per packet.
 func TestRelayIsPipelined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 200 * time.Millisecond
@@ -114,7 +114,7 @@ func TestRelayIsPipelined(t *testing.T) {
 	})
 }
 
-// Errors say on which host they were.
+// Errors name the host on which they occurred.
 func TestRelayErrors(t *testing.T) {
 	refuse := func(kind wire.Type) sftptest.Script {
 		return sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -156,7 +156,7 @@ func TestRelayErrors(t *testing.T) {
 	}
 }
 
-// What a relay that was interrupted has left is gone on from.
+// What an interrupted relay left is continued.
 func TestRelayResumes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var gate sftptest.Gate
@@ -191,8 +191,8 @@ func TestRelayResumes(t *testing.T) {
 	b.clean()
 }
 
-// Where both ends are reached over one connection, the data does not pass through this machine if
-// the server copies by itself.
+// If both ends share a connection and the server can copy by itself, the data does not pass through
+// this machine.
 func TestRelayOnOneHost(t *testing.T) {
 	for name, extensions := range map[string][]wire.ExtensionPair{
 		"copy-data": {{Name: wire.ExtCopyData, Data: "1"}, {Name: wire.ExtPosixRename, Data: "1"}},
@@ -236,7 +236,7 @@ func TestRelayOnOneHost(t *testing.T) {
 	}
 }
 
-// A tree goes from host to host with all that a tree has, and small files are in flight together.
+// A tree is relayed with everything that trees contain, and small files are in flight together.
 func TestRelayTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 100 * time.Millisecond
@@ -277,7 +277,7 @@ func TestRelayTree(t *testing.T) {
 		}
 		b.clean()
 
-		// Once more, and all is there already.
+		// The second time, everything is there already.
 		summary, err = relayTree(t.Context(), b.from.host, "/tree/.", b.to.host, "/copy",
 			transfer.Options{Resume: true})
 		if err != nil || summary.Kept != 501 {
@@ -286,7 +286,7 @@ func TestRelayTree(t *testing.T) {
 	})
 }
 
-// A source that lies about the names in a tree writes nowhere but at the target.
+// A source that lies about names in a tree writes only inside the target.
 func TestRelayFromHostileSource(t *testing.T) {
 	file := func(name string) wire.Name {
 		return wire.Name{Filename: name,
@@ -348,7 +348,7 @@ func TestRelayFromHostileSource(t *testing.T) {
 	}
 }
 
-// Where either connection is lost it is made anew, and the file goes on from where it had come to.
+// If either connection is lost it is replaced, and the file continues where it was.
 func TestRelayGoesOn(t *testing.T) {
 	for _, which := range []string{"near", "far"} {
 		t.Run(which, func(t *testing.T) {
@@ -399,14 +399,14 @@ func newClient(t *testing.T, server *sftptest.Scripted, link sftptest.LinkConfig
 	return client
 }
 
-// TestRelayOfTimesBefore1970: OpenSSH shows them as times after 2038, and no server can be told of
+// TestRelayOfTimesBefore1970: OpenSSH sends these as times after 2038, and no server can be sent
 // them. They are not passed on as what they are not.
 func TestRelayOfTimesBefore1970(t *testing.T) {
 	for _, preserve := range []bool{false, true} {
 		from := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 		to := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 		from.server.Files.WriteFile("/tree/file", []byte("data"))
-		past := time.Unix(1<<32-86400, 0) // as a server shows the last day of 1969
+		past := time.Unix(1<<32-86400, 0) // as a server sends the last day of 1969
 		for _, name := range []string{"/tree/file", "/tree"} {
 			if err := from.server.Files.SetTimes(name, past, past); err != nil {
 				t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// relayed copies what is put on a far host to another, each over a pool of so many connections, and
-// returns what it took.
+// relayed copies files from one far host to another, with a pool of connections to each, and
+// returns how long that took.
 func relayed(t *testing.T, connections int, version string, files map[string][]byte, copyAll func(ctx context.Context, from, to pool.Host) error) (took time.Duration, opened int) {
 	t.Helper()
 	const trip = 400 * time.Millisecond
@@ -53,7 +53,7 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 				t.Errorf("%s differs: %v", name, err)
 			}
 		}
-		time.Sleep(trip) // of a fake clock: what was only read is closed without waiting
+		time.Sleep(trip) // on a fake clock: files that were only read are closed without waiting
 		if n := far[0].server.OpenHandles(); n > 0 {
 			t.Errorf("%d handles of the source are open", n)
 		}
@@ -64,8 +64,8 @@ func relayed(t *testing.T, connections int, version string, files map[string][]b
 	return took, opened
 }
 
-// Between two hosts far away a file travels over several connections on both sides; from one that
-// counts how often it is read it is read once.
+// Between two far hosts a file uses several connections on both sides; from a host that counts
+// reads it is read once.
 func TestRelayOverLongLinks(t *testing.T) {
 	files := map[string][]byte{"file": random(96 << 20)}
 	one := func(ctx context.Context, from, to pool.Host) error {
@@ -83,7 +83,7 @@ func TestRelayOverLongLinks(t *testing.T) {
 	}
 }
 
-// Of a tree between two hosts the files spread over the connections of both.
+// The files of a tree between two hosts are spread over the connections of both.
 func TestRelayedTreeSpreads(t *testing.T) {
 	files := make(map[string][]byte)
 	for i := range 40 {

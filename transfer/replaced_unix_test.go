@@ -15,13 +15,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSourceReplacedAfterListing: whoever may write to a tree that another copies puts a link or a
-// pipe in the place of a file, or of a directory, between its listing and its reading. What the
-// link leads to is not read, and the pipe not waited for.
+// TestSourceReplacedAfterListing: between listing and reading, another user puts a link or a pipe
+// in the place of a file or directory. What the link leads to is not read, and the pipe is not
+// waited for.
 func TestSourceReplacedAfterListing(t *testing.T) {
 	for name, test := range map[string]struct {
 		on      wire.Type
-		remote  string // begins with
+		remote  string // prefix
 		replace func(tree, secret string) error
 	}{
 		"file by link": {wire.TypeOpen, "/copy/.file.usftp-", func(tree, secret string) error {
@@ -76,8 +76,8 @@ func TestSourceReplacedAfterListing(t *testing.T) {
 	}
 }
 
-// TestJournalOfAnother: a journal that somebody else may write to leads to no file but its own:
-// links in it are not followed, and what is not ours in it is not believed.
+// TestJournalOfAnother: a journal that another user may write to leads to no file but its own:
+// links in it are not followed, and files of others are not trusted.
 func TestJournalOfAnother(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
@@ -101,7 +101,7 @@ func TestJournalOfAnother(t *testing.T) {
 		if direction == download {
 			from, to = "/source", filepath.Join(b.dir, "target")
 		}
-		// What the files of the journal are called is found out, and links put in their places.
+		// Find out the names of the journal's files, and put links in their places.
 		seen := make(map[string]bool)
 		spoil = func() {
 			names, _ := filepath.Glob(filepath.Join(journal, "*"))
@@ -117,7 +117,7 @@ func TestJournalOfAnother(t *testing.T) {
 		os.RemoveAll(filepath.Join(b.dir, "target"))
 		b.server.Files.Remove("/target/big")
 		for name := range seen {
-			os.Remove(name) // that of the tree is still there, and says that it is complete
+			os.Remove(name) // the tree's own mark remains, and says that it is complete
 			if err := os.Symlink(precious, name); err != nil {
 				t.Fatal(err)
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// breaks gives the bench a link, and each time it is lost another one, over which only so many bytes
-// come back.
+// breaks gives the bench a link, and a new one each time that is lost; each returns only so many
+// bytes.
 func (b *bench) breaks(link sftptest.LinkConfig, after int64) (count *int) {
 	b.t.Helper()
 	count = new(int)
@@ -55,8 +55,8 @@ func (r *breakingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestSecondReadIsContinued: what is read once more, because it was written to just before or to be
-// verified, gets through a link that carries only part of it at a time.
+// TestSecondReadIsContinued: what is read a second time, because it was fresh or to verify it, gets
+// through a link that carries only part of it at a time.
 func TestSecondReadIsContinued(t *testing.T) {
 	const size, carried = 40 << 20, 16 << 20
 	data := random(size)

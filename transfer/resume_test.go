@@ -30,16 +30,16 @@ func (b *bench) reconnect(link sftptest.LinkConfig) *sftptest.End {
 	return stream
 }
 
-// A job that was interrupted, or whose connection was lost, is gone on from when the source is the
-// same, and only then.
+// A copy that was interrupted, or lost its connection, is continued if and only if the source is
+// unchanged.
 func TestResume(t *testing.T) {
 	const size = 40 << 20
 	for name, test := range map[string]struct {
 		script  sftptest.Script
-		lose    bool // the connection ends, instead of the context
+		lose    bool // the connection ends instead of the context
 		between func(b *bench, local, left string)
-		sends   int64 // at most, of the second run
-		again   bool  // all of it travels again
+		sends   int64 // the most the second run may send
+		again   bool  // everything is sent again
 	}{
 		"interrupted":     {sends: size / 2},
 		"connection lost": {lose: true, sends: size * 7 / 8},
@@ -133,7 +133,7 @@ func (b *bench) spoil(name string) {
 	b.server.Files.WriteFile(name, data)
 }
 
-// A tree that goes on takes the files that are there, by size and time, for copied.
+// Resuming a tree counts files with equal size and time as copied.
 func TestResumeTree(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
@@ -160,8 +160,7 @@ func TestResumeTree(t *testing.T) {
 	}
 }
 
-// Two runs of the same job at once: each has a temporary file of its own, and only one has the
-// journal.
+// Two runs of the same copy at once: each has its own temporary file, and only one has the journal.
 func TestTwoRuns(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
@@ -210,7 +209,7 @@ func TestTwoRuns(t *testing.T) {
 				t.Errorf("the mark is %s, %v", mark, err)
 			}
 			second := begin()
-			time.Sleep(time.Second) // of the fake clock; the first needs two more
+			time.Sleep(time.Second) // on the fake clock; the first needs two more
 			if left := b.temporaries(); len(left) != 2 {
 				t.Errorf("temporary files: %q", left)
 			}
@@ -234,8 +233,8 @@ func TestTwoRuns(t *testing.T) {
 	}
 }
 
-// TestResumeAfterAnEarlyKill: what a run that was killed at once has left is removed by the one
-// that goes on, though there is nothing to go on from.
+// TestResumeAfterAnEarlyKill: what a run left that was killed at once is removed by the next one,
+// although there is nothing to continue.
 func TestResumeAfterAnEarlyKill(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
@@ -292,8 +291,8 @@ func TestResumeAfterAnEarlyKill(t *testing.T) {
 	}
 }
 
-// Who copies anew what was interrupted is told so, and what was left goes once the copy is in
-// place, and not before.
+// A run that starts over after an interruption says so, and removes what was left once the copy is
+// in place, not before.
 func TestBeginAnew(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		t.Run(direction.String(), func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A job whose connection is lost goes on over a new one, and does not do twice what was done.
+// A copy whose connection is lost continues over a new one, and repeats nothing that was done.
 func TestRetry(t *testing.T) {
 	const size = 30 << 20
 	link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,

@@ -23,8 +23,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// redials has the bench's connection, and each that takes its place, prepared by a function: cut,
-// say, after some bytes. It counts them.
+// redials passes the bench's connection, and each that replaces it, to a function that prepares it,
+// for example to be cut after some bytes. It counts them.
 func (b *bench) redials(link sftptest.LinkConfig,
 	prepare func(n int, end *sftptest.End)) (count *int) {
 	b.t.Helper()
@@ -58,7 +58,7 @@ func retries(n int) func(*treeJob) {
 	return func(tree *treeJob) { tree.Options.Retries = n }
 }
 
-// A mixed tree of many files, with a few that are large, deep directories, and links.
+// mixed makes a tree of many files, a few of them large, with deep directories and links.
 func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
 	b.t.Helper()
 	root := filepath.Join(b.dir, name)
@@ -83,7 +83,7 @@ func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
 		}
 		file := filepath.Join(root, dirs[rng.IntN(len(dirs))], fmt.Sprintf("file%d", i))
 		data := make([]byte, size)
-		for at := range len(data) / 64 { // cheaper than random in each byte
+		for at := range len(data) / 64 { // cheaper than all random
 			data[at*64] = byte(rng.Uint32())
 		}
 		if err := os.WriteFile(file, data, 0o640); err != nil {
@@ -99,9 +99,9 @@ func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
 	return root
 }
 
-// TestTreeCutAgainAndAgain: a tree over connections that are cut, each after a random number of
-// bytes in a random direction, arrives whole: contents, times and modes, of directories too;
-// nothing that was finished is sent again, and nothing is left behind.
+// TestTreeCutAgainAndAgain: over connections that are each cut after a random number of bytes in a
+// random direction, a tree arrives complete: contents, times and modes, those of directories too.
+// Nothing finished is sent again, and nothing is left behind.
 func TestTreeCutAgainAndAgain(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, direction := range []way{upload, download} {
@@ -126,8 +126,8 @@ func treeCut(t *testing.T, seed uint64, direction way) {
 		if n > 9 {
 			return
 		}
-		// By the client's own bytes, so that it may be in the middle of a request, or by time, so
-		// that replies are lost.
+		// Cut after bytes that the client sent, possibly in the middle of a request, or after a
+		// time, so that replies are lost.
 		if direction == upload && rng.IntN(2) == 0 {
 			end.CutAfter(int64(200+rng.IntN(1_500_000)), nil)
 		} else {
@@ -192,8 +192,8 @@ func treeCut(t *testing.T, seed uint64, direction way) {
 	}
 }
 
-// notSentTwice looks at what the server was asked: once a name was given to a file, nothing is
-// opened for it again; a file that was read to its end is not.
+// notSentTwice examines the requests: once a file was renamed, nothing is opened for it again, and
+// a file read to its end is not read again.
 func (b *bench) notSentTwice(direction way) {
 	b.t.Helper()
 	placed := make(map[string]bool)
@@ -201,14 +201,14 @@ func (b *bench) notSentTwice(direction way) {
 		switch {
 		case direction == upload &&
 			(r.Type == wire.TypeRename || r.Extension == wire.ExtPosixRename):
-			placed[r.Path] = true // of the temporary name
+			placed[r.Path] = true // by the temporary name
 		case direction == upload && r.Type == wire.TypeWrite && placed[r.Path]:
 			b.t.Errorf("%s is written to after it was renamed", r.Path)
 		}
 	}
 }
 
-// sameContents compares all bytes of two local trees.
+// sameContents compares the bytes of two local trees.
 func sameContents(t *testing.T, a, b string) {
 	t.Helper()
 	files := 0
@@ -231,18 +231,18 @@ func sameContents(t *testing.T, a, b string) {
 	}
 }
 
-// TestReplyLost: the connection ends behind a request that was carried out, and in front of its
-// reply. It is looked at before it is asked for again.
+// TestReplyLost: the connection ends after a request was executed, but before its reply. The client
+// checks what happened before it repeats the request.
 func TestReplyLost(t *testing.T) {
 	posix := sftptest.OpenSSHExtensions()
 	for name, test := range map[string]struct {
 		on         wire.Type
 		extension  string
-		from       uint64 // WRITEs from there on
+		from       uint64 // from this WRITE on
 		skip       int
 		plain      bool // no posix-rename
-		there      bool // the target tree is there already
-		notCarried bool // hung up instead of carried out
+		there      bool // the target tree exists already
+		notCarried bool // the connection ends instead
 	}{
 		"mkdir":                 {on: wire.TypeMkdir, skip: 2},
 		"mkdir of the top":      {on: wire.TypeMkdir},
@@ -336,8 +336,8 @@ func TestReplyLost(t *testing.T) {
 	}
 }
 
-// TestListingCut: a listing that is cut off is taken up again, and no entry is missed or done
-// twice, though the server lists in another order then.
+// TestListingCut: an interrupted listing is continued, and no entry is missed or handled twice,
+// although the server's order has changed.
 func TestListingCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTreeBench(t, sftptest.Script{ReaddirNames: 10}, sftptest.LinkConfig{})
@@ -365,8 +365,8 @@ func TestListingCut(t *testing.T) {
 	})
 }
 
-// TestTreeStalled: a connection that swallows all that is sent is given up when the peer has owed
-// an answer for too long, and its work goes on over another.
+// TestTreeStalled: a connection that swallows everything is given up when the peer has owed an
+// answer for too long, and its work continues over another.
 func TestTreeStalled(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
@@ -403,7 +403,7 @@ func TestTreeStalled(t *testing.T) {
 	}
 }
 
-// TestTreeGivenUp: when the tries are over, all ends with one sentence.
+// TestTreeGivenUp: after the last attempt everything ends with one sentence.
 func TestTreeGivenUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*transfer.Options)
@@ -446,7 +446,7 @@ func TestTreeGivenUp(t *testing.T) {
 	}
 }
 
-// TestWriterGoesOn: what goes to a writer goes on behind what it has got, unless the source has
+// TestWriterGoesOn: an io.Writer target continues after what it was given, unless the source has
 // changed.
 func TestWriterGoesOn(t *testing.T) {
 	for _, changes := range []bool{false, true} {

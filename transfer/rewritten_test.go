@@ -15,9 +15,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSourceRewrittenInItsSecond: SFTP has times in whole seconds, so a source that is written to
-// twice in one second, once before and once while it is copied, shows the same size and time. No
-// copy of it is torn, however long it takes.
+// TestSourceRewrittenInItsSecond: SFTP's times are whole seconds, so a source written to twice in
+// one second, once before and once during the copy, shows the same size and time. No copy of it is
+// torn, however long it takes.
 func TestSourceRewrittenInItsSecond(t *testing.T) {
 	const size = 40 << 20
 	old := random(size)
@@ -32,7 +32,7 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						var rewritten atomic.Bool
 						var b *bench
-						stamp := func() { // it was read, and written to, by a clock that is behind
+						stamp := func() { // it was read and written, by a clock that is behind
 							now := time.Now().Add(-behind)
 							if behind > 0 && b.server.Files.SetTimes("/source", now, now) != nil {
 								t.Error("it has no times")
@@ -88,8 +88,8 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 	}
 }
 
-// TestDoubtCostsLittle: a source whose second is over is read once; one whose is not is read again
-// as far as it was read then.
+// TestDoubtCostsLittle: a source whose second is over is read once; for any other, only what was
+// read within that second is read again.
 func TestDoubtCostsLittle(t *testing.T) {
 	const size = 160 << 20
 	data := random(size)

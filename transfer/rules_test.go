@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// need returns where a program is. It is a failure if it is missing where everything is required.
+// need returns a program's path. If programs are required, a missing one is a failure.
 func need(t *testing.T, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -45,7 +45,7 @@ func ask(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// shrub makes a random tree of names that patterns have a chance to match.
+// shrub makes a random tree of names that patterns are likely to match.
 func shrub(t *testing.T, rng *rand.Rand, root string) {
 	t.Helper()
 	dirs := []string{root}
@@ -77,7 +77,7 @@ func shrub(t *testing.T, rng *rand.Rand, root string) {
 var shrubNames = []string{"a", "b", "c", "ab", "abc", "a.c", "ba", "a b", "*", "[a]", `a\b`, "é", "x.o",
 	".hidden", "B", "-", "]", "a!", "#a", "0"}
 
-// shrubPattern makes a random pattern of pieces that mean something, or nearly.
+// shrubPattern makes a random pattern from meaningful pieces, or nearly so.
 func shrubPattern(rng *rand.Rand) string {
 	pieces := []string{"a", "b", "c", "*", "**", "?", "/", "/", "[ab]", "[!a]", "[^b]", "[a-c]", "[]a]",
 		"[[:alpha:]]", "[[:digit:][:upper:]]", `\*`, `\`, ".", "***", "[", "ab", "é", "-", "!", " ", "[a-]", `[\]]`, "[z-a]", "#", "*.o", ".*"}
@@ -107,7 +107,7 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 		args := []string{rsync, "-a"}
 		for range 1 + rng.IntN(4) {
 			pattern := shrubPattern(rng)
-			if pattern == "/" || strings.HasPrefix(pattern, "- ") { // which rsync takes for no pattern
+			if pattern == "/" || strings.HasPrefix(pattern, "- ") { // no patterns to rsync
 				continue
 			}
 			flag := "--exclude="
@@ -173,7 +173,7 @@ func TestSyncIgnoresAsGit(t *testing.T) {
 	}
 }
 
-// What is excluded is not deleted, and a directory that has some of it stays.
+// What is excluded is not deleted, nor is a directory that contains some of it.
 func TestSyncExcludedStays(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()

@@ -7,8 +7,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// A program that runs as its owner is not replaced by one that runs as another; where the owner
-// stays, so does the bit.
+// A setuid program is not replaced by one that runs as another user; if the owner stays the same,
+// the bit stays too.
 func TestSetuidOfWhatIsReplaced(t *testing.T) {
 	const special = fs.ModeSetuid | fs.ModeSetgid
 	for name, test := range map[string]struct {

@@ -17,17 +17,17 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// near is the link of a host that is not slow. Its window is an SSH channel's: a copy is not ahead of
-// its host by more than that.
+// near is the link of a host that is not slow. Its window is that of an SSH channel: a copy is
+// never further ahead of its host than that.
 var near = sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
 	RateBytesPerSec: 100 << 20, Window: 2 << 20}
 
-// slowLink carries a hundredth of near.
+// slowLink has a hundredth of near's rate.
 var slowLink = sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond,
 	RateBytesPerSec: 1 << 20, Window: 2 << 20}
 
-// sharedCopies copies one source to a host behind each link at the same time. It returns each
-// copy's error and how long it took, and the most memory that the Shared had.
+// sharedCopies copies one source to a host behind each link at the same time. It records each
+// copy's error and duration, and the Shared's peak memory.
 type sharedCopies struct {
 	hosts  []*bench
 	errs   []error
@@ -78,8 +78,8 @@ func (s *sharedCopies) hasTarget(t *testing.T, i int, want []byte) {
 	}
 }
 
-// TestSharedFile: a file is read once for all hosts that keep up, whatever their number. A slow one
-// reads for itself, and costs the others nothing.
+// TestSharedFile: a file is read once for all hosts that keep up, however many there are. A slow
+// one reads it separately, at no cost to the others.
 func TestSharedFile(t *testing.T) {
 	const memory = 4 << 20
 	data := random(20<<20 + 12345)
@@ -131,7 +131,8 @@ func slowly(link sftptest.LinkConfig, n int) (links []sftptest.LinkConfig) {
 	return links
 }
 
-// TestSharedTree: the files of a tree are read once, small and large ones, and each host gets all.
+// TestSharedTree: the files of a tree are read once, small and large ones, and each host gets them
+// all.
 func TestSharedTree(t *testing.T) {
 	dir := t.TempDir()
 	want, size := make(map[string][]byte), int64(0)
@@ -176,8 +177,8 @@ func TestSharedTree(t *testing.T) {
 	})
 }
 
-// TestSharedFileChanges: what was read before a file changed is not given to a copy that begins
-// after it.
+// TestSharedFileChanges: what was read before a file changed is not given to a copy that starts
+// after the change.
 func TestSharedFileChanges(t *testing.T) {
 	shared := transfer.NewShared(0)
 	defer shared.Close()
@@ -194,7 +195,7 @@ func TestSharedFileChanges(t *testing.T) {
 	}
 }
 
-// countedStream gives its data once and counts what was read.
+// countedStream yields its data once and counts what was read.
 type countedStream struct {
 	data []byte
 	at   int
@@ -225,15 +226,15 @@ func copyStream(t *testing.T, shared *transfer.Shared, r io.Reader, patience tim
 	})
 }
 
-// TestSharedStream: every host gets all of a stream that is read once. A host that is slow is
-// waited for up to the patience and then given up; the others are not held up more than that.
+// TestSharedStream: every host gets all of a stream that is read once. The others wait for a slow
+// host until their patience is used up, then it is abandoned.
 func TestSharedStream(t *testing.T) {
 	const memory, patience = 4 << 20, 2 * time.Second
 	data := random(20<<20 + 12345)
 	for _, test := range []struct {
 		name  string
 		links []sftptest.LinkConfig
-		slow  int // the host that is given up, -1 for none
+		slow  int // the host that is abandoned, -1 for none
 		most  time.Duration
 	}{
 		{"three hosts", slowly(near, 3), -1, 300 * time.Millisecond},

@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// TestSharedRefusesPipes: each copy would get a part of what comes through a pipe.
+// TestSharedRefusesPipes: each copy would get only part of what comes through a pipe.
 func TestSharedRefusesPipes(t *testing.T) {
 	shared := transfer.NewShared(0)
 	defer shared.Close()

@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// extents are data in a file that is otherwise a hole.
+// extents are the data in a file with holes elsewhere.
 type extents []struct{ off, n int }
 
 var holeySizes = map[string]struct {
@@ -38,7 +38,7 @@ var holeySizes = map[string]struct {
 	"a small packet": {300_000, extents{{0, 4096}}},
 }
 
-// holeyFile makes a local file with holes and returns what it holds.
+// holeyFile makes a local file with holes and returns its contents.
 func (b *bench) holeyFile(name string, size int, data extents) (path string, contents []byte) {
 	b.t.Helper()
 	path, contents = filepath.Join(b.dir, name), make([]byte, size)
@@ -62,7 +62,7 @@ func (b *bench) holeyFile(name string, size int, data extents) (path string, con
 	return path, contents
 }
 
-// stored is how much room a file takes.
+// stored returns the disk space that a file takes.
 func stored(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -72,7 +72,7 @@ func stored(t *testing.T, path string) int64 {
 	return info.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
-// TestHolesAreNotSent: holes go up as nothing, and come down as such with Sparse.
+// TestHolesAreNotSent: uploads skip holes, and downloads recreate them with Sparse.
 func TestHolesAreNotSent(t *testing.T) {
 	for name, c := range holeySizes {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestHolesAreNotSent(t *testing.T) {
 			}
 			most := 16 << 10
 			for _, e := range c.extents {
-				most += e.n + 16<<10 // blocks and pages
+				most += e.n + 16<<10 // file system blocks and pages
 			}
 			if sent > most {
 				t.Errorf("%d bytes were sent, and %d would have done", sent, most)
@@ -127,7 +127,7 @@ func TestHolesAreNotSent(t *testing.T) {
 	}
 }
 
-// TestHolesInPlace: over what is there already, zeros are written.
+// TestHolesInPlace: an existing file that is written in place gets zeros for holes.
 func TestHolesInPlace(t *testing.T) {
 	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source, data := b.holeyFile("source", 1<<20, extents{{500_000, 10}})
@@ -141,10 +141,10 @@ func TestHolesInPlace(t *testing.T) {
 	}
 }
 
-// TestHostsThatTakeNoHoles: such a host gets all of the file, and that is said.
+// TestHostsThatTakeNoHoles: such a host gets the whole file, and a note says so.
 func TestHostsThatTakeNoHoles(t *testing.T) {
 	looked := false
-	// as on a host that does not care for offsets
+	// as on a host that ignores offsets
 	shorter := func(r sftptest.Request) []sftptest.Action {
 		if r.Type != wire.TypeFstat || looked {
 			return nil
@@ -175,8 +175,7 @@ func TestHostsThatTakeNoHoles(t *testing.T) {
 	}
 }
 
-// TestResumeHoles: what an interruption has left of a file with holes is gone on from, wherever it
-// was.
+// TestResumeHoles: an interrupted copy of a file with holes is continued from any point.
 func TestResumeHoles(t *testing.T) {
 	stop := errors.New("enough")
 	for skip := range 6 {
@@ -203,7 +202,7 @@ func TestResumeHoles(t *testing.T) {
 			result, err := b.jobContext(ctx, upload, source, "/target",
 				func(j *copyJob) { j.Options.Journal = filepath.Join(b.dir, "journal") })
 			cancel(nil)
-			if err == nil { // it was done before it was stopped
+			if err == nil { // it finished before it was stopped
 				if !bytes.Equal(b.remote("/target"), data) {
 					t.Errorf("%d: what was stored differs", skip)
 				}
@@ -223,7 +222,7 @@ func TestResumeHoles(t *testing.T) {
 	}
 }
 
-// TestHolesOverLongLink: many connections share what there is to send.
+// TestHolesOverLongLink: several connections share the data to send.
 func TestHolesOverLongLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 400 * time.Millisecond
@@ -268,7 +267,7 @@ func TestHolesOverLongLink(t *testing.T) {
 	})
 }
 
-// TestLimitedProgressOfSparseFile: what lies between holes is sent piece by piece under a limit.
+// TestLimitedProgressOfSparseFile: under a rate limit, data between holes is sent piece by piece.
 func TestLimitedProgressOfSparseFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = 20 << 10

@@ -13,8 +13,7 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// Files of which none is worth more connections by itself travel over several all the same, where
-// there are many.
+// Files that are each too small to need more connections use several when there are many of them.
 func TestFilesSpreadOverThePool(t *testing.T) {
 	const trip, files, size = 200 * time.Millisecond, 60, 3 << 20
 	for _, direction := range []way{upload, download} {

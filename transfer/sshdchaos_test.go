@@ -59,9 +59,9 @@ func throughProxy(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy) po
 	return host
 }
 
-// TestRealServerCutAgainAndAgain: trees to and from OpenSSH's server over connections that are
-// reset after random numbers of bytes arrive byte for byte, and no file that was finished is
-// written again: it keeps its inode.
+// TestRealServerCutAgainAndAgain: trees to and from OpenSSH's server, over connections reset after
+// random numbers of bytes, arrive byte for byte, and no finished file is written again: it keeps
+// its inode.
 func TestRealServerCutAgainAndAgain(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	for seed, direction := range []way{upload, download} {

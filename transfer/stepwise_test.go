@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Many small files are in flight at once with every way of placing them, and synced ones too.
+// Many small files are in flight at once with every kind of placement, and synced ones too.
 func TestSmallFilesOfEveryPlacement(t *testing.T) {
 	const trip, files = time.Second, 200
 	for name, options := range map[string]transfer.Options{

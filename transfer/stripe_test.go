@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// striped runs a job over a link so long that several connections take part.
+// striped runs a copy over a link so long that several connections are used.
 func striped(t *testing.T, script sftptest.Script, do func(b *bench)) {
 	t.Helper()
 	const trip = 400 * time.Millisecond
@@ -37,13 +37,13 @@ func striped(t *testing.T, script sftptest.Script, do func(b *bench)) {
 	})
 }
 
-// TestReplacedSourceIsNotMixedIn: a source that another file of its size replaces while further
-// handles of it are being opened is copied as one of the two, or fails.
+// TestReplacedSourceIsNotMixedIn: if another file of the same size replaces the source while
+// further handles are being opened, the copy is one of the two, or fails.
 func TestReplacedSourceIsNotMixedIn(t *testing.T) {
 	const size = 48 << 20
 	old, fresh := bytes.Repeat([]byte("old "), size/4), bytes.Repeat([]byte("new "), size/4)
 	for _, direction := range []way{download, relay} {
-		for opens := 2; opens <= 3; opens++ { // the one before which it is replaced
+		for opens := 2; opens <= 3; opens++ { // replace it before this one
 			t.Run(fmt.Sprintf("%v, open %d", direction, opens), func(t *testing.T) {
 				var server *sftptest.Scripted
 				var mu sync.Mutex
@@ -63,7 +63,7 @@ func TestReplacedSourceIsNotMixedIn(t *testing.T) {
 				striped(t, sftptest.Script{Intercept: replace}, func(b *bench) {
 					server = b.server
 					server.Files.WriteFile("/source", old)
-					time.Sleep(time.Hour) // of a fake clock
+					time.Sleep(time.Hour) // on a fake clock
 					var err error
 					var got func() []byte
 					if direction == download {
@@ -87,8 +87,8 @@ func TestReplacedSourceIsNotMixedIn(t *testing.T) {
 	}
 }
 
-// TestCloseOfAnyHandleCounts: a server that says with the CLOSE of a further handle that what it
-// has acknowledged is not stored has the copy fail before it takes the target's name.
+// TestCloseOfAnyHandleCounts: if a server reports at CLOSE of a further handle that it could not
+// store acknowledged data, the copy fails before it gets the target's name.
 func TestCloseOfAnyHandleCounts(t *testing.T) {
 	const size = 48 << 20
 	for _, placement := range []transfer.Placement{transfer.PlaceAuto, transfer.PlaceDirect} {

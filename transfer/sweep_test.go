@@ -24,9 +24,9 @@ import (
 // spoiled is a way to spoil one reply of a server.
 type spoiled struct {
 	do      sftptest.Action
-	cuts    bool // the connection ends: with retries all arrives
-	unknown bool // what the reply says may be another truth
-	unmade  bool // a file or a handle of which nobody knows may be there
+	cuts    bool // the connection ends: with retries everything arrives
+	unknown bool // what the reply claims may be true of another state
+	unmade  bool // a file or handle that nobody knows about may exist
 }
 
 func spoilings(i int) []spoiled {
@@ -56,9 +56,9 @@ func spoilings(i int) []spoiled {
 	}
 }
 
-// TestEveryReplySpoiled: one reply of a server's is spoiled, each in turn and in many ways, while a
-// tree is copied. The copy ends; where it says that all is copied, it is; and where connections are
-// made anew, one that was cut costs nothing.
+// TestEveryReplySpoiled: while a tree is copied, one of the server's replies is spoiled, each in
+// turn and in many ways. The copy ends. If it reports that everything was copied, it was. If
+// connections are replaced, a cut costs nothing.
 func TestEveryReplySpoiled(t *testing.T) {
 	for _, side := range []string{"upload", "download", "relay's source", "relay's target"} {
 		for _, retries := range []int{0, 3} {
@@ -82,15 +82,14 @@ func TestEveryReplySpoiled(t *testing.T) {
 	}
 }
 
-// sweepEvery is how many of the cases there are for one that is tried. All of them take a minute,
-// which is too long for every day.
+// sweepEvery selects one case in so many. All of them take a minute, too long for every day.
 const sweepEvery = 11
 
-// spoil returns false where there was no such reply.
+// spoil returns false if there was no such reply.
 func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoiled) (hit bool) {
 	script := sftptest.Script{}
 	asked := 0
-	// a stream that was cut may still be served beside the one that takes its place
+	// a stream that was cut may still be served beside its replacement
 	var mu sync.Mutex
 	script.Intercept = func(r sftptest.Request) []sftptest.Action {
 		mu.Lock()

@@ -66,7 +66,7 @@ func (j *syncJob) run(t *testing.T) (transfer.Summary, error) {
 	return transfer.Sync(t.Context(), dst, src, j.options)
 }
 
-// must runs a sync that succeeds.
+// must runs a sync that must succeed.
 func (j *syncJob) must(t *testing.T) transfer.Summary {
 	t.Helper()
 	s, err := j.run(t)
@@ -111,7 +111,7 @@ func (g *grove) must(err error) {
 	}
 }
 
-// all returns the paths of what is of a kind.
+// all returns the paths of everything of a kind.
 func (g *grove) all(kind fs.FileMode) (names []string) {
 	filepath.WalkDir(g.root, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type() == kind {
@@ -162,7 +162,7 @@ func (g *grove) write(name string, size int) {
 	g.must(os.Chtimes(name, when, when))
 }
 
-// change changes something; only what deleting is not needed for, unless that is allowed.
+// change makes a random change; only changes that need no deleting, unless deleting is set.
 func (g *grove) change(deleting bool) {
 	kinds := 6
 	if deleting {
@@ -227,7 +227,7 @@ func TestSyncMakesEqual(t *testing.T) {
 	})
 }
 
-// What a dry run says is what is done, and it does nothing.
+// A dry run announces exactly what is then done, and does nothing itself.
 func TestSyncDryRun(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		for seed := range uint64(3) {
@@ -261,7 +261,7 @@ func TestSyncDryRun(t *testing.T) {
 	})
 }
 
-// sftptestTree lists all that there is, with times.
+// sftptestTree lists everything, with times.
 func sftptestTree(t *testing.T, root string) (all []string) {
 	t.Helper()
 	filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -275,7 +275,7 @@ func sftptestTree(t *testing.T, root string) (all []string) {
 	return all
 }
 
-// Each option says what is left alone.
+// Each option leaves alone what it should.
 func TestSyncOptions(t *testing.T) {
 	t0 := time.Unix(1_500_000_000, 0)
 	put := func(t *testing.T, root, name, data string, when time.Time) {
@@ -345,8 +345,7 @@ func TestSyncOptions(t *testing.T) {
 	}
 }
 
-// A directory that has something in it does not give way to a file, and one below the other is
-// refused.
+// A directory with contents does not give way to a file, and nested directories are refused.
 func TestSyncRefuses(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()
@@ -381,7 +380,7 @@ func TestSyncRefuses(t *testing.T) {
 	})
 }
 
-// A file that vanishes between listing and copying is counted apart.
+// A file that vanishes between listing and copying is counted separately.
 func TestSyncVanished(t *testing.T) {
 	var b *bench
 	b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -399,8 +398,8 @@ func TestSyncVanished(t *testing.T) {
 	}
 }
 
-// A second run asks nothing of any file: its requests, and its round trips, grow with the
-// directories and with the packets of names only.
+// A second run asks nothing about any file: its requests and round trips grow only with the
+// directories and the packets of names.
 func TestSyncRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := sftptest.LinkConfig{ToServer: 25 * time.Millisecond, ToClient: 25 * time.Millisecond}

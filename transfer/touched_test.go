@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestServerThatTouchesWhatIsRead: a server that shows the present time of a file that is read, as
-// rclone's does with a cache, has not changed the file. What is really written to meanwhile is found.
+// TestServerThatTouchesWhatIsRead: a server that shows the current time for a file being read, as
+// rclone's does with a cache, has not changed the file. Real changes are still detected.
 func TestServerThatTouchesWhatIsRead(t *testing.T) {
 	large := random(3 << 20)
 	for name, test := range map[string]struct {
@@ -33,7 +33,7 @@ func TestServerThatTouchesWhatIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var b *bench
 			var mu sync.Mutex
-			clock := time.Now() // of the server; it goes on by a second with each READ
+			clock := time.Now() // of the server; each READ advances it by a second
 			var written atomic.Bool
 			script := sftptest.Script{Extensions: test.extensions,
 				Intercept: func(r sftptest.Request) []sftptest.Action {
@@ -72,7 +72,7 @@ func TestServerThatTouchesWhatIsRead(t *testing.T) {
 			if notes := b.notes(); len(notes) > 1 || !test.rewrite && len(notes) != 1 {
 				t.Errorf("it said %q", notes)
 			}
-			b.host.Client.Stat("/") // behind the READs that nobody waited for
+			b.host.Client.Stat("/") // comes after the READs that nobody waited for
 			for name, data := range files {
 				b.server.Files.WriteFile("/tree/"+name, data)
 				b.server.Files.SetModTime("/tree/"+name, oldTime)
@@ -102,9 +102,9 @@ func TestServerThatTouchesWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestTouchedSourceOfAStream is the same for what does not stay on this machine: a relay copies the
-// first file once more, and hashes it on its way; a stream that cannot be taken back is hashed if the
-// server's name says that it may have to be.
+// TestTouchedSourceOfAStream is the same for data that does not stay on this machine: a relay
+// copies the first file once more and hashes it on the way; a stream that cannot be repeated is
+// hashed if the server's name suggests that this may be needed.
 func TestTouchedSourceOfAStream(t *testing.T) {
 	data := random(3 << 20)
 	for name, test := range map[string]struct {

@@ -22,8 +22,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSpecialFilesAreSkipped: what is neither file, directory nor link is not copied and not waited
-// for, and that is said of each.
+// TestSpecialFilesAreSkipped: anything other than files, directories and links is neither copied
+// nor waited for, and each is reported.
 func TestSpecialFilesAreSkipped(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
@@ -33,7 +33,7 @@ func TestSpecialFilesAreSkipped(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(source, "deep", "pipe"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(source) // a socket's path is short
+	t.Chdir(source) // a socket's path must be short
 	listener, err := net.Listen("unix", "socket")
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +65,11 @@ func TestSpecialFilesAreSkipped(t *testing.T) {
 }
 
 // TestUploadInPlaceFollowsNoLink: what a tree writes in place on a host is not written through a
-// link that somebody has put there.
+// link that another user has put there.
 func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 	for _, fallback := range []bool{false, true} {
 		script := sftptest.Script{}
-		if fallback { // no temporary name is taken
+		if fallback { // temporary names are refused
 			script.Intercept = func(r sftptest.Request) []sftptest.Action {
 				if strings.Contains(r.Path, ".usftp-") {
 					return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied,
@@ -110,8 +110,8 @@ func TestUploadInPlaceFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestInPlaceGoesOn: a tree that is written in place goes on over a new connection, in directories
-// that it has made too.
+// TestInPlaceGoesOn: a tree that is written in place continues over a new connection, in
+// directories that it has made too.
 func TestInPlaceGoesOn(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		synctest.Test(t, func(t *testing.T) {
@@ -159,8 +159,8 @@ func TestInPlaceGoesOn(t *testing.T) {
 	}
 }
 
-// TestAttributesRefused: times are kept where the host lets them be, and where it does not, that is
-// a failure only with Preserve. The temporary file does not stay.
+// TestAttributesRefused: times are kept where the host allows it; where it does not, that is a
+// failure only with Preserve. The temporary file is removed.
 func TestAttributesRefused(t *testing.T) {
 	for _, code := range []wire.Code{wire.PermissionDenied, wire.OpUnsupported, wire.Failure} {
 		script := sftptest.Script{Faults: []sftptest.Fault{
@@ -190,7 +190,8 @@ func TestAttributesRefused(t *testing.T) {
 	}
 }
 
-// TestTreeRateLimit: the limit is of all files of a tree together, however many are under way.
+// TestTreeRateLimit: the limit applies to all files of a tree together, however many are in
+// progress.
 func TestTreeRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
@@ -200,7 +201,7 @@ func TestTreeRateLimit(t *testing.T) {
 		for i := range 32 {
 			b.local(fmt.Sprintf("tree/small%d", i), random(64<<10))
 		}
-		for _, name := range []string{"large", "other"} { // the bubble's clock is long behind
+		for _, name := range []string{"large", "other"} { // the fake clock is far behind
 			old := time.Unix(1e8, 0)
 			os.Chtimes(filepath.Join(b.dir, "tree", name), old, old)
 		}

@@ -47,8 +47,7 @@ func (b *bench) tree(direction way, source, target string,
 	return tree.Run(context.Background())
 }
 
-// kinds returns the sources of the events of a kind that are about entries, without the tree's own
-// prefix.
+// kinds returns the sources of a kind's events about entries, relative to prefix.
 func (b *bench) kinds(kind transfer.Kind, prefix string) (names []string) {
 	for _, e := range b.events {
 		if e.Kind == kind && e.Totals == nil {
@@ -128,8 +127,8 @@ func sameTrees(t *testing.T, a, b string) {
 	}
 }
 
-// A tree goes up and comes down again as it was, whatever is in it, to a server in order and to one
-// that is not, where nothing is and where all of it is already.
+// A tree is copied to a host and back unchanged, whatever is in it, with a server that works in
+// order and one that does not, to an empty target and to one that has it all already.
 func TestTreeThereAndBack(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, sftptest.Script, sftptest.LinkConfig) *bench{"in order": newTreeBench, "unknown": newBench} {
 		t.Run(name, func(t *testing.T) {
@@ -178,8 +177,7 @@ func TestTreeThereAndBack(t *testing.T) {
 	}
 }
 
-// Without being asked a new tree has the times of the old one, and an existing directory keeps its
-// own.
+// By default a new tree gets the times of the old one, and an existing directory keeps its own.
 func TestTreeTimes(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := b.sample("source")
@@ -239,7 +237,7 @@ func TestTreeLinks(t *testing.T) {
 	}
 }
 
-// A failure of one file is told, and leaves the others alone.
+// A failure of one file is reported, and leaves the others alone.
 func TestTreeErrors(t *testing.T) {
 	refuse := sftptest.Fault{On: wire.TypeOpen, Path: "/copy/one",
 		Do: sftptest.Refuse(wire.PermissionDenied, "no")}
@@ -275,8 +273,7 @@ func TestTreeErrors(t *testing.T) {
 	}
 }
 
-// Where a directory or a special file is in the way of a file, or the other way round, nothing is
-// replaced.
+// If a directory or a special file is in the way of a file, or the reverse, nothing is replaced.
 func TestTreeInTheWay(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	source := filepath.Join(b.dir, "source")
@@ -325,7 +322,7 @@ func TestTreeInTheWay(t *testing.T) {
 	}
 }
 
-// A server that lists a tree without end, or names that lead elsewhere, is stopped.
+// A server that lists an endless tree, or names that lead elsewhere, is stopped.
 func TestTreeOfAHostileServer(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
 	deep := "/tree" + strings.Repeat("/d", 20)
@@ -397,7 +394,7 @@ func TestTreeFilters(t *testing.T) {
 	}
 }
 
-// When the connection ends, that is said once and not for each file.
+// When the connection ends, that is reported once and not for each file.
 func TestTreeLosesConnection(t *testing.T) {
 	b := newTreeBench(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeExtended,
 		Extension: wire.ExtPosixRename, Skip: 20, Do: sftptest.Hangup()}}}, sftptest.LinkConfig{})
@@ -417,7 +414,7 @@ func TestTreeLosesConnection(t *testing.T) {
 	}
 }
 
-// Many small files cost few round trips in all: those of one file, and those that many share.
+// Many small files cost few round trips altogether: those of one file, and those that many share.
 func TestTreeRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = time.Second

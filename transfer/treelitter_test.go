@@ -16,14 +16,14 @@ import (
 )
 
 // TestTreeThatGivesUpIsTidied: what a tree leaves when its only connection is cut is named, and the
-// next run of the same copy removes all of it, whether it resumes, goes into the directory that the
+// next run of the same copy removes it all, whether it resumes, goes into the directory that the
 // first one made, or starts over in it.
 func TestTreeThatGivesUpIsTidied(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, direction := range []way{upload, download, relay} {
 			for _, next := range []string{"resume", "again", "exactly"} {
 				if direction != upload && seed%4 != 0 {
-					continue // they leave little
+					continue // these leave little
 				}
 				t.Run(fmt.Sprintf("%v %s %d", direction, next, seed), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { giveUpAndTidy(t, direction, next, seed) })
@@ -66,7 +66,7 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 	}
 	if next == "exactly" {
 		job.Options.NoTargetDirectory = true
-		if direction != download { // old files are replaced
+		if direction != download { // so that old files are replaced
 			if _, err := b.tree(upload, local, "/target"); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 	sameContents(t, local, out)
 }
 
-// treeTemporaries is temporaries with those of local trees.
+// treeTemporaries is temporaries including those of local trees.
 func (b *bench) treeTemporaries() (names []string) {
 	names = b.temporaries()
 	filepath.WalkDir(b.dir, func(name string, _ os.DirEntry, _ error) error {

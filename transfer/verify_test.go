@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// What differs is found out before it takes the target's place, by hash and by reading, whole files
-// and small ones of a tree.
+// Differences are detected before the copy takes the target's place, by hash and by reading, for
+// single files and small ones of a tree.
 func TestVerify(t *testing.T) {
 	verify := func(j *copyJob) { j.Options.Verify = true }
 	verifyTree := func(tree *treeJob) { tree.Options.Verify = true }
@@ -50,7 +50,7 @@ func TestVerify(t *testing.T) {
 				verifyTree); err != nil {
 				t.Errorf("%s, a tree of %d bytes down: %v", name, size, err)
 			}
-			// The server stores something else than it was given.
+			// The server stores something other than it was given.
 			spoil := sftptest.Fault{On: wire.TypeClose,
 				Do: sftptest.Call("spoil", func(r sftptest.Request) {
 					b.spoil(r.Path)
@@ -75,8 +75,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A host that counts how often a file is read is not read again, and nothing is copied that could
-// not be verified.
+// A host that counts reads is not read again, and nothing is copied that could not be verified.
 func TestVerifyReadOnce(t *testing.T) {
 	server := sftptest.NewServer(t, sftptest.Script{})
 	stream := server.Dial(sftptest.LinkConfig{})

@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// TestInterruptedAtAPipe: a job whose source or target is a named pipe ends when it is told to,
-// with nobody at the other end, and with somebody who does nothing.
+// TestInterruptedAtAPipe: a copy whose source or target is a named pipe ends when told to, both
+// with nobody at the other end and with an idle peer.
 func TestInterruptedAtAPipe(t *testing.T) {
 	for _, direction := range []way{upload, download} {
 		for _, company := range []bool{false, true} {
@@ -57,7 +57,8 @@ func TestInterruptedAtAPipe(t *testing.T) {
 			if left := b.temporaries(); len(left) > 0 || b.server.Files.Exists("/target") {
 				t.Errorf("left behind: %v", left)
 			}
-			openOther() // nobody is to wait for it when the test has ended
+			// nobody should wait for it after the test
+			openOther()
 		}
 	}
 }
