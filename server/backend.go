@@ -11,26 +11,26 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is what a session serves. It must answer STAT; everything else is optional: a backend
-// implements those of the interfaces below that it can honour, and clients are told OP_UNSUPPORTED
-// for the others, or what the interface says. An extension whose interface is absent is not
-// offered.
+// FS is what a session serves. It must implement Stat; everything else is optional. A backend
+// implements those of the interfaces below that it supports; for the others clients get
+// OP_UNSUPPORTED, or what the interface says under "Absent". An extension whose interface is absent
+// is not offered.
 //
-// Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/", and hold
-// no "..", no NUL and no more than 4096 bytes. A [PathWalker] gets them as the client sent them.
-// Methods are called concurrently. Their context ends with the session. For how errors become
-// answers see [StatusError].
+// Paths are absolute, slash-separated and clean as by [path.Clean]: they begin with "/", and
+// contain no "..", no NUL and at most 4096 bytes. A [PathWalker] gets them as the client sent them.
+// Methods are called concurrently. Their context ends with the session. [StatusError] describes how
+// errors are translated.
 type FS interface {
-	// Stat describes the file at path and follows symbolic links. For what the client is told of it
-	// see [AttrsOf].
+	// Stat describes the file at path, following symbolic links. [AttrsOf] describes what the
+	// client is told.
 	Stat(ctx context.Context, path string) (fs.FileInfo, error)
 }
 
-// PathWalker resolves paths itself, as a kernel does: element by element, through links. Its
-// methods get paths as the client sent them, only made absolute: they may hold ".", "..", empty
-// elements and slashes at the end, where "link/.." is the parent of what the link names, and
-// "file/" is an error. It must keep ".." from leading out of the tree. Absent: paths are clean,
-// which for trees without links means the same.
+// PathWalker resolves paths itself as a kernel does, element by element and through links. Its
+// methods get paths as the client sent them, only made absolute: they may contain ".", "..", empty
+// elements and trailing slashes, where "link/.." is the parent of the link's target, and "file/" is
+// an error. It must keep ".." from leading out of the tree. Absent: paths are clean, which makes no
+// difference for trees without links.
 type PathWalker interface {
 	WalksPaths()
 }
@@ -40,21 +40,21 @@ type Lstater interface {
 	Lstat(ctx context.Context, path string) (fs.FileInfo, error)
 }
 
-// Opener opens files. Flags are wire.OpenRead and its like, of which at least one of read and write
-// is set; attrs are for a file that this creates. Absent: OPEN is unsupported.
+// Opener opens files. flags are wire.OpenRead and its like, with at least one of read and write
+// set; attrs are for a file that this creates. Absent: OPEN is unsupported.
 type Opener interface {
 	Open(ctx context.Context, path string, flags uint32, attrs wire.Attrs) (File, error)
 }
 
 // Lister lists a directory, describing entries as Lstat does. A [PathWalker] may list "." and "..",
-// which READDIR passes on, as OpenSSH's server does, and nothing else does. An error ends
-// the listing; an error that comes first is the answer to OPENDIR. The iterator is left unfinished
-// when the client closes the directory early. Absent: OPENDIR is unsupported.
+// which only READDIR passes on, as OpenSSH's server does. An error ends the listing; an error
+// before any entry is the answer to OPENDIR. If the client closes the directory early the iteration
+// stops early. Absent: OPENDIR is unsupported.
 type Lister interface {
 	List(ctx context.Context, path string) iter.Seq2[fs.FileInfo, error]
 }
 
-// Setstater changes those attributes whose flags are set. Absent: SETSTAT is unsupported.
+// Setstater changes the attributes whose flags are set. Absent: SETSTAT is unsupported.
 type Setstater interface {
 	Setstat(ctx context.Context, path string, attrs wire.Attrs) error
 }
@@ -64,13 +64,13 @@ type Lsetstater interface {
 	Lsetstat(ctx context.Context, path string, attrs wire.Attrs) error
 }
 
-// Renamer renames a file or directory and fails with fs.ErrExist when the new name exists
-// (draft-02, section 6.5). Absent: RENAME is unsupported.
+// Renamer renames a file or directory, and fails with fs.ErrExist if the new name exists (draft-02,
+// section 6.5). Absent: RENAME is unsupported.
 type Renamer interface {
 	Rename(ctx context.Context, oldPath, newPath string) error
 }
 
-// PosixRenamer renames as POSIX has it: an existing target is replaced. Absent:
+// PosixRenamer renames as POSIX does: an existing target is replaced. Absent:
 // posix-rename@openssh.com is not offered.
 type PosixRenamer interface {
 	PosixRename(ctx context.Context, oldPath, newPath string) error
@@ -91,8 +91,8 @@ type Mkdirer interface {
 	Mkdir(ctx context.Context, path string, attrs wire.Attrs) error
 }
 
-// Symlinker makes a symbolic link at path. Target is what the client sent, neither absolute nor
-// clean. Absent: SYMLINK is unsupported.
+// Symlinker makes a symbolic link at path. target is as the client sent it, neither made absolute
+// nor clean. Absent: SYMLINK is unsupported.
 type Symlinker interface {
 	Symlink(ctx context.Context, target, path string) error
 }
@@ -119,25 +119,25 @@ type StatVFSer interface {
 	StatVFS(ctx context.Context, path string) (wire.StatVFSReply, error)
 }
 
-// HomeDirer finds users' homes. Absent: home-directory and expand-path@openssh.com
-// know the session's own home only, which is [Policy].Home.
+// HomeDirer finds users' home directories. Absent: home-directory and expand-path@openssh.com know
+// only the session's own home, which is [Policy].Home.
 type HomeDirer interface {
 	HomeDir(ctx context.Context, user string) (string, error)
 }
 
-// OwnerNamer gives names to numbers, "" where there is none; the answers are as long as the
-// questions. They are also used in the lines that listings carry for people. Absent:
-// users-groups-by-id@openssh.com is not offered.
+// OwnerNamer translates numeric owners and groups to names, "" where there is none; the results are
+// as long as the arguments. Listings show these names, too. Absent: users-groups-by-id@openssh.com
+// is not offered.
 type OwnerNamer interface {
 	OwnerNames(ctx context.Context, uids, gids []uint32) (users, groups []string, err error)
 }
 
-// File is an open file. What it can do beyond closing is optional again: io.ReaderAt and
-// io.WriterAt for READ and WRITE, and the interfaces below. An *os.File is a File. Methods are
-// called concurrently, within the order that the package documentation describes; Close comes last.
-// Buffers must not be kept.
+// File is an open file. Everything but closing is optional again: io.ReaderAt and io.WriterAt for
+// READ and WRITE, and the interfaces below. An *os.File is a File. Methods are called concurrently,
+// within the order that the package documentation describes; Close comes last. Methods must not
+// retain buffers.
 //
-// On a file opened with wire.OpenAppend, writes come one at a time and their offset means nothing.
+// On a file opened with wire.OpenAppend, writes come one at a time and their offset is meaningless.
 type File interface {
 	io.Closer
 }
@@ -147,7 +147,7 @@ type FileStater interface {
 	Stat() (fs.FileInfo, error)
 }
 
-// FileSetstater changes those attributes whose flags are set. Absent: FSETSTAT is unsupported.
+// FileSetstater changes the attributes whose flags are set. Absent: FSETSTAT is unsupported.
 type FileSetstater interface {
 	Setstat(attrs wire.Attrs) error
 }
@@ -164,21 +164,21 @@ type FileStatVFSer interface {
 }
 
 // FileCopier copies up to length bytes at offset from of source, which is a File of the same FS, to
-// offset to of itself, and returns how many; fewer mean that source ends there. Absent, or
-// errors.ErrUnsupported: the session reads and writes.
+// offset to of itself, and returns how many it copied; fewer mean that source ends there. Absent,
+// or errors.ErrUnsupported: the session reads and writes.
 type FileCopier interface {
 	CopyFrom(ctx context.Context, source File, from, length, to int64) (int64, error)
 }
 
-// FileInSystem is a file whose contents are just those of a file of the operating system: reading
-// from that at an offset is the same as ReadAt. The session may have the kernel move them, without
-// a copy in the process. Absent: ReadAt is called.
+// FileInSystem is a file whose contents are those of a file of the operating system: reading that
+// file at an offset is the same as ReadAt. The session may let the kernel move them without a copy
+// through the process. Absent: ReadAt is called.
 type FileInSystem interface {
 	SystemFile() *os.File
 }
 
-// AttrsOf returns what a client is told of a file: size, mode and modification time, and owner,
-// group and access time where info.Sys() tells them: a *wire.Attrs is taken as it stands, the
+// AttrsOf returns what a client is told about a file: size, mode and modification time, and the
+// owner, group and access time if info.Sys() has them: a *wire.Attrs is returned as it is, and the
 // system's own structure is understood.
 func AttrsOf(info fs.FileInfo) wire.Attrs {
 	if attrs, ok := info.Sys().(*wire.Attrs); ok && attrs != nil {
@@ -196,24 +196,23 @@ func AttrsOf(info fs.FileInfo) wire.Attrs {
 	return attrs
 }
 
-// Seconds turns a time into the protocol's: seconds since 1970 in 32 bits, the nearest there is
+// Seconds converts a time to the protocol's: seconds since 1970 in 32 bits, limited to that range
 // (draft-02, section 5).
 func Seconds(t time.Time) uint32 {
 	return uint32(min(max(t.Unix(), 0), 1<<32-1))
 }
 
-// Linked is what a FileInfo of a backend may tell of a file that can have several names. Absent:
-// the system's own structure is understood on Unix, and elsewhere each name is taken for a file of
-// its own.
+// Linked is what a backend's FileInfo may implement for files that can have several names. Absent:
+// on Unix the system's own structure is used, and elsewhere each name counts as a file of its own.
 type Linked interface {
 	// FileIdentity is equal for infos of one file, and comparable.
 	FileIdentity() any
 
-	// LinkCount is how many names the file has.
+	// LinkCount returns how many names the file has.
 	LinkCount() uint64
 }
 
-// linkCount is for people, as version 3 has no field for it, and for quotas.
+// linkCount is for listings shown to people, since version 3 has no field for it, and for quotas.
 func linkCount(info fs.FileInfo) uint64 {
 	if linked, ok := info.(Linked); ok {
 		return linked.LinkCount()
@@ -224,8 +223,7 @@ func linkCount(info fs.FileInfo) uint64 {
 	return 1
 }
 
-// identityOf is what a file is known by, whatever its name; where that cannot be told it is the
-// name.
+// identityOf identifies a file whatever its name; if that is impossible it returns the name.
 func identityOf(info fs.FileInfo, name string) any {
 	if linked, ok := info.(Linked); ok {
 		return linked.FileIdentity()

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// mostChunks is how many chunks a reply lists at most. So a request has bounded work: the
-	// longest chunks are 384 MiB then.
+	// mostChunks limits how many chunks a reply lists, and so the work per request: at the longest
+	// chunk length that is 384 MiB.
 	mostChunks = 2048
 
-	// chunkList is the part of a request's buffer in which the list grows. The file is read through
-	// the rest.
+	// chunkList is the part of a request's buffer that holds the list. The file is read through the
+	// rest.
 	chunkList = 48 << 10
 )
 
-// The list and the longest chunk fit the buffer, and chunks are found faster where two fit.
+// The list and the longest chunk fit in the buffer. Chunks are found faster if two fit.
 var _ [chunkList - mostChunks*(4+wire.ChunkSumSize)]struct{}
 var _ [largeBuffer - chunkList - wire.LongestChunk*wire.MaxChunk]struct{}
 
@@ -50,7 +50,7 @@ func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
 		to = r.offset + r.length
 	}
 	buf := r.reply.Bytes()
-	// The list grows where the reply does not begin, so that it can be appended to it.
+	// The list is built at the buffer's end, so that it can then be appended to the reply.
 	list := buf[len(buf)-chunkList:][:0:chunkList]
 	source := &chunkSource{s: s, file: r.handle.readerAt, at: int64(r.offset)}
 	cutter, err := cdc.NewCutter(source, int(r.blockSize), h, buf[:len(buf)-chunkList])
@@ -74,8 +74,8 @@ func (s *session) listChunks(r *request) (reply wire.ChunksReply, err error) {
 	return reply, nil
 }
 
-// A chunkSource is what the chunks of a file are cut from. It holds one of the turns at expensive
-// work, but not while it reads.
+// A chunkSource reads the file whose chunks are listed. It holds a turn at expensive work, except
+// while it reads.
 type chunkSource struct {
 	s       *session
 	file    io.ReaderAt
@@ -96,7 +96,7 @@ func (c *chunkSource) Read(p []byte) (int, error) {
 	if n == 0 && err == nil {
 		err = io.ErrNoProgress
 	}
-	if n > 0 && err != io.EOF && err != nil { // the next Read fails again
+	if n > 0 && err != io.EOF && err != nil { // the next Read will fail again
 		err = nil
 	}
 	if turnErr := c.s.costly.begin(c.s.ctx, c.s.view.user); turnErr != nil {
@@ -106,7 +106,7 @@ func (c *chunkSource) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stop gives the turn back.
+// stop gives up the turn.
 func (c *chunkSource) stop() {
 	if c.working {
 		c.working = false

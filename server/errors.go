@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// StatusError lets a backend say exactly what a client is told. Other errors are translated as
+// StatusError lets a backend decide exactly what a client is told. Other errors are translated as
 // OpenSSH's server does:
 //
 //	io.EOF                                          EOF
@@ -20,7 +20,7 @@ import (
 //	anything else                                   FAILURE
 //
 // The message is the error's text, without the operation and path of *fs.PathError and
-// *os.LinkError: those may name places that the client is not to know.
+// *os.LinkError, which may name places that the client must not learn.
 type StatusError struct {
 	Code    wire.Code
 	Message string
@@ -33,7 +33,7 @@ func (e *StatusError) Error() string {
 	return e.Message
 }
 
-// Is makes a StatusError answer to the errors that its code stands for.
+// Is makes a StatusError match the errors that its code stands for.
 func (e *StatusError) Is(target error) bool {
 	switch e.Code {
 	case wire.EOF:
@@ -68,7 +68,7 @@ var (
 // noSuchFile is what OpenSSH's server says.
 const noSuchFile = "No such file"
 
-// maxMessage bounds the message of a status: nobody reads more, and errors of backends may be long.
+// maxMessage limits the message of a status, since errors of backends may be long.
 const maxMessage = 256
 
 // statusOf translates an error.
@@ -112,16 +112,14 @@ func codeOf(err error) wire.Code {
 	return wire.Failure
 }
 
-// isEscape reports whether os.Root refused a path that leads out of it; the error has no name to
-// compare with.
+// isEscape reports whether os.Root refused a path that leads out of it; that error is not exported.
 func isEscape(err error) bool {
 	var pathError *fs.PathError
 	return errors.As(err, &pathError) && pathError.Err != nil &&
 		pathError.Err.Error() == "path escapes from parent"
 }
 
-// ErrorMessage returns what a client is told of an error in words: its text without operation and
-// path.
+// ErrorMessage returns an error's text for a client: without operation and path.
 func ErrorMessage(err error) string {
 	message := messageOf(err)
 	if len(message) > maxMessage {

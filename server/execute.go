@@ -11,10 +11,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// worker runs requests. It has scratch space for short replies.
+// worker runs requests. It has a buffer for short replies.
 type worker struct {
 	scratch [shortReply]byte
-	alone   bool    // it is the reader's, which runs requests when no other runs
+	alone   bool    // it belongs to the reader, which runs requests when nothing else runs
 	next    *worker // in the session's list
 }
 
@@ -38,7 +38,7 @@ func (w *worker) execute(s *session, r *request) {
 	}
 }
 
-// refuse answers a request that is bad.
+// refuse answers an invalid request.
 func (w *worker) refuse(s *session, r *request) {
 	s.releasePacket(r.own)
 	r.own = nil
@@ -100,7 +100,7 @@ func (w *worker) executeRare(s *session, r *request) {
 	}
 }
 
-// status queues a STATUS. A buffer lent for a longer reply is returned.
+// status queues a STATUS. It releases any buffer lent for a longer reply.
 func (w *worker) status(s *session, r *request, err error) {
 	if err != nil && !r.repeated {
 		s.told.note(r, err)
@@ -117,11 +117,11 @@ func (w *worker) short(s *session, r *request, reply []byte) {
 	s.deliver(r, reply, nil)
 }
 
-// send queues the reply that was made in the buffer lent for it.
+// send queues a reply built in the buffer lent for it.
 func (w *worker) send(s *session, r *request, reply []byte) {
 	b := r.reply
 	if len(reply) > len(b.Bytes()) {
-		w.status(s, r, errLongReply) // what the backend said does not fit
+		w.status(s, r, errLongReply) // the backend's answer does not fit
 		return
 	}
 	r.reply = nil
@@ -160,7 +160,7 @@ func (w *worker) name(s *session, r *request, name string, err error) {
 	w.send(s, r, wire.FinishNames(b, 0, 1))
 }
 
-// read answers READ. It reads into the buffer that is sent, after the space for the header. Reads
+// read answers READ. It reads into the buffer that is sent, after the space for the header. A read
 // may be short at the end of the file (draft-02, section 6.4); clients repeat any other short read.
 func (w *worker) read(s *session, r *request) {
 	if w.alone && r.handle.raw != nil && s.relay != nil && r.length >= relayLeast &&
@@ -191,7 +191,7 @@ func (w *worker) readRelayed(s *session, r *request) bool {
 	n, err := s.relay.load(r.handle.raw, int64(r.offset), int(r.length))
 	if n == 0 {
 		if err != nil {
-			r.handle.raw = nil // of a file system that cannot; it has no other use
+			r.handle.raw = nil // its file system does not support it; raw has no other use
 		}
 		return false
 	}
@@ -214,7 +214,7 @@ func (s *session) readAt(r *request) (int, error) {
 		return 0, errUnsupported
 	case h.readerAt == nil:
 		return 0, errBadHandle
-	case r.length == 0: // as OpenSSH's server has it; a DATA without data would say nothing
+	case r.length == 0: // as OpenSSH's server does; a DATA without data would be meaningless
 		return 0, io.EOF
 	case r.offset > math.MaxInt64-r.length:
 		return 0, io.EOF
@@ -266,7 +266,7 @@ func (w *worker) open(s *session, r *request) {
 	})
 }
 
-// giveHandle answers OPEN and OPENDIR. If there are too many handles it opens nothing, because that
+// giveHandle answers OPEN and OPENDIR. If there are too many handles it does not call open, which
 // might create or truncate a file.
 func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)) {
 	s.mu.Lock()
@@ -292,7 +292,7 @@ func (w *worker) giveHandle(s *session, r *request, open func() (*handle, error)
 	w.short(s, r, wire.Handle{Handle: key}.Append(w.scratch[:0], r.id))
 }
 
-// close closes a handle that no request uses any more.
+// close closes a handle that no other request uses.
 func (s *session) close(h *handle) error {
 	s.mu.Lock()
 	s.handles.remove(h)
@@ -390,7 +390,7 @@ func (s *session) fsync(h *handle) error {
 	return syncer.Sync()
 }
 
-// expandPath resolves a path that may begin with "~" or "~user" (OpenSSH's PROTOCOL, section 4.9).
+// expandPath resolves a path that may begin with "~" or "~user" (OpenSSH PROTOCOL, section 4.9).
 func (s *session) expandPath(name string) (string, error) {
 	if strings.HasPrefix(name, "~") {
 		user, rest, _ := strings.Cut(name[1:], "/")
@@ -403,7 +403,7 @@ func (s *session) expandPath(name string) (string, error) {
 	return s.view.realPath(s.ctx, s.view.Path(name))
 }
 
-// usersGroups answers users-groups-by-id (OpenSSH's PROTOCOL, section 4.11).
+// usersGroups answers users-groups-by-id (OpenSSH PROTOCOL, section 4.11).
 func (w *worker) usersGroups(s *session, r *request) {
 	users, groups, err := s.view.ownerNames(s.ctx, r.uids, r.gids)
 	if err == nil && (len(users) != len(r.uids) || len(groups) != len(r.gids)) {
@@ -442,8 +442,8 @@ func (s *session) copyData(r *request) error {
 		return &StatusError{Code: wire.BadMessage, Message: "offset out of range"}
 	}
 	length = min(length, math.MaxInt64-r.offset, math.MaxInt64-r.toOffset)
-	// OpenSSH's server refuses to copy within one file if the ranges overlap: it would read what it
-	// has just written.
+	// Like OpenSSH's server, refuse to copy within one file if the ranges overlap: it would read
+	// what it has just written.
 	if from == to && r.offset < r.toOffset+length && r.toOffset < r.offset+length {
 		return &StatusError{Code: wire.Failure, Message: "the ranges overlap"}
 	}
@@ -454,7 +454,7 @@ func (s *session) copyData(r *request) error {
 		to.failWrites(err)
 		return err
 	}
-	// As with OpenSSH's server, it is an error if the source is shorter than the length asked for.
+	// As with OpenSSH's server, a source shorter than the requested length is an error.
 	if r.length != 0 && uint64(n) < r.length {
 		return io.EOF
 	}

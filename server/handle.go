@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// noKey is never the key of a handle.
+// noKey is never a handle's key.
 const noKey = 0
 
 // handle is an open file or directory.
@@ -26,13 +26,13 @@ type handle struct {
 	file     File
 	readerAt io.ReaderAt
 	writerAt io.WriterAt
-	raw      syscall.RawConn // of a file that may go through a relay
-	system   bool            // a file of the system, which itself lets one write in at a time
+	raw      syscall.RawConn // of a file that may be sent through a relay
+	system   bool            // a file of the system, which itself serializes writes
 	dir      *listing        // of a directory
 	opened   time.Time
 
 	// Under the session's lock.
-	ops     requestList // what has arrived and is not done, in order
+	ops     requestList // requests in order of arrival that are not done
 	active  int         // position in the session's list of handles with ops, from 1
 	waiting int         // how many of ops have not started
 	closing bool        // CLOSE has arrived: nothing may follow it
@@ -40,7 +40,7 @@ type handle struct {
 
 	bytesRead    atomic.Uint64
 	bytesWritten atomic.Uint64
-	// the first failure: a file with a hole must not look complete
+	// the first failure; a file with a gap must not look complete
 	writeError atomic.Pointer[error]
 }
 
@@ -103,12 +103,12 @@ func (h *handle) close() error {
 	return err
 }
 
-// handleTable maps keys to handles. The lower half of a key is a slot, the upper half counts how
-// often the slot was used, so that a handle is invalid after its CLOSE.
+// handleTable maps keys to handles. The lower half of a key is a slot, the upper half counts the
+// slot's uses, so that a handle is invalid after its CLOSE.
 type handleTable struct {
 	slots []handleSlot
 	free  []uint16
-	open  int // those given, and those that are kept for what is being opened
+	open  int // handles and reservations
 }
 
 type handleSlot struct {
@@ -116,7 +116,7 @@ type handleSlot struct {
 	use uint16
 }
 
-// reserve reserves a handle for a file about to be opened. It returns false if there are limit
+// reserve reserves a handle for a file about to be opened. It returns false if limit handles exist
 // already.
 func (t *handleTable) reserve(limit int) bool {
 	if t.open >= limit {
@@ -162,15 +162,15 @@ func (t *handleTable) remove(h *handle) {
 	t.open--
 }
 
-// handleSize is the length of a handle as clients see it. Handles are hexadecimal because some
-// clients keep them as text.
+// handleSize is the length of a handle as sent to clients. Handles are hexadecimal because some
+// clients treat them as text.
 const handleSize = 8
 
 func appendKey(b []byte, key uint32) []byte {
 	return hex.AppendEncode(b, binary.BigEndian.AppendUint32(make([]byte, 0, 4), key))
 }
 
-// parseKey is the inverse of appendKey. Anything else than a handle becomes noKey.
+// parseKey is the inverse of appendKey. It returns noKey for anything that is not a handle.
 func parseKey(b []byte) uint32 {
 	var key [4]byte
 	if len(b) != handleSize {
@@ -186,10 +186,10 @@ func parseKey(b []byte) uint32 {
 // any order, but some clients, PuTTY's pscp among them, take the reply to a later READ for the end
 // of the file. A reply waits only for earlier requests on the same handle.
 type turns struct {
-	last uint64 // given to the request that arrived last, under the session's lock
+	last uint64 // of the latest request to arrive, under the session's lock
 
 	mu   sync.Mutex
-	sent uint64               // of the request that was answered last
+	sent uint64               // of the latest request to be answered
 	held map[uint64]heldReply // by their turns
 }
 
@@ -222,7 +222,7 @@ func (s *session) deliver(r *request, short []byte, long *buffer.Block) {
 	s.nextTurn(t)
 }
 
-// delivered is deliver for a reply that has been sent already.
+// delivered is deliver for a reply that has already been sent.
 func (s *session) delivered(r *request) {
 	t := &r.handle.turns
 	t.mu.Lock()
@@ -230,7 +230,7 @@ func (s *session) delivered(r *request) {
 	s.nextTurn(t)
 }
 
-// nextTurn queues those whose turn it is now; the caller holds the lock of t.
+// nextTurn queues the replies whose turn has come. The caller holds the lock of t.
 func (s *session) nextTurn(t *turns) {
 	for t.sent++; len(t.held) > 0; t.sent++ {
 		reply, ok := t.held[t.sent+1]

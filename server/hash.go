@@ -15,13 +15,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// AlgorithmBLAKE3 is the name under which check-file knows BLAKE3 with 32 bytes of hash: a name of
-// our own, as the draft has none.
+// AlgorithmBLAKE3 is our name for BLAKE3 with 32 bytes of hash in check-file; the draft has none.
 const AlgorithmBLAKE3 = wire.HashBLAKE3
 
-// hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3, but
-// for BLAKE3). The draft's md5 and sha1 are there for clients that know nothing else; they do not
-// protect against anybody.
+// hashes are the algorithms of check-file (draft-ietf-secsh-filexfer-extensions-00, section 3,
+// except BLAKE3). The draft's md5 and sha1 are for clients that know nothing else; they do not
+// protect against attackers.
 var hashes = [...]struct {
 	name string
 	make func() hash.Hash
@@ -35,7 +34,7 @@ var hashes = [...]struct {
 	{"md5", md5.New},
 }
 
-// hashNames lists the algorithms, as [wire.ExtCheckFileAlgorithms] offers them.
+// hashNames lists the algorithms for [wire.ExtCheckFileAlgorithms].
 func hashNames() string {
 	var names []string
 	for _, known := range hashes {
@@ -44,7 +43,7 @@ func hashNames() string {
 	return strings.Join(names, ",")
 }
 
-// chooseHash takes the first algorithm of a list that is known.
+// chooseHash returns the first known algorithm of a list.
 func chooseHash(list string) (name string, h hash.Hash) {
 	for wanted := range strings.SplitSeq(list, ",") {
 		for _, known := range hashes {
@@ -56,8 +55,8 @@ func chooseHash(list string) (name string, h hash.Hash) {
 	return "", nil
 }
 
-// minHashBlock is the smallest block that may be hashed (draft-ietf-secsh-filexfer-extensions-00,
-// section 3).
+// minHashBlock is the smallest block size allowed (draft-ietf-secsh-filexfer-extensions-00, section
+// 3).
 const minHashBlock = 256
 
 // checkFile answers check-file-handle and check-file-name.
@@ -91,7 +90,7 @@ func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, e
 	return reply, err
 }
 
-// hashSource returns what check-file reads.
+// hashSource returns the file to hash.
 func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func(), err error) {
 	if r.handle != nil {
 		if r.handle.readerAt == nil {
@@ -111,11 +110,11 @@ func (s *session) hashSource(r *request) (source io.ReaderAt, closeSource func()
 	return source, func() { file.Close() }, nil
 }
 
-// maxHashes is the most that a reply holds.
+// maxHashes is how many bytes of hashes a reply can hold.
 const maxHashes = wire.MaxPacket - 1024
 
-// maxHashed is the most that one request may have hashed. A hole takes no room on a disk, but as
-// long to hash as anything else.
+// maxHashed limits what one request may hash. A hole takes no space on disk, but takes as long to
+// hash as anything else.
 const maxHashed = 1 << 40
 
 var errLongHash = &StatusError{Code: wire.Failure,
@@ -123,8 +122,8 @@ var errLongHash = &StatusError{Code: wire.Failure,
 
 var errManyHashes = &StatusError{Code: wire.Failure, Message: "more hashes than fit into a reply"}
 
-// hashBlocks hashes a range block by block, or as one. It reads through the buffer that the reply
-// will be made in.
+// hashBlocks hashes a range block by block, or as one. It reads through the buffer in which the
+// reply is built afterwards.
 func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byte, error) {
 	left := r.length
 	if left == 0 || left > math.MaxInt64-r.offset {
@@ -151,8 +150,8 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 		if err != nil && err != io.EOF {
 			return nil, err
 		}
-		// An empty range has one hash, that of nothing; behind the end of the file there is no
-		// block.
+		// An empty range has one hash, that of nothing; beyond the end of the file there are no
+		// blocks.
 		if n > 0 || len(sums) == 0 {
 			if len(sums)+h.Size() > maxHashes {
 				return nil, errManyHashes
@@ -169,7 +168,7 @@ func (s *session) hashBlocks(source io.ReaderAt, h hash.Hash, r *request) ([]byt
 	return sums, nil
 }
 
-// hashOne feeds length bytes at offset to h. The error is io.EOF where the file ends before.
+// hashOne feeds length bytes at offset to h. The error is io.EOF if the file ends before that.
 func (s *session) hashOne(source io.ReaderAt, h hash.Hash, offset int64, length uint64,
 	buf []byte) (done int64, err error) {
 	for uint64(done) < length {

@@ -16,8 +16,7 @@ const (
 	inputSize = 16 << 10
 
 	// mediumPacket is the longest packet that is read together with others, into a large buffer.
-	// Such are the writes of clients that know nothing of limits@openssh.com, which come by the
-	// dozen.
+	// Clients that do not know limits@openssh.com send such writes by the dozen.
 	mediumPacket = 64 << 10
 )
 
@@ -26,20 +25,20 @@ var (
 	errCutPacket    = errors.New("sftp server: the stream ended inside a packet")
 )
 
-// input cuts a stream into packets. Packets are parsed where they were read; a long one is read
-// straight into a buffer of its own. Either way the data of a WRITE are not copied.
+// input splits a stream into packets. Packets are parsed where they were read; a long one is read
+// straight into a buffer of its own. Either way the data of a WRITE is not copied.
 type input struct {
 	r          io.Reader
 	pool       *Pool
 	buf        []byte
-	start, end int // what of buf has been read and not been taken
+	start, end int // the part of buf that has been read and not taken
 
 	// While many packets arrive, buf is this large buffer; it is released at the first short read.
 	large *buffer.Block
-	small []byte // buf, meanwhile
-	last  int    // what the last read brought
+	small []byte // buf, while large is in use
+	last  int    // length of the last read
 
-	// lease gets the buffer for a long packet and waits for it; nil means that the session is over.
+	// lease waits for a buffer for a long packet; nil means that the session is over.
 	lease func(n int) *buffer.Block
 }
 
@@ -52,9 +51,9 @@ func (in *input) ready() bool {
 	return uint64(len(have)) >= wire.LengthSize+uint64(binary.BigEndian.Uint32(have))
 }
 
-// next takes the next packet, without its length field. A long packet comes with the buffer it lies
-// in, which the caller must release, also with an error; any other stays valid until the next call.
-// The error is io.EOF where the stream ended between two packets.
+// next returns the next packet, without its length field. A long packet comes with the buffer that
+// holds it, which the caller must release, even after an error; any other stays valid until the
+// next call. The error is io.EOF if the stream ended between two packets.
 func (in *input) next() (packet []byte, own *buffer.Block, err error) {
 	if in.large != nil && in.start == in.end && in.last < inputSize {
 		in.drop()
@@ -81,7 +80,7 @@ func (in *input) next() (packet []byte, own *buffer.Block, err error) {
 	return packet, nil, nil
 }
 
-// grow makes buf a large one.
+// grow switches to a large buf.
 func (in *input) grow() {
 	in.large, in.small = in.pool.lease(largeBuffer), in.buf
 	in.end = copy(in.large.Bytes(), in.buf[in.start:in.end])

@@ -16,12 +16,12 @@ type listing struct {
 	next func() (fs.FileInfo, error, bool)
 	stop func()
 	dots bool // "." and ".." are listed
-	// The entry that did not fit into the last reply, or that OPENDIR has already taken.
+	// The entry that did not fit in the last reply, or that OPENDIR has already read.
 	entry   fs.FileInfo
 	err     error
 	pending bool
 	done    bool
-	// Who owned the last entry.
+	// The last entry's owner and group.
 	uid, gid    uint32
 	user, group string
 }
@@ -38,7 +38,8 @@ func (w *worker) opendir(s *session, r *request) {
 	})
 }
 
-// peek loads the next entry, unless the listing is done. After an error it is done, with err set.
+// peek loads the next entry, unless the listing is done. An error ends the listing, and is kept in
+// err.
 func (l *listing) peek() {
 	if l.pending || l.done {
 		return
@@ -57,14 +58,14 @@ func (l *listing) peek() {
 }
 
 const (
-	// maxNames is how long a NAME gets: less than the 34000 bytes that draft-02, section 3, has
-	// every client take.
+	// maxNames limits the length of a NAME: less than the 34000 bytes that draft-02, section 3,
+	// requires every client to accept.
 	maxNames = 32000
 
 	// maxName is the longest name that is listed; file systems allow 255 bytes.
 	maxName = 1024
 
-	// maxOwner is the longest name of an owner that is listed.
+	// maxOwner is the longest owner name that is listed.
 	maxOwner = 64
 )
 
@@ -86,7 +87,7 @@ func (w *worker) readdir(s *session, r *request) {
 		}
 		before := len(b)
 		if b = w.appendEntry(b, s, l, now); len(b) > maxNames && count > 0 {
-			b = b[:before] // for the next reply
+			b = b[:before] // leave it for the next reply
 			break
 		}
 		l.entry, l.pending = nil, false
@@ -115,8 +116,8 @@ func (w *worker) appendEntry(b []byte, s *session, l *listing, now time.Time) []
 	return (&wire.Name{Filename: l.entry.Name(), LongName: string(long), Attrs: attrs}).Append(b)
 }
 
-// lookUp finds the names of an entry's owner and group, which are mostly those of the entry before
-// it.
+// lookUp finds the names of an entry's owner and group, which are usually those of the previous
+// entry.
 func (l *listing) lookUp(s *session, uid, gid uint32) {
 	if l.user != "" && l.uid == uid && l.gid == gid {
 		return
@@ -132,15 +133,15 @@ func (l *listing) lookUp(s *session, uid, gid uint32) {
 	}
 }
 
-// Listable reports whether a name may be listed: it is a single path element, and not "." or "..".
-// Other names are left out of listings, because no client could use them.
+// Listable reports whether a name may be listed: a single path element other than "." and "..".
+// Other names are left out of listings, since no client could use them.
 func Listable(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName &&
 		!strings.ContainsAny(name, "/\x00")
 }
 
-// appendLongName appends a line as of ls -l: draft-02, section 7, shows it, and people see it in
-// clients that print what they are sent. Widths are those of OpenSSH's server.
+// appendLongName appends a line as ls -l prints it: draft-02, section 7, suggests that form, and
+// some clients print what they are sent. Widths are those of OpenSSH's server.
 func appendLongName(b []byte, name string, attrs *wire.Attrs, links uint64, user, group string,
 	now time.Time) []byte {
 	b = appendMode(b, attrs.Permissions)
@@ -154,7 +155,7 @@ func appendLongName(b []byte, name string, attrs *wire.Attrs, links uint64, user
 	b = appendPadded(b, strconv.FormatUint(attrs.Size, 10), -8)
 	b = append(b, ' ')
 	mtime := time.Unix(int64(attrs.MTime), 0)
-	// ls shows the year instead of the time of day for what is older than half a year, or in the
+	// ls shows the year instead of the time of day for times more than half a year ago or in the
 	// future.
 	if age := now.Sub(mtime); age > 365*24*time.Hour/2 || age < -time.Minute {
 		b = mtime.AppendFormat(b, "Jan _2  2006")
@@ -165,7 +166,7 @@ func appendLongName(b []byte, name string, attrs *wire.Attrs, links uint64, user
 	return append(b, name...)
 }
 
-// appendPadded pads on the right, or for a negative width on the left.
+// appendPadded pads on the right, or on the left if width is negative.
 func appendPadded(b []byte, s string, width int) []byte {
 	if width < 0 {
 		for range -width - len(s) {

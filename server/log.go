@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// refusalLog writes a line for each request that was not allowed or made no sense, so that the log
-// shows who tried what. The lines are limited: no client may fill the disk with lines about itself.
+// refusalLog logs each request that was not allowed or made no sense, so that the log shows who
+// tried what. The number of lines is limited: no client may fill the disk by being refused.
 type refusalLog struct {
 	log  *slog.Logger
 	rate lograte.Limit
@@ -78,8 +78,8 @@ func (f *refusalLog) end() {
 	}
 }
 
-// changed logs a change of the tree, unless err is set, and returns err. Setting times is not
-// logged: every copy does it.
+// changed logs a change to the tree, unless err is set, and returns err. Setting times is not
+// logged, since every copy does it.
 func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attrs) error {
 	const logged = wire.AttrPermissions | wire.AttrSize | wire.AttrUIDGID
 	if err != nil || v.log == nil || attrs != nil && attrs.Flags&logged == 0 {
@@ -102,7 +102,7 @@ func (v *View) changed(err error, o operation, name, to string, attrs *wire.Attr
 	return nil
 }
 
-// Logged returns the view with a logger, which gets a line for each change of the tree.
+// Logged returns the view with a logger, which gets a line for each change to the tree.
 func (v *View) Logged(log *slog.Logger) *View {
 	logged := *v
 	logged.log = log

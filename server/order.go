@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// requestList holds requests in order of arrival. Taking from its front and adding at its end
+// requestList holds requests in order of arrival. Removing near its front and adding at its end
 // allocates nothing in the long run.
 type requestList struct {
 	buf  []*request
@@ -66,8 +66,8 @@ func (r *request) writesTo(h *handle) bool {
 	return r.op == opWrite || r.op == opCopyData && r.target == h
 }
 
-// overlaps reports whether two requests write to the same place of h, or gain nothing by running at
-// once.
+// overlaps reports whether two requests write to the same part of h, or gain nothing by running at
+// the same time.
 func (r *request) overlaps(e *request, h *handle) bool {
 	if h.system || h.flags&wire.OpenAppend != 0 || r.handle == r.target || e.handle == e.target {
 		return true
@@ -101,8 +101,8 @@ func touches(a, b string) bool {
 	return len(a) == len(b) || b[len(a)] == '/' || a == "/"
 }
 
-// placeOf returns the path by which a request is ordered. A path with ".." may lead anywhere,
-// because there may be links before it: it is ordered with everything.
+// placeOf returns the path that determines a request's order. A path with ".." may lead anywhere,
+// since there may be links before it, so it is ordered with everything.
 func placeOf(name string) string {
 	for rest := name; ; {
 		element, after, more := strings.Cut(rest, "/")
@@ -134,7 +134,7 @@ func (r *request) touchesRequest(e *request) bool {
 type schedule struct {
 	paths        requestList // requests on paths
 	pathsWaiting int
-	active       []*handle // those with requests
+	active       []*handle // handles with requests
 	turn         int       // where among them the last search ended
 	waiting      int       // requests that have not started
 	running      int
@@ -221,7 +221,7 @@ func (s *schedule) all() iter.Seq[*request] {
 	}
 }
 
-// next returns a request that may start, if its reply fits into room, or nil.
+// next returns a request that may start and whose reply fits in room, or nil.
 func (s *schedule) next(room int) *request {
 	if s.pathsWaiting > 0 {
 		for i, r := range s.paths.all() {
@@ -241,7 +241,7 @@ func (s *schedule) next(room int) *request {
 	return nil
 }
 
-// pathMayStart reports whether the request at place i among those on paths may start.
+// pathMayStart reports whether the request at index i among those on paths may start.
 func (s *schedule) pathMayStart(r *request, i int) bool {
 	for _, e := range s.paths.all()[:i] {
 		if (r.changes || e.changes) && r.touchesRequest(e) {

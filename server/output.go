@@ -8,12 +8,12 @@ import (
 	"github.com/usftp/usftp/internal/buffer"
 )
 
-// output sends replies. A goroutine that finds no other writing writes everything queued, so
-// replies queued meanwhile go out together.
+// output sends replies. A goroutine that finds no other one writing writes everything queued, so
+// replies queued in the meantime are sent together.
 type output struct {
 	w    io.Writer
 	pool *Pool
-	sent func(charged, short int) // called with what has been written or dropped, see session.sent
+	sent func(charged, short int) // called with what was written or dropped, see session.sent
 
 	mu      sync.Mutex
 	stage   *buffer.Block   // collects short replies
@@ -50,7 +50,7 @@ func (o *output) put(reply []byte) {
 	o.size += len(reply)
 }
 
-// long reports whether so much is queued that adding more would not make a write cheaper.
+// long reports whether enough is queued that adding more would not make the write cheaper.
 func (o *output) long() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +110,7 @@ func (o *output) sendRelayed(header []byte, y *relay, n int) error {
 	return err
 }
 
-// takeAll takes the queue to write it; the caller holds the lock.
+// takeAll takes the queue for writing. The caller holds the lock.
 func (o *output) takeAll() (batch []*buffer.Block) {
 	batch = o.queue
 	if o.stage != nil {
@@ -123,7 +123,7 @@ func (o *output) takeAll() (batch []*buffer.Block) {
 	return batch
 }
 
-// wrote ends it.
+// wrote ends what takeAll began.
 func (o *output) wrote(batch []*buffer.Block, err error) {
 	o.spare = batch
 	o.writing = false
@@ -133,7 +133,7 @@ func (o *output) wrote(batch []*buffer.Block, err error) {
 	}
 }
 
-// drain is flush that also waits for whoever is writing.
+// drain is flush, but also waits for a goroutine that is writing.
 func (o *output) drain() error {
 	o.flush()
 	o.mu.Lock()
@@ -179,7 +179,7 @@ func (o *output) fail(err error) {
 	o.size = 0
 }
 
-// close ends the output before its writer notices; a Write that is under way finishes.
+// close ends the output, even while a goroutine is writing; a Write in progress finishes.
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,11 +9,12 @@ import (
 )
 
 // Pipes makes a stream of two files, such as standard input and output, for [Serve]. Pipes are
-// widened where the system lets us. Close closes both.
+// enlarged where the system allows it. Close closes both.
 //
 // On Linux the kernel moves what is read from files of the system ([FileInSystem]) into a pipe
-// without copying it, from handles that can only read. What is written to such a file after a READ
-// has been answered, and before the client has taken the answer, may then show in it.
+// without copying it, for handles opened only for reading. If such a file is written to after a
+// READ has been answered, but before the client has read the answer, the answer may show the new
+// data.
 func Pipes(in, out *os.File) io.ReadWriteCloser {
 	bigpipe.Widen(in)
 	bigpipe.Widen(out)

@@ -8,33 +8,33 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Policy says what of a backend a session may use. The zero Policy allows everything.
+// Policy restricts how a session may use a backend. The zero Policy allows everything.
 type Policy struct {
-	// ReadOnly refuses whatever could change something: it looks at what is asked for, so that
-	// opening a file for reading works and creating one by opening it does not.
+	// ReadOnly refuses everything that could change something. It depends on the request: opening a
+	// file for reading works, creating one by opening it does not.
 	ReadOnly bool
 
-	// Allowed, when not empty, names the only operations that are answered; Denied names some that
-	// are not. Denied wins. See [Operations]. The handshake, and closing what is open, cannot be
-	// denied.
+	// Allowed, if not empty, names the only operations that are allowed. Denied names operations
+	// that are not, and takes precedence. See [Operations]. The handshake, and closing handles,
+	// cannot be denied.
 	Allowed, Denied []string
 
-	// Umask takes permission bits away from files and directories that are made, besides what the
-	// process's own does.
+	// Umask removes permission bits from new files and directories, in addition to the process's
+	// own umask.
 	Umask fs.FileMode
 
-	// Home is the directory where relative paths begin; "" is "/".
+	// Home is the directory at which relative paths start; "" means "/".
 	Home string
 
-	// User is the name of who is logged in, whose "~name" is Home as well.
+	// User is the name of the logged-in user, whose "~name" is Home as well.
 	User string
 
-	// Quota, when not nil, bounds what lies below Home. It is for backends that serve nothing else
-	// to the same user.
+	// Quota, if not nil, limits what lies below Home. It is for backends that serve nothing else to
+	// the same user.
 	Quota *Quota
 }
 
-// operation is what a request asks for, packet types and extended requests alike.
+// operation is what a request asks for, whether a packet type or an extended request.
 type operation uint8
 
 const (
@@ -74,8 +74,8 @@ const (
 	operationCount
 )
 
-// operationTable describes each operation. Names are those that OpenSSH's sftp-server uses for its
-// options -P and -p.
+// operationTable describes each operation. Names are those used by the options -P and -p of
+// OpenSSH's sftp-server.
 var operationTable = [operationCount]struct {
 	name      string
 	wireType  wire.Type
@@ -132,7 +132,7 @@ var operationByType = func() (table [256]operation) {
 	return table
 }()
 
-// extensionOperation finds an extended request; the compiler makes no string of name.
+// extensionOperation finds an extended request. The compiler avoids converting name to a string.
 func extensionOperation(name []byte) operation {
 	for o := opPosixRename; o < operationCount; o++ {
 		if operationTable[o].extension == string(name) {
@@ -145,8 +145,8 @@ func extensionOperation(name []byte) operation {
 	return opUnknown
 }
 
-// Operations returns the names by which [Policy] allows and denies requests: OpenSSH's, as
-// sftp-server -Q requests lists them.
+// Operations returns the names by which [Policy] allows and denies requests: OpenSSH's, as listed
+// by sftp-server -Q requests.
 func Operations() []string {
 	var names []string
 	for o := opOpen; o < operationCount; o++ {

@@ -15,10 +15,10 @@ import (
 // Quota limits the contents of a directory: the total size of its files, and the number of files,
 // directories and links. Sessions that write there share one. It is safe for concurrent use.
 //
-// The directory is walked and counted when the count is first needed, and from then on the count
-// follows what sessions do. Changes by other programs are not seen until Recount. A hole in a file
-// counts as if it were filled; a file with several names counts once (see [Linked]); a file removed
-// while open counts until it is closed.
+// The directory is walked and counted when the count is first needed; from then on the count
+// follows what sessions do. Changes made by other programs are not seen until Recount. A hole in a
+// file counts as if it were filled; a file with several names counts once (see [Linked]); a file
+// removed while open counts until it is closed.
 type Quota struct {
 	maxBytes, maxFiles int64
 
@@ -37,7 +37,7 @@ func NewQuota(maxBytes, maxFiles int64) *Quota {
 // ErrQuota is the error of requests that would exceed a quota.
 var ErrQuota = &StatusError{Code: wire.Failure, Message: "quota exceeded"}
 
-// Usage returns what has been counted; both are 0 before the first time.
+// Usage returns the current count, or zeros before the first count.
 func (q *Quota) Usage() (bytes, files int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,8 +62,8 @@ func (q *Quota) limit(reply *wire.StatVFSReply) {
 	}
 }
 
-// Recount counts the tree below dir again, after other programs have changed it. Writers wait
-// meanwhile, readers do not. On an error the old count stays.
+// Recount counts the tree below dir again, after other programs have changed it. Writers wait for
+// it, readers do not. After an error the old count stays.
 func (q *Quota) Recount(ctx context.Context, backend FS, dir string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +81,7 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string) error {
 		return err
 	}
 	for _, f := range q.open {
-		if f.unlinked { // which no walk finds
+		if f.unlinked { // a walk does not find it
 			bytes += f.size
 		}
 	}
@@ -89,7 +89,7 @@ func (q *Quota) count(ctx context.Context, backend FS, dir string) error {
 	return nil
 }
 
-// maxWalk is how deep a quota looks; paths to anything deeper are too long for a request.
+// maxWalk is how deep a quota counts: paths to anything deeper are too long for a request.
 const maxWalk = maxPath / 2
 
 // countBelow is count for one directory; seen holds the files with several names that were counted.
@@ -124,7 +124,7 @@ func (q *Quota) countBelow(ctx context.Context, lister Lister, dir string, depth
 	return bytes, files, ctx.Err()
 }
 
-// sizeOf returns what a file counts: its size, or what pending writes have reserved if that is
+// sizeOf returns what a file counts for: its size, or what pending writes have reserved if that is
 // more.
 func (q *Quota) sizeOf(info fs.FileInfo, name string, seen map[any]bool) int64 {
 	key := identityOf(info, name)
@@ -142,7 +142,7 @@ func (q *Quota) sizeOf(info fs.FileInfo, name string, seen map[any]bool) int64 {
 	return f.size
 }
 
-// ready counts the tree unless that has been done; the caller holds the lock.
+// ready counts the tree unless that has been done. The caller holds the lock.
 func (q *Quota) ready(ctx context.Context, v *View) error {
 	if q.counted {
 		return nil
@@ -165,8 +165,8 @@ func (q *Quota) add(bytes, files int64) {
 	q.bytes, q.files = max(0, q.bytes+bytes), max(0, q.files+files)
 }
 
-// The quota methods of a View change the backend while they hold the quota's lock, so that the
-// count and the tree change together.
+// The quota methods of a View change the backend while holding the quota's lock, so that the count
+// and the tree change together.
 
 // quotaMake runs make, which makes one file, directory or link.
 func (v *View) quotaMake(ctx context.Context, make func() error) error {
@@ -223,8 +223,8 @@ func (q *Quota) gone(info fs.FileInfo, name string) {
 		q.add(-info.Size(), 0)
 		return
 	}
-	// The system keeps the contents until the file is closed, and so does the count. The next file
-	// may get its identity.
+	// The system keeps the contents until the file is closed, and so does the count. A new file may
+	// get the same identity meanwhile.
 	f.unlinked = true
 	delete(q.open, key)
 	f.key = f
@@ -249,7 +249,7 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	}
 	if missing == nil {
 		if _, err := v.lstat(ctx, oldName); err == nil {
-			return nil // two names of one file, which POSIX leaves as they are
+			return nil // two names of one file, which POSIX leaves alone
 		}
 		q.gone(replaced, newName)
 	}
@@ -257,7 +257,7 @@ func (v *View) quotaReplace(ctx context.Context, oldName, newName string,
 	return nil
 }
 
-// moved follows open files that are known by their paths only; the caller holds the lock.
+// moved follows open files that are known only by their paths. The caller holds the lock.
 func (q *Quota) moved(oldName, newName string) {
 	for key, f := range q.open {
 		name, ok := key.(string)
@@ -296,7 +296,7 @@ func (v *View) quotaResize(ctx context.Context, name string, size uint64,
 	return q.resize(f, size, resize, func() (fs.FileInfo, error) { return v.fs.Stat(ctx, name) })
 }
 
-// resize runs a change that includes a file's size, and may fail at another part; the caller holds
+// resize runs a change that includes a file's size, and may fail in another part. The caller holds
 // the lock.
 func (q *Quota) resize(f *quotaFile, size uint64, resize func() error,
 	stat func() (fs.FileInfo, error)) error {
@@ -349,7 +349,7 @@ func (v *View) quotaOpen(ctx context.Context, name string, flags uint32, attrs *
 	}
 	file, err := open()
 	if err != nil {
-		// the file may have been made all the same
+		// it may have been created all the same
 		if _, missing := v.fs.Stat(ctx, name); isNew && missing != nil {
 			q.add(-charged, -1)
 		}
@@ -391,7 +391,7 @@ func (q *Quota) opened(file File, info fs.FileInfo, name string, charged int64, 
 	f := q.open[key]
 	switch {
 	case f == nil:
-		q.add(size-charged, 0) // opening it may have cut it short
+		q.add(size-charged, 0) // opening may have truncated it
 		f = &quotaFile{key: key, size: size}
 		q.open[key] = f
 	case flags&wire.OpenTruncate != 0:
@@ -418,7 +418,7 @@ func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
 	return 0, errUnsupported
 }
 
-// reserve reserves space for length bytes at offset, or, for a file that is appended to, at the end
+// reserve reserves space for length bytes at offset or, for a file opened for appending, at the end
 // of all reservations. A range that several handles write to is reserved once.
 func (f *quotedFile) reserve(offset, length int64) error {
 	f.q.mu.Lock()
@@ -437,7 +437,8 @@ func (f *quotedFile) reserve(offset, length int64) error {
 	return nil
 }
 
-// WriteAt keeps the reservation when a write fails: how much was written is not known until Close.
+// WriteAt keeps the reservation if a write fails, since how much was written is not known until
+// Close.
 func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 	writer, ok := f.File.(io.WriterAt)
 	if !ok {
@@ -460,7 +461,7 @@ func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
 	}
 	stater, ok := source.(FileStater)
 	if !ok {
-		return 0, errors.ErrUnsupported // written piece by piece, each is asked for
+		return 0, errors.ErrUnsupported // the session reserves for each piece
 	}
 	info, err := stater.Stat()
 	if err != nil {
@@ -507,7 +508,7 @@ func (f *quotedFile) StatVFS() (wire.StatVFSReply, error) {
 	return wire.StatVFSReply{}, errUnsupported
 }
 
-// Close corrects the count by the file's actual size, if the backend can report it.
+// Close corrects the count to the file's actual size, if the backend can report it.
 func (f *quotedFile) Close() error {
 	info, statErr := f.Stat()
 	err := f.File.Close()

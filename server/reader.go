@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// reader takes requests off the stream. One reader reads at a time. It runs a request itself if
+// reader reads requests from the stream. One reader reads at a time. It runs a request itself if
 // nothing else is running, because handing it to a worker costs more than most requests take. If
 // the request takes long, or the client reads no replies, the session's watch starts another
 // reader, and this one becomes a worker.
@@ -41,7 +41,7 @@ func (d *reader) begin() {
 	d.read()
 }
 
-// greet answers INIT. The version is ours whatever the client's is, as with OpenSSH's server.
+// greet answers INIT. Like OpenSSH's server it announces its own version whatever the client's is.
 func (s *session) greet(packet []byte) error {
 	t, _, body, err := wire.ParseHeader(packet)
 	if err != nil || t != wire.TypeInit {
@@ -56,7 +56,7 @@ func (s *session) greet(packet []byte) error {
 	return nil
 }
 
-// stop ends reading; it is no error if the stream ended between two packets.
+// stop ends reading. It is no error if the stream ended between two packets.
 func (d *reader) stop(err error) {
 	s := d.session
 	d.in.drop()
@@ -70,7 +70,7 @@ func (d *reader) stop(err error) {
 	s.mu.Unlock()
 }
 
-// read reads until the stream or this reader's turn ends.
+// read reads until the stream ends or another reader has taken over.
 func (d *reader) read() {
 	s := d.session
 	for {
@@ -127,13 +127,13 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool,
 	} else if h := s.findHandle(r.key); h != nil {
 		r.path = h.path // for the log: the request goes no further
 	}
-	// A long WRITE takes so long that handing it over costs little, and the next packet is read
-	// meanwhile.
+	// A long WRITE takes so long that handing it over costs little, and the next packet is read in
+	// the meantime.
 	long := own != nil && r.op == opWrite && s.parallel
 	free := !long && s.schedule.running == 0 && s.schedule.waiting == 0 && s.handedOut == 0 &&
 		s.memory+r.charge <= s.maxMem
 	if !free && r.bad == nil && len(r.data) > 0 && r.own == nil {
-		// It will run while this reader overwrites the place where its data lie.
+		// It will run while this reader overwrites the memory that holds its data.
 		s.mu.Unlock()
 		if r.own = s.leasePacket(len(r.data)); r.own == nil {
 			return nil, false, io.ErrClosedPipe
@@ -164,7 +164,7 @@ func (d *reader) admit(packet []byte, own *buffer.Block) (r *request, here bool,
 	return nil, false, nil
 }
 
-// settle ends what admit began, and reports whether this reader goes on reading.
+// settle completes what admit began, and reports whether this reader continues reading.
 func (d *reader) settle(r *request, here bool) bool {
 	s := d.session
 	s.mu.Lock()
@@ -184,7 +184,7 @@ func (d *reader) settle(r *request, here bool) bool {
 	}
 	d.in.drop()
 	s.mu.Unlock()
-	// the reply, which waited for those to packets that the new reader has taken over
+	// send the reply, which may have waited for replies that now come from the new reader
 	s.flush()
 	s.mu.Lock()
 	next := s.take()
@@ -198,7 +198,7 @@ func (d *reader) settle(r *request, here bool) bool {
 	return false
 }
 
-// enterBusy starts the watch over something that may take long; the caller holds the lock.
+// enterBusy starts the watch over something that may take long. The caller holds the lock.
 func (s *session) enterBusy(d *reader) {
 	s.reading = d
 	s.busy = true
@@ -257,8 +257,7 @@ func (s *session) parse(r *request, t wire.Type, body []byte) error {
 		}
 		body = in.Rest()
 	}
-	// OpenSSH's server leaves types that it does not know unanswered; its client would wait for
-	// ever.
+	// OpenSSH's server leaves unknown types unanswered, so that a client would wait forever.
 	if r.op == opUnknown {
 		return errUnsupported
 	}
@@ -306,7 +305,7 @@ func (s *session) findHandle(key uint32) *handle {
 	return h
 }
 
-// awaitRoom waits while the session has its maximum of pending requests, or of replies that the
+// awaitRoom waits while the session has the maximum of pending requests, or of replies that the
 // client has not read.
 func (s *session) awaitRoom() error {
 	s.mu.Lock()

@@ -9,19 +9,19 @@ import (
 	"github.com/usftp/usftp/internal/bigpipe"
 )
 
-// relayLeast is the least that goes through a relay: less is copied sooner.
+// relayLeast is the smallest read sent through a relay: copying less is faster.
 const relayLeast = 16 << 10
 
-// relay is a pipe of our own, by which the contents of files go to a client's pipe without being
-// copied: the kernel puts the file's pages into ours, and moves them on once it is known how many
-// there are and the header has been sent. What somebody writes to the file before the client has
-// read is seen by the client, as if it had asked later; so relays are for handles that cannot write
-// themselves. One goroutine uses a relay at a time.
+// relay is a pipe of our own through which file contents reach a client's pipe without being
+// copied: the kernel puts the file's pages into our pipe, and moves them on once their number is
+// known and the header has been sent. If somebody writes to the file before the client has read,
+// the client sees that, as if it had asked later; so relays are for handles opened only for
+// reading. One goroutine uses a relay at a time.
 type relay struct {
 	fds    [2]int // reading and writing end of our pipe
 	client syscall.RawConn
 
-	// What the calls below are about: closures of their own would be garbage for each.
+	// Arguments of the calls below: a closure for each call would be garbage.
 	offset int64
 	left   int
 	err    error
@@ -29,8 +29,8 @@ type relay struct {
 	send1  func(fd uintptr) bool
 }
 
-// newRelay returns a relay to what a client reads; nil if that is no pipe, or none of ours can be
-// had.
+// newRelay returns a relay to a client's pipe, or nil if that is no pipe or no suitable pipe can be
+// made.
 func newRelay(client *os.File) *relay {
 	raw, err := client.SyscallConn()
 	if err != nil {
@@ -45,7 +45,7 @@ func newRelay(client *os.File) *relay {
 	if !isPipe || unix.Pipe2(y.fds[:], unix.O_CLOEXEC) != nil {
 		return nil
 	}
-	// A file's pages need a slot each: the usual 64 KiB would be too few for what is read at once.
+	// Each page of a file needs a slot: the usual 64 KiB would be too few for one read.
 	if size, err := unix.FcntlInt(uintptr(y.fds[1]), unix.F_SETPIPE_SZ, bigpipe.Size); err != nil ||
 		size < bigpipe.Size {
 		y.close()
@@ -60,7 +60,7 @@ func (y *relay) close() {
 	unix.Close(y.fds[1])
 }
 
-// load takes up to n bytes at offset of a file in, and returns how many there were.
+// load moves up to n bytes at offset of a file into the relay, and returns how many.
 func (y *relay) load(file syscall.RawConn, offset int64, n int) (int, error) {
 	y.offset, y.left, y.err = offset, n, nil
 	if err := file.Control(y.load1); err != nil {
@@ -99,7 +99,7 @@ func (y *relay) sendOnce(fd uintptr) (done bool) {
 		case err == unix.EINTR:
 			continue
 		case err == unix.EAGAIN:
-			return false // of a client's pipe that does not block: the caller waits
+			return false // the client's pipe is non-blocking and full: the caller waits
 		case err != nil:
 			y.err = err
 			return true

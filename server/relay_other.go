@@ -10,7 +10,7 @@ import (
 
 const relayLeast = 16 << 10
 
-// relay is for Linux.
+// relay works only on Linux.
 type relay struct{}
 
 func newRelay(*os.File) *relay { return nil }

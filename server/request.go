@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxPath is the longest path taken: what Linux allows.
+	// maxPath is the longest path accepted, as on Linux.
 	maxPath = 4096
 
-	// maxIDs bounds the numbers of one users-groups-by-id request, so that the reply fits into a
+	// maxIDs limits the numbers in one users-groups-by-id request, so that the reply fits in a
 	// packet.
 	maxIDs = 4096
 )
@@ -26,9 +26,9 @@ type request struct {
 	bad  error  // found while parsing
 
 	handle, target   *handle // target is where copy-data writes
-	key, targetKey   uint32  // what the client sent for them
+	key, targetKey   uint32  // the client's handles for them
 	path, path2      string
-	place, place2    string // of the paths, for the order of requests
+	place, place2    string // the paths' places in the order of requests
 	text             string // a list of algorithms, a user's name, a link's target
 	flags            uint32
 	blockSize        uint32 // of check-file, or the shortest length of chunks
@@ -36,18 +36,19 @@ type request struct {
 	offset, toOffset uint64
 	attrs            wire.Attrs
 	uids, gids       []uint32
-	data             []byte        // what WRITE writes; lies in own, or in the reader's input
+	data             []byte        // contents for WRITE; lies in own, or in the reader's input
 	own              *buffer.Block // the buffer that the packet came in
 
-	reply    *buffer.Block // lent before the request starts, where its reply needs one
-	charge   int           // what reply counts in the session's budget
-	changes  bool          // changes something that a request on the path could see
+	reply    *buffer.Block // lent before the request starts, if its reply needs one
+	charge   int           // reply's share of the session's budget
+	changes  bool          // it changes something that a request on the path could see
 	running  bool
-	repeated bool     // fails like one before it on its handle, of which the log has told
+	repeated bool     // fails like an earlier one on its handle, which has been logged
 	next     *request // in the session's list of spare requests
 }
 
-// parse fills in r from a packet's body. Paths come out absolute and clean.
+// parse fills in r from a packet's body. Paths become absolute, and clean unless the backend walks
+// paths.
 func (r *request) parse(v *View, draft bool, body []byte) error {
 	in := wire.NewReader(body)
 	switch r.op {
@@ -71,7 +72,7 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	case opLstat, opStat, opOpendir, opReadlink:
 		r.path = r.readPath(v, &in)
 	case opRealpath:
-		r.path = v.Path(r.readName(&in)) // "" is what relative paths begin at
+		r.path = v.Path(r.readName(&in)) // "" means the directory at which relative paths start
 	case opRemove, opRmdir:
 		r.path, r.changes = r.readPath(v, &in), true
 	case opMkdir, opSetstat:
@@ -80,8 +81,8 @@ func (r *request) parse(v *View, draft bool, body []byte) error {
 	case opRename:
 		r.path, r.path2, r.changes = r.readPath(v, &in), r.readPath(v, &in), true
 	case opSymlink:
-		// OpenSSH sends the target first, against draft-02, section 6.10, and most follow it
-		// (PROTOCOL, section 4.1).
+		// OpenSSH sends the target first, contrary to draft-02, section 6.10, and most others
+		// follow it (PROTOCOL, section 4.1).
 		if r.changes = true; draft {
 			r.path, r.text = r.readPath(v, &in), r.readName(&in)
 		} else {
@@ -146,7 +147,7 @@ func (r *request) readPath(v *View, in *wire.Reader) string {
 	return v.Path(name)
 }
 
-// readName reads a string that is short enough and holds no NUL, which no backend could tell from
+// readName reads a string that is short enough and contains no NUL, which backends would take for
 // the string's end.
 func (r *request) readName(in *wire.Reader) string {
 	name := in.Bytes()
@@ -163,7 +164,7 @@ func (r *request) readName(in *wire.Reader) string {
 
 func (r *request) readKey(in *wire.Reader) uint32 { return parseKey(in.Bytes()) }
 
-// readIDs reads a string of numbers (OpenSSH's PROTOCOL, section 4.11).
+// readIDs reads a string of numbers (OpenSSH PROTOCOL, section 4.11).
 func (r *request) readIDs(in *wire.Reader) []uint32 {
 	b := in.Bytes()
 	if len(b)%4 != 0 || len(b) > 4*maxIDs {

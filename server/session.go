@@ -20,34 +20,33 @@ import (
 type Options struct {
 	Policy
 
-	// MaxHandles bounds the files and directories that are open at once: 1024 by default, 65535 at
-	// most. OPEN fails when there are so many. Clients learn it from limits@openssh.com.
+	// MaxHandles limits the files and directories open at once: 1024 by default, 65535 at most.
+	// OPEN fails beyond that. Clients learn it from limits@openssh.com.
 	MaxHandles int
 
-	// MaxMemory bounds, in bytes, the contents of files that are being moved for the session: 2.5
-	// MiB by default, at least 1 MiB. A session needs about 1 MiB more when all its other bounds
-	// are reached.
+	// MaxMemory limits, in bytes, the file contents being moved for the session: 2.5 MiB by
+	// default, at least 1 MiB. A session that reaches all its other limits needs about 1 MiB more.
 	MaxMemory int
 
-	// MaxConcurrent bounds the requests that run at once: 64 by default.
+	// MaxConcurrent limits the requests that run at once: 64 by default.
 	MaxConcurrent int
 
 	// Pool lends buffers. Sessions of one server should share one; nil gives the session its own.
 	Pool *Pool
 
-	// Work bounds what takes long. Sessions of one server should share one; nil gives the session
-	// its own.
+	// Work limits expensive operations. Sessions of one server should share one; nil gives the
+	// session its own.
 	Work *Work
 
 	// DraftSymlinks is for clients that send the two paths of SYMLINK in the order of draft-02,
-	// section 6.10, the link's own first; nearly all send the target first, as OpenSSH does.
+	// section 6.10, the link's own path first. Nearly all send the target first, as OpenSSH does.
 	DraftSymlinks bool
 
 	// Activity, when not nil, records whether the backend is busy. Sessions may share one.
 	Activity *Activity
 
-	// Logger gets a line for each file and a warning for each session that ends badly; nil is
-	// silent.
+	// Logger gets a line for each file and a warning for each session that ends badly; nil logs
+	// nothing.
 	Logger *slog.Logger
 }
 
@@ -56,8 +55,8 @@ const (
 	maxPending      = 4096      // requests that have arrived and are not done
 	maxPendingPaths = 256       // those of them that name paths
 	maxShort        = 256 << 10 // bytes of short replies that the client has not taken
-	maxSpares       = 128       // requests kept for later use
-	maxIdlers       = 4         // workers kept for later use, see session.idlers
+	maxSpares       = 128       // requests kept for reuse
+	maxIdlers       = 4         // workers kept for reuse, see session.idlers
 )
 
 // patience is how long the reader may take for one request before another reader takes over; the
@@ -76,7 +75,7 @@ type session struct {
 	pool    *Pool
 	costly  *Work
 	active  *Activity
-	relay   *relay // nil where the stream is no pipe
+	relay   *relay // nil if the stream is no pipe
 	out     output
 	told    refusalLog
 	ctx     context.Context // of handlers
@@ -89,27 +88,27 @@ type session struct {
 	parallel bool // there is more than one processor
 
 	mu        sync.Mutex
-	room      sync.Cond // there may be room for what the reader waits with
+	room      sync.Cond // there may be room for what the reader holds
 	over      sync.Cond // the session may be over
 	schedule  schedule
 	handles   handleTable
-	spare     *request // a list of requests to be used again
+	spare     *request // requests kept for reuse
 	spares    int
 	seq       uint64
 	pending   int          // requests that have arrived and are not done
 	memory    int          // bytes charged
 	short     atomic.Int64 // bytes of short replies that have not been sent
 	workers   int
-	idlers    *worker // a list of those that may be used again; none has a goroutine
+	idlers    *worker // workers kept for reuse; none has a goroutine
 	begin     func()  // beginWork; made once, as each go statement with arguments makes garbage
 	idle      bool    // no waiting request may start until something changes
 	eof       bool    // the client sends no more
 	closed    bool    // the session is being ended
 	ended     bool    // nothing more will be sent
 	err       error
-	handedOut int // requests to hand out before the reader runs some itself again
+	handedOut int // how many requests to hand out before the reader runs some itself again
 
-	// The watch over the reader.
+	// State of the watch over the reader.
 	reading  *reader // who reads
 	busy     bool
 	watching bool
@@ -119,11 +118,11 @@ type session struct {
 }
 
 // Serve answers a client's requests on stream until the client closes it or ctx ends, and closes
-// the stream. It returns nil when the client left in order, between two packets and with every
-// request answered; ctx's cause when ctx ended.
+// the stream. It returns nil if the client left in order, between two packets and with every
+// request answered, and ctx's cause if ctx ended.
 //
-// Serve returns after the last of the backend's methods has. Open files are closed. Options may be
-// nil.
+// Serve returns after the last of the backend's methods has, and after closing all open files.
+// Options may be nil.
 func Serve(ctx context.Context, stream io.ReadWriteCloser, backend FS, opts *Options) error {
 	if opts == nil {
 		opts = &Options{}
@@ -233,7 +232,7 @@ func (s *session) wait() error {
 }
 
 // writerGrace is how long a session that ends waits for a Write to the closed stream. On some
-// streams, standard output among them, Close does not interrupt a Write; it is then left alone, and
+// streams, including standard output, Close does not interrupt a Write; it is then left alone, and
 // touches nothing when it returns.
 const writerGrace = time.Second
 
@@ -283,7 +282,7 @@ func (s *session) flush() {
 	}
 }
 
-// sent returns a reply's charge to the budget, which may let requests and the reader go on.
+// sent returns a reply's charge to the budget, which may let requests and the reader continue.
 func (s *session) sent(charge, short int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,7 +293,7 @@ func (s *session) sent(charge, short int) {
 	s.addWorker()
 }
 
-// leasePacket waits until there is room for a long packet; nil means that the session is over.
+// leasePacket waits for room for a long packet; nil means that the session is over.
 func (s *session) leasePacket(n int) *buffer.Block {
 	charge := bufferSize(n)
 	s.mu.Lock()
@@ -311,7 +310,7 @@ func (s *session) leasePacket(n int) *buffer.Block {
 	return b
 }
 
-// releasePacket gives a long packet's buffer back; the caller does not hold the lock.
+// releasePacket releases a long packet's buffer. The caller does not hold the lock.
 func (s *session) releasePacket(b *buffer.Block) {
 	if b != nil {
 		charge := b.Charge
@@ -329,7 +328,7 @@ func (s *session) addWorker() {
 	go s.begin()
 }
 
-// beginWork is what a new worker does.
+// beginWork is the body of a new worker's goroutine.
 func (s *session) beginWork() {
 	s.mu.Lock()
 	r := s.take()
@@ -348,7 +347,7 @@ func (s *session) beginWork() {
 	s.work(w, r)
 }
 
-// take starts a request that may run, and returns it, or nil; the caller holds the lock.
+// take starts a request that may run, and returns it, or nil. The caller holds the lock.
 func (s *session) take() *request {
 	if s.idle || s.closed || s.schedule.waiting == 0 {
 		return nil
@@ -380,7 +379,7 @@ func (s *session) work(w *worker, r *request) {
 		s.schedule.done(r)
 		s.finish(r)
 		if r = s.take(); r != nil {
-			s.addWorker() // what made one ready may have made more ready
+			s.addWorker() // what made this one ready may have made more ready
 		} else {
 			s.leaveWork()
 			if s.workers < maxIdlers {
@@ -391,7 +390,7 @@ func (s *session) work(w *worker, r *request) {
 	}
 }
 
-// leaveWork notes that a worker has nothing left to do; the caller holds the lock.
+// leaveWork records that a worker has nothing left to do. The caller holds the lock.
 func (s *session) leaveWork() {
 	s.workers--
 	if s.closed {
@@ -420,9 +419,10 @@ func (s *session) recycle(r *request) {
 	}
 }
 
-// Activity records whether the backend is busy for some sessions. Code that closes idle connections
-// looks there for work that takes long and moves nothing, such as copying a large file. The zero
-// Activity is ready for use; it is safe for concurrent use.
+// Activity records whether the backend is busy with requests of some sessions. Code that closes
+// idle connections uses it to recognize work that takes long and moves no data over the connection,
+// such as copying a large file on the server. The zero Activity is ready for use; it is safe for
+// concurrent use.
 type Activity struct {
 	running atomic.Int64
 	last    atomic.Int64

@@ -39,7 +39,7 @@ func systemLinkCount(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// systemIdentity is the numbers by which the system knows a file.
+// systemIdentity returns the numbers by which the system identifies a file.
 func systemIdentity(info fs.FileInfo) (id any, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

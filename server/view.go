@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// View is a backend with the policy applied. It answers every request; those for which the backend
+// View is a backend with a policy applied. It answers every request; those for which the backend
 // has no method fail with errors.ErrUnsupported. It is safe for concurrent use.
 type View struct {
 	fs        FS
@@ -24,11 +24,11 @@ type View struct {
 	umask     uint32
 	quota     *Quota
 	forbidden operationSet
-	log       *slog.Logger // of what changes the tree; may be nil
+	log       *slog.Logger // for changes to the tree; may be nil
 }
 
-// NewView returns a view of backend; policy may be nil. The error names what in the policy does not
-// exist.
+// NewView returns a view of backend; policy may be nil. It fails if the policy names unknown
+// operations.
 func NewView(backend FS, policy *Policy) (*View, error) {
 	if policy == nil {
 		policy = &Policy{}
@@ -84,8 +84,8 @@ func (v *View) permit(o operation) error {
 	return nil
 }
 
-// Allows reports whether policy lets operations through, by their names of [Operations]; the error
-// says which it does not.
+// Allows returns nil if the policy allows all the named operations, otherwise an error that says
+// which it does not. The names are those of [Operations].
 func (v *View) Allows(names ...string) error {
 	set, err := parseOperations(names)
 	if err != nil {
@@ -99,7 +99,7 @@ func (v *View) Allows(names ...string) error {
 	return nil
 }
 
-// writing holds the flags of OPEN that can change something, if only by creating the file.
+// writing holds the flags of OPEN that can change something, even if only by creating the file.
 const writing = wire.OpenWrite | wire.OpenAppend | wire.OpenCreate | wire.OpenTruncate
 
 // open opens a file for a session, which checks the policy itself for each request on the handle;
@@ -122,9 +122,9 @@ func (v *View) open(ctx context.Context, name string, flags uint32,
 	})
 }
 
-// openFlags completes the flags of OPEN. OpenSSH's server knows no append without write; draft-02,
-// section 6.3, does not forbid it, so it is made one. Neither read nor write is read, as with
-// OpenSSH's server.
+// openFlags completes the flags of OPEN. Appending implies writing: OpenSSH's server does not
+// support one without the other, though draft-02, section 6.3, does not forbid it. Neither read nor
+// write means read, as with OpenSSH's server.
 func openFlags(flags uint32) uint32 {
 	if flags&wire.OpenAppend != 0 {
 		flags |= wire.OpenWrite
@@ -135,7 +135,8 @@ func openFlags(flags uint32) uint32 {
 	return flags
 }
 
-// masked applies the umask to the mode of what is about to be made.
+// masked applies the umask to the mode of something about to be created; without a mode in attrs it
+// uses the given one.
 func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
 	if !attrs.Has(wire.AttrPermissions) {
 		attrs.Flags |= wire.AttrPermissions
@@ -145,7 +146,7 @@ func (v *View) masked(attrs wire.Attrs, mode uint32) wire.Attrs {
 	return attrs
 }
 
-// Stat describes a file and follows links.
+// Stat describes a file, following links.
 func (v *View) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 	if err := v.permit(opStat); err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func (v *View) lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 	return v.fs.Stat(ctx, name)
 }
 
-// List lists a directory as [Lister] has it, without "." and "..".
+// List lists a directory as [Lister] does, without "." and "..".
 func (v *View) List(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	if err := v.permit(opReaddir); err != nil {
 		return failedList(err)
@@ -190,7 +191,7 @@ func isDots(info fs.FileInfo) bool {
 	return info != nil && (info.Name() == "." || info.Name() == "..")
 }
 
-// listAll is List with "." and "..", where the backend has them.
+// listAll is List including "." and "..", if the backend lists them.
 func (v *View) listAll(ctx context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	if err := v.permit(opOpendir); err != nil {
 		return failedList(err)
@@ -205,7 +206,7 @@ func failedList(err error) iter.Seq2[fs.FileInfo, error] {
 	return func(yield func(fs.FileInfo, error) bool) { yield(nil, err) }
 }
 
-// Setstat changes attributes and follows links.
+// Setstat changes attributes, following links.
 func (v *View) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	if err := v.permit(opSetstat); err != nil {
 		return err
@@ -237,7 +238,7 @@ func (v *View) Lsetstat(ctx context.Context, name string, attrs wire.Attrs) erro
 	return v.changed(setstater.Lsetstat(ctx, name, attrs), opLsetstat, name, "", &attrs)
 }
 
-// Rename gives a file a new name that must not exist.
+// Rename renames a file. The new name must not exist.
 func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 	if err := v.permit(opRename); err != nil {
 		return err
@@ -251,7 +252,7 @@ func (v *View) Rename(ctx context.Context, oldName, newName string) error {
 	return v.changed(err, opRename, oldName, newName, nil)
 }
 
-// PosixRename gives a file a new name, replacing what has it.
+// PosixRename renames a file, replacing an existing one.
 func (v *View) PosixRename(ctx context.Context, oldName, newName string) error {
 	if err := v.permit(opPosixRename); err != nil {
 		return err
@@ -374,7 +375,7 @@ func (v *View) statVFS(ctx context.Context, name string) (wire.StatVFSReply, err
 	return v.limitStatVFS(reply), err
 }
 
-// limitStatVFS is what a file system looks like from under the policy.
+// limitStatVFS applies the policy to a description of a file system.
 func (v *View) limitStatVFS(reply wire.StatVFSReply) wire.StatVFSReply {
 	if v.readOnly {
 		reply.Flags |= wire.StatVFSReadOnly
@@ -396,7 +397,7 @@ func (v *View) HomeDir(ctx context.Context, user string) (string, error) {
 	return "", errNoUser
 }
 
-// ownerNames gives names to numbers, numbers where there are none.
+// ownerNames translates numeric owners and groups to names.
 func (v *View) ownerNames(ctx context.Context, uids,
 	gids []uint32) (users, groups []string, err error) {
 	if namer, ok := v.fs.(OwnerNamer); ok {
@@ -405,7 +406,7 @@ func (v *View) ownerNames(ctx context.Context, uids,
 	return nil, nil, errUnsupported
 }
 
-// extensions lists what VERSION offers: what the backend has a method for and policy lets through.
+// extensions lists what VERSION offers: extensions that the backend supports and the policy allows.
 func (v *View) extensions() []wire.ExtensionPair {
 	var list []wire.ExtensionPair
 	for o := opPosixRename; o < operationCount; o++ {
@@ -448,8 +449,8 @@ func (v *View) serves(o operation) (ok bool) {
 	return ok
 }
 
-// ViewFile is an open file as a view allows it: each method asks the policy, and there is no way
-// around it to the backend's file. Its methods may be called concurrently; Close comes last.
+// ViewFile is an open file as a view allows it: each method checks the policy, and the backend's
+// file cannot be reached. Its methods may be called concurrently; Close comes last.
 type ViewFile struct {
 	view   *View
 	ctx    context.Context
@@ -459,9 +460,9 @@ type ViewFile struct {
 	writer io.WriterAt
 }
 
-// Open opens a file as [Opener] has it. The context is that of what is done with the file later,
-// too. It fails with errors.ErrUnsupported where the backend's file cannot be read or written as
-// flags want it.
+// Open opens a file as [Opener] does. ctx also applies to what is done with the file later. It
+// fails with errors.ErrUnsupported if the backend's file cannot be read or written as flags
+// require.
 func (v *View) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (*ViewFile, error) {
 	flags = openFlags(flags)
@@ -484,10 +485,10 @@ func (v *View) Open(ctx context.Context, name string, flags uint32,
 	return f, nil
 }
 
-// Create opens a file that is to be written from its beginning, or makes it. What it holds stays
-// until it is overwritten: it may be just what the client is reading, under another name or on
-// another host, and would be lost if it were cut first. Truncate cuts what is left in the end. Only
-// where the backend cannot do that is the file emptied here.
+// Create opens a file to be written from its beginning, or creates it. Existing contents stay until
+// they are overwritten: the file may be the very one that the client is reading, under another name
+// or on another host, and truncating it first would lose it. Truncate removes what is left at the
+// end. Only if the backend cannot do that is the file emptied here.
 func (v *View) Create(ctx context.Context, name string, attrs wire.Attrs) (*ViewFile, error) {
 	flags := uint32(wire.OpenWrite | wire.OpenCreate)
 	if _, ok := v.fs.(Setstater); !ok {
@@ -518,7 +519,7 @@ func (f *ViewFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.writer.WriteAt(p, offset)
 }
 
-// Stat describes the open file: its name may have another by now.
+// Stat describes the open file, even if its name now belongs to another.
 func (f *ViewFile) Stat() (fs.FileInfo, error) {
 	if err := f.view.permit(opFstat); err != nil {
 		return nil, err
@@ -526,7 +527,7 @@ func (f *ViewFile) Stat() (fs.FileInfo, error) {
 	return f.view.statOpen(f.ctx, f.file, f.name)
 }
 
-// Setstat changes attributes. It needs the right to do so by handle and by path.
+// Setstat changes attributes. The policy must allow that both by handle and by path.
 func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 	for _, o := range []operation{opSetstat, opFsetstat} {
 		if err := f.view.permit(o); err != nil {
@@ -536,8 +537,8 @@ func (f *ViewFile) Setstat(attrs wire.Attrs) error {
 	return f.view.changed(f.setstat(attrs), opFsetstat, f.name, "", &attrs)
 }
 
-// Truncate cuts what is behind size, as opening the file with wire.OpenTruncate would have; who may
-// write may do that.
+// Truncate removes what lies beyond size, as opening the file with wire.OpenTruncate would have;
+// the policy need only allow writing.
 func (f *ViewFile) Truncate(size int64) error {
 	if err := f.view.permit(opWrite); err != nil {
 		return err
@@ -556,5 +557,5 @@ func (f *ViewFile) setstat(attrs wire.Attrs) error {
 	return f.view.setstat(f.ctx, f.name, attrs)
 }
 
-// Close closes the file, and returns what the backend says.
+// Close closes the file, and returns the backend's error.
 func (f *ViewFile) Close() error { return f.file.Close() }

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// Work bounds what takes processors long, over all sessions that share it: hashing, and walking
-// along paths of hundreds of elements. One piece fewer is worked on at a time than there are
-// processors, and users take turns at it, whatever number of sessions and requests each has. The
-// zero Work is ready for use; it is safe for concurrent use.
+// Work limits operations that take much processor time, over all sessions that share it: hashing,
+// and resolving paths of hundreds of elements. The number that run at once is one less than there
+// are processors, and users take turns, however many sessions and requests each has. The zero Work
+// is ready for use; it is safe for concurrent use.
 type Work struct {
 	mu      sync.Mutex
 	running int
@@ -19,7 +19,7 @@ type Work struct {
 	turns   []string                   // the users who wait; the first is next
 }
 
-// begin waits for a turn of user.
+// begin waits for user's turn.
 func (w *Work) begin(ctx context.Context, user string) error {
 	w.mu.Lock()
 	if w.running < max(1, runtime.GOMAXPROCS(0)-1) {
@@ -51,7 +51,7 @@ func (w *Work) begin(ctx context.Context, user string) error {
 		}
 	}
 	w.mu.Unlock()
-	if i < 0 { // the turn has come meanwhile
+	if i < 0 { // the turn has come in the meantime
 		w.end()
 	}
 	return context.Cause(ctx)
@@ -77,10 +77,10 @@ func (w *Work) end() {
 	close(turn)
 }
 
-// longPath is how many elements a path has that takes long to resolve.
+// longPath is the number of elements from which resolving a path counts as expensive.
 const longPath = 100
 
-// takesLong reports whether the paths of a request are so long that it needs a turn.
+// takesLong reports whether a request's paths are so long that it needs a turn.
 func (r *request) takesLong() bool {
 	return len(r.path)+len(r.path2) > 2*longPath &&
 		strings.Count(r.path, "/")+strings.Count(r.path2, "/") > longPath
