@@ -14,6 +14,16 @@ def patient(transport):
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = 300
 
 
+def close_aside(channel, message):
+    """paramiko's reading thread answers a CLOSE itself, and waits with the answer while keys are
+    exchanged, which is the same thread's work: a CLOSE that meets its KEXINIT stops it for as long as
+    it waits (github.com/paramiko/paramiko/issues/822). Another thread can wait."""
+    threading.Thread(target=channel._handle_close, args=(message,), daemon=True).start()
+
+
+paramiko.Transport._channel_handler_table[paramiko.common.MSG_CHANNEL_CLOSE] = close_aside
+
+
 def key(kind, file):
     return {"ed25519": paramiko.Ed25519Key, "ecdsa": paramiko.ECDSAKey, "rsa": paramiko.RSAKey}[kind](
         filename=file)
