@@ -27,9 +27,7 @@ type Channel struct {
 	openErr error
 	done    chan struct{} // closed when the peer has closed the channel, or the connection ended
 
-	requesting sync.Mutex // keeps requests in the order of replies
-
-	mu       sync.Mutex
+	mu       sync.Mutex // taken after the output's lock, never before it
 	change   sync.Cond
 	data     queue
 	stderr   queue
@@ -266,27 +264,29 @@ func (c *Channel) SendRequest(kind string, wantReply bool, payload []byte) (bool
 	return c.Request(context.Background(), kind, wantReply, payload)
 }
 
-// Request is [Channel.SendRequest] with a context, which ends the wait and not the request.
+// Request is [Channel.SendRequest] with a context. Its end ends the wait, for the turn to send and
+// for the answer; a request that has been sent is not taken back.
 func (c *Channel) Request(ctx context.Context, kind string, wantReply bool,
 	payload []byte) (bool, error) {
 	request := channelRequest{c.peer, kind, wantReply, payload}
-	reply, err := c.send(request.append(nil), wantReply)
+	reply, err := c.send(ctx, request.append(nil), wantReply)
 	if err != nil || !wantReply {
 		return err == nil, err
 	}
 	return c.await(ctx, reply)
 }
 
-func (c *Channel) send(message []byte, wantReply bool) (chan bool, error) {
-	c.requesting.Lock()
-	defer c.requesting.Unlock()
+// send sends a request. Replies come in the order in which requests are staged.
+func (c *Channel) send(ctx context.Context, message []byte, wantReply bool) (chan bool, error) {
 	o := c.mux.t.out
 	o.mu.Lock()
-	err := c.ended
-	if err == nil && c.sentClose {
-		err = ErrClosed
-	}
-	o.mu.Unlock()
+	defer o.mu.Unlock()
+	err := o.awaitTurn(ctx, func() error {
+		if c.ended == nil && c.sentClose {
+			return ErrClosed
+		}
+		return c.ended
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -297,8 +297,8 @@ func (c *Channel) send(message []byte, wantReply bool) (chan bool, error) {
 		c.replies = append(c.replies, reply)
 		c.mu.Unlock()
 	}
-	_, err = o.message(message)
-	return reply, err
+	o.put(message)
+	return reply, o.flushLocked()
 }
 
 func (c *Channel) await(ctx context.Context, reply chan bool) (bool, error) {
@@ -375,6 +375,15 @@ const waitingRequests = 16
 
 // requested takes a request from the goroutine that reads.
 func (c *Channel) requested(q *channelRequest) error {
+	if c.taken(q) || !q.wantReply {
+		return nil
+	}
+	return c.answer(false)
+}
+
+// taken notes what a request says, or keeps it for NextRequest. It reports whether it must not be
+// refused.
+func (c *Channel) taken(q *channelRequest) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch q.kind {
@@ -390,13 +399,10 @@ func (c *Channel) requested(q *channelRequest) error {
 			c.requests = append(c.requests, &Request{Type: q.kind, Payload: q.extra,
 				WantReply: q.wantReply, channel: c})
 			c.change.Broadcast()
-			return nil
+			return true
 		}
 	}
-	if q.wantReply && !c.closed {
-		return c.answer(false)
-	}
-	return nil
+	return c.closed
 }
 
 // NextRequest waits for the peer's next request; an error says that none will come. Exit statuses

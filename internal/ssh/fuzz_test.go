@@ -80,7 +80,7 @@ func FuzzSealed(f *testing.F) {
 		var wire bytes.Buffer
 		ch := sending(t, capture{kept: &wire}, name)
 		for part := range slices.Chunk(p, int(size)+1) {
-			ch.mux.t.out.message(append([]byte{99}, part...))
+			ch.mux.t.out.message(context.Background(), append([]byte{99}, part...))
 		}
 		ch.drain()
 		c, k := benchKeys(name)

@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -77,7 +78,7 @@ func TestQueueIsBounded(t *testing.T) {
 			sender.drain()
 			sent += size
 			for range i & 1 * 9 { // every other packet of data has a block's worth of nothing around it
-				o.message(ignore)
+				o.message(context.Background(), ignore)
 			}
 			sender.drain()
 		}

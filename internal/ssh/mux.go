@@ -20,9 +20,7 @@ type mux struct {
 	dirty   []*Channel // with data that readers have not been told of
 	most    int        // channels at a time
 
-	requesting sync.Mutex // keeps global requests in the order of replies
-
-	mu       sync.Mutex
+	mu       sync.Mutex // taken after the output's lock, never before it
 	change   sync.Cond
 	channels []*Channel // by our number; nil where one is free
 	count    int
@@ -332,34 +330,37 @@ func (m *mux) unimplemented(seq uint32) {
 	}
 }
 
+// ask sends a global request. Answers come in the order in which requests are staged.
+func (m *mux) ask(ctx context.Context, request []byte, answer chan globalAnswer) error {
+	o := m.t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.awaitTurn(ctx, nil); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	err := m.err
+	if err == nil {
+		m.replies = append(m.replies, globalReply{o.seq, answer})
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	o.put(request)
+	return o.flushLocked()
+}
+
 // request sends a global request.
 func (m *mux) request(ctx context.Context, kind string, wantReply bool,
 	payload []byte) (bool, []byte, error) {
 	g := globalRequest{kind, wantReply, payload}
 	if !wantReply {
-		_, err := m.t.out.message(g.append(nil))
+		err := m.t.out.message(ctx, g.append(nil))
 		return err == nil, nil, err
 	}
 	answer := make(chan globalAnswer, 1)
-	m.requesting.Lock()
-	m.mu.Lock()
-	if m.err != nil {
-		m.mu.Unlock()
-		m.requesting.Unlock()
-		return false, nil, m.err
-	}
-	m.replies = append(m.replies, globalReply{answer: answer})
-	m.mu.Unlock()
-	seq, err := m.t.out.message(g.append(nil))
-	m.mu.Lock()
-	for i := range m.replies {
-		if m.replies[i].answer == answer {
-			m.replies[i].seq = seq
-		}
-	}
-	m.mu.Unlock()
-	m.requesting.Unlock()
-	if err != nil {
+	if err := m.ask(ctx, g.append(nil), answer); err != nil {
 		return false, nil, err
 	}
 	select {
@@ -380,7 +381,8 @@ func (m *mux) open(ctx context.Context, kind string, extra []byte) (*Channel, er
 		return nil, err
 	}
 	o := channelOpen{kind, c.id, firstWindow, maxPacket, extra}
-	if _, err := m.t.out.message(o.append(nil)); err != nil {
+	if err := m.t.out.message(ctx, o.append(nil)); err != nil {
+		m.remove(c)
 		return nil, err
 	}
 	return c, m.awaitOpen(ctx, c)

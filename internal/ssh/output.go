@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"context"
 	"encoding/binary"
 	"net"
 	"sync"
@@ -71,6 +72,7 @@ type output struct {
 	loop    bool // a goroutine flushes; before the login who stages does
 	writing bool
 	closing bool
+	leaving error // why close was called
 	err     error
 	work    sync.Cond // the flusher's
 	fail    func(error)
@@ -238,28 +240,56 @@ func (o *output) stageOnly(message []byte) error {
 	return o.err
 }
 
-// message sends a message of a caller's, who can wait. It returns the packet's number.
-func (o *output) message(message []byte) (seq uint32, err error) {
+// message sends a message of a caller's, who waits until it may be sent, or ctx ends.
+func (o *output) message(ctx context.Context, message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for {
-		if err := o.waitToSend(nil); err != nil {
-			return 0, err
-		}
-		if o.finish(); !o.kexing {
-			break
-		}
+	if err := o.awaitTurn(ctx, nil); err != nil {
+		return err
 	}
-	seq = o.seq
 	o.put(message)
-	return seq, o.flushLocked()
+	return o.flushLocked()
 }
 
-// waitToSend waits until data may be sent, and for more than that where another condition is
-// given.
-func (o *output) waitToSend(more func() bool) error {
-	for o.err == nil && !o.closing &&
-		(o.kexing || o.full() || len(o.held) > 0 || more != nil && !more()) {
+// awaitTurn waits until a message may be staged, which will be packet o.seq. It gives up when ctx
+// ends, or when refused, which may be nil, says why it must not be sent. The caller holds mu.
+func (o *output) awaitTurn(ctx context.Context, refused func() error) error {
+	defer context.AfterFunc(ctx, func() {
+		o.mu.Lock()
+		o.change.Broadcast()
+		o.mu.Unlock()
+	})()
+	ready := func() (bool, error) {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if refused != nil {
+			return true, refused()
+		}
+		return true, nil
+	}
+	for {
+		if err := o.waitToSend(ready); err != nil {
+			return err
+		}
+		if o.finish(); !o.kexing { // finish may begin an exchange
+			return nil
+		}
+	}
+}
+
+// waitToSend waits until there is room, no keys are being exchanged, and ready agrees. An error of
+// ready's ends the wait at once: whoever closes a channel must not wait for a peer that reads
+// nothing.
+func (o *output) waitToSend(ready func() (bool, error)) error {
+	for o.err == nil && !o.closing {
+		ok, err := ready()
+		if err != nil {
+			return err
+		}
+		if ok && !o.kexing && !o.full() && len(o.held) == 0 {
+			return nil
+		}
 		if o.stage.size > 0 {
 			if err := o.flushLocked(); err != nil {
 				return err
@@ -273,10 +303,7 @@ func (o *output) waitToSend(more func() bool) error {
 	if o.err != nil {
 		return o.err
 	}
-	if o.closing {
-		return ErrClosed
-	}
-	return nil
+	return ErrClosed
 }
 
 // newKeys stages NEWKEYS and what may follow at once, and seals with the new keys from then on.
@@ -398,10 +425,8 @@ func (o *output) data(c *Channel, extended bool, parts [][]byte) (done int64, er
 	defer o.mu.Unlock()
 	for _, p := range parts {
 		for len(p) > 0 {
-			if err := o.waitToSend(func() bool { return c.peerWindow > 0 || c.cannotSend() != nil }); err != nil {
-				return done, err
-			}
-			if err := c.cannotSend(); err != nil {
+			err := o.waitToSend(func() (bool, error) { return c.peerWindow > 0, c.cannotSend() })
+			if err != nil {
 				return done, err
 			}
 			n := o.add(c, extended, p)
@@ -476,7 +501,7 @@ func (o *output) close(last []byte, err error) {
 	if last != nil && o.err == nil && o.stage.size+len(last) < blockSize-1024 {
 		o.put(last)
 	}
-	o.closing = true
+	o.closing, o.leaving = true, err
 	o.conn.SetWriteDeadline(time.Now().Add(lastWords))
 	if o.err == nil && o.stage.size > 0 && !o.loop && !o.writing {
 		o.writeOnce()

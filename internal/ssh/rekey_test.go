@@ -261,3 +261,114 @@ func TestDataInTheMiddleOfAnExchange(t *testing.T) {
 		})
 	}
 }
+
+// TestRekeyingAtBadMoments: an exchange of keys ends in a few round trips of 100 ms whatever else
+// is under way, and so does that.
+func TestRekeyingAtBadMoments(t *testing.T) {
+	user := signer(t, "ed25519")
+	const soon = 2 * time.Second
+	both := func(client, server *ssh.Conn) {
+		client.Rekey()
+		server.Rekey()
+	}
+	for _, c := range []struct {
+		name  string
+		bytes int64 // after which keys are exchanged without being asked for
+		run   func(t *testing.T, client, server *ssh.Conn)
+	}{
+		{"by both sides at once", 0, func(t *testing.T, client, server *ssh.Conn) {
+			before := client.Exchanges()
+			both(client, server)
+			time.Sleep(soon)
+			if n, m := client.Exchanges(), server.Exchanges(); n != before+1 || m != before+1 {
+				t.Errorf("keys were exchanged %d and %d times, and %d before", n, m, before)
+			}
+		}},
+		{"while a window is used up", 0, func(t *testing.T, client, server *ssh.Conn) {
+			ch := session(t, client, "source")
+			time.Sleep(soon) // the window is full, and nobody reads
+			before := client.Exchanges()
+			both(client, server)
+			time.Sleep(soon)
+			if n := client.Exchanges(); n != before+1 {
+				t.Errorf("keys were exchanged %d times, and %d before", n, before)
+			}
+			if n, err := io.Copy(io.Discard, ch); n != 64<<20 || err != nil {
+				t.Errorf("%d bytes came, %v", n, err)
+			}
+		}},
+		{"while somebody reads slowly", 256 << 10, func(t *testing.T, client, server *ssh.Conn) {
+			ch := session(t, client, "source")
+			for range 8 {
+				if _, err := io.ReadFull(ch, make([]byte, 1<<20)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), soon)
+				if _, _, err := client.SendRequest(ctx, "keepalive", true, nil); err != nil {
+					t.Errorf("a keepalive: %v", err)
+				}
+				cancel()
+				time.Sleep(time.Second)
+			}
+			if n := client.Exchanges(); n < 8 {
+				t.Errorf("keys were exchanged %d times", n)
+			}
+			ch.Close()
+			select {
+			case <-ch.Done():
+			case <-time.After(soon):
+				t.Error("the channel does not end")
+			}
+		}},
+		{"while channels close", 0, func(t *testing.T, client, server *ssh.Conn) {
+			for _, begin := range []func(){func() { client.Rekey() }, func() { server.Rekey() },
+				func() { both(client, server) }} {
+				// One is closed by us, and the other by the server, which sees its end of data.
+				ours, theirs := session(t, client, "echo"), session(t, client, "echo")
+				begin()
+				ours.Close()
+				theirs.CloseWrite()
+				for _, ch := range []*ssh.Channel{ours, theirs} {
+					select {
+					case <-ch.Done():
+					case <-time.After(soon):
+						t.Error("a channel does not end")
+					}
+				}
+				if e := theirs.ExitStatus(); e.Status != 7 {
+					t.Errorf("the exit status is %+v", e)
+				}
+			}
+			session(t, client, "echo")
+		}},
+		{"while the connection closes", 0, func(t *testing.T, client, server *ssh.Conn) {
+			ch := session(t, client, "sink")
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := ch.Write(make([]byte, 64<<20))
+				wrote <- err
+			}()
+			time.Sleep(50 * time.Millisecond)
+			both(client, server)
+			began := time.Now()
+			client.Close()
+			if err := <-wrote; !errors.Is(err, ssh.ErrClosed) {
+				t.Errorf("Write ended with %v", err)
+			}
+			<-server.Done()
+			if took := time.Since(began); took > soon {
+				t.Errorf("it took %v", took)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
+				cc.RekeyBytes, sc.RekeyBytes = c.bytes, c.bytes
+				client, server := overLongLink(t, cc, sc)
+				defer func() { end(client, server) }()
+				c.run(t, client, server)
+			})
+		})
+	}
+}

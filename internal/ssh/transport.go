@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -162,8 +163,7 @@ func (t *transport) proposal() []byte {
 
 // send sends a message that can wait.
 func (t *transport) send(message []byte) error {
-	_, err := t.out.message(message)
-	return err
+	return t.out.message(context.Background(), message)
 }
 
 // rekey starts an exchange of keys unless one is under way.
@@ -176,9 +176,15 @@ func (t *transport) rekey() error {
 	return o.flushLocked()
 }
 
-// end ends the connection at once. Only the first reason counts.
+// end ends the connection at once. Only the first reason counts; where we have said goodbye that is
+// the reason, even if the peer then was faster to hang up.
 func (t *transport) end(err error) {
 	t.once.Do(func() {
+		t.out.mu.Lock()
+		if t.out.leaving != nil {
+			err = t.out.leaving
+		}
+		t.out.mu.Unlock()
 		t.reason = err
 		close(t.ended)
 		t.conn.Close()
