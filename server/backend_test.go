@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// bare can do nothing but what it must.
+// bare implements only what it must.
 type bare struct{}
 
 func (bare) Stat(context.Context, string) (fs.FileInfo, error) { return nil, fs.ErrNotExist }
@@ -54,7 +54,7 @@ type lyingInfo struct {
 
 func (i lyingInfo) Name() string { return i.name }
 
-// careless answers what no backend should.
+// careless answers as no backend should.
 type careless struct{ info fs.FileInfo }
 
 func (b careless) Stat(context.Context, string) (fs.FileInfo, error) { return b.info, nil }

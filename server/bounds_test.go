@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestManySessions has a thousand clients come, list and leave. The bubble sees to it that no
-// goroutine stays.
+// TestManySessions has a thousand clients come, list and leave. The synctest bubble makes sure that
+// no goroutine is left.
 func TestManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend, pool := memfs.New(0), &server.Pool{}
@@ -50,7 +50,7 @@ func TestManySessions(t *testing.T) {
 	})
 }
 
-// TestBusySessionsAreBounded has a hundred clients each ask for as much as they can, and read
+// TestBusySessionsAreBounded has a hundred clients that each request as much as they can and read
 // nothing.
 func TestBusySessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

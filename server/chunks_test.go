@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestListOfChunksIsBounded: a hole may be of any length, and one request must not list all of it.
+// TestListOfChunksIsBounded: a hole may have any length, and one request must not list all of it.
 func TestListOfChunksIsBounded(t *testing.T) {
 	c := start(t, memfs.New(0), nil)
 	c.put("/f", "x")

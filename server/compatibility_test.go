@@ -12,9 +12,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// What OpenSSH's server does and its clients have come to rely on, beyond the draft.
+// What OpenSSH's server does beyond the draft, and clients have come to rely on.
 
-// TestHandlesAreText: there are clients that keep handles as text.
+// TestHandlesAreText: some clients treat handles as text.
 func TestHandlesAreText(t *testing.T) {
 	c := start(t, memfs.New(0), nil)
 	c.put("/f", "text")
@@ -44,7 +44,7 @@ func TestOpenWithoutFlagsReads(t *testing.T) {
 	c.close(h)
 }
 
-// TestNoSuchFileInWords: there are clients that look for the words.
+// TestNoSuchFileInWords: some clients look for these words.
 func TestNoSuchFileInWords(t *testing.T) {
 	for name, make := range backends {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestHomeOfTheUser(t *testing.T) {
 		Path: "alice"}).names(t)[0].Filename, "/home")
 }
 
-// TestCheckFileByItsShortName: paramiko knows no other.
+// TestCheckFileByItsShortName: paramiko knows no other name.
 func TestCheckFileByItsShortName(t *testing.T) {
 	c := start(t, memfs.New(0), nil)
 	want(t, c.offers[wire.ExtCheckFile], "1")
@@ -97,7 +97,7 @@ func TestCheckFileByItsShortName(t *testing.T) {
 	c.close(h)
 }
 
-// TestDotsAreListed where the directory is one of the system, and described as what they are.
+// TestDotsAreListed for directories of the system, with correct attributes.
 func TestDotsAreListed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "d", "sub"), 0o755); err != nil {
@@ -150,7 +150,7 @@ func TestDotsAreListed(t *testing.T) {
 	want(t, usage(q), [2]int64{0, 2})
 }
 
-// TestOpenWithSetuid: the bits are left out, and the file is made.
+// TestOpenWithSetuid: the bits are left out, and the file is created.
 func TestOpenWithSetuid(t *testing.T) {
 	for _, mode := range []uint32{0o4755, 0o2755, 0o1755} {
 		c := start(t, backends["osfs"](t), nil)

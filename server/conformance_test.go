@@ -18,8 +18,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// complete is a backend that can do all there is; a method whose name or type is mistyped would go
-// unnoticed otherwise, as each is optional.
+// complete is a backend that implements everything. Since every method is optional, one with a
+// misspelled name or the wrong type would otherwise go unnoticed.
 type complete interface {
 	server.FS
 	server.Lstater
@@ -43,12 +43,12 @@ var (
 	_ complete = (*memfs.FS)(nil)
 	_ complete = (*osfs.FS)(nil)
 
-	// What only a system knows.
+	// What only a real system has.
 	_ server.HomeDirer  = (*osfs.FS)(nil)
 	_ server.OwnerNamer = (*osfs.FS)(nil)
 )
 
-// backends are those that every case of the conformance table runs against.
+// backends are the backends that every conformance case runs against.
 var backends = map[string]func(t *testing.T) server.FS{
 	"memfs": func(*testing.T) server.FS { return memfs.New(0) },
 	"osfs": func(t *testing.T) server.FS {
@@ -61,7 +61,7 @@ var backends = map[string]func(t *testing.T) server.FS{
 	},
 }
 
-// conformance are things that hold for every backend that can do all there is.
+// conformance holds the cases that every complete backend must pass.
 var conformance = map[string]func(t *testing.T, c *raw){
 	"offers":           testOffers,
 	"write and read":   testWriteRead,
@@ -181,7 +181,7 @@ func testOpenAttrs(t *testing.T, c *raw) {
 	want(t, got.Permissions, uint32(0o100600))
 	want(t, got.MTime, uint32(2000))
 	want(t, c.get("/f"), "\x00\x00\x00\x00\x00\x00\x00")
-	// Attributes are for a file that OPEN makes.
+	// Attributes are for a file that OPEN creates.
 	attrs.Size, attrs.Permissions, attrs.MTime = 9, 0o644, 3000
 	c.close(c.do(wire.Open{Path: "/f", Flags: wire.OpenWrite | wire.OpenCreate,
 		Attrs: attrs}).handle(t))
@@ -209,7 +209,7 @@ func testDirectories(t *testing.T, c *raw) {
 	want(t, c.status(wire.PathAttrs{Type: wire.TypeMkdir, Path: "/d"}), wire.Failure)
 	c.put("/d/f", "x")
 	want(t, c.status(wire.PathRequest{Type: wire.TypeRmdir, Path: "/d"}), wire.Failure)
-	// OpenSSH's word for ENOTDIR
+	// OpenSSH's status for ENOTDIR
 	want(t, c.status(wire.PathRequest{Type: wire.TypeRmdir, Path: "/d/f"}), wire.NoSuchFile)
 	want(t, c.status(wire.PathRequest{Type: wire.TypeRemove, Path: "/d"}), wire.Failure)
 	c.ok(wire.Rename{OldPath: "/d", NewPath: "/e"})
@@ -511,7 +511,7 @@ func testClosedHandles(t *testing.T, c *raw) {
 	} {
 		want(t, c.status(m), wire.Failure)
 	}
-	// The slot is used again, under another name.
+	// The slot is reused with a new key.
 	if again := c.open("/f", wire.OpenRead); bytes.Equal(again, h) {
 		t.Error("a handle was given twice")
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Serve works on any stream; here it is a pipe within the program.
+// Serve works on any stream, here a pipe within the program.
 func ExampleServe() {
 	client, stream := net.Pipe()
 	done := make(chan error)
 	go func() { done <- server.Serve(context.Background(), stream, memfs.New(0), nil) }()
 
-	// A client says INIT and learns what the server can do.
+	// A client sends INIT and learns what the server supports.
 	client.Write(wire.Init{Version: wire.Version}.Append(nil))
 	reply := make([]byte, 9)
 	io.ReadFull(client, reply)
@@ -32,7 +32,7 @@ func ExampleServe() {
 	// Output: VERSION 3
 }
 
-// motd is a backend with one file. It can be described and read, and nothing else.
+// motd is a backend with one file, which can only be described and read.
 type motd struct{ text string }
 
 func (m motd) Stat(_ context.Context, path string) (fs.FileInfo, error) {
@@ -73,7 +73,7 @@ func (i motdInfo) ModTime() time.Time { return time.Time{} }
 func (i motdInfo) IsDir() bool        { return i.mode.IsDir() }
 func (i motdInfo) Sys() any           { return nil }
 
-// A backend of one's own needs few methods.
+// A backend needs only a few methods.
 func ExampleFS() {
 	view, err := server.NewView(motd{"welcome"}, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func ExampleFS() {
 	// operation unsupported
 }
 
-// A policy names what is not allowed, in the words of OpenSSH's sftp-server.
+// A policy names the denied operations as OpenSSH's sftp-server does.
 func ExamplePolicy() {
 	_, err := server.NewView(memfs.New(0), &server.Policy{
 		Denied: []string{"remove", "rmdir", "rename", "posix-rename"},

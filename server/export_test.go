@@ -5,7 +5,7 @@ import (
 	"runtime"
 )
 
-// Occupy takes all turns there are, and returns what gives them back.
+// Occupy takes all turns, and returns a function that gives them back.
 func (w *Work) Occupy(ctx context.Context) (release func()) {
 	turns := max(1, runtime.GOMAXPROCS(0)-1)
 	for range turns {

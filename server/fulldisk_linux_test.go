@@ -17,12 +17,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// mountVariable names the directory on which this binary, run again in a mount namespace of its
-// own, is to mount a small disk.
+// mountVariable names the directory on which this binary, run again in its own mount namespace,
+// mounts a small disk.
 const mountVariable = "USFTP_TEST_MOUNT"
 
-// TestDiskThatFills has one client fill a disk on which another has files: who writes is told, at
-// once and for good, and the other goes on.
+// TestDiskThatFills has one client fill a disk on which another has files: the writer gets an
+// error, at once and for good, and the other client continues.
 func TestDiskThatFills(t *testing.T) {
 	if dir := os.Getenv(mountVariable); dir != "" {
 		fillDisk(t, dir)
@@ -80,10 +80,10 @@ func fillDisk(t *testing.T, dir string) {
 	if offset > size {
 		t.Fatalf("%d bytes went onto a disk of %d", offset, size)
 	}
-	// where there is something already
+	// overwriting existing data
 	want(t, c.status(wire.Write{Handle: h, Data: []byte("fits")}), wire.Failure)
 	want(t, c.status(wire.ExtendedHandle{Name: wire.ExtFsync, Handle: h}), wire.Failure)
-	// What is left of the disk is taken by the failed write, or less than a page.
+	// What is left of the disk was taken by the failed write, or is less than a page.
 	want(t, c.status(wire.CopyData{FromHandle: from, ToHandle: copied, ToOffset: 1 << 20}),
 		wire.Failure)
 	want(t, c.status(wire.PathAttrs{Type: wire.TypeSetstat, Path: "/kept",

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// script is a client that says what it was given and takes what comes.
+// script is a client that sends given bytes and reads what comes.
 type script struct {
 	io.Reader
 	replies bytes.Buffer
@@ -21,7 +21,7 @@ type script struct {
 func (s *script) Write(p []byte) (int, error) { return s.replies.Write(p) }
 func (s *script) Close() error                { return nil }
 
-// addSessions adds what clients say.
+// addSessions adds seeds: what real clients send.
 func addSessions(f *testing.F) {
 	h := []byte{0, 1, 0, 0}
 	add := func(messages ...message) {
@@ -60,8 +60,8 @@ func addSessions(f *testing.F) {
 		wire.PathRequest{Type: wire.TypeRemove, Path: "/f"}, wire.Open{Path: "/f", Flags: create})
 }
 
-// FuzzSession lets a client say anything. The session must end by itself, close what it opened,
-// give back its memory, and have sent nothing but whole packets, one for each request at most.
+// FuzzSession lets a client send anything. The session must end by itself, close what it opened,
+// free its memory, and have sent only whole packets, at most one for each request.
 func FuzzSession(f *testing.F) {
 	addSessions(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
@@ -94,8 +94,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// FuzzQuota lets a client under a quota say anything. When it has gone, what was counted is what is
-// there, and no more than there may be.
+// FuzzQuota lets a client under a quota send anything. When it has left, the count must equal what
+// exists, and stay within the limits.
 func FuzzQuota(f *testing.F) {
 	addSessions(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
@@ -114,7 +114,7 @@ func FuzzQuota(f *testing.F) {
 	})
 }
 
-// countPackets counts what is a packet by its length.
+// countPackets counts packets by their length fields.
 func countPackets(b []byte) (n int) {
 	for len(b) >= 4 {
 		length := uint64(binary.BigEndian.Uint32(b))

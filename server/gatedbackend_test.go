@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// gated is a tree in memory some of whose operations wait until they are let through.
+// gated is a tree in memory whose operations can be made to wait.
 type gated struct {
 	*memfs.FS
 	mu    sync.Mutex
@@ -25,7 +25,7 @@ type gated struct {
 
 func newGated() *gated { return &gated{FS: memfs.New(0), gates: map[string]chan struct{}{}} }
 
-// hold makes an operation wait until the function it returns is called.
+// hold makes an operation wait until the returned function is called.
 func (g *gated) hold(what string) (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +69,7 @@ func (g *gated) Open(ctx context.Context, name string, flags uint32,
 	return &gatedFile{memFile: file.(memFile), g: g, name: name}, nil
 }
 
-// memFile is what files of memfs can do.
+// memFile is what memfs's files implement.
 type memFile interface {
 	server.File
 	ReadAt(p []byte, offset int64) (int, error)
@@ -94,7 +94,7 @@ func (f *gatedFile) ReadAt(p []byte, offset int64) (int, error) {
 
 func (f *gatedFile) WriteAt(p []byte, offset int64) (int, error) {
 	f.g.wrote.Add(1)
-	// Only what begins with "slow" waits.
+	// Only data that begins with "slow" waits.
 	if strings.HasPrefix(string(p[:min(len(p), 4)]), "slow") {
 		f.g.pass("write " + f.name)
 	}

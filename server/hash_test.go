@@ -7,7 +7,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestRangeTooLongToHash: a hole may be of any length.
+// TestRangeTooLongToHash: a hole may have any length.
 func TestRangeTooLongToHash(t *testing.T) {
 	c := start(t, memfs.New(0), nil)
 	c.put("/f", "x")

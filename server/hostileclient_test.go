@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// An adversary does what no client should, in a session of its own beside others.
+// An adversary misbehaves in a session of its own beside others.
 type adversary struct {
 	*raw
 	pool *server.Pool
@@ -31,7 +31,7 @@ func (a *adversary) refused(code wire.Code, m message) {
 	}
 }
 
-// flood sends a request as often as it may, until the server takes no more, and reads nothing.
+// flood sends a request as often as it can, until the server takes no more, and reads nothing.
 func (a *adversary) flood(m message) {
 	a.t.Helper()
 	b := m.Append(nil, 1)
@@ -58,7 +58,7 @@ func (a *adversary) flood(m message) {
 	}
 }
 
-// burst sends requests in large pieces and wants each answered with this status.
+// burst sends requests in large pieces and expects each to be answered with this status.
 func (a *adversary) burst(count int, code wire.Code, request func(i int) message) {
 	a.t.Helper()
 	const piece = 1000
@@ -83,12 +83,12 @@ func (a *adversary) burst(count int, code wire.Code, request func(i int) message
 
 func key(n uint32) []byte { return []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)} }
 
-// adversaries are what they do, and what is to be found in the log of it: the message and some
+// adversaries are the attacks, with what the log must contain afterwards: the message and some
 // fields.
 var adversaries = map[string]struct {
 	act  func(a *adversary)
 	log  map[string]string
-	ends bool // the server has to end the session
+	ends bool // the server must end the session
 }{
 	"takes no replies": {func(a *adversary) {
 		a.flood(wire.Read{Handle: a.open("/f", wire.OpenRead), Length: wire.MaxData})
@@ -214,9 +214,9 @@ var adversaries = map[string]struct {
 	}, nil, true},
 }
 
-// TestAdversaries lets each do its worst beside a session that goes about its business. Each gets
-// the right status or has its session ended, leaves a line in the log, and the other notices
-// nothing.
+// TestAdversaries runs each attack beside a session that works normally. Each attacker gets the
+// right status or has its session ended, and leaves a line in the log; the other session is not
+// affected.
 func TestAdversaries(t *testing.T) {
 	for name, one := range adversaries {
 		t.Run(name, func(t *testing.T) {
@@ -276,8 +276,8 @@ func TestAdversaries(t *testing.T) {
 	}
 }
 
-// business is what an honest client does all day. It is for a goroutine of its own, hence no Fatal
-// of its own.
+// business is what an honest client does. It runs on a goroutine of its own and so must not call
+// Fatal.
 func business(t *testing.T, c *raw) {
 	for i := range 20 {
 		text := strings.Repeat(fmt.Sprint("text ", i, " "), 1000)

@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// logBook keeps what is logged.
+// logBook records what is logged.
 type logBook struct {
 	mu    sync.Mutex
 	lines []map[string]string
@@ -35,7 +35,7 @@ func (b *logBook) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// count counts the lines that have all these fields; "" is the message.
+// count counts the lines with all these fields; "" is the message.
 func (b *logBook) count(fields map[string]string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *logBook) count(fields map[string]string) (n int) {
 	return n
 }
 
-// TestRefusalsAreLogged: which request, which path, and who refused it.
+// TestRefusalsAreLogged: the log says which request, which path, and what refused it.
 func TestRefusalsAreLogged(t *testing.T) {
 	backend := memfs.New(0)
 	start(t, backend, nil).put("/f", "text")
@@ -118,8 +118,8 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// TestRefusalsDoNotFloodTheLog: a client may be refused as often as it likes, but not fill the disk
-// with it.
+// TestRefusalsDoNotFloodTheLog: a client may be refused any number of times without filling the
+// disk.
 func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &logBook{}
@@ -141,7 +141,7 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 		c.over()
 		want(t, book.count(map[string]string{"": "more requests refused", "omitted": "4997"}), 1)
 
-		// Writes that fail because one has failed say nothing new.
+		// Writes that fail because an earlier one failed are not logged again.
 		c = start(t, memfs.New(0), &server.Options{Policy: server.Policy{Quota: server.NewQuota(10,
 			0)}, Logger: slog.New(book)})
 		h := c.open("/f", create)
@@ -152,8 +152,8 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 	})
 }
 
-// TestChangesAreLogged: a line for each change of the tree, as sftp-server writes at INFO, and what
-// a transfer was.
+// TestChangesAreLogged: each change to the tree is logged, as sftp-server does at INFO, and so is
+// each transfer.
 func TestChangesAreLogged(t *testing.T) {
 	book := &logBook{}
 	c := start(t, memfs.New(0), &server.Options{Logger: slog.New(book)})

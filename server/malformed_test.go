@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// body makes a packet of a type with any body.
+// body makes a packet of any type with any body.
 func body(typ wire.Type, id uint32, body ...byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(1+4+len(body)))
 	b = append(b, byte(typ))
@@ -34,7 +34,7 @@ func TestBadBodies(t *testing.T) {
 			}
 		}
 	}
-	// A count of attributes that cannot be there.
+	// An impossible count of attributes.
 	attrs := []byte{0, 0, 0, 2, '/', 'f', 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}
 	c.send(body(wire.TypeSetstat, 1, attrs...))
 	want(t, c.receive().status(t).Code, wire.BadMessage)
@@ -46,7 +46,7 @@ func TestBadBodies(t *testing.T) {
 	want(t, c.get("/f"), "kept")
 }
 
-// TestCutPackets ends the stream at every place in a conversation.
+// TestCutPackets ends the stream at every point of a conversation.
 func TestCutPackets(t *testing.T) {
 	whole := wire.Init{Version: 3}.Append(nil)
 	boundaries := map[int]bool{0: true, len(whole): true}

@@ -14,8 +14,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestSteadyStateAllocatesNothing is the promise that makes the speed: a READ or WRITE costs no
-// garbage.
+// TestSteadyStateAllocatesNothing: a READ or WRITE allocates nothing, which the speed depends on.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	c := start(t, memfs.New(0), nil)
 	h := c.open("/f", create|wire.OpenRead)
@@ -44,17 +43,17 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			}
 		}
 		exchange()
-		// One in a hundred is left for the pool's timer and the runtime's own.
+		// One in a hundred is allowed for the pool's timer and the runtime.
 		if n := testing.AllocsPerRun(1000, exchange); n > 0.01 {
 			t.Errorf("%s: %.2f allocations", name, n)
 		}
 	}
 }
 
-// okSize is the length of a STATUS that says success.
+// okSize is the length of a STATUS that reports success.
 var okSize = len(wire.Status{Message: wire.OK.String()}.Append(nil, 0))
 
-// TestIdleSessionIsSmall looks at what sessions that have moved a file keep.
+// TestIdleSessionIsSmall measures what sessions keep after moving a file.
 func TestIdleSessionIsSmall(t *testing.T) { synctest.Test(t, testIdleSession) }
 
 func testIdleSession(t *testing.T) {
@@ -105,7 +104,7 @@ func TestPoolShrinksWhenIdle(t *testing.T) {
 		if pool.Kept() == 0 {
 			t.Error("nothing is kept for the next request")
 		}
-		time.Sleep(10 * time.Second) // of the bubble
+		time.Sleep(10 * time.Second) // on the fake clock
 		synctest.Wait()
 		if kept := pool.Kept(); kept > 0 {
 			t.Errorf("%d bytes are kept for nothing", kept)

@@ -15,20 +15,20 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// moody is a tree in memory that takes its time now and then.
+// moody is a tree in memory that is slow now and then.
 type moody struct {
 	*memfs.FS
 	mu     sync.Mutex
 	random *rand.Rand
 }
 
-// pause takes longer than the reader is given, now and then.
+// pause sometimes takes longer than the reader's patience.
 func (m *moody) pause() {
 	m.mu.Lock()
 	n := m.random.IntN(10)
 	m.mu.Unlock()
 	if n >= 7 {
-		time.Sleep(time.Duration(n) * time.Millisecond / 2) // of the bubble
+		time.Sleep(time.Duration(n) * time.Millisecond / 2) // on the fake clock
 	}
 }
 
@@ -63,8 +63,8 @@ func (f *moodyFile) WriteAt(p []byte, offset int64) (int, error) {
 }
 
 // TestMoodyBackend sends requests in bursts of any length to a backend that is slow now and then,
-// so that readers are replaced at any moment. Every request must be answered, once, with nothing
-// more coming to push it along.
+// so that readers are replaced at any moment. Every request must be answered, once, without further
+// requests to push it along.
 func TestMoodyBackend(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -23,8 +23,8 @@ func TestTouches(t *testing.T) {
 	}
 }
 
-// depends is the order that the package promises, said once more and more plainly: whether r, the
-// later one, may not run before e is done.
+// depends states the promised order again, as plainly as possible: whether r, the later one, must
+// wait for e.
 func depends(r, e *request) bool {
 	onHandle := func(r *request, h *handle) bool { return r.handle == h || r.target == h }
 	switch {
@@ -45,7 +45,7 @@ func depends(r, e *request) bool {
 	return e.touches(r.handle.path) || r.target != nil && e.touches(r.target.path)
 }
 
-// TestScheduleKeepsOrder runs random requests, finished in random order, and looks at every start.
+// TestScheduleKeepsOrder runs random requests that finish in random order, and checks every start.
 func TestScheduleKeepsOrder(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestPipes(t *testing.T) {
 		}
 	}()
 	for i := range cap(replies) {
-		// Long ones and short ones, some of them over the end, and others in between.
+		// Long ones and short ones, some past the end of the file, with other requests in between.
 		from, n := rand.IntN(len(data)), 1+rand.IntN(wire.MaxData)
 		if i%3 == 0 {
 			n = 1 + rand.IntN(100)
@@ -143,8 +143,7 @@ func TestPipesWithoutReader(t *testing.T) {
 	}
 }
 
-// TestPipesSeeChanges: what is read has been there, whole packets of it, whatever happens to the
-// file.
+// TestPipesSeeChanges: what is read did exist, in whole packets, whatever happens to the file.
 func TestPipesSeeChanges(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f")

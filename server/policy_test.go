@@ -91,7 +91,7 @@ func TestUmaskAndHome(t *testing.T) {
 		"/home")
 }
 
-// TestViewFileAsksThePolicy: what Open gives out is no way around it.
+// TestViewFileAsksThePolicy: a file returned by Open is no way around the policy.
 func TestViewFileAsksThePolicy(t *testing.T) {
 	backend := memfs.New(0)
 	start(t, backend, nil).put("/f", "text")

@@ -65,7 +65,7 @@ func usage(q *server.Quota) [2]int64 {
 	return [2]int64{bytes, files}
 }
 
-// TestQuotaKeepsCount does random things and compares what was kept with what a walk finds.
+// TestQuotaKeepsCount does random things and compares the count with what a walk finds.
 func TestQuotaKeepsCount(t *testing.T) {
 	for name, make := range backends {
 		t.Run(name, func(t *testing.T) {
@@ -128,8 +128,8 @@ func TestQuotaKeepsCount(t *testing.T) {
 	}
 }
 
-// TestQuotaHasNoWayAround does what confuses one who counts by names, with files that stay open,
-// and compares what was counted with what is there when all is closed.
+// TestQuotaHasNoWayAround does what would confuse counting by name, with files that stay open, and
+// compares the count with what exists once everything is closed.
 func TestQuotaHasNoWayAround(t *testing.T) {
 	size := func(n uint64) wire.Attrs { return wire.Attrs{Flags: wire.AttrSize, Size: n} }
 	ten := []byte("0123456789")
@@ -198,7 +198,7 @@ func TestQuotaHasNoWayAround(t *testing.T) {
 				if found := recounted(t, q, backend); found[0] > 100 || found[1] > 8 {
 					t.Errorf("%v is there", found)
 				}
-				c.over() // closes what is open
+				c.over() // closes open files
 				kept := usage(q)
 				if found := recounted(t, q, backend); kept != found {
 					t.Errorf("%v was kept, %v is there", kept, found)
@@ -216,7 +216,7 @@ func recounted(t *testing.T, q *server.Quota, backend server.FS) [2]int64 {
 	return usage(q)
 }
 
-// TestQuotaIsRecounted has others change what is there while a file is open.
+// TestQuotaIsRecounted changes the tree behind the quota's back while a file is open.
 func TestQuotaIsRecounted(t *testing.T) {
 	for name, make := range backends {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestQuotaIsRecounted(t *testing.T) {
 }
 
 // TestQuotaKeepsCountOfOpenFiles does random things with names while files are open, and compares
-// when all are closed.
+// the counts once all are closed.
 func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
 	for name, make := range backends {
 		for seed := range uint64(10) {
@@ -294,7 +294,7 @@ func TestQuotaKeepsCountOfOpenFiles(t *testing.T) {
 	}
 }
 
-// randomChange is something that changes what is below two directories and above.
+// randomChange returns a random change to two directories and their parent.
 func randomChange(random *rand.Rand, path func() string) message {
 	size := wire.Attrs{Flags: wire.AttrSize, Size: uint64(random.IntN(500))}
 	dir := func() string { return []string{"/d", "/e", "/d/sub"}[random.IntN(3)] }
@@ -324,7 +324,7 @@ func randomChange(random *rand.Rand, path func() string) message {
 		Attrs: wire.Attrs{Flags: uint32(random.IntN(2)) * wire.AttrSize, Size: size.Size}}
 }
 
-// TestAppendsUnderQuota: several who append at once get no more room than there is.
+// TestAppendsUnderQuota: several clients that append at once get no more space than there is.
 func TestAppendsUnderQuota(t *testing.T) {
 	for range 50 {
 		backend := memfs.New(0)

@@ -12,12 +12,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// raw is a client that sends and takes packets as they are.
+// raw is a client that sends and receives bare packets.
 type raw struct {
 	t      *testing.T
 	conn   net.Conn
 	nextID uint32
-	offers map[string]string // what VERSION offered
+	offers map[string]string // extensions in VERSION
 	done   chan error        // what Serve returned
 	cancel context.CancelFunc
 }
@@ -29,7 +29,7 @@ type packet struct {
 	body []byte
 }
 
-// start serves backend over a pipe without a buffer, and greets.
+// start serves backend over an unbuffered pipe, and completes the handshake.
 func start(t *testing.T, backend server.FS, opts *server.Options) *raw {
 	t.Helper()
 	c := startSilent(t, backend, opts)
@@ -47,7 +47,7 @@ func start(t *testing.T, backend server.FS, opts *server.Options) *raw {
 	return c
 }
 
-// startSilent is start without the greeting.
+// startSilent is start without the handshake.
 func startSilent(t *testing.T, backend server.FS, opts *server.Options) *raw {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -62,7 +62,7 @@ func startSilent(t *testing.T, backend server.FS, opts *server.Options) *raw {
 	return c
 }
 
-// over closes the client's side and returns what Serve returns.
+// over closes the client's side and returns the result of Serve.
 func (c *raw) over() error {
 	c.conn.Close()
 	err := <-c.done
@@ -118,7 +118,7 @@ func (c *raw) receive() packet {
 	return p
 }
 
-// do sends a request and waits for its reply, when no other is under way.
+// do sends a request and waits for its reply, while no other is in progress.
 func (c *raw) do(m message) packet {
 	c.t.Helper()
 	id := c.ask(m)
@@ -129,13 +129,13 @@ func (c *raw) do(m message) packet {
 	return p
 }
 
-// status is do for requests that are answered with a status.
+// status is do for requests answered with a status.
 func (c *raw) status(m message) wire.Code {
 	c.t.Helper()
 	return c.do(m).status(c.t).Code
 }
 
-// ok is do for requests that must go well.
+// ok is do for requests that must succeed.
 func (c *raw) ok(m message) {
 	c.t.Helper()
 	if s := c.do(m).status(c.t); s.Code != wire.OK {
@@ -223,7 +223,7 @@ func (c *raw) close(handle []byte) {
 
 const create = wire.OpenWrite | wire.OpenCreate | wire.OpenTruncate
 
-// put makes a file.
+// put creates a file.
 func (c *raw) put(path, text string) {
 	c.t.Helper()
 	h := c.open(path, create)

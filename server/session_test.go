@@ -36,10 +36,10 @@ func (c *raw) answers() *answers {
 	return a
 }
 
-// now returns the replies that have come when nothing moves any more, by id.
+// now returns, by id, the replies that have come once nothing moves any more.
 func (a *answers) now() map[uint32]packet {
 	synctest.Wait()
-	time.Sleep(time.Second) // the bubble's clock: the watch over the reader has done its work
+	time.Sleep(time.Second) // on the fake clock, so that the watch over the reader has run
 	synctest.Wait()
 	replies := map[uint32]packet{}
 	for len(a.got) > 0 {
@@ -49,7 +49,7 @@ func (a *answers) now() map[uint32]packet {
 	return replies
 }
 
-// expect fails unless exactly these requests have been answered since the last time.
+// expect fails unless exactly these requests have been answered since the last call.
 func (a *answers) expect(ids ...uint32) map[uint32]packet {
 	a.c.t.Helper()
 	replies := a.now()
@@ -64,7 +64,7 @@ func (a *answers) expect(ids ...uint32) map[uint32]packet {
 	return replies
 }
 
-// bubble runs a test in a bubble of its own, with a client of backend.
+// bubble runs a test in a synctest bubble, with a client of backend.
 func bubble(t *testing.T, backend server.FS, opts *server.Options,
 	test func(t *testing.T, c *raw)) {
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, backend, opts)) })
@@ -101,8 +101,8 @@ func TestManySlowRequests(t *testing.T) {
 		for range 100 {
 			reads = append(reads, c.ask(wire.Read{Handle: h, Length: wire.MaxData}))
 		}
-		// All that may run is waiting, or all the memory is promised to it. A short request goes
-		// by.
+		// All requests that may run are waiting, or have taken all the memory. A short request
+		// overtakes them.
 		a.expect(c.ask(stat("/f")))
 		release()
 		a.expect(reads...)
@@ -120,7 +120,7 @@ func TestOrderOnOneHandle(t *testing.T) {
 		slow := c.ask(wire.Write{Handle: h, Offset: 0, Data: []byte("slow write")})
 		apart := c.ask(wire.Write{Handle: h, Offset: 100, Data: []byte("apart")})
 		a.expect(c.ask(wire.Read{Handle: other, Length: 5}))
-		// the one apart has been written, and its reply waits for its turn
+		// the non-overlapping one has been written; its reply waits for its turn
 		want(t, g.wrote.Load(), 3)
 		over := c.ask(wire.Write{Handle: h, Offset: 5, Data: []byte("OVER")})
 		read := c.ask(wire.Read{Handle: h, Offset: 0, Length: 10})
@@ -182,7 +182,7 @@ func TestClientThatReadsNoReplies(t *testing.T) {
 		c.ok(wire.Write{Handle: h, Data: data})
 		const reads = 3000
 		for range reads {
-			// does not freeze, although the pipe holds nothing
+			// must not hang, although the pipe buffers nothing
 			c.ask(wire.Read{Handle: h, Length: wire.MaxData})
 		}
 		synctest.Wait()
@@ -248,7 +248,7 @@ func TestFloodStopsReading(t *testing.T) {
 }
 
 // TestHeldRepliesAreBounded: replies that wait for an earlier one on their handle count as replies
-// that the client leaves unread.
+// that the client has not read.
 func TestHeldRepliesAreBounded(t *testing.T) {
 	g := newGated()
 	bubble(t, g, nil, func(t *testing.T, c *raw) {
@@ -285,7 +285,7 @@ func TestContextEndsSession(t *testing.T) {
 		release := g.hold("stat /slow")
 		c.ask(stat("/slow"))
 		for range 10 {
-			c.ask(stat("/f")) // whose replies nobody takes
+			c.ask(stat("/f")) // nobody reads the replies
 		}
 		c.cancel()
 		synctest.Wait()
@@ -320,7 +320,7 @@ func TestEndInOrder(t *testing.T) {
 	})
 }
 
-// halfClosed is a stream whose client has stopped sending, but still reads.
+// halfClosed is a stream whose client has stopped sending but still reads.
 type halfClosed struct {
 	io.Reader
 	net.Conn
@@ -396,8 +396,8 @@ func TestHandleLimit(t *testing.T) {
 	})
 }
 
-// TestSlowReplyIsSent has the reader held up by a request while the next is at hand already:
-// whoever reads on answers that one, and the first is sent when it is done, although nothing more
+// TestSlowReplyIsSent: the reader is held up by a request when the next has already arrived. A new
+// reader answers that one, and the first reply is sent when it is done, although nothing more
 // comes.
 func TestSlowReplyIsSent(t *testing.T) {
 	g := newGated()
@@ -434,7 +434,7 @@ func TestRepliesOnOneHandleKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// TestExpensiveRequestsWaitForTheirTurn, and hold up no other.
+// TestExpensiveRequestsWaitForTheirTurn, and hold up no others.
 func TestExpensiveRequestsWaitForTheirTurn(t *testing.T) {
 	var work server.Work
 	bubble(t, memfs.New(0), &server.Options{Work: &work}, func(t *testing.T, c *raw) {

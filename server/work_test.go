@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// TestWorkTakesTurns: of a user with many pieces of work and one with few, each gets every second
-// turn, and no more run than may.
+// TestWorkTakesTurns: if one user has much work and another little, each gets every second turn,
+// and no more runs at once than may.
 func TestWorkTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w Work
@@ -59,7 +59,7 @@ func TestWorkTakesTurns(t *testing.T) {
 	})
 }
 
-// TestWorkGivenUp: who gives up waiting takes no turn away, not even one that comes just then.
+// TestWorkGivenUp: a waiter that gives up loses no turn, not even one that comes at that moment.
 func TestWorkGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w Work

@@ -1,5 +1,5 @@
-// Package clients has other people's programs use the server: each does the same round of what it
-// can do.
+// Package clients runs other programs against the server: each goes through the same steps as far
+// as it can.
 package clients_test
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// site is a server with a directory that it serves, and one that clients have for themselves.
+// site is a server with a directory that it serves, and another for the clients' own files.
 type site struct {
 	t             *testing.T
 	served, local string
 	port          string
 	key           string   // file
 	hostKey       string   // fingerprint
-	env           []string // of programs, besides ours
+	env           []string // added to the programs' environment
 }
 
-// missing skips a test for want of something, or fails where USFTP_REQUIRE=1 says that the machine
-// is to have it.
+// missing skips a test because something is missing, or fails if USFTP_REQUIRE=1 says that it must
+// be installed.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("USFTP_REQUIRE") == "1" {
@@ -91,7 +91,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// run runs a program with a home of its own and returns what it says; it must end well.
+// run runs a program with its own home directory and returns its output; it must succeed.
 func (s *site) run(program string, args ...string) string { return s.feed("", program, args...) }
 
 func (s *site) feed(stdin, program string, args ...string) string {
@@ -107,14 +107,14 @@ func (s *site) feed(stdin, program string, args ...string) string {
 	return string(out)
 }
 
-// sshOptions are OpenSSH's for a server that it has never seen.
+// sshOptions are OpenSSH's options for connecting to an unknown server.
 func (s *site) sshOptions() []string {
 	return []string{"-F", "none", "-i", s.key, "-o", "StrictHostKeyChecking=no", "-o",
 		"UserKnownHostsFile=/dev/null",
 		"-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"}
 }
 
-// client is a program with what it can do, and why it cannot do the rest. Paths on the server are
+// client is a program, with what it can do and why it cannot do the rest. Paths on the server are
 // relative to its top, local ones absolute.
 type client struct {
 	programs                           []string
@@ -125,10 +125,10 @@ type client struct {
 	list                               func(s *site, dir string) string
 	rename, symlink, link, chmod, copy func(s *site, a, b string)
 
-	cannot map[string]string // by the step's name
+	cannot map[string]string // reasons, by the step's name
 }
 
-// steps are those of the round, each with whether the client does it.
+// steps returns the steps, each with whether the client does it.
 func (c *client) steps() map[string]bool {
 	return map[string]bool{
 		"put": c.put != nil, "get": c.get != nil, "resume put": c.resumePut != nil, "resume get": c.resumeGet != nil,
@@ -137,7 +137,7 @@ func (c *client) steps() map[string]bool {
 	}
 }
 
-// TestEveryStepIsDoneOrExplained: no client leaves out a step of the round without a reason.
+// TestEveryStepIsDoneOrExplained: no client leaves out a step without a reason.
 func TestEveryStepIsDoneOrExplained(t *testing.T) {
 	for name, c := range clients {
 		steps := c.steps()
@@ -169,8 +169,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// sizes are of files at the edges of packets: nothing, little, and more than one packet however
-// large.
+// sizes are around packet boundaries: empty, small, and more than one packet of any size.
 var sizes = []int{0, 1, 32768, 261120, 2<<20 + 12345}
 
 func (c *client) round(s *site) {
@@ -188,7 +187,7 @@ func (c *client) round(s *site) {
 	c.names(s)
 }
 
-// resume has the client carry on where half of a file is there.
+// resume makes the client continue a file of which half exists.
 func (c *client) resume(s *site) {
 	data := s.random(filepath.Join(s.local, "whole"), 1<<20+7)
 	half := data[:len(data)/2]
@@ -223,7 +222,7 @@ func (c *client) trees(s *site) {
 	s.expectTree(filepath.Join(s.local, "tree back"), tree)
 }
 
-// names does what has to do with names and attributes.
+// names tests everything about names and attributes.
 func (c *client) names(s *site) {
 	data := s.random(filepath.Join(s.served, "old"), 100)
 	if c.list != nil {
@@ -303,7 +302,7 @@ func (s *site) expect(name string, want []byte) {
 	}
 }
 
-// expectTree is expect for the files below a directory; the first that is wrong says enough.
+// expectTree is expect for the files below a directory. It stops at the first difference.
 func (s *site) expectTree(dir string, tree map[string][]byte) {
 	s.t.Helper()
 	for name, data := range tree {
@@ -313,7 +312,7 @@ func (s *site) expectTree(dir string, tree map[string][]byte) {
 	}
 }
 
-// clients are the programs. See their functions for how each is told what to do.
+// clients are the programs. Their functions show how each is told what to do.
 var clients = map[string]*client{
 	"OpenSSH sftp":   openSSHSFTP,
 	"OpenSSH scp":    openSSHSCP("-s"),
@@ -330,7 +329,7 @@ var clients = map[string]*client{
 	"ssh2":           ssh2,
 }
 
-// quote puts a name in double quotes, as most of the clients' own languages have them.
+// quote puts a name in double quotes, as most clients' command languages require.
 func quote(name string) string { return `"` + name + `"` }
 
 func words(format string, names ...string) string {
@@ -341,7 +340,7 @@ func words(format string, names ...string) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// onlyCopies is why a program that copies whole files does nothing else.
+// onlyCopies explains why a program that copies whole files does nothing else.
 func onlyCopies(program string) map[string]string {
 	reason := program + " copies whole files and has no commands"
 	return map[string]string{"resume put": reason, "resume get": reason, "list": reason,
@@ -349,7 +348,7 @@ func onlyCopies(program string) map[string]string {
 		"link": reason, "copy": reason}
 }
 
-// copyWithMode makes a local file like one of the server's, with a mode in octal.
+// copyWithMode creates a local copy of one of the server's files, with a mode in octal.
 func (s *site) copyWithMode(name, mode string) {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.served, name))

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// ssh2 is npm's, driven by a program in testdata; NODE_PATH names the directory that it is in.
+// ssh2 is the npm package, driven by a program in testdata; NODE_PATH names its directory.
 var ssh2 = func() *client {
 	script, err := filepath.Abs("testdata/ssh2_client.js")
 	if err != nil {

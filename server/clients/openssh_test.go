@@ -31,7 +31,7 @@ func openSSHSCP(protocol string) *client {
 	}
 	remote := func(name string) string {
 		if protocol == "-O" {
-			name = strings.ReplaceAll(name, " ", `\ `) // for the shell that is not there
+			name = strings.ReplaceAll(name, " ", `\ `) // quoted for a shell, though there is none
 		}
 		return "u@127.0.0.1:" + name
 	}
@@ -41,7 +41,7 @@ func openSSHSCP(protocol string) *client {
 		get:      func(s *site, from, to string) { scp(s, remote(from), to) },
 		putTree:  func(s *site, from, to string) { scp(s, "-r", from, remote(to)) },
 		getTree:  func(s *site, from, to string) { scp(s, "-r", remote(from), to) },
-		// A mode travels with a file only.
+		// A mode is sent only with a file.
 		chmod: func(s *site, mode, name string) {
 			s.copyWithMode(name, mode)
 			scp(s, "-p", filepath.Join(s.local, name), remote(name))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// puttyKey makes a key that PuTTY's programs read.
+// puttyKey makes a key that PuTTY's programs can read.
 func puttyKey(s *site) { s.run("puttygen", s.key, "-o", s.key+".ppk") }
 
 var psftp = func() *client {
@@ -51,7 +51,7 @@ func pscp(protocol string) *client {
 		put:      func(s *site, from, to string) { do(s, from, remote(to)) },
 		get:      func(s *site, from, to string) { do(s, remote(from), to) },
 	}
-	// The mode of the local file is sent along for one that is made.
+	// The local file's mode is sent when a file is created.
 	c.chmod = func(s *site, mode, name string) {
 		s.copyWithMode(name, mode)
 		if err := os.Remove(filepath.Join(s.served, name)); err != nil {
@@ -67,7 +67,7 @@ func pscp(protocol string) *client {
 		}
 		delete(c.cannot, "list")
 	}
-	// Trees go into a directory that is there.
+	// Trees go into an existing directory.
 	c.putTree = func(s *site, from, _ string) { do(s, "-r", from, remote(".")) }
 	c.getTree = func(s *site, from, to string) {
 		into := filepath.Join(s.local, "into")

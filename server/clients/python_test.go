@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// python is a client of a library, driven by a program in testdata. USFTP_PYTHON names an
-// interpreter that has the library.
+// python is a client library driven by a program in testdata. USFTP_PYTHON names an interpreter
+// with the library.
 func python(library string) *client {
 	interpreter := os.Getenv("USFTP_PYTHON")
 	if interpreter == "" {

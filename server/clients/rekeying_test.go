@@ -36,7 +36,7 @@ func TestRekeying(t *testing.T) {
 	}
 }
 
-// rekeyingSCP is scp that exchanges keys after each MiB, and says so.
+// rekeyingSCP is scp with a key exchange after each MiB, which it reports.
 func rekeyingSCP(protocol string) *client {
 	scp := func(s *site, args ...string) {
 		s.t.Helper()

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// sshfs mounts the server; what it can do the system's own calls do.
+// sshfs mounts the server, so its operations are system calls.
 var sshfs = func() *client {
 	mounted := func(s *site, name string) string { return filepath.Join(s.local, "mnt", name) }
 	copyFile := func(s *site, from, to string) {
@@ -51,7 +51,7 @@ var sshfs = func() *client {
 			if err := os.MkdirAll(mnt, 0o755); err != nil {
 				s.t.Fatal(err)
 			}
-			// it knows no -F none, and no -i
+			// it supports neither -F none nor -i
 			args := append(s.sshOptions()[2:], "-p", s.port, "u@127.0.0.1:/", mnt)
 			args = append([]string{"-o", "IdentityFile=" + s.key}, args[2:]...)
 			if out, err := exec.Command("sshfs", args...).CombinedOutput(); err != nil {

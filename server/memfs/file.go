@@ -14,10 +14,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// errFull is what a full disk answers.
+// errFull is the error of a full disk.
 var errFull = errors.New("no space left on device")
 
-// space counts bytes.
+// space counts free bytes.
 type space struct {
 	mu             sync.Mutex
 	left, capacity int64
@@ -45,17 +45,17 @@ func (s *space) state() (left, capacity int64) {
 	return s.left, s.capacity
 }
 
-// chunkSize is the piece in which contents are kept: a file with a hole has no chunks there.
+// chunkSize is the size of the pieces in which contents are stored; holes have no pieces.
 const chunkSize = 64 << 10
 
-// content is what a file holds.
+// content is a file's contents.
 type content struct {
 	space *space
 
 	mu      sync.RWMutex
 	size    int64
 	chunks  map[int64]*[chunkSize]byte
-	touched time.Time // last written, zero when the node's own time is newer
+	touched time.Time // last written; zero if the node's own time is newer
 	handles int       // open files
 	gone    bool      // no name is left
 }
@@ -66,14 +66,14 @@ func (c *content) length() int64 {
 	return c.size
 }
 
-// changed tells when the content was last written, if that is later than its node's time.
+// changed returns when the content was last written, if that is later than its node's time.
 func (c *content) changed() (time.Time, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.touched, !c.touched.IsZero()
 }
 
-// settle makes the node's own time count again.
+// settle makes the node's own time current again.
 func (c *content) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,8 +157,8 @@ func (c *content) truncate(size int64) error {
 	return nil
 }
 
-// unlink notes that no name is left, closed that one handle less is there; what is last frees the
-// content.
+// unlink records that no name is left, and closed that a handle was closed; the last of them frees
+// the content.
 func (c *content) unlink() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +229,7 @@ func (f *FS) Open(_ context.Context, name string, flags uint32,
 		append: flags&wire.OpenAppend != 0}, nil
 }
 
-// WriteAt implements io.WriterAt, which for a file that is appended to writes at its end.
+// WriteAt implements io.WriterAt. If the file is open for appending it writes at the end.
 func (f *file) WriteAt(p []byte, offset int64) (int, error) {
 	if f.append {
 		return f.appendTo(p)
@@ -251,7 +251,7 @@ func (f *file) Setstat(attrs wire.Attrs) error {
 	return f.node.set(attrs)
 }
 
-// Sync implements server.FileSyncer: memory is as safe as it will ever be.
+// Sync implements server.FileSyncer. It has nothing to do.
 func (f *file) Sync() error { return nil }
 
 // StatVFS implements server.FileStatVFSer.

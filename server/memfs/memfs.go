@@ -16,18 +16,18 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// FS is a tree in memory. It implements every interface of package server but server.HomeDirer and
-// server.OwnerNamer, and is safe for concurrent use. Links are followed within the tree, absolute
-// ones from its top. Modes are kept and not enforced.
+// FS is a tree in memory. It implements every interface of package server except server.HomeDirer
+// and server.OwnerNamer, and is safe for concurrent use. Links are followed within the tree,
+// absolute ones from its top. Modes are stored but not enforced.
 type FS struct {
-	mu    sync.RWMutex // guards the tree and all in it, but not the contents of files
+	mu    sync.RWMutex // guards everything but the contents of files
 	root  *node
 	now   func() time.Time
 	space space
 }
 
-// New returns an empty tree whose files hold at most capacity bytes in all; what goes beyond fails
-// as on a full disk. A capacity of 0 means no limit but the machine's.
+// New returns an empty tree whose files hold at most capacity bytes in total; writing more fails as
+// on a full disk. A capacity of 0 means no limit.
 func New(capacity int64) *FS {
 	if capacity <= 0 {
 		capacity = math.MaxInt64
@@ -60,12 +60,12 @@ func (f *FS) newNode(mode fs.FileMode) *node {
 	return n
 }
 
-// info is a node as it was.
+// info is a snapshot of a node.
 type info struct {
 	name  string
 	attrs wire.Attrs
 	mtime time.Time
-	node  *node // for which one it is only
+	node  *node // only its identity is used
 	links int
 }
 
@@ -80,7 +80,7 @@ func (i *info) ModTime() time.Time { return i.mtime }
 func (i *info) IsDir() bool        { return i.Mode().IsDir() }
 func (i *info) Sys() any           { return &i.attrs }
 
-// describe makes the info of a node; the caller holds the lock.
+// describe returns a node's info. The caller holds the lock.
 func (n *node) describe(name string) *info {
 	i := &info{name: name, mtime: n.mtime, node: n, links: n.links, attrs: wire.Attrs{
 		Flags:       wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,
@@ -105,21 +105,21 @@ func (n *node) describe(name string) *info {
 // maxLinks is how many links a path may lead through, as on Linux.
 const maxLinks = 40
 
-// place is where a path leads: a node, nil if there is none, and the directory that holds or would
-// hold it with the name there. The directory is nil where the path ends in no name: in the top, in
-// "." or in "..".
+// place is where a path leads: a node, nil if there is none, and the directory and name under which
+// it is or would be. The directory is nil if the path does not end in a name: at the top, in "." or
+// in "..".
 type place struct {
 	dir   *node
 	base  string
 	node  *node
-	slash bool // the path ends in a slash: only a directory is right
+	slash bool // the path ends in a slash, so only a directory will do
 }
 
 // WalksPaths implements server.PathWalker.
 func (f *FS) WalksPaths() {}
 
-// find walks to a path, as a kernel does. The last element, if it is a link, is followed when
-// asked, and before a trailing slash; see parent for what is not.
+// find resolves a path as a kernel does. If the last element is a link it is followed if follow is
+// set, or before a trailing slash; see parent for where that is not wanted.
 func (f *FS) find(name string, follow bool) (p place, err error) {
 	p, err = f.walk(name, follow, false)
 	if err == nil && p.slash && p.node != nil && !p.node.mode.IsDir() {
@@ -128,8 +128,8 @@ func (f *FS) find(name string, follow bool) (p place, err error) {
 	return p, err
 }
 
-// parent is find for what is to be made, removed or renamed: a link in the last element is meant
-// itself.
+// parent is find for something to be made, removed or renamed: a link in the last element is not
+// followed.
 func (f *FS) parent(name string) (place, error) { return f.walk(name, false, true) }
 
 func (f *FS) walk(name string, follow, parent bool) (p place, err error) {
@@ -178,7 +178,7 @@ func (f *FS) walk(name string, follow, parent bool) (p place, err error) {
 	return p, nil
 }
 
-// existing is find for what must be there.
+// existing is find for something that must exist.
 func (f *FS) existing(name string, follow bool) (*node, string, error) {
 	p, err := f.find(name, follow)
 	if err == nil && p.node == nil {
@@ -187,7 +187,7 @@ func (f *FS) existing(name string, follow bool) (*node, string, error) {
 	return p.node, p.base, err
 }
 
-// removable is parent for what must be there, and may not be the top, "." or "..".
+// removable is parent for something that must exist, and may not be the top, "." or "..".
 func (f *FS) removable(name string) (place, error) {
 	p, err := f.parent(name)
 	switch {
@@ -202,8 +202,8 @@ func (f *FS) removable(name string) (place, error) {
 	return p, err
 }
 
-// absent is parent for what must not be there. Only a directory may be made at a path that ends in
-// a slash.
+// absent is parent for something that must not exist. Only a directory may be made at a path that
+// ends in a slash.
 func (f *FS) absent(name string, directory bool) (dir *node, base string, err error) {
 	p, err := f.parent(name)
 	switch {
@@ -216,13 +216,13 @@ func (f *FS) absent(name string, directory bool) (dir *node, base string, err er
 	return p.dir, p.base, err
 }
 
-// put gives a node a name.
+// put adds a name for a node.
 func (f *FS) put(dir *node, base string, n *node) {
 	dir.children[base] = n
 	dir.mtime = f.now()
 }
 
-// take takes a name away. What nobody has open or by another name is gone.
+// take removes a name. A file that has no other name and is not open is freed.
 func (f *FS) take(dir *node, base string) {
 	n := dir.children[base]
 	delete(dir.children, base)

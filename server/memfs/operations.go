@@ -34,7 +34,7 @@ func (f *FS) stat(name string, follow bool) (fs.FileInfo, error) {
 	return n.describe(base), nil
 }
 
-// List implements server.Lister: the entries there were when it began, in the order of their names.
+// List implements server.Lister: it yields the entries that existed when it began, sorted by name.
 func (f *FS) List(_ context.Context, name string) iter.Seq2[fs.FileInfo, error] {
 	return func(yield func(fs.FileInfo, error) bool) {
 		list, err := f.list(name)
@@ -247,7 +247,7 @@ func (f *FS) rename(oldName, newName string, replace bool) error {
 	case n.holds(target.dir):
 		return fs.ErrInvalid
 	case there == n:
-		return nil // as POSIX has it for two names of one file
+		return nil // as in POSIX for two names of one file
 	case there != nil && there.mode.IsDir() && !n.mode.IsDir():
 		return errIsDirectory
 	case there != nil && !there.mode.IsDir() && n.mode.IsDir():
@@ -282,7 +282,7 @@ func (f *FS) RealPath(_ context.Context, name string) (string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	var names []string
-	above := []*node{f.root} // the top, and the node of each name; nil for what does not exist
+	above := []*node{f.root} // the top, and the node of each name; nil if it does not exist
 	links := 0
 	for rest := name; rest != ""; {
 		element, after, slash := strings.Cut(strings.TrimLeft(rest, "/"), "/")
@@ -321,7 +321,7 @@ func (f *FS) RealPath(_ context.Context, name string) (string, error) {
 	return "/" + strings.Join(names, "/"), nil
 }
 
-// statBlock is the unit in which StatVFS counts.
+// statBlock is the block size that StatVFS reports.
 const statBlock = 4096
 
 // StatVFS implements server.StatVFSer.

@@ -26,8 +26,8 @@ func (f appendFile) WriteAt(p []byte, _ int64) (int, error) { return f.Write(p) 
 
 // Open implements server.Opener.
 //
-// The bits for setuid, setgid and sticky are left out of the mode of a file that this makes, as
-// they are of a directory's: who wants them sets them afterwards.
+// The setuid, setgid and sticky bits are left out of a new file's mode, as of a new directory's:
+// clients that want them must set them afterwards.
 func (f *FS) Open(ctx context.Context, name string, flags uint32,
 	attrs wire.Attrs) (server.File, error) {
 	opened, created, err := f.openOrCreate(ctx, name, openFlags(flags), attrs)
@@ -62,8 +62,8 @@ func openFlags(flags uint32) (flag int) {
 	}
 	if flags&wire.OpenCreate != 0 {
 		flag |= os.O_CREATE
-		// EXCL means something with CREAT only, and TRUNC without it (draft-02, section 6.3, wants
-		// CREAT with both).
+		// EXCL means something only with CREAT, and TRUNC also without it (draft-02, section 6.3,
+		// wants CREAT with both).
 		if flags&wire.OpenExclusive != 0 {
 			flag |= os.O_EXCL
 		}
@@ -74,7 +74,7 @@ func openFlags(flags uint32) (flag int) {
 	return flag
 }
 
-// openOrCreate opens a file and reports whether it made it, where attributes beyond the mode depend
+// openOrCreate opens a file and reports whether it created it, if attributes beyond the mode depend
 // on that.
 func (f *FS) openOrCreate(ctx context.Context, name string, flag int,
 	attrs wire.Attrs) (opened *os.File, created bool, err error) {
@@ -121,7 +121,7 @@ func (f *file) StatVFS() (wire.StatVFSReply, error) { return statVFSOpen(f.File)
 // SystemFile implements server.FileInSystem.
 func (f *file) SystemFile() *os.File { return f.File }
 
-// osFile finds the system's file behind a File of this package.
+// osFile returns the system's file behind a File of this package.
 func osFile(f server.File) (*os.File, bool) {
 	switch f := f.(type) {
 	case *file:
@@ -133,7 +133,7 @@ func osFile(f server.File) (*os.File, bool) {
 }
 
 // CopyFrom implements server.FileCopier: the file system shares blocks, the kernel copies, or this
-// process does, and what is a hole in the source stays one.
+// process does. Holes in the source stay holes.
 func (f *file) CopyFrom(ctx context.Context, source server.File, from, length,
 	to int64) (int64, error) {
 	src, ok := osFile(source)

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// info describes a file by what the system says of it.
+// info describes a file by what the system says about it.
 type info struct {
 	name string
 	st   unix.Stat_t
@@ -24,7 +24,7 @@ func (i *info) Mode() fs.FileMode  { return wire.FileMode(uint32(i.st.Mode)) }
 func (i *info) ModTime() time.Time { return time.Unix(i.st.Mtim.Unix()) }
 func (i *info) IsDir() bool        { return i.Mode().IsDir() }
 
-// Sys returns a *wire.Attrs, which is what [server.AttrsOf] wants to know.
+// Sys returns a *wire.Attrs for [server.AttrsOf].
 func (i *info) Sys() any {
 	return &wire.Attrs{
 		Flags:       wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,

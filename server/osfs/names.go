@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// namesKept is how long the name of a number is believed, and namesMost how many are kept: a client
-// may ask for any.
+// namesKept is how long an owner's name is cached, and namesMost how many are: a client may ask for
+// any number.
 const (
 	namesKept = time.Minute
 	namesMost = 1024
 )
 
-// names remembers who owns what: looking a number up may read a file, or ask a directory service.
+// names caches owners' names: looking one up may read a file, or ask a directory service.
 type names struct {
 	mu     sync.Mutex
 	since  time.Time
@@ -43,8 +43,8 @@ func (f *FS) OwnerNames(_ context.Context, uids,
 	return users, groups, nil
 }
 
-// HomeDir implements server.HomeDirer. Homes lie where clients can see them only where the whole
-// system is served.
+// HomeDir implements server.HomeDirer. Clients can see home directories only if the whole system is
+// served.
 func (f *FS) HomeDir(_ context.Context, name string) (string, error) {
 	if !f.tree.isHost() {
 		return "", fs.ErrNotExist

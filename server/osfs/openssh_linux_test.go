@@ -23,8 +23,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// serveEnv has this program serve standard input: "host" all there is, "below" the working
-// directory and nothing else.
+// serveEnv makes this program serve standard input: "host" everything, "below" only the working
+// directory.
 const serveEnv = "USFTP_TEST_SERVE"
 
 func TestMain(m *testing.M) {
@@ -54,19 +54,19 @@ func serveHere(what string) error {
 	return server.Serve(context.Background(), server.Pipes(os.Stdin, os.Stdout), backend, opts)
 }
 
-// A peer is a server that runs in a directory of its own, and is asked one thing at a time.
+// A peer is a server that runs in its own directory, and is asked one thing at a time.
 type peer struct {
 	t        *testing.T
 	name     string
 	dir      string
-	top      string // how dir is called in paths
-	prepared string // what tree says of a tree that nobody has changed
+	top      string // the name of dir in paths
+	prepared string // what tree returns for an unchanged tree
 	in       io.Writer
 	out      io.Reader
 }
 
-// nobody is who the servers run as when the test may choose: root may do everything, and would not
-// see modes at work.
+// nobody is the user that the servers run as if the test may choose: root may do everything, so
+// modes would have no effect.
 const nobody = 65534
 
 func startPeer(t *testing.T, name, top string, cmd *exec.Cmd) *peer {
@@ -144,7 +144,7 @@ func (p *peer) receive() (kind wire.Type, id uint32, body []byte) {
 	return kind, id, body
 }
 
-// node is what the tree is made of: a directory with a name that ends in a slash, a link with a
+// node is an element of the tree: a directory with a name that ends in a slash, a link with a
 // target ("%T" is the top), or a file.
 type node struct {
 	name, target string
@@ -201,7 +201,7 @@ func (p *peer) chain() {
 	}
 }
 
-// rebuild makes the tree as it is prepared.
+// rebuild restores the tree.
 func (p *peer) rebuild() {
 	p.t.Helper()
 	var errs []error
@@ -214,7 +214,7 @@ func (p *peer) rebuild() {
 			continue
 		}
 		name := filepath.Join(p.dir, e.Name())
-		if e.IsDir() { // to be entered by who is not root
+		if e.IsDir() { // so that users other than root can enter it
 			filepath.WalkDir(name, func(name string, d fs.DirEntry, _ error) error {
 				if d.IsDir() {
 					os.Chmod(name, 0o755)
@@ -258,7 +258,7 @@ func (p *peer) rebuild() {
 	p.prepared = p.tree()
 }
 
-// tree describes all that is there, and outside.
+// tree describes everything inside, and outside.
 func (p *peer) tree() string {
 	var b strings.Builder
 	visit := func(name string, d fs.DirEntry, err error) error {
@@ -292,7 +292,7 @@ func (p *peer) tree() string {
 	return strings.ReplaceAll(b.String(), filepath.Dir(p.dir), "")
 }
 
-// changed is tree, and makes the tree as it was.
+// changed is tree, and restores the tree afterwards.
 func (p *peer) changed() string {
 	tree := p.tree()
 	if tree != p.prepared {
@@ -301,10 +301,10 @@ func (p *peer) changed() string {
 	return tree
 }
 
-// path puts the top's name in.
+// path inserts the top's name.
 func (p *peer) path(name string) string { return strings.ReplaceAll(name, "%T", p.top) }
 
-// unpath takes the top's name out.
+// unpath removes the top's name.
 func (p *peer) unpath(name string) string {
 	if p.top == "/" && strings.HasPrefix(name, "/") {
 		name = strings.TrimSuffix(p.dir+name, "/")
@@ -316,8 +316,8 @@ type message interface {
 	Append(b []byte, id uint32) []byte
 }
 
-// answers sends requests, all at once, and says in words what came back, and what the handles hold
-// that were given.
+// answers sends requests, all at once, and describes the replies, and the files of the handles that
+// were returned.
 func (p *peer) answers(list []message) []string {
 	p.t.Helper()
 	texts := make([]string, len(list))
@@ -359,7 +359,7 @@ func (p *peer) answers(list []message) []string {
 	return texts
 }
 
-// round sends requests and hands over the replies.
+// round sends requests and passes on the replies.
 func (p *peer) round(list []message, reply func(i int, kind wire.Type, body []byte)) {
 	p.t.Helper()
 	var packets []byte
@@ -380,7 +380,7 @@ func (p *peer) round(list []message, reply func(i int, kind wire.Type, body []by
 	}
 }
 
-// say puts a reply into words.
+// say describes a reply.
 func (p *peer) say(kind wire.Type, body []byte) (text string, handle []byte) {
 	p.t.Helper()
 	var err error
@@ -429,7 +429,7 @@ type ask struct {
 	request func(path string, p *peer) message
 }
 
-// batch is how many paths are asked about at once: all of them where nothing changes.
+// batch returns how many paths are asked about at once: all of them if nothing changes.
 func (a ask) batch() int {
 	if a.changes {
 		return 1
@@ -449,7 +449,7 @@ func (p *peer) ask(a ask, paths []string) []string {
 	return texts
 }
 
-// asks are the requests, each about one path; those with two have another that is plain.
+// asks are the requests, each about one path; requests with two paths have a fixed second one.
 var asks = []ask{
 	{"stat", false, on(wire.TypeStat)},
 	{"lstat", false, on(wire.TypeLstat)},
@@ -536,7 +536,7 @@ func lsetstat(a wire.Attrs) func(string, *peer) message {
 	return func(path string, _ *peer) message { return wire.Lsetstat{Path: path, Attrs: a} }
 }
 
-// oddPaths are what each request is tried with; a few less where each takes a tree of its own.
+// oddPaths are the paths that each request is tried with; fewer if each needs a tree of its own.
 func oddPaths(few bool) []string {
 	bases := []string{"nowhere", "nodir/x", "d/nowhere", "f/x", "ld/f", "ld/nowhere", "lsub/f",
 		"closed/x", "fixed/f", "d/up/f", "out/f", "absd/f", "f", "d", "empty", "closed", "lf", "ld",
@@ -568,12 +568,12 @@ func oddPaths(few bool) []string {
 		strings.Repeat("n/", 1000), " ", "\n", "\xff", "~", "~/", "~nobody-here")
 }
 
-// A difference between OpenSSH's server and ours that is meant.
+// A difference is an intended difference between OpenSSH's server and ours.
 type difference struct {
 	reason string
-	below  bool   // it is for confinement: not where the whole system is served
-	asks   string // what the request's name begins with
-	answer string // what our answer begins with
+	below  bool   // applies to confinement: not if the whole system is served
+	asks   string // prefix of the request's name
+	answer string // prefix of our answer
 	paths  func(path string) bool
 }
 
@@ -624,8 +624,8 @@ func meant(below bool, ask, path, got string) bool {
 	return false
 }
 
-// TestPathsAsOpenSSH has OpenSSH's server and ours answer the same requests on the same trees, and
-// compares what they say, what the handles hold that they give, and what is there afterwards.
+// TestPathsAsOpenSSH sends the same requests to OpenSSH's server and ours, on equal trees, and
+// compares their replies, the files of the handles, and what exists afterwards.
 func TestPathsAsOpenSSH(t *testing.T) {
 	program := opensshd.Find(t, "sftp-server")
 	for _, serve := range []string{"host", "below"} {

@@ -4,12 +4,12 @@
 //
 // A tree made by [New] is closed: no path, link or race leads out of it. On Linux, macOS and
 // FreeBSD a path is resolved as the kernel would, element by element, so that "link/.." is the
-// parent of what the link names and "file/" is no file; see server.PathWalker. The served directory
-// is its own parent. Relative links work as long as they stay inside. Absolute links, and relative
-// ones that lead out, can be listed, read, made, renamed and removed, but not followed: what goes
-// through them fails with PERMISSION_DENIED, also where an absolute link names a place inside the
-// directory, as its target is not what the server's own programs would find there. A tree made by
-// [Host] is the whole file system, as the process sees it.
+// parent of the link's target and "file/" is not a file; see server.PathWalker. The served
+// directory is its own parent. Relative links work as long as they stay inside. Absolute links, and
+// relative ones that lead out, can be listed, read, made, renamed and removed, but not followed:
+// going through them fails with PERMISSION_DENIED. That includes absolute links to places inside
+// the directory, since other programs on the server would find something else there. A tree made by
+// [Host] is the whole file system as the process sees it.
 package osfs
 
 import (
@@ -26,13 +26,13 @@ import (
 )
 
 // FS serves a directory. It implements every interface of package server that the operating system
-// can honour, and is safe for concurrent use.
+// supports, and is safe for concurrent use.
 type FS struct {
 	tree  tree
 	names names
 }
 
-// New serves the directory dir, and nothing outside of it. The FS must be closed.
+// New serves the directory dir, and nothing outside it. The FS must be closed.
 func New(dir string) (*FS, error) {
 	t, err := openTree(dir)
 	if err != nil {
@@ -45,7 +45,7 @@ func New(dir string) (*FS, error) {
 // the user they serve.
 func Host() *FS { return &FS{tree: hostTree()} }
 
-// Close gives up the directory. Files that are open stay so.
+// Close releases the directory. Open files stay open.
 func (f *FS) Close() error { return f.tree.close() }
 
 // Stat implements server.FS.
@@ -134,7 +134,7 @@ func (f *FS) Readlink(ctx context.Context, name string) (string, error) {
 }
 
 // RealPath implements server.RealPather. As with OpenSSH's server the last element need not exist.
-// A last element that is a link which may not be followed stays as it is.
+// If the last element is a link that may not be followed, it stays as it is.
 func (f *FS) RealPath(ctx context.Context, name string) (string, error) {
 	return f.tree.realPath(ctx, name)
 }
@@ -144,8 +144,8 @@ func (f *FS) StatVFS(ctx context.Context, name string) (wire.StatVFSReply, error
 	return f.tree.statVFS(ctx, name)
 }
 
-// Setstat implements server.Setstater. As in OpenSSH's server the first thing that fails does not
-// keep the others from being done.
+// Setstat implements server.Setstater. As with OpenSSH's server, attributes are set even if an
+// earlier one fails.
 func (f *FS) Setstat(ctx context.Context, name string, attrs wire.Attrs) error {
 	var errs []error
 	if attrs.Has(wire.AttrSize) {
@@ -184,7 +184,7 @@ func (f *FS) setOthers(ctx context.Context, name string, follow bool, attrs wire
 
 func seconds(t uint32) time.Time { return time.Unix(int64(t), 0) }
 
-// first returns the first error. errors.Join would say more than one line to a client.
+// first returns the first error. errors.Join would send more than one line to the client.
 func first(errs []error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestPipeDoesNotHang: opening a named pipe waits for its other end, if one lets it.
+// TestPipeDoesNotHang: opening a named pipe would wait for its other end by default.
 func TestPipeDoesNotHang(t *testing.T) {
 	f, dir, _ := served(t)
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
@@ -66,8 +66,8 @@ func TestKernelCopies(t *testing.T) {
 	}
 }
 
-// TestCopiedHoles: what is a hole in the source is one in the copy, and zeros where something else
-// was before.
+// TestCopiedHoles: holes in the source are holes in a new copy, and zeros where there was data
+// before.
 func TestCopiedHoles(t *testing.T) {
 	f, dir, _ := served(t)
 	const size, at = 64 << 20, 33 << 20
@@ -114,7 +114,7 @@ func TestCopiedHoles(t *testing.T) {
 	}
 }
 
-// TestCopyToTheEnd: a file that is open for appending is left to the session, which writes to its
+// TestCopyToTheEnd: a copy to a file open for appending is left to the session, which writes to its
 // end.
 func TestCopyToTheEnd(t *testing.T) {
 	f, dir, _ := served(t)
@@ -153,7 +153,7 @@ func TestLinkTimes(t *testing.T) {
 		Permissions: 0o600}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("the mode of a link: %v", err)
 	}
-	// What is reached through a directory that is a link is found.
+	// What lies behind a link to a directory is found.
 	link(t, ".", filepath.Join(dir, "here"))
 	if err := f.Rename(ctx, "/here/f", "/here/g"); err != nil {
 		t.Error(err)

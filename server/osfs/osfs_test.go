@@ -54,7 +54,7 @@ func open(f *osfs.FS, name string, flags uint32) (server.File, error) {
 		wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o644})
 }
 
-// everything tries all that goes through a path.
+// everything tries every operation on a path.
 func everything(f *osfs.FS, name string) map[string]error {
 	ctx := context.Background()
 	mode := wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o600}
@@ -99,7 +99,7 @@ func TestNothingLeadsOut(t *testing.T) {
 	if err != nil || string(got) != "secret" {
 		t.Errorf("the file outside is %q, %v", got, err)
 	}
-	// Links themselves are the client's to see and to remove.
+	// Clients may see and remove links themselves.
 	ctx := context.Background()
 	if target, err := f.Readlink(ctx, "/relative"); err != nil || target != "../outside" {
 		t.Errorf("Readlink: %q, %v", target, err)
@@ -117,8 +117,8 @@ func TestNothingLeadsOut(t *testing.T) {
 	}
 }
 
-// TestLinksSwappedWhileWalking has somebody change a directory into a link to the outside and back
-// while clients go through it.
+// TestLinksSwappedWhileWalking replaces a directory by a link to the outside and back while clients
+// go through it.
 func TestLinksSwappedWhileWalking(t *testing.T) {
 	f, dir, outside := served(t)
 	write(t, filepath.Join(outside, "only outside"), "secret")

@@ -25,7 +25,7 @@ func withSlash(dir int, element string) (string, error) {
 	return element, nil
 }
 
-// renameNoReplace cannot be had.
+// renameNoReplace is not available.
 func renameNoReplace(int, string, int, string) error { return unix.ENOSYS }
 
 func chmodAt(dir int, base string, mode uint32, flags int) error {

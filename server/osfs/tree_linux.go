@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// openDirectory opens a directory to go through it, which takes no right to list it.
+	// openDirectory opens a directory to walk through it, which needs no permission to list it.
 	openDirectory = unix.O_PATH | unix.O_DIRECTORY
 
-	// openAny opens whatever there is, to ask about it.
+	// openAny opens anything, to get its attributes.
 	openAny = unix.O_PATH
 )
 

@@ -16,14 +16,13 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// tree is a directory as os.Root keeps it, or the whole file system. The server cleans paths for it:
-// on these systems "." and ".." mean no more than that.
+// tree is a directory held as an os.Root, or the whole file system. The server cleans paths for it,
+// which on these systems does not change their meaning.
 type tree struct {
 	system
 }
 
-// system is what *os.Root and the whole file system have in common. Names are relative to its top,
-// which is ".".
+// system is common to *os.Root and the whole file system. Names are relative to its top, ".".
 type system interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
 	Stat(name string) (fs.FileInfo, error)
@@ -62,7 +61,7 @@ var (
 	errNotDirectory = errors.New("not a directory")
 )
 
-// local turns a client's clean absolute path into a name below the top.
+// local converts a client's clean absolute path to a name below the top.
 func local(name string) string {
 	name = strings.TrimPrefix(name, "/")
 	if name == "" {
@@ -97,7 +96,7 @@ func (t tree) truncate(ctx context.Context, name string, size int64) error {
 	return file.Truncate(size)
 }
 
-// leaf refuses links where they are not to be followed: what changes attributes here follows them.
+// leaf refuses links that must not be followed, since changing attributes here follows them.
 func (t tree) leaf(name string, follow bool) error {
 	if follow {
 		return nil
@@ -176,8 +175,8 @@ func (t tree) rename(_ context.Context, oldName, newName string) error {
 	return t.Rename(local(oldName), local(newName))
 }
 
-// renameNew renames OpenSSH's way: a link to the new name, which fails if there is one, and then
-// the old name is removed.
+// renameNew renames as OpenSSH does: it links the new name, which fails if that exists, and then
+// removes the old one.
 func (t tree) renameNew(_ context.Context, oldName, newName string) error {
 	from, to := local(oldName), local(newName)
 	info, err := t.Lstat(from)
@@ -200,7 +199,7 @@ func (t tree) renameNew(_ context.Context, oldName, newName string) error {
 // maxLinks is how many links realPath follows.
 const maxLinks = 40
 
-// realPath resolves links. What may not be followed stays as it is written.
+// realPath resolves links. What may not be followed is left as written.
 func (t tree) realPath(ctx context.Context, name string) (string, error) {
 	resolved, rest := "/", strings.TrimPrefix(name, "/")
 	for links := 0; rest != ""; {
@@ -249,7 +248,7 @@ func statVFSOpen(*os.File) (wire.StatVFSReply, error) {
 // host is the whole file system.
 type host struct{}
 
-// full makes a name below the top absolute. On Windows it begins with the drive's letter.
+// full makes a name below the top absolute. On Windows it begins with a drive letter.
 func full(name string) string {
 	if name == "." {
 		return string(filepath.Separator)

@@ -16,13 +16,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// tree is a directory, or the whole file system when root is nil. Its methods take paths as clients
-// send them. Below a directory they are walked; the whole file system is left to the kernel.
+// tree is a directory, or the whole file system if root is nil. Its methods take paths as clients
+// send them. Below a directory they are walked; in the whole file system they are left to the
+// kernel.
 type tree struct {
 	root *os.File
 }
 
-// openList is for a directory that is to be listed.
+// openList is for opening a directory to list it.
 const openList = unix.O_DIRECTORY
 
 // WalksPaths implements server.PathWalker.
@@ -62,7 +63,7 @@ func (t tree) do(ctx context.Context, what, name string, op func(w *walk) error)
 	return named(what, name, err)
 }
 
-// named puts operation and path to an error of the system.
+// named adds the operation and path to a system error.
 func named(what, name string, err error) error {
 	if errno, ok := err.(unix.Errno); ok {
 		return &fs.PathError{Op: what, Path: name, Err: errno}
@@ -70,8 +71,8 @@ func named(what, name string, err error) error {
 	return err
 }
 
-// lookUp calls op for what name names: with a directory, a name there, and how to treat a link of
-// that name. Follow is about links in the last element.
+// lookUp calls op for what name refers to: with a directory, a name there, and how to treat a link
+// of that name. follow is about links in the last element.
 func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
 	if t.root == nil {
@@ -88,7 +89,7 @@ func (t tree) lookUp(ctx context.Context, what, name string, follow bool,
 	})
 }
 
-// change is lookUp for what changes attributes: op is not called for a link that is to be followed.
+// change is lookUp for changing attributes: op is not called for a link that is to be followed.
 func (t tree) change(ctx context.Context, what, name string, follow bool,
 	op func(dir int, base string, flags int) error) error {
 	return t.lookUp(ctx, what, name, follow, func(dir int, base string, flags int) error {
@@ -112,7 +113,7 @@ func (t tree) toParent(ctx context.Context, what, name string,
 	return t.do(ctx, what, name, func(w *walk) error { return w.toParent(op) })
 }
 
-// open opens a file; it waits for nobody at the other end of a pipe.
+// open opens a file. On a pipe it does not wait for the other end.
 func (t tree) open(ctx context.Context, name string, flag int, perm uint32) (*os.File, error) {
 	flag |= unix.O_NONBLOCK
 	if t.root == nil {
@@ -162,7 +163,7 @@ func statOpen(file *os.File) (fs.FileInfo, error) {
 	return i, named("fstat", file.Name(), err)
 }
 
-// control calls op with the number of an open file.
+// control calls op with the descriptor of an open file.
 func control(file *os.File, op func(fd int) error) error {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -175,8 +176,8 @@ func control(file *os.File, op func(fd int) error) error {
 	return failed
 }
 
-// readDir describes the next entries of an open directory, through that directory. Those that
-// vanish meanwhile are left out.
+// readDir describes the next entries of an open directory, relative to that directory. It leaves
+// out those that vanish meanwhile.
 func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
 	names, err := dir.Readdirnames(n)
 	failed := control(dir, func(fd int) error {
@@ -193,7 +194,7 @@ func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
 	return list, errors.Join(failed, err)
 }
 
-// dots describes the directory name and its parent, as far as they may be asked about.
+// dots describes the directory name and its parent, as far as it may.
 func (t tree) dots(ctx context.Context, name string) (list []fs.FileInfo) {
 	for _, dots := range []string{".", ".."} {
 		if i, err := t.stat(ctx, name+"/"+dots, false); err == nil {
@@ -241,7 +242,7 @@ func (t tree) chtimes(ctx context.Context, name string, follow bool, atime, mtim
 	})
 }
 
-// chtimesOpen sets the times of an open file, whatever its name is by now.
+// chtimesOpen sets the times of an open file, even if it has been renamed.
 func (tree) chtimesOpen(file *os.File, _ string, atime, mtime time.Time) error {
 	times := []unix.Timeval{unix.NsecToTimeval(atime.UnixNano()),
 		unix.NsecToTimeval(mtime.UnixNano())}
@@ -295,9 +296,9 @@ func (t tree) rename(ctx context.Context, oldName, newName string) error {
 	})
 }
 
-// renameNew renames to a name that must not exist. File systems that cannot refuse to replace by
-// themselves get OpenSSH's way: a link to the new name, which fails if there is one, and then the
-// old name is removed.
+// renameNew renames to a name that must not exist. On file systems that cannot refuse to replace it
+// does as OpenSSH does: it links the new name, which fails if that exists, and then removes the old
+// one.
 func (t tree) renameNew(ctx context.Context, oldName, newName string) error {
 	return t.twoParents(ctx, oldName, newName, func(from int, old string, to int, base string) error {
 		err := renameNoReplace(from, old, to, base)
@@ -366,7 +367,7 @@ func (t tree) statVFS(ctx context.Context, name string) (reply wire.StatVFSReply
 		}
 		defer unix.Close(fd)
 		if flags != 0 && base != "." {
-			// Opened so, a link is opened itself.
+			// Opened this way, a link is not followed.
 			var st unix.Stat_t
 			if err := unix.Fstat(fd, &st); err != nil {
 				return err
@@ -395,7 +396,7 @@ func flagNoFollow(flags int) int {
 	return 0
 }
 
-// Below are the system calls of the walk. None of them follows a link.
+// The system calls of the walk. None of them follows a link.
 
 func openAt(dir int, base string, flag int, perm uint32) (fd int, err error) {
 	err = retry(func() error {
@@ -426,7 +427,7 @@ func readlinkAt(dir int, base string) (string, error) {
 	}
 }
 
-// retry calls op again when a signal has interrupted it.
+// retry repeats op if a signal interrupts it.
 func retry(op func() error) error {
 	for {
 		if err := op(); err != unix.EINTR {

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deep makes directories in each other and returns the outermost, open, and the path of the
-// innermost.
+// deep makes nested directories and returns the outermost one, open, and the path of the innermost.
 func deep(t *testing.T, levels int) (root *os.File, name string) {
 	t.Helper()
 	root, err := os.Open(t.TempDir())
@@ -37,8 +36,8 @@ func deep(t *testing.T, levels int) (root *os.File, name string) {
 	return root, "/" + strings.Repeat("d/", levels-1) + "d"
 }
 
-// TestStepsOfAPath counts the directories that are opened: as many as the path has elements, and
-// not their square.
+// TestStepsOfAPath counts the directories that are opened: as many as the path has elements, not
+// their square.
 func TestStepsOfAPath(t *testing.T) {
 	const levels = 800 // there and back is as long as a path may be
 	root, name := deep(t, levels)
@@ -49,7 +48,7 @@ func TestStepsOfAPath(t *testing.T) {
 	}{
 		{"down", name, name, levels},
 		{"down and a little back", name + strings.Repeat("/..", maxHeld-1), "", levels + maxHeld},
-		// Every maxHeld steps up the walk begins again from the top.
+		// Every maxHeld steps up the walk starts again at the top.
 		{"down and back", name + back, "/", levels + levels + levels*levels/2/maxHeld + levels},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -69,7 +68,7 @@ func TestStepsOfAPath(t *testing.T) {
 	}
 }
 
-// TestEndlessPath: what links multiply comes to an end.
+// TestEndlessPath: paths that links multiply come to an end.
 func TestEndlessPath(t *testing.T) {
 	root, name := deep(t, 1000)
 	if err := unix.Symlinkat(name[1:]+strings.Repeat("/..", 600), int(root.Fd()), "link"); err != nil {
@@ -85,7 +84,7 @@ func TestEndlessPath(t *testing.T) {
 	}
 }
 
-// TestPathObeysContext: a path whose session has ended is walked no further.
+// TestPathObeysContext: the walk stops when its session has ended.
 func TestPathObeysContext(t *testing.T) {
 	root, name := deep(t, 100)
 	ctx, cancel := context.WithCancel(t.Context())

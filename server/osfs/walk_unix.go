@@ -18,32 +18,33 @@ const (
 	// maxLinks is how many links a path may lead through, as on Linux.
 	maxLinks = 40
 
-	// maxSteps bounds the directories that one path may make us open. Only paths through many long
-	// links come near it; they fail like those through too many.
+	// maxSteps limits how many directories one path may make us open. Only paths through many long
+	// links come near it; they fail like those with too many links.
 	maxSteps = 1 << 15
 
-	// maxHeld is how many directories a walk keeps open, to go back up without starting again.
+	// maxHeld is how many directories a walk keeps open, so that it can go up without starting
+	// over.
 	maxHeld = 16
 )
 
-// errEscapes is what a link that leads out of the tree gets, and every absolute one.
+// errEscapes refuses links that lead out of the tree, and all absolute ones.
 var errEscapes = &server.StatusError{Code: wire.PermissionDenied,
 	Message: "the link leads out of the served directory"}
 
 // walk resolves one path below an open directory as the kernel does: element by element, from
-// directory handle to directory handle, so that nobody who swaps links meanwhile can lead it out.
-// It never joins names into a path for the kernel to resolve.
+// directory handle to directory handle, so that swapping links meanwhile cannot lead it out. It
+// never lets the kernel resolve a path of several elements.
 type walk struct {
 	ctx      context.Context
-	absolute bool // absolute links begin at the root; otherwise they are refused
-	create   bool // the path may be that of a file that is to be made
+	absolute bool // absolute links start at the root; otherwise they are refused
+	create   bool // the path may be that of a file to be created
 
 	root  int
-	names []string // from the root to where the walk is; none of them was a link
+	names []string // from the root to the current directory; none was a link
 	held  []int    // the last directories of names, open
 
 	rest   string // of the path
-	client int    // how many bytes at the end of rest the client sent; links made the others
+	client int    // how many bytes at the end of rest came from the client rather than from links
 	links  int
 	steps  int
 }
@@ -60,7 +61,7 @@ func (w *walk) close() {
 	w.held = nil
 }
 
-// dir is where the walk is.
+// dir returns the current directory.
 func (w *walk) dir() int {
 	if len(w.held) == 0 {
 		return w.root
@@ -68,8 +69,8 @@ func (w *walk) dir() int {
 	return w.held[len(w.held)-1]
 }
 
-// next takes the next element off the path. It is the last where nothing but slashes follows, and
-// slash reports whether they do. Links reports whether the element came out of a link.
+// next takes the next element off the path. last means that nothing but slashes follows, and slash
+// that some do. link reports whether the element came from a link.
 func (w *walk) next() (element string, last, slash, link bool) {
 	w.rest = strings.TrimLeft(w.rest, "/")
 	link = len(w.rest) > w.client
@@ -79,7 +80,7 @@ func (w *walk) next() (element string, last, slash, link bool) {
 	return element, strings.Trim(after, "/") == "", slash, link
 }
 
-// step counts what the path costs.
+// step counts the path's cost.
 func (w *walk) step() error {
 	if w.steps++; w.steps > maxSteps {
 		return unix.ELOOP
@@ -87,13 +88,14 @@ func (w *walk) step() error {
 	return w.ctx.Err()
 }
 
-// enter goes one element on, through links. The rest of the path changes if element is a link.
+// enter goes one element further, following links. If element is a link its target is put before
+// the rest of the path.
 func (w *walk) enter(element string, slash, link bool) error {
 	switch element {
 	case "", ".":
 		return nil
 	case "..":
-		// Only who may search a directory may leave it this way.
+		// Leaving this way requires search permission on the directory.
 		if _, err := statAt(w.dir(), "."); err != nil {
 			return err
 		}
@@ -122,14 +124,14 @@ func (w *walk) push(fd int, name string) {
 	w.names = append(w.names, name)
 }
 
-// isLinkError reports whether opening without following links may have failed because there was
-// one: the systems differ.
+// isLinkError reports whether opening without following links may have failed because of a link;
+// systems return different errors.
 func isLinkError(err error) bool {
 	return err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EMLINK
 }
 
-// follow puts the target of the link called element before the rest of the path. It returns failed
-// if element is no link.
+// follow puts the target of the link element before the rest of the path. It returns failed if
+// element is not a link.
 func (w *walk) follow(element string, slash bool, failed error) error {
 	target, err := readlinkAt(w.dir(), element)
 	if err == unix.EINVAL {
@@ -158,8 +160,8 @@ func (w *walk) follow(element string, slash bool, failed error) error {
 	return nil
 }
 
-// up goes to the parent directory, which is the one that the walk came through. The root is its
-// own; links that would lead out of it are refused.
+// up goes to the parent directory, the one that the walk came through. The root is its own parent;
+// links that would lead out of it are refused.
 func (w *walk) up(link bool) error {
 	if len(w.names) == 0 {
 		if link && !w.absolute {
@@ -191,9 +193,9 @@ func (w *walk) up(link bool) error {
 	return nil
 }
 
-// lookUp calls op for what the path names: with its directory and its name there, or with the
-// directory itself and ".". Op must not follow links, and returns ELOOP for one when it is to be
-// followed; a link before a trailing slash is followed always, as the kernel has it.
+// lookUp calls op for what the path refers to: with its directory and its name there, or with the
+// directory itself and ".". op must not follow links, and returns ELOOP for one that is to be
+// followed; like the kernel, lookUp always follows a link before a trailing slash.
 func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 	for {
 		element, last, slash, link := w.next()
@@ -234,8 +236,8 @@ func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 }
 
 // toParent calls op for a path whose last element is to be made, removed or renamed: with the
-// directory that holds it, and the element as it is written. The kernel refuses to do any of that
-// to "." and "..", without looking.
+// directory that holds it, and the element as written. The kernel refuses all of these for "." and
+// ".." without looking.
 func (w *walk) toParent(op func(dir int, base string) error) error {
 	for {
 		element, last, slash, link := w.next()
@@ -260,10 +262,10 @@ func (w *walk) toParent(op func(dir int, base string) error) error {
 	}
 }
 
-// realPath resolves the path by the rules of OpenSSH's sftp-realpath.c: what comes last need not
-// exist, and of what is no directory a trailing slash, "." and ".." are not held against it.
+// realPath resolves the path by the rules of OpenSSH's sftp-realpath.c: the last element need not
+// exist, and a trailing slash, "." or ".." is allowed after something that is not a directory.
 func (w *walk) realPath() (string, error) {
-	file := "" // where the walk is at no directory
+	file := "" // the last element, if it is not a directory
 	for w.rest != "" {
 		element, _, slash, link := w.next()
 		switch {
@@ -288,7 +290,7 @@ func (w *walk) realPath() (string, error) {
 		case err == unix.ENOTDIR || err == unix.EACCES && existsAt(w.dir(), element):
 			file = element
 		case err == errEscapes && element != ".." && w.rest == "":
-			file = element // a link that goes nowhere is what it is
+			file = element // a link that leads nowhere stands for itself
 		default:
 			return "", err
 		}

@@ -14,14 +14,14 @@ import (
 // serverVersion is the server's version line (RFC 4253, section 4.2).
 const serverVersion = "SSH-2.0-usftp"
 
-// hasAES reports whether the processor has instructions for AES, with which AES-GCM is several
-// times as fast as the other ciphers.
+// hasAES reports whether the processor has AES instructions, with which AES-GCM is several times as
+// fast as the other ciphers.
 var hasAES = cpu.X86.HasAES && cpu.X86.HasPCLMULQDQ || cpu.ARM64.HasAES && cpu.ARM64.HasPMULL ||
 	cpu.S390X.HasAESGCM
 
-// What is offered without configuration is what sshd of OpenSSH 10 offers (its myproposal.h), as
-// far as internal/ssh has it: without the Diffie-Hellman groups over integers, without SHA-1.
-// Everything that is weaker has to be asked for by name; see Config.LegacyAlgorithms.
+// The defaults are those of OpenSSH 10's sshd (myproposal.h) that internal/ssh implements: no
+// Diffie-Hellman groups over integers, no SHA-1. Anything weaker must be requested by name; see
+// Config.LegacyAlgorithms.
 var (
 	keyExchanges = []string{
 		ssh.KeyExchangeMLKEM768X25519,
@@ -46,7 +46,7 @@ var (
 		ssh.HMACSHA512,
 	}
 
-	// signatures are those that the authorities of certificates may make.
+	// signatures are those accepted on certificates.
 	signatures = []string{
 		ssh.KeyAlgoED25519,
 		ssh.KeyAlgoECDSA256,
@@ -59,18 +59,17 @@ var (
 	}
 )
 
-// legacyKeyExchanges are weaker, or slower, in the order in which they are offered behind the
-// others.
+// legacyKeyExchanges are weaker or slower. They are offered after the others, in this order.
 var legacyKeyExchanges = []string{
 	ssh.KeyExchangeDH16SHA512,
 	ssh.KeyExchangeDHGEXSHA256,
 	ssh.KeyExchangeDH14SHA256,
 }
 
-// LegacyAlgorithms returns the names that Config.LegacyAlgorithms may hold.
+// LegacyAlgorithms returns the names allowed in Config.LegacyAlgorithms.
 func LegacyAlgorithms() []string { return slices.Clone(legacyKeyExchanges) }
 
-// offerWith returns what is offered together with the weaker algorithms that are asked for.
+// offerWith returns the algorithms to offer, including the requested legacy ones.
 func offerWith(legacy []string) (transport.Algorithms, error) {
 	for _, name := range legacy {
 		if known := LegacyAlgorithms(); !slices.Contains(known, name) {

@@ -54,8 +54,7 @@ func offered(t *testing.T, s *Server) [][]string {
 	}
 }
 
-// firstPacket returns the payload of the packet behind the version line, when it is there as a
-// whole.
+// firstPacket returns the payload of the packet after the version line, once it is complete.
 func firstPacket(heard []byte) (payload []byte, ok bool) {
 	_, rest, found := bytes.Cut(heard, []byte("\n"))
 	if !found || len(rest) < 5 {
@@ -91,8 +90,8 @@ func limited(t *testing.T, key ssh.Signer, algorithm string) ssh.Signer {
 	return signer
 }
 
-// TestOfferedAlgorithms pins what is offered: what OpenSSH 10's sshd offers by default, as far as
-// it is implemented, and no more.
+// TestOfferedAlgorithms pins what is offered: the defaults of OpenSSH 10's sshd that are
+// implemented, and no more.
 func TestOfferedAlgorithms(t *testing.T) {
 	standard := [][]string{
 		{"mlkem768x25519-sha256", "curve25519-sha256", "curve25519-sha256@libssh.org",
@@ -136,7 +135,7 @@ func TestOfferedAlgorithms(t *testing.T) {
 		})
 	}
 	config := onlyPassword(&Access{FS: memfs.New(0)})
-	// SHA-1 and CBC are gone, and whoever asks for them hears that.
+	// SHA-1 and CBC are gone, and asking for them is an error that says so.
 	for _, name := range []string{"rot13", "diffie-hellman-group14-sha1", "aes128-cbc", "hmac-sha1",
 		"ssh-rsa"} {
 		config.LegacyAlgorithms = []string{name}
@@ -156,7 +155,7 @@ func TestOfferedAlgorithms(t *testing.T) {
 	}
 }
 
-// TestOfferedSignatures: OpenSSH's client hears which signatures a user may make.
+// TestOfferedSignatures: OpenSSH's client learns which signatures a user may make.
 func TestOfferedSignatures(t *testing.T) {
 	if _, err := exec.LookPath("ssh"); err != nil {
 		if os.Getenv("USFTP_REQUIRE") == "1" {
@@ -197,7 +196,7 @@ func TestOfferedSignatures(t *testing.T) {
 	}
 }
 
-// TestSignaturesOfUsers: an RSA key signs over SHA-2, never over SHA-1.
+// TestSignaturesOfUsers: an RSA key signs with SHA-2, never with SHA-1.
 func TestSignaturesOfUsers(t *testing.T) {
 	key := rsaKey(t)
 	for _, test := range []struct {
@@ -228,7 +227,8 @@ func TestSignaturesOfUsers(t *testing.T) {
 	}
 }
 
-// TestSignaturesOfAuthorities: a certificate counts only under a signature that OpenSSH would take.
+// TestSignaturesOfAuthorities: a certificate is accepted only if OpenSSH would accept its signature
+// algorithm.
 func TestSignaturesOfAuthorities(t *testing.T) {
 	authority, user := rsaKey(t), rsaKey(t)
 	for algorithm, want := range map[string]bool{

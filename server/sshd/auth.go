@@ -18,16 +18,16 @@ import (
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
-// accessKey is where an Access travels from a login to the connection.
+// accessKey is the key under which a login passes its Access to the connection.
 type accessKey struct{}
 
 var errNoAccess = errors.New("sshd: access denied")
 
-// spareChannels are those of a connection beside its sessions: to be refused with a reason, or
-// about to be closed.
+// spareChannels allows a connection channels besides its sessions, which are refused with a reason
+// or about to be closed.
 const spareChannels = 16
 
-// serverConfig makes what the transport asks of logins.
+// serverConfig returns the transport's configuration.
 func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 	offer, err := offerWith(config.LegacyAlgorithms)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) serverConfig(config *Config) (*transport.ServerConfig, error) {
 		Buffers:      &s.blocks,
 		Windows:      s.windows,
 		LoginTimeout: config.LoginTimeout,
-		MaxAuthTries: 6, // as OpenSSH has it
+		MaxAuthTries: 6, // as in OpenSSH
 		MaxChannels:  config.MaxSessions + spareChannels,
 	}
 	for _, name := range config.Ciphers {
@@ -93,8 +93,9 @@ func permissions(access *Access, err error) (*ssh.Permissions, error) {
 	return &ssh.Permissions{ExtraData: map[any]any{accessKey{}: access}}, nil
 }
 
-// logAttempt writes a line for each attempt. Wrong passwords are six in a connection at most; keys
-// may be many, which clients try just to learn whether they would do, and are for debugging.
+// logAttempt logs a login attempt. Wrong passwords are warnings: there are at most six per
+// connection. Keys are logged for debugging only: there may be many, and clients also offer them
+// just to learn whether they would be accepted.
 func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err error) {
 	level := slog.LevelDebug
 	if err != nil && (method == "password" || method == "keyboard-interactive") {
@@ -107,14 +108,14 @@ func logAttempt(log *slog.Logger, conn ssh.ConnMetadata, method string, err erro
 	log.Log(context.Background(), level, "login attempt", args...)
 }
 
-// attempts are what a client has tried to log in with.
+// attempts records how a client has tried to log in.
 type attempts struct {
 	log     *slog.Logger
 	user    string
-	methods []string // that failed, each once
+	methods []string // failed ones, each listed once
 }
 
-// noting is config for one connection, which notes what is tried there.
+// noting returns config for one connection, whose attempts it records.
 func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfig {
 	own := *config
 	own.AuthLog = func(conn ssh.ConnMetadata, method string, err error) {
@@ -127,7 +128,7 @@ func (a *attempts) noting(config *transport.ServerConfig) *transport.ServerConfi
 	return &own
 }
 
-// args are the fields of a line that tells of them.
+// args returns the log fields that describe the attempts.
 func (a *attempts) args() (args []any) {
 	if a.user != "" {
 		args = append(args, "user", a.user)
@@ -138,14 +139,13 @@ func (a *attempts) args() (args []any) {
 	return args
 }
 
-// weight is what a connection that ended without a login is held to be worth besides. Each wrong
-// password has been counted when it came; keys are gone through by every client that has several,
-// and count once.
+// weight returns what a connection that ended without a login counts for. Wrong passwords have
+// already been counted one by one. Clients with several keys try them all, so keys count once.
 func (a *attempts) weight(conn *connection, err error) float64 {
 	switch {
 	case slices.Equal(a.methods, []string{"publickey"}):
 		return wrongLogin
-	case len(a.methods) > 0 || !conn.heard.Load(): // or a balancer that looks whether we are there
+	case len(a.methods) > 0 || !conn.heard.Load(): // or a load balancer checking that we are alive
 		return 0
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return timedOut
@@ -153,7 +153,7 @@ func (a *attempts) weight(conn *connection, err error) float64 {
 	return noLogin
 }
 
-// punish counts a wrong password against its address, and lets the answer wait.
+// punish counts a wrong password against its address, and delays the answer.
 func (s *Server) punish(config *Config, conn ssh.ConnMetadata) {
 	select {
 	case <-time.After(s.blame(config, conn.RemoteAddr(), wrongLogin)):
@@ -161,7 +161,7 @@ func (s *Server) punish(config *Config, conn ssh.ConnMetadata) {
 	}
 }
 
-// blame counts a failed login against its address, and returns how long an answer should wait.
+// blame counts a failed login against its address, and returns how long to delay the answer.
 func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Duration {
 	address := addressOf(end)
 	if config.Exempt(address) || weight == 0 {
@@ -174,8 +174,8 @@ func (s *Server) blame(config *Config, end net.Addr, weight float64) time.Durati
 	return delay
 }
 
-// strangers returns the logger for a connection before its login. Its lines are limited by address,
-// and altogether, as there is no end of addresses.
+// strangers returns the logger for a connection before its login. Its lines are limited by address
+// and in total, since there is no end of addresses.
 func (s *Server) strangers(config *Config, end net.Addr) *slog.Logger {
 	log := lograte.ByLine(config.Logger.With("remote", end.String()), s.allLines)
 	address := addressOf(end)
@@ -185,7 +185,7 @@ func (s *Server) strangers(config *Config, end net.Addr) *slog.Logger {
 	return lograte.ByLine(log, s.lines.Of(network(address)))
 }
 
-// addressOf returns the address of a network's end; the zero Addr for what has none.
+// addressOf returns a network address without its port; the zero Addr if there is none.
 func addressOf(end net.Addr) netip.Addr {
 	if tcp, ok := end.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()

@@ -14,17 +14,16 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// AuthorizedKeys are the keys of one user, as a file in the format of OpenSSH's authorized_keys
-// lists them (sshd(8), AUTHORIZED_KEYS FILE FORMAT).
+// AuthorizedKeys are one user's keys, from a file in the format of OpenSSH's authorized_keys
+// (sshd(8), AUTHORIZED_KEYS FILE FORMAT).
 //
-// The options from, expiry-time, cert-authority and principals are honoured. Those that only take
-// something away that is not served anyway are accepted: restrict, no-pty, permitopen and their
-// like. A key with command= may, with OpenSSH, run that command and nothing else; none is run here,
-// so the key is refused, with a warning. So is a line with an option that is not known, as with
-// OpenSSH.
+// The options from, expiry-time, cert-authority and principals are honoured. Options that only
+// restrict what is not served anyway are accepted: restrict, no-pty, permitopen and their like.
+// With OpenSSH a key with command= may run only that command; no commands are run here, so the key
+// is refused, with a warning. As with OpenSSH, so is a line with an unknown option.
 type AuthorizedKeys struct {
 	keys     []authorizedKey
-	Warnings []string // lines that are refused and why, with file and number
+	Warnings []string // refused lines and why, with file and line number
 }
 
 // authorizedKey is a line of the file.
@@ -32,12 +31,12 @@ type authorizedKey struct {
 	key        []byte // as on the wire
 	from       addressList
 	expires    time.Time
-	authority  bool // signs certificates, and is no key itself
+	authority  bool // signs certificates, and is not accepted itself
 	principals []string
 	line       int
 }
 
-// ReadAuthorizedKeys reads a file. One that is not there is an error.
+// ReadAuthorizedKeys reads a file. A missing file is an error.
 func ReadAuthorizedKeys(name string) (*AuthorizedKeys, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -46,8 +45,8 @@ func ReadAuthorizedKeys(name string) (*AuthorizedKeys, error) {
 	return ParseAuthorizedKeys(name, data), nil
 }
 
-// ParseAuthorizedKeys parses the contents of a file; name is for warnings. Lines that are not
-// understood are left out, as somebody who mistypes one key must not lock out all.
+// ParseAuthorizedKeys parses the contents of a file; name is for warnings. Invalid lines are
+// skipped, so that a typo in one key does not lock everybody out.
 func ParseAuthorizedKeys(name string, data []byte) *AuthorizedKeys {
 	list := &AuthorizedKeys{}
 	scanner := bufio.NewScanner(bytes.NewReader(data))
@@ -91,14 +90,14 @@ func parseAuthorizedKey(line []byte) (k authorizedKey, err error) {
 	return k, nil
 }
 
-// harmless are options that take away, or give, what is not served at all.
+// harmless are options that restrict or allow what is not served at all.
 var harmless = []string{
 	"restrict", "no-pty", "pty", "no-port-forwarding", "port-forwarding", "no-agent-forwarding", "agent-forwarding",
 	"no-x11-forwarding", "x11-forwarding", "no-user-rc", "user-rc", "permitopen", "permitlisten", "tunnel", "environment",
 	"no-touch-required",
 }
 
-// option takes in one option.
+// option applies one option.
 func (k *authorizedKey) option(option string) (err error) {
 	name, value, _ := strings.Cut(option, "=")
 	value = unquote(value)
@@ -126,7 +125,8 @@ func (k *authorizedKey) option(option string) (err error) {
 	return nil
 }
 
-// unquote takes the quotes off an option's value, within which a quote is written with a backslash.
+// unquote removes the quotes around an option's value, within which a quote is escaped by a
+// backslash.
 func unquote(value string) string {
 	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
 		return value
@@ -154,9 +154,8 @@ var (
 	errExpired    = errors.New("the key has expired")
 )
 
-// Check reports whether key, or the authority of key where it is a certificate for user, is among
-// those authorized to log in from address now. That the key itself has not been revoked, and a
-// certificate is in order, is for [Authorities] to say.
+// Check returns nil if key, or the authority of key if it is a certificate for user, is authorized
+// to log in from address now, and otherwise why not. Revocation is checked by a [Directory].
 func (list *AuthorizedKeys) Check(user string, key ssh.PublicKey, address netip.Addr) error {
 	return list.check(user, key, address, nil, time.Now())
 }

@@ -56,7 +56,7 @@ func TestBansAndBounds(t *testing.T) {
 		if waited := time.Since(began); waited != 15*time.Second {
 			t.Errorf("it was closed after %v", waited)
 		}
-		// Those that say nothing are closed in time, and whoever waits comes in.
+		// Silent connections are closed in time, and then those that wait get in.
 		time.Sleep(5 * time.Second)
 		began = time.Now()
 		mustConnect(t, s)
@@ -133,7 +133,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 				return false
 			}
 		}
-		// A little now and then keeps it, as does what the server is at.
+		// A little traffic now and then keeps it open, as does a running request.
 		for range 10 {
 			time.Sleep(40 * time.Second)
 			channel.Write(wire.PathRequest{Type: wire.TypeRealpath, Path: "/"}.Append(nil, 1))

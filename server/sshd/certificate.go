@@ -11,16 +11,16 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Authorities are keys whose certificates let users in (OpenSSH's PROTOCOL.certkeys;
-// sshd_config(5), TrustedUserCAKeys).
+// Authorities are keys whose certificates let users in (OpenSSH PROTOCOL.certkeys; sshd_config(5),
+// TrustedUserCAKeys).
 type Authorities struct {
 	Keys    []ssh.PublicKey
 	Revoked *RevocationList // may be nil
 }
 
-// Check reports whether certificate lets user log in from address now: it was signed by one of the
-// authorities, for users, for this one by name, and now; it has not been revoked; and it has no
-// critical options but source-address, which holds.
+// Check returns nil if certificate lets user log in from address now, and otherwise why not: it
+// must be signed by one of the authorities, be a user certificate for this user by name, be valid
+// now and not be revoked, and have no critical options other than a source-address that matches.
 func (a *Authorities) Check(user string, certificate *ssh.Certificate, address netip.Addr) error {
 	known := slices.ContainsFunc(a.Keys, func(key ssh.PublicKey) bool {
 		return bytes.Equal(key.Marshal(), certificate.SignatureKey.Marshal())
@@ -31,18 +31,19 @@ func (a *Authorities) Check(user string, certificate *ssh.Certificate, address n
 	return checkCertificate(certificate, []string{user}, address, a.Revoked, time.Now())
 }
 
-// checkCertificate checks all of a certificate but who its authority is.
+// checkCertificate checks everything about a certificate except its authority.
 func checkCertificate(certificate *ssh.Certificate, principals []string, address netip.Addr,
 	revoked *RevocationList, now time.Time) error {
 	if certificate.CertType != ssh.UserCert {
 		return errors.New("the certificate is not for users")
 	}
-	// OpenSSH's CASignatureAlgorithms: whoever can make SHA-1 collide can make certificates.
+	// As with OpenSSH's CASignatureAlgorithms: anyone who can find SHA-1 collisions can forge
+	// certificates.
 	if !slices.Contains(signatures, certificate.Signature.Format) {
 		return fmt.Errorf("the certificate is signed with %q, which is too weak",
 			certificate.Signature.Format)
 	}
-	// A certificate without names would be good for everybody; OpenSSH takes none either.
+	// A certificate without names would be valid for everybody; OpenSSH refuses those, too.
 	match := func(name string) bool { return slices.Contains(certificate.ValidPrincipals, name) }
 	if !slices.ContainsFunc(principals, match) {
 		return fmt.Errorf("the certificate is for %q", certificate.ValidPrincipals)
@@ -62,7 +63,7 @@ func checkCertificate(certificate *ssh.Certificate, principals []string, address
 	if revoked.CertificateRevoked(certificate) {
 		return errRevoked
 	}
-	// The checker sees to the signature and to the time.
+	// CertChecker checks the signature and the time.
 	checker := ssh.CertChecker{
 		SupportedCriticalOptions: []string{"source-address"},
 		Clock:                    func() time.Time { return now },

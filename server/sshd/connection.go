@@ -19,14 +19,14 @@ import (
 type connection struct {
 	net.Conn
 	server   *Server
-	secure   atomic.Pointer[transport.Conn] // once somebody has logged in
-	moved    atomic.Int64                   // when a byte last came or went, in nanoseconds since 1970
-	heard    atomic.Bool                    // whether one has come
+	secure   atomic.Pointer[transport.Conn] // set after the login
+	moved    atomic.Int64                   // last byte received or sent, in ns since 1970
+	heard    atomic.Bool                    // a byte has been received
 	activity server.Activity
 	sessions int // under the server's lock
 }
 
-// Read and Write note that something moved.
+// Read and Write record when something moved.
 
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
@@ -45,8 +45,8 @@ func (c *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// watchIdle closes the connection when nothing has moved for timeout and nothing is being worked
-// at. A client that stops taking what it is sent may have twice the time.
+// watchIdle closes the connection when nothing has moved for timeout and no request is running. A
+// client that has stopped taking what it is sent may get twice that time.
 func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop func()) {
 	if timeout < 0 {
 		return func() {}
@@ -60,7 +60,7 @@ func (c *connection) watchIdle(timeout time.Duration, log *slog.Logger) (stop fu
 		if timer == nil {
 			return
 		}
-		// In this order: a request that ends meanwhile is seen as running, or as one that has just
+		// In this order: a request that ends in between is seen as running, or as having just
 		// ended.
 		running := c.activity.Running()
 		left := timeout - min(time.Since(time.Unix(0, c.moved.Load())),
@@ -125,7 +125,7 @@ func (s *Server) ServeConn(raw net.Conn) {
 	log.Info("connection closed")
 }
 
-// login lets the client prove who it is.
+// login authenticates the client.
 func (s *Server) login(state *state, conn *connection,
 	tried *attempts) (secure *transport.Conn, err error) {
 	address := addressOf(conn.RemoteAddr())
@@ -159,15 +159,15 @@ func (c *connection) hangUp() {
 	c.Close()
 }
 
-// errDropped is why a connection lost its place.
+// errDropped reports that a connection lost its place to another.
 var errDropped = notServed("it was too slow while too many others were logging in")
 
-// notServed is why a connection was not even talked to.
+// notServed is why a connection was turned away before the handshake.
 type notServed string
 
 func (r notServed) Error() string { return string(r) }
 
-// serve takes channels until the connection ends, and waits for those that run.
+// serve accepts channels until the connection ends, and then waits for their sessions.
 func (l *login) serve(secure *transport.Conn, most int) {
 	ctx, cancel := context.WithCancel(l.server.ctx)
 	var sessions sync.WaitGroup
@@ -194,7 +194,7 @@ func (l *login) serve(secure *transport.Conn, most int) {
 	sessions.Wait()
 }
 
-// enter takes a place for a session; a reason means that there is none.
+// enter takes a place for a session, or returns the reason why there is none.
 func (l *login) enter(most int) (reason string) {
 	s := l.server
 	s.mu.Lock()
@@ -211,7 +211,7 @@ func (l *login) enter(most int) (reason string) {
 	return ""
 }
 
-// leave gives it back. A server that shuts down closes connections on which nothing runs any more.
+// leave gives the place back. During a shutdown it closes a connection without sessions.
 func (l *login) leave() {
 	s := l.server
 	s.mu.Lock()

@@ -18,18 +18,19 @@ type User struct {
 	FS     server.FS
 	Policy server.Policy
 
-	// Keys are the user's own; nil when there are none.
+	// Keys are the user's own keys; nil if there are none.
 	Keys *AuthorizedKeys
 
-	// Bandwidth bounds the user's bytes per second, each way; 0 is no bound.
+	// Bandwidth limits the user's bytes per second, in each direction; 0 means no limit.
 	Bandwidth int64
 
-	// MaxSessions bounds the user's sessions over all connections; 0 is no bound.
+	// MaxSessions limits the user's sessions over all connections; 0 means no limit.
 	MaxSessions int
 }
 
-// Directory knows the users of a server. Its methods PublicKey and Password are for [Config]. It is
-// safe for concurrent use, and Set changes it while the server runs; whoever has logged in stays.
+// Directory holds the users of a server. Its methods PublicKey and Password are for [Config]. It is
+// safe for concurrent use. Set replaces its contents while the server runs, without affecting users
+// who are logged in.
 type Directory struct {
 	mu          sync.RWMutex
 	users       map[string]*entry
@@ -38,19 +39,19 @@ type Directory struct {
 	revoked     *RevocationList
 }
 
-// entry is a user with the state that the user's logins share.
+// entry is a user with the state shared by the user's logins.
 type entry struct {
 	User
 	bandwidth *Bandwidth
 	sessions  *SessionLimit
 }
 
-// Accounts is what a Directory is made of.
+// Accounts is the contents of a Directory.
 type Accounts struct {
 	Users       []User
-	Passwords   *Passwords      // may be nil: no passwords
-	Authorities *Authorities    // may be nil: no certificates, but of those that users' keys name
-	Revoked     *RevocationList // may be nil: keys that count for nobody
+	Passwords   *Passwords      // nil: no passwords
+	Authorities *Authorities    // nil: no certificates except those that users' keys allow
+	Revoked     *RevocationList // nil: no keys are revoked
 }
 
 // NewDirectory returns a directory.
@@ -59,8 +60,8 @@ func NewDirectory(accounts Accounts) (*Directory, error) {
 	return d, d.Set(accounts)
 }
 
-// Set replaces all that the directory knows. Bounds that have not changed go on counting the
-// sessions that are there.
+// Set replaces the directory's contents. Limits that have not changed keep counting the existing
+// sessions.
 func (d *Directory) Set(accounts Accounts) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,14 +107,15 @@ func (e *entry) access() *Access {
 
 var errNoUser = errors.New("there is no such user")
 
-// PublicKey is for Config.PublicKey: a key of the user's own, or a certificate of one of the
+// PublicKey is for Config.PublicKey. It accepts a user's own keys, and certificates of the
 // authorities.
 func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	e := d.users[conn.User()]
 	err := d.checkKey(conn, e, key)
-	if e == nil { // only now: time is not to tell who is there
+	// checked last, so that timing does not reveal which users exist
+	if e == nil {
 		return nil, errNoUser
 	}
 	if err != nil {
@@ -122,7 +124,7 @@ func (d *Directory) PublicKey(conn ssh.ConnMetadata, key ssh.PublicKey) (*Access
 	return e.access(), nil
 }
 
-// checkKey reports whether a key lets in a user, who may be unknown (nil).
+// checkKey returns nil if a key lets the user in. e is nil for an unknown user.
 func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey) error {
 	address := addressOf(conn.RemoteAddr())
 	err := errUnknownKey
@@ -139,7 +141,7 @@ func (d *Directory) checkKey(conn ssh.ConnMetadata, e *entry, key ssh.PublicKey)
 	return d.authorities.Check(conn.User(), certificate, address)
 }
 
-// passwordPatience bounds how long a login waits for its password to be looked at, when many are.
+// passwordPatience limits how long a login waits for its password to be checked when many are.
 const passwordPatience = 20 * time.Second
 
 // Password is for Config.Password.

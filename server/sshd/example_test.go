@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// A server for one user, who has a key, and a directory that they see.
+// A server for one user, with a key and a directory.
 func Example() {
 	files, err := osfs.New("/srv/files")
 	if err != nil {

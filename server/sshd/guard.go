@@ -9,37 +9,38 @@ import (
 )
 
 const (
-	// freeFailures are how many logins an address may fail at without consequences beyond a delay.
+	// freeFailures is how many logins an address may fail at before it is banned; until then
+	// answers are only delayed.
 	freeFailures = 10
 
-	// firstBan is how long an address is shut out after that; each further failure doubles it, up
-	// to longestBan.
+	// firstBan is how long an address is banned after that; each further failure doubles it, up to
+	// longestBan.
 	firstBan   = time.Minute
 	longestBan = time.Hour
 
-	// forgiveness is how long it takes until a failure is forgotten.
+	// forgiveness is how long it takes for one failure to be forgotten.
 	forgiveness = 2 * time.Minute
 
-	// firstDelay is how long the first failed password waits for its answer; each further one
-	// doubles it, up to longestDelay.
+	// firstDelay delays the answer to the first wrong password; each further one doubles it, up to
+	// longestDelay.
 	firstDelay   = 100 * time.Millisecond
 	longestDelay = 5 * time.Second
 
-	// guardMost is how many addresses are remembered.
+	// guardMost limits how many addresses are remembered.
 	guardMost = 20_000
 )
 
-// What a login that fails counts for.
+// What a failed login counts for.
 const (
-	wrongLogin = 1.0 // a wrong password, a connection whose keys were all without success
-	timedOut   = 1.0 // a connection that kept a place until its time was over
+	wrongLogin = 1.0 // a wrong password, or a connection none of whose keys were accepted
+	timedOut   = 1.0 // a connection that kept its place until the timeout
 
-	// noLogin is a connection that ended without having tried to log in: a scanner, or a monitor,
-	// which may come every few seconds for ever.
+	// noLogin is for a connection that ended without trying to log in: a scanner, or a monitor that
+	// may come every few seconds forever.
 	noLogin = 1.0 / 50
 )
 
-// guard remembers which addresses have failed to log in, and bounds the connections that are
+// guard remembers which addresses have failed to log in, and limits the connections that are
 // logging in. IPv6 addresses count by their /64, the least that a customer has.
 type guard struct {
 	now  func() time.Time
@@ -47,39 +48,39 @@ type guard struct {
 
 	mu      sync.Mutex
 	records map[netip.Prefix]*record
-	known   map[netip.Prefix]struct{} // those that have logged in
-	places  map[netip.Prefix][]*place // of connections that are logging in
-	taken   [2]int                    // places of strangers, and of known addresses
-	queued  map[netip.Prefix]int      // connections that wait until they may
+	known   map[netip.Prefix]struct{} // networks that have logged in
+	places  map[netip.Prefix][]*place // held by connections that are logging in
+	taken   [2]int                    // places held by strangers, and by known addresses
+	queued  map[netip.Prefix]int      // connections that wait for a place
 	waiting int                       // their sum
 	freed   chan struct{}             // closed when a place is given back
 }
 
 // record is what is held against an address.
 type record struct {
-	failures float64 // one is forgotten every forgiveness
+	failures float64 // one is forgotten per forgiveness
 	seen     time.Time
 	banned   time.Time // until then
 }
 
-// place is what a connection has while it is logging in.
+// place is held by a connection while it is logging in.
 type place struct {
 	network netip.Prefix
 	since   time.Time
-	known   int  // whether the address is known: 0 or 1
-	queued  bool // whether the connection waits for it
+	known   int  // 1 if the address is known, otherwise 0
+	queued  bool // the connection is waiting for the place
 	drop    func()
 	dropped bool
 }
 
-// loginLimits bound the connections that are logging in. Start, rate and full are those of sshd's
+// loginLimits limit the connections that are logging in. start, rate and full are those of sshd's
 // MaxStartups.
 type loginLimits struct {
-	start   int           // strangers up to which nobody is dropped
-	rate    int           // percent of newcomers that have somebody dropped from there on
-	full    int           // strangers at most, where every newcomer has somebody dropped
-	known   int           // places that known addresses have besides
-	each    int           // those of one address at most
+	start   int           // up to this many strangers, nobody is dropped
+	rate    int           // from there on, percentage of newcomers that displace somebody
+	full    int           // maximum of strangers; then every newcomer displaces somebody
+	known   int           // additional places for known addresses
+	each    int           // maximum per address
 	stale   time.Duration // how long a place is safe
 	timeout time.Duration // how long to wait for a place
 }
@@ -96,7 +97,7 @@ func newGuard() *guard {
 	}
 }
 
-// network is what an address counts as.
+// network returns the prefix by which an address is counted.
 func network(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	bits := 32
@@ -107,20 +108,21 @@ func network(address netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// How many connections wait for a place to log in, and how many of one address: they cost a
+// How many connections may wait for a place to log in, in total and per address. Each costs a
 // descriptor and little else.
 const (
 	maxQueued     = 2000
 	maxQueuedEach = 100
 )
 
-// begin asks for a place to log in for a connection from address, which drop closes; end gives it
-// back. Where there is none it waits, until the timeout.
+// begin requests a place to log in for a connection from address; drop closes the connection. end
+// returns the place. If there is no place, begin waits until the timeout.
 //
-// Honest bursts pass: a login takes a moment, and gives its place to one that waits. Silent
-// connections do not keep others out: from limits.start strangers on, a newcomer takes the place of
-// one that has had it for long, the more often the more there are. It is one of the address that
-// has most of them and no fewer than the newcomer's, so that whoever opens many loses its own.
+// Honest bursts get through: a login takes a moment, and then passes its place on. Silent
+// connections do not keep others out: from limits.start strangers on, a newcomer may displace one
+// that has had its place for long, the more likely the more there are. The victim belongs to the
+// address with the most connections, if these are no fewer than the newcomer's, so that an attacker
+// who opens many loses his own.
 func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*place, string) {
 	p := &place{network: network(address), drop: drop}
 	reason, freed := g.tryBegin(p, limits)
@@ -132,7 +134,7 @@ func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*pl
 	timer := time.NewTimer(limits.timeout)
 	defer timer.Stop()
 	for freed != nil {
-		again := time.NewTimer(limits.stale / 4) // when somebody may have had a place for long
+		again := time.NewTimer(limits.stale / 4) // by then somebody's place may no longer be safe
 		select {
 		case <-freed:
 		case <-again.C:
@@ -146,7 +148,7 @@ func (g *guard) begin(address netip.Addr, limits *loginLimits, drop func()) (*pl
 	return p, reason
 }
 
-// queue counts a connection that waits; false means that too many do.
+// queue counts waiting connections; false means that there are too many.
 func (g *guard) queue(network netip.Prefix, n int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,8 +162,8 @@ func (g *guard) queue(network netip.Prefix, n int) bool {
 	return true
 }
 
-// tryBegin is begin without waiting. The channel, if there is one, is closed when it is worth
-// another try.
+// tryBegin is begin without waiting. The channel, if not nil, is closed when another attempt may
+// succeed.
 func (g *guard) tryBegin(p *place, limits *loginLimits) (reason string, freed chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -193,8 +195,8 @@ func (g *guard) tryBegin(p *place, limits *loginLimits) (reason string, freed ch
 	return "", nil
 }
 
-// drops decides whether a newcomer has somebody dropped: never below start, with the probability
-// rate there, and always when it is full, as sshd's should_drop_connection has it.
+// drops decides whether a newcomer displaces somebody: never below start, with probability rate
+// there, and always when full, like sshd's should_drop_connection.
 func (g *guard) drops(limits *loginLimits) bool {
 	over, room := g.taken[0]-limits.start, limits.full-limits.start
 	if over < 0 || room <= 0 {
@@ -203,9 +205,9 @@ func (g *guard) drops(limits *loginLimits) bool {
 	return g.draw(100) < limits.rate+(100-limits.rate)*over/room
 }
 
-// stale returns one of the strangers that have had a place for at least so long, of an address with
-// most connections, those that wait among them; nil if there is none. Many do not push out few, and
-// as many only who has been there three times as long.
+// stale returns a random stranger's place that has been held for at least age, of an address with
+// the most connections, waiting ones included; nil if there is none. An address with more
+// connections than the victim's never displaces it, one with as many only after three times age.
 func (g *guard) stale(newcomer *place, age time.Duration) *place {
 	demand := func(network netip.Prefix) int { return len(g.places[network]) + g.queued[network] }
 	own := demand(newcomer.network)
@@ -237,7 +239,7 @@ func (g *guard) stale(newcomer *place, age time.Duration) *place {
 	return candidates[g.draw(len(candidates))]
 }
 
-// remove takes a place back; the caller holds the lock.
+// remove takes a place back. The caller holds the lock.
 func (g *guard) remove(p *place) {
 	rest := slices.DeleteFunc(g.places[p.network], func(q *place) bool { return q == p })
 	if g.places[p.network] = rest; len(rest) == 0 {
@@ -246,7 +248,7 @@ func (g *guard) remove(p *place) {
 	g.taken[p.known]--
 }
 
-// end gives a place back, and reports whether it had been given to somebody else.
+// end returns a place, and reports whether another connection has displaced this one.
 func (g *guard) end(p *place) (dropped bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -258,7 +260,7 @@ func (g *guard) end(p *place) (dropped bool) {
 	return p.dropped
 }
 
-// loggedIn notes that somebody has logged in from an address.
+// loggedIn records a successful login from an address.
 func (g *guard) loggedIn(address netip.Addr) {
 	key := network(address)
 	g.mu.Lock()
@@ -272,8 +274,8 @@ func (g *guard) loggedIn(address netip.Addr) {
 	g.known[key] = struct{}{}
 }
 
-// failed notes a failed login, which counts for so much, and returns how long its answer should
-// wait, and for how long the address is banned now.
+// failed records a failed login that counts for weight. It returns how long to delay the answer,
+// and for how long the address is now banned.
 func (g *guard) failed(address netip.Addr, weight float64) (delay, ban time.Duration) {
 	key := network(address)
 	g.mu.Lock()
@@ -306,8 +308,8 @@ func (r *record) forget(now time.Time) {
 	r.seen = now
 }
 
-// makeRoom drops records that say nothing any more, or else any: an attacker with so many addresses
-// cannot be kept out by address, and must not fill the memory.
+// makeRoom drops records without effect, and then arbitrary ones: an attacker with that many
+// addresses cannot be kept out by address, and must not fill the memory.
 func (g *guard) makeRoom(now time.Time) {
 	if len(g.records) < guardMost {
 		return
@@ -317,7 +319,7 @@ func (g *guard) makeRoom(now time.Time) {
 			delete(g.records, key)
 		}
 	}
-	for key := range g.records { // a tenth, as to look through all of them costs time
+	for key := range g.records { // drop a tenth at once, since scanning all of them is slow
 		if len(g.records) <= guardMost*9/10 {
 			break
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestClientsThatHangUp: a client that ends its connection when it has nothing more to ask has done
-// nothing wrong, whether it says so or not.
+// nothing wrong, with or without a DISCONNECT.
 func TestClientsThatHangUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		sends []byte

@@ -29,8 +29,8 @@ func makeKey() (ssh.Signer, crypto.PrivateKey, error) {
 	return signer, private, err
 }
 
-// LoadHostKeys reads host keys from files in OpenSSH's format. A file that is not there is made,
-// with an Ed25519 key that only its owner may read.
+// LoadHostKeys reads host keys from files in OpenSSH's format. A missing file is created with a new
+// Ed25519 key, readable only by its owner.
 func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
 	var keys []ssh.Signer
 	for _, name := range names {
@@ -50,8 +50,8 @@ func LoadHostKeys(names ...string) ([]ssh.Signer, error) {
 	return keys, nil
 }
 
-// createHostKey makes a key file. It appears whole or not at all, and whoever comes second gets the
-// first one's key.
+// createHostKey creates a key file. It appears complete or not at all; if another process creates
+// it first, that key is returned.
 func createHostKey(name string) ([]byte, error) {
 	_, private, err := makeKey()
 	if err != nil {
@@ -61,7 +61,7 @@ func createHostKey(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(name), ".hostkey-*") // of mode 0600
+	temporary, err := os.CreateTemp(filepath.Dir(name), ".hostkey-*") // mode 0600
 	if err != nil {
 		return nil, err
 	}

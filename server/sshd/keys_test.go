@@ -29,7 +29,7 @@ func keygen(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// makeKeys makes key pairs by name, and returns the directory they are in.
+// makeKeys makes named key pairs, and returns their directory.
 func makeKeys(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestAuthorizedKeys(t *testing.T) {
 	}
 }
 
-// certificate has ssh-keygen sign a key.
+// certificate signs a key with ssh-keygen.
 func certificate(t *testing.T, dir, ca, name string, options ...string) *ssh.Certificate {
 	t.Helper()
 	keygen(t, dir, append(append([]string{"-q", "-s", ca}, options...), name+".pub")...)
@@ -172,7 +172,7 @@ func TestRevocationList(t *testing.T) {
 	dir := makeKeys(t, "ca", "ca2", "a", "b", "c", "d")
 	certs := map[uint64]*ssh.Certificate{}
 	for serial := range uint64(80) {
-		// A certificate's signature is not looked at here.
+		// This test does not check a certificate's signature.
 		certs[serial] = &ssh.Certificate{
 			Key: publicKey(t, dir, "d"), SignatureKey: publicKey(t, dir,
 				"ca"), Serial: serial, KeyId: fmt.Sprintf("id%d", serial),
@@ -304,7 +304,7 @@ func TestGuard(t *testing.T) {
 	g.now = func() time.Time { return now }
 	var first *place
 	for i, address := range []netip.Addr{home, home, home, other, other} {
-		// Two of an address, three in all.
+		// Two per address, three in all.
 		p, reason := begin(address, 3, 2)
 		if (reason != "") != (i == 2 || i == 4) {
 			t.Errorf("connection %d: %q", i, reason)

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// SessionLimit bounds how many sessions there are at any time. It is safe for concurrent use; a nil
-// one has no bound.
+// SessionLimit limits how many sessions exist at once. It is safe for concurrent use; nil means no
+// limit.
 type SessionLimit struct {
 	mu         sync.Mutex
 	most, used int
 }
 
-// NewSessionLimit returns a limit of most sessions, which is at least 1.
+// NewSessionLimit returns a limit of most sessions, but at least 1.
 func NewSessionLimit(most int) *SessionLimit { return &SessionLimit{most: max(most, 1)} }
 
 func (l *SessionLimit) take() bool {
@@ -40,29 +40,29 @@ func (l *SessionLimit) give() {
 	l.used--
 }
 
-// Bandwidth bounds the bytes per second that are sent, and alike those that are received. It is
-// safe for concurrent use.
+// Bandwidth limits the bytes per second sent, and separately those received. It is safe for
+// concurrent use.
 type Bandwidth struct{ sent, received bucket }
 
-// NewBandwidth returns a bound of rate bytes per second each way, which is at least 1 KiB.
+// NewBandwidth returns a limit of rate bytes per second in each direction, but at least 1 KiB.
 func NewBandwidth(rate int64) *Bandwidth {
 	b := &Bandwidth{}
 	b.sent.rate, b.received.rate = max(rate, 1<<10), max(rate, 1<<10)
 	return b
 }
 
-// bucket lets bytes through at a rate. Its debt is paid by waiting: whoever comes later waits for
-// those before, too.
+// bucket lets bytes through at a rate. Callers pay for their bytes by waiting, and for those of
+// earlier callers, too.
 type bucket struct {
 	mu   sync.Mutex
 	rate int64
-	free time.Time // when all that was let through will have been paid for
+	free time.Time // when everything let through will have been paid for
 }
 
 // burst is how far a bucket may run ahead.
 const burst = 100 * time.Millisecond
 
-// wait waits until n bytes more may pass.
+// wait waits until n more bytes may pass.
 func (b *bucket) wait(ctx context.Context, n int) error {
 	b.mu.Lock()
 	now := time.Now()
@@ -85,7 +85,7 @@ func (b *bucket) wait(ctx context.Context, n int) error {
 	}
 }
 
-// throttled is a channel under a Bandwidth.
+// throttled is a channel with a Bandwidth.
 type throttled struct {
 	ssh.Channel
 	ctx context.Context
@@ -102,8 +102,8 @@ func (t *throttled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// throttledPiece is what is let through at once: little enough that a slow rate is not a matter of
-// bursts.
+// throttledPiece is the most that is let through at once: little enough to avoid bursts at a slow
+// rate.
 const throttledPiece = 32 << 10
 
 func (t *throttled) Write(p []byte) (done int, err error) {

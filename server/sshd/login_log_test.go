@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/server/memfs"
 )
 
-// logText is a log as text that may be read while it is written.
+// logText is a log that may be read while it is written.
 type logText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -28,7 +28,7 @@ func (l *logText) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// has reports whether one line has all the words.
+// has reports whether one line contains all the words.
 func (l *logText) has(words ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ lines:
 	return false
 }
 
-// TestFailedLoginsAreLogged: who tried, from where, and how.
+// TestFailedLoginsAreLogged: the log says who tried, from where, and how.
 func TestFailedLoginsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logText
@@ -114,7 +114,7 @@ func TestLogCannotBeFilledWithoutALogin(t *testing.T) {
 	})
 }
 
-// TestKeysInVainAreCounted: a connection that tries keys only counts once, however many there are.
+// TestKeysInVainAreCounted: a connection that only tries keys counts once, however many there are.
 func TestKeysInVainAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := onlyPassword(&Access{FS: memfs.New(0)})
@@ -136,7 +136,7 @@ func TestKeysInVainAreCounted(t *testing.T) {
 				t.Fatal("unknown keys let in")
 			}
 		}
-		// Whoever then gives the right password has not failed.
+		// A client that then gives the right password has not failed.
 		if client, err := connect(s, ssh.PublicKeys(keys...), ssh.Password("secret")); err != nil {
 			t.Errorf("banned too early: %v", err)
 		} else {

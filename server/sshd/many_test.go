@@ -18,8 +18,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// linkConn is an end of a link as a connection. Deadlines are not kept: in a bubble, whoever waits
-// for nothing is found anyway.
+// linkConn is an end of a link as a connection. Deadlines are ignored: synctest detects a wait for
+// nothing anyway.
 type linkConn struct{ *sftptest.End }
 
 func (linkConn) LocalAddr() net.Addr {
@@ -32,9 +32,9 @@ func (linkConn) SetDeadline(time.Time) error      { return nil }
 func (linkConn) SetReadDeadline(time.Time) error  { return nil }
 func (linkConn) SetWriteDeadline(time.Time) error { return nil }
 
-// TestManyConnections has a thousand clients connect, list and leave. The bubble ends only when no
-// goroutine is left, and its clock, which stands while anybody computes, reports whether anybody
-// waited for a timeout.
+// TestManyConnections has a thousand clients connect, list and leave. The synctest bubble ends only
+// when no goroutine is left, and its clock, which stands still while anything computes, shows
+// whether anything waited for a timeout.
 func TestManyConnections(t *testing.T) { synctest.Test(t, testManyConnections) }
 
 func testManyConnections(t *testing.T) {
@@ -60,7 +60,7 @@ func testManyConnections(t *testing.T) {
 	}
 	config := &ssh.ClientConfig{
 		User: "somebody", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(key.PublicKey()),
-		// The cheapest there is: this is about many, not about long keys.
+		// The cheapest there is: this test is about numbers, not key sizes.
 		Config: ssh.Config{KeyExchanges: []string{ssh.KeyExchangeCurve25519},
 			Ciphers: []string{ssh.CipherAES128GCM}},
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/server/memfs"
 )
 
-// inUse is what the process's memory holds.
+// inUse returns how much memory the process uses.
 func inUse() int64 {
 	for range 3 {
 		runtime.GC()
@@ -26,9 +26,8 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// TestMemoryOfConnectionsBeforeLogin is at most 64 KiB for each, with all that the server keeps of
-// them: where half of a packet has come, and where keys have been exchanged and a first login has
-// failed.
+// TestMemoryOfConnectionsBeforeLogin: at most 64 KiB each, with everything that the server keeps
+// for them, both after half a packet and after a key exchange and a failed login.
 func TestMemoryOfConnectionsBeforeLogin(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector has memory of its own")
@@ -61,7 +60,7 @@ func TestMemoryOfConnectionsBeforeLogin(t *testing.T) {
 			if _, err := conn.Write(append(p, make([]byte, 34000)...)); err != nil {
 				t.Fatal(err)
 			}
-			// KEXINIT: the server has begun to read what comes
+			// KEXINIT: the server has started to read
 			if _, err := io.ReadFull(conn, make([]byte, 512)); err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func TestCipherOfOpenSSH(t *testing.T) {
 	}
 }
 
-// talker is a client that says something and then listens.
+// talker is a client that sends something and then listens.
 func talker(t *testing.T, s *Server, says ...string) (heard string) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -86,7 +86,7 @@ func talker(t *testing.T, s *Server, says ...string) (heard string) {
 			if _, err := io.WriteString(ours, text); err != nil {
 				return
 			}
-			time.Sleep(time.Second) // of the bubble
+			time.Sleep(time.Second) // on the fake clock
 		}
 	}()
 	b, err := io.ReadAll(ours)
@@ -117,7 +117,7 @@ func TestStrangeOvertures(t *testing.T) {
 	})
 }
 
-// TestSlowOverture: a client whose first packet comes late is let in all the same.
+// TestSlowOverture: a client whose first packet comes late is still let in.
 func TestSlowOverture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
@@ -132,14 +132,14 @@ func TestSlowOverture(t *testing.T) {
 			t.Fatal(err)
 		}
 		ssh.NewClient(conn, channels, requests).Close()
-		time.Sleep(time.Minute) // of the bubble: all that hears late has heard
+		time.Sleep(time.Minute) // on the fake clock: long enough for the slow reader
 	})
 }
 
-// slowReader hears everything late.
+// slowReader gets everything late.
 type slowReader struct{ net.Conn }
 
 func (s *slowReader) Read(p []byte) (int, error) {
-	time.Sleep(200 * time.Millisecond) // of the bubble
+	time.Sleep(200 * time.Millisecond) // on the fake clock
 	return s.Conn.Read(p)
 }

@@ -18,17 +18,17 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// passwordMemory bounds, in KiB, what all the checks of passwords under way may take together, and
-// each hash alone: argon2id is made to need much, and a login costs nothing to begin.
+// passwordMemory limits, in KiB, the memory of all password checks in progress, and of each hash:
+// argon2id is designed to need much, and starting a login is free.
 const passwordMemory = 256 << 10
 
-// Passwords are the hashes of users' passwords, as a file has them: "name:hash" a line, where a
-// hash is argon2id's ("$argon2id$v=19$m=65536,t=3,p=4$salt$hash") or bcrypt's ("$2y$12$..."), as
-// htpasswd -B writes it. Lines that are empty or begin with "#" are skipped. It is safe for
+// Passwords are the hashes of users' passwords, from a file with a line "name:hash" for each, where
+// the hash is argon2id's ("$argon2id$v=19$m=65536,t=3,p=4$salt$hash") or bcrypt's ("$2y$12$..."),
+// as htpasswd -B writes it. Empty lines and lines that begin with "#" are skipped. It is safe for
 // concurrent use.
 type Passwords struct {
 	hashes map[string]passwordHash
-	costs  []passwordHash      // one hash of each cost that there is
+	costs  []passwordHash      // one hash of each cost in the file
 	memory *semaphore.Weighted // KiB
 }
 
@@ -38,10 +38,10 @@ type passwordHash interface {
 	cost() hashCost
 }
 
-// hashCost is what a check costs: two hashes with the same cost do the same work.
+// hashCost is the cost of a check: two hashes of equal cost do the same work.
 type hashCost struct {
 	bcrypt    int    // 0 for argon2id
-	time, kib uint32 // kib is the memory of a check
+	time, kib uint32 // kib is the memory needed
 	threads   uint8
 }
 
@@ -54,7 +54,7 @@ func ReadPasswords(name string) (*Passwords, error) {
 	return ParsePasswords(name, data)
 }
 
-// ParsePasswords parses the contents of a file; name is for errors, which tell the line.
+// ParsePasswords parses the contents of a file; name is for errors, which include the line number.
 func ParsePasswords(name string, data []byte) (*Passwords, error) {
 	hashes := map[string]passwordHash{}
 	scanner := bufio.NewScanner(bytes.NewReader(data))
@@ -94,17 +94,17 @@ func newPasswords(hashes map[string]passwordHash) *Passwords {
 	return p
 }
 
-// errWrongPassword says nothing about whether there is such a user.
+// errWrongPassword does not reveal whether the user exists.
 var errWrongPassword = errors.New("the password is wrong, or there is no such user")
 
-// Check reports whether password is user's. It waits while the checks under way take too much
-// memory or all processors, and gives up with ctx.
+// Check returns nil if password is user's. It waits while the checks in progress use too much
+// memory or all processors, until ctx ends.
 //
-// Every check does the same work, whoever the user is and whether there is one: one hash of each
-// cost in the file. So time tells nothing about who is there, even where costs are mixed; a file
-// with hashes of one cost is checked fastest.
+// Every check does the same work, whether or not the user exists: one hash of each cost in the
+// file. So timing does not reveal which users exist, even if costs are mixed. Checks are fastest if
+// all hashes have the same cost.
 func (p *Passwords) Check(ctx context.Context, user, password string) error {
-	// No more checks at a time than processors.
+	// No more checks at once than there are processors.
 	need := int64(passwordMemory / runtime.GOMAXPROCS(0))
 	for _, hash := range p.costs {
 		need = max(need, int64(hash.cost().kib))
@@ -187,8 +187,8 @@ func parseArgon2(text string) (passwordHash, error) {
 	return &h, nil
 }
 
-// What HashPassword asks of whoever tries passwords: 64 MiB and three passes for each, as RFC 9106,
-// section 4, recommends where memory is short.
+// The cost of HashPassword's hashes: 64 MiB and three passes, as RFC 9106, section 4, recommends
+// where memory is short.
 const (
 	hashTime    = 3
 	hashKiB     = 64 << 10
@@ -197,8 +197,8 @@ const (
 	hashLength  = 32
 )
 
-// HashPassword makes a hash with argon2id, with a salt of its own, as [ParsePasswords] takes it
-// behind the colon.
+// HashPassword returns an argon2id hash with a random salt, for [ParsePasswords] to read after the
+// colon.
 func HashPassword(password string) string {
 	h := argon2Hash{time: hashTime, kib: hashKiB, threads: hashThreads,
 		salt: make([]byte, hashSalt)}

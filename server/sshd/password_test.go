@@ -51,7 +51,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// countedHash notes the work that is done.
+// countedHash records the work that is done.
 type countedHash struct {
 	passwordHash
 	work *[]hashCost
@@ -62,8 +62,8 @@ func (h countedHash) check(password []byte) bool {
 	return h.passwordHash.check(password)
 }
 
-// TestEveryCheckDoesTheSameWork: whoever tries a user does not learn by the time whether there is
-// such a one, even where costs are mixed.
+// TestEveryCheckDoesTheSameWork: timing does not reveal whether a user exists, even if costs are
+// mixed.
 func TestEveryCheckDoesTheSameWork(t *testing.T) {
 	cheap, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/usftp/usftp/internal/sshpattern"
 )
 
-// addressList is what the option from= of authorized_keys, and source-address of certificates,
-// list: addresses with wildcards, or in CIDR form, some of them negated (sshd(8), ssh_config(5)
+// addressList is the value of from= in authorized_keys, and of source-address in certificates:
+// addresses with wildcards, or in CIDR form, some of them negated (sshd(8), ssh_config(5)
 // PATTERNS).
 type addressList []addressPattern
 
@@ -19,8 +19,8 @@ type addressPattern struct {
 	wildcard string
 }
 
-// parseAddressList parses a list. Names of hosts are not looked up: whoever controls an address
-// controls what it claims to be called. A pattern that could be one is an error.
+// parseAddressList parses a list. Host names are not looked up, since whoever controls an address
+// controls the name it claims. A pattern that could be a host name is an error.
 func parseAddressList(text string) (list addressList, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		var p addressPattern
@@ -45,7 +45,7 @@ func parseAddressList(text string) (list addressList, err error) {
 	return list, nil
 }
 
-// allows reports whether an address matches one of the patterns and none that is negated.
+// allows reports whether an address matches one of the patterns and no negated one.
 func (list addressList) allows(address netip.Addr) bool {
 	return sshpattern.MatchList(list, func(p addressPattern) (matches, negated bool) {
 		if p.prefix.IsValid() {

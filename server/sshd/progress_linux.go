@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acknowledged tells how many bytes the client's system has taken of what was written, and whether
-// it has yet to take some. A write is done when the last of its bytes is in the system's buffer,
-// which over a slow link is minutes after the first, and minutes before it has arrived: only the
-// system sees such a transfer move.
+// acknowledged returns how many bytes the client's system has acknowledged, and whether more are
+// waiting. A Write returns once its last byte is in the system's buffer; over a slow link that can
+// be minutes after the previous Write, and minutes before the data arrives. Only the system sees
+// such a transfer move.
 func acknowledged(conn net.Conn) (bytes uint64, waiting bool) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// tcpPair makes a connection over loopback; what its far end does not read soon fills the buffers.
+// tcpPair makes a loopback connection with small buffers, which fill up soon if the far end does
+// not read.
 func tcpPair(t *testing.T) (near, far net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,14 +28,14 @@ func tcpPair(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// TestSlowLinkIsNoIdleOne: while a client takes what was written long ago, however slowly, its
-// connection is not idle; when it takes nothing any more, it is.
+// TestSlowLinkIsNoIdleOne: while a client still takes what was written long ago, however slowly,
+// its connection is not idle; once it takes nothing any more, it is.
 func TestSlowLinkIsNoIdleOne(t *testing.T) {
 	near, far := tcpPair(t)
 	if _, waiting := acknowledged(near); waiting {
 		t.Error("bytes are waiting on a new connection")
 	}
-	// More than the buffers hold; the one Write goes on for the whole test.
+	// More than the buffers hold: this single Write lasts for the whole test.
 	ended := make(chan error, 1)
 	go func() {
 		_, err := near.Write(make([]byte, 64<<20))
@@ -50,7 +51,7 @@ func TestSlowLinkIsNoIdleOne(t *testing.T) {
 		if taken += n; err != nil {
 			t.Fatalf("closed as idle after %d bytes, in the middle of a transfer: %v", taken, err)
 		}
-		time.Sleep(timeout / 10) // the link is slow
+		time.Sleep(timeout / 10) // simulates a slow link
 	}
 	select {
 	case err := <-ended:

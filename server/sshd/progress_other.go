@@ -4,5 +4,5 @@ package sshd
 
 import "net"
 
-// acknowledged cannot be told here.
+// acknowledged is not available here.
 func acknowledged(net.Conn) (bytes uint64, waiting bool) { return 0, false }

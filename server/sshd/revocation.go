@@ -13,14 +13,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// RevocationList says which keys and certificates do not count any more. It is read from a file in
-// OpenSSH's format, as ssh-keygen -k makes it (PROTOCOL.krl), or from a list of public keys, one a
-// line (sshd_config(5), RevokedKeys). A nil list revokes nothing.
+// RevocationList lists revoked keys and certificates. It is read from a file in OpenSSH's format,
+// as written by ssh-keygen -k (PROTOCOL.krl), or from a list of public keys, one per line
+// (sshd_config(5), RevokedKeys). A nil list revokes nothing.
 type RevocationList struct {
 	keys   map[string]bool // by their form on the wire
 	sha1   map[string]bool
 	sha256 map[string]bool
-	// by the authority's form on the wire; "" is every authority
+	// by the authority's wire format; "" stands for every authority
 	byCA map[string]*revokedCertificates
 }
 
@@ -55,8 +55,8 @@ const (
 	krlCAExtension  = 0x39
 )
 
-// ReadRevocationList reads a file. Whatever is wrong with it is an error: half a list would let in
-// what it was to keep out.
+// ReadRevocationList reads a file. Any problem with it is an error: half a list would let in those
+// it should keep out.
 func ReadRevocationList(name string) (*RevocationList, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -85,9 +85,9 @@ func ParseRevocationList(data []byte) (*RevocationList, error) {
 		return nil, fmt.Errorf("a revocation list of format %d, where %d is known", version,
 			krlVersion)
 	}
-	r.Uint64() // its own version
-	r.Uint64() // when it was made
-	r.Uint64() // flags, none of which is defined
+	r.Uint64() // version of the list itself
+	r.Uint64() // creation time
+	r.Uint64() // flags; none are defined
 	r.Bytes()  // reserved
 	r.Bytes()  // comment
 	for r.Err() == nil && r.Len() > 0 {
@@ -105,7 +105,7 @@ func short(err error) error {
 	return nil
 }
 
-// parseText takes a list of public keys.
+// parseText parses a list of public keys.
 func (l *RevocationList) parseText(data []byte) error {
 	number := 0
 	for line := range bytes.Lines(data) {
@@ -134,8 +134,7 @@ func (l *RevocationList) section(kind byte, data []byte) error {
 			set[r.String()] = true
 		}
 	case krlSignature:
-		// OpenSSH does not look at signatures either: the list is as good as the file it is read
-		// from.
+		// OpenSSH does not check signatures either: the list is as trustworthy as its file.
 	case krlExtension:
 		return extension(&r)
 	default:
@@ -144,7 +143,7 @@ func (l *RevocationList) section(kind byte, data []byte) error {
 	return short(r.Err())
 }
 
-// extension refuses what must be understood and is not; none is.
+// extension refuses critical extensions, since none are known.
 func extension(r *wire.Reader) error {
 	name, critical := r.String(), r.Byte()
 	if critical != 0 && r.Err() == nil {
@@ -199,8 +198,7 @@ func (c *revokedCertificates) section(kind byte, data []byte) error {
 	return short(r.Err())
 }
 
-// bitmap takes a number whose bit i stands for the serial offset+i. Bits beside each other become
-// one range.
+// bitmap adds the serials offset+i for each bit i that is set. Adjacent bits become one range.
 func (c *revokedCertificates) bitmap(offset uint64, number []byte) {
 	bits := uint64(len(number)) * 8
 	isSet := func(i uint64) bool { return number[uint64(len(number))-1-i/8]>>(i%8)&1 != 0 }
@@ -216,7 +214,7 @@ func (c *revokedCertificates) bitmap(offset uint64, number []byte) {
 	}
 }
 
-// plainKey is the key within a certificate.
+// plainKey returns the key within a certificate.
 func plainKey(key ssh.PublicKey) ssh.PublicKey {
 	if certificate, ok := key.(*ssh.Certificate); ok {
 		return certificate.Key
@@ -254,7 +252,7 @@ func (c *revokedCertificates) revokes(certificate *ssh.Certificate) bool {
 	if c.keyIDs[certificate.KeyId] {
 		return true
 	}
-	// Authorities that number nothing leave the serial 0, which says nothing then.
+	// Authorities that do not number certificates leave the serial at 0, which then means nothing.
 	if certificate.Serial == 0 {
 		return false
 	}

@@ -42,8 +42,8 @@ type address struct{ net.Conn }
 
 func (address) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1} }
 
-// eager is an end of a pipe whose writes do not wait for the other end: both ends of SSH begin with
-// one.
+// eager is an end of a pipe whose writes do not wait for the other end, since both ends of SSH
+// begin with one.
 type eager struct {
 	net.Conn
 	queue chan []byte

@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/server/scp"
 )
 
-// login is one connection of somebody who logged in.
+// login is one authenticated connection.
 type login struct {
 	server *Server
 	conn   *connection
@@ -23,10 +23,10 @@ type login struct {
 	policy server.Policy
 	client string // its version line
 	log    *slog.Logger
-	rate   lograte.Limit // of lines about what was refused
+	rate   lograte.Limit // for lines about refusals
 }
 
-// logRefusal writes a line for what is not served, unless there were many.
+// logRefusal logs a refusal, unless there were too many.
 func (l *login) logRefusal(message string, args ...any) {
 	if ok, omitted := l.rate.Take(); ok {
 		if omitted > 0 {
@@ -36,7 +36,7 @@ func (l *login) logRefusal(message string, args ...any) {
 	}
 }
 
-// session serves one channel: the first request that asks for files is its only one.
+// session serves one channel, which runs one program: the first request for one decides which.
 func (l *login) session(ctx context.Context, offered *transport.NewChannel) {
 	accepted, err := offered.Accept()
 	if err != nil {
@@ -66,8 +66,8 @@ func (l *login) session(ctx context.Context, offered *transport.NewChannel) {
 // program is what a channel runs.
 type program func(ctx context.Context, channel ssh.Channel)
 
-// program finds what a request asks for; nil for what is not served: shells, terminals, other
-// commands.
+// program returns what a request asks for, or nil for what is not served, such as terminals. A
+// shell or any other command gets a message and an exit status.
 func (l *login) program(request *transport.Request) program {
 	switch request.Type {
 	case "subsystem": // RFC 4254, section 6.5
@@ -112,8 +112,8 @@ func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 }
 
 // hungUp reports whether a client ended its connection when it had nothing more to ask, without
-// closing its channel first. Many do, and sshd takes it for a normal end. Whoever hangs up within a
-// packet gets another error from the server.
+// closing its channel first. Many clients do, and sshd treats it as a normal end. Hanging up within
+// a packet is a different error.
 func hungUp(err error) bool {
 	const byApplication = 11 // RFC 4253, section 11.1
 	var said *transport.DisconnectError
@@ -136,27 +136,27 @@ func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Comma
 	exit(channel, status)
 }
 
-// filesOnly ends a shell or a command with a sentence for the person who asked for it.
+// filesOnly ends a shell or a command with a message for the user.
 func filesOnly(_ context.Context, channel ssh.Channel) {
 	io.WriteString(channel.Stderr(), "This server serves files only, with SFTP and SCP: there is no shell, and no command runs.\r\n")
 	exit(channel, 1)
 }
 
-// complain tells a client what was wrong with its command.
+// complain tells a client what is wrong with its command.
 func (l *login) complain(channel ssh.Channel, err error) {
 	l.logRefusal("a command was refused", "error", err)
 	io.WriteString(channel.Stderr(), err.Error()+"\n")
 	exit(channel, 1)
 }
 
-// exit says how a program ended (RFC 4254, section 6.10), which OpenSSH's client passes on to its
-// own caller.
+// exit sends a program's exit status (RFC 4254, section 6.10), which OpenSSH's client passes on to
+// its caller.
 func exit(channel ssh.Channel, status uint32) {
 	channel.CloseWrite()
 	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 }
 
-// exiting is a channel that says that its program ended well before it closes.
+// exiting is a channel that sends exit status 0 before it closes.
 type exiting struct {
 	ssh.Channel
 	writing sync.Mutex
@@ -169,8 +169,8 @@ func (e *exiting) Write(p []byte) (int, error) {
 	return e.Channel.Write(p)
 }
 
-// Close leaves the words out when a Write is under way: the session is broken off then, and a
-// channel does not take the two at once.
+// Close sends no exit status while a Write is in progress: the session has then been cut off, and a
+// channel cannot send both at once.
 func (e *exiting) Close() error {
 	e.once.Do(func() {
 		if e.writing.TryLock() {

@@ -1,8 +1,8 @@
-// Package sshd serves files over SSH: it accepts connections, lets users in, and serves SFTP and
-// the old protocol of scp on their channels. There are no shells, no commands, no forwarding.
+// Package sshd serves files over SSH: it accepts connections, authenticates users, and serves SFTP
+// and the old scp protocol on their channels. There are no shells, no commands and no forwarding.
 //
-// [Config] has one function for keys and one for passwords. A [Directory] has both for a list of
-// users with their keys, passwords and limits, and can be changed while the server runs.
+// [Config] has one function for keys and one for passwords. A [Directory] provides both for a list
+// of users with their keys, passwords and limits, and can be changed while the server runs.
 package sshd
 
 import (
@@ -23,86 +23,86 @@ import (
 	"github.com/usftp/usftp/server/internal/lograte"
 )
 
-// Access is what somebody who logged in may use.
+// Access is what a logged-in user may use.
 type Access struct {
-	// FS is what is served. It is shared by the user's sessions and not closed by this package.
+	// FS is what is served. The user's sessions share it, and this package does not close it.
 	FS server.FS
 
 	// Policy is how it is served.
 	Policy server.Policy
 
-	// Bandwidth, when not nil, bounds what is sent and received; logins may share one.
+	// Bandwidth, if not nil, limits what is sent and received. Logins may share one.
 	Bandwidth *Bandwidth
 
-	// Sessions, when not nil, bounds the sessions at any time; logins may share one.
+	// Sessions, if not nil, limits the number of concurrent sessions. Logins may share one.
 	Sessions *SessionLimit
 }
 
-// Config describes a server. At least one way to log in must be there.
+// Config configures a server. At least one of PublicKey and Password must be set.
 type Config struct {
-	// HostKeys are the keys that the server proves itself with. Without any, an Ed25519 key is
-	// made, which clients will not know again after a restart; see [LoadHostKeys].
+	// HostKeys identify the server. Without any, an Ed25519 key is generated, which clients will
+	// not recognize after a restart; see [LoadHostKeys].
 	HostKeys []ssh.Signer
 
-	// PublicKey decides on a key or certificate, whose owner has yet to prove that it is theirs: it
-	// may be called for keys that the client only asks about. Nil: no keys.
+	// PublicKey decides whether to accept a key or certificate. The client has yet to prove that it
+	// owns the key, and may only be asking about it. Nil accepts no keys.
 	PublicKey func(ssh.ConnMetadata, ssh.PublicKey) (*Access, error)
 
-	// Password decides on a password, also one that was asked for by keyboard-interactive. Nil: no
-	// passwords.
+	// Password decides whether to accept a password, which may have come by keyboard-interactive.
+	// Nil accepts no passwords.
 	Password func(conn ssh.ConnMetadata, password string) (*Access, error)
 
-	// Logger gets what happens: logins, files, refusals; nil is silent. Strings are cut at 128
-	// bytes. Lines about connections that have not logged in are limited for each address, and
-	// bytes of lines for each user who has. A Handler with a method Omit(context.Context,
-	// slog.Record) is told of what is left out, so that it can count it.
+	// Logger gets logins, files and refusals; nil logs nothing. Strings are cut at 128 bytes.
+	// Before login, lines are limited by address; after it, bytes are limited by user. If the
+	// Handler has a method Omit(context.Context, slog.Record), it is called for each line left out.
 	Logger *slog.Logger
 
-	// LoginTimeout bounds the time between the connection and a successful login: 30 seconds by
+	// LoginTimeout limits the time from the connection to a successful login: 30 seconds by
 	// default.
 	LoginTimeout time.Duration
 
-	// IdleTimeout ends a connection on which nothing has moved for so long, in either direction,
-	// and for which the server is doing nothing: 30 minutes by default, never when negative.
+	// IdleTimeout closes a connection on which nothing has moved for that long in either direction,
+	// and for which no request is running: 30 minutes by default, never if negative.
 	IdleTimeout time.Duration
 
-	// MaxSessions bounds the channels of one connection: 10 by default, as with OpenSSH.
+	// MaxSessions limits the channels per connection: 10 by default, as with OpenSSH.
 	MaxSessions int
 
-	// MaxLogins bounds the connections that are logging in, MaxLoginsEach those of one address: 100
-	// and 20 by default. What is beyond waits, for half of LoginTimeout at most, and is closed
-	// then.
+	// MaxLogins limits the connections that are logging in, and MaxLoginsEach those from one
+	// address: 100 and 20 by default. Further ones wait for up to half of LoginTimeout and are then
+	// closed.
 	MaxLogins, MaxLoginsEach int
 
-	// DropStart, DropRate and MaxLogins are the three numbers of sshd's MaxStartups: half of
-	// MaxLogins, and 30 percent, by default. From DropStart connections on that are logging in, a
-	// new one has one dropped with the probability DropRate, which grows to certainty at MaxLogins.
-	// It is not the new one that is dropped, but one that has been at it for a tenth of
-	// LoginTimeout, of an address with most connections. Where there is none, the new one waits.
+	// DropStart, DropRate and MaxLogins are the three numbers of sshd's MaxStartups: by default
+	// half of MaxLogins, and 30 percent. When DropStart connections are logging in, a new one
+	// causes another to be dropped with probability DropRate, which rises to certainty at
+	// MaxLogins. The one dropped is not the new one, but one that has been logging in for a tenth
+	// of LoginTimeout, from an address with the most connections. If there is none, the new one
+	// waits.
 	DropStart, DropRate int
 
-	// MaxLoginsKnown is how many connections may be logging in besides MaxLogins, from addresses
-	// that have logged in before: a fifth of MaxLogins by default, none when negative. They are not
-	// dropped.
+	// MaxLoginsKnown is how many connections, in addition to MaxLogins, may be logging in from
+	// addresses that have logged in before: a fifth of MaxLogins by default, none if negative.
+	// These are not dropped.
 	MaxLoginsKnown int
 
-	// Ciphers are those that clients may choose from; the order is the client's. By default they
-	// are OpenSSH's, and, where the processor has instructions for AES, an OpenSSH client on a fast
-	// link that knows AES-GCM is offered nothing else: left to itself it would choose a cipher that
-	// takes twice the time.
+	// Ciphers are the ciphers offered; the client's order decides. The default is OpenSSH's. If the
+	// processor has AES instructions, an OpenSSH client on a fast link that supports AES-GCM is by
+	// default offered nothing else, since it would otherwise choose a cipher that takes twice the
+	// time.
 	Ciphers []string
 
-	// LegacyAlgorithms are key exchanges that are offered besides those of OpenSSH 10's defaults,
-	// for clients that know nothing better, such as "diffie-hellman-group14-sha256". The function
+	// LegacyAlgorithms are key exchanges to offer in addition to OpenSSH 10's defaults, for clients
+	// that support nothing better, such as "diffie-hellman-group14-sha256". The function
 	// [LegacyAlgorithms] lists them. There is no SHA-1 and no CBC.
 	LegacyAlgorithms []string
 
-	// Exempt tells which addresses are never banned or counted, such as load balancers that hide
-	// the client's own.
+	// Exempt reports whether an address is never banned or counted, such as that of a load balancer
+	// that hides the client's own.
 	Exempt func(netip.Addr) bool
 }
 
-// ErrServerClosed is what Serve returns after Close or Shutdown.
+// ErrServerClosed is returned by Serve after Close or Shutdown.
 var ErrServerClosed = errors.New("sshd: the server is closed")
 
 // Server accepts SSH connections. It is safe for concurrent use.
@@ -114,8 +114,7 @@ type Server struct {
 	blocks  transport.Buffers
 	windows *transport.Windows
 
-	// What is written to the log: lines of addresses and of all together before the login, bytes of
-	// users after it.
+	// Limits on the log: lines per address and in total before the login, bytes per user after it.
 	lines    *lograte.Table[netip.Prefix]
 	allLines *lograte.Limit
 	bytes    *lograte.Table[string]
@@ -130,7 +129,7 @@ type Server struct {
 	running   sync.WaitGroup
 }
 
-// state is what Reload replaces.
+// state is replaced by Reload.
 type state struct {
 	Config
 	ssh *transport.ServerConfig
@@ -154,8 +153,8 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Reload makes config hold for connections to come. Those that are there go on as they are. Without
-// HostKeys the ones there are stay.
+// Reload applies config to new connections. Existing ones are not affected. Without HostKeys the
+// present ones stay.
 func (s *Server) Reload(config Config) error {
 	if config.PublicKey == nil && config.Password == nil {
 		return errors.New("sshd: nobody could log in: neither keys nor passwords are accepted")
@@ -191,21 +190,21 @@ func (s *Server) Reload(config Config) error {
 	return nil
 }
 
-// windowGrowth is how much the windows of all connections may grow beyond the 2 MiB that each begins
-// with: by 14 MiB for 18 connections, or for OpenSSH's clients by 2 MiB for 128. Windows are what
-// clients may send before a session has taken it, and so what they can have us keep.
+// windowGrowth limits how far the windows of all connections together may grow beyond their initial
+// 2 MiB: by 14 MiB for 18 connections, or for OpenSSH's clients by 2 MiB for 128. A window is what
+// a client may send before the session has taken it, and so what it can make us hold in memory.
 const windowGrowth = 256 << 20
 
 var (
-	// strangersLines bounds the lines about all connections before their login: 5 MB at once, and
+	// strangersLines limits the lines about all connections before their login: 5 MB at once, and
 	// less than a gigabyte a day.
 	strangersLines = lograte.Rate{Burst: 10_000, PerSecond: 20}
 
-	// userBytes bounds the lines about one user: 100,000 files at once, and a gigabyte a day.
+	// userBytes limits the lines about one user: 100,000 files at once, and a gigabyte a day.
 	userBytes = lograte.Rate{Burst: 32 << 20, PerSecond: 16 << 10}
 )
 
-// loginLimits are those that hold for connections that come.
+// loginLimits returns the limits for new connections.
 func (s *state) loginLimits() *loginLimits {
 	return &loginLimits{start: s.DropStart, rate: s.DropRate, full: s.MaxLogins,
 		known: s.MaxLoginsKnown, each: s.MaxLoginsEach, stale: s.LoginTimeout / 10,
@@ -228,7 +227,7 @@ func (s *Server) HostKeys() []ssh.PublicKey {
 	return keys
 }
 
-// Serve accepts connections on l until the server is closed, or accepting fails for good, and
+// Serve accepts connections on l until the server is closed or accepting fails permanently, and
 // closes l.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
@@ -247,7 +246,7 @@ func (s *Server) Serve(l net.Listener) error {
 		case !outOfFiles(err):
 			return fmt.Errorf("sshd: accepting connections: %w", err)
 		default:
-			// Connections that end give their descriptors back.
+			// Connections that end free their descriptors.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			s.state.Load().Logger.Error("cannot accept connections", "error", err)
 			select {
@@ -258,7 +257,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// track notes something that Close has to end, and waits for; false means that the server is
+// track registers something that Close ends and waits for. It returns false if the server is
 // closed.
 func (s *Server) track(note func()) bool {
 	s.mu.Lock()
@@ -284,7 +283,7 @@ func (s *Server) isDraining() bool {
 	return s.draining
 }
 
-// drain stops accepting, and closes the connections on which nothing runs.
+// drain stops accepting, and closes the connections without sessions.
 func (s *Server) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,8 +298,8 @@ func (s *Server) drain() {
 	}
 }
 
-// Shutdown stops accepting connections and sessions, waits until the sessions that run have ended,
-// or ctx has, and closes what is left then. The error is ctx's when it had to.
+// Shutdown stops accepting connections and sessions, waits until the running sessions have ended or
+// ctx has, and closes what is left. The error is ctx's if it had to.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
 	done := make(chan struct{})
@@ -318,7 +317,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close ends everything and waits until it has ended.
+// Close closes all connections and waits until everything has ended.
 func (s *Server) Close() error {
 	s.drain()
 	s.cancel()

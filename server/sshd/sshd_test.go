@@ -18,8 +18,8 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// require skips the test without program, or fails where USFTP_REQUIRE=1 says that the machine is
-// to have it.
+// require skips the test if program is missing, or fails if USFTP_REQUIRE=1 says that it must be
+// installed.
 func require(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -30,7 +30,7 @@ func require(t *testing.T, program string) {
 	}
 }
 
-// serve serves dir to whoever has the key it returns the file of, and returns the port.
+// serve serves dir to the holder of a new key, and returns the port and the key's file.
 func serve(t *testing.T, dir string) (port int, keyFile string) {
 	t.Helper()
 	require(t, "ssh-keygen")
@@ -76,7 +76,7 @@ func serve(t *testing.T, dir string) (port int, keyFile string) {
 	return l.Addr().(*net.TCPAddr).Port, keyFile
 }
 
-// run runs one of OpenSSH's programs against the server and returns what it says.
+// run runs one of OpenSSH's programs against the server and returns its output.
 func run(t *testing.T, port int, key string, stdin string, program string,
 	args ...string) (string, error) {
 	t.Helper()

@@ -23,7 +23,7 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.ip), Port: 1} }
 
-// connectFrom is connect from an address; latency is what each of the client's writes waits for.
+// connectFrom is connect from an address; latency delays each of the client's writes.
 func connectFrom(s *Server, ip string, latency time.Duration) (*ssh.Client, error) {
 	client, theirs := net.Pipe()
 	go s.ServeConn(from{theirs, ip})
@@ -50,7 +50,7 @@ func (s slow) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// silent opens connections that say nothing, and for each that is closed another, until the test
+// silent opens connections that send nothing, and replaces each that is closed, until the test
 // ends.
 func silent(t *testing.T, s *Server, addresses, each int) {
 	t.Helper()
@@ -92,8 +92,8 @@ func silent(t *testing.T, s *Server, addresses, each int) {
 	synctest.Wait()
 }
 
-// TestSilentConnectionsShutNobodyOut: 200 connections from 40 addresses that say nothing, and come
-// back when they are closed, keep nobody out, not even somebody with a slow link.
+// TestSilentConnectionsShutNobodyOut: 200 silent connections from 40 addresses that return when
+// they are closed keep nobody out, not even a client with a slow link.
 func TestSilentConnectionsShutNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
@@ -113,7 +113,7 @@ func TestSilentConnectionsShutNobodyOut(t *testing.T) {
 	})
 }
 
-// TestBurstsOfLoginsPass: honest logins that come together wait for each other, and nobody is
+// TestBurstsOfLoginsPass: honest logins that come at the same time wait for each other, and none is
 // dropped.
 func TestBurstsOfLoginsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,8 @@ func TestBurstsOfLoginsPass(t *testing.T) {
 	})
 }
 
-// TestKnownAddressesHaveAShare: whoever has logged in before comes in at once, whatever goes on.
+// TestKnownAddressesHaveAShare: an address that has logged in before gets in at once, whatever else
+// happens.
 func TestKnownAddressesHaveAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, onlyPassword(&Access{FS: memfs.New(0)}))
@@ -157,7 +158,7 @@ func TestKnownAddressesHaveAShare(t *testing.T) {
 	})
 }
 
-// TestDropsAsMaxStartupsDoes: the probability, and who goes.
+// TestDropsAsMaxStartupsDoes: with that probability, and the right victim.
 func TestDropsAsMaxStartupsDoes(t *testing.T) {
 	limits := &loginLimits{start: 50, rate: 30, full: 100, each: 20, known: 5, stale: time.Second}
 	g := newGuard()
@@ -208,7 +209,7 @@ func TestDropsAsMaxStartupsDoes(t *testing.T) {
 	for i := range 6 {
 		reason, p := begin("192.0.2.2")
 		known = append(known, p)
-		// The sixth has to have somebody dropped.
+		// The sixth displaces another.
 		if want := 5 + i/5; reason != "" || lost["203.0.113.1"] != want {
 			t.Errorf("known address, %d: %q, %v", i, reason, lost)
 		}
@@ -221,8 +222,8 @@ func TestDropsAsMaxStartupsDoes(t *testing.T) {
 	}
 }
 
-// TestConnectionsWithoutALoginAreCounted: those that try nothing, and those that keep a place until
-// their time is over. Those that say nothing at all and leave are balancers.
+// TestConnectionsWithoutALoginAreCounted: those that try nothing, and those that keep their place
+// until the timeout. Those that leave without sending anything are load balancers.
 func TestConnectionsWithoutALoginAreCounted(t *testing.T) {
 	end := map[string]func(conn net.Conn){
 		"none": func(conn net.Conn) {

@@ -2,12 +2,12 @@ package sshd
 
 import "strings"
 
-// draftClients are clients that send SYMLINK's paths in the order of the draft
-// (draft-ietf-secsh-filexfer-02, section 6.10: link, target) to a server whose name they do not
-// know as one that has them the other way round, as OpenSSH has (PROTOCOL, section 4.1). We do not
-// call ourselves OpenSSH: clients infer far more than this from that name, and scanners, too.
+// draftClients are clients that send SYMLINK's paths in the draft's order
+// (draft-ietf-secsh-filexfer-02, section 6.10: link, target) unless the server's name is one that
+// they know to use OpenSSH's reverse order (PROTOCOL, section 4.1). We do not call ourselves
+// OpenSSH: clients and scanners infer far more than this from that name.
 //
-// What clients do, by their sources:
+// What clients do, according to their sources:
 //
 //	OpenSSH, PuTTY, curl and others on libssh2   target first, whatever the server
 //	paramiko, JSch, phpseclib, pkg/sftp          target first, whatever the server
@@ -20,10 +20,11 @@ import "strings"
 //	WinSCP       link first, unless the name is that of OpenSSH or of ProFTPD (CreateLink in
 //	             SftpFileSystem.cpp), or its user says otherwise (SFTP bugs, in its settings)
 //
-// FileZilla's fzsftp is PuTTY's psftp, which makes no links. Rebex is closed, and its documentation
-// does not say.
+// FileZilla's fzsftp is PuTTY's psftp, which makes no links. Rebex is closed source, and its
+// documentation does not say.
 //
-// Nimble Commander asks the name, too, but calls itself libssh2, as clients do that do not ask.
+// Nimble Commander checks the name, too, but identifies itself as libssh2, like clients that do not
+// check.
 var draftClients = []string{"AsyncSSH_", "libssh_", "libssh-", "ssh2js", "WinSCP_"}
 
 // draftSymlinks reports whether the client with this version line is one of them.

@@ -1,6 +1,6 @@
-// Package stdio stands in for OpenSSH's sftp-server: it serves the whole file system, with the
-// rights of the process, to the client at standard input and output. sshd_config's Subsystem line
-// names the command that calls it.
+// Package stdio replaces OpenSSH's sftp-server: it serves the whole file system, with the rights of
+// the process, to a client on standard input and output. The Subsystem line in sshd_config names
+// the command that calls it.
 package stdio
 
 import (
@@ -16,25 +16,25 @@ import (
 	"github.com/usftp/usftp/server/osfs"
 )
 
-// Config says what sftp-server's flags say. The zero Config is what it does without any.
+// Config corresponds to sftp-server's flags. The zero Config is sftp-server without flags.
 //
-// Its flag -u, a umask that replaces the process's, is the command's to carry out: a library does
+// Its flag -u, a umask that replaces the process's, is left to the command, since a library does
 // not change the process.
 type Config struct {
-	In, Out *os.File // standard input and output when nil
+	In, Out *os.File // nil means standard input and output
 
-	ReadOnly bool // -R: nothing is changed
-	// -d: where relative paths begin, may hold %d (the home), %u (the user) and %%; the working
-	// directory when ""
+	ReadOnly bool // -R: refuse all changes
+	// -d: where relative paths start; may contain %d (the home directory), %u (the user) and %%; ""
+	// means the working directory
 	StartDirectory string
-	Denied         []string // -P: requests that are refused, see server.Operations
-	Allowed        []string // -p: when not empty, the only requests that are not
+	Denied         []string // -P: requests to refuse, see server.Operations
+	Allowed        []string // -p: if not empty, the only requests to allow
 
-	Logger *slog.Logger // must not write to Out; nil is silent
+	Logger *slog.Logger // must not write to Out; nil logs nothing
 }
 
-// Serve serves one client until it leaves or ctx ends. A file of Config that is a pipe is closed in
-// the end, as are standard input and output.
+// Serve serves one client until it leaves or ctx ends. Files that are pipes are closed at the end,
+// including standard input and output.
 func Serve(ctx context.Context, config Config) error {
 	start, err := config.startDirectory()
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Config) startDirectory() (string, error) {
 	return clientPath(dir), nil
 }
 
-// token returns what the token that rest begins with stands for.
+// token returns the value of the token that rest begins with.
 func token(rest string) (string, error) {
 	switch {
 	case strings.HasPrefix(rest, "%"):
@@ -109,7 +109,7 @@ func token(rest string) (string, error) {
 	return "", fmt.Errorf("%%%.1s is not a token; use %%d, %%u or %%%%", rest)
 }
 
-// clientPath is how clients write a path of the system.
+// clientPath converts a system path to a client's.
 func clientPath(dir string) string {
 	dir = filepath.ToSlash(dir)
 	if !strings.HasPrefix(dir, "/") {

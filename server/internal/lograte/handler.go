@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxString is the longest string in a line, in bytes. Names, paths and messages come from clients,
-// which may send hundreds of kilobytes.
+// MaxString is the maximum length of a string in a log line, in bytes. Names, paths and messages
+// come from clients, which may send hundreds of kilobytes.
 const MaxString = 128
 
-// Cut returns a logger that cuts every string at MaxString; nil is silent.
+// Cut returns a logger that cuts every string at MaxString. If log is nil it logs nothing.
 func Cut(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -22,25 +22,25 @@ func Cut(log *slog.Logger) *slog.Logger {
 	return slog.New(&handler{Handler: log.Handler()})
 }
 
-// ByLine returns a logger that cuts strings, and omits lines that are too many.
+// ByLine returns a logger that cuts strings, and limits the number of lines.
 func ByLine(log *slog.Logger, limit *Limit) *slog.Logger {
 	return slog.New(&handler{Handler: log.Handler(), limit: limit,
 		cost: func(slog.Record) float64 { return 1 }})
 }
 
-// ByByte returns a logger that cuts strings, and omits lines that are too long together.
+// ByByte returns a logger that cuts strings, and limits the total length of lines.
 func ByByte(log *slog.Logger, limit *Limit) *slog.Logger {
 	return slog.New(&handler{Handler: log.Handler(), limit: limit, cost: size})
 }
 
-// handler cuts strings, and may have a limit.
+// handler cuts strings, and omits lines beyond a limit if it has one.
 type handler struct {
 	slog.Handler
 	limit *Limit
 	cost  func(slog.Record) float64
 }
 
-// Omitter is a handler that hears of lines that are not written, to count them.
+// Omitter is a handler that counts the lines that are omitted.
 type Omitter interface {
 	Omit(context.Context, slog.Record)
 }
@@ -64,7 +64,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, cut)
 }
 
-// Omit passes on that a line is not written.
+// Omit passes on that a line is omitted.
 func (h *handler) Omit(ctx context.Context, r slog.Record) {
 	if o, ok := h.Handler.(Omitter); ok {
 		o.Omit(ctx, r)
@@ -99,7 +99,7 @@ func cutAttr(a slog.Attr) slog.Attr {
 	case slog.KindGroup:
 		v = slog.GroupValue(cutAttrs(v.Group())...)
 	case slog.KindAny:
-		// An error, or whatever else: how it prints is what a handler would write, more or less.
+		// An error or another type: a handler would write roughly this.
 		text, ok := v.Any().(string)
 		if !ok {
 			text = fmt.Sprint(v.Any())
@@ -111,7 +111,7 @@ func cutAttr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: a.Key, Value: v}
 }
 
-// cutString cuts between characters where there are any.
+// cutString cuts between UTF-8 characters where it can.
 func cutString(s string) string {
 	const more = "…"
 	if len(s) <= MaxString {
@@ -127,9 +127,9 @@ func cutString(s string) string {
 	return s[:end] + more
 }
 
-// size is about how long a line is.
+// size returns roughly how long a line is.
 func size(r slog.Record) float64 {
-	const around = 100 // time, level, message, and what the logger has of its own
+	const around = 100 // time, level, message, and the logger's own attributes
 	n := around + len(r.Message)
 	r.Attrs(func(a slog.Attr) bool {
 		n += len(a.Key) + len(a.Value.String()) + 2

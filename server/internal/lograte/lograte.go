@@ -1,5 +1,4 @@
-// Package lograte bounds what a client can have written about itself: none may fill a disk with its
-// log.
+// Package lograte limits what clients can cause to be logged, so that none of them can fill a disk.
 package lograte
 
 import (
@@ -7,23 +6,23 @@ import (
 	"time"
 )
 
-// Rate is how much may come at once, and how much each second after that.
+// Rate allows a burst, and a steady amount per second.
 type Rate struct{ Burst, PerSecond float64 }
 
 // Lines is the rate of a zero Limit.
 var Lines = Rate{Burst: 100, PerSecond: 1}
 
-// Limit bounds what is written about one client, in lines or in bytes. The zero Limit is ready for
-// use and bounds lines; it is safe for concurrent use.
+// Limit limits what is logged about one client, in lines or in bytes. The zero Limit is ready for
+// use and limits lines; it is safe for concurrent use.
 type Limit struct {
 	mu      sync.Mutex
 	rate    Rate
 	left    float64
-	since   time.Time // when left was true
+	since   time.Time
 	omitted int
 }
 
-// New returns a limit of a rate.
+// New returns a limit with the given rate.
 func New(rate Rate) *Limit { return &Limit{rate: rate} }
 
 // Take reports whether another line may be written, and how many were omitted since the last one.
@@ -68,13 +67,13 @@ type Table[K comparable] struct {
 	limits map[K]*Limit
 }
 
-// NewTable returns a table that remembers at most so many clients.
+// NewTable returns a table that remembers at most that many clients.
 func NewTable[K comparable](rate Rate, most int) *Table[K] {
 	return &Table[K]{rate: rate, most: most, limits: map[K]*Limit{}}
 }
 
-// Of returns a client's limit. Where there are too many clients, any is forgotten, and begins again
-// when it comes back.
+// Of returns a client's limit. If there are too many clients, an arbitrary one is forgotten and
+// starts over when it returns.
 func (t *Table[K]) Of(client K) *Limit {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -49,7 +49,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestTable: each client has a limit of its own, and there are not more limits than asked for.
+// TestTable: each client has its own limit, and there are never more limits than allowed.
 func TestTable(t *testing.T) {
 	table := lograte.NewTable[int](lograte.Rate{Burst: 1}, 100)
 	for client := range 100 {
@@ -82,7 +82,7 @@ func (long) LogValue() slog.Value { return slog.GroupValue(slog.String("in", lon
 
 type text string
 
-// TestCut: no string of a line is longer than 128 bytes, however it comes.
+// TestCut: no string in a line is longer than 128 bytes, in whatever form it comes.
 func TestCut(t *testing.T) {
 	x := strings.Repeat("x", 1000)
 	for name, attr := range map[string]any{
@@ -104,7 +104,7 @@ func TestCut(t *testing.T) {
 				} else {
 					log.Info("m", "k", attr)
 				}
-				// Two strings at most, four bytes for one that has to be escaped.
+				// At most two strings, and four bytes for each byte that is escaped.
 				if n := b.Len() - empty; n < 100 || n > 4*lograte.MaxString+20 {
 					t.Errorf("%d bytes: %.300s", n, b.String())
 				}
@@ -131,7 +131,7 @@ func TestCut(t *testing.T) {
 	lograte.Cut(nil).Info("nothing")
 }
 
-// counter counts what is written and what is not.
+// counter counts what is written and what is omitted.
 type counter struct {
 	slog.Handler
 	omitted *int
@@ -139,7 +139,7 @@ type counter struct {
 
 func (c counter) Omit(context.Context, slog.Record) { *c.omitted++ }
 
-// TestByByteAndByLine: no more than the limit is written, and who counts hears of the rest.
+// TestByByteAndByLine: no more than the limit is written, and the handler hears of the rest.
 func TestByByteAndByLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
