@@ -6,21 +6,8 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
-
-// An allowance limits what many files share: bytes of memory, a server's handles. Waiters are
-// served in order. Their wait ends without a context, since all files give back what they have.
-type allowance struct {
-	*semaphore.Weighted
-	most int64
-}
-
-func newAllowance(most int64) *allowance { return &allowance{semaphore.NewWeighted(most), most} }
-
-func (a *allowance) take(n int64) { a.Acquire(context.Background(), min(n, a.most)) }
-func (a *allowance) give(n int64) { a.Release(min(n, a.most)) }
 
 // limitedPiece is the most that moves at once under a limit. At a slow rate it is less, since data
 // would otherwise come in bursts seconds apart: a quarter of a second's bytes, but at least

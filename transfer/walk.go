@@ -41,31 +41,6 @@ type directory struct {
 	ignore    *ignoreRules
 }
 
-// perm returns the permissions to make a directory with.
-func (f *facts) perm() fs.FileMode {
-	if !f.hasMode {
-		return 0o777
-	}
-	return f.mode.Perm()
-}
-
-// times returns the times that a copy should get. OpenSSH sends a time before 1970 as the low 32
-// bits of its seconds, which reads as a time after 2038. So a server's time more than a year ahead
-// is taken to be in the past; no server can be sent such a time.
-func (f *facts) times() (atime, mtime time.Time) {
-	if f.info != nil { // not from a server
-		return f.atime, f.mtime
-	}
-	soon := time.Now().AddDate(1, 0, 0)
-	past := func(t time.Time) time.Time {
-		if seconds := t.Unix(); seconds > math.MaxInt32 && t.After(soon) {
-			return time.Unix(int64(int32(seconds)), 0)
-		}
-		return t
-	}
-	return past(f.atime), past(f.mtime)
-}
-
 // addName records an entry's name. It returns false if the name was recorded before.
 func (d *directory) addName(name string) bool {
 	if d.names[name] {
@@ -487,6 +462,53 @@ func (w *walk) copied(c *fileCopy, err error) {
 		c.tellEnd(err)
 		t.failFirst(err)
 	}
+}
+
+// copyLink recreates a symbolic link of the source.
+func (t *tree) copyLink(e *entry) {
+	to, err := t.src.readLink(e.source())
+	if err == nil {
+		err = t.dst.makeLink(e, to)
+	}
+	if err == nil {
+		err = t.finishLink(e)
+	}
+	if err != nil {
+		if conn := t.dst.conn(); conn != nil && pool.Lost(conn.Host().Client) {
+			t.litter.leaves(false)
+		}
+		t.fail("", e.source(), e.target(), err)
+		return
+	}
+	t.counts.links.Add(1)
+}
+
+// finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot
+// set them on links, that is reported once: as with rsync it is no failure, since what matters is
+// the file that the link leads to.
+func (t *tree) finishLink(e *entry) error {
+	var set usftp.NewAttrs
+	if err := t.options.chown(e.facts.owner, func(uid, gid int) error {
+		set.SetOwner, set.UID, set.GID = true, uid, gid
+		return nil
+	}); err != nil {
+		return err
+	}
+	if t.options.Preserve && e.facts.hasTimes {
+		set.SetTimes = true
+		set.Atime, set.Mtime = e.facts.times()
+	}
+	if !set.SetOwner && !set.SetTimes {
+		return nil
+	}
+	err := t.dst.finishLink(e, set)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.plainLinks.Do(func() {
+			t.note(t.route.Source, t.root.target, "symbolic links do not get the owners and times of their sources: the target cannot set them")
+		})
+		return nil
+	}
+	return err
 }
 
 // done counts one finished item of a directory. After the last one the directory gets its

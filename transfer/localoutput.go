@@ -1,0 +1,426 @@
+package transfer
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// localOutput is a file on this machine being written. It lies in root, the directory that holds
+// the target: links in the path given by the user are followed, links below it are not.
+type localOutput struct {
+	end      *localTarget
+	entry    *entry
+	full     string // full path, shown to people
+	root     *os.Root
+	release  func()      // of root
+	name     string      // in root
+	info     fs.FileInfo // the existing target, nil if there is none
+	isDirect bool        // it can only be written in place
+	temp     string      // in root; "" if the target itself is written
+	file     *os.File
+	free     func() // makes writes to file interruptible no longer
+}
+
+func (o *localOutput) path() string        { return o.full }
+func (o *localOutput) before() fs.FileInfo { return o.info }
+func (o *localOutput) direct() bool        { return o.isDirect }
+func (o *localOutput) atomic() bool        { return o.temp != "" }
+
+func (o *localOutput) stored() string {
+	if o.temp == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(o.full), o.temp)
+}
+
+// written returns the name being written.
+func (o *localOutput) written() string {
+	if o.temp != "" {
+		return o.temp
+	}
+	return o.name
+}
+
+// open opens the directory that holds the target.
+func (o *localOutput) open() (err error) {
+	if o.root != nil {
+		return nil
+	}
+	if o.entry != nil {
+		o.root, o.release, err = o.end.roots.use(o.entry.dir, o.end.within(o.entry.dir))
+		return err
+	}
+	if o.root, err = os.OpenRoot(filepath.Dir(o.full)); err == nil {
+		o.release = func() { o.root.Close() }
+	}
+	return err
+}
+
+func (o *localOutput) close() {
+	if o.free != nil {
+		o.free()
+	}
+	if o.file != nil {
+		o.file.Close()
+	}
+	if o.root != nil {
+		o.release()
+		o.root = nil
+	}
+}
+
+// lookBelow examines a path below the target of a tree.
+func (o *localOutput) lookBelow() error {
+	if err := o.open(); err != nil {
+		return err
+	}
+	info, err := o.root.Lstat(o.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0: // the rename will replace it
+	case !info.Mode().IsRegular():
+		return inTheWay(o.full, info.Mode())
+	default:
+		o.info, o.isDirect = info, localfs.Links(info) > 1
+	}
+	return nil
+}
+
+// find examines the target of a single file: a directory is entered, a symbolic link followed.
+func (o *localOutput) find(c *fileCopy) error {
+	name := o.end.root
+	o.full = name
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		if c.options.NoTargetDirectory {
+			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
+		base, baseErr := o.end.job.src.base(c.source)
+		if baseErr == nil && base != "." {
+			baseErr = localfs.CheckName(base)
+		}
+		if baseErr != nil {
+			return &fs.PathError{Op: "copy", Path: c.source, Err: baseErr}
+		}
+		name = filepath.Join(name, base)
+		o.full, c.result.Target = name, name
+		info, err = os.Stat(name)
+		if err == nil && info.IsDir() {
+			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
+	} else if name != "" && os.IsPathSeparator(name[len(name)-1]) {
+		if err == nil {
+			err = &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
+		}
+		return err
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c.name = filepath.Base(name)
+	if o.full, err = localfs.FollowLinks(name); err != nil {
+		o.full = name
+		return err
+	}
+	o.name, o.info = filepath.Base(o.full), info
+	if info != nil {
+		o.isDirect = !info.Mode().IsRegular() || localfs.Links(info) > 1
+	}
+	c.result.Target = o.full
+	return o.open()
+}
+
+// rereads opens the file being written, or the existing target.
+func (o *localOutput) rereads(*fileCopy, input) reopen {
+	if o.info != nil && !o.info.Mode().IsRegular() {
+		return nil
+	}
+	name := o.written()
+	return func() (io.ReaderAt, func(), error) {
+		if err := o.open(); err != nil {
+			return nil, nil, err
+		}
+		return opened(o.root.Open(name))
+	}
+}
+
+func (o *localOutput) holds(c *fileCopy, in input) (same, told bool) { return in.holds(c) }
+
+func (o *localOutput) verify(c *fileCopy, in input) error { return in.verify(c, o.rereads(c, in)) }
+
+func (o *localOutput) same(_ *fileCopy, in input) error {
+	source := in.facts().info
+	if source != nil && o.info != nil && os.SameFile(source, o.info) {
+		return errSameFile
+	}
+	return nil
+}
+
+func (o *localOutput) settle(*fileCopy) (done bool, err error) { return false, nil }
+
+// create creates the temporary file, or opens the target if it is to be written in place.
+func (o *localOutput) create(c *fileCopy, in input) error {
+	if err := in.ready(c); err != nil {
+		return ofSource(err)
+	}
+	c.sized(in)
+	err := o.open()
+	if err == nil {
+		err = o.createIn(c, in.facts())
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) && o.temp == "" && path.Path == o.name {
+		err = &fs.PathError{Op: path.Op, Path: o.full, Err: path.Err}
+	}
+	return err
+}
+
+func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
+	perm := fs.FileMode(0o666)
+	if source.hasMode {
+		perm = source.mode.Perm()
+	}
+	if !o.isDirect && o.end.atomic(c) {
+		private := perm
+		if o.info != nil || c.options.Preserve {
+			private = 0o600
+		}
+		temporary := c.token.Name(o.name)
+		c.journal.noteBefore(c, filepath.Join(filepath.Dir(o.full), temporary))
+		o.file, err = o.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+		c.tries.made = temporary // without the directory: os.Root names files by their path in it
+		if err == nil {
+			o.temp = temporary
+			return nil
+		}
+		if err := o.end.fallBack(c, err); err != nil {
+			return err
+		}
+	}
+	if c.options.Placement == PlaceAtomic {
+		return &fs.PathError{Op: "replace", Path: o.full,
+			Err: errors.New("it is not a regular file with one name and can only be written in place")}
+	}
+	regular := o.info == nil || o.info.Mode().IsRegular()
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if !regular {
+		flags = os.O_WRONLY
+	}
+	if c.entry != nil {
+		o.file, err = o.openBelow(perm)
+	} else {
+		o.file, err = localfs.OpenWaiting(c.ctx,
+			func() (*os.File, error) { return o.root.OpenFile(o.name, flags, perm) })
+	}
+	switch {
+	case err != nil:
+	case !regular:
+		o.free = localfs.Interruptible(c.ctx, o.file)
+	case c.options.Placement == PlaceDirect:
+	case o.isDirect:
+		c.note("the target has other names (hard links): it is written in place")
+	default:
+		o.end.nameRefused(c, o.info == nil)
+	}
+	return err
+}
+
+// openBelow opens a file below the target of a tree for writing in place, provided it is still what
+// it was found to be. It follows no link, whoever put it there: a hostile server may send a link
+// and then a file of the same name. A link is replaced by the file, as a rename would. A new file
+// is created exclusively; an existing regular file may stem from an earlier attempt. os.Root alone
+// would keep writes inside the target, but follow links within it.
+func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
+	info, err := o.root.Lstat(o.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return o.root.OpenFile(o.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	case err != nil:
+		return nil, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		if err := o.root.Remove(o.name); err != nil {
+			return nil, err
+		}
+		return o.root.OpenFile(o.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	case !info.Mode().IsRegular():
+		return nil, inTheWay(o.full, info.Mode())
+	}
+	file, err := o.root.OpenFile(o.name, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	now, err := file.Stat()
+	if err == nil && (!os.SameFile(now, info) || o.info != nil && !os.SameFile(now, o.info)) {
+		err = &fs.PathError{Op: "write", Path: o.name, Err: errReplaced}
+	}
+	if err == nil {
+		err = file.Truncate(0)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// left reports whether an earlier run for this target may have left a file of this name.
+func (o *localOutput) left(name string) bool {
+	return strings.HasPrefix(filepath.Base(name), localfs.TempPrefix(o.name))
+}
+
+func (o *localOutput) discard(name string) error {
+	if err := o.open(); err != nil {
+		return err
+	}
+	return o.root.Remove(filepath.Base(name))
+}
+
+// resume opens what an earlier run left and proves it by the source's hash, or drops the end of it
+// that may not have reached the disk.
+func (o *localOutput) resume(c *fileCopy, in input, m *mark) (offset int64, err error) {
+	name := filepath.Base(m.Temporary)
+	if err := o.open(); err != nil {
+		return 0, err
+	}
+	file, err := o.root.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	if offset, err = proveLocal(c, file, in, m); err == nil {
+		err = file.Truncate(offset)
+	}
+	if err == nil {
+		_, err = file.Seek(offset, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return 0, errors.New(plain(err))
+	}
+	in.inherit(c, m)
+	o.file, o.temp, c.tries.made = file, name, name
+	return offset, nil
+}
+
+func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() || localfs.Links(info) > 1 || info.Size() < m.Bytes {
+		return 0, errors.New("it was replaced")
+	}
+	if m == c.journal.left { // this run's own attempt
+		return m.Bytes, nil
+	}
+	same, told := in.begins(file, m.Bytes)
+	switch {
+	case told && !same:
+		return 0, errDiffers
+	case told:
+		return m.Bytes, nil
+	case m.Synced:
+		offset = m.Bytes - tail
+	case m.Boot != localfs.BootID():
+		// What was lost need not be what was written last: the kernel writes back in any order, and
+		// so do several handles. A hole in the middle would read as zeros.
+		return 0, errors.New("this machine was restarted since, which may have lost some of it")
+	case m.Boot != "":
+		// the process was killed, not the machine: the kernel has everything it was given
+		offset = m.Bytes - tail
+	default:
+		offset = m.Bytes - unsyncedTail
+	}
+	if offset <= 0 {
+		return 0, errors.New("too little of it is there")
+	}
+	return offset, nil
+}
+
+func (o *localOutput) fill(c *fileCopy, in input) error {
+	to := sink{Writer: o.file, reread: o.rereads(c, in)}
+	if to.reread != nil {
+		to.file = o.file
+	}
+	if o.temp != "" && o.info != nil {
+		to.old = func() (*os.File, error) { return o.root.Open(o.name) }
+	}
+	n, err := in.pour(c, to)
+	c.result.Bytes = c.result.Resumed + n
+	return err
+}
+
+func (o *localOutput) seal(*fileCopy, input) error { return nil }
+
+// commit sets the file's attributes and gives it its name.
+func (o *localOutput) commit(c *fileCopy, in input) error {
+	source := in.facts()
+	if err := c.options.chown(source.owner, o.file.Chown); err != nil {
+		return err
+	}
+	if c.options.Preserve && source.hasMode {
+		if err := o.file.Chmod(source.mode.Perm()); err != nil {
+			return err
+		}
+	} else if o.info != nil && o.temp != "" {
+		mode := o.info.Mode()
+		if c.options.Owners {
+			mode &^= fs.ModeSetuid | fs.ModeSetgid
+		} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
+			c.note("the new file cannot have the owner of the one it replaces: " + err.Error())
+			mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
+		}
+		if err := o.file.Chmod(mode); err != nil {
+			return err
+		}
+	}
+	if c.options.Sync {
+		if err := o.file.Sync(); err != nil {
+			return err
+		}
+	}
+	if err := o.file.Close(); err != nil { // NFS and others report failed writes only now
+		return err
+	}
+	if (c.options.Preserve || c.entry != nil) && source.hasTimes {
+		atime, mtime := source.times()
+		if err := o.root.Chtimes(o.written(), atime, mtime); err != nil &&
+			c.options.Preserve {
+			return err
+		}
+	}
+	if o.temp == "" {
+		return nil
+	}
+	err := o.root.Rename(o.temp, o.name)
+	if err != nil {
+		c.result.LeftBehind = o.stored()
+		c.detail = "all of the data is in " + o.stored()
+		// most likely the directory was removed
+		if _, lookErr := o.root.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
+			c.result.LeftBehind = ""
+			c.detail = "all of the data was in " + o.stored() + ", which is no more"
+		}
+	}
+	return err
+}
+
+func (o *localOutput) cut(_ *fileCopy, n int64) (ok, synced bool) {
+	if o.file.Truncate(n) != nil {
+		return false, false
+	}
+	return true, o.file.Sync() == nil
+}
+
+func (o *localOutput) remove(*fileCopy) {
+	if o.temp != "" {
+		o.root.Remove(o.temp)
+	}
+}

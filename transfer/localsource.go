@@ -1,0 +1,306 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// localSource is a path on this machine as a source.
+type localSource struct{ localEnd }
+
+func (s *localSource) open(c *fileCopy) (input, error) {
+	in := &localInput{path: c.source}
+	if c.entry != nil && !c.entry.sought {
+		in.known = c.entry.facts
+		in.listed = in.known.mode.IsRegular() && c.tree.options.Links != LinksFollow
+		return in, nil
+	}
+	return in, in.ready(c)
+}
+
+func (s *localSource) base(name string) (string, error) {
+	for len(name) > 1 && os.IsPathSeparator(name[len(name)-1]) {
+		name = name[:len(name)-1]
+	}
+	switch base := filepath.Base(name); base {
+	case ".", "..", string(filepath.Separator):
+		return ".", nil
+	default:
+		return base, nil
+	}
+}
+
+func (s *localSource) look(name string) (facts, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return facts{}, ofSource(err)
+	}
+	return localFacts(info), nil
+}
+
+func (s *localSource) list(d *directory, yield func(*entry, error) bool) error {
+	open := os.Open
+	if d.parent != nil && d.tree.options.Links != LinksFollow {
+		open = localfs.OpenDirNoFollow
+	}
+	dir, err := open(d.source)
+	if err != nil {
+		return ofSource(explainLink(err))
+	}
+	defer dir.Close()
+	return ofSource(eachEntry(dir, func(name string, info fs.FileInfo, err error) bool {
+		e := &entry{dir: d, name: name}
+		if err == nil {
+			e.facts = localFacts(info)
+		}
+		return yield(e, ofSource(err))
+	}))
+}
+
+func (s *localSource) readLink(name string) (string, error) {
+	to, err := os.Readlink(name)
+	return to, ofSource(err)
+}
+
+func (s *localSource) loops(d *directory) string {
+	for above := d.parent; above != nil; above = above.parent {
+		if os.SameFile(above.facts.info, d.facts.info) {
+			return "it leads back to " + above.source
+		}
+	}
+	return ""
+}
+
+// sum hashes a file by reading it.
+func (s *localSource) sum(c *fileCopy) error {
+	opened, err := s.open(c)
+	if err == nil {
+		err = opened.ready(c)
+	}
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	f := opened.facts()
+	if !f.mode.IsRegular() {
+		return errChanging
+	}
+	c.size = f.size
+	err = c.hashing.reread(c, c.size, opened.reopen(c))
+	if errors.Is(err, errDiffers) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		opened.unchanged(c, c.size, nil) != nil {
+		return errChanging
+	}
+	c.hashing.verified, c.result.Bytes = VerifiedByReading, c.size
+	return err
+}
+
+// explainLink turns a link that was not followed into a source that has changed: anyone who may
+// write to the tree can replace a file by a link since it was listed, to a file that only we may
+// read.
+func explainLink(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) && path.Err == localfs.ErrLink {
+		path.Err = changedf("%v", localfs.ErrLink)
+	}
+	return err
+}
+
+// localInput is a file on this machine being read.
+type localInput struct {
+	path   string
+	known  facts
+	listed bool // as a regular file, in a tree whose links are not followed
+	file   *os.File
+	free   func() // makes reads of file interruptible no longer
+}
+
+func (in *localInput) facts() *facts { return &in.known }
+
+func (in *localInput) ready(c *fileCopy) error {
+	if in.file != nil {
+		return nil
+	}
+	var f *os.File
+	var err error
+	switch {
+	case in.listed:
+		f, err = localfs.OpenNoFollow(in.path)
+		err = explainLink(err)
+	case in.known.regular(): // opening does not block, and there may be thousands
+		f, err = os.Open(in.path)
+	default:
+		f, err = localfs.OpenWaiting(c.ctx, func() (*os.File, error) { return os.Open(in.path) })
+	}
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = &fs.PathError{Op: "read", Path: in.path, Err: ErrIsDirectory}
+	case in.listed && !info.Mode().IsRegular():
+		err = &fs.PathError{Op: "read", Path: in.path,
+			Err: changedf("it is %s now", kindOf(info.Mode()))}
+	}
+	if err != nil {
+		f.Close()
+		return err
+	}
+	in.file, in.free = f, func() {}
+	in.known.are(info)
+	if c.options.Journal != "" {
+		in.known.id = localfs.ID(info)
+	}
+	if !info.Mode().IsRegular() {
+		in.free = localfs.Interruptible(c.ctx, f)
+	}
+	return nil
+}
+
+func (in *localInput) whole(c *fileCopy, data []byte) (same bool, err error) {
+	if err := in.ready(c); err != nil {
+		return false, err
+	}
+	size := len(data) - 1
+	if in.known.size == int64(size) {
+		n, err := io.ReadFull(in.file, data)
+		if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
+			return false, err
+		}
+		same = n == size // false for files like those in /proc, whose size says nothing
+	}
+	if same {
+		err = in.unchanged(c, int64(size), nil)
+	}
+	in.close()
+	return same, err
+}
+
+func (in *localInput) contents() contents { return in.file }
+
+func (in *localInput) unchanged(c *fileCopy, n int64, _ reopen) error {
+	if in.file == nil || !in.known.mode.IsRegular() {
+		return nil
+	}
+	info, err := in.file.Stat()
+	if err != nil {
+		return err
+	}
+	now := localFacts(info)
+	return unchanged(&in.known, &now, n)
+}
+
+// pour lets the file systems copy between two regular files, and streams anything else.
+func (in *localInput) pour(c *fileCopy, to sink) (int64, error) {
+	if !in.known.mode.IsRegular() || to.file == nil {
+		return pourStream(c, in.file, to)
+	}
+	var moved atomic.Int64
+	if !c.isSmall() {
+		defer c.watch(moved.Load)()
+	}
+	o := localfs.Options{Zeros: c.options.Sparse, Each: func(n int64) error {
+		moved.Add(n)
+		return c.limiter.wait(int(n))
+	}}
+	if c.limiter != nil {
+		o.Piece = c.limiter.piece
+	}
+	if c.hashing.digests = newDigests(c, c.size); len(c.hashing.digests) > 0 {
+		o.Hash = c.hashing.digests
+	}
+	n, err := localfs.Copy(c.ctx, to.file, in.file, o)
+	c.hashing.digests.finish()
+	return n, err
+}
+
+// pourStream copies if either side is not a regular file.
+func pourStream(c *fileCopy, r io.Reader, to sink) (int64, error) {
+	if c.options.Verify && c.main() == nil {
+		return 0, errNoReread
+	}
+	var moved atomic.Int64
+	defer c.watch(moved.Load)()
+	c.hashing.start(c, nil)
+	return io.Copy(counting{c.hashing.pipe.writer(c.limiter.writer(to.Writer), 0), &moved},
+		interruptibleReader{c.ctx, r})
+}
+
+// interruptibleReader stops when a context ends. It also hides the reader's other methods from
+// io.Copy.
+type interruptibleReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r interruptibleReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.r.Read(p)
+}
+
+// counting counts what a writer has taken.
+type counting struct {
+	w     io.Writer
+	taken *atomic.Int64
+}
+
+func (w counting) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	w.taken.Add(int64(n))
+	return n, err
+}
+
+func (in *localInput) copyOn(*fileCopy, *usftp.File) (n int64, done bool, err error) {
+	return 0, false, nil
+}
+
+func (in *localInput) verify(c *fileCopy, target reopen) error {
+	if target == nil || !in.known.mode.IsRegular() {
+		return errNoReread
+	}
+	err := compareLocal(c.ctx, in.file, c.size, c.result.Bytes, target)
+	if err == nil {
+		c.hashing.verified = VerifiedByReading
+	}
+	return err
+}
+
+// holds claims nothing about a local source: the file is copied again rather than compared.
+func (in *localInput) holds(*fileCopy) (same, told bool) { return false, true }
+
+func (in *localInput) begins(io.ReaderAt, int64) (same, told bool) { return false, false }
+
+// reopen returns the open file if there is one, even if its name has since gone to another file.
+func (in *localInput) reopen(*fileCopy) reopen {
+	if !in.known.mode.IsRegular() {
+		return nil
+	}
+	return func() (io.ReaderAt, func(), error) {
+		if in.file != nil {
+			return in.file, func() {}, nil
+		}
+		return opened(os.Open(in.path))
+	}
+}
+
+func (in *localInput) inherit(*fileCopy, *mark) {}
+
+func (in *localInput) close() {
+	if in.file != nil {
+		in.free()
+		in.file.Close()
+		in.file = nil
+	}
+}

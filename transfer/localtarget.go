@@ -1,0 +1,398 @@
+package transfer
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// localTarget is a path on this machine as a target. Everything below the target of a tree is
+// written through os.Root, so that names from a server cannot lead outside.
+type localTarget struct {
+	localEnd
+	placement
+	root  string
+	top   *os.Root // of a tree
+	base  string   // the copy's name in top; "." if top is the copy
+	fresh bool     // top was made for this copy
+	roots roots
+}
+
+var errLinkInWay = errors.New("a symbolic link is in the way, and none is followed below the target")
+
+// dispose removes one of our temporary files on this machine.
+func (t *localTarget) dispose(temporary string) bool {
+	dir, name := filepath.Split(temporary)
+	root, err := os.OpenRoot(filepath.Clean(dir))
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return root.Remove(name) == nil
+}
+
+func (t *localTarget) tidy(root, rel string, stale func(name string) bool) error {
+	top, err := os.OpenRoot(root)
+	if err != nil {
+		return notThere(err)
+	}
+	defer top.Close()
+	dir, err := top.Open(rel)
+	if err != nil {
+		return notThere(err)
+	}
+	defer dir.Close()
+	var names []string
+	for err == nil {
+		var entries []fs.DirEntry
+		entries, err = dir.ReadDir(listPiece)
+		for _, e := range entries {
+			if stale(e.Name()) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	for _, name := range names {
+		err = errors.Join(err, notThere(top.Remove(path.Join(rel, name))))
+	}
+	return err
+}
+
+// begin opens the directory to copy to, and makes it if it does not exist.
+func (t *localTarget) begin(source facts, base string, inside func() error) (string, error) {
+	if base != "." {
+		if err := localfs.CheckName(base); err != nil {
+			return t.root, &fs.PathError{Op: "copy", Path: t.job.route.Source, Err: err}
+		}
+	}
+	if err := t.notInside(base, source.info); err != nil {
+		return t.root, err
+	}
+	if err := inside(); err != nil {
+		return t.root, err
+	}
+	name := t.root
+	info, err := os.Stat(name)
+	t.base = "."
+	dryRun := t.job.tree.options.DryRun
+	switch {
+	case err == nil && !info.IsDir():
+		return name, &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
+	case err == nil:
+		if base != "." {
+			t.base = base
+			name = filepath.Join(name, base)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return name, err
+	case dryRun:
+		return name, nil
+	default:
+		if err := os.Mkdir(name, source.perm()|0o700); err != nil {
+			return name, err
+		}
+		t.fresh = true
+	}
+	if !dryRun || t.job.tree.sync != nil {
+		t.top, err = os.OpenRoot(t.root)
+		t.roots.top = t.top
+	}
+	return name, err
+}
+
+// notInside refuses to copy a local directory to itself or into a directory below it.
+func (t *localTarget) notInside(base string, source fs.FileInfo) error {
+	if source == nil {
+		return nil
+	}
+	if info, err := os.Stat(filepath.Join(t.root, base)); err == nil && os.SameFile(info, source) {
+		return t.job.tree.nested()
+	}
+	target := t.root
+	if _, err := os.Stat(target); err != nil {
+		target = filepath.Dir(target)
+	}
+	target, err := filepath.EvalSymlinks(target)
+	if err == nil {
+		target, err = filepath.Abs(target)
+	}
+	for err == nil {
+		if info, err := os.Stat(target); err == nil && os.SameFile(info, source) {
+			return t.job.tree.nested()
+		}
+		next := filepath.Dir(target)
+		if next == target {
+			break
+		}
+		target = next
+	}
+	if t.job.tree.sync != nil && above(t.root, t.job.route.Source) {
+		return errNested
+	}
+	return nil // if the target cannot be examined, making it will fail with the reason
+}
+
+// above reports whether dir is an ancestor of other.
+func above(dir, other string) bool {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	if other, err = filepath.EvalSymlinks(other); err == nil {
+		other, err = filepath.Abs(other)
+	}
+	for err == nil && filepath.Dir(other) != other {
+		other = filepath.Dir(other)
+		if at, err := os.Stat(other); err == nil && os.SameFile(at, info) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *localTarget) is(source facts) bool {
+	if t.top == nil || source.info == nil {
+		return false
+	}
+	info, err := t.top.Stat(t.base)
+	return err == nil && os.SameFile(info, source.info)
+}
+
+func (t *localTarget) close() {
+	t.roots.close()
+	if t.top != nil {
+		t.top.Close()
+	}
+}
+
+var errDoubleName = errors.New("its name differs only in case from that of another entry, and this system takes them for one")
+
+func (t *localTarget) check(d *directory, name string) error {
+	if err := localfs.CheckName(name); err != nil {
+		return err
+	}
+	if localfs.FoldsCase && !d.addName(localfs.FoldName(name)) {
+		return errDoubleName
+	}
+	return nil
+}
+
+// within returns a directory's path in top.
+func (t *localTarget) within(d *directory) string { return path.Join(t.base, d.rel) }
+
+// above returns the directory's parent and its name there.
+func (t *localTarget) above(d *directory) (in *os.Root, name string, release func(), err error) {
+	if d.parent == nil {
+		return t.top, t.base, func() {}, nil
+	}
+	in, release, err = t.roots.use(d.parent, t.within(d.parent))
+	return in, path.Base(d.rel), release, err
+}
+
+func (t *localTarget) makeDir(d *directory) (fresh bool, err error) {
+	if d.parent == nil && t.base == "." {
+		return t.fresh, nil
+	}
+	in, name, release, err := t.above(d)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	err = in.Mkdir(name, d.facts.perm()|0o700)
+	if err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return false, err
+	}
+	info, err := in.Lstat(name)
+	switch {
+	case err != nil:
+		return false, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return false, errLinkInWay
+	case !info.IsDir():
+		return false, errNotDirectory
+	}
+	return false, nil
+}
+
+func (t *localTarget) finishDir(d *directory) error {
+	set, err := d.attrs()
+	if err != nil || set == (usftp.NewAttrs{}) {
+		return err
+	}
+	in, name, release, err := t.above(d)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if set.SetOwner {
+		err = in.Chown(name, set.UID, set.GID)
+	}
+	if err == nil && set.SetMode {
+		err = in.Chmod(name, set.Mode.Perm())
+	}
+	if err == nil && set.SetTimes {
+		atime, mtime := d.facts.times()
+		err = in.Chtimes(name, atime, mtime)
+	}
+	return err
+}
+
+func (t *localTarget) leave(d *directory) { t.roots.leave(d) }
+
+func (t *localTarget) makeLink(e *entry, to string) error {
+	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = in.Symlink(to, e.name)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if old, err := in.Readlink(e.name); err == nil && old == to {
+		return nil
+	}
+	if info, err := in.Lstat(e.name); err == nil && info.IsDir() {
+		return &fs.PathError{Op: "replace", Path: e.target(), Err: ErrIsDirectory}
+	}
+	temporary := t.job.token.Name(e.name)
+	if err := in.Symlink(to, temporary); err != nil {
+		return err
+	}
+	if err := in.Rename(temporary, e.name); err != nil {
+		in.Remove(temporary)
+		return err
+	}
+	return nil
+}
+
+func (t *localTarget) finishLink(e *entry, set usftp.NewAttrs) error {
+	in, release, err := t.roots.use(e.dir, t.within(e.dir))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if set.SetOwner {
+		err = in.Lchown(e.name, set.UID, set.GID)
+	}
+	if err == nil && set.SetTimes {
+		atime, mtime := e.facts.times()
+		err = localfs.Lchtimes(in, e.name, atime, mtime)
+	}
+	return err
+}
+
+// place examines the target.
+func (t *localTarget) place(c *fileCopy, in input) (output, error) {
+	o := &localOutput{end: t, entry: c.entry}
+	if c.entry == nil {
+		return o, o.find(c)
+	}
+	o.full, o.name = c.entry.target(), c.entry.name
+	if c.entry.dir.fresh {
+		return o, nil
+	}
+	// fetching the source from a host may take long: keep no directory open for that time
+	defer o.close()
+	return o, o.lookBelow()
+}
+
+// roots keeps open the directories being written to, up to a number that any process may have open.
+type roots struct {
+	top  *os.Root
+	mu   sync.Mutex
+	open map[*directory]*openRoot
+	tick int64
+}
+
+type openRoot struct {
+	*os.Root
+	users int
+	used  int64
+	left  bool // closed by its last user
+}
+
+const mostRoots = 64
+
+// use opens a directory, which stays open at least until release is called.
+func (r *roots) use(d *directory, within string) (root *os.Root, release func(), err error) {
+	if within == "." {
+		return r.top, func() {}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.open[d]
+	if o == nil {
+		opened, err := r.top.OpenRoot(within)
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.open == nil {
+			r.open = make(map[*directory]*openRoot)
+		}
+		r.evict()
+		o = &openRoot{Root: opened}
+		r.open[d] = o
+	}
+	r.tick++
+	o.used = r.tick
+	o.users++
+	return o.Root, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if o.users--; o.users == 0 && o.left {
+			o.Close()
+		}
+	}, nil
+}
+
+// evict closes the directory least recently used if there are too many. The caller holds the lock.
+func (r *roots) evict() {
+	if len(r.open) < mostRoots {
+		return
+	}
+	var oldest *directory
+	for d, o := range r.open {
+		if o.users == 0 && (oldest == nil || o.used < r.open[oldest].used) {
+			oldest = d
+		}
+	}
+	if oldest != nil {
+		r.open[oldest].Close()
+		delete(r.open, oldest)
+	}
+}
+
+// leave closes a directory in which nothing more is created. Attributes may still be set in it.
+func (r *roots) leave(d *directory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.open[d]; o != nil {
+		delete(r.open, d)
+		if o.left = true; o.users == 0 {
+			o.Close()
+		}
+	}
+}
+
+func (r *roots) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for d, o := range r.open {
+		o.Close()
+		delete(r.open, d)
+	}
+}

@@ -1,0 +1,136 @@
+package transfer
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A tree copied into itself never ends: the copy is found and copied again. A host may be this very
+// machine, or two hosts may be one, and SFTP cannot tell (device and inode numbers are not sent).
+// So if the target's path would lie inside the source if both were on one machine, we make a file
+// at one end and look for it at the other. Two paths on this machine are compared by inode.
+
+var (
+	errIntoItself = errors.New("a directory cannot be copied into itself")
+	errNested     = errors.New("source and target are the same directory, or one lies in the other")
+)
+
+// nested returns the error for source and target that contain one another.
+func (t *tree) nested() error {
+	if t.sync != nil {
+		return errNested
+	}
+	return errIntoItself
+}
+
+// inside returns where the target lies if that would be inside the source if both were on one
+// machine; otherwise "". It takes one round trip.
+func (t *tree) inside() string {
+	if len(t.conns()) == 0 || t.check {
+		return ""
+	}
+	sourceAt := make(chan string, 1)
+	go func() {
+		source, _ := t.src.realPath(t.route.Source)
+		sourceAt <- source
+	}()
+	target := path.Clean(filepath.ToSlash(t.route.Target))
+	there, err := t.dst.realPath(target)
+	if err != nil { // a missing parent is reported when the target is made
+		if there, err = t.dst.realPath(path.Dir(target)); err == nil {
+			there = path.Join(there, path.Base(target))
+		}
+	}
+	source := <-sourceAt
+	if path.Join(there, t.base) == source {
+		return source // it would be copied to itself
+	}
+	if err == nil && t.sync != nil && strings.HasPrefix(source, strings.TrimRight(there, "/")+"/") {
+		return there
+	}
+	if err != nil || source == "" || there != source &&
+		!strings.HasPrefix(there, strings.TrimRight(source, "/")+"/") {
+		return ""
+	}
+	return there
+}
+
+// notInside fails if a tree would be copied into itself. dir is what inside returned.
+func (t *tree) notInside(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if t.src.conn() == t.dst.conn() {
+		return t.nested()
+	}
+	if t.options.DryRun {
+		return nil
+	}
+	remove, err := func() error { return nil }, fs.ErrNotExist
+	probe := ""
+	for ; err != nil; dir = path.Dir(dir) {
+		probe = path.Join(dir, t.token.Name("probe"))
+		if remove, err = t.dst.touch(probe); !errors.Is(err, fs.ErrNotExist) || dir == path.Dir(dir) {
+			break
+		}
+	}
+	if remove == nil {
+		return nil // writing there will fail with the reason
+	}
+	defer remove()
+	if err := t.src.lstat(probe); err == nil {
+		return t.nested()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
+// prove nothing. So if both ends report the same file system number, a file whose name contains
+// this run's token lies in the copy until everything is listed. A walk that meets the token, there
+// or in a temporary name, is inside its own copy.
+
+// near reports whether both ends may be on the same file system. It takes one round trip.
+func (t *tree) near() bool {
+	if len(t.conns()) == 0 || t.check || t.src.conn() == t.dst.conn() {
+		return false
+	}
+	target := path.Clean(filepath.ToSlash(t.route.Target))
+	above := make(chan [2]uint64, 1)
+	go func() { above <- t.dst.fileSystem(path.Dir(target)) }()
+	source := make(chan [2]uint64, 1)
+	go func() { source <- t.src.fileSystem(t.route.Source) }()
+	to := t.dst.fileSystem(target)
+	if parent := <-above; to == [2]uint64{} {
+		to = parent
+	}
+	for _, from := range <-source {
+		if from != 0 && slices.Contains(to[:], from) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark places the marker file in the copy until unmark is called.
+func (t *tree) mark() (unmark func()) {
+	remove, _ := t.dst.touch(t.dst.join(t.root.target, t.token.Name("probe")))
+	if remove == nil { // writing there will fail with the reason
+		return func() {}
+	}
+	t.root.pending.Add(1) // its times are set after that
+	return func() {
+		if notThere(remove()) != nil {
+			t.litter.leaves(false)
+			if t.ctx.Err() == nil {
+				t.note(t.route.Source, t.root.target, t.leftBehind())
+			}
+		}
+		t.walk.done(t.root)
+	}
+}

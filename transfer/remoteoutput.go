@@ -1,0 +1,492 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
+)
+
+// remoteOutput is a file on a host being written.
+type remoteOutput struct {
+	end      *remoteTarget
+	session  *session
+	name     string      // the path with links resolved
+	info     fs.FileInfo // the existing target, nil if there is none
+	isDirect bool        // exists and is not a regular file, or a link that cannot be resolved
+	temp     string      // path of the temporary file, "" if the target itself is written
+	file     *usftp.File
+	striper  *striper // until seal
+	sealed   bool
+}
+
+func (o *remoteOutput) path() string        { return o.name }
+func (o *remoteOutput) stored() string      { return o.temp }
+func (o *remoteOutput) before() fs.FileInfo { return o.info }
+func (o *remoteOutput) direct() bool        { return o.isDirect }
+func (o *remoteOutput) atomic() bool        { return o.temp != "" }
+
+func (o *remoteOutput) close() {
+	if o.striper != nil {
+		o.striper.stop()
+		o.striper = nil
+	}
+}
+
+// written returns the path being written.
+func (o *remoteOutput) written() string {
+	if o.temp != "" {
+		return o.temp
+	}
+	return o.name
+}
+
+// lookBelow examines a path below the target of a tree.
+func (o *remoteOutput) lookBelow(fresh bool) error {
+	if fresh {
+		return nil
+	}
+	info, err := o.session.client.Lstat(o.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0: // the rename will replace it
+	case !info.Mode().IsRegular():
+		return inTheWay(o.name, info.Mode())
+	default:
+		o.info = info
+	}
+	return nil
+}
+
+func (o *remoteOutput) rereads(c *fileCopy, in input) reopen { return in.reopen(c) }
+
+func (o *remoteOutput) holds(c *fileCopy, in input) (same, told bool) {
+	return o.session.holds(c.hashing.digests, o.name, nil)
+}
+
+func (o *remoteOutput) verify(c *fileCopy, in input) error {
+	if c.delta != nil {
+		return c.delta.verify(o.written())
+	}
+	return o.session.verify(c, o.written(), nil, in.reopen(c))
+}
+
+// same makes sure that a file does not overwrite itself.
+func (o *remoteOutput) same(c *fileCopy, in input) error {
+	if c.entry != nil || o.info == nil || c.from != c.to {
+		return nil
+	}
+	source, err := o.session.client.RealPath(c.source)
+	if err != nil {
+		return nil
+	}
+	if to, err := o.session.client.RealPath(o.name); err == nil && to == source {
+		return errSameFile
+	}
+	return nil
+}
+
+// create creates the temporary file, or opens the target if it is to be written in place.
+func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
+	source, client := in.facts(), o.session.client
+	perm, denied := fs.FileMode(0o666), false
+	if source.hasMode {
+		perm = source.mode.Perm()
+	}
+	if !o.isDirect && o.end.atomic(c) {
+		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
+		c.journal.noteBefore(c, temporary)
+		private := perm
+		if o.info != nil || c.options.Preserve {
+			// until it gets its final permissions
+			private = 0o600
+		}
+		lost := o.session.lost()
+		o.file, err = client.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+		c.tries.made = temporary
+		if err == nil {
+			o.temp = temporary
+			return nil
+		}
+		if c.interrupted() {
+			if !lost { // the server may have created it
+				ctx, cancel := cleanupContext(c.ctx)
+				defer cancel()
+				o.removeTemporary(ctx, c, temporary)
+			}
+			return err
+		}
+		if err := o.end.fallBack(c, o.session.explainWrite(err, path.Dir(o.name))); err != nil {
+			return err
+		}
+		denied = true
+	}
+	if c.options.Placement == PlaceAtomic {
+		return &fs.PathError{Op: "replace", Path: o.name,
+			Err: errors.New("it is not a regular file and can only be written in place")}
+	}
+	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
+	// opening the target itself yields an error with the name the user knows.
+	o.file, err = o.openDirect(c, perm)
+	if err == nil && denied {
+		o.end.nameRefused(c, o.info == nil)
+	}
+	return o.session.explainWrite(err, path.Dir(o.name))
+}
+
+// openDirect opens the target itself. Version 3 has no flag that stops OPEN from following links
+// (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
+// could still put a link in the file's place; the source cannot.
+func (o *remoteOutput) openDirect(c *fileCopy, perm fs.FileMode) (*usftp.File, error) {
+	client, flags := o.session.client, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
+	if c.entry == nil {
+		return client.OpenFile(o.name, flags, perm)
+	}
+	info, err := client.Lstat(o.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		flags |= os.O_EXCL
+	case err != nil:
+		return nil, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		if err := client.Remove(o.name); err != nil {
+			return nil, err
+		}
+		flags |= os.O_EXCL
+	case !info.Mode().IsRegular():
+		return nil, inTheWay(o.name, info.Mode())
+	}
+	return client.OpenFile(o.name, flags, perm)
+}
+
+// left reports whether an earlier run for this target may have left a file of this name.
+func (o *remoteOutput) left(name string) bool {
+	return path.Dir(name) == path.Dir(o.name) &&
+		strings.HasPrefix(path.Base(name), localfs.TempPrefix(path.Base(o.name)))
+}
+
+func (o *remoteOutput) discard(name string) error { return o.session.client.Remove(name) }
+
+// resume opens what an earlier run left, and proves it by the host's hash or by reading back its
+// end.
+func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
+	f, err := o.session.client.OpenFile(m.Temporary, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	} else if err != nil {
+		return 0, fmt.Errorf("it cannot be opened: %s", plain(err))
+	}
+	if err := o.prove(c, f, in, m); err != nil {
+		f.Close()
+		return 0, errors.New(plain(err))
+	}
+	o.file, o.temp, c.tries.made = f, m.Temporary, m.Temporary
+	_, err = f.Seek(m.Bytes, io.SeekStart)
+	return m.Bytes, err
+}
+
+// prove proves that the file holds the beginning of the source, and truncates the rest.
+func (o *remoteOutput) prove(c *fileCopy, f *usftp.File, in input, m *mark) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Size() < m.Bytes {
+		return errors.New("it is shorter than it was")
+	}
+	if info.Size() > m.Bytes {
+		if err := f.Truncate(m.Bytes); err != nil {
+			return fmt.Errorf("it cannot be cut to what is known: %s", plain(err))
+		}
+	}
+	if same, told := o.session.begins(f, in.contents(), m.Bytes); told {
+		if !same {
+			return errDiffers
+		}
+		return nil
+	}
+	length := int64(tail)
+	switch {
+	case m == c.journal.left:
+		length = retriedTail
+	case !m.Synced:
+		length = unsyncedTail
+	}
+	off := max(0, m.Bytes-length)
+	if _, err := f.Seek(off, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = f.WriteTo(&comparer{at: in.contents(), size: m.Bytes, off: off})
+	return err
+}
+
+// fill copies the contents, over several handles where that helps.
+func (o *remoteOutput) fill(c *fileCopy, in input) error {
+	dir := path.Dir(o.name)
+	if c.isSmall() {
+		done, err := o.fillSmall(c, in)
+		if done || err != nil {
+			return o.session.explainWrite(err, dir)
+		}
+		c.flags.large = true
+		if err := in.ready(c); err != nil {
+			return ofSource(err)
+		}
+		c.sized(in)
+	}
+	c.hashing.start(c, in.reopen(c))
+	n, err := o.send(c, in)
+	c.result.Bytes = c.result.Resumed + n
+	return o.session.explainWrite(err, dir)
+}
+
+func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
+	if n, done, err := o.sendDelta(c, in); done || err != nil {
+		return n, err
+	}
+	f, resumed := o.file, c.result.Resumed
+	defer c.watch(func() int64 { return resumed + f.Progress() })()
+	if n, done, err := in.copyOn(c, f); done {
+		return n, err
+	}
+	source := in.facts()
+	if s := findHoles(c, in); s != nil {
+		return o.sendSparse(c, s)
+	}
+	if !source.regular() || !o.session.worthStriping(c, source.size-resumed, false) {
+		return o.session.judge(c, f, func() (int64, int, error) {
+			n, err := f.ReadFrom(c.hashing.pipe.reader(c.limiter.reader(in.contents()), resumed))
+			return n, 1, err
+		})
+	}
+	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.size)
+	o.striper = s // until seal
+	n, err := o.session.judge(c, f, func() (int64, int, error) {
+		n, err := s.stripes.ReadFromAt(c.hashing.pipe.readerAt(in.contents()))
+		return n, 1 + s.count(), err
+	})
+	c.result.Stripes = s.stripes.Joined()
+	return n, err
+}
+
+// fillSmall reads, writes, finishes and closes a small file. done is false if the file is no longer
+// as listed.
+func (o *remoteOutput) fillSmall(c *fileCopy, in input) (done bool, err error) {
+	size, memory := c.entry.facts.size, c.tree.budget.memory
+	memory.take(size)
+	defer memory.give(size)
+	wait, err := o.startSmall(c, in)
+	if err != nil || wait == nil {
+		return false, err
+	}
+	notSet, err := wait()
+	c.freeHandle()
+	if err != nil {
+		return true, err
+	}
+	o.sealed = true
+	c.result.Bytes = size
+	if notSet != nil && (c.options.Preserve || c.options.Owners) {
+		return true, notSet
+	}
+	return true, c.limiter.wait(int(size))
+}
+
+// startSmall reads a small file and starts writing it. It frees the memory for that before it
+// returns, since the client holds what is in flight. wait is nil if the file is no longer as
+// listed.
+func (o *remoteOutput) startSmall(c *fileCopy, in input) (wait func() (notSet, err error), err error) {
+	size := int(c.entry.facts.size)
+	data, release := c.tree.budget.buffers.get(size + 1)
+	defer release()
+	if same, err := in.whole(c, data); err != nil || !same {
+		return nil, ofSource(err)
+	}
+	set, err := o.attrs(c, in)
+	if err != nil {
+		return nil, err
+	}
+	c.hashing.small(c, data[:size])
+	return private.OfFile(o.file).StartWriteClose(data[:size], set), nil
+}
+
+// attrs returns the attributes to set on the target.
+func (o *remoteOutput) attrs(c *fileCopy, in input) (set usftp.NewAttrs, err error) {
+	source := in.facts()
+	atime, mtime := source.times()
+	seconds := mtime.Unix()
+	if source.hasTimes && (c.options.Preserve ||
+		c.entry != nil && seconds >= 0 && seconds <= math.MaxUint32) {
+		set.SetTimes, set.Atime, set.Mtime = true, atime, mtime
+	}
+	if c.options.Preserve && source.hasMode {
+		// without setuid and setgid: the copy would run as the user who made it
+		set.SetMode, set.Mode = true, source.mode.Perm()
+	} else if o.info != nil && o.temp != "" {
+		set.SetMode, set.Mode = true, o.keptMode(c)
+	}
+	err = c.options.chown(source.owner, func(uid, gid int) error {
+		set.SetOwner, set.UID, set.GID = true, uid, gid
+		// its new owner may never have agreed to that
+		set.Mode &^= fs.ModeSetuid | fs.ModeSetgid
+		return nil
+	})
+	return set, err
+}
+
+// keptMode returns a replaced file's mode for the new one. The setuid and setgid bits stay only if
+// owner and group do.
+func (o *remoteOutput) keptMode(c *fileCopy) fs.FileMode {
+	mode := o.info.Mode()
+	if mode&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
+		return mode
+	}
+	old, _ := o.info.Sys().(*usftp.FileStat)
+	fresh := new(usftp.FileStat)
+	if info, err := o.file.Stat(); err == nil {
+		fresh = info.Sys().(*usftp.FileStat)
+	}
+	known := old != nil && old.HasOwner() && fresh.HasOwner()
+	kept := mode
+	if !known || old.UID != fresh.UID {
+		kept &^= fs.ModeSetuid
+	}
+	if !known || old.GID != fresh.GID {
+		kept &^= fs.ModeSetgid
+	}
+	if kept != mode {
+		c.note("the new file has another owner than the one it replaces, and so not its setuid and setgid bits")
+	}
+	return kept
+}
+
+// seal proves that the file is whole if several handles wrote it, sets its attributes, and closes
+// it. On a host that works in order everything is sent at once and takes one round trip, in which
+// the other handles are closed too.
+func (o *remoteOutput) seal(c *fileCopy, in input) error {
+	if o.sealed {
+		return nil
+	}
+	var steps []step
+	if s := o.striper; s != nil {
+		// first, since each connection answers in an order of its own
+		if err := s.prove(); err != nil {
+			return err
+		}
+		steps = append(steps, s.part)
+		o.striper = nil
+	}
+	set, err := o.attrs(c, in)
+	if err != nil {
+		return err
+	}
+	f := o.file
+	if set != (usftp.NewAttrs{}) {
+		steps = append(steps, func() func() error {
+			given := waits(c.ctx, f.Async().SetAttrs(set))
+			return func() error { return o.attrsRefused(c, given()) }
+		})
+	}
+	if c.options.Sync || c.options.Verify && c.synced() {
+		steps = append(steps, func() func() error { return waits(c.ctx, f.Async().Sync()) })
+	}
+	steps = append(steps, func() func() error {
+		closed := waits(c.ctx, f.Async().Close())
+		return func() error { return o.session.explainWrite(closed(), path.Dir(o.name)) }
+	})
+	return take(steps, private.OfClient(o.session.client).WorksInOrder())
+}
+
+// attrsRefused returns err unless the attributes are optional and were merely refused.
+func (o *remoteOutput) attrsRefused(c *fileCopy, err error) error {
+	if err == nil || c.options.Preserve || c.options.Owners || !refused(err) {
+		return err
+	}
+	if o.info != nil {
+		c.note("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
+	}
+	return nil
+}
+
+// A step sends a request to the host and returns a function that waits for the answer.
+type step func() (wait func() error)
+
+// waits returns the second half of a step.
+func waits[T any](ctx context.Context, asked *usftp.Pending[T]) func() error {
+	return func() error {
+		_, err := asked.WaitContext(ctx)
+		return err
+	}
+}
+
+// take runs the steps one after the other until one fails, or all at once. It returns the first
+// error.
+func take(steps []step, atOnce bool) (first error) {
+	var waiting []func() error
+	for _, ask := range steps {
+		wait := ask()
+		if atOnce {
+			waiting = append(waiting, wait)
+		} else if err := wait(); err != nil {
+			return err
+		}
+	}
+	for _, wait := range waiting {
+		if err := wait(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// cut truncates what was written to the contiguous part. If the connection is lost the next run
+// does that.
+func (o *remoteOutput) cut(c *fileCopy, n int64) (ok, synced bool) {
+	if o.session.lost() {
+		return true, false
+	}
+	ctx, cancel := cleanupContext(c.ctx)
+	defer cancel()
+	f := o.file.WithContext(ctx)
+	synced = f.Truncate(n) == nil && f.Sync() == nil
+	f.Async().Close().WaitContext(ctx)
+	return true, synced
+}
+
+// remove closes the file, and removes it if it is temporary.
+func (o *remoteOutput) remove(c *fileCopy) {
+	if o.file == nil {
+		return
+	}
+	if o.temp != "" && o.session.lost() {
+		c.result.LeftBehind = o.temp
+		c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes, c.shown(o.temp))
+		return
+	}
+	ctx, cancel := cleanupContext(c.ctx)
+	defer cancel()
+	o.file.Async().Close().WaitContext(ctx)
+	if o.temp != "" {
+		o.removeTemporary(ctx, c, o.temp)
+	}
+}
+
+// removeTemporary removes a useless temporary file, or reports that it is left.
+func (o *remoteOutput) removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
+	if err := o.session.client.WithContext(ctx).Remove(temporary); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
+		c.result.LeftBehind = temporary
+		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))
+	}
+}

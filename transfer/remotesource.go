@@ -1,0 +1,650 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
+)
+
+// remoteSource is a path on a host as a source.
+type remoteSource struct{ *remoteEnd }
+
+func (s *remoteSource) open(c *fileCopy) (input, error) {
+	in := &remoteInput{session: c.from, path: c.source, bound: sizeGuard(0), original: true}
+	if c.entry != nil {
+		in.known = c.entry.facts
+		return in, nil
+	}
+	return in, in.ready(c)
+}
+
+func (s *remoteSource) base(name string) (string, error) {
+	name = strings.TrimRight(name, "/")
+	if base := path.Base(name); name != "" && base != ".." {
+		return base, nil
+	}
+	return ".", nil
+}
+
+func (s *remoteSource) limits() (limits, error) {
+	return s.remoteEnd.limits(func(read, _ int) int { return read })
+}
+
+func (s *remoteSource) look(name string) (facts, error) {
+	info, err := s.stat(name)
+	if err != nil {
+		return facts{}, ofSource(err)
+	}
+	return remoteFacts(info.Sys().(*usftp.FileStat)), nil
+}
+
+// list lists a directory. If the connection is lost the listing starts over and yields only entries
+// not yielded before: neither the server's order nor the directory need have stayed the same.
+func (s *remoteSource) list(d *directory, yield func(*entry, error) bool) error {
+	known := newNames()
+	return ofSource(s.over(d.source, func(client *usftp.Client, again bool) error {
+		if again {
+			known.again()
+		}
+		for f, err := range client.Entries(d.source) {
+			if err != nil {
+				return err
+			}
+			if known.has(f.BaseName()) {
+				continue
+			}
+			e := &entry{dir: d, name: f.BaseName(), facts: remoteFacts(f.FileStat())}
+			if !e.facts.hasMode { // the listing had no attributes
+				var info fs.FileInfo
+				if info, err = client.Lstat(f.Name()); err == nil {
+					e.facts = remoteFacts(info.Sys().(*usftp.FileStat))
+				} else if pool.Lost(client) {
+					return err
+				}
+			}
+			known.add(f.BaseName())
+			s.link.Arrived()
+			if !yield(e, ofSource(err)) {
+				break
+			}
+		}
+		return nil
+	}))
+}
+
+func (s *remoteSource) readLink(name string) (to string, err error) {
+	err = s.over(name, func(client *usftp.Client, _ bool) error {
+		to, err = client.ReadLink(name)
+		return err
+	})
+	return to, ofSource(err)
+}
+
+// loops compares the directories' real paths.
+func (s *remoteSource) loops(d *directory) string {
+	real, err := s.realPath(d.source)
+	if err != nil {
+		return ""
+	}
+	d.real = real
+	for above := d.parent; above != nil; above = above.parent {
+		if above.real == "" {
+			above.real, _ = s.realPath(above.source)
+		}
+		if above.real == real {
+			return "it leads back to " + above.source
+		}
+	}
+	return ""
+}
+
+// sum lets the host hash the file, or reads it.
+func (s *remoteSource) sum(c *fileCopy) error {
+	c.size = c.entry.facts.size
+	wanted := c.options.Hash
+	known := c.from.client.CheckFileAlgorithms()
+	if known == nil || slices.Contains(known, hostName(wanted)) {
+		theirs := c.from.hashes(c.source, nil, usftp.CheckFile{Algorithms: []string{hostName(wanted)}})
+		if theirs != nil && len(theirs.Hashes) == 1 {
+			c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: theirs.Hashes[0]}
+			c.hashing.verified = VerifiedByHash
+			c.result.Bytes = max(0, c.size)
+			return nil
+		}
+	}
+	if private.OfClient(c.from.client).ReadsOnce() { // it hashes, but not by the list's algorithm
+		return errReadOnce
+	}
+	sum := checksum.NewDigest(wanted, 0)
+	err := private.ErrOtherSize
+	if c.isSmall() {
+		err = c.from.hashSmall(c, c.source, c.size, sum)
+	}
+	if errors.Is(err, private.ErrOtherSize) {
+		sum, err = s.sumLarge(c, wanted)
+	}
+	if errors.Is(err, errDiffers) {
+		return errChanging
+	}
+	if err == nil {
+		c.hashing.hash = checksum.Hash{Algorithm: wanted, Sum: sum.Sums[0]}
+		c.hashing.verified, c.result.Bytes = VerifiedByReading, max(0, c.size)
+	}
+	return err
+}
+
+func (s *remoteSource) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checksum.Digest, error) {
+	f, err := c.from.client.OpenRead(c.source)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	name := c.source
+	if f.AttrsCached() && f.FileStat().HasSize() { // newer than the listing
+		c.size = int64(f.FileStat().Size)
+		name = fmt.Sprint(name, " ", c.size, " ", f.FileStat().Mtime)
+	} else {
+		c.tries.again = reread{} // nothing shows that it is still the same file
+	}
+	sum := c.tries.again.of(name, wanted, 0)
+	from := c.tries.again.done
+	defer c.watch(func() int64 { return from + f.Progress() })()
+	return sum, c.from.hashLarge(c, f, c.size)
+}
+
+// remoteInput is a file on a host being read. For a target on this machine, pour reads it. A target
+// on another host reads from it: sequential Reads and ReadAts are served from a stream that reads
+// ahead, other ReadAts send requests of their own. It is for one goroutine.
+type remoteInput struct {
+	session *session
+	path    string
+	known   facts
+	file    *usftp.File
+	data    []byte // of a small file held in memory
+	free    func() // of data
+
+	off      int64 // of the next Read
+	stream   io.ReadCloser
+	at       int64                // of the stream
+	lanes    func(int64) *striper // opens further handles for a stream at an offset, or nil
+	striper  *striper             // of the stream
+	bound    int64                // nothing is read beyond it
+	original bool                 // it is being copied, rather than read again
+	doubt    *doubt               // about what a target on another host reads, or nil
+	passed   *passed              // everything such a target reads, nil unless needed
+	mixed    error                // the first failed proof of a stream's handles
+}
+
+func (in *remoteInput) facts() *facts { return &in.known }
+
+// ready opens the file, or reads it if it is small.
+func (in *remoteInput) ready(c *fileCopy) error {
+	if in.file != nil || in.free != nil {
+		return nil
+	}
+	if c.isSmall() {
+		if same, err := in.load(c); same || err != nil {
+			return ofSource(err)
+		}
+		c.flags.large = true
+	}
+	return ofSource(in.open(c))
+}
+
+func (in *remoteInput) open(c *fileCopy) error {
+	f, trip, err := in.session.host.OpenRead(c.ctx, in.path)
+	if err != nil {
+		return err
+	}
+	in.file, in.session.trip = f, trip
+	in.known.told(nil)
+	if !f.AttrsCached() { // nothing to compare with, or to resume from
+		return nil
+	}
+	if in.known.told(f.FileStat()); in.known.mode.IsDir() {
+		return &fs.PathError{Op: "read", Path: in.path, Err: ErrIsDirectory}
+	}
+	in.bound = sizeGuard(f.Info().Size())
+	if in.original {
+		if !c.tries.doubt.isAbout(f.FileStat()) {
+			c.tries.doubt = newDoubt(in.session.client, f.FileStat())
+		}
+		if c.to != nil { // none of it stays on this machine
+			in.doubt = c.tries.doubt
+			in.doubt.remember()
+			in.rememberAll(c)
+		}
+	}
+	in.lanes = func(off int64) *striper {
+		if in.session == c.to || !in.known.regular() ||
+			!in.session.worthStriping(c, in.known.size-off, true) {
+			return nil
+		}
+		return in.session.stripe(c, f, os.O_RDONLY, off, in.known.size)
+	}
+	return nil
+}
+
+// rememberAll hashes everything that is read, for a target elsewhere, if the server is known to
+// change the times of files being read: at the end only the contents show whether the file is
+// unchanged.
+func (in *remoteInput) rememberAll(c *fileCopy) {
+	if c.tries.passed == nil && (in.session.host.Quirks.Touches.Load() ||
+		private.OfClient(in.session.client).Touches()) {
+		c.tries.passed = new(passed)
+	}
+	if in.passed = c.tries.passed; in.passed != nil {
+		in.passed.remember()
+	}
+}
+
+// load reads a small file into memory before anything is created at the target.
+func (in *remoteInput) load(c *fileCopy) (same bool, err error) {
+	f := usftp.NewFile(in.session.client, in.path)
+	if err := f.OpenRead(); err != nil {
+		return false, err
+	}
+	size := c.entry.facts.size
+	budget := c.tree.budget
+	budget.memory.take(size)
+	var data []byte
+	release := func() {}
+	now, err := private.OfFile(f).ReadClose(int(size), func() []byte {
+		data, release = budget.buffers.get(int(size))
+		return data
+	})
+	if err == nil && now != nil && now.HasMode() && now.FileMode().IsRegular() &&
+		// otherwise it was written to since it was listed, perhaps just now
+		(!in.known.hasTimes || !now.HasTimes() || in.known.mtime.Equal(now.ModTime())) {
+		c.freeHandle()
+		c.size = size
+		in.known.told(now)
+		in.data = data
+		in.free = func() {
+			release()
+			budget.memory.give(size)
+		}
+		return true, nil
+	}
+	release()
+	budget.memory.give(size)
+	if errors.Is(err, private.ErrOtherSize) {
+		err = nil
+	}
+	return false, err
+}
+
+// whole reads a small file for a target on another host, unless the host can copy the file itself.
+func (in *remoteInput) whole(c *fileCopy, data []byte) (same bool, err error) {
+	if in.copies(c) {
+		return false, nil
+	}
+	f := usftp.NewFile(in.session.client, in.path)
+	if err := f.OpenRead(); err != nil {
+		return false, err
+	}
+	now, err := private.OfFile(f).ReadClose(len(data)-1, func() []byte { return data[:len(data)-1] })
+	if errors.Is(err, private.ErrOtherSize) {
+		return false, nil
+	}
+	if err != nil || now == nil || now.HasMode() && !now.FileMode().IsRegular() {
+		return false, err
+	}
+	in.known.told(now)
+	return true, nil
+}
+
+// copies reports whether the host can copy the file itself.
+func (in *remoteInput) copies(c *fileCopy) bool {
+	if in.session != c.to || c.hashes() { // what is hashed must pass through here
+		return false
+	}
+	_, offered := in.session.client.HasExtension("copy-data")
+	return offered
+}
+
+func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, err error) {
+	if !in.copies(c) || !in.known.regular() || in.known.size == 0 {
+		return 0, false, nil
+	}
+	if d := c.tries.doubt; d.certain() {
+		if err := d.wait(c.ctx); err != nil {
+			return 0, true, err
+		}
+		c.tries.doubt, in.doubt = nil, nil
+		if err := in.unchanged(c, in.known.size, nil); err != nil {
+			return 0, true, err
+		}
+	}
+	at := c.result.Resumed
+	n, err = in.file.CopyRange(at, max(0, in.known.size-at), to, at)
+	return n, n > 0 || !refused(err), err
+}
+
+func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
+	if in.free != nil {
+		c.hashing.small(c, in.data)
+		err := to.small(c, in.data)
+		n := int64(len(in.data))
+		in.release() // before verifying takes more
+		if err == nil {
+			err = c.limiter.wait(int(n))
+		}
+		return n, err
+	}
+	f, resumed, d := in.file, c.result.Resumed, c.tries.doubt
+	if to.reread == nil {
+		d.remember()
+		in.doubt = d
+		in.rememberAll(c)
+	}
+	if n, done, err := in.pourDelta(c, to); done || err != nil {
+		return n, err
+	}
+	c.hashing.start(c, to.reread)
+	var moved atomic.Int64 // under a rate limit, writing a request's data takes a while
+	defer c.watch(func() int64 { return resumed + max(f.Progress(), moved.Load()) })()
+	pipe := c.hashing.pipe
+	w, at, err := to.open(c)
+	if err != nil {
+		return 0, err
+	}
+	if c.limiter != nil {
+		w = counting{w, &moved}
+	}
+	bound := sizeGuard(c.size)
+	if at == nil || pipe.ordered() || in.doubt != nil || in.passed != nil || !in.known.regular() ||
+		!in.session.worthStriping(c, c.size-resumed, true) {
+		n, err = in.session.judge(c, f, func() (int64, int, error) {
+			n, err := f.WriteTo(&guarded{pipe.writer(in.writer(c.limiter.writer(w), resumed), resumed),
+				resumed, bound})
+			return n, 1, err
+		})
+	} else {
+		s := in.session.stripe(c, f, os.O_RDONLY, resumed, c.size)
+		defer s.stop()
+		safe := func() int64 { return resumed + f.Progress() }
+		n, err = in.session.judge(c, f, func() (int64, int, error) {
+			n, err := s.stripes.WriteToAt(guardedAt{pipe.writerAt(at, safe), bound})
+			return n, 1 + s.count(), err
+		})
+		c.result.Stripes = s.stripes.Joined()
+		if err == nil {
+			err = s.prove()
+		}
+	}
+	if err == nil {
+		err = to.end(c, resumed+n)
+	}
+	if refused(err) || in.session.lost() {
+		err = ofSource(err)
+	}
+	return n, err
+}
+
+// feed gives what was read at an offset to those that hash it.
+func (in *remoteInput) feed(data []byte, off int64) {
+	in.doubt.feed(data, off)
+	in.passed.feed(data, off)
+}
+
+// writer returns a writer that feeds what w is given, starting at an offset.
+func (in *remoteInput) writer(w io.Writer, off int64) io.Writer {
+	if in.doubt == nil && in.passed == nil {
+		return w
+	}
+	return &feedingWriter{w, in, off}
+}
+
+type feedingWriter struct {
+	io.Writer
+	in  *remoteInput
+	off int64
+}
+
+func (w *feedingWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if n > 0 && n <= len(p) {
+		w.in.feed(p[:n], w.off)
+		w.off += int64(n)
+	}
+	return n, err
+}
+
+func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
+	if in.end(); in.mixed != nil {
+		return in.mixed
+	}
+	if in.file == nil || !in.known.regular() {
+		return nil
+	}
+	info, err := in.file.Stat()
+	now := in.known // a server without FSTAT offers nothing newer to compare with
+	if err == nil {
+		now = remoteFacts(info.Sys().(*usftp.FileStat))
+	} else if !errors.Is(err, errors.ErrUnsupported) && c.interrupted() {
+		return err
+	}
+	if err := unchanged(&in.known, &now, n); err == errTouched {
+		return in.onlyTouched(c, n, local)
+	} else if err != nil {
+		return err
+	}
+	if c.verifies() && c.to == nil { // the source itself is compared
+		return nil
+	}
+	return c.tries.doubt.settle(c, in.file, n, local)
+}
+
+// onlyTouched checks that a source whose time changed while it was read has the contents that
+// arrived, by the host's hashes or by reading all of it again. A sample would not do, since a real
+// write changes the time too. rclone's SFTP server shows the current time for files in its cache
+// (--vfs-cache-mode).
+func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
+	var same bool
+	var err error
+	switch {
+	case private.OfClient(in.session.client).ReadsOnce():
+		return errTouched
+	case in.passed.remembers() && in.passed.fed == n:
+		var now []byte
+		now, err = c.tries.again.hash(c, in.file, n)
+		same = bytes.Equal(now, in.passed.sum.Sum(nil))
+	case c.to == nil && local != nil:
+		same, err = in.sameAs(c, n, local)
+	default:
+		return errTouched // what arrived is not here, and was not hashed
+	}
+	if err != nil {
+		return err
+	}
+	if !same {
+		return ErrSourceChanged
+	}
+	if c.entry != nil && c.entry.facts.hasTimes { // restore the time from before it was read
+		in.known.mtime, in.known.atime = c.entry.facts.mtime, c.entry.facts.atime
+	}
+	if !in.session.host.Quirks.Touches.Swap(true) {
+		c.note("the time of the source changed while it was copied, and its contents did not: some servers show the present time of files that are read (reported once for all files of the host)")
+	}
+	return nil
+}
+
+// sameAs compares the first n bytes of the source with the copy on this machine.
+func (in *remoteInput) sameAs(c *fileCopy, n int64, local reopen) (bool, error) {
+	file, free, err := interruptible(c.ctx, local)()
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	if same, told := in.session.begins(in.file, file, n); told {
+		return same, nil
+	}
+	return in.compare(c, file, n)
+}
+
+// compare reads the first n bytes of the source again, up to the first difference from a local
+// file.
+func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same bool, err error) {
+	const most = 256 << 10
+	again := in.file.ReadRange(0, n)
+	defer again.Close()
+	source := c.limiter.reader(again)
+	theirs, ours := make([]byte, min(n, most)), make([]byte, min(n, most))
+	for off := int64(0); off < n; {
+		piece := min(n-off, most)
+		_, err := io.ReadFull(source, theirs[:piece])
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+		if got, err := file.ReadAt(ours[:piece], off); int64(got) < piece {
+			return false, err
+		}
+		if !bytes.Equal(theirs[:piece], ours[:piece]) {
+			return false, nil
+		}
+		off += piece
+	}
+	return true, nil
+}
+
+func (in *remoteInput) inherit(c *fileCopy, m *mark) {
+	if m.SourceDoubt > 0 && !c.tries.doubt.certain() {
+		c.tries.doubt = inheritDoubt(in.file.FileStat(), m.SourceDoubt)
+	}
+}
+
+func (in *remoteInput) verify(c *fileCopy, target reopen) error {
+	if c.delta != nil {
+		return c.delta.verify(in.path)
+	}
+	return in.session.verify(c, in.path, in.file, target)
+}
+
+func (in *remoteInput) holds(c *fileCopy) (same, told bool) {
+	return in.session.holds(c.hashing.digests, in.path, nil)
+}
+
+func (in *remoteInput) begins(local io.ReaderAt, n int64) (same, told bool) {
+	return in.session.begins(in.file, local, n)
+}
+
+func (in *remoteInput) reopen(c *fileCopy) reopen {
+	if !in.known.regular() || private.OfClient(in.session.client).ReadsOnce() {
+		return nil
+	}
+	return func() (io.ReaderAt, func(), error) {
+		again := &remoteInput{session: in.session, path: in.path}
+		if err := again.open(c); err != nil {
+			return nil, nil, ofSource(err)
+		}
+		return again, again.close, nil
+	}
+}
+
+func (in *remoteInput) release() {
+	if in.free != nil {
+		in.free()
+		in.free, in.data = nil, nil
+	}
+}
+
+func (in *remoteInput) close() {
+	in.release()
+	in.end()
+	if in.file != nil {
+		in.file.Close()
+	}
+}
+
+func (in *remoteInput) contents() contents { return in }
+
+func (in *remoteInput) Read(p []byte) (int, error) {
+	n, err := in.next(in.off).Read(p)
+	if grown := within(in.bound, in.off, n); grown != nil {
+		return 0, ofSource(grown)
+	}
+	in.feed(p[:n], in.off)
+	in.at += int64(n)
+	in.off += int64(n)
+	return n, ofSource(err)
+}
+
+// ReadAt is for callers who read everything once in order, starting anywhere, and reread a few
+// pieces.
+func (in *remoteInput) ReadAt(p []byte, off int64) (n int, err error) {
+	if in.stream != nil && in.at != off {
+		n, err = in.file.ReadAt(p, off)
+	} else {
+		n, err = io.ReadFull(in.next(off), p)
+		in.feed(p[:n], off)
+		in.at += int64(n)
+		if err == io.ErrUnexpectedEOF {
+			err = io.EOF
+		}
+	}
+	if grown := within(in.bound, off, n); grown != nil {
+		return 0, ofSource(grown)
+	}
+	return n, ofSource(err)
+}
+
+// next returns a stream that continues at an offset.
+func (in *remoteInput) next(off int64) io.Reader {
+	if in.stream == nil || in.at != off {
+		in.end()
+		read := in.file.ReadRange
+		if in.lanes != nil {
+			if in.striper = in.lanes(off); in.striper != nil {
+				read = in.striper.stripes.ReadRange
+			}
+		}
+		in.stream, in.at = read(off, -1), off
+	}
+	return in.stream
+}
+
+// end closes the stream.
+func (in *remoteInput) end() {
+	if in.stream != nil {
+		in.stream.Close()
+		in.stream = nil
+	}
+	if in.striper != nil {
+		if err := in.striper.prove(); err != nil && in.mixed == nil {
+			in.mixed = err
+		}
+		in.striper.stop()
+		in.striper = nil
+	}
+}
+
+// Seek sets the offset of the next Read. It cannot seek from the end.
+func (in *remoteInput) Seek(off int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		off += in.off
+	case io.SeekEnd:
+		return in.off, ofSource(errors.ErrUnsupported)
+	}
+	in.off = off
+	if in.at != off { // otherwise the stream is already at the right place
+		in.end()
+	}
+	_, err := in.file.Seek(off, io.SeekStart)
+	return off, ofSource(err)
+}

@@ -1,0 +1,290 @@
+package transfer
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/localfs"
+)
+
+// remoteTarget is a path on a host as a target.
+type remoteTarget struct {
+	*remoteEnd
+	placement
+	there bool // a tree's target existed before anything was made
+	real  realRoot
+}
+
+func (t *remoteTarget) close()           {}
+func (t *remoteTarget) is(facts) bool    { return false }
+func (t *remoteTarget) leave(*directory) {}
+
+func (t *remoteTarget) limits() (limits, error) {
+	l, err := t.remoteEnd.limits(func(_, write int) int { return write })
+	// A small file sent in one piece cannot be fsynced on the way. With Sync these files take as
+	// many steps as large ones, and many are in progress at a time.
+	if t.job.options.Sync {
+		l.stepwise, l.small = l.small, -1
+	}
+	return l, err
+}
+
+func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string, error) {
+	if base != "." && t.job.src.conn() != nil {
+		if err := localfs.CheckForeignName(base); err != nil {
+			return t.root, &fs.PathError{Op: "copy", Path: t.job.route.Source, Err: err}
+		}
+	}
+	name := t.root
+	if name == "" {
+		name = "."
+	}
+	began := time.Now()
+	info, err := t.stat(name)
+	t.trip = time.Since(began)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return name, err
+	case !info.IsDir():
+		return name, &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
+	default:
+		name = path.Join(name, base)
+		t.there = base == "."
+	}
+	return name, inside()
+}
+
+func (t *remoteTarget) dispose(string) bool { return false }
+
+// tidy also restores the name of an old file that was moved aside, if that name is free.
+func (t *remoteTarget) tidy(root, rel string, stale func(name string) bool) error {
+	dir := path.Join(root, rel)
+	return t.over(dir, func(client *usftp.Client, _ bool) error {
+		var names []string
+		for f, err := range client.Entries(dir) {
+			if err != nil {
+				return notThere(err)
+			}
+			if stale(f.BaseName()) {
+				names = append(names, f.BaseName())
+			}
+		}
+		var steps []step
+		var failed error
+		for _, name := range names {
+			temporary := path.Join(dir, name)
+			if base, old := localfs.OldNameOf(name); old {
+				if base == "" {
+					failed = errOldName
+					continue
+				}
+				target := path.Join(dir, base)
+				if _, err := client.Lstat(target); errors.Is(err, fs.ErrNotExist) {
+					failed = errors.Join(failed, client.Rename(temporary, target))
+					continue
+				}
+			}
+			steps = append(steps, func() func() error {
+				removed := waits(t.job.ctx, client.Async().Remove(temporary))
+				return func() error { return notThere(removed()) }
+			})
+		}
+		return errors.Join(failed, take(steps, true))
+	})
+}
+
+var errOldName = errors.New("nobody can tell what the old file was called")
+
+// check refuses names that SFTP cannot carry, and those that a source server must not choose.
+func (t *remoteTarget) check(d *directory, name string) error {
+	if strings.ContainsAny(name, "/\x00") {
+		return ErrBadName
+	}
+	if t.job.src.conn() == nil {
+		return nil
+	}
+	if err := localfs.CheckForeignName(name); err != nil {
+		return err
+	}
+	// Writing in place follows whatever the name leads to, so the source must not have turned it
+	// into a link with an earlier entry.
+	if t.job.options.Placement == PlaceDirect && !d.addName(name) {
+		return errTwice
+	}
+	return nil
+}
+
+var errTwice = errors.New("server sent the same file name twice")
+
+func (t *remoteTarget) makeDir(d *directory) (fresh bool, err error) {
+	if d.parent == nil && t.there {
+		return false, nil
+	}
+	err = t.over(d.source, func(client *usftp.Client, again bool) error {
+		fresh, err = makeRemoteDir(client, d, again)
+		return err
+	})
+	return fresh, err
+}
+
+// makeRemoteDir makes a directory. If the connection was lost during the request, an existing
+// directory may be one that we made.
+func makeRemoteDir(client *usftp.Client, d *directory, again bool) (fresh bool, err error) {
+	err = client.MkdirPerm(d.target, d.facts.perm()|0o700)
+	if err == nil {
+		return true, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	// Version 3 has no status for "already exists", so look at what is there.
+	look := client.Lstat
+	if d.parent == nil {
+		look = client.Stat // the user named the target, so links in it are followed
+	}
+	info, lookErr := look(d.target)
+	switch {
+	case lookErr != nil && errors.Is(err, usftp.ErrSSHFxFailure):
+		return false, explainFailure(err, client, d.tree.route.TargetHost, path.Dir(d.target))
+	case lookErr != nil:
+		return false, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return false, errLinkInWay
+	case !info.IsDir():
+		return false, errNotDirectory
+	}
+	return again && (d.parent != nil && d.parent.fresh || isEmpty(client, d.target)), nil
+}
+
+// isEmpty reports whether a directory is known to be empty.
+func isEmpty(client *usftp.Client, dir string) bool {
+	for range client.Entries(dir) {
+		return false // an entry, or an error
+	}
+	return true
+}
+
+func (t *remoteTarget) finishDir(d *directory) error {
+	set, err := d.attrs()
+	if err != nil || set == (usftp.NewAttrs{}) {
+		return err
+	}
+	set.Atime, set.Mtime = d.facts.times()
+	return t.over(d.source, func(client *usftp.Client, _ bool) error { return client.SetAttrs(d.target, set) })
+}
+
+func (t *remoteTarget) makeLink(e *entry, to string) error {
+	temporary := path.Join(e.dir.target, t.job.token.Name(e.name))
+	return t.over(e.source(), func(client *usftp.Client, again bool) error {
+		if again {
+			client.Remove(temporary)
+			if made, err := client.ReadLink(e.target()); err == nil && made == to {
+				return nil
+			}
+		}
+		return makeRemoteLink(client, e, to, temporary)
+	})
+}
+
+func makeRemoteLink(client *usftp.Client, e *entry, to, temporary string) error {
+	target := e.target()
+	err := client.Symlink(to, target)
+	if err == nil || e.dir.fresh {
+		return err
+	}
+	info, lookErr := client.Lstat(target)
+	switch {
+	case lookErr != nil:
+		return err
+	case info.IsDir():
+		return &fs.PathError{Op: "replace", Path: target, Err: ErrIsDirectory}
+	case info.Mode()&fs.ModeSymlink != 0:
+		if old, err := client.ReadLink(target); err == nil && old == to {
+			return nil
+		}
+	}
+	if err := client.Symlink(to, temporary); err != nil {
+		return err
+	}
+	if client.HasPosixRename() {
+		err = client.PosixRename(temporary, target)
+	} else if err = client.Remove(target); err == nil {
+		err = client.Rename(temporary, target)
+	}
+	if err != nil {
+		client.Remove(temporary)
+	}
+	return err
+}
+
+// finishLink takes a round trip and needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7).
+func (t *remoteTarget) finishLink(e *entry, set usftp.NewAttrs) error {
+	return t.over(e.source(),
+		func(client *usftp.Client, _ bool) error { return client.LsetAttrs(e.target(), set) })
+}
+
+// place examines the target. A file of a tree takes no round trip in a directory that this copy
+// made. For a single file, a directory is entered and a symbolic link followed, since a rename
+// would replace the link: that takes one round trip, and one more for a directory or a link.
+func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
+	o := &remoteOutput{end: t, session: c.to}
+	if c.entry != nil {
+		o.name = c.entry.target()
+		return o, o.lookBelow(c.entry.absent())
+	}
+	return o, t.find(c, o)
+}
+
+// find examines the target of a single file.
+func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
+	name := t.root
+	if name == "" {
+		name = "."
+	}
+	c.name = path.Base(name)
+	info, link, err := c.to.look(c.ctx, name)
+	if err == nil && info.IsDir() {
+		base, baseErr := t.job.src.base(c.source)
+		if baseErr != nil || c.options.NoTargetDirectory {
+			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
+		if t.job.src.conn() != nil {
+			if err := localfs.CheckForeignName(base); err != nil {
+				return &fs.PathError{Op: "copy", Path: c.source, Err: err}
+			}
+		}
+		name = path.Join(name, base)
+		c.result.Target, c.name = name, base
+		info, link, err = c.to.look(c.ctx, name)
+		if err == nil && info.IsDir() {
+			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
+		}
+	} else if strings.HasSuffix(name, "/") {
+		if err == nil {
+			err = &fs.PathError{Op: "write", Path: name, Err: errNotDirectory}
+		}
+		return err
+	}
+	o.name = name
+	switch {
+	case err == nil:
+		o.info, o.isDirect = info, !info.Mode().IsRegular()
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if link {
+		resolved, err := c.to.client.RealPath(name)
+		if err != nil || resolved == name {
+			c.note("the target is a symbolic link that cannot be followed: it is written through the link, in place")
+			o.isDirect = true
+		} else {
+			o.name = resolved
+		}
+	}
+	return nil
+}

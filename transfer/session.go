@@ -1,0 +1,138 @@
+package transfer
+
+import (
+	"context"
+	"io/fs"
+	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/flow"
+	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
+)
+
+// A session is the connection to a host that a file uses during one attempt: the host's own, or one
+// borrowed from the pool when many large files are in progress. A nil session is this machine's.
+type session struct {
+	conn    *pool.Conn
+	host    pool.Host
+	client  *usftp.Client
+	trip    time.Duration // the round trip, if one was measured
+	release func()
+}
+
+func (s *session) lost() bool { return s != nil && pool.Lost(s.client) }
+
+// why returns the error to report for err: why the connection was given up, if it was.
+func (s *session) why(err error) error {
+	if s == nil {
+		return err
+	}
+	return s.conn.Why(err)
+}
+
+// look is pool.Host.Look. It also keeps the time that took as the round trip.
+func (s *session) look(ctx context.Context, name string) (info fs.FileInfo, link bool, err error) {
+	info, link, s.trip, err = s.host.Look(ctx, name)
+	return info, link, err
+}
+
+// doubtful is the round trip that measure assumes to decide whether measuring it is worthwhile.
+const doubtful = 50 * time.Millisecond
+
+// measure pings the host if the file is large and the round trip is short and was measured by TCP's
+// handshake: a proxy or satellite accelerator near us may have answered the handshake, while only
+// the host itself answers a ping.
+func (s *session) measure(ctx context.Context, size int64) {
+	if s.trip >= flow.StripeTrip || s.host.LoginTrip() == 0 || !flow.WorthStriping(size, doubtful) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	trip := time.Duration(0)
+	for range 2 { // take the shorter: a host may be busy for a moment
+		began := time.Now()
+		if s.client.Ping(ctx) != nil {
+			return
+		}
+		took := time.Since(began)
+		if took < flow.StripeTrip {
+			return
+		}
+		if trip == 0 || took < trip {
+			trip = took
+		}
+	}
+	s.trip = trip
+}
+
+// worthStriping reports whether a file, or the rest of it, should use several handles. On hosts
+// that count reads a file is opened once, and on hosts where handles do not see each other's writes
+// it is written through one.
+func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
+	if s == nil || s.host.Pool.Size() < 2 || c.limiter != nil || c.tree.spreads() ||
+		reads && private.OfClient(s.client).ReadsOnce() || !reads && s.host.Quirks.Separate.Load() {
+		return false
+	}
+	s.measure(c.ctx, size)
+	return size >= worthTrial || flow.WorthStriping(size, s.trip)
+}
+
+// worthTrial is the size from which a file's rate is watched: what may slow a connection down,
+// besides its window, cannot be known in advance.
+const worthTrial = 4 << 20
+
+// ends are the connections to the source's and the target's host, the same one if the hosts are.
+type ends struct{ from, to *session }
+
+func (e *ends) all() (all []*session) {
+	if e.to != nil {
+		all = append(all, e.to)
+	}
+	if e.from != nil && e.from != e.to {
+		all = append(all, e.from)
+	}
+	return all
+}
+
+// main returns the connection to the target's host, else the source's, else nil.
+func (e *ends) main() *session {
+	if e.to != nil {
+		return e.to
+	}
+	return e.from
+}
+
+// lost reports whether either connection has ended.
+func (e *ends) lost() bool { return e.from.lost() || e.to.lost() }
+
+// why returns the error to report for err: why a connection was given up, if one was.
+func (e *ends) why(err error) error {
+	if e.from != e.to {
+		if gaveUp := e.from.why(err); gaveUp != err {
+			return ofSource(gaveUp)
+		}
+	}
+	return e.to.why(err)
+}
+
+// lateContext returns a context for what must not stop halfway: it ends cleanupTime after ctx.
+func lateContext(ctx context.Context) (context.Context, func()) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-late.Done():
+		case <-time.After(cleanupTime):
+			cancel(context.Cause(ctx))
+		}
+	})
+	return late, func() { stop(); cancel(nil) }
+}
+
+// cleanupTime limits how long cleaning up after an interruption may take.
+const cleanupTime = 5 * time.Second
+
+// cleanupContext returns a context for work that remains after ctx has ended.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+}
