@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/usftp/usftp/internal/cutproxy"
@@ -29,6 +30,28 @@ func onShell(t *testing.T, server *opensshd.Server, remote string, args ...strin
 	return s, local
 }
 
+// completes types the beginning of a line and presses Tab until it is completed, since the listing
+// may be on its way. A # shows that a Tab has been dealt with.
+func (s *screen) completes(typed, completed string) {
+	s.t.Helper()
+	s.typed(typed)
+	done := regexp.MustCompile(completed + `(\x1b\[\d+[GK])*#`)
+	for from := s.shown.Len(); ; from = s.shown.Len() {
+		s.typed("\t#")
+		for !bytes.Contains(s.shown.Bytes()[from:], []byte("#")) {
+			b, ok := <-s.bytes
+			if !ok {
+				s.t.Fatalf("it has ended: %q", &s.shown)
+			}
+			s.shown.Write(b)
+		}
+		s.typed("\x7f")
+		if done.Match(s.shown.Bytes()[from:]) {
+			return
+		}
+	}
+}
+
 // A person copies files, with completion and a history.
 func TestShell(t *testing.T) {
 	t.Parallel()
@@ -40,15 +63,16 @@ func TestShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, local := onShell(t, server, remote)
-	s.typed("mkdi\x15get a\t")
-	s.await(`get a\\ long\\ name\.txt `)
+	s.typed("mkdi\x15")
+	s.completes("get a", `get a\\ long\\ name\.txt `)
 	s.typed("\r")
 	s.await(`100%.*in 00:0\d`)
 	s.await(`> $`)
 	if got := string(readFile(t, filepath.Join(local, "a long name.txt"))); got != "one" {
 		t.Errorf("it has %q", got)
 	}
-	s.typed("cd di\t\r")
+	s.completes("cd di", `cd directory/`)
+	s.typed("\r")
 	s.await(`directory> $`)
 	s.typed("put 'a l\t\r")
 	s.await(`put 'a long name\.txt' `)
@@ -62,8 +86,9 @@ func TestShell(t *testing.T) {
 	s.typed("nonsense\x03")
 	s.await(`nonsense\^C\s+.*> $`)
 	s.typed("\x1b[A\x1b[A\r") // the command before the last one
-	s.await(`put 'a long name\.txt' \s+`)
-	s.await(`> $`)
+	s.await(`(?s)nonsense.*put 'a long name\.txt' .*> $`)
+	s.typed("\x12cho\x05\r") // the last one with "cho" in it
+	s.await(`(?s)reverse-i-search.*\n42\s+.*> $`)
 	s.typed("\x04")
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -177,5 +202,71 @@ func TestShellAsks(t *testing.T) {
 	s.typed("\x04")
 	if code := s.End(); code != 0 {
 		t.Errorf("exit code %d: %q", code, &s.shown)
+	}
+}
+
+// Typing goes on while the host says nothing, whether or not Tab was pressed. Several names are
+// listed with the second Tab.
+func TestShellTyping(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	remote := t.TempDir()
+	sub := filepath.Join(remote, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"alpha", "alphabet", "\x1b]0;evil\a", "\xff", "日本語"} {
+		writeFile(t, filepath.Join(sub, name), nil)
+	}
+	proxy := cutproxy.Start(t, server.Addr())
+	s, _ := onShell(t, server, remote, "-P", strconv.Itoa(proxy.Port), "-o",
+		"HostKeyAlias=["+server.Host+"]:"+strconv.Itoa(server.Port))
+	if s.echoes() {
+		t.Error("the terminal shows what is typed, besides the editor")
+	}
+	s.typed("!stty -a; echo end\r")
+	s.await(`[^-]icanon(?s:.*)[^-]echo (?s:.*)\send\s+.*> $`)
+	proxy.Stall()
+	s.typed("get sub/\ta\tl\t mine")
+	s.await(`get sub/al mine`)
+	s.typed("\x15")
+	proxy.Restore()
+	s.completes("get sub/a", `get sub/alpha`)
+	s.typed("\t\t")
+	s.await(`\nalpha +alphabet`)
+	s.typed("\x15get sub/\t\tx")
+	s.await(`\nalpha +alphabet +日本語`)
+	s.await(`get sub/.*x`)
+	s.typed("\x15")
+	s.completes("ls sub/日", `ls sub/日本語 `)
+	s.typed("\r")
+	s.await(`\nsub/日本語\s+.*> $`)
+	if strings.Contains(s.shown.String(), "\x1b]") {
+		t.Errorf("the terminal was told something by a name: %q", &s.shown)
+	}
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	if code := s.End(); code != 128+int(syscall.SIGTERM) || !s.echoes() {
+		t.Errorf("exit code %d; the terminal echoes: %v", code, s.echoes())
+	}
+}
+
+// On a terminal that cannot place its cursor, and on one that is too narrow, lines are typed as
+// anywhere else.
+func TestShellPlainTerminal(t *testing.T) {
+	t.Parallel()
+	server := opensshd.Start(t, opensshd.Options{})
+	for name, columns := range map[string]uint16{"dumb": 80, "xterm": 12} {
+		t.Run(name, func(t *testing.T) {
+			cmd := command(t, t.TempDir(), "shell", "-q", "-F", server.ConfigFile, "testhost:"+t.TempDir())
+			cmd.Env = append(cmd.Env, "SHELL=/bin/sh", "TERM="+name)
+			s := onScreen(t, columns, cmd)
+			s.await(`> $`)
+			s.typed("nonsense\x03!echo $((6*7))\r")
+			s.await(`\n42\s+.*> $`)
+			s.typed("\x04")
+			if code := s.End(); code != 0 || strings.Contains(s.shown.String(), "unknown") {
+				t.Errorf("exit code %d: %q", code, &s.shown)
+			}
+		})
 	}
 }

@@ -131,10 +131,15 @@ func (s *Shell) source() (source, error) {
 		}
 		s.quoting, s.stdin = sftpQuoting, true
 		return &batch{file: f, in: f, aborts: true}, nil
-	case s.flags.batch == "" && ui.IsTerminal(s.app.Stdin):
+	case interactive(s.app, s.flags):
 		s.stdin = true
-		return newTerminal(s), nil
+		return newTerminal(s)
 	}
 	s.quoting = sftpQuoting
 	return &batch{aborts: s.flags.batch != ""}, nil
+}
+
+// interactive reports whether a person types the commands and sees what they print.
+func interactive(a *ui.App, f *flags) bool {
+	return f.batch == "" && ui.IsTerminal(a.Stdin) && ui.IsTerminal(a.Stdout)
 }

@@ -5,60 +5,63 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/usftp/usftp/internal/cli/lineedit"
+	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// complete completes a command line for the editor: the command's name, or an operand by what the
-// table says of it. pending says that a listing has been asked for.
-func (s *Shell) complete(text string, at int) (c lineedit.Completion, pending bool) {
-	text = text[:at]
+// complete completes the line up to pos, which counts characters, for the editor: the command's
+// name, or an operand by what the table says of it. It waits for nothing: if a listing is not there
+// yet there are no candidates, and the next Tab finds it.
+func (s *Shell) complete(line string, pos int) (head string, candidates []string, tail string) {
+	runes := []rune(line)
+	text, tail := string(runes[:pos]), string(runes[pos:])
 	lead := len(text) - len(strings.TrimLeft(text, " \t-@"))
 	words, open := scan(text[lead:], shQuoting)
-	for i := range words {
-		words[i].start += lead
-		words[i].end += lead
-	}
-	current := word{start: at, end: at}
-	if n := len(words); n > 0 && (words[n-1].end == at || open != 0) {
-		current = words[n-1]
+	o := operand{word: word{start: len(text)}, open: open}
+	if n := len(words); n > 0 && (lead+words[n-1].end == len(text) || open != 0) {
+		o.word = words[n-1]
+		o.start += lead
 		words = words[:n-1]
 	}
-	if open == '\\' || current.isPattern() {
-		return c, false
+	if open == '\\' || o.isPattern() {
+		return text, nil, tail
 	}
-	c.Start = current.start
-	if len(words) == 0 {
-		s.completeCommand(&c, current.text)
-		return c, false
+	o.typed = text[o.start:]
+	from, candidates := s.candidates(words, o)
+	return text[:o.start+from], candidates, tail
+}
+
+// candidates are what can stand in place of the operand as typed, from a byte on.
+func (s *Shell) candidates(before []word, o operand) (from int, candidates []string) {
+	if len(before) == 0 {
+		return 0, commandNames(o.text)
 	}
-	command := find(words[0].text)
+	command := find(before[0].text)
 	if command == nil {
-		return c, false
+		return 0, nil
 	}
 	n := 0
-	for _, w := range words[1:] {
+	for _, w := range before[1:] {
 		if !strings.HasPrefix(w.text, "-") {
 			n++
 		}
 	}
-	o := operand{word: current, open: open, typed: text[current.start:]}
 	switch kind := command.kindOf(n); kind {
 	case remote, remoteDirectory:
-		return s.completeRemote(o, kind == remoteDirectory)
+		return s.remoteCandidates(o, kind == remoteDirectory)
 	case local, localDirectory:
-		return o.completion(localEntries(o.directory()), kind == localDirectory), false
+		return o.candidates(localEntries(o.directory()), kind == localDirectory)
 	case either:
-		if begun, ok := strings.CutPrefix(o.typed, ":"); ok {
-			o.start, o.typed, o.text = o.start+1, begun, o.text[1:]
-			return s.completeRemote(o, true)
+		if typed, ok := strings.CutPrefix(o.typed, ":"); ok {
+			o.typed, o.text = typed, o.text[1:]
+			from, candidates = s.remoteCandidates(o, true)
+			return from + 1, candidates
 		}
-		return o.completion(localEntries(o.directory()), true), false
+		return o.candidates(localEntries(o.directory()), true)
 	case commandName:
-		s.completeCommand(&c, current.text)
+		return 0, commandNames(o.text)
 	}
-	return c, false
+	return 0, nil
 }
 
 // kindOf is what the operand with a number is.
@@ -69,19 +72,19 @@ func (c *command) kindOf(n int) kind {
 	return c.takes[min(n, len(c.takes)-1)]
 }
 
-// completeCommand completes the name of a command.
-func (s *Shell) completeCommand(c *lineedit.Completion, begun string) {
+// commandNames are the commands that begin so.
+func commandNames(begun string) (names []string) {
 	for i := range commands {
 		for _, name := range commands[i].names {
 			if strings.HasPrefix(name, strings.ToLower(begun)) {
-				c.List = append(c.List, name)
+				names = append(names, name)
 			}
 		}
 	}
-	c.Text = common(c.List)
-	if len(c.List) == 1 {
-		c.Text += " "
+	if len(names) == 1 {
+		names[0] += " "
 	}
+	return names
 }
 
 // An operand is the word that is completed.
@@ -96,8 +99,9 @@ func (o operand) directory() string {
 	return o.text[:strings.LastIndexByte(o.text, '/')+1]
 }
 
-// completeRemote completes a name on the host.
-func (s *Shell) completeRemote(o operand, directories bool) (c lineedit.Completion, pending bool) {
+// remoteCandidates are names on the host. If there is one, and it is a directory, its listing is
+// fetched for the next Tab.
+func (s *Shell) remoteCandidates(o operand, directories bool) (from int, candidates []string) {
 	dir := o.directory()
 	if strings.HasPrefix(dir, "~/") && !strings.HasPrefix(o.typed, `\`) && o.open == 0 {
 		dir = s.session.home + dir[1:]
@@ -106,11 +110,13 @@ func (s *Shell) completeRemote(o operand, directories bool) (c lineedit.Completi
 	if !path.IsAbs(dir) {
 		dir = path.Join(at, dir)
 	}
-	names, pending := s.listings.get(path.Clean(dir))
-	if pending {
-		return c, true
+	dir = path.Clean(dir)
+	from, candidates = o.candidates(s.listings.get(dir), directories)
+	if len(candidates) == 1 && strings.HasSuffix(candidates[0], "/") {
+		words, _ := scan(o.typed[:from]+candidates[0], shQuoting)
+		s.listings.get(path.Join(dir, path.Base(words[0].text)))
 	}
-	return o.completion(names, directories), false
+	return from, candidates
 }
 
 // localEntries lists a local directory.
@@ -138,58 +144,30 @@ func localEntries(dir string) (entries []entry) {
 	return entries
 }
 
-// completion finds the names that go on from what was typed.
-func (o operand) completion(names []entry, directories bool) (c lineedit.Completion) {
-	c.Start = o.start
-	dir := o.directory()
-	begun := o.text[len(dir):]
-	var found []string
-	isDirectory := false
+// candidates are the names that go on from what was typed, which is replaced from a byte on. What
+// was typed stays as it is, in its own quotes; what is added is quoted alike. The editor shows names
+// as they are, so there are none that a terminal should not be shown.
+func (o operand) candidates(names []entry, directories bool) (from int, candidates []string) {
+	begun := o.text[len(o.directory()):]
+	from = strings.LastIndexByte(o.typed, '/') + 1
+	directory := false
 	for _, e := range names {
 		if !strings.HasPrefix(e.name, begun) || directories && !e.directory ||
-			strings.HasPrefix(e.name, ".") && !strings.HasPrefix(begun, ".") {
+			strings.HasPrefix(e.name, ".") && !strings.HasPrefix(begun, ".") ||
+			ui.Printable(e.name) != e.name {
 			continue
 		}
-		found = append(found, e.name)
-		shown := e.name
-		if isDirectory = e.directory; e.directory {
-			shown += "/"
+		name := o.typed[from:] + quote(e.name[len(begun):], o.open)
+		if directory = e.directory; directory {
+			name += "/"
 		}
-		c.List = append(c.List, shown)
+		candidates = append(candidates, name)
 	}
-	if len(found) == 0 {
-		return c
-	}
-	// What was typed stays as it is, in its own quotes; what is added is quoted alike.
-	c.Text = o.typed + quote(common(found)[len(begun):], o.open)
-	if len(found) == 1 {
-		switch {
-		case isDirectory:
-			c.Text += "/"
-		case o.open != 0:
-			c.Text += string(o.open) + " "
-		default:
-			c.Text += " "
+	if len(candidates) == 1 && !directory {
+		if o.open != 0 {
+			candidates[0] += string(o.open)
 		}
+		candidates[0] += " "
 	}
-	return c
-}
-
-// common is how all of the names begin.
-func common(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	prefix := names[0]
-	for _, name := range names[1:] {
-		n := 0
-		for n < len(prefix) && n < len(name) && prefix[n] == name[n] {
-			n++
-		}
-		prefix = prefix[:n]
-	}
-	for !utf8.ValidString(prefix) && utf8.ValidString(names[0]) { // a letter was cut
-		prefix = prefix[:len(prefix)-1]
-	}
-	return prefix
+	return from, candidates
 }

@@ -6,13 +6,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode/utf8"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
 )
 
 // completing is a shell in /srv on the host, with some names in its listings.
 func completing() *Shell {
 	s := &Shell{session: &session{home: "/home/me", dir: "/srv"}}
-	s.listings = newListings(s.session)
+	s.listings = newListings(s.session.client)
 	for dir, names := range map[string][]string{
 		"/srv": {"a long name", "alpha", "beta/", "beta/x", "it's", ".hidden", "日本", "日月", "*star", "~tilde",
 			"\x1b[31mred", "link/"},
@@ -84,47 +89,95 @@ func TestComplete(t *testing.T) {
 		"!ls al":           "!ls al",
 		"pwd al":           "pwd al",
 		"rename alpha be":  "rename alpha beta/",
-		"get \"\x1b":       "get \"\x1b[31mred\" ",
+		"get \"\x1b":       "get \"\x1b", // no terminal should be shown that
+		"get beta\\/o":     "get beta\\/one ",
 		"get /empty/":      "get /empty/",
 		"lls sub/":         "lls sub/inner ",
 	} {
-		c, pending := s.complete(typed+" rest", len(typed))
+		head, candidates, tail := s.complete(typed+" rest", utf8.RuneCountInString(typed))
 		got := typed
-		if c.Text != "" {
-			got = typed[:c.Start] + c.Text
+		if len(candidates) > 0 {
+			got = head + common(candidates)
 		}
-		if got != want || pending {
-			t.Errorf("%q becomes %q, want %q", typed, got, want)
+		if got != want || tail != " rest" {
+			t.Errorf("%q becomes %q and %q, want %q", typed, got, tail, want)
 		}
 		// What was completed is the name, whatever is in it.
 		if words, err := split(got, shQuoting); strings.HasSuffix(got, " ") && got != typed && err != nil {
 			t.Errorf("%q becomes %q, which is %q, %v", typed, got, textsOf(words), err)
 		}
 	}
-	c, _ := s.complete("get 日", len("get 日"))
-	if want := []string{"日本", "日月"}; !slices.Equal(c.List, want) {
-		t.Errorf("the candidates are %q, want %q", c.List, want)
+	for typed, want := range map[string][]string{
+		"get 日":        {"日本", "日月"},
+		"get 'beta/":   {"one", "two/"},
+		"get be":       {"beta/"},
+		"sync sub :/":  {"srv/", "home/"},
+		"get \"a":      {"\"a long name", "\"alpha"},
+		"get beta/two": {"two/"},
+	} {
+		head, candidates, _ := s.complete(typed, utf8.RuneCountInString(typed))
+		if !slices.Equal(candidates, want) || !strings.HasPrefix(typed, head) {
+			t.Errorf("for %q there are %q after %q, want %q", typed, candidates, head, want)
+		}
 	}
-	if c, _ := s.complete("", 0); len(c.List) < len(commands) {
-		t.Errorf("there are %d commands", len(c.List))
+	if _, candidates, _ := s.complete("", 0); len(candidates) < len(commands) {
+		t.Errorf("there are %d commands", len(candidates))
 	}
 }
 
-// Names that are asked for and not there yet are pending only if somebody is fetching them.
-func TestCompleteWithoutConnection(t *testing.T) {
+// common is how all of the candidates begin: what the first Tab inserts.
+func common(candidates []string) string {
+	prefix := candidates[0]
+	for _, c := range candidates {
+		for !strings.HasPrefix(c, prefix) || !utf8.ValidString(prefix) {
+			prefix = prefix[:len(prefix)-1]
+		}
+	}
+	return prefix
+}
+
+// Nobody waits for a listing: there are no names until it has come. An old one is shown while it is
+// read again.
+func TestListings(t *testing.T) {
 	t.Parallel()
-	s := completing()
-	if _, pending := s.complete("get /other/", len("get /other/")); pending {
-		t.Error("it waits for a listing that nobody fetches")
-	}
-	s.listings.dirs["/other"] = new(listing) // under way
-	if _, pending := s.complete("get /other/", len("get /other/")); !pending {
-		t.Error("it does not wait for a listing that is under way")
-	}
-	s.listings.forget()
-	if c, _ := s.complete("get al", len("get al")); c.Text != "" {
-		t.Errorf("what is forgotten is completed: %q", c.Text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		server := sftptest.NewScripted(sftptest.Script{})
+		server.Files.WriteFile("/srv/one", nil)
+		link := server.Dial(sftptest.LinkConfig{ToServer: time.Second})
+		client, err := usftp.NewClientPipe(link, link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		defer client.Close()
+		l := newListings(func() (*usftp.Client, string) { return client, "/srv" })
+		shows := func(when string, want ...string) {
+			t.Helper()
+			began := time.Now()
+			var names []string
+			for _, e := range l.get("/srv") {
+				names = append(names, e.name)
+			}
+			if !slices.Equal(names, want) || time.Since(began) > 0 {
+				t.Errorf("%s: %q after %v, want %q", when, names, time.Since(began), want)
+			}
+		}
+		shows("at first")
+		shows("while it is read")
+		time.Sleep(listingLimit)
+		shows("when it has come", "one")
+		server.Files.WriteFile("/srv/two", nil)
+		shows("soon after", "one")
+		time.Sleep(listingGood)
+		shows("when it is old", "one")
+		time.Sleep(listingLimit)
+		shows("when it was read again", "one", "two")
+		server.Files.WriteFile("/srv/three", nil)
+		l.changed()
+		shows("after a change")
+		time.Sleep(listingLimit)
+		shows("after a change, when it has come", "one", "three", "two")
+	})
 }
 
 // An edited file has a name that no program takes for something else.

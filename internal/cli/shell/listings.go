@@ -12,10 +12,9 @@ import (
 )
 
 // listings are directories of the host that were read lately, for completion. They are read on
-// other goroutines: whoever types does not wait.
+// other goroutines: whoever types does not wait. Nil is what a batch has, in which nobody types.
 type listings struct {
-	session *session
-	arrived func() // is called when one that was asked for has come
+	client func() (client *usftp.Client, dir string) // if there is a connection, and where one is
 
 	mu   sync.Mutex
 	dirs map[string]*listing // by absolute path
@@ -24,9 +23,9 @@ type listings struct {
 
 // A listing is the names in a directory.
 type listing struct {
-	read    time.Time // when it came; zero while it is under way
-	names   []entry
-	partial bool
+	read   time.Time // when it came; zero if it has not
+	names  []entry
+	coming bool // it is being read
 }
 
 // An entry is a name. Directories, and links to some, are shown with a slash.
@@ -43,59 +42,63 @@ const (
 	linksAsked   = 256 // of a listing, to find out which lead to directories
 )
 
-func newListings(s *session) *listings {
-	return &listings{session: s, arrived: func() {}, dirs: make(map[string]*listing)}
+func newListings(client func() (*usftp.Client, string)) *listings {
+	return &listings{client: client, dirs: make(map[string]*listing)}
 }
 
-// get returns the names in a directory. If they are not known it has them read, and pending is
-// true: arrived will be called.
-func (l *listings) get(dir string) (names []entry, pending bool) {
+// get returns what is known of a directory, and has it read if that is nothing, or old.
+func (l *listings) get(dir string) (names []entry) {
+	if l == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	have := l.dirs[dir]
-	switch {
-	case have == nil || !have.read.IsZero() && time.Since(have.read) > listingGood:
-		return nil, l.fetch(dir)
-	case have.read.IsZero():
-		return nil, true
+	if have != nil {
+		names = have.names
 	}
-	return have.names, false
+	if have == nil || !have.coming && time.Since(have.read) > listingGood {
+		l.fetch(dir, names)
+	}
+	return names
 }
 
-// prefetch has a directory read that will probably be asked for.
-func (l *listings) prefetch(dir string) { l.get(dir) }
-
-// forget forgets all that was read: something has changed on the host.
-func (l *listings) forget() {
+// changed forgets all that was read, since something has changed on the host, and reads the
+// directory where one is.
+func (l *listings) changed() {
+	if l == nil {
+		return
+	}
+	_, dir := l.client()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.dirs)
 	l.age++
+	l.fetch(dir, nil)
 }
 
-// fetch reads a directory, if there is a connection. The caller holds the lock.
-func (l *listings) fetch(dir string) bool {
-	client, _ := l.session.client()
+// fetch reads a directory, if there is a connection; until it has come, names will do. The caller
+// holds the lock.
+func (l *listings) fetch(dir string, names []entry) {
+	client, _ := l.client()
 	if client == nil {
-		return false
+		return
 	}
 	if len(l.dirs) >= listingsKept {
 		clear(l.dirs)
 	}
 	age := l.age
-	l.dirs[dir] = new(listing)
+	l.dirs[dir] = &listing{names: names, coming: true}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), listingLimit)
 		defer cancel()
 		read := readListing(client.WithContext(ctx), dir)
 		l.mu.Lock()
+		defer l.mu.Unlock()
 		if l.age == age {
 			l.dirs[dir] = read
 		}
-		l.mu.Unlock()
-		l.arrived()
 	}()
-	return true
 }
 
 // readListing reads a directory as far as time and memory allow.
@@ -104,7 +107,6 @@ func readListing(client *usftp.Client, dir string) *listing {
 	var links []int
 	for f, err := range client.Entries(dir) {
 		if err != nil || len(l.names) >= listingMost {
-			l.partial = true
 			break
 		}
 		if f.Mode()&fs.ModeSymlink != 0 && len(links) < linksAsked {

@@ -49,7 +49,7 @@ func (s *Shell) enter(ctx context.Context, client *usftp.Client, name string) er
 		return &fs.PathError{Op: "cd", Path: name, Err: errors.New("not a directory")}
 	}
 	s.session.enter(dir)
-	s.listings.prefetch(dir)
+	s.listings.get(dir)
 	return nil
 }
 

@@ -31,12 +31,11 @@ type Shell struct {
 
 func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
 	config := f.Config(a, &f.Report)
-	config.Dial.IgnoreInterrupts = f.batch == "" && ui.IsTerminal(a.Stdin)
+	config.Dial.IgnoreInterrupts = interactive(a, f)
 	s := &Shell{app: a, flags: f, journal: opt.JournalDirectory(), meter: true}
 	target.Path = ""
 	s.session = &session{target: target, config: config, retry: f.TransferOptions().Retry,
 		tell: a.Console.Say}
-	s.listings = newListings(s.session)
 	return s
 }
 
@@ -47,7 +46,7 @@ func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error)
 		return true, err
 	}
 	if at == "" {
-		s.listings.prefetch(s.session.dir)
+		s.listings.get(s.session.dir)
 		return false, nil
 	}
 	name := s.session.abs(at)
@@ -77,7 +76,7 @@ func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
 		err = l.command.execute(ctx, s, again)
 	}
 	if l.command.changes {
-		s.listings.forget()
+		s.listings.changed()
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.As(err, new(*toldError)) {
 		err = cause

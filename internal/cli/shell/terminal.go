@@ -4,59 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
-	"github.com/usftp/usftp/internal/cli/lineedit"
+	"github.com/mattn/go-runewidth"
+	"github.com/peterh/liner"
+
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
 // A terminal is a person who types commands.
 type terminal struct {
-	shell  *Shell
-	screen *os.File
-	editor *lineedit.Editor
+	shell   *Shell
+	editor  *liner.State
+	history *history
+
+	// The editor's terminal mode is only for the time in which a line is typed. Programs that run
+	// in between, and questions for passwords, find the terminal as it was.
+	editing, before liner.ModeApplier
 }
 
-func newTerminal(s *Shell) *terminal {
-	t := &terminal{shell: s, screen: s.app.Stdout}
-	if !ui.IsTerminal(t.screen) { // what is printed goes to a file; the person sits here
-		t.screen = os.Stderr
+func newTerminal(s *Shell) (*terminal, error) {
+	before, err := liner.TerminalMode()
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the terminal: %w", err)
 	}
-	t.editor = lineedit.New(s.app.Stdin, t.screen, func() int { return ui.Width(t.screen) })
+	s.app.EnableEscapes()
+	t := &terminal{shell: s, before: before, editor: liner.NewLiner(), history: new(history)}
+	t.editing, err = liner.TerminalMode()
+	before.ApplyMode()
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the terminal: %w", err)
+	}
+	t.editor.SetCtrlCAborts(true)
+	t.editor.SetTabCompletionStyle(liner.TabPrints)
+	t.editor.SetWordCompleter(s.complete)
 	if state := opt.StateDirectory(); state != "" {
-		history, err := lineedit.Open(filepath.Join(state, "shell_history"))
+		t.history, err = openHistory(filepath.Join(state, "shell_history"), t.editor.AppendHistory)
 		if err != nil {
 			s.app.Console.Say("the history cannot be used: " + ui.ReasonOf(err))
 		}
-		t.editor.History = history
 	}
-	t.editor.Complete = s.complete
-	s.listings.arrived = t.editor.Wake
-	s.ask = t.ask
-	return t
+	s.ask, s.listings = t.ask, newListings(s.session.client)
+	return t, nil
 }
 
-func (t *terminal) close() {}
+func (t *terminal) close() { t.editor.Close() }
 
 func (t *terminal) loop(ctx context.Context, s *Shell) error {
 	s.app.Signals.OnInterrupt(s.interrupts.interrupted)
 	if !s.flags.Quiet {
-		fmt.Fprintf(t.screen, "Connected to %s. Try help, or Tab.\n",
+		fmt.Fprintf(s.app.Stdout, "Connected to %s. Try help, or Tab.\n",
 			ui.Printable(s.session.target.UserHost()))
 	}
 	for {
-		text, err := t.readLine(ctx)
+		text, err := t.readLine(ctx, t.prompt())
 		switch {
-		case errors.Is(err, lineedit.ErrInterrupted):
+		case errors.Is(err, liner.ErrPromptAborted):
 			continue
 		case isEnd(err):
+			fmt.Fprintln(s.app.Stdout)
 			return nil
 		case err != nil:
 			return err
+		}
+		if t.history.add(text) {
+			t.editor.AppendHistory(text)
 		}
 		l, err := parseLine(text, s.quoting)
 		ends := false
@@ -85,7 +100,7 @@ func (t *terminal) run(ctx context.Context, l line) (ends bool, err error) {
 func (t *terminal) show(err error) {
 	var told *toldError
 	if errors.As(err, new(*ui.Interruption)) && !errors.As(err, &told) {
-		fmt.Fprintln(t.screen)
+		fmt.Fprintln(t.shell.app.Stdout)
 		return
 	}
 	t.shell.show(err)
@@ -93,44 +108,51 @@ func (t *terminal) show(err error) {
 
 // ask asks a question that is answered with yes or no, by a line of its own.
 func (t *terminal) ask(ctx context.Context, question string) (yes bool, err error) {
-	restore, err := t.shell.app.Raw(t.shell.app.Stdin)
-	if err != nil {
-		return false, err
+	// While a line is typed, Ctrl-C is a key. A SIGINT from elsewhere would leave the editor
+	// behind, and it would read the next line.
+	t.shell.interrupts.ignore(true)
+	defer t.shell.interrupts.ignore(false)
+	prompt := ui.Printable(question) + " "
+	if runewidth.StringWidth(prompt) > t.columns()/2 {
+		fmt.Fprintln(t.shell.app.Stdout, ui.Printable(question))
+		prompt = "[y/N] "
 	}
-	defer restore()
-	editor := lineedit.New(t.shell.app.Stdin, t.screen, t.editor.Width)
-	answer, err := editor.ReadLine(ctx, ui.Printable(question)+" ")
+	answer, err := t.readLine(ctx, prompt)
 	switch {
-	case errors.Is(err, lineedit.ErrInterrupted):
+	case errors.Is(err, liner.ErrPromptAborted):
 		return false, told(err)
 	case isEnd(err):
+		fmt.Fprintln(t.shell.app.Stdout)
 		return false, nil
 	}
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y"), err
 }
 
-// readLine reads a line with the terminal raw.
-func (t *terminal) readLine(ctx context.Context) (string, error) {
-	in := t.shell.app.Stdin
-	restore, err := t.shell.app.Raw(in)
-	if err != nil {
-		return "", err
+// readLine reads a line. The error is io.EOF, liner.ErrPromptAborted for Ctrl-C, or the cause of ctx.
+func (t *terminal) readLine(ctx context.Context, prompt string) (string, error) {
+	t.editing.ApplyMode()
+	restore := t.shell.app.RestoreAtSignal(func() { t.before.ApplyMode() })
+	defer restore()
+	type typed struct {
+		line string
+		err  error
 	}
-	defer func() { restore() }()
-	t.editor.Suspend = nil
-	if ui.SuspendSelf != nil {
-		t.editor.Suspend = func() {
-			restore()
-			ui.SuspendSelf()
-			if again, err := t.shell.app.Raw(in); err == nil {
-				restore = again
-			}
-		}
+	lines := make(chan typed, 1)
+	go func() {
+		line, err := t.editor.Prompt(prompt)
+		lines <- typed{line, err}
+	}()
+	select {
+	case l := <-lines:
+		return l.line, l.err
+	case <-ctx.Done(): // the editor cannot be stopped: it ends with the program, which ends now
+		return "", context.Cause(ctx)
 	}
-	return t.editor.ReadLine(ctx, t.prompt())
 }
 
-// prompt shows where one is.
+func (t *terminal) columns() int { return ui.Width(t.shell.app.Stdout) }
+
+// prompt shows where one is, in half of a line at most: an editor needs room.
 func (t *terminal) prompt() string {
 	session := t.shell.session
 	dir := session.dir
@@ -139,5 +161,9 @@ func (t *terminal) prompt() string {
 	} else if len(dir) > 30 {
 		dir = "…/" + path.Base(dir)
 	}
-	return ui.Printable(session.target.UserHost()+":"+dir) + "> "
+	prompt := ui.Printable(session.target.UserHost()+":"+dir) + "> "
+	if over := runewidth.StringWidth(prompt) - t.columns()/2; over > 0 {
+		prompt = runewidth.TruncateLeft(prompt, over+1, "…")
+	}
+	return prompt
 }

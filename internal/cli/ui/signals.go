@@ -136,6 +136,10 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 	})
 }
 
+// RestoreAtSignal keeps how to put the terminal back, for a signal that ends the program. What it
+// returns does so now, once.
+func (a *App) RestoreAtSignal(undo func()) (now func()) { return a.restore.set(undo) }
+
 // A restorer holds how to undo what was done to the terminal.
 type restorer struct {
 	mu   sync.Mutex
