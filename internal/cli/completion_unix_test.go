@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -55,9 +56,21 @@ func TestCompletesHosts(t *testing.T) {
 	writeFile(t, ssh+"/conf.d/one", []byte("Host zone\n"))
 	writeFile(t, home+"/elsewhere/extra", []byte("Host zextra\nMatch host zmatch\n"))
 	writeFile(t, home+"/elsewhere/known", []byte("zknown,192.0.2.7 ssh-ed25519 AAAA\n|1|zhash|zhash ssh-ed25519 AAAA\n"))
-	writeFile(t, ssh+"/known_hosts", []byte("zother ssh-ed25519 AAAA\n[zport]:2222 ssh-ed25519 AAAA\n@cert-authority *.zca ssh-ed25519 AAAA\n@revoked zrevoked ssh-ed25519 AAAA\nzshort\n#zcomment a b\nz$(evil) ssh-ed25519 AAAA\n"))
+	writeFile(t, ssh+"/known_hosts", []byte("zother ssh-ed25519 AAAA\n[zport]:2222,[192.0.2.9]:2222 ssh-ed25519 AAAA\n2001:db8::7,[2001:db8::8]:2222 ssh-ed25519 AAAA\n@cert-authority *.zca ssh-ed25519 AAAA\n@revoked zrevoked ssh-ed25519 AAAA\nzshort\n#zcomment a b\nz$(evil) ssh-ed25519 AAAA\n"))
 	wantCompleted(t, completed(t, home, "ls", "z"), "zalpha:", "zbeta:", "zdelta:", "zextra:", "zknown:", "zone:", "zother:", "zrevoked:")
 	wantCompleted(t, completed(t, home, "cp", "me@ze"), "me@zextra:")
+	// hosts that are known with a port
+	wantCompleted(t, completed(t, home, "ls", "zp"))
+	wantCompleted(t, completed(t, home, "ls", "--port", "22", "zp"))
+	wantCompleted(t, completed(t, home, "ls", "--port", "2222", "zp"), "zport:")
+	wantCompleted(t, completed(t, home, "cp", "-P", "2222", "me@zp"), "me@zport:")
+	wantCompleted(t, completed(t, home, "ls", "sftp://zp"), "sftp://zport:2222/")
+	wantCompleted(t, completed(t, home, "rm", "sftp://me@zp"), "sftp://me@zport:2222/")
+	wantCompleted(t, completed(t, home, "ls", "sftp://zo"), "sftp://zone/", "sftp://zother/")
+	wantCompleted(t, completed(t, home, "ls", "--hosts", "zone,zp"), "zone,zport:2222")
+	wantCompleted(t, completed(t, home, "cp", "-J", "zp"), "zport:2222")
+	wantCompleted(t, completed(t, home, "ls", "[2001:db8::7"), "[2001:db8::7]:")
+	wantCompleted(t, completed(t, home, "ls", "--hosts", "[2001"), "[2001:db8::7]", "[2001:db8::8]:2222")
 	wantCompleted(t, completed(t, home, "cp", "-J", "zone,zal"), "zone,zalpha")
 	writeFile(t, home+"/own", []byte("Host zmine\n"))
 	wantCompleted(t, completed(t, home, "rm", "--config", home+"/own", "zm"), "zmine:")
@@ -111,6 +124,22 @@ func TestCompletesPaths(t *testing.T) {
 	wantCompleted(t, completed(t, "", "chmod", conf[0], conf[1], "755", at+"alph"), at+"alpha.txt")
 	wantCompleted(t, completed(t, "", "find", conf[0], conf[1], at+"al"), at+"alink/", at+"alps/")
 	wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], at+"none/"))
+	// addresses with a port
+	url := fmt.Sprintf("sftp://%s@%s:%d", sshd.User, sshd.Host, sshd.Port)
+	key := []string{"--identity", sshd.IdentityFile, "--option", "UserKnownHostsFile=" + sshd.KnownHosts}
+	for _, typed := range []string{root + "/al", root + "/sp%20", root + `/st%5C%2A`} {
+		dir, want := root+"/", []string{"alink/", "alpha.txt", "alps/"}
+		switch {
+		case strings.HasSuffix(typed, "%20"):
+			want = []string{"sp%20ace.txt"}
+		case strings.HasSuffix(typed, "%2A"):
+			want = []string{"st%5C%2Ar"}
+		}
+		for i := range want {
+			want[i] = url + dir + want[i]
+		}
+		wantCompleted(t, completed(t, "", append(append([]string{"ls"}, key...), url+typed)...), want...)
+	}
 	// homes, and relative paths
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -120,7 +149,8 @@ func TestCompletesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typed := range []string{"testhost:" + below + "/", "testhost:~/" + below + "/", "testhost:~" + sshd.User + "/" + below + "/"} {
+	for _, typed := range []string{"testhost:" + below + "/", "testhost:~/" + below + "/", "testhost:~" + sshd.User + "/" + below + "/",
+		"sftp://testhost/~/" + below + "/"} {
 		wantCompleted(t, completed(t, "", "ls", conf[0], conf[1], typed+"alph"), typed+"alpha.txt")
 	}
 }

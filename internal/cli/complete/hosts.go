@@ -2,6 +2,7 @@ package complete
 
 import (
 	"bufio"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ type hostReader struct {
 
 // Hosts returns the hosts that ssh knows by name: those of Host lines in config or, if that is
 // empty, in the user's and the system's ssh_config, with what they include, and those of known_hosts
-// files that are not hashed. They are sorted.
+// files that are not hashed, those with a port as "host:2222". They are sorted.
 func Hosts(config string) []string {
 	home, _ := os.UserHomeDir()
 	r := &hostReader{home: home, names: make(map[string]bool), read: make(map[string]bool)}
@@ -122,8 +123,7 @@ func words(text string) (list []string) {
 	return list
 }
 
-// knownHosts reads the names of a known_hosts file (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Those
-// with a port cannot be named as host:path.
+// knownHosts reads the names of a known_hosts file (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
 func (r *hostReader) knownHosts(file string) {
 	r.lines(file, func(line string) {
 		fields := strings.Fields(line)
@@ -134,12 +134,17 @@ func (r *hostReader) knownHosts(file string) {
 			return
 		}
 		for name := range strings.SplitSeq(fields[0], ",") {
-			if strings.Contains(name, ":") && !strings.HasPrefix(name, "[") {
-				name = "[" + name + "]" // IPv6
-			} else if strings.HasPrefix(name, "[") {
-				continue
+			host, port, err := net.SplitHostPort(name) // fails without a port
+			if err != nil {
+				host, port = name, ""
 			}
-			r.add(name)
+			if strings.Contains(host, ":") {
+				host = "[" + host + "]" // IPv6
+			}
+			if port != "" {
+				host += ":" + port
+			}
+			r.add(host)
 		}
 	})
 }
@@ -149,4 +154,12 @@ func (r *hostReader) add(name string) {
 	if name != "" && !strings.ContainsAny(name, "*?!|\\ \t'\"$`/@") && len(r.names) < mostHosts {
 		r.names[name] = true
 	}
+}
+
+// cutPort cuts the port off a host's name; it is "" if there is none.
+func cutPort(name string) (host, port string) {
+	if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {
+		return name[:i], name[i+1:]
+	}
+	return name, ""
 }

@@ -6,6 +6,7 @@ package complete
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -61,10 +62,10 @@ func (p Places) Complete(word string) ([]string, cobra.ShellCompDirective) {
 
 func (p Places) complete(ctx context.Context, word string) ([]string, cobra.ShellCompDirective) {
 	place, err := connect.ParsePlace(word)
+	if rest, ok := strings.CutPrefix(word, scheme); ok && !strings.Contains(rest, "/") {
+		return spaced(p.hosts(word))
+	}
 	if word != "" && err == nil && place.Remote {
-		if strings.Contains(word, "://") {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
 		return spaced(p.remote(ctx, place))
 	}
 	if strings.ContainsAny(word, "/~") || strings.HasPrefix(word, ".") || strings.HasPrefix(word, "-") {
@@ -102,12 +103,22 @@ func spaced(words []string) ([]string, cobra.ShellCompDirective) {
 	return words, directive
 }
 
-// hosts returns the hosts that a word may become, as "user@host:".
+// scheme is how an operand begins that may have a port.
+const scheme = "sftp://"
+
+// hosts returns the hosts that a word may become, as "user@host:" or "sftp://user@host:2222/". A
+// host that is known with a port is reached as "host:" only if that is the port in use.
 func (p Places) hosts(word string) (words []string) {
-	for _, host := range MatchHosts(p.Connect.ConfigFile(), word) {
-		words = append(words, host+":")
+	begun, isURL := strings.CutPrefix(word, scheme)
+	for _, name := range MatchHosts(p.Connect.ConfigFile(), begun) {
+		switch host, port := cutPort(name); {
+		case isURL:
+			words = append(words, scheme+name+"/")
+		case port == "" || port == p.Connect.Port():
+			words = append(words, host+":")
+		}
 	}
-	return words
+	return slices.Compact(words)
 }
 
 // MatchHosts returns the hosts that begin with a word, which may have "user@" in front.
@@ -155,14 +166,16 @@ func fit(name string) bool {
 
 // remote returns the paths on a host that a place may become.
 func (p Places) remote(ctx context.Context, place connect.Place) (words []string) {
-	typed := place.Typed[:len(place.Typed)-len(place.Target.Path)]
-	if !strings.HasSuffix(place.Typed, place.Target.Path) {
-		// "~/x" was typed, and is x in the login's directory
-		i := strings.LastIndexByte(place.Typed, ':')
-		typed = place.Typed[:i+1]
-		if tail := place.Typed[i+1:]; tail != "~" && strings.HasSuffix(tail, place.Target.Path) {
-			typed = place.Typed[:len(place.Typed)-len(place.Target.Path)]
+	// What was typed stays as it is up to the last slash, or up to the colon.
+	head := place.Typed[:strings.LastIndexByte(place.Typed, '/')+1]
+	quote := escaped
+	if strings.HasPrefix(place.Typed, scheme) {
+		quote = func(name string) string { return url.PathEscape(escaped(name)) }
+		if place.Target.Path == "" && !strings.HasSuffix(head, "~/") { // sftp://host/~
+			head += "~/"
 		}
+	} else if head == "" {
+		head = strings.TrimSuffix(strings.TrimSuffix(place.Typed, place.Target.Path), "~")
 	}
 	login, err := pool.Connect(ctx, place.Target, p.Connect.Unattended())
 	if err != nil {
@@ -186,11 +199,13 @@ func (p Places) remote(ctx context.Context, place connect.Place) (words []string
 		}
 		at = path.Join(home, below)
 	}
-	return p.list(client, unescaped(at), unescaped(prefix), typed+dir)
+	return p.list(client, unescaped(at), unescaped(prefix), head, quote)
 }
 
-// list returns the names in a directory that begin with a prefix, each with head in front.
-func (p Places) list(client *usftp.Client, dir, prefix, head string) (words []string) {
+// list returns the names in a directory that begin with a prefix, each as quote writes it with head
+// in front.
+func (p Places) list(client *usftp.Client, dir, prefix, head string,
+	quote func(name string) string) (words []string) {
 	type match struct {
 		file *usftp.File
 		name string
@@ -219,7 +234,7 @@ func (p Places) list(client *usftp.Client, dir, prefix, head string) (words []st
 		isDir[r.Item.name] = r.Err == nil && r.Value.IsDir()
 	}
 	for _, m := range found {
-		word := head + escaped(m.name)
+		word := head + quote(m.name)
 		if isDir[m.name] {
 			word += "/"
 		} else if p.Directories {

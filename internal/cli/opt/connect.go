@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,6 +103,14 @@ func Values(f *pflag.FlagSet, name string, values ...string) {
 
 // ConfigFile is the ssh_config that was named, or "".
 func (c *Connect) ConfigFile() string { return c.configFile }
+
+// Port is the port that was named, or "".
+func (c *Connect) Port() string {
+	if c.port == 0 {
+		return ""
+	}
+	return strconv.Itoa(c.port)
+}
 
 // Unattended returns how hosts are connected to behind a person's back: nobody is asked or told
 // anything, no host key is accepted, no master connection is left behind, and what is written on the
