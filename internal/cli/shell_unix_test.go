@@ -174,7 +174,7 @@ func TestShellAsks(t *testing.T) {
 	server := opensshd.Start(t, opensshd.Options{})
 	remote := t.TempDir()
 	for _, name := range []string{"one", "two"} {
-		writeFile(t, filepath.Join(remote, name), nil)
+		writeFile(t, filepath.Join(remote, name), []byte("this is "+name+"\n"))
 	}
 	s, _ := onShell(t, server, remote)
 	s.typed("rm -i one\r")
@@ -196,7 +196,7 @@ func TestShellAsks(t *testing.T) {
 	s.typed("\x03")
 	s.await(`\^C\s+.*> $`)
 	s.typed("tail -f one\r")
-	s.await(`tail -f one\s+$`)
+	s.await(`this is one\s+$`)
 	s.typed("\x03")
 	s.await(`\^C\s+.*testhost:.*> $`)
 	s.typed("\x04")

@@ -33,7 +33,12 @@ func newTerminal(s *Shell) (*terminal, error) {
 	}
 	s.app.EnableEscapes()
 	t := &terminal{shell: s, before: before, editor: liner.NewLiner(), history: new(history)}
-	t.editing, err = liner.TerminalMode()
+	if liner.TerminalSupported() { // liner has Ctrl-C be a key only when it has shown the prompt
+		err = ui.SignalsOff(s.app.Stdin)
+	}
+	if err == nil {
+		t.editing, err = liner.TerminalMode()
+	}
 	before.ApplyMode()
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the terminal: %w", err)

@@ -2,5 +2,10 @@
 
 package ui
 
+import "os"
+
 // echoOff leaves it to term.ReadPassword to turn the echo off.
 func echoOff(int) error { return nil }
+
+// SignalsOff leaves it to the editor of lines.
+func SignalsOff(*os.File) error { return nil }

@@ -2,14 +2,27 @@
 
 package ui
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // echoOff keeps a terminal from showing what is typed.
 func echoOff(fd int) error {
+	return change(fd, func(state *unix.Termios) { state.Lflag &^= unix.ECHO })
+}
+
+// SignalsOff has a terminal give Ctrl-C and Ctrl-Z as keys.
+func SignalsOff(f *os.File) error {
+	return change(int(f.Fd()), func(state *unix.Termios) { state.Lflag &^= unix.ISIG })
+}
+
+func change(fd int, how func(state *unix.Termios)) error {
 	state, err := unix.IoctlGetTermios(fd, GetTermios)
 	if err != nil {
 		return err
 	}
-	state.Lflag &^= unix.ECHO
+	how(state)
 	return unix.IoctlSetTermios(fd, setTermios, state)
 }
