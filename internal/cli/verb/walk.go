@@ -309,21 +309,24 @@ func (w *walk) forget(d *dir) {
 
 // list lists a directory.
 func (w *walk) list(d *dir) {
-	others, err := w.listOnce(d)
+	part, others, err := w.listOnce(d)
 	if others && errors.Is(err, usftp.ErrSSHFxFailure) && !errors.As(err, new(*brokenOff)) {
 		// It may have failed because too much was open at once, for which version 3 has no code.
 		w.mu.Lock()
 		w.limit = max(1, w.limit/2)
 		w.most = w.limit
 		w.mu.Unlock()
-		_, err = w.listOnce(d)
+		part, _, err = w.listOnce(d)
 	}
+	w.complete(d, part)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.active--
 	if err == nil && w.limit < w.most {
 		w.limit++
 	}
+	// Under one lock: a part that arrives before the end is taken for the first of several.
+	w.append(d, part)
 	d.err, d.ended = err, true
 	w.arrived.Signal()
 	w.launch()
@@ -334,13 +337,12 @@ type brokenOff struct{ error }
 
 func (b *brokenOff) Unwrap() error { return b.error }
 
-// listOnce lists a directory and hands over its parts. others reports whether other listings were
-// under way.
-func (w *walk) listOnce(d *dir) (others bool, err error) {
+// listOnce lists a directory, hands over its parts, and returns the last one. others reports whether
+// other listings were under way.
+func (w *walk) listOnce(d *dir) (part []*entry, others bool, err error) {
 	w.mu.Lock()
 	others = w.active > 1
 	w.mu.Unlock()
-	var part []*entry
 	uncounted := 0
 	for f, listErr := range w.lister.Entries(w.at(d.path)) {
 		if listErr != nil {
@@ -356,12 +358,12 @@ func (w *walk) listOnce(d *dir) (others bool, err error) {
 		}
 		if uncounted++; uncounted == someEntries {
 			if uncounted = 0; !w.count(d, someEntries) {
-				return others, nil
+				return nil, others, nil
 			}
 		}
 		if w.order == nil && len(part) == mostPart {
-			if !w.count(d, uncounted) || !w.deliver(d, part, true) {
-				return others, nil
+			if !w.count(d, uncounted) || !w.deliver(d, part) {
+				return nil, others, nil
 			}
 			part, uncounted = nil, 0
 		}
@@ -370,10 +372,10 @@ func (w *walk) listOnce(d *dir) (others bool, err error) {
 			break
 		}
 	}
-	if w.count(d, uncounted) {
-		w.deliver(d, part, false)
+	if !w.count(d, uncounted) {
+		return nil, others, err
 	}
-	return others, err
+	return part, others, err
 }
 
 // count counts entries that were listed, and waits while there are too many, unless the visit
@@ -407,11 +409,24 @@ func (w *walk) foundIn(d *dir, e *entry) {
 	w.found(child)
 }
 
-// deliver hands a part of a directory to the visit. If more is to come it waits until the visit
-// has taken it, so that no more than two parts are held. False means that nobody wants it.
-func (w *walk) deliver(d *dir, part []*entry, more bool) bool {
+// deliver hands a part of a directory to the visit, with more to come, and waits until the visit has
+// taken it, so that no more than two parts are held. False means that nobody wants it.
+func (w *walk) deliver(d *dir, part []*entry) bool {
+	w.complete(d, part)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.append(d, part)
+	w.arrived.Signal()
+	for len(d.parts) > 0 && !d.left && !w.over {
+		w.room.Wait()
+	}
+	return !d.left && !w.over
+}
+
+// complete asks for what the listing did not tell, and sorts.
+func (w *walk) complete(d *dir, part []*entry) {
 	w.askUnknown(d, part)
-	if w.prepare != nil {
+	if w.prepare != nil && len(part) > 0 {
 		w.prepare(d, part)
 	}
 	order := w.order
@@ -419,19 +434,13 @@ func (w *walk) deliver(d *dir, part []*entry, more bool) bool {
 		order = byName
 	}
 	slices.SortStableFunc(part, order)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if d.left || w.over {
-		return false
-	}
-	if len(part) > 0 {
+}
+
+// append adds a part to those that the visit has not taken. The caller holds the lock.
+func (w *walk) append(d *dir, part []*entry) {
+	if len(part) > 0 && !d.left && !w.over {
 		d.parts = append(d.parts, part)
-		w.arrived.Signal()
 	}
-	for more && len(d.parts) > 0 && !d.left && !w.over {
-		w.room.Wait()
-	}
-	return !d.left && !w.over
 }
 
 // askUnknown asks for the attributes of entries that were listed without a mode.

@@ -62,3 +62,35 @@ func TestWalkIsBounded(t *testing.T) {
 		t.Errorf("%d MB were held", most>>20)
 	}
 }
+
+// TestSortedDirectoryComesOnce: a directory whose order matters is entered once, with all its
+// entries, however its end and the visit race.
+func TestSortedDirectoryComesOnce(t *testing.T) {
+	server := sftptest.NewServer(t, sftptest.Script{})
+	server.Files.Mkdir("/d")
+	const dirs = 300
+	for i := range dirs {
+		server.Files.Mkdir(fmt.Sprintf("/d/%04d", i))
+		server.Files.Mkdir(fmt.Sprintf("/d/%04d/below", i))
+	}
+	link := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
+	ok(t, err)
+	t.Cleanup(func() { client.Close() })
+	j := newRig(client).begin(t.Context(), "ls")
+	entered := make(map[string]int)
+	w := &walk{job: j, order: byName, enter: func(d *dir, _ []*entry) error {
+		entered[d.path]++
+		return nil
+	}}
+	top := j.lookup([]string{"/d"}, followNever, func(_ string, err error) { t.Fatal(err) })
+	ok(t, w.run(top))
+	for path, times := range entered {
+		if times != 1 {
+			t.Errorf("%s was entered %d times", path, times)
+		}
+	}
+	if len(entered) != 1+2*dirs {
+		t.Errorf("%d directories were entered, want %d", len(entered), 1+2*dirs)
+	}
+}
