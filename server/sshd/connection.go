@@ -169,7 +169,7 @@ func (r notServed) Error() string { return string(r) }
 
 // serve accepts channels until the connection ends, and then waits for their sessions.
 func (l *login) serve(secure *transport.Conn, most int) {
-	ctx, cancel := context.WithCancel(l.server.ctx)
+	connected, cancel := context.WithCancel(l.server.ctx)
 	var sessions sync.WaitGroup
 	for {
 		offered, err := secure.Accept()
@@ -187,7 +187,7 @@ func (l *login) serve(secure *transport.Conn, most int) {
 		}
 		sessions.Go(func() {
 			defer l.leave()
-			l.session(ctx, offered)
+			l.session(connected, offered)
 		})
 	}
 	cancel()

@@ -15,13 +15,15 @@ import (
 )
 
 // TestClientsThatHangUp: a client that ends its connection when it has nothing more to ask has done
-// nothing wrong, with or without a DISCONNECT.
+// nothing wrong, with or without a DISCONNECT. One that ends it within a packet has.
 func TestClientsThatHangUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		sends []byte
 		says  bool // a DISCONNECT
+		badly bool
 	}{
 		"hung up":               {},
+		"hung up in a packet":   {sends: []byte{0, 0, 0, 9, 1}, badly: true},
 		"disconnected":          {says: true},
 		"closed by the program": {says: true, sends: wire.Init{Version: 3}.Append(nil)},
 	} {
@@ -63,7 +65,7 @@ func TestClientsThatHangUp(t *testing.T) {
 					conn.Close()
 				}
 				<-served
-				if log.has("session ended badly") {
+				if log.has("session ended badly") != test.badly {
 					t.Error(log.text.String())
 				}
 			})

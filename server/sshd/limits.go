@@ -88,16 +88,14 @@ func (b *bucket) wait(ctx context.Context, n int) error {
 // throttled is a channel with a Bandwidth.
 type throttled struct {
 	ssh.Channel
-	ctx context.Context
-	b   *Bandwidth
+	connected context.Context
+	b         *Bandwidth
 }
 
 func (t *throttled) Read(p []byte) (int, error) {
 	n, err := t.Channel.Read(p)
 	if n > 0 {
-		if waitErr := t.b.received.wait(t.ctx, n); waitErr != nil {
-			return n, waitErr
-		}
+		t.b.received.wait(t.connected, n) // if the connection ends, the next read says how
 	}
 	return n, err
 }
@@ -109,7 +107,7 @@ const throttledPiece = 32 << 10
 func (t *throttled) Write(p []byte) (done int, err error) {
 	for len(p) > 0 {
 		piece := p[:min(len(p), throttledPiece)]
-		if err := t.b.sent.wait(t.ctx, len(piece)); err != nil {
+		if err := t.b.sent.wait(t.connected, len(piece)); err != nil {
 			return done, err
 		}
 		n, err := t.Channel.Write(piece)

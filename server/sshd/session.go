@@ -37,7 +37,8 @@ func (l *login) logRefusal(message string, args ...any) {
 }
 
 // session serves one channel, which runs one program: the first request for one decides which.
-func (l *login) session(ctx context.Context, offered *transport.NewChannel) {
+// connected ends with the connection.
+func (l *login) session(connected context.Context, offered *transport.NewChannel) {
 	accepted, err := offered.Accept()
 	if err != nil {
 		return
@@ -56,15 +57,15 @@ func (l *login) session(ctx context.Context, offered *transport.NewChannel) {
 		accepted.RefuseRequests()
 		channel := ssh.Channel(accepted)
 		if l.access.Bandwidth != nil {
-			channel = &throttled{Channel: channel, ctx: ctx, b: l.access.Bandwidth}
+			channel = &throttled{Channel: channel, connected: connected, b: l.access.Bandwidth}
 		}
-		run(ctx, channel)
+		run(connected, channel)
 		return
 	}
 }
 
 // program is what a channel runs.
-type program func(ctx context.Context, channel ssh.Channel)
+type program func(connected context.Context, channel ssh.Channel)
 
 // program returns what a request asks for, or nil for what is not served, such as terminals. A
 // shell or any other command gets a message and an exit status.
@@ -90,13 +91,18 @@ func (l *login) program(request *transport.Request) program {
 		case err != nil:
 			return func(_ context.Context, channel ssh.Channel) { l.complain(channel, err) }
 		default:
-			return func(ctx context.Context, channel ssh.Channel) { l.scp(ctx, channel, command) }
+			return func(connected context.Context, channel ssh.Channel) {
+				l.scp(connected, channel, command)
+			}
 		}
 	}
 	return nil
 }
 
-func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
+// sftp serves SFTP to the end of the channel, which comes after all that had arrived when the
+// connection ended: a client that hung up within a packet is told from one that was done.
+func (l *login) sftp(_ context.Context, channel ssh.Channel) {
+	ctx := l.server.ctx
 	err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
 		Policy:   l.policy,
 		Pool:     &l.server.buffers,
@@ -117,19 +123,19 @@ func (l *login) sftp(ctx context.Context, channel ssh.Channel) {
 func hungUp(err error) bool {
 	const byApplication = 11 // RFC 4253, section 11.1
 	var said *transport.DisconnectError
-	return errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
 		errors.As(err, &said) && said.Reason == byApplication
 }
 
-func (l *login) scp(ctx context.Context, channel ssh.Channel, command *scp.Command) {
+func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp.Command) {
 	view, err := server.NewView(l.access.FS, &l.policy)
 	if err != nil {
 		l.complain(channel, err)
 		return
 	}
 	status := uint32(0)
-	if err := scp.Serve(ctx, channel, view, command, l.log); err != nil {
-		if status = 1; !errors.Is(err, scp.ErrFailed) && ctx.Err() == nil {
+	if err := scp.Serve(connected, channel, view, command, l.log); err != nil {
+		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
 			l.log.Warn("session ended badly", "error", err)
 		}
 	}
