@@ -92,8 +92,9 @@ func (t *tree) notInside(dir string) error {
 
 // If one end sees less of a machine than the other, because of a chroot or a bind mount, paths
 // prove nothing. So if both ends report the same file system number, a file whose name contains
-// this run's token lies in the copy until everything is listed. A walk that meets the token, there
-// or in a temporary name, is inside its own copy.
+// this run's token lies in the copy until everything is listed. A walk looks for it in each directory
+// before anything there is copied. One that meets the token, there or in a temporary name, is inside
+// its own copy.
 
 // near reports whether both ends may be on the same file system. It takes one round trip.
 func (t *tree) near() bool {
@@ -117,14 +118,15 @@ func (t *tree) near() bool {
 	return false
 }
 
-// mark places the marker file in the copy until unmark is called.
-func (t *tree) mark() (unmark func()) {
-	remove, _ := t.dst.touch(t.dst.join(t.root.target, t.token.Name("probe")))
+// mark places a marker file of that name in the copy until unmark is called.
+func (t *tree) mark() (name string, unmark func()) {
+	name = t.token.Name("probe")
+	remove, _ := t.dst.touch(t.dst.join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason
-		return func() {}
+		return "", nil
 	}
 	t.root.pending.Add(1) // its times are set after that
-	return func() {
+	return name, func() {
 		if notThere(remove()) != nil {
 			t.litter.leaves(false)
 			if t.ctx.Err() == nil {
@@ -133,4 +135,10 @@ func (t *tree) mark() (unmark func()) {
 		}
 		t.walk.done(t.root)
 	}
+}
+
+// copiesItself ends a copy that has met itself.
+func (t *tree) copiesItself() {
+	t.fail("", t.route.Source, t.root.target, errIntoItself)
+	t.cancel(errIntoItself)
 }

@@ -126,7 +126,7 @@ func TestTreeIntoItselfUnderAnotherPath(t *testing.T) {
 					j.Source = "/"
 				}
 				s, err := j.Run(t.Context())
-				if err == nil || !strings.Contains(err.Error(), "into itself") || s.Files > 3 { // walkers are a little ahead
+				if err == nil || !strings.Contains(err.Error(), "into itself") || s.Files > 1 {
 					t.Errorf("%+v, %v", s, err)
 				}
 				deep, _ := filepath.Glob(filepath.Join(tree, "sub", "*", "*", "*", "*"))
@@ -137,7 +137,7 @@ func TestTreeIntoItselfUnderAnotherPath(t *testing.T) {
 					}
 					return nil
 				})
-				if len(deep) > 2 || left > 0 {
+				if len(deep) > 0 || left > 0 {
 					t.Errorf("%q were copied, %d temporary files are left", deep, left)
 				}
 			})

@@ -119,7 +119,8 @@ type walk struct {
 	workers atomic.Int64
 	spread  spread
 	working sync.WaitGroup
-	unmark  func() // removes the marker file; nil if there is none
+	marker  string // name of the marker file; "" if there is none
+	unmark  func() // removes it
 }
 
 const (
@@ -205,6 +206,10 @@ func (w *walk) visit(d *directory) {
 		t.sync.collect(d, func(string) bool { return true })
 		return
 	}
+	if w.marker != "" && d.parent != nil && t.src.lstat(t.src.join(d.source, w.marker)) == nil {
+		t.copiesItself()
+		return
+	}
 	if !t.options.DryRun && !d.made {
 		fresh, err := t.dst.makeDir(d)
 		if err != nil {
@@ -226,7 +231,7 @@ func (w *walk) visit(d *directory) {
 		}
 	}
 	if d.parent == nil && t.marks {
-		w.unmark = t.mark()
+		w.marker, w.unmark = t.mark()
 	}
 	err := t.src.list(d, func(e *entry, err error) bool {
 		if err != nil {
@@ -250,8 +255,7 @@ func (w *walk) visit(d *directory) {
 func (w *walk) found(e *entry) {
 	t := w.tree
 	if localfs.TempTokenOf(e.name) == t.token && !t.check {
-		t.fail("", t.route.Source, t.root.target, errIntoItself)
-		t.cancel(errIntoItself)
+		t.copiesItself()
 		return
 	}
 	if n := t.counts.entries.Add(1); t.tooMany(n) {
