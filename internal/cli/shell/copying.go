@@ -10,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -49,43 +50,70 @@ func operands(r *request) (sources []word, target *word) {
 	return r.args[:n-1], &r.args[n-1]
 }
 
-func (s *Shell) get(ctx context.Context, r *request) error {
-	if err := r.want(1, many); err != nil {
-		return err
-	}
+// A copying is how get, put and copy differ.
+type copying struct {
+	names  func(host pool.Host, w word) ([]string, error) // what an operand stands for
+	target string
+	isDir  func(host pool.Host) (bool, error) // reports whether target is a directory
+	one    func(host pool.Host, name string, several bool) error
+}
+
+// copyAll copies all that the operands stand for, one after another.
+func (s *Shell) copyAll(ctx context.Context, sources []word, c copying) error {
 	host, err := s.session.connect(ctx)
 	if err != nil {
 		return err
 	}
-	sources, to := operands(r)
 	var failed failures
 	var names []string
 	for _, w := range sources {
-		found, err := s.remoteNames(ctx, host, w)
+		found, err := c.names(host, w)
 		s.note(&failed, err)
 		names = append(names, found...)
 	}
-	target := "."
-	if to != nil {
-		target = s.localTilde(*to)
-	}
-	if len(names) > 1 {
-		if info, err := os.Stat(target); err != nil || !info.IsDir() {
-			return fmt.Errorf("cannot copy several files to %s: it is not a directory", target)
+	several := len(names) > 1
+	if several {
+		if is, err := c.isDir(host); err != nil {
+			return err
+		} else if !is {
+			return fmt.Errorf("cannot copy several files to %s: it is not a directory", c.target)
 		}
 	}
-	j := s.job(r)
 	for _, name := range names {
 		if ctx.Err() != nil {
 			break
 		}
-		host, err := s.session.connect(ctx)
-		if err != nil {
+		if host, err = s.session.connect(ctx); err != nil {
 			return err
 		}
-		failed.note(s.transfer(ctx, j, transfer.Local(target), transfer.Remote(host, name)))
+		failed.note(c.one(host, name, several))
 	}
 	return failed.err()
+}
+
+func (s *Shell) get(ctx context.Context, r *request) error {
+	if err := r.want(1, many); err != nil {
+		return err
+	}
+	sources, to := operands(r)
+	target := "."
+	if to != nil {
+		target = s.localTilde(*to)
+	}
+	j := s.job(r)
+	return s.copyAll(ctx, sources, copying{
+		names: func(host pool.Host, w word) ([]string, error) {
+			return s.remoteNames(ctx, host, w)
+		},
+		target: target,
+		isDir: func(pool.Host) (bool, error) {
+			info, err := os.Stat(target)
+			return err == nil && info.IsDir(), nil
+		},
+		one: func(host pool.Host, name string, _ bool) error {
+			return s.transfer(ctx, j, transfer.Local(target), transfer.Remote(host, name))
+		},
+	})
 }
 
 func (s *Shell) put(ctx context.Context, r *request) error {
@@ -93,53 +121,23 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 		return err
 	}
 	sources, to := operands(r)
-	var failed failures
-	var names []string
-	for _, w := range sources {
-		found, err := s.localNames(w)
-		s.note(&failed, err)
-		names = append(names, found...)
-	}
 	target := s.session.dir
 	if to != nil {
 		target = s.session.abs(s.tilde(*to))
 	}
-	if err := s.several(ctx, names, target); err != nil {
-		return err
-	}
 	j := s.job(r)
-	for _, name := range names {
-		if ctx.Err() != nil {
-			break
-		}
-		host, err := s.session.connect(ctx)
-		if err != nil {
-			return err
-		}
-		to := target
-		if len(names) > 1 && !j.recursive { // that it is a directory is known
-			to = path.Join(target, filepath.Base(name))
-		}
-		failed.note(s.transfer(ctx, j, transfer.Remote(host, to), transfer.Local(name)))
-	}
-	return failed.err()
-}
-
-// several makes sure that several files go into a directory.
-func (s *Shell) several(ctx context.Context, names []string, target string) error {
-	if len(names) < 2 {
-		return nil
-	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
-	if is, err := isDirectory(ctx, host, target); err != nil {
-		return err
-	} else if !is {
-		return fmt.Errorf("cannot copy several files to %s: it is not a directory", target)
-	}
-	return nil
+	return s.copyAll(ctx, sources, copying{
+		names:  func(_ pool.Host, w word) ([]string, error) { return s.localNames(w) },
+		target: target,
+		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
+		one: func(host pool.Host, name string, several bool) error {
+			to := target
+			if several && !j.recursive { // that it is a directory is known
+				to = path.Join(target, filepath.Base(name))
+			}
+			return s.transfer(ctx, j, transfer.Remote(host, to), transfer.Local(name))
+		},
+	})
 }
 
 // copy copies files on the host. If the server can, no data passes through this machine.
@@ -147,30 +145,19 @@ func (s *Shell) copy(ctx context.Context, r *request) error {
 	if err := r.want(2, many); err != nil {
 		return err
 	}
-	host, err := s.session.connect(ctx)
-	if err != nil {
-		return err
-	}
 	last := len(r.args) - 1
 	target := s.session.abs(s.tilde(r.args[last]))
-	var failed failures
-	var names []string
-	for _, w := range r.args[:last] {
-		found, err := s.remoteNames(ctx, host, w)
-		s.note(&failed, err)
-		names = append(names, found...)
-	}
-	if err := s.several(ctx, names, target); err != nil {
-		return err
-	}
 	j := s.job(r)
-	for _, name := range names {
-		if ctx.Err() != nil {
-			break
-		}
-		failed.note(s.transfer(ctx, j, transfer.Remote(host, target), transfer.Remote(host, name)))
-	}
-	return failed.err()
+	return s.copyAll(ctx, r.args[:last], copying{
+		names: func(host pool.Host, w word) ([]string, error) {
+			return s.remoteNames(ctx, host, w)
+		},
+		target: target,
+		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
+		one: func(host pool.Host, name string, _ bool) error {
+			return s.transfer(ctx, j, transfer.Remote(host, target), transfer.Remote(host, name))
+		},
+	})
 }
 
 // transfer copies one file or tree, and shows it as cp does. What went wrong has been told.
