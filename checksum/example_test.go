@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 )
 
-// sumOf hashes what is in memory; what is longer comes in several Writes.
+// sumOf hashes data in memory; longer data comes in several Writes.
 func sumOf(text string) checksum.Hash {
 	d := checksum.NewDigest(checksum.SHA256, 0)
 	d.Write([]byte(text))
@@ -24,7 +24,7 @@ func ExampleNewDigest() {
 	// sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
 }
 
-// A list is written that sha256sum -c can check. It appears once it is complete.
+// Write a list that sha256sum -c can check. It appears once it is complete.
 func ExampleCreate() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -52,7 +52,7 @@ func ExampleCreate() {
 	// 3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3  two
 }
 
-// Files are compared with a list; what the list has besides is missing.
+// Compare files with a list. What else the list has is missing.
 func ExampleOpen() {
 	name := filepath.Join(os.TempDir(), "usftp-example-list")
 	os.WriteFile(name, []byte(sumOf("1").String()[len("sha256:"):]+"  one\n"+

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A line that is taken has a name that stays below, and is the same when it is written and read
-// again.
+// A line that is accepted has a name that stays below the directory, and survives writing and
+// reading again.
 func FuzzListLine(f *testing.F) {
 	sum := strings.Repeat("0a", Size)
 	for _, line := range []string{sum + "  name", sum + " *name", `\` + sum + `  a\nb\\c\rd`,

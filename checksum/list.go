@@ -205,12 +205,12 @@ func (l *List) Missing() iter.Seq[string] {
 }
 
 // A line of sha256sum or b3sum is the hash in hexadecimal, two spaces (or a space and a star), the
-// name, and a newline. Backslashes, newlines and carriage returns in the name are escaped, and a
-// backslash in front of the line says so. b3sum has no escape for carriage returns and leaves them.
+// name, and a newline. Backslashes, newlines and carriage returns in the name are escaped, and the
+// line then begins with a backslash. b3sum has no escape for carriage returns and leaves them.
 
 // appendLine appends a file's line.
 func appendLine(b []byte, h Hash, name string) []byte {
-	if name == "-" { // would mean standard input
+	if name == "-" { // it would mean standard input
 		name = "./-"
 	}
 	special := "\\\n\r"
@@ -274,7 +274,7 @@ func parseLine(line []byte, algorithm Algorithm) (sum []byte, name string, err e
 	return sum, name, err
 }
 
-// cutTag takes "ALGORITHM (name) = hash" apart.
+// cutTag splits "ALGORITHM (name) = hash".
 func cutTag(line []byte) (digits, name []byte, ok bool) {
 	open := bytes.Index(line, []byte(" ("))
 	end := len(line) - 2*Size

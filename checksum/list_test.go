@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/checksum"
 )
 
-// needProgram skips a test, or fails it where nothing may be skipped.
+// needProgram skips a test, or fails it if programs are required.
 func needProgram(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -27,7 +27,7 @@ func needProgram(t *testing.T, name string) {
 	}
 }
 
-// writeList writes a list of names, each of which has its own name as contents.
+// writeList writes a list of files that contain their own names.
 func writeList(t *testing.T, path string, a checksum.Algorithm, names ...string) {
 	t.Helper()
 	m, err := checksum.Create(path)
@@ -49,7 +49,7 @@ var oddNames = []string{"plain", "with space", " in front", "*star", "-", "-c", 
 	"new\nline", "car\rriage", "end\r", "\\n", "#comment",
 	"\xff\xfe", "ü", "dir/below", "dir/new\nline/below", strings.Repeat("long", 60)}
 
-// What a list is made of comes back out of it, sorted, for every name that a file can have.
+// What is added to a list is read back from it, sorted, for every name that a file can have.
 func TestManifestComesBack(t *testing.T) {
 	for _, a := range []checksum.Algorithm{checksum.SHA256, checksum.BLAKE3} {
 		path := filepath.Join(t.TempDir(), "list")
@@ -87,7 +87,7 @@ func TestManifestComesBack(t *testing.T) {
 	}
 }
 
-// sha256sum takes the list for one of its own, and makes the same of the same files.
+// sha256sum accepts the list, and makes the same one from the same files.
 func TestManifestIsThatOfSHA256Sum(t *testing.T) {
 	needProgram(t, "sha256sum")
 	dir := t.TempDir()
@@ -131,8 +131,8 @@ func TestManifestIsThatOfSHA256Sum(t *testing.T) {
 	}
 }
 
-// More files than memory should hold go through a file, and come out sorted, each once, with what
-// was added last.
+// More files than memory should hold go through a temporary file, and come out sorted, each once,
+// with the last hash added.
 func TestManifestOfManyFiles(t *testing.T) {
 	const files = 150_000
 	dir := t.TempDir()
@@ -175,7 +175,7 @@ func TestManifestOfManyFiles(t *testing.T) {
 	}
 }
 
-// The list takes its name when it is complete, and nothing is left of one that is not.
+// The list gets its name once complete, and an incomplete one leaves nothing behind.
 func TestManifestIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "list")
@@ -211,7 +211,7 @@ func TestManifestIsAtomic(t *testing.T) {
 	}
 }
 
-// Names that lead elsewhere, and lines that are none, are refused with the line's number.
+// Names that lead elsewhere, and invalid lines, are refused with the line's number.
 func TestHostileLists(t *testing.T) {
 	sum := strings.Repeat("0a", 32)
 	for name, text := range map[string]string{

@@ -19,13 +19,14 @@ import (
 )
 
 // A Writer writes a list of hashes in the format of sha256sum or b3sum, sorted by the bytes of the
-// names, each name once. Whatever has the list's name stays as it is until Commit. A few MiB of
-// memory serve any number of files: the rest goes to a file in the directory for temporary files.
+// names, each name once. An existing file with the list's name is unchanged until Commit. A few MiB
+// of memory serve any number of files: the rest goes to a file in the directory for temporary
+// files.
 //
 // Its methods may be called from several goroutines.
 type Writer struct {
 	path   string
-	direct bool // what has the name is not a regular file, and is written in place
+	direct bool // the target is not a regular file, and is written in place
 
 	mu      sync.Mutex
 	err     error
@@ -48,10 +49,10 @@ func (e *entry) compare(other *entry) int {
 }
 
 const (
-	memory      = 4 << 20 // that entries take before they are spilled
-	entryMemory = 96      // that one takes besides its name
+	memory      = 4 << 20 // entries are spilled beyond this
+	entryMemory = 96      // per entry, besides its name
 
-	// runBuffer is what reading one run takes. A million files are some forty runs.
+	// runBuffer is the memory for reading one run. A million files make about forty runs.
 	runBuffer   = 16 << 10
 	writeBuffer = 256 << 10
 )
@@ -72,8 +73,8 @@ func Create(name string) (*Writer, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	// Fail before anything is copied rather than after. The probe does not stay: the list may lie
-	// in the tree that is being copied.
+	// Fail before anything is copied rather than after. The probe is removed at once: the list may
+	// lie in the tree that is being copied.
 	probe, err := w.temporary()
 	if err != nil {
 		return nil, err
@@ -87,8 +88,8 @@ func (w *Writer) temporary() (*os.File, error) {
 		os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
-// Add adds a file. An error is returned again by Commit. A name that a list cannot have (see
-// [Open]) is an error.
+// Add adds a file. Commit returns any error again. A name that a list cannot contain (see [Open])
+// is an error.
 func (w *Writer) Add(name string, h Hash) error {
 	clean, err := cleanName(name)
 	w.mu.Lock()
@@ -186,7 +187,7 @@ func (r *run) next() error {
 	return nil
 }
 
-// runHeap has the run with the least entry first.
+// runHeap has the run with the smallest entry first.
 type runHeap []*run
 
 func (h runHeap) Len() int           { return len(h) }
@@ -229,7 +230,7 @@ func (w *Writer) merge(to io.Writer) error {
 		default:
 			return err
 		}
-		if len(waiting) > 0 && waiting[0].name == e.name { // a later entry counts
+		if len(waiting) > 0 && waiting[0].name == e.name { // the later entry counts
 			continue
 		}
 		line = appendLine(line[:0], Hash{e.algorithm, e.sum[:]}, e.name)

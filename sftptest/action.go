@@ -9,11 +9,11 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Action is what becomes of a request or of its reply. Its String is the Go expression that makes
+// Action changes how a request or its reply is handled. Its String is the Go expression that makes
 // it.
 type Action struct {
 	recipe string
-	before func(*session, *call) // before the request is carried out
+	before func(*session, *call) // before the request is executed
 	after  func(*session, *call) // when the reply is ready
 }
 
@@ -25,28 +25,28 @@ func (a Action) String() string {
 	return "sftptest." + a.recipe
 }
 
-// Refuse answers with a status instead of carrying the request out. With wire.OK it is a lie.
+// Refuse answers with a status instead of executing the request. With wire.OK it is a lie.
 func Refuse(code wire.Code, message string) Action {
 	return Action{recipe: fmt.Sprintf("Refuse(%s, %q)", goCode(code), message),
 		before: func(_ *session, c *call) { c.refused = true },
 		after:  func(s *session, c *call) { s.statusMessage(c, code, message) }}
 }
 
-// Fail carries the request out and answers that it failed, as for a CLOSE that reports what a WRITE
+// Fail executes the request and answers that it failed, like a CLOSE that reports what a WRITE
 // could not.
 func Fail(code wire.Code, message string) Action {
 	return Action{recipe: fmt.Sprintf("Fail(%s, %q)", goCode(code), message),
 		after: func(s *session, c *call) { s.statusMessage(c, code, message) }}
 }
 
-// ZeroData answers DATA without a byte.
+// ZeroData answers DATA without any bytes.
 func ZeroData() Action { return ReplyType(wire.TypeData) }
 
-// NoNames answers NAME without an entry.
+// NoNames answers NAME without any entries.
 func NoNames() Action { return ReplyType(wire.TypeName) }
 
-// ReplyType answers with the emptiest packet of the given type, which need not be one that answers
-// the request; the request is not carried out. STATUS says OK.
+// ReplyType answers with the emptiest packet of the given type, which need not be a valid answer to
+// the request; the request is not executed. STATUS says OK.
 func ReplyType(t wire.Type) Action {
 	return Action{recipe: "ReplyType(" + goType(t) + ")",
 		before: func(_ *session, c *call) { c.refused = true },
@@ -74,13 +74,12 @@ func emptyPacket(t wire.Type, id uint32) []byte {
 	return packet
 }
 
-// Drop carries the request out and does not answer.
+// Drop executes the request and does not answer.
 func Drop() Action {
 	return Action{recipe: "Drop()", after: func(_ *session, c *call) { c.reply = nil }}
 }
 
-// Silence answers neither this request nor any later one of its stream, of which it goes on
-// reading.
+// Silence answers neither this request nor any later one on its stream, but keeps reading.
 func Silence() Action {
 	return Action{recipe: "Silence()", before: func(s *session, c *call) {
 		s.silent,
@@ -95,7 +94,7 @@ func Hangup() Action {
 		after: func(_ *session, c *call) { c.reply, c.hangup = nil, true }}
 }
 
-// LastReply answers and closes the stream behind the answer.
+// LastReply answers and then closes the stream.
 func LastReply() Action {
 	return Action{recipe: "LastReply()", after: func(_ *session, c *call) { c.hangup = true }}
 }
@@ -110,8 +109,8 @@ func Truncate(n int) Action {
 	}}
 }
 
-// Length sends the reply with another length field, and nothing else ever after: as if the rest
-// were still to come.
+// Length sends the reply with another length field, and nothing after it, as if the rest were still
+// to come.
 func Length(n uint32) Action {
 	return Action{recipe: fmt.Sprintf("Length(%d)", n), after: func(s *session, c *call) {
 		for _, packet := range c.reply {
@@ -121,8 +120,7 @@ func Length(n uint32) Action {
 	}}
 }
 
-// UnknownID gives the reply an id that was not asked with: the request's, with the highest bit
-// turned.
+// UnknownID gives the reply an id that was never used: the request's, with the highest bit flipped.
 func UnknownID() Action {
 	return Action{recipe: "UnknownID()", after: func(_ *session, c *call) {
 		for _, packet := range c.reply {
@@ -141,7 +139,7 @@ func Repeat() Action {
 	}}
 }
 
-// Garble changes some bytes of the reply behind its header, at random.
+// Garble changes some bytes of the reply after its header, at random.
 func Garble(seed uint64) Action {
 	return Action{recipe: fmt.Sprintf("Garble(%d)", seed), after: func(_ *session, c *call) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -154,7 +152,7 @@ func Garble(seed uint64) Action {
 	}}
 }
 
-// ReplyBytes sends bytes instead of the reply; the request is not carried out.
+// ReplyBytes sends bytes instead of the reply; the request is not executed.
 func ReplyBytes(data string) Action {
 	return Action{recipe: fmt.Sprintf("ReplyBytes(%q)", data),
 		before: func(_ *session, c *call) { c.refused = true },
@@ -172,14 +170,14 @@ func Hold(gate *Gate) Action {
 	return Action{recipe: "Hold(gate)", after: func(_ *session, c *call) { c.gate = gate }}
 }
 
-// Resize gives the file at a path another size before the request is carried out: a file that grows
-// or shrinks while it is read.
+// Resize changes the size of the file at a path before the request is executed, like a file that
+// grows or shrinks while it is read.
 func Resize(path string, size int64) Action {
 	return Action{recipe: fmt.Sprintf("Resize(%q, %d)", path, size),
 		before: func(s *session, _ *call) { _ = s.server.Files.Resize(path, size) }}
 }
 
-// Call calls a function before the request is carried out, on the goroutine that serves the stream.
+// Call calls a function before the request is executed, on the goroutine that serves the stream.
 // Only its name is printed.
 func Call(name string, f func(Request)) Action {
 	return Action{recipe: fmt.Sprintf("Call(%q, func)", name),

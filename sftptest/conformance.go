@@ -11,21 +11,20 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Conformance runs the same cases, on packets as they are, against any server. The cases ask for
-// what draft-02 and the extensions' own texts promise, and, where these leave something open, for
-// what all servers of note agree on. Cases of extensions that the server does not offer are
-// skipped.
+// Conformance runs the same cases, with bare packets, against any server. The cases check what
+// draft-02 and the extensions' specifications promise and, where these leave something open, what
+// all major servers agree on. Cases for extensions that the server does not offer are skipped.
 type Conformance struct {
 	// Dial returns a new stream to the server, on which INIT has not been sent. It is closed when
 	// the case ends.
 	Dial func(testing.TB) io.ReadWriteCloser
-	// Dir is the absolute path of an existing directory on the server that can be written. Each
-	// case works in a directory of its own below it, and leaves it behind.
+	// Dir is the absolute path of an existing, writable directory on the server. Each case works in
+	// a directory of its own below it, and leaves that behind.
 	Dir string
-	// DraftSymlink is for servers that take SYMLINK's paths in the draft's order, the link's own
-	// first.
+	// DraftSymlink is for servers that expect SYMLINK's paths in the draft's order, the link's own
+	// path first.
 	DraftSymlink bool
-	// Skip are cases that the server is known not to pass, with the reason.
+	// Skip lists cases that the server is known to fail, with the reason.
 	Skip map[string]string
 }
 
@@ -62,7 +61,7 @@ func (c Conformance) Run(t *testing.T) {
 // kitTimeout ends a case whose server does not answer.
 const kitTimeout = 30 * time.Second
 
-// kit is a raw client whose every disappointment fails the test.
+// kit is a raw client for which everything unexpected fails the test.
 type kit struct {
 	testing.TB
 	*Raw
@@ -72,8 +71,8 @@ type kit struct {
 	timedOut     atomic.Bool
 }
 
-// newKit takes a stream and exchanges INIT and VERSION. The stream is closed when the test ends, or
-// after kitTimeout.
+// newKit exchanges INIT and VERSION on a stream. The stream is closed when the test ends, or after
+// kitTimeout.
 func newKit(t testing.TB, stream io.ReadWriteCloser) *kit {
 	t.Helper()
 	k := &kit{TB: t, Raw: NewRaw(stream), dir: "/"}
@@ -127,7 +126,7 @@ func (k *kit) ok(m request) {
 	k.code(m, wire.OK)
 }
 
-// fails expects a STATUS that says no.
+// fails expects a STATUS other than OK.
 func (k *kit) fails(m request) {
 	k.Helper()
 	r := k.ask(m)
@@ -160,7 +159,7 @@ func (k *kit) closeHandle(handle []byte) {
 	k.ok(wire.HandleRequest{Type: wire.TypeClose, Handle: handle})
 }
 
-// create makes a file of the given contents.
+// create makes a file with the given contents.
 func (k *kit) create(name, data string) {
 	k.Helper()
 	h := k.open(name, wire.OpenWrite|wire.OpenCreate|wire.OpenTruncate)
@@ -173,8 +172,8 @@ func (k *kit) write(handle []byte, offset uint64, data string) {
 	k.ok(wire.Write{Handle: handle, Offset: offset, Data: []byte(data)})
 }
 
-// read returns up to length bytes, fewer only at the end of the file. A short read is asked again:
-// any may be short.
+// read returns up to length bytes, fewer only at the end of the file. A short read is repeated,
+// since any read may be short.
 func (k *kit) read(handle []byte, offset uint64, length uint32) string {
 	k.Helper()
 	var all []byte
@@ -244,7 +243,7 @@ func (k *kit) name(m request) string {
 	return reply.Names[0].Filename
 }
 
-// list returns a directory's entries but "." and "..", sorted by name.
+// list returns a directory's entries except "." and "..", sorted by name.
 func (k *kit) list(name string) []wire.Name {
 	k.Helper()
 	var m wire.Handle
@@ -262,7 +261,7 @@ func (k *kit) list(name string) []wire.Name {
 		}
 		all = append(all, names.Names...)
 	}
-	k.code(readdir, wire.EOF) // and so it stays
+	k.code(readdir, wire.EOF) // and it stays that way
 	k.closeHandle(m.Handle)
 	all = slices.DeleteFunc(all, func(n wire.Name) bool {
 		return n.Filename == "." ||

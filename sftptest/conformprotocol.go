@@ -92,7 +92,7 @@ var protocolCases = []conformanceCase{
 		}
 	}},
 	{name: "ShortPacket", run: func(k *kit) {
-		// The path's length points behind the packet's end.
+		// The path's length goes beyond the packet's end.
 		packet := onPath(wire.TypeStat, "/abc").Append(nil, 7)
 		binary.BigEndian.PutUint32(packet[wire.HeaderSize:], 1<<31-1)
 		k.errorOrEnd(packet)
@@ -105,8 +105,8 @@ var protocolCases = []conformanceCase{
 	}},
 }
 
-// errorOrEnd sends what is no packet, then one that is. The server may answer it with an error or
-// end the stream; it may not answer it well.
+// errorOrEnd sends an invalid packet, then a valid one. The server may answer with an error or end
+// the stream; it may not answer normally.
 func (k *kit) errorOrEnd(bad []byte) {
 	k.Helper()
 	err := k.Send(bad, onPath(wire.TypeStat, k.dir).Append(nil, 8))

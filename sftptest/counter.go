@@ -8,26 +8,26 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Counts is what a [Counter] has counted. Sent is what the client sends.
+// Counts is what a [Counter] has counted. Sent means sent by the client.
 type Counts struct {
 	BytesSent, BytesReceived int64
 	Writes                   int64 // calls of Write
 	Reads                    int64 // calls of Read that returned bytes
 
-	// Turns counts how often the client went over from listening to speaking: the first Write, and
-	// every Write before which bytes were received since the Write before it. A client that asks,
-	// waits for the answer and asks again takes one turn a request; one that keeps a window full
-	// takes about one turn for each batch of answers it reads. It needs no understanding of what
-	// travels.
+	// Turns counts how often the client went from listening to speaking: the first Write, and every
+	// Write before which bytes were received since the previous Write. A client that asks, waits
+	// for the answer and asks again takes one turn per request; one that keeps a window full takes
+	// about one turn for each batch of answers it reads. Counting turns needs no knowledge of the
+	// protocol.
 	Turns int
 
-	// RoundTrips is the depth of the conversation in cause and effect: a request has depth 1 + the
-	// greatest depth of the replies whose headers (length, type, id) had been read when the Write
-	// that ends its own header was called; a reply has the depth of the request that it answers;
-	// RoundTrips is the greatest depth of a reply received. INIT and VERSION count as a request and
-	// its reply.
+	// RoundTrips is the depth of the conversation in terms of cause and effect. A request has depth
+	// 1 + the greatest depth of the replies whose headers (length, type, id) had been read when the
+	// Write that ended its own header was called. A reply has the depth of the request that it
+	// answers. RoundTrips is the greatest depth of a reply received. INIT and VERSION count as a
+	// request and its reply.
 	//
-	// So it does not depend on time: a window of k requests out of n makes n/k round trips however
+	// So it does not depend on time: n requests with a window of k take n/k round trips however
 	// they arrive. Over a link with a round trip of RTT and no rate limit, to a server that answers
 	// at once, a client that never waits for anything but replies takes exactly RoundTrips x RTT.
 	RoundTrips int
@@ -53,12 +53,12 @@ type Counter struct {
 	perRead  func(frameStart)
 }
 
-// maxPending bounds the requests that a Counter remembers: beyond it, unanswered ones are not
-// followed.
+// maxPending limits the requests that a Counter remembers: unanswered ones beyond it are not
+// tracked.
 const maxPending = 1 << 20
 
-// NewCounter returns a Counter around the client's end of a stream. Its memory is bounded: 9 bytes
-// of each packet are looked at, and of each request in flight its id is remembered.
+// NewCounter returns a Counter around the client's end of a stream. Its memory is bounded: it looks
+// at 9 bytes of each packet, and remembers the id of each request in flight.
 func NewCounter(stream io.ReadWriteCloser) *Counter {
 	c := &Counter{stream: stream, pending: make(map[uint32]int)}
 	c.counts.PacketsSent, c.counts.PacketsReceived = make(map[wire.Type]int), make(map[wire.Type]int)
@@ -80,8 +80,8 @@ func (c *Counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes to the stream. It counts before it writes, so that an answer never comes before its
-// request is known.
+// Write writes to the stream. It counts first, so that an answer never comes before its request is
+// known.
 func (c *Counter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if !c.spoken || c.heard {
@@ -107,8 +107,8 @@ func (c *Counter) Counts() Counts {
 	return counts
 }
 
-// Reset sets all counts to zero. What is in flight counts for nothing any more, its replies not
-// even as causes; the next request has depth 1 and the next Write is a turn.
+// Reset sets all counts to zero. What is in flight no longer counts, and its replies do not count
+// as causes; the next request has depth 1 and the next Write is a turn.
 func (c *Counter) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

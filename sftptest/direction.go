@@ -17,8 +17,8 @@ const (
 	ratePiece = 16 << 10
 )
 
-// direction is one way of a link. All its methods are called with the link's lock held; waiting is
-// on cond, which testing/synctest knows as durably blocked.
+// direction is one direction of a link. All its methods are called with the link's lock held; they
+// wait on cond, which testing/synctest recognizes as durably blocked.
 type direction struct {
 	link        *linkState
 	cond        sync.Cond
@@ -31,17 +31,17 @@ type direction struct {
 
 	queue   []segment // sent and not yet read
 	queued  int       // bytes in queue
-	credits []credit  // read, and the acknowledgement is on its way
-	unacked int       // queued and what credits hold
-	writing bool      // a Write has the turn
+	credits []credit  // read, with the acknowledgement on its way
+	unacked int       // queued plus credits
+	writing bool      // a Write is in progress
 
-	lineStart time.Time // rate: since when the line has been busy without a pause,
+	lineStart time.Time // rate: how long the line has been busy without a pause,
 	lineBytes int64     // and with how many bytes
 
 	left     int64  // bytes that may still pass
 	whenGone func() // called, with the lock held, when the last of them arrives; nil for silence
 
-	heldAt      time.Time // since when nothing is delivered
+	heldAt      time.Time // when delivery stopped
 	writeClosed bool
 	readClosed  bool
 	goneAt      time.Time // when the writer learns that the reader closed; zero means never
@@ -84,7 +84,7 @@ func (d *direction) read(p []byte) (int, error) {
 	}
 }
 
-// arrived reports whether a segment can be read: it is due, and was so before the link was held.
+// arrived reports whether a segment can be read: it is due, and was due before the link was held.
 func (d *direction) arrived(s segment) bool {
 	now := time.Now()
 	if !d.heldAt.IsZero() {
@@ -93,7 +93,7 @@ func (d *direction) arrived(s segment) bool {
 	return !s.due.After(now)
 }
 
-// take moves into p what has arrived.
+// take moves what has arrived into p.
 func (d *direction) take(p []byte) (n int) {
 	p = p[:d.piece(len(p))]
 	for n < len(p) && len(d.queue) > 0 && !d.queue[0].eof && d.arrived(d.queue[0]) {
@@ -148,7 +148,7 @@ func (d *direction) write(p []byte) (n int, err error) {
 		if m > 0 {
 			d.push(p[n : n+m])
 			n += m
-			if n == len(p) { // a cut that this very write brought about is the next one's to report
+			if n == len(p) { // a cut caused by this write is reported by the next one
 				return n, nil
 			}
 			continue
@@ -191,7 +191,7 @@ func (d *direction) room() int {
 	return max(room, 0)
 }
 
-// push puts bytes on their way.
+// push sends bytes on their way.
 func (d *direction) push(p []byte) {
 	if d.readClosed || d.left == 0 {
 		return
@@ -217,7 +217,7 @@ func (d *direction) push(p []byte) {
 	}
 }
 
-// schedule returns when n bytes that are sent now arrive.
+// schedule returns when n bytes sent now will arrive.
 func (d *direction) schedule(n int) time.Time {
 	now := time.Now()
 	if d.rate <= 0 {
@@ -230,7 +230,7 @@ func (d *direction) schedule(n int) time.Time {
 	return d.lineStart.Add(d.lineTime()).Add(d.delay)
 }
 
-// lineTime returns how long the line takes for lineBytes, rounded once and not per segment.
+// lineTime returns how long the line takes for lineBytes, rounded once rather than per segment.
 func (d *direction) lineTime() time.Duration {
 	hi, lo := bits.Mul64(uint64(d.lineBytes), uint64(time.Second))
 	if hi >= uint64(d.rate) {
@@ -249,7 +249,7 @@ func (d *direction) limit(n int64, whenGone func()) {
 	}
 }
 
-// runOut is called when the last byte that may pass has been sent: whenGone comes about when it
+// runOut is called when the last byte that may pass has been sent: whenGone follows when it
 // arrives.
 func (d *direction) runOut() {
 	whenGone := d.whenGone
@@ -272,8 +272,7 @@ func (d *direction) runOut() {
 	})
 }
 
-// closeWrite sends the end of the stream. It returns when that arrives, or false when it never
-// does.
+// closeWrite sends the end of the stream. It returns when that arrives, or false if it never does.
 func (d *direction) closeWrite() (time.Time, bool) {
 	if !d.writeClosed {
 		d.writeClosed = true
@@ -285,7 +284,7 @@ func (d *direction) closeWrite() (time.Time, bool) {
 	return d.endDue(), d.left != 0
 }
 
-// endDue returns when something of no length arrives: behind all that has been sent.
+// endDue returns when something of no length arrives, after everything that has been sent.
 func (d *direction) endDue() time.Time {
 	due := time.Now().Add(d.delay)
 	if len(d.queue) > 0 && d.queue[len(d.queue)-1].due.After(due) {
@@ -294,7 +293,7 @@ func (d *direction) endDue() time.Time {
 	return due
 }
 
-// closeRead drops what is on its way. The writer learns of it at the given time, if at all.
+// closeRead drops what is on its way. The writer learns about that at the given time, if ok is set.
 func (d *direction) closeRead(known time.Time, ok bool) {
 	if d.readClosed {
 		return

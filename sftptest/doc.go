@@ -1,5 +1,5 @@
-// Package sftptest has what tests of SFTP clients and servers need: a link with a delay, a counter
-// of bytes and round trips, and a server that does as it is told.
+// Package sftptest helps test SFTP clients and servers: it has links with a delay, counters of
+// bytes and round trips, and a server that does as it is told.
 //
 //   - [NewLink] joins two ends by a link that delays, limits its rate, splits what it carries, falls silent or breaks.
 //   - [NewCounter] counts what passes a stream: bytes, calls, packets by type, round trips.
@@ -22,6 +22,6 @@
 //		}
 //	})
 //
-// The pieces print themselves as Go literals, so that a test with random faults can say, when it
-// fails, how to repeat it.
+// The pieces print themselves as Go literals, so that a failing test with random faults can say how
+// to repeat it.
 package sftptest

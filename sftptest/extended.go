@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// extended carries out an extended request that the script offers.
+// extended executes an extended request that the script offers.
 func (s *session) extended(c *call) {
 	if !s.script.offers(c.Extension) {
 		s.status(c, wire.OpUnsupported)
@@ -103,10 +103,10 @@ func (s *session) statvfs(c *call, code wire.Code) {
 	c.answer(reply.Append(nil, c.ID))
 }
 
-// userName is the user that clients are logged in as, and that owns what they make.
+// userName is the user as whom clients are logged in, and who owns what they create.
 const userName = "user"
 
-// usersGroups knows root and the user whose files these are.
+// usersGroups knows root and userName.
 func (s *session) usersGroups(c *call) {
 	var m wire.UsersGroupsByID
 	if m.Parse(c.payload) != nil {
@@ -186,7 +186,7 @@ func (s *session) checkFile(c *call) {
 	c.answer(wire.CheckFileReply{Algorithm: name, Hashes: sums}.Append(nil, c.ID))
 }
 
-// chooseHash returns the first algorithm of a list that is known.
+// chooseHash returns the first known algorithm of a list.
 func chooseHash(list string) (string, func() hash.Hash) {
 	for _, name := range strings.Split(list, ",") {
 		switch name {

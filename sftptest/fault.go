@@ -6,18 +6,18 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Fault spoils the replies to chosen requests: those that match On, Extension, Path and the range,
-// but for the first Skip of them, and then Times of them. Its String is a Go literal that repeats
+// Fault spoils the replies to chosen requests: of those that match On, Extension, Path and the
+// range, it spares the first Skip and hits the next Times. Its String is a Go literal that repeats
 // it.
 type Fault struct {
 	On        wire.Type // the request's type; 0 means any but INIT
 	Extension string    // the extension's name; "" means any
-	Path      string    // the path as it came, or as the handle was opened by; "" means any
-	// From and To choose READ and WRITE by what they touch: at least one byte in [From, To). To 0
+	Path      string    // the path as sent, or by which the handle was opened; "" means any
+	// From and To select READs and WRITEs that touch at least one byte in [From, To). A To of 0
 	// means any.
 	From, To uint64
 
-	Skip  int // how many that match are spared first
+	Skip  int // how many matching requests are spared first
 	Times int // how many are hit after that; 0 means all
 	Do    Action
 }
@@ -45,7 +45,7 @@ type armed struct {
 	matched int
 }
 
-// hits counts a request that matches, and reports whether it is to be spoiled.
+// hits counts a matching request, and reports whether to spoil it.
 func (a *armed) hits(r *Request) bool {
 	if !a.matches(r) {
 		return false

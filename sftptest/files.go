@@ -12,10 +12,10 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Files is a scripted server's file system, in memory. Its methods are for tests, which look at it
-// and change it while clients use it; they may be called from several goroutines at once. Names are
-// absolute, or relative to [Script.Home]. Errors are *fs.PathError and hold fs.ErrNotExist,
-// fs.ErrExist or a *StatusError with the code a client would get.
+// Files is a scripted server's file system, in memory. Its methods are for tests, which examine and
+// change it while clients use it; they may be called from several goroutines. Names are absolute,
+// or relative to [Script.Home]. Errors are *fs.PathError and wrap fs.ErrNotExist, fs.ErrExist or a
+// *StatusError with the code a client would get.
 type Files struct {
 	mu   sync.Mutex
 	root *node
@@ -51,8 +51,8 @@ func fileError(op, name string, code wire.Code) error {
 	return &fs.PathError{Op: op, Path: name, Err: (*StatusError)(&code)}
 }
 
-// WriteFile makes or replaces a file, and the directories above it. The data is copied. The file is
-// an hour old: one that was written to just now may be written to again, and clients take care.
+// WriteFile creates or replaces a file, and its parent directories. The data is copied. The file's
+// mtime is an hour ago, since clients are careful with files that were only just written.
 func (f *Files) WriteFile(name string, data []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,14 +75,14 @@ func (f *Files) ReadFile(name string) ([]byte, error) {
 	return bytes.Clone(n.data), nil
 }
 
-// Mkdir makes a directory and those above it.
+// Mkdir makes a directory and its parents.
 func (f *Files) Mkdir(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mkdirAll(f.absolute(name))
 }
 
-// Symlink makes a symbolic link, and the directories above it.
+// Symlink makes a symbolic link, and its parent directories.
 func (f *Files) Symlink(target, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +92,7 @@ func (f *Files) Symlink(target, name string) {
 	f.mkdirAll(dir).children[base] = n
 }
 
-// Remove removes a name with all below it.
+// Remove removes a name and everything below it.
 func (f *Files) Remove(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,7 +102,7 @@ func (f *Files) Remove(name string) {
 	}
 }
 
-// SetMode sets type and mode of a file: a file can be made a device this way.
+// SetMode sets a file's type and mode, so a file can be turned into a device.
 func (f *Files) SetMode(name string, mode fs.FileMode) error {
 	return f.change("chmod", name, func(n *node) wire.Code {
 		n.mode = wire.Permissions(mode)
@@ -113,7 +113,7 @@ func (f *Files) SetMode(name string, mode fs.FileMode) error {
 // SetModTime sets a file's times.
 func (f *Files) SetModTime(name string, t time.Time) error { return f.SetTimes(name, t, t) }
 
-// SetTimes sets when a file was last read and last written to.
+// SetTimes sets a file's access and modification times.
 func (f *Files) SetTimes(name string, atime, mtime time.Time) error {
 	return f.change("chtimes", name, func(n *node) wire.Code {
 		n.atime, n.mtime = uint32(atime.Unix()), uint32(mtime.Unix())
@@ -121,13 +121,13 @@ func (f *Files) SetTimes(name string, atime, mtime time.Time) error {
 	})
 }
 
-// Resize cuts a file or lengthens it with zeros, as another process might while a client has it
+// Resize truncates a file or extends it with zeros, as another process might while a client has it
 // open.
 func (f *Files) Resize(name string, size int64) error {
 	return f.change("truncate", name, func(n *node) wire.Code { return n.resize(uint64(size)) })
 }
 
-// Append lengthens a file.
+// Append appends to a file.
 func (f *Files) Append(name string, data []byte) error {
 	return f.change("append", name, func(n *node) wire.Code { return n.writeAt(data, n.size()) })
 }
@@ -142,7 +142,7 @@ func (f *Files) change(op, name string, change func(*node) wire.Code) error {
 	return fileError(op, name, code)
 }
 
-// Lstat returns what LSTAT tells.
+// Lstat returns the attributes that LSTAT would.
 func (f *Files) Lstat(name string) (wire.Attrs, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +153,7 @@ func (f *Files) Lstat(name string) (wire.Attrs, error) {
 	return n.attrs(), nil
 }
 
-// Exists reports whether there is something of that name; a dangling symbolic link is something.
+// Exists reports whether a name exists; dangling symbolic links do.
 func (f *Files) Exists(name string) bool {
 	_, err := f.Lstat(name)
 	return err == nil
@@ -192,8 +192,8 @@ func (f *Files) absolute(name string) string {
 	return path.Clean(name)
 }
 
-// mkdirAll makes the directories of an absolute path. What is in the way is replaced: tests say
-// what there is to be.
+// mkdirAll makes the directories of an absolute path. It replaces what is in the way: tests decide
+// what exists.
 func (f *Files) mkdirAll(name string) *node {
 	dir := f.root
 	for _, element := range strings.Split(path.Clean(name), "/") {

@@ -6,7 +6,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// frameStart is what of a packet its header tells.
+// frameStart is what a packet's header reveals.
 type frameStart struct {
 	kind wire.Type
 	id   uint32 // 0 for INIT and VERSION
@@ -48,7 +48,7 @@ func (s *frameScanner) scan(p []byte, found func(frameStart)) {
 	}
 }
 
-// want returns how many bytes the header has, as far as its first bytes tell.
+// want returns the length of the header, judging by its first bytes.
 func (s *frameScanner) want() int {
 	if s.have < wire.LengthSize {
 		return wire.LengthSize

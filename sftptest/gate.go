@@ -18,7 +18,7 @@ func (g *Gate) cond() *sync.Cond {
 	return g.changed
 }
 
-// arrive takes a reply, which is sent by calling send.
+// arrive takes a reply; calling send sends it.
 func (g *Gate) arrive(send func()) {
 	g.mu.Lock()
 	if !g.open {
@@ -30,14 +30,14 @@ func (g *Gate) arrive(send func()) {
 	send()
 }
 
-// Held returns how many replies wait.
+// Held returns how many replies are waiting.
 func (g *Gate) Held() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.held)
 }
 
-// Wait waits until n replies wait, or the gate is open.
+// Wait waits until n replies are waiting, or the gate is open.
 func (g *Gate) Wait(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,13 +46,13 @@ func (g *Gate) Wait(n int) {
 	}
 }
 
-// Release lets the n oldest pass, or as many as there are.
+// Release lets the n oldest replies pass, or as many as there are.
 func (g *Gate) Release(n int) { g.release(n, false) }
 
-// ReleaseNewest lets the n newest pass, the newest first.
+// ReleaseNewest lets the n newest replies pass, the newest first.
 func (g *Gate) ReleaseNewest(n int) { g.release(n, true) }
 
-// Open lets all pass that wait, oldest first, and all that come.
+// Open lets all waiting replies pass, oldest first, and all that follow.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	g.open = true

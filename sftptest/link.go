@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// ErrCut is what Read and Write report at both ends of a link that [End.Cut] or [End.CutAfter] cut
+// ErrCut is returned by Read and Write at both ends of a link that [End.Cut] or [End.CutAfter] cut
 // without naming an error.
 var ErrCut = errors.New("sftptest: link cut")
 
-// LinkConfig says how long, wide and awkward a link is. The zero value is a link without delay.
+// LinkConfig describes a link's delay, rate and quirks. The zero value is a link without delay.
 type LinkConfig struct {
 	ToServer time.Duration // from a Write at the client's end to the Read at the server's
 	ToClient time.Duration // the other way
 
-	// RateBytesPerSec is what the link carries each way, in pieces of up to 16 KiB that arrive
+	// RateBytesPerSec is the link's rate in each direction, in pieces of up to 16 KiB that arrive
 	// whole. 0 means no limit.
 	RateBytesPerSec int64
 
-	// Buffer is the number of bytes each way that may be written and not yet read; a Write beyond
-	// it blocks. 0 means 64 MiB.
+	// Buffer is how many bytes in each direction may be written and not yet read; a Write beyond
+	// that blocks. 0 means 64 MiB.
 	Buffer int
 
-	// Window is as an SSH channel's window: the number of bytes each way that may be written and
-	// not yet acknowledged, where the acknowledgement starts when they are read and takes the delay
-	// of the other way. 0 means no window.
+	// Window works like an SSH channel's window: it is how many bytes in each direction may be
+	// written and not yet acknowledged. The acknowledgement is sent when they are read and takes
+	// the delay of the other direction. 0 means no window.
 	Window int
 
 	// MaxPiece is the most that one Read returns: 1 makes every Read return one byte. 0 means no
 	// limit.
 	MaxPiece int
 
-	// Seed, unless it is 0, makes each Read return a random number of bytes between 1 and MaxPiece
+	// Seed, unless 0, makes each Read return a random number of bytes between 1 and MaxPiece
 	// (default 4096), the same ones each time.
 	Seed uint64
 }
@@ -52,11 +52,10 @@ const (
 )
 
 // NewLink returns the two ends of a link: what is written at one is read at the other, in order,
-// after the delay, and as many writes as fit the buffer are on their way at once.
+// after the delay; as many writes as fit in the buffer are on their way at once.
 //
-// A link has no goroutine of its own and blocks on nothing but timers and sync.Cond. So it works
-// inside testing/synctest, where a test of a long link takes no time and can assert on the clock
-// exactly, and as well in real time.
+// A link has no goroutine and blocks only on timers and sync.Cond. So it works in real time as well
+// as inside testing/synctest, where a test of a long link takes no time and can assert exact times.
 func NewLink(c LinkConfig) (client, server *End) {
 	shared := &linkState{}
 	toServer := newDirection(shared, c, c.ToServer, c.ToClient, 1)
@@ -65,7 +64,7 @@ func NewLink(c LinkConfig) (client, server *End) {
 		in: toServer}
 }
 
-// linkState is what the two directions share: one lock, for a cut touches both at once.
+// linkState is shared by the two directions: they have one lock, since a cut affects both at once.
 type linkState struct {
 	mu     sync.Mutex
 	both   [2]*direction
@@ -99,17 +98,17 @@ type End struct {
 
 var _ io.ReadWriteCloser = (*End)(nil)
 
-// Read returns what has arrived, as soon as there is any, else it waits. It returns io.EOF behind
-// all that the other end sent before it closed, io.ErrClosedPipe after Close at this end, and the
-// error of a cut.
+// Read returns what has arrived, or waits until something does. It returns io.EOF after everything
+// that the other end sent before it closed, io.ErrClosedPipe after Close at this end, and the error
+// of a cut.
 func (e *End) Read(p []byte) (int, error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	return e.in.read(p)
 }
 
-// Write sends p, which it copies. It blocks only while buffer or window is full. After Close at
-// this end, and once the other end's Close has become known here, it returns io.ErrClosedPipe;
+// Write sends p, which it copies. It blocks only while the buffer or window is full. It returns
+// io.ErrClosedPipe after Close at this end, and once the other end's Close has become known here;
 // after a cut it returns the cut's error.
 func (e *End) Write(p []byte) (int, error) {
 	e.link.mu.Lock()
@@ -117,7 +116,8 @@ func (e *End) Write(p []byte) (int, error) {
 	return e.out.write(p)
 }
 
-// CloseWrite ends what this end sends: the other end reads what is on its way, and then io.EOF.
+// CloseWrite ends the stream from this end: the other end reads what is on its way, and then
+// io.EOF.
 func (e *End) CloseWrite() error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -125,8 +125,8 @@ func (e *End) CloseWrite() error {
 	return nil
 }
 
-// Close ends both ways: as CloseWrite, and what arrives from now on is dropped. It never blocks,
-// and wakes whoever waits at this end.
+// Close closes both directions: like CloseWrite, and what arrives from now on is dropped. It never
+// blocks, and wakes all waiters at this end.
 func (e *End) Close() error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -135,16 +135,16 @@ func (e *End) Close() error {
 	return nil
 }
 
-// Cut breaks the link now, both ways, as if the connection were reset. What has arrived can still
-// be read, what is on its way is lost; then Read and Write report err at both ends ([ErrCut] if it
-// is nil; with io.EOF, Write reports io.ErrClosedPipe).
+// Cut breaks the link now, in both directions, as if the connection were reset. What has arrived
+// can still be read, what is on its way is lost; then Read and Write return err at both ends
+// ([ErrCut] if it is nil; if it is io.EOF, Write returns io.ErrClosedPipe).
 func (e *End) Cut(err error) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.link.breakNow(err)
 }
 
-// CutAfter breaks the link, as [End.Cut] does, at the moment when n more bytes from this end have
+// CutAfter breaks the link like [End.Cut] at the moment when n more bytes from this end have
 // arrived at the other: these can be read there, and not one more.
 func (e *End) CutAfter(n int64, err error) {
 	e.link.mu.Lock()
@@ -152,20 +152,20 @@ func (e *End) CutAfter(n int64, err error) {
 	e.out.limit(n, func() { e.link.breakNow(err) })
 }
 
-// Silence makes a black hole of one way: what this end sends from now on vanishes, its Writes
-// succeed, and neither end is told; a Close at this end stays unknown to the other. What is on its
-// way still arrives.
+// Silence turns one direction into a black hole: what this end sends from now on vanishes, its
+// Writes succeed, and neither end notices; the other end does not learn of a Close at this end.
+// What is on its way still arrives.
 func (e *End) Silence() { e.SilenceAfter(0) }
 
-// SilenceAfter is as [End.Silence], once n more bytes have been sent.
+// SilenceAfter is like [End.Silence], once n more bytes have been sent.
 func (e *End) SilenceAfter(n int64) {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.out.limit(n, nil)
 }
 
-// Hold stops one way: what this end has sent and sends arrives only after [End.Release], as over a
-// network that is down for a while. Writes block once the buffer is full, as those to a peer that
+// Hold stops one direction: what this end has sent and sends arrives only after [End.Release], as
+// over a network that is down for a while. Writes block once the buffer is full, as to a peer that
 // has stopped reading.
 func (e *End) Hold() {
 	e.link.mu.Lock()
@@ -175,7 +175,7 @@ func (e *End) Hold() {
 	}
 }
 
-// Release ends [End.Hold]. What would have arrived meanwhile arrives at once.
+// Release ends [End.Hold]. What would have arrived in the meantime arrives at once.
 func (e *End) Release() {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // maxLinks is how many symbolic links a path may lead through, as on Linux.
 const maxLinks = 40
 
-// place is where a path leads: an entry of a directory, which may be free.
+// place is where a path leads: a directory entry, which may be free.
 type place struct {
 	dir  *node // nil for the root itself
 	base string
@@ -18,7 +18,7 @@ type place struct {
 	path string // absolute, without symbolic links in its directories
 }
 
-// lookup returns the node at a path. It is called with the lock held, as all below.
+// lookup returns the node at a path. It and the functions below are called with the lock held.
 func (f *Files) lookup(name string, follow bool) (*node, wire.Code) {
 	p, code := f.find(name, follow)
 	if code == wire.OK && p.node == nil {
@@ -27,8 +27,9 @@ func (f *Files) lookup(name string, follow bool) (*node, wire.Code) {
 	return p.node, code
 }
 
-// find walks a path as POSIX has it: ".." is resolved where it stands, behind the symbolic links in
-// front of it. The last element need not exist; it is followed, as a symbolic link, only if asked.
+// find resolves a path as POSIX does: ".." is resolved where it stands, after the symbolic links
+// before it. The last element need not exist; if it is a symbolic link it is followed only if
+// follow is set.
 func (f *Files) find(name string, follow bool) (place, wire.Code) {
 	if !strings.HasPrefix(name, "/") {
 		name = f.home + "/" + name
@@ -86,7 +87,7 @@ func allEmpty(rest []string) bool {
 	return true
 }
 
-// remove takes a name away; a directory must be empty, and asked for as one.
+// remove removes a name; a directory must be empty, and is removed only if dir is set.
 func (f *Files) remove(name string, dir bool) wire.Code {
 	p, code := f.find(name, false)
 	switch {
@@ -121,7 +122,7 @@ func (f *Files) put(name string, n *node) wire.Code {
 	return wire.OK
 }
 
-// rename moves a name. An existing target is replaced only if asked, as rename(2) replaces.
+// rename moves a name. It replaces an existing target only if replace is set, as rename(2) does.
 func (f *Files) rename(oldName, newName string, replace bool) wire.Code {
 	from, code := f.find(oldName, false)
 	if code != wire.OK {

@@ -7,7 +7,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The file types of POSIX st_mode that a node can have, and what else of the mode is used here.
+// The file types in POSIX st_mode that a node can have, and the other mode bits used here.
 const (
 	modeType    = 0o170000
 	modeSymlink = 0o120000
@@ -56,7 +56,7 @@ func (n *node) size() uint64 {
 
 func (n *node) touch() { n.mtime = uint32(time.Now().Unix()) }
 
-// attrs returns what STAT tells.
+// attrs returns what STAT returns.
 func (n *node) attrs() wire.Attrs {
 	a := wire.Attrs{
 		Flags: wire.AttrSize | wire.AttrUIDGID | wire.AttrPermissions | wire.AttrACModTime,
@@ -69,7 +69,7 @@ func (n *node) attrs() wire.Attrs {
 	return a
 }
 
-// setAttrs does what SETSTAT asks.
+// setAttrs does what SETSTAT asks for.
 func (n *node) setAttrs(a *wire.Attrs) wire.Code {
 	if a.Has(wire.AttrSize) {
 		if n.isDir() {
@@ -94,7 +94,7 @@ func (n *node) setAttrs(a *wire.Attrs) wire.Code {
 	return wire.OK
 }
 
-// maxFile bounds a file, so that a WRITE at a wild offset asks for no wild memory.
+// maxFile limits a file's size, so that a WRITE at a huge offset does not use huge memory.
 const maxFile = 1 << 31
 
 func (n *node) resize(size uint64) wire.Code {
@@ -125,7 +125,7 @@ func (n *node) writeAt(p []byte, offset uint64) wire.Code {
 	return wire.OK
 }
 
-// longName is the line that NAME carries for people, as ls -l has it.
+// longName returns the line for people in a NAME, as ls -l prints it.
 func (n *node) longName(name string) string {
 	kind := byte('-')
 	switch n.mode & modeType {

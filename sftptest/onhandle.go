@@ -43,7 +43,7 @@ func (s *session) newHandle(c *call, h *handle) {
 	c.answer(wire.Handle{Handle: name}.Append(nil, c.ID))
 }
 
-// onHandle carries out the requests that carry a handle.
+// onHandle executes the requests that carry a handle.
 func (s *session) onHandle(c *call) {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *session) read(c *call, h *handle) {
 	c.answer(wire.Data{Data: h.node.data[c.Offset:h.nextRead]}.Append(nil, c.ID))
 }
 
-// beforeFalseEOF returns how much of n bytes at offset may be told; 0 means EOF.
+// beforeFalseEOF returns how much of n bytes at offset may be returned; 0 means EOF.
 func (s *session) beforeFalseEOF(n int, offset uint64, h *handle) int {
 	at := s.script.FalseEOFAt
 	if at <= 0 || offset > uint64(at) || h.falseEOFs >= max(s.script.FalseEOFTimes, 1) {
@@ -174,7 +174,7 @@ func (h *handle) continues(offset uint64) bool {
 // writeTime is how long a WRITE takes under [Script.OneWrite].
 const writeTime = time.Millisecond
 
-// copy returns a node of its own with the same contents.
+// copy returns a new node with the same contents.
 func (n *node) copy() *node {
 	c := *n
 	c.data = append([]byte(nil), n.data...)

@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// onPath carries out the requests that carry a path.
+// onPath executes the requests that carry a path.
 func (s *session) onPath(c *call) {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *session) onPath(c *call) {
 	case wire.TypeRealpath:
 		s.realpath(c, c.Path)
 	}
-	// A type that nobody knows is not answered, as OpenSSH does not.
+	// Like OpenSSH, do not answer unknown types.
 }
 
 // umask is the server's.
@@ -90,7 +90,7 @@ func (s *session) attrsReply(c *call, n *node, code wire.Code) {
 	c.answer(wire.AttrsReply{Attrs: s.visible(n)}.Append(nil, c.ID))
 }
 
-// visible returns a node's attributes as far as the script shows them.
+// visible returns those of a node's attributes that the script does not hide.
 func (s *session) visible(n *node) wire.Attrs {
 	a := n.attrs()
 	a.Flags &^= s.script.HideAttrs
@@ -156,7 +156,7 @@ func (s *session) opendir(c *call) {
 	for name := range n.children {
 		h.names = append(h.names, name)
 	}
-	// An order that is always the same and not the alphabet's, as directories have it.
+	// A fixed order that is not alphabetical, as in real directories.
 	slices.SortFunc(h.names[2:], func(a, b string) int {
 		return strings.Compare(scramble(a),
 			scramble(b))

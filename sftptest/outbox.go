@@ -14,8 +14,8 @@ const (
 	reorderWait = time.Millisecond
 )
 
-// outbox holds the replies that are ready and writes them, on a goroutine of its own, so that a
-// reply that was held back can be sent whatever the stream is doing.
+// outbox holds the replies that are ready and writes them on its own goroutine, so that a delayed
+// reply can be sent whatever the stream is doing.
 type outbox struct {
 	stream io.WriteCloser
 
@@ -23,7 +23,7 @@ type outbox struct {
 	cond   sync.Cond
 	queue  []byte
 	taken  int  // bytes being written
-	hangup bool // close behind queue, and take nothing more
+	hangup bool // close after queue, and accept nothing more
 	ended  bool
 
 	window  int // of reordering; 0 or 1 means none
@@ -38,7 +38,7 @@ func newOutbox(stream io.WriteCloser, window int, rng *rand.Rand) *outbox {
 	return o
 }
 
-// send queues packets; it never blocks. With hangup the stream is closed behind them.
+// send queues packets; it never blocks. With hangup the stream is closed after them.
 func (o *outbox) send(packets [][]byte, hangup bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,7 +61,7 @@ func (o *outbox) send(packets [][]byte, hangup bool) {
 	o.cond.Broadcast()
 }
 
-// shuffle queues what waits, in a random order. It is called with the lock held.
+// shuffle queues waiting replies in random order. It is called with the lock held.
 func (o *outbox) shuffle() {
 	o.rng.Shuffle(len(o.waiting), func(i, j int) {
 		o.waiting[i], o.waiting[j] = o.waiting[j],
@@ -90,8 +90,7 @@ func (o *outbox) shuffleSoon() {
 	})
 }
 
-// waitForRoom waits until little enough waits to be written. Replies that are held back do not
-// count.
+// waitForRoom waits until little enough remains to be written. Delayed replies do not count.
 func (o *outbox) waitForRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,7 +99,7 @@ func (o *outbox) waitForRoom() {
 	}
 }
 
-// end drops what has not been written and lets run return.
+// end drops what has not been written and makes run return.
 func (o *outbox) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,7 +110,8 @@ func (o *outbox) end() {
 	o.cond.Broadcast()
 }
 
-// run writes until end is called or the stream fails. All that is ready goes out in one Write.
+// run writes until end is called or the stream fails. Everything that is ready is sent with one
+// Write.
 func (o *outbox) run() {
 	var spare []byte
 	for {

@@ -7,8 +7,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// RandomLink returns a link with some delay, some rate and some splitting of what it carries; the
-// same one for the same seed.
+// RandomLink returns a link with some delay, rate and splitting; the same one for the same seed.
 func RandomLink(seed uint64) LinkConfig {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	c := LinkConfig{
@@ -27,9 +26,9 @@ func RandomLink(seed uint64) LinkConfig {
 	return c
 }
 
-// RandomScript returns a server that is awkward, but with which everything works that a client may
-// count on: it answers shortly, out of order, without messages, in large or small packets, with few
-// extensions. The same one for the same seed.
+// RandomScript returns an awkward server on which everything works that a client may rely on: it
+// sends short, reordered replies, without messages, in large or small packets, with few extensions.
+// It is the same one for the same seed.
 func RandomScript(seed uint64) Script {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	s := Script{Seed: seed}
@@ -76,9 +75,8 @@ func RandomScript(seed uint64) Script {
 }
 
 // RandomFault returns a fault that hits one or a few requests; the same one for the same seed. A
-// client meets it well when the call fails, or works all the same, within its time; when it hangs,
-// panics, or takes wrong data for right, it does not. No fault makes data wrong without a sign of
-// it.
+// client handles it well if the call fails, or succeeds all the same, within its time; it must not
+// hang, panic, or accept wrong data. No fault makes data wrong without any sign.
 func RandomFault(seed uint64) Fault {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	types := []wire.Type{wire.TypeOpen, wire.TypeClose, wire.TypeRead, wire.TypeWrite,

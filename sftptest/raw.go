@@ -9,8 +9,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Raw is a client that sends packets as they are and gives back packets as they come, for tests of
-// servers.
+// Raw is a client that sends and receives bare packets, for tests of servers.
 type Raw struct {
 	stream io.ReadWriteCloser
 	in     *bufio.Reader
@@ -26,7 +25,7 @@ func NewRaw(stream io.ReadWriteCloser) *Raw {
 type Reply struct {
 	Type wire.Type
 	ID   uint32
-	Body []byte // what follows the id; of VERSION, what follows the type
+	Body []byte // what follows the id, or in VERSION the type
 }
 
 // Code returns the code of a STATUS, or false for any other packet.
@@ -38,7 +37,7 @@ func (r Reply) Code() (wire.Code, bool) {
 	return m.Code, true
 }
 
-// String says the reply in a few words.
+// String describes the reply in a few words.
 func (r Reply) String() string {
 	if code, ok := r.Code(); ok {
 		return fmt.Sprintf("STATUS id=%d %v", r.ID, code)
@@ -56,8 +55,8 @@ func (c *Raw) Send(packets ...[]byte) error {
 	return err
 }
 
-// Receive reads one packet, of at most 64 MiB. The end of the stream between packets is io.EOF,
-// within one io.ErrUnexpectedEOF.
+// Receive reads one packet of at most 64 MiB. The error is io.EOF at the end of the stream between
+// packets, and io.ErrUnexpectedEOF within one.
 func (c *Raw) Receive() (Reply, error) {
 	var length [wire.LengthSize]byte
 	if _, err := io.ReadFull(c.in, length[:]); err != nil {
@@ -94,12 +93,12 @@ func (c *Raw) Init() (wire.InitReply, error) {
 	return m, m.Parse(r.Body)
 }
 
-// request is anything of package wire that is appended with a request id.
+// request is a message of package wire that is appended with a request id.
 type request interface {
 	Append(b []byte, id uint32) []byte
 }
 
-// Ask sends a request with an id of its own and reads one packet, which must have the same id.
+// Ask sends a request with a new id and reads one packet, which must have the same id.
 func (c *Raw) Ask(m request) (Reply, error) {
 	c.lastID++
 	id := c.lastID

@@ -11,7 +11,7 @@ import (
 )
 
 // String returns the script as a Go literal with the fields that are set. Intercept cannot be
-// printed and is named only.
+// printed; only its name is.
 func (s Script) String() string { return "sftptest.Script" + literal(reflect.ValueOf(s)) }
 
 // literal prints the fields of a struct that are not zero.
@@ -57,7 +57,7 @@ func goValue(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// goType prints a packet type as the constant it is.
+// goType prints a packet type as its constant.
 func goType(t wire.Type) string {
 	name := t.String()
 	if strings.HasPrefix(name, "packet type") {

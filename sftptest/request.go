@@ -10,27 +10,27 @@ import (
 
 // Request is a request that a scripted server has received.
 type Request struct {
-	Stream int       // which stream it came on: 1 for the first that was served
-	At     time.Time // when it had been received whole
+	Stream int       // the stream it came on: 1 for the first that was served
+	At     time.Time // when it had been received completely
 
 	Type      wire.Type
 	ID        uint32
-	Extension string // the name, where Type is wire.TypeExtended
+	Extension string // the name, if Type is wire.TypeExtended
 
-	Handle string // as it came
-	// as it came; of a handle, what it was opened by; of SYMLINK, the link that is made
+	Handle string // as received
+	// as received; of a handle, the path it was opened by; of SYMLINK, the new link
 	Path string
-	// of renames and hardlink, the new name; of SYMLINK, the target; of copy-data, what the second
-	// handle was opened by
+	// of renames and hardlink, the new name; of SYMLINK, the target; of copy-data, the path that
+	// the second handle was opened by
 	Path2 string
 
 	Offset uint64
-	Length uint64 // READ, copy-data: what was asked; WRITE: of the data
+	Length uint64 // READ, copy-data: as requested; WRITE: of the data
 	Flags  uint32 // of OPEN
 	Attrs  wire.Attrs
 }
 
-// String says the request in a line.
+// String describes the request in one line.
 func (r Request) String() string {
 	var b strings.Builder
 	b.WriteString(r.Type.String())
@@ -56,21 +56,21 @@ func (r Request) String() string {
 	return b.String()
 }
 
-// call is a request while it is carried out.
+// call is a request being executed.
 type call struct {
 	Request
 	data    []byte // of WRITE
 	handle2 string // of copy-data
 	payload []byte // of an extended request
 
-	refused bool     // is not to be carried out
+	refused bool     // it must not be executed
 	reply   [][]byte // the packets that answer it
 	delay   time.Duration
 	gate    *Gate
-	hangup  bool // the stream closes behind the reply
+	hangup  bool // the stream closes after the reply
 }
 
-// parse reads a packet into a call. Paths that only the session knows are still to be filled in.
+// parse reads a packet into a call. Paths that only the session knows are filled in later.
 func parse(packet []byte, draftSymlink bool) (*call, error) {
 	t, id, body, err := wire.ParseHeader(packet)
 	if err != nil {

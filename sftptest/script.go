@@ -6,99 +6,98 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Script says how a scripted server behaves. The zero value behaves as OpenSSH's sftp-server does;
-// each field changes one thing, and they combine. A Script that a server has been made of must not
-// be changed.
+// Script determines how a scripted server behaves. The zero value behaves like OpenSSH's
+// sftp-server; each field changes one thing, and they combine. A Script must not be changed once a
+// server uses it.
 type Script struct {
-	// Greeting is text sent before anything else, as a shell's start file or a forced command may
+	// Greeting is text sent before anything else, as a shell's startup file or a forced command may
 	// print it.
 	Greeting string
-	// GreetingOnly closes the stream behind the greeting, as "This account is not available.\n" is.
+	// GreetingOnly closes the stream after the greeting, like "This account is not available.\n".
 	GreetingOnly bool
-	// Version is what VERSION says. 0 means 3.
+	// Version is the version in VERSION. 0 means 3.
 	Version uint32
-	// Extensions are offered in VERSION and served; others are answered OP_UNSUPPORTED. nil means
-	// [OpenSSHExtensions], an empty slice means none.
+	// Extensions are offered in VERSION and supported; others are answered OP_UNSUPPORTED. nil
+	// means [OpenSSHExtensions], an empty slice means none.
 	Extensions []wire.ExtensionPair
-	// Limits are what limits@openssh.com answers, and what holds even where that is not offered: a
-	// longer packet ends the connection, a longer READ is answered short, a longer WRITE and one
-	// more handle are refused with FAILURE. 0 in a field means no limit. nil means [OpenSSHLimits].
+	// Limits are the reply to limits@openssh.com, and apply even if that is not offered: a longer
+	// packet ends the connection, a longer READ is answered short, a longer WRITE and one handle
+	// too many are refused with FAILURE. 0 in a field means no limit. nil means [OpenSSHLimits].
 	Limits *wire.LimitsReply
-	// Home is the directory in which clients begin. It is made. "" means the root.
+	// Home is the directory in which clients start. It is created. "" means the root.
 	Home string
 
 	// ShortReads is the most that one READ returns. 0 means as much as Limits allow.
 	ShortReads int
 	// RandomReads makes the length of every DATA random, between 1 and what it would have been.
 	RandomReads bool
-	// FalseEOFAt, if positive, is an offset at which READ answers EOF although the file goes on: a
-	// READ from before it is answered only up to it, a READ at it is answered EOF for the first
-	// FalseEOFTimes times, a READ behind it is answered as always.
+	// FalseEOFAt, if positive, is an offset at which READ answers EOF although the file continues:
+	// a READ from before it is answered only up to it, a READ at it is answered EOF the first
+	// FalseEOFTimes times, and a READ after it is answered as usual.
 	FalseEOFAt int64
-	// FalseEOFTimes is how often, for each handle. 0 means once.
+	// FalseEOFTimes is how often that happens for each handle. 0 means once.
 	FalseEOFTimes int
-	// SequentialReads refuses, with FAILURE, a READ that does not begin where the READ before it on
+	// SequentialReads refuses, with FAILURE, a READ that does not begin where the previous READ on
 	// its handle ended.
 	SequentialReads bool
-	// ReadOnce makes a file be gone (NO_SUCH_FILE) for every OPEN once it was opened and READ, as
-	// mailboxes of some exchanges are.
+	// ReadOnce makes a file vanish (NO_SUCH_FILE) for every OPEN after it was opened and READ, as
+	// in the mailboxes of some data exchanges.
 	ReadOnce bool
 
 	// NoReadWrite refuses, with PERMISSION_DENIED, an OPEN for reading and writing.
 	NoReadWrite bool
-	// SequentialWrites refuses, with FAILURE, a WRITE that does not begin where the WRITE before it
-	// on its handle ended, or, as the first, at 0 or at the end of the file.
+	// SequentialWrites refuses, with FAILURE, a WRITE that does not begin where the previous WRITE
+	// on its handle ended or, if it is the first, at 0 or at the end of the file.
 	SequentialWrites bool
-	// OneWrite refuses, with FAILURE, a WRITE that comes while another on its file is being carried
-	// out. That takes a millisecond.
+	// OneWrite refuses, with FAILURE, a WRITE that arrives while another on its file is being
+	// executed, which takes a millisecond.
 	OneWrite bool
-	// FullAt, if positive, is the offset behind which no file can be written: what lies before it
-	// is stored, and the WRITE is answered FAILURE; from then on statvfs tells, unless StatVFS is
-	// set, that no space is left.
+	// FullAt, if positive, is the offset beyond which no file can be written: what lies before it
+	// is stored, and the WRITE is answered FAILURE; from then on statvfs reports no free space,
+	// unless StatVFS is set.
 	FullAt int64
-	// UploadPerHandle keeps what is written to a handle for that handle alone, until CLOSE puts it
-	// in the place of the file, as servers in front of object stores do.
+	// UploadPerHandle keeps what is written to a handle for that handle alone until CLOSE replaces
+	// the file, as servers in front of object stores do.
 	UploadPerHandle bool
-	// StatVFS is what statvfs and fstatvfs answer. nil means a terabyte, half of it free.
+	// StatVFS is the reply to statvfs and fstatvfs. nil means a terabyte, half of it free.
 	StatVFS *wire.StatVFSReply
 
 	// ReaddirNames is how many names a NAME packet carries. 0 means 100; a number as large as the
-	// directory makes one packet of any length, which some servers send.
+	// directory yields a single packet of any length, as some servers send.
 	ReaddirNames int
-	// EndlessReaddir starts a listing again instead of ending it.
+	// EndlessReaddir starts a listing over instead of ending it.
 	EndlessReaddir bool
 
-	// Refuse are request types answered OP_UNSUPPORTED, without being carried out.
+	// Refuse are request types answered OP_UNSUPPORTED, without being executed.
 	Refuse []wire.Type
-	// HideAttrs are attribute flags (wire.AttrSize and so on) that are left out of every reply.
+	// HideAttrs are attribute flags (wire.AttrSize and so on) left out of every reply.
 	HideAttrs uint32
 	// NoMessages leaves the message of every STATUS empty.
 	NoMessages bool
-	// BareStatus ends every STATUS behind its code, as before draft-01.
+	// BareStatus ends every STATUS after its code, as before draft-01.
 	BareStatus bool
-	// RichCodes answers with codes of later drafts (FILE_ALREADY_EXISTS, DIR_NOT_EMPTY,
-	// NO_SPACE_ON_FILESYSTEM, ...), where version 3 has FAILURE or NO_SUCH_FILE.
+	// RichCodes answers with status codes of later drafts (FILE_ALREADY_EXISTS, DIR_NOT_EMPTY,
+	// NO_SPACE_ON_FILESYSTEM, ...) where version 3 has FAILURE or NO_SUCH_FILE.
 	RichCodes bool
-	// DraftSymlink takes SYMLINK's paths in the draft's order, the link's own first, where OpenSSH
-	// has the target first.
+	// DraftSymlink expects SYMLINK's paths in the draft's order, the link's own path first, where
+	// OpenSSH has the target first.
 	DraftSymlink bool
 	// HandleSize is the length of handles. 0 means 4; more than 256 breaks draft-02, section 6.3.
 	HandleSize int
 
-	// Reorder makes replies wait until so many of them are ready, or until none became ready for a
-	// millisecond; then they go out in a random order.
+	// Reorder makes replies wait until this many are ready, or none has become ready for a
+	// millisecond; then they are sent in random order.
 	Reorder int
 	// Work is the time that each request takes, one after the other.
 	Work time.Duration
-	// Seed is what all that is random comes from. The same requests on the same stream get the same
+	// Seed is the source of all randomness. The same requests on the same stream get the same
 	// replies.
 	Seed uint64
 
-	// Faults spoil chosen replies. Those that match a request all act on it, in order.
+	// Faults spoil chosen replies. All faults that match a request act on it, in order.
 	Faults []Fault
-	// Intercept, if not nil, is asked about every request before it is carried out, and what it
-	// returns acts on it, before the Faults do. It is called on the goroutine that serves the
-	// stream, which waits for it.
+	// Intercept, if not nil, is called for every request before it is executed, and the actions it
+	// returns are applied before the Faults. It is called on the goroutine that serves the stream.
 	Intercept func(Request) []Action
 }
 
@@ -119,8 +118,8 @@ func OpenSSHExtensions() []wire.ExtensionPair {
 	}
 }
 
-// OpenSSHLimits returns what OpenSSH's sftp-server answers to limits@openssh.com where 1024
-// descriptors may be open.
+// OpenSSHLimits returns OpenSSH's sftp-server's reply to limits@openssh.com if 1024 descriptors may
+// be open.
 func OpenSSHLimits() wire.LimitsReply {
 	return wire.LimitsReply{MaxPacket: wire.MaxPacket, MaxRead: wire.MaxData,
 		MaxWrite: wire.MaxData, MaxOpenHandles: 1019}
@@ -149,7 +148,7 @@ func (s *Script) offers(name string) bool {
 	return false
 }
 
-// readLength returns how long the DATA that answers a READ may be.
+// readLength returns the length of the DATA for a READ.
 func (s *Script) readLength(asked uint32) int {
 	n := uint64(asked)
 	if most := s.limits().MaxRead; most > 0 {
@@ -161,7 +160,7 @@ func (s *Script) readLength(asked uint32) int {
 	return int(n)
 }
 
-// portable maps a code to what version 3 has, as OpenSSH maps errno.
+// portable maps a code to one that version 3 has, as OpenSSH maps errno.
 func (s *Script) portable(code wire.Code) wire.Code {
 	if s.RichCodes {
 		return code

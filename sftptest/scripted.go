@@ -12,14 +12,14 @@ import (
 )
 
 // Scripted is an SFTP server that follows a [Script]. It serves any number of streams over one file
-// system. Its methods may be called from several goroutines at once. On each stream requests are
-// carried out one after the other, in order.
+// system. Its methods may be called from several goroutines. On each stream requests are executed
+// one after the other, in order.
 type Scripted struct {
 	// Files is what clients see.
 	Files *Files
 
 	script Script
-	fsid   uint64 // of its file system: no other server has it
+	fsid   uint64 // of its file system, unique to this server
 
 	mu       sync.Mutex
 	faults   []*armed
@@ -32,7 +32,7 @@ type Scripted struct {
 	serving  sync.WaitGroup
 }
 
-// NewScripted returns a server that is to be given streams by [Scripted.Serve] or [Scripted.Dial].
+// NewScripted returns a server, to be given streams by [Scripted.Serve] or [Scripted.Dial].
 func NewScripted(script Script) *Scripted {
 	s := &Scripted{Files: newFiles(script.Home), script: script, streams: make(map[*session]bool),
 		fsid: rand.Uint64()}
@@ -40,7 +40,7 @@ func NewScripted(script Script) *Scripted {
 	return s
 }
 
-// NewServer returns a server for the length of a test: it is closed when the test ends, and its
+// NewServer returns a server for the duration of a test: it is closed when the test ends, and its
 // script is logged if the test failed.
 func NewServer(t testing.TB, script Script) *Scripted {
 	s := NewScripted(script)
@@ -53,8 +53,8 @@ func NewServer(t testing.TB, script Script) *Scripted {
 	return s
 }
 
-// Dial returns the client's end of a new link whose other end is being served on a goroutine of its
-// own, which ends when either end is closed.
+// Dial returns the client's end of a new link whose other end is served on a new goroutine, which
+// ends when either end is closed.
 func (s *Scripted) Dial(link LinkConfig) *End {
 	client, server := NewLink(link)
 	if session := s.begin(server); session != nil {
@@ -63,9 +63,9 @@ func (s *Scripted) Dial(link LinkConfig) *End {
 	return client
 }
 
-// Serve serves one stream until it ends, and closes it. Closing the stream must end a Read of it.
-// Serve returns nil when the client ended the conversation, when the script did or when the server
-// was closed, else what went wrong.
+// Serve serves one stream until it ends, and closes it. Closing the stream must interrupt a Read.
+// Serve returns nil if the client ended the conversation, the script did or the server was closed,
+// otherwise what went wrong.
 func (s *Scripted) Serve(stream io.ReadWriteCloser) error {
 	session := s.begin(stream)
 	if session == nil {
@@ -74,7 +74,7 @@ func (s *Scripted) Serve(stream io.ReadWriteCloser) error {
 	return session.run()
 }
 
-// begin takes a stream, or closes it and returns nil when the server is closed.
+// begin takes a stream, or closes it and returns nil if the server is closed.
 func (s *Scripted) begin(stream io.ReadWriteCloser) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,8 +97,8 @@ func (s *Scripted) ended(session *session) {
 	s.serving.Done()
 }
 
-// Close closes all streams that are being served, waits until their goroutines have ended, and has
-// Serve close further streams at once. A gate that still holds replies does not hinder it.
+// Close closes all streams and waits until their goroutines have ended; Serve closes further
+// streams at once. A gate that still holds replies does not prevent that.
 func (s *Scripted) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -111,7 +111,7 @@ func (s *Scripted) Close() error {
 	return nil
 }
 
-// AddFaults adds faults to those of the script. Their counts begin now.
+// AddFaults adds faults to those of the script. Their counts start now.
 func (s *Scripted) AddFaults(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *Scripted) AddFaults(faults ...Fault) {
 	}
 }
 
-// Requests returns the requests received so far in order, INIT included, or those of the given
-// types.
+// Requests returns the requests received so far in order, including INIT, or only those of the
+// given types.
 func (s *Scripted) Requests(types ...wire.Type) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *Scripted) Requests(types ...wire.Type) []Request {
 	return found
 }
 
-// ForgetRequests empties the record of requests.
+// ForgetRequests clears the record of requests.
 func (s *Scripted) ForgetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *Scripted) Streams() int {
 	return len(s.streams)
 }
 
-// note records a request and returns what is to act on it.
+// note records a request and returns the actions for it.
 func (s *Scripted) note(r Request) []Action {
 	s.mu.Lock()
 	s.requests = append(s.requests, r)

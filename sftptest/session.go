@@ -13,8 +13,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// session is one stream being served. Only the goroutine that runs it touches it, but for its
-// outbox.
+// session is one stream being served. Only its own goroutine touches it, except for its outbox.
 type session struct {
 	server *Scripted
 	script *Script
@@ -79,7 +78,7 @@ func (s *session) conversation() error {
 	}
 }
 
-// maxPacket is what is taken where the script sets no limit.
+// maxPacket limits packets if the script does not.
 const maxPacket = 64 << 20
 
 func (s *session) readPacket(in *bufio.Reader, packet []byte) ([]byte, error) {
@@ -100,7 +99,7 @@ func (s *session) readPacket(in *bufio.Reader, packet []byte) ([]byte, error) {
 	return packet, err
 }
 
-// serve does what one packet asks.
+// serve executes one packet.
 func (s *session) serve(packet []byte) error {
 	c, err := parse(packet, s.script.DraftSymlink)
 	if err != nil {
@@ -138,7 +137,7 @@ func (s *session) serve(packet []byte) error {
 	return nil
 }
 
-// dispatch sends the reply on its way, which may be long.
+// dispatch sends the reply, possibly much later.
 func (s *session) dispatch(c *call) {
 	if s.silent || len(c.reply) == 0 && !c.hangup {
 		return
@@ -194,7 +193,7 @@ func (s *session) carryOut(c *call) {
 	}
 }
 
-// isHandleType is for requests with an empty handle, which none has.
+// isHandleType is for requests with an empty handle, which is never valid.
 func isHandleType(t wire.Type) bool {
 	switch t {
 	case wire.TypeClose, wire.TypeRead, wire.TypeWrite, wire.TypeFstat, wire.TypeFsetstat, wire.TypeReaddir:

@@ -29,7 +29,7 @@ func (a *authRequest) parse(payload []byte) error {
 	return parsed(&r, msgUserAuthRequest)
 }
 
-// keyRequest is publickey's part: RFC 4252, section 7.
+// keyRequest is the publickey method's part: RFC 4252, section 7.
 type keyRequest struct {
 	signed    bool
 	algo      string
@@ -40,7 +40,7 @@ type keyRequest struct {
 func (k *keyRequest) append(p []byte) []byte {
 	p = appendString(appendString(appendBool(p, k.signed), k.algo), k.key)
 	if k.signature != nil {
-		p = append(p, k.signature...) // a string already
+		p = append(p, k.signature...) // already encoded as a string
 	}
 	return p
 }
@@ -61,7 +61,7 @@ func (k *keyRequest) parse(rest []byte) error {
 	return nil
 }
 
-// signedData is what a user signs: RFC 4252, section 7.
+// signedData returns what a user signs: RFC 4252, section 7.
 func (a *authRequest) signedData(session []byte, k keyRequest) []byte {
 	k.signed, k.signature = true, nil
 	own := *a
@@ -93,13 +93,14 @@ func parseBanner(payload []byte) (string, error) {
 		return "", err
 	}
 	text := r.String()
-	return text, parsed(&r, msgUserAuthBanner) // the language tag is left out by some
+	return text, parsed(&r, msgUserAuthBanner) // some leave out the language tag
 }
 
-// maxQuestions bounds how much a server may ask at a time, and how many answers may come.
+// maxQuestions limits how many questions a server may ask at a time, and how many answers a client
+// may send.
 const maxQuestions = 64
 
-// infoRequest is keyboard-interactive's question: RFC 4256, section 3.2.
+// infoRequest is a question of keyboard-interactive: RFC 4256, section 3.2.
 type infoRequest struct {
 	name, instruction string
 	questions         []string
@@ -159,10 +160,10 @@ func parseInfoResponse(payload []byte) (answers []string, err error) {
 // A Challenge answers keyboard-interactive's questions.
 type Challenge = xssh.KeyboardInteractiveChallenge
 
-// An AuthMethod is one way to log in, for one attempt: made by [PublicKey], [Password],
+// An AuthMethod is one way to log in, for a single attempt: made by [PublicKey], [Password],
 // [KeyboardInteractive] or [None].
 type AuthMethod interface {
 	name() string
-	// attempt sends the request and answers what the server asks, until it decides.
+	// attempt sends the request and answers the server's questions until it decides.
 	attempt(l *clientLogin) (decision, error)
 }

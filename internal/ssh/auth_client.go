@@ -9,35 +9,35 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// AuthContext is what the caller knows when it chooses the next [AuthMethod].
+// AuthContext describes the login so far, for choosing the next [AuthMethod].
 type AuthContext struct {
 	Conn    *Conn
-	Allowed []string // methods the server would take
-	Partial []string // that have succeeded and did not suffice, in order
-	Tried   []string // that have failed, in order
-	SigAlgs []string // the server's server-sig-algs (RFC 8308), nil where it did not tell
-	// Err is why the last attempt could not be made: a key that does not sign, a question that
-	// nobody answers. nil where the server refused.
+	Allowed []string // methods the server would accept
+	Partial []string // methods that succeeded but did not suffice, in order
+	Tried   []string // methods that failed, in order
+	SigAlgs []string // the server's server-sig-algs (RFC 8308), nil if it sent none
+	// Err is why the last attempt could not be made, such as a key that cannot sign or a question
+	// that nobody answers; nil if the server refused.
 	Err error
 }
 
-// localError is an attempt that failed on our side: another one may be made.
+// localError is a failure on our side: another attempt may follow.
 type localError struct{ err error }
 
 func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
-// A Flight is the short login: everything behind NEWKEYS leaves at once, signed with a key that is
-// likely to be right, or with a password that was right before. It saves three round trips. The server must be one that keeps what comes
-// behind a login until the login is done, as OpenSSH does; RFC 4252, section 5.1, allows the
-// requests. Nothing of it leaves before the host key is accepted.
+// A Flight is a short login: everything after NEWKEYS is sent at once, signed with a key that is
+// likely to be right, or with a password that was right before. It saves three round trips. The
+// server must keep what follows a login request until the login is done, as OpenSSH does; RFC 4252,
+// section 5.1, allows such requests. Nothing of it is sent before the host key is accepted.
 //
-// A key or a password that is refused costs what offering it would have: one failed attempt. The
-// login goes on with [ClientConfig].Auth.
+// A refused key or password costs what offering it would have: one failed attempt. The login then
+// continues with [ClientConfig].Auth.
 type Flight struct {
 	Signer   xssh.Signer
 	Password string // if Signer is nil
-	// Subsystem, where it is not "", is asked for in a first session channel, which the server must
+	// Subsystem, if not "", is requested in a first session channel, which the server must give
 	// number 0. See [Conn.FlightChannel].
 	Subsystem string
 }
@@ -56,18 +56,18 @@ type clientLogin struct {
 	context  AuthContext
 	flight   *Flight
 	first    string // the method of the first attempt
-	accepted bool   // the service
+	accepted bool   // the service was accepted
 	banners  int
 }
 
-// firstWords are what leaves with NEWKEYS: the request for the service, and the first attempt.
+// firstWords returns what is sent with NEWKEYS: the service request, and the first attempt.
 func (l *clientLogin) firstWords() ([][]byte, error) {
 	words := [][]byte{appendString([]byte{msgServiceRequest}, serviceUserAuth)}
 	if l.config.Flight != nil {
 		l.flight = l.config.Flight(l.conn)
 	}
 	attempt := l.firstAttempt()
-	if attempt == nil { // ssh's way is left
+	if attempt == nil { // log in as ssh does
 		l.flight, l.first = nil, "none"
 		return append(words, l.request("none", nil)), nil
 	}
@@ -78,8 +78,7 @@ func (l *clientLogin) firstWords() ([][]byte, error) {
 	return words, nil
 }
 
-// firstAttempt makes the request of the flight. It is nil if there is none, or if the key turns out
-// not to sign.
+// firstAttempt returns the flight's request, or nil if there is none or the key cannot sign.
 func (l *clientLogin) firstAttempt() []byte {
 	switch f := l.flight; {
 	case f == nil:
@@ -104,7 +103,7 @@ func (l *clientLogin) request(method string, rest []byte) []byte {
 	return (&authRequest{l.config.User, serviceConnection, method, rest}).append(nil)
 }
 
-// algos returns the algorithms that a key may be offered under: those the server has named, if it
+// algos returns the algorithms under which to offer a key: those that the server has listed, if it
 // has (RFC 8308, section 3.1).
 func (l *clientLogin) algos(signer xssh.Signer) []string {
 	algos := signatureAlgos(signer)
@@ -119,10 +118,10 @@ func (l *clientLogin) algos(signer xssh.Signer) []string {
 		func(a string) bool { return !known(a) }); len(some) > 0 {
 		return some
 	}
-	return algos // the server may not have told all
+	return algos // the server's list may be incomplete
 }
 
-// signed makes the request that carries a signature.
+// signed returns a request with a signature.
 func (l *clientLogin) signed(signer xssh.Signer, algo string) ([]byte, error) {
 	a := &authRequest{user: l.config.User, service: serviceConnection, method: "publickey"}
 	k := keyRequest{signed: true, algo: algo, key: signer.PublicKey().Marshal()}
@@ -135,7 +134,7 @@ func (l *clientLogin) signed(signer xssh.Signer, algo string) ([]byte, error) {
 	return a.append(nil), nil
 }
 
-// run logs in. The first attempt has been sent.
+// run logs in. The first attempt has already been sent.
 func (l *clientLogin) run() error {
 	var asked func([]byte) error
 	if l.first == "password" {
@@ -152,7 +151,7 @@ func (l *clientLogin) run() error {
 		case l.flight == nil:
 			return err
 		case errors.As(err, &said) && strings.Contains(strings.ToLower(said.Text), "authentication fail"):
-			l.failed(l.first, decision{}) // a server that allows one attempt
+			l.failed(l.first, decision{}) // a server that allows only one attempt
 			return l.refused(err)
 		case l.flight.Subsystem != "":
 			return &FlightError{err}
@@ -200,7 +199,7 @@ func (l *clientLogin) refused(err error) error {
 		Partial: l.context.Partial, Err: err}
 }
 
-// maxAttempts bounds how often a login may fail: the server decides, but not for ever.
+// maxAttempts limits how often a login may fail: the server decides, but not forever.
 const maxAttempts = 200
 
 func (l *clientLogin) failed(method string, d decision) {
@@ -212,7 +211,7 @@ func (l *clientLogin) failed(method string, d decision) {
 	}
 }
 
-// decide reads until the server decides. ask handles a message of the method's own.
+// decide reads until the server decides. ask handles the method's own messages.
 func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 	if len(l.context.Tried)+len(l.context.Partial) > maxAttempts {
 		return decision{}, &ProtocolError{"the login does not end"}
@@ -265,7 +264,7 @@ func (l *clientLogin) decide(ask func(payload []byte) error) (decision, error) {
 
 type noneMethod struct{}
 
-// None asks for a login without anything.
+// None attempts a login without credentials.
 func None() AuthMethod { return noneMethod{} }
 
 func (noneMethod) name() string { return "none" }
@@ -279,12 +278,12 @@ func (noneMethod) attempt(l *clientLogin) (decision, error) {
 
 type passwordMethod struct{ ask func() (string, error) }
 
-// Password logs in with a password, which is asked for when it is needed.
+// Password logs in with a password, which is asked for only when needed.
 func Password(ask func() (string, error)) AuthMethod { return passwordMethod{ask} }
 
 func (passwordMethod) name() string { return "password" }
 
-// ErrPasswordExpired is a server that wants a new password: RFC 4252, section 8.
+// ErrPasswordExpired reports that the server requires a new password: RFC 4252, section 8.
 var ErrPasswordExpired = errors.New("ssh: the server wants the password changed")
 
 func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
@@ -298,7 +297,7 @@ func (m passwordMethod) attempt(l *clientLogin) (decision, error) {
 	return l.decide(expired)
 }
 
-// passwordRequest is RFC 4252, section 8, without a change of the password.
+// passwordRequest returns a request without a password change: RFC 4252, section 8.
 func (l *clientLogin) passwordRequest(password string) []byte {
 	return l.request("password", appendString(appendBool(nil, false), password))
 }
@@ -307,7 +306,7 @@ func expired([]byte) error { return &localError{ErrPasswordExpired} }
 
 type keyMethod struct{ signer xssh.Signer }
 
-// PublicKey offers a key, and signs with it once the server has said that it would do.
+// PublicKey offers a key, and signs with it once the server has said that it would accept it.
 func PublicKey(signer xssh.Signer) AuthMethod { return keyMethod{signer} }
 
 func (keyMethod) name() string { return "publickey" }
@@ -328,7 +327,7 @@ func (m keyMethod) attempt(l *clientLogin) (decision, error) {
 		if err != nil {
 			return err
 		}
-		r.Bytes() // some name the key's type instead of the algorithm
+		r.Bytes() // some send the key's type instead of the algorithm
 		key := r.Bytes()
 		if err := parsed(&r, msgUserAuthPubKeyOK); err != nil {
 			return err

@@ -13,11 +13,11 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// ErrNoAuth is what [ServerConfig].AuthLog is given for "none", which clients try first to learn
-// what there is.
+// ErrNoAuth is passed to [ServerConfig].AuthLog for the method "none", which clients try first to
+// learn what methods there are.
 var ErrNoAuth = errors.New("ssh: no method of authentication was tried")
 
-// A ServerAuthError is a client that did not log in. Errs are what its attempts came to.
+// A ServerAuthError reports that a client did not log in. Errs are the results of its attempts.
 type ServerAuthError struct {
 	Errs []error
 	Err  error // how the connection ended; may be nil
@@ -37,8 +37,8 @@ func (e *ServerAuthError) Error() string {
 
 func (e *ServerAuthError) Unwrap() error { return e.Err }
 
-// serverAttempts bounds the requests of one login, those that count as failures or not: queries
-// for keys, each of which may be costly to answer.
+// serverAttempts limits the requests of one login, whether they count as failures or not: queries
+// for keys may each be costly to answer.
 const serverAttempts = 128
 
 // serverLogin is the server's side of RFC 4252.
@@ -49,10 +49,10 @@ type serverLogin struct {
 	callbacks xssh.ServerAuthCallbacks
 	failures  int
 	nones     int
-	partial   bool // something has succeeded already
+	partial   bool // some method has already succeeded
 	errs      []error
-	pending   []byte // a request that came in place of answers
-	// The last key and what the callback said about it: asked about, then signed with.
+	pending   []byte // a request that came instead of answers
+	// The last key and the callback's result: clients ask about a key, and then sign with it.
 	key  []byte
 	user string
 	perm *xssh.Permissions
@@ -81,8 +81,9 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 		}
 		p := l.pending
 		if l.pending = nil; p == nil {
-			// A client that waits for each answer shows how long the way is: the first request,
-			// "none" with most, takes it no time. One that sends all in one flight shows nothing.
+			// A client that waits for each answer reveals the round trip: its first request,
+			// usually "none", takes it no time. One that sends everything in one flight reveals
+			// nothing.
 			waits, began := !l.in.ready(), time.Now()
 			if p, err = l.read(); err != nil {
 				return nil, &ServerAuthError{l.errs, err}
@@ -92,8 +93,8 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 			}
 		}
 		if p[0] > msgUserAuthRequest+29 {
-			// Some client has sent its first channel along with a login that was refused. As
-			// OpenSSH does: it has to ask again.
+			// The client sent its first channel along with a login that was refused. As with
+			// OpenSSH, it has to ask again.
 			if err := l.notImplemented(); err != nil {
 				return nil, err
 			}
@@ -113,7 +114,7 @@ func (l *serverLogin) run() (*xssh.Permissions, error) {
 	}
 }
 
-// notImplemented answers the last packet.
+// notImplemented answers UNIMPLEMENTED to the last packet.
 func (l *serverLogin) notImplemented() error {
 	seq := l.in.queue[l.in.next-1].seq
 	return l.send(appendUint32([]byte{msgUnimplemented}, seq))
@@ -127,7 +128,7 @@ func (l *serverLogin) disconnect(reason uint32, text string) error {
 	return err
 }
 
-// attempt handles one request; done reports that the client is logged in. An error ends the
+// attempt handles one request; done reports whether the client is logged in. An error ends the
 // connection.
 func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bool, error) {
 	if a.service != serviceConnection {
@@ -172,14 +173,14 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	}
 	if isPartial {
 		l.partial, l.callbacks = true, partial.Next
-		l.key = nil // the next callback may think otherwise of it
+		l.key = nil // the next callback may decide otherwise
 	} else if l.counts(a.method) {
 		l.failures++
 		if most := l.config.MaxAuthTries; most > 0 && l.failures >= most {
 			return nil, false, l.disconnect(reasonProtocolError, "too many authentication failures")
 		}
 	}
-	if abandoned { // RFC 4252, section 5.1: the new request has the answer
+	if abandoned { // RFC 4252, section 5.1: only the new request is answered
 		return nil, false, nil
 	}
 	methods := l.methods()
@@ -189,7 +190,7 @@ func (l *serverLogin) attempt(a *authRequest, first bool) (*xssh.Permissions, bo
 	return nil, false, l.send((&authFailure{methods, isPartial}).append(nil))
 }
 
-// counts reports whether a failure counts: not the first "none", which everybody begins with.
+// counts reports whether a failure counts: the first "none" does not, since clients begin with it.
 func (l *serverLogin) counts(method string) bool {
 	if method == "none" {
 		l.nones++
@@ -218,13 +219,13 @@ func (l *serverLogin) banner(text string) error {
 	return l.send(appendString(appendString([]byte{msgUserAuthBanner}, text), ""))
 }
 
-// errKeyWouldDo is the outcome of a query, which is no attempt.
+// errKeyWouldDo is the result of a query, which does not count as an attempt.
 var errKeyWouldDo = errors.New("ssh: the key would be accepted")
 
-// errAbandoned is a client that has asked for something else in place of answering.
+// errAbandoned reports that a client sent another request instead of an answer.
 var errAbandoned = errors.New("ssh: the client did not answer")
 
-// check asks the callbacks. authErr is what the attempt came to.
+// check asks the callbacks. authErr is the attempt's result.
 func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, err error) {
 	switch a.method {
 	case "none":
@@ -266,7 +267,7 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 				return answers, err
 			})
 		if l.pending != nil && authErr == nil {
-			authErr = errAbandoned // whatever the callback makes of it
+			authErr = errAbandoned // regardless of the callback's result
 		}
 		return perm, authErr, broken
 	case "publickey":
@@ -278,7 +279,7 @@ func (l *serverLogin) check(a *authRequest) (perm *xssh.Permissions, authErr, er
 	return nil, fmt.Errorf("ssh: the method %.64q is not offered", a.method), nil
 }
 
-// ask puts questions to the client: RFC 4256, section 3.2.
+// ask asks the client questions: RFC 4256, section 3.2.
 func (l *serverLogin) ask(q *infoRequest) ([]string, error) {
 	if len(q.questions) != len(q.echos) || len(q.questions) > maxQuestions {
 		return nil, errors.New("ssh: not as many echos as questions")
@@ -347,8 +348,8 @@ func (l *serverLogin) checkKey(a *authRequest) (perm *xssh.Permissions, authErr,
 	return l.perm, l.err, nil
 }
 
-// checkSource applies the one critical option that is the transport's to see to: a certificate's
-// or authorized_keys' source-address.
+// checkSource applies the one critical option that the transport handles: source-address of a
+// certificate or authorized_keys line.
 func checkSource(remote net.Addr, perm *xssh.Permissions) error {
 	if perm == nil {
 		return nil

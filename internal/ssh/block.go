@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// blockSize holds a WRITE of 255 KiB in packets of 32 KiB, sealed: one system call takes it.
+// blockSize holds a WRITE of 255 KiB, sealed in packets of 32 KiB: one system call sends it.
 const blockSize = 288 << 10
 
-// Buffers lends the blocks that packets are opened and sealed in. Connections that share one, as a
-// server's do, hold no block while they are idle. The zero value is ready; it must not be copied.
+// Buffers lends the blocks in which packets are opened and sealed. Connections that share one, as a
+// server's do, hold no block while idle. The zero value is ready; it must not be copied.
 type Buffers struct{ pool sync.Pool }
 
-// block is memory that is lent. It goes back when the last who holds it lets go.
+// block is lent memory. It is returned when its last holder releases it.
 type block struct {
 	mem   [blockSize]byte
 	holds atomic.Int32
 	from  *Buffers
-	out   *atomic.Int32 // counts the input's blocks that are not back yet; may be nil
+	out   *atomic.Int32 // counts the input's blocks not yet returned; may be nil
 }
 
 func (b *Buffers) get(out *atomic.Int32) *block {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Channel is a session, or another channel: RFC 4254, section 5. Read, Write and the other methods
-// may be called at the same time. It has the methods of x/crypto/ssh's Channel.
+// Channel is a session or another channel: RFC 4254, section 5. Read, Write and the other methods
+// may be called concurrently. It has the methods of x/crypto/ssh's Channel.
 type Channel struct {
 	mux  *mux
 	id   uint32
@@ -21,7 +21,7 @@ type Channel struct {
 	peerMax    int
 	sentEOF    bool
 	sentClose  bool
-	ended      error // nothing can be sent any more
+	ended      error // why nothing more can be sent
 
 	opened  chan struct{} // closed when the peer has answered CHANNEL_OPEN
 	openErr error
@@ -34,28 +34,28 @@ type Channel struct {
 	window   window
 	gotEOF   bool
 	closed   bool // by us
-	dirty    bool // readers are to be told: the reading goroutine's
+	dirty    bool // readers must be woken; used by the reading goroutine only
 	err      error
 	replies  []chan bool
 	requests []*Request
-	refuse   bool // requests of the peer's are not for us
+	refuse   bool // the peer's requests are refused
 	exit     ExitStatus
-	given    bool // abandoned while it was being opened
+	given    bool // abandoned while being opened
 }
 
-// window is what the peer may still send, and how it grows.
+// window is how much the peer may still send, and how that grows.
 type window struct {
-	size   int64 // the whole of it
+	size   int64 // the full window
 	left   int64 // what the peer may send
-	credit int64 // read and not yet given back
+	credit int64 // read and not yet returned to the peer
 	since  time.Time
 }
 
 const (
-	// firstWindow is what a channel begins with; OpenSSH's are as large.
+	// firstWindow is a channel's initial window, as large as OpenSSH's.
 	firstWindow = 2 << 20
 
-	// creditMost is after how much reading a window is given back at the latest.
+	// creditMost is the most that is read before window is returned to the peer.
 	creditMost = 1 << 20
 )
 
@@ -63,7 +63,7 @@ const (
 type ExitStatus struct {
 	Known  bool
 	Status uint32
-	Signal string // "" where it ended by itself
+	Signal string // "" if no signal ended it
 }
 
 func newChannel(m *mux) *Channel {
@@ -73,13 +73,13 @@ func newChannel(m *mux) *Channel {
 	return c
 }
 
-// Conn is the connection of the channel.
+// Conn returns the channel's connection.
 func (c *Channel) Conn() *Conn { return c.mux.conn }
 
-// Done is closed when the peer has closed the channel, or the connection has ended.
+// Done is closed when the peer has closed the channel or the connection has ended.
 func (c *Channel) Done() <-chan struct{} { return c.done }
 
-// ExitStatus is what the peer has said about how its program ended. It is final when
+// ExitStatus returns what the peer has reported about its program's end. It is final once
 // [Channel.Done] is closed.
 func (c *Channel) ExitStatus() ExitStatus {
 	c.mu.Lock()
@@ -87,15 +87,15 @@ func (c *Channel) ExitStatus() ExitStatus {
 	return c.exit
 }
 
-// Window is how many bytes the peer may have under way to us. It grows with the link.
+// Window returns how many bytes the peer may have in flight to us. It grows with the link.
 func (c *Channel) Window() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.window.size
 }
 
-// Read reads what the peer sends. io.EOF is the peer's own end of the data; the end of the
-// connection is another error, and so is [Channel.Close].
+// Read reads what the peer sends. It returns io.EOF once the peer has ended its data; after the end
+// of the connection or [Channel.Close] it returns other errors.
 func (c *Channel) Read(p []byte) (int, error) { return c.read(&c.data, p) }
 
 func (c *Channel) read(q *queue, p []byte) (int, error) {
@@ -120,7 +120,7 @@ func (c *Channel) read(q *queue, p []byte) (int, error) {
 		return 0, err
 	}
 	grant := int64(0)
-	if !c.gotEOF && c.err == nil { // else nothing will come
+	if !c.gotEOF && c.err == nil { // otherwise nothing more will come
 		grant = c.window.consumed(n, c.mux)
 	}
 	c.mu.Unlock()
@@ -130,7 +130,7 @@ func (c *Channel) read(q *queue, p []byte) (int, error) {
 	return n, nil
 }
 
-// consumed notes that n bytes have been read, and returns how much more the peer may send now.
+// consumed records that n bytes have been read, and returns how much more the peer may send now.
 func (w *window) consumed(n int, m *mux) (grant int64) {
 	w.credit += int64(n)
 	if w.credit < min(w.size/4, creditMost) {
@@ -140,9 +140,9 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	took := now.Sub(w.since)
 	w.since = now
 	grant = w.credit
-	// A window that is used up in less than two round trips bounds the rate, or soon will. A larger
-	// one than the link needs would cost OpenSSH's programs dearly, who move all that they hold
-	// about with every packet.
+	// A window that is used up in less than two round trips limits the rate, or soon will. But one
+	// larger than the link needs costs OpenSSH's programs dearly, since they move everything they
+	// have queued with every packet.
 	if trip := time.Duration(m.t.trip.Load()); trip > 0 && took < 2*trip*time.Duration(w.credit)/time.Duration(w.size) {
 		more := m.growth.take(w.size)
 		w.size += more
@@ -153,7 +153,7 @@ func (w *window) consumed(n int, m *mux) (grant int64) {
 	return grant
 }
 
-// receive takes data from the goroutine that reads.
+// receive takes data from the reading goroutine.
 func (c *Channel) receive(q *queue, data []byte, block *block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,19 +183,20 @@ func (c *Channel) tell() {
 	c.mu.Unlock()
 }
 
-// Write sends p. It returns when all of it lies in packets, and waits for the peer's window.
+// Write sends p. It waits for the peer's window, and returns once everything has been copied into
+// packets.
 func (c *Channel) Write(p []byte) (int, error) {
 	n, err := c.mux.t.out.data(c, false, [][]byte{p})
 	return int(n), err
 }
 
-// WriteBuffers sends parts as one stream, as one Write of all of them would: packets are filled
-// across their boundaries. None is kept.
+// WriteBuffers sends parts as one stream, like one Write of all of them: packets are filled across
+// their boundaries. It does not retain them.
 func (c *Channel) WriteBuffers(parts [][]byte) (int64, error) {
 	return c.mux.t.out.data(c, false, parts)
 }
 
-// cannotSend says why nothing can be sent. The caller holds the output's lock.
+// cannotSend returns why nothing can be sent. The caller holds the output's lock.
 func (c *Channel) cannotSend() error {
 	switch {
 	case c.ended != nil:
@@ -208,8 +209,8 @@ func (c *Channel) cannotSend() error {
 	return nil
 }
 
-// Stderr is the other stream of data: RFC 4254, section 5.2. What is not read of it takes window
-// away from the first.
+// Stderr returns the other data stream: RFC 4254, section 5.2. What is not read from it takes up
+// window of the first.
 func (c *Channel) Stderr() io.ReadWriter { return stderr{c} }
 
 type stderr struct{ c *Channel }
@@ -221,7 +222,7 @@ func (s stderr) Write(p []byte) (int, error) {
 	return int(n), err
 }
 
-// CloseWrite says that no more data follows. It does not wait for the peer.
+// CloseWrite announces that no more data follows. It does not wait for the peer.
 func (c *Channel) CloseWrite() error {
 	o := c.mux.t.out
 	o.mu.Lock()
@@ -234,8 +235,8 @@ func (c *Channel) CloseWrite() error {
 	return o.control(appendUint32([]byte{msgChannelEOF}, c.peer))
 }
 
-// Close ends the channel without waiting for the peer. What has been received and not read is
-// gone; Read and Write return at once.
+// Close closes the channel without waiting for the peer. What has been received and not read is
+// discarded; Read and Write return at once.
 func (c *Channel) Close() error {
 	o := c.mux.t.out
 	o.mu.Lock()
@@ -259,13 +260,13 @@ func (c *Channel) Close() error {
 	return o.control(appendUint32([]byte{msgChannelClose}, c.peer))
 }
 
-// SendRequest sends a request about the channel, and waits for the answer where one is wanted.
+// SendRequest sends a request about the channel, and waits for the answer if one is wanted.
 func (c *Channel) SendRequest(kind string, wantReply bool, payload []byte) (bool, error) {
 	return c.Request(context.Background(), kind, wantReply, payload)
 }
 
-// Request is [Channel.SendRequest] with a context. Its end ends the wait, for the turn to send and
-// for the answer; a request that has been sent is not taken back.
+// Request is [Channel.SendRequest] with a context that ends the wait, both for the turn to send and
+// for the answer. A request that has been sent is not withdrawn.
 func (c *Channel) Request(ctx context.Context, kind string, wantReply bool,
 	payload []byte) (bool, error) {
 	request := channelRequest{c.peer, kind, wantReply, payload}
@@ -338,7 +339,7 @@ func (c *Channel) replied(ok bool) error {
 	return nil
 }
 
-// A Request is what the peer asks about a channel: RFC 4254, section 6.
+// A Request is a peer's request about a channel: RFC 4254, section 6.
 type Request struct {
 	Type      string
 	Payload   []byte
@@ -353,7 +354,7 @@ func (r *Request) String() (string, error) {
 	return string(text), err
 }
 
-// Reply answers where an answer is wanted, once.
+// Reply answers the request, once, if an answer is wanted.
 func (r *Request) Reply(ok bool) error {
 	if !r.WantReply || r.replied {
 		return nil
@@ -370,10 +371,10 @@ func (c *Channel) answer(ok bool) error {
 	return c.mux.t.out.control(appendUint32([]byte{number}, c.peer))
 }
 
-// waitingRequests bounds the requests that wait for NextRequest. More are refused.
+// waitingRequests limits the requests that wait for NextRequest. More are refused.
 const waitingRequests = 16
 
-// requested takes a request from the goroutine that reads.
+// requested takes a request from the reading goroutine.
 func (c *Channel) requested(q *channelRequest) error {
 	if c.taken(q) || !q.wantReply {
 		return nil
@@ -381,7 +382,7 @@ func (c *Channel) requested(q *channelRequest) error {
 	return c.answer(false)
 }
 
-// taken notes what a request says, or keeps it for NextRequest. It reports whether it must not be
+// taken handles a request, or keeps it for NextRequest. It returns false if the request must be
 // refused.
 func (c *Channel) taken(q *channelRequest) bool {
 	c.mu.Lock()
@@ -405,8 +406,8 @@ func (c *Channel) taken(q *channelRequest) bool {
 	return c.closed
 }
 
-// NextRequest waits for the peer's next request; an error says that none will come. Exit statuses
-// are not among them: see [Channel.ExitStatus].
+// NextRequest waits for the peer's next request. An error means that none will come. Exit statuses
+// are not returned here: see [Channel.ExitStatus].
 func (c *Channel) NextRequest() (*Request, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -424,7 +425,7 @@ func (c *Channel) NextRequest() (*Request, error) {
 	return nil, c.err
 }
 
-// RefuseRequests has all further requests of the peer's refused, those that wait included.
+// RefuseRequests refuses all further requests of the peer, including those that wait.
 func (c *Channel) RefuseRequests() {
 	c.mu.Lock()
 	waiting := c.requests
@@ -435,7 +436,7 @@ func (c *Channel) RefuseRequests() {
 	}
 }
 
-// finish ends the channel: the peer has closed it, or the connection has ended.
+// finish ends the channel after the peer has closed it, or the connection has ended.
 func (c *Channel) finish(err error) {
 	o := c.mux.t.out
 	o.mu.Lock()
@@ -451,7 +452,7 @@ func (c *Channel) finish(err error) {
 	}
 	c.err = err
 	if errors.Is(err, ErrChannelClosed) {
-		c.gotEOF = true // some close without saying so first
+		c.gotEOF = true // some peers close without sending EOF
 	}
 	c.change.Broadcast()
 	close(c.done)

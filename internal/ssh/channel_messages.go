@@ -110,7 +110,7 @@ func (g *globalRequest) parse(payload []byte) error {
 	return parsed(&r, msgGlobalRequest)
 }
 
-// channelID reads what the other messages about a channel begin with.
+// channelID reads the channel number with which the other channel messages begin.
 func channelID(payload []byte) (id uint32, rest []byte, err error) {
 	if len(payload) < 5 {
 		return 0, nil, &ProtocolError{"a message about a channel is cut short"}
@@ -118,7 +118,7 @@ func channelID(payload []byte) (id uint32, rest []byte, err error) {
 	return length(payload[1:]), payload[5:], nil
 }
 
-// channelData reads CHANNEL_DATA's and CHANNEL_EXTENDED_DATA's string, which is all there is.
+// channelData reads the string that is all of CHANNEL_DATA's and CHANNEL_EXTENDED_DATA's rest.
 func channelData(rest []byte) ([]byte, error) {
 	if len(rest) < lengthSize || uint64(length(rest)) != uint64(len(rest)-lengthSize) {
 		return nil, &ProtocolError{"channel data of another length than it says"}

@@ -11,8 +11,8 @@ import (
 //
 // A sealer protects packets in place, an opener checks and opens them in place.
 
-// A sealer is one direction's cipher under one key. seal may run for several packets at a time
-// where the cipher is parallel; else packets are sealed one by one, in order.
+// A sealer is one direction's cipher under one key. seal may run for several packets at once if the
+// cipher is parallel; otherwise packets are sealed one by one, in order.
 type sealer interface {
 	form() form
 	// seal protects p, the whole packet with room for the tag. seq is the packet's number in its
@@ -23,23 +23,23 @@ type sealer interface {
 // An opener is the other end of a sealer.
 type opener interface {
 	form() form
-	// size returns how long the packet is that begins with p, of which form().head bytes are
-	// there. It is called once for each packet, in order.
+	// size returns the length of the packet that begins with p, of which form().head bytes are
+	// present. It is called once for each packet, in order.
 	size(seq uint32, p []byte) (int, error)
 	// open checks p, a whole packet, and returns its padding length, payload and padding.
 	open(s *scratch, seq uint32, n uint64, p []byte) ([]byte, error)
 }
 
-// form is what a cipher makes of a packet.
+// form describes how a cipher lays out a packet.
 type form struct {
-	block    int  // what the padding fills up
+	block    int  // what the padding rounds up to
 	tag      int  // length of the tag or MAC
-	head     int  // how many bytes tell how long a packet is
-	outside  bool // the length is not part of what is padded
+	head     int  // how many bytes reveal a packet's length
+	outside  bool // the length field is not counted when padding
 	parallel bool // packets do not depend on one another
 }
 
-// scratch is what one goroutine needs for itself while it seals or opens.
+// scratch is one goroutine's memory for sealing and opening.
 type scratch struct {
 	nonce [16]byte
 	key   [32]byte
@@ -49,7 +49,7 @@ type scratch struct {
 // minPadding is RFC 4253's, section 6.
 const minPadding = 4
 
-// padding returns how much padding a payload gets.
+// padding returns the padding length for a payload.
 func (f form) padding(payload int) int {
 	n := 1 + payload
 	if !f.outside {
@@ -67,8 +67,8 @@ const (
 	headerSize = lengthSize + 1
 )
 
-// errPacket is all that is said of a packet that does not open: a peer, or somebody between us,
-// must not learn which check failed.
+// errPacket is the only error for a packet that does not open: neither the peer nor an attacker in
+// between may learn which check failed.
 var errPacket = &ProtocolError{"a packet is corrupt"}
 
 // packetSize checks a packet's length field, and returns the size of the whole packet.
@@ -77,7 +77,7 @@ func (f form) packetSize(length uint32) (int, error) {
 	if !f.outside {
 		padded += lengthSize
 	}
-	// The shortest packet has a message of one byte and four of padding.
+	// The shortest packet has a message of one byte and four bytes of padding.
 	if length < 2+minPadding || length > maxPacketLength || padded%int64(f.block) != 0 {
 		return 0, errPacket
 	}
@@ -105,10 +105,10 @@ type cipherSpec struct {
 	newOpener func(k keys) (opener, error)
 }
 
-// keys are one direction's: RFC 4253, section 7.2.
+// keys are the keys of one direction: RFC 4253, section 7.2.
 type keys struct {
 	iv, key, mac []byte
-	spec         *macSpec // nil with an AEAD
+	spec         *macSpec // nil for an AEAD
 }
 
 var cipherSpecs = []cipherSpec{
@@ -128,7 +128,7 @@ func cipherNamed(name string) *cipherSpec {
 	return &cipherSpecs[i]
 }
 
-// plain is how packets travel before the first keys.
+// plain is for packets before the first keys.
 type plain struct{}
 
 func (plain) form() form { return form{block: 8, head: lengthSize} }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/crypto/poly1305"
 )
 
-// chacha is OpenSSH's PROTOCOL.chacha20poly1305: one key encrypts the length, the other the rest;
-// the nonce is the packet's sequence number, so keys must change before it wraps (see rekey.go).
+// chacha is OpenSSH's PROTOCOL.chacha20poly1305: one key encrypts the length, another the rest; the
+// nonce is the packet's sequence number, so keys must change before it wraps (see rekeyPackets).
 type chacha struct {
 	length, content [32]byte
 	own             scratch // size's
@@ -33,20 +33,20 @@ func (c *chacha) form() form {
 	return form{block: 8, tag: poly1305.TagSize, head: lengthSize, outside: true, parallel: true}
 }
 
-// xor applies the key stream of a packet from the given block of 64 bytes on.
+// xor applies a packet's key stream, starting at the given 64-byte block.
 func (s *scratch) xor(key *[32]byte, seq, block uint32, to, p []byte) {
 	nonce := s.nonce[:chacha20.NonceSize]
 	clear(nonce)
 	binary.BigEndian.PutUint32(nonce[8:], seq)
 	c, err := chacha20.NewUnauthenticatedCipher(key[:], nonce)
 	if err != nil {
-		panic("ssh: " + err.Error()) // the sizes are right
+		panic("ssh: " + err.Error()) // the sizes are correct
 	}
 	c.SetCounter(block)
 	c.XORKeyStream(to, p)
 }
 
-// tagKey makes poly1305's key for a packet: the first block of the content's stream.
+// tagKey returns poly1305's key for a packet: the first block of the content's stream.
 func (c *chacha) tagKey(s *scratch, seq uint32) *[32]byte {
 	clear(s.key[:])
 	s.xor(&c.content, seq, 0, s.key[:], s.key[:])

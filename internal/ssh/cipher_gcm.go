@@ -7,8 +7,8 @@ import (
 )
 
 // gcm is AES-GCM: RFC 5647 under the names of OpenSSH's PROTOCOL, section 1.6. The length is
-// authenticated, not encrypted, and the nonce counts packets; so any packet can be sealed and
-// opened by itself.
+// authenticated but not encrypted, and the nonce counts packets, so any packet can be sealed and
+// opened independently.
 type gcm struct {
 	aead  cipher.AEAD
 	fixed [4]byte

@@ -9,41 +9,41 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// ClientConfig is what a client needs. HostKey and User must be set.
+// ClientConfig configures a client. HostKey and User must be set.
 type ClientConfig struct {
 	User string
-	// Version is our line, "SSH-2.0-...".
+	// Version is our version line, "SSH-2.0-...".
 	Version    string
 	Algorithms Algorithms
-	// RekeyBytes is after how many bytes, in either direction, keys are exchanged; 0 stands for
-	// 16 GiB.
+	// RekeyBytes is how many bytes are sent or received before keys are exchanged again; 0 means 16
+	// GiB.
 	RekeyBytes int64
-	// Window is what receiving windows may grow to, all of the connection's together; 0 stands for
-	// 16 MiB. Each begins with 2 MiB.
+	// Window limits the sum to which the connection's receive windows may grow; 0 means 16 MiB.
+	// Each starts at 2 MiB.
 	Window int64
-	// Buffers may be shared among connections.
+	// Buffers may be shared by connections.
 	Buffers *Buffers
 
-	// HostKey decides whether the server is the right one. The server has proved to have the key;
-	// algo is the signature's algorithm, and a certificate comes as *ssh.Certificate. It is asked
-	// once, and may take its time. Its error is the login's, as it is.
+	// HostKey decides whether the server is the right one. The server has proved that it has the
+	// key; algo is the signature's algorithm, and a certificate comes as *ssh.Certificate. It is
+	// called once, and may take its time. The login returns its error unchanged.
 	HostKey func(remote net.Addr, key xssh.PublicKey, algo string) error
-	// Banner is given what the server says before the login. May be nil.
+	// Banner is called with the server's messages before the login. May be nil.
 	Banner func(text string) error
-	// Flight, where it is not nil, is asked once the host key is accepted whether to log in with
-	// one flight; nil is ssh's own way. The server's version and key are in conn.
+	// Flight, if not nil, is called after the host key is accepted, and decides whether to log in
+	// with one flight; nil means to log in as ssh does. conn has the server's version and key.
 	Flight func(conn *Conn) *Flight
 	// Auth chooses the next method, after "none" or the flight was refused, and after each further
-	// refusal or partial success. nil, or an error, gives up; the error is in the [*AuthError].
+	// refusal or partial success. Returning nil or an error gives up; the [*AuthError] wraps the
+	// error.
 	Auth func(*AuthContext) (AuthMethod, error)
-	// Heard is called with each read that brought something, by the goroutine that reads. It must
-	// not block. May be nil.
+	// Heard is called by the reading goroutine for each read that returned bytes. It must not
+	// block. May be nil.
 	Heard func(n int)
 }
 
-// Client exchanges keys and logs in. The caller bounds its time: with ctx, or with conn's
-// deadlines, which Client does not touch. Whatever it returns, conn is the connection's from now
-// on, and closed where there is an error.
+// Client exchanges keys and logs in. The caller limits the time by ctx or by conn's deadlines,
+// which Client does not touch. Client takes over conn, and closes it if it returns an error.
 func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, error) {
 	if config.HostKey == nil {
 		conn.Close()
@@ -79,7 +79,7 @@ func Client(ctx context.Context, conn net.Conn, config *ClientConfig) (*Conn, er
 	return c, nil
 }
 
-// handshake is all up to the login.
+// handshake does everything up to the login.
 func (t *transport) handshake(version string, login func() error) error {
 	t.out.propose = t.proposal
 	err := t.sendVersion(version, t.listen == nil)
@@ -97,7 +97,7 @@ func (t *transport) handshake(version string, login func() error) error {
 	}
 	select {
 	case <-t.ended:
-		err = t.reason // what closed the connection, not that it is closed
+		err = t.reason // why the connection was closed, rather than that it was
 	default:
 	}
 	var protocol *ProtocolError

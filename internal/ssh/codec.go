@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The data types of RFC 4251, section 5. Parsing is [wire.Reader]'s, whose error sticks.
+// The data types of RFC 4251, section 5. Parsing uses [wire.Reader], whose error is sticky.
 
 func appendUint32(p []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(p, n) }
 
@@ -27,7 +27,7 @@ func appendNames(p []byte, names []string) []byte {
 	return appendString(p, strings.Join(names, ","))
 }
 
-// appendMPInt appends a number that is not negative, given as its bytes, most significant first.
+// appendMPInt appends a non-negative number, given as its bytes, most significant first.
 func appendMPInt(p, magnitude []byte) []byte {
 	for len(magnitude) > 0 && magnitude[0] == 0 {
 		magnitude = magnitude[1:]
@@ -39,7 +39,7 @@ func appendMPInt(p, magnitude []byte) []byte {
 	return appendString(p, magnitude)
 }
 
-// readNames reads a name-list. It is as long as its packet at most.
+// readNames reads a name-list, which is at most as long as its packet.
 func readNames(r *wire.Reader) []string {
 	list := r.String()
 	if list == "" {
@@ -50,7 +50,7 @@ func readNames(r *wire.Reader) []string {
 
 func readBool(r *wire.Reader) bool { return r.Byte() != 0 }
 
-// body starts to parse a message whose first byte must be the given number.
+// body starts parsing a message whose first byte must be the given number.
 func body(payload []byte, number byte) (wire.Reader, error) {
 	if len(payload) == 0 || payload[0] != number {
 		return wire.Reader{}, unexpected(payload, number)
@@ -58,7 +58,7 @@ func body(payload []byte, number byte) (wire.Reader, error) {
 	return wire.NewReader(payload[1:]), nil
 }
 
-// parsed ends a parser: every field must have been there.
+// parsed ends parsing: every field must have been present.
 func parsed(r *wire.Reader, number byte) error {
 	if r.Err() != nil {
 		return &ProtocolError{fmt.Sprintf("message %d is cut short", number)}
@@ -66,8 +66,8 @@ func parsed(r *wire.Reader, number byte) error {
 	return nil
 }
 
-// whole is parsed for messages before the keys: what is behind the last field is in no hash, and so
-// anybody could have put it there.
+// whole is parsed for messages before the first keys: bytes after the last field are not covered by
+// any hash, so an attacker could have put them there.
 func whole(r *wire.Reader, number byte) error {
 	if err := parsed(r, number); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// Conn is a connection whose keys have been exchanged and whose client is logged in; before that
-// callbacks are given it for what it says about the peer. It is x/crypto/ssh's ConnMetadata. Its
-// methods may be called from any goroutine.
+// Conn is a connection with keys exchanged and the client logged in. Callbacks get it earlier, for
+// what it knows about the peer. It implements x/crypto/ssh's ConnMetadata. Its methods may be
+// called from any goroutine.
 type Conn struct {
 	t    *transport
 	mux  *mux
@@ -36,14 +36,14 @@ func (c *Conn) setUser(user string) {
 	c.mu.Unlock()
 }
 
-// User is who logs in.
+// User returns the user who logs in.
 func (c *Conn) User() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.user
 }
 
-// SessionID is the first exchange's hash: RFC 4253, section 7.2.
+// SessionID returns the first exchange's hash: RFC 4253, section 7.2.
 func (c *Conn) SessionID() []byte { return c.t.session }
 
 func (c *Conn) versions() (client, server []byte) {
@@ -53,39 +53,38 @@ func (c *Conn) versions() (client, server []byte) {
 	return c.t.theirs, c.t.ours
 }
 
-// ClientVersion is the client's line, without its end.
+// ClientVersion returns the client's version line, without its end.
 func (c *Conn) ClientVersion() []byte { client, _ := c.versions(); return client }
 
-// ServerVersion is the server's.
+// ServerVersion returns the server's.
 func (c *Conn) ServerVersion() []byte { _, server := c.versions(); return server }
 
-// LocalAddr is our end.
+// LocalAddr returns our address.
 func (c *Conn) LocalAddr() net.Addr { return c.t.conn.LocalAddr() }
 
-// RemoteAddr is the peer's end.
+// RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.t.conn.RemoteAddr() }
 
-// HostKey is the server's key, as the client has accepted it; nil on the server.
+// HostKey returns the server's key, as accepted by the client; nil on the server.
 func (c *Conn) HostKey() xssh.PublicKey { return c.t.hostKey }
 
-// Algorithms is what the last exchange of keys has agreed on.
+// Algorithms returns the result of the latest key exchange.
 func (c *Conn) Algorithms() Negotiated {
 	c.t.out.mu.Lock()
 	defer c.t.out.mu.Unlock()
 	return c.t.negotiated
 }
 
-// Strict reports whether strict key exchange is in effect, against Terrapin.
+// Strict reports whether strict key exchange, the defence against Terrapin, is in effect.
 func (c *Conn) Strict() bool { return c.t.strict }
 
-// RoundTrip is the shortest time in which the peer has answered while keys were exchanged and the
-// client logged in.
+// RoundTrip returns the shortest time in which the peer answered during key exchange and login.
 func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.t.trip.Load()) }
 
-// Permissions are those that the server's callback has given.
+// Permissions returns those that the server's callback returned.
 func (c *Conn) Permissions() *xssh.Permissions { return c.perm }
 
-// Open opens a channel: "session", or "direct-tcpip" with what RFC 4254, section 7.2, says. A
+// Open opens a channel: "session", or "direct-tcpip" with extra data as in RFC 4254, section 7.2. A
 // refusal is an [*OpenChannelError]. It takes a round trip; ctx ends the wait.
 func (c *Conn) Open(ctx context.Context, kind string, extra []byte) (*Channel, error) {
 	ch, err := c.mux.open(ctx, kind, extra)
@@ -95,10 +94,10 @@ func (c *Conn) Open(ctx context.Context, kind string, extra []byte) (*Channel, e
 	return ch, nil
 }
 
-// FlightChannel waits for the channel of the short login, and for its subsystem to be granted. It
-// is nil, without an error, where there was no short login, or it was refused with the key: then
-// [Conn.Open] is the way. An [*OpenChannelError] is the server's refusal of the channel, behind
-// which OpenSSH ends the connection. ok false is a subsystem that was refused.
+// FlightChannel waits for the channel of the short login, and for the reply to its subsystem
+// request. ch is nil, without an error, if there was no short login or its key was refused: then
+// use [Conn.Open]. An [*OpenChannelError] is the server's refusal of the channel, after which
+// OpenSSH ends the connection. ok is false if the subsystem was refused.
 func (c *Conn) FlightChannel(ctx context.Context) (ch *Channel, ok bool, err error) {
 	c.mux.mu.Lock()
 	ch, reply := c.mux.first, c.mux.reply
@@ -117,20 +116,20 @@ func (c *Conn) FlightChannel(ctx context.Context) (ch *Channel, ok bool, err err
 	return ch, ok, nil
 }
 
-// Accept waits for a channel that the peer wants to open. An error says that none will come.
+// Accept waits for a channel that the peer wants to open. An error means that none will come.
 func (c *Conn) Accept() (*NewChannel, error) { return c.mux.nextOffer() }
 
-// SendRequest sends a global request, as keepalive@openssh.com, and waits for the answer where one
-// is wanted: one round trip, which no work on the peer's side holds up.
+// SendRequest sends a global request, such as keepalive@openssh.com, and waits for the answer if
+// one is wanted: one round trip, which no work on the peer's side delays.
 func (c *Conn) SendRequest(ctx context.Context, kind string, wantReply bool,
 	payload []byte) (bool, []byte, error) {
 	return c.mux.request(ctx, kind, wantReply, payload)
 }
 
-// Rekey starts an exchange of keys unless one is under way. It does not wait for its end.
+// Rekey starts a key exchange unless one is in progress. It does not wait for the end.
 func (c *Conn) Rekey() error { return c.t.rekey() }
 
-// Exchanges is how many exchanges of keys there have been.
+// Exchanges returns how many key exchanges there have been.
 func (c *Conn) Exchanges() int {
 	c.t.out.mu.Lock()
 	defer c.t.out.mu.Unlock()
@@ -140,8 +139,8 @@ func (c *Conn) Exchanges() int {
 // Done is closed when the connection has ended; [Conn.Err] then says why.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err is nil while the connection lives. io.EOF is a peer that hung up between two packets, a
-// [*DisconnectError] one that said why.
+// Err returns nil while the connection lives. io.EOF means that the peer hung up between two
+// packets, a [*DisconnectError] that it gave a reason.
 func (c *Conn) Err() error {
 	select {
 	case <-c.t.ended:
@@ -151,13 +150,13 @@ func (c *Conn) Err() error {
 	}
 }
 
-// Wait waits for the end.
+// Wait waits for the connection to end.
 func (c *Conn) Wait() error {
 	<-c.done
 	return c.t.reason
 }
 
-// Close ends the connection, after what has been written has left, for which a peer has a second.
+// Close ends the connection once what was written has been sent, for which the peer gets a second.
 func (c *Conn) Close() error {
 	select {
 	case <-c.t.ended:
@@ -174,7 +173,7 @@ func (c *Conn) Close() error {
 }
 
 // Dial opens a connection from the peer to an address: RFC 4254, section 7.2, as ProxyJump does. It
-// has no deadlines: who must not wait closes it, or the Conn.
+// supports no deadlines: to end a wait, close it or the Conn.
 func (c *Conn) Dial(ctx context.Context, host string, port int) (net.Conn, error) {
 	extra := appendUint32(appendString([]byte(nil), host), uint32(port))
 	extra = appendUint32(appendString(extra, "127.0.0.1"), 0)

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// A crew seals or opens several packets at a time, where more processors are free. The caller does
-// its share, and waits only for packets that a helper has taken: helpers that get no processor
-// cost nothing. Helpers start with the first large batch, and end with the connection.
+// A crew seals or opens several packets at once if more processors are free. The caller does its
+// share, and waits only for packets that a helper has taken, so helpers that get no processor cost
+// nothing. Helpers start with the first large batch, and end with the connection.
 type crew struct {
 	// do handles packet i of the batch with the given scratch. It is set once.
 	do func(s *scratch, i int)
@@ -22,10 +22,11 @@ type crew struct {
 }
 
 const (
-	// maxHelpers is enough for any link: each adds about 4 GB/s.
+	// maxHelpers suffices for any link: each helper adds about 4 GB/s.
 	maxHelpers = 3
 
-	// parallelFrom is where waking a helper, a few microseconds, begins to pay.
+	// parallelFrom is the size from which waking a helper, which takes a few microseconds, pays
+	// off.
 	parallelFrom = 64 << 10
 )
 
@@ -33,7 +34,7 @@ func newCrew(ended <-chan struct{}, do func(s *scratch, i int)) *crew {
 	return &crew{do: do, ended: ended, most: min(runtime.GOMAXPROCS(0)-1, maxHelpers)}
 }
 
-// run handles count packets of size bytes in all.
+// run handles count packets of size bytes in total.
 func (c *crew) run(count, size int, parallel bool) {
 	if !parallel || count < 2 || size < parallelFrom || c.most == 0 {
 		for i := range count {
@@ -63,8 +64,8 @@ func (c *crew) run(count, size int, parallel bool) {
 // share handles packets until all have been taken. It reports whether it completed the last one.
 func (c *crew) share(s *scratch) (last bool) {
 	for {
-		// A helper may come late, to a batch after the one it was woken for: what it takes is a
-		// packet of the current one all the same, and what do reads was written before state.
+		// A helper may come late, during a later batch than the one it was woken for: it then takes
+		// a packet of the current batch, and everything that do reads was written before state.
 		state := c.state.Load()
 		if state>>32 == state&0xffffffff {
 			return last

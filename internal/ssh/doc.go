@@ -3,10 +3,10 @@
 // certificates, agents and known_hosts are x/crypto/ssh's; the cryptography is the standard
 // library's and x/crypto's.
 //
-// A connection has one goroutine that reads (see [Conn]): it opens packets in place, and channels
-// read from there with one copy. Whoever writes copies into the staged block (see output), which
-// is sealed in place and written with one system call.
+// A connection has one reading goroutine (see [Conn]): it opens packets in place, and channels read
+// from there with a single copy. Writers copy into the staged block (see output), which is sealed
+// in place and written with one system call.
 //
-// RFC 4251 to 4254 are the protocol; RFC 5647 and OpenSSH's PROTOCOL describe AES-GCM,
+// The protocol is RFC 4251 to 4254; RFC 5647 and OpenSSH's PROTOCOL describe AES-GCM,
 // PROTOCOL.chacha20poly1305 the other AEAD; RFC 8308 is EXT_INFO, RFC 8731 curve25519.
 package ssh

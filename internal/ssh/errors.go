@@ -11,26 +11,27 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// A ProtocolError is a peer that broke the protocol.
+// A ProtocolError reports that the peer violated the protocol.
 type ProtocolError struct{ Text string }
 
 func (e *ProtocolError) Error() string { return "ssh: protocol error: " + e.Text }
 
-// A DisconnectError is a peer that ended the connection and said why: RFC 4253, section 11.1.
+// A DisconnectError reports that the peer ended the connection and gave a reason: RFC 4253, section
+// 11.1.
 type DisconnectError struct {
 	Reason uint32
-	Text   string // as it came, 1 KiB at most: not for a terminal as it is
+	Text   string // unfiltered, at most 1 KiB: escape it before printing
 }
 
 func (e *DisconnectError) Error() string {
 	return fmt.Sprintf("ssh: disconnect, reason %d: %s", e.Reason, e.Text)
 }
 
-// A NegotiationError is two sides that have no algorithm in common.
+// A NegotiationError reports that both sides have no algorithm in common.
 type NegotiationError struct {
 	What   string // "key exchange", "host key", "cipher to the server", ...
 	Ours   []string
-	Theirs []string // as they came
+	Theirs []string // unfiltered
 }
 
 func (e *NegotiationError) Error() string {
@@ -38,22 +39,22 @@ func (e *NegotiationError) Error() string {
 		strings.Join(e.Ours, ","), strings.Join(e.Theirs, ","))
 }
 
-// An OpenChannelError is a channel that the peer refused: RFC 4254, section 5.1.
+// An OpenChannelError reports that the peer refused a channel: RFC 4254, section 5.1.
 type OpenChannelError struct {
 	Reason xssh.RejectionReason
-	Text   string // as it came, 1 KiB at most
+	Text   string // unfiltered, at most 1 KiB
 }
 
 func (e *OpenChannelError) Error() string {
 	return fmt.Sprintf("ssh: channel refused: %s (%s)", e.Text, e.Reason)
 }
 
-// An AuthError is a login that failed: the server refused, or the client's callback gave up.
+// An AuthError reports that a login failed: the server refused, or the client's callback gave up.
 type AuthError struct {
-	Allowed []string // what the server would still have taken
+	Allowed []string // what the server would still accept
 	Tried   []string // methods that failed, in order
-	Partial []string // methods that succeeded and did not suffice
-	Err     error    // what the callback, or the connection, ended with; may be nil
+	Partial []string // methods that succeeded but did not suffice
+	Err     error    // the error of the callback or the connection; may be nil
 }
 
 func (e *AuthError) Error() string {
@@ -67,31 +68,30 @@ func (e *AuthError) Error() string {
 
 func (e *AuthError) Unwrap() error { return e.Err }
 
-// A FlightError is a server that did not get along with the short login (see [Flight]): a login
+// A FlightError reports that the server could not handle the short login (see [Flight]): a login
 // without it may succeed. Err is how the connection ended.
 type FlightError struct{ Err error }
 
 func (e *FlightError) Error() string { return "ssh: the short login failed: " + e.Err.Error() }
 func (e *FlightError) Unwrap() error { return e.Err }
 
-// A HostKeyError is a server that could not prove that it holds its key, or that shows another one
-// than before on the same connection.
+// A HostKeyError reports that the server could not prove that it holds its key, or showed a
+// different one than before on the same connection.
 type HostKeyError struct{ Err error }
 
 func (e *HostKeyError) Error() string { return "ssh: host key: " + e.Err.Error() }
 func (e *HostKeyError) Unwrap() error { return e.Err }
 
-// A NotSSHError is a peer whose first words are not SSH's.
-type NotSSHError struct{ Text []byte } // what came, as it came, 512 bytes at most
+// A NotSSHError reports that the peer does not speak SSH.
+type NotSSHError struct{ Text []byte } // the first 512 bytes at most, unfiltered
 
 func (e *NotSSHError) Error() string { return "ssh: the peer does not speak SSH" }
 
 var (
-	// ErrClosed is what calls on a closed connection or channel return. errors.Is knows it as
-	// net.ErrClosed.
+	// ErrClosed is returned by calls on a closed connection or channel. It matches net.ErrClosed.
 	ErrClosed error = closedError{}
 
-	// ErrChannelClosed is a channel that the peer has closed.
+	// ErrChannelClosed reports that the peer has closed the channel.
 	ErrChannelClosed = errors.New("ssh: the peer has closed the channel")
 )
 
@@ -100,7 +100,7 @@ type closedError struct{}
 func (closedError) Error() string { return "ssh: the connection is closed" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// A TimeoutError is a limit of ours that passed. errors.Is knows it as os.ErrDeadlineExceeded.
+// A TimeoutError reports that one of our time limits has passed. It matches os.ErrDeadlineExceeded.
 type TimeoutError struct {
 	Doing string
 	After time.Duration

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Windows bounds how much the windows of all connections that share it may grow beyond the 2 MiB
-// that each begins with: together they are what the peers can have us keep.
+// Windows limits how far the windows of all connections that share it may grow beyond the initial 2
+// MiB each: their sum is what the peers can make us hold in memory.
 type Windows struct{ left atomic.Int64 }
 
-// NewWindows allows growth by so many bytes.
+// NewWindows allows growth by a total of bytes.
 func NewWindows(bytes int64) *Windows {
 	w := new(Windows)
 	w.left.Store(bytes)
@@ -40,7 +40,7 @@ func (w *Windows) give(n int64) {
 	}
 }
 
-// growth is what the windows of one connection have grown and may still grow.
+// growth records how far one connection's windows have grown and may still grow.
 type growth struct {
 	shared *Windows
 	kept   *atomic.Int32 // how many blocks channels may hold
@@ -51,10 +51,10 @@ type growth struct {
 	ended bool
 }
 
-// limit bounds it further, before any window grows.
+// limit lowers the limit, before any window grows.
 func (g *growth) limit(bytes int64) { g.left = min(g.left, bytes) }
 
-// take returns by how much a window may grow that would like to grow by n bytes.
+// take returns by how much a window that wants n more bytes may grow.
 func (g *growth) take(n int64) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +68,7 @@ func (g *growth) take(n int64) int64 {
 	return n
 }
 
-// give returns what the window of a channel that has ended had grown.
+// give returns the growth of an ended channel's window.
 func (g *growth) give(n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,13 +90,13 @@ func (g *growth) end() {
 	g.taken = 0
 }
 
-// openSSHWindow bounds windows for OpenSSH. Its client and its server queue as much as the window
-// lets them send, and move the whole queue for each piece that they add. Over 100 ms its client
-// sends at half the rate with a window of 16 MiB that it has with one of 4 MiB, and its server takes
-// twice the processor time.
+// openSSHWindow limits windows for OpenSSH. Its client and its server queue as much as the window
+// allows, and move the whole queue for each piece they add. Over 100 ms its client sends at half
+// the rate with a window of 16 MiB compared to 4 MiB, and its server takes twice the processor
+// time.
 const openSSHWindow = 4 << 20
 
-// limitGrowth bounds how far windows grow for the peer.
+// limitGrowth limits how far windows grow for this peer.
 func (c *Conn) limitGrowth() {
 	if bytes.HasPrefix(c.t.theirs, []byte(openSSH)) {
 		c.mux.growth.limit(openSSHWindow - firstWindow)

@@ -19,10 +19,10 @@ var plainAlgos = []string{
 
 const certSuffix = "-cert-v01@openssh.com"
 
-// hostKeyAlgos are those that a host may prove itself with: certificates first.
+// hostKeyAlgos are the algorithms for a host's proof: certificates first.
 var hostKeyAlgos = slices.Concat(certAlgosOf(plainAlgos), plainAlgos)
 
-// userKeyAlgos are those that a user may: what server-sig-algs tells.
+// userKeyAlgos are the algorithms for users, announced in server-sig-algs.
 var userKeyAlgos = plainAlgos
 
 func certAlgosOf(plain []string) (certs []string) {
@@ -34,7 +34,7 @@ func certAlgosOf(plain []string) (certs []string) {
 
 func certAlgo(base string) string { return strings.TrimSuffix(base, "@openssh.com") + certSuffix }
 
-// baseAlgo returns the signature algorithm that a certificate's algorithm stands for.
+// baseAlgo returns the signature algorithm behind a certificate's algorithm.
 func baseAlgo(algo string) string {
 	base, cert := strings.CutSuffix(algo, certSuffix)
 	if cert && strings.HasPrefix(base, "sk-") {
@@ -43,7 +43,7 @@ func baseAlgo(algo string) string {
 	return base
 }
 
-// keyTypeOf returns the type of key that goes with an algorithm: RFC 8332 for RSA.
+// keyTypeOf returns the key type for an algorithm: RFC 8332 for RSA.
 func keyTypeOf(algo string) string {
 	switch algo {
 	case xssh.KeyAlgoRSASHA256, xssh.KeyAlgoRSASHA512:
@@ -54,14 +54,14 @@ func keyTypeOf(algo string) string {
 	return algo
 }
 
-// signatureAlgos returns the algorithms that a key can be offered under, best first.
+// signatureAlgos returns the algorithms under which a key can be offered, best first.
 func signatureAlgos(signer xssh.Signer) []string {
 	key := signer.PublicKey()
-	var can []string // nil stands for all
+	var can []string // nil means all
 	if m, ok := signer.(xssh.MultiAlgorithmSigner); ok {
 		can = m.Algorithms()
 	} else if _, ok := signer.(xssh.AlgorithmSigner); !ok && strings.HasPrefix(key.Type(), "ssh-rsa") {
-		return nil // it signs with SHA-1 only
+		return nil // it signs only with SHA-1
 	}
 	var algos []string
 	for _, base := range plainAlgos {
@@ -96,7 +96,7 @@ func appendSignature(p []byte, s *xssh.Signature) []byte {
 	return appendString(p, append(blob, s.Rest...))
 }
 
-// maxSignature bounds a signature: RSA's with 16384 bits has 2 KiB.
+// maxSignature limits a signature: RSA's with 16384 bits takes 2 KiB.
 const maxSignature = 8 << 10
 
 func parseSignature(p []byte) (*xssh.Signature, error) {
@@ -110,8 +110,8 @@ func parseSignature(p []byte) (*xssh.Signature, error) {
 	return &s, nil
 }
 
-// verify checks a signature under the algorithm that was agreed upon, which both the key's type and
-// the signature's format must match: else a peer could choose a weaker one.
+// verify checks a signature under the negotiated algorithm. The key's type and the signature's
+// format must match it; otherwise a peer could choose a weaker one.
 func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 	s, err := parseSignature(signature)
 	if err != nil {
@@ -126,8 +126,8 @@ func verify(key xssh.PublicKey, algo string, data, signature []byte) error {
 	return key.Verify(data, s)
 }
 
-// checkHostKey has the client verify the server's proof, and on the first exchange ask whether the
-// key is the right one. Later ones must show the same.
+// checkHostKey makes the client verify the server's proof and, in the first exchange, ask whether
+// the key is the right one. Later exchanges must show the same key.
 func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string) error {
 	key, err := xssh.ParsePublicKey(reply.hostKey)
 	if err != nil {
@@ -149,7 +149,7 @@ func (t *transport) checkHostKey(reply *kexReply, result *kexResult, algo string
 	return nil
 }
 
-// hostSigner finds the server's key for an algorithm.
+// hostSigner returns the server's key for an algorithm.
 func hostSigner(keys []xssh.Signer, algo string) xssh.Signer {
 	for _, key := range keys {
 		if slices.Contains(signatureAlgos(key), algo) {

@@ -8,23 +8,22 @@ import (
 )
 
 const (
-	// maxPacketLength bounds a packet's length field once a login has succeeded: OpenSSH's
-	// PACKET_MAX_SIZE.
+	// maxPacketLength limits a packet's length field after the login: OpenSSH's PACKET_MAX_SIZE.
 	maxPacketLength = 256 << 10
 
-	// maxFirstPacket bounds it before: RFC 4253, section 6.1.
+	// maxFirstPacket limits it before: RFC 4253, section 6.1.
 	maxFirstPacket = 35000
 
-	// idleSize is what a connection reads into while little comes.
+	// idleSize is the size of a connection's read buffer while little arrives.
 	idleSize = 4 << 10
 
-	// keptBlocks is how many blocks channels may hold, beside twice what their windows are, before
-	// they have to copy instead: which bounds what a peer can make us keep with packets that hold
-	// little.
+	// keptBlocks is how many blocks channels may hold, in addition to twice the size of their
+	// windows, before they have to copy instead. That limits what a peer can make us hold with
+	// packets that contain little.
 	keptBlocks = 4
 )
 
-// inPacket is a packet that is there as a whole.
+// inPacket is a complete packet.
 type inPacket struct {
 	at, size int
 	seq      uint32
@@ -34,17 +33,17 @@ type inPacket struct {
 }
 
 // input reads packets. It belongs to one goroutine, and opens them in place: a payload is valid
-// until the next one is asked for.
+// until the next one is read.
 type input struct {
 	source  io.Reader
 	buffers *Buffers
 	crew    *crew
 
-	block      *block // what mem belongs to; nil while it is small
+	block      *block // holds mem; nil while mem is small
 	mem        []byte
-	start, end int // what of mem has been read and not used
-	scant      int // reads in a row that brought little
-	need       int // what the packet that has begun needs, 0 while that is not known
+	start, end int // the part of mem that has been read and not used
+	scant      int // consecutive reads that returned little
+	need       int // length of the packet that has begun, 0 if not known yet
 
 	opener opener
 	form   form
@@ -53,16 +52,16 @@ type input struct {
 	bytes  int64  // under this key
 	limit  int    // of a packet
 
-	batch   bool // several packets may be opened at a time
+	batch   bool // several packets may be opened at once
 	queue   []inPacket
 	next    int
-	kept    atomic.Int32 // blocks that are out, ours included
+	kept    atomic.Int32 // blocks in use, including ours
 	maxKept atomic.Int32 // grows with the windows
 	err     error
 	packets int64 // since the connection began
 	total   int64 // bytes read from the source
 	heard   func(n int)
-	idle    func() // called before more is waited for
+	idle    func() // called before waiting for more
 }
 
 func newInput(source io.Reader, buffers *Buffers, ended <-chan struct{}) *input {
@@ -77,7 +76,7 @@ func (in *input) setOpener(o opener) {
 	in.opener, in.form, in.n, in.bytes = o, o.form(), 0, 0
 }
 
-// ready reports whether something has come that has not been asked for.
+// ready reports whether something has arrived and not been read.
 func (in *input) ready() bool { return in.next < len(in.queue) || in.start < in.end }
 
 // read returns the next packet's payload.
@@ -102,7 +101,7 @@ func (in *input) read() ([]byte, error) {
 	return p.payload, nil
 }
 
-// frame waits for a packet, and opens it and what came along with it.
+// frame waits for a packet, and opens it and those that came with it.
 func (in *input) frame() error {
 	size := 0
 	for {
@@ -156,7 +155,7 @@ func (in *input) openOne(s *scratch, i int) {
 	}
 }
 
-// fill reads more, into memory where the packet that has begun can lie as a whole.
+// fill reads more, into memory that can hold the whole packet that has begun.
 func (in *input) fill() error {
 	in.makeRoom()
 	for range 100 {
@@ -175,7 +174,7 @@ func (in *input) fill() error {
 			} else {
 				in.scant = 0
 			}
-			return nil // an error comes again
+			return nil // the error will come again
 		}
 		if err != nil {
 			if err == io.EOF && in.end > in.start {
@@ -190,7 +189,7 @@ func (in *input) fill() error {
 	return io.ErrNoProgress
 }
 
-// scantReads is how many reads in a row must bring little before the block is given back.
+// scantReads is how many consecutive reads must return little before the block is given back.
 const scantReads = 4
 
 func (in *input) makeRoom() {
@@ -203,7 +202,7 @@ func (in *input) makeRoom() {
 		in.mem, in.start, in.end = make([]byte, idleSize), 0, 0
 	case in.block != nil:
 		if in.block.holds.Load() == 1 {
-			// Nobody looks at what lies before start any more. A whole packet is never moved.
+			// Everything before start has been used. A whole packet is never moved.
 			if have == 0 {
 				in.start, in.end = 0, 0
 			} else if in.start > 0 && len(in.mem)-in.start < max(need, blockSize/8) {
@@ -243,8 +242,8 @@ func (in *input) move(b *block) {
 	in.block, in.mem, in.start, in.end = b, b.mem[:], 0, end
 }
 
-// lend returns the block that holds the current payload, for a channel that keeps a part of it;
-// nil where it has to copy.
+// lend returns the block that holds the current payload, for a channel to keep a part of it; nil if
+// the channel has to copy.
 func (in *input) lend() *block {
 	if in.block == nil || in.kept.Load() > in.maxKept.Load() {
 		return nil
@@ -252,7 +251,8 @@ func (in *input) lend() *block {
 	return in.block
 }
 
-// line reads a line as long as it may be, without its end: version exchange, RFC 4253, section 4.2.
+// line reads a line of at most most bytes, without its end: version exchange, RFC 4253, section
+// 4.2.
 func (in *input) line(most int) ([]byte, error) {
 	for at := in.start; ; {
 		for ; at < in.end; at++ {
@@ -271,7 +271,7 @@ func (in *input) line(most int) ([]byte, error) {
 		}
 		offset := at - in.start
 		if offset == len(in.mem) {
-			in.need = len(in.mem) + 1 // a long line needs longer memory
+			in.need = len(in.mem) + 1 // a long line needs more memory
 		}
 		err := in.fill()
 		if in.need = 0; err != nil {
@@ -281,7 +281,7 @@ func (in *input) line(most int) ([]byte, error) {
 	}
 }
 
-// close gives the block back. The goroutine that reads calls it, when it ends.
+// close gives the block back. The reading goroutine calls it at its end.
 func (in *input) close() {
 	if in.block != nil {
 		in.block.release()

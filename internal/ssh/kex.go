@@ -9,21 +9,21 @@ import (
 
 // A kexMethod is one method of key exchange, for one exchange.
 type kexMethod interface {
-	// client sends what the client begins with, and finishes with the server's answer.
+	// client sends the client's first message, and finishes with the server's answer.
 	client(t *transport) (*kexReply, *kexResult, error)
-	// server answers; sign is given the result and returns the host key and its signature.
+	// server answers; sign gets the result and returns the host key and its signature.
 	server(t *transport, sign func(*kexResult) (*kexReply, error)) (*kexResult, error)
 }
 
-// kexReply is what the server proves itself with.
+// kexReply is the server's proof.
 type kexReply struct {
 	hostKey   []byte
 	signature []byte
 }
 
-// kexResult is what both sides have in the end.
+// kexResult is what both sides have at the end.
 type kexResult struct {
-	secret []byte // encoded as it goes into hashes: an mpint, or a string with ML-KEM
+	secret []byte // encoded as in hashes: an mpint, or a string with ML-KEM
 	// public is what the method adds to the exchange hash between the host key and the secret.
 	public []byte
 	// hash is H, the exchange hash.
@@ -58,7 +58,8 @@ func kexNamed(name string) *kexSpec {
 	return &kexSpecs[i]
 }
 
-// exchanged is all that the exchange hash covers beside the method's own: RFC 4253, section 8.
+// exchanged is everything that the exchange hash covers except the method's part: RFC 4253, section
+// 8.
 type exchanged struct {
 	clientVersion, serverVersion []byte
 	clientInit, serverInit       []byte
@@ -77,7 +78,7 @@ func (e *exchanged) digest(hash crypto.Hash, hostKey []byte, result *kexResult) 
 	result.hash = h.Sum(nil)
 }
 
-// derive makes key material: RFC 4253, section 7.2.
+// derive derives key material: RFC 4253, section 7.2.
 func (r *kexResult) derive(hash crypto.Hash, letter byte, session []byte, n int) []byte {
 	if n == 0 {
 		return nil
@@ -98,7 +99,7 @@ func (r *kexResult) derive(hash crypto.Hash, letter byte, session []byte, n int)
 	return out[:n]
 }
 
-// keys derives one direction's.
+// keys derives the keys of one direction.
 func (r *kexResult) keys(hash crypto.Hash, session []byte, c *cipherSpec, mac *macSpec,
 	way int) keys {
 	letter := func(first byte) byte { return first + byte(way) }

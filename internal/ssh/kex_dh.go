@@ -27,7 +27,7 @@ type fieldExchange struct {
 	p, g   *big.Int
 	init   byte // numbers of the two messages
 	reply  byte
-	before []byte // what comes before e and f in the exchange hash: RFC 4419, section 3
+	before []byte // precedes e and f in the exchange hash: RFC 4419, section 3
 }
 
 func newGroup14() kexMethod { return newGroup(group14Prime) }
@@ -37,7 +37,7 @@ func newGroup(hex string) kexMethod {
 	return &fieldExchange{p: prime(hex), g: two, init: msgKexInitial, reply: msgKexReply}
 }
 
-// exponent is as long as half the prime, which is more than the strength of the group needs.
+// exponent is half as long as the prime, which exceeds the strength that the group needs.
 func (f *fieldExchange) exponent() (x, public *big.Int, err error) {
 	most := new(big.Int).Rsh(f.p, uint(f.p.BitLen()/2)-1)
 	for {
@@ -51,7 +51,7 @@ func (f *fieldExchange) exponent() (x, public *big.Int, err error) {
 	return x, new(big.Int).Exp(f.g, x, f.p), nil
 }
 
-// agree refuses values outside of 2 to p-2: RFC 4253, section 8.
+// agree refuses values outside 2 to p-2: RFC 4253, section 8.
 func (f *fieldExchange) agree(x *big.Int, peer []byte) ([]byte, error) {
 	y := new(big.Int).SetBytes(peer)
 	last := new(big.Int).Sub(f.p, big.NewInt(1))
@@ -118,12 +118,12 @@ func (f *fieldExchange) server(t *transport,
 	return result, t.out.stageOnly(appendKexReply(nil, f.reply, reply, ours[lengthSize:]))
 }
 
-// groupExchange has the server choose the group: RFC 4419.
+// groupExchange lets the server choose the group: RFC 4419.
 type groupExchange struct{}
 
 func newGroupExchange() kexMethod { return groupExchange{} }
 
-// The sizes of groups that we ask for and accept: RFC 8270 wants 2048 bits at least.
+// The group sizes that we request and accept: RFC 8270 requires at least 2048 bits.
 const (
 	groupLeast = 2048
 	groupBest  = 4096
@@ -154,8 +154,8 @@ func groupOf(p, g *big.Int, request []byte) *fieldExchange {
 		before: before[:len(before):len(before)]}
 }
 
-// parseGroup refuses groups that are too small, or so large that they only cost time, and a
-// generator that generates nothing.
+// parseGroup refuses groups that are too small, or so large that they only cost time, and useless
+// generators.
 func parseGroup(payload []byte) (p, g *big.Int, err error) {
 	r, err := body(payload, msgKexGEXGroup)
 	if err != nil {
@@ -169,7 +169,8 @@ func parseGroup(payload []byte) (p, g *big.Int, err error) {
 		return nil, nil, errKexValue
 	}
 	p, g = new(big.Int).SetBytes(first), new(big.Int).SetBytes(second)
-	// The exchange hash covers the numbers as we would write them: RFC 4251, section 5, has one way.
+	// The exchange hash covers the numbers as we encode them, and RFC 4251, section 5, allows only
+	// one encoding.
 	if !bytes.Equal(appendMPInt(nil, p.Bytes())[lengthSize:], first) ||
 		!bytes.Equal(appendMPInt(nil, g.Bytes())[lengthSize:], second) {
 		return nil, nil, errKexValue

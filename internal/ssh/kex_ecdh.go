@@ -7,10 +7,11 @@ import (
 	"crypto/sha256"
 )
 
-// pointExchange is a method of one message each way: INIT with the client's public value, REPLY
-// with the host key, the server's public value, and the signature. RFC 5656, section 4.
+// pointExchange is a method with one message in each direction: INIT with the client's public
+// value, REPLY with the host key, the server's public value, and the signature. RFC 5656, section
+// 4.
 type pointExchange struct {
-	// begin makes the client's public value; finish the secret from the server's.
+	// begin makes the client's public value; finish derives the secret from the server's.
 	begin  func() (public []byte, finish func(server []byte) (secret []byte, err error), err error)
 	answer func(client []byte) (public, secret []byte, err error)
 }
@@ -91,8 +92,8 @@ func parseKexValue(payload []byte, number byte) ([]byte, error) {
 	return value, whole(&r, number)
 }
 
-// newCurve uses crypto/ecdh, which checks that points lie on the curve, and that X25519's result
-// is not zero (RFC 8731, section 3).
+// newCurve uses crypto/ecdh, which checks that points lie on the curve, and that X25519's result is
+// not zero (RFC 8731, section 3).
 func newCurve(curve ecdh.Curve) kexMethod {
 	agree := func(private *ecdh.PrivateKey, peer []byte) ([]byte, error) {
 		public, err := curve.NewPublicKey(peer)
@@ -132,8 +133,8 @@ func newP521() kexMethod   { return newCurve(ecdh.P521()) }
 
 const x25519Size = 32
 
-// newMLKEM is draft-ietf-sshm-mlkem-hybrid-kex: ML-KEM's value and X25519's one after the other in
-// each message, and a hash of both secrets, encoded as a string.
+// newMLKEM is draft-ietf-sshm-mlkem-hybrid-kex: each message has ML-KEM's value followed by
+// X25519's, and the secret is a hash of both, encoded as a string.
 func newMLKEM() kexMethod {
 	x := ecdh.X25519()
 	join := func(pq, classic []byte) []byte {

@@ -14,7 +14,7 @@ type kexInit struct {
 	ciphers  [2][]string // client to server, server to client
 	macs     [2][]string
 	compress [2][]string
-	follows  bool // a guessed message of the exchange follows
+	follows  bool // a guessed key exchange message follows
 }
 
 func (k *kexInit) append(p []byte) []byte {
@@ -45,7 +45,7 @@ func (k *kexInit) parse(payload []byte) error {
 	return parsed(&r, msgKexInit)
 }
 
-// Names that are no algorithms, in the list of key exchanges: RFC 8308, section 2.1, and PROTOCOL,
+// Names in the key exchange list that are not algorithms: RFC 8308, section 2.1, and PROTOCOL,
 // section 1.10.
 const (
 	extInfoClient  = "ext-info-c"
@@ -56,16 +56,16 @@ const (
 	serverToClient = 1
 )
 
-// Algorithms are what a side offers, in its order of preference; the client's order decides. An
-// empty list stands for all that there are, in our own order.
+// Algorithms are what one side offers, in order of preference; the client's order decides. An empty
+// list means everything supported, in our order.
 type Algorithms struct {
 	KeyExchanges []string
-	HostKeys     []string // signature algorithms, certificates' included
+	HostKeys     []string // signature algorithms, including those of certificates
 	Ciphers      []string
 	MACs         []string // not used with an AEAD
 }
 
-// Supported returns all that there are, in our own order of preference.
+// Supported returns everything supported, in our order of preference.
 func Supported() Algorithms {
 	a := Algorithms{HostKeys: slices.Clone(hostKeyAlgos)}
 	for _, k := range kexSpecs {
@@ -80,7 +80,7 @@ func Supported() Algorithms {
 	return a
 }
 
-// withDefaults fills the lists that are empty, and drops what there is not.
+// withDefaults fills in empty lists, and drops unsupported names.
 func (a Algorithms) withDefaults() (Algorithms, error) {
 	all := Supported()
 	for _, l := range []struct {
@@ -104,7 +104,7 @@ func (a Algorithms) withDefaults() (Algorithms, error) {
 	return a, nil
 }
 
-// kexInit makes our KEXINIT. The names that announce extensions belong to the first one only.
+// kexInit returns our KEXINIT. Only the first one announces extensions.
 func (a Algorithms) kexInit(client, first bool) *kexInit {
 	k := &kexInit{kex: slices.Clone(a.KeyExchanges), hostKeys: a.HostKeys,
 		ciphers: [2][]string{a.Ciphers, a.Ciphers}, macs: [2][]string{a.MACs, a.MACs},
@@ -123,15 +123,16 @@ func (a Algorithms) kexInit(client, first bool) *kexInit {
 // Negotiated is what both sides have agreed on.
 type Negotiated struct {
 	KeyExchange, HostKey string
-	// Index 0 is the way from the client to the server, 1 the way back. A MAC is "" with an AEAD.
+	// Index 0 is client to server, 1 server to client. A MAC is "" with an AEAD.
 	Ciphers, MACs [2]string
 }
 
-// negotiate applies RFC 4253, section 7.1: the first of the client's that the server has too.
+// negotiate applies RFC 4253, section 7.1: the first of the client's algorithms that the server has
+// too.
 func negotiate(client, server *kexInit, isClient bool) (Negotiated, error) {
 	var n Negotiated
 	var failed error
-	// What announces an extension is no algorithm, whatever the other side says.
+	// Extension names are not algorithms, whatever the peer sends.
 	algorithms := func(names []string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 			return strings.HasPrefix(n, "kex-strict-") || strings.HasPrefix(n, "ext-info-")
@@ -165,8 +166,8 @@ func negotiate(client, server *kexInit, isClient bool) (Negotiated, error) {
 	return n, failed
 }
 
-// guessedWrong reports whether a message that the peer has sent on a guess is to be skipped: both
-// the first method and the first host key must be common.
+// guessedWrong reports whether the peer's guessed message must be skipped: it is right only if both
+// sides' first key exchange method and first host key algorithm agree.
 func guessedWrong(ours, theirs *kexInit) bool {
 	first := func(names []string) string {
 		if len(names) == 0 {

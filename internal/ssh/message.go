@@ -74,7 +74,7 @@ func parseDisconnect(payload []byte) (*DisconnectError, error) {
 		return nil, err
 	}
 	d := &DisconnectError{Reason: r.Uint32(), Text: string(cut(r.Bytes(), 1024))}
-	return d, parsed(&r, msgDisconnect) // the language tag is left out by some
+	return d, parsed(&r, msgDisconnect) // some leave out the language tag
 }
 
 // parseString reads a message that begins with one string.
@@ -87,16 +87,16 @@ func parseString(payload []byte, number byte) ([]byte, error) {
 	return value, parsed(&r, number)
 }
 
-// cut shortens what a peer may make long, where it is kept.
+// cut shortens what a peer may make long and we keep.
 func cut(p []byte, most int) []byte { return p[:min(len(p), most)] }
 
-// extensions are those of EXT_INFO that we know: RFC 8308, section 3, and OpenSSH's.
+// extensions are the entries of EXT_INFO that we know: RFC 8308, section 3, and OpenSSH's.
 type extensions struct {
-	serverSigAlgs []string // nil where the server did not tell
+	serverSigAlgs []string // nil if the server sent none
 	ping          bool
 }
 
-// maxExtensions bounds what one EXT_INFO may hold.
+// maxExtensions limits the entries of one EXT_INFO.
 const maxExtensions = 1024
 
 func parseExtInfo(payload []byte) (extensions, error) {
@@ -129,7 +129,7 @@ func parseExtInfo(payload []byte) (extensions, error) {
 	return e, parsed(&r, msgExtInfo)
 }
 
-// appendExtInfo is the server's.
+// appendExtInfo appends the server's EXT_INFO.
 func appendExtInfo(p []byte, sigAlgs []string) []byte {
 	p = appendUint32(append(p, msgExtInfo), 2)
 	p = appendNames(appendString(p, "server-sig-algs"), sigAlgs)

@@ -10,19 +10,19 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// mux is RFC 4254: channels, and requests about the connection. Its run is the goroutine that
-// reads.
+// mux implements RFC 4254: channels, and requests about the connection. Its run method is the
+// reading goroutine.
 type mux struct {
 	t       *transport
 	conn    *Conn
 	growth  growth     // of windows
 	accepts bool       // the peer may open channels
-	dirty   []*Channel // with data that readers have not been told of
-	most    int        // channels at a time
+	dirty   []*Channel // with data that readers have not been woken for
+	most    int        // channels at once
 
 	mu       sync.Mutex // taken after the output's lock, never before it
 	change   sync.Cond
-	channels []*Channel // by our number; nil where one is free
+	channels []*Channel // by our number; nil if free
 	count    int
 	offers   []*NewChannel
 	replies  []globalReply
@@ -42,14 +42,14 @@ type globalAnswer struct {
 }
 
 const (
-	// maxPacket is the most data that a peer may put into a packet, which RFC 4253, section 6.1,
-	// has everybody support.
+	// maxPacket is the most data that a peer may put in a packet, which RFC 4253, section 6.1,
+	// requires everyone to support.
 	maxPacket = 32 << 10
 
-	// maxChannels bounds the channels of a connection where the caller does not.
+	// maxChannels limits a connection's channels by default.
 	maxChannels = 64
 
-	// waitingOffers bounds the channels that wait for Accept. More are refused.
+	// waitingOffers limits the channels that wait for Accept. More are refused.
 	waitingOffers = 16
 )
 
@@ -64,11 +64,10 @@ func newMux(t *transport, conn *Conn, budget int64) *mux {
 	return m
 }
 
-// defaultWindow is what the windows of a connection may grow to where the caller does not say:
-// 1 Gbit/s over 130 ms.
+// defaultWindow limits the growth of a connection's windows by default: 1 Gbit/s over 130 ms.
 const defaultWindow = 16 << 20
 
-// start begins to read.
+// start starts reading.
 func (m *mux) start() {
 	t := m.t
 	t.login = false
@@ -101,10 +100,10 @@ func (m *mux) run() {
 	m.finish(m.t.reason)
 }
 
-// finish ends all that waits.
+// finish ends everything that waits.
 func (m *mux) finish(err error) {
 	if err == io.EOF {
-		err = io.ErrUnexpectedEOF // of a channel it would be a clean end
+		err = io.ErrUnexpectedEOF // on a channel it would be a clean end
 	}
 	m.mu.Lock()
 	m.err = err
@@ -126,7 +125,7 @@ func (m *mux) finish(err error) {
 	close(m.conn.done)
 }
 
-// tellReaders wakes those for whom data has come. It runs before the next read.
+// tellReaders wakes the readers for which data has come. It runs before the next read.
 func (m *mux) tellReaders() {
 	for i, c := range m.dirty {
 		c.tell()
@@ -152,7 +151,7 @@ func (m *mux) lookup(id uint32) (*Channel, error) {
 	return m.channels[id], nil
 }
 
-// add gives a channel a number.
+// add gives a channel its number.
 func (m *mux) add(c *Channel) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +177,7 @@ func (m *mux) remove(c *Channel) {
 	}
 }
 
-// handle is one message. Data first: there is most of it.
+// handle handles one message. Data comes first, since it is the most frequent.
 func (m *mux) handle(p []byte) error {
 	switch p[0] {
 	case msgChannelData, msgChannelExtendedData:
@@ -283,7 +282,7 @@ func (m *mux) handleData(p []byte) error {
 	if len(data) > maxPacket {
 		return &ProtocolError{"more data in a packet than was agreed upon"}
 	}
-	if q == nil { // a stream that nobody knows: RFC 4254 defines only one
+	if q == nil { // an unknown stream: RFC 4254 defines only one
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if int64(len(data)) > c.window.left {
@@ -301,8 +300,8 @@ func (m *mux) handleGlobal(p []byte) error {
 	if err := g.parse(p); err != nil {
 		return err
 	}
-	// hostkeys-00@openssh.com tells the server's other keys, for known_hosts: of no use here.
-	// keepalive@openssh.com wants any answer.
+	// hostkeys-00@openssh.com lists the server's other keys for known_hosts, which is of no use
+	// here. keepalive@openssh.com accepts any answer.
 	if g.wantReply {
 		return m.t.out.control([]byte{msgRequestFailure})
 	}
@@ -320,7 +319,7 @@ func (m *mux) handleGlobalReply(p []byte) error {
 	return nil
 }
 
-// unimplemented is the answer of some to a request that they do not know.
+// unimplemented is how some peers answer a request that they do not know.
 func (m *mux) unimplemented(seq uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -374,7 +373,7 @@ func (m *mux) request(ctx context.Context, kind string, wantReply bool,
 	}
 }
 
-// open asks for a channel.
+// open requests a channel.
 func (m *mux) open(ctx context.Context, kind string, extra []byte) (*Channel, error) {
 	c := newChannel(m)
 	if err := m.add(c); err != nil {
@@ -400,7 +399,7 @@ func (m *mux) awaitOpen(ctx context.Context, c *Channel) error {
 	c.given = true
 	c.mu.Unlock()
 	select {
-	case <-c.opened: // meanwhile
+	case <-c.opened: // it was opened in the meantime
 		if c.openErr == nil {
 			c.Close()
 		}
@@ -418,9 +417,9 @@ func (c *Channel) isOpen() bool {
 	}
 }
 
-// maxPacketOf is how much data we put into a packet for a peer that takes n.
+// maxPacketOf returns how much data to put in a packet for a peer that accepts n.
 func maxPacketOf(n uint32) (int, error) {
-	if n < 64 { // nobody is served in crumbs
+	if n < 64 { // refuse absurdly small packets
 		return 0, &ProtocolError{"a channel with packets of a few bytes"}
 	}
 	return int(min(n, maxData)), nil
@@ -470,10 +469,10 @@ func (m *mux) handleOpened(c *Channel, p []byte) error {
 	return nil
 }
 
-// flightChannel is the number that a server gives to the first channel, as OpenSSH does.
+// flightChannel is the number that a server gives its first channel, as OpenSSH does.
 const flightChannel = 0
 
-// flight makes what asks for a subsystem in one flight with the login.
+// flight returns the messages that request a subsystem in one flight with the login.
 func (m *mux) flight(subsystem string) [][]byte {
 	c := newChannel(m)
 	if m.add(c) != nil {
@@ -489,7 +488,8 @@ func (m *mux) flight(subsystem string) [][]byte {
 	return [][]byte{open.append(nil), request.append(nil)}
 }
 
-// forgetFlight is for a login that did not succeed at once: the server has dropped the rest.
+// forgetFlight is for a login that did not succeed at once: the server has dropped the rest of the
+// flight.
 func (m *mux) forgetFlight() {
 	m.mu.Lock()
 	c := m.first
@@ -500,8 +500,8 @@ func (m *mux) forgetFlight() {
 	}
 }
 
-// A NewChannel is a channel that the peer wants to open. It has its number already, and requests
-// that came along with CHANNEL_OPEN wait in it: so our server takes a short login, too.
+// A NewChannel is a channel that the peer wants to open. It already has its number, and requests
+// that came along with CHANNEL_OPEN wait in it, so our server supports short logins, too.
 type NewChannel struct {
 	Type    string
 	Extra   []byte

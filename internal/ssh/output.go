@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// outPacket is a packet that has been staged and not yet sealed.
+// outPacket is a packet that is staged and not yet sealed.
 type outPacket struct {
 	at, size int
 	seq      uint32
@@ -16,9 +16,9 @@ type outPacket struct {
 	sealer   sealer
 }
 
-// batch is what one system call writes.
+// batch is written by one system call.
 type batch struct {
-	block   *block // what mem belongs to; nil while it is small
+	block   *block // holds mem; nil while mem is small
 	small   []byte
 	mem     []byte
 	packets []outPacket
@@ -26,29 +26,29 @@ type batch struct {
 }
 
 const (
-	// stageMost is where writers of data wait: behind it there is room for a packet of data, and
+	// stageMost is where writers of data wait: beyond it there is room for one packet of data, and
 	// for what cannot wait.
 	stageMost = blockSize - heldMost - maxData - 1024
 
-	// heldMost bounds what cannot wait and has to: answers that a peer makes us give while it
-	// reads nothing, or while keys are exchanged (CVE-2025-22869 was a queue without it).
+	// heldMost limits messages that cannot wait but have to: answers that a peer demands while it
+	// reads nothing, or while keys are exchanged (CVE-2025-22869 was such a queue without a limit).
 	heldMost = 16 << 10
 
-	// atOnce is up to where a writer makes the system call itself instead of waking another
-	// goroutine for it: somebody waits for the answer to so little.
+	// atOnce is the size up to which a writer makes the system call itself instead of waking
+	// another goroutine: somebody usually waits for the answer to so little.
 	atOnce = 16 << 10
 
 	// dataHeader is CHANNEL_DATA's, in front of the data.
 	dataHeader = 1 + 4 + 4
 )
 
-// output stages packets and writes them. Whoever comes while a system call is under way adds to
-// the next one; small writes to one channel share packets.
+// output stages packets and writes them. What arrives during a system call is added to the next
+// one; small writes to one channel share packets.
 type output struct {
 	conn    net.Conn
 	buffers *Buffers
 	crew    *crew
-	sealing *batch // what the crew works at
+	sealing *batch // being sealed by the crew
 
 	mu     sync.Mutex
 	change sync.Cond // room, window, keys, an error
@@ -61,27 +61,27 @@ type output struct {
 	n      uint64 // packets under this key
 	bytes  int64  // under this key
 
-	// While keys are exchanged (from our KEXINIT to our NEWKEYS) only the exchange may send:
-	// RFC 4253, section 7.1. Data waits; what cannot wait is held.
+	// While keys are exchanged (from our KEXINIT to our NEWKEYS) only the exchange may send: RFC
+	// 4253, section 7.1. Data waits; messages that cannot wait are held.
 	kexing  bool
 	sent    []byte // our KEXINIT
-	held    []byte // messages, each behind its length
+	held    []byte // messages, each after its length
 	propose func() []byte
 	limits  limits
 
-	loop    bool // a goroutine flushes; before the login who stages does
+	loop    bool // the flusher goroutine runs; before the login, whoever stages flushes
 	writing bool
 	closing bool
 	leaving error // why close was called
 	err     error
-	work    sync.Cond // the flusher's
+	work    sync.Cond // wakes the flusher
 	fail    func(error)
 }
 
-// openPacket is a packet of data that is still growing.
+// openPacket is a data packet that is still growing.
 type openPacket struct {
 	channel uint32
-	begin   int // where the packet begins; -1 where none is open
+	begin   int // where the packet begins; -1 if none is open
 	most    int // bytes of data
 	ext     bool
 }
@@ -95,10 +95,10 @@ func newOutput(conn net.Conn, buffers *Buffers, ended <-chan struct{}) *output {
 	return o
 }
 
-// setSealer applies to all packets that are staged from now on.
+// setSealer applies to all packets staged from now on.
 func (o *output) setSealer(s sealer) { o.sealer, o.form, o.n, o.bytes = s, s.form(), 0, 0 }
 
-// grow makes room for n more bytes: in a block, where there is a pool of them.
+// grow makes room for n more bytes, in a block if there is a pool of them.
 func (b *batch) grow(n int, buffers *Buffers) []byte {
 	if b.size+n > len(b.mem) {
 		var mem []byte
@@ -130,18 +130,18 @@ func (b *batch) reset() {
 
 func (o *output) full() bool { return o.stage.size > stageMost }
 
-// begin starts a packet whose payload will be of up to most bytes, and returns memory for it.
+// begin starts a packet with a payload of at most most bytes, and returns memory for it.
 func (o *output) begin(most int) []byte {
 	o.finish()
 	buffers := o.buffers
 	if !o.loop {
-		buffers = nil // before the login little memory must do
+		buffers = nil // before the login a little memory must do
 	}
 	p := o.stage.grow(headerSize+most+255+o.form.tag, buffers)
 	return p[headerSize:]
 }
 
-// end completes a packet whose payload lies where begin said.
+// end completes a packet whose payload is where begin said.
 func (o *output) end(at, payload int) {
 	b, f := o.stage, o.form
 	pad := f.padding(payload)
@@ -149,7 +149,7 @@ func (o *output) end(at, payload int) {
 	p := b.mem[at : at+size]
 	binary.BigEndian.PutUint32(p, uint32(1+payload+pad))
 	p[lengthSize] = byte(pad)
-	// Padding is zeros: no cipher here needs it to be random, and it must not be what the memory
+	// Padding is zeros: no cipher here needs random padding, and it must not reveal what the memory
 	// held before.
 	clear(p[headerSize+payload : headerSize+payload+pad])
 	b.packets = append(b.packets, outPacket{at: at, size: size, seq: o.seq, n: o.n,
@@ -160,7 +160,7 @@ func (o *output) end(at, payload int) {
 	o.bytes += int64(size)
 }
 
-// finish completes the packet of data that is open.
+// finish completes the open data packet.
 func (o *output) finish() {
 	if o.open.begin < 0 {
 		return
@@ -185,7 +185,7 @@ func (o *output) put(message []byte) {
 	o.end(o.stage.size, len(message))
 }
 
-// startKex stages our KEXINIT unless an exchange is under way. The caller holds mu.
+// startKex stages our KEXINIT unless an exchange is in progress. The caller holds mu.
 func (o *output) startKex() {
 	if o.kexing || o.sent != nil || o.propose == nil {
 		return
@@ -195,16 +195,16 @@ func (o *output) startKex() {
 	o.put(o.sent)
 }
 
-// control sends a message that cannot wait, as those of the goroutine that reads. Where too many
-// wait already it fails.
+// control sends a message that cannot wait, such as those of the reading goroutine. It fails if too
+// many are held already.
 func (o *output) control(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {
 		return o.err
 	}
-	o.finish() // which may begin an exchange
-	// Behind one that is held the next must wait as well: answers come in the order of requests.
+	o.finish() // may start an exchange
+	// Messages after a held one must be held as well: answers come in the order of requests.
 	if o.kexing || len(o.held) > 0 || o.stage.size+len(message) > blockSize-1024 {
 		if len(o.held)+lengthSize+len(message) > heldMost {
 			return &ProtocolError{"the peer asks more than it takes answers to"}
@@ -230,7 +230,7 @@ func (o *output) urgent(message []byte) error {
 	return o.flushLocked()
 }
 
-// stageOnly stages a message that goes out with the next one.
+// stageOnly stages a message that is sent with the next one.
 func (o *output) stageOnly(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -278,9 +278,8 @@ func (o *output) awaitTurn(ctx context.Context, refused func() error) error {
 	}
 }
 
-// waitToSend waits until there is room, no keys are being exchanged, and ready agrees. An error of
-// ready's ends the wait at once: whoever closes a channel must not wait for a peer that reads
-// nothing.
+// waitToSend waits until there is room, no keys are being exchanged, and ready agrees. An error
+// from ready ends the wait at once: closing a channel must not wait for a peer that reads nothing.
 func (o *output) waitToSend(ready func() (bool, error)) error {
 	for o.err == nil && !o.closing {
 		ok, err := ready()
@@ -327,7 +326,7 @@ func (o *output) newKeys(s sealer, strict bool, follow [][]byte) error {
 	return o.flushLocked()
 }
 
-// releaseHeld stages what was held, as far as there is room.
+// releaseHeld stages held messages for which there is room.
 func (o *output) releaseHeld() {
 	for len(o.held) > 0 && !o.kexing {
 		n := binary.BigEndian.Uint32(o.held)
@@ -342,13 +341,13 @@ func (o *output) releaseHeld() {
 	}
 }
 
-// flushLocked has what is staged written: by the flusher, or, before the login, here. The caller
-// holds mu.
+// flushLocked makes sure that everything staged is written: by the flusher or, before the login,
+// here. The caller holds mu.
 func (o *output) flushLocked() error {
 	switch {
-	case o.writing: // who writes sees to the rest
+	case o.writing: // the writer will write the rest
 	case o.loop:
-		o.work.Signal() // the goroutine that reads must not wait until the peer reads
+		o.work.Signal() // the reading goroutine must not wait for the peer to read
 	default:
 		for o.stage.size > 0 && o.err == nil {
 			o.writeOnce()
@@ -357,8 +356,8 @@ func (o *output) flushLocked() error {
 	return o.err
 }
 
-// writeOnce seals and writes what is staged. The caller holds mu, which is let go meanwhile, and
-// nobody else writes.
+// writeOnce seals and writes what is staged. The caller holds mu, which is released meanwhile;
+// nothing else writes.
 func (o *output) writeOnce() {
 	o.finish()
 	o.writing = true
@@ -369,7 +368,7 @@ func (o *output) writeOnce() {
 
 	o.sealing = b
 	if n := len(b.packets); n > 0 {
-		// Packets under two keys lie around a NEWKEYS, which is rare.
+		// Packets under two keys surround a NEWKEYS, which is rare.
 		o.crew.run(n, b.size, b.packets[0].sealer.form().parallel &&
 			b.packets[0].sealer == b.packets[n-1].sealer)
 	}
@@ -398,7 +397,7 @@ func (o *output) sealOne(s *scratch, i int) {
 	p.sealer.seal(s, p.seq, p.n, b.mem[p.at:p.at+p.size])
 }
 
-// flush is the flusher: it writes whatever is staged until the connection ends.
+// flush is the flusher goroutine: it writes whatever is staged until the connection ends.
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -418,8 +417,8 @@ func (o *output) flush() {
 	o.change.Broadcast()
 }
 
-// data sends parts as one stream of channel data: packets as large as the peer takes, from the
-// caller's memory with one copy. It returns when all has been staged.
+// data sends parts as one stream of channel data, in packets as large as the peer accepts, with one
+// copy from the caller's memory. It returns when everything has been staged.
 func (o *output) data(c *Channel, extended bool, parts [][]byte) (done int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -434,7 +433,7 @@ func (o *output) data(c *Channel, extended bool, parts [][]byte) (done int64, er
 			done += int64(n)
 		}
 	}
-	// Who sends little makes the system call: somebody waits for the answer.
+	// Write a small message here: somebody waits for the answer.
 	if o.loop && !o.writing && o.err == nil && o.stage.size <= atOnce && o.stage.size > 0 {
 		o.writeOnce()
 		if o.stage.size > 0 {
@@ -445,7 +444,7 @@ func (o *output) data(c *Channel, extended bool, parts [][]byte) (done int64, er
 	return done, o.flushLocked()
 }
 
-// add stages as much of p as fits into one packet, the open one if there is one.
+// add stages as much of p as fits in one packet, the open one if there is one.
 func (o *output) add(c *Channel, extended bool, p []byte) int {
 	header := dataHeader
 	if extended {
@@ -484,14 +483,14 @@ func (o *output) add(c *Channel, extended bool, p []byte) int {
 	return n
 }
 
-// maxData is the most data that we put into a packet, however much the peer takes: several packets
-// are sealed at a time.
+// maxData limits the data in a packet even if the peer accepts more, so that several packets can be
+// sealed at once.
 const maxData = 32 << 10
 
-// lastWords is how long what was written before the end may take.
+// lastWords limits how long sending the rest may take at the end.
 const lastWords = time.Second
 
-// close lets what is staged go out, if the peer takes it soon, and ends the output.
+// close sends what is staged, if the peer takes it soon, and ends the output.
 func (o *output) close(last []byte, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -520,7 +519,7 @@ func (o *output) close(last []byte, err error) {
 	o.change.Broadcast()
 }
 
-// abort ends the output at once: the connection is closed already.
+// abort ends the output at once: the connection has been closed.
 func (o *output) abort(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -537,7 +536,7 @@ var (
 	errNotNow     = &ProtocolError{"a message in the middle of a key exchange"}
 )
 
-// limits are when keys are exchanged.
+// limits determine when keys are exchanged.
 type limits struct {
 	bytes   int64
 	packets uint64

@@ -1,26 +1,26 @@
 package ssh
 
-// A queue is data that a channel has received and nobody has read yet. Long pieces stay in the
-// block they were opened in, short ones are copied together.
+// A queue is data that a channel has received and that has not been read yet. Long pieces stay in
+// the block where they were opened, short ones are copied together.
 type queue struct {
 	pieces []piece
 	first  int
 	size   int
-	spare  []byte // memory for short pieces
+	spare  []byte // reused memory for short pieces
 }
 
 type piece struct {
 	data  []byte
-	block *block // nil where the memory is the queue's own
+	block *block // nil if the memory is the queue's own
 }
 
 const (
-	// shortPiece is what is copied rather than keeping a block for it.
+	// shortPiece is the size below which a piece is copied rather than keeping a block for it.
 	shortPiece = 1 << 10
 	pieceSize  = 4 << 10
 )
 
-// push adds data that lies in block, or, where that is nil, in memory that is used again.
+// push adds data that lies in block or, if that is nil, in memory that will be reused.
 func (q *queue) push(data []byte, block *block) {
 	q.size += len(data)
 	if block != nil && len(data) >= shortPiece {
@@ -44,7 +44,7 @@ func (q *queue) push(data []byte, block *block) {
 	q.pieces = append(q.pieces, piece{append(mem[:0], data...), nil})
 }
 
-// read takes data out of the queue.
+// read takes data from the queue.
 func (q *queue) read(p []byte) (n int) {
 	for n < len(p) && q.first < len(q.pieces) {
 		first := &q.pieces[q.first]

@@ -12,42 +12,41 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// ServerConfig is what a server needs. HostKeys and Version must be set. It may be shared among
-// connections.
+// ServerConfig configures a server. HostKeys and Version must be set. Connections may share it.
 type ServerConfig struct {
 	Version    string
 	HostKeys   []xssh.Signer
-	Algorithms Algorithms // HostKeys among them are set by the keys
-	RekeyBytes int64      // as ClientConfig's
-	Window     int64      // as ClientConfig's
-	Windows    *Windows   // bounds the windows of all connections that share it; nil does not
+	Algorithms Algorithms // HostKeys among them are determined by the keys
+	RekeyBytes int64      // as in ClientConfig
+	Window     int64      // as in ClientConfig
+	Windows    *Windows   // limits the windows of all connections that share it; may be nil
 	Buffers    *Buffers
 
-	// PreferAES has clients of OpenSSH's that know AES-GCM offered nothing else: they would rather
-	// take chacha20-poly1305, which is slower by far where the processor has AES. KEXINIT then
-	// waits for the client's, for 20 ms at most.
+	// PreferAES makes OpenSSH clients that support AES-GCM be offered nothing else: they prefer
+	// chacha20-poly1305, which is much slower if the processor has AES instructions. KEXINIT then
+	// waits for the client's, for at most 20 ms.
 	PreferAES bool
 
-	// LoginTimeout bounds all up to the login; 0 stands for a minute. conn's deadlines are used
-	// for it, and reset.
+	// LoginTimeout limits the time up to the end of the login; 0 means a minute. It uses conn's
+	// deadlines, and resets them.
 	LoginTimeout time.Duration
-	// MaxAuthTries is how many attempts may fail; 0 stands for 6, as OpenSSH has it.
+	// MaxAuthTries limits how many attempts may fail; 0 means 6, as in OpenSSH.
 	MaxAuthTries int
-	// MaxChannels bounds the channels that are open at a time; 0 stands for 64.
+	// MaxChannels limits the channels open at once; 0 means 64.
 	MaxChannels int
 
-	// Auth are the methods that are not nil. A callback may take its time, and may return an
-	// *xssh.PartialSuccessError, or an *xssh.BannerError. PublicKeyCallback is asked once for a
-	// query and the signature behind it, and a success counts only once the signature is good.
-	// GSSAPIWithMICConfig is not supported.
+	// Auth holds the allowed methods; nil ones are not offered. A callback may take its time, and
+	// may return an *xssh.PartialSuccessError or an *xssh.BannerError. PublicKeyCallback is called
+	// once for a query and the signature that follows, and a success counts only once the signature
+	// has been verified. GSSAPIWithMICConfig is not supported.
 	Auth xssh.ServerAuthCallbacks
-	// NoAuth, where it is not nil, is asked about "none".
+	// NoAuth, if not nil, decides on "none".
 	NoAuth func(conn xssh.ConnMetadata) (*xssh.Permissions, error)
-	// Banner is what is said at the first attempt. May be nil.
+	// Banner returns a message to send at the first attempt. May be nil.
 	Banner func(conn xssh.ConnMetadata) string
-	// AuthLog is told of each attempt; [ErrNoAuth] is "none". May be nil.
+	// AuthLog is called for each attempt; [ErrNoAuth] stands for "none". May be nil.
 	AuthLog func(conn xssh.ConnMetadata, method string, err error)
-	Heard   func(n int) // as ClientConfig's
+	Heard   func(n int) // as in ClientConfig
 }
 
 const (
@@ -55,9 +54,8 @@ const (
 	maxAuthTries = 6
 )
 
-// Server exchanges keys and lets the client log in. conn is the connection's from now on, and
-// closed where there is an error. The memory of a connection that is not logged in is at most
-// 64 KiB.
+// Server exchanges keys and authenticates the client. It takes over conn, and closes it if it
+// returns an error. A connection that is not logged in takes at most 64 KiB of memory.
 func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	algorithms, err := config.algorithms()
 	if err == nil {
@@ -84,7 +82,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 	}
 	c.mux.accepts = true
 	l := &serverLogin{transport: t, conn: c, config: &own, callbacks: config.Auth}
-	// Not a read deadline alone: a client that takes nothing must not hold a place either.
+	// Not only a read deadline: a client that reads nothing must not keep its place either.
 	deadline := time.Now().Add(own.LoginTimeout)
 	if err := conn.SetDeadline(deadline); err != nil {
 		conn.Close()
@@ -111,7 +109,7 @@ func Server(conn net.Conn, config *ServerConfig) (*Conn, error) {
 
 const openSSH = "SSH-2.0-OpenSSH_"
 
-// algorithms are those that are configured and for which there is a key.
+// algorithms returns those that are configured and for which there is a key.
 func (c *ServerConfig) algorithms() (Algorithms, error) {
 	a := c.Algorithms
 	a.HostKeys = nil
@@ -126,12 +124,12 @@ func (c *ServerConfig) algorithms() (Algorithms, error) {
 	return a.withDefaults()
 }
 
-// overture is how long the server waits to hear what a client can do before it says so itself.
-// What takes longer comes over a link that is slower than any cipher.
+// overture is how long the server waits for the client's KEXINIT before it sends its own. If that
+// takes longer, the link is slower than any cipher.
 const overture = 20 * time.Millisecond
 
-// listenFirst hears the client's KEXINIT before ours leaves, and chooses what to offer. The
-// payload is nil where it did not come in time.
+// listenFirst reads the client's KEXINIT before sending ours, and chooses what to offer. payload is
+// nil if it did not come in time.
 func (t *transport) listenFirst(deadline time.Time) ([]byte, error) {
 	if !bytes.HasPrefix(t.theirs, []byte(openSSH)) {
 		return nil, nil

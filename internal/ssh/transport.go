@@ -14,8 +14,8 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// transport is what RFC 4253 describes: packets under keys that are exchanged now and then. One
-// goroutine at a time reads; any may write.
+// transport implements RFC 4253: packets, under keys that are exchanged now and then. One goroutine
+// at a time reads; any may write.
 type transport struct {
 	conn     net.Conn
 	client   bool
@@ -25,11 +25,11 @@ type transport struct {
 	once     sync.Once
 	reason   error // why it ended; set before ended is closed
 	hostKeys []xssh.Signer
-	// acceptHostKey decides about the server's key, once.
+	// acceptHostKey decides on the server's key, once.
 	acceptHostKey func(key xssh.PublicKey, algo string) error
-	// listen, where it is not nil, hears the client's KEXINIT before the server's leaves.
+	// listen, if not nil, reads the client's KEXINIT before the server's is sent.
 	listen func() ([]byte, error)
-	// follow returns what the client sends at once behind its first NEWKEYS.
+	// follow returns what the client sends immediately after its first NEWKEYS.
 	follow func() ([][]byte, error)
 
 	algorithms    Algorithms
@@ -44,26 +44,26 @@ type transport struct {
 	kexLimit      time.Duration
 	timer         *time.Timer  // of an exchange
 	trip          atomic.Int64 // the shortest round trip seen, in nanoseconds
-	login         bool         // the login is not done
+	login         bool         // the login is not complete
 	ignored       int
 	unimplemented func(seq uint32)
-	// late handles what is none of the exchange's and comes in the middle of a later one.
+	// late handles other messages that arrive in the middle of a later exchange.
 	late func(payload []byte) error
 }
 
 const (
-	// rekeyBytes is when keys are exchanged, where the caller does not say: at 16 GiB AES is far
-	// from any bound, and the exchange costs nothing.
+	// rekeyBytes is when keys are exchanged by default: at 16 GiB AES is far from any limit, and
+	// the exchange costs nothing.
 	rekeyBytes = 16 << 30
 
 	// rekeyPackets is well before the 2^31 of RFC 4253, section 9: chacha20-poly1305's nonce is the
 	// sequence number, which must not come twice under one key.
 	rekeyPackets = 1 << 28
 
-	// kexTimeout bounds an exchange of keys after the first (CVE-2025-22869).
+	// kexTimeout limits a key exchange after the first (CVE-2025-22869).
 	kexTimeout = 2 * time.Minute
 
-	// What may come before a login is done. A login with many keys needs 100 packets.
+	// Limits before the login is complete. A login with many keys needs 100 packets.
 	loginPackets   = 1000
 	loginBytes     = 1 << 20
 	loginExchanges = 3
@@ -102,13 +102,13 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// sendVersion sends our version, and our KEXINIT along with it where init says so.
+// sendVersion sends our version, and our KEXINIT along with it if init is set.
 func (t *transport) sendVersion(version string, init bool) error {
 	t.ours = []byte(version)
 	o := t.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// The version is no packet: it goes first, unsealed.
+	// The version is not a packet: it goes first, unsealed.
 	p := append([]byte(version), "\r\n"...)
 	copy(o.stage.grow(len(p), nil), p)
 	o.stage.size = len(p)
@@ -118,7 +118,7 @@ func (t *transport) sendVersion(version string, init bool) error {
 	return o.flushLocked()
 }
 
-// readVersion reads the peer's. A server may send other lines first: RFC 4253, section 4.2.
+// readVersion reads the peer's version. A server may send other lines first: RFC 4253, section 4.2.
 func (t *transport) readVersion() error {
 	for range maxGreeting {
 		most := maxVersion
@@ -145,12 +145,12 @@ func (t *transport) readVersion() error {
 	return &NotSSHError{}
 }
 
-// proposal makes KEXINIT, and starts the time that the exchange may take. The output calls it,
-// under its lock.
+// proposal returns our KEXINIT, and starts the exchange's timer. The output calls it, holding its
+// lock.
 func (t *transport) proposal() []byte {
 	a := t.algorithms
 	if t.exchanges > 0 {
-		// The key that the peer has accepted must be shown again.
+		// The server must show the same key as before.
 		a.HostKeys = append([]string{t.negotiated.HostKey}, slices.DeleteFunc(slices.Clone(a.HostKeys),
 			func(n string) bool { return n == t.negotiated.HostKey })...)
 		t.timer = time.AfterFunc(t.kexLimit, func() {
@@ -176,8 +176,8 @@ func (t *transport) rekey() error {
 	return o.flushLocked()
 }
 
-// end ends the connection at once. Only the first reason counts; where we have said goodbye that is
-// the reason, even if the peer then was faster to hang up.
+// end ends the connection at once. Only the first reason counts; if we are closing, that is the
+// reason even if the peer hangs up first.
 func (t *transport) end(err error) {
 	t.once.Do(func() {
 		t.out.mu.Lock()
@@ -192,7 +192,7 @@ func (t *transport) end(err error) {
 	})
 }
 
-// read returns the next message that is not the transport's own.
+// read returns the next message that the transport does not handle itself.
 func (t *transport) read() ([]byte, error) {
 	for {
 		p, err := t.in.read()
@@ -213,7 +213,7 @@ func (t *transport) read() ([]byte, error) {
 				return nil, err
 			}
 		case msgExtInfo:
-			// RFC 8308, section 2.4, allows it in two places. Later ones replace earlier ones.
+			// RFC 8308, section 2.4, allows it in two places. The later one replaces the earlier.
 			if !t.client {
 				continue
 			}
@@ -240,7 +240,7 @@ func (t *transport) read() ([]byte, error) {
 	}
 }
 
-// skip handles what may come at any time: RFC 4253, section 11.
+// skip handles messages that may come at any time: RFC 4253, section 11.
 func (t *transport) skip(p []byte) (bool, error) {
 	switch p[0] {
 	case msgIgnore, msgDebug:
@@ -263,7 +263,7 @@ func (t *transport) skip(p []byte) (bool, error) {
 }
 
 // kexMessage reads the next message of an exchange. With strict key exchange nothing else may come
-// in the first one: that is what Terrapin (CVE-2023-48795) was about.
+// during the first one: that prevents Terrapin (CVE-2023-48795).
 func (t *transport) kexMessage(want byte) ([]byte, error) {
 	for {
 		p, err := t.in.read()
@@ -282,8 +282,8 @@ func (t *transport) kexMessage(want byte) ([]byte, error) {
 				}
 				continue
 			}
-			// RFC 4253, section 7.1, forbids this. asyncssh sent data between its KEXINIT and its
-			// NEWKEYS until 2023, and OpenSSH takes it.
+			// RFC 4253, section 7.1, forbids this, but asyncssh sent data between its KEXINIT and
+			// its NEWKEYS until 2023, and OpenSSH accepts it.
 			if t.late != nil && p[0] >= msgGlobalRequest && p[0] <= msgChannelFailure {
 				if err := t.late(p); err != nil {
 					return nil, err
@@ -337,7 +337,7 @@ func (t *transport) firstKexInit() ([]byte, error) {
 	}
 }
 
-// exchange is one exchange of keys, from the peer's KEXINIT to its NEWKEYS.
+// exchange runs one key exchange, from the peer's KEXINIT to its NEWKEYS.
 func (t *transport) exchange(payload []byte) error {
 	theirInit := slices.Clone(payload)
 	var theirs, ours kexInit
@@ -358,7 +358,7 @@ func (t *transport) exchange(payload []byte) error {
 	} else if t.login && t.exchanges >= loginExchanges {
 		return &ProtocolError{"too many key exchanges before the login"}
 	}
-	// From here to NEWKEYS the peer sends nothing else, and packets come under two keys.
+	// From here to NEWKEYS the peer sends nothing else, and packets are under two keys.
 	batch := t.in.batch
 	t.in.batch = false
 	defer func() { t.in.batch = batch }()
@@ -472,7 +472,7 @@ func (t *transport) exchange(payload []byte) error {
 		return &ProtocolError{"NEWKEYS with something behind it"}
 	}
 	if !t.client {
-		t.sawTrip(time.Since(began)) // the client's verification, and maybe a person, included
+		t.sawTrip(time.Since(began)) // includes the client's checks, and maybe a person
 	}
 	t.in.setOpener(opener)
 	if t.strict {
@@ -489,7 +489,7 @@ func (t *transport) exchange(payload []byte) error {
 	return nil
 }
 
-// sawTrip notes how long an answer took. The shortest counts.
+// sawTrip records how long an answer took. The shortest counts.
 func (t *transport) sawTrip(d time.Duration) {
 	if have := t.trip.Load(); have == 0 || int64(d) < have {
 		t.trip.Store(int64(d))

@@ -1,7 +1,6 @@
-// Package opensshd starts OpenSSH's own server on the loopback address for a test, with
-// keys made for the run, as the current user. It needs no privileges and touches no
-// file outside of the test's directory, but /run/sshd, which sshd wants to exist when it
-// runs as root.
+// Package opensshd starts OpenSSH's server on the loopback address for a test, with keys made for
+// the run, as the current user. It needs no privileges and touches no file outside the test's
+// directory, except /run/sshd, which sshd requires to exist when it runs as root.
 package opensshd
 
 import (
@@ -20,15 +19,15 @@ import (
 	"time"
 )
 
-// RequireEnv is the environment variable that, at "1", turns a skip for want of OpenSSH
+// RequireEnv is the environment variable that, set to "1", turns a skip because OpenSSH is missing
 // into a failure.
 const RequireEnv = "USFTP_REQUIRE"
 
 // Options for [Start]. The zero value is valid.
 type Options struct {
-	// Config are further lines for sshd_config. They come first, and so they win.
+	// Config are further lines for sshd_config. They come first, so they take precedence.
 	Config []string
-	// ClientConfig are further lines for the client's configuration, ahead of ours.
+	// ClientConfig are further lines for the client's configuration, before ours.
 	ClientConfig []string
 	// HostKeyTypes are the types of host key to make, as ssh-keygen -t takes them;
 	// by default "ed25519".
@@ -44,11 +43,11 @@ type Options struct {
 type Server struct {
 	Host string // "127.0.0.1"
 	Port int
-	User string // who may log in: the current user
-	// Dir holds everything below, and goes with the test.
+	User string // the user who may log in: the current one
+	// Dir contains everything below, and is removed after the test.
 	Dir string
-	// ConfigFile is for a client's -F: it names the server Alias and gives it HostName,
-	// Port, User, IdentityFile and UserKnownHostsFile, and nothing of the user's own.
+	// ConfigFile is for a client's -F: it names the server Alias and sets HostName, Port, User,
+	// IdentityFile and UserKnownHostsFile, and contains nothing from the user's own configuration.
 	ConfigFile     string
 	Alias          string
 	IdentityFile   string // a private key that may log in, without a passphrase
@@ -63,11 +62,11 @@ type Server struct {
 // Addr is Host and Port.
 func (s *Server) Addr() string { return net.JoinHostPort(s.Host, fmt.Sprint(s.Port)) }
 
-// Log is what sshd has said so far.
+// Log returns what sshd has logged so far.
 func (s *Server) Log() string { return s.log.String() }
 
-// Find gives the path of a program of OpenSSH's. Without it the test is skipped with a
-// sentence, or fails where [RequireEnv] is set.
+// Find returns the path of one of OpenSSH's programs. If it is missing the test is skipped with an
+// explanation, or fails if [RequireEnv] is set.
 func Find(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -88,7 +87,7 @@ func Find(t testing.TB, name string) string {
 	return ""
 }
 
-// Keygen makes a key with ssh-keygen and gives the private file's path.
+// Keygen makes a key with ssh-keygen and returns the private key's path.
 func Keygen(t testing.TB, file string, args ...string) string {
 	t.Helper()
 	keygen := Find(t, "ssh-keygen")
@@ -122,8 +121,8 @@ func Start(t testing.TB, o Options) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not t.TempDir: its name holds the test's, and a ControlPath or an agent's socket
-	// there would be too long.
+	// Not t.TempDir: it contains the test's name, which makes the path of a ControlPath or an
+	// agent's socket too long.
 	dir, err := os.MkdirTemp("", "opensshd")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +143,8 @@ func Start(t testing.TB, o Options) *Server {
 		s.HostKeys = append(s.HostKeys, Keygen(t, filepath.Join(dir, "host_"+kind), "-t", kind))
 	}
 	if os.Getuid() == 0 {
-		// sshd's privilege separation wants its directory, root's and nobody else's.
+		// sshd's privilege separation needs its directory, owned by root and writable for nobody
+		// else.
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// startTries is how many ports are tried: the one that was free may be taken meanwhile.
+// startTries is how many ports are tried: a free one may be taken in between.
 const startTries = 5
 
 func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
@@ -167,11 +167,11 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 		}
 		fmt.Fprintf(&conf, "ListenAddress %s:%d\nAuthorizedKeysFile %s\nPidFile none\n", s.Host,
 			s.Port, s.AuthorizedKeys)
-		// the one word that must not come twice
+		// the one directive that must not be repeated
 		if !strings.Contains(conf.String(), "Subsystem sftp") {
 			fmt.Fprintf(&conf, "Subsystem sftp %s\n", sftp)
 		}
-		// The test's directories lie below /tmp, which others may write to.
+		// The test's directories are below /tmp, which others may write to.
 		fmt.Fprint(&conf, "StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100:30:200\nPrintMotd no\n")
 		for _, key := range s.HostKeys {
 			fmt.Fprintf(&conf, "HostKey %s\n", key)
@@ -188,7 +188,7 @@ func (s *Server) run(t testing.TB, sshd, sftp string, o Options) {
 	}
 }
 
-// launch starts sshd and waits until it says that it listens.
+// launch starts sshd and waits until it listens.
 func (s *Server) launch(t testing.TB, sshd, config string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, sshd, "-D", "-e", "-f", config)
@@ -241,8 +241,7 @@ func (s *Server) writeClient(t testing.TB, o Options) {
 	write(t, s.ConfigFile, conf.String())
 }
 
-// ClientBlock is the client's configuration for this server, to be put together with
-// others'.
+// ClientBlock returns the client's configuration for this server, to be combined with others.
 func (s *Server) ClientBlock() string {
 	return fmt.Sprintf("Host %s\n\tHostName %s\n\tPort %d\n\tUser %s\n\tIdentityFile %s\n\tIdentitiesOnly yes\n\tIdentityAgent none\n\tUserKnownHostsFile %s\n\tGlobalKnownHostsFile none\n",
 		s.Alias, s.Host, s.Port, s.User, s.IdentityFile, s.KnownHosts)
@@ -274,7 +273,7 @@ func read(t testing.TB, file string) string {
 	return string(text)
 }
 
-// A syncBuffer keeps a log, and tells when a text has come.
+// A syncBuffer holds a log, and signals when a text appears.
 type syncBuffer struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer

@@ -1,3 +1,3 @@
-// Package interop has no code: its tests have internal/ssh talk to other people's clients and
-// servers, under every algorithm and method of authentication that both ends have.
+// Package interop contains only tests, which run internal/ssh against other clients and servers,
+// with every algorithm and authentication method that both ends support.
 package interop
