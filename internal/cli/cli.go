@@ -1,4 +1,4 @@
-// Package cli is the command usftp: the tree of verbs, help, completion, the man page and the version.
+// Package cli is the command usftp: its verbs, help, completion, the man page and the version.
 package cli
 
 import (
@@ -48,13 +48,13 @@ func execute(ctx context.Context, a *ui.App, args []string) int {
 	return code
 }
 
-// exitCode says what is still to be said of a command's error and returns the exit code.
+// exitCode reports a command's error, unless that was done, and returns the exit code.
 func exitCode(ctx context.Context, a *ui.App, err error) int {
 	if signal := ui.Interrupted(ctx); signal != nil {
 		return signal.Code()
 	}
 	var failed *ui.ExitError
-	if errors.As(err, &failed) { // all has been said
+	if errors.As(err, &failed) { // everything has been reported
 		return failed.Code
 	}
 	code := ui.CodeOf(err)
@@ -68,8 +68,8 @@ func exitCode(ctx context.Context, a *ui.App, err error) int {
 	return code
 }
 
-// commandLine is the whole command line: what is parsed, shown as help, completed, and printed as the
-// man page.
+// commandLine returns the command tree, from which parsing, help, completion and the man page
+// follow.
 func commandLine(a *ui.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "usftp",
@@ -92,8 +92,8 @@ func commandLine(a *ui.App) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &ui.UsageError{Command: cmd.CommandPath(), Err: flagError(err)}
 	})
-	// Not cobra's own, which is a template: with text/template linked in, the linker keeps all
-	// methods, for 4.7 MB.
+	// Not cobra's own version flag, which uses a template: linking text/template makes the linker
+	// keep all methods, which costs 4.7 MB.
 	version := root.Flags().Bool("version", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
@@ -101,7 +101,7 @@ func commandLine(a *ui.App) *cobra.Command {
 		}
 		return cmd.Help()
 	}
-	cobra.EnableCommandSorting = false // cp comes first
+	cobra.EnableCommandSorting = false // keep cp first
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(cp.Command(a), sync.Command(a), check.Command(a))

@@ -13,12 +13,12 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// healthTimeout is less than a container's usual time-out for a health check, so that the check
+// healthTimeout is less than a container's usual timeout for a health check, so that the check
 // fails with a reason.
 const healthTimeout = 5 * time.Second
 
-// healthCommand is for containers that hold nothing but this program, and so no other program that
-// could ask the server.
+// healthCommand is for containers that contain only this program, and so no other program that
+// could check the server.
 func healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "health ADDRESS",
@@ -38,8 +38,8 @@ func healthCommand() *cobra.Command {
 	}
 }
 
-// answersAsSSH reports, as an error, why the server at address does not send an identification
-// string (RFC 4253, section 4.2).
+// answersAsSSH returns an error if the server at address does not send an identification string
+// (RFC 4253, section 4.2).
 func answersAsSSH(ctx context.Context, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {

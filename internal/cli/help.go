@@ -24,7 +24,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// shells are those that completion knows.
+// shells are those for which there is completion.
 var shells = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(root *cobra.Command, w io.Writer) error {
 		return root.GenBashCompletionV2(w,

@@ -55,7 +55,7 @@ func usage(cmd *cobra.Command) error {
 	return nil
 }
 
-// synopsis is the line of use, from the program's name on.
+// synopsis returns the usage line, starting with the program's name.
 func synopsis(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return "usftp COMMAND [flags] [operands]"
@@ -63,7 +63,7 @@ func synopsis(cmd *cobra.Command) string {
 	return "usftp " + cmd.Use
 }
 
-// eachFlag gives the visible flags as "-F, --config file" with their texts.
+// eachFlag yields the visible flags as "-F, --config file" with their texts.
 func eachFlag(cmd *cobra.Command, each func(form, text string)) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, grouped := f.Annotations[opt.ConnectionGroup]; !f.Hidden && !grouped {
@@ -72,7 +72,7 @@ func eachFlag(cmd *cobra.Command, each func(form, text string)) {
 	})
 }
 
-// connectionFlags names the flags that say how to connect, if they are a group of their own.
+// connectionFlags names the connection flags, if they form a group of their own.
 func connectionFlags(cmd *cobra.Command) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -99,7 +99,7 @@ func flagForm(f *pflag.Flag) (form, text string) {
 	return form, text
 }
 
-// column writes a term and, from a column on, what it means.
+// column writes a term and, starting at a column, its meaning.
 func column(w io.Writer, width int, term, text string) {
 	line := fmt.Sprintf("  %-*s", width, term)
 	if len(term) >= width {
@@ -116,7 +116,7 @@ func column(w io.Writer, width int, term, text string) {
 	fmt.Fprintln(w, line)
 }
 
-// flagError says in a person's words what is wrong with a flag.
+// flagError describes a flag error in plain words.
 func flagError(err error) error {
 	var value *pflag.InvalidValueError
 	var number *strconv.NumError

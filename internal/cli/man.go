@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// manCommand prints the man page, or writes all man pages to a directory; those in docs are what it
-// writes.
+// manCommand prints the man page, or writes all man pages to a directory; those in docs are written
+// this way.
 func manCommand(root *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "man",
@@ -39,8 +39,8 @@ func manCommand(root *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// manPages returns all man pages by the names of their files: one for usftp, and one for each
-// command that has its own.
+// manPages returns all man pages by file name: one for usftp, and one for each command that has its
+// own.
 func manPages(root *cobra.Command) map[string]string {
 	var b strings.Builder
 	writeMan(&b, root)
@@ -146,7 +146,7 @@ func writeMan(w io.Writer, root *cobra.Command) {
 	fmt.Fprintf(w, ".SH SEE ALSO\n%s\n", roff(manSeeAlso))
 }
 
-// paragraphs writes text that is wrapped for help so that man can wrap it anew.
+// paragraphs removes the line breaks of help, so that man can wrap the text itself.
 func paragraphs(w io.Writer, text string) {
 	for _, p := range strings.Split(text, "\n\n") {
 		if strings.HasPrefix(p, "  ") {
@@ -157,7 +157,7 @@ func paragraphs(w io.Writer, text string) {
 	}
 }
 
-// roff keeps text from being taken for requests, and hyphens for ornaments.
+// roff escapes text so that it is not taken for requests, and hyphens stay hyphens.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -1,7 +1,7 @@
 package cli
 
-// The texts that help and the man page share. Paragraphs are separated by empty lines; a paragraph
-// whose lines begin with two spaces is kept as it is.
+// Texts shared by help and the man page. Paragraphs are separated by empty lines; a paragraph whose
+// lines begin with two spaces is kept as it is.
 
 const rootLong = `usftp copies files over SSH with SFTP. The other side needs only an account and the
 SFTP server that comes with every sshd.`
@@ -27,7 +27,7 @@ a line of text, "usage" and "space" sizes in bytes; "removed", "made", "moved",
 "linked", "changed" and "touched" say what was done; "error" has a message, which is
 printed on standard error too.`
 
-// manual is what the man page has besides the commands.
+// manual is the part of the man page besides the commands.
 var manual = []struct{ title, text string }{
 	{"HASHES", `With --verify, --hash, --manifest or --check-manifest, each file is hashed while its
 bytes pass, on another processor if the machine has more than two. The local file is

@@ -18,8 +18,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// checkFlags is what the command line of check says: how to connect and what to tell as for cp, and
-// what is compared.
+// flags is the command line of check: how to connect and what to report, as for cp, and what is
+// compared.
 type flags struct {
 	opt.Connect
 	opt.Tree
@@ -44,7 +44,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.Report.Register(f)
 }
 
-// check says what is wrong with the flags, of which set have been given.
+// check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
 	if _, err := checksum.ParseAlgorithm(c.hash); err != nil {
 		return fmt.Errorf("--hash: %w", err)
@@ -110,7 +110,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, name string, dir connect.
 	return nil
 }
 
-// checkFiles compares. What each file is found to be, the events have told.
+// checkFiles compares the files. Events report the result for each.
 func checkFiles(t *connect.Task, flags *flags, list *checksum.List, dir connect.Place) {
 	options := flags.TransferOptions()
 	options.Hash = checksum.Algorithm(flags.hash)

@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/internal/cli/opt"
 )
 
-// Flags has the values of all flags of a command, and of those below it, completed by what the table
-// of flags says of them: the values that it lists (opt.Values), or the name of the argument.
+// Flags completes the values of all flags of a command and its subcommands: from the values listed
+// in the flag table (opt.Values), or by the name of the argument.
 func Flags(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() == "bool" || f.Value.Type() == "count" {
@@ -29,7 +29,7 @@ func Flags(cmd *cobra.Command) {
 	}
 }
 
-// flagValues returns what the value of a flag may become.
+// flagValues returns completions for the value of a flag.
 func flagValues(cmd *cobra.Command, f *pflag.Flag, word string) ([]string, cobra.ShellCompDirective) {
 	if values, ok := f.Annotations[opt.FlagValues]; ok {
 		var words []string

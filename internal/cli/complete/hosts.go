@@ -18,10 +18,10 @@ const (
 
 // A hostReader gathers the names of hosts from ssh_config and known_hosts files.
 type hostReader struct {
-	home  string // where ~ and relative Includes of the user's files are
+	home  string // the base of ~ and of relative Includes in the user's files
 	names map[string]bool
 	known []string        // files of host keys
-	read  map[string]bool // files, once each: they may include one another
+	read  map[string]bool // files, each read once: they may include one another
 }
 
 // Hosts returns the hosts that ssh knows by name: those of Host lines in config or, if that is
@@ -149,7 +149,7 @@ func (r *hostReader) knownHosts(file string) {
 	})
 }
 
-// add keeps a name that is no pattern.
+// add keeps a name that is not a pattern.
 func (r *hostReader) add(name string) {
 	if name != "" && !strings.ContainsAny(name, "*?!|\\ \t'\"$`/@") && len(r.names) < mostHosts {
 		r.names[name] = true

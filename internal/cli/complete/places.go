@@ -1,7 +1,7 @@
 // Package complete completes command lines: hosts, paths on hosts, and the values of flags.
 //
-// It works behind a person's back, so it asks nothing, accepts no host key, says nothing, and gives
-// up after a second. Through a live ControlMaster it needs no login.
+// It works in the background, so it asks nothing, accepts no host key, prints nothing, and gives up
+// after a second. A live ControlMaster saves it the login.
 package complete
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// limit is how long a person who has pressed a key is kept waiting: a second, unless
-// USFTP_COMPLETION_TIMEOUT says otherwise.
+// limit is how long a user who has pressed Tab waits: a second, unless USFTP_COMPLETION_TIMEOUT
+// says otherwise.
 func limit() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("USFTP_COMPLETION_TIMEOUT")); err == nil && d > 0 {
 		return d
@@ -34,12 +34,12 @@ func limit() time.Duration {
 
 // Places completes operands.
 type Places struct {
-	Connect     *opt.Connect // what the command line says of connections
+	Connect     *opt.Connect // the connection flags on the command line
 	Local       bool         // local files are operands too
-	Directories bool         // only directories are
+	Directories bool         // only directories are operands
 }
 
-// Complete returns what a word may become.
+// Complete returns completions for a word.
 func (p Places) Complete(word string) ([]string, cobra.ShellCompDirective) {
 	type answer struct {
 		words     []string
@@ -92,7 +92,7 @@ func (p Places) localOnly() ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// spaced has no space follow where a word goes on.
+// spaced suppresses the space after words that continue.
 func spaced(words []string) ([]string, cobra.ShellCompDirective) {
 	directive := cobra.ShellCompDirectiveNoFileComp
 	if slices.ContainsFunc(words, func(w string) bool {
@@ -121,7 +121,7 @@ func (p Places) hosts(word string) (words []string) {
 	return slices.Compact(words)
 }
 
-// MatchHosts returns the hosts that begin with a word, which may have "user@" in front.
+// MatchHosts returns the hosts that begin with a word, which may start with "user@".
 func MatchHosts(config, word string) (words []string) {
 	user, host := "", word
 	if i := strings.LastIndexByte(word, '@'); i >= 0 {
@@ -135,7 +135,7 @@ func MatchHosts(config, word string) (words []string) {
 	return words
 }
 
-// local returns the files in the current directory that a word may become.
+// local returns the files in the current directory that complete a word.
 func (p Places) local(word string) (words []string) {
 	entries, _ := os.ReadDir(".")
 	for _, e := range entries {
@@ -143,7 +143,7 @@ func (p Places) local(word string) (words []string) {
 		if !strings.HasPrefix(name, word) || word == "" && strings.HasPrefix(name, ".") {
 			continue
 		}
-		if strings.Contains(name, ":") { // or it would be a host's
+		if strings.Contains(name, ":") { // it would be taken for a host's
 			name = "." + string(filepath.Separator) + name
 		}
 		if info, err := os.Stat(e.Name()); err == nil && info.IsDir() {
@@ -158,13 +158,13 @@ func (p Places) local(word string) (words []string) {
 	return words
 }
 
-// fit reports whether a name can be completed: the shells' scripts take one a line, and a
-// description behind a tab.
+// fit reports whether a name can be completed: the shells' scripts take one per line, with a
+// description after a tab.
 func fit(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 })
 }
 
-// remote returns the paths on a host that a place may become.
+// remote returns the paths on a host that complete a place.
 func (p Places) remote(ctx context.Context, place connect.Place) (words []string) {
 	// What was typed stays as it is up to the last slash, or up to the colon.
 	head := place.Typed[:strings.LastIndexByte(place.Typed, '/')+1]
@@ -213,7 +213,7 @@ func (p Places) list(client *usftp.Client, dir, prefix, head string,
 	var found []match
 	for f, err := range client.Entries(dir) {
 		if err != nil {
-			break // what has come is of use
+			break // what has arrived is of use
 		}
 		name := f.BaseName()
 		if strings.HasPrefix(name, prefix) && fit(name) && (prefix != "" || !strings.HasPrefix(name, ".")) {
@@ -246,7 +246,7 @@ func (p Places) list(client *usftp.Client, dir, prefix, head string,
 	return words
 }
 
-// escaped writes a name so that it is no pattern.
+// escaped quotes a name so that it is not a pattern.
 func escaped(name string) string {
 	if pattern.Has(name) {
 		return usftp.QuotePattern(name)
@@ -254,7 +254,7 @@ func escaped(name string) string {
 	return name
 }
 
-// unescaped is the name that escaped has written.
+// unescaped is the inverse of escaped.
 func unescaped(text string) string {
 	if !strings.Contains(text, `\`) {
 		return text
@@ -269,8 +269,8 @@ func unescaped(text string) string {
 	return b.String()
 }
 
-// Operands is cobra's ValidArgsFunction for a command whose operands they are, after so many that
-// are no files.
+// Operands returns cobra's ValidArgsFunction for a command whose operands are places, after lead
+// operands of another kind.
 func (p Places) Operands(lead int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < lead {

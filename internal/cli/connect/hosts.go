@@ -10,27 +10,26 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// hosts holds the connections of one run: one for each host, however many files are copied.
+// hosts holds the connections of one run: one per host, however many files are copied.
 type hosts struct {
 	Config pool.ConnectConfig
 	open   map[dial.Target]*host // by target, without a path
 	floor  floor
 }
 
-// A host is one login, or why there is none.
+// A host is one login, or the error of one.
 type host struct {
 	pool.Host
 	login *pool.Login
 	Err   error
-	told  bool // the error was
+	told  bool // the error has been reported
 }
 
 func newHosts(config pool.ConnectConfig, turn floor) *hosts {
 	return &hosts{Config: config, open: make(map[dial.Target]*host), floor: turn}
 }
 
-// Get connects, or gives the connection that there is. told is true where its error was returned
-// before.
+// Get connects, or returns the existing connection. told is true if the error was returned before.
 func (h *hosts) Get(ctx context.Context, t dial.Target) (found *host, told bool) {
 	t.Path = ""
 	found, ok := h.open[t]
@@ -39,7 +38,7 @@ func (h *hosts) Get(ctx context.Context, t dial.Target) (found *host, told bool)
 		found = h.connect(ctx, t)
 		h.open[t] = found
 	case found.Err == nil:
-		found.Host = found.login.Host() // it may have been made anew
+		found.Host = found.login.Host() // the connection may have been replaced
 	}
 	told, found.told = found.told, found.Err != nil
 	return found, told
@@ -60,7 +59,7 @@ func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
 	return made
 }
 
-// ConnectAll logs in to several hosts side by side, of which get then tells.
+// ConnectAll logs in to several hosts at the same time; Get then returns the results.
 func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 	var connecting sync.WaitGroup
 	made := make(map[dial.Target]*host)
@@ -78,12 +77,12 @@ func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 	maps.Copy(h.open, made)
 }
 
-// ErrHostLost keeps what is left from being tried on a host whose connection was lost and could not
-// be made anew, as the copy that had it has said: each of thousands of files would have to find
-// that out by itself, with all the tries that are allowed.
+// ErrHostLost keeps the remaining files from being tried on a host whose connection is lost for
+// good, which the copy that noticed has reported: otherwise each of thousands of files would find
+// out by itself, with all its retries.
 var ErrHostLost = errors.New("the connection was lost")
 
-// CheckAll looks whether the connections are still there, after a copy that has failed.
+// CheckAll checks, after a copy has failed, whether the connections still exist.
 func (h *hosts) CheckAll() {
 	for _, host := range h.open {
 		if host.Err != nil {

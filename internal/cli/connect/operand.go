@@ -1,5 +1,5 @@
-// Package connect gets from operands to connections: what an operand names, one login for each host,
-// and the exit code that follows from what fails.
+// Package connect leads from operands to connections: what an operand names, one login per host,
+// and the exit code after failures.
 package connect
 
 import (
@@ -14,10 +14,10 @@ import (
 
 // A Place is one operand of cp: a local file, a file on a host, or a standard stream.
 type Place struct {
-	Typed  string // as it was given
+	Typed  string // as typed
 	Stream bool   // "-"
 	Remote bool
-	Target dial.Target // of a remote place
+	Target dial.Target // for a remote place
 }
 
 func ParsePlace(s string) (Place, error) {
@@ -35,13 +35,13 @@ func ParsePlace(s string) (Place, error) {
 	return p, err
 }
 
-// Path is where the place is, on its machine.
+// Path returns the path on the place's machine.
 func (p Place) Path() string {
 	switch {
 	case !p.Remote:
 		return p.Typed
 	case p.Target.Path == "":
-		return "." // where one is logged in to
+		return "." // the login directory
 	}
 	return p.Target.Path
 }
@@ -63,8 +63,8 @@ func ParsePlaces(args []string, through bool) (sources []Place, target Place, er
 	return sources, target, checkPlaces(sources, target, through)
 }
 
-// checkPlaces refuses what cannot be carried out, before anything is. Through says that copies
-// between hosts are meant: else a local file whose name looks like a host's is the likelier.
+// checkPlaces refuses what cannot work before anything is done. through says that copies between
+// hosts are intended; otherwise a local file whose name looks like a host's is more likely.
 func checkPlaces(sources []Place, target Place, through bool) error {
 	streams := 0
 	for _, s := range sources {

@@ -7,13 +7,13 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// A floor is what one login at a time has while it asks a person. Two hosts are logged in to side
-// by side, and who has begun to ask keeps the floor until that login is over: a password would else
-// be typed at the question of another host.
+// A floor lets one login at a time ask the user. Two hosts are logged in to at the same time, and
+// the one that has started asking keeps the floor until its login is over: otherwise a password
+// might be typed at another host's prompt.
 type floor chan struct{}
 
-// config is a configuration for one host, whose questions wait for the floor. logged is to be
-// called when the login is over; what is asked later has the floor for that question only.
+// config returns a configuration for one host, whose prompts wait for the floor. logged must be
+// called when the login is over; a later prompt holds the floor only for itself.
 func (f floor) config(c *dial.Config) (own *dial.Config, logged func()) {
 	if c == nil || c.Prompter == nil {
 		return c, func() {}
@@ -24,14 +24,14 @@ func (f floor) config(c *dial.Config) (own *dial.Config, logged func()) {
 	return own, s.logged
 }
 
-// speaker asks for one host.
+// speaker asks on behalf of one host.
 type speaker struct {
 	floor    floor
 	prompter dial.Prompter
 
 	mu   sync.Mutex // a Dialer asks one question at a time
 	has  bool
-	over bool // the login is
+	over bool // the login is over
 }
 
 func (s *speaker) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
@@ -60,7 +60,7 @@ func (s *speaker) take(ctx context.Context) error {
 	return nil
 }
 
-// leave gives the floor back once the login is over.
+// leave gives up the floor once the login is over.
 func (s *speaker) leave(over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

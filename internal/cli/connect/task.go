@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A Task is one run of a command that works on hosts: its connections, what it tells, and the exit
-// code that follows.
+// A Task is one run of a command that works on hosts: its connections, its report, and its exit
+// code.
 type Task struct {
 	*ui.App
 	Ctx    context.Context
@@ -25,7 +25,7 @@ func NewTask(ctx context.Context, a *ui.App, config pool.ConnectConfig, report r
 	return &Task{App: a, Ctx: ctx, Hosts: newHosts(config, a.Turn), Report: report}
 }
 
-// Fail tells a failure that is no job's.
+// Fail reports a failure outside any copy.
 func (t *Task) Fail(err error) {
 	t.Note(err)
 	if !errors.As(err, new(*ui.OutputError)) {
@@ -33,7 +33,7 @@ func (t *Task) Fail(err error) {
 	}
 }
 
-// Note keeps the code of the first failure; a signal's wins over all.
+// Note keeps the code of the first failure; a signal's takes precedence.
 func (t *Task) Note(err error) {
 	switch {
 	case errors.Is(err, transfer.ErrTreeTooLarge):
@@ -48,7 +48,7 @@ func (t *Task) Note(err error) {
 	}
 }
 
-// Host connects to the host of a place. An error was told, once for each host.
+// Host connects to the host of a place. It reports an error once for each host.
 func (t *Task) Host(p Place) (pool.Host, error) {
 	host, told := t.Hosts.Get(t.Ctx, p.Target)
 	if host.Err != nil && !told {
@@ -57,15 +57,15 @@ func (t *Task) Host(p Place) (pool.Host, error) {
 	return host.Host, host.Err
 }
 
-// AtHome returns a place with a leading ~user replaced by that user's home directory, as in scp.
+// AtHome returns a place with a leading ~user replaced by that user's home directory, as scp does.
 func (t *Task) AtHome(p Place) Place {
 	t.Home(&p)
 	return p
 }
 
-// Home replaces a leading ~user of a remote path by that user's home directory, and returns the user
-// and what was typed below, with its slash. If the server does not know, the path stays as it is and
-// ok is false.
+// Home replaces a leading ~user of a remote path by that user's home directory. It returns the user
+// and what was typed after it, including the slash. If the server does not know the user, the path
+// is unchanged and ok is false.
 func (t *Task) Home(p *Place) (user, below string, ok bool) {
 	if !p.Remote || !strings.HasPrefix(p.Target.Path, "~") {
 		return "", "", false
@@ -82,7 +82,7 @@ func (t *Task) Home(p *Place) (user, below string, ok bool) {
 		user, below = user[:i], user[i:]
 	}
 	if user == "~." || user == "~.." {
-		return "", "", false // not a name for the copy
+		return "", "", false // unsuitable as the copy's name
 	}
 	home, err := host.Client.WithContext(t.Ctx).ExpandPath(user)
 	if err != nil {

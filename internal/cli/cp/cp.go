@@ -80,8 +80,8 @@ func run(ctx context.Context, a *ui.App, flags *flags, sources []connect.Place, 
 	return nil
 }
 
-// copier makes what copies as the flags say, with a report that may go through another. finish ends
-// the lists and the report.
+// copier returns a Copier as the flags say, with a report that may go through another one. finish
+// completes the lists and the report.
 func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place, target connect.Place,
 	through func(report.Reporter) report.Reporter) (c *Copier, finish func(), err error) {
 	hosts := f.Config(a, &f.Report)
@@ -125,8 +125,8 @@ func (f *flags) copier(ctx context.Context, a *ui.App, sources []connect.Place, 
 	}, nil
 }
 
-// askAhead tells the hosts' connections what will be asked first, where that is known: of one host,
-// and one source.
+// askAhead tells the connections what will be asked first, if that is known: with one host and one
+// source.
 func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
 	if len(sources) != 1 || sources[0].Remote == target.Remote {
 		return
@@ -137,7 +137,7 @@ func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
 	}
 	name := p.Path()
 	switch {
-	case strings.HasPrefix(p.Target.Path, "~"), !target.Remote && strings.ContainsAny(p.Target.Path, `*?[\`): // other questions come first
+	case strings.HasPrefix(p.Target.Path, "~"), !target.Remote && strings.ContainsAny(p.Target.Path, `*?[\`): // not the first requests
 	case target.Remote && name == "":
 		c.Hosts.Config.Look = "."
 	case target.Remote, c.tree != nil:
@@ -147,7 +147,7 @@ func (c *Copier) askAhead(sources []connect.Place, target connect.Place) {
 	}
 }
 
-// largest returns how many bytes the largest of the sources has that are files.
+// largest returns the size of the largest local file among the sources.
 func largest(sources []connect.Place) (size int64) {
 	for _, s := range sources {
 		if s.Remote || s.Stream {
@@ -164,14 +164,14 @@ func largest(sources []connect.Place) (size int64) {
 type Copier struct {
 	*connect.Task
 	options transfer.Options
-	tree    *transfer.TreeOptions // nil where directories are not copied
-	goesOn  bool                  // --resume would go on from what is left
+	tree    *transfer.TreeOptions // nil unless directories are copied
+	goesOn  bool                  // --resume would continue what is left
 	stops   bool                  // at the first failure
 	untried int                   // files, since a connection was lost for good
 
-	local  func(path string) transfer.Endpoint // a source on this machine
-	stream func() transfer.Endpoint            // the source that is a stream
-	name   string                              // of that source, "" if it has none
+	local  func(path string) transfer.Endpoint // makes an endpoint for a local source
+	stream func() transfer.Endpoint            // returns the source that is a stream
+	name   string                              // the stream's name, "" if it has none
 }
 
 func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
@@ -182,7 +182,7 @@ func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
 }
 
-// note keeps what a job has said of its failure for the end.
+// note remembers what to say about a failure at the end.
 func (c *Copier) note(err error) {
 	c.goesOn = c.goesOn || c.canGoOn(err)
 	c.Task.Note(err)
@@ -190,8 +190,7 @@ func (c *Copier) note(err error) {
 
 // Copy copies the sources to the target.
 func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
-	// The names that globs stand for must be known before the target's form can be judged: several
-	// files want a directory.
+	// Patterns must be expanded before the target can be checked: several files need a directory.
 	var files []file
 	c.connectBoth(sources, target)
 	target = c.AtHome(target)
@@ -229,8 +228,8 @@ func (c *Copier) Copy(sources []connect.Place, target connect.Place) {
 	}
 }
 
-// connectBoth logs in to the hosts of a copy from one to another side by side: to be at both takes
-// as long as to be at the farther one.
+// connectBoth logs in to both hosts of a copy between hosts at the same time, so that it takes only
+// as long as the slower login.
 func (c *Copier) connectBoth(sources []connect.Place, target connect.Place) {
 	i := slices.IndexFunc(sources, func(s connect.Place) bool { return s.Remote })
 	if !target.Remote || i < 0 {
@@ -242,17 +241,17 @@ func (c *Copier) connectBoth(sources []connect.Place, target connect.Place) {
 	}
 }
 
-// over reports whether nothing more is to be copied.
+// over reports whether nothing more should be copied.
 func (c *Copier) over() bool { return c.Ctx.Err() != nil || c.stops && c.Code != ui.ExitOK }
 
 // A file is one source, after patterns were expanded.
 type file struct {
 	connect.Place
 	path string
-	name string // what the copy is called, where that is not the last element of path
+	name string // the copy's name, if it is not the last element of path
 }
 
-// copyFile runs one job. The job's own events tell how it went.
+// copyFile copies one source. The copy's own events report the result.
 func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 	if f.name != "" && !target.Stream && !c.options.NoTargetDirectory && (several || c.wantDirectory(target) == nil) {
 		target.Typed = filepath.Join(target.Typed, f.name)
@@ -274,7 +273,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 		}
 		name := target.Path()
 		if several && c.tree == nil {
-			// That it is a directory is known: the copy need not ask again.
+			// It is known to be a directory, so the copy need not ask again.
 			base := filepath.Base(f.path)
 			if f.Remote {
 				base = path.Base(f.path)
@@ -303,7 +302,7 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 	}
 }
 
-// host connects to the host of a place. Where that cannot be it says so, once for each host.
+// host connects to the host of a place. It reports a failure once for each host.
 func (c *Copier) host(p connect.Place) (pool.Host, bool) {
 	host, err := c.Task.Host(p)
 	if err == connect.ErrHostLost {

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// copyFlags is what the command line of cp says. The letters and their meanings are scp's, so that
-// fingers need not learn.
+// flags is the command line of cp. The letters and their meanings are scp's, so that nobody need
+// relearn them.
 type flags struct {
 	opt.Connect
 	opt.Tree
@@ -40,7 +40,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.registerCopying(f)
 }
 
-// registerCopying is the rest of the table.
+// registerCopying adds the rest of the table.
 func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.preserve, "preserve", "p", false, "keep times and permissions")
 	f.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories and everything in them")
@@ -79,12 +79,12 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false,
 		"refused: usftp does not have scp's old protocol")
-	// Without a meaning here: -s asks for what is done in any case.
+	// No effect here: -s requests what is done anyway.
 	f.BoolVarP(&c.ignore, "sftp", "s", false, "")
 	f.Lookup("sftp").Hidden = true
 }
 
-// onlyTrees are the flags that mean something with -r only.
+// onlyTrees are the flags that only make sense with -r.
 var onlyTrees = []string{"links", "exclude", "include", "dry-run"}
 
 func (c *flags) check(cmd *cobra.Command) error {
@@ -121,7 +121,7 @@ func (c *flags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// transferOptions is how files are copied.
+// transferOptions returns how files are copied.
 func (c *flags) transferOptions() transfer.Options {
 	o := c.Connect.TransferOptions()
 	o.Preserve, o.Owners, o.Sync, o.Sparse = c.preserve, c.owners, c.fsync, c.sparse

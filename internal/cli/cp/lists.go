@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// hashFlags is what the command line of cp says of hashes.
+// hashFlags are the flags of cp about hashes.
 type hashFlags struct {
 	hash, manifest, checkManifest string
 }
@@ -39,9 +39,9 @@ func (h *hashFlags) check(dryRun bool) error {
 	return nil
 }
 
-// algorithm is by what files are hashed, "" where they are not. A list is by SHA-256 unless
-// something else is said: every system has the program that checks it, and every host that hashes
-// files knows it.
+// algorithm returns the algorithm by which files are hashed, "" if they are not. The default for a
+// list is SHA-256: every system has a program that checks it, and every host that hashes files
+// knows it.
 func (h *hashFlags) algorithm() checksum.Algorithm {
 	if h.hash == "" && (h.manifest != "" || h.checkManifest != "") {
 		return checksum.SHA256
@@ -49,11 +49,10 @@ func (h *hashFlags) algorithm() checksum.Algorithm {
 	return checksum.Algorithm(h.hash)
 }
 
-// lists are the list that is written and the one that is compared with, each nil where there is
-// none.
+// lists are the list to write and the list to compare with, each nil if there is none.
 type lists struct {
 	manifest *checksum.Writer
-	name     string // of the one that is compared with
+	name     string // of the list to compare with
 	check    *checksum.List
 }
 
@@ -83,21 +82,21 @@ func (l *lists) close() {
 	}
 }
 
-// listen puts what is copied into the list, on its way to another listener.
+// listen adds what is copied to the list, on its way to another listener.
 func (l *lists) listen(next func(transfer.Event)) func(transfer.Event) {
 	if l.manifest == nil {
 		return next
 	}
 	return func(e transfer.Event) {
 		if !e.Hash.IsZero() && (e.Kind == transfer.Done || e.Kind == transfer.Kept) {
-			l.manifest.Add(e.Name, e.Hash) // an error comes again at the end
+			l.manifest.Add(e.Name, e.Hash) // an error is returned again at the end
 		}
 		next(e)
 	}
 }
 
-// finishLists tells what the list has that was not copied, and completes the list that is written:
-// with whatever was copied, even if other files were not. Where nothing was, an old list stays.
+// finishLists reports what the list has that was not copied, and completes the list being written,
+// even if some files failed. If nothing was copied, an old list stays.
 func (c *Copier) finishLists(l *lists) {
 	if c.Ctx.Err() == nil {
 		for name := range l.check.Missing() {

@@ -28,11 +28,11 @@ type manyCopy struct {
 
 	shared   *transfer.Shared
 	branches map[string]*transfer.Branch // of the source that is a stream, by the host's label
-	name     string                      // of that source, "" if it has none
-	logins   sync.WaitGroup              // that are not over
+	name     string                      // the stream's name, "" if it has none
+	logins   sync.WaitGroup              // logins in progress
 }
 
-// many copies as the operands say on each of several hosts.
+// many runs the copy on each of several hosts.
 func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error {
 	ctx := cmd.Context()
 	m := &manyCopy{flags: flags, operands: operands}
@@ -67,7 +67,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	return err
 }
 
-// check refuses operands that say nothing clear of several hosts.
+// check refuses operands that are ambiguous with several hosts.
 func (m *manyCopy) check() error {
 	if len(m.operands) < 2 {
 		return errors.New("missing operand: cp needs a source and a target")
@@ -91,8 +91,8 @@ func (m *manyCopy) check() error {
 	return err
 }
 
-// openStream opens the source if it is a stream: standard input, or a pipe or device by its name.
-// Others are opened by each copy.
+// openStream opens the source if it is a stream: standard input, or a pipe or device by name. Each
+// copy opens other sources itself.
 func (m *manyCopy) openStream(ctx context.Context, a *ui.App) (io.Reader, error) {
 	for _, name := range m.operands[:len(m.operands)-1] {
 		if _, remote := hosts.Path(name); remote {
@@ -103,7 +103,7 @@ func (m *manyCopy) openStream(ctx context.Context, a *ui.App) (io.Reader, error)
 		}
 		info, err := os.Stat(name)
 		if err != nil || info.Mode().IsRegular() || info.IsDir() {
-			continue // if there is nothing, each copy says so
+			continue // if it does not exist, each copy says so
 		}
 		if len(m.operands) > 2 {
 			return nil, fmt.Errorf("%s can be read only once: copy it alone", name)
@@ -127,7 +127,7 @@ func (m *manyCopy) branch(all []hosts.Host, source io.Reader) {
 	m.logins.Add(len(all))
 }
 
-// copy does what one host's part is.
+// copy does one host's part.
 func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	connections int) (result hosts.Result, err error) {
 	branch := m.branches[h.Label]
@@ -182,8 +182,9 @@ func place(sources []connect.Place, target connect.Place) connect.Place {
 	return sources[0]
 }
 
-// awaitLogins waits until all hosts are logged in to or have failed, but no longer than a slow host
-// is waited for, unless a person is asked: otherwise who logs in late would be given up at once.
+// awaitLogins waits until the login to every host has succeeded or failed, but no longer than a
+// slow host is waited for, unless a person is being asked: otherwise a late host would be abandoned
+// at once.
 func (m *manyCopy) awaitLogins(ctx context.Context, a *ui.App) {
 	all := make(chan struct{})
 	go func() {

@@ -10,8 +10,8 @@ import (
 )
 
 // expand returns the files that a source stands for: those that match its pattern, or the one file
-// it names. Only what the person typed decides what is a pattern and what the copy is called; a home
-// directory that the server told is neither, whatever it looks like.
+// it names. Only what the user typed decides what is a pattern and what the copy is called; a home
+// directory reported by the server never does, whatever it looks like.
 func (c *Copier) expand(s connect.Place) ([]file, error) {
 	switch {
 	case s.Stream:
@@ -24,7 +24,7 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 	switch {
 	case ok && strings.Trim(below, "/") == "":
 		// The contents of the directory, under the name that was typed: the last element of the
-		// path is the server's word.
+		// path came from the server.
 		return []file{{Place: s, path: s.Path() + "/.", name: user}}, nil
 	case !pattern.Has(typed) && strings.Contains(typed, `\`):
 		from := 0
@@ -65,7 +65,7 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 func (c *Copier) unescaped(s connect.Place, from int) string {
 	host, _ := c.Hosts.Get(c.Ctx, s.Target)
 	if host.Err != nil {
-		return s.Target.Path // which tells of it again
+		return s.Target.Path // the copy will fail with the reason
 	}
 	return pattern.Unescape(host.Client.WithContext(c.Ctx), s.Target.Path, from)
 }

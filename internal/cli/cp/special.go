@@ -11,12 +11,12 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// mostLooked is how many names are looked at at once.
+// mostLooked is how many names are examined at once.
 const mostLooked = 128
 
-// withoutSpecial leaves out what a pattern matches and nobody has named: to open a named pipe waits
-// for whoever writes to it, here and in the host's sftp-server for good. Links are followed, as the
-// copy follows them. One that is named is left to whoever has named it.
+// withoutSpecial leaves out special files that match a pattern without being named: opening a named
+// pipe waits for a writer, here and, forever, in the host's sftp-server. Links are followed, as the
+// copy follows them. A special file that was named explicitly is kept.
 func (c *Copier) withoutSpecial(ctx context.Context, host pool.Host, names []string) []string {
 	client := host.Client.WithContext(ctx)
 	var kept []string
@@ -29,7 +29,7 @@ func (c *Copier) withoutSpecial(ctx context.Context, host pool.Host, names []str
 		}
 		for i, name := range some {
 			info, err := looking[i].WaitContext(ctx)
-			if err != nil || !isSpecial(info.Mode()) { // if there is nothing, the copy says why
+			if err != nil || !isSpecial(info.Mode()) { // if it does not exist, the copy says so
 				kept = append(kept, name)
 				continue
 			}

@@ -103,7 +103,7 @@ func (r *demoReport) Event(e transfer.Event) {
 	r.Person.Event(e)
 }
 
-// round copies some files of one size up, then down into another directory.
+// round copies files of one size up, then down into another directory.
 func (d *demoRun) round(name string, files int, size int64) error {
 	from, back := filepath.Join(d.dir, name), filepath.Join(d.dir, name+"-back")
 	for _, dir := range []string{from, back, filepath.Join(d.dir, "server", name)} {
@@ -134,7 +134,7 @@ func (d *demoRun) round(name string, files int, size int64) error {
 	return d.way("down", what, copies, localPlace(back), sums, back)
 }
 
-// way copies one way and checks what has arrived in the directory.
+// way copies in one direction and checks what has arrived in the directory.
 func (d *demoRun) way(name, what string, sources []connect.Place, target connect.Place, sums map[string][]byte,
 	arrived string) error {
 	d.report.bytes = 0
@@ -164,7 +164,7 @@ func (d *demoRun) way(name, what string, sources []connect.Place, target connect
 
 func localPlace(path string) connect.Place { return connect.Place{Typed: path} }
 
-// randomFile makes a file of bytes that nothing can compress, and gives their hash.
+// randomFile makes a file of incompressible bytes, and returns its hash.
 func randomFile(path string, size int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -193,11 +193,10 @@ func sumOf(path string) ([]byte, error) {
 	return hash.Sum(nil), err
 }
 
-// errNotOurs says that something else than the demo's server has answered.
+// errNotOurs reports that something other than the demo's server answered.
 var errNotOurs = errors.New("another server answers in place of the demo's")
 
-// prompt answers what a person would be asked: the server's key is known here, and so is the
-// password.
+// prompt answers what a person would be asked: the server's key and the password are known here.
 func (s *demoServer) prompt(_ context.Context, p dial.Prompt) (string, error) {
 	switch p.Kind {
 	case dial.AskHostKey:

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// A demoServer serves a directory on the loopback address, to who has its password. Its keys and
-// the password are in memory only.
+// A demoServer serves a directory on the loopback address to clients with its password. Its keys
+// and the password exist only in memory.
 type demoServer struct {
 	addr        *net.TCPAddr
 	fingerprint string
@@ -63,7 +63,7 @@ func (s *demoServer) login(conn ssh.ConnMetadata, password string) (*sshd.Access
 	return &sshd.Access{FS: s.files}, nil
 }
 
-// clientConfig is how to connect, whatever the user's own configuration says.
+// clientConfig returns how to connect, whatever the user's own configuration says.
 func (s *demoServer) clientConfig() *dial.Config {
 	return &dial.Config{
 		ConfigFile: "none",

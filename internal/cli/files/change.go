@@ -94,7 +94,7 @@ hardlink@openssh.com.`,
 			return verb.Link(ctx, env, o, names)
 		},
 	}
-	// With -s a target without a host is text, and takes the link's host for its place only.
+	// With -s a target without a host is text; only its host is taken from the link's.
 	s.place = func(arg string, last bool) (connect.Place, error) {
 		p, err := connect.ParsePlace(arg)
 		if o.Symbolic && !last && (err != nil || !p.Remote) {

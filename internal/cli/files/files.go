@@ -1,7 +1,7 @@
-// Package files has the commands for files on hosts that are not copied: ls, cat, rm and the rest.
-// Each is an entry of a table (spec) over a function of package verb: its flags, its help, and how
-// its operands are read. What they have in common is here: from operands such as host:path to an
-// Env for each host.
+// Package files has the commands for files on hosts other than copying: ls, cat, rm and the rest.
+// Each is an entry of a table (spec) for a function of package verb: its flags, its help, and how
+// its operands are read. What they have in common is here: it leads from operands such as host:path
+// to an Env for each host.
 package files
 
 import (
@@ -41,7 +41,7 @@ func Commands(a *ui.App) []*cobra.Command {
 	return commands
 }
 
-// usualExits is what the exit codes of most of them mean.
+// usualExits describes the exit codes of most commands.
 const usualExits = `0 if all went well, 1 if something failed, which was told while the rest went on, 2 for
 wrong usage, 255 if there is no connection to a host, and 128 plus the number of a
 signal that ended it.`
@@ -49,12 +49,12 @@ signal that ended it.`
 // A spec is one command.
 type spec struct {
 	use, short, long, examples string
-	exits                      string // what the exit codes mean, if not usualExits
+	exits                      string // describes the exit codes, if not usualExits
 
 	register func(f *pflag.FlagSet) // its own flags
-	acts     bool                   // it changes files, and -v says what it does
+	acts     bool                   // it changes files, and -v reports what it does
 
-	// take checks the flags and takes leading operands that name no file. It may be nil.
+	// take checks the flags and takes leading operands that are not files. It may be nil.
 	take func(f *pflag.FlagSet, args []string) (files []string, err error)
 
 	// place reads an operand. Nil means [connect.ParsePlace].
@@ -63,7 +63,7 @@ type spec struct {
 	rawArguments bool // take parses the flags too
 
 	least int // operands that name files
-	lead  int // operands before them, which name none
+	lead  int // operands before them that are not files
 
 	directories bool // completion offers directories only
 
@@ -73,7 +73,7 @@ type spec struct {
 	run func(ctx context.Context, env *verb.Env, names []string) error
 }
 
-// literals are the operands that are not patterns, since they name what is to be made.
+// literals selects operands that are not patterns, since they name something to be created.
 type literals int
 
 const (
@@ -82,7 +82,7 @@ const (
 	allLiteral
 )
 
-// common are the flags that all of them have.
+// common are the flags that all commands have.
 type common struct {
 	opt.Connect
 	opt.Report
@@ -132,7 +132,7 @@ func newCommand(a *ui.App, make func() *spec) (*command, *cobra.Command) {
 	return c, cmd
 }
 
-// registerCommon adds the flags that all have. How to connect is said by the long names only: the
+// registerCommon adds the flags that all commands have. Connection flags have only long names: the
 // letters are those of the tools whose names the commands carry.
 func (c *command) registerCommon(f *pflag.FlagSet) {
 	if c.acts {
@@ -182,16 +182,16 @@ func (c *command) execute(cmd *cobra.Command, args []string) error {
 	return c.runAll(ctx, groups)
 }
 
-// anyHost is the host of operands that are text; no real one has this name.
+// anyHost is the host of operands that are text; no real host has this name.
 const anyHost = "\x00"
 
-// A group are the operands on one host.
+// A group is the operands on one host.
 type group struct {
 	host   dial.Target // without a path
 	places []connect.Place
 }
 
-// parse reads the operands and sorts them by host.
+// parse reads the operands and groups them by host.
 func (c *command) parse(args []string) ([]*group, error) {
 	if len(args) < c.least {
 		return nil, fmt.Errorf("missing operand: %s needs %s, such as host:path", c.name,
@@ -229,7 +229,8 @@ func (c *command) parse(args []string) ([]*group, error) {
 	return groups, nil
 }
 
-// report is what is told of the connections: the first -v of a verb that acts is about its files.
+// report returns what to report about connections: for a command that changes files, the first -v
+// is about files.
 func (c *command) report() *opt.Report {
 	report := c.flags.Report
 	if c.acts {
@@ -281,7 +282,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 	return nil
 }
 
-// env is where the verb runs.
+// env returns the environment for the verb.
 func (c *command) env(t *connect.Task, client *usftp.Client, host dial.Target) *verb.Env {
 	env := &verb.Env{Client: client, Host: host.UserHost(), Out: c.app.Out, Say: c.app.Console.Say,
 		Ask: asker(c.app), JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
@@ -313,12 +314,12 @@ func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
 	return c.run(t.Ctx, env, names)
 }
 
-// expand returns the paths that an operand stands for. A pattern that matches nothing stands for
-// itself, as in a shell: the verb says that there is no such file.
+// expand returns the paths that an operand stands for. As in a shell, a pattern that matches
+// nothing stands for itself: the verb then reports that there is no such file.
 func expand(t *connect.Task, client *usftp.Client, p connect.Place, literal bool) ([]string, error) {
 	_, below, atHome := t.Home(&p)
 	name := p.Path()
-	head := 0 // of what the server has told, in front of what was typed
+	head := 0 // length of the part from the server, before what was typed
 	if atHome {
 		head = len(name) - len(below)
 	}
@@ -338,5 +339,5 @@ func expand(t *connect.Task, client *usftp.Client, p connect.Place, literal bool
 	return []string{name}, nil
 }
 
-// reporter tells of hosts that cannot be reached.
+// reporter reports hosts that cannot be reached.
 type reporter struct{ *command }

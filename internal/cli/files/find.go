@@ -92,8 +92,8 @@ func (c *command) completeFind(cmd *cobra.Command, args []string, word string) (
 	return complete.Places{Connect: &c.flags.Connect, Directories: true}.Complete(word)
 }
 
-// splitFind takes a command line of find apart: operands, the words of the expression, and usftp's
-// own flags, which have two dashes and may stand anywhere but as an argument.
+// splitFind splits a command line of find into operands, the words of the expression, and usftp's
+// own flags, which have two dashes and may stand anywhere except as an argument.
 func splitFind(f *pflag.FlagSet, args []string) (files, words, flags []string, err error) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]

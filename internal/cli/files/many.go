@@ -13,9 +13,9 @@ import (
 	"github.com/usftp/usftp/internal/cli/verb"
 )
 
-// onEach runs the command on each of several hosts at once. A verb keeps its options, and changes
-// them; so each host has a command of its own, which reads the same arguments. typed is what take
-// was given, and operands what it has left.
+// onEach runs the command on several hosts at once. A verb keeps and changes its options, so each
+// host gets a command of its own, which reads the same arguments. typed are the arguments given to
+// take, and operands what it left.
 func (c *command) onEach(cmd *cobra.Command, typed, operands []string) error {
 	wrong := func(err error) error { return &ui.UsageError{Command: cmd.CommandPath(), Err: err} }
 	if err := c.checkEach(cmd, operands); err != nil {

@@ -44,7 +44,7 @@ func (n *amounts) register(f *pflag.FlagSet, o *verb.HeadOptions, lines, bytes s
 	f.BoolVar(&o.Verbose, "headings", false, "headings for a single file too")
 }
 
-// set reads the amounts. other is the sign that turns the meaning round.
+// set reads the amounts. other is the sign that inverts the meaning.
 func (n *amounts) set(o *verb.HeadOptions, other, same string) error {
 	flag, text := "-n", n.lines
 	if n.bytes != "" {
@@ -129,7 +129,7 @@ time and owner, and misses a file that has the same ones.`,
 	}
 }
 
-// Historical replaces the old form "-5" of "-n 5" in a command line of head or tail.
+// Historical replaces the old form "-5" by "-n 5" in a command line of head or tail.
 func Historical(args []string) []string {
 	if len(args) == 0 || args[0] != "head" && args[0] != "tail" {
 		return args

@@ -14,7 +14,7 @@ import (
 // Event implements report.Reporter; nothing is copied here.
 func (r *reporter) Event(transfer.Event) {}
 
-// Failed tells of a failure that is no file's.
+// Failed reports a failure that does not concern a file.
 func (r *reporter) Failed(err error) {
 	r.app.Console.Say(err.Error())
 	if r.flags.JSON {
@@ -30,8 +30,8 @@ func (r *reporter) Failed(err error) {
 // End implements report.Reporter.
 func (r *reporter) End(int) {}
 
-// asker asks questions on standard error and reads the answers from standard input, as rm -i does:
-// "yes | usftp rm -i" works.
+// asker asks questions on standard error and reads the answers from standard input, as rm -i does,
+// so that "yes | usftp rm -i" works.
 func asker(a *ui.App) func(ctx context.Context, question string) (bool, error) {
 	var input *bufio.Reader
 	return func(ctx context.Context, question string) (bool, error) {

@@ -10,13 +10,13 @@ import (
 	"github.com/usftp/usftp/internal/cli/verb"
 )
 
-// A SessionCommand is a command of this package as it is typed in a session on one host: its
-// operands are paths there.
+// A SessionCommand is a command of this package as typed in a session on one host: its operands are
+// paths there.
 type SessionCommand struct {
 	Name    string
 	Usage   string // flags and operands
 	Short   string
-	Changes bool // what is on the host
+	Changes bool // it changes the host
 
 	make func() *spec
 }
@@ -51,11 +51,11 @@ func (c SessionCommand) Help() string {
 	return text
 }
 
-// here are the commands that are for the current directory if nothing is named.
+// here are the commands that apply to the current directory if nothing is named.
 var here = map[string]bool{"ls": true, "df": true, "du": true, "find": true}
 
-// Run runs the command. Expand gives the names that an operand stands for, or the one that it is if
-// it is literal.
+// Run runs the command. expand returns the names that an operand stands for, or itself if it is
+// literal.
 func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	expand func(operand string, literal bool) ([]string, error)) error {
 	s := c.make()
@@ -67,7 +67,7 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	if s.acts && f.ShorthandLookup("v") == nil {
 		f.BoolVarP(&env.Verbose, "verbose", "v", false, "print what is done")
 	}
-	// sftp's ls -f does not sort; its -1, -a and the rest are those of ls.
+	// sftp's ls -f does not sort; its other flags are those of ls.
 	if unsorted := f.Lookup("unsorted"); unsorted != nil && f.ShorthandLookup("f") == nil {
 		f.AddFlag(&pflag.Flag{Name: "f", Shorthand: "f", Value: unsorted.Value,
 			NoOptDefVal: "true"})

@@ -1,5 +1,5 @@
-// Package hosts runs a verb on several hosts at once: which hosts, how many at a time, what is
-// shown of each, and the exit code that follows.
+// Package hosts runs a verb on several hosts at once: it reads the list of hosts, limits how many
+// run at a time, shows each host's output, and derives the exit code.
 package hosts
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// Flags say on which hosts a verb runs.
+// Flags select the hosts on which a verb runs.
 type Flags struct {
 	list        []string
 	file        string
@@ -37,13 +37,13 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 		"with --hosts: only the hosts on which the last run of this command failed")
 }
 
-// Given reports whether the verb is to run on several hosts.
+// Given reports whether the verb runs on several hosts.
 func (f *Flags) Given() bool { return len(f.list) > 0 || f.file != "" }
 
-// needHosts are the flags that mean something with several hosts only.
+// needHosts are the flags that only make sense with several hosts.
 var needHosts = []string{"parallel", "retry-failed"}
 
-// Check says what is wrong with the flags, of which set have been given.
+// Check checks the flags; set reports whether one was given.
 func (f *Flags) Check(set func(name string) bool) error {
 	i := slices.IndexFunc(needHosts, set)
 	switch {
@@ -59,11 +59,11 @@ func (f *Flags) Check(set func(name string) bool) error {
 
 // A Host is one of several.
 type Host struct {
-	Label  string // as it stands in the list
+	Label  string // as in the list
 	Target dial.Target
 }
 
-// Operand is an operand for this host: one that begins with a colon is a path on it.
+// Operand returns an operand for this host: one that begins with a colon is a path on it.
 func (h Host) Operand(arg string) string {
 	path, ok := Path(arg)
 	switch {
@@ -91,8 +91,8 @@ func (h Host) Operands(args []string) []string {
 	return operands
 }
 
-// Direction refuses operands of a copy that say nothing clear of several hosts. The target is a path
-// on each host, or else (download) a local directory that gets one for each host.
+// Direction refuses operands of a copy that are ambiguous with several hosts. The target is a path
+// on each host or (download) a local directory that gets a subdirectory for each host.
 func Direction(operands []string) (download bool, err error) {
 	each, sources := 0, len(operands)-1
 	for _, arg := range operands {
@@ -112,7 +112,7 @@ func Direction(operands []string) (download bool, err error) {
 	return !up, nil
 }
 
-// CheckOperands refuses operands that name hosts of their own, where none is a path on each host.
+// CheckOperands refuses operands that name hosts, and requires a path on each host.
 func CheckOperands(operands []string) error {
 	each := false
 	for _, arg := range operands {
@@ -128,7 +128,7 @@ func CheckOperands(operands []string) error {
 	return nil
 }
 
-// checkLocal refuses an operand that names a host of its own.
+// checkLocal refuses an operand that names a host.
 func checkLocal(arg string) error {
 	_, remote, err := dial.ParseTarget(arg)
 	if err == nil && remote {
@@ -138,7 +138,7 @@ func checkLocal(arg string) error {
 	return err
 }
 
-// load reads the list of hosts. A host that is in it twice counts once.
+// load reads the list of hosts. A host listed twice counts once.
 func (f *Flags) load(stdin io.Reader) ([]Host, error) {
 	names := f.list
 	if f.file != "" {
@@ -191,8 +191,8 @@ func readFile(name string, stdin io.Reader) (names []string, err error) {
 	return names, nil
 }
 
-// parse reads "host", "user@host", "host:port" or "sftp://user@host:port". The label must be good
-// for a directory, in which what is downloaded from the host is put.
+// parse reads "host", "user@host", "host:port" or "sftp://user@host:port". The label must be usable
+// as a directory name, for what is downloaded from the host.
 func parse(s string) (Host, error) {
 	t, err := dial.ParseHost(s)
 	switch port, portErr := strconv.ParseUint(t.Path, 10, 16); {

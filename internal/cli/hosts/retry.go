@@ -17,9 +17,9 @@ import (
 	"github.com/usftp/usftp/internal/localfs"
 )
 
-// A record is the file that remembers on which hosts the last run of a command failed. There is
-// none after a run in which no host did. The command is the same if its verb, operands, list of
-// hosts and directory are; other flags may change between runs.
+// A record is the file that remembers on which hosts the last run of a command failed. It does not
+// exist after a run without failures. A command is identified by its verb, operands, list of hosts
+// and working directory; other flags may change between runs.
 type record struct{ name string }
 
 func newRecord(verb string, f *Flags, operands []string) record {
@@ -29,14 +29,14 @@ func newRecord(verb string, f *Flags, operands []string) record {
 	}
 	dir, _ := os.Getwd()
 	text, err := json.Marshal([]any{verb, dir, f.list, f.file, operands})
-	if err != nil { // which no strings can do
+	if err != nil { // cannot happen with strings
 		return record{}
 	}
 	sum := sha256.Sum256(text)
 	return record{filepath.Join(state, "failed-hosts", hex.EncodeToString(sum[:16]))}
 }
 
-// failed returns those of the hosts that failed in the last run.
+// failed returns the hosts that failed in the last run.
 func (r record) failed(hosts []Host) ([]Host, error) {
 	var labels []string
 	text, err := os.ReadFile(r.name)
@@ -56,7 +56,7 @@ func (r record) failed(hosts []Host) ([]Host, error) {
 	return hosts, nil
 }
 
-// write remembers which hosts have failed.
+// write records which hosts have failed.
 func (r record) write(labels []string) error {
 	if r.name == "" {
 		return nil
@@ -85,8 +85,8 @@ func (r record) write(labels []string) error {
 	return errors.Join(err, f.Close())
 }
 
-// retryCommand makes of the arguments of a command the line that runs it again on the hosts that
-// failed, for a shell.
+// retryCommand returns a shell command that runs the command with these arguments again on the
+// hosts that failed.
 func retryCommand(args []string, resume bool) string {
 	words := []string{"usftp"}
 	for i, arg := range args {

@@ -26,17 +26,17 @@ type Run struct {
 	record record
 }
 
-// Result is what came of one host. Files and Bytes are what was copied.
+// Result is the outcome for one host. Files and Bytes are what was copied.
 type Result struct {
 	Code         int
 	Files, Bytes int64
-	Resumable    bool // with --resume it would go on from what is left
+	Resumable    bool // --resume would continue what is left
 
 	elapsed time.Duration
-	skipped bool // it was not begun
+	skipped bool // it was not started
 }
 
-// Counting returns a report that counts what was copied on its way to another.
+// Counting returns a report that counts what was copied and passes events on to another.
 func (r *Result) Counting(next report.Reporter) report.Reporter { return &counting{next, r} }
 
 type counting struct {
@@ -56,7 +56,7 @@ func (c *counting) Event(e transfer.Event) {
 	c.Reporter.Event(e)
 }
 
-// New reads the list of hosts. Operands are what the verb was given, which tells its runs apart.
+// New reads the list of hosts. operands are the verb's, which identify the run.
 func (f *Flags) New(a *ui.App, report *opt.Report, verb string, operands []string) (*Run, error) {
 	hosts, err := f.load(a.Stdin)
 	if err != nil {
@@ -70,7 +70,8 @@ func (f *Flags) New(a *ui.App, report *opt.Report, verb string, operands []strin
 	return r, err
 }
 
-// Download makes the directory for what a host sends, unless this is a dry run, and returns its name.
+// Download makes the directory for what a host sends, unless this is a dry run, and returns its
+// name.
 func (h Host) Download(target string, dryRun bool) (string, error) {
 	target = filepath.Join(target, h.Label)
 	if dryRun {
@@ -82,15 +83,14 @@ func (h Host) Download(target string, dryRun bool) (string, error) {
 	return target, nil
 }
 
-// AtOnce is how many hosts are worked on at once.
+// AtOnce returns how many hosts are worked on at once.
 func (r *Run) AtOnce() int { return min(r.flags.parallel, len(r.Hosts)) }
 
-// Connections is how many connections to one host help, if the flags leave it open: the hosts share
-// the link.
+// Connections returns how many connections per host are useful, since the hosts share the link.
 func (r *Run) Connections() int { return max(1, 16/r.AtOnce()) }
 
-// Each calls work for each host, with an App for it. Its error is told as the host's. Each returns
-// how the command ends: nil if all is well on all hosts, else the worst of their exit codes.
+// Each calls work for each host, with an App for it, and reports its error as the host's. Each
+// returns nil if all went well on all hosts, otherwise the worst of their exit codes.
 func (r *Run) Each(ctx context.Context,
 	work func(ctx context.Context, a *ui.App, h Host) (Result, error)) error {
 	board := r.app.NewBoard(r.report.JSON)
@@ -149,8 +149,8 @@ func (r *Run) one(ctx context.Context, board *ui.Board, h Host,
 	return result
 }
 
-// worse returns the code that counts for both: a signal's, then that of a host that could not be
-// reached, then any other failure; least of all that files vanished during a sync.
+// worse returns the more important code: a signal's, then that of a host that could not be reached,
+// then any other failure, and last that files vanished during a sync.
 func worse(a, b int) int {
 	if rank(b) > rank(a) {
 		return b
@@ -172,7 +172,7 @@ func rank(code int) int {
 	return 2
 }
 
-// finish remembers which hosts have failed, prints the summary, and returns the worst code.
+// finish records which hosts have failed, prints the summary, and returns the worst code.
 func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	code, resumable := ui.ExitOK, false
 	var failed []string
@@ -206,7 +206,7 @@ func (r *Run) finish(results []Result, elapsed time.Duration) error {
 	return &ui.ExitError{Code: code}
 }
 
-// hostLine is what --json prints when a host is done.
+// hostLine is printed with --json when a host is done.
 type hostLine struct {
 	Version int           `json:"v"`
 	Kind    string        `json:"kind"`
@@ -233,7 +233,7 @@ type totalLine struct {
 
 func (r *Run) print(line any) {
 	text, err := json.Marshal(line)
-	if err != nil { // which no line of ours can do
+	if err != nil { // cannot happen with our lines
 		r.app.Console.Say("a line cannot be written as JSON: " + err.Error())
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// table is the summary for a person: a line for each host, and one for all.
+// table returns the summary for people: one line per host, and one for all.
 func (r *Run) table(results []Result, total totalLine) string {
 	all := ui.Count(int64(total.Hosts), "host", "hosts")
 	wide := max(len("host"), len(all))
@@ -43,7 +43,7 @@ func (r *Run) table(results []Result, total totalLine) string {
 	return b.String()
 }
 
-// resultText is an exit code in a word or two.
+// resultText describes an exit code in a word or two.
 func resultText(code int) string {
 	switch {
 	case code == ui.ExitOK:

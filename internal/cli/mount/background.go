@@ -19,18 +19,18 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// readyVariable tells the program that it is the one that stays in the background, and on which
-// descriptor to say that it has mounted.
+// readyVariable tells the program that it is the background process, and on which descriptor to
+// report that it has mounted.
 const readyVariable = "USFTP_MOUNT_READY"
 
-// A daemon is the program in the background. It logs in on the terminal, as a program can only ask
-// for passwords there, and leaves it when all is well.
+// A daemon is the background process. It logs in on the terminal, where programs can ask for
+// passwords, and leaves the terminal once all is well.
 type daemon struct {
-	told *os.File // where to say so
+	told *os.File // where to report that
 	log  *os.File
 }
 
-// daemonOf returns the daemon that this program is, or nil.
+// daemonOf returns the daemon if this process is one, otherwise nil.
 func daemonOf(*flags) *daemon {
 	fd, err := strconv.Atoi(os.Getenv(readyVariable))
 	if err != nil {
@@ -41,7 +41,7 @@ func daemonOf(*flags) *daemon {
 	return &daemon{told: os.NewFile(uintptr(fd), "ready")}
 }
 
-// background starts this program again and returns when that has mounted, or with its exit code.
+// background starts this program again, and returns once that has mounted, or with its exit code.
 func background(a *ui.App) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -66,7 +66,7 @@ func background(a *ui.App) error {
 	}
 	var failed *exec.ExitError
 	if err = cmd.Wait(); errors.As(err, &failed) && failed.Exited() {
-		return &ui.ExitError{Code: failed.ExitCode()} // it has said why
+		return &ui.ExitError{Code: failed.ExitCode()} // it has reported why
 	} else if err == nil {
 		err = errors.New("it has ended")
 	}
@@ -105,7 +105,7 @@ func (d *daemon) logger(flags *flags) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), nil
 }
 
-// ready leaves the terminal and tells the program that waits.
+// ready leaves the terminal and notifies the waiting process.
 func (d *daemon) ready() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -114,12 +114,12 @@ func (d *daemon) ready() error {
 	defer null.Close()
 	_, err = syscall.Setsid()
 	if errors.Is(err, syscall.EPERM) {
-		err = nil // it leads a group already
+		err = nil // it is already a group leader
 	}
 	errs := []error{err, os.Chdir("/")}
 	out := null
 	if d.log != nil {
-		out = d.log // for what the runtime says when it ends
+		out = d.log // for the runtime's messages if it crashes
 	}
 	for fd, file := range []*os.File{null, null, out} {
 		errs = append(errs, unix.Dup2(int(file.Fd()), fd))

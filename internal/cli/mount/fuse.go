@@ -86,24 +86,24 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	}
 	err = fs.Close()
 	if ctx.Err() != nil && err == nil {
-		return nil // asked for
+		return nil // as requested
 	}
 	return err
 }
 
-// memory is what the program tries to stay within, buffers included.
+// memory is how much the program tries to stay within, including buffers.
 const memory = 52 << 20
 
 // lazyPatience is how long a mount that was told to end waits for programs to close their files.
 const lazyPatience = 2 * time.Second
 
-// stallTimeout is when a silent connection is given up, so that another one can be made before calls
+// stallTimeout is when a silent connection is given up, so that it can be replaced before calls
 // fail.
 func stallTimeout(timeout time.Duration) time.Duration {
 	return min(max(timeout/2, 3*time.Second), 15*time.Second)
 }
 
-// checkMountpoint says why nothing can be mounted at a directory.
+// checkMountpoint returns why nothing can be mounted on a directory.
 func checkMountpoint(at string) error {
 	info, err := os.Stat(at)
 	switch {
@@ -117,7 +117,7 @@ func checkMountpoint(at string) error {
 	return nil
 }
 
-// fsOptions are the options of the file system.
+// fsOptions returns the file system's options.
 func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Options {
 	o := &flags.options
 	options := sftpfs.Options{
@@ -135,7 +135,7 @@ func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Opt
 // maxWrite is how much one call of the kernel may carry.
 const maxWrite = 256 << 10
 
-// mountOptions are what the kernel is told.
+// mountOptions returns the kernel's options.
 func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.MountOptions {
 	o := &flags.options
 	name := o.fsName
@@ -146,7 +146,7 @@ func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.M
 	if o.readOnly {
 		kernel = append(kernel, "ro")
 	}
-	// Whoever may use what is ours, the kernel checks by the owners and modes that the host tells.
+	// If others may use the mount, the kernel checks owners and modes as the host reports them.
 	if o.defaultPermissions || o.allowOther || os.Geteuid() == 0 {
 		kernel = append(kernel, "default_permissions")
 	}
@@ -158,7 +158,7 @@ func mountOptions(flags *flags, from connect.Place, logger *slog.Logger) *fuse.M
 	}
 }
 
-// logWriter logs what go-fuse says, which is of interest to those who look for a defect.
+// logWriter logs go-fuse's messages, which only matter for debugging.
 type logWriter struct{ to *slog.Logger }
 
 func (w logWriter) Write(p []byte) (int, error) {

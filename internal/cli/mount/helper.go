@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// AsHelper returns the command line as which the program is meant if it is started by mount(8) as
-// mount.usftp, which systemd and /etc/fstab do: mount.usftp SOURCE DIR [-sfnv] [-o OPTIONS].
+// AsHelper returns the equivalent command line if the program is started by mount(8) as
+// mount.usftp, as systemd and /etc/fstab do: mount.usftp SOURCE DIR [-sfnv] [-o OPTIONS].
 func AsHelper(program string, args []string) []string {
 	if base := filepath.Base(program); base != "mount.usftp" && base != "mount.fuse.usftp" {
 		return args

@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// flags are what the command line of mount says.
+// flags is the command line of mount.
 type flags struct {
 	opt.Connect
 	report     opt.Report
@@ -24,7 +24,7 @@ type flags struct {
 	timeout    time.Duration
 	cache      time.Duration
 	log        string
-	options    options // of -o
+	options    options // from -o
 }
 
 // buffer is how many bytes of writes may wait for the host.
@@ -47,8 +47,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	f.CountVarP(&c.report.Verbose, "verbose", "v", "log what is done; repeat for more")
 }
 
-// check says what is wrong with the flags, and sorts the options of -o into ours and those of
-// ssh_config.
+// check checks the flags, and separates the options of -o into ours and those of ssh_config.
 func (c *flags) check(f *pflag.FlagSet) error {
 	list := f.Lookup("option").Value.(pflag.SliceValue)
 	rest, err := c.options.parse(list.GetSlice())

@@ -19,10 +19,10 @@ type options struct {
 	cache              *time.Duration
 	ssh, port          string
 	fsName             string
-	kernel             []string // passed on
+	kernel             []string // passed on to the kernel
 }
 
-// refused are options of sshfs and other file systems that cannot be had, with the reasons.
+// refused are options of sshfs and other file systems that are not supported, with the reasons.
 var refused = map[string]string{
 	"suid":             "a host must not have programs here run as others",
 	"dev":              "a host must not have devices here",
@@ -43,7 +43,7 @@ var refused = map[string]string{
 	"ssh_protocol":     "there is only version 2",
 }
 
-// needless are options whose effect is there anyway, or that are for other programs.
+// needless are options whose effect is the default here, or that are for other programs.
 var needless = map[string]bool{
 	"reconnect": true, "rw": true, "nosuid": true, "nodev": true, "big_writes": true,
 	"kernel_cache": true, "auto_cache": true, "noauto_cache": true, "large_read": true,
@@ -57,11 +57,11 @@ var needless = map[string]bool{
 	"dcache_min_clean_interval": true, "nullpath_ok": true,
 }
 
-// parse reads the options of all -o and returns those of ssh_config, whose words begin with a
-// capital letter by convention.
+// parse reads the options of all -o flags and returns those of ssh_config, which by convention
+// begin with a capital letter.
 func (o *options) parse(lists []string) (ssh []string, err error) {
 	for _, list := range lists {
-		if isSSHOption(list) { // its value may hold commas
+		if isSSHOption(list) { // its value may contain commas
 			ssh = append(ssh, list)
 			continue
 		}
@@ -80,7 +80,7 @@ func (o *options) parse(lists []string) (ssh []string, err error) {
 	return ssh, nil
 }
 
-// isSSHOption reports whether an option is one of ssh_config.
+// isSSHOption reports whether an option belongs to ssh_config.
 func isSSHOption(option string) bool {
 	for _, r := range option {
 		return unicode.IsUpper(r)

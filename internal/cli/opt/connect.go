@@ -1,5 +1,5 @@
-// Package opt has the groups of flags that several verbs share: how to connect, what of a tree is
-// meant, and what is reported.
+// Package opt has the groups of flags that several verbs share: how to connect, which part of a
+// tree is meant, and what is reported.
 package opt
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Connect say how hosts are connected to.
+// Connect are the flags that say how to connect to hosts.
 type Connect struct {
 	configFile, jump, cipher, program, ssh string
 	server                                 string
@@ -32,7 +32,7 @@ type Connect struct {
 	connections, streams, retries          int
 	retryFor                               time.Duration
 	ipv4, ipv6, batch                      bool
-	Compress                               bool // of cp
+	Compress                               bool // only cp has it
 }
 
 func (c *Connect) Register(f *pflag.FlagSet) {
@@ -69,19 +69,19 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 		"reconnect for up to this `time` without progress")
 }
 
-// making are the flags that say how a connection is made, and not what is done over it.
+// making are the flags about making a connection, rather than about what is done over it.
 var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
 	"batch", "ssh", "program", "server"}
 
-// ConnectionGroup marks flags that help names together, in [pflag.Flag.Annotations].
+// ConnectionGroup marks flags that help lists together, in [pflag.Flag.Annotations].
 const ConnectionGroup = "connection"
 
-// OwnPage marks commands that have a man page of their own, in [cobra.Command.Annotations]. Its
-// value says what their exit codes mean.
+// OwnPage marks commands with a man page of their own, in [cobra.Command.Annotations]. Its value
+// describes their exit codes.
 const OwnPage = "page"
 
-// RegisterLong adds the flags that say how a connection is made, by their long names only, for
-// commands whose letters mean something else.
+// RegisterLong adds the connection flags by their long names only, for commands whose letters mean
+// something else.
 func (c *Connect) RegisterLong(f *pflag.FlagSet) {
 	var all pflag.FlagSet
 	c.Register(&all)
@@ -96,12 +96,12 @@ func (c *Connect) RegisterLong(f *pflag.FlagSet) {
 // FlagValues lists the values that a flag may have, for completion, in [pflag.Flag.Annotations].
 const FlagValues = "values"
 
-// Values says which values a flag may have.
+// Values declares the values of a flag.
 func Values(f *pflag.FlagSet, name string, values ...string) {
 	f.SetAnnotation(name, FlagValues, values)
 }
 
-// ConfigFile is the ssh_config that was named, or "".
+// ConfigFile returns the ssh_config named by the flags, or "".
 func (c *Connect) ConfigFile() string { return c.configFile }
 
 // Port is the port that was named, or "".
@@ -112,9 +112,8 @@ func (c *Connect) Port() string {
 	return strconv.Itoa(c.port)
 }
 
-// Unattended returns how hosts are connected to behind a person's back: nobody is asked or told
-// anything, no host key is accepted, no master connection is left behind, and what is written on the
-// command line does not change that.
+// Unattended returns how to connect in the background: nothing is asked or printed, no host key is
+// accepted, no master connection is left behind, and the command line cannot change that.
 func (c *Connect) Unattended() pool.ConnectConfig {
 	own := *c
 	own.batch, own.connections = true, 1
@@ -123,7 +122,7 @@ func (c *Connect) Unattended() pool.ConnectConfig {
 	return pool.ConnectConfig{Dial: own.silentConfig(), Connections: 1, Streams: 1}
 }
 
-// ciphers and optionWords are what completion offers.
+// ciphers and optionWords are offered as completions.
 var ciphers = []string{"aes128-gcm@openssh.com", "aes256-gcm@openssh.com",
 	"chacha20-poly1305@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr"}
 
@@ -136,7 +135,7 @@ var optionWords = []string{"AddressFamily=", "BatchMode=", "BindAddress=", "Bind
 	"ServerAliveCountMax=", "ServerAliveInterval=", "StrictHostKeyChecking=", "TCPKeepAlive=",
 	"User=", "UserKnownHostsFile="}
 
-// Check says what is wrong with the flags, of which set have been given.
+// Check checks the flags; set reports whether one was given.
 func (c *Connect) Check(set func(name string) bool) error {
 	if err := c.configMissing(); err != nil {
 		return fmt.Errorf("-F %s: %s", c.configFile, ui.ReasonOf(err))
@@ -166,7 +165,8 @@ func (c *Connect) Check(set func(name string) bool) error {
 	return nil
 }
 
-// configMissing is why the file of -F cannot be read. ssh itself would say so for each host.
+// configMissing returns why the file of -F cannot be read. ssh itself would report it once per
+// host.
 func (c *Connect) configMissing() error {
 	if c.configFile == "" || strings.EqualFold(c.configFile, "none") {
 		return nil
@@ -182,7 +182,7 @@ func (c *Connect) configMissing() error {
 	return err
 }
 
-// clientOptions are for each client of the copy.
+// clientOptions returns the options for each client.
 func (c *Connect) clientOptions() []usftp.ClientOption {
 	options := c.Tuning.options()
 	if c.buffer > 0 {
@@ -191,23 +191,23 @@ func (c *Connect) clientOptions() []usftp.ClientOption {
 	return options
 }
 
-// leastBuffer is what a few requests take.
+// leastBuffer holds a few requests.
 const leastBuffer = 1 << 20
 
-// Config returns how hosts are connected to.
+// Config returns how to connect to hosts.
 func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
 	return pool.ConnectConfig{Dial: c.dialConfig(a, report), Connections: c.connections,
 		Streams: c.streams, Client: c.clientOptions()}
 }
 
-// TransferOptions is what the connections have to do with a copy.
+// TransferOptions returns those options of a copy that concern connections.
 func (c *Connect) TransferOptions() transfer.Options {
 	return transfer.Options{Retry: pool.Retry{Retries: c.retries, RetryFor: c.retryFor},
 		RateLimit: int64(c.Limit)}
 }
 
-// StateDirectory is where programs keep their state, by the XDG base directories; "" where there is
-// none.
+// StateDirectory returns where programs keep their state, by the XDG base directory specification;
+// "" if there is none.
 func StateDirectory() string {
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "usftp")
@@ -219,7 +219,7 @@ func StateDirectory() string {
 	return filepath.Join(home, ".local", "state", "usftp")
 }
 
-// JournalDirectory is where interrupted copies note what they have left.
+// JournalDirectory returns where interrupted copies record what they left.
 func JournalDirectory() string {
 	if state := StateDirectory(); state != "" {
 		return filepath.Join(state, "journal")
@@ -227,7 +227,7 @@ func JournalDirectory() string {
 	return ""
 }
 
-// dialConfig is how connections are made.
+// dialConfig returns how to make connections.
 func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
 	config := c.silentConfig()
 	config.Prompter, config.Logger = a.Prompter(c.batch), report.logger(a.Console)
@@ -237,7 +237,7 @@ func (c *Connect) dialConfig(a *ui.App, report *Report) *dial.Config {
 	return config
 }
 
-// silentConfig is how connections are made without a person.
+// silentConfig returns how to make connections without a person.
 func (c *Connect) silentConfig() *dial.Config {
 	config := &dial.Config{
 		ConfigFile: c.configFile, Identities: c.identities, Jump: c.jump, Options: c.options, Port: c.port, Ciphers: c.cipher,

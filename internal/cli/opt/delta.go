@@ -6,19 +6,19 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Delta says whether files that replace older ones travel as what has changed in them. It is on
-// unless RegisterOptional is used.
+// Delta are the flags that select whether files that replace older ones are sent as their
+// differences. The default is on unless RegisterOptional is used.
 type Delta struct {
 	optional, on, whole, noHelper bool
 }
 
-// Register adds the flags of a command that sends only what has changed.
+// Register adds the flags of a command that sends differences by default.
 func (d *Delta) Register(f *pflag.FlagSet) {
 	f.BoolVarP(&d.whole, "whole-file", "W", false, "send large files whole, even if DST has an older version of which only parts have changed")
 	d.register(f)
 }
 
-// RegisterOptional adds the flags of a command that does so if it is asked to.
+// RegisterOptional adds the flags of a command that sends differences only on request.
 func (d *Delta) RegisterOptional(f *pflag.FlagSet) {
 	d.optional = true
 	f.BoolVar(&d.on, "delta", false, "where DST is a large file already, send only what has changed, if the host can do its part and that is faster")
@@ -29,7 +29,7 @@ func (d *Delta) register(f *pflag.FlagSet) {
 	f.BoolVar(&d.noHelper, "no-helper", false, "never run usftp on the host, which a host with another server needs to have only changes sent")
 }
 
-// Mode is how files are copied.
+// Mode returns how files are copied.
 func (d *Delta) Mode() transfer.Delta {
 	if d.whole || d.optional && !d.on {
 		return transfer.DeltaNever

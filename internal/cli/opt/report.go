@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// Report say what is told of the work.
+// Report are the flags that say what is reported.
 type Report struct {
 	Quiet, NoProgress, JSON bool
 	Verbose                 int
@@ -21,7 +21,7 @@ func (c *Report) Register(f *pflag.FlagSet) {
 	f.BoolVar(&c.JSON, "json", false, "print events to standard output, one JSON object per line")
 }
 
-// logger gives what -v shows.
+// logger returns the logger that -v asks for.
 func (c *Report) logger(to *ui.Console) *slog.Logger {
 	if c.Quiet && c.Verbose == 0 {
 		return to.Logger(-1)

@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// Tree say what of a tree is copied or compared.
+// Tree are the flags that say which part of a tree is copied or compared.
 type Tree struct {
 	Links               string
 	Include, Exclude    []string
@@ -18,14 +18,14 @@ type Tree struct {
 	maxEntries          int64
 }
 
-// RegisterBounds is what keeps a tree from having no end.
+// RegisterBounds adds the flags that limit trees, which could be endless.
 func (c *Tree) RegisterBounds(f *pflag.FlagSet) {
 	f.IntVar(&c.maxDepth, "max-depth", 256, "fail below `n` levels of directories, because a server could send them without end; 0 for no limit")
 	f.Int64Var(&c.maxEntries, "max-entries", 20_000_000,
 		"stop at more than `n` entries; 0 for no limit")
 }
 
-// Check says what is wrong with the flags.
+// Check checks the flags.
 func (c *Tree) Check() error {
 	switch {
 	case c.Links != "" && c.Links != "preserve" && c.Links != "follow" && c.Links != "skip":
@@ -36,7 +36,7 @@ func (c *Tree) Check() error {
 	return nil
 }
 
-// TreeOptions is how directories are copied.
+// TreeOptions returns how directories are copied.
 func (c *Tree) TreeOptions() transfer.TreeOptions {
 	o := transfer.TreeOptions{Include: c.Include, Exclude: c.Exclude, DryRun: c.DryRun,
 		StopOnError: c.StopOnError, MaxDepth: c.maxDepth, MaxEntries: c.maxEntries}

@@ -11,16 +11,16 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// tuning is what -X says, in scp's words. Neither is needed: what is in flight follows from the
-// link, and the size of a request from the server.
+// tuning is the value of -X, in scp's words. Neither part is needed: what is in flight follows from
+// the link, and the size of a request from the server.
 type tuning struct {
-	requests, buffer int64 // 0 where nothing is said
+	requests, buffer int64 // 0 if not given
 }
 
-// A Size is a flag that takes a number of bytes; 0 where nothing is said.
+// A Size is a flag whose value is a number of bytes; 0 if not given.
 type Size int64
 
-// Set takes a number with a unit, as 64MiB; 64M is taken as scp and others mean it.
+// Set takes a number with a unit, such as 64MiB; 64M means what it does to scp and others.
 func (s *Size) Set(text string) error {
 	if n := len(text); n > 0 && strings.IndexByte("kmgKMG", text[n-1]) >= 0 {
 		text = text[:n-1] + strings.ToUpper(text[n-1:]) + "iB"
@@ -37,14 +37,14 @@ func (s *Size) String() string { return "" }
 // Type names the value for the flag table.
 func (s *Size) Type() string { return "size" }
 
-// A rateFlag is a flag that takes a rate, in bytes a second; 0 where nothing is said.
+// A rateFlag is a flag whose value is a rate in bytes per second; 0 if not given.
 type rateFlag int64
 
 // maxRate is scp's: 100 Gbit/s.
 const maxRate = 100 << 30 / 8
 
-// Set takes scp's number of Kbit/s, which have 1024 bits, or a number with a unit of bits or bytes a
-// second.
+// Set takes scp's number of Kbit/s, which have 1024 bits, or a number with a unit of bits or bytes
+// per second.
 func (r *rateFlag) Set(text string) error {
 	bad := fmt.Errorf("invalid rate %q: use Kbit/s, or a unit such as 10MB or 10Mbit, up to 100 Gbit/s", text)
 	rate := strings.TrimSuffix(text, "/s")
@@ -57,14 +57,14 @@ func (r *rateFlag) Set(text string) error {
 	} else if size, err := ui.ParseSize(rate); err == nil && strings.HasSuffix(rate, "B") {
 		bytes = float64(size)
 	}
-	if !(bytes >= 1 && bytes <= maxRate) { // also where it is not a number
+	if !(bytes >= 1 && bytes <= maxRate) { // false for NaN, too
 		return bad
 	}
 	*r = rateFlag(bytes)
 	return nil
 }
 
-// cutUnit splits "10Mbit" into 10 and "M" where text ends in the unit.
+// cutUnit splits "10Mbit" into 10 and "M" if text ends in the unit.
 func cutUnit(text, unit string) (number float64, prefix string, ok bool) {
 	text, ok = strings.CutSuffix(text, unit)
 	if !ok {
@@ -92,7 +92,7 @@ func (t *tuning) Set(text string) error {
 		return errors.New("must be nrequests=n or buffer=n")
 	}
 	scale := int64(1)
-	if number == &t.buffer && value != "" { // as scp takes it: 128k
+	if number == &t.buffer && value != "" { // as scp accepts it: 128k
 		if unit := strings.IndexByte("km", value[len(value)-1]|0x20); unit >= 0 {
 			scale = 1 << (10 * (unit + 1))
 			value = value[:len(value)-1]
@@ -111,7 +111,8 @@ func (t *tuning) String() string { return "" }
 // Type names the value for the flag table.
 func (t *tuning) Type() string { return "tuning" }
 
-// options are the client's. One transfer takes at most half of what a client may have in flight.
+// options returns the client options. One transfer takes at most half of what a client may have in
+// flight.
 func (t *tuning) options() (options []usftp.ClientOption) {
 	request := int64(wire.MaxData)
 	if t.buffer > 0 {

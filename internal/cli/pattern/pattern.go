@@ -1,4 +1,4 @@
-// Package pattern finds the files on a host that a path with wildcards stands for.
+// Package pattern finds the files on a host that match a path with wildcards.
 package pattern
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// ErrNoMatch is that nothing matches a pattern.
+// ErrNoMatch reports that nothing matches a pattern.
 var ErrNoMatch = errors.New("no match on the host")
 
-// Has reports whether a path that was typed is a pattern.
+// Has reports whether a path as typed is a pattern.
 func Has(name string) bool { return strings.ContainsAny(name, "*?[") }
 
 // Unescape returns the path of a file whose name was typed with backslashes, as for the shell that
-// scp once ran on the host: 'host:sp\ ace'. If a file has just the name that was typed, it is meant.
-// The first bytes, up to from, are not what was typed.
+// scp once ran on the host: 'host:sp\ ace'. If a file has exactly the name that was typed, that
+// file is meant. The first from bytes were not typed.
 func Unescape(client *usftp.Client, name string, from int) string {
 	if _, err := client.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return name
@@ -41,9 +41,9 @@ func Unescape(client *usftp.Client, name string, from int) string {
 	return plain.String()
 }
 
-// Expand returns the names on a host that match a pattern, sorted, or else the file with just this
-// name, literal. As in a shell, names that begin with a dot must be asked for. If there are neither,
-// the error is ErrNoMatch.
+// Expand returns the names on a host that match a pattern, sorted, or else the file with exactly
+// the name literal. As in a shell, names that begin with a dot must be matched explicitly. If there
+// is neither, the error is ErrNoMatch.
 func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) ([]string, error) {
 	client = client.WithContext(ctx)
 	names, err := client.Glob(pattern)
@@ -51,11 +51,11 @@ func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	// part of the files are not what was asked for
+	// some of the files would be worse than none
 	if err != nil && !errors.Is(err, path.ErrBadPattern) {
 		return nil, err
 	}
-	// the file may have this name, and its directory may be one that cannot be listed
+	// the file may have this name, and its directory may not be listable
 	if len(names) == 0 {
 		if _, statErr := client.Lstat(literal); statErr == nil {
 			return []string{literal}, nil
@@ -70,9 +70,9 @@ func Expand(ctx context.Context, client *usftp.Client, pattern, literal string) 
 	return names, nil
 }
 
-// checkMatch makes sure that a name's last element, by which the copy will be called, is one that
-// was asked for. A server that answers a listing of "*.txt" with names of its own choosing could
-// otherwise have files written over that nobody meant, and in other directories.
+// checkMatch makes sure that a name's last element, which becomes the copy's name, matches the
+// pattern. A server that answers a listing of "*.txt" with other names could otherwise have files
+// overwritten that nobody meant, and in other directories.
 func checkMatch(pattern, name string) error {
 	base := path.Base(name)
 	matches, err := path.Match(path.Base(pattern), base)
@@ -83,8 +83,8 @@ func checkMatch(pattern, name string) error {
 	return nil
 }
 
-// Hidden reports whether a name begins with a dot where the pattern does not, in one of its elements:
-// as in a shell and in scp, such names are not meant.
+// Hidden reports whether one of a name's elements begins with a dot where the pattern does not: as
+// in a shell and in scp, such names are not meant.
 func Hidden(pattern, name string) bool {
 	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
 	for i := 1; i <= min(len(p), len(n)); i++ {

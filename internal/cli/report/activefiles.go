@@ -8,8 +8,8 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// underWay are the few files of a tree that a second line shows: the large ones that are being
-// copied, and the small one that has begun last, which stands for all that are in flight.
+// underWay are the few files of a tree that the second line shows: the large ones being copied, and
+// the small one started last, which stands for all in flight.
 type underWay struct {
 	root  string // the tree's source
 	large []string
@@ -26,7 +26,7 @@ func (l *progressLine) began(source string) {
 	l.under.small = source
 }
 
-// text names the files, as they are called below the tree's source.
+// text names the files, relative to the tree's source.
 func (u *underWay) text(width int) string {
 	names := u.large
 	if len(names) == 0 && u.small != "" {

@@ -20,13 +20,13 @@ func NewCheck(a *ui.App, flags *opt.Report, list string, strict bool) Reporter {
 	}
 	c := &checker{Person: *newPerson(a, flags, Look{Recursive: true}), list: list, strict: strict, out: a.Out}
 	if c.moving && ui.IsTerminal(a.Stdout) {
-		c.out = a.Console // else the line that moves would be torn apart
+		c.out = a.Console // otherwise it would break the progress line
 	}
 	return c
 }
 
-// A checker tells a person what a check has found: of each file on standard output, as sha256sum -c
-// does, and the rest on standard error.
+// A checker reports to a person what a check has found: the result for each file on standard
+// output, as sha256sum -c does, and the rest on standard error.
 type checker struct {
 	Person
 	list   string
@@ -46,7 +46,7 @@ func (c *checker) Event(e transfer.Event) {
 	case unlisted && (c.verbose || c.strict):
 		c.result(e, "not in the list")
 	case e.Kind != transfer.Failed || unlisted:
-	case !errors.Is(e.Err, checksum.ErrMismatch): // the reason is another than that it differs
+	case !errors.Is(e.Err, checksum.ErrMismatch): // it failed for another reason than a difference
 		c.result(e, "FAILED to read")
 		c.Console.Say(e.Message)
 	case errors.Is(e.Err, fs.ErrNotExist):
@@ -59,12 +59,12 @@ func (c *checker) Event(e transfer.Event) {
 	}
 }
 
-// result writes what one file is found to be.
+// result writes the result for one file.
 func (c *checker) result(e transfer.Event, what string) {
 	fmt.Fprintf(c.out, "%s: %s\n", ui.Printable(e.Name), what)
 }
 
-// ended ends the line that moves, and sums up.
+// ended ends the progress line, and sums up.
 func (c *checker) ended(e transfer.Event) {
 	t := e.Totals
 	c.line.updateTree(e)

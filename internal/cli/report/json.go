@@ -12,8 +12,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// eventVersion is that of the JSON events. It changes when a program that reads them could break:
-// when a field goes or changes its meaning. Fields and kinds may be added without.
+// eventVersion is the version of the JSON events. It changes if a program that reads them could
+// break: when a field goes or changes its meaning. Adding fields and kinds does not change it.
 const eventVersion = 1
 
 // An eventLine is one line of --json.
@@ -21,7 +21,7 @@ type eventLine struct {
 	Version    int                   `json:"v"`
 	Kind       transfer.Kind         `json:"kind"`
 	Time       time.Time             `json:"time"`
-	Host       string                `json:"host"`                  // the target's, or else the source's
+	Host       string                `json:"host"`                  // the target's, else the source's
 	SourceHost string                `json:"source_host,omitempty"` // if there are two hosts
 	Direction  string                `json:"direction"`
 	Source     string                `json:"source"`
@@ -49,7 +49,7 @@ type totalsLine struct {
 	Bottleneck transfer.Bottleneck `json:"bound,omitempty"`
 }
 
-// An errorLine is a failure outside of any file: a host that cannot be reached.
+// An errorLine is a failure that concerns no file, such as a host that cannot be reached.
 type errorLine struct {
 	Version int           `json:"v"`
 	Kind    transfer.Kind `json:"kind"`
@@ -64,15 +64,15 @@ type exitLine struct {
 	Time    time.Time     `json:"time"`
 	Code    int           `json:"code"`
 	Copied  int           `json:"copied"`
-	Checked int           `json:"checked,omitempty"` // of check: those that are what the list says
+	Checked int           `json:"checked,omitempty"` // of check: files that match the list
 	Failed  int           `json:"failed"`
 	Bytes   int64         `json:"bytes"`
 }
 
-// An eventWriter tells a program what happens. People still get the errors, on standard error.
+// An eventWriter reports to a program. Errors still go to standard error, too.
 type eventWriter struct {
 	mu       sync.Mutex
-	w        io.Writer // which keeps its own errors
+	w        io.Writer // keeps its own errors
 	console  *ui.Console
 	checking bool // nothing is copied
 	last     exitLine
@@ -109,7 +109,7 @@ func (w *eventWriter) Event(e transfer.Event) {
 	w.write(line)
 }
 
-// direction names the way of a copy.
+// direction names the direction of a copy.
 func (w *eventWriter) direction(e transfer.Event) string {
 	switch {
 	case w.checking:
@@ -139,7 +139,7 @@ func (w *eventWriter) write(line any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text, err := json.Marshal(line)
-	if err != nil { // which no event of ours can do
+	if err != nil { // cannot happen with our events
 		w.console.Say("an event cannot be written as JSON: " + err.Error())
 		return
 	}

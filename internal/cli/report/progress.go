@@ -14,18 +14,18 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A progressLine is the line of one file on a terminal: name, percent, bytes of bytes, rate, time
+// A progressLine is the line for one file on a terminal: name, percent, bytes of bytes, rate, time
 // left. A nil one does nothing.
 type progressLine struct {
 	console *ui.Console
 
 	mu    sync.Mutex
 	name  string
-	size  int64 // -1 where it is not known
+	size  int64 // -1 if unknown
 	meter meter
 	tree  *transfer.Totals // nil for one file
 	under underWay
-	lost  bool // there is no connection now
+	lost  bool // there is no connection at the moment
 	ended bool
 	good  bool
 }
@@ -45,7 +45,7 @@ func (l *progressLine) update(e transfer.Event) {
 	l.add(e)
 }
 
-// add takes what has arrived into account.
+// add counts what has arrived.
 func (l *progressLine) add(e transfer.Event) {
 	l.lost = l.lost && e.Bytes <= l.meter.bytes
 	l.meter.skip(resumedOf(e))
@@ -70,14 +70,14 @@ func (l *progressLine) updateTree(e transfer.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tree = e.Totals
-	if e.Totals.Complete { // what was there already is not to come
+	if e.Totals.Complete { // files that were up to date need not be copied
 		l.size = e.Totals.PlannedBytes - e.Totals.KeptBytes
 	}
 	l.under.large = e.Totals.Active
 	l.add(e)
 }
 
-// finish leaves the line as it is and lets the next one begin below it.
+// finish leaves the line on the screen, and starts the next one below it.
 func (l *progressLine) finish(e transfer.Event, good bool) {
 	if l == nil {
 		return
@@ -90,7 +90,7 @@ func (l *progressLine) finish(e transfer.Event, good bool) {
 	l.console.Hide()
 }
 
-// text is what a terminal of so many columns shows.
+// text returns what a terminal of this width shows.
 func (l *progressLine) text(width int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,11 +104,12 @@ func (l *progressLine) text(width int) []string {
 	return lines
 }
 
-// line is the first line. It takes what width there is, and the name gives way first.
+// line returns the first line. It uses the width available; if that is short, the name is shortened
+// first.
 func (l *progressLine) line(width int) string {
 	numbers := l.numbers()
 	room := width - runewidth.StringWidth(numbers) - 1
-	if room < 4 { // no columns, then
+	if room < 4 { // then show no columns
 		numbers = strings.Join(strings.Fields(numbers), " ")
 		room = width - runewidth.StringWidth(numbers) - 1
 	}
@@ -151,7 +152,7 @@ func (l *progressLine) numbers() string {
 		ui.Amount(m.rate)+"/s", last)
 }
 
-// percentOf says 100 only when all is there.
+// percentOf returns 100 only when everything has arrived.
 func percentOf(bytes, size int64) int {
 	if bytes >= size {
 		return 100
@@ -159,23 +160,23 @@ func percentOf(bytes, size int64) int {
 	return int(float64(bytes) / float64(size) * 100)
 }
 
-// A meter makes a rate out of bytes and times: of the last seconds, so that it follows what
-// happens; in the end of the whole.
+// A meter derives a rate from bytes and times: that of the last seconds, so that it follows
+// changes, and at the end that of the whole.
 type meter struct {
 	bytes   int64
 	elapsed time.Duration
 	rate    float64 // bytes a second
 	moved   time.Duration
-	skipped int64 // of bytes, those that had been copied before
+	skipped int64 // of bytes, those copied earlier
 }
 
-// skip leaves out of the rate what an earlier copy had sent.
+// skip excludes from the rate what an earlier copy had sent.
 func (m *meter) skip(bytes int64) {
 	m.bytes += bytes - m.skipped
 	m.skipped = bytes
 }
 
-// resumedOf is how many of an event's bytes an earlier copy had sent.
+// resumedOf returns how many of an event's bytes an earlier copy had sent.
 func resumedOf(e transfer.Event) int64 {
 	if e.Totals != nil {
 		return e.Totals.Resumed
@@ -184,7 +185,7 @@ func resumedOf(e transfer.Event) int64 {
 }
 
 const (
-	rateOver     = 3 * time.Second // how far back the rate remembers, more or less
+	rateOver     = 3 * time.Second // roughly how far back the rate looks
 	stalledAfter = 5 * time.Second
 )
 
@@ -194,8 +195,8 @@ func (m *meter) add(bytes int64, elapsed time.Duration) {
 		return
 	}
 	now := float64(max(0, bytes-m.bytes)) / dt.Seconds()
-	// In the beginning the rate is that of all there is: one slow first moment would else weigh for
-	// seconds.
+	// At first the rate is that of everything so far: otherwise a slow first moment would weigh on
+	// it for seconds.
 	weight := max(1-math.Exp(-float64(dt)/float64(rateOver)), float64(dt)/float64(elapsed))
 	m.rate += weight * (now - m.rate)
 	if bytes > m.bytes {

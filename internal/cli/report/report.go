@@ -1,4 +1,4 @@
-// Package report tells people and programs what happens: messages, the progress line, JSON events.
+// Package report reports to people and programs: messages, the progress line, JSON events.
 package report
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A Reporter tells what happens: to a person or to a program.
+// A Reporter reports to a person or to a program.
 type Reporter interface {
-	Event(transfer.Event) // of a job
-	Failed(error)         // outside of any job
+	Event(transfer.Event) // of a copy
+	Failed(error)         // outside any copy
 	End(code int)
 }
 
-// Look is what a report needs to know of what is done.
+// Look describes what is done, as far as a report needs to know.
 type Look struct {
 	Recursive, DryRun bool
 	ToTerminal        bool // the copy itself goes to the terminal
@@ -36,12 +36,12 @@ func New(a *ui.App, flags *opt.Report, l Look) Reporter {
 func newPerson(a *ui.App, flags *opt.Report, l Look) *Person {
 	p := &Person{Console: a.Console, quiet: flags.Quiet, verbose: flags.Verbose > 0,
 		recursive: l.Recursive, dryRun: l.DryRun, planned: a.Out}
-	// A line that moves would tear apart what is shown on the same screen.
+	// A progress line would break up what is shown on the same screen.
 	p.moving = a.Console.Terminal() && !flags.Quiet && !flags.NoProgress && !l.DryRun && !l.ToTerminal
 	return p
 }
 
-// A Person reads standard error; only what a dry run would copy goes to standard output, since it
+// A Person reads standard error. Only what a dry run would copy goes to standard output, since that
 // is what was asked for.
 type Person struct {
 	Console        *ui.Console
@@ -72,7 +72,7 @@ func (p *Person) Event(e transfer.Event) {
 		if !p.quiet {
 			p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
 		}
-	case transfer.Skipped: // what a pattern matches
+	case transfer.Skipped: // matched by a pattern
 		if !p.quiet {
 			p.Console.Say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
 		}
@@ -93,7 +93,7 @@ func (p *Person) Event(e transfer.Event) {
 	}
 }
 
-// advice says what a person may have forgotten.
+// advice suggests what the user may have forgotten.
 func (p *Person) advice(err error) string {
 	var path *fs.PathError
 	if !p.recursive && errors.Is(err, transfer.ErrIsDirectory) && errors.As(err, &path) &&
@@ -103,8 +103,8 @@ func (p *Person) advice(err error) string {
 	return ""
 }
 
-// treeEvent is for the events of a tree and of what lies in it: one line for the whole, and words
-// for what goes wrong.
+// treeEvent handles the events of a tree and its entries: one line for the whole, and messages for
+// failures.
 func (p *Person) treeEvent(e transfer.Event) {
 	switch {
 	case e.Kind == transfer.Retried:
@@ -152,7 +152,7 @@ func (p *Person) treeEvent(e transfer.Event) {
 	}
 }
 
-// resumedText says how much of a copy was there before.
+// resumedText describes how much of a copy existed before.
 func resumedText(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -160,14 +160,14 @@ func resumedText(bytes int64) string {
 	return fmt.Sprintf(" (%s were there already)", ui.Amount(float64(bytes)))
 }
 
-// untold reports whether all of a tree has ended, and no file has said why. What a person has
-// interrupted he knows.
+// untold reports whether a tree has ended with an error that no file has reported. An interruption
+// needs no report.
 func untold(e transfer.Event) bool {
 	return e.Err != nil && e.Totals.Failed == 0 && !errors.Is(e.Err, context.Canceled) &&
 		!errors.As(e.Err, new(*ui.Interruption)) && !errors.As(e.Err, new(*ui.OutputError))
 }
 
-// boundText says what bound the speed, where that is known.
+// boundText describes what limited the speed, if known.
 func boundText(b transfer.Bottleneck) string {
 	switch b {
 	case "":
@@ -178,7 +178,7 @@ func boundText(b transfer.Bottleneck) string {
 	return ", limited by the " + string(b)
 }
 
-// summaryOf says what has become of a tree.
+// summaryOf describes the result for a tree.
 func summaryOf(e transfer.Event) string {
 	t := e.Totals
 	text := fmt.Sprintf("%s, %s, %s; %s%s in %.1f s, %s", ui.Count(t.Files, "file", "files"),
@@ -204,7 +204,7 @@ func (p *Person) Failed(err error) { p.Console.Say(err.Error()) }
 
 func (p *Person) End(int) {}
 
-// hashOf says what is known of a copy's contents.
+// hashOf describes what is known about a copy's contents.
 func hashOf(e transfer.Event) (text string) {
 	if !e.Hash.IsZero() {
 		text = ", " + e.Hash.String()
@@ -218,10 +218,10 @@ func hashOf(e transfer.Event) (text string) {
 	return text
 }
 
-// sourceOf names the source of a copy as a person would type it.
+// sourceOf returns the source of a copy as a user would type it.
 func sourceOf(e transfer.Event) string { return typed(e.SourceHost, e.Source) }
 
-// targetOf names the target of a copy.
+// targetOf returns the target of a copy as a user would type it.
 func targetOf(e transfer.Event) string { return typed(e.TargetHost, e.Target) }
 
 func typed(host, path string) string {

@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// NewSync tells what a sync does.
+// NewSync returns the report for a sync.
 func NewSync(a *ui.App, flags *opt.Report, dryRun bool) Reporter {
 	if flags.JSON {
 		return newEventWriter(a.Out, a.Console)
@@ -17,7 +17,7 @@ func NewSync(a *ui.App, flags *opt.Report, dryRun bool) Reporter {
 	return &syncer{*newPerson(a, flags, Look{Recursive: true, DryRun: dryRun})}
 }
 
-// A syncer tells a person what a sync does.
+// A syncer reports to a person what a sync does.
 type syncer struct{ Person }
 
 func (s *syncer) Event(e transfer.Event) {
@@ -39,7 +39,7 @@ func (s *syncer) Event(e transfer.Event) {
 	}
 }
 
-// change says what is done about an entry, and with -v why.
+// change describes what is done with an entry and, with -v, why.
 func (s *syncer) change(verb string, e transfer.Event) (text string) {
 	switch e.Reason {
 	case transfer.ReasonMode, transfer.ReasonOwner, transfer.ReasonTouch:
@@ -55,7 +55,7 @@ func (s *syncer) change(verb string, e transfer.Event) (text string) {
 	return text
 }
 
-// ended ends the line that moves, and sums up.
+// ended ends the progress line, and sums up.
 func (s *syncer) ended(e transfer.Event) {
 	t := e.Totals
 	s.line.updateTree(e)
