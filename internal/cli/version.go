@@ -24,15 +24,15 @@ func printVersion(cmd *cobra.Command) error {
 	return err
 }
 
-// versionText is one line: version, commit, and what it was built with.
+// versionText returns one line: version, commit, and what it was built with.
 func versionText() string {
 	info, _ := debug.ReadBuildInfo()
 	return fmt.Sprintf("usftp %s %s %s/%s", versionOf(info), runtime.Version(), runtime.GOOS,
 		runtime.GOARCH)
 }
 
-// versionOf says what the build has recorded of its sources. A build without a version is known by
-// its commit, or said to be unknown.
+// versionOf returns what the build has recorded about its sources. A build without a version is
+// identified by its commit, or is unknown.
 func versionOf(info *debug.BuildInfo) string {
 	if info == nil {
 		return "(unknown version, unknown commit)"

@@ -18,7 +18,7 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// serveFile is the file that --config names. docs/serve.md describes every field.
+// serveFile is the file named by --config. docs/serve.md describes every field.
 type serveFile struct {
 	Listen        []addressText `toml:"listen"`
 	HostKeys      []string      `toml:"host_keys"`
@@ -65,7 +65,7 @@ type userTable struct {
 	Sessions       countNumber     `toml:"sessions"`
 }
 
-// readServeConfig reads a file. Its errors begin with the file's name and the number of the line.
+// readConfig reads a file. Its errors begin with the file's name and the line number.
 func readConfig(name string) (*settings, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -81,7 +81,7 @@ func readConfig(name string) (*settings, error) {
 	return f.settings(&file)
 }
 
-// configError says where in the file an error of the decoder is.
+// configError adds the position in the file to an error of the decoder.
 func configError(name string, err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) {
@@ -102,14 +102,14 @@ func configError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// A configFile is a file whose contents have been decoded and are now made sense of.
+// A configFile is a decoded file that is being interpreted.
 type configFile struct {
 	name  string
 	lines map[string]int
 	made  *settings
 }
 
-// wrong is an error at a key, of a user when user is not negative.
+// wrong returns an error about a key, which is a user's unless user is negative.
 func (f *configFile) wrong(user int, key string, err error) error {
 	line := f.lines[key]
 	if user >= 0 {
@@ -125,7 +125,8 @@ func (f *configFile) wrong(user int, key string, err error) error {
 	return fmt.Errorf("%s:%d: %s: %w", f.name, max(line, 1), key, err)
 }
 
-// path is where a file named in this one is: beside this one, unless its path is absolute.
+// path returns the path of a file named in this one: relative to this one's directory, unless
+// absolute.
 func (f *configFile) path(name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
@@ -209,7 +210,7 @@ func (f *configFile) certificates(authorities, revoked string) (err error) {
 	return nil
 }
 
-// user makes sense of one user.
+// user interprets one user.
 func (f *configFile) user(i int, u *userTable) (one account, err error) {
 	one.Name, one.root, one.passwordHash = u.Name, f.path(u.Root), u.Password.text
 	one.quota = [2]int64{int64(u.QuotaBytes), int64(u.QuotaFiles)}
@@ -240,7 +241,7 @@ func (f *configFile) user(i int, u *userTable) (one account, err error) {
 	return one, nil
 }
 
-// keys joins the keys in the file with those in a file of their own.
+// keys combines the keys in the file with those in a separate file.
 func (f *configFile) keys(i int, u *userTable, one *account) error {
 	if len(u.Keys) == 0 && u.AuthorizedKeys == "" {
 		return nil

@@ -16,14 +16,14 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// checked is a text that was looked at. The decoder asks structures how they are read, but not
-// kinds of string.
+// checked is a text that has been validated. The decoder lets structs decode themselves, but not
+// string types.
 type checked struct{ text string }
 
 func (c checked) value() string { return c.text }
 
-// The values of a configuration check themselves when they are read, for the decoder to tell where
-// one is wrong.
+// Configuration values validate themselves when they are decoded, so that the decoder can report
+// where an error is.
 type (
 	addressText   struct{ checked }
 	formatText    struct{ checked }
@@ -126,8 +126,8 @@ func (p *passwordText) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// linesOf tells where keys are: "grace", "certificates.revoked", "users[2].root", and "users[2]"
-// for the table itself.
+// linesOf returns the lines of keys: "grace", "certificates.revoked", "users[2].root", and
+// "users[2]" for the table itself.
 func linesOf(data []byte) map[string]int {
 	lines := map[string]int{}
 	var p unstable.Parser

@@ -20,8 +20,7 @@ import (
 	"github.com/usftp/usftp/server"
 )
 
-// serveFlags is what the command line of serve says. The letters that sftp-server has keep its
-// meaning.
+// flags is the command line of serve. Letters that sftp-server has keep their meaning.
 type flags struct {
 	listen, hostKeys       []string
 	authorizedKeys, user   string
@@ -37,15 +36,15 @@ type flags struct {
 }
 
 const (
-	// defaultListen is open to nobody but this machine: what is served to a network is served by
-	// decision. The port is not ssh's own, which has its server already and takes privileges, but
-	// the one that most SFTP servers of their own use.
+	// defaultListen is reachable only from this machine: serving a network takes a decision. The
+	// port is not ssh's, which is in use and needs privileges, but the one that most separate SFTP
+	// servers use.
 	defaultListen = "127.0.0.1:2022"
 
-	// defaultMetrics is where --metrics without an address is.
+	// defaultMetrics is the address of --metrics without a value.
 	defaultMetrics = "127.0.0.1:9722"
 
-	// defaultGrace is how long running sessions may go on once the server is to end.
+	// defaultGrace is how long running sessions may continue once the server is asked to end.
 	defaultGrace = 30 * time.Second
 )
 
@@ -79,17 +78,17 @@ func (s *flags) register(f *pflag.FlagSet) {
 	f.StringVarP(&s.start, "start-directory", "d", "", "with --stdio: relative paths start in `dir`; %d is the home directory, %u the user, %% a percent sign")
 	f.BoolVarP(&s.stderr, "log-stderr", "e", false,
 		"with --stdio: log to standard error instead of nowhere")
-	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's, which is not written to
+	f.StringVarP(&s.facility, "log-facility", "f", "", "") // syslog's facility, which is not used
 	f.Lookup("log-facility").Hidden = true
 	f.StringVarP(&s.query, "query", "Q", "",
 		"with --stdio: print the names of the `requests` that there are, and end")
 }
 
-// facilities are those that sftp-server takes; "" is none.
+// facilities are those that sftp-server accepts; "" means none.
 var facilities = []string{"", "DAEMON", "USER", "AUTH", "AUTHPRIV", "LOCAL0", "LOCAL1", "LOCAL2",
 	"LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6", "LOCAL7"}
 
-// onlyFor are flags that go with one way of serving.
+// onlyFor are flags that apply to only one way of serving.
 var onlyFor = map[string][]string{
 	"--stdio":         {"start-directory", "log-stderr", "log-facility", "query"},
 	"DIR":             {"user", "authorized-keys"},
@@ -97,7 +96,7 @@ var onlyFor = map[string][]string{
 	"DIR or --config": {"listen", "host-key", "metrics", "grace", "log-format"},
 }
 
-// check says what is wrong with the command line.
+// check checks the command line.
 func (s *flags) check(cmd *cobra.Command, args []string) error {
 	if err := s.wrong(cmd, args); err != nil {
 		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
@@ -108,7 +107,7 @@ func (s *flags) check(cmd *cobra.Command, args []string) error {
 func (s *flags) wrong(cmd *cobra.Command, args []string) error {
 	ways := len(args)
 	way := "DIR"
-	if s.stdio { // operands do not count: `scp -D` gives some, which sftp-server ignores
+	if s.stdio { // operands do not count: `scp -D` passes some, which sftp-server ignores
 		ways, way = 1, "--stdio"
 	}
 	if cmd.Flags().Changed("config") {
@@ -155,7 +154,7 @@ func (s *flags) wrong(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// level is what the log has.
+// level returns the log level.
 func (s *flags) level(otherwise slog.Level) slog.Level {
 	if s.verbose {
 		return slog.LevelDebug
@@ -170,7 +169,7 @@ func (s *flags) level(otherwise slog.Level) slog.Level {
 // quiet is above all levels.
 const quiet = slog.Level(100)
 
-// parseLevel knows the names of slog's levels and those of OpenSSH's (sshd_config(5), LogLevel).
+// parseLevel accepts the names of slog's levels and of OpenSSH's (sshd_config(5), LogLevel).
 func parseLevel(name string) (slog.Level, error) {
 	switch strings.ToLower(name) {
 	case "quiet", "fatal":
@@ -204,8 +203,8 @@ func knownOperation(name string) error {
 		strings.Join(server.Operations(), ", "))
 }
 
-// loopback completes an address for what is nobody's business but this machine's: without a host it
-// is the loopback address.
+// loopback completes an address that only this machine should reach: without a host it becomes the
+// loopback address.
 func loopback(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -213,7 +212,7 @@ func loopback(address string) string {
 	return address
 }
 
-// checkAddress says what is wrong with an address to listen on.
+// checkAddress returns what is wrong with an address to listen on.
 func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil {
@@ -225,7 +224,7 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// parsePrefix takes an address or a range of them.
+// parsePrefix parses an address or a range of addresses.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix.Masked(), nil

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// greet tells a person where the server is, how to know it, and how to connect.
+// greet prints where the server is, how to recognize it, and how to connect.
 func (s *site) greet(listeners []net.Listener) error {
 	var b strings.Builder
 	for _, l := range listeners {
@@ -48,8 +48,8 @@ func (s *site) greet(listeners []net.Listener) error {
 	return err
 }
 
-// reachable is how clients name an address: a server that listens on all of them is known by the
-// machine's name.
+// reachable returns an address as clients should use it: a server that listens on all addresses is
+// known by the machine's name.
 func reachable(address *net.TCPAddr) (host string, port int) {
 	host = address.IP.String()
 	if address.IP.IsUnspecified() {

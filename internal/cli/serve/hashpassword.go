@@ -32,10 +32,10 @@ func HashPasswordCommand(a *ui.App) *cobra.Command {
 	}
 }
 
-// maxPassword is the longest password that is read: what SSH carries is not much longer.
+// maxPassword is the longest password that is read: SSH carries hardly longer ones.
 const maxPassword = 1024
 
-// newPassword asks for a password twice, or reads it from standard input where that is no terminal.
+// newPassword asks for a password twice, or reads it from standard input if that is not a terminal.
 func newPassword(ctx context.Context, a *ui.App) (password string, err error) {
 	if !term.IsTerminal(int(a.Stdin.Fd())) {
 		password, err = ui.ReadLine(io.LimitReader(a.Stdin, maxPassword+2))

@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// newLog writes to standard error. What the metrics count are the same records, so that the two
-// never disagree.
+// newLog returns a logger to standard error. The metrics count the same records, so the two never
+// disagree.
 func (s *site) newLog(format string) *slog.Logger {
 	return slog.New(&logHandler{Handler: formatHandler(s.Console, format, &s.level),
 		metrics: s.metrics, checks: &s.checks})
@@ -24,7 +24,7 @@ func formatHandler(console *ui.Console, format string, level slog.Leveler) slog.
 	return slog.NewTextHandler(console, options)
 }
 
-// escapingWriter escapes what JSON leaves as it is and a terminal does not.
+// escapingWriter escapes characters that JSON does not escape but terminals obey.
 type escapingWriter struct{ w io.Writer }
 
 func (e escapingWriter) Write(p []byte) (int, error) {
@@ -33,13 +33,13 @@ func (e escapingWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// A serveHandler adds to the line of a transfer how fast it was, and has the metrics count. That
-// nobody logs in by a health check is for debugging only: they come every few seconds.
+// A logHandler adds a transfer's speed to its line, and updates the metrics. Health checks, which
+// connect every few seconds without logging in, are logged for debugging only.
 type logHandler struct {
 	slog.Handler
 	metrics *metrics
 	checks  *healthChecks // may be nil
-	check   bool          // the records are of one
+	check   bool          // the records belong to a health check
 }
 
 func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -63,7 +63,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// Omit counts a line that is one too many to be written.
+// Omit counts a line that exceeds the limit and is not written.
 func (h *logHandler) Omit(_ context.Context, r slog.Record) {
 	if e := eventOf(r); !h.check || e.message != "login failed" {
 		h.metrics.count(e)
@@ -87,7 +87,7 @@ func (h *logHandler) WithGroup(name string) slog.Handler {
 	return &with
 }
 
-// A serveEvent is what a record of package server or sshd says, as far as it is counted.
+// A logEvent is what is counted of a record of package server or sshd.
 type logEvent struct {
 	message       string
 	read, written int64

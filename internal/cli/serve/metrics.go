@@ -11,7 +11,7 @@ import (
 	vm "github.com/VictoriaMetrics/metrics"
 )
 
-// metrics are what Prometheus asks for. A nil *metrics counts nothing.
+// metrics are the metrics for Prometheus. A nil *metrics counts nothing.
 type metrics struct {
 	listener net.Listener
 	server   *http.Server
@@ -24,7 +24,7 @@ type metrics struct {
 	failed, read, written *vm.Counter
 }
 
-// newMetrics makes the counters; docs/serve.md says what they count.
+// newMetrics makes the counters; docs/serve.md describes them.
 func newMetrics() *metrics {
 	vm.ExposeMetadata(true)
 	set := vm.NewSet()
@@ -50,7 +50,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// count counts what a record of the log says.
+// count updates the counters by a log record.
 func (m *metrics) count(e logEvent) {
 	if m == nil {
 		return
@@ -74,7 +74,7 @@ func (m *metrics) count(e logEvent) {
 	case "tree changed":
 		m.set.GetOrCreateCounter(fmt.Sprintf(`usftp_changes_total{request=%q}`, e.request)).Inc()
 	case "request denied":
-		if e.scp { // which says nothing more of the file
+		if e.scp { // otherwise nothing more is logged about the file
 			m.failed.Inc()
 		}
 	}
@@ -82,10 +82,10 @@ func (m *metrics) count(e logEvent) {
 	m.written.AddInt64(e.written)
 }
 
-// metricsTimeout bounds what a client of the metrics may take for its request.
+// metricsTimeout limits how long a client of the metrics may take for its request.
 const metricsTimeout = 10 * time.Second
 
-// serveMetrics starts to answer Prometheus, where that is asked for.
+// serveMetrics starts serving Prometheus, if configured.
 func (s *site) serveMetrics() (err error) {
 	m := s.metrics
 	if m == nil {

@@ -17,9 +17,8 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// proxied has the connections of trusted load balancers begin with the header of the PROXY
-// protocol, which tells the client's own address. All others are what they are: what they say of
-// themselves is not looked at.
+// proxied makes connections from trusted load balancers begin with a PROXY protocol header, which
+// carries the client's own address. On all other connections no such header is accepted.
 func (s *site) proxied(l net.Listener) net.Listener {
 	if len(s.proxies) == 0 {
 		return l
@@ -88,9 +87,9 @@ func (l *proxyListener) trusts(end net.Addr) bool {
 	return false
 }
 
-// A proxyConn begins with a header, which is read before anything else of it is used. It is still a
-// TCP connection, from which the server can read in large pieces; so the header is taken off to the
-// byte.
+// A proxyConn begins with a header, which is read before anything else. The rest is used directly
+// as a TCP connection, from which the server can read in large pieces, so exactly the header's
+// bytes are taken off.
 type proxyConn struct {
 	*net.TCPConn
 	log    *slog.Logger
@@ -109,14 +108,14 @@ func (c *proxyConn) SyscallConn() (syscall.RawConn, error) {
 	return c.TCPConn.SyscallConn()
 }
 
-// RemoteAddr is the client's address; the balancer's own for its health checks and for a connection
-// that is not in order.
+// RemoteAddr returns the client's address, or the balancer's own for its health checks and for
+// invalid connections.
 func (c *proxyConn) RemoteAddr() net.Addr {
 	c.begin()
 	return c.client
 }
 
-// proxyTimeout bounds the wait for a header, which a balancer sends first thing.
+// proxyTimeout limits the wait for a header, which a balancer sends first.
 const proxyTimeout = 5 * time.Second
 
 func (c *proxyConn) begin() {
@@ -149,14 +148,14 @@ func (c *proxyConn) Close() error {
 }
 
 const (
-	proxyV1Most = 107 // the longest line of version 1, section 2.1 of the protocol
+	proxyV1Most = 107 // the longest line of version 1, section 2.1 of the specification
 	// of version 2 (section 2.2): signature, command, family, and the length of the rest
 	proxyV2Prefix = 16
 	proxyV2Most   = 2048
 )
 
-// readProxyHeader reads a header and no byte more; what it says is the library's to parse. The
-// error is io.EOF when nothing came.
+// readProxyHeader reads a header and not a byte more; the library parses it. The error is io.EOF if
+// nothing came.
 func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	buf := make([]byte, 1, proxyV2Prefix)
 	if _, err := io.ReadFull(r, buf); err != nil {
@@ -189,7 +188,7 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	return proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(buf), len(buf)))
 }
 
-// cutOff is what the end means in the middle of a header.
+// cutOff translates the end of the stream in the middle of a header.
 func cutOff(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -39,11 +39,11 @@ func Command(a *ui.App) *cobra.Command {
 	return cmd
 }
 
-// errServed is the end of a server that was asked to end, which is success.
+// ErrEnded reports that a server has ended because it was asked to, which is success.
 var ErrEnded = errors.New("the server has ended")
 
-// run serves until ctx ends, and then until the sessions that run have ended or the time of grace
-// is over.
+// run serves until ctx ends, and then until the running sessions have ended or the grace period is
+// over.
 func (s *site) run(ctx context.Context) error {
 	if err := s.start(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *site) run(ctx context.Context) error {
 		select {
 		case <-hangups:
 			s.reload(ctx)
-		case err := <-ended: // accepting has failed for good
+		case err := <-ended: // accepting has failed permanently
 			s.sshd.Close()
 			return err
 		case <-ctx.Done():
@@ -89,7 +89,7 @@ func (s *site) run(ctx context.Context) error {
 	}
 }
 
-// shutdown lets what runs end.
+// shutdown lets running sessions end.
 func (s *site) shutdown(ctx context.Context) error {
 	s.log.Info("shutting down", "reason", context.Cause(ctx), "grace", s.grace.String())
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
@@ -101,7 +101,7 @@ func (s *site) shutdown(ctx context.Context) error {
 	return ErrEnded
 }
 
-// reload reads again what may have changed. What cannot be understood changes nothing.
+// reload rereads what may have changed. If anything is invalid nothing changes.
 func (s *site) reload(ctx context.Context) {
 	settings, err := s.read()
 	if err == nil {
@@ -143,7 +143,7 @@ func listenOn(address string) (net.Listener, error) {
 	return nil, errors.New(text)
 }
 
-// causeOf is an error's innermost: without the names of operations and system calls.
+// causeOf returns an error's innermost cause, without the names of operations and system calls.
 func causeOf(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -160,7 +160,7 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-// fileError says what happened to a file in words for a person.
+// fileError describes what happened to a file in plain words.
 func fileError(what, name string, err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {

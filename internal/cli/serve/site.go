@@ -22,7 +22,7 @@ import (
 	"github.com/usftp/usftp/server/sshd"
 )
 
-// A site is a running server with what it was told to serve.
+// A site is a running server and what it serves.
 type site struct {
 	*ui.App
 	flags *flags
@@ -30,25 +30,25 @@ type site struct {
 
 	log       *slog.Logger
 	level     slog.LevelVar
-	metrics   *metrics // nil without
+	metrics   *metrics // nil without --metrics
 	addresses []string // to listen on
 	proxies   []netip.Prefix
 	checks    healthChecks
 	grace     time.Duration
-	settings  *settings // that hold now
+	settings  *settings // in effect now
 
 	sshd      *sshd.Server
 	directory *sshd.Directory
 	trees     map[string]*tree
-	password  string // the one-off one, once made
+	password  string // the temporary one, once generated
 
-	recounting sync.WaitGroup // of quotas, by reloads
+	recounting sync.WaitGroup // counting of quotas after reloads
 }
 
-// settings is what is served, to whom and how: made of the command line or of a file, and anew for
-// each reload.
+// settings is what is served, to whom and how, from the command line or a file; each reload makes a
+// new one.
 type settings struct {
-	sshd        sshd.Config // without the functions that decide on logins
+	sshd        sshd.Config // without the functions that authenticate
 	listen      []string
 	metrics     string
 	grace       time.Duration
@@ -62,7 +62,7 @@ type settings struct {
 	warnings    []string
 }
 
-// An account is a user before the directory that it sees is opened.
+// An account is a user whose directory has not been opened yet.
 type account struct {
 	sshd.User
 	root         string
@@ -70,7 +70,7 @@ type account struct {
 	passwordHash string
 }
 
-// start makes the server, not listening yet.
+// start makes the server, without listening yet.
 func (s *site) start() error {
 	settings, err := s.read()
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *site) start() error {
 	return s.apply(settings)
 }
 
-// read makes settings of the flags or of the file that they name.
+// read makes settings from the flags or the file that they name.
 func (s *site) read() (*settings, error) {
 	var made *settings
 	var err error
@@ -112,7 +112,7 @@ func (s *site) read() (*settings, error) {
 	return made, err
 }
 
-// override lets the command line win over a file.
+// override lets the command line take precedence over a file.
 func (s *flags) override(made *settings) {
 	if len(s.listen) > 0 {
 		made.listen = s.listen
@@ -136,7 +136,7 @@ func (s *flags) override(made *settings) {
 	made.logLevel = s.level(made.logLevel)
 }
 
-// fromFlags is DIR, for one user.
+// fromFlags returns the settings for serving DIR to one user.
 func (s *site) fromFlags() (*settings, error) {
 	umask, err := parseUmask(s.flags.umask)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *site) fromFlags() (*settings, error) {
 		if s.password == "" {
 			s.password = rand.Text()
 		}
-		// The password has 128 random bits: nothing is gained by a hash that is slow.
+		// The password has 128 random bits, so a slow hash would gain nothing.
 		hash, err := bcrypt.GenerateFromPassword([]byte(s.password), bcrypt.MinCost)
 		if err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func (s *site) fromFlags() (*settings, error) {
 	return made, nil
 }
 
-// callersName is the name of who runs this; on Windows without the domain.
+// callersName returns the name of the user who runs this; on Windows without the domain.
 func callersName() (string, error) {
 	u, err := user.Current()
 	if err != nil {
@@ -181,7 +181,7 @@ func callersName() (string, error) {
 	return u.Username[strings.LastIndex(u.Username, `\`)+1:], nil
 }
 
-// authorizedKeys are the keys that --authorized-keys means; nil for a one-off password.
+// authorizedKeys returns the keys that --authorized-keys selects; nil for a temporary password.
 func (s *site) authorizedKeys() (*sshd.AuthorizedKeys, error) {
 	name := s.flags.authorizedKeys
 	switch name {
@@ -214,7 +214,7 @@ func (s *site) authorizedKeys() (*sshd.AuthorizedKeys, error) {
 	return keys, nil
 }
 
-// parseKeys parses authorized_keys and counts the keys that are of use.
+// parseKeys parses authorized_keys and counts the usable keys.
 func parseKeys(name string, data []byte) (keys *sshd.AuthorizedKeys, count int) {
 	keys = sshd.ParseAuthorizedKeys(name, data)
 	for line := range strings.Lines(string(data)) {
@@ -225,7 +225,7 @@ func parseKeys(name string, data []byte) (keys *sshd.AuthorizedKeys, count int) 
 	return keys, count - len(keys.Warnings)
 }
 
-// defaultHostKey is where a key is kept that clients are to know again.
+// defaultHostKey returns where to keep a key that clients should recognize later.
 func defaultHostKey() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -238,8 +238,7 @@ func defaultHostKey() (string, error) {
 	return filepath.Join(dir, "host_ed25519_key"), nil
 }
 
-// loadHostKeys refuses a key that others may read, as sshd does: they could stand in for the
-// server.
+// loadHostKeys refuses a key that others may read, as sshd does: they could impersonate the server.
 func loadHostKeys(names []string) ([]ssh.Signer, error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -255,7 +254,7 @@ func loadHostKeys(names []string) ([]ssh.Signer, error) {
 	return keys, err
 }
 
-// apply makes settings hold, at first or from now on.
+// apply puts settings into effect, initially or after a reload.
 func (s *site) apply(made *settings) error {
 	if s.settings != nil && !sameListening(s.settings, made) {
 		s.log.Warn("changed addresses, trusted proxies, grace and the log's format hold after a restart")
@@ -301,7 +300,7 @@ func sameListening(a, b *settings) bool {
 		b.metrics, b.proxies, b.logFormat, b.grace)
 }
 
-// accounts opens what the users are to see. keys reports whether keys or certificates let anybody in.
+// accounts opens what the users will see. keys reports whether keys or certificates let anybody in.
 func (s *site) accounts(made *settings) (accounts sshd.Accounts, keys bool, err error) {
 	accounts.Authorities, accounts.Revoked = made.authorities, made.revoked
 	keys = made.authorities != nil

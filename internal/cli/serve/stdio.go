@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/server/stdio"
 )
 
-// serveStdio stands in for OpenSSH's sftp-server(8).
+// serveStdio replaces OpenSSH's sftp-server(8).
 func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 	if flags.query != "" {
 		for _, name := range server.Operations() {
@@ -34,15 +34,15 @@ func serveStdio(ctx context.Context, a *ui.App, flags *flags) error {
 		}
 	}
 	if flags.stderr {
-		// sftp-server's level is ERROR when none is given.
+		// sftp-server's default level is ERROR.
 		config.Logger = slog.New(&logHandler{Handler: formatHandler(a.Console, flags.logFormat,
 			flags.level(slog.LevelWarn))})
 	}
 	return stdio.Serve(ctx, config)
 }
 
-// asSftpServer returns the arguments that a program called program stands for: under the name
-// sftp-server it is one, for those that take the name of a program and no flags, such as scp -D.
+// AsSFTPServer returns the arguments for a program run under the name program: as sftp-server it
+// serves standard input, for programs such as scp -D that take a program's name but no flags.
 func AsSFTPServer(program string, args []string) []string {
 	if name := strings.TrimSuffix(filepath.Base(program), ".exe"); name != "sftp-server" {
 		return args

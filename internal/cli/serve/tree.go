@@ -10,15 +10,15 @@ import (
 	"github.com/usftp/usftp/server/osfs"
 )
 
-// A tree is a directory that is served, with what the users of it share. It stays open until the
-// program ends: sessions that began before a reload go on.
+// A tree is a served directory, with what its users share. It stays open until the program ends,
+// for sessions that began before a reload.
 type tree struct {
 	fs     *osfs.FS
 	info   fs.FileInfo
 	quotas map[[2]int64]*server.Quota
 }
 
-// tree opens a directory, or finds it open.
+// tree opens a directory, or returns the one already open.
 func (s *site) tree(root string) (*tree, error) {
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
@@ -42,7 +42,7 @@ func (s *site) tree(root string) (*tree, error) {
 	return t, nil
 }
 
-// quota is shared by users of the same directory with the same bounds.
+// quota returns the quota shared by users of the same directory with the same limits.
 func (t *tree) quota(bounds [2]int64) *server.Quota {
 	if t.quotas[bounds] == nil {
 		t.quotas[bounds] = server.NewQuota(bounds[0], bounds[1])
@@ -50,14 +50,14 @@ func (t *tree) quota(bounds [2]int64) *server.Quota {
 	return t.quotas[bounds]
 }
 
-// A rootQuota is a quota with the directory that it is for.
+// A rootQuota is a quota with its directory.
 type rootQuota struct {
 	*server.Quota
 	root string
 	fs   *osfs.FS
 }
 
-// quotas lists those of all trees.
+// quotas lists the quotas of all trees.
 func (s *site) quotas() (all []rootQuota) {
 	for root, t := range s.trees {
 		for _, q := range t.quotas {
@@ -67,7 +67,7 @@ func (s *site) quotas() (all []rootQuota) {
 	return all
 }
 
-// recount counts anew what lies under quotas, which others may have changed.
+// recount counts what lies under quotas again, since others may have changed it.
 func (s *site) recount(ctx context.Context, quotas []rootQuota) {
 	for _, q := range quotas {
 		if err := q.Recount(ctx, q.fs, "/"); err != nil {

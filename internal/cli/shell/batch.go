@@ -13,11 +13,11 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// A batch is commands from a file, or from standard input if that is no terminal.
+// A batch is commands from a file, or from standard input if that is not a terminal.
 type batch struct {
 	file   *os.File // nil for standard input
 	in     io.Reader
-	aborts bool // at the first command that fails, as with sftp -b; otherwise none of that matters
+	aborts bool // at the first failure, as with sftp -b; else failures do not matter
 }
 
 func (b *batch) close() {
@@ -54,7 +54,7 @@ func (b *batch) loop(ctx context.Context, s *Shell) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.As(err, &output), errors.As(err, &host): // nothing that follows can be done
+		case errors.As(err, &output), errors.As(err, &host): // the rest cannot work either
 			return &ui.ExitError{Code: ui.CodeOf(err)}
 		case err != nil && b.aborts && !l.ignoreErrors && !l.forgiven():
 			return &ui.ExitError{Code: ui.ExitFailed}
@@ -68,6 +68,6 @@ func (b *batch) loop(ctx context.Context, s *Shell) error {
 	return lines.Err()
 }
 
-// forgiven reports whether the command's failure does not end a batch: sftp does not ask how the
-// programs ended that it ran here.
+// forgiven reports whether the command's failure does not end a batch: sftp ignores the exit status
+// of programs it runs locally.
 func (l *line) forgiven() bool { return l.command != nil && l.command.raw }

@@ -36,7 +36,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.Connect.Register(f)
 	c.RegisterBounds(f)
 	c.Report.Register(f)
-	f.Lookup("json").Hidden = true // a person reads, or a program that was written for sftp
+	f.Lookup("json").Hidden = true // the output is for people, or for programs written for sftp
 }
 
 // Command is the verb.
@@ -82,7 +82,7 @@ func Command(a *ui.App) *cobra.Command {
 	return cmd
 }
 
-// parseTarget reads the operands: the host, unless a server is run here, and what follows.
+// parseTarget reads the operands: the host, unless a local server is run, and the rest.
 func parseTarget(args []string, server bool) (target dial.Target, rest []string, err error) {
 	switch {
 	case len(args) == 0 && server:
@@ -115,13 +115,13 @@ func run(ctx context.Context, a *ui.App, f *flags, target dial.Target, to string
 	return source.loop(ctx, s)
 }
 
-// A source is where commands come from.
+// A source supplies commands.
 type source interface {
 	loop(ctx context.Context, s *Shell) error
 	close()
 }
 
-// source chooses: a batch file, a person at a terminal, or whatever standard input is.
+// source returns the source to use: a batch file, a person at a terminal, or standard input.
 func (s *Shell) source() (source, error) {
 	switch {
 	case s.flags.batch != "" && s.flags.batch != "-":

@@ -64,7 +64,7 @@ func (s *Shell) candidates(before []word, o operand) (from int, candidates []str
 	return 0, nil
 }
 
-// kindOf is what the operand with a number is.
+// kindOf returns the kind of the operand with this number.
 func (c *command) kindOf(n int) kind {
 	if len(c.takes) == 0 {
 		return other
@@ -87,14 +87,14 @@ func commandNames(begun string) (names []string) {
 	return names
 }
 
-// An operand is the word that is completed.
+// An operand is the word being completed.
 type operand struct {
 	word
 	open  byte   // the quote that is open at the cursor
 	typed string // as it is in the line
 }
 
-// directory is what was typed up to the last slash.
+// directory returns what was typed up to the last slash.
 func (o operand) directory() string {
 	return o.text[:strings.LastIndexByte(o.text, '/')+1]
 }

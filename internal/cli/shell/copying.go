@@ -14,13 +14,13 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A job is what the flags of get and put ask for.
+// A job is what the flags of get and put select.
 type job struct {
 	options   transfer.Options
 	recursive bool
 }
 
-// job reads the flags. -P and -R are those that sftp had first.
+// job reads the flags. -P and -R are sftp's older forms.
 func (s *Shell) job(r *request) job {
 	o := s.flags.TransferOptions()
 	o.Journal = s.journal
@@ -40,7 +40,7 @@ func (s *Shell) reput(ctx context.Context, r *request) error {
 	return s.put(ctx, r)
 }
 
-// operands divides the operands of a copy: the last of several is the target, unless it is a
+// operands splits the operands of a copy: the last of several is the target, unless it is a
 // pattern, which only a source can be.
 func operands(r *request) (sources []word, target *word) {
 	n := len(r.args)
@@ -140,7 +140,8 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 	})
 }
 
-// copy copies files on the host. If the server can, no data passes through this machine.
+// copy copies files on the host. If the server can copy by itself, no data passes through this
+// machine.
 func (s *Shell) copy(ctx context.Context, r *request) error {
 	if err := r.want(2, many); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s *Shell) copy(ctx context.Context, r *request) error {
 	})
 }
 
-// transfer copies one file or tree, and shows it as cp does. What went wrong has been told.
+// transfer copies one file or tree, and reports like cp. Errors have been reported when it returns.
 func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint) error {
 	show := s.flags.Report
 	show.NoProgress = show.NoProgress || !s.meter
@@ -180,7 +181,7 @@ func (s *Shell) transfer(ctx context.Context, j job, dst, src transfer.Endpoint)
 	return told(err)
 }
 
-// told is the error of something whose message has been shown.
+// told marks an error as reported.
 func told(err error) error {
 	if err == nil {
 		return nil
@@ -188,7 +189,7 @@ func told(err error) error {
 	return &toldError{err}
 }
 
-// A toldError is one that the person knows.
+// A toldError is an error that has been reported.
 type toldError struct{ err error }
 
 func (e *toldError) Error() string { return e.err.Error() }
@@ -205,7 +206,7 @@ func (f *failures) note(err error) {
 
 func (f *failures) err() error { return f.first }
 
-// note shows an error and keeps it.
+// note reports an error and keeps it.
 func (s *Shell) note(f *failures, err error) {
 	if err != nil {
 		s.show(err)
@@ -213,7 +214,7 @@ func (s *Shell) note(f *failures, err error) {
 	}
 }
 
-// show tells a person of an error, unless that was done.
+// show reports an error, unless that has been done.
 func (s *Shell) show(err error) {
 	var done *toldError
 	var exit *ui.ExitError

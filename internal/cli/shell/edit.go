@@ -19,14 +19,14 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// A version is the contents of a file at one moment, or that there was none.
+// A version is a file's contents at one moment, or its absence.
 type version struct {
 	exists bool
 	hash   [sha256.Size]byte
 }
 
-// edit fetches a file, has it edited here, and puts it back if it was changed. If it was changed on
-// the host meanwhile, the edited file stays here.
+// edit fetches a file, lets the user edit it here, and puts it back if it was changed. If it was
+// also changed on the host, the edited file stays here.
 func (s *Shell) edit(ctx context.Context, r *request) error {
 	if err := r.want(1, many); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *Shell) edit(ctx context.Context, r *request) error {
 }
 
 func (s *Shell) editFile(ctx context.Context, name string) error {
-	dir, err := os.MkdirTemp("", "usftp-edit-") // which only we can read
+	dir, err := os.MkdirTemp("", "usftp-edit-") // readable only by the user
 	if err != nil {
 		return fmt.Errorf("cannot edit %s: %s", name, ui.ReasonOf(err))
 	}
@@ -91,7 +91,7 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
-	if !before.exists { // a file in a private directory is private, and this one should not be
+	if !before.exists { // a file in a private directory is private, which this one should not be
 		os.Chmod(copied, 0o666)
 	}
 	j := job{options: s.flags.TransferOptions()}
@@ -104,8 +104,8 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 	return nil
 }
 
-// localName is what the copy of a file is called, since editors go by the ending. The name comes
-// from the host, so that only its harmless characters are kept.
+// localName returns the name of a file's local copy, whose extension matters to editors. Since the
+// name comes from the host, only harmless characters are kept.
 func localName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("._-", r) {
@@ -126,7 +126,7 @@ func localName(name string) string {
 // maxEdited is the most bytes that edit fetches.
 const maxEdited = 1 << 30
 
-// fetch copies a file from the host to a local one, and returns what it has.
+// fetch copies a file from the host to a local one, and returns its contents' version.
 func (s *Shell) fetch(ctx context.Context, name, local string) (version, error) {
 	host, err := s.session.connect(ctx)
 	if err != nil {
@@ -171,7 +171,8 @@ func versionOf(local string) (v version, err error) {
 	return v, nil
 }
 
-// editor is the program that edits a file: $VISUAL or $EDITOR, which may have arguments, or vi.
+// editor returns the command that edits a file: $VISUAL or $EDITOR, which may have arguments, or
+// vi.
 func editor(file string) *exec.Cmd {
 	for _, name := range []string{"VISUAL", "EDITOR"} {
 		if program := os.Getenv(name); strings.TrimSpace(program) != "" {
@@ -184,7 +185,7 @@ func editor(file string) *exec.Cmd {
 	return exec.Command("vi", file)
 }
 
-// withArguments is a command from an environment variable, and operands.
+// withArguments returns a command made from an environment variable and operands.
 func withArguments(program string, operands ...string) *exec.Cmd {
 	if runtime.GOOS == "windows" {
 		words := strings.Fields(program)

@@ -56,7 +56,7 @@ func (s *Shell) help(_ context.Context, r *request) error {
 	return failed.err()
 }
 
-// letters are the flags of commands that are not those of package files.
+// letters describes flags of commands that are not in package files.
 var letters = map[byte]string{
 	'a': "continue an interrupted copy, if what is there is its beginning",
 	'f': "flush data to the target's disk",
@@ -82,7 +82,7 @@ func (c *command) help() string {
 	return text
 }
 
-// commandList is the table as help and the man page show it.
+// commandList returns the table as help and the man page show it.
 func commandList() string {
 	var lines []string
 	for i := range commands {

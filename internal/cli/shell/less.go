@@ -42,7 +42,7 @@ func (s *Shell) less(ctx context.Context, r *request) error {
 	}()
 	err = s.pager(read)
 	read.Close()
-	stop() // whoever leaves the pager does not want the rest
+	stop() // leaving the pager means that the rest is not wanted
 	why := <-fetched
 	if err == nil && !errors.Is(why, context.Canceled) && !errors.Is(why, errPagerLeft) {
 		err = why
@@ -53,7 +53,7 @@ func (s *Shell) less(ctx context.Context, r *request) error {
 
 var errPagerLeft = errors.New("the pager has ended")
 
-// pagerPipe tells the end of the pager from other errors.
+// pagerPipe distinguishes the end of the pager from other errors.
 type pagerPipe struct{ *os.File }
 
 func (p pagerPipe) Write(b []byte) (int, error) {

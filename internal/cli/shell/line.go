@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// A line is one command as it was typed.
+// A line is one command as typed.
 type line struct {
 	ignoreErrors bool // it began with -
 	silent       bool // it began with @: not shown in batches
 	command      *command
 	args         []word
-	rest         string // what follows the command's name, as it was typed
+	rest         string // what follows the command's name, as typed
 }
 
-// parseLine reads a command line. The command is nil if there is none, as in an empty line.
+// parseLine parses a command line. The command is nil if there is none, as in an empty line.
 func parseLine(text string, q quoting) (l line, err error) {
 	text = strings.TrimSpace(text)
 	for ; text != ""; text = text[1:] {
@@ -35,7 +35,7 @@ func parseLine(text string, q quoting) (l line, err error) {
 		return l, nil
 	}
 	name, rest, _ := strings.Cut(text, " ")
-	if c := find(name); c != nil && c.raw { // the local shell has its own rules
+	if c := find(name); c != nil && c.raw { // the local shell has its own syntax
 		l.command, l.rest = c, strings.TrimSpace(rest)
 		return l, nil
 	}

@@ -18,7 +18,7 @@ type listings struct {
 
 	mu   sync.Mutex
 	dirs map[string]*listing // by absolute path
-	age  int                 // counts what made all of them old
+	age  int                 // raised to invalidate all of them
 }
 
 // A listing is the names in a directory.
@@ -28,18 +28,18 @@ type listing struct {
 	coming bool // it is being read
 }
 
-// An entry is a name. Directories, and links to some, are shown with a slash.
+// An entry is a name. Directories, and links to directories, are shown with a slash.
 type entry struct {
 	name      string
 	directory bool
 }
 
 const (
-	listingGood  = 20 * time.Second // how long a listing is believed
-	listingLimit = 5 * time.Second  // how long one may take
+	listingGood  = 20 * time.Second // how long a listing is used
+	listingLimit = 5 * time.Second  // how long reading one may take
 	listingMost  = 20_000           // names
 	listingsKept = 64
-	linksAsked   = 256 // of a listing, to find out which lead to directories
+	linksAsked   = 256 // links per listing that are checked for leading to directories
 )
 
 func newListings(client func() (*usftp.Client, string)) *listings {
@@ -101,7 +101,7 @@ func (l *listings) fetch(dir string, names []entry) {
 	}()
 }
 
-// readListing reads a directory as far as time and memory allow.
+// readListing reads as much of a directory as time and memory allow.
 func readListing(client *usftp.Client, dir string) *listing {
 	l := &listing{}
 	var links []int

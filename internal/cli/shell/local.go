@@ -14,7 +14,8 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// localTilde is the local name that a word stands for, with a leading ~ as the home directory.
+// localTilde returns the local name that a word stands for, with a leading ~ replaced by the home
+// directory.
 func (s *Shell) localTilde(w word) string {
 	name := w.name()
 	if w.pattern == "~" || strings.HasPrefix(w.pattern, "~/") {
@@ -117,7 +118,7 @@ func (s *Shell) local(ctx context.Context, command string) error {
 	return s.child(ctx, cmd)
 }
 
-// child runs a program that has the terminal to itself. Ctrl-C is for the program then.
+// child runs a program that has the terminal to itself. Ctrl-C then goes to the program.
 func (s *Shell) child(_ context.Context, cmd *exec.Cmd) error {
 	if s.stdin && cmd.Stdin == nil {
 		cmd.Stdin = s.app.Stdin
@@ -127,7 +128,7 @@ func (s *Shell) child(_ context.Context, cmd *exec.Cmd) error {
 	defer s.interrupts.ignore(false)
 	err := cmd.Run()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.String() == "signal: interrupt" { // Ctrl-C was for it
+	if errors.As(err, &exit) && exit.String() == "signal: interrupt" { // Ctrl-C was for the program
 		fmt.Fprintln(os.Stderr)
 		return told(err)
 	}

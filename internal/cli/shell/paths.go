@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// remoteNames are the absolute paths that a word stands for on the host: those that match its
-// pattern, or the one that it names, whether that exists or not.
+// remoteNames returns the absolute paths on the host that a word stands for: those that match its
+// pattern, or the one that it names, whether or not it exists.
 func (s *Shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
 	if !w.isPattern() {
 		return []string{s.session.abs(s.tilde(w))}, nil
@@ -33,8 +33,8 @@ func (s *Shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]stri
 	return names, err
 }
 
-// tilde is the name that a word stands for, with a leading ~ as the directory of the login. sftp
-// has no such thing, and neither have its batch files.
+// tilde returns the name that a word stands for, with a leading ~ replaced by the login directory.
+// sftp does not support that, so neither do its batch files.
 func (s *Shell) tilde(w word) string {
 	name := w.name()
 	if s.quoting == shQuoting && (w.pattern == "~" || strings.HasPrefix(w.pattern, "~/")) {
@@ -43,7 +43,7 @@ func (s *Shell) tilde(w word) string {
 	return name
 }
 
-// localNames are the local names that a word stands for.
+// localNames returns the local names that a word stands for.
 func (s *Shell) localNames(w word) ([]string, error) {
 	if !w.isPattern() {
 		return []string{s.localTilde(w)}, nil

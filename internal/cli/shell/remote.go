@@ -37,7 +37,7 @@ func (s *Shell) cd(ctx context.Context, r *request) error {
 // enter changes the directory on the host.
 func (s *Shell) enter(ctx context.Context, client *usftp.Client, name string) error {
 	client = client.WithContext(ctx)
-	stat := client.Async().Stat(name) // along with the other
+	stat := client.Async().Stat(name) // at the same time as the other request
 	dir, err := client.RealPath(name)
 	info, statErr := stat.WaitContext(ctx)
 	switch {
@@ -58,8 +58,8 @@ func (s *Shell) pwd(_ context.Context, r *request) error {
 	return err
 }
 
-// rename renames as sftp does: onto the new name, even if that is a file that exists, and never
-// into a directory.
+// rename renames as sftp does: to the new name, replacing an existing file, and never into a
+// directory.
 func (s *Shell) rename(ctx context.Context, r *request) error {
 	if err := r.want(2, 2); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// A session is a login that is made again when it is lost, and the directory in which one is.
+// A session is a login that is replaced when it is lost, and the current directory.
 type session struct {
 	target dial.Target
 	config pool.ConnectConfig
@@ -19,12 +19,12 @@ type session struct {
 	tell   func(message string)
 
 	mu    sync.Mutex
-	login *pool.Login // nil before the first
+	login *pool.Login // nil before the first login
 	home  string      // where the first login began
-	dir   string      // absolute; what is typed is relative to it
+	dir   string      // absolute; typed paths are relative to it
 }
 
-// connect returns the host. If there is no connection, or no longer, it makes one.
+// connect returns the host. If there is no connection, it makes one.
 func (s *session) connect(ctx context.Context) (pool.Host, error) {
 	s.mu.Lock()
 	login := s.login
@@ -43,7 +43,7 @@ func (s *session) connect(ctx context.Context) (pool.Host, error) {
 	return login.Host(), s.begin(ctx, login)
 }
 
-// begin takes a new login for the session's, in the directory of the last one.
+// begin uses a new login for the session, in the current directory.
 func (s *session) begin(ctx context.Context, login *pool.Login) error {
 	if s.dir == "" {
 		dir, err := login.Host().Client.WithContext(ctx).RealPath(".")
@@ -64,7 +64,7 @@ func (s *session) begin(ctx context.Context, login *pool.Login) error {
 	return nil
 }
 
-// reconnect replaces a connection that was lost. If a login asks for something, it asks again.
+// reconnect replaces a lost connection. A login that needs a password asks for it again.
 func (s *session) reconnect(ctx context.Context, lost pool.Host) (pool.Host, error) {
 	why := lost.Client.Wait()
 	if lost.Redial == nil {
@@ -94,7 +94,8 @@ func (s *session) lost() bool {
 	return s.login != nil && pool.Lost(s.login.Host().Client)
 }
 
-// client is the client if there is a connection, without waiting for one, and the directory.
+// client returns the client and the directory without waiting; client is nil if there is no
+// connection.
 func (s *session) client() (client *usftp.Client, dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,15 +113,15 @@ func (s *session) close() {
 	}
 }
 
-// enter makes dir the directory.
+// enter changes the current directory.
 func (s *session) enter(dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dir = dir
 }
 
-// abs is the absolute path of what was typed. It keeps "..": what that means after a symbolic link,
-// the server knows.
+// abs returns the absolute path of what was typed. It keeps "..", whose meaning after a symbolic
+// link only the server knows.
 func (s *session) abs(name string) string {
 	switch {
 	case name == "":

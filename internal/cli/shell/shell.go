@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// A Shell runs commands, one after the other, from wherever they come.
+// A Shell runs commands, one after the other, whatever their source.
 type Shell struct {
 	app        *ui.App
 	flags      *flags
@@ -24,9 +24,9 @@ type Shell struct {
 	ask func(ctx context.Context, question string) (yes bool, err error)
 
 	quoting quoting
-	journal string // where interrupted copies are noted
-	meter   bool   // progress is shown
-	stdin   bool   // standard input is for the programs that are run here
+	journal string // where interrupted copies are recorded
+	meter   bool   // show progress
+	stdin   bool   // programs run here may use standard input
 }
 
 func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
@@ -39,7 +39,7 @@ func newShell(a *ui.App, f *flags, target dial.Target) *Shell {
 	return s
 }
 
-// start logs in and goes to where the operand says. If that is a file it is copied, and done.
+// start logs in and goes where the operand says. If that is a file it is copied, and done is true.
 func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error) {
 	host, err := s.session.connect(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Shell) start(ctx context.Context, at, to string) (done bool, err error)
 	return true, r.command.execute(ctx, s, r)
 }
 
-// run runs one command line. ends says that the session is over.
+// run runs one command line. ends means that the session is over.
 func (s *Shell) run(ctx context.Context, l line) (ends bool, err error) {
 	if l.command == nil {
 		return false, nil
@@ -93,14 +93,14 @@ func (c *command) execute(ctx context.Context, s *Shell, r *request) error {
 	return c.run(s, ctx, r)
 }
 
-// interrupts is what Ctrl-C is for while the shell runs: the command, not the shell.
+// interrupts directs Ctrl-C while the shell runs: to the command, not the shell.
 type interrupts struct {
 	mu      sync.Mutex
-	cancel  context.CancelCauseFunc // of the command that runs; nil if none does
+	cancel  context.CancelCauseFunc // of the running command; nil if there is none
 	ignored bool                    // a program has the terminal
 }
 
-// begin gives the context of a command, which Ctrl-C ends.
+// begin returns a command's context, which Ctrl-C ends.
 func (i *interrupts) begin(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	i.mu.Lock()
@@ -130,5 +130,5 @@ func (i *interrupts) ignore(on bool) {
 	i.ignored = on
 }
 
-// isEnd reports whether an error is the end of what is read.
+// isEnd reports whether an error means the end of input.
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }

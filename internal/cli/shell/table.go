@@ -9,23 +9,23 @@ import (
 	"github.com/usftp/usftp/internal/cli/files"
 )
 
-// A command is one line of the table from which dispatch, help, completion and the man page come.
+// A command is one entry of the table that defines dispatch, help, completion and the man page.
 type command struct {
-	names    []string // the first is the one that help shows
-	flags    string   // the letters that it takes
-	operands string   // as in help
-	text     string   // what it does
+	names    []string // help shows the first
+	flags    string   // the letters it accepts
+	operands string   // as shown in help
+	text     string   // its description
 	long     func() string
-	takes    []kind // what its operands are, for completion; the last one repeats
-	ownFlags bool   // it reads its flags itself
+	takes    []kind // the kinds of its operands, for completion; the last one repeats
+	ownFlags bool   // it parses its own flags
 	raw      bool   // the rest of the line is for the local shell
-	repeats  bool   // may be run again if the connection was lost meanwhile
-	changes  bool   // what is on the host
-	ends     bool   // the shell
+	repeats  bool   // may be run again if the connection was lost
+	changes  bool   // it changes the host
+	ends     bool   // it ends the shell
 	run      func(s *Shell, ctx context.Context, r *request) error
 }
 
-// A kind is what an operand is.
+// A kind says what an operand is.
 type kind int
 
 const (
@@ -34,7 +34,7 @@ const (
 	remoteDirectory
 	local
 	localDirectory
-	either // local, or on the host with a colon in front
+	either // local, or on the host with a leading colon
 	commandName
 )
 
@@ -46,7 +46,7 @@ type request struct {
 
 func (r *request) has(flag byte) bool { return r.flags[flag] }
 
-// parseFlags takes the flags from the front of the operands, as getopt does without permutation.
+// parseFlags takes the flags from the front of the operands, like getopt without permutation.
 func (r *request) parseFlags() error {
 	r.flags = make(map[byte]bool)
 	for len(r.args) > 0 {
@@ -69,7 +69,7 @@ func (r *request) parseFlags() error {
 	return nil
 }
 
-// want makes sure of the number of operands.
+// want checks the number of operands.
 func (r *request) want(least, most int) error {
 	if n := len(r.args); n < least || n > most {
 		return fmt.Errorf("usage: %s", r.command.usage())
@@ -77,7 +77,7 @@ func (r *request) want(least, most int) error {
 	return nil
 }
 
-// usage is the command as it is typed.
+// usage returns the command's syntax.
 func (c *command) usage() string {
 	words := []string{c.names[0]}
 	if c.flags != "" {
@@ -89,7 +89,7 @@ func (c *command) usage() string {
 	return strings.Join(words, " ")
 }
 
-// find returns the command of a name, in capitals or not.
+// find returns the command with a name, ignoring case.
 func find(name string) *command {
 	for i := range commands {
 		for _, n := range commands[i].names {
@@ -108,18 +108,18 @@ var commands = slices.SortedFunc(slices.Values(append(own, verbs()...)), func(a,
 })
 
 func init() {
-	find("help").run = (*Shell).help // which prints the table
+	find("help").run = (*Shell).help // this prints the table
 }
 
-// fromSFTP are other names that sftp has for commands.
+// fromSFTP lists other names that sftp has for commands.
 var fromSFTP = map[string][]string{"ls": {"dir"}}
 
-// takes is what the operands of the commands of package files are, where they are not files.
+// takes lists the kinds of operands of commands in package files, if they are not just files.
 var takes = map[string][]kind{"chmod": {other, remote}, "chown": {other, remote},
 	"mkdir": {remoteDirectory}, "rmdir": {remoteDirectory}, "du": {remoteDirectory},
 	"find": {remoteDirectory, other}}
 
-// verbs are the commands that `usftp ls host:` and the like run, too.
+// verbs are the commands that usftp also has on its command line, such as `usftp ls host:`.
 func verbs() (list []command) {
 	for _, c := range files.SessionCommands() {
 		kinds := takes[c.Name]
@@ -137,7 +137,7 @@ func verbs() (list []command) {
 	return list
 }
 
-// own are the commands that are not those of package files.
+// own are the commands that are not in package files.
 var own = []command{
 	{names: []string{"cd", "chdir"}, operands: "[DIR]",
 		text:  "change the directory on the host; without DIR, to where the login began",

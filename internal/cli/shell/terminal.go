@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// A terminal is a person who types commands.
+// A terminal is a source of commands typed by a user.
 type terminal struct {
 	shell   *Shell
 	editor  *liner.State
@@ -93,15 +93,15 @@ func (t *terminal) loop(ctx context.Context, s *Shell) error {
 	}
 }
 
-// run runs a command that Ctrl-C ends.
+// run runs a command that Ctrl-C can end.
 func (t *terminal) run(ctx context.Context, l line) (ends bool, err error) {
 	ctx, done := t.shell.interrupts.begin(ctx)
 	defer done()
 	return t.shell.run(ctx, l)
 }
 
-// show shows an error. Whoever has pressed Ctrl-C knows why the command has ended; what comes next
-// must not stand behind the ^C that the terminal shows.
+// show shows an error. A user who has pressed Ctrl-C knows why the command ended; what comes next
+// must not follow the ^C that the terminal shows on the same line.
 func (t *terminal) show(err error) {
 	var told *toldError
 	if errors.As(err, new(*ui.Interruption)) && !errors.As(err, &told) {
@@ -111,7 +111,7 @@ func (t *terminal) show(err error) {
 	t.shell.show(err)
 }
 
-// ask asks a question that is answered with yes or no, by a line of its own.
+// ask asks a yes-or-no question, on a line of its own.
 func (t *terminal) ask(ctx context.Context, question string) (yes bool, err error) {
 	// While a line is typed, Ctrl-C is a key. A SIGINT from elsewhere would leave the editor
 	// behind, and it would read the next line.

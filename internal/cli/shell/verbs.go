@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// verb runs a command of package files in the directory on the host.
+// verb runs a command of package files in the current directory on the host.
 func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) error {
 	host, err := s.session.connect(ctx)
 	if err != nil {
@@ -26,8 +26,8 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 		env.Terminal, env.Width = true, ui.Width(s.app.Stdout)
 	}
 	env.Ask = s.ask
-	// Operands are texts to the command, which finds out what its flags are. Which word an operand
-	// was, quotes and all, follows from the order.
+	// To the command, operands are plain texts; it determines which ones are flags. Their order
+	// tells which word, with its quotes, an operand came from.
 	left := words
 	operand := func(text string) word {
 		for i, w := range left {
@@ -50,7 +50,7 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 		if err != nil {
 			return nil, err
 		}
-		if !strings.HasPrefix(text, "/") { // shown as they were typed
+		if !strings.HasPrefix(text, "/") { // show it as it was typed
 			for i := range names {
 				names[i] = strings.TrimPrefix(names[i], strings.TrimSuffix(s.session.dir, "/")+"/")
 			}
@@ -64,7 +64,7 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 	return err
 }
 
-// literal is a word that is no pattern, whatever it looks like.
+// literal returns a word that is not a pattern, whatever it looks like.
 func (s *Shell) literal(w word) string {
 	if w.isPattern() {
 		return w.text
@@ -80,7 +80,7 @@ func textsOf(words []word) []string {
 	return list
 }
 
-// chgrp is chown for groups alone.
+// chgrp is chown for groups only.
 func (s *Shell) chgrp(ctx context.Context, r *request) error {
 	words := append([]word(nil), r.args...)
 	for i, w := range words {
@@ -97,8 +97,8 @@ func (s *Shell) chgrp(ctx context.Context, r *request) error {
 	return errors.New("there is no chown")
 }
 
-// sync makes a directory equal to another. One of them is here and one on the host, by a colon in
-// front of it, as there is no host's name to tell them apart; or both are on the host.
+// sync makes a directory equal to another. One is local and one is on the host, marked by a leading
+// colon since there is no host name; or both are on the host.
 func (s *Shell) sync(ctx context.Context, r *request) error {
 	remote := 0
 	for _, w := range r.args {

@@ -10,20 +10,20 @@ import (
 
 // A word is one word of a command line.
 type word struct {
-	text       string // without its quotes
-	pattern    string // the same for path.Match: what was quoted is escaped
-	start, end int    // where it is in the line, in bytes
+	text       string // without quotes
+	pattern    string // the same for path.Match, with quoted characters escaped
+	start, end int    // its offsets in the line, in bytes
 }
 
-// A quoting is the rules by which a line is split into words.
+// A quoting is a set of rules for splitting a line into words.
 type quoting int
 
 const (
-	// shQuoting is that of sh (POSIX XCU 2.2): a backslash, '...' and "...", and comments where a
-	// word could begin. There are no variables, so nothing else is special.
+	// shQuoting is sh's (POSIX XCU 2.2): a backslash, '...' and "...", and comments where a word
+	// could begin. There are no variables, so nothing else is special.
 	shQuoting quoting = iota
-	// sftpQuoting is that of OpenSSH's sftp, for its batch files: a backslash counts in '...' too,
-	// and # begins a comment wherever it is not quoted (makeargv in sftp.c).
+	// sftpQuoting is that of OpenSSH's sftp, for its batch files: a backslash also works in '...',
+	// and an unquoted # begins a comment anywhere (makeargv in sftp.c).
 	sftpQuoting
 )
 
@@ -44,8 +44,8 @@ func split(line string, q quoting) ([]word, error) {
 	return nil, errQuote
 }
 
-// scan splits a line as far as it goes. open is the quote in which the line ends: ', ", a backslash
-// or 0.
+// scan splits a line, even an incomplete one, into words. open is the quote still open at the end
+// of the line: ', ", a backslash, or 0.
 func scan(line string, q quoting) (words []word, open byte) {
 	s := scanner{line: line, quoting: q}
 	for s.at < len(s.line) && open == 0 {
@@ -105,13 +105,13 @@ func (s *scanner) end() {
 	}
 	s.inWord = false
 	w := word{text: s.text.String(), pattern: s.pattern.String(), start: s.start, end: s.at}
-	if _, err := path.Match(w.pattern, ""); err != nil { // a [ without its ], which is one then
+	if _, err := path.Match(w.pattern, ""); err != nil { // a [ without ] stands for itself
 		w.pattern = usftp.QuotePattern(w.text)
 	}
 	s.words = append(s.words, w)
 }
 
-// quoted reads what follows a quote up to the same quote, and returns it if there is none.
+// quoted reads up to the matching quote, and returns the quote if it is missing.
 func (s *scanner) quoted(quote byte) (open byte) {
 	for s.at++; s.at < len(s.line); s.at++ {
 		c := s.line[s.at]
@@ -128,7 +128,8 @@ func (s *scanner) quoted(quote byte) (open byte) {
 	return quote
 }
 
-// backslash takes a backslash and the next byte within quotes, if the two stand for something else.
+// backslash handles a backslash and the next byte within quotes, if together they stand for
+// something else.
 func (s *scanner) backslash(quote, next byte) bool {
 	if s.quoting == shQuoting {
 		if quote == '\'' || strings.IndexByte("$`\"\\", next) < 0 {
@@ -145,7 +146,7 @@ func (s *scanner) backslash(quote, next byte) bool {
 	case '?', '[', '*':
 		s.escaped('\\')
 		s.escaped(next)
-	default: // sftp drops the backslash from names that may be patterns, and keeps it in others
+	default: // sftp removes the backslash from names that may be patterns, and keeps it in others
 		s.text.WriteByte('\\')
 		s.text.WriteByte(next)
 		s.pattern.WriteByte('\\')
@@ -154,7 +155,7 @@ func (s *scanner) backslash(quote, next byte) bool {
 	return true
 }
 
-// escaped adds a byte that has lost its meaning.
+// escaped adds a byte that has lost its special meaning.
 func (s *scanner) escaped(c byte) {
 	s.text.WriteByte(c)
 	if strings.IndexByte(`*?[]\-^!`, c) >= 0 {
@@ -163,7 +164,7 @@ func (s *scanner) escaped(c byte) {
 	s.pattern.WriteByte(c)
 }
 
-// plain adds a byte that was not quoted. What sh writes [!a] is [^a] for package path.
+// plain adds an unquoted byte. sh's [!a] is [^a] in package path.
 func (s *scanner) plain(c byte) {
 	s.text.WriteByte(c)
 	p := s.pattern.String()
@@ -176,7 +177,7 @@ func (s *scanner) plain(c byte) {
 // isPattern reports whether a word may stand for several names.
 func (w word) isPattern() bool { return hasMagic(w.pattern) }
 
-// hasMagic reports whether a pattern has metacharacters that are not escaped.
+// hasMagic reports whether a pattern has unescaped metacharacters.
 func hasMagic(pattern string) bool {
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
@@ -189,7 +190,7 @@ func hasMagic(pattern string) bool {
 	return false
 }
 
-// name is what a word that is no pattern stands for where a pattern could stand.
+// name returns what a word stands for if it is not a pattern.
 func (w word) name() string {
 	var b strings.Builder
 	for i := 0; i < len(w.pattern); i++ {
@@ -201,8 +202,8 @@ func (w word) name() string {
 	return b.String()
 }
 
-// quote writes a name so that split with shQuoting gives it back, in the quotes that are open, and
-// without closing them.
+// quote quotes a name so that split with shQuoting returns it unchanged. It continues the open
+// quotes, and does not close them.
 func quote(name string, open byte) string {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {

@@ -15,8 +15,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// flags is what the command line of sync says. Where rsync has a flag of the same meaning it has the
-// same name.
+// flags is the command line of sync. Flags that mean the same as one of rsync's have the same name.
 type flags struct {
 	opt.Connect
 	opt.Tree
@@ -71,7 +70,7 @@ func (c *flags) register(f *pflag.FlagSet) {
 	c.Report.Register(f)
 }
 
-// check says what is wrong with the flags, of which set have been given.
+// check checks the flags; set reports whether one was given.
 func (c *flags) check(set func(name string) bool) error {
 	switch {
 	case c.existing && c.ignoreExisting:
@@ -117,7 +116,7 @@ func (c *flags) syncOptions() transfer.SyncOptions {
 	return o
 }
 
-// A filterFlag adds a rule. All flags for rules add to one list, since their order counts.
+// A filterFlag adds a rule. All rule flags add to one list, since their order matters.
 type filterFlag struct {
 	rules   *[]transfer.FilterRule
 	include bool
@@ -154,7 +153,7 @@ func (f *filterFile) String() string { return "" }
 // Type names the value for the flag table.
 func (f *filterFile) Type() string { return "file" }
 
-// A moment is a flag that takes a time, or how long ago it was.
+// A moment is a flag whose value is a time, or how long ago it was.
 type moment struct{ time.Time }
 
 func (m *moment) Set(text string) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// many syncs as the operands say on each of several hosts.
+// many runs the sync on each of several hosts.
 func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error {
 	download, err := hosts.Direction(operands)
 	if err != nil {

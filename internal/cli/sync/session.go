@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// InSession is sync in a session on a host, with the flags of the command line. Endpoint says what
-// an operand is.
+// InSession runs sync within a session on a host, with the flags of the command line. endpoint
+// interprets an operand.
 func InSession(ctx context.Context, a *ui.App, args []string,
 	endpoint func(operand string) (transfer.Endpoint, error)) error {
 	var flags flags

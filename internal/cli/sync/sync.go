@@ -63,8 +63,8 @@ func parsePlaces(args []string) (src, dst connect.Place, err error) {
 	return src, dst, err
 }
 
-// collectAt keeps a sync of a million files in one directory within 64 MiB, where the names that
-// pass are garbage at once. It costs a tenth of the processor time; see docs/performance.md.
+// collectAt keeps a sync of a million files in one directory within 64 MiB, where each listed name
+// soon becomes garbage. It costs a tenth of the processor time; see docs/performance.md.
 const collectAt = 30
 
 func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) error {
@@ -89,8 +89,8 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	return nil
 }
 
-// syncTrees logs in to the hosts and syncs. What becomes of each file, the events have told. local
-// gives a source on this machine.
+// syncTrees logs in to the hosts and syncs. Events report the result for each file. local makes the
+// endpoint for a source on this machine.
 func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 	local func(path string) transfer.Endpoint) {
 	askAhead(t, src, dst)
@@ -123,14 +123,14 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 	}
 }
 
-// watchTrees syncs until it is interrupted.
+// watchTrees syncs repeatedly until it is interrupted.
 func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 	local func(path string) transfer.Endpoint) error {
 	options := flags.syncOptions()
 	options.Events = t.Report.Event
 	round := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
 		to := transfer.Local(dst.Path())
-		if dst.Remote { // its connection may be another one by now
+		if dst.Remote { // the connection may have been replaced
 			place := t.AtHome(dst)
 			host, err := t.Host(place)
 			if err != nil {
@@ -147,7 +147,7 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 	return err
 }
 
-// endpoint connects to the host of a place. An error was told.
+// endpoint connects to the host of a place. It has reported any error.
 func endpoint(t *connect.Task, p connect.Place,
 	local func(path string) transfer.Endpoint) (transfer.Endpoint, bool) {
 	p = t.AtHome(p)
@@ -161,7 +161,8 @@ func endpoint(t *connect.Task, p connect.Place,
 	return transfer.Remote(host, p.Path()), true
 }
 
-// askAhead has the first look at a directory on a host travel with the login, if there is one host.
+// askAhead makes the first look at a directory on a host travel with the login, if only one host is
+// involved.
 func askAhead(t *connect.Task, src, dst connect.Place) {
 	p := dst
 	if src.Remote {
@@ -172,7 +173,7 @@ func askAhead(t *connect.Task, src, dst connect.Place) {
 	}
 }
 
-// codeOf returns the exit code of a sync that has failed. The numbers are rsync's.
+// codeOf returns the exit code for a failed sync. The numbers are rsync's.
 func codeOf(err error) int {
 	var tree *transfer.TreeError
 	switch {

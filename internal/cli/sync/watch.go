@@ -18,31 +18,33 @@ import (
 )
 
 const (
-	// A round begins when nothing has changed for settleTime, or longestWait after the first change.
+	// A round begins when nothing has changed for settleTime, or longestWait after the first
+	// change.
 	settleTime  = 200 * time.Millisecond
 	longestWait = 2 * time.Second
 
-	// After a round that failed all is compared again, after a wait that grows from firstRetry to
+	// After a failed round everything is compared again, after a wait that grows from firstRetry to
 	// longestRetry.
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = 30 * time.Second
 
-	// margin is how long before a round began a file must have been written to for its time to tell
-	// whether it has changed since: times are whole seconds.
+	// margin is how long before the start of a round a file must have been modified for its mtime
+	// to show later changes: times are whole seconds.
 	margin = 2 * time.Second
 
-	// mostChanges is how many changes are remembered one by one; more are a reason to compare all.
+	// mostChanges is how many changes are remembered one by one; after more, everything is
+	// compared.
 	mostChanges = 10_000
 )
 
-// A watcher gathers what changes in a directory of this machine.
+// A watcher collects changes in a local directory.
 type watcher struct {
 	events *fsnotify.Watcher
 	root   string
 
 	all     bool // anything may have changed
 	within  transfer.SyncWithin
-	renamed string // the old name of what may just get a new one, "" if nothing does
+	renamed string // the old name of what may be getting a new one, or ""
 }
 
 func newWatcher(root string) (*watcher, error) {
@@ -64,19 +66,19 @@ func newWatcher(root string) (*watcher, error) {
 	return w, nil
 }
 
-// forget begins to gather anew.
+// forget drops the collected changes and starts over.
 func (w *watcher) forget() {
 	w.all, w.within = false, transfer.SyncWithin{Dirs: make(map[string]bool)}
 }
 
-// add watches a directory and all below it. It looks for them after it watches each, so that none is
-// missed.
+// add watches a directory and everything below it. It lists each directory after it has started to
+// watch it, so that nothing is missed.
 func (w *watcher) add(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
 			return nil
 		}
-		if err != nil && name != w.root { // the sync says what it cannot read
+		if err != nil && name != w.root { // the sync will report what it cannot read
 			return nil
 		}
 		if err == nil {
@@ -92,14 +94,14 @@ func (w *watcher) add(dir string) error {
 	})
 }
 
-// rel is a path from the root on.
+// rel returns a path relative to the root.
 func (w *watcher) rel(name string) (string, bool) {
 	rel, err := filepath.Rel(w.root, name)
 	rel = filepath.ToSlash(rel)
 	return rel, err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// take notes a change.
+// take records a change.
 func (w *watcher) take(e fsnotify.Event) error {
 	old := w.renamed
 	w.renamed = ""
@@ -118,7 +120,7 @@ func (w *watcher) take(e fsnotify.Event) error {
 	switch {
 	case e.Has(fsnotify.Rename):
 		w.renamed = rel
-		// If it was a directory, those in it are watched under names that they no longer have.
+		// If it was a directory, the directories in it are being watched under their old names.
 		for _, name := range w.events.WatchList() {
 			if name == e.Name || strings.HasPrefix(name, e.Name+string(filepath.Separator)) {
 				w.events.Remove(name)
@@ -128,7 +130,7 @@ func (w *watcher) take(e fsnotify.Event) error {
 			w.renamed = ""
 		}
 	case e.Has(fsnotify.Create):
-		if old != "" { // one directly behind the other: it may be one rename
+		if old != "" { // immediately after the other: it may be a rename
 			w.within.Renames = append(w.within.Renames, transfer.SyncRename{From: old, To: rel})
 		}
 		info, err := os.Lstat(e.Name)
@@ -145,7 +147,7 @@ func (w *watcher) take(e fsnotify.Event) error {
 	return nil
 }
 
-// wait waits for changes, until they have settled.
+// wait waits for changes, and then until they have settled.
 func (w *watcher) wait(ctx context.Context, pause time.Duration) error {
 	var settled, latest <-chan time.Time
 	if w.all {
@@ -188,7 +190,7 @@ func (w *watcher) wait(ctx context.Context, pause time.Duration) error {
 }
 
 // watch syncs, and again whenever something has changed, until its context ends or the source is
-// gone. sync is one round; more is called when it is done.
+// gone. sync runs one round; more is called after it.
 func watch(ctx context.Context, root string, options transfer.SyncOptions,
 	sync func(transfer.SyncOptions) (transfer.Summary, error), say func(string)) error {
 	w, err := newWatcher(root)
@@ -198,7 +200,7 @@ func watch(ctx context.Context, root string, options transfer.SyncOptions,
 	defer w.events.Close()
 	options.Backoff = backoff
 	pause := time.Duration(0)
-	last := time.Time{} // when the last round that succeeded began
+	last := time.Time{} // start of the last successful round
 	files := int64(0)
 	for first := true; ; first = false {
 		if first {
@@ -215,7 +217,7 @@ func watch(ctx context.Context, root string, options transfer.SyncOptions,
 		if all := w.all; !all {
 			within := w.within
 			round.Within = &within
-			if round.MaxDelete == 0 { // half of all, and not of what changed
+			if round.MaxDelete == 0 { // half of everything, not of what has changed
 				round.MaxDelete = max(10, files/2)
 			}
 		}
@@ -232,12 +234,12 @@ func watch(ctx context.Context, root string, options transfer.SyncOptions,
 		switch {
 		case err == nil || refused:
 			pause, last = 0, began
-			w.all = refused && round.Within != nil // of how many files it is too much, only all tells
+			w.all = refused && round.Within != nil // a full comparison shows how many files
 			if first {
 				say("watching " + root)
 			}
 		case first && ui.CodeOf(err) == ui.ExitFailed && !isPartial(err):
-			return err // what is wrong with the operands stays wrong
+			return err // wrong operands stay wrong
 		default:
 			pause = min(max(firstRetry, 2*pause), longestRetry)
 			w.all = true
@@ -246,12 +248,13 @@ func watch(ctx context.Context, root string, options transfer.SyncOptions,
 	}
 }
 
-// backoff is the wait before a connection is replaced: little at first, since changes wait for it.
+// backoff returns the wait before a connection is replaced: short at first, since changes are
+// waiting.
 func backoff(attempt int) time.Duration {
 	return min(firstRetry/2<<min(attempt-1, 10), longestRetry)
 }
 
-// isPartial reports whether a sync got as far as to copy.
+// isPartial reports whether a sync got as far as copying.
 func isPartial(err error) bool {
 	var tree *transfer.TreeError
 	return errors.As(err, &tree)

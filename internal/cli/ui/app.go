@@ -1,5 +1,5 @@
-// Package ui is what every verb needs of the process: standard streams, the terminal, questions to a
-// person, signals, exit codes, and text for people.
+// Package ui is what every verb needs from the process: standard streams, the terminal, prompts,
+// signals, exit codes, and text for people.
 package ui
 
 import "os"
@@ -8,19 +8,18 @@ import "os"
 type App struct {
 	Stdin   *os.File
 	Stdout  *os.File
-	Out     *output   // stdout, for what is printed
+	Out     *output   // stdout, for printed results
 	Console *Console  // standard error
 	restore *restorer // puts the terminal back
 	Signals signalPlan
-	Args    []string // as they were typed
-	Label   int      // columns in front of each line that is printed: the host's name, among several
+	Args    []string // as typed
+	Label   int      // columns taken by the host's name at the start of each line
 
-	// Turn is held by whoever asks the person something, so that an answer goes to the question
-	// that is on the screen.
+	// Turn is held while a question is asked, so that an answer goes to the question on the screen.
 	Turn chan struct{}
 }
 
-// EnableEscapes has the terminal on standard output obey colours.
+// EnableEscapes makes the terminal on standard output obey colours.
 func (a *App) EnableEscapes() { enableEscapes(a.Stdout) }
 
 func NewApp() *App {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A Board is the screen of a command that works on several hosts at once: messages and output with
-// the host's name in front, and a line of progress for each.
+// A Board is the screen of a command that works on several hosts at once: messages and output
+// prefixed with the host's name, and a progress line for each.
 type Board struct {
 	console *Console
 	out     io.Writer
@@ -21,23 +21,23 @@ type Board struct {
 
 	mu   sync.Mutex
 	rows []*row
-	wide int // the longest label
+	wide int // width of the longest label
 }
 
-// NewBoard returns the board of a run. With json each object that a host's App prints gets a field
-// "on" that holds the host's label.
+// NewBoard returns the board of a run. With json, each object that a host's App prints gets a field
+// "on" with the host's label.
 func (a *App) NewBoard(json bool) *Board {
 	return &Board{console: a.Console, out: a.Out, json: json}
 }
 
-// Show draws the hosts' lines of progress until Hide. It does nothing where nobody is looking.
+// Show draws the hosts' progress lines until Hide. It does nothing if there is no terminal.
 func (b *Board) Show() {
 	if b.console.Terminal() {
 		b.console.Show(b.text)
 	}
 }
 
-// Hide leaves none of the lines on the screen.
+// Hide removes the lines from the screen.
 func (b *Board) Hide() {
 	b.mu.Lock()
 	b.rows = nil
@@ -59,8 +59,7 @@ func (b *Board) App(a *App, label string) *App {
 		Label: runewidth.StringWidth(Printable(label)) + len(": ")}
 }
 
-// text is what a terminal of so many columns shows: the hosts that are under way, as many as there
-// is room for.
+// text returns what a terminal of this width shows: the active hosts, as many as fit.
 func (b *Board) text(width int) (lines []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,8 +85,8 @@ func (b *Board) text(width int) (lines []string) {
 	return lines
 }
 
-// height is how many hosts the screen shows, with room for the line that counts the others and for
-// messages.
+// height returns how many hosts fit on the screen, leaving room for the line that counts the others
+// and for messages.
 func (b *Board) height() int {
 	if _, rows, err := term.GetSize(int(b.console.file.Fd())); err == nil && rows > 0 {
 		return max(1, rows-3)
@@ -125,7 +124,7 @@ func (r *row) prefixed(p []byte) []byte {
 	return b.Bytes()
 }
 
-// rowOutput is what one host prints to standard output, line by line.
+// rowOutput is one host's standard output, line by line.
 type rowOutput struct {
 	row     *row
 	partial []byte
@@ -149,7 +148,8 @@ func (o *rowOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mostPartial is how long a line may be before it is cut: a file that is printed need have no lines.
+// mostPartial is how long a line may be before it is cut: printed files need not contain line
+// breaks.
 const mostPartial = 1 << 20
 
 // flush ends the last line.

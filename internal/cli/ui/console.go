@@ -19,14 +19,14 @@ type Console struct {
 	row  *row // of one host among several, which writes to the board's console
 
 	mu    sync.Mutex
-	lines func(width int) []string // the lines that are redrawn; nil when there are none
+	lines func(width int) []string // the lines to redraw; nil if there are none
 	drawn int                      // how many of them are on the screen
 	stop  chan struct{}            // ends the redrawing
 }
 
 func newConsole(f *os.File) *Console { return &Console{file: f} }
 
-// Terminal reports whether a person is looking.
+// Terminal reports whether standard error is a terminal.
 func (c *Console) Terminal() bool {
 	if c.row != nil {
 		return c.row.board.console.Terminal()
@@ -34,7 +34,7 @@ func (c *Console) Terminal() bool {
 	return IsTerminal(c.file)
 }
 
-// Write writes text that is fit for a terminal, above the lines that are redrawn.
+// Write writes text that is safe for a terminal, above the redrawn lines.
 func (c *Console) Write(p []byte) (int, error) {
 	if c.row != nil {
 		return c.row.board.console.Write(c.row.prefixed(p))
@@ -44,8 +44,8 @@ func (c *Console) Write(p []byte) (int, error) {
 	return len(p), c.redraw(p)
 }
 
-// redraw replaces the lines on the screen by text and the lines as they are now, in one write. The
-// cursor may be in any column, since a terminal itself shows the ^C that is typed.
+// redraw replaces the lines on the screen by text and the current lines, in one write. The cursor
+// may be in any column, since the terminal shows a typed ^C.
 func (c *Console) redraw(text []byte) error {
 	var b bytes.Buffer
 	if c.drawn > 0 {
@@ -67,7 +67,7 @@ func (c *Console) width() int { return Width(c.file) }
 
 const refreshEvery = 200 * time.Millisecond
 
-// Show draws lines again and again until hide.
+// Show redraws lines until Hide.
 func (c *Console) Show(lines func(width int) []string) {
 	if c.row != nil {
 		c.row.show(lines)
@@ -90,7 +90,7 @@ func (c *Console) Show(lines func(width int) []string) {
 			}
 			c.mu.Lock()
 			select {
-			case <-stop: // hidden while this waited for the lock
+			case <-stop: // hidden while waiting for the lock
 			default:
 				c.redraw(nil)
 			}
@@ -99,7 +99,7 @@ func (c *Console) Show(lines func(width int) []string) {
 	}()
 }
 
-// Hide draws the lines for the last time and leaves them there.
+// Hide draws the lines once more and leaves them on the screen.
 func (c *Console) Hide() {
 	if c.row != nil {
 		c.row.show(nil)
@@ -121,7 +121,7 @@ func (c *Console) Say(text string) {
 	fmt.Fprintf(c, "usftp: %s\n", Printable(text))
 }
 
-// Logger gives what -v shows: nothing but warnings, and at -1 not even those, what is done, or
+// Logger returns the logger for -v: warnings only (at -1 not even those), what is done, or
 // everything.
 func (c *Console) Logger(verbose int) *slog.Logger {
 	switch verbose {
@@ -135,7 +135,7 @@ func (c *Console) Logger(verbose int) *slog.Logger {
 	return slog.New(&logHandler{console: c, level: slog.LevelDebug})
 }
 
-// A logHandler writes a record as a line for people: no time, no level, the attributes behind.
+// A logHandler writes a record as a line for people: no time, no level, the attributes at the end.
 type logHandler struct {
 	console *Console
 	level   slog.Level
@@ -166,7 +166,7 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &with
 }
 
-// WithGroup is not used by any package of ours.
+// WithGroup is not used by our packages.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }
 
 func writeAttr(b *strings.Builder, a slog.Attr) {

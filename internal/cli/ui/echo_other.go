@@ -4,7 +4,7 @@ package ui
 
 import "os"
 
-// echoOff leaves it to term.ReadPassword to turn the echo off.
+// echoOff leaves turning the echo off to term.ReadPassword.
 func echoOff(int) error { return nil }
 
 // SignalsOff leaves it to the editor of lines.

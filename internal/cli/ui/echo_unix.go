@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echoOff keeps a terminal from showing what is typed.
+// echoOff stops a terminal from showing what is typed.
 func echoOff(fd int) error {
 	return change(fd, func(state *unix.Termios) { state.Lflag &^= unix.ECHO })
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// enableEscapes has the console obey escape sequences, which Windows leaves off at first.
+// enableEscapes makes the console obey escape sequences, which Windows disables by default.
 func enableEscapes(f *os.File) {
 	var mode uint32
 	console := windows.Handle(f.Fd())

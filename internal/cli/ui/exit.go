@@ -14,14 +14,13 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// The exit codes. 255 is what ssh, scp and sftp give when there is no connection, and what scripts
-// around them look for; 130 and its like are what a shell reports for a program that a signal has
-// ended.
+// The exit codes. ssh, scp and sftp exit with 255 if there is no connection, and scripts check for
+// it; 130 and the like are what a shell reports for a program ended by a signal.
 const (
 	ExitOK     = 0
 	ExitFailed = 1
 	exitUsage  = 2
-	// Of sync, as rsync has them.
+	// For sync, as in rsync.
 	ExitPartial  = 23
 	ExitVanished = 24
 	ExitRefused  = 25
@@ -44,9 +43,9 @@ var ExitCodes = []struct{ Code, Meaning string }{
 	{"255", "could not connect or log in to a host, it has no SFTP, or the connection was lost"},
 }
 
-// A UsageError is a command line that cannot be carried out.
+// A UsageError is an invalid command line.
 type UsageError struct {
-	Command string // whose help tells more
+	Command string // whose help says more
 	Err     error
 }
 
@@ -72,7 +71,7 @@ func (e *Interruption) Code() int {
 
 const ExitOutputGone = exitSignals + 13 // SIGPIPE
 
-// CodeOf gives the exit code for one failure.
+// CodeOf returns the exit code for a failure.
 func CodeOf(err error) int {
 	var usage *UsageError
 	var signal *Interruption
@@ -92,14 +91,14 @@ func CodeOf(err error) int {
 	return ExitFailed
 }
 
-// Interrupted gives the signal that has ended ctx, if one has.
+// Interrupted returns the signal that has ended ctx, if one has.
 func Interrupted(ctx context.Context) *Interruption {
 	var signal *Interruption
 	errors.As(context.Cause(ctx), &signal)
 	return signal
 }
 
-// An ExitError ends the program with a code, after the reasons have been told.
+// An ExitError ends the program with a code, after the reasons have been reported.
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
@@ -112,8 +111,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ReasonOf is an error without the operation and the path that package os and its like put in
-// front.
+// ReasonOf returns an error's text without the operation and the path that package os and others
+// put in front.
 func ReasonOf(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {

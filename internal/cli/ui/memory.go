@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// PeakMemory is what the process has taken at most, where the system tells, else what Go has.
+// PeakMemory returns the process's peak memory use if the system reports it, otherwise Go's.
 func PeakMemory() string {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {

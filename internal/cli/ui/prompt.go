@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/dial"
 )
 
-// A terminal is where a person sits, whatever the standard streams are.
+// A terminal is the user's terminal, whatever the standard streams are.
 type terminal struct{ in, out *os.File }
 
 func (t terminal) close() {
@@ -24,8 +24,8 @@ func (t terminal) close() {
 	}
 }
 
-// Prompter gives what asks a person, or nil where nobody can be asked. Questions go to the terminal
-// and never to standard input, which may be the file to copy.
+// Prompter returns a function that asks the user, or nil if nobody can be asked. Questions go to
+// the terminal and never to standard input, which may be the file to copy.
 func (a *App) Prompter(batch bool) dial.Prompter {
 	if batch {
 		return nil
@@ -58,8 +58,8 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		term.Restore(fd, state)
 		io.WriteString(tty.out, "\n")
 	})
-	// ReadPassword turns the echo off too, but only once it reads: what is typed as soon as the
-	// question is seen would be shown.
+	// ReadPassword turns the echo off too, but only once it reads: anything typed as soon as the
+	// question appears would be shown.
 	if err := echoOff(fd); err != nil {
 		restored()
 		tty.close()
@@ -73,9 +73,9 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	})
 }
 
-// await waits for the answer or for ctx. A read from a terminal cannot be broken off everywhere:
-// where ctx ends first the read is left to end with the next line or with the program, which in
-// that case ends soon.
+// await waits for the answer or for ctx. Not every system can interrupt a read from a terminal: if
+// ctx ends first the read is left to end with the next line or with the program, which then ends
+// soon.
 func await(ctx context.Context, tty terminal, read func() (string, error)) (string, error) {
 	type result struct {
 		answer string
@@ -106,7 +106,7 @@ func ReadLine(r io.Reader) (string, error) {
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// Banner shows what a server says before one is logged in.
+// Banner shows a server's message before the login.
 func (a *App) Banner(_, text string) {
 	fmt.Fprintln(a.Console, printableLines(strings.TrimRight(text, "\r\n")))
 }

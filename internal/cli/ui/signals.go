@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// CleanupTime is how long an interrupted program may take to leave things in order: longer than
-// package transfer takes at most.
+// CleanupTime is how long an interrupted program may take to clean up: longer than package transfer
+// ever takes.
 const CleanupTime = 8 * time.Second
 
-// signalPlan is what a command does about signals that differs from others.
+// signalPlan is how one command's signal handling differs from the others'.
 type signalPlan struct {
 	mu       sync.Mutex
 	caught   chan os.Signal
-	cleanup  time.Duration // instead of cleanupTime
-	reloaded func()        // what SIGHUP asks for, instead of the end
+	cleanup  time.Duration // replaces CleanupTime
+	reloaded func()        // what SIGHUP does instead of ending the program
 
-	interrupted func(*Interruption) bool // what SIGINT asks for, instead of the end
+	interrupted func(*Interruption) bool // what SIGINT does instead of ending the program
 }
 
 // catch has signals sent to a channel, except those that were ignored when the program started:
@@ -36,8 +36,8 @@ func (p *signalPlan) catch(caught chan os.Signal, signals ...os.Signal) {
 	}
 }
 
-// Set says how long cleaning up may take, and what SIGHUP does instead of ending the program. Then
-// it is caught even under nohup.
+// Set sets how long cleaning up may take, and what SIGHUP does instead of ending the program.
+// SIGHUP is then caught even under nohup.
 func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,14 +47,14 @@ func (p *signalPlan) Set(cleanup time.Duration, reload func()) {
 	}
 }
 
-// OnInterrupt has SIGINT do something else than end the program, as long as stop returns true.
+// OnInterrupt makes SIGINT call stop, and end the program only if that returns false.
 func (p *signalPlan) OnInterrupt(stop func(cause *Interruption) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.interrupted = stop
 }
 
-// handled reports whether a signal was something else than a wish to end the program.
+// handled reports whether a signal was handled without ending the program.
 func (p *signalPlan) handled(s os.Signal) bool {
 	if s == syscall.SIGHUP {
 		return p.reload()
@@ -65,7 +65,7 @@ func (p *signalPlan) handled(s os.Signal) bool {
 	return s == os.Interrupt && interrupted != nil && interrupted(&Interruption{s})
 }
 
-// reload does what SIGHUP asks for; false where that is the end.
+// reload does what SIGHUP asks for; it returns false if that is to end.
 func (p *signalPlan) reload() bool {
 	p.mu.Lock()
 	reload := p.reloaded
@@ -84,14 +84,13 @@ func (p *signalPlan) patience() time.Duration {
 }
 
 // CatchSignals returns a context that ends with the first signal that asks us to end. A second one,
-// or the end of cleanupTime, ends the program at once: a person who presses Ctrl-C wants the prompt
-// back. Signals that were ignored when the program started stay so.
+// or the end of CleanupTime, ends the program at once: a user who presses Ctrl-C wants the prompt
+// back. Signals ignored when the program started stay ignored.
 func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 4)
 	a.Signals.catch(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// With SIGPIPE caught, a write to a closed standard output fails, and what has been begun can
-	// be put in order.
+	// With SIGPIPE caught, a write to a closed standard output fails, and the program can clean up.
 	brokenPipes := make(chan os.Signal, 1)
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	done := make(chan struct{})
@@ -140,13 +139,13 @@ func (a *App) CatchSignals(parent context.Context) (context.Context, func()) {
 // returns does so now, once.
 func (a *App) RestoreAtSignal(undo func()) (now func()) { return a.restore.set(undo) }
 
-// A restorer holds how to undo what was done to the terminal.
+// A restorer knows how to undo what was done to the terminal.
 type restorer struct {
 	mu   sync.Mutex
 	undo func()
 }
 
-// set keeps undo for a signal; the function it gives undoes now, once.
+// set keeps undo for a signal; the function it returns calls undo now, once.
 func (r *restorer) set(undo func()) (now func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// units are those of sizes: decimal, and binary.
+// units are the units of sizes, decimal and binary.
 var units = []struct {
 	name  string
 	bytes float64
@@ -16,7 +16,7 @@ var units = []struct {
 	{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1},
 }
 
-// ParseSize takes a number of bytes with a unit, such as 1.5GiB.
+// ParseSize parses a number of bytes with a unit, such as 1.5GiB.
 func ParseSize(text string) (int64, error) {
 	for _, unit := range units {
 		digits, ok := strings.CutSuffix(text, unit.name)

@@ -39,8 +39,8 @@ func (a *App) StandardOutput(ctx context.Context) io.Writer {
 	return newDetached(ctx, a.Stdout.Write)
 }
 
-// output is standard output where it carries what a command prints. It keeps the first write that
-// failed, so that the exit code tells of it whatever the command makes of the error.
+// output is standard output for what a command prints. It keeps the first write error, so that the
+// exit code reflects it whatever the command does with the error.
 type output struct {
 	file *os.File
 	row  *rowOutput // of one host among several, instead of file
@@ -76,15 +76,15 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, o.err
 }
 
-// StopWhenLost has a failed write call stop: for commands whose purpose is what they print.
+// StopWhenLost calls stop after a failed write, for commands whose purpose is their output.
 func (o *output) StopWhenLost(stop func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failed = stop
 }
 
-// Close closes the file and returns the first error of all that was written. Some file systems
-// report only now that they could not store it.
+// Close closes the file and returns the first error of all writes. Some file systems report only at
+// this point that they could not store the data.
 func (o *output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +103,7 @@ func (o *output) Close() error {
 	return o.err
 }
 
-// An OutputError is a write to standard output that failed.
+// An OutputError reports a failed write to standard output.
 type OutputError struct{ err error }
 
 func (e *OutputError) Error() string {
@@ -112,16 +112,16 @@ func (e *OutputError) Error() string {
 
 func (e *OutputError) Unwrap() error { return e.err }
 
-// ReaderGone reports whether err is that whoever read standard output closed it, as head does. That
-// is no news to whoever ran it.
+// ReaderGone reports whether err means that the reader of standard output closed it, as head does.
+// That needs no message.
 func ReaderGone(err error) bool {
 	var output *OutputError
 	return errors.As(err, &output) && errors.Is(output.err, syscall.EPIPE)
 }
 
-// A detached stream is one whose Read or Write, which may wait for ever for another program or a
-// person, is done by a goroutine of its own with a buffer of its own, so that the end of the
-// context ends the wait. A call that was given up ends with the program.
+// A detached stream runs Read or Write, which may wait forever for another program or a person, on
+// a separate goroutine with a separate buffer, so that the wait can end with the context. An
+// abandoned call ends with the program.
 type detached struct {
 	ctx  context.Context
 	do   func([]byte) (int, error)
@@ -135,16 +135,16 @@ type result struct {
 	err error
 }
 
-// detachedBuffer is what a pipe holds.
+// detachedBuffer is as large as a pipe's.
 const detachedBuffer = 64 << 10
 
 func newDetached(ctx context.Context, do func([]byte) (int, error)) *detached {
 	return &detached{ctx: ctx, do: do}
 }
 
-// start starts the goroutine with the first call, and makes sure that the stream is still in use.
+// start starts the goroutine at the first call, and makes sure that the stream is still usable.
 func (d *detached) start() error {
-	if d.ctx.Err() != nil { // the buffer may be in the hands of a call that was given up
+	if d.ctx.Err() != nil { // an abandoned call may be using the buffer
 		return context.Cause(d.ctx)
 	}
 	if d.work != nil {
@@ -165,7 +165,7 @@ func (d *detached) start() error {
 	return nil
 }
 
-// run does one piece, of at most len(d.buf) bytes.
+// run handles one piece of at most len(d.buf) bytes.
 func (d *detached) run(n int) result {
 	select {
 	case d.work <- d.buf[:n]:

@@ -4,7 +4,7 @@ package ui
 
 import "os"
 
-// openTerminal opens the console: Windows has one device for its keyboard and one for its screen.
+// openTerminal opens the console: Windows has separate devices for keyboard and screen.
 func openTerminal() (terminal, error) {
 	in, err := os.OpenFile("CONIN$", os.O_RDWR, 0)
 	if err != nil {

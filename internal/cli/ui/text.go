@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// Printable makes text of any origin fit for a terminal and for one line: names and messages of a
-// server could otherwise move the cursor, change the title, or turn the direction of writing and so
-// forge what a person reads.
+// Printable makes text of any origin safe for one line on a terminal: names and messages from a
+// server could otherwise move the cursor, change the title, or reverse the writing direction and so
+// forge what the user reads.
 func Printable(s string) string { return escape(s, false) }
 
-// printableLines is printable for text that may have several lines.
+// printableLines is Printable for text that may have several lines.
 func printableLines(s string) string { return escape(strings.ReplaceAll(s, "\r\n", "\n"), true) }
 
 func escape(s string, lines bool) string {
@@ -52,7 +52,7 @@ func escape(s string, lines bool) string {
 	return b.String()
 }
 
-// Count writes a number of things.
+// Count formats a number of things.
 func Count(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -60,8 +60,8 @@ func Count(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Amount writes a number of bytes with three or four digits, in the decimal units that links are
-// measured in.
+// Amount formats a number of bytes with three or four digits, in the decimal units in which links
+// are measured.
 func Amount(n float64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%.0f B", n)
@@ -87,7 +87,7 @@ func Rate(bytes int64, in time.Duration) string {
 	return Amount(float64(bytes)/in.Seconds()) + "/s"
 }
 
-// Clock writes a time as people read it off a progress line.
+// Clock formats a time for a progress line.
 func Clock(d time.Duration) string {
 	s := int64((d + time.Second/2) / time.Second)
 	if s >= 100*3600 {
@@ -101,8 +101,8 @@ func Clock(d time.Duration) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// ShellWord quotes an argument where a shell would take it for something else. What no terminal
-// should be shown comes in the form $'\x1b', which bash, zsh and others know.
+// ShellWord quotes an argument if a shell would not take it literally. Characters unsafe for
+// terminals are written as $'\x1b', which bash, zsh and others understand.
 func ShellWord(arg string) string {
 	if plainWord.MatchString(arg) {
 		return arg
@@ -125,8 +125,8 @@ func ShellWord(arg string) string {
 	return "$'" + b.String() + "'"
 }
 
-// EscapeC1 escapes the control characters that JSON lets through: DEL and U+0080 to U+009F, which
-// terminals take for commands.
+// EscapeC1 escapes the control characters that JSON does not: DEL and U+0080 to U+009F, which
+// terminals may obey.
 func EscapeC1(text []byte) []byte {
 	if !bytes.ContainsFunc(text, isC1) {
 		return text

@@ -14,12 +14,12 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// ConcatenateOptions are those of cat.
+// ConcatenateOptions are the options of cat.
 type ConcatenateOptions struct {
 	Number bool // -n: number all lines
 }
 
-// Concatenate is cat. The beginnings of the next files are read while one is printed.
+// Concatenate is cat. While one file is printed, the beginnings of the next ones are read.
 func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []string) error {
 	j := env.begin(ctx, "cat")
 	number, inLine := 0, false
@@ -43,7 +43,7 @@ func Concatenate(ctx context.Context, env *Env, o ConcatenateOptions, names []st
 	return j.end()
 }
 
-// readFailed tells why a file could not be read to its end. A write that failed ends the verb.
+// readFailed reports why a file could not be read completely. A failed write ends the verb.
 func (j *job) readFailed(name string, err error) {
 	if err != nil {
 		if _, lost := j.out.Write(nil); lost != nil && j.err == nil {
@@ -54,7 +54,7 @@ func (j *job) readFailed(name string, err error) {
 	j.fail("read", name, err)
 }
 
-// A beginning is a file that was opened and of which the first bytes were read.
+// A beginning is an open file whose first bytes have been read.
 type beginning struct {
 	name string
 	file *usftp.File
@@ -64,13 +64,13 @@ type beginning struct {
 }
 
 const (
-	// mostOpened is how many files are opened ahead, and catAhead how many bytes are read of each.
+	// mostOpened is how many files are opened ahead, and catAhead how many bytes of each are read.
 	mostOpened = 16
 	catAhead   = 256 << 10
 	headAhead  = 32 << 10
 )
 
-// readAhead opens files and yields them in order, closing each after it was used.
+// readAhead opens files and yields them in order, closing each after use.
 func (j *job) readAhead(names []string, size int) iter.Seq[*beginning] {
 	return func(yield func(*beginning) bool) {
 		opened := make([]chan *beginning, len(names))
@@ -124,7 +124,7 @@ func (j *job) open(name string, size int) *beginning {
 	return f
 }
 
-// whyNotOpened looks into a refusal that has no reason: directories cannot be read.
+// whyNotOpened investigates a refusal without a reason: directories cannot be read.
 func (j *job) whyNotOpened(name string, err error) error {
 	if errors.Is(err, usftp.ErrSSHFxFailure) {
 		if info, statErr := j.client.Stat(j.at(name)); statErr == nil && info.IsDir() {
@@ -162,10 +162,10 @@ type textLine struct {
 	header
 	Path   string `json:"path"`
 	Text   string `json:"text"`
-	Base64 []byte `json:"base64,omitempty"` // the line if it is not UTF-8
+	Base64 []byte `json:"base64,omitempty"` // the line, if it is not UTF-8
 }
 
-// mostLine is where a line is cut for --json.
+// mostLine is the length at which a line is cut for --json.
 const mostLine = 1 << 20
 
 // lineWriter prints lines one by one: numbered, or as JSON.
@@ -175,7 +175,7 @@ type lineWriter struct {
 	number   *int
 	numbered bool
 	rest     []byte // of the last line
-	inLine   *bool  // the last line, maybe of the file before, has not ended
+	inLine   *bool  // the last line, possibly of the previous file, has not ended
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -217,16 +217,16 @@ func (w *lineWriter) emit() {
 	w.rest = w.rest[:0]
 }
 
-// HeadOptions are those of head and, with Follow and what is below it, of tail.
+// HeadOptions are the options of head and, in TailOptions, of tail.
 type HeadOptions struct {
 	Count   int64 // lines, or bytes
 	Bytes   bool  // -c
 	Other   bool  // head: all but the last Count; tail: from number Count on ("+5")
 	Quiet   bool  // -q: no headings
-	Verbose bool  // headings for a single file too
+	Verbose bool  // headings even for a single file
 }
 
-// headings prints what is in front of each file.
+// headings prints a heading before each file.
 type headings struct {
 	*job
 	on    bool
@@ -238,7 +238,7 @@ func newHeadings(j *job, o HeadOptions, names []string) *headings {
 	return &headings{job: j, on: !j.JSON && !o.Quiet && (len(names) > 1 || o.Verbose)}
 }
 
-// print prints the heading of a file, unless it is the one that was printed last.
+// print prints the heading of a file, unless it was the last one printed.
 func (h *headings) print(name string) {
 	if !h.on || h.count > 0 && h.last == name {
 		return
@@ -251,7 +251,7 @@ func (h *headings) print(name string) {
 	h.last = name
 }
 
-// writerFor is where a file's contents go.
+// writerFor returns where a file's contents go.
 func (j *job) writerFor(name string) (w io.Writer, end func()) {
 	if !j.JSON {
 		return j.out, func() {}
@@ -313,7 +313,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// copyBut copies all but the last n bytes, of which it keeps as many in memory.
+// copyBut copies all but the last n bytes, for which it needs that much memory.
 func copyBut(w io.Writer, r io.Reader, n int64) error {
 	var held []byte
 	buf := make([]byte, 64<<10)
@@ -332,7 +332,7 @@ func copyBut(w io.Writer, r io.Reader, n int64) error {
 	}
 }
 
-// copyButLines copies all but the last n lines, of which it keeps as many in memory.
+// copyButLines copies all but the last n lines, which it keeps in memory.
 func copyButLines(w io.Writer, r io.Reader, n int64) error {
 	var held [][]byte
 	lines := bufio.NewReaderSize(r, 64<<10)

@@ -11,15 +11,15 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// ChangeOwnerOptions are those of chown.
+// ChangeOwnerOptions are the options of chown.
 type ChangeOwnerOptions struct {
 	Recursive bool
 	Owner     string // "user", "user:group", ":group" or "user:"; names or numbers
-	NoFollow  bool   // -h: links themselves
+	NoFollow  bool   // -h: change links themselves
 }
 
-// ChangeOwner is chown. SFTP changes owners by number. Names are found where the server tells the
-// names of numbers (users-groups-by-id@openssh.com): see [owners.find].
+// ChangeOwner is chown. SFTP changes owners by number. Names can be used if the server translates
+// numbers to names (users-groups-by-id@openssh.com): see [job.find].
 func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []string) error {
 	j := env.begin(ctx, "chown")
 	uid, gid, err := j.parseOwner(o.Owner)
@@ -64,7 +64,7 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 	return j.end()
 }
 
-// parseOwner reads an owner; nil is one that stays as it is.
+// parseOwner parses an owner; nil means no change.
 func (j *job) parseOwner(text string) (uid, gid *uint32, err error) {
 	user, group, colon := strings.Cut(text, ":")
 	if user == "" && group == "" {
@@ -110,13 +110,13 @@ func (j *job) number(name string, group bool) (uint32, error) {
 	return j.find(what, name, group)
 }
 
-// highestOwner is how far numbers are searched for a name. Directory services that give higher ones
-// have too many to ask for.
+// highestOwner is the highest number searched for a name. Directory services with higher numbers
+// have too many to try.
 const highestOwner = 1 << 16
 
-// find searches for a name. The protocol only has names of numbers, so it first asks for the
-// numbers that /etc/passwd or /etc/group say, if they can be read: they may be those of a chroot,
-// and the server has the last word. Then it asks for all numbers of local users.
+// find searches for a name. The protocol can only translate numbers to names, so find first tries
+// the numbers in /etc/passwd or /etc/group, if they can be read: since these may belong to a
+// chroot, the server has the last word. Then it tries all numbers of local users.
 func (j *job) find(what, name string, group bool) (uint32, error) {
 	file := "/etc/passwd"
 	if group {
@@ -147,7 +147,7 @@ func (j *job) find(what, name string, group bool) (uint32, error) {
 	return 0, fmt.Errorf("there is no %s %s on the host with a number below %d; use a number", what, name, highestOwner)
 }
 
-// ask asks whether one of the numbers is the name's.
+// ask asks the server whether one of the numbers has the name.
 func (j *job) ask(ids []uint32, name string, group bool) (id uint32, ok bool, err error) {
 	if len(ids) == 0 {
 		return 0, false, nil
@@ -165,10 +165,10 @@ func (j *job) ask(ids []uint32, name string, group bool) (id uint32, ok bool, er
 	return 0, false, err
 }
 
-// mostDatabase is how much of /etc/passwd is read.
+// mostDatabase limits how much of /etc/passwd is read.
 const mostDatabase = 1 << 20
 
-// database returns the lines of a file such as /etc/passwd with at least four fields; none if it
+// database returns the lines with at least four fields of a file such as /etc/passwd; none if it
 // cannot be read.
 func (j *job) database(file string) (lines [][]string) {
 	f, err := j.client.Open(file)
@@ -186,7 +186,7 @@ func (j *job) database(file string) (lines [][]string) {
 	return lines
 }
 
-// loginGroup returns the group of a user, which only /etc/passwd tells.
+// loginGroup returns a user's group, which only /etc/passwd contains.
 func (j *job) loginGroup(uid uint32) (uint32, error) {
 	for _, fields := range j.database("/etc/passwd") {
 		if fields[2] == strconv.FormatUint(uint64(uid), 10) {

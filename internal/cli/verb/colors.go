@@ -9,13 +9,14 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// textWidth measures text as terminals do in most places: an ambiguous character takes one column.
+// textWidth measures text as most terminals do: ambiguous characters take one column.
 var textWidth = &runewidth.Condition{StrictEmojiNeutral: true}
 
-// Colors say how ls shows kinds of files, as LS_COLORS does for GNU's ls. A nil *Colors shows none.
+// Colors define how ls colours kinds of files, like LS_COLORS for GNU's ls. A nil *Colors means no
+// colours.
 type Colors struct {
 	kinds  map[string]string // by the two letters: "di" is a directory
-	suffix []suffixColor     // in the order of the variable; a later one wins
+	suffix []suffixColor     // in the order of the variable; later ones take precedence
 }
 
 type suffixColor struct{ suffix, code string }
@@ -26,9 +27,8 @@ var defaultColors = map[string]string{
 	"ex": "01;32", "su": "37;41", "sg": "30;43", "st": "37;44", "ow": "34;42", "tw": "30;42",
 }
 
-// NewColors reads LS_COLORS; where it is empty, the colours are GNU's own. What cannot be read as a
-// colour is ignored: an environment variable must not put other commands of the terminal into the
-// output.
+// NewColors parses LS_COLORS; if it is empty, the colours are GNU's. Anything that is not a colour
+// is ignored: an environment variable must not inject other terminal commands into the output.
 func NewColors(variable string) *Colors {
 	c := &Colors{kinds: make(map[string]string)}
 	for kind, code := range defaultColors {
@@ -47,8 +47,8 @@ func NewColors(variable string) *Colors {
 	return c
 }
 
-// ColorsFor returns the colours for when: "always", "never" or "auto". NO_COLOR (no-color.org) and a
-// terminal without colours turn auto off.
+// ColorsFor returns the colours for a setting: "always", "never" or "auto". NO_COLOR (no-color.org)
+// and a terminal without colours turn auto off.
 func ColorsFor(when string, terminal bool) *Colors {
 	_, none := os.LookupEnv("NO_COLOR")
 	none = none && os.Getenv("NO_COLOR") != ""
@@ -108,7 +108,7 @@ func (c *Colors) code(e *entry) string {
 	return c.kinds["fi"]
 }
 
-// link returns the colour of a symbolic link, which may be that of what it leads to.
+// link returns the colour of a symbolic link, which may be that of its target.
 func (c *Colors) link(e *entry) string {
 	switch {
 	case e.broken && c.kinds["or"] != "":
@@ -121,7 +121,7 @@ func (c *Colors) link(e *entry) string {
 	return c.code(&entry{name: e.target, stat: *e.targetStat})
 }
 
-// missing is the colour of what a link leads to that does not exist.
+// missing returns the colour of a link's target that does not exist.
 func (c *Colors) missing() string {
 	if c == nil {
 		return ""
@@ -129,7 +129,7 @@ func (c *Colors) missing() string {
 	return cmp.Or(c.kinds["mi"], c.kinds["or"])
 }
 
-// followLinks reports whether the colour of a link depends on what it leads to.
+// followLinks reports whether the colour of a link depends on its target.
 func (c *Colors) followLinks() bool {
 	return c != nil && (c.missing() != "" || c.kinds["ln"] == "target")
 }

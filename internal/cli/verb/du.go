@@ -7,18 +7,18 @@ import (
 	"strconv"
 )
 
-// DiskUsageOptions are those of du.
+// DiskUsageOptions are the options of du.
 type DiskUsageOptions struct {
 	Summarize bool // -s: only a total for each operand
-	Human     bool // -h
+	Human     bool // -s: only a total for each operand
 	All       bool // -a: files too, not only directories
 	Bytes     bool // -b: in bytes instead of units of 1024
 	Total     bool // -c: a grand total at the end
 	Depth     int  // -d: print only down to this many levels; negative means all
 }
 
-// DiskUsage is du. Version 3 of the protocol has no numbers of blocks, so sizes are those of du
-// --apparent-size, and files with several names count for each. Links are not followed.
+// DiskUsage is du. Version 3 of the protocol has no block counts, so sizes are those of du
+// --apparent-size, and a file with several names counts once per name. Links are not followed.
 func DiskUsage(ctx context.Context, env *Env, o DiskUsageOptions, names []string) error {
 	if len(names) == 0 {
 		names = []string{"."}
@@ -114,7 +114,7 @@ func (u *diskUsage) print(name string, bytes uint64) {
 	u.line(text, "\t", u.shown(u.Prefix+name))
 }
 
-// SpaceOptions are those of df.
+// SpaceOptions are the options of df.
 type SpaceOptions struct {
 	Human  bool // -h
 	Inodes bool // -i
@@ -132,7 +132,7 @@ type spaceLine struct {
 	ReadOnly   bool   `json:"read_only"`
 }
 
-// Space is df. It needs statvfs@openssh.com, which says neither the device nor where it is mounted:
+// Space is df. It needs statvfs@openssh.com, which reports neither the device nor the mount point:
 // the host's name and the operand are printed instead.
 func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error {
 	if len(names) == 0 {
@@ -195,7 +195,7 @@ func Space(ctx context.Context, env *Env, o SpaceOptions, names []string) error 
 	return j.end()
 }
 
-// percent is how much of what there is for users is in use, rounded up, as df prints it.
+// percent returns how much of the space available to users is in use, rounded up, as df does.
 func percent(used, free uint64) string {
 	if used+free == 0 {
 		return "-"
@@ -203,7 +203,7 @@ func percent(used, free uint64) string {
 	return fmt.Sprintf("%.0f%%", float64(int64((float64(used)*100+float64(used+free)-1)/float64(used+free))))
 }
 
-// table prints rows in columns: the first and the last to the left, the others to the right.
+// table prints rows in columns: the first and last are left-aligned, the others right-aligned.
 func (j *job) table(rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

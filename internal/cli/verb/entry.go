@@ -13,8 +13,8 @@ type entry struct {
 	stat usftp.FileStat
 
 	target     string          // of a symbolic link, if it was asked for
-	targetStat *usftp.FileStat // of what a symbolic link leads to, if it was asked for
-	broken     bool            // it was, and there is nothing
+	targetStat *usftp.FileStat // of a symbolic link's target, if it was asked for
+	broken     bool            // it was asked for and does not exist
 }
 
 // The types of files in POSIX's mode bits.
@@ -33,10 +33,10 @@ func (e *entry) is(kind uint32) bool { return e.stat.HasMode() && e.stat.Mode&ty
 func (e *entry) isDir() bool         { return e.is(typeDir) }
 func (e *entry) isLink() bool        { return e.is(typeLink) }
 
-// statOf returns the attributes behind an answer of the client's.
+// statOf returns the attributes in an answer of the client.
 func statOf(info fs.FileInfo) usftp.FileStat { return *info.Sys().(*usftp.FileStat) }
 
-// below returns the path of a name in a directory, as find and ls write it.
+// below returns the path of a name in a directory as find and ls print it.
 func below(dir, name string) string {
 	if strings.HasSuffix(dir, "/") {
 		return dir + name
@@ -44,12 +44,12 @@ func below(dir, name string) string {
 	return dir + "/" + name
 }
 
-// A follow says whether an operand that is a symbolic link stands for what it leads to.
+// A follow says whether an operand that is a symbolic link means its target.
 type follow int
 
 const (
 	followNever follow = iota
-	followToDir        // only if that is a directory
+	followToDir        // only if the target is a directory
 	followAlways
 )
 

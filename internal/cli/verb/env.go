@@ -1,21 +1,22 @@
-// Package verb has the everyday verbs on one host: ls, cat, rm, find and the rest. Each is a
-// function over an [Env], which says where it runs and where its output goes:
+// Package verb implements the everyday verbs on one host: ls, cat, rm, find and the rest. Each is a
+// function that takes an [Env], which says where it runs and where its output goes:
 //
 //	env := &verb.Env{Client: client, Host: "user@host", Out: os.Stdout, Say: say}
 //	err := verb.List(ctx, env, verb.ListOptions{Long: true}, []string{"dir", "file"})
 //
-// Operands are paths on the host, already expanded: a verb knows no patterns and no "host:".
-// Relative ones start in Env.Dir, or where the login has put us if that is empty. They are printed
-// as they were given.
+// Operands are paths on the host, already expanded: verbs handle neither patterns nor "host:".
+// Relative paths start in Env.Dir, or in the login directory if that is empty. They are printed as
+// given.
 //
-// A verb tells by Say what fails, one line each, and goes on with the rest. It then returns an
-// [*ui.ExitError] with the exit code of the tool whose name it carries: all has been said. Any other
-// error has not been said and has ended the verb: the connection is lost (errors.Is net.ErrClosed),
-// the context has ended, or the output cannot be written. A *UsageError is a mistake in the options.
+// A verb reports each failure by Say, as one line, and continues with the rest. It then returns an
+// [*ui.ExitError] with the exit code of the tool of the same name: everything has been reported.
+// Any other error has not been reported and has ended the verb: the connection is lost (errors.Is
+// net.ErrClosed), the context has ended, or the output cannot be written. A *UsageError is a
+// mistake in the options.
 //
-// Long trees and long links: all recursive verbs use one walker (walk.go), which lists directories
-// ahead of the visit, and one pipeline (pipeline.go), which starts changes without waiting for them.
-// Both are bounded in memory, and output is in order.
+// For large trees and long links, all recursive verbs share one walker (walk.go), which lists
+// directories ahead of the visit, and one pipeline (pipeline.go), which starts changes without
+// waiting for them. Both use bounded memory, and output is in order.
 package verb
 
 import (
@@ -33,32 +34,33 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// An Env is where a verb runs. Only Client, Out and Say must be set. One verb at a time uses it.
+// An Env is where a verb runs. Only Client, Out and Say must be set. Only one verb at a time may
+// use it.
 type Env struct {
 	Client *usftp.Client
 	Host   string // for messages and JSON: "user@host"
 	Dir    string // where relative paths start; absolute, or "" for the login's directory
 	Prefix string // printed in front of each path, such as "host:" if there are several hosts
 
-	Out io.Writer         // what the verb prints; it is buffered here
-	Say func(line string) // takes one line about a failure, fit for a terminal
+	Out io.Writer         // the verb's output, which it buffers
+	Say func(line string) // takes one line about a failure, safe for a terminal
 
-	// Ask asks the person before something is removed or replaced. Nil means that nobody answers,
-	// which is a no.
+	// Ask asks the user before something is removed or replaced. Nil means that nobody can be
+	// asked, which counts as no.
 	Ask func(ctx context.Context, question string) (yes bool, err error)
 
-	Terminal bool // Out is a terminal: columns, colours, and names made printable
+	Terminal bool // Out is a terminal: use columns, colours, and printable names
 	Width    int  // of the terminal; 0 means 80
 	Colors   *Colors
-	JSON     bool // print one JSON object a line instead
-	Verbose  bool // rm, mv, mkdir and the like print what they have done, as with -v
+	JSON     bool // print JSON objects instead, one per line
+	Verbose  bool // -v: rm, mv, mkdir and the like print what they have done
 
 	Now func() time.Time // nil means time.Now
 
 	names *owners // of users and groups; kept between verbs
 }
 
-// at returns the path on the host of an operand or of a path that begins with one.
+// at returns the path on the host of an operand, or of a path below one.
 func (e *Env) at(name string) string {
 	switch {
 	case e.Dir == "" || strings.HasPrefix(name, "/"):
@@ -76,15 +78,15 @@ func (e *Env) now() time.Time {
 	return time.Now()
 }
 
-// job is one verb at work. It keeps the exit code, and the error that ends the verb.
+// job is one run of a verb. It keeps the exit code, and the error that ends the verb.
 type job struct {
 	*Env
 	verb   string // "rm"
 	ctx    context.Context
-	client *usftp.Client // which ends with ctx
+	client *usftp.Client // ends with ctx
 	out    *bufio.Writer
 	code   int
-	err    error // what ends the verb; nothing more is to be done
+	err    error // what ends the verb
 }
 
 const outputBuffer = 64 << 10
@@ -98,7 +100,7 @@ func (e *Env) begin(ctx context.Context, verb string) *job {
 		out: bufio.NewWriterSize(e.Out, outputBuffer)}
 }
 
-// end is what the verb returns.
+// end returns the verb's result.
 func (j *job) end() error {
 	if err := j.out.Flush(); err != nil && j.err == nil {
 		j.err = err
@@ -114,11 +116,11 @@ func (j *job) end() error {
 	return nil
 }
 
-// over reports whether nothing more is to be done.
+// over reports whether the verb should stop.
 func (j *job) over() bool { return j.err != nil || j.ctx.Err() != nil }
 
-// fail says that something could not be done to a file, and keeps the exit code 1. If the
-// connection or the context has ended, the verb ends instead.
+// fail reports that something could not be done to a file, and keeps exit code 1. If the connection
+// or the context has ended, the verb ends instead.
 func (j *job) fail(what, name string, err error) { j.failCode(1, what, name, err) }
 
 func (j *job) failCode(code int, what, name string, err error) {
@@ -138,13 +140,13 @@ func (j *job) failCode(code int, what, name string, err error) {
 	}
 }
 
-// say tells a person something, after what was printed before.
+// say reports a line, after everything printed so far.
 func (j *job) say(line string) {
 	j.flush()
 	j.Say(ui.Printable(line))
 }
 
-// flush writes what was printed. Whoever reads it may have gone.
+// flush writes what was printed. The reader may have gone.
 func (j *job) flush() {
 	if err := j.out.Flush(); err != nil && j.err == nil {
 		j.err = err
@@ -159,7 +161,7 @@ func (j *job) title(name string) string {
 	return j.Host + ":" + name
 }
 
-// shown is a path or name as it is printed: as it is, but fit for a terminal if one shows it.
+// shown returns a path or name for printing, made safe if it goes to a terminal.
 func (j *job) shown(name string) string {
 	if j.Terminal {
 		return ui.Printable(name)
@@ -177,7 +179,7 @@ func (j *job) line(parts ...string) {
 	}
 }
 
-// done says that something was done, for -v and --json.
+// done reports that something was done, for -v and --json.
 func (j *job) done(kind, name, text string) {
 	if j.JSON {
 		j.print(doneLine{header{1, kind, j.Host}, name, ""})
@@ -186,8 +188,8 @@ func (j *job) done(kind, name, text string) {
 	}
 }
 
-// reasonOf is why something failed, in few words. The server's own come where they say more than
-// the code does.
+// reasonOf describes why something failed in a few words, using the server's if they say more than
+// the status code does.
 func reasonOf(err error) string {
 	var status *usftp.StatusError
 	message := ""
@@ -219,5 +221,5 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 func usage(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
-// printable is text of a server's that must stay on one line.
+// printable makes text from a server safe for one line.
 func printable(text string) string { return ui.Printable(text) }

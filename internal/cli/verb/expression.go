@@ -12,15 +12,15 @@ import (
 // An Expression is what find evaluates for each file.
 type Expression struct {
 	test       func(v *visit) bool
-	maxDepth   int // negative where there is none
+	maxDepth   int // negative if there is none
 	minDepth   int
 	depthFirst bool
 	deletes    bool
-	owners     bool // names of owners are tested
+	owners     bool // it tests names of owners
 	newer      []string
 }
 
-// Primaries are the words that start a part of an expression, with the number of words that follow
+// Primaries are the words that start a primary of an expression, with the number of arguments of
 // each.
 var Primaries = map[string]int{
 	"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-type": 1, "-size": 1,
@@ -30,7 +30,7 @@ var Primaries = map[string]int{
 	"-quit": 0, "-o": 0, "-or": 0, "-a": 0, "-and": 0, "-not": 0, "!": 0, "(": 0, ")": 0,
 }
 
-// ParseExpression reads an expression of find's. Errors are of type *UsageError.
+// ParseExpression parses an expression of find's. Errors are of type *UsageError.
 func ParseExpression(words []string) (*Expression, error) {
 	p := &expressionParser{words: words, e: &Expression{maxDepth: -1}}
 	test := always
@@ -61,7 +61,7 @@ type expressionParser struct {
 	nest  int
 }
 
-// mostNested bounds the recursion.
+// mostNested limits the recursion.
 const mostNested = 1000
 
 func (p *expressionParser) peek() string {
@@ -144,7 +144,7 @@ func (p *expressionParser) primary() (expressionTest, error) {
 	return test, nil
 }
 
-// build makes the test or action of a primary.
+// build returns the test or action of a primary.
 func (p *expressionParser) build(word, argument string) (expressionTest, error) {
 	switch word {
 	case "-true":
@@ -173,7 +173,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 		return func(v *visit) bool { return v.print(0) }, nil
 	case "-delete":
 		p.acts, p.e.deletes, p.e.depthFirst = true, true, true
-		wait := p.at < len(p.words) // what follows wants to know
+		wait := p.at < len(p.words) // what follows depends on the result
 		return func(v *visit) bool { return v.remove(wait) }, nil
 	case "-prune":
 		return func(v *visit) bool {
@@ -222,7 +222,7 @@ func (p *expressionParser) build(word, argument string) (expressionTest, error) 
 	return p.ownerTest(word, argument)
 }
 
-// ownerTest is -user and -group: a name if the server tells names, or a number.
+// ownerTest is -user and -group: a name if the server translates names, or a number.
 func (p *expressionParser) ownerTest(word, argument string) (expressionTest, error) {
 	p.e.owners = true
 	number, err := strconv.ParseUint(argument, 10, 32)
@@ -254,7 +254,7 @@ func typeTest(argument string) (expressionTest, error) {
 	}, nil
 }
 
-// compare cuts the sign from a number of find's: +n is more than n, -n less, and n just that.
+// compare splits the sign off one of find's numbers: +n is more than n, -n less, and n exactly n.
 func compare(argument string) (sign byte, number string) {
 	if argument != "" && (argument[0] == '+' || argument[0] == '-') {
 		return argument[0], argument[1:]

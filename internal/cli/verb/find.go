@@ -11,7 +11,7 @@ import (
 )
 
 // Find is find: it visits the trees at some operands and evaluates an expression for each file. A
-// directory's entries come in the order of their names. Links are not followed.
+// directory's entries come sorted by name. Links are not followed.
 func Find(ctx context.Context, env *Env, e *Expression, names []string) error {
 	if len(names) == 0 {
 		names = []string{"."}
@@ -23,7 +23,7 @@ func Find(ctx context.Context, env *Env, e *Expression, names []string) error {
 	return f.end()
 }
 
-// finder is one find.
+// finder is one run of find.
 type finder struct {
 	*job
 	e       *Expression
@@ -34,7 +34,7 @@ type finder struct {
 	quit    bool
 }
 
-// A visit is a file for which the expression is evaluated.
+// A visit is a file being evaluated.
 type visit struct {
 	*finder
 	path  string
@@ -76,7 +76,7 @@ func (f *finder) find(names []string) {
 	f.remover.ops.drain()
 }
 
-// lookUpNewer asks for the times of the files that -newer names.
+// lookUpNewer asks for the times of the files named by -newer.
 func (f *finder) lookUpNewer() {
 	f.newer = make(map[string]time.Time)
 	for _, e := range f.lookup(f.e.newer, followAlways, func(name string, err error) {
@@ -85,7 +85,7 @@ func (f *finder) lookUpNewer() {
 		f.newer[e.name] = e.stat.ModTime()
 	}
 	if len(f.newer) < len(f.e.newer) && f.err == nil {
-		f.err = f.end() // what it would find means nothing
+		f.err = f.end() // its results would be meaningless
 	}
 }
 
@@ -144,7 +144,7 @@ func (v *visit) print(end byte) bool {
 	return true
 }
 
-// remove is the action -delete. If the expression goes on after it, it waits for the outcome.
+// remove is the action -delete. It waits for the outcome if the expression continues after it.
 func (v *visit) remove(wait bool) bool {
 	if v.path == "." { // as in GNU's find
 		return true
@@ -157,7 +157,7 @@ func (v *visit) remove(wait bool) bool {
 	code, failed := v.code, false
 	v.code = 0
 	if v.dir != nil {
-		v.dir.failed = false // what is left in it is no failure yet
+		v.dir.failed = false // what is left in it is not a failure yet
 		r.leave(v.dir)
 	} else {
 		r.start(v.in, v.path, func() *usftp.Pending[struct{}] {
@@ -189,7 +189,7 @@ func (v *visit) empty() bool {
 	}
 	v.remover.ops.drain()
 	for range v.client.Entries(v.at(v.path)) {
-		return false // an error too
+		return false // errors, too
 	}
 	return true
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// modeString is a mode as ls -l prints it.
+// modeString returns a mode as ls -l prints it.
 func modeString(s *usftp.FileStat) string {
 	if !s.HasMode() {
 		return "?---------"
@@ -39,10 +39,10 @@ func modeString(s *usftp.FileStat) string {
 	return string(text)
 }
 
-// octal is a mode's permissions as chmod takes them, without the type.
+// octal returns a mode's permissions as for chmod, without the type.
 func octal(mode uint32) string { return fmt.Sprintf("%04o", mode&0o7777) }
 
-// human is a number of bytes as ls -h, du -h and df -h print it: in powers of 1024, at most three
+// human formats a number of bytes as ls -h, du -h and df -h do: in powers of 1024, at most three
 // digits, rounded up.
 func human(n uint64) string {
 	if n < 1024 {
@@ -60,11 +60,11 @@ func human(n uint64) string {
 	return ""
 }
 
-// recently is how long ls -l prints a time with its hour instead of its year: half a year of the
-// Gregorian calendar.
+// recently is how old a file may be for ls -l to print its time with the hour instead of the year:
+// half a Gregorian year.
 const recently = 31556952 * time.Second / 2
 
-// timeString is a time as ls -l prints it, in this machine's time zone.
+// timeString returns a time as ls -l prints it, in this machine's time zone.
 func timeString(s *usftp.FileStat, now time.Time) string {
 	if !s.HasTimes() {
 		return "           ?"
@@ -76,10 +76,10 @@ func timeString(s *usftp.FileStat, now time.Time) string {
 	return t.Format("Jan _2  2006")
 }
 
-// width is how many columns a terminal needs for text.
+// width returns how many columns text takes on a terminal.
 func width(text string) int { return textWidth.StringWidth(text) }
 
-// padLeft and padRight fill text with spaces.
+// padLeft and padRight pad text with spaces.
 func padLeft(text string, to int) string {
 	return strings.Repeat(" ", max(0, to-width(text))) + text
 }
@@ -88,8 +88,8 @@ func padRight(text string, to int) string {
 	return text + strings.Repeat(" ", max(0, to-width(text)))
 }
 
-// columns writes cells in as many columns as fit, each as wide as its longest cell, filled downwards
-// as ls does. plain are the cells without colours, which say how wide they are.
+// columns writes cells in as many columns as fit, each as wide as its longest cell, filled
+// downwards as in ls. plain are the cells without colours, which determine their width.
 func (j *job) columns(cells, plain []string) {
 	if len(cells) == 0 {
 		return
@@ -118,7 +118,7 @@ func (j *job) columns(cells, plain []string) {
 // gap is the space between two columns.
 const gap = 2
 
-// layout returns in how many rows cells fit a line, and how wide each column is then.
+// layout returns in how many rows the cells fit, and the width of each column.
 func layout(widths []int, total int) (rows int, column []int) {
 	most := max(1, total/(1+gap)) // columns
 	for columns := min(most, len(widths)); columns > 1; columns-- {

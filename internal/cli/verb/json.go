@@ -8,25 +8,25 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// header is how each line of --json begins.
+// header begins each line of --json.
 type header struct {
 	Version int    `json:"v"`
 	Kind    string `json:"kind"`
 	Host    string `json:"host,omitempty"`
 }
 
-// An errorLine is something that failed.
+// An errorLine reports a failure.
 type errorLine struct {
 	header
 	Path    string `json:"path"`
 	Message string `json:"message"`
 }
 
-// A doneLine is something that was done: "removed", "made", "moved" and so on.
+// A doneLine reports something done: "removed", "made", "moved" and so on.
 type doneLine struct {
 	header
 	Path   string `json:"path"`
-	Target string `json:"target,omitempty"` // of what has two names
+	Target string `json:"target,omitempty"` // if there are two names
 }
 
 // A fileLine is a file and its attributes.
@@ -50,7 +50,7 @@ type attributes struct {
 	Group string     `json:"group,omitempty"`
 }
 
-// attributesOf returns attributes for --json, with the names of owners that are known.
+// attributesOf returns attributes for --json, with the known names of owners.
 func (j *job) attributesOf(s *usftp.FileStat) attributes {
 	a := attributes{Type: typeName(s)}
 	if s.HasMode() {
@@ -92,7 +92,7 @@ func typeName(s *usftp.FileStat) string {
 	return "file"
 }
 
-// print prints one object. Characters that a terminal could take for commands are escaped.
+// print prints one object. Characters that a terminal might obey are escaped.
 func (j *job) print(object any) {
 	text, err := json.Marshal(object)
 	if err == nil {

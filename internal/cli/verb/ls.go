@@ -12,20 +12,20 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// ListOptions are those of ls.
+// ListOptions are the options of ls.
 type ListOptions struct {
 	Long      bool // -l
 	All       bool // -a: names that begin with a dot, "." and ".."
 	AlmostAll bool // -A: names that begin with a dot
 	Recursive bool // -R
 	Human     bool // -h
-	Directory bool // -d: directories themselves, not what they hold
-	Numeric   bool // -n: with -l, numbers of owners instead of names
-	Classify  bool // -F: a character after each name that says what it is
-	Slash     bool // -p: a slash after directories
+	Directory bool // -d: directories themselves, not their contents
+	Numeric   bool // -n: numeric owners with -l
+	Classify  bool // -F: append a character that shows the type
+	Slash     bool // -p: append a slash to directories
 	Reverse   bool // -r
 	Sort      ListSort
-	Columns   bool // names in columns, if not Long; else one a line
+	Columns   bool // names in columns unless Long; otherwise one per line
 }
 
 // ListSort is the order of ls.
@@ -36,11 +36,11 @@ const (
 	SortByName ListSort = iota
 	SortByTime          // -t, newest first
 	SortBySize          // -S, largest first
-	SortNone            // -U, as the server lists them
+	SortNone            // -U, in the server's order
 )
 
-// List is ls. Without operands it lists ".". The exit code is 2 for an operand that cannot be
-// listed, and 1 for something below one.
+// List is ls. Without operands it lists ".". The exit code is 2 if an operand cannot be listed, and
+// 1 if something below one cannot.
 func List(ctx context.Context, env *Env, o ListOptions, names []string) error {
 	if len(names) == 0 {
 		names = []string{"."}
@@ -50,16 +50,17 @@ func List(ctx context.Context, env *Env, o ListOptions, names []string) error {
 	return l.end()
 }
 
-// lister is one ls.
+// lister is one run of ls.
 type lister struct {
 	*job
 	o       ListOptions
-	several bool // directories are named
-	printed bool // something was, so that the next directory needs a blank line
+	several bool // several directories are listed
+	printed bool // something was printed, so the next directory needs a blank line before it
 }
 
 func (l *lister) list(names []string) {
-	// As in GNU's ls: a link to a directory that was named is followed, but not with -l, -d or -F.
+	// As in GNU's ls: a link to a directory that is an operand is followed, except with -l, -d or
+	// -F.
 	follow := followToDir
 	if l.o.Long || l.o.Directory || l.o.Classify {
 		follow = followNever
@@ -125,7 +126,7 @@ func (l *lister) order() func(a, b *entry) int {
 	return by
 }
 
-// prepare asks for what a listing does not tell: the targets of links, and the names of owners.
+// prepare asks for what a listing does not contain: the targets of links, and the names of owners.
 func (l *lister) prepare(d *dir, entries []*entry) {
 	dirPath := func(e *entry) string {
 		if d == nil {
@@ -162,7 +163,7 @@ func (l *lister) prepare(d *dir, entries []*entry) {
 	}
 }
 
-// enter shows a directory.
+// enter prints a directory.
 func (l *lister) enter(d *dir, entries []*entry) error {
 	if d.err != nil {
 		code := 1
@@ -215,7 +216,7 @@ func (l *lister) withDots(d *dir, entries []*entry) []*entry {
 	return entries
 }
 
-// show prints files, by the names that name gives.
+// show prints files, by the names that name returns.
 func (l *lister) show(entries []*entry, name func(*entry) string) {
 	switch {
 	case len(entries) == 0:
@@ -243,7 +244,7 @@ func (l *lister) show(entries []*entry, name func(*entry) string) {
 	}
 }
 
-// withPrefix puts the host in front of an operand, if there are several hosts.
+// withPrefix puts the host in front of an operand if there are several hosts.
 func (l *lister) withPrefix(name string) string {
 	if strings.Contains(name, "/") {
 		return l.Prefix + name
@@ -251,7 +252,7 @@ func (l *lister) withPrefix(name string) string {
 	return name
 }
 
-// mark is the character that -F or -p puts after a name.
+// mark returns the character that -F or -p appends to a name.
 func (l *lister) mark(s *usftp.FileStat) string {
 	if !s.HasMode() || !l.o.Classify && !l.o.Slash {
 		return ""
@@ -274,7 +275,7 @@ func (l *lister) mark(s *usftp.FileStat) string {
 	return ""
 }
 
-// showLong prints files as ls -l does. Version 3 has no link counts; as in sftp there is a "?".
+// showLong prints files as ls -l does. Version 3 has no link counts, so as in sftp there is a "?".
 func (l *lister) showLong(entries []*entry, name func(*entry) string) {
 	type row struct{ user, group, size string }
 	rows := make([]row, len(entries))
@@ -304,7 +305,7 @@ func (l *lister) showLong(entries []*entry, name func(*entry) string) {
 	}
 }
 
-// targetOf shows where a link leads.
+// targetOf returns a link's target for printing.
 func (l *lister) targetOf(e *entry) string {
 	shown := l.shown(e.target)
 	if e.broken {
@@ -319,7 +320,7 @@ func (l *lister) targetOf(e *entry) string {
 	return l.Colors.paint(&entry{name: e.target, stat: *e.targetStat}, shown) + mark
 }
 
-// word is a name of an owner: a server could send one with a line break.
+// word makes an owner's name safe: a server could send one with a line break.
 func (l *lister) word(name string) string { return printable(name) }
 
 func (l *lister) size(s *usftp.FileStat) string {
@@ -332,7 +333,7 @@ func (l *lister) size(s *usftp.FileStat) string {
 	return strconv.FormatUint(s.Size, 10)
 }
 
-// showJSON prints the entries of a directory, or operands, as JSON.
+// showJSON prints a directory's entries, or operands, as JSON.
 func (l *lister) showJSON(d *dir, entries []*entry) {
 	for _, e := range entries {
 		name := e.name

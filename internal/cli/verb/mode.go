@@ -11,27 +11,27 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A modeChange is what chmod is to do: a mode in octal, or changes in chmod's language.
+// A modeChange is a change for chmod: an octal mode, or a symbolic change.
 type modeChange struct {
 	octal  bool
 	mode   uint32
-	digits int // of the octal mode; with five it sets a directory's setuid and setgid too
+	digits int // of the octal mode; five digits also set a directory's setuid and setgid bits
 	steps  []modeStep
 }
 
 // A modeStep is one change, such as "u+x".
 type modeStep struct {
-	who  uint32 // the bits that it is about: 04700 for u, 02070 for g, 01007 for o
-	all  bool   // nobody was named: the umask's bits stay
+	who  uint32 // the bits affected: 04700 for u, 02070 for g, 01007 for o
+	all  bool   // no class was given: bits in the umask are kept
 	op   byte   // '+', '-' or '='
-	bits uint32 // for r, w, x, s and t: in all three places
-	x    bool   // X: x for directories, and where anybody has x
-	copy byte   // 'u', 'g' or 'o': the permissions of those
+	bits uint32 // for r, w, x, s and t, in all three classes
+	x    bool   // X: x for directories, and for files that have any x
+	copy byte   // 'u', 'g' or 'o': copy the permissions of that class
 }
 
 const allModeBits = 0o7777
 
-// parseMode reads a mode as chmod takes it.
+// parseMode parses a mode as chmod does.
 func parseMode(text string) (*modeChange, error) {
 	if text == "" {
 		return nil, errors.New("the mode is empty")
@@ -54,7 +54,7 @@ func parseMode(text string) (*modeChange, error) {
 
 var errMode = errors.New("invalid mode")
 
-// parseClause reads one clause, such as "ug+rw-x".
+// parseClause parses one clause, such as "ug+rw-x".
 func (m *modeChange) parseClause(clause string) error {
 	var who uint32
 	i := 0
@@ -111,8 +111,8 @@ func (m *modeChange) parseClause(clause string) error {
 	return nil
 }
 
-// apply returns the mode that a file with this mode gets. As in GNU's chmod, a directory keeps its
-// setuid and setgid bits unless they are named.
+// apply returns the new mode for a file with this mode. As in GNU's chmod, a directory keeps its
+// setuid and setgid bits unless they are given explicitly.
 func (m *modeChange) apply(mode uint32, dir bool) uint32 {
 	mode &= allModeBits
 	if m.octal {
@@ -152,22 +152,23 @@ func (s *modeStep) apply(mode uint32, dir bool) uint32 {
 		return mode &^ bits
 	}
 	keep := allModeBits &^ who
-	if dir { // unless they are named
+	if dir { // unless given explicitly
 		keep |= 0o6000 &^ (s.bits & who)
 	}
 	return mode&keep | bits
 }
 
-// fileMode returns mode bits as package fs has them.
+// fileMode converts mode bits to package fs's.
 func fileMode(bits uint32) fs.FileMode { return wire.FileMode(bits) }
 
-// ChangeModeOptions are those of chmod.
+// ChangeModeOptions are the options of chmod.
 type ChangeModeOptions struct {
 	Recursive bool
 	Mode      string // octal or symbolic
 }
 
-// ChangeMode is chmod. Links that are named are followed; those below a directory are left alone.
+// ChangeMode is chmod. Links given as operands are followed; those below a directory are left
+// alone.
 func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []string) error {
 	mode, err := parseMode(o.Mode)
 	if err != nil {
@@ -199,14 +200,14 @@ func ChangeMode(ctx context.Context, env *Env, o ChangeModeOptions, names []stri
 	return j.end()
 }
 
-// A changer changes attributes of files and of what lies below directories. A directory is changed
-// before what is in it.
+// A changer changes the attributes of files and of everything below directories. A directory is
+// changed before its contents.
 type changer struct {
 	*job
 	recursive bool
 	follow    follow
 	change    func(e *entry, name string)
-	named     bool // what is changed is an operand
+	named     bool // the file being changed is an operand
 	ops       pipeline
 }
 

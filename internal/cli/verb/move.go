@@ -13,14 +13,14 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// MoveOptions are those of mv.
+// MoveOptions are the options of mv.
 type MoveOptions struct {
-	NoClobber   bool // -n: keep what exists
-	Interactive bool // -i: ask before something is replaced
+	NoClobber   bool // -i: ask before replacing
+	Interactive bool // -T: the target is the new name, even if it is a directory
 	NoDirectory bool // -T: the target is the new name, even if it is a directory
 }
 
-// Move is mv on one host: the last name is the new one, or the directory that the others go to.
+// Move is mv on one host: the last name is the new name, or the directory that the others move to.
 func Move(ctx context.Context, env *Env, o MoveOptions, names []string) error {
 	m := &mover{job: env.begin(ctx, "mv"), o: o}
 	m.move(names)
@@ -32,8 +32,9 @@ type mover struct {
 	o MoveOptions
 }
 
-// into returns the target for each source: in the directory that the last name is, or that name. ok
-// is false if several sources go to one that is no directory, which was told.
+// into returns the target for each source: inside the last name if that is a directory, otherwise
+// that name. ok is false if several sources go to something that is not a directory, which has been
+// reported.
 func (j *job) into(names []string, noDirectory bool) (sources, targets []string, ok bool) {
 	sources, last := names[:len(names)-1], names[len(names)-1]
 	isDir := false
@@ -102,7 +103,7 @@ func (m *mover) move(names []string) {
 	ops.drain()
 }
 
-// keeps asks whether an existing target is replaced; true if it is not.
+// keeps reports whether an existing target must be kept, asking if necessary.
 func (m *mover) keeps(target string, ops *pipeline) bool {
 	if !m.o.Interactive || m.o.NoClobber {
 		return false
@@ -114,7 +115,7 @@ func (m *mover) keeps(target string, ops *pipeline) bool {
 	return !m.confirm("replace", target)
 }
 
-// confirm asks about a file. Without anybody to ask the answer is no.
+// confirm asks about a file. If nobody can be asked the answer is no.
 func (j *job) confirm(question, name string) bool {
 	j.flush()
 	if j.Ask == nil || j.over() {
@@ -127,7 +128,7 @@ func (j *job) confirm(question, name string) bool {
 	return yes
 }
 
-// did tells what was done with two names, for -v and --json.
+// did reports an operation on two names, for -v and --json.
 func (j *job) did(kind, name, target, format string) {
 	if j.JSON {
 		j.print(doneLine{header{1, kind, j.Host}, name, target})
@@ -136,16 +137,16 @@ func (j *job) did(kind, name, target, format string) {
 	}
 }
 
-// LinkOptions are those of ln.
+// LinkOptions are the options of ln.
 type LinkOptions struct {
 	Symbolic    bool // -s
 	Force       bool // -f: replace an existing link or file
 	NoDirectory bool // -T: the last name is the link, even if it is a directory
-	NoFollow    bool // -n: as NoDirectory, if the last name is a link to a directory
+	NoFollow    bool // -n: like NoDirectory, if the last name is a link to a directory
 }
 
-// Link is ln: the last name is the link, or the directory in which links to the others are made.
-// With Symbolic the others are text, as a link holds it. Hard links need hardlink@openssh.com.
+// Link is ln: the last name is the link, or the directory for links to the others. With Symbolic
+// the others are the links' text. Hard links need hardlink@openssh.com.
 func Link(ctx context.Context, env *Env, o LinkOptions, names []string) error {
 	j := env.begin(ctx, "ln")
 	if len(names) == 1 {
@@ -187,8 +188,8 @@ func (j *job) link(o LinkOptions, source, target string) {
 	j.did("linked", target, source, "%s -> %s")
 }
 
-// replaceBy makes something under a temporary name and gives it the name of what is there, so that
-// the name is never missing.
+// replaceBy makes something under a temporary name and renames it over the existing name, which is
+// thus never missing.
 func (j *job) replaceBy(at string, make func(at string) error) error {
 	if info, err := j.client.Lstat(at); err == nil && info.IsDir() {
 		return errIsDirectory
@@ -211,16 +212,16 @@ func (j *job) replaceBy(at string, make func(at string) error) error {
 	return err
 }
 
-// sameAfterRename reports whether the temporary name is gone. Renaming a hard link to another name
-// of the same file does nothing and keeps both.
+// sameAfterRename reports whether the temporary name is gone. Renaming one hard link to another of
+// the same file does nothing and keeps both.
 func sameAfterRename(client *usftp.Client, temporary string) bool {
 	_, err := client.Lstat(temporary)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// MakeDirectoryOptions are those of mkdir.
+// MakeDirectoryOptions are the options of mkdir.
 type MakeDirectoryOptions struct {
-	Parents bool   // -p: missing parents too; what exists is no failure
+	Parents bool   // -p: make missing parents too, and accept existing directories
 	Mode    string // -m: octal or symbolic; "" leaves it to the server
 }
 
@@ -259,9 +260,9 @@ func MakeDirectory(ctx context.Context, env *Env, o MakeDirectoryOptions, names 
 	return j.end()
 }
 
-// RemoveDirectoryOptions are those of rmdir.
+// RemoveDirectoryOptions are the options of rmdir.
 type RemoveDirectoryOptions struct {
-	Parents bool // -p: the parents in the path too
+	Parents bool // -p: also the parents in the path
 }
 
 // RemoveDirectory is rmdir: it removes empty directories.
@@ -302,7 +303,7 @@ func (j *job) removeChain(name string) {
 	}
 }
 
-// whyNotRemoved looks into a refusal that has no reason.
+// whyNotRemoved investigates a refusal without a reason.
 func (j *job) whyNotRemoved(name string, err error) error {
 	if !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return err

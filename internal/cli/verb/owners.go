@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// owners knows the names of users and groups by number, where the server tells them
-// (users-groups-by-id@openssh.com; OpenSSH's PROTOCOL, section 4.12). Its methods may be called from
+// owners knows the names of users and groups by number, if the server translates them
+// (users-groups-by-id@openssh.com; OpenSSH PROTOCOL, section 4.12). Its methods may be called from
 // several goroutines.
 type owners struct {
 	mu            sync.Mutex
@@ -21,11 +21,10 @@ func newOwners() *owners {
 	return &owners{users: make(map[uint32]string), groups: make(map[uint32]string)}
 }
 
-// mostOwners limits the names that are kept: a server may send other numbers without end.
+// mostOwners limits how many names are kept: a server may send new numbers forever.
 const mostOwners = 100_000
 
-// learn asks for the names of those owners of the entries that are not known yet: one round trip,
-// or none.
+// learn asks for the names of the entries' owners that are not known yet: one round trip, or none.
 func (o *owners) learn(ctx context.Context, client *usftp.Client, entries []*entry) {
 	if !tellsOwners(client) {
 		return
@@ -49,7 +48,7 @@ func (o *owners) learn(ctx context.Context, client *usftp.Client, entries []*ent
 	}
 }
 
-// mostAsked is how many numbers are asked for in one request.
+// mostAsked is how many numbers one request asks for.
 const mostAsked = 1024
 
 func tellsOwners(client *usftp.Client) bool {
@@ -57,7 +56,7 @@ func tellsOwners(client *usftp.Client) bool {
 	return version == "1"
 }
 
-// ownerNames asks for the names of users and groups; "" is one that the server does not know.
+// ownerNames asks for the names of users and groups; "" means that the server knows none.
 func ownerNames(client *usftp.Client, users, groups []uint32) (userNames, groupNames []string,
 	err error) {
 	const head = wire.LengthSize + 1 + 4 + 4 + len(wire.ExtUsersGroupsByID) // of the packet
@@ -76,7 +75,7 @@ func ownerNames(client *usftp.Client, users, groups []uint32) (userNames, groupN
 	return names.Users, names.Groups, nil
 }
 
-// unknown returns the owners of entries whose names are not known.
+// unknown returns the entries' owners whose names are not known.
 func (o *owners) unknown(entries []*entry) (users, groups []uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,14 +98,14 @@ func (o *owners) unknown(entries []*entry) (users, groups []uint32) {
 	return users, groups
 }
 
-// known returns the names of a user and a group, "" where they are not known.
+// known returns the names of a user and a group, "" if unknown.
 func (o *owners) known(uid, gid uint32) (user, group string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.users[uid], o.groups[gid]
 }
 
-// of returns the owner and group of a file as ls prints them: names, else numbers, else "?".
+// of returns a file's owner and group as ls prints them: names, otherwise numbers, otherwise "?".
 func (o *owners) of(s *usftp.FileStat, numeric bool) (user, group string) {
 	if !s.HasOwner() {
 		return "?", "?"

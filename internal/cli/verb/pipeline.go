@@ -1,18 +1,18 @@
 package verb
 
 // mostInFlight is how many changes a verb has in flight. Over a link of 100 ms that is 40,000 a
-// second, more than any server carries out.
+// second, more than any server executes.
 const mostInFlight = 4096
 
 // A pipeline has operations in flight and takes their results in the order in which they were
-// started, on the goroutine of its owner.
+// started, on its owner's goroutine.
 type pipeline struct {
 	waits []func()
-	first int // of those not taken yet
+	first int // index of the first not taken yet
 }
 
-// add keeps what waits for the result of an operation that was just started, and takes the result.
-// If too many are in flight it waits for the oldest.
+// add adds wait, which waits for the result of an operation that was just started. If too many are
+// in flight it first waits for the oldest.
 func (p *pipeline) add(wait func()) {
 	if len(p.waits)-p.first == mostInFlight {
 		p.take()

@@ -12,16 +12,16 @@ import (
 	"github.com/usftp/usftp/internal/private"
 )
 
-// RemoveOptions are those of rm.
+// RemoveOptions are the options of rm.
 type RemoveOptions struct {
 	Recursive   bool // -r
-	Force       bool // -f: what does not exist is no failure, and nothing is asked
-	Interactive bool // -i: ask before each
-	Directories bool // -d: empty directories too
+	Force       bool // -f: ignore missing files, and never ask
+	Interactive bool // -i: ask before each removal
+	Directories bool // -d: also empty directories
 }
 
-// Remove is rm. It follows no symbolic link, and refuses "/", "", "." and "..". If somebody replaces
-// a directory by a link while it runs, that may be followed: the protocol cannot open a directory
+// Remove is rm. It follows no symbolic link, and refuses "/", "", "." and "..". If a directory is
+// replaced by a link while it runs, that may be followed: the protocol cannot open a directory
 // without following links.
 func Remove(ctx context.Context, env *Env, o RemoveOptions, names []string) error {
 	r := newRemover(env.begin(ctx, "rm"))
@@ -30,9 +30,8 @@ func Remove(ctx context.Context, env *Env, o RemoveOptions, names []string) erro
 	return r.end()
 }
 
-// remover removes files and trees. A directory is removed once everything in it has been: on a
-// server that works in order the requests for that are sent at once, on others when the answers
-// have come.
+// remover removes files and trees. A directory is removed after everything in it: on a server that
+// works in order the requests are all sent at once, on others the removal waits for the answers.
 type remover struct {
 	*job
 	o       RemoveOptions
@@ -44,8 +43,8 @@ func newRemover(j *job) *remover {
 	return &remover{job: j, inOrder: private.OfClient(j.client).WorksInOrder()}
 }
 
-// removable returns why an operand of rm is refused. What is removed must have a name of its own:
-// "/" and whatever ends in "." or ".." would take away more than a person sees.
+// removable returns why an operand of rm is refused. It must end in a name: "/" and paths that end
+// in "." or ".." would remove more than is apparent.
 func removable(name string) error {
 	trimmed := strings.TrimRight(name, "/")
 	base := path.Base(trimmed)
@@ -67,7 +66,7 @@ func (r *remover) remove(names []string) {
 			r.fail("remove", name, err)
 			continue
 		}
-		good = append(good, strings.TrimRight(name, "/")) // which would follow a link
+		good = append(good, strings.TrimRight(name, "/")) // it would follow a link
 	}
 	found := r.lookup(good, followNever, func(name string, err error) {
 		if !r.o.Force || !errors.Is(err, fs.ErrNotExist) {
@@ -85,12 +84,12 @@ func (r *remover) remove(names []string) {
 	r.ops.drain()
 }
 
-// ask asks before something is removed; true without -i.
+// ask asks before something is removed; it returns true without -i.
 func (r *remover) ask(question, name string) bool {
 	if !r.o.Interactive || r.o.Force {
 		return true
 	}
-	r.ops.drain() // what was said yes to is done before the next question
+	r.ops.drain() // complete what was confirmed before asking the next question
 	r.flush()
 	if r.Ask == nil || r.over() {
 		return false
@@ -118,7 +117,7 @@ func (r *remover) each(in *dir, e *entry, d *dir) error {
 	return nil
 }
 
-// pathIn is the path of an entry of a directory, or of an operand.
+// pathIn returns the path of a directory's entry, or of an operand.
 func pathIn(in *dir, e *entry) string {
 	if in == nil {
 		return e.name
@@ -142,14 +141,14 @@ func (r *remover) enterDirectory(d *dir, name string) error {
 	return fs.SkipDir
 }
 
-// keep notes that something in a directory stays, and so the directory does.
+// keep records that something in a directory stays, and so the directory does.
 func (r *remover) keep(in *dir) {
 	if in != nil {
 		in.failed = true
 	}
 }
 
-// leave removes a directory after what was in it.
+// leave removes a directory after its contents.
 func (r *remover) leave(d *dir) error {
 	if r.o.Interactive {
 		r.ops.drain()
@@ -176,7 +175,7 @@ func (r *remover) leave(d *dir) error {
 	return nil
 }
 
-// start removes a file and notes the outcome with the directory that it is in.
+// start removes a file and records the outcome for its directory.
 func (r *remover) start(in *dir, name string, begin func() *usftp.Pending[struct{}]) {
 	if in != nil {
 		in.pending++
@@ -201,14 +200,14 @@ func (r *remover) startDirectory(d *dir) {
 		_, err := pending.Wait()
 		switch {
 		case err == nil || errors.Is(err, fs.ErrNotExist):
-		case d.failed: // what is left in it was told
+		case d.failed: // what is left in it has been reported
 			r.keep(d.parent)
 			r.settle(d.parent)
 			return
 		case d.err != nil:
 			err = d.err // why nothing in it was removed
 		case d.several:
-			// Some servers leave out names when others are removed while they list.
+			// Some servers skip names if others are removed while they list.
 			err = r.client.RemoveAll(r.at(d.path))
 		}
 		r.removed(d.parent, d.path, err)
@@ -216,7 +215,7 @@ func (r *remover) startDirectory(d *dir) {
 	})
 }
 
-// settle notes that something in a directory has been dealt with.
+// settle records that something in a directory is done.
 func (r *remover) settle(in *dir) {
 	if in == nil {
 		return
@@ -226,10 +225,10 @@ func (r *remover) settle(in *dir) {
 	}
 }
 
-// removed tells what has become of a file.
+// removed reports the outcome for a file.
 func (r *remover) removed(in *dir, name string, err error) {
 	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.o.Force) {
-		return // somebody else has removed it
+		return // something else has removed it
 	}
 	if err != nil {
 		r.keep(in)

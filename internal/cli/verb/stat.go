@@ -10,15 +10,15 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// StatusOptions are those of stat.
+// StatusOptions are the options of stat.
 type StatusOptions struct {
 	Follow bool   // -L
-	Format string // -c; "" means the usual form
+	Format string // -c; "" means the default form
 	Plain  bool   // --printf: no line break after each, and escapes such as \n
 }
 
-// Status is stat. The protocol has no inodes, devices, link counts, blocks, birth times or times of
-// change: they are left out, and a format gets "?" for them.
+// Status is stat. The protocol has no inodes, devices, link counts, blocks, birth times or change
+// times: these are left out, and formats show "?" for them.
 func Status(ctx context.Context, env *Env, o StatusOptions, names []string) error {
 	j := env.begin(ctx, "stat")
 	follow := followNever
@@ -48,7 +48,7 @@ func Status(ctx context.Context, env *Env, o StatusOptions, names []string) erro
 	return j.end()
 }
 
-// status prints the usual form.
+// status prints the default form.
 func (j *job) status(e *entry) {
 	name := j.shown(j.Prefix + e.name)
 	if e.target != "" {
@@ -79,7 +79,7 @@ func longTime(s *usftp.FileStat, t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05.000000000 -0700")
 }
 
-// kindOf is what stat calls a type of file.
+// kindOf returns what stat calls a type of file.
 func kindOf(s *usftp.FileStat) string {
 	switch kind := typeName(s); {
 	case kind == "file" && s.HasSize() && s.Size == 0:
@@ -97,7 +97,7 @@ func kindOf(s *usftp.FileStat) string {
 	}
 }
 
-// formatted fills in a format such as "%n %s".
+// formatted expands a format such as "%n %s".
 func (j *job) formatted(e *entry, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -179,7 +179,7 @@ func (j *job) field(e *entry, letter byte) string {
 	return "?"
 }
 
-// unescape replaces escapes as printf has them.
+// unescape replaces printf's escapes.
 func unescape(format string) string {
 	return strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\\`, `\`, `\"`, `"`, `\0`, "\x00",
 		`\r`, "\r").Replace(format)

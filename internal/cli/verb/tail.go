@@ -13,20 +13,20 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// TailOptions are those of tail.
+// TailOptions are the options of tail.
 type TailOptions struct {
 	HeadOptions
 	Follow   bool          // -f: go on as the file grows
-	Retry    bool          // -F: follow the name, through rotations and absences
-	Interval time.Duration // -s: between looks at the files; 0 means a second
+	Retry    bool          // -F: follow the name, even if the file is rotated or missing
+	Interval time.Duration // -s: between checks of the files; 0 means a second
 }
 
-// Tail is tail. The protocol cannot wait for a change: with Follow, the sizes of all files are asked
-// for in every interval, in one round trip.
+// Tail is tail. The protocol cannot wait for changes: with Follow, the sizes of all files are
+// requested at every interval, in one round trip.
 func Tail(ctx context.Context, env *Env, o TailOptions, names []string) error {
 	j := env.begin(ctx, "tail")
 	if o.Count == 0 && !o.Other && !o.Follow && !o.Retry {
-		return j.end() // as GNU's tail, which does not even look
+		return j.end() // like GNU's tail, which does not even open the file
 	}
 	t := &tail{job: j, o: o, headings: newHeadings(j, o.HeadOptions, names)}
 	for _, name := range names {
@@ -51,7 +51,7 @@ type tail struct {
 	files    []*followed
 }
 
-// A followed file is one that tail goes on with.
+// A followed file is one that tail keeps watching.
 type followed struct {
 	name   string
 	file   *usftp.File // closed or nil while the name is missing
@@ -81,7 +81,8 @@ func (t *tail) first(name string) {
 	t.files = append(t.files, f)
 }
 
-// printEnd prints the last lines or bytes of a file that was just opened, and keeps where it ends.
+// printEnd prints the last lines or bytes of a file that was just opened, and records where it
+// ends.
 func (t *tail) printEnd(f *followed) error {
 	info, err := f.file.Stat()
 	if err != nil {
@@ -99,7 +100,7 @@ func (t *tail) printEnd(f *followed) error {
 	case t.o.Other:
 		start, err = t.startFrom(f.file)
 	case size == 0 || !info.Mode().IsRegular():
-		// What says it is empty may not be, such as files in /proc.
+		// A file that reports size 0 may not be empty, as in /proc.
 		n, err := lastOf(w, f.file, t.o.HeadOptions)
 		f.offset = n
 		return err
@@ -125,7 +126,7 @@ func (t *tail) copyFrom(f *followed, w io.Writer) error {
 	return err
 }
 
-// startFrom is where "+n" begins.
+// startFrom returns the offset at which "+n" begins.
 func (t *tail) startFrom(f *usftp.File) (int64, error) {
 	if t.o.Count <= 1 {
 		return 0, nil
@@ -150,11 +151,11 @@ func (t *tail) startFrom(f *usftp.File) (int64, error) {
 }
 
 const (
-	firstBack = 64 << 10 // is read from the end at first
+	firstBack = 64 << 10 // read from the end at first
 	mostBack  = 1 << 20
 )
 
-// startOfLast finds where the last n lines of a file begin, reading it backwards.
+// startOfLast finds where a file's last n lines begin, reading backwards.
 func startOfLast(f *usftp.File, size, n int64) (int64, error) {
 	if n == 0 {
 		return size, nil
@@ -186,7 +187,7 @@ func startOfLast(f *usftp.File, size, n int64) (int64, error) {
 	return 0, nil
 }
 
-// lastOf prints the last lines or bytes of what can only be read forwards.
+// lastOf prints the last lines or bytes of something that can only be read forwards.
 func lastOf(w io.Writer, r io.Reader, o HeadOptions) (read int64, err error) {
 	var held [][]byte
 	var bytes int64
@@ -221,7 +222,7 @@ func lastOf(w io.Writer, r io.Reader, o HeadOptions) (read int64, err error) {
 	return read, nil
 }
 
-// follow prints what the files grow by until the verb is over.
+// follow prints what is added to the files until the verb is over.
 func (t *tail) follow() {
 	interval := t.o.Interval
 	if interval <= 0 {
@@ -246,14 +247,14 @@ func (t *tail) follow() {
 	}
 }
 
-// A look is what the server says of a followed file: by its handle before and after it is asked for
-// by its name, so that growth in between can be told from another file.
+// A look is the server's answers about a followed file: by its handle before and after asking by
+// its name, so that growth in between can be told from another file.
 type look struct {
 	before, after *usftp.Pending[*usftp.FileStat]
 	name          *usftp.Pending[fs.FileInfo]
 }
 
-// look asks for all sizes at once, and prints what is new.
+// look requests all sizes at once, and prints what is new.
 func (t *tail) look() {
 	looks := make([]look, len(t.files))
 	for i, f := range t.files {
@@ -279,7 +280,7 @@ func (t *tail) look() {
 	t.files = kept
 }
 
-// took handles what was asked of a file. False means that it is not followed any more.
+// took handles the answers about a file. It returns false if the file is no longer followed.
 func (t *tail) took(f *followed, l look) bool {
 	if !f.gone {
 		stat, err := l.before.Wait()
@@ -329,8 +330,8 @@ func (t *tail) grown(f *followed, size int64) error {
 	return t.copyFrom(f, w)
 }
 
-// replaced reports whether a name is not that of the open file any more. A file's size and time only
-// grow, between the looks by its handle, unless it was truncated.
+// replaced reports whether a name no longer refers to the open file. Between the two answers by
+// handle, a file's size and time can only grow, unless it is truncated.
 func replaced(l look, name usftp.FileStat) bool {
 	before, err := l.before.Wait()
 	after, afterErr := l.after.Wait()
@@ -348,7 +349,7 @@ func (t *tail) drop(f *followed) {
 	f.gone = true
 }
 
-// reopen prints the file that has the name now, from its beginning.
+// reopen prints the file that now has the name, from its beginning.
 func (t *tail) reopen(f *followed) {
 	file, err := t.client.Open(t.at(f.name))
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// TouchOptions are those of touch.
+// TouchOptions are the options of touch.
 type TouchOptions struct {
 	NoCreate bool      // -c
-	Access   bool      // -a: only the time of access
-	Modify   bool      // -m: only the time of modification
+	Access   bool      // -a: only the access time
+	Modify   bool      // -m: only the modification time
 	Time     time.Time // zero means now, by this machine's clock
 }
 
-// Touch is touch: it makes files that are missing, and sets times. Times are whole seconds, and
-// "now" is this machine's: SFTP does not set the server's.
+// Touch is touch: it creates missing files, and sets times. Times are whole seconds, and "now" is
+// this machine's time: SFTP cannot use the server's.
 func Touch(ctx context.Context, env *Env, o TouchOptions, names []string) error {
 	j := env.begin(ctx, "touch")
 	t := o.Time
@@ -55,7 +55,7 @@ func (j *job) touch(o TouchOptions, name string, t time.Time) error {
 			return err
 		}
 		if o.Time.IsZero() && o.Access == o.Modify {
-			return nil // the server's own clock said when
+			return nil // the server has set the time by its own clock
 		}
 		info, err = j.client.Stat(at)
 		if err != nil {
@@ -78,8 +78,8 @@ func (j *job) touch(o TouchOptions, name string, t time.Time) error {
 	return j.client.Chtimes(at, atime, mtime)
 }
 
-// ParseDate reads a date as touch -d takes the common ones: RFC 3339, "2006-01-02 15:04:05" and
-// shorter, and "@" with the seconds since 1970.
+// ParseDate parses the common formats of touch -d: RFC 3339, "2006-01-02 15:04:05" and shorter
+// forms, and "@" with seconds since 1970.
 func ParseDate(text string) (time.Time, error) {
 	if seconds, ok := strings.CutPrefix(text, "@"); ok {
 		n, err := strconv.ParseInt(seconds, 10, 64)
@@ -101,13 +101,13 @@ func errDate(text string) error {
 	return usage("invalid date %q: use 2006-01-02, 2006-01-02 15:04:05, RFC 3339 or @seconds", text)
 }
 
-// ParseStamp reads a date as touch -t takes it: [[CC]YY]MMDDhhmm[.ss].
+// ParseStamp parses a date in the format of touch -t: [[CC]YY]MMDDhhmm[.ss].
 func ParseStamp(text string, now time.Time) (time.Time, error) {
 	digits, seconds, dotted := strings.Cut(text, ".")
 	switch len(digits) {
 	case 8:
 		digits = strconv.Itoa(now.Year()) + digits
-	case 10: // as POSIX has it: 69 to 99 are of the last century
+	case 10: // as in POSIX: 69 to 99 are in the last century
 		if digits[:2] >= "69" {
 			digits = "19" + digits
 		} else {

@@ -2,5 +2,5 @@
 
 package verb
 
-// umask is the usual one: the system has none.
+// umask returns the usual umask: this system has none.
 func umask() uint32 { return 0o022 }

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// umask is this process's. The host's is not known; chmod applies it where nobody is named ("+w").
+// umask returns this process's umask, since the host's is not known; chmod applies it if no class
+// is given ("+w").
 var umask = sync.OnceValue(func() uint32 {
 	mask := syscall.Umask(0o077) // there is no other way to read it
 	syscall.Umask(mask)

@@ -12,62 +12,62 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// A walk visits trees on a host for all recursive verbs: each directory in turn and all that lies
+// A walk visits trees on a host for all recursive verbs: each directory in turn and everything
 // below it, on the calling goroutine, while others list directories ahead of the visit. It follows
 // no symbolic link.
 //
-// Unlike [usftp.Client.WalkDir] it gives a directory's entries together, in any order that ls has,
-// starts to list a directory as soon as its name has arrived, and holds no more than part of a
+// Unlike [usftp.Client.WalkDir] it yields a directory's entries together, in any order that ls
+// supports, starts to list a directory as soon as its name has arrived, and holds only part of a
 // directory if the order does not matter.
 type walk struct {
 	*job
 
-	// order sorts the entries of a directory. Nil means by name, and that a directory of more than
+	// order sorts a directory's entries. Nil means by name, and that a directory of more than
 	// mostPart entries comes in several parts, each sorted.
 	order func(a, b *entry) int
 
-	// descend reports whether a directory is to be listed, if it is not left out by the visit. It
-	// is called on other goroutines, and before the visit. Nil means always.
+	// descend reports whether a directory should be listed, unless the visit skips it. It is called
+	// on other goroutines, before the visit. Nil means always.
 	descend func(d *dir) bool
 
 	// prepare asks for more about entries before they are visited, on the goroutine that lists.
 	prepare func(d *dir, entries []*entry)
 
-	// enter is called with each part of a directory that was listed; each with each entry, before
-	// what lies below it; leave after all that lies below. Any may be nil. An error ends the walk,
-	// except that each may return fs.SkipDir to leave out a directory.
+	// enter is called with each part of a listed directory; each with each entry, before what lies
+	// below it; leave after everything below. Any may be nil. An error ends the walk, except that
+	// each may return fs.SkipDir to skip a directory.
 	enter func(d *dir, entries []*entry) error
 	each  func(d *dir, e *entry, below *dir) error
 	leave func(d *dir) error
 
-	// again waits for changes that may make a directory readable: one that could not be listed for
-	// want of permission is listed again after it. Nil means that there are none.
+	// again waits for changes that may make a directory readable: one whose listing was denied is
+	// then listed again. Nil means that there are none.
 	again func()
 
-	lister *usftp.Client // which ends with the walk
+	lister *usftp.Client // ends with the walk
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 
 	mu      sync.Mutex
-	waiting dirHeap // directories that are known and not being listed
-	active  int     // listings under way
-	limit   int     // that may be
-	most    int     // that ever may be
-	ahead   int     // entries listed and not visited
-	awaited *dir    // by the visit
+	waiting dirHeap // directories known but not being listed
+	active  int     // listings in progress
+	limit   int     // how many are allowed
+	most    int     // how many will ever be allowed
+	ahead   int     // entries listed but not visited
+	awaited *dir    // the directory that the visit waits for
 	over    bool
 	arrived sync.Cond // something for the visit
-	room    sync.Cond // for those who list
+	room    sync.Cond // room for those who list
 }
 
 const (
-	// leastListings and mostListings are how many directories are listed at once, at first and at
+	// leastListings and mostListings are how many directories are listed at once, initially and at
 	// most. Servers limit open handles, OpenSSH's to about a thousand.
 	leastListings = 16
 	mostListings  = 128
 
-	// mostAhead is how many entries are listed ahead of the visit, besides those of the directory
-	// it waits for: some 5 MB.
+	// mostAhead is how many entries are listed ahead of the visit, in addition to those of the
+	// directory it waits for: about 5 MB.
 	mostAhead = 1 << 15
 
 	// mostPart is how many entries of a directory are held if their order does not matter, and
@@ -75,22 +75,22 @@ const (
 	mostPart   = 20_000
 	mostSorted = 20_000_000
 
-	// someEntries is how many entries are counted together.
+	// someEntries is how many entries are counted at a time.
 	someEntries = 100
 )
 
-// A dir is a directory of the tree. What the visitors may use is set before they see it.
+// A dir is a directory of the tree. What visitors may use is set before they see it.
 type dir struct {
 	entry  *entry
-	path   string // as it is printed
+	path   string // as printed
 	parent *dir   // nil for an operand
 	depth  int    // 0 for an operand
 
-	err     error // why it cannot be listed, or not to its end; set when all parts have come
+	err     error // why the listing failed or is incomplete; set once all parts have come
 	several bool  // it came in several parts
 	again   bool  // it was listed again
 
-	// For the visitors' own use.
+	// For visitors to use.
 	failed  bool
 	pending int
 	done    func()
@@ -99,7 +99,7 @@ type dir struct {
 	removed int // of them
 
 	order int // among the operands
-	index int // in the heap; -1 when not there
+	index int // in the heap; -1 if not there
 
 	// guarded by walk.mu
 	begun, ended, left bool
@@ -108,11 +108,11 @@ type dir struct {
 	below              map[*entry]*dir
 }
 
-// errTooMany is why a walk gives up on a server that lists without end.
+// errTooMany ends a walk if a server lists without end.
 var errTooMany = errors.New("the directory has too many entries")
 
-// run walks the trees at some operands, in their order. Operands that are no directories are given
-// to each, with a nil directory.
+// run walks the trees at the operands, in order. Operands that are not directories are passed to
+// each, with a nil directory.
 func (w *walk) run(operands []*entry) error {
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(w.ctx)
@@ -151,7 +151,7 @@ func (w *walk) finish() {
 	w.room.Broadcast()
 }
 
-// visitEntry visits an entry of a directory, and what lies below.
+// visitEntry visits a directory's entry, and what lies below it.
 func (w *walk) visitEntry(in *dir, e *entry, below *dir) error {
 	if w.job.over() {
 		return w.stopped()
@@ -185,7 +185,7 @@ func noSkip(err error) error {
 	return err
 }
 
-// stopped is why the verb is over.
+// stopped returns why the verb is over.
 func (w *walk) stopped() error {
 	if w.err != nil {
 		return w.err
@@ -193,7 +193,7 @@ func (w *walk) stopped() error {
 	return context.Cause(w.ctx)
 }
 
-// visit visits what a directory holds, part by part.
+// visit visits a directory's contents, part by part.
 func (w *walk) visit(d *dir) error {
 	for {
 		part, last := w.await(d)
@@ -233,7 +233,7 @@ func (w *walk) visit(d *dir) error {
 	}
 }
 
-// await returns the next part of a directory. If nobody has begun to list it, it comes first.
+// await returns the next part of a directory. If its listing has not started, it comes first.
 func (w *walk) await(d *dir) (part []*entry, last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,8 +245,8 @@ func (w *walk) await(d *dir) (part []*entry, last bool) {
 	return part, d.ended && len(d.parts) == 0
 }
 
-// isEmpty waits for the listing of a directory that the visit is about to enter, and reports whether
-// there is nothing in it.
+// isEmpty waits for the listing of a directory that the visit is about to enter, and reports
+// whether it is empty.
 func (w *walk) isEmpty(d *dir) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +254,7 @@ func (w *walk) isEmpty(d *dir) bool {
 	return len(d.parts) == 0 && d.err == nil
 }
 
-// awaitPart waits until a part of a directory has arrived, or its end. The caller holds the lock.
+// awaitPart waits for a directory's next part, or its end. The caller holds the lock.
 func (w *walk) awaitPart(d *dir) {
 	if d.index >= 0 {
 		heap.Remove(&w.waiting, d.index)
@@ -270,7 +270,7 @@ func (w *walk) awaitPart(d *dir) {
 	w.awaited = nil
 }
 
-// found makes a directory known, which may be listed from now on. The caller holds the lock.
+// found adds a directory, which may be listed from now on. The caller holds the lock.
 func (w *walk) found(d *dir) {
 	if d.index = -1; w.descend == nil || w.descend(d) {
 		heap.Push(&w.waiting, d)
@@ -285,7 +285,7 @@ func (w *walk) launch() {
 	}
 }
 
-// begin starts to list a directory. The caller holds the lock.
+// begin starts listing a directory. The caller holds the lock.
 func (w *walk) begin(d *dir) {
 	d.begun = true
 	w.active++
@@ -311,7 +311,7 @@ func (w *walk) forget(d *dir) {
 func (w *walk) list(d *dir) {
 	part, others, err := w.listOnce(d)
 	if others && errors.Is(err, usftp.ErrSSHFxFailure) && !errors.As(err, new(*brokenOff)) {
-		// It may have failed because too much was open at once, for which version 3 has no code.
+		// It may have failed because too much was open at once, for which version 3 has no status.
 		w.mu.Lock()
 		w.limit = max(1, w.limit/2)
 		w.most = w.limit
@@ -332,7 +332,7 @@ func (w *walk) list(d *dir) {
 	w.launch()
 }
 
-// A brokenOff is a listing that ended after some entries.
+// A brokenOff reports a listing that failed after some entries.
 type brokenOff struct{ error }
 
 func (b *brokenOff) Unwrap() error { return b.error }
@@ -378,8 +378,8 @@ func (w *walk) listOnce(d *dir) (part []*entry, others bool, err error) {
 	return part, others, err
 }
 
-// count counts entries that were listed, and waits while there are too many, unless the visit
-// waits for this directory. False means that nobody wants them any more.
+// count counts listed entries, and waits while there are too many, unless the visit waits for this
+// directory. It returns false if they are no longer wanted.
 func (w *walk) count(d *dir, entries int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -394,7 +394,7 @@ func (w *walk) count(d *dir, entries int) bool {
 	return !d.left && !w.over
 }
 
-// foundIn makes a directory that was listed known.
+// foundIn adds a listed directory.
 func (w *walk) foundIn(d *dir, e *entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -465,7 +465,7 @@ func (w *walk) askUnknown(d *dir, entries []*entry) {
 
 func byName(a, b *entry) int { return strings.Compare(a.name, b.name) }
 
-// before reports whether the visit comes to a before it comes to b.
+// before reports whether a is visited before b.
 func (w *walk) before(a, b *dir) bool {
 	x, y := a, b
 	for x.depth > y.depth {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// wildcard reports whether a name matches a pattern as fnmatch(3) without flags has it: "*" and "?"
-// match slashes and leading dots too. It takes time in proportion to the product of both lengths.
+// wildcard reports whether a name matches a pattern like fnmatch(3) without flags: "*" and "?"
+// match slashes and leading dots too. The time is proportional to the product of both lengths.
 func wildcard(pattern, name string, fold bool) bool {
 	if fold {
 		pattern, name = strings.ToLower(pattern), strings.ToLower(name)
@@ -36,8 +36,8 @@ func wildcard(pattern, name string, fold bool) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// matchOne matches one character with the element of the pattern at p, and returns where the next
-// element is.
+// matchOne matches one character with the pattern's element at p, and returns where the next
+// element begins.
 func matchOne(pattern string, p int, r rune, text string) (matched bool, next int) {
 	if p == len(pattern) {
 		return false, p
