@@ -19,9 +19,9 @@ import (
 // A fileCopy copies one file, alone or as part of a tree.
 type fileCopy struct {
 	*job
-	entry  *entry // path within the copy, by which lists know it
+	entry  *entry // of the tree, nil for a single file
 	source string // path
-	name   string // of the copy, below what was named as the target; lists know it by that
+	name   string // path within the copy, by which lists know it
 	began  time.Time
 	size   int64 // of the source, -1 if unknown
 	result Result

@@ -10,7 +10,7 @@ import (
 // DiskUsageOptions are the options of du.
 type DiskUsageOptions struct {
 	Summarize bool // -s: only a total for each operand
-	Human     bool // -s: only a total for each operand
+	Human     bool // -h
 	All       bool // -a: files too, not only directories
 	Bytes     bool // -b: in bytes instead of units of 1024
 	Total     bool // -c: a grand total at the end

@@ -15,8 +15,8 @@ import (
 
 // MoveOptions are the options of mv.
 type MoveOptions struct {
-	NoClobber   bool // -i: ask before replacing
-	Interactive bool // -T: the target is the new name, even if it is a directory
+	NoClobber   bool // -n: keep existing files
+	Interactive bool // -i: ask before replacing
 	NoDirectory bool // -T: the target is the new name, even if it is a directory
 }
 
