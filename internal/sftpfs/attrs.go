@@ -15,7 +15,7 @@ import (
 
 const typeMask = syscall.S_IFMT
 
-// attrs are a file's attributes as the server says.
+// attrs are a file's attributes as the server sent them.
 type attrs struct {
 	mode         uint32 // POSIX bits with the type
 	uid, gid     uint32
@@ -38,7 +38,7 @@ func attrsOfInfo(info fs.FileInfo) attrs { return attrsOf(info.Sys().(*usftp.Fil
 func (a *attrs) isDir() bool  { return a.mode&typeMask == syscall.S_IFDIR }
 func (a *attrs) isLink() bool { return a.mode&typeMask == syscall.S_IFLNK }
 
-// version tells the contents of a file from others that it had before. Times are whole seconds.
+// version distinguishes the contents of a file from earlier ones. Times are whole seconds.
 type version struct {
 	size  uint64
 	mtime uint32
@@ -47,14 +47,14 @@ type version struct {
 func (a *attrs) version() version { return version{a.size, a.mtime} }
 
 const (
-	// settled is how long a version must have been seen before contents that were read belong to it
-	// for certain: another change within the same second of the server's clock does not show.
+	// settled is how long a version must have been known before contents that were read belong to
+	// it for certain: a second change within the same second of the server's clock does not show.
 	settled = 2 * time.Second
-	// ancient is an age that no difference of clocks explains.
+	// ancient is an age that differences between clocks cannot explain.
 	ancient = 24 * time.Hour
 )
 
-// learnAttrs notes what the server says at a moment before the request was answered.
+// learnAttrs notes attributes that the server sent in reply to a request made at asked.
 func (n *node) learnAttrs(a attrs, asked time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -67,7 +67,7 @@ func (n *node) learnAttrs(a attrs, asked time.Time) {
 	}
 }
 
-// outdated drops a file's attributes, because something was changed here.
+// outdated drops a file's attributes because something was changed here.
 func (f *FS) outdated(n *node) {
 	n.mu.Lock()
 	n.fetched, n.changed = time.Time{}, time.Now()
@@ -77,9 +77,9 @@ func (f *FS) outdated(n *node) {
 	}
 }
 
-// statusChanged is outdated for what POSIX calls a change of the file's status and not of its
-// contents. The protocol has no time for it; programs that wait for it to change see one here. The
-// time of what is written stays one and the same: git takes a file whose times differ for changed.
+// statusChanged is outdated for a change of what POSIX calls the file's status, not its contents.
+// The protocol has no ctime, so programs that wait for it to change see one from here. Writes do
+// not set it: git considers a file modified when its ctime changes.
 func (f *FS) statusChanged(n *node) {
 	f.outdated(n)
 	n.mu.Lock()
@@ -87,12 +87,13 @@ func (f *FS) statusChanged(n *node) {
 	n.ctime = f.now()
 }
 
-// now returns the host's time, as far as the times of files that were just made tell.
+// now returns the host's time, estimated from the times of files that were just made.
 func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.ahead.Load()) }
 
-// touched says that a name in a directory was changed here. Its modification time is a guess until
-// the attributes are asked for again: with default_permissions the kernel wants the mode of each
-// directory on the way to a file after each change, and a round trip for each would be paid twice.
+// touched notes that a name in a directory was changed here. The modification time is a guess until
+// the attributes are next requested: with default_permissions the kernel needs the mode of each
+// directory on the way to a file after each change, and asking the host each time would double the
+// round trips.
 func (f *FS) touched(dir *node) {
 	now := f.now()
 	dir.mu.Lock()
@@ -101,8 +102,7 @@ func (f *FS) touched(dir *node) {
 	dir.attrs.mtime = max(dir.attrs.mtime, now)
 }
 
-// known returns the attributes if they are not older than the cache may be, and until when they may
-// be used.
+// known returns the attributes, if they are still valid, and for how long they are.
 func (f *FS) known(n *node) (attrs, time.Duration, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,8 +110,7 @@ func (f *FS) known(n *node) (attrs, time.Duration, bool) {
 	return n.attrs, left, !n.fetched.IsZero() && left > 0
 }
 
-// stat returns a node's attributes and how long the kernel may believe them: what is known, or what
-// the server says now.
+// stat returns a node's attributes, known or requested now, and how long the kernel may cache them.
 func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 	if a, left, ok := f.known(n); ok {
 		return a, left, nil
@@ -132,13 +131,13 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 	return a, f.options.Cache, nil
 }
 
-// look asks for the attributes of a path.
+// look requests the attributes of a path.
 func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
 	ask := c.Lstat
 	if f.options.FollowSymlinks {
 		ask = func(path string) (fs.FileInfo, error) {
 			info, err := c.Stat(path)
-			if err != nil { // a link that leads nowhere is shown as one
+			if err != nil { // show a link that leads nowhere as a link
 				info, err = c.Lstat(path)
 			}
 			return info, err
@@ -151,7 +150,7 @@ func (f *FS) look(c *usftp.Client, path string) (attrs, error) {
 	return attrsOfInfo(info), nil
 }
 
-// onPath asks something about a node's path, and again if the node was renamed meanwhile.
+// onPath calls ask with a node's path, and again if the node was renamed during the call.
 func (f *FS) onPath(n *node, ask func(path string) error) error {
 	for {
 		path, ok := f.tree.path(n)
@@ -168,8 +167,8 @@ func (f *FS) onPath(n *node, ask func(path string) error) error {
 	}
 }
 
-// fill makes what programs see out of attributes. What was written here and has not arrived at the
-// server counts.
+// fill converts attributes to what programs see, including what was written here and has not
+// arrived at the server.
 func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
 	if file := f.fileOf(n); file != nil {
 		file.adjust(&a)
@@ -192,10 +191,10 @@ func (f *FS) fill(n *node, a attrs, out *fuse.Attr) {
 	}
 }
 
-// blockSize is what programs are told to read and write at a time.
+// blockSize is the size that programs should read and write at a time.
 const blockSize = 128 << 10
 
-// entry fills in the answer to a LOOKUP and its like, and counts it.
+// entry fills in the answer to a LOOKUP or similar, and counts the reference that the kernel gets.
 func (f *FS) entry(dir *node, name string, a attrs, asked time.Time, out *fuse.EntryOut) *node {
 	n := f.tree.learn(dir, name, &a)
 	n.learnAttrs(a, asked)
@@ -203,8 +202,7 @@ func (f *FS) entry(dir *node, name string, a attrs, asked time.Time, out *fuse.E
 	return n
 }
 
-// answer tells the kernel of a node, whose attributes the server has just sent or are known better
-// here.
+// answer fills in a node and its attributes: a, or newer ones that are known here.
 func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
 	known, left, ok := f.known(n)
 	if ok {
@@ -216,11 +214,11 @@ func (f *FS) answer(n *node, a attrs, out *fuse.EntryOut) {
 	out.SetAttrTimeout(max(left, 0))
 }
 
-// ids maps the owners of files.
+// ids maps the owners of files between the host and here.
 type ids struct {
-	user             bool   // the host's user is the one here
+	user             bool   // map the host's user to the local one
 	remote, remoteID uint32 // uid and gid of the host's user
-	here, hereID     uint32 // of the one here
+	here, hereID     uint32 // uid and gid of the local user
 	uid, gid         *uint32
 }
 
@@ -250,7 +248,7 @@ func (m *ids) host(uid, gid uint32) (uint32, uint32) {
 	return uid, gid
 }
 
-// forgetAttrs drops the attributes because the name is another file's now.
+// forgetAttrs drops the attributes because the name now belongs to another file.
 func (n *node) forgetAttrs() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

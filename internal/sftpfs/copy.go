@@ -13,14 +13,14 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// mostCopied is how much one call copies: a server says nothing meanwhile.
+// mostCopied is how much one call copies. The server sends nothing until it is done.
 const mostCopied = 64 << 20
 
-// extCopyData is draft-ietf-secsh-filexfer-extensions-00, section 7.
+// extCopyData is an extension of draft-ietf-secsh-filexfer-extensions-00, section 7.
 const extCopyData = "copy-data"
 
-// CopyFileRange implements fuse.RawFileSystem. The data does not leave the host, if that can copy;
-// otherwise the kernel has the program read and write.
+// CopyFileRange implements fuse.RawFileSystem. If the host can copy, the data does not leave it;
+// otherwise the kernel falls back to reading and writing.
 func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	from, to := f.files.get(in.FhIn), f.files.get(in.FhOut)
 	switch {

@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// dies reports whether a fatal signal is pending for a thread. The kernel adds SIGKILL to what is
-// pending for each thread of a program that a signal ends.
+// dies reports whether a fatal signal is pending for a thread. When a signal ends a program, the
+// kernel adds SIGKILL to the pending signals of each of its threads.
 func dies(tid uint32) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {
-		return true // it is gone, or belongs to another PID namespace
+		return true // the thread is gone, or belongs to another PID namespace
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {

@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// statusOf returns what a program is told of an error. Version 3 of SFTP has few codes; where
-// FAILURE can mean one thing only, the caller says so before it comes to this.
+// statusOf returns the errno that a program gets for an error. SFTP version 3 has few codes: a
+// caller that knows what FAILURE must mean maps it before it calls statusOf.
 func statusOf(err error) fuse.Status {
 	var errno syscall.Errno
 	switch {
@@ -37,7 +37,7 @@ func statusOf(err error) fuse.Status {
 	case errors.Is(err, errors.ErrUnsupported):
 		return fuse.Status(syscall.ENOTSUP)
 	case errors.Is(err, usftp.ErrSSHFxBadMessage), errors.Is(err, fs.ErrInvalid):
-		return fuse.EINVAL // the former is OpenSSH's word for EINVAL and ENAMETOOLONG
+		return fuse.EINVAL // OpenSSH sends BAD_MESSAGE for EINVAL and ENAMETOOLONG
 	}
 	return fuse.EIO
 }

@@ -19,29 +19,29 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// Options are how a directory is mounted.
+// Options say how a directory is mounted.
 type Options struct {
 	Root     string        // the directory on the host
-	Timeout  time.Duration // how long calls wait while there is no connection
-	Cache    time.Duration // how long names and attributes are believed
-	Buffer   int64         // bytes of writes that are not on the host yet
+	Timeout  time.Duration // how long calls wait while the connection is down
+	Cache    time.Duration // how long names and attributes stay valid
+	Buffer   int64         // limit for bytes of writes that are not on the host yet
 	ReadOnly bool
 
-	MapUser  bool    // files of the host's user belong to the user here
-	UID, GID *uint32 // instead of the owners that the host tells
-	Umask    *uint32 // the permissions are those that this leaves
+	MapUser  bool    // show the host user's files as the local user's
+	UID, GID *uint32 // override the owners that the host sends
+	Umask    *uint32 // override the permissions: those that this umask leaves
 
-	FollowSymlinks    bool // show what links lead to
+	FollowSymlinks    bool // show links as what they point to
 	TransformSymlinks bool // make absolute links relative
 
-	RescueDir string // for what could not be written; "" means that it is lost
+	RescueDir string // for data that could not be written; if "", it is lost
 	HostName  string
 	Logger    *slog.Logger
 }
 
 // FS is a mounted directory.
 type FS struct {
-	fuse.RawFileSystem // what is not implemented
+	fuse.RawFileSystem // answers ENOSYS for everything that FS does not implement
 
 	options Options
 	ctx     context.Context
@@ -53,13 +53,14 @@ type FS struct {
 	budget  *budget      // of writes that are not on the host yet
 	dirs    table[dirHandle]
 	files   table[handle]
-	work    sync.WaitGroup // what goes on after a call was answered
+	work    sync.WaitGroup // background work after a call was answered
 
 	mu    sync.Mutex
-	dirty map[*file]bool // with data that is not on the host
+	dirty map[*file]bool // files with data that is not on the host
 }
 
-// New returns the file system of a host's directory, which must exist. It reconnects until Close.
+// New returns a file system of a directory on the host, which must exist. It reconnects until
+// Close.
 func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
@@ -77,7 +78,7 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	return f, nil
 }
 
-// begin looks at the directory and finds out who the host's user is.
+// begin checks the directory and finds out who the host's user is.
 func (f *FS) begin(ctx context.Context) error {
 	c := f.link.client.WithContext(ctx)
 	root, err := c.RealPath(f.options.Root)
@@ -112,7 +113,7 @@ func (f *FS) begin(ctx context.Context) error {
 	return nil
 }
 
-// resume goes on with what was under way when the connection was lost.
+// resume continues the writes that were under way when the connection was lost.
 func (f *FS) resume() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,8 +122,8 @@ func (f *FS) resume() {
 	}
 }
 
-// Close writes what is not on the host yet, for as long as calls may wait, and ends everything. Call
-// it after the file system was unmounted.
+// Close writes what is not on the host yet, for as long as calls may wait, and stops everything.
+// Call it after unmounting the file system.
 func (f *FS) Close() error {
 	f.mu.Lock()
 	var files []*file
@@ -167,7 +168,7 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.Sta
 		})
 	})
 	switch {
-	case errors.Is(err, errors.ErrUnsupported): // much room is the better guess than none
+	case errors.Is(err, errors.ErrUnsupported): // claim much space rather than none
 		const block, blocks = 4096, 1 << 31
 		*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks, Bavail: blocks, Files: blocks,
 			Ffree: blocks, Bsize: block, Frsize: block, NameLen: mostName}
@@ -181,7 +182,7 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.Sta
 	return fuse.OK
 }
 
-// A table gives numbers to what the kernel has open.
+// A table numbers what the kernel has open.
 type table[T any] struct {
 	mu    sync.RWMutex
 	last  uint64

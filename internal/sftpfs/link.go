@@ -17,18 +17,18 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// link is the connection to the host. It is replaced in the background when it is lost, for as long
-// as the file system is mounted. Requests wait for that no longer than the timeout.
+// link is the connection to the host. For as long as the file system is mounted, a lost connection
+// is replaced in the background. Requests wait for that no longer than the timeout.
 type link struct {
 	conn    *pool.Conn
 	timeout time.Duration
 	log     *slog.Logger
-	onUp    func() // called on a goroutine of its own after each reconnect
+	onUp    func() // called on its own goroutine after each reconnect
 
 	mu      sync.Mutex
 	client  *usftp.Client
 	down    time.Time     // when the connection was lost; zero while there is one
-	dead    error         // why there will be none any more
+	dead    error         // why the connection cannot be replaced
 	changed chan struct{} // closed and replaced when any of this changes
 }
 
@@ -37,8 +37,8 @@ var (
 	errInterrupted = errors.New("interrupted")
 )
 
-// dialTimeout limits one attempt to reconnect: a TCP connection that was begun while the link was
-// down may notice its return late.
+// dialTimeout limits one attempt to reconnect: a TCP connection that was started while the link was
+// down may notice late that the link is back.
 const dialTimeout = 15 * time.Second
 
 const forever = 100 * 365 * 24 * time.Hour
@@ -66,13 +66,14 @@ func limitRedial(redial func(context.Context) (pool.Host, error)) func(context.C
 	}
 }
 
-// backoff is short, since somebody waits, and random, since others were cut off too.
+// backoff is short, because somebody waits, and random, because others were cut off too.
 func backoff(attempt int) time.Duration {
 	delay := min(200*time.Millisecond<<min(attempt-1, 10), 5*time.Second)
 	return delay/2 + rand.N(delay/2)
 }
 
-// keep replaces the connection whenever it is lost, until ctx ends or it cannot be replaced.
+// keep replaces the connection whenever it is lost, until ctx ends or the connection cannot be
+// replaced.
 func (l *link) keep(ctx context.Context) {
 	for {
 		l.mu.Lock()
@@ -121,8 +122,8 @@ func (l *link) isUp() bool {
 	return l.down.IsZero() && !pool.Lost(l.client)
 }
 
-// get returns the connection, and waits while there is none: until the timeout has passed since the
-// connection was lost, or since the caller began if that is later.
+// get returns the connection. While there is none, get waits until the timeout has passed since the
+// connection was lost, or since the caller began, whichever is later.
 func (l *link) get(ctx context.Context, began time.Time) (*usftp.Client, error) {
 	for {
 		l.mu.Lock()
@@ -153,8 +154,9 @@ func (l *link) get(ctx context.Context, began time.Time) (*usftp.Client, error) 
 	}
 }
 
-// do makes a request, and again over a new connection if it was lost meanwhile. again is true then,
-// since the request may have been carried out although nobody saw the reply.
+// do makes a request, and repeats it over a new connection if the connection was lost. In the
+// repetition again is true: the server may have carried out the request although its reply got
+// lost.
 func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) error) error {
 	began := time.Now()
 	for again := false; ; again = true {
@@ -167,7 +169,7 @@ func (l *link) do(ctx context.Context, ask func(c *usftp.Client, again bool) err
 			return err
 		}
 		if again && time.Since(began) > 2*l.timeout {
-			return fmt.Errorf("%w: %w", errTimeout, err) // it comes and goes
+			return fmt.Errorf("%w: %w", errTimeout, err) // the connection comes and goes
 		}
 		l.await(ctx, client)
 	}

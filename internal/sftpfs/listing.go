@@ -14,20 +14,20 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// names is what is known of the names in a directory. The node's lock guards it.
+// names is what is known about the names in a directory. The node's lock guards it.
 type names struct {
-	listed  map[string]attrs // all names, as the server listed them and as was changed here since
-	asked   time.Time        // when the list was asked for
-	used    int              // lookups that asked the server, or were answered, since then
-	reading int              // lists that are on their way
-	// what was changed here while a list was on its way, which it may show or not
+	listed  map[string]attrs // what the server listed, with changes made here since
+	asked   time.Time        // when the list was requested
+	used    int              // lookups since then
+	reading int              // listings that are in progress
+	// changes made here while a listing is in progress, which it may or may not include
 	since map[string]change
 }
 
-// A change is what became of a name.
+// A change is what happened to a name.
 type change struct {
 	exists bool
-	attrs  attrs // not complete if they are not known
+	attrs  attrs // incomplete if not known
 }
 
 // mostRefreshed is how many names a directory may have for its list to be kept fresh.
@@ -36,7 +36,7 @@ const mostRefreshed = 2000
 // mostNames is how many names of one directory are remembered.
 const mostNames = 200_000
 
-// note says what became of a name by a change made here.
+// note records a change made here to a name.
 func (n *node) note(name string, c change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,17 +60,18 @@ func (d *names) apply(name string, c change) {
 	}
 }
 
-// noteChanged says that a name's attributes are not known any more.
+// noteChanged notes that the attributes of a name are no longer known.
 func (n *node) noteChanged(name string) { n.note(name, change{exists: true}) }
 
-// empty says that a directory was just made.
+// empty notes that a directory was just made.
 func (n *node) empty() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names.listed, n.names.asked, n.names.used = make(map[string]attrs), time.Now(), 0
 }
 
-// list returns the names in a directory in the order of the server, or those that are known.
+// list returns the names in a directory: those that are known, or those that the server lists now,
+// in its order.
 func (f *FS) list(ctx context.Context, n *node) ([]fileEntry, error) {
 	if entries := f.listKnown(n); entries != nil {
 		return entries, nil
@@ -85,7 +86,7 @@ type fileEntry struct {
 	asked time.Time
 }
 
-// listKnown returns the list if it is fresh.
+// listKnown returns the list if it is fresh, otherwise nil.
 func (f *FS) listKnown(n *node) []fileEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,7 +102,7 @@ func (f *FS) listKnown(n *node) []fileEntry {
 	return entries
 }
 
-// readNames reads a directory, and gives up beyond a number of names if most is not 0.
+// readNames reads a directory. It gives up if there are more than most names, unless most is 0.
 func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEntry, err error) {
 	n.mu.Lock()
 	n.names.reading++
@@ -116,7 +117,7 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 				}
 				a := attrsOf(file.FileStat())
 				if f.options.FollowSymlinks && a.isLink() {
-					a.complete = false // LOOKUP asks where it leads
+					a.complete = false // LOOKUP asks where the link leads
 				}
 				name := file.BaseName()
 				listed[name] = a
@@ -148,10 +149,11 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	return entries, nil
 }
 
-// errTooMany says that a directory is too large to be listed for the sake of lookups.
+// errTooMany says that a directory is too large to be listed for lookups.
 var errTooMany = syscall.E2BIG
 
-// lookInList answers a lookup from the list of a directory. known is false if it does not say.
+// lookInList answers a lookup from the list of a directory. known is false if the list has no
+// answer.
 func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists, known bool) {
 	n.mu.Lock()
 	d := &n.names
@@ -161,9 +163,9 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 		asked, known = d.asked, !exists || a.complete
 	}
 	d.used++
-	// Where names are looked up one after the other, such as by tar and git, which look whether
-	// there is such a file before they make it, the list is kept fresh, so that each answer but the
-	// first is here already.
+	// Programs such as tar and git look up one name after the other, to see whether a file exists
+	// before they make it. The list is kept fresh for them, so that only the first lookup asks the
+	// host.
 	refresh := d.reading == 0 && len(d.listed) <= mostRefreshed && d.used > 2 &&
 		age > f.options.Cache/2
 	n.mu.Unlock()
@@ -174,7 +176,7 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 			if _, err := f.readNames(ctx, n, mostRefreshed); err != nil {
 				n.mu.Lock()
 				defer n.mu.Unlock()
-				n.names.used = -1000 // not again soon
+				n.names.used = -1000 // do not try again soon
 			}
 		}()
 	}
@@ -202,7 +204,7 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 		f.entry(dir, name, a, asked, out)
 		return fuse.OK
 	case known:
-		out.SetEntryTimeout(max(0, time.Until(asked.Add(f.options.Cache)))) // a name that is not there
+		out.SetEntryTimeout(max(0, time.Until(asked.Add(f.options.Cache)))) // "does not exist"
 		return fuse.OK
 	}
 	ctx, stop := f.request(cancel, header)
@@ -225,10 +227,10 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 	return fuse.OK
 }
 
-// mostName is how long a name may be. Servers say of a longer one that it is invalid.
+// mostName is how long a name may be. Servers answer a longer one with a mere "invalid".
 const mostName = 255
 
-// vanished says that a name is not there any more.
+// vanished notes that a name no longer exists.
 func (f *FS) vanished(dir *node, name string) {
 	dir.note(name, change{})
 	if n := f.tree.child(dir, name); n != nil && f.fileOf(n) == nil {
@@ -239,7 +241,7 @@ func (f *FS) vanished(dir *node, name string) {
 // Forget implements fuse.RawFileSystem.
 func (f *FS) Forget(id, lookups uint64) { f.tree.forget(id, lookups) }
 
-// A dirHandle is an open directory: the list as it was when it was first read.
+// A dirHandle is an open directory, with the list as it was when first read.
 type dirHandle struct {
 	node *node
 
@@ -266,7 +268,8 @@ func (f *FS) ReleaseDir(in *fuse.ReleaseIn) {
 	}
 }
 
-// FsyncDir implements fuse.RawFileSystem. Changes of names are answered when they are made.
+// FsyncDir implements fuse.RawFileSystem. It has nothing to do: changes of names are on the host
+// before they are answered.
 func (f *FS) FsyncDir(<-chan struct{}, *fuse.FsyncIn) fuse.Status { return fuse.OK }
 
 // ReadDir implements fuse.RawFileSystem.
@@ -276,7 +279,8 @@ func (f *FS) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntry
 	})
 }
 
-// ReadDirPlus implements fuse.RawFileSystem. The kernel gets the attributes with the names.
+// ReadDirPlus implements fuse.RawFileSystem. It gives the kernel the attributes along with the
+// names.
 func (f *FS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return f.readDir(cancel, in, func(d *dirHandle, entry fuse.DirEntry, e *fileEntry) bool {
 		plus := out.AddDirLookupEntry(entry)
@@ -290,7 +294,7 @@ func (f *FS) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirE
 	})
 }
 
-// readDir passes entries to add until that has no room.
+// readDir passes entries to add until add has no more room.
 func (f *FS) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirHandle, fuse.DirEntry, *fileEntry) bool) fuse.Status {
 	d := f.dirs.get(in.Fh)
 	if d == nil {

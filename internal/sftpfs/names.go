@@ -18,12 +18,12 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// hiddenPrefix begins the names of files that were removed while they are open. They are on the
-// host until they are closed: a file without a name could not be opened again over a new
-// connection. NFS clients do the same.
+// hiddenPrefix begins the names of files that were removed while open. They stay on the host until
+// they are closed, because a file without a name could not be reopened over a new connection. NFS
+// clients do the same.
 const hiddenPrefix = ".usftp-deleted-"
 
-// isHidden reports whether a name is one that we have given to a removed file.
+// isHidden reports whether a name is one that we gave to a removed file.
 func (f *FS) isHidden(dir *node, name string) bool {
 	if !strings.HasPrefix(name, hiddenPrefix) {
 		return false
@@ -39,7 +39,7 @@ func (t *tree) isRemoved(n *node) bool {
 	return n.removed
 }
 
-// hide says that a node's name is a hidden one now.
+// hide records that a node now has a hidden name.
 func (t *tree) hide(from, to place) {
 	t.renamed(from, to)
 	t.mu.Lock()
@@ -49,12 +49,12 @@ func (t *tree) hide(from, to place) {
 	}
 }
 
-// inUse reports whether a node is open and has no other name.
+// inUse reports whether a node is open and has only one name.
 func (f *FS) inUse(n *node) bool {
 	return n != nil && f.fileOf(n) != nil && f.tree.links(n) == 1
 }
 
-// change is what every change of names begins with.
+// changing begins every change of a name: it returns the directory if the change is allowed.
 func (f *FS) changing(id uint64, name string) (*node, fuse.Status) {
 	n := f.tree.get(id)
 	switch {
@@ -102,7 +102,8 @@ func (f *FS) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *f
 	return fuse.OK
 }
 
-// madeNow looks at what was just made, and gives it the permissions that the host's umask has taken.
+// madeNow returns the attributes of what was just made, after restoring permissions that the host's
+// umask removed.
 func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
 	a, err := f.look(c, path)
 	if err != nil {
@@ -116,7 +117,7 @@ func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
 	return a, nil
 }
 
-// made notes and answers what was just made.
+// made records what was just made, and fills in the answer.
 func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.EntryOut) *node {
 	f.ahead.Store(int64(a.mtime) - asked.Unix())
 	if old := f.tree.child(dir, name); old != nil {
@@ -127,7 +128,7 @@ func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.En
 	return f.entry(dir, name, a, asked, out)
 }
 
-// Mknod implements fuse.RawFileSystem, for regular files: the protocol has no others.
+// Mknod implements fuse.RawFileSystem for regular files. The protocol cannot make others.
 func (f *FS) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	dir, status := f.changing(in.NodeId, name)
 	if status != fuse.OK {
@@ -174,7 +175,7 @@ func (f *FS) Symlink(cancel <-chan struct{}, header *fuse.InHeader, target, name
 		err := c.Symlink(target, path)
 		if again && errors.Is(err, fs.ErrExist) {
 			if made, e := c.ReadLink(path); e == nil && made == target {
-				err = nil // the request before has made it, or it would be the same
+				err = nil // the earlier request made it, or it is the same anyway
 			}
 		}
 		if err == nil {
@@ -213,7 +214,7 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	return []byte(target), fuse.OK
 }
 
-// relative makes an absolute link that leads to below the root of the mount a relative one.
+// relative turns an absolute link to a path below the root of the mount into a relative one.
 func relative(root, at, target string) string {
 	inside := strings.TrimSuffix(root, "/") + "/"
 	if !path.IsAbs(target) || !strings.HasPrefix(path.Clean(target)+"/", inside) {
@@ -227,7 +228,7 @@ func relative(root, at, target string) string {
 	return "."
 }
 
-// Link implements fuse.RawFileSystem. Both names are one node, so that programs see one file.
+// Link implements fuse.RawFileSystem. Both names share one node, so programs see one file.
 func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	dir, status := f.changing(in.NodeId, name)
 	if status != fuse.OK {
@@ -246,7 +247,7 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	})
 	switch {
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, usftp.ErrSSHFxFailure) && !errors.Is(err, fs.ErrExist):
-		return fuse.EPERM // what file systems without hard links say
+		return fuse.EPERM // as file systems without hard links do
 	case err != nil:
 		return statusOf(err)
 	}
@@ -300,7 +301,7 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 // newHiddenName returns a name for a removed file.
 func newHiddenName() string { return hiddenPrefix + rand.Text()[:12] }
 
-// gone is the result of a removal. If it was asked for before, what is not there has been removed.
+// gone returns the result of a removal. If the request was repeated, a missing file means success.
 func gone(err error, again bool) error {
 	if again && errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -318,7 +319,7 @@ func (f *FS) removedName(dir *node, name string) {
 	}
 }
 
-// removeHidden removes a file that was removed before, when nobody has it open any more.
+// removeHidden removes a hidden file after its last handle was closed.
 func (f *FS) removeHidden(n *node) {
 	err := f.onPath(n, func(path string) error {
 		return f.link.do(f.ctx, func(c *usftp.Client, again bool) error {
@@ -362,7 +363,8 @@ func (f *FS) Rmdir(cancel <-chan struct{}, header *fuse.InHeader, name string) f
 	return fuse.OK
 }
 
-// moveHidden moves removed files that are still open out of a directory that is to be removed.
+// moveHidden moves files that were removed but are still open out of a directory that is about to
+// be removed.
 func (f *FS) moveHidden(ctx context.Context, from, to *node) (moved bool) {
 	if from == nil {
 		return false
@@ -409,7 +411,7 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 		return status
 	}
 	if in.Flags&^renameNoReplace != 0 {
-		return fuse.EINVAL // an exchange cannot be had
+		return fuse.EINVAL // the protocol cannot exchange files
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
 	defer stop()
@@ -437,7 +439,7 @@ func (f *FS) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 	return fuse.OK
 }
 
-// rename renames over what is there.
+// rename replaces an existing target.
 func rename(c *usftp.Client, old, target string, again bool) error {
 	err := errors.ErrUnsupported
 	if c.HasPosixRename() {
@@ -449,13 +451,13 @@ func rename(c *usftp.Client, old, target string, again bool) error {
 	return renamedBefore(c, err, old, target, again)
 }
 
-// renameNew renames to a name that must not exist.
+// renameNew fails if the target exists.
 func renameNew(c *usftp.Client, old, target string, again bool) error {
 	return renamedBefore(c, c.Rename(old, target), old, target, again)
 }
 
-// renamedBefore is the result of a rename. If it was asked for before, and the old name is not there
-// but the new one is, that has been carried out.
+// renamedBefore returns the result of a rename. If the request was repeated and only the new name
+// exists, the earlier request succeeded.
 func renamedBefore(c *usftp.Client, err error, old, target string, again bool) error {
 	if !again || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -469,8 +471,8 @@ func renamedBefore(c *usftp.Client, err error, old, target string, again bool) e
 	return err
 }
 
-// renameAside replaces a target on servers whose RENAME refuses to: it is renamed first, and put
-// back if the rest fails.
+// renameAside replaces a target on servers whose RENAME refuses to: it renames the old target
+// first, and restores it if the second rename fails.
 func renameAside(c *usftp.Client, old, target string) error {
 	err := c.Rename(old, target)
 	if !errors.Is(err, fs.ErrExist) {
@@ -484,12 +486,12 @@ func renameAside(c *usftp.Client, old, target string) error {
 		return errors.Join(err, c.Rename(aside, target))
 	}
 	if c.Remove(aside) != nil {
-		c.RemoveDirectory(aside) // one that is not empty stays, and is seen
+		c.RemoveDirectory(aside) // a directory that is not empty stays, visibly
 	}
 	return nil
 }
 
-// saveTarget gives a file that is open and will be replaced a hidden name besides its own.
+// saveTarget gives an open file that is about to be replaced a second, hidden name.
 func (f *FS) saveTarget(ctx context.Context, target place) {
 	hidden := newHiddenName()
 	err := f.onPath(target.dir, func(dir string) error {
@@ -498,12 +500,12 @@ func (f *FS) saveTarget(ctx context.Context, target place) {
 		})
 	})
 	if err != nil {
-		return // it lives as long as the connection
+		return // the file lives as long as the connection
 	}
 	f.tree.hide(target, place{target.dir, hidden})
 }
 
-// whyNotRenamed says what FAILURE means for a rename, which the kernel has checked before.
+// whyNotRenamed returns what FAILURE means for a rename that the kernel has already checked.
 func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 	var a attrs
 	err := f.inDir(ctx, target.dir, target.name, func(c *usftp.Client, path string, _ bool) (err error) {
@@ -513,10 +515,10 @@ func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 	if err == nil && a.isDir() {
 		return syscall.ENOTEMPTY
 	}
-	return syscall.EXDEV // mv copies then
+	return syscall.EXDEV // makes mv copy
 }
 
-// movedName notes a rename.
+// movedName records a rename.
 func (f *FS) movedName(old, target place) {
 	n, replaced := f.tree.child(old.dir, old.name), f.tree.child(target.dir, target.name)
 	f.tree.renamed(old, target)

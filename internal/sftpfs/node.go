@@ -11,29 +11,29 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// A node is a file or directory that the kernel knows. It has a name, or several if hard links were
-// made here (the protocol tells nothing of others), or none once it was removed.
+// A node is a file or directory that the kernel knows. It has one name, several if hard links were
+// made here (the protocol does not report others), or none after it was removed.
 type node struct {
 	id  uint64 // by which the kernel knows it
 	ino uint64 // which programs see
 
 	// The tree's lock guards these.
 	places   []place
-	children map[string]*node // of a directory, as far as the kernel knows them
-	lookups  uint64           // how often the kernel was told the id
-	opens    int              // open files, which keep a node that the kernel has forgotten
-	removed  bool             // the name is one that only we know
+	children map[string]*node // of a directory: those that the kernel knows
+	lookups  uint64           // how many times the kernel was given the id
+	opens    int              // open files, which keep a node after the kernel forgot it
+	removed  bool             // only the hidden name is left
 
 	mu      sync.Mutex
 	attrs   attrs     // as the server last said
-	fetched time.Time // when; zero if they are not known
-	changed time.Time // when something was last changed here
-	ctime   uint32    // the same by the host's clock; the protocol has no such time
+	fetched time.Time // when attrs were requested; zero if they are not known
+	changed time.Time // when the file was last changed here
+	ctime   uint32    // status change, by the host's clock; the protocol has no such time
 	version version   // of the contents that the kernel may have cached
 	since   time.Time // when that version was first seen
 	read    reading   // what the kernel may have in its page cache
 	names   names     // of a directory
-	file    *file     // of a file that is open or has data to write
+	file    *file     // set while the file is open or has data to write
 }
 
 // A place is a name in a directory.
@@ -42,7 +42,7 @@ type place struct {
 	name string
 }
 
-// tree is all nodes. Its lock is never held while anybody waits for the host.
+// tree holds all nodes. Its lock is never held during a request to the host.
 type tree struct {
 	mu   sync.RWMutex
 	root *node
@@ -59,14 +59,14 @@ func newTree(host string) *tree {
 	return t
 }
 
-// get returns a node that the kernel knows.
+// get returns the node that the kernel knows by an id, or nil.
 func (t *tree) get(id uint64) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byID[id]
 }
 
-// path returns a node's path on the host, and false if it has none any more.
+// path returns a node's path on the host, and false if the node has no name any more.
 func (t *tree) path(n *node) (string, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -90,7 +90,7 @@ func (t *tree) pathLocked(n *node) (string, bool) {
 	return full, true
 }
 
-// join is path.Join that leaves the directory as it was given.
+// join is path.Join without cleaning the directory.
 func join(dir, name string) string {
 	switch {
 	case dir == "":
@@ -101,15 +101,15 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// child returns the node of a name, nil if there is none.
+// child returns the node of a name, or nil.
 func (t *tree) child(dir *node, name string) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return dir.children[name]
 }
 
-// learn returns the node of a name and counts that the kernel is told its id. A node of another
-// type is replaced: the name belongs to another file now.
+// learn returns the node of a name and counts that the kernel gets its id. A node of another type
+// is replaced: the name now belongs to another file.
 func (t *tree) learn(dir *node, name string, a *attrs) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,16 +141,16 @@ func (t *tree) add(dir *node, name string) *node {
 	return n
 }
 
-// inoOf returns the inode number of a name. It is made from the path, so that it is the same when
-// the kernel has forgotten the file and asks again, and in the next mount: git compares it.
+// inoOf returns the inode number of a name. It is derived from the path, so that it stays the same
+// after the kernel forgets the file, and in the next mount: git compares inode numbers.
 func (t *tree) inoOf(dir *node, name string) uint64 {
 	full, _ := t.pathLocked(dir)
 	sum := sha256.Sum256([]byte(join(full, name)))
 	return binary.LittleEndian.Uint64(sum[:])>>1 | 1<<32
 }
 
-// newIno is inoOf for a new node. A file that has taken another's place must not look like it to
-// programs that have that one open still.
+// newIno is inoOf for a new node. It avoids numbers in use: a file that replaced another must not
+// look the same to programs that still have the old one open.
 func (t *tree) newIno(dir *node, name string) uint64 {
 	ino := t.inoOf(dir, name)
 	for t.inos[ino] > 0 {
@@ -170,7 +170,7 @@ func (t *tree) entryIno(dir *node, name string) uint64 {
 	return t.inoOf(dir, name)
 }
 
-// forget takes back what the kernel was told.
+// forget subtracts references that the kernel has dropped.
 func (t *tree) forget(id, lookups uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,8 +182,8 @@ func (t *tree) forget(id, lookups uint64) {
 	t.drop(n)
 }
 
-// drop removes nodes that nobody needs any more: this one and then those above it. The caller holds
-// the lock.
+// drop removes nodes that are no longer needed: this one, then those above it. The caller holds the
+// lock.
 func (t *tree) drop(n *node) {
 	for n != t.root && n.lookups == 0 && n.opens == 0 && len(n.children) == 0 {
 		if t.byID[n.id] == nil {
@@ -207,7 +207,7 @@ func (t *tree) drop(n *node) {
 	}
 }
 
-// hold counts an open file; let counts it out.
+// hold counts an open file; let ends that.
 func (t *tree) hold(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +221,7 @@ func (t *tree) let(n *node) {
 	t.drop(n)
 }
 
-// addPlace gives a node a further name.
+// addPlace gives a node another name.
 func (t *tree) addPlace(n *node, dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,7 +233,7 @@ func (t *tree) addPlace(n *node, dir *node, name string) {
 	n.lookups++
 }
 
-// unlinked says that a name is gone on the host.
+// unlinked records that a name is gone on the host.
 func (t *tree) unlinked(dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -257,7 +257,7 @@ func (t *tree) removePlace(n *node, gone place) {
 	}
 }
 
-// renamed says that a name has become another one on the host, and replaced what had that.
+// renamed records that the host renamed a file, which may have replaced another.
 func (t *tree) renamed(from, to place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

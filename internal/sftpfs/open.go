@@ -18,48 +18,48 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// A handle is an open file as a program has it.
+// A handle is one open of a file by a program.
 type handle struct {
 	file  *file
 	flags int // of package os: the access mode and O_APPEND
 
-	gate   gate        // held while the file is opened again, and around appending
+	gate   gate        // held while the file is reopened or appended to
 	remote *usftp.File // nil if it is not open on the host; guarded by the gate
-	end    int64       // where the last append has ended, as far as we know; guarded by the gate
+	end    int64       // where the last append ended, if known; guarded by the gate
 
 	reader reader
 
 	// The file's lock guards these.
-	err     error // to be returned by the next call
+	err     error // for the next call to return
 	written bool  // since the last flush
-	flushes int   // that found something written
-	made    bool  // this handle has created or emptied the file, and nothing else has written to it
+	flushes int   // flushes that found something written
+	made    bool  // this handle created or emptied the file, and nothing else has written to it
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
 func (h *handle) appends() bool { return h.flags&os.O_APPEND != 0 && h.writes() }
 
-// file is what the handles of one node share: what was written and is not on the host yet, and what
-// tells that a file that is opened again is the same.
+// file is what the open handles of one node share: data that is not on the host yet, and what
+// proves that a reopened file is still the same.
 type file struct {
 	fs   *FS
 	node *node
-	gate gate // held by who sends what was written, so that it is sent in order
+	gate gate // held while data is sent, to keep it in order
 
 	mu      sync.Mutex
 	handles map[*handle]bool
-	extents []*extent      // not acknowledged, oldest first
-	size    int64          // at least, because of the extents
+	extents []*extent      // not acknowledged; oldest first
+	size    int64          // the end of the furthest extent; 0 without extents
 	set     usftp.NewAttrs // to be set with the next flush
-	wrote   time.Time      // when something was last written and not flushed; zero if nothing was
-	told    uint32         // the modification time that a program was told since then; 0 if none was
+	wrote   time.Time      // when something was last written; zero if that was flushed
+	told    uint32         // modification time that a program saw since then, or 0
 	changed chan struct{}  // closed and replaced when an extent leaves
-	proofs  []proof        // of what was written last and has arrived
-	loose   bool           // we have changed it since its version was last seen
-	idle    *time.Timer    // sends what nobody adds to
+	proofs  []proof        // of the last writes that arrived
+	loose   bool           // changed here since its version was last seen
+	idle    *time.Timer    // sends an extent to which nothing is added for a while
 }
 
-// A proof is a piece of a file that we have written.
+// A proof is the checksum of a piece that we wrote.
 type proof struct {
 	off  int64
 	size int
@@ -68,10 +68,10 @@ type proof struct {
 
 var seed = maphash.MakeSeed()
 
-// mostProofs is how many pieces are compared when a file is opened again.
+// mostProofs is how many pieces are compared when a file is reopened.
 const mostProofs = 4
 
-// fileOf returns what is shared by the open files of a node, nil if there are none.
+// fileOf returns what the handles of a node share, or nil if the node is not open.
 func (f *FS) fileOf(n *node) *file {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,7 +97,8 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File) *handle {
 	return h
 }
 
-// detach removes a handle, and the file with the last one. last is true for that.
+// detach removes a handle, and the node's file with the last handle. last reports whether it was
+// that.
 func (f *FS) detach(h *handle) (last bool) {
 	n := h.file.node
 	n.mu.Lock()
@@ -112,7 +113,8 @@ func (f *FS) detach(h *handle) (last bool) {
 	return last
 }
 
-// opening is an open file on the host with its attributes, asked for at once.
+// opening opens a file on the host and requests its attributes, in one round trip where the server
+// allows it.
 func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) (*usftp.File, attrs, time.Time, error) {
 	asked := time.Now()
 	open := c.Async().OpenFile(path, flags, perm)
@@ -136,14 +138,14 @@ func (f *FS) opening(c *usftp.Client, path string, flags int, perm fs.FileMode) 
 	return remote.WithContext(context.Background()), attrsOfInfo(info), asked, nil
 }
 
-// osFlags returns the flags of package os that matter for the host.
+// osFlags returns the flags that matter for the host, in terms of package os.
 func osFlags(flags uint32) int {
 	const kept = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_EXCL
 	return int(flags) & kept
 }
 
-// Open implements fuse.RawFileSystem. It takes one round trip, for the attributes too: a program
-// that opens a file sees what others have closed before.
+// Open implements fuse.RawFileSystem. In one round trip it also fetches the attributes, because a
+// program that opens a file must see what others wrote before they closed it.
 func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n := f.tree.get(in.NodeId)
 	if n == nil {
@@ -189,8 +191,8 @@ func (f *FS) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	return fuse.OK
 }
 
-// keepsPages reports whether what the kernel has of the contents is what they are still: it was read
-// from the version that there is now, and no other can hide behind that.
+// keepsPages reports whether the kernel's cached contents are still valid: they were read from the
+// current version, and no other version can have the same size and time.
 func (n *node) keepsPages() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,7 +206,7 @@ func (n *node) keepsPages() bool {
 	return true
 }
 
-// reading is a version of a file that the kernel has read from some time on.
+// reading is a version of a file that the kernel has been reading since a time.
 type reading struct {
 	version version
 	at      time.Time
@@ -250,7 +252,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out 
 	f.touched(dir)
 	h := f.attach(n, flags, remote)
 	h.made = fresh
-	// The host has applied its own umask to what ours has left.
+	// The host has applied its own umask in addition to ours.
 	if want := in.Mode & 0o7777; flags&os.O_EXCL != 0 && a.mode&0o7777 != want && f.options.Umask == nil {
 		h.file.setMode(want)
 	}
@@ -259,7 +261,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out 
 	return fuse.OK
 }
 
-// modeOf returns permissions as package fs has them.
+// modeOf converts POSIX permissions to those of package fs.
 func modeOf(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode & 0o777)
 	for bit, flag := range map[uint32]fs.FileMode{syscall.S_ISUID: fs.ModeSetuid,
@@ -271,8 +273,8 @@ func modeOf(mode uint32) fs.FileMode {
 	return m
 }
 
-// open returns the file on the host. If the connection was lost, or flush has closed it, it is
-// opened again and must prove to be the same. The caller holds the gate.
+// open returns the file on the host. If the connection was lost, or flush closed the file, open
+// reopens it and verifies that it is the same. The caller holds the gate.
 func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	if h.remote != nil && !pool.Lost(h.remote.Client()) {
 		return h.remote, nil
@@ -308,10 +310,10 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	return remote, nil
 }
 
-// clockError is by how many seconds a time that we have set may be ahead of the host's clock.
+// clockError is how many seconds a time that we set may be ahead of the host's clock.
 const clockError = 2
 
-// openNow is open for a caller without the gate.
+// openNow is open for callers that do not hold the gate.
 func (h *handle) openNow(ctx context.Context) (*usftp.File, error) {
 	if err := h.gate.lock(ctx); err != nil {
 		return nil, err
@@ -320,13 +322,13 @@ func (h *handle) openNow(ctx context.Context) (*usftp.File, error) {
 	return h.open(ctx)
 }
 
-// isSame reports with an error that a file is not the one that was open. What we have not written to
-// must have the size and time that were last seen; else it must hold what has arrived of what we
-// wrote last, and be neither older nor shorter than that.
+// isSame returns an error unless a reopened file is the one that was open. If we have not written
+// to it, it must have the size and time that were last seen; otherwise it must hold what arrived of
+// our last writes, and be neither older nor shorter than they left it.
 func (f *file) isSame(c *usftp.Client, path string, a attrs) error {
 	f.mu.Lock()
 	loose, proofs := f.loose, append([]proof(nil), f.proofs...)
-	setsTimes := f.set.SetTimes || f.told != 0 // which may have been done before the answer was lost
+	setsTimes := f.set.SetTimes || f.told != 0 // perhaps set before the answer was lost
 	f.mu.Unlock()
 	f.node.mu.Lock()
 	seen := f.node.version
@@ -345,7 +347,7 @@ func (f *file) isSame(c *usftp.Client, path string, a attrs) error {
 	}
 	remote, err := c.Open(path)
 	if err != nil {
-		return nil // it may be written only
+		return nil // the file may be write-only
 	}
 	defer remote.Close()
 	for _, p := range proofs {
@@ -359,7 +361,7 @@ func (f *file) isSame(c *usftp.Client, path string, a attrs) error {
 	return nil
 }
 
-// Release implements fuse.RawFileSystem. Nobody waits for it: what matters was answered by Flush.
+// Release implements fuse.RawFileSystem. Nobody waits for it: Flush has already reported errors.
 func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	h := f.files.take(in.Fh)
 	if h == nil {
@@ -385,7 +387,7 @@ func (f *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	})
 }
 
-// A gate is a lock whose waiters can give up.
+// A gate is a lock that callers can stop waiting for.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }

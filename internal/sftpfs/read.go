@@ -16,41 +16,41 @@ import (
 )
 
 const (
-	// chunkSize is what is read ahead at a time: what one READ of most servers returns, in pages.
+	// chunkSize is the unit of read-ahead: what one READ of most servers returns, in pages.
 	chunkSize = 63 * 4096
-	// firstAhead is read ahead of a program that has begun to read in order.
+	// firstAhead is the read-ahead for a program that has begun to read in order.
 	firstAhead = 2 * chunkSize
-	// mostAhead is the most that is read ahead in one open file.
+	// mostAhead limits the read-ahead in one open file.
 	mostAhead = 12 << 20
-	// swapped is how far requests of a program that reads in order may be out of order: the kernel
-	// sends several at once.
+	// swapped is how far the requests of a program that reads in order may be out of order: the
+	// kernel sends several at once.
 	swapped = 1 << 20
 )
 
-// A reader reads ahead in one open file. It sees what the kernel asks for, several requests at a
-// time and not quite in order, and asks the host for what comes next in chunks, so much at once as
-// the link holds.
+// A reader reads ahead in one open file. It watches the kernel's requests, which come several at a
+// time and slightly out of order, and requests the next chunks from the host, as many at once as
+// fill the link.
 type reader struct {
 	mu     sync.Mutex
-	next   int64 // where the furthest request has ended
-	run    int64 // bytes that were read in order
+	next   int64 // where the furthest request ended
+	run    int64 // bytes read in order so far
 	chunks map[int64]*chunk
 	window *flow.Window
 	began  time.Time
-	life   int // grows when the chunks are dropped
+	life   int // incremented when the chunks are dropped
 }
 
-// A chunk is a part of the file that was asked for.
+// A chunk is a part of the file that was requested.
 type chunk struct {
 	data []byte
-	done chan struct{} // closed when the answer is there
+	done chan struct{} // closed when the answer has arrived
 	n    int
 	err  error
 }
 
 func (r *reader) reset() { r.began = time.Now() }
 
-// drop forgets what was read ahead, since it may not be what the file holds any more.
+// drop discards what was read ahead, because the file may have changed.
 func (r *reader) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,14 +84,14 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	return fuse.ReadResultData(buf[:n]), fuse.OK
 }
 
-// readAt reads once, over the connection that there is.
+// readAt reads once, over the present connection.
 func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	remote, err := h.openNow(ctx)
 	if err != nil {
 		return 0, err
 	}
-	// The kernel asks for whole pages. To ask for more than there is would take a round trip more, in
-	// which the host says that there is no more.
+	// The kernel asks for whole pages. Asking the host for more than the file has would cost
+	// another round trip, in which the host says that there is no more.
 	if size := int64(h.file.node.sizeThere()); off < size {
 		p = p[:min(int64(len(p)), size-off)]
 	}
@@ -100,15 +100,15 @@ func (h *handle) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 		if n == len(p) || err != nil {
 			return n, err
 		}
-		// The file seems to end here, or a server has given less than it was asked for.
+		// The file seems to end here, or the server returned less than it was asked for.
 		m, err := remote.WithContext(ctx).ReadAt(p[n:], off+int64(n))
 		return n + m, err
 	}
 	return remote.WithContext(ctx).ReadAt(p, off)
 }
 
-// plan returns the chunks that hold a range if the file is read in order, after asking for them and
-// for what comes next.
+// plan returns the chunks that hold a range if the file is read in order, after requesting them and
+// those that come next. Otherwise it returns nil.
 func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int64]*chunk {
 	node.mu.Lock()
 	size := int64(node.attrs.size)
@@ -149,7 +149,7 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 	return wanted
 }
 
-// discard forgets chunks outside a range. The caller holds the lock.
+// discard drops chunks outside a range. The caller holds the lock.
 func (r *reader) discard(from, to int64) {
 	for at := range r.chunks {
 		if (at+1)*chunkSize <= from || at*chunkSize >= to {
@@ -174,7 +174,7 @@ func (r *reader) ask(remote *usftp.File, at int64) *chunk {
 	return c
 }
 
-// collect copies a range out of chunks.
+// collect copies a range out of chunks. It stops at the first gap.
 func collect(ctx context.Context, chunks map[int64]*chunk, p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		at := (off + int64(n)) / chunkSize

@@ -9,12 +9,13 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// interruptGrace is what a request gets to finish when a signal arrives that does not end the
-// program. A kernel tells a file system of every signal, a child's end and a timer's tick too, and
-// programs do not expect stat or mkdir to be interrupted by those.
+// interruptGrace is how long a request may still run after a signal that does not end the program.
+// The kernel tells a file system of every signal, including SIGCHLD and timers, and programs do not
+// expect those to interrupt stat or mkdir.
 const interruptGrace = 2 * time.Second
 
-// request returns the context of one call by the kernel. stop must be called when it is over.
+// request returns the context of one call by the kernel. The caller must call stop when the call is
+// over.
 func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(f.ctx)
 	if cancel == nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// rescue keeps what could not be written in a local file, at the offsets that it would have had, and
-// names it in the log. Beside it lies a list of the ranges.
+// rescue saves data that could not be written in a local file, at its original offsets, with a list
+// of the ranges next to it, and logs the file's name.
 func (f *FS) rescue(remote string, cause error, extents []*extent) {
 	if len(extents) == 0 {
 		return

@@ -34,13 +34,13 @@ func (f *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 	return fuse.OK
 }
 
-// adjust shows what was written or set here and is not on the host yet.
+// adjust adds what was written or set here and is not on the host yet.
 func (f *file) adjust(a *attrs) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a.size = max(a.size, uint64(f.size))
 	if !f.wrote.IsZero() {
-		// The program may remember this time, as git does, so it becomes the file's.
+		// The program may remember this time, as git does, so it becomes the file's time.
 		f.told = uint32(f.wrote.Unix() + f.fs.ahead.Load())
 		a.mtime = f.told
 	}
@@ -52,7 +52,7 @@ func (f *file) adjust(a *attrs) {
 	}
 }
 
-// bitsOf returns the POSIX bits of permissions.
+// bitsOf converts permissions to POSIX bits.
 func bitsOf(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
 	if mode&fs.ModeSetuid != 0 {
@@ -67,10 +67,10 @@ func bitsOf(mode fs.FileMode) uint32 {
 	return bits
 }
 
-// hasPending reports whether attributes are to be set. The caller holds the lock.
+// hasPending reports whether attributes are still to be set. The caller holds the lock.
 func (f *file) hasPending() bool { return f.set.SetMode || f.set.SetTimes || f.told != 0 }
 
-// pending returns the attributes to be set. The caller holds the lock.
+// pending returns the attributes that are still to be set. The caller holds the lock.
 func (f *file) pending() usftp.NewAttrs {
 	set := f.set
 	if !set.SetTimes && f.told != 0 {
@@ -81,14 +81,14 @@ func (f *file) pending() usftp.NewAttrs {
 	return set
 }
 
-// setMode has a mode set with the next flush.
+// setMode makes the next flush set a mode.
 func (f *file) setMode(mode uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.set.SetMode, f.set.Mode = true, modeOf(mode)
 }
 
-// setPending sets the attributes that wait for it, by a handle or by name.
+// setPending sets the pending attributes on the host.
 func (f *file) setPending(ctx context.Context, h *handle) error {
 	f.mu.Lock()
 	if f.hasPending() {
@@ -107,7 +107,7 @@ func (f *file) setPending(ctx context.Context, h *handle) error {
 		})
 	})
 	if err != nil && !program.SetMode && !program.SetTimes && !lost(err) {
-		err = nil // only the time that a program saw; another owner's file, for example
+		err = nil // it only concerns the time that a program saw; the file may have another owner
 	}
 	if err != nil {
 		return err
@@ -119,8 +119,9 @@ func (f *file) setPending(ctx context.Context, h *handle) error {
 	return nil
 }
 
-// defers reports whether attributes may wait for the flush: those of a file that a program has just
-// made and not closed. The kernel does not say by which descriptor they are set.
+// defers reports whether attributes may wait for the flush, and if so keeps them for it. They may
+// if a program has just made the file and not closed it. The kernel does not say through which
+// descriptor they are set.
 func (f *file) defers(set usftp.NewAttrs) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +169,7 @@ func (f *FS) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 	return fuse.OK
 }
 
-// setAttr sets what is asked for.
+// setAttr sets the requested attributes.
 func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrInCommon) error {
 	now, _, err := f.stat(ctx, n)
 	if err != nil {
@@ -213,7 +214,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	f.statusChanged(n)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	const special = fs.ModeSetuid | fs.ModeSetgid // which a host may clear
+	const special = fs.ModeSetuid | fs.ModeSetgid // bits that a host may clear
 	if !set.SetOwner && set.Mode&special == 0 && now.complete && file == nil {
 		n.attrs = now
 		if set.SetTimes {
@@ -228,8 +229,8 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 	return nil
 }
 
-// newAttrs returns the attributes to set, without those that are so already: programs such as tar
-// set an owner that the file has.
+// newAttrs returns the attributes to set, without an owner that the file already has: programs such
+// as tar set that too.
 func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, err error) {
 	if mode, ok := in.GetMode(); ok && f.options.Umask == nil {
 		if now.isLink() {
@@ -275,14 +276,14 @@ func (f *FS) newAttrs(now attrs, in *fuse.SetAttrInCommon) (set usftp.NewAttrs, 
 	return set, nil
 }
 
-// clamp brings a time into what the protocol can say.
+// clamp limits a time to the range of the protocol.
 func clamp(t time.Time) time.Time {
 	const last = 1<<32 - 1
 	return time.Unix(min(max(t.Unix(), 0), last), 0)
 }
 
-// loosen says that the file is about to be changed: its size and time may be others, even if no
-// answer comes.
+// loosen records that the file is about to change: its size and time may become different even if
+// no answer arrives.
 func (f *file) loosen() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -319,7 +320,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 		return err
 	}
 	n.mu.Lock()
-	n.attrs.size = size // until it is asked for
+	n.attrs.size = size // until the attributes are next requested
 	n.mu.Unlock()
 	if file != nil {
 		file.mu.Lock()

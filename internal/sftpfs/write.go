@@ -17,28 +17,29 @@ import (
 )
 
 const (
-	// blockSizeMost is what is collected before it is sent: what one WRITE of most servers takes.
+	// blockSizeMost is how much is collected before it is sent: what one WRITE of most servers
+	// takes.
 	blockSizeMost = 63 * 4096
-	// idleTime is how long what was collected waits for more.
+	// idleTime is how long collected data waits for more.
 	idleTime = time.Second
 )
 
-// An extent is written data that the host has not acknowledged. It is kept until then: it is sent
-// again over a new connection, and goes to a rescue file if there is none.
+// An extent is written data that the host has not acknowledged. It is kept until then, to be sent
+// again over a new connection, or saved in a rescue file if there is none.
 type extent struct {
 	handle  *handle
 	off     int64
 	data    []byte
 	appends bool
 	sent    bool
-	full    bool // nothing is added any more
-	over    bool // it has left the file: it arrived, was refused, or was given up
+	full    bool // nothing more is added
+	over    bool // no longer the file's: it arrived, was refused, or was given up
 }
 
-// blocks are for extents that will probably be full.
+// blocks are memory for extents that will probably become full.
 var blocks = sync.Pool{New: func() any { return new([blockSizeMost]byte) }}
 
-// release gives back the extent's memory. Nobody may use it any more.
+// release returns the extent's memory. The extent must not be used afterwards.
 func (e *extent) release() {
 	if cap(e.data) == blockSizeMost {
 		blocks.Put((*[blockSizeMost]byte)(e.data[:blockSizeMost]))
@@ -48,7 +49,7 @@ func (e *extent) release() {
 
 func (e *extent) end() int64 { return e.off + int64(len(e.data)) }
 
-// Write implements fuse.RawFileSystem. It returns when the data is kept here; fsync and close wait
+// Write implements fuse.RawFileSystem. It returns once the data is kept here; fsync and close wait
 // for the host.
 func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	h := f.files.get(in.Fh)
@@ -64,7 +65,7 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 		return 0, statusOf(err)
 	}
 	if full := h.file.write(h, int64(in.Offset), data); full {
-		// A failure is kept for the next call, as is one of the background.
+		// A failure is kept for the next call, like one in the background.
 		if err := h.file.send(ctx, false); errors.Is(err, errTimeout) {
 			h.file.abandon(err)
 			return 0, statusOf(err)
@@ -73,7 +74,7 @@ func (f *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 	return uint32(len(data)), fuse.OK
 }
 
-// takeError returns what has failed since the last call on the handle, once.
+// takeError returns what failed since the last call on the handle, once.
 func (h *handle) takeError() error {
 	h.file.mu.Lock()
 	defer h.file.mu.Unlock()
@@ -82,7 +83,7 @@ func (h *handle) takeError() error {
 	return err
 }
 
-// statusOfWrite is statusOf for a WRITE, of which servers tell by FAILURE that the disk is full.
+// statusOfWrite is statusOf for a WRITE. Servers report a full disk as FAILURE.
 func (f *FS) statusOfWrite(ctx context.Context, h *handle, err error) fuse.Status {
 	if !errors.Is(err, usftp.ErrSSHFxFailure) {
 		return statusOf(err)
@@ -103,7 +104,7 @@ func (f *FS) statusOfWrite(ctx context.Context, h *handle, err error) fuse.Statu
 	return fuse.EIO
 }
 
-// write keeps data and reports whether there is anything to send.
+// write keeps data, and reports whether an extent is full and can be sent.
 func (f *file) write(h *handle, off int64, data []byte) (full bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +139,7 @@ func (f *file) tail(h *handle, off int64) *extent {
 		if !e.full {
 			e.full = true
 		} else if e.end() == off {
-			block = (*blocks.Get().(*[blockSizeMost]byte))[:0] // more of the same follows
+			block = (*blocks.Get().(*[blockSizeMost]byte))[:0] // more will probably follow
 		}
 	}
 	e = &extent{handle: h, off: off, appends: h.appends(), data: block}
@@ -161,7 +162,7 @@ func (f *file) readers() (readers []*reader) {
 	return readers
 }
 
-// dropReaders forgets what was read ahead.
+// dropReaders discards what was read ahead.
 func (f *file) dropReaders() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +171,7 @@ func (f *file) dropReaders() {
 	}
 }
 
-// overlaps reports whether part of a range is not on the host yet.
+// overlaps reports whether a range includes data that is not on the host yet.
 func (f *file) overlaps(off int64, n int) bool {
 	there := int64(f.node.sizeThere())
 	f.mu.Lock()
@@ -180,7 +181,7 @@ func (f *file) overlaps(off int64, n int) bool {
 			return true
 		}
 	}
-	// A read beyond the end of the host's file, where zeros are, is right only with its size.
+	// Zeros beyond the end of the host's file are right only once its size is.
 	return len(f.extents) > 0 && off+int64(n) > there
 }
 
@@ -190,7 +191,7 @@ func (n *node) sizeThere() uint64 {
 	return n.attrs.size
 }
 
-// send sends what is full, or all. It does not wait for answers.
+// send sends the full extents, or all of them. It does not wait for answers.
 func (f *file) send(ctx context.Context, all bool) error {
 	if err := f.gate.lock(ctx); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (f *file) send(ctx context.Context, all bool) error {
 	}
 }
 
-// next returns the extent to be sent next.
+// next returns the next extent to send, or nil.
 func (f *file) next(all bool) *extent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +229,6 @@ func (f *file) next(all bool) *extent {
 	return nil
 }
 
-// sendOne sends an extent.
 func (f *file) sendOne(ctx context.Context, e *extent) error {
 	h := e.handle
 	if err := h.gate.lock(ctx); err != nil {
@@ -254,8 +254,8 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 	return nil
 }
 
-// awaitOverlap waits until what was sent before to the same place is there, for servers that may
-// carry out the later WRITE first.
+// awaitOverlap waits until earlier writes to the same place have been acknowledged, for servers
+// that may carry out a later WRITE first.
 func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 	for {
 		f.mu.Lock()
@@ -277,7 +277,7 @@ func (f *file) awaitOverlap(ctx context.Context, e *extent) error {
 }
 
 // sendAppend appends an extent and waits for the answer. The host decides where the end is, so that
-// what others append stays. The caller holds the handle's gate.
+// what others append is not overwritten. The caller holds the handle's gate.
 func (f *file) sendAppend(ctx context.Context, e *extent) error {
 	h := e.handle
 	before := h.end
@@ -289,7 +289,8 @@ func (f *file) sendAppend(ctx context.Context, e *extent) error {
 		f.answered(e, err)
 		return nil
 	}
-	// It may be there or not. What has grown by exactly this much, and ends with it, has it.
+	// The data may have arrived or not. It has if the file grew by exactly this much and ends with
+	// it.
 	remote, err := h.open(ctx)
 	if err != nil {
 		return err
@@ -323,7 +324,7 @@ func (f *file) holds(c *usftp.Client, data []byte, off int64) bool {
 	return err == nil && string(got) == string(data)
 }
 
-// answered takes the host's answer.
+// answered handles the host's answer for an extent.
 func (f *file) answered(e *extent, err error) {
 	f.mu.Lock()
 	if e.over {
@@ -341,7 +342,7 @@ func (f *file) answered(e *extent, err error) {
 			f.proofs = f.proofs[1:]
 		}
 		kept := f.proofs[:0:0]
-		for _, p := range f.proofs { // what was written over proves nothing
+		for _, p := range f.proofs { // what was overwritten proves nothing
 			if p.off+int64(p.size) <= e.off || e.end() <= p.off {
 				kept = append(kept, p)
 			}
@@ -379,21 +380,21 @@ func (f *file) remove(e *extent) {
 	f.wake()
 }
 
-// wake tells those that wait for extents to leave. The caller holds the lock.
+// wake wakes those who wait for extents to leave. The caller holds the lock.
 func (f *file) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// grew says that the host's file reaches at least to an offset.
+// grew records that the host's file reaches at least to an offset.
 func (n *node) grew(end int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.attrs.size = max(n.attrs.size, uint64(end))
 }
 
-// failed keeps what could not be written in a rescue file, and has the next call on each handle say
-// so.
+// failed saves data that could not be written in a rescue file, and makes the next call on each
+// handle return the error.
 func (f *file) failed(err error, extents []*extent) {
 	f.mu.Lock()
 	for h := range f.handles {
@@ -405,8 +406,8 @@ func (f *file) failed(err error, extents []*extent) {
 	f.fs.rescue(path, err, extents)
 }
 
-// abandon gives up what is not on the host: the program is told that it was not written, so it must
-// not appear later.
+// abandon gives up data that is not on the host. The program learns that it was not written, so it
+// must not appear later.
 func (f *file) abandon(err error) {
 	f.mu.Lock()
 	extents := f.extents
@@ -432,10 +433,10 @@ func (f *file) push(ctx context.Context) {
 	f.mu.Lock()
 	f.idle = nil
 	f.mu.Unlock()
-	f.send(ctx, true) // what fails is tried again, and told, by the next call
+	f.send(ctx, true) // the next call retries and reports failures
 }
 
-// flush waits until all that was written is on the host.
+// flush waits until all written data is on the host.
 func (f *file) flush(ctx context.Context) error {
 	for {
 		f.mu.Lock()
@@ -464,7 +465,7 @@ func (f *file) flush(ctx context.Context) error {
 	}
 }
 
-// finish is flush for what goes on after the last call on a handle.
+// finish is flush for what happens after the last call on a handle.
 func (f *file) finish(ctx context.Context) error {
 	err := f.flush(ctx)
 	if err == nil {
@@ -473,7 +474,7 @@ func (f *file) finish(ctx context.Context) error {
 	return err
 }
 
-// Flush implements fuse.RawFileSystem. It is called by close, and waits for the host.
+// Flush implements fuse.RawFileSystem. The kernel calls it on close; it waits for the host.
 func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	h := f.files.get(in.Fh)
 	if h == nil {
@@ -488,7 +489,7 @@ func (f *FS) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	return f.statusOfWrite(ctx, h, err)
 }
 
-// flush is flush for one handle. Where it can, it sends WRITE, FSETSTAT and CLOSE at once.
+// flush is file.flush for one handle. Where possible, it sends WRITE, FSETSTAT and CLOSE at once.
 func (h *handle) flush(ctx context.Context) error {
 	f := h.file
 	f.mu.Lock()
@@ -515,12 +516,12 @@ func (h *handle) flush(ctx context.Context) error {
 	first := h.flushes == 1
 	f.mu.Unlock()
 	if !first {
-		return nil // a descriptor that others share: who writes again would open it again
+		return nil // others share the descriptor: a further write would have to reopen the file
 	}
 	return h.close(ctx)
 }
 
-// close closes the file on the host, which is where some servers say that they cannot store it.
+// close closes the file on the host; only then do some servers report that they cannot store it.
 func (h *handle) close(ctx context.Context) error {
 	if err := h.gate.lock(ctx); err != nil {
 		return err
@@ -533,13 +534,13 @@ func (h *handle) close(ctx context.Context) error {
 	h.remote = nil
 	_, err := remote.Async().Close().WaitContext(ctx)
 	if lost(err) {
-		err = nil // all was acknowledged
+		err = nil // all data was acknowledged
 	}
 	return err
 }
 
-// writeAndClose writes a small new file and closes it in one round trip. done is false if that
-// cannot be done, or was not answered.
+// writeAndClose writes a small new file and closes it in one round trip. done is false if that is
+// not possible or no answer came.
 func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	f := h.file
 	if err := h.gate.lock(ctx); err != nil {
@@ -578,7 +579,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	case lost(err):
 		return false, nil
 	case err != nil && ctx.Err() != nil:
-		return true, context.Cause(ctx) // it is kept, and sent again
+		return true, context.Cause(ctx) // the data is kept and sent again
 	}
 	f.mu.Lock()
 	program := f.set
@@ -613,7 +614,7 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// learnWritten notes what a file is after it was written and its times were set.
+// learnWritten records a file's attributes after it was written and its times were set.
 func (n *node) learnWritten(size uint64, set usftp.NewAttrs) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -625,7 +626,7 @@ func (n *node) learnWritten(size uint64, set usftp.NewAttrs) {
 	n.version, n.since = n.attrs.version(), n.fetched
 }
 
-// setDirty notes that a file has data that is not on the host.
+// setDirty records whether a file has data that is not on the host.
 func (f *FS) setDirty(file *file, dirty bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -666,7 +667,7 @@ func (h *handle) sync(ctx context.Context) error {
 		return remote.WithContext(ctx).Sync()
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = nil // the host has it; nothing makes this one store it
+		err = nil // the host has the data; nothing makes this server store it durably
 	}
 	return err
 }
@@ -680,7 +681,7 @@ type budget struct {
 
 func newBudget(bytes int64) *budget { return &budget{free: bytes, changed: make(chan struct{})} }
 
-// take waits until there is room for n bytes; at least one request always gets in.
+// take waits until there is room. It may take more than that, so that one request always fits.
 func (b *budget) take(ctx context.Context, l *link, n int) error {
 	began := time.Now()
 	for {
@@ -701,7 +702,7 @@ func (b *budget) take(ctx context.Context, l *link, n int) error {
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(time.Second): // to look at the link
+		case <-time.After(time.Second): // look at the link again
 		}
 	}
 }
