@@ -6,12 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// least is what the kernel gives a new pipe.
+// least is the size of a new pipe.
 const least = 64 << 10
 
-// Widen makes a pipe as large as it may be. What is no pipe, or is large enough, stays as it is; so
-// does a pipe of a user who has too many (pipe-user-pages-soft), and nothing is lost then but
-// speed.
+// Widen makes a pipe as large as allowed. It leaves other files and large enough pipes alone. It
+// also fails, at no cost but speed, for users who have too many pipes (pipe-user-pages-soft).
 func Widen(f *os.File) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -31,7 +31,7 @@ func TestWiden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	bigpipe.Widen(f) // what is no pipe stays as it is
+	bigpipe.Widen(f) // not a pipe: stays as it is
 	if _, err := f.Write([]byte("x")); err != nil {
 		t.Error(err)
 	}

@@ -4,5 +4,5 @@ package bigpipe
 
 import "os"
 
-// Widen does nothing: only Linux lets a pipe be sized.
+// Widen does nothing: only Linux allows resizing a pipe.
 func Widen(*os.File) {}

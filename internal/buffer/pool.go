@@ -1,5 +1,6 @@
-// Package buffer lends the memory in which file contents travel. A pool belongs to one client or
-// one server: it counts what is out, reuses what comes back, and frees what is not used for a while.
+// Package buffer lends the memory for file contents in transit. Each client and each server has its
+// own pool, which counts the memory that is lent, reuses what is returned, and frees what has not
+// been used for a while.
 package buffer
 
 import (
@@ -7,9 +8,9 @@ import (
 	"time"
 )
 
-// The sizes of blocks. Packet holds the longest packet that the protocol allows, and what follows it
-// on the stream. Large holds a WRITE packet of 255 KiB with its header, Medium one of 32 KiB, Small
-// one of 4 KiB, which covers the replies that are no data.
+// The sizes of blocks. Packet holds the longest packet that the protocol allows and the beginning
+// of the next one in the stream. Large holds a WRITE packet of 255 KiB with its header, Medium one
+// of 32 KiB, and Small one of 4 KiB, enough for replies without data.
 const (
 	Small  = 4608
 	Medium = 40 << 10
@@ -19,32 +20,32 @@ const (
 
 var classes = [...]int{Small, Medium, Large, Packet}
 
-// idleAfter is how long a pool keeps blocks that nobody asks for.
+// idleAfter is how long a pool keeps unused blocks.
 const idleAfter = 5 * time.Second
 
-// Pool lends blocks. The zero Pool is ready; it must not be copied.
+// Pool lends blocks. The zero Pool is ready to use. It must not be copied.
 type Pool struct {
 	mu    sync.Mutex
 	free  [len(classes)][]*Block
-	least [len(classes)]int // the fewest free blocks since the last trim: what nobody needed
+	least [len(classes)]int // the fewest free blocks since the last trim, which nobody needed
 	out   int64
 	timer *time.Timer
 	armed bool
 	shut  bool // by Close
 }
 
-// Block is memory that is lent. Exactly one owner at a time may use it and gives it back once.
+// Block is lent memory. It has exactly one owner at a time, who returns it once.
 type Block struct {
-	// For the owner to use; zero when the block is lent. Bytes Start to End wait to be written,
-	// and Charge is what the block counts in a budget.
+	// For the owner to use; zero at first. Bytes Start to End are waiting to be written, and Charge
+	// is what the block counts for in a budget.
 	Start, End, Charge int
 
 	pool  *Pool
-	class int // -1 where the size fits no class: such a block is not reused
+	class int // -1 if the size fits no class; such a block is not reused
 	mem   []byte
 }
 
-// Get lends a block of at least n bytes. The memory holds whatever it held before.
+// Get lends a block of at least n bytes. The memory is not cleared.
 func (p *Pool) Get(n int) *Block {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +72,7 @@ func (p *Pool) Get(n int) *Block {
 // Bytes returns all of the block's memory.
 func (b *Block) Bytes() []byte { return b.mem }
 
-// Release gives the block back. A nil block is nothing to give back.
+// Release returns the block. On a nil Block it does nothing.
 func (b *Block) Release() {
 	if b == nil {
 		return
@@ -95,8 +96,8 @@ func (b *Block) Release() {
 	}
 }
 
-// Forget takes a block out of the count without giving its memory back: for a block that a stream's
-// Write, which cannot be interrupted, may still be reading.
+// Forget stops counting a block without taking its memory back, for a block that a stream's Write,
+// which cannot be interrupted, may still be reading.
 func (b *Block) Forget() {
 	if b == nil {
 		return
@@ -113,7 +114,7 @@ func (p *Pool) Out() int64 {
 	return p.out
 }
 
-// Kept returns how many bytes lie ready for reuse.
+// Kept returns how many bytes are kept for reuse.
 func (p *Pool) Kept() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +125,8 @@ func (p *Pool) Kept() int64 {
 	return kept
 }
 
-// trim lets go of the blocks that lay unused for a whole period, and comes again while any is kept.
+// trim frees the blocks that nobody used for a whole period, and runs again as long as any are
+// kept.
 func (p *Pool) trim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +148,8 @@ func (p *Pool) trim() {
 	}
 }
 
-// Close lets go of all that is kept and stops the pool's timer. Blocks that are out may still be
-// released, and are not kept.
+// Close frees what is kept and stops the pool's timer. Lent blocks may still be released, but are
+// not kept.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

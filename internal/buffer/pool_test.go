@@ -65,7 +65,7 @@ func TestIdlePoolLetsGo(t *testing.T) {
 		for _, b := range blocks {
 			b.Release()
 		}
-		// virtual: what was needed in the first period goes after the second
+		// virtual time: blocks needed in the first period are freed after the second
 		time.Sleep(2*idleAfter + time.Second)
 		if kept := p.Kept(); kept != 0 {
 			t.Errorf("%d bytes are kept after two idle periods", kept)
@@ -89,7 +89,7 @@ func TestBusyPoolKeepsWhatItNeeds(t *testing.T) {
 	})
 }
 
-// TestClosedPoolKeepsNothing: what comes back late neither stays nor starts the timer again.
+// TestClosedPoolKeepsNothing: a block returned late is not kept, and does not restart the timer.
 func TestClosedPoolKeepsNothing(t *testing.T) {
 	var p Pool
 	early, late := p.Get(Large), p.Get(Large)

@@ -1,9 +1,9 @@
-// Package cdc cuts contents into chunks whose boundaries the contents decide, with FastCDC, and
-// hashes them. What two versions of a file have in common falls into the same chunks in both,
-// wherever it lies.
+// Package cdc uses FastCDC to cut contents into chunks at boundaries that the contents determine,
+// and hashes them. What two versions of a file have in common falls into the same chunks in both,
+// wherever it is.
 //
-// Both ends of a connection cut alike if they have the same version of FastCDC, which docs/chunks.md
-// names. If they do not, they find nothing in common, and nothing else goes wrong.
+// Both ends of a connection cut alike if they use the same version of FastCDC, which docs/chunks.md
+// names. If they do not, they find nothing in common, but nothing else goes wrong.
 package cdc
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// algorithm is FastCDC with masks that follow the average length, as the library calls it.
+// algorithm is FastCDC with masks that follow the average length, by the library's name.
 const algorithm = "fastcdc-v1.0.0"
 
 var errShortest = errors.New("chunks cannot have that length")
 
-// A Cutter cuts what it reads.
+// A Cutter cuts a stream into chunks.
 type Cutter struct {
 	chunks *chunkers.Chunker
 	hash   hash.Hash
@@ -30,12 +30,13 @@ type Cutter struct {
 	ended  bool
 }
 
-// NewCutter returns a Cutter of what r gives, with chunks of a length or somewhat more and their
-// hashes. The buffer is the Cutter's until it is no longer used, and holds at least the longest
-// chunk; twice that is faster. The hash has at least wire.ChunkSumSize bytes.
+// NewCutter returns a Cutter of what r returns. The shortest chunk has the given length, and h
+// hashes the chunks; its sums have at least wire.ChunkSumSize bytes. The buffer belongs to the
+// Cutter until the Cutter is no longer used. It must hold at least the longest chunk; twice that is
+// faster.
 //
-// No boundary is looked for before a chunk has the length, which is most of it: chunks are a quarter
-// longer than that on average, and only a fifth of what is cut is looked at. The longest are three
+// A chunk has no boundary before the shortest length, so only the rest, a fifth of the contents, is
+// searched for one. The average chunk is a quarter longer than the shortest, the longest three
 // times as long.
 func NewCutter(r io.Reader, shortest int, h hash.Hash, buffer []byte) (*Cutter, error) {
 	if shortest < 0 || shortest > wire.MaxChunk || !wire.ValidChunk(uint32(shortest)) {
@@ -49,11 +50,11 @@ func NewCutter(r io.Reader, shortest int, h hash.Hash, buffer []byte) (*Cutter, 
 	return &Cutter{chunks: chunks, hash: h}, nil
 }
 
-// Ended reports whether the last chunk is known to have been the last: one that is too short always
-// is.
+// Ended reports whether the last chunk is known to have been the last one. It always is if it is
+// shorter than the shortest.
 func (c *Cutter) Ended() bool { return c.ended }
 
-// Next returns the next chunk, or io.EOF behind the last one.
+// Next returns the next chunk, or io.EOF after the last one.
 func (c *Cutter) Next() (chunk wire.Chunk, err error) {
 	if c.ended {
 		return chunk, io.EOF

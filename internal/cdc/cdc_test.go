@@ -46,7 +46,7 @@ func cut(t testing.TB, r io.Reader, shortest, buffer int) (all []wire.Chunk) {
 }
 
 // TestBoundariesDoNotChange: two versions of usftp must cut alike. If this fails with a new version
-// of the library, that needs a new name of the extension.
+// of the library, the extension needs a new name.
 func TestBoundariesDoNotChange(t *testing.T) {
 	var lengths []uint32
 	for _, c := range cut(t, bytes.NewReader(noise(1, 100_000)), 8<<10, most(8<<10)) {
@@ -99,7 +99,7 @@ func TestLengthsOfChunks(t *testing.T) {
 	}
 }
 
-// TestInsertionMovesBoundariesNearbyOnly is what it is for.
+// TestInsertionMovesBoundariesNearbyOnly: that is the purpose of the package.
 func TestInsertionMovesBoundariesNearbyOnly(t *testing.T) {
 	data := noise(3, 8<<20)
 	old := make(map[wire.Chunk]bool)

@@ -1,6 +1,6 @@
 // Package cutproxy is a TCP proxy for tests that breaks connections: each after a number of bytes
-// that the test chooses, so that nothing depends on a clock; or all that there are, when the test
-// says so. It can also hold back everything, as a link does that is down.
+// that the test chooses, so that nothing depends on timing, or all at once at the test's command.
+// It can also hold back all data, like a link that is down.
 package cutproxy
 
 import (
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Proxy passes connections on to one address.
+// Proxy forwards connections to one address.
 type Proxy struct {
 	Host string
 	Port int
@@ -26,8 +26,8 @@ type Proxy struct {
 	moving chan struct{} // closed while bytes may pass
 }
 
-// Start runs a proxy until the test ends. The first connection breaks after as many bytes, of both
-// ways together, as the first of breaks says, and so on; those after the last of them do not break.
+// Start runs a proxy until the test ends. The first connection breaks after breaks[0] bytes,
+// counting both directions, and so on; connections beyond the last of breaks do not break.
 func Start(t testing.TB, target string, breaks ...int64) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,14 +43,14 @@ func Start(t testing.TB, target string, breaks ...int64) *Proxy {
 	return p
 }
 
-// Connections returns how many there were.
+// Connections returns how many connections the proxy has accepted.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.count
 }
 
-// Cut breaks the connections that are open.
+// Cut breaks all open connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Stall holds back all bytes, of new connections too, until Restore.
+// Stall holds back all data, that of new connections too, until Restore.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Restore lets bytes pass again.
+// Restore forwards data again.
 func (p *Proxy) Restore() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *Proxy) Restore() {
 	}
 }
 
-// wait returns when bytes may pass.
+// wait returns when data may pass.
 func (p *Proxy) wait() {
 	p.mu.Lock()
 	moving := p.moving
@@ -149,9 +149,9 @@ func (p *Proxy) begin(client, server net.Conn) {
 	})
 }
 
-// line is one connection through the proxy.
+// line is one proxied connection.
 type line struct {
-	after int64 // 0 for one that does not break
+	after int64 // 0 for never
 	wait  func()
 	both  [2]net.Conn
 
@@ -159,7 +159,7 @@ type line struct {
 	passed int64
 }
 
-// pass passes bytes one way until the connection ends or breaks.
+// pass forwards one direction until the connection ends or breaks.
 func (l *line) pass(to, from net.Conn) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -184,7 +184,7 @@ func (l *line) pass(to, from net.Conn) {
 	}
 }
 
-// allow returns how many of n bytes pass, and whether the connection is broken behind them.
+// allow returns how many of n bytes may pass, and whether the connection breaks after them.
 func (l *line) allow(n int) (passing int, broken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +195,7 @@ func (l *line) allow(n int) (passing int, broken bool) {
 	return n, broken
 }
 
-// reset ends a connection so that the peer hears of it as of a crash.
+// reset ends a connection so that the peer sees a reset, as after a crash.
 func reset(c net.Conn) {
 	c.(*net.TCPConn).SetLinger(0)
 	c.Close()

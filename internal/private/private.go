@@ -1,6 +1,6 @@
-// Package private gives this module's own packages what a [usftp.Client] and a [usftp.File] can do
-// and programs have no use for: one file over several connections, small files in one round trip,
-// and what a server is known for.
+// Package private gives this module's own packages abilities of [usftp.Client] and [usftp.File]
+// that other programs have no use for: transferring one file over several connections, small files
+// in one round trip, and known properties of a server.
 package private
 
 import (
@@ -11,99 +11,96 @@ import (
 	"github.com/usftp/usftp/internal/private/hook"
 )
 
-// Client are further methods of a [usftp.Client].
+// Client has further methods of a [usftp.Client].
 type Client interface {
 	// WorksInOrder reports whether the server is known to carry out requests one at a time, in the
-	// order in which they came, as OpenSSH's does: requests that depend on one another may then be
-	// sent at once.
+	// order in which they arrived, as OpenSSH's server does. Requests that depend on one another
+	// may then be sent at once.
 	WorksInOrder() bool
-	// ReadsOnce reports whether the server is known to count how often a file is read, so that none
-	// should be read without need.
+	// ReadsOnce reports whether the server is known to count how often a file is read, so that no
+	// file should be read without need.
 	ReadsOnce() bool
-	// Touches reports whether the server is known to show the present time of files that it has in
-	// a cache.
+	// Touches reports whether the server is known to show the present time as the time of cached
+	// files.
 	Touches() bool
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
-	// limits if they are still on their way.
+	// limits if they have not arrived yet.
 	DataSizes() (read, write int, err error)
 }
 
 // OfClient returns the further methods of a client.
 func OfClient(c *usftp.Client) Client { return hook.Client(c).(Client) }
 
-// File are further methods of a [usftp.File].
+// File has further methods of a [usftp.File].
 type File interface {
 	// StartWriteClose writes p, which must fit one request (see [Client.DataSizes]), at the
-	// beginning of a file that is open for writing, sets its attributes and closes it, whatever
-	// fails. p is the caller's again when it returns. wait, which must be called, returns the
-	// result; refused is why the attributes could not be set, when the contents may be complete all
-	// the same.
-	//
-	// It takes one round trip on servers that work in order and three on others, for which it
-	// waits. It also waits while the budget is full ([usftp.WithMaxInFlight]).
+	// beginning of a file that is open for writing, sets its attributes and closes it, even if one
+	// of these fails. The caller may reuse p after StartWriteClose returns. wait, which must be
+	// called, returns the result; refused is why the attributes could not be set, although the
+	// contents may be complete.
 	StartWriteClose(p []byte, attrs usftp.NewAttrs) (wait func() (refused, err error))
 	// ReadClose reads a file that should have exactly size bytes, which must fit one request (see
-	// [Client.DataSizes]), checks that it ends there, asks for its attributes after that, and closes
-	// it. memory is called at most once, when the data has arrived, and not for an empty file. If
-	// the file has another size, errors.Is(err, ErrOtherSize) holds. after is nil if the server
-	// tells no attributes. It takes one round trip on servers that work in order and two on others.
+	// [Client.DataSizes]), checks that it ends there, asks for its attributes after that, and
+	// closes it. It calls memory at most once, when the data has arrived, and not for an empty
+	// file. If the file has another size, errors.Is(err, ErrOtherSize) holds. after is nil if the
+	// server sends no attributes. ReadClose takes one round trip on servers that work in order and
+	// two on others.
 	ReadClose(size int, memory func() []byte) (after *usftp.FileStat, err error)
-	// Waited returns for how long all transfers of the file had nothing to do but wait for the
-	// server or the link. The rest of their time went into the caller's reader or writer.
+	// Waited returns how long all transfers of the file did nothing but wait for the server or the
+	// link. The rest of their time they spent in the caller's reader or writer.
 	Waited() time.Duration
 }
 
 // OfFile returns the further methods of a file.
 func OfFile(f *usftp.File) File { return hook.File(f).(File) }
 
-// ErrOtherSize says that a file does not have the size that it was expected to have.
+// ErrOtherSize means that a file does not have the expected size.
 var ErrOtherSize = hook.ErrOtherSize
 
-// Stripes is one transfer of a file's contents over several handles of it, on several connections:
-// an SSH channel carries at most one window in a round trip. Handles may join while it runs.
+// Stripes is one transfer of a file's contents through several handles on several connections: an
+// SSH channel carries at most one window per round trip. Handles may join while it runs.
 type Stripes interface {
 	// WriteToAt writes the file from its offset to its end to w, at the same offsets and in any
-	// order, and moves the offset. w's WriteAt runs on the calling goroutine. It returns how many
-	// bytes have arrived without a gap; after an error there may be more behind one.
+	// order, and advances the offset. It calls w.WriteAt on the calling goroutine. It returns how
+	// many bytes have arrived without a gap; after an error there may be more beyond one.
 	WriteToAt(w io.WriterAt) (int64, error)
 	// ReadFromAt writes what r has, from the file's offset to r's end, to the file at the same
-	// offsets, and moves the offset. r's ReadAt runs on the calling goroutine. It returns how many
-	// bytes the server has acknowledged without a gap; after an error there may be more behind one.
-	// Holes of a [SparseReaderAt] count as acknowledged.
+	// offsets, and advances the offset. It calls r.ReadAt on the calling goroutine. It returns how
+	// many bytes the server has acknowledged without a gap; after an error there may be more beyond
+	// one. Holes of a [SparseReaderAt] count as acknowledged.
 	ReadFromAt(r io.ReaderAt) (int64, error)
-	// ReadRange is [usftp.File.ReadRange]. What comes before its turn waits in memory, up to twice
+	// ReadRange is [usftp.File.ReadRange]. Data that arrives early waits in memory, up to twice
 	// what the link holds.
 	ReadRange(off, length int64) io.ReadCloser
 
-	// Join adds another handle: f is the same file, opened through another client, for writing
+	// Join adds another handle f of the same file, opened through another client for writing,
 	// without os.O_CREATE and os.O_TRUNC. It must stay open until the transfer has ended. Join
-	// returns false if it has ended already. If f's connection is lost the other handles take over.
-	// The caller must make sure that f is the same file and that each handle sees what the others
-	// write.
+	// returns false if it has ended already. If f's connection is lost, the other handles take
+	// over. The caller must make sure that f is the same file and that each handle sees what the
+	// others write.
 	Join(f *usftp.File) bool
-	// Rest stops a handle that has joined from asking for more or, with false, lets it take part
-	// again. So the caller can find out whether the handle adds to the rate: what is in flight comes
-	// to its end, after which Idle returns true, and the other handles do the rest.
+	// Rest stops a handle that has joined from requesting more or, with false, lets it take part
+	// again. This is how the caller can find out whether the handle adds to the rate: what is in
+	// flight completes, after which Idle returns true, and the other handles do the rest.
 	Rest(f *usftp.File, rest bool)
-	// Idle reports whether a handle rests and nothing is in flight on it.
+	// Idle reports whether a handle rests with nothing in flight.
 	Idle(f *usftp.File) bool
-	// Moved returns how many bytes have been acknowledged or have arrived so far, over all handles
-	// and in any order.
+	// Moved returns how many bytes have arrived or been acknowledged so far, over all handles and
+	// in any order.
 	Moved() int64
 	// Joined returns how many handles have joined.
 	Joined() int
 }
 
-// NewStripes returns a transfer of a file, to which other handles may be added; the file's own takes
-// part in any case.
+// NewStripes returns a transfer of a file, to which other handles may be added. The file's own
+// handle always takes part.
 func NewStripes(f *usftp.File) Stripes { return hook.Stripes(f).(Stripes) }
 
-// SparseReaderAt is a source for [Stripes.ReadFromAt] that knows where it has holes. They are not
-// sent; so the file must read as zeros from its offset on, as a new one does.
+// SparseReaderAt is a source for [Stripes.ReadFromAt] that knows where it has holes. Holes are not
+// sent, so the file must read as zeros from its offset on, as a new one does.
 type SparseReaderAt interface {
 	io.ReaderAt
-	// Extent returns up to where the source is the same, data or a hole, from an offset on. The
-	// source's last byte should not lie in a hole: it gives the file its size. Extent runs on the
-	// goroutine that ReadAt does.
+	// Extent returns the end of the data or hole at off. The source's last byte should not be in a
+	// hole, because it gives the file its size. Extent is called on the same goroutine as ReadAt.
 	Extent(off int64) (to int64, hole bool)
 }

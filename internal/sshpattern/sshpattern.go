@@ -1,14 +1,14 @@
 // Package sshpattern matches the patterns of known_hosts, ssh_config and from= in authorized_keys
-// (ssh_config(5), PATTERNS). They are not those of files: brackets are literal, as in "[host]:port",
-// and "*" matches slashes.
+// (ssh_config(5), PATTERNS). They differ from file name patterns: brackets are literal, as in
+// "[host]:port", and "*" matches slashes.
 package sshpattern
 
 import "strings"
 
-// Match reports whether a pattern with "*" and "?" matches all of text. Case counts. It takes time
-// no worse than the product of the lengths, whatever the pattern.
+// Match reports whether a pattern with "*" and "?" matches all of text. It is case-sensitive. Its
+// time is at worst proportional to the product of the lengths, whatever the pattern.
 func Match(pattern, text string) bool {
-	star, mark := -1, 0 // the last "*", and how far what it matches reaches
+	star, mark := -1, 0 // the last "*", and the end of what it matches
 	p := 0
 	for t := 0; t < len(text); {
 		switch {
@@ -28,7 +28,8 @@ func Match(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// MatchList reports whether one of the items of a list matches and none that is negated by "!".
+// MatchList reports whether at least one item of a list matches and none of those that match is
+// negated by "!".
 func MatchList[T any](list []T, match func(T) (matches, negated bool)) bool {
 	found := false
 	for _, item := range list {

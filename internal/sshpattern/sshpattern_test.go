@@ -41,7 +41,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchIsNotExponential: this pattern would keep a naive matcher busy for ever.
+// TestMatchIsNotExponential: this pattern would keep a naive matcher busy forever.
 func TestMatchIsNotExponential(t *testing.T) {
 	if Match(strings.Repeat("*a", 1000)+"b", strings.Repeat("a", 10_000)) {
 		t.Error("matched")
@@ -61,7 +61,7 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// slowMatch is the definition.
+// slowMatch follows the definition.
 func slowMatch(pattern, text string) bool {
 	switch {
 	case pattern == "":
