@@ -107,6 +107,17 @@ type Linker interface {
 	Link(ctx context.Context, oldPath, newPath string) error
 }
 
+// Beneather removes and renames what lies beneath a directory, and follows no symbolic link on the
+// way from there, whatever becomes of the directories meanwhile; on the way to the directory links
+// are followed. The names are paths from there on: clean, without a slash at either end, and not
+// ".". What the methods do is otherwise what their namesakes do. Absent: beneath@usftp is not
+// offered.
+type Beneather interface {
+	RemoveBeneath(ctx context.Context, top, name string) error
+	RmdirBeneath(ctx context.Context, top, name string) error
+	RenameBeneath(ctx context.Context, top, oldName, newName string) error
+}
+
 // RealPather resolves links in a path, whose last element need not exist. Absent: REALPATH answers
 // with the clean path.
 type RealPather interface {

@@ -55,6 +55,10 @@ func (w *worker) executeRare(s *session, r *request) {
 		}
 		defer s.costly.end()
 	}
+	if r.beneath != nil {
+		w.status(s, r, v.runBeneath(ctx, r))
+		return
+	}
 	switch r.op {
 	case opOpen:
 		w.open(s, r)

@@ -71,6 +71,7 @@ const (
 	opCheckFileHandle
 	opCheckFileName
 	opChunks
+	opBeneath
 	operationCount
 )
 
@@ -119,6 +120,7 @@ var operationTable = [operationCount]struct {
 		version: "1"},
 	opCheckFileName: {name: "check-file-name", extension: wire.ExtCheckFileName, version: "1"},
 	opChunks:        {name: "chunks", extension: wire.ExtChunks, version: "1"},
+	opBeneath:       {name: "beneath", extension: wire.ExtBeneath, version: "1", writes: true},
 }
 
 func (o operation) String() string { return operationTable[o].name }

@@ -28,8 +28,9 @@ type request struct {
 	handle, target   *handle // target is where copy-data writes
 	key, targetKey   uint32  // the client's handles for them
 	path, path2      string
-	place, place2    string // the paths' places in the order of requests
-	text             string // a list of algorithms, a user's name, a link's target
+	place, place2    string   // the paths' places in the order of requests
+	beneath          *beneath // set if no link is followed beneath a directory
+	text             string   // a list of algorithms, a user's name, a link's target
 	flags            uint32
 	blockSize        uint32 // of check-file, or the shortest length of chunks
 	length           uint64
@@ -132,6 +133,8 @@ func (r *request) parseExtension(v *View, in *wire.Reader) {
 		r.text = r.readName(in)
 		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()
 		r.charge = largeBuffer
+	case opBeneath:
+		r.readBeneath(v, in)
 	case opChunks:
 		r.key, r.text = r.readKey(in), r.readName(in)
 		r.offset, r.length, r.blockSize = in.Uint64(), in.Uint64(), in.Uint32()

@@ -443,6 +443,8 @@ func (v *View) serves(o operation) (ok bool) {
 		_, ok = v.fs.(OwnerNamer)
 	case opFsync, opCopyData, opCheckFileHandle, opCheckFileName, opChunks:
 		_, ok = v.fs.(Opener)
+	case opBeneath:
+		_, ok = v.fs.(Beneather)
 	case opLimits, opExpandPath, opHomeDirectory:
 		ok = true
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 )
 
 // ErrDeletionRefused reports that a Sync deleted nothing because that would have been too much, or
@@ -414,11 +415,30 @@ func (t *localTarget) move(d *directory, name, to string) error {
 	return t.top.Rename(path.Join(t.within(d), name), to)
 }
 
-// unmoved asks the host for the directory's real path. SFTP cannot open a directory without
-// following links, so if a link replaces the directory between this check and the deletion, the
-// deletion follows it.
+func (t *remoteTarget) remove(d *directory, name string, dir bool) error {
+	top, rel := t.job.tree.root.target, path.Join(d.rel, name)
+	name = path.Join(d.target, name)
+	return t.over(name, func(client *usftp.Client, again bool) (err error) {
+		switch own := private.OfClient(client); {
+		case own.RemovesBeneath():
+			err = own.RemoveBeneath(top, rel, dir)
+		case dir:
+			err = client.RemoveDirectory(name)
+		default:
+			err = client.Remove(name)
+		}
+		if again && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// unmoved asks the host for the directory's real path, unless the host has beneath@usftp and follows
+// no link when it deletes. Plain SFTP cannot ask for that, so if a link replaces the directory between
+// this check and the deletion, the deletion follows it.
 func (t *remoteTarget) unmoved(d *directory) error {
-	if d.rel == "." {
+	if d.rel == "." || private.OfClient(t.link.Host().Client).RemovesBeneath() {
 		return nil
 	}
 	real, err := t.realPath(d.target)
@@ -458,9 +478,15 @@ func (t *remoteTarget) makeAll(dir string) error {
 }
 
 func (t *remoteTarget) move(d *directory, name, to string) error {
-	name, to = path.Join(d.target, name), path.Join(t.job.tree.root.target, to)
+	top := t.job.tree.root.target
+	from, toBelow := path.Join(d.rel, name), to
+	name, to = path.Join(d.target, name), path.Join(top, to)
 	return t.over(name, func(client *usftp.Client, again bool) error {
-		err := client.Rename(name, to)
+		rename := client.Rename
+		if own := private.OfClient(client); own.RemovesBeneath() {
+			rename = func(string, string) error { return own.RenameBeneath(top, from, toBelow) }
+		}
+		err := rename(name, to)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -379,8 +379,12 @@ func (s *syncing) wants(e *entry) bool {
 		return true
 	case old != heldKindOf(f.mode):
 		e.reason = ReasonType
-		if old == kindDir && o.Delete {
+		switch {
+		case old == kindDir && o.Delete:
 			s.postpone(e)
+			return false
+		case old == kindDir && s.tree.options.DryRun && s.holds(e.dir, e.name):
+			s.tree.fail("", e.source(), e.target(), errDirectoryInWay)
 			return false
 		}
 		return true
@@ -801,21 +805,6 @@ func (t *remoteTarget) setAttrs(e *entry, set usftp.NewAttrs) error {
 		}
 		if err == nil {
 			err = client.SetAttrs(name, set)
-		}
-		return err
-	})
-}
-
-func (t *remoteTarget) remove(d *directory, name string, dir bool) error {
-	name = path.Join(d.target, name)
-	return t.over(name, func(client *usftp.Client, again bool) error {
-		do := client.Remove
-		if dir {
-			do = client.RemoveDirectory
-		}
-		err := do(name)
-		if again && errors.Is(err, fs.ErrNotExist) {
-			return nil
 		}
 		return err
 	})

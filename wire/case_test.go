@@ -43,7 +43,7 @@ type packetCase struct {
 func allPackets() []packetCase {
 	return slices.Concat(requestPackets(), attrsPackets(), replyPackets(), extensionPackets(),
 		extensionReplyPackets(),
-		checkFilePackets(), chunksPackets())
+		checkFilePackets(), chunksPackets(), beneathPackets())
 }
 
 // bytes returns the packet and the part of it that the message's Parse takes.

@@ -143,4 +143,5 @@ func FuzzUsersGroupsReply(f *testing.F) { fuzzMessage(f, &UsersGroupsReply{}) }
 func FuzzCheckFile(f *testing.F)        { fuzzMessage(f, &CheckFile{Name: ExtCheckFileHandle}) }
 func FuzzCheckFileReply(f *testing.F)   { fuzzMessage(f, &CheckFileReply{}) }
 func FuzzChunks(f *testing.F)           { fuzzMessage(f, &Chunks{}) }
+func FuzzBeneath(f *testing.F)          { fuzzMessage(f, &Beneath{}) }
 func FuzzChunksReply(f *testing.F)      { fuzzMessage(f, &ChunksReply{}) }

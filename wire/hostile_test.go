@@ -135,6 +135,8 @@ func TestLengthsBeyondTheEnd(t *testing.T) {
 			`00 00 00 03 00 00 00 00 00 00 00`},
 		{"check-file reply of the extension's name alone", &CheckFileReply{},
 			`00 00 00 0a "check-file"`},
+		{"path beneath, one byte too long", &Beneath{}, `0d 00 00 00 01 "t" 00 00 00 02 "p"`},
+		{"RENAME beneath without a new path", &Beneath{}, `12 00 00 00 01 "t" 00 00 00 01 "p"`},
 		{"list of chunks of 4 GiB", &ChunksReply{}, `00 00 00 03 "md5" 00 ff ff ff ff`},
 		{"list of chunks that ends within one", &ChunksReply{},
 			`00 00 00 03 "md5" 00 00 00 00 13 00 00 00 01 "123456789012345"`},

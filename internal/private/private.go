@@ -23,6 +23,15 @@ type Client interface {
 	// Touches reports whether the server is known to show the present time as the time of cached
 	// files.
 	Touches() bool
+	// RemovesBeneath reports whether the server has what RemoveBeneath and RenameBeneath need, as
+	// usftp's own has.
+	RemovesBeneath() bool
+	// RemoveBeneath removes a file or an empty directory, by its path from top on. No symbolic link
+	// is followed on the way there, whatever becomes of the directories meanwhile.
+	RemoveBeneath(top, name string, directory bool) error
+	// RenameBeneath is Rename for two paths from top on; no symbolic link is followed on the way to
+	// either.
+	RenameBeneath(top, oldName, newName string) error
 	// DataSizes returns how many bytes one READ and one WRITE may carry. It waits for the server's
 	// limits if they have not arrived yet.
 	DataSizes() (read, write int, err error)

@@ -296,30 +296,33 @@ func (t tree) rename(ctx context.Context, oldName, newName string) error {
 	})
 }
 
-// renameNew renames to a name that must not exist. On file systems that cannot refuse to replace it
-// does as OpenSSH does: it links the new name, which fails if that exists, and then removes the old
-// one.
+// renameNew renames to a name that must not exist.
 func (t tree) renameNew(ctx context.Context, oldName, newName string) error {
-	return t.twoParents(ctx, oldName, newName, func(from int, old string, to int, base string) error {
-		err := renameNoReplace(from, old, to, base)
-		if err != unix.EINVAL && err != unix.ENOSYS {
+	return t.twoParents(ctx, oldName, newName, renameFresh)
+}
+
+// renameFresh renames to a name that must not exist. On file systems that cannot refuse to replace
+// it does as OpenSSH does: it links the new name, which fails if that exists, and then removes the
+// old one.
+func renameFresh(from int, old string, to int, base string) error {
+	err := renameNoReplace(from, old, to, base)
+	if err != unix.EINVAL && err != unix.ENOSYS {
+		return err
+	}
+	var st unix.Stat_t
+	if st, err = statAt(from, old); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if err := unix.Linkat(from, old, to, base, 0); err != nil {
 			return err
 		}
-		var st unix.Stat_t
-		if st, err = statAt(from, old); err != nil {
-			return err
-		}
-		if st.Mode&unix.S_IFMT == unix.S_IFREG {
-			if err := unix.Linkat(from, old, to, base, 0); err != nil {
-				return err
-			}
-			return unix.Unlinkat(from, old, 0)
-		}
-		if existsAt(to, base) {
-			return unix.EEXIST
-		}
-		return unix.Renameat(from, old, to, base)
-	})
+		return unix.Unlinkat(from, old, 0)
+	}
+	if existsAt(to, base) {
+		return unix.EEXIST
+	}
+	return unix.Renameat(from, old, to, base)
 }
 
 func (t tree) twoParents(ctx context.Context, oldName, newName string,

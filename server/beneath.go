@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"github.com/usftp/usftp/wire"
+)
+
+// A beneath is what [wire.ExtBeneath] adds to the request that it wraps; docs/beneath.md describes
+// it.
+type beneath struct{ top, name, newName string }
+
+var errNotBeneath = &StatusError{Code: wire.BadMessage,
+	Message: "not a clean path from a directory on"}
+
+// readBeneath turns r into the request that is wrapped, so that whatever holds for that one holds
+// here: the policy, the order of requests, the quota and the log.
+func (r *request) readBeneath(v *View, in *wire.Reader) {
+	if err := v.permit(opBeneath); err != nil {
+		r.bad = err
+		return
+	}
+	switch wire.Type(in.Byte()) {
+	case wire.TypeRemove:
+		r.op = opRemove
+	case wire.TypeRmdir:
+		r.op = opRmdir
+	case wire.TypeRename:
+		r.op = opRename
+	default:
+		r.bad = errUnsupported
+		return
+	}
+	r.changes = true
+	b := &beneath{top: r.readPath(v, in), name: r.readName(in)}
+	r.beneath = b
+	r.path = r.pathBeneath(b.top, b.name)
+	if r.op == opRename {
+		b.newName = r.readName(in)
+		r.path2 = r.pathBeneath(b.top, b.newName)
+	}
+}
+
+// pathBeneath returns a path as any other request would have it.
+func (r *request) pathBeneath(top, name string) string {
+	for element := range strings.SplitSeq(name, "/") {
+		if r.bad == nil && (element == "" || element == "." || element == "..") {
+			r.bad = errNotBeneath
+		}
+	}
+	joined := strings.TrimSuffix(top, "/") + "/" + name
+	if r.bad == nil && len(joined) > maxPath {
+		r.bad = errLongPath
+	}
+	return joined
+}
+
+// runBeneath runs what [wire.ExtBeneath] wraps.
+func (v *View) runBeneath(ctx context.Context, r *request) error {
+	if err := v.permit(r.op); err != nil {
+		return err
+	}
+	backend, ok := v.fs.(Beneather)
+	if !ok {
+		return errUnsupported
+	}
+	b := r.beneath
+	var err error
+	switch r.op {
+	case opRemove:
+		err = v.quotaRemove(ctx, r.path,
+			func() error { return backend.RemoveBeneath(ctx, b.top, b.name) })
+	case opRmdir:
+		err = v.quotaRemove(ctx, r.path,
+			func() error { return backend.RmdirBeneath(ctx, b.top, b.name) })
+	default:
+		err = v.quotaReplace(ctx, r.path, r.path2,
+			func() error { return backend.RenameBeneath(ctx, b.top, b.name, b.newName) })
+	}
+	return v.changed(err, r.op, r.path, r.path2, nil)
+}

@@ -1,0 +1,89 @@
+//go:build linux || darwin || freebsd
+
+package transfer_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/osfs"
+	"github.com/usftp/usftp/transfer"
+)
+
+// A swapper is a host on which somebody puts a link in the place of a directory just when the
+// request that removes something there has arrived, after all that a client could look at.
+type swapper struct {
+	*osfs.FS
+	once sync.Once
+	swap func()
+}
+
+func (s *swapper) Remove(ctx context.Context, name string) error {
+	s.once.Do(s.swap)
+	return s.FS.Remove(ctx, name)
+}
+
+func (s *swapper) Rename(ctx context.Context, from, to string) error {
+	s.once.Do(s.swap)
+	return s.FS.Rename(ctx, from, to)
+}
+
+func (s *swapper) RemoveBeneath(ctx context.Context, top, name string) error {
+	s.once.Do(s.swap)
+	return s.FS.RemoveBeneath(ctx, top, name)
+}
+
+func (s *swapper) RenameBeneath(ctx context.Context, top, from, to string) error {
+	s.once.Do(s.swap)
+	return s.FS.RenameBeneath(ctx, top, from, to)
+}
+
+// On our server nothing outside of the target is deleted or moved away, whatever links are swapped in
+// and when.
+func TestSyncDeletesBeneathTheTarget(t *testing.T) {
+	for name, o := range map[string]transfer.SyncOptions{
+		"deleted":    {Delete: true},
+		"moved away": {Delete: true, BackupDir: ".old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s *swapper
+			host, dir := hostOf(t, func(files *osfs.FS) server.FS {
+				s = &swapper{FS: files}
+				return s
+			}, nil)
+			dst, outside := filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+			src := t.TempDir()
+			fill(t, src, "kept", "d/kept")
+			fill(t, dst, "kept", "d/kept", "d/deep/extra")
+			fill(t, outside, "extra")
+			fill(t, filepath.Join(dst, "d"), "deep/extra")
+			s.swap = func() {
+				if err := os.Rename(filepath.Join(dst, "d/deep"), filepath.Join(dir, "aside")); err != nil {
+					t.Error(err)
+				}
+				if err := os.Symlink("../../outside", filepath.Join(dst, "d/deep")); err != nil {
+					t.Error(err)
+				}
+			}
+			j := &syncJob{direction: upload, far: host, src: src, dst: "/dst", options: o}
+			summary, err := j.run(t)
+			if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
+				t.Errorf("outside of the target: %v", gone)
+			}
+			if err == nil || summary.Failed == 0 {
+				t.Errorf("it ended with %+v, %v", summary.Totals, err)
+			}
+			// run again, with the link as an entry of its own, it ends equal
+			if summary, err = j.run(t); err != nil || summary.Deleted == 0 {
+				t.Errorf("again: %+v, %v", summary.Totals, err)
+			}
+			if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
+				t.Errorf("outside of the target, in the second run: %v", gone)
+			}
+		})
+	}
+}
