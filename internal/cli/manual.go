@@ -73,7 +73,8 @@ they do not know.
             the speed: "link window", "link", "server", "processor",
             "disk" or "limit"; with --hash and its like, hash is "sha256:" or
             "blake3:" and hexadecimal digits, and name the path that a list
-            has; with --verify, verified is "hash" or "reading"
+            has; with --verify, verified is "hash" or "reading"; reused is how
+            many of the bytes an older version of the file had at the target
   failed    message says why; left_behind names what is left of it
   retried   a connection was lost; message says why, and usftp reconnects after
             wait_ns

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,16 +162,14 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A thousand random changes, while connections are lost: in the end all is equal.
+// A thousand random changes, while ten connections are lost: in the end all is equal, and after the
+// last of them no more than 5 s are spent on waiting for a better moment. How long the work takes
+// besides, on a busy machine, is not asked.
 func TestWatchOverABadLink(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	rng := rand.New(rand.NewPCG(1, 1))
-	var breaks []int64
-	for range 10 {
-		breaks = append(breaks, 12_000+rng.Int64N(20_000))
-	}
-	proxy := cutproxy.Start(t, sshd.Addr(), breaks...)
+	proxy := cutproxy.Start(t, sshd.Addr())
 	w := startWatch(t, sshd, proxy, "--delete", "--max-delete=100000")
 	names := func(dirs bool) (all []string) {
 		filepath.WalkDir(w.src, func(name string, d fs.DirEntry, err error) error {
@@ -182,7 +181,13 @@ func TestWatchOverABadLink(t *testing.T) {
 		return all
 	}
 	pick := func(all []string) string { return all[rng.IntN(len(all))] }
+	lost := 0
 	for i := range 1000 {
+		if i%100 == 99 {
+			w.until("the connection to be replaced", func() bool { return proxy.Connections() > lost })
+			proxy.Cut()
+			lost++
+		}
 		files, dirs := names(false), names(true)
 		if len(files) == 0 {
 			files = []string{filepath.Join(w.src, "first")}
@@ -214,10 +219,18 @@ func TestWatchOverABadLink(t *testing.T) {
 			time.Sleep(100 * time.Millisecond) // changes are made over some time, as people make them
 		}
 	}
-	lost := proxy.Connections() - 1
+	said := len(w.out.String())
 	took := w.until("the trees to be equal", w.equal)
-	t.Logf("equal %v after the last change; %d connections were lost before it, and %d after it", took, lost, proxy.Connections()-1-lost)
-	if n := proxy.Connections(); n <= 10 {
-		t.Errorf("only %d connections were lost", n-1)
+	waits := time.Duration(0)
+	for _, m := range regexp.MustCompile(`(?:comparing everything again|reconnecting to testhost) in ([0-9.a-z]+)`).FindAllStringSubmatch(w.out.String()[said:], -1) {
+		wait, err := time.ParseDuration(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits += wait
+	}
+	t.Logf("equal %v after the last change, of which it waited %v", took, waits)
+	if waits > 5*time.Second {
+		t.Errorf("after the last change it waited %v to try again", waits)
 	}
 }

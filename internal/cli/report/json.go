@@ -29,6 +29,7 @@ type eventLine struct {
 	Size       int64                 `json:"size"`
 	Bytes      int64                 `json:"bytes"`
 	Resumed    int64                 `json:"resumed,omitempty"`
+	Reused     int64                 `json:"reused,omitempty"` // of an older file, which did not travel
 	Elapsed    time.Duration         `json:"elapsed_ns,omitempty"`
 	Wait       time.Duration         `json:"wait_ns,omitempty"`
 	Bottleneck transfer.Bottleneck   `json:"bound,omitempty"`
@@ -96,8 +97,8 @@ func (w *eventWriter) Event(e transfer.Event) {
 	}
 	line := eventLine{Version: eventVersion, Kind: e.Kind, Time: e.Time,
 		Host: cmp.Or(e.TargetHost, e.SourceHost), Direction: w.direction(e), Source: e.Source,
-		Target: e.Target, Size: e.Size, Bytes: e.Bytes, Resumed: e.Resumed, Elapsed: e.Elapsed,
-		Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message,
+		Target: e.Target, Size: e.Size, Bytes: e.Bytes, Resumed: e.Resumed, Reused: e.Reused,
+		Elapsed: e.Elapsed, Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message,
 		Reason: e.Reason, LeftBehind: e.LeftBehind,
 		Name: e.Name, Hash: e.Hash, Verified: e.Verified, Tree: e.Tree}
 	if e.TargetHost != "" {
