@@ -34,6 +34,8 @@ type Row struct {
 	// Files, where it is not 0, makes $SRC and $DST directories with so many files of that size, a
 	// hundred in each directory.
 	Files int
+	// Old, where it is not None, makes $DST an older version of $SRC before each run.
+	Old Old
 	// Cipher is the only one that the server offers; empty leaves each contestant its default one.
 	Cipher string
 	// Link is the long link that the row runs over; nil is the loopback.
@@ -194,7 +196,7 @@ func All() []Row {
 	for _, upload := range []bool{false, true} {
 		all = append(all, treeRows(upload)...)
 	}
-	return all
+	return append(all, syncRows()...)
 }
 
 // Transport are the names of the rows that measure the SSH transport, of [All] and of [Serve].

@@ -42,6 +42,7 @@ type job struct {
 	usftp  string
 	source string
 	part   string // of a tree, for who copies no more
+	old    string // an older version of the source, if the row has one
 	target string
 	far    *wan.Side // of a long link, nil without one
 	server *sshd.Server
@@ -60,12 +61,16 @@ func runRow(ctx context.Context, o options, row rows.Row,
 	defer os.RemoveAll(dir)
 	j := &job{row: row, usftp: o.usftp, source: filepath.Join(dir, "source"),
 		part:   filepath.Join(dir, "part"),
+		old:    filepath.Join(dir, "old"),
 		target: filepath.Join(dir, "target")}
 	j.meter = measure.Runner{Sample: sampleRate, Timeout: o.timeout}
 	if row.Kind == rows.Memory {
 		j.meter.Sample = sampleMemory
 	}
 	if err := j.makeSources(); err != nil {
+		return nil, err
+	}
+	if err := j.makeOld(); err != nil {
 		return nil, err
 	}
 	config := sshd.Config{Cipher: row.Cipher}
@@ -156,7 +161,7 @@ func (j *job) present() []rows.Contestant {
 func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 	run := result.Run{Row: j.row.Name, Contestant: contestant.Name, Command: contestant.Command,
 		Round: round, Bytes: j.row.Total(contestant.Name)}
-	if err := os.RemoveAll(j.target); err != nil {
+	if err := j.resetTarget(); err != nil {
 		return run, err
 	}
 	apart := j.row.Apart[contestant.Name]

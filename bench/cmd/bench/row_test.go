@@ -10,6 +10,7 @@ import (
 
 	"github.com/usftp/usftp/bench/measure"
 	"github.com/usftp/usftp/bench/result"
+	"github.com/usftp/usftp/bench/rows"
 	"github.com/usftp/usftp/bench/sshd"
 	"github.com/usftp/usftp/bench/testenv"
 )
@@ -33,7 +34,7 @@ func TestRowRuns(t *testing.T) {
 		"./cmd/usftp").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for _, name := range []string{"both-get", "both-put", "login"} {
+	for _, name := range []string{"both-get", "both-put", "login", "sync-unchanged"} {
 		t.Run(name, func(t *testing.T) {
 			o := options{rows: name, runs: 1, usftp: usftp, dir: t.TempDir(), size: 100_000,
 				timeout: time.Minute}
@@ -42,6 +43,7 @@ func TestRowRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			row, kept := s.commands[0], 0
+			row.Files = min(row.Files, 20)
 			runs, err := runRow(t.Context(), o, row, func(result.Run) error { kept++; return nil })
 			if errors.Is(err, sshd.ErrNoServer) {
 				testenv.Unavailable(t, err)
@@ -59,6 +61,41 @@ func TestRowRuns(t *testing.T) {
 				}
 				if name == "login" && run.RoundTrips == 0 {
 					t.Errorf("%s took no round trips", run.Contestant)
+				}
+			}
+		})
+	}
+}
+
+// The older version of a file is what the row says, and the target is that again before each run.
+func TestOldVersions(t *testing.T) {
+	const size = 3 << 20
+	for name, test := range map[string]struct {
+		old     rows.Old
+		size    int64
+		changed bool
+	}{"none": {rows.None, -1, false}, "equal": {rows.Equal, size, false},
+		"places": {rows.Places, size, true}, "front": {rows.Front, size - oldFront, true}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := &job{row: rows.Row{Bytes: size, Old: test.old}, source: filepath.Join(dir, "source"),
+				old: filepath.Join(dir, "old"), target: filepath.Join(dir, "target")}
+			if err := errors.Join(j.makeSources(), j.makeOld(), j.resetTarget()); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(j.target)
+			if test.size < 0 {
+				if err == nil {
+					t.Error("there is a target")
+				}
+				return
+			}
+			if err != nil || info.Size() != test.size || (same(j.source, j.target) != nil) != test.changed {
+				t.Errorf("the target is %+v, %v", info, err)
+			}
+			if test.changed {
+				if err := errors.Join(os.WriteFile(j.target, nil, 0o600), j.resetTarget(), same(j.old, j.target)); err != nil {
+					t.Error(err)
 				}
 			}
 		})
