@@ -178,6 +178,9 @@ func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
 		if worth && g.rate() > limiting*g.windows(1) {
 			return windowLimits, 0
 		}
+		if n == steadyAfter { // any later rate would seem a gain over that of the first requests
+			g.begin()
+		}
 		rate, enough := g.average()
 		if n < trialAfter || !enough {
 			continue
