@@ -101,7 +101,8 @@ const handshakeTimeout = 60 * time.Second
 
 // NewClientPipe starts a client on any stream to an SFTP server: it reads replies from r and writes
 // requests to w. The client owns both from then on and closes w, and r if it is an io.Closer. It
-// takes one round trip.
+// takes one round trip. If w has a method Abandon() error, it is called instead of Close when the
+// server has stalled; it should drop what is still to be sent.
 //
 // If r or w is an operating system pipe, the client enlarges its buffer if it can; small pipes are
 // slow.

@@ -291,18 +291,21 @@ type way struct {
 	proxy *proxyConn
 }
 
-// cut ends all reads and writes at once. A channel through a jump host would wait for the jump host
-// to confirm, so its whole connection is closed, which nobody else uses.
-func (w *way) cut() {
-	if w.jump != nil {
-		w.jump.way.cut()
-		return
+// socket is what leads out of this machine. A channel through a jump host would wait for the jump
+// host to confirm its end, so the jump host's whole connection is closed, which nobody else uses.
+func (w *way) socket() *socket {
+	for w.jump != nil {
+		w = w.jump.way
 	}
-	w.conn.Close()
+	return w.conn
 }
 
+// cut gives the connection up: it ends all reads and writes at once, and nothing that waits here is
+// sent any more.
+func (w *way) cut() { w.socket().reset() }
+
 func (w *way) close() {
-	w.cut()
+	w.socket().Close()
 	if w.jump != nil {
 		w.jump.Close()
 	}

@@ -43,6 +43,16 @@ func (s *socket) Close() error {
 	return s.Conn.Close()
 }
 
+// reset closes the socket and drops what the kernel has not sent. The kernel would go on sending it
+// for minutes otherwise, and a WRITE that arrives after a new connection has written to the same
+// place overwrites newer data.
+func (s *socket) reset() {
+	if tcp, ok := s.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		tcp.SetLinger(0) // fails only if the socket is closed
+	}
+	s.Close()
+}
+
 // sniffLimit is how much of a peer's first words is kept for a message.
 const sniffLimit = 512
 

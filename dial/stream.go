@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,23 @@ func (s *Stream) Close() error {
 		s.err = s.end()
 	})
 	return s.err
+}
+
+// aliveWithin is how recently a connection must have been heard from to be alive although one of
+// its streams has stalled.
+const aliveWithin = time.Second
+
+// Abandon is Close for a stream that has stalled. If nothing arrives on its Conn either, that is
+// given up with all its streams, and what it still has to send is dropped: it must not arrive after
+// what a new connection sends.
+func (s *Stream) Abandon() error {
+	c := s.conn
+	if c.way != nil && time.Since(c.Heard()) > aliveWithin {
+		c.cancel(&describedError{"the connection was given up because a stream on it had stalled",
+			os.ErrDeadlineExceeded})
+		c.way.cut()
+	}
+	return s.Close()
 }
 
 // Stderr returns the end of what the peer wrote to standard error, made printable except for line

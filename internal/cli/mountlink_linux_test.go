@@ -249,3 +249,32 @@ func TestMountReplacedMeanwhile(t *testing.T) {
 		t.Errorf("another file was written to: %q", got)
 	}
 }
+
+// What was on its way over a connection that has stalled does not arrive after a new connection has
+// written something newer to the same place.
+func TestMountLateData(t *testing.T) {
+	t.Parallel()
+	m, link := mountOverProxy(t, "--timeout", "20s")
+	f, err := os.Create(m.path("file"))
+	must(t, err)
+	defer f.Close()
+	_, err = f.WriteAt([]byte("begun"), 0)
+	must(t, err)
+	must(t, f.Sync())
+	before := link.Connections()
+	release := link.Hold()
+	_, err = f.WriteAt(bytes.Repeat([]byte("old "), 1000), 0)
+	must(t, err)
+	must(t, f.Sync())
+	if link.Connections() == before {
+		t.Error("the data has arrived over a link that is held")
+	}
+	newer := bytes.Repeat([]byte("new "), 1000)
+	_, err = f.WriteAt(newer, 0)
+	must(t, err)
+	must(t, f.Close())
+	release()
+	if got := readFile(t, filepath.Join(m.far, "file")); !bytes.Equal(got, newer) {
+		t.Errorf("the host has %d bytes, which begin with %q", len(got), got[:min(20, len(got))])
+	}
+}

@@ -179,6 +179,7 @@ func (c *Conn) public(err error) error {
 
 // end ends the connection for the given reason. Only the first reason counts.
 func (c *Conn) end(err error) {
+	_, stalled := err.(*StallError)
 	err = c.public(err)
 	c.mu.Lock()
 	if c.err != nil {
@@ -214,19 +215,28 @@ func (c *Conn) end(err error) {
 	for _, call := range calls {
 		call.Done.Complete(call)
 	}
-	c.closeStream()
+	c.closeStream(stalled)
 	c.pool.Close()
 	if c.config.Ended != nil {
 		go c.config.Ended(err)
 	}
 }
 
+// An abandoner is a stream that can end without sending what it still has. After a stall it must
+// not: the peer would carry out WRITEs that its owner has sent again over another connection, and
+// perhaps written over since.
+type abandoner interface{ Abandon() error }
+
 // closeStream closes both sides of the stream at once, each on a goroutine of its own: closing one
 // may block, as its Write does, until the other is closed.
-func (c *Conn) closeStream() {
+func (c *Conn) closeStream(stalled bool) {
 	closeSide := func(side io.Closer) {
 		defer c.idle.Done()
-		if err := side.Close(); err != nil && !errors.Is(err, io.EOF) {
+		end := side.Close
+		if a, ok := side.(abandoner); ok && stalled {
+			end = a.Abandon
+		}
+		if err := end(); err != nil && !errors.Is(err, io.EOF) {
 			c.config.Logger.Debug("closing the stream", "error", err)
 		}
 	}

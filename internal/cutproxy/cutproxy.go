@@ -21,9 +21,11 @@ type Proxy struct {
 	mu     sync.Mutex
 	breaks []int64
 	open   map[net.Conn]struct{}
+	lines  map[*line]struct{}
 	count  int
 	closed bool
 	moving chan struct{} // closed while bytes may pass
+	holds  []func()      // end what Hold has begun
 }
 
 // Start runs a proxy until the test ends. The first connection breaks after breaks[0] bytes,
@@ -36,7 +38,8 @@ func Start(t testing.TB, target string, breaks ...int64) *Proxy {
 	}
 	addr := l.Addr().(*net.TCPAddr)
 	p := &Proxy{Host: "127.0.0.1", Port: addr.Port, listener: l, target: target, breaks: breaks,
-		open: make(map[net.Conn]struct{}), moving: make(chan struct{})}
+		open: make(map[net.Conn]struct{}), lines: make(map[*line]struct{}),
+		moving: make(chan struct{})}
 	close(p.moving)
 	p.work.Go(p.accept)
 	t.Cleanup(p.close)
@@ -81,12 +84,39 @@ func (p *Proxy) Restore() {
 	}
 }
 
-// wait returns when data may pass.
-func (p *Proxy) wait() {
+// Hold holds back the bytes of the connections that are open, and lets new ones pass: when a link
+// comes back, TCP may take minutes to send again on a connection from before. release lets pass what
+// their senders still want to send, and nothing of those that have reset them: the last of it before
+// the end, so that a server answers. It returns when they have ended.
+func (p *Proxy) Hold() (release func()) {
 	p.mu.Lock()
-	moving := p.moving
+	defer p.mu.Unlock()
+	held := make([]*line, 0, len(p.lines))
+	hold := make(chan struct{})
+	for l := range p.lines {
+		l.hold, l.heard = hold, make(chan struct{})
+		held = append(held, l)
+	}
+	p.holds = append(p.holds, sync.OnceFunc(func() { close(hold) }))
+	let := p.holds[len(p.holds)-1]
+	return func() {
+		let()
+		for _, l := range held {
+			<-l.over
+		}
+	}
+}
+
+// wait returns when bytes of a connection may pass, and whether Hold has held them.
+func (p *Proxy) wait(l *line) (held bool) {
+	p.mu.Lock()
+	moving, hold := p.moving, l.hold
 	p.mu.Unlock()
 	<-moving
+	if hold != nil {
+		<-hold
+	}
+	return hold != nil
 }
 
 // close ends the proxy and all connections through it.
@@ -98,6 +128,9 @@ func (p *Proxy) close() {
 	case <-p.moving:
 	default:
 		close(p.moving)
+	}
+	for _, let := range p.holds {
+		let()
 	}
 	for c := range p.open {
 		reset(c)
@@ -129,19 +162,23 @@ func (p *Proxy) begin(client, server net.Conn) {
 		server.Close()
 		return
 	}
-	l := &line{wait: p.wait, both: [2]net.Conn{client, server}}
+	l := &line{both: [2]net.Conn{client, server}, over: make(chan struct{})}
+	l.wait = func() bool { return p.wait(l) }
 	if p.count < len(p.breaks) {
 		l.after = p.breaks[p.count]
 	}
 	p.count++
 	p.open[client], p.open[server] = struct{}{}, struct{}{}
+	p.lines[l] = struct{}{}
 	p.work.Go(func() {
 		var ways sync.WaitGroup
 		ways.Go(func() { l.pass(server, client) })
 		ways.Go(func() { l.pass(client, server) })
 		ways.Wait()
+		close(l.over)
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		delete(p.lines, l)
 		for _, c := range l.both {
 			delete(p.open, c)
 			c.Close()
@@ -151,9 +188,15 @@ func (p *Proxy) begin(client, server net.Conn) {
 
 // line is one proxied connection.
 type line struct {
-	after int64 // 0 for never
-	wait  func()
+	after int64 // 0 for one that does not break
+	wait  func() (held bool)
 	both  [2]net.Conn
+	heard chan struct{} // closed when the server has sent something after it was held
+	hold  chan struct{} // closed when bytes may pass, nil if they always may; the proxy's lock guards it
+	over  chan struct{} // closed when all has passed that will
+
+	once sync.Once
+	late bool // a client's bytes have passed after the hold
 
 	mu     sync.Mutex
 	passed int64
@@ -164,7 +207,14 @@ func (l *line) pass(to, from net.Conn) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
-		l.wait()
+		held := l.wait()
+		if held && isReset(from) {
+			reset(to)
+			return
+		}
+		if held {
+			l.afterHold(from, n, err)
+		}
 		n, broken := l.allow(n)
 		if n > 0 {
 			if _, err := to.Write(buffer[:n]); err != nil {
@@ -184,7 +234,19 @@ func (l *line) pass(to, from net.Conn) {
 	}
 }
 
-// allow returns how many of n bytes may pass, and whether the connection breaks after them.
+// afterHold has the end of what a client has sent wait until the server has said something to it.
+func (l *line) afterHold(from net.Conn, n int, err error) {
+	if from == l.both[1] {
+		l.once.Do(func() { close(l.heard) })
+		return
+	}
+	l.late = l.late || n > 0
+	if err != nil && l.late {
+		<-l.heard
+	}
+}
+
+// allow returns how many of n bytes pass, and whether the connection is broken behind them.
 func (l *line) allow(n int) (passing int, broken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +257,18 @@ func (l *line) allow(n int) (passing int, broken bool) {
 	return n, broken
 }
 
-// reset ends a connection so that the peer sees a reset, as after a crash.
+// isReset reports whether a connection was reset by its peer. What has arrived before can be read
+// still, but on a link that is down it would have been lost.
+func isReset(c net.Conn) (yes bool) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	raw.Control(func(fd uintptr) { yes = socketError(fd) != nil })
+	return yes
+}
+
+// reset ends a connection so that the peer hears of it as of a crash.
 func reset(c net.Conn) {
 	c.(*net.TCPConn).SetLinger(0)
 	c.Close()
