@@ -30,6 +30,7 @@ type direction struct {
 	rng         *rand.Rand
 
 	queue   []segment // sent and not yet read
+	spare   [][]byte  // blocks that were read, to be used again
 	queued  int       // bytes in queue
 	credits []credit  // read, with the acknowledgement on its way
 	unacked int       // queued plus credits
@@ -49,9 +50,10 @@ type direction struct {
 
 // segment is bytes that arrive together, or the end of the stream.
 type segment struct {
-	data []byte
-	due  time.Time
-	eof  bool
+	data  []byte
+	block []byte // to be used again once data has been read; nil if data is not its end
+	due   time.Time
+	eof   bool
 }
 
 type credit struct {
@@ -98,10 +100,13 @@ func (d *direction) take(p []byte) (n int) {
 	p = p[:d.piece(len(p))]
 	for n < len(p) && len(d.queue) > 0 && !d.queue[0].eof && d.arrived(d.queue[0]) {
 		s := &d.queue[0]
-		m := copy(p[n:], s.data)
+		m := move(p[n:], s.data)
 		s.data = s.data[m:]
 		n += m
 		if len(s.data) == 0 {
+			if s.block != nil && len(d.spare) < mostSpare {
+				d.spare = append(d.spare, s.block)
+			}
 			d.queue[0] = segment{}
 			d.queue = d.queue[1:]
 		}
@@ -109,6 +114,7 @@ func (d *direction) take(p []byte) (n int) {
 	if n == 0 {
 		return 0
 	}
+	raceWritten(p[:n])
 	d.queued -= n
 	if d.window > 0 {
 		d.credits = append(d.credits, credit{n, time.Now().Add(d.back)})
@@ -200,21 +206,45 @@ func (d *direction) push(p []byte) {
 		p = p[:min(int64(len(p)), d.left)]
 		d.left -= int64(len(p))
 	}
-	p = append([]byte(nil), p...)
+	block := d.block(len(p))
+	raceRead(p)
+	move(block, p)
 	d.queued += len(p)
 	d.unacked += len(p)
-	for len(p) > 0 {
-		n := len(p)
+	for rest := block; len(rest) > 0; {
+		n := len(rest)
 		if d.rate > 0 {
 			n = min(n, ratePiece)
 		}
-		d.queue = append(d.queue, segment{data: p[:n:n], due: d.schedule(n)})
-		p = p[n:]
+		s := segment{data: rest[:n], due: d.schedule(n)}
+		if rest = rest[n:]; len(rest) == 0 {
+			s.block = block
+		}
+		d.queue = append(d.queue, s)
 	}
 	d.cond.Broadcast()
 	if d.left == 0 {
 		d.runOut()
 	}
+}
+
+// mostSpare is how many blocks are kept to be used again.
+const mostSpare = 4
+
+// block returns n bytes with any contents.
+func (d *direction) block(n int) []byte {
+	for i, b := range d.spare {
+		if cap(b) >= n && cap(b) <= 4*n {
+			last := len(d.spare) - 1
+			d.spare[i], d.spare[last] = d.spare[last], nil
+			d.spare = d.spare[:last]
+			return b[:n]
+		}
+	}
+	if len(d.spare) == mostSpare {
+		d.spare = d.spare[:0]
+	}
+	return make([]byte, n)
 }
 
 // schedule returns when n bytes sent now will arrive.
@@ -299,7 +329,7 @@ func (d *direction) closeRead(known time.Time, ok bool) {
 		return
 	}
 	d.readClosed = true
-	d.queue, d.queued, d.credits = nil, 0, nil
+	d.queue, d.queued, d.credits, d.spare = nil, 0, nil, nil
 	if ok {
 		d.goneAt = known
 	}

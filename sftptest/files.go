@@ -1,7 +1,6 @@
 package sftptest
 
 import (
-	"bytes"
 	"io/fs"
 	"path"
 	"sort"
@@ -58,7 +57,8 @@ func (f *Files) WriteFile(name string, data []byte) {
 	defer f.mu.Unlock()
 	dir, base := path.Split(f.absolute(name))
 	n := newNode(modeRegular | 0o644)
-	n.data = bytes.Clone(data)
+	n.data = make([]byte, len(data))
+	move(n.data, data)
 	hourAgo := uint32(time.Now().Add(-time.Hour).Unix())
 	n.atime, n.mtime = hourAgo, hourAgo
 	f.mkdirAll(dir).children[base] = n
@@ -72,7 +72,9 @@ func (f *Files) ReadFile(name string) ([]byte, error) {
 	if code != wire.OK {
 		return nil, fileError("read", name, code)
 	}
-	return bytes.Clone(n.data), nil
+	data := make([]byte, len(n.data))
+	move(data, n.data)
+	return data, nil
 }
 
 // Mkdir makes a directory and its parents.

@@ -106,8 +106,10 @@ func (n *node) resize(size uint64) wire.Code {
 		n.data = n.data[:size]
 	case size <= uint64(cap(n.data)):
 		n.data = n.data[:size]
-	default:
-		n.data = append(n.data, make([]byte, size-uint64(len(n.data)))...)
+	default: // doubling means few copies of a file that is being written
+		data := make([]byte, size, max(int(size), 2*len(n.data)))
+		move(data, n.data)
+		n.data = data
 	}
 	n.touch()
 	return wire.OK
@@ -120,7 +122,7 @@ func (n *node) writeAt(p []byte, offset uint64) wire.Code {
 	if end := offset + uint64(len(p)); end > uint64(len(n.data)) {
 		n.resize(end)
 	}
-	copy(n.data[offset:], p)
+	move(n.data[offset:], p)
 	n.touch()
 	return wire.OK
 }

@@ -110,7 +110,10 @@ func (s *session) read(c *call, h *handle) {
 		n = 1 + s.rng.IntN(n)
 	}
 	h.nextRead = c.Offset + uint64(n)
-	c.answer(wire.Data{Data: h.node.data[c.Offset:h.nextRead]}.Append(nil, c.ID))
+	packet := wire.AppendDataHeader(make([]byte, 0, wire.DataHeaderSize+n), c.ID, n)
+	packet = packet[:len(packet)+n]
+	move(packet[wire.DataHeaderSize:], h.node.data[c.Offset:h.nextRead])
+	c.answer(packet)
 }
 
 // beforeFalseEOF returns how much of n bytes at offset may be returned; 0 means EOF.

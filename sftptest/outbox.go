@@ -21,9 +21,10 @@ type outbox struct {
 
 	mu     sync.Mutex
 	cond   sync.Cond
-	queue  []byte
-	taken  int  // bytes being written
-	hangup bool // close after queue, and accept nothing more
+	queue  [][]byte // packets
+	size   int      // of queue, in bytes
+	taken  int      // bytes being written
+	hangup bool     // close after queue, and accept nothing more
 	ended  bool
 
 	window  int // of reordering; 0 or 1 means none
@@ -53,12 +54,17 @@ func (o *outbox) send(packets [][]byte, hangup bool) {
 			o.shuffleSoon()
 		}
 	} else {
-		for _, packet := range packets {
-			o.queue = append(o.queue, packet...)
-		}
+		o.enqueue(packets)
 	}
 	o.hangup = hangup
 	o.cond.Broadcast()
+}
+
+func (o *outbox) enqueue(packets [][]byte) {
+	o.queue = append(o.queue, packets...)
+	for _, packet := range packets {
+		o.size += len(packet)
+	}
 }
 
 // shuffle queues waiting replies in random order. It is called with the lock held.
@@ -67,9 +73,7 @@ func (o *outbox) shuffle() {
 		o.waiting[i], o.waiting[j] = o.waiting[j],
 			o.waiting[i]
 	})
-	for _, packet := range o.waiting {
-		o.queue = append(o.queue, packet...)
-	}
+	o.enqueue(o.waiting)
 	clear(o.waiting)
 	o.waiting = o.waiting[:0]
 	o.cond.Broadcast()
@@ -94,7 +98,7 @@ func (o *outbox) shuffleSoon() {
 func (o *outbox) waitForRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.queue)+o.taken > outboxRoom && !o.ended && !o.hangup {
+	for o.size+o.taken > outboxRoom && !o.ended && !o.hangup {
 		o.cond.Wait()
 	}
 }
@@ -111,9 +115,10 @@ func (o *outbox) end() {
 }
 
 // run writes until end is called or the stream fails. Everything that is ready is sent with one
-// Write.
+// Write, except large packets, which have one each.
 func (o *outbox) run() {
-	var spare []byte
+	var spare [][]byte
+	var batch []byte
 	for {
 		o.mu.Lock()
 		for len(o.queue) == 0 && !o.hangup && !o.ended {
@@ -123,20 +128,49 @@ func (o *outbox) run() {
 			o.mu.Unlock()
 			return
 		}
-		batch, hangup := o.queue, o.hangup
-		o.queue, o.taken = spare[:0], len(batch)
+		packets, hangup := o.queue, o.hangup
+		o.queue, o.size, o.taken = spare[:0], 0, o.size
 		o.mu.Unlock()
 
-		_, err := o.stream.Write(batch)
+		var err error
+		batch, err = o.write(packets, batch[:0])
 		if err != nil || hangup {
 			o.stream.Close()
 			o.end()
 			return
 		}
-		spare = batch
+		clear(packets)
+		spare = packets
 		o.mu.Lock()
 		o.taken = 0
 		o.cond.Broadcast()
 		o.mu.Unlock()
 	}
+}
+
+// largePacket is from which size on a packet is not copied to go out with others.
+const largePacket = 16 << 10
+
+// write writes packets, and returns batch to be used again.
+func (o *outbox) write(packets [][]byte, batch []byte) ([]byte, error) {
+	for _, packet := range packets {
+		if len(packet) < largePacket {
+			batch = append(batch, packet...)
+			continue
+		}
+		if len(batch) > 0 {
+			if _, err := o.stream.Write(batch); err != nil {
+				return batch, err
+			}
+			batch = batch[:0]
+		}
+		if _, err := o.stream.Write(packet); err != nil {
+			return batch, err
+		}
+	}
+	if len(batch) == 0 {
+		return batch, nil
+	}
+	_, err := o.stream.Write(batch)
+	return batch[:0], err
 }
