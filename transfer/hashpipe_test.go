@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"math/rand/v2"
@@ -51,79 +52,86 @@ func (f *readerAtFor) WriteAt(p []byte, off int64) (int, error) {
 // hash is that of the file.
 func TestHashPipeInAnyOrder(t *testing.T) {
 	pool := new(sync.Pool)
+	all := noise(3 << 20) // more than the pipe has buffers for
 	for seed := range uint64(200) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		data := noise(random.IntN(6 << 20))
-		present := 0
-		if len(data) > 0 && random.IntN(3) == 0 {
-			present = random.IntN(len(data) + 1)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			hashInAnyOrder(t, rand.New(rand.NewPCG(seed, 1)), all, pool)
+		})
+	}
+}
+
+func hashInAnyOrder(t *testing.T, random *rand.Rand, all []byte, pool *sync.Pool) {
+	data := all[:random.IntN(len(all))]
+	present := 0
+	if len(data) > 0 && random.IntN(3) == 0 {
+		present = random.IntN(len(data) + 1)
+	}
+	type piece struct{ off, end int }
+	var pieces []piece
+	for off := present; off < len(data); {
+		end := min(len(data), off+1+random.IntN(600<<10))
+		pieces = append(pieces, piece{off, end})
+		off = end
+	}
+	// In order, slightly out of order, or shuffled; some twice, as when a server makes the
+	// transfer repeat them.
+	switch reach := random.IntN(3) * random.IntN(8); {
+	case reach > 12:
+		random.Shuffle(len(pieces), func(i, j int) {
+			pieces[i], pieces[j] = pieces[j],
+				pieces[i]
+		})
+	case reach > 0:
+		for i := range pieces {
+			j := min(len(pieces)-1, i+random.IntN(reach))
+			pieces[i], pieces[j] = pieces[j], pieces[i]
 		}
-		type piece struct{ off, end int }
-		var pieces []piece
-		for off := present; off < len(data); {
-			end := min(len(data), off+1+random.IntN(600<<10))
-			pieces = append(pieces, piece{off, end})
-			off = end
-		}
-		// In order, slightly out of order, or shuffled; some twice, as when a server makes the
-		// transfer repeat them.
-		switch reach := random.IntN(3) * random.IntN(8); {
-		case reach > 12:
-			random.Shuffle(len(pieces), func(i, j int) {
-				pieces[i], pieces[j] = pieces[j],
-					pieces[i]
-			})
-		case reach > 0:
-			for i := range pieces {
-				j := min(len(pieces)-1, i+random.IntN(reach))
-				pieces[i], pieces[j] = pieces[j], pieces[i]
-			}
-		}
-		if len(pieces) > 2 && random.IntN(2) == 0 {
-			pieces = append(pieces, pieces[random.IntN(len(pieces))])
-		}
-		file := &readerAtFor{data: make([]byte, len(data))}
-		copy(file.data, data[:present])
-		pieceSize := int64(1 + random.IntN(1<<20))
-		p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0), checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
-			func() (io.ReaderAt, func(), error) { return file, func() {}, nil }, pool)
-		arrived := make([]bool, len(pieces))
-		mark := func() int64 { // how far the file is complete
-			end := present
-			for moved := true; moved; {
-				moved = false
-				for i, piece := range pieces {
-					if arrived[i] && piece.off <= end && piece.end > end {
-						end, moved = piece.end, true
-					}
+	}
+	if len(pieces) > 2 && random.IntN(2) == 0 {
+		pieces = append(pieces, pieces[random.IntN(len(pieces))])
+	}
+	file := &readerAtFor{data: make([]byte, len(data))}
+	copy(file.data, data[:present])
+	pieceSize := int64(1 + random.IntN(1<<20))
+	p := newHashPipe(digests{checksum.NewDigest(checksum.SHA256, 0), checksum.NewDigest(checksum.BLAKE3, pieceSize)}, int64(present),
+		func() (io.ReaderAt, func(), error) { return file, func() {}, nil }, pool)
+	arrived := make([]bool, len(pieces))
+	mark := func() int64 { // how far the file is complete
+		end := present
+		for moved := true; moved; {
+			moved = false
+			for i, piece := range pieces {
+				if arrived[i] && piece.off <= end && piece.end > end {
+					end, moved = piece.end, true
 				}
 			}
-			return int64(end)
 		}
-		for i, piece := range pieces {
-			file.WriteAt(data[piece.off:piece.end], int64(piece.off))
-			safe := mark()
-			arrived[i] = true
-			given := bytes.Clone(data[piece.off:piece.end])
-			p.feed(given, int64(piece.off), safe)
-			clear(given) // the pipe must not retain it
-		}
-		if err := p.finish(int64(len(data))); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		want := sha256.Sum256(data)
-		if got := p.digests[0].Sums; len(got) != 1 || !bytes.Equal(got[0], want[:]) {
-			t.Fatalf("seed %d: the hash differs", seed)
-		}
-		byPiece := checksum.NewDigest(checksum.BLAKE3, pieceSize)
-		byPiece.Write(data)
-		byPiece.Finish()
-		if !slices.EqualFunc(byPiece.Sums, p.digests[1].Sums, bytes.Equal) {
-			t.Fatalf("seed %d: the pieces' hashes differ: %d and %d", seed, len(byPiece.Sums),
-				len(p.digests[1].Sums))
-		}
-		p.stop() // may be called again
+		return int64(end)
 	}
+	for i, piece := range pieces {
+		file.WriteAt(data[piece.off:piece.end], int64(piece.off))
+		safe := mark()
+		arrived[i] = true
+		given := bytes.Clone(data[piece.off:piece.end])
+		p.feed(given, int64(piece.off), safe)
+		clear(given) // the pipe must not retain it
+	}
+	if err := p.finish(int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	want := sha256.Sum256(data)
+	if got := p.digests[0].Sums; len(got) != 1 || !bytes.Equal(got[0], want[:]) {
+		t.Fatal("the hash differs")
+	}
+	byPiece := checksum.NewDigest(checksum.BLAKE3, pieceSize)
+	byPiece.Write(data)
+	byPiece.Finish()
+	if !slices.EqualFunc(byPiece.Sums, p.digests[1].Sums, bytes.Equal) {
+		t.Fatalf("the pieces' hashes differ: %d and %d", len(byPiece.Sums),
+			len(p.digests[1].Sums))
+	}
+	p.stop() // may be called again
 }
 
 // slowHash hashes when told to.

@@ -26,6 +26,7 @@ func TestTreeThatGivesUpIsTidied(t *testing.T) {
 					continue // these leave little
 				}
 				t.Run(fmt.Sprintf("%v %s %d", direction, next, seed), func(t *testing.T) {
+					t.Parallel()
 					synctest.Test(t, func(t *testing.T) { giveUpAndTidy(t, direction, next, seed) })
 				})
 			}
@@ -42,7 +43,7 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 	link := sftptest.LinkConfig{ToServer: 5 * time.Millisecond, ToClient: 5 * time.Millisecond,
 		RateBytesPerSec: 4 << 20}
 	b := newBench(t, script, sftptest.LinkConfig{})
-	local := b.mixed("source", 120, rng)
+	local := b.mixed("source", 120, 600_000, rng)
 	if err := os.WriteFile(filepath.Join(local, "large"), random(9<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func realCut(t *testing.T, sshd *opensshd.Server, seed uint64, direction way) {
 	const files, cuts = 300, 8
 	rng := rand.New(rand.NewPCG(seed, 43))
 	b := &bench{t: t, dir: t.TempDir()}
-	source, target := b.mixed("source", files, rng), filepath.Join(b.dir, "target")
+	source, target := b.mixed("source", files, 3_300_000, rng), filepath.Join(b.dir, "target")
 	var breaks []int64
 	for range cuts {
 		breaks = append(breaks, int64(300_000+rng.IntN(2_500_000)))

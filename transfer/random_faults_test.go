@@ -44,7 +44,10 @@ func TestRandomMisfortune(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			script.Extensions = []wire.ExtensionPair{}
 		}
-		synctest.Test(t, func(t *testing.T) { misfortune(t, seed, rng, script, link) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { misfortune(t, seed, rng, script, link) })
+		})
 	}
 }
 

@@ -56,6 +56,7 @@ func TestResume(t *testing.T) {
 	} {
 		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					link := sftptest.LinkConfig{ToServer: time.Millisecond,
 						ToClient: time.Millisecond, RateBytesPerSec: 8 << 20}

@@ -26,6 +26,7 @@ func TestServerThatAlwaysBreaksOff(t *testing.T) {
 			for _, skip := range []int{0, 4} {
 				on.Do, on.Skip = do, skip
 				t.Run(fmt.Sprint(on.On, on.Extension, do, skip), func(t *testing.T) {
+					t.Parallel()
 					synctest.Test(t, func(t *testing.T) { alwaysBreaks(t, on, skip > 0) })
 				})
 			}

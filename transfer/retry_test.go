@@ -33,6 +33,7 @@ func TestRetry(t *testing.T) {
 	} {
 		for _, direction := range []way{upload, download} {
 			t.Run(name+" "+direction.String(), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t, test.script, link)
 					end := b.reconnect(link)

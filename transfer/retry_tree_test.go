@@ -59,7 +59,7 @@ func retries(n int) func(*treeJob) {
 }
 
 // mixed makes a tree of many files, a few of them large, with deep directories and links.
-func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
+func (b *bench) mixed(name string, files, largest int, rng *rand.Rand) string {
 	b.t.Helper()
 	root := filepath.Join(b.dir, name)
 	dirs := []string{"."}
@@ -75,7 +75,7 @@ func (b *bench) mixed(name string, files int, rng *rand.Rand) string {
 		size := rng.IntN(20_000)
 		switch {
 		case i%50 == 7:
-			size = 300_000 + rng.IntN(3_000_000)
+			size = 300_000 + rng.IntN(largest-300_000)
 		case i%10 == 3:
 			size = rng.IntN(250_000)
 		case i%25 == 4:
@@ -106,6 +106,7 @@ func TestTreeCutAgainAndAgain(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, direction := range []way{upload, download} {
 			t.Run(fmt.Sprintf("seed %d %v", seed, direction), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { treeCut(t, seed, direction) })
 			})
 		}
@@ -135,7 +136,7 @@ func treeCut(t *testing.T, seed uint64, direction way) {
 				func() { end.Cut(nil) })
 		}
 	}
-	local := b.mixed("source", 120, rng)
+	local := b.mixed("source", 120, 3_300_000, rng)
 	source, target := local, "/target"
 	if direction == download {
 		if _, err := b.tree(upload, local, "/target"); err != nil {
@@ -279,6 +280,7 @@ func TestReplyLost(t *testing.T) {
 		"stat":                   {on: wire.TypeStat},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				do := sftptest.Truncate(0)
 				if test.notCarried {
@@ -372,7 +374,7 @@ func TestTreeStalled(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			link := sftptest.LinkConfig{ToServer: time.Millisecond, ToClient: time.Millisecond}
 			b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-			local := b.mixed("source", 60, rand.New(rand.NewPCG(1, 2)))
+			local := b.mixed("source", 60, 1_000_000, rand.New(rand.NewPCG(1, 2)))
 			source, target := local, "/target"
 			if direction == download {
 				if _, err := b.tree(upload, local, target); err != nil {
@@ -422,7 +424,7 @@ func TestTreeGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-				source := b.mixed("source", 100, rand.New(rand.NewPCG(3, 4)))
+				source := b.mixed("source", 100, 1_000_000, rand.New(rand.NewPCG(3, 4)))
 				b.redials(sftptest.LinkConfig{ToServer: time.Millisecond,
 					ToClient: time.Millisecond},
 					func(_ int, end *sftptest.End) { end.CutAfter(500_000, nil) })

@@ -19,16 +19,17 @@ import (
 // one second, once before and once during the copy, shows the same size and time. No copy of it is
 // torn, however long it takes.
 func TestSourceRewrittenInItsSecond(t *testing.T) {
-	const size = 40 << 20
+	const size = 8 << 20
 	old := random(size)
 	fresh := append(bytes.Clone(old[:size/8]), make([]byte, size-size/8)...)
 	for name, link := range map[string]sftptest.LinkConfig{
-		"short": {}, "long": {ToServer: 5 * time.Millisecond, ToClient: 5 * time.Millisecond,
+		"short": {}, "long": {ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond,
 			Window: 64 << 10},
 	} {
 		for _, way := range []string{"download", "writer", "relay"} {
 			for _, behind := range []time.Duration{0, time.Hour} { // the server's clock
 				t.Run(fmt.Sprint(name, " ", way, " ", behind), func(t *testing.T) {
+					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						var rewritten atomic.Bool
 						var b *bench
@@ -91,7 +92,7 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 // TestDoubtCostsLittle: a source whose second is over is read once; for any other, only what was
 // read within that second is read again.
 func TestDoubtCostsLittle(t *testing.T) {
-	const size = 160 << 20
+	const size = 16 << 20
 	data := random(size)
 	for name, test := range map[string]struct {
 		age         time.Duration
@@ -101,8 +102,8 @@ func TestDoubtCostsLittle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{Window: 256 << 10,
-					ToServer: 10 * time.Millisecond, ToClient: 10 * time.Millisecond})
+				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{Window: 64 << 10,
+					ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
 				b.server.Files.WriteFile("/source", data)
 				b.server.Files.SetModTime("/source", time.Now().Add(-test.age))
 				if _, err := b.job(download, "/source",

@@ -63,27 +63,39 @@ func TestEveryReplySpoiled(t *testing.T) {
 	for _, side := range []string{"upload", "download", "relay's source", "relay's target"} {
 		for _, retries := range []int{0, 3} {
 			for _, inOrder := range []bool{true, false} {
-				for i, more := 0, true; more; i++ {
-					more = false
-					for j, s := range spoilings(i) {
-						if (i+j+retries)%sweepEvery != 0 {
-							continue
-						}
-						t.Run("", func(t *testing.T) {
-							synctest.Test(t, func(t *testing.T) {
-								more = spoil(t, side, retries,
-									inOrder, i, s) || more
-							})
-						})
-					}
-				}
+				t.Run(fmt.Sprintf("%s, %d retries, in order %v", side, retries, inOrder),
+					func(t *testing.T) {
+						t.Parallel()
+						spoilEach(t, side, retries, inOrder)
+					})
 			}
+		}
+	}
+}
+
+// spoilEach goes on until there is no further reply.
+func spoilEach(t *testing.T, side string, retries int, inOrder bool) {
+	for i, more := 0, true; more; i++ {
+		more = false
+		for j, s := range spoilings(i) {
+			if (i+j+retries)%sweepEvery != 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("reply %d, %v", i, s.do), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					more = spoil(t, side, retries, inOrder, i, s) || more
+				})
+			})
 		}
 	}
 }
 
 // sweepEvery selects one case in so many. All of them take a minute, too long for every day.
 const sweepEvery = 11
+
+// spoiledFiles are what is copied: files in one piece, without any, and in several.
+var spoiledFiles = map[string][]byte{"a/small": random(3000), "a/empty": nil,
+	"large": random(600_000), "b/c/last": random(77)}
 
 // spoil returns false if there was no such reply.
 func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoiled) (hit bool) {
@@ -128,8 +140,7 @@ func spoil(t *testing.T, side string, retries int, inOrder bool, i int, s spoile
 				return pool.Host{Client: dial(), Name: name}, nil
 			}}, server
 	}
-	files := map[string][]byte{"a/small": random(3000), "a/empty": nil, "large": random(600_000),
-		"b/c/last": random(77)}
+	files := spoiledFiles
 	tree := treeJob{Source: "/source", Target: filepath.Join(dir, "target")}
 	var other *sftptest.Scripted // of a relay
 	spoiled, server := host("spoiled", script)
