@@ -92,7 +92,7 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 // TestDoubtCostsLittle: a source whose second is over is read once; for any other, only what was
 // read within that second is read again.
 func TestDoubtCostsLittle(t *testing.T) {
-	const size = 16 << 20
+	const size = 64 << 20
 	data := random(size)
 	for name, test := range map[string]struct {
 		age         time.Duration
@@ -102,7 +102,7 @@ func TestDoubtCostsLittle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{Window: 64 << 10,
+				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{Window: 256 << 10,
 					ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
 				b.server.Files.WriteFile("/source", data)
 				b.server.Files.SetModTime("/source", time.Now().Add(-test.age))
