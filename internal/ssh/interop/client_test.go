@@ -49,6 +49,8 @@ var serverPeers = []serverPeer{
 	{"ssh2", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, 16, scriptedServer(node), 20,
 		false},
 	{"libssh", []string{"ed25519", "password"}, largeMiB, libssh, 20, true},
+	{"Apache MINA", []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, largeMiB,
+		scriptedServer(java("mina")), 29, false},
 }
 
 // TestClient has our client talk to other people's servers.

@@ -80,7 +80,9 @@ func script(argv func(t testing.TB) []string) func(*testing.T, *site, []portCase
 		for _, c := range run {
 			args = append(args, fmt.Sprintf("%s;%d;%s;%d", c.name, c.port, c.login, c.mib))
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		const most = 20 * time.Second // for a case, and a minute to start
+		ctx, cancel := context.WithTimeout(context.Background(),
+			time.Minute+time.Duration(len(run))*most)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Env = append(os.Environ(), "HOME="+s.dir)
@@ -363,6 +365,12 @@ var clientPeers = []clientPeer{
 		})},
 	{name: "ssh2", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, large: largeMiB,
 		least: 20, run: script(node)},
+	{name: "JSch", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, large: largeMiB,
+		least: 29, run: script(java("jsch"))},
+	{name: "Apache MINA", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"},
+		large: largeMiB, least: 29, run: script(java("mina"))},
+	{name: "russh", logins: []string{"ed25519", "ecdsa", "rsa", "password", "keyboard"}, large: largeMiB,
+		least: 29, run: script(russh)},
 	{name: "libssh2", logins: []string{"password", "ed25519", "ecdsa"}, large: 16, least: 18,
 		run: curl},
 }

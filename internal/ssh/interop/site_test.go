@@ -110,6 +110,28 @@ func node(t testing.TB) []string {
 	return []string{program, scripted("ssh2_peer.js")}
 }
 
+// java returns a library's program in testdata/java.
+func java(library string) func(t testing.TB) []string {
+	return func(t testing.TB) []string {
+		dir := built(t, "USFTP_JAVA_PEERS")
+		classes := filepath.Join(dir, "classes") + ":" + filepath.Join(dir, "lib", "*")
+		return []string{opensshd.Find(t, "java"), "-cp", classes, "Peer", library}
+	}
+}
+
+// russh returns the program in testdata/russh.
+func russh(t testing.TB) []string { return []string{built(t, "USFTP_RUSSH_PEER")} }
+
+// built returns where .ci/interop has built a peer. It takes long, and so do some of those peers:
+// only the nightly run does it.
+func built(t testing.TB, variable string) string {
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Skip("run by .ci/interop, which builds this peer ($" + variable + ")")
+	}
+	return path
+}
+
 // a peerCase is one session with a peer.
 type peerCase struct {
 	name  string // such as "kex/curve25519-sha256"
