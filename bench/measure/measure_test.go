@@ -1,9 +1,10 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == holdArgument {
-		hold(os.Args[2])
+		hold(os.Args[2], os.Args[3], os.Args[4])
 		return
 	}
 	os.Exit(m.Run())
@@ -40,26 +41,37 @@ func run(t *testing.T, r Runner, command string) Figures {
 // compute keeps a processor busy for a while.
 const compute = `awk 'BEGIN { for (i = 0; i < 5000000; i++) s += i; exit s == 0 }'`
 
-// holding is a command that takes memory and keeps it until its input ends.
-func holding(t *testing.T, mebibytes int) string {
+// holding is a command of several processes that take memory, and keep it until all have it and for
+// a second more, in which the meter looks often.
+func holding(t *testing.T, mebibytes, processes int) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("'%s' %s %d", self, holdArgument, mebibytes)
+	one := fmt.Sprintf("'%s' %s %d %d '%s' & ", self, holdArgument, mebibytes, processes, t.TempDir())
+	return strings.Repeat(one, processes) + "wait"
 }
 
-func hold(mebibytes string) {
-	n, err := strconv.Atoi(mebibytes)
-	if err != nil {
+// hold is one of those processes; in dir there is a file for each that has its memory.
+func hold(mebibytes, processes, dir string) {
+	size, err := strconv.Atoi(mebibytes)
+	all, err2 := strconv.Atoi(processes)
+	if err := errors.Join(err, err2); err != nil {
 		panic(err)
 	}
-	memory := make([]byte, n<<20)
+	memory := make([]byte, size<<20)
 	for i := 0; i < len(memory); i += 4096 {
 		memory[i] = 1
 	}
-	io.Copy(io.Discard, os.Stdin)
+	if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(os.Getpid())), nil, 0o600); err != nil {
+		panic(err)
+	}
+	for there := 0; there < all; time.Sleep(time.Millisecond) {
+		entries, _ := os.ReadDir(dir)
+		there = len(entries)
+	}
+	time.Sleep(time.Second)
 	runtime.KeepAlive(memory)
 }
 
@@ -68,9 +80,8 @@ var runner = Runner{Sample: time.Millisecond, Timeout: time.Minute}
 // TestPeakIsTheSumOfAllProcesses has one process, and then two at a time, hold memory.
 func TestPeakIsTheSumOfAllProcesses(t *testing.T) {
 	const mebibytes = 60
-	one := run(t, runner, "sleep 0.5 | "+holding(t, mebibytes)).PeakKiB
-	two := run(t, runner, "sleep 0.5 | "+holding(t, mebibytes)+" & sleep 0.5 | "+holding(t,
-		mebibytes)+"; wait").PeakKiB
+	one := run(t, runner, holding(t, mebibytes, 1)).PeakKiB
+	two := run(t, runner, holding(t, mebibytes, 2)).PeakKiB
 	if one < mebibytes<<10 || one > 3*mebibytes<<10 { // the race detector more than doubles it
 		t.Errorf("one process of %d MiB: %d KiB", mebibytes, one)
 	}
