@@ -39,6 +39,7 @@ type fileState struct {
 	readRun  int64
 	asked    *openFile    // the opening for which a Read has asked for attributes; guarded by turn
 	waited   atomic.Int64 // of all transfers, nanoseconds
+	answers  atomic.Int64 // DATA replies that have arrived
 	progress atomic.Int64 // of the transfer under way or the last
 	writing  atomic.Pointer[behind]
 

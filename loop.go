@@ -364,7 +364,7 @@ func (s *stripes) WriteToAt(w io.WriterAt) (int64, error) {
 			return err
 		},
 	}
-	d.waited = &f.waited
+	d.waited, d.answers = &f.waited, &f.answers
 	d.ranges.Limit(math.MaxInt64)
 	if err := s.begin(d.loop); err != nil {
 		return 0, f.wrap("read", err)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/usftp/usftp/internal/conn"
 	"github.com/usftp/usftp/internal/flow"
@@ -63,6 +64,7 @@ func (f *File) readPacket(open *openFile, p []byte, off int64) (int, error) {
 	defer s.conn.Recycle(call)
 	switch {
 	case call.Type == wire.TypeData && len(call.Body) > 0:
+		f.answers.Add(1)
 		return copy(p, call.Body), nil
 	case call.Type == wire.TypeData:
 		return 0, f.wrap("read", errNoData)
@@ -219,7 +221,7 @@ func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte
 		loop: newLoop(ctx, ranges, lane{client: open.client, handle: open.handle}),
 		from: from, given: from, sink: sink, wrote: wrote,
 	}
-	d.waited = &f.waited
+	d.waited, d.answers = &f.waited, &f.answers
 	if err := stripes.begin(d.loop); err != nil {
 		return 0, f.wrap(op, err)
 	}
@@ -233,11 +235,12 @@ func (f *File) downloadOver(op string, from, limit, size int64, sink func([]byte
 // download is a loop that reads a file and passes it to a sink in order.
 type download struct {
 	*loop
-	from   int64 // where it began
-	sink   func(p []byte) error
-	parked []*conn.Call // data that came before what lies before it, by offset
-	given  int64        // the offset up to which the sink has everything
-	wrote  func(int64)  // told of given
+	from    int64 // where it began
+	answers *atomic.Int64
+	sink    func(p []byte) error
+	parked  []*conn.Call // data that came before what lies before it, by offset
+	given   int64        // the offset up to which the sink has everything
+	wrote   func(int64)  // told of given
 	// for a sink that takes data in any order; nil otherwise
 	place  func(p []byte, off int64) error
 	broken error // what place failed with
@@ -344,6 +347,7 @@ func (d *download) settle(call *conn.Call) {
 	case call.Err != nil:
 		d.fail(p.Range, call.Err)
 	case call.Type == wire.TypeData && len(call.Body) > 0:
+		d.answers.Add(1)
 		if d.place != nil {
 			d.putAt(call, p)
 			break

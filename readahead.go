@@ -177,7 +177,8 @@ func (f *File) startAhead(open *openFile) *prefetch {
 		loop: newLoop(open.closed, flow.NewRanges(f.offset, f.expectedSize(), request, false),
 			lane{client: s, handle: open.handle}),
 		from: f.offset, given: f.offset,
-		kept: func(call *conn.Call) { s.conn.GiveBack(int64(call.Bytes)) },
+		kept:    func(call *conn.Call) { s.conn.GiveBack(int64(call.Bytes)) },
+		answers: &f.answers,
 	}
 	s.ahead.add(ahead)
 	f.mu.Lock()

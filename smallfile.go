@@ -47,6 +47,9 @@ func (c privateClient) DataSizes() (read, write int, err error) {
 // Waited implements private.File.
 func (f privateFile) Waited() time.Duration { return time.Duration(f.waited.Load()) }
 
+// Answers implements private.File.
+func (f privateFile) Answers() int64 { return f.answers.Load() }
+
 // burst is several requests on one open file that are sent together.
 type burst struct {
 	file  *File

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"io/fs"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,41 @@ type Quirks struct {
 	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
 	NoRename    atomic.Bool // files cannot be renamed
 	Reported    atomic.Bool // the user has been told of one of the last two
+	Clock       Clock
+}
+
+// A Clock measures how far a host's clock is behind ours. SFTP does not tell the time, but Linux
+// stamps a file in /proc when it is first looked up, and each SFTP session is a process of its own.
+type Clock struct {
+	once   sync.Once
+	asked  chan struct{} // closed when the rest is known
+	behind time.Duration
+	known  bool
+}
+
+// ownClock is a file of the server's process that nobody else looks at.
+const ownClock = "/proc/self/mountstats"
+
+// Ask asks the host, without waiting for the answer, unless it has been asked already. A stale stamp
+// makes the clock look further behind than it is, which is safe.
+func (k *Clock) Ask(c *usftp.Client) {
+	k.once.Do(func() {
+		k.asked = make(chan struct{})
+		go func() {
+			defer close(k.asked)
+			info, err := c.Lstat(ownClock)
+			if err == nil && info.Sys().(*usftp.FileStat).HasTimes() {
+				k.behind, k.known = time.Since(info.ModTime()), true
+			}
+		}()
+	})
+}
+
+// Behind waits for the answer. known is false if the host was not asked or has no /proc.
+func (k *Clock) Behind() (behind time.Duration, known bool) {
+	k.once.Do(func() { k.asked = make(chan struct{}); close(k.asked) })
+	<-k.asked
+	return k.behind, k.known
 }
 
 // A firstRequest is sent along with the session's first packet because the first copy will need its

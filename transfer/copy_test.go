@@ -115,7 +115,7 @@ func (b *bench) temporaries() (names []string) {
 
 func (b *bench) notes() (notes []string) {
 	for _, e := range b.events {
-		if e.Kind == transfer.Note {
+		if e.Kind == transfer.Note || e.Kind == transfer.Warning {
 			notes = append(notes, e.Message)
 		}
 	}
@@ -414,6 +414,88 @@ func limitedProgress(t *testing.T, rate int64, direction way, tree bool) {
 		t.Error(err)
 	}
 	gaps.check(t, took)
+}
+
+// TestSecondReadIsShown: while a file that has arrived is read once more, because it had just been
+// written to or to verify it, progress says so, and how far that has come.
+func TestSecondReadIsShown(t *testing.T) {
+	const rate, size = 300 << 10, 3 << 20
+	for _, test := range []struct {
+		name      string
+		direction way
+		verify    bool
+	}{{"written to just now", download, false}, {"verified download", download, true},
+		{"verified upload", upload, true}} {
+		for _, tree := range []bool{false, true} {
+			t.Run(fmt.Sprint(test.name, " tree ", tree), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{
+						ToServer: 20 * time.Millisecond, ToClient: 20 * time.Millisecond})
+					source, target := filepath.Join(b.dir, "tree"), "/copy"
+					if test.direction == upload {
+						if err := os.Mkdir(source, 0o755); err != nil {
+							t.Fatal(err)
+						}
+						b.local("tree/one", random(size))
+					} else {
+						source, target = "/tree", filepath.Join(b.dir, "copy")
+						b.server.Files.Mkdir(source)
+						b.server.Files.WriteFile(source+"/one", random(size))
+						if !test.verify {
+							b.server.Files.SetModTime(source+"/one", time.Now())
+						}
+					}
+					if !tree {
+						source += "/one"
+					}
+					// for how long nothing was said that is new, and the truth about what goes on
+					var before transfer.Event
+					var said, silent time.Duration
+					finishing, checked := 0, int64(0)
+					event := func(e transfer.Event) {
+						if e.Kind != transfer.Progress {
+							return
+						}
+						if e.Totals != nil {
+							e.Finishing = e.Totals.Finishing == 1
+						}
+						if e.Finishing {
+							finishing++
+							if e.Bytes != size {
+								t.Errorf("it finishes with %d bytes", e.Bytes)
+							}
+						}
+						if e.Bytes != before.Bytes || e.Checked != before.Checked || tree && e.Finishing {
+							silent = max(silent, e.Elapsed-said)
+							said = e.Elapsed
+						}
+						if e.Bytes < before.Bytes {
+							t.Errorf("it fell from %d to %d", before.Bytes, e.Bytes)
+						}
+						checked = max(checked, e.Checked)
+						before = e
+					}
+					job := treeJob{Host: b.host, Direction: test.direction, Source: source, Target: target,
+						Options: transfer.Options{RateLimit: rate, Verify: test.verify, Events: event}}
+					began := time.Now()
+					if _, err := job.Run(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					took := time.Since(began)
+					if took < 15*time.Second {
+						t.Fatalf("it was read once only, in %v", took)
+					}
+					if silent = max(silent, took-said); silent > time.Second {
+						t.Errorf("for %v there was no news", silent)
+					}
+					if finishing < 25 || !tree && checked < size*3/4 {
+						t.Errorf("it was told %d times that it is checked, up to %d of %d bytes", finishing,
+							checked, size)
+					}
+				})
+			})
+		}
+	}
 }
 
 // progressGaps measures for how long Progress events showed the same number.

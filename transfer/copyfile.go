@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +29,8 @@ type fileCopy struct {
 	detail string // for the error: the state of the target
 
 	activity *activity // of a large file in a tree, nil before its first sign
+
+	checked atomic.Pointer[func() int64] // how far it has been checked, nil if it is not being checked
 
 	ends    // the connections of this attempt
 	journal journal
@@ -189,6 +192,9 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	}()
 	err = out.fill(c, in)
 	moved = true
+	if err == nil {
+		defer c.finishing()()
+	}
 	if err == nil {
 		err = ofSource(in.unchanged(c, c.result.Bytes, out.rereads(c, in)))
 	}
@@ -460,5 +466,5 @@ func (p placement) report(c *fileCopy, why string) {
 	if c.entry != nil {
 		why += " (reported once for all files of the tree)"
 	}
-	c.note(why)
+	c.warn(why)
 }

@@ -206,7 +206,7 @@ func (s *syncing) delete() bool {
 		return true
 	}
 	if t.failed() {
-		t.note(t.route.Source, t.root.target, "nothing was deleted, because not everything was read and copied")
+		t.warn(t.route.Source, t.root.target, "nothing was deleted, because not everything was read and copied")
 		return false
 	}
 	if err := s.mayDelete(); err != nil {
@@ -301,7 +301,7 @@ func (s *syncing) deleteOne(d *directory, name string, dir bool) {
 		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
 	case errors.Is(err, fs.ErrNotExist): // something else was faster
 	case dir && s.holds(d, name):
-		t.note("", target, "the directory is not deleted: it has what is excluded, or what came meanwhile")
+		t.warn("", target, "the directory is not deleted: it has what is excluded, or what came meanwhile")
 	default:
 		t.failDeleting(target, err)
 	}

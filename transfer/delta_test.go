@@ -232,7 +232,7 @@ func TestListsThatLie(t *testing.T) {
 				always(&j)
 				var notes []string
 				j.Options.Events = func(e transfer.Event) {
-					if e.Kind == transfer.Note {
+					if e.Kind == transfer.Note || e.Kind == transfer.Warning {
 						notes = append(notes, e.Message)
 					}
 				}

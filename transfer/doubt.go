@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
 )
 
 // doubt concerns a source on a host that was written to just before it was read. SFTP's times are
@@ -21,13 +22,13 @@ import (
 // first look at the file: what was read until then is compared again at the end, however long the
 // copy takes.
 //
-// SFTP has no clock either. We assume that the host's clock agrees with ours, unless it stamps the
-// file's atime with a time that shows that it is behind. What remains undetected is a write within
-// the second in which the file is first read, on a host whose clock is behind ours by more than
-// doubtFor and that keeps no access times (or is behind by more than mostBehind, if the data goes
-// to another host or to a stream).
+// SFTP has no clock either. We assume that the host's clock agrees with ours, unless its /proc or
+// the file's atime shows that it is behind. What remains undetected is a write within the second in
+// which the file is first read, on a host whose clock is behind ours by more than doubtFor and that
+// shows neither (or is behind by more than mostBehind).
 type doubt struct {
 	first   *usftp.FileStat // as first seen
+	clock   *pool.Clock     // the host's; nil if it does not matter or cannot be known
 	suspect bool            // the second of its mtime may not be over
 	began   time.Time
 	bound   atomic.Int64 // how far it may have been read by then
@@ -41,28 +42,37 @@ const (
 	// that disagree.
 	doubtFor = 2 * time.Second
 
-	// mostBehind is how far behind ours a host's clock may be for settle to notice when the data is
-	// not stored on this machine: for files up to that old the beginning of each source is hashed.
+	// mostBehind is how far behind ours a host's clock may be for that to be noticed. Older sources
+	// are not in doubt; the beginning of all others is hashed if the data is not stored on this
+	// machine.
 	mostBehind = 24 * time.Hour
+
+	// readAtOnce is how much a server reads at once when it copies a file itself: the size of
+	// sftp-server's buffer.
+	readAtOnce = 64 << 10
 
 	// mostAsked is how much one connection may have requested beyond what has arrived.
 	mostAsked = 16 << 20
 )
 
-// newDoubt returns the doubt about a source, or nil if there can be none: a file that fits in one
-// packet is read at one moment.
-func newDoubt(client *usftp.Client, stat *usftp.FileStat) *doubt {
-	if stat == nil || !stat.HasTimes() || !stat.HasSize() || !stat.FileMode().IsRegular() {
-		return nil
-	}
-	if read, _, err := private.OfClient(client).DataSizes(); err != nil || stat.Size <= uint64(read) {
+// newDoubt returns the doubt about a source, or nil if nothing is known of it.
+func newDoubt(s *session, stat *usftp.FileStat) *doubt {
+	if stat == nil || !stat.HasTimes() || !stat.HasSize() || stat.Size == 0 ||
+		!stat.FileMode().IsRegular() {
 		return nil
 	}
 	now := time.Now()
 	d := &doubt{first: stat, began: now, suspect: !stat.ModTime().Before(now.Add(-doubtFor))}
 	d.bound.Store(math.MaxInt64)
+	if !d.suspect && d.young() && private.OfClient(s.client).WorksInOrder() { // as OpenSSH's does
+		d.clock = &s.host.Quirks.Clock
+		d.clock.Ask(s.client)
+	}
 	return d
 }
+
+// young reports whether the source was written to recently enough for the host's clock to matter.
+func (d *doubt) young() bool { return d.began.Sub(d.first.ModTime()) < mostBehind }
 
 // inheritDoubt returns the doubt that an earlier run had, for this one to continue.
 func inheritDoubt(stat *usftp.FileStat, bound int64) *doubt {
@@ -71,8 +81,20 @@ func inheritDoubt(stat *usftp.FileStat, bound int64) *doubt {
 	return d
 }
 
-// certain reports whether the source is already in doubt.
-func (d *doubt) certain() bool { return d != nil && d.suspect }
+// certain reports whether the source is already in doubt. It may wait for a reply.
+func (d *doubt) certain() bool {
+	if d == nil || d.suspect || d.clock == nil {
+		return d != nil && d.suspect
+	}
+	behind, known := d.clock.Behind()
+	return known && !d.first.ModTime().Before(d.began.Add(-behind-doubtFor))
+}
+
+// atOnce reports whether all n bytes that were read came in one reply. The server then read them at
+// one moment.
+func (d *doubt) atOnce(c *fileCopy, f *usftp.File, n int64) bool {
+	return c.result.Resumed == 0 && d.bound.Load() >= n && private.OfFile(f).Answers() == 1
+}
 
 // isAbout reports whether a source is still as first seen.
 func (d *doubt) isAbout(stat *usftp.FileStat) bool {
@@ -108,7 +130,7 @@ func (d *doubt) watch(ends *ends, position func() int64) (stop func()) {
 // remember hashes what passes, for data that is not stored here: if the source is in doubt, or may
 // turn out to be at the end.
 func (d *doubt) remember() {
-	if d != nil && (d.suspect || d.began.Sub(d.first.ModTime()) < mostBehind) {
+	if d != nil && (d.suspect || d.young()) {
 		d.passed.remember()
 	}
 }
@@ -157,9 +179,10 @@ func (d *doubt) wait(ctx context.Context) error {
 // settle compares what is in doubt with what the source holds now. n bytes were copied; local opens
 // the copy, nil if it cannot be read again.
 func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error {
-	if d == nil {
+	if d == nil || d.atOnce(c, f, n) {
 		return nil
 	}
+	d.suspect = d.certain()
 	if after := f.FileStat(); !d.suspect && after.HasTimes() && after.Atime != d.first.Atime {
 		// the host's clock when the file was first seen was at least this
 		then := int64(after.Atime) - int64(time.Since(d.began)/time.Second) - 1
@@ -187,12 +210,15 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	default:
 		return nil
 	}
+	if n == 0 { // none of it passed here: the host copied it
+		return nil
+	}
 	now, err := d.again.hash(c, f, n)
 	switch {
 	case err != nil:
 		return err
 	case now == nil:
-		c.note("the source was written to just before it was copied, and cannot be read again to make sure that it was not meanwhile")
+		c.warn("the source was written to just before it was copied, and cannot be read again to make sure that it was not meanwhile")
 	case !bytes.Equal(sum, now):
 		return changedf("its contents did, within the second of its time")
 	}

@@ -148,8 +148,8 @@ type target interface {
 	dispose(temporary string) bool
 
 	// tidy removes stale temporary files, this copy's or an earlier one's, from a directory below
-	// the root of a copy.
-	tidy(root, rel string, stale func(name string) bool) error
+	// the root of a copy. It follows no link below the root; isDir is false for links.
+	tidy(root, rel string, stale func(name string, isDir bool) bool) error
 
 	// begin resolves the target of a tree and returns the path of the copy; base is the copy's name
 	// if the target is a directory. Before it makes anything it calls inside, which fails if the

@@ -16,7 +16,8 @@ const (
 	Started  Kind = "started"  // Size is known, or -1
 	Progress Kind = "progress" // Bytes have arrived so far
 	Retried  Kind = "retried"  // the lost connection will be replaced after Wait; Err, Message
-	Note     Kind = "note"     // Message is information for people; nothing failed
+	Note     Kind = "note"     // Message says how it is done, where that may surprise
+	Warning  Kind = "warning"  // Message says what is wrong or was left behind, though nothing failed
 	Done     Kind = "done"     // Bytes, Elapsed and the Outcome are final
 	Failed   Kind = "failed"   // Err and Message say why; LeftBehind
 
@@ -44,14 +45,19 @@ type Event struct {
 	Route
 	// Name is the name of a file with a hash: its path below the directory that was named as the
 	// target, with slashes; in a Check, its name in the list.
-	Name    string        `json:"name,omitempty"`
-	Size    int64         `json:"size"`
-	Bytes   int64         `json:"bytes"`
-	Resumed int64         `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
-	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
-	Wait    time.Duration `json:"wait_ns,omitempty"`
-	Message string        `json:"message,omitempty"`
-	Reason  Reason        `json:"reason,omitempty"` // in a Sync
+	Name    string `json:"name,omitempty"`
+	Size    int64  `json:"size"`
+	Bytes   int64  `json:"bytes"`
+	Resumed int64  `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
+	// Finishing means, in Progress, that all bytes have arrived but are still being hashed, verified
+	// or synced, or that the source is being read again because it had just been written to. Checked
+	// is how far that has come, 0 if unknown.
+	Finishing bool          `json:"finishing,omitempty"`
+	Checked   int64         `json:"checked,omitempty"`
+	Elapsed   time.Duration `json:"elapsed_ns,omitempty"`
+	Wait      time.Duration `json:"wait_ns,omitempty"`
+	Message   string        `json:"message,omitempty"`
+	Reason    Reason        `json:"reason,omitempty"` // in a Sync
 	Outcome
 	Err    error   `json:"-"`
 	Tree   bool    `json:"tree,omitempty"`   // it concerns a tree, or an entry of one
@@ -107,6 +113,11 @@ func (c *fileCopy) tell(e *Event) {
 func (c *fileCopy) note(message string) { c.tell(&Event{Kind: Note, Size: c.size, Message: message}) }
 
 //go:noinline
+func (c *fileCopy) warn(message string) {
+	c.tell(&Event{Kind: Warning, Size: c.size, Message: message})
+}
+
+//go:noinline
 func (c *fileCopy) tellStarted() { c.tell(&Event{Kind: Started, Size: c.size}) }
 
 //go:noinline
@@ -156,6 +167,31 @@ func (c *fileCopy) report(position func() int64) (stop func()) {
 		c.tell(&Event{Kind: Progress, Size: c.size, Bytes: bytes, Elapsed: time.Since(c.began),
 			Resumed: min(c.tries.found, bytes)})
 	})
+}
+
+// finishing reports progress after all bytes have arrived, until stop is called.
+func (c *fileCopy) finishing() (stop func()) {
+	switch {
+	case c.isSmall() || c.listener == nil:
+		return func() {}
+	case c.tree != nil:
+		return c.tree.finishes(c)
+	}
+	bytes := c.result.Bytes
+	return every(c.options.progressEvery(), func() {
+		checked := int64(0)
+		if position := c.checked.Load(); position != nil {
+			checked = min((*position)(), bytes)
+		}
+		c.tell(&Event{Kind: Progress, Size: c.size, Bytes: bytes, Elapsed: time.Since(c.began),
+			Resumed: min(c.tries.found, bytes), Finishing: true, Checked: checked})
+	})
+}
+
+// checks sets what tells how far the bytes have been hashed or read again, until done is called.
+func (c *fileCopy) checks(position func() int64) (done func()) {
+	c.checked.Store(&position)
+	return func() { c.checked.Store(nil) }
 }
 
 func (o *Options) progressEvery() time.Duration {

@@ -168,7 +168,7 @@ func ExampleOptions_events() {
 			switch e.Kind {
 			case transfer.Progress: // five times a second
 				fmt.Printf("%d of %d bytes after %v\n", e.Bytes, e.Size, e.Elapsed)
-			case transfer.Retried, transfer.Note:
+			case transfer.Retried, transfer.Note, transfer.Warning:
 				fmt.Println(e.Message)
 			case transfer.Started, transfer.Done:
 				fmt.Println(e.Kind, e.Bytes, "of", e.Size)

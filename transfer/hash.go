@@ -163,6 +163,7 @@ func (h *hashing) finish(c *fileCopy) error {
 // complete waits until everything is hashed.
 func (h *hashing) complete(c *fileCopy) error {
 	if p := h.pipe; p != nil {
+		defer c.checks(p.progress)()
 		if err := p.finish(c.result.Bytes); err != nil {
 			return fmt.Errorf("what was copied cannot be hashed: %w", err)
 		}
@@ -185,7 +186,7 @@ func (h *hashing) checkList(c *fileCopy) error {
 			return err
 		}
 	}
-	c.note("it is not in the list of hashes")
+	c.warn("it is not in the list of hashes")
 	return nil
 }
 

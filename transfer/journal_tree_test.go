@@ -166,7 +166,7 @@ func TestNoTargetDirectory(t *testing.T) {
 				s, err := b.tree(direction, from, to, func(tree *treeJob) {
 					tree.Options.NoTargetDirectory = step.exactly
 					tree.Options.Events = func(e transfer.Event) {
-						if e.Kind == transfer.Note {
+						if e.Kind == transfer.Note || e.Kind == transfer.Warning {
 							said = append(said, e.Message)
 						}
 					}

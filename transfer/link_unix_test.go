@@ -96,7 +96,7 @@ func TestLinksKeepOwnersAndTimes(t *testing.T) {
 					tree.From = test.host
 				}
 				tree.Options.Events = func(e transfer.Event) {
-					if e.Kind == transfer.Note {
+					if e.Kind == transfer.Note || e.Kind == transfer.Warning {
 						t.Errorf("%v: %s", direction, e.Message)
 					}
 				}

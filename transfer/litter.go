@@ -18,8 +18,9 @@ import (
 
 // litter is what runs of a tree copy leave behind: temporary files, too many to record one by one.
 // All names of a run contain its token, and the journal records the token before the first of them
-// is made. The next run of the same copy removes them from each directory it visits, whether it
-// copies to the same place or, since that is a directory by now, into it.
+// is made. The next run of the same copy removes them from each directory of the target, even from
+// one that the source no longer has or that is now excluded, whether it copies to the same place or,
+// since that is a directory by now, into it.
 //
 // A run's note is locked while the run is alive, so nobody removes what another run is writing.
 type litter struct {
@@ -31,6 +32,7 @@ type litter struct {
 	some   atomic.Bool  // this run has left something, or may have
 	unseen atomic.Bool  // not everything that dead runs left was found and removed
 	count  atomic.Int64 // leftovers of files that were not reported one by one
+	looked atomic.Int64 // directories that were swept though the source does not have them
 
 	mu        sync.Mutex
 	continues map[string]leftover // leftovers that files may continue from
@@ -164,28 +166,59 @@ func readMark(name string) *mark {
 // sweep removes what dead runs left in a directory and in its counterparts below their targets,
 // except what a file may continue from.
 func (l *litter) sweep(d *directory) {
-	t := d.tree
-	for root, tokens := range l.roots() {
+	for root := range l.roots() {
 		if root == l.root && d.fresh {
 			continue
 		}
-		err := t.dst.tidy(root, d.rel, func(name string) bool {
-			if !tokens[localfs.TempTokenOf(name)] {
-				return false
-			}
-			temporary := t.dst.join(d.target, name)
-			if root != l.root || l.marks[temporary] == "" {
-				return true
-			}
+		if d.unswept == nil {
+			d.unswept = make(map[string]map[string]bool)
+		}
+		d.unswept[root] = l.tidy(d.tree, root, d.rel, d.target)
+	}
+}
+
+// sweepRest does the same in the subdirectories that the source does not have.
+func (l *litter) sweepRest(d *directory) {
+	for root, names := range d.unswept {
+		l.sweepBelow(d.tree, root, d.rel, d.target, names, d.depth+1)
+	}
+	d.unswept = nil
+}
+
+func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]bool, depth int) {
+	for name := range names {
+		if t.ctx.Err() != nil || t.tooDeep(depth) || t.tooMany(l.looked.Add(1)) {
+			l.unseen.Store(true)
+			return
+		}
+		rel, dir := path.Join(rel, name), t.dst.join(dir, name)
+		l.sweepBelow(t, root, rel, dir, l.tidy(t, root, rel, dir), depth+1)
+	}
+}
+
+// tidy removes what dead runs left in one directory, called dir in this run, and returns its
+// subdirectories.
+func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool) {
+	tokens := l.roots()[root]
+	below = make(map[string]bool)
+	err := t.dst.tidy(root, rel, func(name string, isDir bool) bool {
+		switch temporary := t.dst.join(dir, name); {
+		case isDir:
+			below[name] = true
+		case !tokens[localfs.TempTokenOf(name)]:
+		case root != l.root || l.marks[temporary] == "":
+			return true
+		default:
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.continues[temporary] = leftover{root, d.rel, name}
-			return false
-		})
-		if err != nil {
-			l.unseen.Store(true)
+			l.continues[temporary] = leftover{root, rel, name}
 		}
+		return false
+	})
+	if err != nil {
+		l.unseen.Store(true)
 	}
+	return below
 }
 
 // roots returns the targets of dead runs, with their tokens.
@@ -237,7 +270,7 @@ func (l *litter) forget(dst target, temporary, mark string) bool {
 		return true
 	}
 	if left, ok := l.continues[temporary]; ok {
-		stale := func(name string) bool { return name == left.name }
+		stale := func(name string, _ bool) bool { return name == left.name }
 		if dst.tidy(left.root, left.rel, stale) != nil {
 			return false
 		}

@@ -82,6 +82,9 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 		if e.Message != "" {
 			said = append(said, e.Message)
 		}
+		if e.Kind == transfer.Note && strings.Contains(e.Message, "may be left") {
+			t.Errorf("it is no warning: %q", e.Message)
+		}
 	}
 	if _, err := job.Run(t.Context()); err == nil {
 		t.Fatal("it did not give up")
@@ -114,6 +117,108 @@ func giveUpAndTidy(t *testing.T, direction way, next string, seed uint64) {
 		}
 	}
 	sameContents(t, local, out)
+}
+
+// TestLitterWhereTheSourceIsNoMore: what a killed run left in directories that the source no longer
+// has, or that are left out now, is removed by the next run all the same.
+func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
+	for _, direction := range []way{upload, download, relay} {
+		for _, sync := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v sync %v", direction, sync), func(t *testing.T) {
+				b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+				here := end{root: filepath.Join(b.dir, "tree")}
+				there := end{root: "/tree", files: b.server.Files}
+				source, target, from := here, there, b.host
+				switch direction {
+				case download:
+					source, target = there, here
+				case relay:
+					other := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+					source, from = end{root: "/source", files: other.server.Files}, other.host
+				}
+				dirs := []string{"kept", "gone", "gone/deep", "excluded", "excluded/deep", "file"}
+				for _, dir := range dirs {
+					source.write(t, dir+"/a")
+				}
+				journal := filepath.Join(b.dir, "journal")
+				run := func(exclude []string, event func(transfer.Event)) {
+					t.Helper()
+					dst, src := direction.endpoints(b.host, from, source.root, target.root, nil, nil)
+					o := transfer.TreeOptions{Exclude: exclude, Options: transfer.Options{Journal: journal,
+						Events: event, NoTargetDirectory: true}}
+					var err error
+					if sync {
+						_, err = transfer.Sync(t.Context(), dst, src, transfer.SyncOptions{TreeOptions: o})
+					} else {
+						_, err = transfer.CopyTree(t.Context(), dst, src, o)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				// A run that is killed leaves its note, and files whose names have its token.
+				var note string
+				var noted []byte
+				run(nil, func(transfer.Event) {
+					if names, _ := filepath.Glob(filepath.Join(journal, "*.run.json")); len(names) == 1 {
+						note = names[0]
+						noted, _ = os.ReadFile(note)
+					}
+				})
+				if err := os.WriteFile(note, noted, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				token := strings.Split(filepath.Base(note), ".")[1]
+				other := strings.Repeat("0", len(token)) // of a run that is still there
+				for _, dir := range dirs {
+					target.write(t, dir+"/.a.usftp-"+token+"abcd")
+				}
+				target.write(t, "gone/deep/.a.usftp-"+other+"abcd")
+				source.remove(t, "gone")
+				source.remove(t, "file")
+				run([]string{"excluded"}, nil)
+				left := b.treeTemporaries()
+				if len(left) != 1 || !strings.Contains(left[0], other) {
+					t.Errorf("left behind: %q", left)
+				}
+				if notes, _ := filepath.Glob(filepath.Join(journal, "*.run.json")); len(notes) > 0 {
+					t.Errorf("the journal still holds %q", notes)
+				}
+			})
+		}
+	}
+}
+
+// An end is a tree on this machine, or on a server.
+type end struct {
+	root  string
+	files *sftptest.Files // nil on this machine
+}
+
+func (e end) write(t *testing.T, name string) {
+	t.Helper()
+	name = filepath.Join(e.root, name)
+	if e.files != nil {
+		e.files.WriteFile(name, []byte(name))
+		return
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(name), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove removes a file, or a directory with everything in it.
+func (e end) remove(t *testing.T, name string) {
+	t.Helper()
+	name = filepath.Join(e.root, name)
+	if e.files != nil {
+		e.files.Remove(name)
+	} else if err := os.RemoveAll(name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // treeTemporaries is temporaries including those of local trees.

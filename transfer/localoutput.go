@@ -226,7 +226,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 		o.free = localfs.Interruptible(c.ctx, o.file)
 	case c.options.Placement == PlaceDirect:
 	case o.isDirect:
-		c.note("the target has other names (hard links): it is written in place")
+		c.warn("the target has other names (hard links): it is written in place")
 	default:
 		o.end.nameRefused(c, o.info == nil)
 	}
@@ -374,7 +374,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 		if c.options.Owners {
 			mode &^= fs.ModeSetuid | fs.ModeSetgid
 		} else if err := localfs.OwnerOf(o.info).Keep(o.file); err != nil {
-			c.note("the new file cannot have the owner of the one it replaces: " + err.Error())
+			c.warn("the new file cannot have the owner of the one it replaces: " + err.Error())
 			mode &^= fs.ModeSetuid | fs.ModeSetgid // its owner never agreed to that
 		}
 		if err := o.file.Chmod(mode); err != nil {

@@ -270,7 +270,7 @@ func (in *localInput) verify(c *fileCopy, target reopen) error {
 	if target == nil || !in.known.mode.IsRegular() {
 		return errNoReread
 	}
-	err := compareLocal(c.ctx, in.file, c.size, c.result.Bytes, target)
+	err := compareLocal(c, in.file, c.size, c.result.Bytes, target)
 	if err == nil {
 		c.hashing.verified = VerifiedByReading
 	}

@@ -38,7 +38,7 @@ func (t *localTarget) dispose(temporary string) bool {
 	return root.Remove(name) == nil
 }
 
-func (t *localTarget) tidy(root, rel string, stale func(name string) bool) error {
+func (t *localTarget) tidy(root, rel string, stale func(name string, isDir bool) bool) error {
 	top, err := os.OpenRoot(root)
 	if err != nil {
 		return notThere(err)
@@ -54,7 +54,7 @@ func (t *localTarget) tidy(root, rel string, stale func(name string) bool) error
 		var entries []fs.DirEntry
 		entries, err = dir.ReadDir(listPiece)
 		for _, e := range entries {
-			if stale(e.Name()) {
+			if stale(e.Name(), e.IsDir()) {
 				names = append(names, e.Name())
 			}
 		}

@@ -130,7 +130,7 @@ func (t *tree) mark() (name string, unmark func()) {
 		if notThere(remove()) != nil {
 			t.litter.leaves(false)
 			if t.ctx.Err() == nil {
-				t.note(t.route.Source, t.root.target, t.leftBehind())
+				t.warn(t.route.Source, t.root.target, t.leftBehind())
 			}
 		}
 		t.walk.done(t.root)

@@ -117,7 +117,7 @@ func (p *placing) removeAside(c *fileCopy, o *remoteOutput, client *usftp.Client
 	case o.session.lost() && o.session.conn.Renews():
 		return err // the next attempt will look at it again
 	}
-	c.note(fmt.Sprintf("the file that was replaced could not be removed: it is %s", p.aside))
+	c.warn(fmt.Sprintf("the file that was replaced could not be removed: it is %s", p.aside))
 	return nil
 }
 

@@ -366,7 +366,7 @@ func (o *remoteOutput) keptMode(c *fileCopy) fs.FileMode {
 		kept &^= fs.ModeSetgid
 	}
 	if kept != mode {
-		c.note("the new file has another owner than the one it replaces, and so not its setuid and setgid bits")
+		c.warn("the new file has another owner than the one it replaces, and so not its setuid and setgid bits")
 	}
 	return kept
 }
@@ -414,7 +414,7 @@ func (o *remoteOutput) attrsRefused(c *fileCopy, err error) error {
 		return err
 	}
 	if o.info != nil {
-		c.note("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
+		c.warn("the server does not let the new file have the permissions of the one it replaces: " + err.Error())
 	}
 	return nil
 }

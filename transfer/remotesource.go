@@ -219,7 +219,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 	in.bound = sizeGuard(f.Info().Size())
 	if in.original {
 		if !c.tries.doubt.isAbout(f.FileStat()) {
-			c.tries.doubt = newDoubt(in.session.client, f.FileStat())
+			c.tries.doubt = newDoubt(in.session, f.FileStat())
 		}
 		if c.to != nil { // none of it stays on this machine
 			in.doubt = c.tries.doubt
@@ -319,7 +319,8 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 	if !in.copies(c) || !in.known.regular() || in.known.size == 0 {
 		return 0, false, nil
 	}
-	if d := c.tries.doubt; d.certain() {
+	small := in.known.size <= readAtOnce
+	if d := c.tries.doubt; !small && d.certain() {
 		if err := d.wait(c.ctx); err != nil {
 			return 0, true, err
 		}
@@ -330,6 +331,9 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 	}
 	at := c.result.Resumed
 	n, err = in.file.CopyRange(at, max(0, in.known.size-at), to, at)
+	if small && n > 0 {
+		c.tries.doubt, in.doubt = nil, nil
+	}
 	return n, n > 0 || !refused(err), err
 }
 
@@ -503,6 +507,8 @@ func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same boo
 	defer again.Close()
 	source := c.limiter.reader(again)
 	theirs, ours := make([]byte, min(n, most)), make([]byte, min(n, most))
+	var compared atomic.Int64
+	defer c.checks(compared.Load)()
 	for off := int64(0); off < n; {
 		piece := min(n-off, most)
 		_, err := io.ReadFull(source, theirs[:piece])
@@ -518,6 +524,7 @@ func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same boo
 			return false, nil
 		}
 		off += piece
+		compared.Store(off)
 	}
 	return true, nil
 }

@@ -62,7 +62,7 @@ func (t *remoteTarget) begin(_ facts, base string, inside func() error) (string,
 func (t *remoteTarget) dispose(string) bool { return false }
 
 // tidy also restores the name of an old file that was moved aside, if that name is free.
-func (t *remoteTarget) tidy(root, rel string, stale func(name string) bool) error {
+func (t *remoteTarget) tidy(root, rel string, stale func(name string, isDir bool) bool) error {
 	dir := path.Join(root, rel)
 	return t.over(dir, func(client *usftp.Client, _ bool) error {
 		var names []string
@@ -70,7 +70,8 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string) bool) erro
 			if err != nil {
 				return notThere(err)
 			}
-			if stale(f.BaseName()) {
+			stat := f.FileStat()
+			if stale(f.BaseName(), stat.HasMode() && stat.FileMode().IsDir()) {
 				names = append(names, f.BaseName())
 			}
 		}
@@ -280,7 +281,7 @@ func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 	if link {
 		resolved, err := c.to.client.RealPath(name)
 		if err != nil || resolved == name {
-			c.note("the target is a symbolic link that cannot be followed: it is written through the link, in place")
+			c.warn("the target is a symbolic link that cannot be followed: it is written through the link, in place")
 			o.isDirect = true
 		} else {
 			o.name = resolved

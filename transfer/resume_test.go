@@ -188,7 +188,7 @@ func TestTwoRuns(t *testing.T) {
 					Target: target}
 				j.Options.Journal, j.Options.Resume = journal, true
 				j.Options.Events = func(e transfer.Event) {
-					if e.Kind == transfer.Note {
+					if e.Kind == transfer.Note || e.Kind == transfer.Warning {
 						o.notes = append(o.notes, e.Message)
 					}
 				}

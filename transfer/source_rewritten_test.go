@@ -51,28 +51,7 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 						b.server.Files.WriteFile("/source", old)
 						b.server.Files.SetTimes("/source", oldTime, time.Now().Add(-behind))
 						began := time.Now()
-						var got []byte
-						var err error
-						switch way {
-						case "download":
-							_, err = b.job(download, "/source",
-								filepath.Join(b.dir, "target"))
-							if err == nil {
-								got = b.read("target")
-							}
-						case "writer":
-							var into bytes.Buffer
-							_, err = b.job(download, "/source", "",
-								func(j *copyJob) { j.Writer = &into })
-							got = into.Bytes()
-						case "relay":
-							to := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-							_, err = to.job(relay, "/source", "/target",
-								func(j *copyJob) { j.From = b.host })
-							if err == nil {
-								got = to.remote("/target")
-							}
-						}
+						got, err := b.fetch(way, "/source")
 						if !rewritten.Load() || name == "long" && time.Since(began) < 2*time.Second {
 							t.Fatalf("rewritten: %v, after %v", rewritten.Load(), time.Since(began))
 						}
@@ -86,6 +65,113 @@ func TestSourceRewrittenInItsSecond(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestSmallSourceAnsweredShort is the same for a file that one reply could hold, on a server that
+// answers less than was asked for.
+func TestSmallSourceAnsweredShort(t *testing.T) {
+	const size = 100 << 10
+	old := random(size)
+	fresh := append(bytes.Clone(old[:size/2]), make([]byte, size-size/2)...)
+	for _, way := range []string{"download", "writer", "relay"} {
+		for _, short := range []int{0, 16 << 10} {
+			t.Run(fmt.Sprint(way, " ", short), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var rewritten atomic.Bool
+					var b *bench
+					b = newBench(t, sftptest.Script{ShortReads: short,
+						Intercept: func(r sftptest.Request) []sftptest.Action {
+							if r.Type == wire.TypeRead && r.Offset >= size/4 && !rewritten.Swap(true) {
+								b.server.Files.Resize("/source", size/2)
+								b.server.Files.Resize("/source", size)
+							}
+							return nil
+						}}, sftptest.LinkConfig{})
+					b.server.Files.WriteFile("/source", old)
+					b.server.Files.SetModTime("/source", time.Now())
+					got, err := b.fetch(way, "/source")
+					if err == nil && !bytes.Equal(got, old) && !bytes.Equal(got, fresh) {
+						t.Error("the copy is torn")
+					}
+					if err != nil && (short == 0 || !errors.Is(err, transfer.ErrSourceChanged)) {
+						t.Error(err)
+					}
+					data := 0
+					for _, r := range b.server.Requests(wire.TypeRead) {
+						if r.Offset < size {
+							data++
+						}
+					}
+					if short == 0 && data != 1 {
+						t.Errorf("what came in one reply was read by %d requests", data)
+					}
+				})
+			})
+		}
+	}
+}
+
+// fetch copies a file from the host to this machine, to a stream, or to another host.
+func (b *bench) fetch(way, source string) (got []byte, err error) {
+	b.t.Helper()
+	switch way {
+	case "download":
+		if _, err = b.job(download, source, filepath.Join(b.dir, "target")); err == nil {
+			got = b.read("target")
+		}
+	case "writer":
+		var into bytes.Buffer
+		_, err = b.job(download, source, "", func(j *copyJob) { j.Writer = &into })
+		got = into.Bytes()
+	case "relay":
+		to := newBench(b.t, sftptest.Script{}, sftptest.LinkConfig{})
+		_, err = to.job(relay, source, "/target", func(j *copyJob) { j.From = b.host })
+		if err == nil {
+			got = to.remote("/target")
+		}
+	}
+	return got, err
+}
+
+// TestClockThatIsBehind: a host without times of reading whose clock is behind shows that in /proc,
+// and its sources are as safe as others.
+func TestClockThatIsBehind(t *testing.T) {
+	const size = 1 << 20
+	old := random(size)
+	fresh := append(bytes.Clone(old[:size/2]), make([]byte, size-size/2)...)
+	for _, way := range []string{"download", "writer", "relay"} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var rewritten atomic.Bool
+				var b *bench
+				b = newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == wire.TypeRead && r.Offset >= size*3/4 && !rewritten.Swap(true) {
+						b.server.Files.Resize("/source", size/2)
+						b.server.Files.Resize("/source", size)
+						b.server.Files.SetTimes("/source", oldTime, time.Now().Add(-time.Hour))
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				behind := time.Now().Add(-time.Hour)
+				b.server.Files.Mkdir("/proc")
+				b.server.Files.Mkdir("/proc/self")
+				b.server.Files.WriteFile("/proc/self/mountstats", nil)
+				b.server.Files.SetTimes("/proc/self/mountstats", behind, behind)
+				b.server.Files.WriteFile("/source", old)
+				b.server.Files.SetTimes("/source", oldTime, behind)
+				got, err := b.fetch(way, "/source")
+				if !rewritten.Load() {
+					t.Fatal("it was not rewritten")
+				}
+				if err == nil && !bytes.Equal(got, old) && !bytes.Equal(got, fresh) {
+					t.Error("the copy is torn")
+				}
+				if err != nil && !errors.Is(err, transfer.ErrSourceChanged) {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }
 

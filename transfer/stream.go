@@ -103,16 +103,16 @@ type writerTarget struct {
 	w io.Writer
 }
 
-func (t *writerTarget) is(facts) bool                                     { return false }
-func (t *writerTarget) dispose(string) bool                               { return false }
-func (t *writerTarget) tidy(string, string, func(string) bool) error      { return errStream }
-func (t *writerTarget) begin(facts, string, func() error) (string, error) { return "-", errStream }
-func (t *writerTarget) check(*directory, string) error                    { return errStream }
-func (t *writerTarget) makeDir(*directory) (fresh bool, err error)        { return false, errStream }
-func (t *writerTarget) finishDir(*directory) error                        { return errStream }
-func (t *writerTarget) leave(*directory)                                  {}
-func (t *writerTarget) makeLink(*entry, string) error                     { return errStream }
-func (t *writerTarget) finishLink(*entry, usftp.NewAttrs) error           { return errStream }
+func (t *writerTarget) is(facts) bool                                      { return false }
+func (t *writerTarget) dispose(string) bool                                { return false }
+func (t *writerTarget) tidy(string, string, func(string, bool) bool) error { return errStream }
+func (t *writerTarget) begin(facts, string, func() error) (string, error)  { return "-", errStream }
+func (t *writerTarget) check(*directory, string) error                     { return errStream }
+func (t *writerTarget) makeDir(*directory) (fresh bool, err error)         { return false, errStream }
+func (t *writerTarget) finishDir(*directory) error                         { return errStream }
+func (t *writerTarget) leave(*directory)                                   {}
+func (t *writerTarget) makeLink(*entry, string) error                      { return errStream }
+func (t *writerTarget) finishLink(*entry, usftp.NewAttrs) error            { return errStream }
 
 func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
 	if base, err := c.src.base(c.source); err == nil {

@@ -73,7 +73,7 @@ type TreeError struct {
 	First  error // the first that failed
 
 	// LeftBehind describes how many temporary files may be left, where, and how they are named; ""
-	// if there are none but those that Failed events name. A Note says the same.
+	// if there are none but those that Failed events name. A Warning says the same.
 	LeftBehind string
 
 	checking bool

@@ -36,7 +36,8 @@ type Totals struct {
 	Deleted  int64 `json:"deleted,omitempty"`  // files and links deleted or moved away
 	Vanished int64 `json:"vanished,omitempty"` // entries that vanished from the source
 
-	Active []string `json:"active,omitempty"` // sources of a few large files in progress
+	Active    []string `json:"active,omitempty"`    // sources of a few large files in progress
+	Finishing int64    `json:"finishing,omitempty"` // large files of which all has arrived; see Event
 }
 
 // counts are the atomic counters behind Totals.
@@ -59,6 +60,7 @@ type activity struct {
 	name     string
 	position func() int64 // nil between attempts and after the last one
 	reached  int64        // the furthest of any attempt
+	finishes bool         // all of it has arrived
 }
 
 // bytes returns how far the file has come. It never decreases.
@@ -102,7 +104,7 @@ func (t *tree) summarize(s *Summary) (err error) {
 	if first != nil {
 		left := t.leftBehind()
 		if left != "" {
-			t.note(t.route.Source, t.root.target, left)
+			t.warn(t.route.Source, t.root.target, left)
 		}
 		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
 			checking: t.check}
@@ -128,6 +130,9 @@ func (t *tree) totals() Totals {
 	s.Bytes = n.bytes.Load() // under the lock, since finished files move from active to bytes
 	for _, a := range t.report.active {
 		s.Bytes += a.bytes()
+		if a.finishes {
+			s.Finishing++
+		}
 		if len(s.Active) < 4 {
 			s.Active = append(s.Active, a.name)
 		}
@@ -174,6 +179,19 @@ func (t *tree) watch(c *fileCopy, position func() int64) (stop func()) {
 		a.bytes()
 		a.position = nil
 	}
+}
+
+// finishes counts a file as one of which all has arrived until stop is called.
+func (t *tree) finishes(c *fileCopy) (stop func()) {
+	finishes := func(is bool) {
+		t.report.mu.Lock()
+		defer t.report.mu.Unlock()
+		if c.activity != nil {
+			c.activity.finishes = is
+		}
+	}
+	finishes(true)
+	return func() { finishes(false) }
 }
 
 // settled counts the bytes of a finished file, which is active no longer.
@@ -245,6 +263,10 @@ func (t *tree) skip(source, why string) {
 	t.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Message: why})
 }
 
-func (t *tree) note(source, target, message string) {
-	t.tell(&Event{Kind: Note, Route: Route{Source: source, Target: target}, Size: -1, Message: message})
+func (t *tree) note(source, target, message string) { t.say(Note, source, target, message) }
+
+func (t *tree) warn(source, target, message string) { t.say(Warning, source, target, message) }
+
+func (t *tree) say(kind Kind, source, target, message string) {
+	t.tell(&Event{Kind: kind, Route: Route{Source: source, Target: target}, Size: -1, Message: message})
 }

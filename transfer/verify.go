@@ -2,13 +2,13 @@ package transfer
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/checksum"
@@ -184,7 +184,9 @@ func (r *reread) read(c *fileCopy, s *session,
 	copy func(w io.Writer, off int64) (int64, error)) error {
 	pipe := newHashPipe(digests{r.sum}, 0, nil, c.pipeBuffers())
 	from := r.done
-	defer s.conn.Follow(&r.progress, func() int64 { return from + pipe.progress() })()
+	position := func() int64 { return from + pipe.progress() }
+	defer s.conn.Follow(&r.progress, position)()
+	defer c.checks(position)()
 	_, err := copy(pipe.writer(c.limiter.writer(io.Discard), 0), from)
 	r.done += pipe.drain()
 	return err
@@ -250,7 +252,9 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 		return err
 	}
 	from := r.done
-	defer s.conn.Follow(&r.progress, func() int64 { return from + f.Progress() })()
+	position := func() int64 { return from + f.Progress() }
+	defer s.conn.Follow(&r.progress, position)()
+	defer c.checks(position)()
 	stripes := s.stripe(c, f, os.O_RDONLY, from, size)
 	defer stripes.stop()
 	n, err := stripes.stripes.WriteToAt(&comparer{at: file, size: size})
@@ -261,14 +265,16 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 }
 
 // compareLocal compares a copy on this machine with its source.
-func compareLocal(ctx context.Context, source io.ReaderAt, size, copied int64, target reopen) error {
+func compareLocal(c *fileCopy, source io.ReaderAt, size, copied int64, target reopen) error {
 	stored, free, err := target()
 	if err != nil {
 		return err
 	}
 	defer free()
-	n, err := io.CopyBuffer(&comparer{at: source, size: size},
-		interruptibleReader{ctx, io.NewSectionReader(stored, 0, math.MaxInt64)},
+	var compared atomic.Int64
+	defer c.checks(compared.Load)()
+	n, err := io.CopyBuffer(counting{&comparer{at: source, size: size}, &compared},
+		interruptibleReader{c.ctx, io.NewSectionReader(stored, 0, math.MaxInt64)},
 		make([]byte, 256<<10))
 	if errors.Is(err, errDiffers) || err == nil && n != copied {
 		return ErrVerify

@@ -31,6 +31,10 @@ type directory struct {
 	noTemporary    atomic.Bool     // it takes no temporary files
 	pending        atomic.Int64    // entries not done yet
 
+	// unswept has, by root, the target's subdirectories that have not been found in the source yet;
+	// nil unless an earlier run may have left something in them.
+	unswept map[string]map[string]bool
+
 	// Of a sync:
 	made      bool        // it exists at the target already
 	there     *held       // the existing directory at the target; nil if none is known
@@ -219,6 +223,8 @@ func (w *walk) visit(d *directory) {
 			return
 		}
 		d.fresh = fresh
+	}
+	if !t.options.DryRun {
 		t.litter.sweep(d)
 	}
 	if t.sync != nil {
@@ -245,6 +251,7 @@ func (w *walk) visit(d *directory) {
 		t.fail("", d.source, d.target, err)
 		return
 	}
+	t.litter.sweepRest(d)
 	t.counts.directories.Add(1)
 	if t.sync != nil {
 		t.sync.findExtras(d)
@@ -335,6 +342,9 @@ func (w *walk) enter(e *entry, rel string) {
 
 // enqueue queues a directory, or walks it at once if too many wait.
 func (w *walk) enqueue(d *directory) {
+	for _, names := range d.parent.unswept {
+		delete(names, path.Base(d.rel))
+	}
 	d.pending.Store(1)
 	d.parent.pending.Add(1)
 	w.mu.Lock()
@@ -508,7 +518,7 @@ func (t *tree) finishLink(e *entry) error {
 	err := t.dst.finishLink(e, set)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.plainLinks.Do(func() {
-			t.note(t.route.Source, t.root.target, "symbolic links do not get the owners and times of their sources: the target cannot set them")
+			t.warn(t.route.Source, t.root.target, "symbolic links do not get the owners and times of their sources: the target cannot set them")
 		})
 		return nil
 	}
@@ -537,7 +547,7 @@ func (w *walk) finish(d *directory) {
 			if t.options.Preserve {
 				t.fail("", d.source, d.target, err)
 			} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
-				t.note(d.source, d.target, "the directory cannot have the attributes of its source: "+err.Error())
+				t.warn(d.source, d.target, "the directory cannot have the attributes of its source: "+err.Error())
 			}
 		}
 	})

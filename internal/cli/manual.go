@@ -67,8 +67,11 @@ they do not know.
 
   started   a file: size is known, or -1
   progress  bytes have arrived so far; with --resume, "resumed" of them in an
-            earlier copy (done has it too)
-  note      message is worth knowing, but not a failure
+            earlier copy (done has it too); "finishing" is true when all have arrived
+            and are still hashed, verified or written to disk, or when the source,
+            which had just been written to, is read again: "checked" of them so far
+  note      message says how it is done, where that may surprise
+  warning   message says what is not as it should be, or is left behind; no failure
   done      bytes and elapsed_ns are final; bound, if known, is what limited
             the speed: "link window", "link", "server", "processor",
             "disk" or "limit"; with --hash and its like, hash is "sha256:" or

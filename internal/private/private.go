@@ -58,6 +58,9 @@ type File interface {
 	// Waited returns how long all transfers of the file did nothing but wait for the server or the
 	// link. The rest of their time they spent in the caller's reader or writer.
 	Waited() time.Duration
+	// Answers returns how many DATA replies have arrived on the file's own handle. What came in one
+	// was read at one moment.
+	Answers() int64
 }
 
 // OfFile returns the further methods of a file.

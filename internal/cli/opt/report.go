@@ -15,7 +15,7 @@ type Report struct {
 }
 
 func (c *Report) Register(f *pflag.FlagSet) {
-	f.BoolVarP(&c.Quiet, "quiet", "q", false, "print errors only: no progress, banner or notes")
+	f.BoolVarP(&c.Quiet, "quiet", "q", false, "print only errors, and warnings about files")
 	f.CountVarP(&c.Verbose, "verbose", "v", "print what is done; repeat for more")
 	f.BoolVar(&c.NoProgress, "no-progress", false, "do not show progress")
 	f.BoolVar(&c.JSON, "json", false, "print events to standard output, one JSON object per line")
@@ -23,7 +23,7 @@ func (c *Report) Register(f *pflag.FlagSet) {
 
 // logger returns the logger that -v asks for.
 func (c *Report) logger(to *ui.Console) *slog.Logger {
-	if c.Quiet && c.Verbose == 0 {
+	if c.Quiet && c.Verbose == 0 { // as ssh -q
 		return to.Logger(-1)
 	}
 	return to.Logger(c.Verbose)

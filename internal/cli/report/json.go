@@ -31,6 +31,8 @@ type eventLine struct {
 	Resumed    int64                 `json:"resumed,omitempty"`
 	Reused     int64                 `json:"reused,omitempty"` // of an older file, which did not travel
 	Elapsed    time.Duration         `json:"elapsed_ns,omitempty"`
+	Finishing  bool                  `json:"finishing,omitempty"`
+	Checked    int64                 `json:"checked,omitempty"`
 	Wait       time.Duration         `json:"wait_ns,omitempty"`
 	Bottleneck transfer.Bottleneck   `json:"bound,omitempty"`
 	Message    string                `json:"message,omitempty"`
@@ -98,7 +100,8 @@ func (w *eventWriter) Event(e transfer.Event) {
 	line := eventLine{Version: eventVersion, Kind: e.Kind, Time: e.Time,
 		Host: cmp.Or(e.TargetHost, e.SourceHost), Direction: w.direction(e), Source: e.Source,
 		Target: e.Target, Size: e.Size, Bytes: e.Bytes, Resumed: e.Resumed, Reused: e.Reused,
-		Elapsed: e.Elapsed, Wait: e.Wait, Bottleneck: e.Bottleneck, Message: e.Message,
+		Elapsed: e.Elapsed, Finishing: e.Finishing, Checked: e.Checked, Wait: e.Wait,
+		Bottleneck: e.Bottleneck, Message: e.Message,
 		Reason: e.Reason, LeftBehind: e.LeftBehind,
 		Name: e.Name, Hash: e.Hash, Verified: e.Verified, Tree: e.Tree}
 	if e.TargetHost != "" {

@@ -28,6 +28,9 @@ type progressLine struct {
 	lost  bool // there is no connection at the moment
 	ended bool
 	good  bool
+
+	finishing bool  // everything has arrived
+	checked   int64 // of it, 0 where nobody tells
 }
 
 func startLine(c *ui.Console, name string, size int64) *progressLine {
@@ -47,7 +50,11 @@ func (l *progressLine) update(e transfer.Event) {
 
 // add counts what has arrived.
 func (l *progressLine) add(e transfer.Event) {
-	l.lost = l.lost && e.Bytes <= l.meter.bytes
+	l.finishing, l.checked = e.Finishing, e.Checked
+	if e.Totals != nil {
+		l.finishing = e.Totals.Finishing > 0
+	}
+	l.lost = l.lost && e.Bytes <= l.meter.bytes && !l.finishing
 	l.meter.skip(resumedOf(e))
 	l.meter.add(e.Bytes, e.Elapsed)
 }
@@ -134,6 +141,10 @@ func (l *progressLine) numbers() string {
 		last = "stopped"
 	case l.lost:
 		last = "offline"
+	case l.finishing && l.checked > 0:
+		last = fmt.Sprintf("check %d%%", percentOf(l.checked, m.bytes))
+	case l.finishing && (l.tree == nil || m.rate <= 0 || m.bytes == l.size):
+		last = "finishing"
 	case m.rate <= 0 && m.elapsed > stalledAfter:
 		last = "stalled"
 	case l.size >= 0 && m.rate > 0:

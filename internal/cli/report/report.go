@@ -68,8 +68,8 @@ func (p *Person) Event(e transfer.Event) {
 	case transfer.Retried:
 		p.line.retried()
 		p.Console.Say(e.Message)
-	case transfer.Note:
-		if !p.quiet {
+	case transfer.Note, transfer.Warning:
+		if e.Kind == transfer.Warning || !p.quiet {
 			p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
 		}
 	case transfer.Skipped: // matched by a pattern
@@ -123,7 +123,7 @@ func (p *Person) treeEvent(e transfer.Event) {
 			targetOf(e))))
 	case e.Kind == transfer.Skipped && !p.quiet:
 		p.Console.Say(fmt.Sprintf("%s: skipped: %s", sourceOf(e), e.Message))
-	case e.Kind == transfer.Note && !p.quiet:
+	case e.Kind == transfer.Warning || e.Kind == transfer.Note && !p.quiet:
 		p.Console.Say(fmt.Sprintf("%s: %s", targetOf(e), e.Message))
 	case e.Kind == transfer.Done && p.verbose:
 		p.Console.Say(fmt.Sprintf("copied %s to %s: %s", sourceOf(e), targetOf(e),
