@@ -82,7 +82,8 @@ func TestSmallSourceAnsweredShort(t *testing.T) {
 					var b *bench
 					b = newBench(t, sftptest.Script{ShortReads: short,
 						Intercept: func(r sftptest.Request) []sftptest.Action {
-							if r.Type == wire.TypeRead && r.Offset >= size/4 && !rewritten.Swap(true) {
+							if r.Type == wire.TypeRead && r.Offset >= size*3/4 && r.Offset < size &&
+								!rewritten.Swap(true) {
 								b.server.Files.Resize("/source", size/2)
 								b.server.Files.Resize("/source", size)
 							}
@@ -96,6 +97,9 @@ func TestSmallSourceAnsweredShort(t *testing.T) {
 					}
 					if err != nil && (short == 0 || !errors.Is(err, transfer.ErrSourceChanged)) {
 						t.Error(err)
+					}
+					if rewritten.Load() != (short > 0) {
+						t.Errorf("rewritten: %v", rewritten.Load())
 					}
 					data := 0
 					for _, r := range b.server.Requests(wire.TypeRead) {
