@@ -235,22 +235,25 @@ func (s oddStream) Read(p []byte) (int, error)  { return int(s), nil }
 
 // TestPanicOfTheReader: after a program recovers from the panic, nothing reports progress any more.
 func TestPanicOfTheReader(t *testing.T) {
-	b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
-	told := make(chan struct{}, 100)
-	func() {
-		defer func() { recover() }()
-		b.job(upload, "-", "/target", func(j *copyJob) {
-			j.Reader = io.MultiReader(nil) // calls a method on nil
-			j.Options.ProgressEvery = time.Millisecond
-			j.Options.Events = func(transfer.Event) { told <- struct{}{} }
-		})
-		t.Error("the panic was swallowed")
-	}()
-	for range len(told) {
-		<-told
-	}
-	time.Sleep(20 * time.Millisecond)
-	if len(told) > 0 {
-		t.Errorf("%d events after the job's end", len(told))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+		told := make(chan struct{}, 100)
+		func() {
+			defer func() { recover() }()
+			b.job(upload, "-", "/target", func(j *copyJob) {
+				j.Reader = io.MultiReader(nil) // calls a method on nil
+				j.Options.ProgressEvery = time.Millisecond
+				j.Options.Events = func(transfer.Event) { told <- struct{}{} }
+			})
+			t.Error("the panic was swallowed")
+		}()
+		for range len(told) {
+			<-told
+		}
+		time.Sleep(time.Minute) // of a fake clock
+		synctest.Wait()
+		if len(told) > 0 {
+			t.Errorf("%d events after the job's end", len(told))
+		}
+	})
 }
