@@ -86,7 +86,7 @@ type dir struct {
 	parent *dir   // nil for an operand
 	depth  int    // 0 for an operand
 
-	err     error // why the listing failed or is incomplete; set once all parts have come
+	err     error // why the listing failed or is incomplete; set with the last part
 	several bool  // it came in several parts
 	again   bool  // it was listed again
 
@@ -103,6 +103,7 @@ type dir struct {
 
 	// guarded by walk.mu
 	begun, ended, left bool
+	why                error // the listing ended; err once the visit has all parts
 	parts              [][]*entry
 	counted            int // entries in walk.ahead
 	below              map[*entry]*dir
@@ -200,7 +201,8 @@ func (w *walk) visit(d *dir) error {
 		if w.job.over() {
 			return w.stopped()
 		}
-		if w.again != nil && !d.again && errors.Is(d.err, fs.ErrPermission) {
+		if w.again != nil && !d.again && errors.Is(d.err, fs.ErrPermission) &&
+			!errors.As(d.err, new(*brokenOff)) { // of that, some entries were visited
 			w.again()
 			d.again, d.begun, d.ended, d.err = true, false, false, nil
 			continue
@@ -242,7 +244,10 @@ func (w *walk) await(d *dir) (part []*entry, last bool) {
 		part, d.parts = d.parts[0], d.parts[1:]
 		w.room.Broadcast()
 	}
-	return part, d.ended && len(d.parts) == 0
+	if last = d.ended && len(d.parts) == 0; last {
+		d.err = d.why
+	}
+	return part, last
 }
 
 // isEmpty waits for the listing of a directory that the visit is about to enter, and reports
@@ -251,7 +256,7 @@ func (w *walk) isEmpty(d *dir) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.awaitPart(d)
-	return len(d.parts) == 0 && d.err == nil
+	return len(d.parts) == 0 && d.why == nil
 }
 
 // awaitPart waits for a directory's next part, or its end. The caller holds the lock.
@@ -327,7 +332,7 @@ func (w *walk) list(d *dir) {
 	}
 	// Under one lock: a part that arrives before the end is taken for the first of several.
 	w.append(d, part)
-	d.err, d.ended = err, true
+	d.why, d.ended = err, true
 	w.arrived.Signal()
 	w.launch()
 }
@@ -343,10 +348,10 @@ func (w *walk) listOnce(d *dir) (part []*entry, others bool, err error) {
 	w.mu.Lock()
 	others = w.active > 1
 	w.mu.Unlock()
-	uncounted := 0
+	uncounted, delivered := 0, false
 	for f, listErr := range w.lister.Entries(w.at(d.path)) {
 		if listErr != nil {
-			if err = listErr; len(part) > 0 {
+			if err = listErr; len(part) > 0 || delivered {
 				err = &brokenOff{listErr}
 			}
 			break
@@ -365,7 +370,7 @@ func (w *walk) listOnce(d *dir) (part []*entry, others bool, err error) {
 			if !w.count(d, uncounted) || !w.deliver(d, part) {
 				return nil, others, nil
 			}
-			part, uncounted = nil, 0
+			part, uncounted, delivered = nil, 0, true
 		}
 		if len(part) == mostSorted {
 			err = &brokenOff{errTooMany}

@@ -15,25 +15,8 @@ import (
 // nothing is left out or comes twice.
 func TestWalkIsBounded(t *testing.T) {
 	const entries = 400_000
-	listed := 0
-	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
-		if r.Type != wire.TypeReaddir || listed == entries {
-			return nil
-		}
-		names := make([]wire.Name, 100)
-		for i := range names {
-			listed++
-			names[i] = wire.Name{Filename: fmt.Sprintf("%07d-%s", listed, strings.Repeat("x", 80)),
-				Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: typeFile | 0o644, Size: 1}}
-		}
-		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, r.ID)))}
-	}})
-	server.Files.Mkdir("/d")
-	link := server.Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
-	ok(t, err)
-	t.Cleanup(func() { client.Close() })
-	j := newRig(client).begin(t.Context(), "find")
+	r, _ := listing(t, entries, nil)
+	j := r.begin(t.Context(), "find")
 	var most uint64
 	seen := 0
 	last := ""
@@ -92,5 +75,68 @@ func TestSortedDirectoryComesOnce(t *testing.T) {
 	}
 	if len(entered) != 1+2*dirs {
 		t.Errorf("%d directories were entered, want %d", len(entered), 1+2*dirs)
+	}
+}
+
+// listing is a server whose directory /d has so many entries, and an end; nil means the usual one.
+// opened counts how often it was opened.
+func listing(t *testing.T, entries int, end []sftptest.Action) (r *rig, opened func() int) {
+	listed, openings := 0, 0
+	server := sftptest.NewServer(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+		switch {
+		case r.Path == "/d" && r.Type == wire.TypeOpendir:
+			openings++
+			return nil
+		case r.Path != "/d" || r.Type != wire.TypeReaddir:
+			return nil
+		case listed == entries:
+			return end
+		}
+		names := make([]wire.Name, 100)
+		for i := range names {
+			listed++
+			names[i] = wire.Name{Filename: fmt.Sprintf("%07d-%s", listed, strings.Repeat("x", 80)),
+				Attrs: wire.Attrs{Flags: wire.AttrPermissions | wire.AttrSize, Permissions: typeFile | 0o644, Size: 1}}
+		}
+		return []sftptest.Action{sftptest.ReplyBytes(string(wire.Names{Names: names}.Append(nil, r.ID)))}
+	}})
+	server.Files.Mkdir("/d")
+	server.Files.Mkdir("/e")
+	link := server.Dial(sftptest.LinkConfig{})
+	client, err := usftp.NewClientPipe(link, link, usftp.WithServerVersion(openSSH))
+	ok(t, err)
+	t.Cleanup(func() { client.Close() })
+	return newRig(client), func() int { client.RealPath("/"); return openings }
+}
+
+// TestListingBreaksOff: where a listing fails after some parts of it were visited, nothing is visited
+// again, and the failure is told once.
+func TestListingBreaksOff(t *testing.T) {
+	for name, code := range map[string]wire.Code{"failure": wire.Failure, "permission": wire.PermissionDenied} {
+		t.Run(name, func(t *testing.T) {
+			r, opened := listing(t, 3*mostPart, []sftptest.Action{sftptest.Refuse(code, "no more")})
+			j := r.begin(t.Context(), "chmod")
+			seen, told := 0, 0
+			w := &walk{job: j, again: func() {},
+				each: func(in *dir, _ *entry, _ *dir) error {
+					if in != nil {
+						seen++
+					}
+					return nil
+				},
+				enter: func(d *dir, _ []*entry) error {
+					if d.err != nil {
+						told++
+					}
+					return nil
+				}}
+			// With another directory under way, a failure may be for want of handles.
+			top := j.lookup([]string{"/d", "/e"}, followNever, func(_ string, err error) { t.Fatal(err) })
+			ok(t, w.run(top))
+			if n := opened(); seen != 3*mostPart || told != 1 || n != 1 {
+				t.Errorf("%d entries were visited, want %d; the failure was told %d times; it was opened %d times",
+					seen, 3*mostPart, told, n)
+			}
+		})
 	}
 }
