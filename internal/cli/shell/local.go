@@ -119,7 +119,7 @@ func (s *Shell) local(ctx context.Context, command string) error {
 }
 
 // child runs a program that has the terminal to itself. Ctrl-C then goes to the program.
-func (s *Shell) child(_ context.Context, cmd *exec.Cmd) error {
+func (s *Shell) child(ctx context.Context, cmd *exec.Cmd) error {
 	if s.stdin && cmd.Stdin == nil {
 		cmd.Stdin = s.app.Stdin
 	}
@@ -129,6 +129,7 @@ func (s *Shell) child(_ context.Context, cmd *exec.Cmd) error {
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.String() == "signal: interrupt" { // Ctrl-C was for the program
+		s.interrupts.await(ctx)
 		fmt.Fprintln(os.Stderr)
 		return told(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/dial"
@@ -98,6 +99,7 @@ type interrupts struct {
 	mu      sync.Mutex
 	cancel  context.CancelCauseFunc // of the running command; nil if there is none
 	ignored bool                    // a program has the terminal
+	came    chan struct{}           // holds something once one was ignored
 }
 
 // begin returns a command's context, which Ctrl-C ends.
@@ -118,7 +120,13 @@ func (i *interrupts) begin(ctx context.Context) (context.Context, func()) {
 func (i *interrupts) interrupted(cause *ui.Interruption) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.cancel != nil && !i.ignored {
+	switch {
+	case i.ignored:
+		select {
+		case i.came <- struct{}{}:
+		default:
+		}
+	case i.cancel != nil:
 		i.cancel(cause)
 	}
 	return true
@@ -128,6 +136,20 @@ func (i *interrupts) ignore(on bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ignored = on
+	i.came = make(chan struct{}, 1)
+}
+
+// await waits for a SIGINT that was sent to us too, and is ignored: it must not end what runs next.
+func (i *interrupts) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // or it was sent to the program alone
+	defer cancel()
+	i.mu.Lock()
+	came := i.came
+	i.mu.Unlock()
+	select {
+	case <-came:
+	case <-ctx.Done():
+	}
 }
 
 // isEnd reports whether an error means the end of input.
