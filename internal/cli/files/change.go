@@ -45,6 +45,7 @@ func makeDirectory() *spec {
 		long:     `Makes directories on hosts, as mkdir does.`,
 		examples: `  usftp mkdir -p host:/srv/www/img`,
 		least:    1, acts: true, literal: allLiteral, directories: true,
+		again: func() (ok, changes bool) { return o.Parents, true },
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Parents, "parents", "p", false, "missing parents too; what exists is no error")
 			f.StringVarP(&o.Mode, "mode", "m", "", "set this `mode`, as for chmod")
@@ -120,7 +121,7 @@ Symbolic links that are named are followed, and those below a directory left alo
 MODE that begins with - goes behind "--".`,
 		examples: `  usftp chmod 640 host:secret.txt
   usftp chmod -R u+rwX,go= host:private`,
-		least: 1, lead: 1, acts: true,
+		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return verb.Settles(o.Mode), true },
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
 		},
@@ -150,7 +151,7 @@ SFTP has owners by number. Names work if the server tells the names of numbers
 use numbers.`,
 		examples: `  usftp chown www-data:www-data host:/srv/www
   usftp chown -R 1000:1000 host:/srv/data`,
-		least: 1, lead: 1, acts: true,
+		least: 1, lead: 1, acts: true, again: func() (ok, changes bool) { return true, true },
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Recursive, "recursive", "R", false, "what lies in directories too")
 			f.BoolVarP(&o.NoFollow, "no-dereference", "h", false, "change links that are named, not what they lead to")
@@ -177,7 +178,7 @@ func touch() *spec {
 whole seconds, and "now" is by this machine's clock: SFTP does not set the server's.`,
 		examples: `  usftp touch host:ready
   usftp touch -d '2026-01-31 12:00' host:report.pdf`,
-		least: 1, acts: true,
+		least: 1, acts: true, again: func() (ok, changes bool) { return true, true },
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.NoCreate, "no-create", "c", false, "do not make files")
 			f.BoolVarP(&o.Access, "access", "a", false, "only the time of access")

@@ -25,6 +25,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/pattern"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/cli/verb"
+	"github.com/usftp/usftp/pool"
 )
 
 // specs makes the commands, in the order of help.
@@ -53,6 +54,11 @@ type spec struct {
 
 	register func(f *pflag.FlagSet) // its own flags
 	acts     bool                   // it changes files, and -v reports what it does
+
+	// again reports whether the command may be run again from its beginning if the connection was
+	// lost meanwhile, and changes whether it changes files. Nil means that it changes nothing, or
+	// that it must not be run again if it acts.
+	again func() (ok, changes bool)
 
 	// take checks the flags and takes leading operands that are not files. It may be nil.
 	take func(f *pflag.FlagSet, args []string) (files []string, err error)
@@ -255,7 +261,7 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 		if err != nil {
 			continue
 		}
-		env := c.env(t, host.Client, g.host)
+		env := c.env(t, host, g.host)
 		if len(groups) > 1 {
 			env.Prefix = g.host.UserHost() + ":"
 		}
@@ -283,9 +289,10 @@ func (c *command) runAll(ctx context.Context, groups []*group) error {
 }
 
 // env returns the environment for the verb.
-func (c *command) env(t *connect.Task, client *usftp.Client, host dial.Target) *verb.Env {
-	env := &verb.Env{Client: client, Host: host.UserHost(), Out: c.app.Out, Say: c.app.Console.Say,
+func (c *command) env(t *connect.Task, on pool.Host, host dial.Target) *verb.Env {
+	env := &verb.Env{Client: on.Client, Host: host.UserHost(), Out: c.app.Out, Say: c.app.Console.Say,
 		Ask: asker(c.app), JSON: c.flags.JSON, Verbose: c.acts && c.flags.Verbose > 0}
+	env.Renew = c.renewing(t, on)
 	if ui.IsTerminal(c.app.Stdout) && !c.flags.JSON {
 		env.Terminal = true
 		c.app.EnableEscapes()
@@ -296,8 +303,38 @@ func (c *command) env(t *connect.Task, client *usftp.Client, host dial.Target) *
 	return env
 }
 
+// renewing has an Env replace its connection.
+func (c *command) renewing(t *connect.Task, on pool.Host) func(err error, progress bool) *usftp.Client {
+	conn := pool.NewConn(t.Ctx, on, c.flags.Retry())
+	return func(err error, progress bool) *usftp.Client {
+		if progress {
+			conn.Arrived()
+		}
+		if !conn.Renew(conn.Host().Client, err, func(a pool.Attempt) { c.app.Console.Say(a.Message) }) {
+			return nil
+		}
+		return conn.Host().Client
+	}
+}
+
+// steadily runs the verb, again if the connection was lost and that does no harm.
+func (s *spec) steadily(env *verb.Env, run func() error) error {
+	ok, changes := !s.acts, false
+	if s.again != nil {
+		ok, changes = s.again()
+	}
+	if !ok {
+		return run()
+	}
+	return env.Steadily(changes, run)
+}
+
 // runOne runs the verb on one host.
 func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
+	return c.steadily(env, func() error { return c.runOnce(t, env, g) })
+}
+
+func (c *command) runOnce(t *connect.Task, env *verb.Env, g *group) error {
 	var names []string
 	for i, p := range g.places {
 		if p.Target.Host == anyHost {

@@ -39,6 +39,7 @@ names if the server tells them.`,
 		examples: `  usftp find host:logs -name '*.gz' -mtime +30 -delete
   usftp find host: -type f -size +100M`,
 		least: 1, rawArguments: true,
+		again: func() (ok, changes bool) { return true, expression.Deletes() },
 		take: func(f *pflag.FlagSet, args []string) (files []string, err error) {
 			files, words, flags, err := splitFind(f, args)
 			if err == nil {

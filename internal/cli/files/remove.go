@@ -17,6 +17,7 @@ func remove() *spec {
 		examples: `  usftp rm 'host:tmp/*.o'
   usftp rm -r host:old-photos`,
 		least: 1, acts: true,
+		again: func() (ok, changes bool) { return !o.Interactive, true },
 		register: func(f *pflag.FlagSet) {
 			f.BoolVarP(&o.Recursive, "recursive", "r", false, "remove directories and all they hold; -R is the same")
 			f.BoolVarP(&upper, "R", "R", false, "")

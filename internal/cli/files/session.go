@@ -94,14 +94,16 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	if len(args) < s.least {
 		return &verb.UsageError{Err: errors.New("missing operand")}
 	}
-	var names []string
-	for i, arg := range args {
-		literal := s.literal == allLiteral || s.literal == lastLiteral && i == len(args)-1
-		found, err := expand(arg, literal)
-		if err != nil {
-			return err
+	return s.steadily(env, func() error {
+		var names []string
+		for i, arg := range args {
+			literal := s.literal == allLiteral || s.literal == lastLiteral && i == len(args)-1
+			found, err := expand(arg, literal)
+			if err != nil {
+				return err
+			}
+			names = append(names, found...)
 		}
-		names = append(names, found...)
-	}
-	return s.run(ctx, env, names)
+		return s.run(ctx, env, names)
+	})
 }

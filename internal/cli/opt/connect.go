@@ -71,7 +71,7 @@ func (c *Connect) Register(f *pflag.FlagSet) {
 
 // making are the flags about making a connection, rather than about what is done over it.
 var making = []string{"config", "identity", "jump", "option", "port", "cipher", "ipv4", "ipv6",
-	"batch", "ssh", "program", "server"}
+	"batch", "ssh", "program", "server", "retries", "retry-for"}
 
 // ConnectionGroup marks flags that help lists together, in [pflag.Flag.Annotations].
 const ConnectionGroup = "connection"
@@ -202,8 +202,12 @@ func (c *Connect) Config(a *ui.App, report *Report) pool.ConnectConfig {
 
 // TransferOptions returns those options of a copy that concern connections.
 func (c *Connect) TransferOptions() transfer.Options {
-	return transfer.Options{Retry: pool.Retry{Retries: c.retries, RetryFor: c.retryFor},
-		RateLimit: int64(c.Limit)}
+	return transfer.Options{Retry: c.Retry(), RateLimit: int64(c.Limit)}
+}
+
+// Retry says how lost connections are replaced.
+func (c *Connect) Retry() pool.Retry {
+	return pool.Retry{Retries: c.retries, RetryFor: c.retryFor}
 }
 
 // StateDirectory returns where programs keep their state, by the XDG base directory specification;

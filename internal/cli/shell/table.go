@@ -128,7 +128,7 @@ func verbs() (list []command) {
 		}
 		list = append(list, command{names: append([]string{c.Name}, fromSFTP[c.Name]...),
 			operands: c.Usage,
-			text:     c.Short, takes: kinds, repeats: !c.Changes, changes: c.Changes, ownFlags: true,
+			text:     c.Short, takes: kinds, changes: c.Changes, ownFlags: true,
 			long: c.Help,
 			run: func(s *Shell, ctx context.Context, r *request) error {
 				return s.verb(ctx, c, r.args)

@@ -29,6 +29,21 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 	// To the command, operands are plain texts; it determines which ones are flags. Their order
 	// tells which word, with its quotes, an operand came from.
 	left := words
+	tries := 0
+	var gaveUp error
+	env.Renew = func(_ error, progress bool) *usftp.Client {
+		if progress {
+			tries = 0
+		}
+		if tries++; tries > max(1, s.session.retry.Retries) {
+			return nil
+		}
+		if host, gaveUp = s.session.reconnect(ctx, host); gaveUp != nil {
+			return nil
+		}
+		left = words
+		return host.Client
+	}
 	operand := func(text string) word {
 		for i, w := range left {
 			if w.text == text {
@@ -57,6 +72,9 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 		}
 		return names, nil
 	})
+	if gaveUp != nil {
+		return gaveUp
+	}
 	var usage *verb.UsageError
 	if errors.As(err, &usage) {
 		return fmt.Errorf("%s: %w; usage: %s %s", c.Name, usage.Err, c.Name, c.Usage)

@@ -49,6 +49,12 @@ type Env struct {
 	// asked, which counts as no.
 	Ask func(ctx context.Context, question string) (yes bool, err error)
 
+	// Renew replaces the connection, which was lost with err; progress says that something was
+	// printed since the last time. It returns nil if there is none. Nil means that connections are
+	// not replaced.
+	Renew func(err error, progress bool) *usftp.Client
+	Again bool // the verb is run again, since a connection was lost
+
 	Terminal bool // Out is a terminal: use columns, colours, and printable names
 	Width    int  // of the terminal; 0 means 80
 	Colors   *Colors

@@ -59,6 +59,9 @@ func (f *finder) find(names []string) {
 	}
 	f.lookUpNewer()
 	found := f.lookup(names, followNever, func(name string, err error) {
+		if f.e.deletes && f.Again && errors.Is(err, fs.ErrNotExist) {
+			return
+		}
 		f.fail("access", name, err)
 	})
 	if f.over() {
@@ -193,3 +196,6 @@ func (v *visit) empty() bool {
 	}
 	return true
 }
+
+// Deletes reports whether the expression has -delete.
+func (e *Expression) Deletes() bool { return e.deletes }

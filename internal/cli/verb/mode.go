@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,6 +110,13 @@ func (m *modeChange) parseClause(clause string) error {
 		m.steps = append(m.steps, step)
 	}
 	return nil
+}
+
+// Settles reports whether a mode for chmod means the same if it is set twice: it does unless it
+// copies permissions from one place to another.
+func Settles(mode string) bool {
+	m, err := parseMode(mode)
+	return err == nil && !slices.ContainsFunc(m.steps, func(s modeStep) bool { return s.copy != 0 })
 }
 
 // apply returns the new mode for a file with this mode. As in GNU's chmod, a directory keeps its

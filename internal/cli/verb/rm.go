@@ -69,7 +69,7 @@ func (r *remover) remove(names []string) {
 		good = append(good, strings.TrimRight(name, "/")) // it would follow a link
 	}
 	found := r.lookup(good, followNever, func(name string, err error) {
-		if !r.o.Force || !errors.Is(err, fs.ErrNotExist) {
+		if !r.mayBeGone() || !errors.Is(err, fs.ErrNotExist) {
 			r.fail("remove", name, err)
 		}
 	})
@@ -83,6 +83,10 @@ func (r *remover) remove(names []string) {
 	}
 	r.ops.drain()
 }
+
+// mayBeGone reports whether an operand that is not there is no failure. If the verb is run again, it
+// was removed before.
+func (r *remover) mayBeGone() bool { return r.o.Force || r.Again }
 
 // ask asks before something is removed; it returns true without -i.
 func (r *remover) ask(question, name string) bool {
@@ -227,7 +231,7 @@ func (r *remover) settle(in *dir) {
 
 // removed reports the outcome for a file.
 func (r *remover) removed(in *dir, name string, err error) {
-	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.o.Force) {
+	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.mayBeGone()) {
 		return // something else has removed it
 	}
 	if err != nil {

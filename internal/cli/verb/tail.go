@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -230,7 +231,7 @@ func (t *tail) follow() {
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for len(t.files) > 0 && !t.over() {
+	for len(t.files) > 0 && (!t.over() || t.renew()) {
 		t.flush()
 		select {
 		case <-t.ctx.Done():
@@ -240,11 +241,43 @@ func (t *tail) follow() {
 			if t.err == nil {
 				t.err = usftp.ErrClosed
 			}
-			return
+			continue
 		case <-tick.C:
 		}
 		t.look()
 	}
+}
+
+// renew goes on over another connection if the last one was lost, with what was added to the files
+// meanwhile.
+func (t *tail) renew() bool {
+	if t.Renew == nil || t.ctx.Err() != nil || !errors.Is(t.err, net.ErrClosed) {
+		return false
+	}
+	client := t.Renew(t.err, true)
+	if client == nil {
+		return false
+	}
+	t.Client, t.client, t.err = client, client.WithContext(t.ctx), nil
+	kept := t.files[:0]
+	for _, f := range t.files {
+		if !f.gone {
+			file, err := t.client.Open(t.at(f.name))
+			t.fail("follow", f.name, err)
+			switch {
+			case err == nil:
+				f.file = file
+			case t.over(): // lost again
+			case !t.o.Retry:
+				continue
+			default:
+				f.gone = true
+			}
+		}
+		kept = append(kept, f)
+	}
+	t.files = kept
+	return !t.over() || t.renew()
 }
 
 // A look is the server's answers about a followed file: by its handle before and after asking by
@@ -271,7 +304,8 @@ func (t *tail) look() {
 	kept := t.files[:0]
 	for i, f := range t.files {
 		if t.over() {
-			return
+			kept = append(kept, t.files[i:]...)
+			break
 		}
 		if t.took(f, looks[i]) {
 			kept = append(kept, f)

@@ -1,0 +1,116 @@
+package verb
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"net"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+)
+
+// errOther is why a verb is not run again to its end.
+var errOther = errors.New("the connection was lost, and the host has now something else than was printed before")
+
+// Steadily runs a verb that may be run again: one that changes nothing, or whose changes do no harm
+// if they are made twice. If the connection is lost, Renew replaces it and the verb runs once more
+// from its beginning, with Again set. What it said before is not said again. If it changes nothing,
+// what it printed before is not printed again: it must come once more, or the verb fails.
+func (e *Env) Steadily(changes bool, run func() error) error {
+	if e.Renew == nil {
+		return run()
+	}
+	out, say := e.Out, e.Say
+	defer func() { e.Out, e.Say, e.Again = out, say, false }()
+	printed := &replay{out: out, sum: sha256.New(), env: e}
+	if !changes {
+		e.Out = printed
+	}
+	said := make(map[string]bool)
+	e.Say = func(line string) {
+		if !e.Again || !said[line] {
+			say(line)
+		}
+		if len(said) < mostSaid {
+			said[line] = true
+		}
+	}
+	for {
+		err := run()
+		if err == nil || !errors.Is(err, net.ErrClosed) {
+			if !changes && !errors.Is(err, errOther) && printed.missing() {
+				return errOther
+			}
+			return err
+		}
+		client := e.Renew(err, printed.grown())
+		if client == nil {
+			printed.release()
+			return err
+		}
+		e.Client, e.Again = client, true
+		printed.begin()
+	}
+}
+
+// mostSaid is how many messages are kept so that they are not said again.
+const mostSaid = 10_000
+
+// replay is output that leaves out what was printed before. Once the connection is lost it takes
+// nothing more: what a verb could not find out any more, such as the names of owners, may be missing.
+type replay struct {
+	out  io.Writer
+	env  *Env
+	held []byte // what was not taken
+
+	printed int64 // by all runs
+	sum     hash.Hash
+	at      int64     // of this run
+	now     hash.Hash // of this run, up to printed
+	from    int64     // printed, when the last run began
+}
+
+// begin begins another run.
+func (r *replay) begin() { r.held, r.at, r.from, r.now = nil, 0, r.printed, sha256.New() }
+
+// release prints what was not taken, as there will be no other run.
+func (r *replay) release() {
+	if r.at == r.printed {
+		r.out.Write(r.held)
+	}
+}
+
+// missing reports whether a run has printed less than those before.
+func (r *replay) missing() bool { return r.at < r.printed }
+
+// grown reports whether a run has printed more than those before.
+func (r *replay) grown() bool { return r.printed > r.from }
+
+func (r *replay) Write(p []byte) (n int, err error) {
+	if pool.Lost(r.env.Client) {
+		if r.held == nil {
+			r.held = bytes.Clone(p)
+		}
+		return 0, cmp.Or(r.env.Client.Wait(), usftp.ErrClosed)
+	}
+	if r.at < r.printed {
+		n = int(min(r.printed-r.at, int64(len(p))))
+		r.now.Write(p[:n])
+		if r.at += int64(n); r.at == r.printed && !bytes.Equal(r.now.Sum(nil), r.sum.Sum(nil)) {
+			return n, errOther
+		}
+	}
+	if n < len(p) {
+		var more int
+		more, err = r.out.Write(p[n:])
+		r.sum.Write(p[n : n+more])
+		r.printed += int64(more)
+		r.at += int64(more)
+		n += more
+	}
+	return n, err
+}
