@@ -80,7 +80,7 @@ const (
 	// refinements places at a time. refinable is the shortest part of a file worth that.
 	fineChunk   = wire.MinChunk
 	refinable   = 4 * fineChunk
-	refinements = 16
+	refinements = 64
 )
 
 // errNoDelta reports that the copy must be made without a delta.

@@ -167,6 +167,9 @@ type syncing struct {
 	dst     mirror
 	rules   []rule
 
+	// allIncluded says that there are no rules but those of ignore files.
+	allIncluded bool
+
 	// big is held by the walker that has a large inventory: only one may at a time.
 	big sync.Mutex
 
@@ -199,7 +202,8 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if options.BackupDir == "." {
 		options.BackupDir = ""
 	}
-	return &syncing{tree: t, options: options, dst: dst, rules: rules}, nil
+	return &syncing{tree: t, options: options, dst: dst, rules: rules,
+		allIncluded: len(rules)+len(options.Include)+len(options.Exclude) == 0 && options.BackupDir == ""}, nil
 }
 
 // start makes the target and takes the lock.
@@ -316,6 +320,9 @@ const bigInventory = 64 << 10
 func (s *syncing) ignores(in *directory, name string, dir bool) bool {
 	if in.rel == "." && name == LockName {
 		return true
+	}
+	if s.allIncluded && in.ignore == nil {
+		return false // and no path is made for each of a million names
 	}
 	rel := path.Join(in.rel, name)
 	return excluded(s.rules, rel, dir) || in.ignore.excludes(rel, dir) || s.options.BackupDir != "" && rel == s.options.BackupDir ||

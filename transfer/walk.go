@@ -272,15 +272,15 @@ func (w *walk) found(e *entry) {
 		}
 		return
 	}
-	rel := e.rel()
 	link := e.facts.mode&fs.ModeSymlink != 0
-	if !t.filter.wants(rel, e.facts.mode.IsDir()) || t.check && !t.checks(e.facts.mode) ||
-		t.sync != nil && !t.sync.found(e) || link && !w.link(e, rel) {
+	if t.sync == nil && !t.filter.wants(e.rel(), e.facts.mode.IsDir()) ||
+		t.check && !t.checks(e.facts.mode) ||
+		t.sync != nil && !t.sync.found(e) || link && !w.link(e, e.rel()) {
 		return
 	}
 	switch mode := e.facts.mode; {
 	case mode.IsDir():
-		w.enter(e, rel)
+		w.enter(e, e.rel())
 	case mode.IsRegular() && !t.check && localfs.IsTempName(e.name) &&
 		e.facts.mtime.After(t.began.Add(-time.Second)):
 		t.skip(e.source(), "it is the temporary file of a copy that is under way")

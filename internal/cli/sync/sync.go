@@ -4,8 +4,6 @@ package sync
 import (
 	"context"
 	"errors"
-	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,14 +61,8 @@ func parsePlaces(args []string) (src, dst connect.Place, err error) {
 	return src, dst, err
 }
 
-// collectAt keeps a sync of a million files in one directory within 64 MiB, where each listed name
-// soon becomes garbage. It costs a tenth of the processor time; see docs/performance.md.
-const collectAt = 30
-
 func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
+	collectLazily()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	a.Out.StopWhenLost(stop)

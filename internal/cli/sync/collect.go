@@ -1,0 +1,49 @@
+package sync
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+const (
+	// collectBelow is how large the heap may grow before it is collected. With what is no heap it
+	// keeps the process within 64 MiB.
+	collectBelow = 40 << 20
+
+	// The heap may grow by at least leastGrowth percent of what lives, which keeps a sync of a
+	// million files in one directory within that bound, and by at most mostGrowth.
+	leastGrowth = 30
+	mostGrowth  = 300
+)
+
+// collectLazily has the heap collected rarely while little lives in it, and often when it comes near
+// the bound on memory: most syncs find little to do, and what they list is garbage at once.
+func collectLazily() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	debug.SetGCPercent(mostGrowth)
+	afterEachCollection()
+}
+
+func afterEachCollection() {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	if live := sample[0].Value; live.Kind() == metrics.KindUint64 {
+		debug.SetGCPercent(growth(live.Uint64()))
+	}
+	runtime.AddCleanup(new([64]byte), func(struct{}) { afterEachCollection() }, struct{}{})
+}
+
+// growth returns by how many percent a heap of which so much lives may grow.
+func growth(live uint64) int {
+	if live >= collectBelow {
+		return leastGrowth
+	}
+	if live == 0 {
+		return mostGrowth
+	}
+	return int(min(max((collectBelow-live)*100/live, leastGrowth), mostGrowth))
+}
