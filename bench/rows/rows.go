@@ -43,6 +43,9 @@ type Row struct {
 	// Ours is the contestant to which the targets apply, in a build and on a machine that has it.
 	Ours        string
 	Contestants []Contestant
+	// TellsOwn says that the commands measure their job themselves, without what leads to it, and
+	// write the seconds to $TOOK.
+	TellsOwn bool
 	// Apart is by contestant.
 	Apart   map[string]Apart
 	Targets []Target
@@ -59,7 +62,7 @@ type Link struct {
 // Contestant is one command. The shell runs it with these variables: $SRC and $DST, the files;
 // $CONFIG, an ssh_config that names the server "host"; $ADDRESS, $PORT, $USER, $KEY and
 // $KNOWN_HOSTS, for tools that want these one by one; $BENCH and $USFTP, the programs built from
-// this repository.
+// this repository; $TOOK, a file for the seconds that a row's commands tell themselves.
 type Contestant struct {
 	Name    string
 	Command string
@@ -196,7 +199,7 @@ func All() []Row {
 	for _, upload := range []bool{false, true} {
 		all = append(all, treeRows(upload)...)
 	}
-	return append(all, syncRows()...)
+	return append(append(all, syncRows()...), mountRows()...)
 }
 
 // Transport are the names of the rows that measure the SSH transport, of [All] and of [Serve].

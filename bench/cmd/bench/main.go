@@ -57,6 +57,8 @@ func start(arguments []string) error {
 			return measure.MeterMain(arguments[1:])
 		case "library":
 			return libraryMain(arguments[1:])
+		case "mount":
+			return mountMain(arguments[1:])
 		case "gotest":
 			return goTestMain(arguments[1:])
 		case "login":

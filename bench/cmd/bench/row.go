@@ -214,12 +214,28 @@ func (j *job) run(contestant rows.Contestant, round int) (result.Run, error) {
 		return run, err
 	}
 	record(&run, figures, after-before)
+	if j.row.TellsOwn && run.Failure == "" {
+		if run.Seconds, err = j.readTook(); err != nil {
+			return run, err
+		}
+	}
 	if run.Failure == "" && !apart.NoFile && j.row.Kind != rows.Login {
 		if err := j.compare(apart); err != nil {
 			run.Failure = err.Error()
 		}
 	}
 	return run, nil
+}
+
+// took is where a command tells how long its job took.
+func (j *job) took() string { return j.target + ".took" }
+
+func (j *job) readTook() (float64, error) {
+	text, err := os.ReadFile(j.took())
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(string(bytes.TrimSpace(text)), 64)
 }
 
 // record fills a run with the figures of its command and the server's processor time.
@@ -240,7 +256,7 @@ func (j *job) environment(access sshd.Access) ([]string, error) {
 			access.ClientConfig, "ADDRESS=" + access.Address,
 		"PORT=" + access.Port, "USER=" + access.User, "KEY=" + access.Key, "KNOWN_HOSTS=" +
 			access.KnownHosts,
-		"BENCH=" + self, "USFTP=" + j.usftp,
+		"BENCH=" + self, "USFTP=" + j.usftp, "TOOK=" + j.took(),
 	}, nil
 }
 

@@ -1,0 +1,73 @@
+package rows
+
+import (
+	"fmt"
+	"time"
+)
+
+// MountTools are the programs that mount a directory of a host, by the names that `bench mount` knows.
+var MountTools = []string{"sshfs", "rclone mount", "usftp mount"}
+
+// mountJob is what is done on a mounted directory.
+type mountJob struct {
+	name, title string
+	upload      bool
+	bytes       int64
+	files       int
+	least       func(trip int) float64 // how many times as fast as sshfs it is to be
+}
+
+func always(bound float64) func(int) float64 { return func(int) float64 { return bound } }
+
+// afar is a bound for links with a delay, and another one for those without.
+func afar(bound, near float64) func(int) float64 {
+	return func(trip int) float64 {
+		if trip == 0 {
+			return near
+		}
+		return bound
+	}
+}
+
+var mountJobs = []mountJob{
+	{"cat", "cat of 200 MB", false, 200e6, 0, afar(2, 1.2)},
+	{"cp", "cp of 200 MB to the host", true, 200e6, 0, afar(2, 1)},
+	{"ls", "ls -lR of 5,000 files, cold", false, 1000, 5000, always(5)},
+	{"find", "find of 5,000 files, cold", false, 1000, 5000, always(5)},
+	{"git-cold", "git status of 2,000 files, cold", false, 1000, 2000, always(5)},
+	{"git-warm", "git status of 2,000 files, warm", false, 1000, 2000, always(2)},
+	{"tar", "tar x of 500 files of 4 KiB", true, 4 << 10, 500, always(2)},
+	{"random", "2,000 random reads of 4 KiB, 16 at once, in 256 MB", false, 256e6, 0, always(1)},
+}
+
+// mountRows are jobs on a mounted directory, each over links with three delays. They are smaller than
+// what usftp's bars name, so that all of them run in minutes.
+func mountRows() []Row {
+	var all []Row
+	for _, job := range mountJobs {
+		for _, trip := range []int{0, 10, 50} {
+			row := Row{
+				Name:   fmt.Sprintf("mount-%s-%dms", job.name, trip),
+				Title:  fmt.Sprintf("%s, on a mount over 1 Gbit/s and %d ms", job.title, trip),
+				Upload: job.upload, Bytes: job.bytes, Files: job.files, Cipher: fastCipher,
+				Link:     &Link{RTT: time.Duration(trip) * time.Millisecond, Rate: 1e9},
+				Ours:     "usftp mount",
+				TellsOwn: true, Apart: make(map[string]Apart),
+				Targets: []Target{{Against: "sshfs", Bound: job.least(trip)}},
+			}
+			for _, tool := range MountTools {
+				program := tool
+				if tool == "usftp mount" {
+					program = UsftpProgram
+				} else if tool == "rclone mount" {
+					program = "rclone"
+				}
+				row.Contestants = append(row.Contestants, Contestant{tool,
+					fmt.Sprintf(`"$BENCH" mount %q %s`, tool, job.name), program})
+				row.Apart[tool] = Apart{NoFile: !job.upload}
+			}
+			all = append(all, row)
+		}
+	}
+	return all
+}
