@@ -5,6 +5,7 @@ package sftpfs
 import (
 	"context"
 	"io/fs"
+	"math"
 	"syscall"
 	"time"
 
@@ -25,7 +26,7 @@ type attrs struct {
 }
 
 func attrsOf(stat *usftp.FileStat) attrs {
-	a := attrs{mode: stat.Mode, uid: stat.UID, gid: stat.GID, size: stat.Size, atime: stat.Atime,
+	a := attrs{mode: stat.Mode, uid: stat.UID, gid: stat.GID, size: min(stat.Size, math.MaxInt64), atime: stat.Atime,
 		mtime: stat.Mtime, complete: stat.HasMode() && stat.HasTimes()}
 	if a.mode&typeMask == 0 {
 		a.mode |= syscall.S_IFREG
@@ -73,7 +74,7 @@ func (f *FS) outdated(n *node) {
 	n.fetched, n.changed = time.Time{}, time.Now()
 	n.mu.Unlock()
 	for _, p := range f.tree.placesOf(n) {
-		p.dir.noteChanged(p.name)
+		f.noteChanged(p.dir, p.name)
 	}
 }
 

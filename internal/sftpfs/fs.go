@@ -32,6 +32,7 @@ type Options struct {
 	Umask    *uint32 // override the permissions: those that this umask leaves
 
 	FollowSymlinks    bool // show links as what they point to
+	FreeSymlinks      bool // pass on links that lead out of the mount
 	TransformSymlinks bool // make absolute links relative
 
 	RescueDir string // for data that could not be written; if "", it is lost
@@ -51,6 +52,7 @@ type FS struct {
 	ids     ids
 	ahead   atomic.Int64 // seconds by which the host's clock is ahead of ours
 	budget  *budget      // of writes that are not on the host yet
+	scout   *scout
 	dirs    table[dirHandle]
 	files   table[handle]
 	work    sync.WaitGroup // background work after a call was answered
@@ -70,6 +72,9 @@ func New(ctx context.Context, host pool.Host, options Options) (*FS, error) {
 	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.link = newLink(f.ctx, host, options.Timeout, options.Logger)
 	f.link.onUp = f.resume
+	f.scout = newScout(f.ctx, options.Cache, func(ctx context.Context, path string) (*listing, error) {
+		return f.listPath(ctx, path, mostInList)
+	})
 	if err := f.begin(ctx); err != nil {
 		f.cancel(nil)
 		return nil, err
@@ -176,6 +181,7 @@ func (f *FS) StatFs(cancel <-chan struct{}, header *fuse.InHeader, out *fuse.Sta
 	case err != nil:
 		return statusOf(err)
 	}
+	stat.Bsize, stat.Frsize = max(stat.Bsize, 1), max(stat.Frsize, 1) // programs divide by them
 	*out = fuse.StatfsOut{Blocks: stat.Blocks, Bfree: stat.Bfree, Bavail: stat.Bavail,
 		Files: stat.Files, Ffree: stat.Ffree, Bsize: uint32(stat.Bsize), Frsize: uint32(stat.Frsize),
 		NameLen: uint32(stat.Namemax)}

@@ -37,6 +37,13 @@ const mostRefreshed = 2000
 const mostNames = 200_000
 
 // note records a change made here to a name.
+func (f *FS) note(dir *node, name string, c change) {
+	if path, ok := f.tree.path(dir); ok {
+		f.scout.changed(path)
+	}
+	dir.note(name, c)
+}
+
 func (n *node) note(name string, c change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -61,7 +68,7 @@ func (d *names) apply(name string, c change) {
 }
 
 // noteChanged notes that the attributes of a name are no longer known.
-func (n *node) noteChanged(name string) { n.note(name, change{exists: true}) }
+func (f *FS) noteChanged(dir *node, name string) { f.note(dir, name, change{exists: true}) }
 
 // empty notes that a directory was just made.
 func (n *node) empty() {
@@ -107,27 +114,12 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	n.mu.Lock()
 	n.names.reading++
 	n.mu.Unlock()
-	asked, listed := time.Now(), map[string]attrs(nil)
-	err = f.onPath(n, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
-			asked, entries, listed = time.Now(), nil, make(map[string]attrs)
-			for file, err := range c.Entries(path) {
-				if err != nil {
-					return err
-				}
-				a := attrsOf(file.FileStat())
-				if f.options.FollowSymlinks && a.isLink() {
-					a.complete = false // LOOKUP asks where the link leads
-				}
-				name := file.BaseName()
-				listed[name] = a
-				entries = append(entries, fileEntry{name, a, asked})
-				if most > 0 && len(entries) > most {
-					return errTooMany
-				}
-			}
-			return nil
-		})
+	var l *listing
+	err = f.onPath(n, func(path string) (err error) {
+		if l = f.scout.take(ctx, path); l == nil {
+			l, err = f.listPath(ctx, path, most)
+		}
+		return err
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,13 +132,71 @@ func (f *FS) readNames(ctx context.Context, n *node, most int) (entries []fileEn
 	if err != nil {
 		return nil, err
 	}
-	if asked.After(d.asked) && len(listed) <= mostNames {
-		d.listed, d.asked, d.used = listed, asked, 0
+	if l.asked.After(d.asked) && len(l.entries) <= mostNames {
+		d.listed, d.asked, d.used = make(map[string]attrs, len(l.entries)), l.asked, 0
+		for i := range l.entries {
+			d.listed[l.entries[i].name] = l.entries[i].attrs
+		}
 		for name, c := range since {
 			d.apply(name, c)
 		}
 	}
-	return entries, nil
+	return l.entries, nil
+}
+
+// mostEntries is how many names a directory may have to be listed at all. Some server may never end.
+const mostEntries = 2_000_000
+
+// listPath asks for the names in a directory, and gives up beyond a number of them; 0 is mostEntries.
+func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, error) {
+	if most == 0 {
+		most = mostEntries
+	}
+	var l *listing
+	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
+		l = &listing{asked: time.Now()}
+		for file, err := range c.Entries(path) {
+			if err != nil {
+				return err
+			}
+			a := attrsOf(file.FileStat())
+			if f.options.FollowSymlinks && a.isLink() {
+				a.complete = false // LOOKUP asks where it leads
+			}
+			l.entries = append(l.entries, fileEntry{file.BaseName(), a, l.asked})
+			if len(l.entries) > most {
+				return errTooMany
+			}
+		}
+		return nil
+	})
+	return l, err
+}
+
+// expectBelow says that a program has read a directory, and may go on with those below it. Those of
+// which the list is here are not listed ahead.
+func (f *FS) expectBelow(n *node, entries []fileEntry) {
+	path, ok := f.tree.path(n)
+	if !ok {
+		return
+	}
+	unknown := entries[:0:0]
+	for i := range entries {
+		if e := &entries[i]; e.attrs.isDir() && !f.hasList(f.tree.child(n, e.name)) {
+			unknown = append(unknown, *e)
+		}
+	}
+	f.scout.read(path, directoriesIn(path, unknown))
+}
+
+// hasList reports whether the list of a directory is fresh.
+func (f *FS) hasList(n *node) bool {
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names.listed != nil && time.Since(n.names.asked) < f.options.Cache
 }
 
 // errTooMany says that a directory is too large to be listed for lookups.
@@ -173,14 +223,30 @@ func (f *FS) lookInList(n *node, name string) (a attrs, asked time.Time, exists,
 		go func() {
 			ctx, cancel := context.WithTimeout(f.ctx, f.options.Cache+f.options.Timeout)
 			defer cancel()
-			if _, err := f.readNames(ctx, n, mostRefreshed); err != nil {
+			entries, err := f.readNames(ctx, n, mostRefreshed)
+			if err != nil {
 				n.mu.Lock()
 				defer n.mu.Unlock()
-				n.names.used = -1000 // do not try again soon
+				n.names.used = -1000 // not again soon
+				return
 			}
+			f.expectBelow(n, entries)
 		}()
 	}
 	return a, asked, exists, known
+}
+
+// useAhead takes over the list of a directory that was made ahead, and reports whether there is one.
+func (f *FS) useAhead(ctx context.Context, dir *node) bool {
+	path, ok := f.tree.path(dir)
+	if !ok || !f.scout.has(path) {
+		return false
+	}
+	entries, err := f.readNames(ctx, dir, mostRefreshed)
+	if err == nil {
+		f.expectBelow(dir, entries)
+	}
+	return err == nil
 }
 
 // Lookup implements fuse.RawFileSystem.
@@ -199,6 +265,15 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 		}
 	}
 	a, asked, exists, known := f.lookInList(dir, name)
+	ctx := f.ctx
+	if !known {
+		var stop func()
+		ctx, stop = f.request(cancel, header)
+		defer stop()
+		if f.useAhead(ctx, dir) {
+			a, asked, exists, known = f.lookInList(dir, name)
+		}
+	}
 	switch {
 	case known && exists:
 		f.entry(dir, name, a, asked, out)
@@ -207,8 +282,6 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 		out.SetEntryTimeout(max(0, time.Until(asked.Add(f.options.Cache)))) // "does not exist"
 		return fuse.OK
 	}
-	ctx, stop := f.request(cancel, header)
-	defer stop()
 	err := f.onPath(dir, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
 			asked = time.Now()
@@ -232,7 +305,7 @@ const mostName = 255
 
 // vanished notes that a name no longer exists.
 func (f *FS) vanished(dir *node, name string) {
-	dir.note(name, change{})
+	f.note(dir, name, change{})
 	if n := f.tree.child(dir, name); n != nil && f.fileOf(n) == nil {
 		f.tree.unlinked(dir, name)
 	}
@@ -310,6 +383,7 @@ func (f *FS) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(*dirHandl
 			return statusOf(err)
 		}
 		d.entries, d.loaded = entries, true
+		f.expectBelow(d.node, entries)
 	}
 	for i := in.Offset; i < uint64(len(d.entries))+2; i++ {
 		entry := fuse.DirEntry{Off: i + 1}

@@ -123,7 +123,7 @@ func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.En
 	if old := f.tree.child(dir, name); old != nil {
 		f.tree.unlinked(dir, name)
 	}
-	dir.note(name, change{true, a})
+	f.note(dir, name, change{true, a})
 	f.touched(dir)
 	return f.entry(dir, name, a, asked, out)
 }
@@ -211,7 +211,41 @@ func (f *FS) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, fu
 	if at, ok := f.tree.path(n); ok && f.options.TransformSymlinks {
 		target = relative(f.tree.host, at, target)
 	}
+	switch {
+	case target == "" || strings.ContainsRune(target, 0):
+		return nil, fuse.EIO
+	case len(target) > longestTarget:
+		return nil, fuse.Status(syscall.ENAMETOOLONG)
+	case !f.options.FreeSymlinks && !contained(target, f.tree.depth(n)):
+		return nil, fuse.EPERM
+	}
 	return []byte(target), fuse.OK
+}
+
+// longestTarget is the kernel's PATH_MAX without the NUL.
+const longestTarget = 4095
+
+// contained reports whether a link stays below the root of the mount, whatever a hostile host makes
+// of the other names: the kernel resolves links here, so one that leads out makes programs read and
+// write local files (CVE-2026-47187 was this in sshfs). A link may go up as far as the root. Behind a
+// name ".." is refused, because that name may be a link itself.
+func contained(target string, depth int) bool {
+	if path.IsAbs(target) {
+		return false
+	}
+	ups, names := 0, false
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part != "..":
+			names = true
+		case names:
+			return false
+		default:
+			ups++
+		}
+	}
+	return ups <= depth
 }
 
 // relative turns an absolute link to a path below the root of the mount into a relative one.
@@ -253,7 +287,7 @@ func (f *FS) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	}
 	f.tree.addPlace(n, dir, name)
 	f.statusChanged(n)
-	dir.noteChanged(name)
+	f.noteChanged(dir, name)
 	f.touched(dir)
 	a, _, err := f.stat(ctx, n)
 	if err != nil {
@@ -280,7 +314,7 @@ func (f *FS) Unlink(cancel <-chan struct{}, header *fuse.InHeader, name string) 
 		})
 		if err == nil {
 			f.tree.hide(place{dir, name}, place{dir, hidden})
-			dir.note(name, change{})
+			f.note(dir, name, change{})
 			f.touched(dir)
 			return fuse.OK
 		}
@@ -312,7 +346,7 @@ func gone(err error, again bool) error {
 func (f *FS) removedName(dir *node, name string) {
 	n := f.tree.child(dir, name)
 	f.tree.unlinked(dir, name)
-	dir.note(name, change{})
+	f.note(dir, name, change{})
 	f.touched(dir)
 	if n != nil {
 		f.statusChanged(n)
@@ -332,7 +366,7 @@ func (f *FS) removeHidden(n *node) {
 	}
 	for _, p := range f.tree.placesOf(n) {
 		f.tree.unlinked(p.dir, p.name)
-		p.dir.note(p.name, change{})
+		f.note(p.dir, p.name, change{})
 	}
 }
 
@@ -522,15 +556,16 @@ func (f *FS) whyNotRenamed(ctx context.Context, target place) error {
 func (f *FS) movedName(old, target place) {
 	n, replaced := f.tree.child(old.dir, old.name), f.tree.child(target.dir, target.name)
 	f.tree.renamed(old, target)
+	f.scout.renamed()
 	if replaced != nil && replaced != n {
 		f.statusChanged(replaced)
 	}
-	old.dir.note(old.name, change{})
+	f.note(old.dir, old.name, change{})
 	c := change{exists: true}
 	if n != nil {
 		c.attrs, _, _ = f.known(n)
 	}
-	target.dir.note(target.name, c)
+	f.note(target.dir, target.name, c)
 	f.touched(old.dir)
 	f.touched(target.dir)
 }

@@ -90,6 +90,23 @@ func (t *tree) pathLocked(n *node) (string, bool) {
 	return full, true
 }
 
+// depth returns how many directories below the root a node is at least: 0 in the root itself.
+func (t *tree) depth(n *node) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	least := -1
+	for _, p := range n.places {
+		deep := 0
+		for dir := p.dir; dir != t.root && len(dir.places) > 0; dir = dir.places[len(dir.places)-1].dir {
+			deep++
+		}
+		if least < 0 || deep < least {
+			least = deep
+		}
+	}
+	return max(least, 0)
+}
+
 // join is path.Join without cleaning the directory.
 func join(dir, name string) string {
 	switch {

@@ -248,7 +248,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out 
 	}
 	n := f.tree.learn(dir, name, &a)
 	n.learnAttrs(a, asked)
-	dir.note(name, change{true, a})
+	f.note(dir, name, change{true, a})
 	f.touched(dir)
 	h := f.attach(n, flags, remote)
 	h.made = fresh

@@ -124,7 +124,8 @@ func fsOptions(flags *flags, from connect.Place, logger *slog.Logger) sftpfs.Opt
 		Root: from.Path(), Timeout: flags.timeout, Cache: flags.cache, Buffer: buffer,
 		ReadOnly: o.readOnly, MapUser: o.mapUser, UID: o.uid, GID: o.gid, Umask: o.umask,
 		FollowSymlinks: o.follow, TransformSymlinks: o.transform,
-		HostName: from.Target.UserHost(), Logger: logger,
+		FreeSymlinks: o.free,
+		HostName:     from.Target.UserHost(), Logger: logger,
 	}
 	if state := opt.StateDirectory(); state != "" {
 		options.RescueDir = filepath.Join(state, "rescue")

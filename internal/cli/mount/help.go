@@ -19,8 +19,8 @@ Unmount with usftp umount, or with fusermount3 -u.
 
 Mount options (-o) are those of sshfs, as far as they make sense: ro, allow_other,
 default_permissions, idmap=user, uid=N, gid=N, umask=N, follow_symlinks,
-transform_symlinks, cache_timeout=N, noexec, noatime, fsname=NAME. Words with a capital
-letter go to ssh_config.`
+transform_symlinks, no_contain_symlinks, cache_timeout=N, noexec, noatime,
+fsname=NAME. Words with a capital letter go to ssh_config.`
 
 const examples = `  usftp mount host: ~/host
   usftp mount -o idmap=user,ro me@host:/srv/www ~/www

@@ -15,6 +15,7 @@ type options struct {
 	allowOther         bool
 	defaultPermissions bool
 	follow, transform  bool
+	free               bool // links may lead out of the mount
 	uid, gid, umask    *uint32
 	cache              *time.Duration
 	ssh, port          string
@@ -52,7 +53,7 @@ var needless = map[string]bool{
 	"no_check_root": true, "noforget": true, "remember": true, "use_ino": true, "readdir_ino": true,
 	"async": true, "defaults": true, "auto": true, "noauto": true, "user": true, "users": true,
 	"nofail": true, "_netdev": true, "exec": true, "atime": true, "relatime": true, "norelatime": true,
-	"strictatime": true, "diratime": true, "nodiratime": true, "iversion": true, "contain_symlinks": true,
+	"strictatime": true, "diratime": true, "nodiratime": true, "iversion": true,
 	"ac_attr_timeout": true, "dcache_max_size": true, "dcache_clean_interval": true,
 	"dcache_min_clean_interval": true, "nullpath_ok": true,
 }
@@ -109,6 +110,8 @@ func (o *options) set(option string) error {
 		o.defaultPermissions = true
 	case "follow_symlinks":
 		o.follow = true
+	case "contain_symlinks", "no_contain_symlinks":
+		o.free = name == "no_contain_symlinks"
 	case "transform_symlinks":
 		o.transform = true
 	case "idmap":

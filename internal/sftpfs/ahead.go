@@ -1,0 +1,239 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A scout lists directories ahead of a program that goes through a tree, so that ls -R, find and
+// git do not wait for one directory at a time. It begins when a program reads a directory and then
+// one below it, and stops when what it has listed is not read.
+type scout struct {
+	list  func(ctx context.Context, path string) (*listing, error)
+	ctx   context.Context
+	cache time.Duration // how long a list is believed
+
+	mu      sync.Mutex
+	next    []string                // what may be read next, the likeliest last
+	below   map[string]bool         // what is expected to be read: whether it is in next
+	lists   map[string]*aheadOfTime // on their way, or here and not read yet
+	names   int                     // in lists
+	running int
+	window  int // how many lists there may be
+	idle    *time.Timer
+}
+
+// A listing is what a directory held at some time.
+type listing struct {
+	entries []fileEntry
+	asked   time.Time
+}
+
+// aheadOfTime is a listing that nobody has asked for yet.
+type aheadOfTime struct {
+	done chan struct{} // closed when the rest is set
+	*listing
+	err error
+}
+
+const (
+	firstScouted = 8      // lists that are made when a program seems to go through a tree
+	mostScouted  = 128    // lists that nobody has read yet
+	mostListings = 16     // lists on their way at once
+	mostExpected = 4096   // directories that are remembered to be listed
+	mostInList   = 2000   // names in a directory that is listed ahead
+	mostAwaiting = 20_000 // names in all lists that nobody has read yet
+)
+
+func newScout(ctx context.Context, cache time.Duration, list func(context.Context, string) (*listing, error)) *scout {
+	return &scout{ctx: ctx, cache: cache, list: list, below: make(map[string]bool),
+		lists: make(map[string]*aheadOfTime)}
+}
+
+// take returns the list of a directory that was made ahead, nil if there is none, and waits for it
+// while it is on its way.
+func (s *scout) take(ctx context.Context, path string) *listing {
+	s.mu.Lock()
+	l := s.lists[path]
+	s.drop(path)
+	s.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.err != nil || time.Since(l.asked) >= s.cache {
+		return nil
+	}
+	return l.listing
+}
+
+// has reports whether the list of a directory is here or on its way.
+func (s *scout) has(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists[path] != nil
+}
+
+// read says that a program has read a directory, and which directories below it are to be expected.
+func (s *scout) read(path string, below []string) {
+	if s.cache <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	if _, expected := s.below[path]; expected { // it goes down into the tree
+		s.window = min(max(2*s.window, firstScouted), mostScouted)
+	}
+	s.forget(path)
+	s.expect(below)
+	s.start()
+	if s.idle == nil {
+		s.idle = time.AfterFunc(2*s.cache, s.rest)
+	} else {
+		s.idle.Reset(2 * s.cache)
+	}
+}
+
+// expect notes directories that may be read next. The caller holds the lock.
+func (s *scout) expect(below []string) {
+	if over := len(s.next) + len(below) - mostExpected; over > 0 {
+		over = min(over, len(s.next))
+		for _, path := range s.next[:over] {
+			delete(s.below, path)
+		}
+		s.next = append(s.next[:0], s.next[over:]...)
+	}
+	below = below[:min(len(below), mostExpected)]
+	for i := len(below) - 1; i >= 0; i-- {
+		if _, known := s.below[below[i]]; !known {
+			s.below[below[i]] = true
+			s.next = append(s.next, below[i])
+		}
+	}
+}
+
+// forget takes a path out of what is expected. The caller holds the lock.
+func (s *scout) forget(path string) {
+	queued := s.below[path]
+	delete(s.below, path)
+	for i := len(s.next) - 1; queued && i >= 0; i-- {
+		if s.next[i] == path {
+			s.next = append(s.next[:i], s.next[i+1:]...)
+			return
+		}
+	}
+}
+
+// start makes lists as far as that is allowed. The caller holds the lock.
+func (s *scout) start() {
+	for len(s.next) > 0 && s.running < mostListings && len(s.lists) < s.window &&
+		s.names < mostAwaiting {
+		path := s.next[len(s.next)-1]
+		s.next = s.next[:len(s.next)-1]
+		s.below[path] = false
+		l := &aheadOfTime{done: make(chan struct{})}
+		s.lists[path] = l
+		s.running++
+		go s.run(path, l)
+	}
+}
+
+func (s *scout) run(path string, l *aheadOfTime) {
+	found, err := s.list(s.ctx, path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.listing, l.err = found, err
+	close(l.done)
+	s.running--
+	switch {
+	case s.lists[path] != l: // it is taken, or worth nothing any more
+	case err != nil:
+		delete(s.lists, path)
+	default: // what lies below is read before what comes behind it
+		s.names += len(found.entries)
+		s.expect(directoriesIn(path, found.entries))
+	}
+	s.start()
+}
+
+// drop removes a list. The caller holds the lock.
+func (s *scout) drop(path string) {
+	l := s.lists[path]
+	if l == nil {
+		return
+	}
+	delete(s.lists, path)
+	if l.listing != nil {
+		s.names -= len(l.entries)
+	}
+}
+
+// expire drops lists that were not read in time. The caller holds the lock.
+func (s *scout) expire() {
+	late := false
+	for path, l := range s.lists {
+		select {
+		case <-l.done:
+			if time.Since(l.asked) >= s.cache {
+				late = true
+				s.drop(path)
+				delete(s.below, path)
+			}
+		default:
+		}
+	}
+	if late {
+		if s.window /= 2; s.window < firstScouted/2 {
+			s.stop()
+		}
+	}
+}
+
+// stop forgets everything. The caller holds the lock.
+func (s *scout) stop() {
+	s.next, s.window, s.names = nil, 0, 0
+	clear(s.below)
+	clear(s.lists)
+}
+
+// rest is called when no directory has been read for a while.
+func (s *scout) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+}
+
+// changed drops what is known of a directory, because a name in it was changed here.
+func (s *scout) changed(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(path)
+}
+
+// renamed drops everything, because paths may mean other directories now.
+func (s *scout) renamed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+}
+
+// directoriesIn returns the paths of directories in one.
+func directoriesIn(path string, entries []fileEntry) (below []string) {
+	for i := range entries {
+		if e := &entries[i]; e.attrs.isDir() && !strings.HasPrefix(e.name, hiddenPrefix) {
+			below = append(below, join(path, e.name))
+		}
+	}
+	return below
+}
