@@ -43,8 +43,8 @@ func (p *Pending[T]) Wait() (T, error) {
 	return p.value, p.err
 }
 
-// WaitContext is Wait that gives up with ctx's cause when ctx is done. The operation goes on; to
-// cancel it, start it through [Client.WithContext].
+// WaitContext is like Wait, but gives up with ctx's cause when ctx is done. The operation
+// continues; to cancel it, start it through [Client.WithContext].
 func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
 	select {
 	case <-p.done:
@@ -59,9 +59,9 @@ func (p *Pending[T]) WaitContext(ctx context.Context) (T, error) {
 
 // Then calls f with the result when the operation is complete. Functions of one client are called
 // one at a time, in the order in which their operations completed, on a goroutine that exists only
-// while there are any to call; never on one of the connection's. So a slow one delays other
-// functions but no transfer. A function may start operations and wait for them, but must not wait
-// for another function.
+// while there are any to call, and never on one of the connection's goroutines: a slow one delays
+// other functions but no transfer. A function may start operations and wait for them, but must not
+// wait for another function.
 func (p *Pending[T]) Then(f func(T, error)) {
 	p.mu.Lock()
 	if !p.ended {
@@ -73,7 +73,8 @@ func (p *Pending[T]) Then(f func(T, error)) {
 	p.session.dispatcher.run(func() { f(p.value, p.err) })
 }
 
-// Forget says that nobody will wait: an error is passed to the function set by [WithErrorFunc].
+// Forget tells the client that nobody will wait for the result: an error goes to the function set
+// by [WithErrorFunc].
 func (p *Pending[T]) Forget() {
 	p.mu.Lock()
 	first := !p.forgot
@@ -124,7 +125,7 @@ func (p *Pending[T]) watch(ctx context.Context, op operation[T]) {
 // complete takes the reply of the current call.
 func (p *Pending[T]) complete(call *conn.Call) {
 	p.mu.Lock()
-	if p.ended { // cancelled: nobody wants the reply, and no buffer may be touched
+	if p.ended { // cancelled: drop the reply and leave the buffers alone
 		p.mu.Unlock()
 		if call.Orphan != nil && call.Err == nil {
 			call.Orphan(call)
@@ -226,7 +227,8 @@ func (d *dispatcher) work() {
 	}
 }
 
-// report passes error of an operation that nobody waits for to the function set by WithErrorFunc.
+// report passes the error of an operation that nobody waits for to the function set by
+// WithErrorFunc.
 func (s *session) report(err error) {
 	if f := s.options.errorFunc; f != nil {
 		s.dispatcher.run(func() { f(err) })
@@ -263,8 +265,8 @@ func startChange[T any](p *Pending[T], name string) *Pending[T] {
 	return p
 }
 
-// Open opens a file for reading. Whoever opens a file must take the pending result, or the file
-// stays open until the client is closed.
+// Open opens a file for reading. The caller must take the result; otherwise the file stays open
+// until the client is closed.
 func (a AsyncClient) Open(name string) *Pending[*File] { return a.OpenFile(name, 0, 0) }
 
 // OpenFile is [Client.OpenFile].
@@ -504,14 +506,15 @@ func (a AsyncFile) Remove() *Pending[struct{}] {
 	return startOnFile(a, a.file.session().remove(a.file.Name()))
 }
 
-// ReadAt is [File.ReadAt]. p must not be used until the result is there, even after cancellation.
+// ReadAt is [File.ReadAt]. p must not be used until the operation is complete, even after
+// cancellation.
 func (a AsyncFile) ReadAt(p []byte, off int64) *Pending[int] {
 	return a.file.startAt("read", p, off, false)
 }
 
-// WriteAt is [File.WriteAt]. It has copied p when it returns. Writes are not ordered: if ranges
-// overlap, wait for one before starting the next. Servers that take one WRITE at a time, or only in
-// order, refuse what is started in the meantime, so wait for each there too.
+// WriteAt is [File.WriteAt]. It copies p before it returns. Writes are not ordered: if ranges
+// overlap, wait for one before starting the next. Servers that accept one WRITE at a time, or only
+// in order, refuse what is started in the meantime, so wait for each write there too.
 func (a AsyncFile) WriteAt(p []byte, off int64) *Pending[int] {
 	if a.file.appends() {
 		return startOnFile(a, operation[int]{name: "write", path: a.file.Name(), err: errAppendAt})
@@ -523,7 +526,7 @@ var errAppendAt = errors.New("WriteAt on a file opened with O_APPEND")
 
 // rangeAt is a ReadAt or WriteAt that was started. It is a transfer driven by the completions of
 // its own requests, without a goroutine. Its pending result's lock guards it and the buffer;
-// nothing touches them after the result is there.
+// nothing touches them once the operation is complete.
 type rangeAt struct {
 	pending *Pending[int]
 	open    *openFile
@@ -611,7 +614,7 @@ func (at *rangeAt) call(r flow.Range) *conn.Call {
 	return call
 }
 
-// Complete takes a reply and asks again for what it lacked.
+// Complete takes a reply and requests again what it lacked.
 func (c *rangeCall) Complete(call *conn.Call) {
 	at, p := c.at, c.at.pending
 	p.mu.Lock()
@@ -697,8 +700,8 @@ const defaultBatch = 4096
 // Batch starts an operation for each item, with at most limit of them in flight (0 means 4096), and
 // yields the results as they complete, in any order. An error concerns its item alone. start
 // usually calls a method of an [AsyncClient] or [AsyncFile]; items and start run on the goroutine
-// of the loop. After a break no more operations are started and those in flight go on; cancel their
-// context to end them too.
+// of the loop. After a break Batch starts no more operations, but those in flight continue unless
+// their context is cancelled.
 func Batch[K, T any](items iter.Seq[K], limit int,
 	start func(K) *Pending[T]) iter.Seq[Result[K, T]] {
 	if limit <= 0 {

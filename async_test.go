@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestTenThousandPending: pending operations cost no goroutine each, and few round trips.
+// TestTenThousandPending: pending operations need no goroutine each, and few round trips.
 func TestTenThousandPending(t *testing.T) {
 	const n, rtt = 10_000, 50 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestAsyncAt(t *testing.T) {
 	}
 }
 
-// TestAsyncBudget: starting waits when the budget of bytes is full, and no sooner.
+// TestAsyncBudget: starting an operation waits when the budget of bytes is full, and no sooner.
 func TestAsyncBudget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := new(sftptest.Gate)
@@ -306,8 +306,8 @@ func TestAsyncBudget(t *testing.T) {
 	})
 }
 
-// TestFullTable: with as many requests in flight as there may be, files are closed and short reads
-// asked again all the same.
+// TestFullTable: with as many requests in flight as possible, files are still closed and the
+// missing part of short reads still requested.
 func TestFullTable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var gate sftptest.Gate

@@ -46,7 +46,8 @@ func BenchmarkReadFrom10MiB(b *testing.B) {
 	}
 }
 
-// BenchmarkSmallReads: pieces of 1 KiB are to take at most 1.5 times as long as pieces of 1 MiB.
+// BenchmarkSmallReads: reading in pieces of 1 KiB should take at most 1.5 times as long as in
+// pieces of 1 MiB.
 func BenchmarkSmallReads(b *testing.B) {
 	for _, size := range []int{1 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -65,7 +66,7 @@ func BenchmarkSmallReads(b *testing.B) {
 					if err == io.EOF {
 						break
 					}
-					if err != nil { // and no helper, which costs more than a Read
+					if err != nil { // without a helper, which costs more than a Read
 						b.Fatal(err)
 					}
 				}
@@ -78,7 +79,7 @@ func BenchmarkSmallReads(b *testing.B) {
 	}
 }
 
-// BenchmarkSmallWrites: likewise, with write-behind.
+// BenchmarkSmallWrites: the same for writing, with write-behind.
 func BenchmarkSmallWrites(b *testing.B) {
 	for _, size := range []int{1 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -100,7 +101,7 @@ func BenchmarkSmallWrites(b *testing.B) {
 	}
 }
 
-// BenchmarkReadDir lists 10,000 files, of OpenSSH's server.
+// BenchmarkReadDir lists 10,000 files of OpenSSH's server.
 func BenchmarkReadDir(b *testing.B) {
 	client := startServer(b, usftp.WithServerVersion(openSSH))
 	dir := b.TempDir()

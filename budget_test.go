@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// Clients that share a budget have no more than it in flight together, but for one request each,
-// and a connection that ends gives back what it had.
+// Clients that share a budget never have more in flight together, except for one request each, and
+// a connection that ends returns its share.
 func TestBudgetIsShared(t *testing.T) {
 	const most, clients, request = 2 << 20, 4, 255 << 10
 	data := make([]byte, 16<<20)
@@ -51,7 +51,7 @@ func TestBudgetIsShared(t *testing.T) {
 			if shared && (highest > most+clients*request || highest < most/2) {
 				t.Errorf("%d bytes were in flight, of %d", highest, most)
 			}
-			// of a fake clock: what was asked for beyond the end is answered
+			// virtual time: requests beyond the end are answered
 			time.Sleep(time.Second)
 			if left := budget.InFlight(); left != 0 {
 				t.Errorf("%d bytes are in flight in the end", left)

@@ -19,8 +19,8 @@ import (
 type Chunk struct {
 	Offset int64
 	Length int
-	// Sum is the beginning of the hash of its contents. Equal sums find what is most likely equal;
-	// for proof, compare a hash of the whole file afterwards.
+	// Sum is the beginning of the hash of the contents. Chunks with equal sums are most likely
+	// equal; to be sure, compare a hash of the whole file afterwards.
 	Sum [wire.ChunkSumSize]byte
 }
 
@@ -28,8 +28,8 @@ type Chunk struct {
 type ListChunks struct {
 	// Algorithm is the hash: "sha256", or "blake3@usftp" if [Client.CheckFileAlgorithms] has it.
 	Algorithm string
-	// Shortest is the length that only the last chunk of a file falls short of: a power of two from
-	// 2 KiB to 64 KiB. Most chunks have little more, and none more than three times that.
+	// Shortest is the least length of a chunk, except for the last of a file: a power of two from 2
+	// KiB to 64 KiB. Most chunks are little longer, and none is longer than three times that.
 	Shortest int
 	Offset   int64 // where the first chunk begins
 	Length   int64 // the last chunk is the first to end there or beyond; 0 means the end of the file
@@ -43,23 +43,24 @@ const (
 	// than twice as many.
 	listedAtOnce = 1024
 
-	// listsAhead is how many requests are in flight, so that the round trip costs little.
+	// listsAhead is how many requests are in flight, so that round trips cost little.
 	listsAhead = 4
 
-	// alignedWithin is by how many chunks the part of the file that one request is for
-	// reaches into the next one's. Cutting that begins anywhere falls into step within a few.
+	// alignedWithin is by how many chunks one request's part of the file overlaps the next one's.
+	// Cutting that starts at an arbitrary offset finds the same boundaries as others within a few
+	// chunks.
 	alignedWithin = 16
 
-	// leastListed is the least that a server must list if there is more. One that lists chunk by
-	// chunk would keep us busy for ever.
+	// leastListed is how many chunks a server must at least list if there are more. One that listed
+	// them one by one would keep us busy forever.
 	leastListed = 64
 )
 
-// Chunks has the server cut the open file into chunks, without sending its contents, and yields
-// them in order; each begins where the one before it ends. The file must not change meanwhile. It
-// takes one round trip for every 1024 chunks or so, with four of them under way at a time, and
-// little memory. After an error, which is yielded once, nothing follows. Without the extension
-// chunks@usftp the error matches [errors.ErrUnsupported].
+// Chunks makes the server cut the open file into chunks, without sending its contents, and yields
+// them in order; each begins where the one before it ends. The file must not change in the
+// meantime. Chunks takes one round trip for every 1024 chunks or so, with four of them under way at
+// a time, and little memory. After an error, which is yielded once, nothing follows. Without the
+// extension chunks@usftp the error matches [errors.ErrUnsupported].
 func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		open, err := f.opened("chunks")
@@ -90,9 +91,9 @@ func (f *File) Chunks(what ListChunks) iter.Seq2[Chunk, error] {
 
 var errNotWanted = errors.New("nobody wants the chunks")
 
-// A chunkLister lists the chunks of a file with several requests in flight. Where the chunks end that
-// one of them asks for is not known before its answer, so the next begins anywhere, and they
-// overlap: at the first boundary that they share, the list goes on from one to the other.
+// A chunkLister lists the chunks of a file with several requests in flight. Only the answer to a
+// request shows where its last chunk ends, so the next request starts at an offset of its own, and
+// the two overlap: at the first boundary that they share, the list continues with the second.
 type chunkLister struct {
 	file  *File
 	open  *openFile
@@ -112,7 +113,7 @@ type chunkPage struct {
 // A chunkList is the answer.
 type chunkList struct {
 	chunks []Chunk
-	end    bool // the file ends behind them
+	end    bool // the file ends after them
 }
 
 // list yields chunks until the end of what was asked for, or of the file.
@@ -153,7 +154,7 @@ func (l *chunkLister) list(yield func(Chunk, error) bool) error {
 	return nil
 }
 
-// askAhead has as many requests in flight as are worth it.
+// askAhead keeps as many requests in flight as are worthwhile.
 func (l *chunkLister) askAhead() {
 	step := int64(listedAtOnce * l.what.Shortest)
 	for len(l.pages) < listsAhead && (len(l.pages) == 0 || l.next < l.end) {
@@ -179,7 +180,7 @@ func (l *chunkLister) ask(from, to int64) *Pending[chunkList] {
 	return start(l.ctx, s, op)
 }
 
-// take makes sure that a list is one that a server can have made.
+// take rejects a list that no correct server can have made.
 func (l *chunkLister) take(reply *wire.ChunksReply, from, to int64) (list chunkList, err error) {
 	if reply.Algorithm != l.what.Algorithm {
 		return list, &ProtocolError{What: fmt.Sprintf("chunks hashed by %q, which was not requested",

@@ -35,7 +35,7 @@ func ours(t *testing.T) (*usftp.Client, *sftptest.Counter) {
 	return c, count
 }
 
-// cut is what a server should list.
+// cut returns what a server should list.
 func cut(t *testing.T, data []byte, offset int64, shortest int) (all []usftp.Chunk) {
 	t.Helper()
 	cutter, err := cdc.NewCutter(bytes.NewReader(data[offset:]), shortest, sha256.New(),
@@ -52,8 +52,8 @@ func cut(t *testing.T, data []byte, offset int64, shortest int) (all []usftp.Chu
 	}
 }
 
-// TestChunks: many requests side by side list the same chunks as one that cuts all of the file,
-// where the contents have boundaries and where they have none.
+// TestChunks: many concurrent requests list the same chunks as one that cuts the whole file,
+// whether or not the contents have boundaries.
 func TestChunks(t *testing.T) {
 	c, _ := ours(t)
 	without := noise(20 << 20)
@@ -104,7 +104,7 @@ func TestPartOfTheChunks(t *testing.T) {
 			t.Errorf("%d bytes: %d chunks, the last from %d on", length, len(got), last.Offset)
 		}
 	}
-	// whoever has enough asks for no more than was asked ahead
+	// a caller that has enough requests no more than was requested ahead
 	count.Reset()
 	for _, err := range f.Chunks(usftp.ListChunks{Algorithm: "sha256", Shortest: 4 << 10}) {
 		ok(t, err)
@@ -153,8 +153,8 @@ func TestChunksThatCannotBeListed(t *testing.T) {
 	}
 }
 
-// TestListsOfChunksThatLie: a server cannot make the client keep more than it asked for, nor ask for
-// ever.
+// TestListsOfChunksThatLie: a server can neither make the client keep more than it asked for nor
+// make it ask forever.
 func TestListsOfChunksThatLie(t *testing.T) {
 	chunks := func(n int, length uint32) (list []byte) {
 		for range n {
@@ -190,7 +190,7 @@ func TestListsOfChunksThatLie(t *testing.T) {
 	}
 }
 
-// answerChunks is a server that has one answer to each request for chunks.
+// answerChunks is a server that gives the same answer to each request for chunks.
 func answerChunks(stream io.ReadWriteCloser, reply wire.ChunksReply) {
 	defer stream.Close()
 	header := make([]byte, wire.LengthSize)

@@ -16,7 +16,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestWaitSaysWhy: after the connection's end every call says why it ended, and so does Wait.
+// TestWaitSaysWhy: after the end of the connection every call, and Wait, says why it ended.
 func TestWaitSaysWhy(t *testing.T) {
 	r := newRig(t, sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat,
 		Do: sftptest.Hangup()}}}, 0)
@@ -30,7 +30,7 @@ func TestWaitSaysWhy(t *testing.T) {
 	}
 }
 
-// TestIdleClient: ten seconds after the last transfer a client is two goroutines.
+// TestIdleClient: ten seconds after the last transfer a client has only two goroutines.
 func TestIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0, usftp.WithWriteBehind(1<<20))
@@ -54,7 +54,7 @@ func TestIdleClient(t *testing.T) {
 	})
 }
 
-// lazySink takes its time for every Write.
+// lazySink takes this long for every Write.
 type lazySink time.Duration
 
 func (d lazySink) Write(p []byte) (int, error) {
@@ -62,7 +62,7 @@ func (d lazySink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Where the link is what takes long, all of the time is waited; where the writer is, next to none.
+// If the link is the bottleneck, all of the time counts as waiting; if the writer is, almost none.
 func TestWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := sftptest.NewServer(t, sftptest.Script{})

@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// TestEverythingAtOnce: Client and File in the hands of many goroutines, for the race detector, and
-// for what each of them reads.
+// TestEverythingAtOnce: many goroutines use a Client and a File, for the race detector and to check
+// what each reads.
 func TestEverythingAtOnce(t *testing.T) {
 	r := newRig(t, sftptest.Script{Reorder: 3, Seed: 1}, 0, usftp.WithWriteBehind(1<<20))
 	data := noise(1 << 20)
@@ -91,7 +91,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// TestReadAtScales: reads from many goroutines travel side by side.
+// TestReadAtScales: reads from many goroutines travel concurrently.
 func TestReadAtScales(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	bubble(t, func(t *testing.T) {

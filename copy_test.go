@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// withoutCopyData is what a server offers that copies nothing by itself.
+// withoutCopyData is what a server offers that cannot copy.
 func withoutCopyData() []wire.ExtensionPair {
 	var offered []wire.ExtensionPair
 	for _, e := range sftptest.OpenSSHExtensions() {
@@ -25,7 +25,8 @@ func withoutCopyData() []wire.ExtensionPair {
 	return offered
 }
 
-// copyServers are servers that copy by themselves and others, and those that tell less of a file.
+// copyServers are servers that can copy, servers that cannot, and servers that say less about a
+// file.
 var copyServers = []struct {
 	name   string
 	script sftptest.Script
@@ -94,7 +95,7 @@ func TestCopyFileOntoItselfOpenSSH(t *testing.T) {
 	}
 }
 
-// A file that grows between two looks at it is not another one.
+// A file that grows between two looks is still the same file.
 func TestCopyFileOntoItselfWhileItGrows(t *testing.T) {
 	r := newRig(t, sftptest.Script{Refuse: []wire.Type{wire.TypeRealpath}}, 0)
 	r.server.Files.WriteFile("/f", noise(1000))
@@ -107,7 +108,7 @@ func TestCopyFileOntoItselfWhileItGrows(t *testing.T) {
 	}
 }
 
-// What stands in the target goes, whether or not it is certain that it is another file.
+// The target's old contents go, whether or not it is certain that it is another file.
 func TestCopyFileOverAnother(t *testing.T) {
 	for _, server := range copyServers {
 		for _, size := range []int{0, 1000, 600_000, 900_000} {
@@ -183,7 +184,7 @@ func TestCopyRangeWithinAFile(t *testing.T) {
 	}
 }
 
-// Files of /proc have a size of 0 and contents.
+// Files in /proc have a size of 0, but contents.
 func TestCopyFileOfUnknownSize(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("there is no /proc here")
@@ -238,7 +239,7 @@ func TestCopyOnServer(t *testing.T) {
 	}
 }
 
-// TestCopyFails: whichever side fails, its error comes back, with what was copied.
+// TestCopyFails: whichever side fails, its error is returned, with what was copied.
 func TestCopyFails(t *testing.T) {
 	for _, extensions := range [][]wire.ExtensionPair{nil, {}} {
 		for path, kind := range map[string]wire.Type{"/a": wire.TypeRead, "/b": wire.TypeWrite} {

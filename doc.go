@@ -56,8 +56,8 @@
 //
 // [Client.WithContext] and [File.WithContext] return views that share everything with the original
 // and whose calls end, at once and with its cause, when the context is done. The server may still
-// do what it was asked, and the connection goes on. Close does not depend on a context and returns
-// in bounded time.
+// do what it was asked, and the connection stays usable. Close does not depend on a context and
+// returns in bounded time.
 //
 //	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 //	defer cancel()
@@ -65,12 +65,12 @@
 //
 // # Errors
 //
-// Errors are [*io/fs.PathError] or [*os.LinkError], which name the operation and the file. They wrap
-// the server's refusal, a [*StatusError] with its code and message, or the reason why the
+// Errors are [*io/fs.PathError] or [*os.LinkError], which name the operation and the file. They
+// wrap the server's refusal, a [*StatusError] with its code and message, or the reason why the
 // connection has ended: [ErrClosed], [*LostError], [*StallError], [*ProtocolError] or
 // [*NotSFTPError], all of which match [net.ErrClosed]. A *ProtocolError that does not match it is
-// about one broken reply: that operation has failed, and the connection goes on. The end of a file
-// is io.EOF, unwrapped.
+// about one broken reply: that operation has failed, and the connection stays usable. The end of a
+// file is io.EOF, unwrapped.
 //
 // An error matches another if errors.Is reports so. Use errors.Is with fs.ErrNotExist, fs.ErrExist,
 // fs.ErrPermission and errors.ErrUnsupported: os.IsNotExist and the like do not see through wrapped
@@ -87,17 +87,17 @@
 // the link: about twice what it holds. Memory does not grow with the size of a file, and unused
 // blocks are freed after some seconds. An idle client is two goroutines and some tens of KiB.
 //
-// A buffer passed to a method is the caller's again when the method returns, cancelled or not; one
-// passed to an operation that was started, when its result is there.
+// The caller may reuse a buffer as soon as the method to which it was passed has returned,
+// cancelled or not; for an operation that was started, when it is complete.
 //
 // # Servers that differ
 //
 // The package uses what a server offers: limits@openssh.com for the size of packets, and
-// posix-rename, statvfs, lsetstat, copy-data, check-file and others by methods of their own, which
+// posix-rename, statvfs, lsetstat, copy-data, check-file and others through separate methods, which
 // fail with errors.ErrUnsupported without them. It works with servers that return less than they
 // were asked for, answer in any order, list a directory in one huge packet, lack FSTAT, open no
-// file for both reading and writing, or take one write at a time; a logger set by [WithLogger] is
-// told. [Client.Extended] and [Client.Raw] send requests directly.
+// file for both reading and writing, or take one write at a time; a logger set by [WithLogger]
+// records that. [Client.Extended] and [Client.Raw] send requests directly.
 //
 // docs/coming-from-pkg-sftp.md in the repository maps every name of github.com/pkg/sftp to its
 // counterpart here.

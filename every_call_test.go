@@ -22,13 +22,12 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestEveryAsyncOperation starts each operation once, on OpenSSH's server, and looks at what it has
-// done.
+// TestEveryAsyncOperation starts each operation once on OpenSSH's server and checks what it did.
 func TestEveryAsyncOperation(t *testing.T) {
 	client := startServer(t)
 	dir := t.TempDir()
 	name := func(base string) string { return filepath.Join(dir, base) }
-	done := make(map[string]bool) // by the names of the methods
+	done := make(map[string]bool) // by method name
 	called := func(methods ...string) {
 		for _, m := range methods {
 			done[m] = true
@@ -346,7 +345,7 @@ var clientCalls = map[string]anyCall{
 	},
 }
 
-// noClientCalls are the methods of Client that ask nothing, or that no context bounds.
+// noClientCalls are the methods of Client that send no request, or that no context limits.
 var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats",
 	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "HasChunks", "CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
@@ -487,20 +486,20 @@ func (nowhere) ReadAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
 func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
-// noFileCalls are the methods of File that ask nothing, and those that close it, whose wait for the
-// server's last word a context does not end.
+// noFileCalls are the methods of File that send no request, and those that close it: a context does
+// not end their wait for the server's last answer.
 var noFileCalls = []string{"Close", "WithContext", "Client", "SetClient", "Name", "BaseName",
 	"Stash", "SetStash", "IsOpen", "AttrsCached",
 	"FileStat", "Size", "Mode", "ModTime", "IsDir", "IsRegular", "UID", "GID", "Info", "Handle",
 	"Progress", "private.File.Waited", "private.File.Answers", "private.Stripes.Join", "private.Stripes.Rest",
 	"private.Stripes.Idle", "private.Stripes.Moved", "private.Stripes.Joined"}
 
-// transfers are those of them that a File.Close ends, since they use the open file.
+// transfers are the methods that File.Close ends, since they use the open file.
 var transfers = []string{"Read", "ReadAt", "WriteTo", "Write", "WriteAt", "ReadFrom",
 	"ReadFromWithConcurrency", "Async", "Writer", "private.Stripes.WriteToAt",
 	"private.Stripes.ReadFromAt"}
 
-// TestEveryCallIsListed: no method is forgotten below.
+// TestEveryCallIsListed: the lists above cover every method.
 func TestEveryCallIsListed(t *testing.T) {
 	for _, list := range []struct {
 		of     reflect.Type
@@ -534,7 +533,8 @@ func TestEveryCallIsListed(t *testing.T) {
 	}
 }
 
-// eachCall runs every call against a server that has fallen silent, and what ends it.
+// eachCall makes every call to a server that has stopped answering, and then what must end the
+// call.
 func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want error,
 	only func(name string, ofFile bool) bool, after func(t *testing.T, r *rig)) {
 	run := func(name string, call anyCall) {
@@ -613,7 +613,7 @@ func TestTransfersEndWithTheFile(t *testing.T) {
 		})
 }
 
-// readRange reads what ReadRange gives.
+// readRange reads everything from ReadRange.
 func readRange(f *usftp.File) error {
 	r := f.ReadRange(0, -1)
 	defer r.Close()

@@ -23,7 +23,7 @@ import (
 )
 
 // Ten thousand names over a link of 50 ms: one after the other they would take more than eight
-// minutes. (The link is simulated, and so is the time.)
+// minutes. (The link and the time are simulated.)
 func ExampleBatch() {
 	synctest.Test(&testing.T{}, func(*testing.T) {
 		server := sftptest.NewScripted(sftptest.Script{})
@@ -104,7 +104,7 @@ func ExamplePending_Forget() {
 	client, done := connect(nil, usftp.WithErrorFunc(func(err error) { failed <- err }))
 	client.Async().Remove("nothing").Forget()
 	fmt.Println(<-failed)
-	done() // the function hears of the connection's end, too
+	done() // the end of the connection is reported too
 	fmt.Println(errors.Is(<-failed, usftp.ErrClosed))
 	// Output:
 	// remove nothing: no such file
@@ -180,7 +180,7 @@ func ExampleClient_CreateTemp() {
 	if err := f.Close(); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(f.PosixRename("final")) // nobody ever sees half of it
+	fmt.Println(f.PosixRename("final")) // nobody ever sees an unfinished file
 	// Output:
 	// true true
 	// <nil>
@@ -236,7 +236,7 @@ func ExampleClient_Raw() {
 	}
 	defer raw.Close(handle)
 	p := make([]byte, 100)
-	n, err := raw.Read(handle, 4, p).Wait() // one READ, and what the server answers
+	n, err := raw.Read(handle, 4, p).Wait() // one READ, with the server's plain answer
 	fmt.Println(string(p[:n]), err)
 	fmt.Println(client.Stats().Requests > 0)
 	// Output:
@@ -244,8 +244,8 @@ func ExampleClient_Raw() {
 	// true
 }
 
-// connect returns a client of a server in memory, which holds the given files, and what closes
-// both. A program would call [usftp.NewClient], or package dial.
+// connect returns a client of an in-memory server with the given files, and a function that closes
+// both. A program would call [usftp.NewClient], or use package dial.
 func connect(files map[string]string, opts ...usftp.ClientOption) (*usftp.Client, func()) {
 	server := sftptest.NewScripted(sftptest.Script{Home: "/home/me"})
 	for name, data := range files {
@@ -273,7 +273,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// Upload. Close says whether the server has stored it.
+	// Upload. Close reports whether the server stored it.
 	g, err := client.Create("answer")
 	if err != nil {
 		log.Fatal(err)
@@ -330,7 +330,7 @@ func ExampleClient_ReadDir() {
 		if f.IsDir() {
 			continue
 		}
-		fmt.Println(f.Name(), f.BaseName(), f.Size()) // nothing is asked: the listing has told
+		fmt.Println(f.Name(), f.BaseName(), f.Size()) // no request: the listing has the attributes
 		if err := f.OpenRead(); err != nil {
 			log.Fatal(err)
 		}
@@ -448,7 +448,7 @@ func ExampleClient_PosixRename() {
 	client, done := connect(map[string]string{"config": "old", "config.new": "new"})
 	defer done()
 	err := client.Rename("config.new", "config")
-	fmt.Println(errors.Is(err, fs.ErrExist)) // Rename replaces nothing
+	fmt.Println(errors.Is(err, fs.ErrExist)) // Rename does not replace
 	fmt.Println(client.PosixRename("config.new", "config"))
 	data, _ := client.ReadFile("config")
 	fmt.Println(string(data))
@@ -462,10 +462,10 @@ func ExampleClient_WithContext() {
 	client, done := connect(nil)
 	defer done()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	cancel() // or the minute is over
+	cancel() // or the minute passes
 	_, err := client.WithContext(ctx).ReadDir("/")
 	fmt.Println(errors.Is(err, context.Canceled))
-	_, err = client.ReadDir("/") // the client itself goes on
+	_, err = client.ReadDir("/") // the client itself stays usable
 	fmt.Println(err)
 	// Output:
 	// true
@@ -480,7 +480,7 @@ func ExampleClient_FS() {
 	names, _ := fs.Glob(www, "*")
 	fmt.Println(names)
 
-	// A web server of files that are elsewhere; ranges work.
+	// A web server of remote files; ranges work.
 	web := httptest.NewServer(http.FileServerFS(www))
 	defer web.Close()
 	request, _ := http.NewRequest("GET", web.URL+"/data", nil)
@@ -508,8 +508,8 @@ func ExampleFile_Writer() {
 	for i := range 3 {
 		fmt.Fprintln(w, "line", i)
 	}
-	// An error of any Write is here at the latest: Close of the file waits until the server has it
-	// all.
+	// Errors of earlier Writes arrive here at the latest: Close waits until the server has
+	// everything.
 	if err := f.Close(); err != nil {
 		log.Fatal(err)
 	}
@@ -553,7 +553,7 @@ func ExampleFile_ReadAt() {
 	// Output: 89 EOF
 }
 
-// A file that was open when a connection was lost goes on with the next one.
+// A file that was open when its connection was lost continues over the next one.
 func ExampleFile_SetClient() {
 	server := sftptest.NewScripted(sftptest.Script{})
 	defer server.Close()
@@ -584,12 +584,12 @@ func ExampleFile_SetClient() {
 	if err := f.OpenRead(); err != nil {
 		log.Fatal(err)
 	}
-	n, err := f.Read(p) // at the offset where the other connection left off
+	n, err := f.Read(p) // from the offset that the other connection had reached
 	fmt.Println(string(p[:n]), err)
 	// Output: second <nil>
 }
 
-// The size of a file is on its way before the server has answered the handshake.
+// The request for a file's size is sent before the server has answered the handshake.
 func ExampleWithAhead() {
 	size := make(chan int64, 1)
 	client, done := connect(map[string]string{"f": "0123456789"},
@@ -614,7 +614,7 @@ func ExampleWithAhead() {
 	// Output: 10
 }
 
-// Two clients share 8 MiB in flight, so that transfers on both take no more memory than that.
+// Two clients share 8 MiB in flight, so transfers on both together take no more memory than that.
 func ExampleWithBudget() {
 	budget := usftp.NewBudget(8 << 20)
 	for _, name := range []string{"a", "b"} {
@@ -634,7 +634,7 @@ func ExampleWithBudget() {
 func ExampleQuotePattern() {
 	client, done := connect(map[string]string{"[x]/a.txt": "", "x/b.txt": ""})
 	defer done()
-	dir := "[x]" // a name, perhaps the server's, and no pattern
+	dir := "[x]" // a name, perhaps from the server, not a pattern
 	fmt.Println(client.Glob(usftp.QuotePattern(dir) + "/*.txt"))
 	// Output: [[x]/a.txt] <nil>
 }

@@ -48,12 +48,12 @@ func (s *session) extended(expect wire.Type, name string, payload []byte) operat
 }
 
 // Raw sends single requests and returns the server's answers unchanged. Results are [Pending], so
-// any number of requests may be in flight. The end of a file or directory is io.EOF. Whoever opens
-// a handle must close it.
+// any number of requests may be in flight. The end of a file or directory is io.EOF. The caller
+// must close the handles that it opens.
 //
-// Requests count against the client's budget, and replies are matched and checked as all others
-// are, but nothing is retried, split or put in order. [Client.Limits] and [Client.Extensions]
-// return what was negotiated.
+// Requests count against the client's budget, and replies are matched and checked like all others,
+// but nothing is retried, split or put in order. [Client.Limits] and [Client.Extensions] return
+// what was negotiated.
 type Raw struct {
 	session *session
 	ctx     context.Context
@@ -97,7 +97,7 @@ func (r Raw) Close(handle []byte) *Pending[struct{}] {
 }
 
 // Read sends one READ for len(p) bytes (draft-02, section 6.4), which may return fewer. p must not
-// be used until the result is there.
+// be used until the operation is complete.
 func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 	message := wire.Read{Handle: handle, Offset: off, Length: uint32(len(p))}
 	op := ask(r.session, "read", "", wire.TypeData, message, func(call *conn.Call) (int, error) {
@@ -108,7 +108,7 @@ func (r Raw) Read(handle []byte, off uint64, p []byte) *Pending[int] {
 	return start(r.ctx, r.session, op)
 }
 
-// Write sends one WRITE (draft-02, section 6.4). It has copied p when it returns.
+// Write sends one WRITE (draft-02, section 6.4). It copies p before it returns.
 func (r Raw) Write(handle []byte, off uint64, p []byte) *Pending[struct{}] {
 	call := r.session.writeCall(handle, int64(off), p)
 	return start(r.ctx, r.session, operation[none]{session: r.session, name: "write", call: call})

@@ -63,7 +63,7 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// TestExtensionsOfOpenSSH asks OpenSSH's own server.
+// TestExtensionsOfOpenSSH uses OpenSSH's own server.
 func TestExtensionsOfOpenSSH(t *testing.T) {
 	client := startServer(t)
 	me, err := user.Current()

@@ -21,8 +21,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// chaos is a client that is ill-treated while several goroutines use it. Whatever happens, an
-// operation gives the right bytes or an error, and ends.
+// chaos is a client that suffers faults while several goroutines use it. Whatever happens, each
+// operation ends, with the right bytes or an error.
 type chaos struct {
 	t      *testing.T
 	recipe string
@@ -37,7 +37,7 @@ func (c *chaos) wrong(format string, args ...any) {
 	c.t.Errorf("%s\n\t%s", fmt.Sprintf(format, args...), c.recipe)
 }
 
-// chaosOps are what is done to the server, each with its own judgement.
+// chaosOps are the operations, each of which checks its own result.
 var chaosOps = []func(c *chaos, client *usftp.Client, rng *rand.Rand, own string) error{
 	(*chaos).readFile, (*chaos).writeTo, (*chaos).readLoop, (*chaos).readAts,
 	(*chaos).writeFile, (*chaos).readFrom, (*chaos).writeLoop, (*chaos).writeAts,
@@ -135,8 +135,8 @@ func (c *chaos) judgeReadAt(p []byte, off, n int, err error) error {
 	return err
 }
 
-// judgeWritten compares what is on the server with what an operation says of it: n bytes are safe,
-// and all where there is no error.
+// judgeWritten compares what is on the server with what an operation returned: n bytes are safe,
+// and all of them if there is no error.
 func (c *chaos) judgeWritten(what, name string, data []byte, n int64, err error) error {
 	got, readErr := c.server.Files.ReadFile(name)
 	if readErr != nil && (err == nil || n > 0) {
@@ -203,7 +203,7 @@ func (c *chaos) writeAts(client *usftp.Client, rng *rand.Rand, own string) error
 		p := bytes.Clone(data[off : off+piece])
 		if rng.IntN(2) == 0 {
 			pending = append(pending, f.Async().WriteAt(p, int64(off)))
-			clear(p) // it has been copied
+			clear(p) // the client has copied it
 			continue
 		}
 		n, err := f.WriteAt(p, int64(off))
@@ -263,7 +263,7 @@ func (c *chaos) copyThrough(client *usftp.Client, _ *rand.Rand, own string) erro
 	if err != nil {
 		return err
 	}
-	n, err := to.ReadFrom(io.MultiReader(from)) // by Read
+	n, err := to.ReadFrom(io.MultiReader(from)) // calls Read
 	err = errors.Join(err, to.Close())
 	return c.judgeWritten("a copy", own, c.data, n, err)
 }
@@ -288,7 +288,8 @@ func newChaos(t *testing.T, seed uint64, script sftptest.Script,
 	return c, err
 }
 
-// run has several goroutines do some operations each. Each begins in a context by begin.
+// run makes several goroutines do some operations each. begin returns the context of each
+// operation.
 func (c *chaos) run(seed uint64, begin func(*rand.Rand) (context.Context, context.CancelFunc)) {
 	var wg sync.WaitGroup
 	for i := range 3 {
@@ -313,7 +314,7 @@ func (c *chaos) run(seed uint64, begin func(*rand.Rand) (context.Context, contex
 	wg.Wait()
 }
 
-// end closes all and looks at what is left.
+// end closes everything and checks that nothing is left.
 func (c *chaos) end() {
 	c.client.Close()
 	c.server.Close()
@@ -323,7 +324,7 @@ func (c *chaos) end() {
 	}
 }
 
-// TestRandomFaults: awkward servers, one of whose replies or two are spoiled.
+// TestRandomFaults: awkward servers, one or two of whose replies are spoiled.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(chaosRuns) {
 		script := sftptest.RandomScript(seed)
@@ -332,7 +333,7 @@ func TestRandomFaults(t *testing.T) {
 		for range 1 + rng.IntN(2) {
 			fault := sftptest.RandomFault(rng.Uint64())
 			if strings.Contains(fault.Do.String(), "TypeStatus") {
-				continue // success where nothing was done is a lie that no client can see
+				continue // a server that does nothing but reports success cannot be caught
 			}
 			switch fault.On {
 			case wire.TypeOpen, wire.TypeOpendir, wire.TypeClose, 0:
@@ -349,14 +350,14 @@ func TestRandomFaults(t *testing.T) {
 			c.run(seed, func(*rand.Rand) (context.Context, context.CancelFunc) {
 				return context.WithTimeout(context.Background(), 20*time.Minute)
 			})
-			time.Sleep(time.Minute) // what was closed without waiting
+			time.Sleep(time.Minute) // for what was closed without waiting
 			c.alive(handlesMayLeak)
 			c.end()
 		})
 	}
 }
 
-// alive looks at a client on which nothing is under way, where the connection lives.
+// alive checks an idle client whose connection is alive.
 func (c *chaos) alive(handlesMayLeak bool) {
 	select {
 	case <-c.client.Done():
@@ -376,8 +377,8 @@ func (c *chaos) alive(handlesMayLeak bool) {
 
 const chaosRuns = 60
 
-// TestRandomCancellation: contexts that end at any moment. The connection lives, and nothing is
-// left of what was given up.
+// TestRandomCancellation: contexts end at any moment. The connection stays alive, and nothing is
+// left of what was cancelled.
 func TestRandomCancellation(t *testing.T) {
 	for seed := range uint64(chaosRuns) {
 		bubble(t, func(t *testing.T) {
@@ -393,7 +394,7 @@ func TestRandomCancellation(t *testing.T) {
 			if _, err := c.client.Stat("/a"); err != nil {
 				c.wrong("the client is of no more use: %v", err)
 			}
-			time.Sleep(10 * time.Minute) // slow links have much to bring that nobody wants
+			time.Sleep(10 * time.Minute) // slow links have much to deliver that is no longer needed
 			c.alive(false)
 			if err := c.readFile(c.client, nil, ""); err != nil {
 				c.wrong("the client is of no more use: %v", err)
@@ -403,8 +404,8 @@ func TestRandomCancellation(t *testing.T) {
 	}
 }
 
-// session is what a cut connection interrupts: a bit of everything. It says how far it came, and
-// what failed.
+// shortSession is what a broken connection interrupts: a bit of everything. It returns how far it
+// came and what failed.
 func shortSession(client *usftp.Client, old, fresh []byte) (done int, err error) {
 	for _, step := range []func() error{
 		func() error {
@@ -455,9 +456,9 @@ func shortSession(client *usftp.Client, old, fresh []byte) (done int, err error)
 	return done, nil
 }
 
-// TestCutAfterEveryByte: a connection that breaks, or ends, after any number of bytes of either
-// way. Every call ends with an error that says that the connection did, nothing that was said to be
-// done is missing, and the target is the old one or the new one.
+// TestCutAfterEveryByte: a connection breaks, or ends, after any number of bytes in either
+// direction. Every call ends with an error that says so, nothing that was reported done is missing,
+// and the target is either the old one or the new one.
 func TestCutAfterEveryByte(t *testing.T) {
 	old, fresh := noise(1500), noise(1700)
 	run := func(t *testing.T, cut func(client, server *sftptest.End)) (toServer, toClient int64) {
@@ -488,7 +489,7 @@ func TestCutAfterEveryByte(t *testing.T) {
 				toServer, toClient = stats.BytesWritten, stats.BytesRead
 			}
 			clientEnd.Close()
-			serverEnd.Close() // to which the client may have fallen silent
+			serverEnd.Close() // the client may have stopped sending to it
 			<-served
 			synctest.Wait()
 			if err != nil && !errors.Is(err, net.ErrClosed) {

@@ -20,7 +20,7 @@ import (
 // name. A closed File can be opened, and an open one closed, any number of times.
 //
 // Its methods may be called concurrently. Those that use the file's offset (Read, Write, Seek,
-// ReadFrom, WriteTo) take turns; ReadAt and WriteAt run side by side.
+// ReadFrom, WriteTo) take turns; ReadAt and WriteAt run concurrently.
 //
 // A File caches the attributes it last received. The accessors (Size, Mode, ModTime, IsDir, ...)
 // return the cached ones and send no request; [File.Stat] always asks the server.
@@ -369,7 +369,7 @@ func (f *File) Close() error {
 	}
 	_, err := run(context.Background(), op)
 	if behind != nil {
-		return behind // what was written is not there; what became of the handle matters less
+		return behind // the data was not written; what became of the handle matters less
 	}
 	return err
 }

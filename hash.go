@@ -10,8 +10,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// AlgorithmBLAKE3 is the name by which usftp's own servers offer BLAKE3 with a 32-byte hash; the
-// draft has none.
+// AlgorithmBLAKE3 is the name under which usftp's own servers offer BLAKE3 with a 32-byte hash; the
+// draft defines none.
 const AlgorithmBLAKE3 = wire.HashBLAKE3
 
 // CheckFile says what to hash (draft-ietf-secsh-filexfer-extensions-00, section 3).
@@ -22,13 +22,13 @@ type CheckFile struct {
 	Algorithms []string
 	Offset     int64
 	Length     int64 // in bytes; 0 means to the end
-	BlockSize  int   // bytes that one hash is taken of, at least 256; 0 means one hash of all
+	BlockSize  int   // bytes per hash, at least 256; 0 means one hash of everything
 }
 
 // FileHashes are hashes taken by a server.
 type FileHashes struct {
-	Algorithm string // the one of those asked for that the server has used
-	// of each block in order, of which the last may be shorter; or the only one
+	Algorithm string // the algorithm that the server chose
+	// one per block, of which the last may be shorter; or one of everything
 	Hashes [][]byte
 }
 
@@ -58,7 +58,7 @@ func (c *Client) CheckFileAlgorithms() []string {
 	return strings.Split(list, ",")
 }
 
-// checkHandleName is the request by which this server hashes an open file, or "". See
+// checkHandleName is the request with which this server hashes an open file, or "". See
 // [wire.ExtCheckFile].
 func (s *session) checkHandleName() string {
 	if _, offered := s.offers[wire.ExtCheckFileHandle]; offered {
@@ -74,7 +74,7 @@ func (s *session) checkHandleName() string {
 	return wire.ExtCheckFile
 }
 
-// checkFileName is the request by which this server hashes a file by name, or "".
+// checkFileName is the request with which this server hashes a file by name, or "".
 func (s *session) checkFileName() string {
 	if _, offered := s.offers[wire.ExtCheckFileName]; offered {
 		return wire.ExtCheckFileName

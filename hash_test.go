@@ -37,7 +37,7 @@ func TestCheckFile(t *testing.T) {
 				got.Algorithm != "sha256" {
 				t.Errorf("%+v, %v", got, err)
 			}
-			// So many blocks that they take more than one request; the last is shorter.
+			// So many blocks that they need more than one request; the last is shorter.
 			blocks, err := r.CheckFile("/f", usftp.CheckFile{Algorithms: []string{"md5"},
 				BlockSize: 1000, Offset: 1})
 			if err != nil || len(blocks.Hashes) != (3<<20-1+999)/1000 {
@@ -66,7 +66,7 @@ func TestCheckFile(t *testing.T) {
 	}
 }
 
-// TestOddHashes: what servers answer to check-file besides what the draft says.
+// TestOddHashes: answers to check-file that differ from the draft.
 func TestOddHashes(t *testing.T) {
 	sum := bytes.Repeat([]byte{7}, 16)
 	withLength := func(n int) (b []byte) {
@@ -77,7 +77,7 @@ func TestOddHashes(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		reply  wire.CheckFileReply
-		blocks int // of 1000 bytes that are asked for, 0 for one hash of all
+		blocks int // number of 1000-byte blocks requested, 0 for one hash of everything
 		ok     bool
 	}{
 		"as the draft has it": {wire.CheckFileReply{Algorithm: "md5", Hashes: sum}, 0, true},

@@ -13,8 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// hostile is a server whose every name is a directory with whatever list says, on which everything
-// succeeds. list is asked for one READDIR after the other on one handle; nil is the end.
+// hostile is a server on which every name is a directory with the entries that list returns, and
+// every operation succeeds. list is called for each READDIR on a handle; nil means the end.
 func hostile(list func(path string, n int) []wire.Name) sftptest.Script {
 	var handles atomic.Int64
 	paths, asked := make(map[string]string), make(map[string]int)
@@ -53,7 +53,7 @@ var (
 	regular   = wire.Attrs{Flags: wire.AttrPermissions, Permissions: 0o100644}
 )
 
-// freshNames lists names that it has never listed before, without end.
+// freshNames lists ever new names, without end.
 func freshNames(attrs wire.Attrs) func(string, int) []wire.Name {
 	var listed atomic.Int64
 	return func(string, int) []wire.Name {
@@ -65,7 +65,7 @@ func freshNames(attrs wire.Attrs) func(string, int) []wire.Name {
 	}
 }
 
-// deeper lists one directory in each, without end.
+// deeper lists one directory in each directory, without end.
 func deeper(_ string, n int) []wire.Name {
 	if n > 0 {
 		return nil
@@ -126,7 +126,7 @@ func TestTreeWithoutBottom(t *testing.T) {
 	})
 }
 
-// The pairs of 8 bytes in a packet take several times that in memory.
+// The pairs of 8 bytes in a packet need several times as much memory.
 func TestManyExtendedAttributes(t *testing.T) {
 	with := func(pairs int) func(string, int) []wire.Name {
 		attrs := wire.Attrs{Flags: wire.AttrExtended | wire.AttrPermissions, Permissions: 0o100644,

@@ -27,7 +27,7 @@ import (
 // to servers that answer in order many requests for names are sent at once. Replies larger than the
 // usual limits are accepted while there is room, 96 MiB with everything else that the client holds,
 // or about a million names; memory is allocated as they arrive. Beyond that the listing fails with
-// a [*ProtocolError] and the connection goes on.
+// a [*ProtocolError], and the connection stays usable.
 func (c *Client) Entries(dir string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		l := c.list(dir)

@@ -77,7 +77,7 @@ func TestListedFileOpens(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// TestEntriesStopsEarly: breaking the loop closes the directory, with many requests in flight too.
+// TestEntriesStopsEarly: breaking the loop closes the directory, even with many requests in flight.
 func TestEntriesStopsEarly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{ReaddirNames: 3}, 10*time.Millisecond,
@@ -94,7 +94,7 @@ func TestEntriesStopsEarly(t *testing.T) {
 				break
 			}
 		}
-		must[fs.FileInfo](t)(r.Stat("/d")) // behind all that was sent before
+		must[fs.FileInfo](t)(r.Stat("/d")) // after everything that was sent before
 		if n := r.server.OpenHandles(); n != 0 {
 			t.Errorf("%d handles are open", n)
 		}
@@ -180,14 +180,14 @@ func TestBadListings(t *testing.T) {
 	}
 }
 
-// isProtocolError tells whether an error is about what a reply holds, and not about the connection,
-// which goes on.
+// isProtocolError reports whether an error is only about the contents of a reply, so that the
+// connection stays usable.
 func isProtocolError(err error) bool {
 	var broken *usftp.ProtocolError
 	return errors.As(err, &broken) && !errors.Is(err, net.ErrClosed)
 }
 
-// TestEvilNames: what a server lists must lie in the directory.
+// TestEvilNames: entries that a server lists must lie in the directory.
 func TestEvilNames(t *testing.T) {
 	for _, name := range []string{"", "a/b", "/etc/passwd", "../x", "a\x00b"} {
 		reply := wire.Names{Names: []wire.Name{{Filename: "fine"}, {Filename: name}}}
@@ -241,7 +241,7 @@ func TestReadDirOfManyEntries(t *testing.T) {
 	})
 }
 
-// TestListingAllocates: an entry costs its File and its name, no more.
+// TestListingAllocates: an entry allocates its File and its name, nothing more.
 func TestListingAllocates(t *testing.T) {
 	client := startServer(t, usftp.WithServerVersion(openSSH))
 	dir := t.TempDir()
@@ -277,6 +277,6 @@ func TestReadDirLimit(t *testing.T) {
 		if len(files) == 0 || len(files) == 100 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(len(files), err)
 		}
-		ok(t, files[0].OpenRead()) // its context is the client's, not that of the time limit
+		ok(t, files[0].OpenRead()) // with the client's context, not that of the time limit
 	})
 }

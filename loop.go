@@ -19,7 +19,7 @@ type lane struct {
 	client *session
 	handle []byte
 	window *flow.Window
-	lost   bool    // its connection has ended: others do what was its
+	lost   bool    // its connection has ended; the other lanes take over its ranges
 	member *member // nil for the first, which always takes part
 }
 
@@ -53,7 +53,7 @@ type loop struct {
 type mover interface {
 	fill() error            // sends as much as may be in flight
 	settle(call *conn.Call) // takes a complete call
-	settledAll() error      // comes after those that were complete together
+	settledAll() error      // follows the calls that were complete together
 }
 
 // move fills and settles until nothing is in flight and nothing more is sent.

@@ -29,8 +29,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// panics runs f, which panics because a user's function does, as within net/http, which goes on
-// after it.
+// panics runs f, which panics because a user's function does, and recovers, as net/http does.
 func panics(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
@@ -41,8 +40,8 @@ func panics(t *testing.T, f func()) {
 	f()
 }
 
-// TestPanicsOfSourceAndSink: a program that recovers from its sink's or source's panic finds the
-// client as it was.
+// TestPanicsOfSourceAndSink: a program that recovers from a panic of its source or sink can still
+// use the client.
 func TestPanicsOfSourceAndSink(t *testing.T) {
 	for at := range 6 {
 		bubble(t, func(t *testing.T) {
@@ -90,8 +89,8 @@ func TestPanicsOfSourceAndSink(t *testing.T) {
 	}
 }
 
-// TestOffsetsAtTheEnd: what does not fit in front of the last offset there can be is an error, and
-// neither a success nor a wait.
+// TestOffsetsAtTheEnd: data beyond the largest possible offset is an error, neither a success nor a
+// hang.
 func TestOffsetsAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0)
@@ -136,8 +135,8 @@ func TestOffsetsAtTheEnd(t *testing.T) {
 	})
 }
 
-// A file has one offset, so that one cannot be read and written in one call; it must not wait for
-// itself.
+// A file has only one offset, so it cannot be read and written in one call. The call must not wait
+// for itself.
 func TestFileToItself(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0)
 	r.server.Files.WriteFile("/f", noise(1000))
@@ -175,8 +174,8 @@ func randomBytes(size int) []byte {
 	return data
 }
 
-// A transfer takes as many round trips as it needs and no more: down, OPEN and the READs; up, OPEN,
-// the WRITEs, CLOSE.
+// A transfer takes as many round trips as it needs and no more: for a download, OPEN and the READs;
+// for an upload, OPEN, the WRITEs and CLOSE.
 func TestTransferRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 100 * time.Millisecond
@@ -220,7 +219,7 @@ func TestTransferRoundTrips(t *testing.T) {
 	})
 }
 
-// An upload slides: on a link whose window holds a part of it, the link is never idle.
+// An upload slides: while the link's window holds only part of it, the link is never idle.
 func TestUploadSlides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip, window, size = 100 * time.Millisecond, 2 << 20, 32 << 20
@@ -245,7 +244,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// Whatever a server does that it may do, the bytes are right.
+// Whatever a server is allowed to do, the bytes are right.
 func TestTransfersWithAwkwardServers(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) { transferWith(t, seed) })
@@ -303,8 +302,8 @@ func TestEndOfFileIsAskedAgain(t *testing.T) {
 	}
 }
 
-// After a failure the caller learns how much, from the beginning and without a gap, is safe; what
-// failed first is what is said.
+// After a failure the caller learns how much is safe, from the beginning and without a gap, and
+// gets the first error.
 func TestFailureTellsWhatIsSafe(t *testing.T) {
 	const packet = wire.MaxData
 	client, server := scripted(t, sftptest.Script{Faults: []sftptest.Fault{
@@ -346,7 +345,7 @@ func TestFailureTellsWhatIsSafe(t *testing.T) {
 	}
 }
 
-// The errors of the caller's own reader and writer come back as they are.
+// The errors of the caller's own reader and writer are returned unchanged.
 func TestErrorsOfSourceAndSink(t *testing.T) {
 	client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{})
 	data := randomBytes(2 << 20)
@@ -418,7 +417,7 @@ func TestCloseEndsATransfer(t *testing.T) {
 	})
 }
 
-// A slow sink slows its own transfer and nothing else.
+// A slow sink slows only its own transfer.
 func TestSlowSinkHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := scripted(t, sftptest.Script{}, sftptest.LinkConfig{},
@@ -456,8 +455,8 @@ type blocked struct{ until chan struct{} }
 
 func (b blocked) Write(p []byte) (int, error) { <-b.until; return len(p), nil }
 
-// Two uploads share a connection whose writer is busy with the first: the second neither waits for
-// it to end nor takes that for its own end.
+// Two uploads share a connection whose writer is busy with the first. The second neither waits for
+// the first to end nor mistakes this for its own end.
 func TestUploadBesideABusyOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := scripted(t, sftptest.Script{},
@@ -475,7 +474,7 @@ func TestUploadBesideABusyOne(t *testing.T) {
 			done <- name
 		}
 		go upload("/first")
-		time.Sleep(time.Second) // of the bubble: the writer is busy now
+		time.Sleep(time.Second) // virtual time: the writer is busy now
 		go upload("/second")
 		if first := <-done; first != "/second" {
 			t.Errorf("%s ended first", first)
@@ -489,8 +488,8 @@ func TestUploadBesideABusyOne(t *testing.T) {
 	})
 }
 
-// A server that keeps the first READ's answer to itself, and answers all others, is not asked for
-// the whole file, which would wait in memory.
+// A server that withholds the answer to the first READ but answers all others is not asked for the
+// whole file, which would wait in memory.
 func TestReorderIsBounded(t *testing.T) {
 	data := make([]byte, 96<<20)
 	for i := range data {
@@ -524,7 +523,7 @@ func TestReorderIsBounded(t *testing.T) {
 				}
 				ended <- err
 			}()
-			time.Sleep(10 * time.Second) // of a fake clock: nothing more comes
+			time.Sleep(10 * time.Second) // virtual time: nothing more comes
 			synctest.Wait()
 			if asked := len(server.Requests(wire.TypeRead)) * 255 << 10; asked > 40<<20 {
 				t.Errorf("%d MiB were asked for before the first answer", asked>>20)

@@ -70,8 +70,8 @@ func addSpec(names map[string]bool, prefix string, spec ast.Spec) {
 	}
 }
 
-// TestMigrationTable: docs/coming-from-pkg-sftp.md has a row for every name of pkg/sftp, and what
-// it names here exists.
+// TestMigrationTable: docs/coming-from-pkg-sftp.md has a row for every name of pkg/sftp, and the
+// names on this side exist.
 func TestMigrationTable(t *testing.T) {
 	page := string(must[[]byte](t)(os.ReadFile("docs/coming-from-pkg-sftp.md")))
 	theirs := strings.Fields(string(must[[]byte](t)(os.ReadFile("testdata/pkg-sftp-symbols.txt"))))

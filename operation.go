@@ -26,10 +26,10 @@ type operation[T any] struct {
 	// instead returns what to ask after a refusal, or nil if the refusal stands: the protocol has
 	// too few codes to say what was wrong, and servers refuse different things.
 	instead func(refusal error) *operation[T]
-	// refused replaces the error if the server refuses this too: that of the operation asked first.
+	// refused is the error to return if the server refuses this too: that of the first operation.
 	refused error
-	// file is one whose writing behind must be settled before this is sent: a WRITE that came later
-	// would undo what this does or be missing from what it sees.
+	// file is a file whose write-behind must be settled before this is sent: a later WRITE would
+	// undo what this does, or be missing from what it sees.
 	file *File
 	// orSuccess accepts a STATUS of OK besides the expected type.
 	orSuccess bool
@@ -196,7 +196,7 @@ func (op operation[T]) needs(extension string) operation[T] {
 	return op.fail(&unsupported{extension})
 }
 
-// discard is the Completer of a call whose reply nobody wants.
+// discard is the Completer of a call whose reply is not needed.
 type discard struct{ session *session }
 
 func (d discard) Complete(call *conn.Call) { d.session.conn.Recycle(call) }

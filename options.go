@@ -26,7 +26,7 @@ type options struct {
 
 // WithMaxPacket limits the data in one READ or WRITE, in bytes. The default is what the server
 // allows by limits@openssh.com, at most 255 KiB, or 32 KiB if it does not say. If a server returns
-// less the size shrinks by itself. Values are clamped to the range from 512 bytes to 255 KiB.
+// less, the size shrinks automatically. Values are clamped to the range from 512 bytes to 255 KiB.
 func WithMaxPacket(bytes int) ClientOption {
 	return func(o *options) { o.maxPacket = min(max(bytes, 512), wire.MaxData) }
 }
@@ -42,7 +42,7 @@ func WithMaxInFlight(bytes int64) ClientOption {
 // [WithBudget].
 type Budget struct{ shared *conn.Shared }
 
-// NewBudget returns a budget of so many bytes, for any number of clients.
+// NewBudget returns a budget of that many bytes, for any number of clients.
 func NewBudget(bytes int64) *Budget { return &Budget{conn.NewShared(bytes)} }
 
 // InFlight returns how many bytes are in flight now.
@@ -64,7 +64,7 @@ func WithReadAhead(bytes int64) ClientOption {
 	return func(o *options) { o.readAhead = max(bytes, 0) }
 }
 
-// WithWriteBehind makes [File.Write] return without waiting for the server, as long as at most so
+// WithWriteBehind makes [File.Write] return without waiting for the server, as long as at most this
 // many bytes of a file are in flight. An error then comes with a later Write, Sync or Close, as
 // described at [File.Writer]. With 0, the default, each Write waits.
 func WithWriteBehind(bytes int64) ClientOption {
@@ -103,31 +103,30 @@ func WithLogger(l *slog.Logger) ClientOption {
 }
 
 // WithKeepalive sets how to ask the transport whether the peer is alive. ask returns nil if the
-// peer answered in any way before ctx was done. [NewClient] sets it by itself.
+// peer answered in any way before ctx was done. [NewClient] sets it automatically.
 func WithKeepalive(ask func(ctx context.Context) error) ClientOption {
 	return func(o *options) { o.conn.Keepalive = ask }
 }
 
 // WithServerVersion sets the SSH server's version line ("SSH-2.0-OpenSSH_9.2p1"), by which the
-// client knows servers that work in order. [NewClient] sets it by itself.
+// client knows servers that work in order. [NewClient] sets it automatically.
 func WithServerVersion(version string) ClientOption {
 	return func(o *options) { o.serverVersion = version }
 }
 
 // WithChannelWindow sets how many bytes the stream carries in a round trip if the transport limits
-// that, as SSH channels do; transfers start with so much in flight. The default is 0: no limit.
-// [NewClient] sets it by itself.
+// that, as SSH channels do; transfers start with that much in flight. The default is 0: no limit.
+// [NewClient] sets it automatically.
 func WithChannelWindow(bytes int) ClientOption {
 	return func(o *options) { o.channelWindow = bytes }
 }
 
-// WithStatStrategy sets what to do if a file's size is needed. The default is [StatLazy].
+// WithStatStrategy sets where [File.Seek] gets a file's size. The default is [StatLazy].
 func WithStatStrategy(strategy StatStrategy) ClientOption {
 	return func(o *options) { o.statStrategy = strategy }
 }
 
-// StatStrategy says what to do if a file's size is needed, which it is when Seek counts from the
-// end.
+// StatStrategy says where [File.Seek] gets a file's size when it counts from the end.
 type StatStrategy int
 
 const (

@@ -294,7 +294,7 @@ func (c *Client) Symlink(oldname, newname string) error {
 	_, missing := c.Lstat(newname)
 	if target, err := c.ReadLink(oldname); err != nil || target != newname ||
 		!errors.Is(missing, fs.ErrNotExist) {
-		return nil // the server does not say what it has made: it says that all is well
+		return nil // the server does not say what it made, but reports success
 	}
 	if _, err := run(c.ctx, c.removeFile(oldname)); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// On a server that rewrites the targets of links, a link that was there is not taken for one that
-// SYMLINK has made the wrong way round.
+// On a server that rewrites the targets of links, Symlink does not mistake an existing link for one
+// that SYMLINK made the wrong way round.
 func TestSymlinkKeepsWhatWasThere(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0)
 	r.server.Files.Symlink("/new", "/old")
@@ -58,8 +58,7 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// TestGlobOfAListingThatBreaksOff: what is known of a directory that was listed in part is not
-// taken for all of it.
+// TestGlobOfAListingThatBreaksOff: part of a listing is not taken for all of it.
 func TestGlobOfAListingThatBreaksOff(t *testing.T) {
 	r := newRig(t, sftptest.Script{ReaddirNames: 2, Faults: []sftptest.Fault{
 		{On: wire.TypeReaddir, Path: "/logs", Skip: 2,

@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// workout does with a server what programs do, in a directory of its own, and checks it all.
+// workout does what programs do with a server, in its own directory, and checks the results.
 func workout(t *testing.T, c *usftp.Client, dir string, lacks ...string) {
 	t.Helper()
 	has := func(what string) bool { return !slices.Contains(lacks, what) }
@@ -130,7 +130,7 @@ func countOf(list []string, of ...string) (n int) {
 	return n
 }
 
-// TestServersThatDiffer: scripted, for quirks that no server that is at hand has.
+// TestServersThatDiffer uses scripts for quirks that no available server has.
 func TestServersThatDiffer(t *testing.T) {
 	none := []wire.ExtensionPair{}
 	for name, test := range map[string]struct {
@@ -173,8 +173,8 @@ func TestServersThatDiffer(t *testing.T) {
 	}
 }
 
-// TestOneWriteAtATime: what a server refuses side by side is written again one by one, where the
-// source can be read again, and remembered.
+// TestOneWriteAtATime: concurrent WRITEs that a server refuses are repeated one by one if the
+// source can be read again, and the quirk is remembered.
 func TestOneWriteAtATime(t *testing.T) {
 	r := newRig(t, sftptest.Script{OneWrite: true}, 0)
 	data := noise(3 << 20)
@@ -227,8 +227,7 @@ func TestZeroLengthData(t *testing.T) {
 	}
 }
 
-// TestReadOnce: a file that is gone once it was read can be read whole, in one go, by each of the
-// ways.
+// TestReadOnce: a file that vanishes once it has been read can be read whole, by each method.
 func TestReadOnce(t *testing.T) {
 	data := noise(1 << 20)
 	r := newRig(t, sftptest.Script{ReadOnce: true}, 0, usftp.WithReadAhead(0))
@@ -252,7 +251,7 @@ func TestReadOnce(t *testing.T) {
 func TestStatStrategies(t *testing.T) {
 	for _, test := range []struct {
 		strategy usftp.StatStrategy
-		asks     int // of three Seeks from the end of a file that was listed
+		asks     int // requests of three Seeks from the end of a listed file
 	}{{usftp.StatLazy, 0}, {usftp.StatAlways, 3}, {usftp.StatNever, 0}} {
 		r := newRig(t, sftptest.Script{}, 0, usftp.WithStatStrategy(test.strategy))
 		r.server.Files.WriteFile("/d/f", []byte("12345"))

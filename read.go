@@ -238,9 +238,9 @@ type download struct {
 	from    int64 // where it began
 	answers *atomic.Int64
 	sink    func(p []byte) error
-	parked  []*conn.Call // data that came before what lies before it, by offset
+	parked  []*conn.Call // data that arrived before what precedes it, by offset
 	given   int64        // the offset up to which the sink has everything
-	wrote   func(int64)  // told of given
+	wrote   func(int64)  // called with given
 	// for a sink that takes data in any order; nil otherwise
 	place  func(p []byte, off int64) error
 	broken error // what place failed with

@@ -39,7 +39,7 @@ type prefetch struct {
 
 	stale atomic.Bool // somebody has written to the file, or moved the offset
 
-	mu       sync.Mutex // held by the Read that uses it, or by who discards it
+	mu       sync.Mutex // held by the Read that uses it, or to discard it
 	gone     bool
 	used     int   // bytes of the first parked block that have been read
 	held     int64 // bytes parked
@@ -368,8 +368,8 @@ func (l *prefetches) remove(a *prefetch) {
 	}
 }
 
-// changed drops what was read ahead of a file. Whoever changes the file calls it before and again
-// afterwards, since what was read in between may be either.
+// changed drops what was read ahead of a file. It must be called before and after each change of
+// the file, since what was read in between may be either.
 func (s *session) changed(name string) {
 	if s.ahead.count.Load() == 0 {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestRenamedFileIsNotStale: what was read ahead goes with a file's name.
+// TestRenamedFileIsNotStale: read-ahead data belongs to a file's name.
 func TestRenamedFileIsNotStale(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0)
@@ -56,7 +56,7 @@ func readAll(t *testing.T, f io.Reader, size int) []byte {
 	}
 }
 
-// TestReadAhead: a loop of small Reads is as fast as the link, over servers of all sorts.
+// TestReadAhead: a loop of small Reads is as fast as the link, with all sorts of servers.
 func TestReadAhead(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	data := noise(10 << 20)
@@ -84,7 +84,7 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
-// TestLargeReads: a Read never takes more round trips for being read ahead of.
+// TestLargeReads: read-ahead never makes a Read take more round trips.
 func TestLargeReads(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	data := noise(10 << 20)
@@ -110,8 +110,8 @@ func TestLargeReads(t *testing.T) {
 	}
 }
 
-// TestReadAheadStartsSecond: one Read asks for what it needs and no more, but for the attributes; a
-// second one that follows asks ahead.
+// TestReadAheadStartsSecond: one Read requests only what it needs, and the attributes; a second,
+// sequential one starts to read ahead.
 func TestReadAheadStartsSecond(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, ahead := range []int64{0, 1 << 20} {
@@ -149,8 +149,8 @@ func TestReadAheadStartsSecond(t *testing.T) {
 	})
 }
 
-// TestReadAheadIsDropped: nothing that this client has written is ever missed, whichever way it was
-// written.
+// TestReadAheadIsDropped: Read never misses anything that this client has written, by whichever
+// method.
 func TestReadAheadIsDropped(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("o"), 1<<20), bytes.Repeat([]byte("n"), 1<<20)
 	for name, change := range map[string]func(t *testing.T, r *rig, f *usftp.File) error{
@@ -217,7 +217,7 @@ func TestReadAheadIsDropped(t *testing.T) {
 	}
 }
 
-// TestEndIsNeverRemembered: a file that grows is read on, as tail does.
+// TestEndIsNeverRemembered: a file that grows can be read further, as tail does.
 func TestEndIsNeverRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0)
@@ -244,7 +244,7 @@ func TestEndIsNeverRemembered(t *testing.T) {
 	})
 }
 
-// TestReadAheadIsCounted: what lies ahead counts in the budget, and what is dropped is given back.
+// TestReadAheadIsCounted: read-ahead data counts in the budget until it is read or dropped.
 func TestReadAheadIsCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftptest.Script{}, 0, usftp.WithMaxInFlight(4<<20))
@@ -273,15 +273,15 @@ func TestReadAheadIsCounted(t *testing.T) {
 			}
 			ok(t, f.Close())
 		}
-		// the whole budget is there again
+		// the whole budget is free again
 		if got := must[[]byte](t)(r.ReadFile("/f")); !bytes.Equal(got, data) {
 			t.Error("the data differs")
 		}
 	})
 }
 
-// TestReadWithLittleBudget: where the budget has no room to read ahead, or for all of a Read, it is
-// read nevertheless.
+// TestReadWithLittleBudget: Read works even if the budget has no room to read ahead, or for a whole
+// Read.
 func TestReadWithLittleBudget(t *testing.T) {
 	data := noise(2 << 20)
 	for _, budget := range []int64{1, 100 << 10, 600 << 10} {
@@ -336,8 +336,8 @@ func TestReadIsCancelledAndClosed(t *testing.T) {
 	})
 }
 
-// TestRandomUse: a file with both kinds of buffering behaves as one in memory, whatever is done to
-// it.
+// TestRandomUse: a file with both kinds of buffering behaves like one in memory, whatever is done
+// to it.
 func TestRandomUse(t *testing.T) {
 	for seed := range uint64(16) {
 		rng := rand.New(rand.NewPCG(seed, 9))

@@ -38,7 +38,7 @@ func Example_readme() {
 	}
 }
 
-// What README.md shows is what is compiled here.
+// TestReadmeExample: the example in README.md is the code that is compiled here.
 func TestReadmeExample(t *testing.T) {
 	source, err := os.ReadFile("readme_test.go")
 	if err != nil {

@@ -96,7 +96,7 @@ func (c *Client) RemoveAll(name string) error {
 	return c.removeTree(name, true, mostRemoved)
 }
 
-// RemoveAllIn removes everything in a directory but not the directory, and otherwise is
+// RemoveAllIn removes everything in a directory but not the directory itself. Otherwise it is like
 // [Client.RemoveAll]. It fails if dir is a symbolic link.
 func (c *Client) RemoveAllIn(dir string) error {
 	isDir, err := c.isDirectory(dir)
@@ -109,7 +109,7 @@ func (c *Client) RemoveAllIn(dir string) error {
 	return c.removeTree(dir, false, mostRemoved)
 }
 
-// removable refuses what nobody means to remove, and cuts trailing slashes, which would follow a
+// removable refuses names that are surely mistakes, and cuts trailing slashes, which would follow a
 // link.
 func (c *Client) removable(op, name string) (string, error) {
 	trimmed := strings.TrimRight(name, "/")
@@ -124,8 +124,8 @@ func (c *Client) isDirectory(name string) (bool, error) {
 	return err == nil && info.IsDir(), err
 }
 
-// remover removes a tree with a few workers and a stack of directories, the deepest on top. So it
-// holds little more than what lies beside one path through the tree.
+// remover removes a tree with a few workers and a stack of directories, the deepest on top. Its
+// memory holds little more than the neighbours of one path through the tree.
 type remover struct {
 	client *Client
 	work   sync.WaitGroup

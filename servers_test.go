@@ -28,7 +28,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestOurServer: package server over both of its backends, which carries requests out side by side.
+// TestOurServer: package server, which carries out requests concurrently, with both of its
+// backends.
 func TestOurServer(t *testing.T) {
 	dir, err := osfs.New(t.TempDir())
 	ok(t, err)
@@ -139,8 +140,7 @@ func TestRoundTripThroughOpenSSH(t *testing.T) {
 
 func hash(p []byte) []byte { h := sha256.Sum256(p); return h[:] }
 
-// python returns an interpreter that has a module: the one that USFTP_PYTHON names, or the
-// system's.
+// python returns an interpreter that has a module: the one named by USFTP_PYTHON, or the system's.
 func python(t *testing.T, module string) string {
 	t.Helper()
 	name := os.Getenv("USFTP_PYTHON")
@@ -169,7 +169,7 @@ func startPython(t *testing.T, module, script string) *usftp.Client {
 	cmd := exec.Command(interpreter, "-W", "ignore", filepath.Join(dir, "server.py"),
 		filepath.Join(dir, "key"))
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe() // its end tells the server to stop
+	stdin, err := cmd.StdinPipe() // closing it tells the server to stop
 	ok(t, err)
 	out, err := cmd.StdoutPipe()
 	ok(t, err)
@@ -204,8 +204,8 @@ async def main():
 asyncio.run(main())
 `
 
-// TestAsyncSSHServer: AsyncSSH's server answers out of order, and takes SYMLINK's paths as the
-// draft has them.
+// TestAsyncSSHServer: AsyncSSH's server answers out of order, and takes SYMLINK's paths in the
+// draft's order.
 func TestAsyncSSHServer(t *testing.T) {
 	workout(t, startPython(t, "asyncssh", asyncSSH), t.TempDir())
 }
@@ -277,7 +277,7 @@ sys.stdin.read()
 os._exit(0)
 `
 
-// TestParamikoServer: paramiko's server hashes files by a form of check-file of its own.
+// TestParamikoServer: paramiko's server hashes files with its own form of check-file.
 func TestParamikoServer(t *testing.T) {
 	client := startPython(t, "paramiko", paramikoServer)
 	dir := t.TempDir()
@@ -319,7 +319,7 @@ func TestOverSSH(t *testing.T) {
 	}
 	workout(t, client, t.TempDir())
 	ok(t, client.Close())
-	again := must[*usftp.Client](t)(usftp.NewClient(conn)) // closing a client leaves the connection
+	again := must[*usftp.Client](t)(usftp.NewClient(conn)) // the connection is still open
 	must[string](t)(again.Getwd())
 	ok(t, again.Close())
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A small file costs one round trip besides its OPEN to a server in order, and the requests reach
-// it in the order that keeps the file right.
-// where requests that are sent together are seen to be
+// A small file costs one round trip besides its OPEN on a server in order, and the requests arrive
+// in the order that keeps the file right. The bubble's clock shows which requests were sent
+// together.
 func TestSmallFiles(t *testing.T) { bubble(t, smallFiles) }
 
 func smallFiles(t *testing.T) {
@@ -42,7 +42,7 @@ func smallFiles(t *testing.T) {
 			given := bytes.Clone(data)
 			wait := private.OfFile(f).StartWriteClose(given, usftp.NewAttrs{SetMode: true, Mode: 0o640,
 				SetTimes: true, Atime: stamp, Mtime: stamp})
-			clear(given) // it is ours again
+			clear(given) // the caller may reuse it
 			refused, err := wait()
 			if refused != nil || err != nil {
 				t.Fatal(refused, err)
@@ -77,7 +77,7 @@ func smallFiles(t *testing.T) {
 				t.Errorf("%s: %d bytes: read in %d round trips", version, size, trips)
 			}
 		}
-		if _, err := client.Stat("/"); err != nil { // a CLOSE that nobody waited for went before
+		if _, err := client.Stat("/"); err != nil { // flushes a CLOSE that nobody waited for
 			t.Fatal(err)
 		}
 		if open := server.OpenHandles(); open != 0 {
@@ -86,7 +86,7 @@ func smallFiles(t *testing.T) {
 	}
 }
 
-// What goes wrong with a part of the burst is not lost, and closes the file.
+// An error in any part of the burst is reported, and the file is closed.
 func TestSmallFilesFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault        sftptest.Fault

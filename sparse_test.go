@@ -12,10 +12,10 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// sparseMemory is a source with holes, in memory: the spans that are data, and the file's end.
+// sparseMemory is a source with holes, in memory: the spans with data, and the file's end.
 type sparseMemory struct {
 	*bytes.Reader
-	bounds []int64 // where data begins and ends in turn; the last data ends with the file
+	bounds []int64 // where data begins and ends, in turn; the last data ends with the file
 	read   int
 }
 
@@ -36,7 +36,7 @@ func (s *sparseMemory) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// randomSparse makes a source and what it holds.
+// randomSparse makes a source and returns its contents.
 func randomSparse(rng *rand.Rand) (*sparseMemory, []byte, int) {
 	s, data, holds := &sparseMemory{}, []byte(nil), 0
 	for range rng.IntN(12) {
@@ -53,7 +53,7 @@ func randomSparse(rng *rand.Rand) (*sparseMemory, []byte, int) {
 	return s, data, holds
 }
 
-// TestSparseSources: holes are not read and not sent, whatever the server does, and count as
+// TestSparseSources: holes are neither read nor sent, whatever the server does, and count as
 // progress.
 func TestSparseSources(t *testing.T) {
 	whole := 0
@@ -77,7 +77,7 @@ func TestSparseSources(t *testing.T) {
 			defer f.Close()
 			n, err := private.NewStripes(f).ReadFromAt(source)
 			stored, _ := server.Files.ReadFile("/f")
-			if err != nil { // a server that takes no WRITE behind the end, say
+			if err != nil { // such as a server that accepts no WRITE beyond the end
 				if n > int64(len(data)) {
 					t.Errorf("seed %d: %d of %d bytes are safe", seed, n, len(data))
 				}

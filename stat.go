@@ -113,7 +113,7 @@ func (c *Client) StatVFS(name string) (*StatVFS, error) {
 	return stat, nil
 }
 
-// StatVFSInto is StatVFS into memory of the caller's.
+// StatVFSInto is StatVFS into a struct that the caller provides.
 func (c *Client) StatVFSInto(name string, stat *StatVFS) (err error) {
 	*stat, err = run(c.ctx, c.statVFS(name))
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// openOver opens /file over several clients, each at the end of a link of 100 ms with a window, 0
-// for none; all but the first join the stripes.
+// openOver opens /file over several clients, each over a link of 100 ms with a window (0 for none).
+// All but the first join the stripes.
 func openOver(t *testing.T, server *sftptest.Scripted, clients, window int,
 	options ...usftp.ClientOption) (stripes private.Stripes, ends []*sftptest.End) {
 	t.Helper()
@@ -42,7 +42,7 @@ func openOver(t *testing.T, server *sftptest.Scripted, clients, window int,
 	return stripes, ends
 }
 
-// A range is read in order over several handles, in a fraction of the time, also where one of them
+// A range is read in order over several handles, in a fraction of the time, even if one of them
 // ends halfway.
 func TestReadRangeOver(t *testing.T) {
 	const window = 256 << 10
@@ -76,8 +76,8 @@ func TestReadRangeOver(t *testing.T) {
 	}
 }
 
-// One file travels over several connections, in a fraction of the time, and is whole even where one
-// of them ends halfway.
+// One file travels over several connections, in a fraction of the time, and arrives complete even
+// if one of them ends halfway.
 func TestStripes(t *testing.T) {
 	const window = 256 << 10
 	data := make([]byte, 9<<20+12345)
@@ -155,7 +155,7 @@ func TestStripes(t *testing.T) {
 					t.Error("what went up differs")
 				}
 			})
-			// A window in a round trip, for each lane.
+			// A window per round trip for each lane.
 			if one := time.Duration(len(data)/window) * 100 * time.Millisecond; !cut &&
 				took[1] > one/time.Duration(lanes)*3/2 {
 				t.Errorf("%d lanes took %v, of one's %v", lanes, took, one)

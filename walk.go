@@ -91,11 +91,11 @@ type walk struct {
 	mu      sync.Mutex
 	waiting dirHeap // directories that are known and not being listed
 	active  int     // listings under way
-	begun   int     // listings ever
-	limit   int     // that may be
-	most    int     // that ever may be
+	begun   int     // listings begun so far
+	limit   int     // limit of active
+	most    int     // limit of begun
 	ahead   int     // entries listed and not visited
-	alone   bool    // nothing new is to begin
+	alone   bool    // no other listing may begin
 	quiet   sync.Cond
 }
 

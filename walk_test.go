@@ -31,7 +31,8 @@ func tree(rng *rand.Rand, root string, depth int, make func(name string, dir boo
 	}
 }
 
-// TestWalkDirIsFilepaths: the same calls as those of path/filepath, whatever the function answers.
+// TestWalkDirIsFilepaths: WalkDir makes the same calls as path/filepath, whatever the function
+// returns.
 func TestWalkDirIsFilepaths(t *testing.T) {
 	for seed := range uint64(12) {
 		dir := t.TempDir()
@@ -71,7 +72,7 @@ func TestWalkDirIsFilepaths(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s\nwant %v\n%s", seed, gotErr, strings.Join(got, "\n"), wantErr,
 				strings.Join(want, "\n"))
 		}
-		// the replies to what was left behind come before this one's, and have their handles closed
+		// earlier replies arrive before this one, and their handles get closed
 		r.Stat("/")
 		if _, err := r.Stat("/"); err != nil || r.server.OpenHandles() != 0 {
 			t.Errorf("seed %d: %v, %d handles are open", seed, err, r.server.OpenHandles())
@@ -79,8 +80,8 @@ func TestWalkDirIsFilepaths(t *testing.T) {
 	}
 }
 
-// TestWalkPipelines: 20,000 files in 2,000 directories. One directory after the other they take
-// over 4,000 round trips.
+// TestWalkPipelines: 20,000 files in 2,000 directories, which would take over 4,000 round trips one
+// directory after the other.
 func TestWalkPipelines(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	for _, test := range []struct {
@@ -111,7 +112,7 @@ func TestWalkPipelines(t *testing.T) {
 	}
 }
 
-// TestWalkWithoutAttributes: where listings do not say what is a directory, it is asked.
+// TestWalkWithoutAttributes: if listings do not say what is a directory, the walk asks.
 func TestWalkWithoutAttributes(t *testing.T) {
 	var got []string
 	listed := map[string][]wire.Name{"/d": {{Filename: "e"}, {Filename: "l"}},
@@ -144,10 +145,9 @@ func TestWalkWithoutAttributes(t *testing.T) {
 	}
 }
 
-// TestWalkFewHandles: a server that allows few open handles, and does not say so, is walked
-// nevertheless.
+// TestWalkFewHandles: the walk succeeds on a server that silently allows few open handles.
 func TestWalkFewHandles(t *testing.T) {
-	for range 20 { // the order in which goroutines come to run decides who is refused
+	for range 20 { // the order in which goroutines run decides which are refused
 		walkFewHandles(t)
 	}
 }

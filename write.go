@@ -184,10 +184,10 @@ type upload struct {
 	*loop
 	from     int64 // where it began
 	source   io.Reader
-	ended    bool          // the source has no more, or has failed
-	broken   error         // what the source failed with
+	ended    bool          // the source has ended or failed
+	broken   error         // the source's error
 	filling  *buffer.Block // what the source is reading into
-	consumed int64         // bytes that the source has given
+	consumed int64         // bytes that the source has returned
 	acked    func(int64)
 	at       io.ReaderAt    // the source, if it can be read anywhere, or nil
 	sparse   sparseReaderAt // the source, if it knows its holes, or nil
@@ -250,12 +250,12 @@ func (u *upload) fill() error {
 	return nil
 }
 
-// slowSource is how long a source may take until what was acknowledged meanwhile is counted, and
-// what it has given is sent.
+// slowSource is how long a source may take before data that it has already returned is sent, and
+// acknowledgements are counted.
 const slowSource = 50 * time.Millisecond
 
-// collect counts what is acknowledged already. A slow source would otherwise keep that until it has
-// filled the window.
+// collect counts the acknowledgements that have arrived. Otherwise, a slow source would delay that
+// until it has filled the window.
 func (u *upload) collect() {
 	for call := u.queue.Take(); call != nil; call = u.queue.Take() {
 		u.settle(call)

@@ -24,12 +24,12 @@ type Writer struct{ file *File }
 // is safe, without a gap. All methods of the File that use its contents or attributes wait for the
 // written data first; those of [File.Async] do not. Closing the writer does not close the file.
 //
-// If a server refuses WRITEs while another is in flight, or out of order, the first of them fails
-// since its data is gone; from then on Writers of the client send one at a time. [File.ReadFrom]
-// with a source that can seek finds out and recovers.
+// If a server refuses WRITEs while another is in flight, or out of order, the first Writer fails,
+// since its data is gone; from then on Writers of the client send one WRITE at a time.
+// [File.ReadFrom] with a source that can seek finds out and recovers.
 func (f *File) Writer() *Writer { return &Writer{f} }
 
-// Write passes p to the writer, which has copied it when Write returns.
+// Write passes p to the writer. It copies p before it returns.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.file.turn.Lock()
 	defer w.file.turn.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestWriteLoops: a loop of Writes runs as ReadFrom does, by a Writer and by WithWriteBehind,
+// TestWriteLoops: a loop of Writes is as fast as ReadFrom, with a Writer and with WithWriteBehind,
 // whatever the size of a Write. The pieces of 100 KB are those of libssh2's example, which took a
 // round trip for each.
 func TestWriteLoops(t *testing.T) {
@@ -57,8 +57,8 @@ func TestWriteLoops(t *testing.T) {
 	}
 }
 
-// TestWriteErrorsComeLater: an error comes with a later call, with each of them, and Close never
-// says that all is well.
+// TestWriteErrorsComeLater: an error is returned by a later call and all that follow, and Close
+// never reports success.
 func TestWriteErrorsComeLater(t *testing.T) {
 	calls := map[string]func(f *usftp.File, w *usftp.Writer) error{
 		"Write": func(f *usftp.File, w *usftp.Writer) error {
@@ -169,8 +169,7 @@ func TestCloseEndsAWrite(t *testing.T) {
 	})
 }
 
-// TestAsyncAndWriter: what is started does not wait for what was written behind, unless that was
-// flushed.
+// TestAsyncAndWriter: started operations do not wait for written-behind data unless it was flushed.
 func TestAsyncAndWriter(t *testing.T) {
 	r := newRig(t, sftptest.Script{}, 0)
 	holds := func(when, want string) {
@@ -191,8 +190,8 @@ func TestAsyncAndWriter(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// TestWriterWhereWritesAreRefused: on a server that takes one WRITE at a time a Writer fails aloud,
-// until that is known of the server.
+// TestWriterWhereWritesAreRefused: on a server that takes one WRITE at a time, a Writer fails with
+// an error until that is known about the server.
 func TestWriterWhereWritesAreRefused(t *testing.T) {
 	r := newRig(t, sftptest.Script{OneWrite: true}, 0)
 	data := noise(3 << 20)
@@ -215,17 +214,17 @@ func TestWriterWhereWritesAreRefused(t *testing.T) {
 	}
 }
 
-// settlesNothing are the methods of File in fileCalls that may run before what was written behind
-// has been sent: further writing, and what does not use the open file.
+// settlesNothing are the methods of File in fileCalls that may run before written-behind data has
+// been sent: further writing, and methods that do not use the open file.
 var settlesNothing = []string{"Write", "Writer", "Remove", "Open", "OpenRead", "DirEntry", "Async"}
 
-// settlesToo are further ones that ask nothing under a context, and still must settle first.
+// settlesToo are further methods that take no context but still must settle first.
 var settlesToo = map[string]anyCall{
 	"Close":  func(_ *usftp.Client, f *usftp.File) error { return f.Close() },
 	"Handle": func(_ *usftp.Client, f *usftp.File) error { _, err := f.Handle(); return err },
 }
 
-// Whatever a File is asked, what was written behind goes first, and its failure is told.
+// Whatever a File is asked, written-behind data goes first, and its failure is reported.
 func TestEveryCallSettlesWhatWasWritten(t *testing.T) {
 	calls := maps.Clone(settlesToo)
 	for name, call := range fileCalls {
