@@ -35,7 +35,7 @@ func TestScriptedConforms(t *testing.T) {
 	}
 }
 
-// The cases must be right about the server that everyone has, or they are right about nothing.
+// TestOpenSSHConforms: if the cases do not accept the server that everyone has, they are wrong.
 func TestOpenSSHConforms(t *testing.T) {
 	program := opensshServer(t)
 	Conformance{
@@ -59,7 +59,7 @@ func opensshServer(t *testing.T) string {
 	return program
 }
 
-// program is a server on the pipes of a process.
+// program is a server that is a process, on pipes.
 type program struct {
 	io.Reader
 	io.WriteCloser
@@ -81,7 +81,7 @@ func dialProgram(t testing.TB, path string) io.ReadWriteCloser {
 	t.Cleanup(func() {
 		in.Close()
 		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait() // which fails where the case made the server give up
+		_ = cmd.Wait() // it fails if the case made the server give up
 	})
 	return program{out, in}
 }

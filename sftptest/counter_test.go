@@ -8,8 +8,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// counted runs a client behind a counter over a link of 70 ms there and 30 ms back, INIT not
-// counted.
+// counted runs a client behind a counter over a link of 70 ms one way and 30 ms back, without
+// counting INIT.
 func counted(t *testing.T, link LinkConfig, test func(*Counter, *kit)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestCounterOfOneAfterAnother(t *testing.T) {
 	})
 }
 
-// A window of 10 READs over 100, sliding: each reply lets one more out.
+// A sliding window of 10 READs out of 100: each reply lets another one out.
 func TestCounterOfAWindow(t *testing.T) {
 	for name, link := range map[string]LinkConfig{"whole": longLink,
 		"bytewise": {ToServer: 70 * ms, ToClient: 30 * ms, MaxPiece: 1}} {
@@ -108,7 +108,7 @@ func TestCounterCountsLoggingIn(t *testing.T) {
 	})
 }
 
-// A stream that is no SFTP is counted in bytes, and costs no memory.
+// A stream that is not SFTP is counted in bytes only, and needs no memory.
 func TestCounterOfNonsense(t *testing.T) {
 	client, server := NewLink(LinkConfig{})
 	counter := NewCounter(client)

@@ -7,8 +7,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// The scripted server claims to answer as OpenSSH's does; the conformance cases are looser than
-// that.
+// The scripted server claims to answer like OpenSSH's, which is stricter than the conformance
+// cases.
 func TestScriptedAnswersAsOpenSSH(t *testing.T) {
 	program := opensshServer(t)
 	server := NewServer(t, Script{})
@@ -22,7 +22,7 @@ func TestScriptedAnswersAsOpenSSH(t *testing.T) {
 	}
 }
 
-// statuses asks many things that fail, and some that do not, and returns what was answered.
+// statuses makes many requests that fail, and some that do not, and returns the answers.
 func statuses(t *testing.T, k *kit, dir string) (answers []string) {
 	k.dir = dir
 	k.create(k.path("file"), "hello")

@@ -10,7 +10,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// What is written at one end is read at the other, later.
+// What is written at one end arrives at the other, later.
 func ExampleNewLink() {
 	client, server := sftptest.NewLink(sftptest.LinkConfig{ToServer: 5 * time.Millisecond})
 	start := time.Now()
@@ -21,7 +21,7 @@ func ExampleNewLink() {
 	// Output: hello <nil> true
 }
 
-// A server with one habit, and a fault for one file. All that it was asked is recorded.
+// A server with one quirk, and a fault for one file. It records all requests.
 func ExampleNewScripted() {
 	server := sftptest.NewScripted(sftptest.Script{
 		ShortReads: 4,
@@ -47,13 +47,13 @@ func ExampleNewScripted() {
 	// asked: OPEN id=2 "/motd" flags=0x1
 }
 
-// A server whose first DATA breaks off, as a Go literal that a failing test can print.
+// A server whose first DATA is truncated, as a Go literal that a failing test can print.
 func ExampleFault() {
 	fmt.Println(sftptest.Fault{On: wire.TypeRead, Times: 1, Do: sftptest.Truncate(10)})
 	// Output: sftptest.Fault{On: wire.TypeRead, Times: 1, Do: sftptest.Truncate(10)}
 }
 
-// Replies wait at a gate until the test says so: here the second overtakes the first.
+// Replies wait at a gate until the test releases them: here the second overtakes the first.
 func ExampleGate() {
 	var gate sftptest.Gate
 	server := sftptest.NewScripted(sftptest.Script{Faults: []sftptest.Fault{{On: wire.TypeStat,
@@ -72,7 +72,7 @@ func ExampleGate() {
 	// ATTRS id=1, 32 bytes <nil>
 }
 
-// Two requests together cost one round trip, one after the other two.
+// Two requests sent together cost one round trip; one after the other they cost two.
 func ExampleNewCounter() {
 	server := sftptest.NewScripted(sftptest.Script{})
 	defer server.Close()

@@ -13,7 +13,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// afterFault asks STAT twice, the first spoiled, and tells all that comes within a minute.
+// afterFault makes two STAT requests, the first spoiled, and returns everything that arrives within
+// a minute.
 func afterFault(t *testing.T, do Action) string {
 	t.Helper()
 	var heard []string

@@ -90,7 +90,7 @@ func TestLinkRate(t *testing.T) {
 			mustWrite(t, client, "x")
 		}
 		elapsed(t, time.Second, "three bytes", func() { mustRead(t, server, "xxx") })
-		time.Sleep(time.Hour) // an idle line saves nothing up
+		time.Sleep(time.Hour) // an idle line accumulates nothing
 		mustWrite(t, client, "xxx")
 		elapsed(t, time.Second, "three bytes more", func() { mustRead(t, server, "xxx") })
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// With every random server everything works that a client may count on, shown by a client that
-// counts on no more.
+// With every random server, everything that a client may rely on works; the client in this test
+// relies on nothing else.
 func TestRandomScriptsWork(t *testing.T) {
 	for seed := range uint64(60) {
 		link, script := RandomLink(seed), RandomScript(seed)
@@ -40,7 +40,7 @@ func TestRandomScriptsWork(t *testing.T) {
 	}
 }
 
-// Whatever a fault does, the server ends when its client goes.
+// Whatever a fault does, the server ends when its client is gone.
 func TestRandomFaultsEnd(t *testing.T) {
 	actions := make(map[string]bool)
 	for seed := range uint64(300) {

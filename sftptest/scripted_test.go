@@ -21,7 +21,7 @@ func scripted(t *testing.T, script Script, test func(*Scripted, *kit)) {
 	})
 }
 
-// want compares a string in one line.
+// want compares a string on one line.
 func want(t testing.TB, what string, got any, want string) {
 	t.Helper()
 	if fmt.Sprint(got) != want {
@@ -29,7 +29,7 @@ func want(t testing.TB, what string, got any, want string) {
 	}
 }
 
-// one returns what one READ does.
+// one returns the outcome of one READ.
 func (k *kit) one(handle []byte, offset uint64, length uint32) string {
 	k.Helper()
 	r := k.ask(wire.Read{Handle: handle, Offset: offset, Length: length})
@@ -72,7 +72,7 @@ func TestScriptReads(t *testing.T) {
 		want(t, "READ further", k.one(h, 4, 4), `"4567"`)
 	})
 	scripted(t, Script{ReadOnce: true}, func(_ *Scripted, k *kit) {
-		k.closeHandle(k.open("/file", wire.OpenRead)) // opening alone costs nothing
+		k.closeHandle(k.open("/file", wire.OpenRead)) // opening alone is not reading
 		h := k.open("/file", wire.OpenRead)
 		want(t, "READ", k.one(h, 0, 10), `"0123456789"`)
 		want(t, "READ again", k.one(h, 0, 10), `"0123456789"`)
@@ -142,7 +142,7 @@ func TestScriptWrites(t *testing.T) {
 		k.closeHandle(second)
 		k.wantContents("/file", "01234other")
 	})
-	scripted(t, Script{}, func(_ *Scripted, k *kit) { // no memory for a wild offset
+	scripted(t, Script{}, func(_ *Scripted, k *kit) { // no memory for an absurd offset
 		h := k.open("/new", create)
 		for _, offset := range []uint64{1 << 40, 1<<64 - 1} {
 			k.code(wire.Write{Handle: h, Offset: offset, Data: []byte("xy")}, wire.Failure)
@@ -253,7 +253,7 @@ func TestScriptGreets(t *testing.T) {
 			server := NewServer(t, script)
 			client := server.Dial(LinkConfig{})
 			if init := string(wire.Init{Version: 3}.Append(nil)); script.GreetingOnly {
-				io.WriteString(client, init) // which may be too late
+				io.WriteString(client, init) // perhaps too late
 			} else {
 				mustWrite(t, client, init)
 			}
@@ -328,7 +328,7 @@ func TestScriptWork(t *testing.T) {
 	})
 }
 
-// A server whose replies are not taken stops taking requests, as servers of bounded memory do.
+// A server whose replies are not read stops reading requests, like servers with limited memory.
 func TestScriptedStopsReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := NewServer(t, Script{})

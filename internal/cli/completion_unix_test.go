@@ -15,11 +15,11 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// patient has completion wait for logins on a busy machine.
+// patient makes completion wait for logins on a busy machine.
 const patient = "USFTP_COMPLETION_TIMEOUT=1m"
 
-// completed returns what a command line is completed to, by `usftp __complete`. A person would see
-// nothing else: standard error has cobra's own last line only.
+// completed returns the completions of a command line, from `usftp __complete`. A person sees
+// nothing else: standard error has only cobra's last line.
 func completed(t *testing.T, home string, args ...string) []string {
 	t.Helper()
 	cmd := command(t, t.TempDir(), append([]string{"__complete"}, args...)...)
@@ -32,7 +32,7 @@ func completed(t *testing.T, home string, args ...string) []string {
 		t.Errorf("%q: code %d, standard error %q", args, got.code, got.stderr)
 	}
 	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
-	return lines[:len(lines)-1] // the last one is for the shell's script
+	return lines[:len(lines)-1] // the last line is for the shell's script
 }
 
 func wantCompleted(t *testing.T, got []string, want ...string) {
@@ -42,7 +42,7 @@ func wantCompleted(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// TestCompletesHosts: those of ssh_config with what it includes, and those of known_hosts.
+// TestCompletesHosts: the hosts of ssh_config and its included files, and those of known_hosts.
 func TestCompletesHosts(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -76,7 +76,7 @@ func TestCompletesHosts(t *testing.T) {
 	wantCompleted(t, completed(t, home, "rm", "--config", home+"/own", "zm"), "zmine:")
 }
 
-// TestCompletesFlags: values that a flag may have.
+// TestCompletesFlags: the values of flags.
 func TestCompletesFlags(t *testing.T) {
 	t.Parallel()
 	wantCompleted(t, completed(t, "", "ls", "--color="), "always", "auto", "never")
@@ -106,7 +106,7 @@ func completionTree(t *testing.T) (root string) {
 	return root
 }
 
-// TestCompletesPaths: on a host, for the commands on files and for cp.
+// TestCompletesPaths: paths on a host, for the commands on files and for cp.
 func TestCompletesPaths(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -155,8 +155,8 @@ func TestCompletesPaths(t *testing.T) {
 	}
 }
 
-// TestCompletionIsUnattended: it accepts no host key, whatever the command line says, asks for
-// nothing, and does not wait for a server that says nothing.
+// TestCompletionIsUnattended: completion accepts no host key, whatever the command line says, asks
+// no questions, and does not wait for a silent server.
 func TestCompletionIsUnattended(t *testing.T) {
 	t.Parallel()
 	unknown := opensshd.Start(t, opensshd.Options{NoKnownHosts: true})
@@ -186,7 +186,7 @@ func TestCompletionIsUnattended(t *testing.T) {
 	if got := run(t, t.TempDir(), "__complete", "cp", "-F", "none", "-P", port, "127.0.0.1:/"); got.code != 0 || got.stdout != ":4\n" {
 		t.Errorf("%+v", got)
 	}
-	if took := time.Since(began); took > 20*time.Second { // a login is given up after 60 s and more
+	if took := time.Since(began); took > 20*time.Second { // logins take 60 s or more to time out
 		t.Errorf("it took %v", took)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// says fails unless a run ended with a code and just one sentence, which matches.
+// says fails unless a run ended with a code and exactly one sentence, which must match.
 func (o outcome) says(t *testing.T, code int, sentence string) {
 	t.Helper()
 	if o.code != code {
@@ -31,10 +31,10 @@ func (o outcome) says(t *testing.T, code int, sentence string) {
 	}
 }
 
-// jargon is how Go's packages speak to programmers.
+// jargon matches how Go's packages speak to programmers.
 var jargon = regexp.MustCompile(`(^usftp|: )(open|l?stat|read|write|close|rename|mkdir|openat) \S+: |(dial|read|write) tcp|\b(ssh|sftp|transfer): |<nil>|\bEOF\b|%!|goroutine|context`)
 
-// unchanged fails if a file is not what it was, or if there are others than it in its directory.
+// unchanged fails if a file has changed, or if its directory has other files.
 func unchanged(t *testing.T, file, want string) {
 	t.Helper()
 	if got := string(readFile(t, file)); got != want {
@@ -49,7 +49,7 @@ func unchanged(t *testing.T, file, want string) {
 	}
 }
 
-// listen runs a server of one kind of misbehaviour and gives flags and an address that lead there.
+// listen runs a server that misbehaves in one way, and returns its port.
 func listen(t *testing.T, serve func(net.Conn)) (port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,7 +146,7 @@ func TestLoginsThatFail(t *testing.T) {
 			`testhost: the host key of .* is not known: .*`}, // said once
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// The configuration's own identity comes after what -o says, and would work.
+			// The configuration's own identity comes after the one in -o, and would work.
 			config := strings.ReplaceAll(string(readFile(t, sshd.ConfigFile)), "\tIdentityFile",
 				"\t#")
 			if c.name != "wrong key" {
@@ -160,7 +160,7 @@ func TestLoginsThatFail(t *testing.T) {
 	}
 }
 
-// Where a login script prints, or the account has no SFTP, that text is what helps.
+// If a login script prints text, or the account has no SFTP, that text is what helps.
 func TestShellOutputInsteadOfSFTP(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Find(t, "sftp-server")
@@ -187,8 +187,8 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 	sshd := opensshd.Start(t, opensshd.Options{})
 	for _, c := range []struct {
 		name string
-		// R stands for the remote directory: it holds "old", "dir" and "dir/sub/"; the local
-		// directory L holds "new".
+		// R is the remote directory, with "old", "dir" and "dir/sub/"; L is the local directory,
+		// with "new".
 		args     string
 		sentence string
 	}{
@@ -225,7 +225,7 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 	}
 }
 
-// mount mounts an empty file system. That needs privileges.
+// mountTmpfs mounts an empty file system, which needs privileges.
 func mountTmpfs(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -267,7 +267,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// OpenSSH has no word for a file system that takes no changes, but its statvfs has.
+// OpenSSH has no status code for a read-only file system, but its statvfs tells.
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -286,8 +286,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	}
 }
 
-// A link that breaks again and again is no match for one who tries again: the file arrives, and
-// nothing but a word each time is said.
+// A link that breaks again and again does not stop a copy that keeps retrying: the file arrives,
+// with no more than one message for each break.
 func TestConnectionLostAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -305,7 +305,7 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 			dir, far := t.TempDir(), t.TempDir()
 			big, target := filepath.Join(dir, "big"), filepath.Join(far, "target")
 			writeFile(t, big, data)
-			// A source that was written to just now would be read a second time.
+			// A source that was written just now would be read twice.
 			before := time.Now().Add(-time.Hour)
 			if err := os.Chtimes(big, before, before); err != nil {
 				t.Fatal(err)
@@ -330,8 +330,8 @@ func TestConnectionLostAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A link that breaks in the middle: what has arrived stays, under a name that is said; the target
-// is as it was.
+// A link breaks in the middle: what has arrived stays, under a name that the message gives, and the
+// target is unchanged.
 func TestConnectionLostMidway(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -369,7 +369,7 @@ func TestConnectionLostMidway(t *testing.T) {
 	}
 }
 
-// left checks what a message says is left: so many bytes of the source, from its beginning.
+// left checks what a message says is left: that many bytes of the source, from its beginning.
 func left(t *testing.T, message, sentence string, data []byte) {
 	t.Helper()
 	m := regexp.MustCompile(sentence + `\n`).FindStringSubmatch(message)
@@ -385,7 +385,7 @@ func left(t *testing.T, message, sentence string, data []byte) {
 	}
 }
 
-// pass carries bytes both ways, and cuts the connection when so many have passed one way.
+// pass carries bytes both ways, and cuts the connection after most bytes in one direction.
 func pass(a, b net.Conn, most int64) {
 	done := make(chan struct{}, 2)
 	carry := func(to, from net.Conn) {
@@ -466,7 +466,7 @@ func TestOddTargets(t *testing.T) {
 			target := filepath.Join(far, "target")
 			writeFile(t, target, []byte("old"))
 			closed, open := exec.Command("chmod", "555", far), exec.Command("chmod", "755", far)
-			if os.Getuid() == 0 { // whom permissions do not bind
+			if os.Getuid() == 0 { // permissions do not apply to root
 				closed, open = exec.Command("chattr", "+i", far), exec.Command("chattr", "-i", far)
 			}
 			if out, err := closed.CombinedOutput(); err != nil {

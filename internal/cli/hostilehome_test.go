@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// serveHostileHome is an SFTP server on the standard streams that tells its first argument for
+// serveHostileHome is an SFTP server on the standard streams that returns its first argument as
 // every home directory.
 func serveHostileHome() {
 	home := os.Args[1]
@@ -38,7 +38,7 @@ func serveHostileHome() {
 	}{os.Stdin, os.Stdout})
 }
 
-// What the server tells for ~bob is neither a pattern nor what the copy is called.
+// The home directory that the server sends for ~bob neither acts as a pattern nor names the copy.
 func TestHomeOfAHostileServer(t *testing.T) {
 	t.Parallel()
 	server, err := exec.LookPath("hostile-server")

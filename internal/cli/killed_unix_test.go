@@ -14,13 +14,13 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A copy that is killed (kill -9) leaves what --resume goes on from: the file that it had begun
-// becomes the target.
+// A killed copy (kill -9) leaves what --resume continues from: the file that it had begun becomes
+// the target.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
 	data := randomData(96 << 20)
-	const enough, tail = 12 << 20, 1 << 20 // all that is noted is reused, but for its end
+	const enough, tail = 12 << 20, 1 << 20 // all that was noted is reused, except for its end
 	for _, name := range []string{"upload", "download"} {
 		t.Run(name, func(t *testing.T) {
 			dir, far := t.TempDir(), t.TempDir()
@@ -76,7 +76,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// resumed returns how much of a copy its done event says an earlier run has copied.
+// resumed returns how many bytes a copy's done event says an earlier run has copied.
 func resumed(events string) int64 {
 	for line := range strings.Lines(events) {
 		var e struct {
@@ -90,7 +90,7 @@ func resumed(events string) int64 {
 	return -1
 }
 
-// marked returns how far the one mark of a journal says that its file has come.
+// marked returns how far the file has come according to the journal's one mark.
 func marked(t *testing.T, journal string) int64 {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(journal, "*.json"))

@@ -20,8 +20,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// The test binary is the command too: where it is started as "usftp", which is in PATH for the
-// tests.
+// The test binary is also the command, if started as "usftp", which is in PATH for the tests.
 func TestMain(m *testing.M) {
 	// The tests wait far more than they compute: for logins, cut connections, and time that must pass.
 	flag.Set("test.parallel", "8")
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// An outcome is what a run of the command has left.
+// An outcome is the result of running the command.
 type outcome struct {
 	code           int
 	stdout, stderr string
@@ -46,10 +45,10 @@ func run(t *testing.T, dir string, args ...string) outcome {
 	return finish(t, command(t, dir, args...))
 }
 
-// tooLong is when a command is killed that does not end.
+// tooLong is when a command that does not end is killed.
 const tooLong = 5 * time.Minute
 
-// command is the command, not yet started, in an environment of its own.
+// command returns the command, not yet started, in its own environment.
 func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
@@ -74,7 +73,7 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// randomData makes bytes that are the same in each run.
+// randomData returns the same bytes in each run.
 func randomData(size int) []byte {
 	data := make([]byte, size)
 	rand.NewChaCha8([32]byte{'u', 's', 'f', 't', 'p'}).Read(data)
@@ -97,7 +96,7 @@ func readFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// The scripts share two sshds; each has directories of its own.
+// The scripts share two sshds, on which each script has its own directories.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	other := opensshd.Start(t, opensshd.Options{Alias: "otherhost"})
@@ -145,8 +144,8 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// breaking BYTES... starts a proxy whose connections break after so many bytes, each after its own
-// number, and then no more. PORT and ALIAS lead through it.
+// breaking BYTES... starts a proxy whose connections break, each after its number of bytes; later
+// ones do not break. PORT and ALIAS lead through it.
 func breakingCommand(t *testing.T, ts *testscript.TestScript, sshd *opensshd.Server,
 	args []string) {
 	var breaks []int64

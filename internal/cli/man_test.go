@@ -7,7 +7,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// The man pages in docs are what the command writes.
+// The man pages in docs are what the command generates.
 func TestManPage(t *testing.T) {
 	t.Parallel()
 	for name, page := range manPages(commandLine(ui.NewApp())) {

@@ -22,16 +22,16 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A fleet is several sshds whose sessions start in directories of their own.
+// A fleet is several sshds whose sessions start in their own directories.
 type fleet struct {
 	config string
 	names  []string
-	list   string // of --hosts
+	list   string // for --hosts
 	dirs   map[string]string
 	ports  map[string]int
 }
 
-// startFleet starts sshds that are called web1, web2 and so on.
+// startFleet starts sshds named web1, web2 and so on.
 func startFleet(t *testing.T, n int) *fleet {
 	t.Helper()
 	f := &fleet{dirs: make(map[string]string), ports: make(map[string]int)}
@@ -50,7 +50,7 @@ func startFleet(t *testing.T, n int) *fleet {
 	return f
 }
 
-// also returns a configuration that knows another host too.
+// also returns a configuration that has another host too.
 func (f *fleet) also(t *testing.T, lines ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "config")
@@ -58,7 +58,7 @@ func (f *fleet) also(t *testing.T, lines ...string) string {
 	return name
 }
 
-// has makes sure that each of some hosts has a file.
+// has checks that each of some hosts has a file.
 func (f *fleet) has(t *testing.T, name string, want []byte, hosts ...string) {
 	t.Helper()
 	for _, host := range hosts {
@@ -71,7 +71,7 @@ func (f *fleet) has(t *testing.T, name string, want []byte, hosts ...string) {
 	}
 }
 
-// onLine is a line of --json with several hosts, as far as the tests look.
+// onLine is a line of --json with several hosts, with the fields that the tests check.
 type onLine struct {
 	On, Kind             string
 	Code, Hosts, Failed  int
@@ -91,7 +91,7 @@ func onLines(t *testing.T, stdout string) (lines []onLine) {
 	return lines
 }
 
-// TestManyUploads: a file, a stream and a tree go to three hosts, and are read once.
+// TestManyUploads: a file, a stream and a tree go to three hosts, and the source is read once.
 func TestManyUploads(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -173,7 +173,7 @@ func TestManyUploads(t *testing.T) {
 	})
 }
 
-// TestManyDownloads: what comes from a host goes into a directory of its name.
+// TestManyDownloads: files from a host go into a directory with its name.
 func TestManyDownloads(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 2)
@@ -203,8 +203,8 @@ func TestManyDownloads(t *testing.T) {
 	}
 }
 
-// TestManySync: a directory is made equal on each host, what differs is read once, and directories of
-// the hosts are fetched side by side.
+// TestManySync: each host gets an equal directory, with differences read once, and directories of
+// the hosts are downloaded concurrently.
 func TestManySync(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 2)
@@ -252,8 +252,8 @@ func TestManySync(t *testing.T) {
 	}
 }
 
-// TestManyVerbs: the commands for files work on each host, and what they print has its host in
-// front.
+// TestManyVerbs: the commands for files work on each host, and their output names the host on each
+// line.
 func TestManyVerbs(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -264,7 +264,7 @@ func TestManyVerbs(t *testing.T) {
 	on := func(args ...string) outcome {
 		return run(t, dir, append(args, "--config", f.config, "--hosts", f.list)...)
 	}
-	// sorted, since the hosts are worked on at the same time
+	// sorted, since the hosts are worked on concurrently
 	sorted := func(text string) string {
 		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 		slices.Sort(lines)
@@ -328,8 +328,8 @@ func TestManyVerbs(t *testing.T) {
 	}
 }
 
-// TestManyFailures: a host that cannot be reached, and one that refuses the file, harm no other; the
-// exit code is the worst; --retry-failed works on those that failed only.
+// TestManyFailures: a host that cannot be reached, and one that refuses the file, do not affect the
+// others; the exit code is the worst; --retry-failed works only on those that failed.
 func TestManyFailures(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -368,7 +368,7 @@ func TestManyFailures(t *testing.T) {
 		}
 	}
 
-	// now web2 is put right, and only it and the dead host are tried again
+	// now web2 is fixed, and only it and the dead host are tried again
 	os.RemoveAll(filepath.Join(f.dirs["web2"], "dir", "file"))
 	os.Remove(filepath.Join(f.dirs["web1"], "dir", "file"))
 	retry := []string{"cp", "--json", "--retry-failed", "-F", bad, "--hosts", "web1,web2,dead", "file", ":dir"}
@@ -395,7 +395,7 @@ func TestManyFailures(t *testing.T) {
 	}
 }
 
-// block returns what the configuration says of one host.
+// block returns the configuration's block for one host.
 func (f *fleet) block(t *testing.T, name string) string {
 	t.Helper()
 	_, block, _ := strings.Cut(string(readFile(t, f.config)), "Host "+name+"\n")
@@ -403,7 +403,7 @@ func (f *fleet) block(t *testing.T, name string) string {
 	return "Host " + name + "\n" + block
 }
 
-// TestManyJSON: each line says on which host it was, and the last ones sum up.
+// TestManyJSON: each line names its host, and the last lines sum up.
 func TestManyJSON(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 2)
@@ -436,7 +436,7 @@ func TestManyJSON(t *testing.T) {
 	}
 }
 
-// TestManySlow: a host behind a slow link holds up no other.
+// TestManySlow: a host behind a slow link does not delay the others.
 func TestManySlow(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
@@ -484,8 +484,8 @@ func TestManySlow(t *testing.T) {
 	}
 }
 
-// TestManyQuestions: passwords are asked for one host after the other, by name, and each host's
-// line is on the screen.
+// TestManyQuestions: passwords are asked for one host at a time, by name, and each host has a line
+// on the screen.
 func TestManyQuestions(t *testing.T) {
 	t.Parallel()
 	dirs := make(map[string]string)
@@ -518,7 +518,7 @@ func TestManyQuestions(t *testing.T) {
 	s.await(`2 hosts +0 failed +2 `)
 }
 
-// TestManyUsage: what is not clear is refused before anything is done.
+// TestManyUsage: ambiguous command lines are refused before anything is done.
 func TestManyUsage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

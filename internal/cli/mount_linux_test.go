@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// needFUSE skips a test where nothing can be mounted, or fails where that is required.
+// needFUSE skips a test if mounting is impossible, or fails if it is required.
 func needFUSE(t *testing.T) {
 	t.Helper()
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
@@ -54,7 +54,7 @@ type mounted struct {
 	home    string
 }
 
-// mountFar mounts a directory through a server of its own until the test ends.
+// mountFar mounts a directory through its own server until the test ends.
 func mountFar(t *testing.T, flags ...string) *mounted {
 	t.Helper()
 	return mountHost(t, "far", append([]string{"-D", opensshd.Find(t, "sftp-server")}, flags...)...)
@@ -101,7 +101,7 @@ func isMounted(t *testing.T, at string) bool {
 	return strings.Contains(string(readFile(t, "/proc/self/mountinfo")), " "+at+" ")
 }
 
-// until waits for a condition that something else brings about.
+// eventually waits for a condition that something else brings about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
@@ -111,7 +111,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// What package os can do to files works on a mount as on any file system.
+// Package os works on a mount as on any file system.
 func TestMountFiles(t *testing.T) {
 	t.Parallel()
 	m := mountFar(t)
@@ -467,7 +467,7 @@ func mountOutOfOrder(t *testing.T, dir string) {
 		_, err := f.WriteAt(data[off:min(off+piece, len(data))], int64(off))
 		must(t, err)
 	}
-	for off := 0; off < len(data); off += 500_000 { // again, over what is on its way
+	for off := 0; off < len(data); off += 500_000 { // again, over data that is on its way
 		_, err := f.WriteAt([]byte("again"), int64(off))
 		must(t, err)
 		copy(data[off:], "again")
@@ -478,7 +478,7 @@ func mountOutOfOrder(t *testing.T, dir string) {
 	}
 }
 
-// A shell's redirection is closed by each program that has inherited it.
+// A shell's redirection is closed by each program that inherits it.
 func mountShared(t *testing.T, dir string) {
 	cmd := exec.Command("sh", "-c", "exec >log; echo a; sh -c 'echo b'; echo c; sh -c 'echo d'; echo e >>log; echo f")
 	cmd.Dir = dir
@@ -486,11 +486,11 @@ func mountShared(t *testing.T, dir string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if got := readFile(t, filepath.Join(dir, "log")); string(got) != "a\nb\nc\nd\nf\n" {
-		t.Errorf("%q", got) // "f" goes to where "e" was appended, as on any file system
+		t.Errorf("%q", got) // "f" goes where "e" was appended, as on any file system
 	}
 }
 
-// The programs that people run on a mount.
+// Programs that people run on a mount.
 func TestMountPrograms(t *testing.T) {
 	t.Parallel()
 	m := mountFar(t, "-o", "idmap=user")
@@ -544,8 +544,8 @@ func TestMountPrograms(t *testing.T) {
 	}
 }
 
-// What others change on the host is seen after the cache time, and contents at once by those who
-// open the file.
+// Changes that others make on the host show after the cache time; contents show at once to programs
+// that open the file.
 func TestMountOthersChange(t *testing.T) {
 	t.Parallel()
 	m := mountFar(t, "--cache", "300ms")
@@ -571,8 +571,8 @@ func TestMountOthersChange(t *testing.T) {
 	}
 }
 
-// A mount in the background is there when the command returns, and ends with umount or
-// fusermount3 -u; in the foreground it ends with a signal too.
+// A mount in the background is ready when the command returns, and ends with umount or fusermount3
+// -u; in the foreground it also ends with a signal.
 func TestMountAndUnmount(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, at string, pid *os.Process) error{
@@ -630,7 +630,7 @@ func TestMountAndUnmount(t *testing.T) {
 	})
 }
 
-// Options of sshfs do what they do there, or are refused with a reason.
+// Options of sshfs have the same effect, or are refused with a reason.
 func TestMountOptions(t *testing.T) {
 	t.Parallel()
 	t.Run("ro", func(t *testing.T) {

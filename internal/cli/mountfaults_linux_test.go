@@ -15,8 +15,7 @@ import (
 	"github.com/usftp/usftp/internal/cutproxy"
 )
 
-// faults returns how often a fault run breaks the link: a few times, or as often as USFTP_FAULTS
-// says.
+// faults returns how often a fault run breaks the link: a few times, or USFTP_FAULTS times.
 func faults() int {
 	if n, err := strconv.Atoi(os.Getenv("USFTP_FAULTS")); err == nil {
 		return n
@@ -51,8 +50,8 @@ func breakLink(link *cutproxy.Proxy, n int, stop <-chan struct{}) {
 	}
 }
 
-// The link is cut, stalled and restored at random while programs work. What close has confirmed is
-// there in the end, and no call takes longer than the timeout allows.
+// The link is cut, stalled and restored at random while programs work. In the end everything that
+// close has confirmed is there, and no call took longer than the timeout allows.
 func TestMountFaults(t *testing.T) {
 	t.Parallel()
 	const timeout, limit = 20 * time.Second, 60 * time.Second // on a busy machine
@@ -126,7 +125,7 @@ func confirmedFiles(t *testing.T, m *mounted, limit time.Duration, rounds func(f
 	t.Logf("%d files confirmed, %d failures told", len(confirmed), failures)
 }
 
-// tarRounds extracts an archive again and again. A success of tar means that all is there.
+// tarRounds extracts an archive again and again. When tar succeeds, everything is there.
 func tarRounds(t *testing.T, m *mounted, rounds func(func(int))) {
 	dir := t.TempDir()
 	for i := range 60 {
@@ -156,7 +155,7 @@ func tarRounds(t *testing.T, m *mounted, rounds func(func(int))) {
 	t.Logf("%d archives extracted", whole)
 }
 
-// gitRounds commits again and again. A commit that git has confirmed is in the repository, whole.
+// gitRounds commits again and again. A commit that git has confirmed is complete in the repository.
 func gitRounds(t *testing.T, m *mounted, rounds func(func(int))) {
 	repo := m.path("repo")
 	git := func(args ...string) error {
@@ -171,7 +170,7 @@ func gitRounds(t *testing.T, m *mounted, rounds func(func(int))) {
 	}
 	var commits []string
 	rounds(func(round int) {
-		os.Remove(filepath.Join(repo, ".git/index.lock")) // left by one that has failed
+		os.Remove(filepath.Join(repo, ".git/index.lock")) // left by a git that failed
 		os.Remove(filepath.Join(repo, ".git/HEAD.lock"))
 		matches, _ := filepath.Glob(filepath.Join(repo, ".git/refs/heads/*.lock"))
 		for _, lock := range matches {

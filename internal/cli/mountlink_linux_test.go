@@ -21,7 +21,7 @@ import (
 func mountOverProxy(t *testing.T, flags ...string) (*mounted, *cutproxy.Proxy) {
 	t.Helper()
 	needFUSE(t)
-	// Logins in a row must not be turned away.
+	// Frequent logins must not be turned away.
 	sshd := opensshd.Start(t, opensshd.Options{Config: []string{"MaxStartups 1000"}})
 	proxy := cutproxy.Start(t, sshd.Addr())
 	args := []string{"-F", sshd.ConfigFile, "-o", fmt.Sprintf("HostKeyAlias=[%s]:%d", sshd.Host, sshd.Port),
@@ -40,8 +40,8 @@ func within(t *testing.T, limit time.Duration, what string, call func() error) e
 	return err
 }
 
-// A mount goes on over a new connection when its own is cut: open files stay open, and what was
-// written arrives.
+// A mount continues over a new connection when its own is cut: open files stay open, and written
+// data arrives.
 func TestMountCut(t *testing.T) {
 	t.Parallel()
 	m, link := mountOverProxy(t)
@@ -102,7 +102,7 @@ func TestMountCutNames(t *testing.T) {
 			func() error { return os.Remove(dir) },
 		} {
 			go link.Cut()
-			if err := step(); err != nil && !errors.Is(err, fs.ErrExist) { // which is true then
+			if err := step(); err != nil && !errors.Is(err, fs.ErrExist) { // a correct answer then
 				t.Error(err)
 			}
 		}
@@ -112,8 +112,8 @@ func TestMountCutNames(t *testing.T) {
 	}
 }
 
-// While the link is down calls wait for the timeout and then fail, a signal ends them at once, and
-// unmounting works. When it is back, so is the mount.
+// While the link is down, calls wait for the timeout and then fail, a signal ends them at once, and
+// unmounting works. When the link is back, so is the mount.
 func TestMountStalled(t *testing.T) {
 	t.Parallel()
 	const timeout, limit = 12 * time.Second, 30 * time.Second // on a busy machine
@@ -168,9 +168,9 @@ func waitsForFUSE(t *testing.T, pid int) bool {
 	return err == nil && strings.Contains(string(stack), "fuse") || err == nil && strings.Contains(string(stack), "request_wait")
 }
 
-// What could not be written while the link was down is reported by the next call, once, and kept in
-// a file that the log names. The file can be used again when the link is back. (What was on its way
-// may have reached the host, or reach it late.)
+// Data that could not be written while the link was down is reported by the next call, once, and
+// kept in a file that the log names. The file is usable again when the link is back. (Data that was
+// on its way may have reached the host, or may reach it late.)
 func TestMountRescue(t *testing.T) {
 	t.Parallel()
 	m, link := mountOverProxy(t, "--timeout", "12s")
@@ -212,7 +212,7 @@ func TestMountRescue(t *testing.T) {
 	}
 }
 
-// A file that is another one when the connection is back is not taken for the one that was open.
+// A file that was replaced while the link was down is not taken for the one that was open.
 func TestMountReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
 	m, link := mountOverProxy(t)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestPatternSkipsPipes: a pattern that matches named pipes, sockets or links to them copies the
-// files that it matches, and says what it leaves out. To open a pipe would wait for ever.
+// files that it matches, and reports what it skips. Opening a pipe would wait forever.
 func TestPatternSkipsPipes(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})

@@ -37,14 +37,14 @@ type screen struct {
 	cmd   *exec.Cmd
 	pty   *os.File
 	shown bytes.Buffer
-	bytes chan []byte // what comes to be shown
+	bytes chan []byte // what will be shown
 }
 
-// onScreen starts the command on a terminal of so many columns. Its standard streams are the
+// onScreen starts the command on a terminal with this many columns. Its standard streams are the
 // terminal unless they are set.
 func onScreen(t *testing.T, columns uint16, cmd *exec.Cmd) *screen {
 	t.Helper()
-	// The terminal is known by standard error, descriptor 2: standard input may be something else.
+	// Standard error, descriptor 2, is the terminal: standard input may be something else.
 	attrs := &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 2}
 	p, err := pty.StartWithAttrs(cmd, &pty.Winsize{Rows: 24, Cols: columns}, attrs)
 	if err != nil {
@@ -60,7 +60,7 @@ func onScreen(t *testing.T, columns uint16, cmd *exec.Cmd) *screen {
 			if n > 0 {
 				s.bytes <- buf[:n]
 			}
-			if err != nil { // EIO when the last that had the terminal open has ended
+			if err != nil { // EIO when the last program that had the terminal open has ended
 				return
 			}
 		}
@@ -83,7 +83,7 @@ func (s *screen) await(pattern string) {
 
 func (s *screen) typed(text string) { io.WriteString(s.pty, text) }
 
-// End waits for the command and gives its exit code.
+// End waits for the command and returns its exit code.
 func (s *screen) End() int {
 	for b := range s.bytes {
 		s.shown.Write(b)
@@ -92,15 +92,15 @@ func (s *screen) End() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// lines are what is shown, line by line, without what moves the cursor.
+// lines returns the shown lines, without cursor movements.
 func (s *screen) lines() []string {
 	text := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]").ReplaceAllString(s.shown.String(), "")
 	text = strings.ReplaceAll(text, "\r", "")
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// picture is what a terminal shows in the end that obeys the sequences that the command sends, and no
-// others.
+// picture returns the final contents of a terminal that obeys the sequences that the command sends,
+// and no others.
 func (s *screen) picture() (lines []string) {
 	s.t.Helper()
 	grid, row, column := [][]rune{nil}, 0, 0
@@ -189,7 +189,7 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// Ctrl-C is typed on a terminal.
+// A person types Ctrl-C on a terminal.
 func TestCtrlC(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
@@ -212,7 +212,8 @@ func TestCtrlC(t *testing.T) {
 
 const secret = "open sesame"
 
-// passwordServer is an SSH server that wants a password, and files that it serves.
+// passwordServer starts an SSH server that asks for a password, and returns the directory that it
+// serves.
 func passwordServer(t *testing.T) (dir, port string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -239,7 +240,7 @@ func passwordServer(t *testing.T) (dir, port string) {
 	return dir, fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
-// echoes reports whether the terminal shows what is typed.
+// echoes reports whether the terminal echoes what is typed.
 func (s *screen) echoes() bool {
 	s.t.Helper()
 	raw, err := s.pty.SyscallConn()
@@ -253,7 +254,7 @@ func (s *screen) echoes() bool {
 	return state.Lflag&unix.ECHO != 0
 }
 
-// Questions go to the terminal, also where standard input is the file to copy; a password is not
+// Questions go to the terminal, even if standard input is the file to copy. A password is not
 // shown.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
@@ -270,7 +271,7 @@ func TestQuestions(t *testing.T) {
 	s.await(`Please type 'yes', 'no' or the fingerprint: $`)
 	s.typed("yes\n")
 	s.await(`(?i)password: $`)
-	if s.echoes() { // once the question is seen it is too late to turn the echo off
+	if s.echoes() { // by the time the question is seen, the echo must be off
 		t.Error("the terminal shows what is typed at the question for a password")
 	}
 	s.typed("wrong\n")
@@ -288,8 +289,8 @@ func TestQuestions(t *testing.T) {
 	if !bytes.Contains(readFile(t, known), []byte("127.0.0.1")) {
 		t.Error("the host's key was not kept")
 	}
-	// With -B nobody is asked, and Ctrl-C at a question ends the program with the terminal as it
-	// was.
+	// With -B no question is asked. Ctrl-C at a question ends the program and restores the
+	// terminal.
 	s = onScreen(t, 80, command(t, t.TempDir(), append(args, "-B")...))
 	if code := s.End(); code != ui.ExitNoHost ||
 		strings.Contains(strings.ToLower(s.shown.String()), "password: ") {
@@ -303,7 +304,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// The terminal's echo is on again after Ctrl-C at a password.
+// After Ctrl-C at a password prompt the terminal echoes again.
 func TestEchoComesBack(t *testing.T) {
 	t.Parallel()
 	_, port := passwordServer(t)

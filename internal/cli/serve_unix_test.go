@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// One command, and everybody's clients can connect as it says.
+// After one command, everybody's clients can connect as its output says.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)
@@ -74,7 +74,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 
-	// Whoever has none of the keys stays out; so does everybody else under another name.
+	// Someone without any of the keys stays out; so does anyone with another user name.
 	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
 	for _, who := range [][2]string{{"u", stranger}, {"v", key}} {
 		if out, err := s.sftp(who[0], who[1], "ls\n"); err == nil {
@@ -94,7 +94,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Without keys there is a password, which is not in the log.
+// Without keys there is a password, which the log does not contain.
 func TestServePassword(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	writeFile(t, filepath.Join(dir, "a"), []byte("content"))
@@ -131,7 +131,7 @@ func TestServePassword(t *testing.T) {
 	}
 }
 
-// Who asks for a shell or a command is told what is served.
+// A client that asks for a shell or a command is told what is served.
 func TestServeTellsThatItServesFilesOnly(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)
@@ -207,7 +207,7 @@ func TestServeMetrics(t *testing.T) {
 	}
 	stranger := opensshd.Keygen(t, filepath.Join(home, "stranger"))
 	s.sftp("u", stranger, "pwd\n")
-	s.sftp("u", key, "mkdir d\n") // which is denied
+	s.sftp("u", key, "mkdir d\n") // denied
 	want := regexp.MustCompile(`(?s)usftp_files_total\{protocol="sftp"\} 2\n.*usftp_logins_failed_total 1\n.*usftp_logins_total 2\n.*usftp_read_bytes_total 5000\n.*usftp_requests_denied_total 1\n.*usftp_written_bytes_total 5000\n.*\ngo_goroutines \d`)
 	for began := time.Now(); ; { // the client is gone before the server has counted
 		response, err := http.Get(url)

@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// writeConfig makes a configuration of two users with directories of their own, who have the key.
+// writeConfig writes a configuration of two users with their own directories, who have the key.
 func writeConfig(t *testing.T, home, key, more string) (file, alice, bob string) {
 	t.Helper()
 	alice, bob = filepath.Join(home, "alice"), filepath.Join(home, "bob")
@@ -45,7 +45,7 @@ read_only = true
 	return file, alice, bob
 }
 
-// The documentation's example starts as it stands, but for the port, which may be in use.
+// The documentation's example starts unchanged, except for the port, which may be in use.
 func TestServeConfigExampleStarts(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -104,10 +104,10 @@ func TestServeConfig(t *testing.T) {
 	same(t, randomData(500_000), filepath.Join(alice, "small"))
 	same(t, []byte("bob's"), filepath.Join(home, "a"))
 
-	if err := os.Remove(filepath.Join(alice, "big")); err != nil { // what had gone in
+	if err := os.Remove(filepath.Join(alice, "big")); err != nil { // what was uploaded
 		t.Error(err)
 	}
-	// What others put there counts after SIGHUP.
+	// Files that others put there count after SIGHUP.
 	writeFile(t, filepath.Join(alice, "by another"), randomData(400_000))
 	s.cmd.Process.Signal(syscall.SIGHUP)
 	s.wait("quota counted", func(f map[string]any) bool {
@@ -122,7 +122,7 @@ func TestServeConfig(t *testing.T) {
 			f["path"] == "/second"
 	})
 
-	// A user who comes with SIGHUP, one who goes, and a mistake that changes nothing.
+	// A user is added on SIGHUP, one is removed, and a mistake changes nothing.
 	text := string(readFile(t, file))
 	writeFile(t, file, []byte(strings.ReplaceAll(text, `name = "alice"`, `name = "carol"`)))
 	s.cmd.Process.Signal(syscall.SIGHUP)
@@ -145,7 +145,7 @@ func TestServeConfig(t *testing.T) {
 	}
 }
 
-// aliceOn logs in as alice on a connection, with a client of our own.
+// aliceOn logs in as alice over a connection, with our own client.
 func aliceOn(t *testing.T, conn net.Conn, key string) *usftp.Client {
 	t.Helper()
 	secure, err := loginOn(t, conn, key)
@@ -175,7 +175,7 @@ func loginOn(t *testing.T, conn net.Conn, key string) (*ssh.Client, error) {
 	return ssh.NewClient(secure, channels, requests), nil
 }
 
-// Who is shut out is the client that failed, and not the balancer that brought it.
+// Bans apply to the client that failed, not to the balancer that forwarded it.
 func TestServeBansBehindProxy(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)
@@ -196,7 +196,7 @@ func TestServeBansBehindProxy(t *testing.T) {
 		}
 		return err
 	}
-	for range 12 { // a little is forgiven meanwhile
+	for range 12 { // a little is forgiven in the meantime
 		if login("192.0.2.7", stranger) == nil {
 			t.Fatal("a stranger was let in")
 		}
@@ -211,7 +211,7 @@ func TestServeBansBehindProxy(t *testing.T) {
 	}
 }
 
-// Behind a load balancer a client has the address that the balancer tells.
+// Behind a load balancer a client has the address that the balancer reports.
 func TestServeBehindProxy(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)

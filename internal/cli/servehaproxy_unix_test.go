@@ -15,7 +15,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// startHAProxy runs the example of the documentation before instances and gives its port.
+// startHAProxy runs the documentation's example in front of two instances and returns its port.
 func startHAProxy(t *testing.T, one, two *served) (port string) {
 	t.Helper()
 	program, err := exec.LookPath("haproxy")
@@ -59,8 +59,8 @@ func startHAProxy(t *testing.T, one, two *served) (port string) {
 	return port
 }
 
-// Two instances on one storage; one is killed in the middle of an upload, and the client carries on
-// with the other.
+// Two instances share one storage. When one is killed in the middle of an upload, the client
+// continues with the other.
 func TestServeBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)
@@ -72,7 +72,7 @@ func TestServeBehindHAProxy(t *testing.T) {
 		t.Fatal("the instances have different keys")
 	}
 	port := startHAProxy(t, one, two)
-	// The address that the client has for itself, to find it in the log.
+	// The client's own address, to find it in the log.
 	conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestServeBehindHAProxy(t *testing.T) {
 	if line["written"] != float64(len(data)-3_000_000) {
 		t.Errorf("the client has not carried on, but begun anew: %v", line)
 	}
-	// HAProxy's health checks are there for those who look closely, and are held against nobody.
+	// HAProxy's health checks are logged at debug level only, and count against nobody.
 	other.wait("login failed", func(f map[string]any) bool { return f["level"] == "DEBUG" })
 	for line := range strings.Lines(other.log.String()) {
 		if strings.Contains(line, `"login failed"`) && !strings.Contains(line, `"level":"DEBUG"`) ||

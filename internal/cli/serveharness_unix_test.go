@@ -19,7 +19,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A served directory: `usftp serve`, running.
+// served is a running `usftp serve`.
 type served struct {
 	t        *testing.T
 	cmd      *exec.Cmd
@@ -35,7 +35,7 @@ func startServe(t *testing.T, home string, args ...string) *served {
 	t.Helper()
 	s := &served{t: t, home: home, greeting: map[string]string{}, log: newLogLines(),
 		ended: make(chan struct{})}
-	// Not under the test's context, which ends before the server is asked to.
+	// Not with the test's context, which ends before the server is asked to stop.
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	t.Cleanup(cancel)
 	s.cmd = exec.CommandContext(ctx, "usftp",
@@ -125,8 +125,8 @@ func (l *logLines) String() string {
 	return l.text.String()
 }
 
-// wait gives the first line with this message whose fields fulfil a condition, as soon as there is
-// one.
+// wait returns the first line with this message whose fields fulfil a condition, as soon as there
+// is one.
 func (s *served) wait(message string, is func(map[string]any) bool) map[string]any {
 	s.t.Helper()
 	l := s.log
@@ -147,7 +147,7 @@ func (s *served) wait(message string, is func(map[string]any) bool) map[string]a
 	}
 }
 
-// waitFor waits until there are so many lines with this message.
+// waitFor waits until there are count lines with this message.
 func (s *served) waitFor(message string, count int) {
 	s.t.Helper()
 	times := map[any]bool{}
@@ -157,14 +157,14 @@ func (s *served) waitFor(message string, count int) {
 	})
 }
 
-// sshFlags are those of OpenSSH's clients.
+// sshFlags returns flags for OpenSSH's clients.
 func (s *served) sshFlags(more ...string) []string {
 	return append([]string{"-F", "none", "-P", s.port, "-o", "StrictHostKeyChecking=yes", "-o",
 		"UserKnownHostsFile=" + s.knownHosts(), "-o", "LogLevel=ERROR",
 		"-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none"}, more...)
 }
 
-// knownHosts is a file with the key that the server has made.
+// knownHosts returns a file with the key that the server has made.
 func (s *served) knownHosts() string {
 	s.t.Helper()
 	key := filepath.Join(s.home, ".config", "usftp", "host_ed25519_key")
@@ -177,7 +177,7 @@ func (s *served) knownHosts() string {
 	return name
 }
 
-// client runs a client in the home.
+// client runs a client in the home directory.
 func (s *served) client(stdin, program string, args ...string) (output string, err error) {
 	s.t.Helper()
 	cmd := exec.Command(program, args...)
@@ -188,7 +188,7 @@ func (s *served) client(stdin, program string, args ...string) (output string, e
 	return string(out), err
 }
 
-// must is client for what has to work.
+// must is client for commands that must succeed.
 func (s *served) must(stdin, program string, args ...string) string {
 	s.t.Helper()
 	out, err := s.client(stdin, program, args...)
@@ -198,14 +198,14 @@ func (s *served) must(stdin, program string, args ...string) string {
 	return out
 }
 
-// sftp runs OpenSSH's sftp with commands; flags are further ones.
+// sftp runs OpenSSH's sftp with commands.
 func (s *served) sftp(login, key, commands string) (string, error) {
 	s.t.Helper()
 	return s.client(commands, opensshd.Find(s.t, "sftp"),
 		s.sshFlags("-i", key, "-b", "-", login+"@127.0.0.1")...)
 }
 
-// homeWithKey makes a home whose owner has a key that may log in there.
+// homeWithKey makes a home directory with a key that may log in there.
 func homeWithKey(t *testing.T) (home, key string) {
 	t.Helper()
 	home = t.TempDir()

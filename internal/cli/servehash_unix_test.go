@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Our own server hashes what it has stored, so that nothing is read back; lists go up with a tree
-// and are checked on the way down.
+// Our own server hashes what it has stored, so nothing is read back. Lists of hashes are uploaded
+// with a tree and checked when it is downloaded.
 func TestServeHashes(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// SIGHUP: other keys hold, and what cannot be read leaves all as it was.
+// After SIGHUP new keys apply, and an unreadable configuration changes nothing.
 func TestServeReload(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)
@@ -62,7 +62,7 @@ func (s *served) session(key string) (stdin io.WriteCloser, wait func() error) {
 	return in, cmd.Wait
 }
 
-// A server that is asked to end lets sessions go on, and nobody new in.
+// A server that is asked to stop lets sessions finish, and lets nobody new in.
 func TestServeShutdown(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)
@@ -88,7 +88,7 @@ func TestServeShutdown(t *testing.T) {
 	same(t, data, filepath.Join(dir, "b"), filepath.Join(dir, "c"))
 }
 
-// The time of grace ends, and a second signal ends it before.
+// The grace period ends, and a second signal ends it earlier.
 func TestServeShutdownAtOnce(t *testing.T) {
 	t.Parallel()
 	home, key := homeWithKey(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// sshd's Subsystem line, and OpenSSH's client.
+// With sshd's Subsystem line, and OpenSSH's client.
 func TestServeStdio(t *testing.T) {
 	t.Parallel()
 	usftp, err := exec.LookPath("usftp")
@@ -69,8 +69,8 @@ func TestServeStdio(t *testing.T) {
 	}
 }
 
-// asSftpServerProgram is the command under the name sftp-server. It is not in PATH, where sshd's own
-// is looked for.
+// asSftpServerProgram returns the command under the name sftp-server. It is not in PATH, where the
+// tests look for sshd's own.
 func asSftpServerProgram(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -84,8 +84,8 @@ func asSftpServerProgram(t *testing.T) string {
 	return name
 }
 
-// Under the name sftp-server it stands in for it where there is no room for flags: scp -D calls it
-// with operands, which do not count.
+// Under the name sftp-server the command replaces it where flags are not possible: scp -D passes
+// operands, which are ignored.
 func TestServeStdioAsSftpServer(t *testing.T) {
 	t.Parallel()
 	program := asSftpServerProgram(t)
@@ -114,7 +114,7 @@ func TestServeStdioAsSftpServer(t *testing.T) {
 	}
 }
 
-// The flags that sftp-server has, with what it says of values that are wrong.
+// sftp-server's flags, and its messages about wrong values.
 func TestServeStdioFlags(t *testing.T) {
 	t.Parallel()
 	program := asSftpServerProgram(t)
@@ -137,7 +137,7 @@ func TestServeStdioFlags(t *testing.T) {
 		"-P open,close -p read -d %d", "-l QUIET -d /%%/.. -e"} {
 		cmd := exec.Command(program, strings.Fields(strings.ReplaceAll(good, "/%%/..",
 			"/"))...)
-		if out, err := cmd.CombinedOutput(); err != nil { // nobody says anything
+		if out, err := cmd.CombinedOutput(); err != nil { // no message
 			t.Errorf("%s: %v\n%s", good, err, out)
 		}
 	}
@@ -151,8 +151,8 @@ func TestServeStdioFlags(t *testing.T) {
 	}
 }
 
-// The log of --stdio goes nowhere unless it is asked for. (sshd drops what a subsystem says there,
-// so this is without it.)
+// --stdio logs nothing unless asked to. (sshd drops what a subsystem writes there, so this test
+// runs without sshd.)
 func TestServeStdioLog(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]int{"": 0, " -e": 0, " -e -l INFO": 1, " -e -v": 1,

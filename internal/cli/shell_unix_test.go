@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// onShell starts a session on a terminal, in an empty local directory and in a directory on the host,
-// and waits for the prompt.
+// onShell starts a session on a terminal, in an empty local directory and in a directory on the
+// host, and waits for the prompt.
 func onShell(t *testing.T, server *opensshd.Server, remote string, args ...string) (s *screen,
 	local string) {
 	t.Helper()
@@ -31,7 +31,7 @@ func onShell(t *testing.T, server *opensshd.Server, remote string, args ...strin
 }
 
 // completes types the beginning of a line and presses Tab until it is completed, since the listing
-// may be on its way. A # shows that a Tab has been dealt with.
+// may not have arrived. A # shows that a Tab has been handled.
 func (s *screen) completes(typed, completed string) {
 	s.t.Helper()
 	s.typed(typed)
@@ -105,7 +105,7 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a get, and neither the session nor its connection, whoever made that.
+// Ctrl-C ends a get, but neither the session nor its connection, whichever transport made it.
 func TestShellCtrlC(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
@@ -132,8 +132,7 @@ func TestShellCtrlC(t *testing.T) {
 	}
 }
 
-// A connection that is lost is made again, and one stays in the directory; what was under way goes
-// on.
+// A lost connection is replaced, in the same directory, and copies continue.
 func TestShellReconnects(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
@@ -167,8 +166,8 @@ func TestShellReconnects(t *testing.T) {
 	s.await(`Remote working directory: ` + regexp.QuoteMeta(dir) + `\s`)
 }
 
-// Questions are answered by a line of their own, Ctrl-C at one ends the command, and a program that
-// runs here has Ctrl-C to itself.
+// Questions are answered on their own line, Ctrl-C at one ends the command, and a local program
+// gets its own Ctrl-C.
 func TestShellAsks(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
@@ -205,8 +204,8 @@ func TestShellAsks(t *testing.T) {
 	}
 }
 
-// Typing goes on while the host says nothing, whether or not Tab was pressed. Several names are
-// listed with the second Tab.
+// Typing never waits for the host, whether or not Tab was pressed. If there are several names, a
+// second Tab lists them.
 func TestShellTyping(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})
@@ -250,8 +249,7 @@ func TestShellTyping(t *testing.T) {
 	}
 }
 
-// On a terminal that cannot place its cursor, and on one that is too narrow, lines are typed as
-// anywhere else.
+// On a terminal that cannot position its cursor, or that is too narrow, plain lines are read.
 func TestShellPlainTerminal(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})

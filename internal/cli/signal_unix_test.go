@@ -25,7 +25,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A line of --json, as far as the tests look.
+// A line of --json, with the fields that the tests check.
 type jsonLine struct {
 	Kind       string
 	Bytes      int64
@@ -34,7 +34,7 @@ type jsonLine struct {
 	LeftBehind string `json:"left_behind"`
 }
 
-// until reads events until one is of a kind and tells of so many bytes.
+// until reads events until one is of a kind and reports at least that many bytes.
 func until(t *testing.T, events *bufio.Scanner, kind string, bytes int64) jsonLine {
 	t.Helper()
 	for events.Scan() {
@@ -50,8 +50,8 @@ func until(t *testing.T, events *bufio.Scanner, kind string, bytes int64) jsonLi
 	return jsonLine{}
 }
 
-// A signal in the middle of a copy: it stops, what has arrived stays and is named, the target is as
-// it was.
+// A signal in the middle of a copy stops it; what has arrived stays and is named, and the target is
+// unchanged.
 func TestSignal(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -105,7 +105,7 @@ func TestSignal(t *testing.T) {
 				t.Errorf("the event says that %q is left, the message %q", failed.LeftBehind, m[2])
 			}
 
-			// So it is the second time, when it continues from there.
+			// The same happens the second time, when the copy continues from there.
 			had, _ := strconv.ParseInt(m[1], 10, 64)
 			cmd = command(t, dir, "cp", "-F", sshd.ConfigFile, "--json", "-l", "40000", "--resume",
 				from, to)
@@ -122,7 +122,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// started starts a command and gives its standard output, line by line, and its standard error.
+// started starts a command and returns its standard output, line by line, and its standard error.
 func started(t *testing.T, cmd *exec.Cmd) (*bufio.Scanner, *bytes.Buffer) {
 	t.Helper()
 	stdout, err := cmd.StdoutPipe()
@@ -138,8 +138,8 @@ func started(t *testing.T, cmd *exec.Cmd) (*bufio.Scanner, *bytes.Buffer) {
 	return bufio.NewScanner(stdout), &stderr
 }
 
-// A read of standard input that waits for ever, and a write to standard output that nobody reads,
-// do not hold up an interruption.
+// A read of standard input that waits forever, and a write to standard output that nobody reads, do
+// not delay an interruption.
 func TestSignalWhileAStreamWaits(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -191,7 +191,8 @@ func TestSignalWhileAStreamWaits(t *testing.T) {
 	})
 }
 
-// While a connection is being made, or the server has gone silent, one Ctrl-C ends the program too.
+// One Ctrl-C also ends the program while a connection is being made, or after the server has gone
+// silent.
 func TestSignalWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	reached := make(chan struct{})
@@ -213,7 +214,8 @@ func TestSignalWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// One Ctrl-C is enough, and is told, where a server has granted SFTP and says nothing more.
+// If a server has granted SFTP and then sends nothing, one Ctrl-C is enough, and the program says
+// so.
 func TestSignalBeforeTheFirstWord(t *testing.T) {
 	t.Parallel()
 	silent := make(chan struct{})
@@ -276,8 +278,8 @@ func TestSignalBeforeTheFirstWord(t *testing.T) {
 	}
 }
 
-// A second Ctrl-C ends the program at once, also where the server has gone silent and the first
-// waits to clean up.
+// A second Ctrl-C ends the program at once, even if the server has gone silent and the first one is
+// waiting to clean up.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -303,7 +305,7 @@ func TestSecondSignal(t *testing.T) {
 	until(t, events, "progress", 1)
 	close(silent)
 	began := time.Now()
-	// As a person does: until it helps. Signals that come at the same moment are one.
+	// As a person does: until it helps. Signals at the same moment count as one.
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	ended := make(chan struct{})
@@ -327,7 +329,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// carryUntil carries bytes one way until it is to be silent; the connections stay.
+// carryUntil forwards bytes one way until silent is closed; the connections stay open.
 func carryUntil(silent chan struct{}, to, from net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -343,7 +345,7 @@ func carryUntil(silent chan struct{}, to, from net.Conn) {
 	}
 }
 
-// Signals that were ignored when the program started, as nohup does, do not end it; the others do.
+// Signals that were ignored when the program started, as with nohup, do not end it; the others do.
 func TestIgnoredSignals(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A source that shrinks or grows while it is read gives no file at all.
+// A source that shrinks or grows while it is read produces no file at all.
 func TestSourceThatChanges(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -61,7 +61,7 @@ func TestSourceThatChanges(t *testing.T) {
 	}
 }
 
-// The demo needs neither OpenSSH nor a home, and leaves nothing.
+// The demo needs neither OpenSSH nor a home directory, and leaves nothing behind.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()

@@ -13,7 +13,7 @@ import (
 )
 
 // TestTreeOnScreen: a tree shows a line for the whole, one for the files under way, and in the end
-// what bound the speed; and what was there already is not waited for.
+// what limited the speed. Files that are there already take no time.
 func TestTreeOnScreen(t *testing.T) {
 	t.Parallel()
 	server := opensshd.Start(t, opensshd.Options{})

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestTwoLogins: of a copy between two hosts both are logged in to at the same time, and each asks
-// all of its questions before the other one asks any.
+// TestTwoLogins: a copy between two hosts logs in to both at the same time, and each asks all of
+// its questions before the other one asks any.
 func TestTwoLogins(t *testing.T) {
 	t.Parallel()
 	fromDir, fromPort := passwordServer(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A watch is a `usftp sync --watch` that runs.
+// A watch is a running `usftp sync --watch`.
 type watch struct {
 	t        *testing.T
 	cmd      *exec.Cmd
@@ -29,7 +29,7 @@ type watch struct {
 	src, dst string
 }
 
-// lines keeps what a program has said.
+// lines keeps what a program has printed.
 type lines struct {
 	file *os.File
 }
@@ -74,7 +74,7 @@ func startWatch(t *testing.T, sshd *opensshd.Server, proxy *cutproxy.Proxy, args
 	return w
 }
 
-// until waits for something, and fails if it does not come.
+// until waits for a condition, and fails if it does not become true.
 func (w *watch) until(what string, met func() bool) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -115,8 +115,8 @@ func state(root string) (all []string) {
 
 func (w *watch) equal() bool { return slices.Equal(state(w.src), state(w.dst)) }
 
-// What changes goes up as it changes: a rename as a rename, and what an editor writes under a
-// temporary name.
+// Changes are uploaded as they happen: a rename as a rename, and a file that an editor writes under
+// a temporary name.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -162,9 +162,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A thousand random changes, while ten connections are lost: in the end all is equal, and after the
-// last of them no more than 5 s are spent on waiting for a better moment. How long the work takes
-// besides, on a busy machine, is not asked.
+// A thousand random changes while ten connections are lost: in the end both sides are equal, and
+// after the last change at most 5 s go into waiting to try again. The time of the work itself, on a
+// busy machine, does not count.
 func TestWatchOverABadLink(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -210,13 +210,13 @@ func TestWatchOverABadLink(t *testing.T) {
 			}
 		case 5:
 			os.Chmod(pick(files), 0o600+fs.FileMode(rng.IntN(0o100)))
-		case 6: // of the same size, most likely in the same second
+		case 6: // same size, most likely the same second
 			os.WriteFile(pick(files), []byte(fmt.Sprintf("%04d", i)), 0o644)
 		default:
 			os.WriteFile(fresh, []byte(fmt.Sprintf("%04d", i)), 0o644)
 		}
 		if i%20 == 19 {
-			time.Sleep(100 * time.Millisecond) // changes are made over some time, as people make them
+			time.Sleep(100 * time.Millisecond) // changes spread over time, as people make them
 		}
 	}
 	said := len(w.out.String())

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSteadyStateAllocatesNothing counts what 256 KiB of data allocate, on each side.
+// TestSteadyStateAllocatesNothing counts the allocations for 256 KiB of data on each side.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for _, cipher := range []string{"aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com",
 		"aes128-ctr"} {

@@ -62,15 +62,15 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// offered is a key that can be offered, and cannot sign.
+// offered is a key that can be offered but cannot sign.
 type offered struct{ xssh.Signer }
 
 func (offered) Sign(io.Reader, []byte) (*xssh.Signature, error) {
 	return nil, errors.New("the key cannot sign")
 }
 
-// TestPermissionsOfTheKeyThatSigned is CVE-2024-45337: a client offers a key that may log in, whose
-// owner it is not, and signs with its own. It gets the permissions of its own.
+// TestPermissionsOfTheKeyThatSigned is CVE-2024-45337: a client offers someone else's key, which
+// may log in, and signs with its own. It must get the permissions of its own key.
 func TestPermissionsOfTheKeyThatSigned(t *testing.T) {
 	admin, own := signer(t, "ed25519"), signer(t, "ed25519")
 	cc, sc := clientConfig(own), serverConfig(t, own.PublicKey())
@@ -88,7 +88,7 @@ func TestPermissionsOfTheKeyThatSigned(t *testing.T) {
 	}
 }
 
-// TestHostKeys has the server prove itself with each type of key and its certificate.
+// TestHostKeys makes the server prove its identity with each type of key and its certificate.
 func TestHostKeys(t *testing.T) {
 	user := signer(t, "ed25519")
 	for _, kind := range []string{"ed25519", "ecdsa256", "ecdsa384", "ecdsa521", "rsa"} {
@@ -118,7 +118,7 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// takes takes one password.
+// takes accepts one password.
 func takes(secret string) func(xssh.ConnMetadata, []byte) (*xssh.Permissions, error) {
 	return func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
 		if string(p) != secret {
@@ -128,7 +128,7 @@ func takes(secret string) func(xssh.ConnMetadata, []byte) (*xssh.Permissions, er
 	}
 }
 
-// TestRefusedFlight: the login goes on, and has cost one failed attempt.
+// TestRefusedFlight: the login continues, and has used one failed attempt.
 func TestRefusedFlight(t *testing.T) {
 	right := signer(t, "ed25519")
 	for _, c := range []struct {
@@ -158,8 +158,8 @@ func TestRefusedFlight(t *testing.T) {
 	}
 }
 
-// TestFlightThatIsTheLastAttempt: a server that allows one attempt is no server that does not get
-// along with a flight; to try again would fail again.
+// TestFlightThatIsTheLastAttempt: a server that allows only one attempt is not reported as one that
+// cannot handle a flight, because another try would fail too.
 func TestFlightThatIsTheLastAttempt(t *testing.T) {
 	right, wrong := signer(t, "ed25519"), signer(t, "ed25519")
 	cc, sc := clientConfig(right), serverConfig(t, right.PublicKey())
@@ -172,7 +172,7 @@ func TestFlightThatIsTheLastAttempt(t *testing.T) {
 	}
 }
 
-// TestFlightToAServerThatHangsUp is told apart from a login that was refused.
+// TestFlightToAServerThatHangsUp: this is distinguished from a refused login.
 func TestFlightToAServerThatHangsUp(t *testing.T) {
 	right := signer(t, "ed25519")
 	cc, sc := clientConfig(right), serverConfig(t, right.PublicKey())
@@ -192,8 +192,8 @@ func TestFlightToAServerThatHangsUp(t *testing.T) {
 	}
 }
 
-// TestMethods are passwords, keyboard-interactive, several after one another, and what cannot be
-// answered.
+// TestMethods: passwords, keyboard-interactive, several methods in a row, and methods that cannot
+// be answered.
 func TestMethods(t *testing.T) {
 	key := signer(t, "ed25519")
 	check := func(secret string) error {
@@ -239,7 +239,7 @@ func TestMethods(t *testing.T) {
 		name   string
 		server xssh.ServerAuthCallbacks
 		with   []ssh.AuthMethod
-		fails  string // a part of the client's error
+		fails  string // part of the client's error
 		tried  []string
 	}{
 		{name: "password", server: callbacks, with: []ssh.AuthMethod{askFor("secret")}},

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// Without a peer: what one side does with a stream of 64 MiB. Compare `-cpu 1,2`.
+// These benchmarks have no peer: they measure one side with a stream of 64 MiB. Compare `-cpu 1,2`.
 
 const benchSize = 64 << 20
 
-// capture is a connection that keeps, or drops, what is written.
+// capture is a connection that keeps or drops what is written.
 type capture struct {
 	net.Conn
 	kept *bytes.Buffer
@@ -35,7 +35,7 @@ func benchKeys(cipher string) (*cipherSpec, keys) {
 	return c, k
 }
 
-// sending returns a channel whose data is sealed and goes to conn.
+// sending returns a channel whose data is encrypted and sent to conn.
 func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
 	c, k := benchKeys(cipher)
 	s, err := c.newSealer(k)
@@ -52,14 +52,14 @@ func sending(tb testing.TB, conn net.Conn, cipher string) *Channel {
 	return ch
 }
 
-// waiting is how much has been received and not read.
+// waiting returns how much has been received but not read.
 func (c *Channel) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.data.size
 }
 
-// drain waits until all that was written has left.
+// drain waits until everything written has been sent.
 func (c *Channel) drain() {
 	o := c.mux.t.out
 	o.mu.Lock()
@@ -138,7 +138,7 @@ func BenchmarkOpen(b *testing.B) {
 					if err := m.handle(p); err != nil {
 						b.Fatal(err)
 					}
-					for ch.waiting() > firstWindow { // as a peer that has to wait for the window
+					for ch.waiting() > firstWindow { // like a peer that has to wait for the window
 						m.tellReaders()
 						runtime.Gosched()
 					}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMPInt has the examples of RFC 4251, section 5, that are not negative.
+// TestMPInt uses the non-negative examples of RFC 4251, section 5.
 func TestMPInt(t *testing.T) {
 	for number, want := range map[string]string{
 		"00": "00000000", "09a378f9b2e332a7": "0000000809a378f9b2e332a7", "80": "000000020080",
@@ -20,7 +20,7 @@ func TestMPInt(t *testing.T) {
 	}
 }
 
-// TestNameList has those of RFC 4251, section 5.
+// TestNameList uses the examples of RFC 4251, section 5.
 func TestNameList(t *testing.T) {
 	for want, names := range map[string][]string{
 		"00000000": nil, "000000047a6c6962": {"zlib"},
@@ -33,7 +33,7 @@ func TestNameList(t *testing.T) {
 	}
 }
 
-// TestPadding: RFC 4253, section 6, for every length under every form.
+// TestPadding checks RFC 4253, section 6, for every length and every packet format.
 func TestPadding(t *testing.T) {
 	for _, c := range cipherSpecs {
 		for _, m := range macSpecs {
@@ -60,7 +60,7 @@ func TestPadding(t *testing.T) {
 	}
 }
 
-// TestPacketSizes refuses lengths that no packet can have.
+// TestPacketSizes checks that impossible lengths are refused.
 func TestPacketSizes(t *testing.T) {
 	for _, c := range []struct {
 		length uint32

@@ -30,9 +30,10 @@ func (r *transcript) note(format string, args ...any) {
 	r.mu.Unlock()
 }
 
-// diffClient is what a session needs of a client, ours or x/crypto/ssh's.
+// diffClient is what a session needs from a client, ours or x/crypto/ssh's.
 type diffClient interface {
-	// open returns the channel, and how its program ended, which is to be asked once it is closed.
+	// open returns the channel, and a function for how its program ended, to be called once it is
+	// closed.
 	open(kind string) (ch xssh.Channel, exit func() string, err error)
 	global(kind string, payload []byte) (bool, []byte, error)
 	close()
@@ -167,7 +168,7 @@ func (l login) theirs(conn net.Conn, r *transcript) (diffClient, error) {
 	return theirClient{c}, nil
 }
 
-// diffAuth are the callbacks of both servers. What they are asked goes into the transcript.
+// diffAuth returns callbacks for either server. They write their arguments to the transcript.
 func diffAuth(key, second xssh.PublicKey, r *transcript) xssh.ServerAuthCallbacks {
 	password := func(_ xssh.ConnMetadata, p []byte) (*xssh.Permissions, error) {
 		if string(p) != "secret" {
@@ -178,7 +179,7 @@ func diffAuth(key, second xssh.PublicKey, r *transcript) xssh.ServerAuthCallback
 	return xssh.ServerAuthCallbacks{
 		PasswordCallback: password,
 		PublicKeyCallback: func(c xssh.ConnMetadata, k xssh.PublicKey) (*xssh.Permissions, error) {
-			if bytes.Equal(k.Marshal(), second.Marshal()) { // does not do alone
+			if bytes.Equal(k.Marshal(), second.Marshal()) { // not sufficient alone
 				return nil, &xssh.PartialSuccessError{
 					Next: xssh.ServerAuthCallbacks{PasswordCallback: password}}
 			}
@@ -197,7 +198,7 @@ func diffAuth(key, second xssh.PublicKey, r *transcript) xssh.ServerAuthCallback
 	}
 }
 
-// attempts notes what a server's log is told.
+// attempts records what a server's log receives.
 func attempts(r *transcript) func(xssh.ConnMetadata, string, error) {
 	return func(_ xssh.ConnMetadata, method string, err error) {
 		var partial *xssh.PartialSuccessError
@@ -205,7 +206,7 @@ func attempts(r *transcript) func(xssh.ConnMetadata, string, error) {
 	}
 }
 
-// serveOurs and serveTheirs run one connection.
+// serveOurs and serveTheirs serve one connection.
 func serveOurs(conn net.Conn, host xssh.Signer, auth xssh.ServerAuthCallbacks, r *transcript) {
 	c, err := ssh.Server(conn, &ssh.ServerConfig{Version: "SSH-2.0-test", HostKeys: []xssh.Signer{host},
 		Auth: auth, AuthLog: attempts(r), MaxAuthTries: 4,
@@ -325,7 +326,7 @@ func diffSession(ch xssh.Channel, kind string, payload []byte, reply func(bool) 
 	ch.Close()
 }
 
-// kindOf says what kind of error it is, in terms that both libraries have.
+// kindOf classifies an error in terms common to both libraries.
 func kindOf(err error) string {
 	var ours *ssh.OpenChannelError
 	var theirs *xssh.OpenChannelError
@@ -340,8 +341,8 @@ func kindOf(err error) string {
 	return "failed"
 }
 
-// TestDifferential runs sessions with our client and x/crypto/ssh's against our server and x/crypto/
-// ssh's: all four see and do the same, in the same order.
+// TestDifferential runs sessions with our client and x/crypto/ssh's against our server and
+// x/crypto/ssh's. All four must see and do the same, in the same order.
 func TestDifferential(t *testing.T) {
 	host, key, second, wrong := signer(t, "ed25519"), signer(t, "ed25519"), signer(t, "rsa"),
 		signer(t, "ecdsa256")
@@ -473,7 +474,7 @@ func TestDifferential(t *testing.T) {
 			var first []string
 			for i, client := range []string{"our client", "x/crypto's client"} {
 				for j, server := range []string{"our server", "x/crypto's server"} {
-					// What either side sees is in order; between the two there is none.
+					// Each side's view is ordered; between the two sides there is no order.
 					near, far := &transcript{}, &transcript{}
 					a, b := tcpPair()
 					a.SetDeadline(time.Now().Add(30 * time.Second))

@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// TestServerWithDropbear: dbclient sends its first message of the key exchange on a guess, which is
-// right or wrong with our order.
+// TestServerWithDropbear: dbclient guesses the key exchange and sends its first message at once.
+// Depending on our order, the guess is right or wrong.
 func TestServerWithDropbear(t *testing.T) {
 	program, convert := opensshd.Find(t, "dbclient"), opensshd.Find(t, "dropbearkey")
 	for name, kex := range map[string][]string{

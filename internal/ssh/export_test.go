@@ -1,14 +1,14 @@
 package ssh
 
-// Grown is by how much a connection's windows have grown.
+// Grown returns by how much a connection's windows have grown.
 func Grown(c *Conn) int64 {
 	c.mux.growth.mu.Lock()
 	defer c.mux.growth.mu.Unlock()
 	return c.mux.growth.taken
 }
 
-// RekeyAndGoOn starts an exchange of keys and lets data follow our KEXINIT under the old keys, which
-// RFC 4253, section 7.1, forbids and asyncssh did.
+// RekeyAndGoOn starts a key exchange and lets data follow our KEXINIT under the old keys, which RFC
+// 4253, section 7.1, forbids but asyncssh did.
 func RekeyAndGoOn(c *Conn) error {
 	o := c.t.out
 	o.mu.Lock()

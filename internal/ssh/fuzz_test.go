@@ -14,7 +14,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// feed is a connection that brings what it holds, and takes anything.
+// feed is a connection that returns the bytes it holds, and accepts anything.
 type feed struct {
 	capture
 	in *bytes.Reader
@@ -30,8 +30,8 @@ func (feed) SetWriteDeadline(t time.Time) error { return nil }
 
 func feedOf(p []byte) feed { return feed{in: bytes.NewReader(p)} }
 
-// FuzzPacket has the packet reader read anything, before keys and under each cipher's. What it
-// returns lies in what it was given.
+// FuzzPacket feeds the packet reader arbitrary bytes, before keys and with each cipher. Packets
+// must lie within the input.
 func FuzzPacket(f *testing.F) {
 	for i := range len(cipherSpecs) + 1 {
 		f.Add(uint8(i), []byte("\x00\x00\x00\x0c\x04\x14payload\x00\x00\x00\x00"), true)
@@ -69,7 +69,7 @@ func FuzzPacket(f *testing.F) {
 	})
 }
 
-// FuzzSealed seals packets of any size and opens them again, in any pieces.
+// FuzzSealed encrypts packets of any size and decrypts them again, in arbitrary pieces.
 func FuzzSealed(f *testing.F) {
 	f.Add(uint8(0), []byte("hello"), uint16(3), uint8(40))
 	f.Fuzz(func(t *testing.T, which uint8, p []byte, size uint16, bit uint8) {
@@ -135,8 +135,7 @@ func FuzzKexInit(f *testing.F) {
 	})
 }
 
-// FuzzMessages parses anything as each message, and what was understood is written and parsed
-// again.
+// FuzzMessages parses arbitrary bytes as each message, then writes and parses the result again.
 func FuzzMessages(f *testing.F) {
 	f.Add((&authRequest{"u", serviceConnection, "publickey",
 		(&keyRequest{true, "ssh-ed25519", []byte("k"), appendString(nil, "s")}).append(nil)}).append(nil))
@@ -201,7 +200,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// FuzzChannels has a client and a server that are logged in handle messages, each behind its
+// FuzzChannels makes a logged-in client and server handle arbitrary messages, each preceded by its
 // length.
 func FuzzChannels(f *testing.F) {
 	open := (&channelOpen{"session", 7, 1 << 20, 1 << 15, nil}).append(nil)
@@ -271,7 +270,7 @@ var fuzzKey = func() xssh.Signer {
 	return s
 }()
 
-// FuzzHandshake gives a server, or a client, any first words.
+// FuzzHandshake sends arbitrary bytes first, to a server or a client.
 func FuzzHandshake(f *testing.F) {
 	init := Supported().kexInit(true, true).append(nil)
 	packet := func(payload []byte) []byte {

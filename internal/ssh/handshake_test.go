@@ -23,8 +23,8 @@ const (
 	kexReply = 31
 )
 
-// rewrite returns an attacker (see shake) who is given each message before the keys, and returns
-// what to let through in its place. Afterwards sealed is given the stream, from its first byte.
+// rewrite returns an attacker (see shake). change gets each message before the keys and returns the
+// messages to pass on instead. After that, sealed gets the stream, from its first byte.
 func rewrite(change func(payload []byte) [][]byte, sealed func([]byte) []byte) func([]byte) []byte {
 	var all []byte
 	version, keys := false, false
@@ -57,7 +57,7 @@ func rewrite(change func(payload []byte) [][]byte, sealed func([]byte) []byte) f
 	}
 }
 
-// clearPacket is a packet before the keys: RFC 4253, section 6.
+// clearPacket is an unencrypted packet: RFC 4253, section 6.
 func clearPacket(payload []byte) []byte {
 	pad := 8 - (5+len(payload))%8
 	if pad < 4 {
@@ -67,7 +67,7 @@ func clearPacket(payload []byte) []byte {
 	return append(append(append(p, byte(pad)), payload...), make([]byte, pad)...)
 }
 
-// on changes messages of one kind and leaves others alone.
+// on changes messages of one kind and leaves the others alone.
 func on(kind byte, change func(p []byte) [][]byte) func([]byte) [][]byte {
 	return func(p []byte) [][]byte {
 		if p[0] != kind {
@@ -77,7 +77,7 @@ func on(kind byte, change func(p []byte) [][]byte) func([]byte) [][]byte {
 	}
 }
 
-// fields splits a message behind a fixed head into its strings, and what follows them.
+// fields splits a message after a fixed head into its strings and the rest.
 func fields(p []byte, head, n int) (parts [][]byte, rest []byte) {
 	p = p[head:]
 	for range n {
@@ -116,7 +116,7 @@ func without(name string) func([]string) []string {
 	}
 }
 
-// alterString replaces a string of a message that is strings only.
+// alterString replaces a string in a message that consists of strings.
 func alterString(kind byte, n, at int, value []byte) func([]byte) [][]byte {
 	return on(kind, func(p []byte) [][]byte {
 		parts, rest := fields(p, 1, n)
@@ -125,8 +125,8 @@ func alterString(kind byte, n, at int, value []byte) func([]byte) [][]byte {
 	})
 }
 
-// TestEveryFieldOfTheHandshake has an attacker change each field of each message, drop, repeat and
-// reorder messages, and put others in. Neither side may end with a login.
+// TestEveryFieldOfTheHandshake: an attacker changes each field of each message, drops, repeats and
+// reorders messages, and inserts others. Neither side may end with a login.
 func TestEveryFieldOfTheHandshake(t *testing.T) {
 	another := signer(t, "ed25519")
 	signature, err := another.Sign(nil, []byte("something else"))
@@ -141,7 +141,7 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 	}
 	longer := func(p []byte) [][]byte { return [][]byte{append(p, 0)} }
 	shorter := func(p []byte) [][]byte { return [][]byte{p[:len(p)-1]} }
-	// held keeps a message of one kind back until the next has gone through.
+	// held delays a message of one kind until the next one has passed.
 	held := func(kind byte) func([]byte) [][]byte {
 		var kept []byte
 		return func(p []byte) [][]byte {
@@ -181,13 +181,13 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 			one(alterList(i, func(n []string) []string { return append([]string{"x"}, n...) })))
 		each("KEXINIT, "+name+" with another behind",
 			one(alterList(i, func(n []string) []string { return append(n, "x") })))
-		if i < 6 { // the others have one name, or none
+		if i < 6 { // the other lists have one name, or none
 			each("KEXINIT, "+name+" without the first", one(alterList(i, dropFirst)))
 			each("KEXINIT, "+name+" reordered", one(alterList(i, func(n []string) []string {
 				slices.Reverse(n)
 				return n
 			})))
-			// Both sides see what they would choose from: a downgrade.
+			// Both sides see a shortened list to choose from: a downgrade.
 			add("KEXINIT, "+name+" without the first on both ways", one(alterList(i, dropFirst)),
 				one(alterList(i, dropFirst)))
 		}
@@ -240,7 +240,7 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 			with("behind the next", func() func([]byte) [][]byte { return held(k.kind) })
 		}
 		with("empty", one(on(k.kind, func(p []byte) [][]byte { return [][]byte{p[:1]} })))
-		if k.kind == newKeys { // is empty
+		if k.kind == newKeys { // it is empty
 			all = slices.DeleteFunc(all, func(m mutation) bool {
 				return strings.HasPrefix(m.name, "NEWKEYS empty")
 			})
@@ -250,7 +250,7 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 			"EXT_INFO": {7, 0, 0, 0, 0}, "NEWKEYS": {newKeys}, "USERAUTH_SUCCESS": {52},
 			"GLOBAL_REQUEST": {80, 0, 0, 0, 0, 0}, "PING": {192, 0, 0, 0, 0}, "something": {250}} {
 			with("behind "+name, one(on(k.kind, before(m...))))
-			if k.kind != newKeys { // what is behind it is sealed
+			if k.kind != newKeys { // everything after it is encrypted
 				with("before "+name, one(on(k.kind, behind(m...))))
 			}
 		}
@@ -295,7 +295,7 @@ func TestEveryFieldOfTheHandshake(t *testing.T) {
 	})
 }
 
-// several configurations have two of everything, so that there is something to take away.
+// several returns configurations with two of everything, so that one can be removed.
 func several(t *testing.T) (*ssh.ClientConfig, *ssh.ServerConfig) {
 	user := signer(t, "ed25519")
 	cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
@@ -307,8 +307,8 @@ func several(t *testing.T) (*ssh.ClientConfig, *ssh.ServerConfig) {
 	return cc, sc
 }
 
-// TestFirstSealedMessages changes each byte of what comes first under the keys: the server's
-// EXT_INFO, and the client's SERVICE_REQUEST.
+// TestFirstSealedMessages changes each byte of the first encrypted messages: the server's EXT_INFO,
+// and the client's SERVICE_REQUEST.
 func TestFirstSealedMessages(t *testing.T) {
 	for _, way := range []string{"up", "down"} {
 		t.Run(way, func(t *testing.T) {
@@ -331,9 +331,9 @@ func TestFirstSealedMessages(t *testing.T) {
 	}
 }
 
-// TestPublicValues: values that would make the secret known, or belong to no group, are refused for
-// what they are, before any signature is looked at. RFC 7748, section 6.1; RFC 5656, section 4; RFC
-// 4253, section 8.
+// TestPublicValues: values that would reveal the secret, or belong to no group, are refused as
+// such, before any signature is checked. RFC 7748, section 6.1; RFC 5656, section 4; RFC 4253,
+// section 8.
 func TestPublicValues(t *testing.T) {
 	zeros := func(n int) []byte { return make([]byte, n) }
 	one := func(n int) []byte { p := zeros(n); p[0] = 1; return p }
@@ -422,7 +422,7 @@ func TestGroupExchange(t *testing.T) {
 	for at := 1; at <= 12; at++ {
 		try(fmt.Sprintf("request, byte %d", at), "up", alter(request, at, 1))
 	}
-	// The length of p, its sign, its first and its last byte; 512 bytes of it and g behind.
+	// The length of p, its sign, its first and last bytes, then 512 bytes of it, and g.
 	for _, at := range []int{1, 2, 3, 4, 5, 6, 7, 517, 518, 521, 522} {
 		try(fmt.Sprintf("group, byte %d", at), "down", alter(group, at, 1))
 	}

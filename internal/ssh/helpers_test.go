@@ -51,7 +51,7 @@ func signer(t testing.TB, kind string) xssh.Signer {
 	return s
 }
 
-// rsaKey is made once: it takes long.
+// rsaKey is made only once, because that is slow.
 var rsaKey = sync.OnceValues(func() (*rsa.PrivateKey, error) {
 	return rsa.GenerateKey(rand.Reader, 2048)
 })
@@ -67,7 +67,7 @@ func certify(t testing.TB, key xssh.Signer, kind uint32, principal string) xssh.
 	return s
 }
 
-// clientConfig is for a user whose key is key.
+// clientConfig is the configuration of a client with a key.
 func clientConfig(key xssh.Signer) *ssh.ClientConfig {
 	return &ssh.ClientConfig{
 		User: "ann", Version: "SSH-2.0-test",
@@ -76,7 +76,7 @@ func clientConfig(key xssh.Signer) *ssh.ClientConfig {
 	}
 }
 
-// once tries methods one after the other.
+// once returns methods that are tried one after the other.
 func once(methods ...ssh.AuthMethod) func(*ssh.AuthContext) (ssh.AuthMethod, error) {
 	return func(*ssh.AuthContext) (ssh.AuthMethod, error) {
 		if len(methods) == 0 {
@@ -88,7 +88,7 @@ func once(methods ...ssh.AuthMethod) func(*ssh.AuthContext) (ssh.AuthMethod, err
 	}
 }
 
-// serverConfig lets in who has key.
+// serverConfig accepts the owner of key.
 func serverConfig(t testing.TB, key xssh.PublicKey) *ssh.ServerConfig {
 	return &ssh.ServerConfig{
 		Version: "SSH-2.0-server", HostKeys: []xssh.Signer{signer(t, "ed25519")},
@@ -105,7 +105,7 @@ func letIn(want xssh.PublicKey) func(xssh.ConnMetadata, xssh.PublicKey) (*xssh.P
 	}
 }
 
-// connect joins a client and a server over a pipe with a buffer.
+// connect joins a client and a server with a buffered pipe.
 func connect(t testing.TB, cc *ssh.ClientConfig, sc *ssh.ServerConfig) (client, server *ssh.Conn) {
 	t.Helper()
 	c, s, err, serverErr := tryConnect(cc, sc, nil)
@@ -144,7 +144,7 @@ func tcpPair() (a, b net.Conn) {
 	return a, b
 }
 
-// echo serves a connection's sessions: "echo" sends back what comes, "sink" counts it, "source"
+// echo serves a connection's sessions: "echo" returns what arrives, "sink" counts it, "source"
 // sends 64 MiB.
 func echo(conn *ssh.Conn) {
 	for {

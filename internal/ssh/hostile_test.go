@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// stuck is a connection whose peer takes nothing.
+// stuck is a connection whose peer reads nothing.
 type stuck struct {
 	feed
 	closed chan struct{}
@@ -20,8 +20,8 @@ func (s stuck) Write([]byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// TestAnswersThatNobodyTakes: a peer that asks and asks, and reads nothing or leaves an exchange of
-// keys unfinished, is given up before the answers cost much.
+// TestAnswersThatNobodyTakes: a peer that keeps asking, and reads nothing or does not finish a key
+// exchange, is disconnected before its answers cost much.
 func TestAnswersThatNobodyTakes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -63,8 +63,8 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// TestQueueIsBounded: a peer sends one byte a packet, or packets that each hold a block, and nobody
-// reads. What is kept is about the window.
+// TestQueueIsBounded: a peer sends packets of one byte, or packets that each hold a block, and
+// nobody reads. What is kept is about as large as the window.
 func TestQueueIsBounded(t *testing.T) {
 	for _, size := range []int{1, 100, shortPiece, 5000} {
 		var wire bytes.Buffer
@@ -77,7 +77,7 @@ func TestQueueIsBounded(t *testing.T) {
 			sender.Write(p)
 			sender.drain()
 			sent += size
-			for range i & 1 * 9 { // every other packet of data has a block's worth of nothing around it
+			for range i & 1 * 9 { // ignored messages around every other packet
 				o.message(context.Background(), ignore)
 			}
 			sender.drain()
@@ -120,7 +120,7 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
-// TestLongGreeting has a server say a lot before its version: RFC 4253, section 4.2.
+// TestLongGreeting: a server sends much text before its version: RFC 4253, section 4.2.
 func TestLongGreeting(t *testing.T) {
 	for _, c := range []struct {
 		name, text string

@@ -10,7 +10,7 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 )
 
-// framed makes packets of messages, before keys.
+// framed makes packets of messages, without encryption.
 func framed(messages ...[]byte) (all []byte) {
 	for _, m := range messages {
 		pad := plain{}.form().padding(len(m))
@@ -20,7 +20,7 @@ func framed(messages ...[]byte) (all []byte) {
 	return all
 }
 
-// loginServer is the server's side of a login without keys; key would do.
+// loginServer is the server's side of a login on an unencrypted connection. It accepts key.
 func loginServer(p []byte, key xssh.PublicKey) *serverLogin {
 	tr := newTransport(feedOf(p), nil, Supported(), 0)
 	tr.session = []byte("session")
@@ -46,7 +46,7 @@ func loginServer(p []byte, key xssh.PublicKey) *serverLogin {
 		}}
 }
 
-// TestBoundsBeforeLogin: packets, bytes and attempts are counted before anybody is known.
+// TestBoundsBeforeLogin: packets, bytes and attempts are limited before a login.
 func TestBoundsBeforeLogin(t *testing.T) {
 	service := appendString([]byte{msgServiceRequest}, serviceUserAuth)
 	ask := func(method string, rest []byte) []byte {
@@ -85,8 +85,9 @@ func TestBoundsBeforeLogin(t *testing.T) {
 	}
 }
 
-// FuzzLogin has either side of a login handle messages, each behind its length. Nobody who has not
-// signed may come in, and no client is in before the server has granted the service.
+// FuzzLogin makes either side of a login handle arbitrary messages, each preceded by its length.
+// Nobody gets in without a signature, and a client is not logged in before the server has granted
+// the service.
 func FuzzLogin(f *testing.F) {
 	script := func(messages ...[]byte) (all []byte) {
 		for _, m := range messages {

@@ -8,7 +8,7 @@ import (
 	"github.com/usftp/usftp/internal/ssh"
 )
 
-// roundTrip sends data through an echo and checks what comes back, and how it ends.
+// roundTrip sends data through an echo and checks what comes back, and the end.
 func roundTrip(t *testing.T, c *ssh.Conn, data []byte) {
 	t.Helper()
 	ch := session(t, c, "echo")
@@ -31,8 +31,8 @@ func roundTrip(t *testing.T, c *ssh.Conn, data []byte) {
 	}
 }
 
-// TestEveryAlgorithm runs a session with each method of key exchange, each cipher with each MAC,
-// and each type of key.
+// TestEveryAlgorithm runs a session with each key exchange method, each cipher with each MAC, and
+// each type of key.
 func TestEveryAlgorithm(t *testing.T) {
 	user := signer(t, "ed25519")
 	all := ssh.Supported()

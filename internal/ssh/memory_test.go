@@ -11,7 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/ssh"
 )
 
-// inUse is what the process's memory holds.
+// inUse returns how much memory the process uses.
 func inUse() int64 {
 	for range 3 {
 		runtime.GC()
@@ -21,14 +21,14 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// TestMemoryBeforeLogin measures what clients that are not logged in cost: those that have keys and
-// wait (their own memory counts, too), and those that have sent half of the largest packet.
+// TestMemoryBeforeLogin measures the cost of clients that are not logged in: those that have keys
+// and wait (including their own memory), and those that have sent half of the largest packet.
 func TestMemoryBeforeLogin(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector has memory of its own")
 	}
 	const clients = 100
-	const bound = 64 << 10 // twice for two sides
+	const bound = 64 << 10 // doubled for two sides
 	key := signer(t, "ed25519")
 	sc := serverConfig(t, key.PublicKey())
 	sc.Buffers = new(ssh.Buffers)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// memPipe returns the ends of a connection in memory with a buffer, that works under synctest.
+// memPipe returns both ends of a buffered connection in memory that works with synctest.
 func memPipe() (a, b net.Conn) {
 	x, y := newHalf(), newHalf()
 	return &memConn{in: x, out: y}, &memConn{in: y, out: x}

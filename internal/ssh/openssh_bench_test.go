@@ -23,8 +23,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkWithOpenSSH moves data from and to a real sshd, over this transport and over
-// x/crypto/ssh. What counts is our own processor time for a GiB: the machine may be busy.
+// BenchmarkWithOpenSSH transfers data from and to a real sshd, over this transport and over
+// x/crypto/ssh. Only our own processor time per GiB counts, as the machine may be busy.
 func BenchmarkWithOpenSSH(b *testing.B) {
 	s := opensshd.Start(b, opensshd.Options{})
 	const size = 256 << 20

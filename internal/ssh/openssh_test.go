@@ -45,7 +45,7 @@ func userOf(t testing.TB, s *opensshd.Server) (*ssh.ClientConfig, xssh.Signer) {
 	return cc, key
 }
 
-// sftpInit speaks the first words of SFTP.
+// sftpInit performs SFTP's handshake.
 func sftpInit(t testing.TB, ch *ssh.Channel) {
 	t.Helper()
 	if _, err := ch.Write([]byte{0, 0, 0, 5, 1, 0, 0, 0, 3}); err != nil {
@@ -86,7 +86,8 @@ func run(t testing.TB, c *ssh.Conn, command string, stdin io.Reader) []byte {
 	return out
 }
 
-// TestClientWithOpenSSH uses each algorithm that sshd has too, and exchanges keys in the middle.
+// TestClientWithOpenSSH uses each algorithm that sshd supports too, and exchanges keys in the
+// middle.
 func TestClientWithOpenSSH(t *testing.T) {
 	s := opensshd.Start(t, opensshd.Options{
 		HostKeyTypes: []string{"ed25519", "ecdsa", "rsa"},
@@ -140,7 +141,7 @@ func output(t testing.TB, program string, args ...string) []byte {
 	return out
 }
 
-// TestFlightToOpenSSH is the short login.
+// TestFlightToOpenSSH tests the login in one flight.
 func TestFlightToOpenSSH(t *testing.T) {
 	s := opensshd.Start(t, opensshd.Options{Config: []string{"LogLevel DEBUG1"}})
 	t.Run("granted", func(t *testing.T) {
@@ -230,7 +231,7 @@ func TestFlightRefusedChannel(t *testing.T) {
 	}
 }
 
-// listen serves our server to real clients; it returns ssh's arguments up to the command.
+// listen serves real clients with our server. It returns ssh's arguments up to the command.
 func listen(t testing.TB, sc *ssh.ServerConfig) (args func(options ...string) []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -308,7 +309,7 @@ func serveExec(c *ssh.Conn) {
 	}
 }
 
-// TestServerWithOpenSSH has the real ssh use each algorithm, exchanging keys in the middle.
+// TestServerWithOpenSSH: the real ssh uses each algorithm, exchanging keys in the middle.
 func TestServerWithOpenSSH(t *testing.T) {
 	program := opensshd.Find(t, "ssh")
 	opensshKex := string(output(t, "ssh", "-Q", "kex"))

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/internal/ssh"
 )
 
-// TestRekeyingAtFullRate sends 64 MiB both ways at a time, with new keys after each MiB, begun by
-// either side, by both, and by hand.
+// TestRekeyingAtFullRate sends 64 MiB both ways at once, with new keys after each MiB, started by
+// either side, by both, and manually.
 func TestRekeyingAtFullRate(t *testing.T) {
 	const size = 64 << 20
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestRekeyingAtFullRate(t *testing.T) {
 	}
 }
 
-// TestExchangeThatDoesNotEnd: writers block meanwhile, and it times out.
+// TestExchangeThatDoesNotEnd: writers block during the exchange, and it times out.
 func TestExchangeThatDoesNotEnd(t *testing.T) {
 	user := signer(t, "ed25519")
 	synctest.Test(t, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestExchangeThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestAnswersAreBounded: a peer that asks and asks in the middle of an exchange that it does not
-// finish, or reads nothing, is given up, and costs little until then.
+// TestAnswersAreBounded: a peer that keeps asking during an exchange that it does not finish, or
+// reads nothing, is disconnected, and costs little until then.
 func TestAnswersAreBounded(t *testing.T) {
 	user := signer(t, "ed25519")
 	synctest.Test(t, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Fatal(err, serverErr)
 		}
 		defer end(client, server)
-		// The server has begun an exchange, and the client goes on asking: its own KEXINIT is behind
-		// all of it.
+		// The server has started an exchange, and the client keeps asking: its own KEXINIT comes
+		// after all of that.
 		server.Rekey()
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -141,7 +141,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// TestWrites share packets, and one system call takes 256 KiB.
+// TestWrites: writes share packets, and one system call writes 256 KiB.
 func TestWrites(t *testing.T) {
 	user := signer(t, "ed25519")
 	cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
@@ -208,8 +208,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestDataInTheMiddleOfAnExchange arrives, and in order: some send it between their KEXINIT and
-// their NEWKEYS.
+// TestDataInTheMiddleOfAnExchange: data that arrives between a peer's KEXINIT and NEWKEYS, as some
+// send it, is delivered in order.
 func TestDataInTheMiddleOfAnExchange(t *testing.T) {
 	user := signer(t, "ed25519")
 	for _, c := range []struct {
@@ -232,8 +232,8 @@ func TestDataInTheMiddleOfAnExchange(t *testing.T) {
 				}
 				before := [...]int{client.Exchanges(), server.Exchanges()}
 				go func() {
-					// A round trip of 100 ms passes until the exchange is done. The server begins
-					// its own when the first of the data is with it, and echoes it meanwhile.
+					// The exchange takes a round trip of 100 ms. The server starts its own when the
+					// first data arrives, and echoes it at the same time.
 					if c.early(client, server) == client {
 						must(t, ssh.RekeyAndGoOn(client))
 						send(data)
@@ -262,8 +262,8 @@ func TestDataInTheMiddleOfAnExchange(t *testing.T) {
 	}
 }
 
-// TestRekeyingAtBadMoments: an exchange of keys ends in a few round trips of 100 ms whatever else
-// is under way, and so does that.
+// TestRekeyingAtBadMoments: a key exchange takes a few round trips of 100 ms, whatever else is
+// under way, which also completes.
 func TestRekeyingAtBadMoments(t *testing.T) {
 	user := signer(t, "ed25519")
 	const soon = 2 * time.Second
@@ -273,7 +273,7 @@ func TestRekeyingAtBadMoments(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		bytes int64 // after which keys are exchanged without being asked for
+		bytes int64 // after which keys are exchanged automatically
 		run   func(t *testing.T, client, server *ssh.Conn)
 	}{
 		{"by both sides at once", 0, func(t *testing.T, client, server *ssh.Conn) {
@@ -323,7 +323,7 @@ func TestRekeyingAtBadMoments(t *testing.T) {
 		{"while channels close", 0, func(t *testing.T, client, server *ssh.Conn) {
 			for _, begin := range []func(){func() { client.Rekey() }, func() { server.Rekey() },
 				func() { both(client, server) }} {
-				// One is closed by us, and the other by the server, which sees its end of data.
+				// We close one, and the server closes the other when it sees the end of the data.
 				ours, theirs := session(t, client, "echo"), session(t, client, "echo")
 				begin()
 				ours.Close()

@@ -17,8 +17,8 @@ import (
 	"github.com/usftp/usftp/internal/ssh"
 )
 
-// tamper is a connection whose writes an attacker changes. It is given all that was written so far
-// in one direction, and how much of it has been let through, and returns what to let through now.
+// tamper is a connection whose writes an attacker changes. The attacker gets everything written so
+// far in one direction, and how much of it has passed, and returns what may pass now.
 type tamper struct {
 	net.Conn
 	change func(p []byte) []byte
@@ -45,7 +45,7 @@ func flip(at int, bit byte) func([]byte) []byte {
 
 func same(p []byte) []byte { return p }
 
-// shake runs a handshake through an attacker on both ways.
+// shake runs a handshake with an attacker in both directions.
 func shake(cc *ssh.ClientConfig, sc *ssh.ServerConfig,
 	up, down func([]byte) []byte) (client, server *ssh.Conn, clientErr, serverErr error) {
 	a, b := memPipe()
@@ -67,7 +67,7 @@ func end(conns ...*ssh.Conn) {
 	}
 }
 
-// small configurations make short handshakes.
+// small returns configurations with short handshakes.
 func small(t *testing.T, kex string) (*ssh.ClientConfig, *ssh.ServerConfig) {
 	user := signer(t, "ed25519")
 	cc, sc := clientConfig(user), serverConfig(t, user.PublicKey())
@@ -78,8 +78,8 @@ func small(t *testing.T, kex string) (*ssh.ClientConfig, *ssh.ServerConfig) {
 	return cc, sc
 }
 
-// covered returns which bytes of what a side sends before its keys the handshake must notice: all
-// but padding.
+// covered returns which bytes of a side's messages before its keys the handshake must protect: all
+// except padding.
 func covered(t *testing.T, stream []byte) []bool {
 	t.Helper()
 	need := make([]bool, 0, len(stream))
@@ -100,8 +100,8 @@ func covered(t *testing.T, stream []byte) []bool {
 	}
 }
 
-// TestEveryByteOfTheHandshake changes each byte of what travels before the keys, on both ways. The
-// handshake must fail; where only padding changed, it must come to the same.
+// TestEveryByteOfTheHandshake changes each byte that is sent before the keys, in both directions.
+// The handshake must fail, or if only padding changed, have the same result.
 func TestEveryByteOfTheHandshake(t *testing.T) {
 	for _, kex := range []string{"curve25519-sha256", "ecdh-sha2-nistp256"} {
 		t.Run(kex, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestEveryByteOfTheHandshake(t *testing.T) {
 	}
 }
 
-// TestTerrapin is CVE-2023-48795: a packet is put in before the keys, and one behind them taken
-// away, so that sequence numbers fit again. Strict key exchange notices both.
+// TestTerrapin is CVE-2023-48795: the attacker inserts a packet before the keys and removes one
+// after them, so that sequence numbers match again. Strict key exchange detects both.
 func TestTerrapin(t *testing.T) {
 	ignore := []byte{0, 0, 0, 12, 6, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	for _, cipher := range []string{"chacha20-poly1305@openssh.com", "aes128-gcm@openssh.com",

@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/internal/ssh"
 )
 
-// stoppable joins a client and a server that serves sessions (see echo). The link stops when stop
-// is called: nothing more leaves the client, or, with answers, the server.
+// stoppable joins a client and a server that serves sessions (see echo). stop stops the link:
+// nothing more leaves the client or, with answers, the server.
 func stoppable(t *testing.T) (client, server *ssh.Conn, stop func(answers bool)) {
 	t.Helper()
 	user := signer(t, "ed25519")
@@ -39,9 +39,9 @@ func stoppable(t *testing.T) (client, server *ssh.Conn, stop func(answers bool))
 	}
 }
 
-// TestEveryWaitEnds: where the peer reads nothing, or does not answer an exchange of keys, whoever
-// waits for a turn to send is let go by its context, by Close of the channel, and by Close of the
-// connection, and not first by the time that the exchange may take.
+// TestEveryWaitEnds: if the peer reads nothing, or does not answer a key exchange, everyone who
+// waits to send is released by the context, by closing the channel, or by closing the connection,
+// without waiting for the exchange to time out.
 func TestEveryWaitEnds(t *testing.T) {
 	const patience = 5 * time.Second
 	for _, state := range []struct {
@@ -50,7 +50,7 @@ func TestEveryWaitEnds(t *testing.T) {
 	}{
 		{"the peer reads nothing", func(_ *ssh.Conn, ch *ssh.Channel, stop func(bool)) {
 			stop(false)
-			for range 4 { // one fills the output, and others wait behind it
+			for range 4 { // one fills the output, and the others wait
 				go ch.Write(make([]byte, 1<<20))
 			}
 		}},
@@ -130,7 +130,7 @@ func write(_ context.Context, _ *ssh.Conn, ch *ssh.Channel) error {
 
 type waiting = func(context.Context, *ssh.Conn, *ssh.Channel) error
 
-// forever is for what its context must not end.
+// forever makes a wait ignore its context, which must not be what ends it.
 func forever(wait waiting) waiting {
 	return func(_ context.Context, client *ssh.Conn, ch *ssh.Channel) error {
 		return wait(context.Background(), client, ch)

@@ -55,7 +55,8 @@ func overLongLink(t *testing.T, cc *ssh.ClientConfig, sc *ssh.ServerConfig) (c, 
 	return c, s
 }
 
-// TestRoundTripsOfLogin counts them until the subsystem is granted: TCP's handshake comes before.
+// TestRoundTripsOfLogin counts the round trips until the subsystem is granted, without TCP's
+// handshake.
 func TestRoundTripsOfLogin(t *testing.T) {
 	user := signer(t, "ed25519")
 	for _, c := range []struct {
@@ -94,7 +95,7 @@ func TestRoundTripsOfLogin(t *testing.T) {
 }
 
 // TestWindowsGrow sends 64 MiB over a link of 100 ms, both ways. With windows of 2 MiB that takes
-// 32 round trips; up to the budget fewer, and no window is larger than it.
+// 32 round trips. With a larger budget it takes fewer, and no window exceeds the budget.
 func TestWindowsGrow(t *testing.T) {
 	user := signer(t, "ed25519")
 	const size = 64 << 20
@@ -102,7 +103,7 @@ func TestWindowsGrow(t *testing.T) {
 		name   string
 		peer   string
 		budget int64
-		window int64 // in the end, at most
+		window int64 // at most, in the end
 		most   time.Duration
 	}{
 		{"16 MiB", "server", 16 << 20, 16 << 20, 1500 * time.Millisecond},
@@ -142,8 +143,8 @@ func TestWindowsGrow(t *testing.T) {
 	}
 }
 
-// TestWindowsOfAllConnections grow by what they share and no more. Who hangs up gives back what its
-// windows had, whether or not it has closed its channels.
+// TestWindowsOfAllConnections: windows grow by no more than what connections share. A connection
+// that ends returns its share, whether or not it has closed its channels.
 func TestWindowsOfAllConnections(t *testing.T) {
 	const share, size = 6 << 20, 64 << 20
 	user := signer(t, "ed25519")
@@ -156,7 +157,7 @@ func TestWindowsOfAllConnections(t *testing.T) {
 			if _, err := ch.Write(make([]byte, size)); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second) // until all of it has arrived
+			time.Sleep(time.Second) // until everything has arrived
 			return client, server
 		}
 		client, first := fill()

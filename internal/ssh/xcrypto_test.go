@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/internal/ssh"
 )
 
-// TestWithXCrypto has each side talk to x/crypto/ssh, under each algorithm that both know, with new
+// TestWithXCrypto: each side talks to x/crypto/ssh, with each algorithm that both know, and new
 // keys every 256 KiB.
 func TestWithXCrypto(t *testing.T) {
 	user, host := signer(t, "ed25519"), signer(t, "rsa")
@@ -103,7 +103,7 @@ func TestWithXCrypto(t *testing.T) {
 	}
 }
 
-// xcryptoEcho sends back what comes.
+// xcryptoEcho sends back what arrives.
 func xcryptoEcho(conn net.Conn, config *xssh.ServerConfig) {
 	_, chans, requests, err := xssh.NewServerConn(conn, config)
 	if err != nil {

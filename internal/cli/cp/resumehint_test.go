@@ -2,7 +2,7 @@ package cp
 
 import "testing"
 
-// The command that goes on is what was typed, as a shell takes it.
+// The command to resume is the one that was typed, quoted for a shell.
 func TestResumeCommand(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{

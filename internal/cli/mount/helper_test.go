@@ -16,7 +16,7 @@ func TestAsHelper(t *testing.T) {
 	}
 }
 
-// Options are sorted into ours and those of ssh_config, or refused with a reason.
+// Options are ours, ssh_config's, or refused with a reason.
 func TestOptions(t *testing.T) {
 	var o options
 	ssh, err := o.parse([]string{"ro,idmap=user,umask=022", "Ciphers=a,b", "reconnect,Compression=no,x-systemd.automount,_netdev"})

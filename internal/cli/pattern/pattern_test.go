@@ -2,8 +2,8 @@ package pattern
 
 import "testing"
 
-// A server may answer a listing with any name; only those that were asked for become names of local
-// files.
+// A server may answer a listing with any name; only names that match the pattern become names of
+// local files.
 func TestCheckMatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

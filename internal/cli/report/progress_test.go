@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The rate follows what happens, is that of the whole at first, and goes to nothing on a link that
-// is dead.
+// The rate follows what happens. At first it is the average so far, and on a dead link it falls to
+// zero.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	var m meter
@@ -38,7 +38,7 @@ func TestMeter(t *testing.T) {
 	m.finish(bytes, at)
 	near("in the end", float64(bytes)/at.Seconds())
 
-	// What an earlier copy had sent counts as there, and not as sent.
+	// Bytes that an earlier copy had sent count as present, not as sent.
 	m, at, bytes = meter{}, 0, 1<<40
 	m.skip(bytes)
 	run(10, 200)

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// Each setting of the documentation's example means what its comments say, those that it does
-// without as well.
+// Each setting of the documentation's example means what its comments say; so do the settings that
+// it leaves out.
 func TestServeConfigExample(t *testing.T) {
 	t.Parallel()
 	setting := regexp.MustCompile(`(?m)^#(\S|  ")`)
@@ -84,8 +84,8 @@ func TestServeConfigExample(t *testing.T) {
 	}
 }
 
-// Each setting and each request is in the documentation, and each setting in the example or said to
-// be absent.
+// The documentation lists each setting and each request, and the example has each setting or says
+// that it is absent.
 func TestServeConfigDocumented(t *testing.T) {
 	t.Parallel()
 	text := string(readFile(t, "../../../docs/serve.md"))
@@ -110,7 +110,7 @@ func TestServeConfigDocumented(t *testing.T) {
 	}
 }
 
-// What is wrong is said with the line where it is.
+// Errors name the line.
 func TestServeConfigErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -191,8 +191,8 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-// A second reading finds directories and quotas as they were, for sessions that run and those that
-// come.
+// Reading the configuration again keeps directories and quotas, for sessions that run and for new
+// ones.
 func TestServeKeepsWhatIsShared(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// dialProxied connects to a listener that trusts some, sends bytes, and gives what Accept makes of
-// it.
+// dialProxied connects to a listener that trusts some addresses, sends bytes, and returns the
+// result of Accept.
 func dialProxied(t *testing.T, trusted string, send []byte,
 	log io.Writer) (accepted net.Conn, local net.Addr) {
 	t.Helper()
@@ -92,7 +92,7 @@ func TestProxyHeaders(t *testing.T) {
 	}
 }
 
-// Who is trusted must send a header that is in order; what others send is not looked at.
+// A trusted peer must send a valid header; headers from others are not read.
 func TestProxyHeadersRefused(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]string{

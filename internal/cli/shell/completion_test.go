@@ -65,7 +65,7 @@ func TestComplete(t *testing.T) {
 		"get beta/o":       "get beta/one ",
 		"get alpha beta/t": "get alpha beta/two/",
 		"cd l":             "cd link/",
-		"cd al":            "cd al", // it is no directory
+		"cd al":            "cd al", // not a directory
 		"cd /s":            "cd /srv/",
 		"cd ../ho":         "cd ../home/",
 		"get .h":           "get .hidden ",
@@ -89,7 +89,7 @@ func TestComplete(t *testing.T) {
 		"!ls al":           "!ls al",
 		"pwd al":           "pwd al",
 		"rename alpha be":  "rename alpha beta/",
-		"get \"\x1b":       "get \"\x1b", // no terminal should be shown that
+		"get \"\x1b":       "get \"\x1b", // no terminal should show that
 		"get beta\\/o":     "get beta\\/one ",
 		"get /empty/":      "get /empty/",
 		"lls sub/":         "lls sub/inner ",
@@ -102,7 +102,7 @@ func TestComplete(t *testing.T) {
 		if got != want || tail != " rest" {
 			t.Errorf("%q becomes %q and %q, want %q", typed, got, tail, want)
 		}
-		// What was completed is the name, whatever is in it.
+		// The completed name is quoted correctly, whatever is in it.
 		if words, err := split(got, shQuoting); strings.HasSuffix(got, " ") && got != typed && err != nil {
 			t.Errorf("%q becomes %q, which is %q, %v", typed, got, textsOf(words), err)
 		}
@@ -125,7 +125,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// common is how all of the candidates begin: what the first Tab inserts.
+// common returns the common prefix of the candidates, which the first Tab inserts.
 func common(candidates []string) string {
 	prefix := candidates[0]
 	for _, c := range candidates {
@@ -136,8 +136,8 @@ func common(candidates []string) string {
 	return prefix
 }
 
-// Nobody waits for a listing: there are no names until it has come. An old one is shown while it is
-// read again.
+// Nobody waits for a listing: there are no names until it has arrived. An old one is used while it
+// is read again.
 func TestListings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestListings(t *testing.T) {
 	})
 }
 
-// An edited file has a name that no program takes for something else.
+// The local copy of an edited file has a name that no program misinterprets.
 func TestLocalName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

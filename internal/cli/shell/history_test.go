@@ -11,7 +11,7 @@ import (
 	"github.com/peterh/liner"
 )
 
-// The history is for its owner alone, and keeps what a person wants to see again.
+// Only its owner can read the history, and it keeps what a person wants to see again.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "state", "history")

@@ -55,7 +55,7 @@ func TestSplitLikeSh(t *testing.T) {
 			slices.Sort(want)
 			slices.Sort(got)
 			if len(words) == 0 {
-				got = []string{""} // printf without operands prints an empty one
+				got = []string{""} // printf without operands prints one empty line
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("%s is %q, and %q in sh", line, got, want)
@@ -64,8 +64,8 @@ func TestSplitLikeSh(t *testing.T) {
 	}
 }
 
-// match gives the names in a directory that a word stands for, as sh does: the word itself where it
-// matches none.
+// match returns the names in a directory that a word stands for in sh: the word itself if nothing
+// matches.
 func match(t *testing.T, dir string, w word) (names []string) {
 	t.Helper()
 	if !w.isPattern() {
@@ -89,10 +89,10 @@ func match(t *testing.T, dir string, w word) (names []string) {
 	return names
 }
 
-// Batches are split as OpenSSH's makeargv does it. The patterns are what its glob is given.
+// Batches are split as OpenSSH's makeargv splits them. The patterns are what its glob gets.
 func TestSplitLikeSFTP(t *testing.T) {
 	t.Parallel()
-	for line, want := range map[string][][2]string{ // what is taken as it is, and as a pattern
+	for line, want := range map[string][][2]string{ // as a literal word, and as a pattern
 		`get a b`:          {{"get", "get"}, {"a", "a"}, {"b", "b"}},
 		`a#b c`:            {{"a", "a"}},
 		`'a#b'`:            {{"a#b", "a#b"}},
@@ -181,7 +181,8 @@ func TestParseLine(t *testing.T) {
 	}
 }
 
-// Whatever is typed, the words lie in the line, and a quoted name comes back as it was.
+// Whatever is typed, the words are positions within the line, and a quoted name is split back into
+// itself.
 func FuzzSplit(f *testing.F) {
 	for _, seed := range []string{`get 'a b' "c\"d" e\ f #x`, `[!a]*?\[`, `'it\'s' "\\"`, "\xff\x00 '", `a\`} {
 		f.Add(seed)

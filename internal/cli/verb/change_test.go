@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestChangesAreTheirs runs the verbs that make, move and link files beside the tools whose names
-// they carry, and compares what there is afterwards, and the exit codes.
+// TestChangesAreTheirs runs the verbs that make, move and link files next to the tools of the same
+// names, and compares the resulting files and exit codes.
 func TestChangesAreTheirs(t *testing.T) {
 	seed := func(dir string) {
 		for _, name := range []string{"f", "g", "d/f", "e/x", "full/x"} {
@@ -138,7 +138,7 @@ func TestChangesAreTheirs(t *testing.T) {
 	}
 }
 
-// TestOwnersWithoutNames: a server that tells no names takes numbers only.
+// TestOwnersWithoutNames: with a server that sends no names, only numbers are accepted.
 func TestOwnersWithoutNames(t *testing.T) {
 	onShape(t, shape{"few", func(i int) string { return "/t/f" }}, openSSH, func(r *rig, _ *scripted) {
 		err := ChangeOwner(background, r.Env, ChangeOwnerOptions{Owner: "nobody"}, []string{"/t/f"})
@@ -153,7 +153,7 @@ func TestOwnersWithoutNames(t *testing.T) {
 	})
 }
 
-// TestParseDates: what touch -d and -t take.
+// TestParseDates: the formats of touch -d and -t.
 func TestParseDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.Local)

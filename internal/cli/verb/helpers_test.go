@@ -17,7 +17,7 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A rig is an Env whose output is kept.
+// A rig is an Env whose output is captured.
 type rig struct {
 	*Env
 	out  bytes.Buffer
@@ -31,7 +31,7 @@ func newRig(client *usftp.Client) *rig {
 	return r
 }
 
-// take returns what was printed and said, and forgets it.
+// take returns and clears what was printed on both streams.
 func (r *rig) take() (out, said string) {
 	out, said = r.out.String(), strings.Join(r.said, "\n")
 	r.out.Reset()
@@ -69,7 +69,8 @@ func startServer(t testing.TB, dir string) *usftp.Client {
 	return client
 }
 
-// tool runs a program in a directory with names sorted by their bytes, and returns its output and exit code.
+// tool runs a program in a directory, with names sorted by their bytes, and returns its output and
+// exit code.
 func tool(t testing.TB, dir, name string, args ...string) (stdout string, code int) {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestJSONLines: each verb prints one object a line, whatever it is about.
+// TestJSONLines: each verb prints one object per line, whatever it is about.
 func TestJSONLines(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/f", "text\n\xff\nend")

@@ -43,7 +43,7 @@ func randomTree(t testing.TB, seed uint64, root string, depth int) {
 	fill(root, depth)
 }
 
-// blocks and links are what ls -l has and SFTP does not tell.
+// blocks and links are what ls -l shows and SFTP does not report.
 var (
 	blocks = regexp.MustCompile(`(?m)^total .*\n`)
 	links  = regexp.MustCompile(`(?m)^([-dlpsbc][-rwxsStT]{9}) +(\d+|\?) `)
@@ -53,7 +53,7 @@ func withoutBlocks(text string) string {
 	return links.ReplaceAllString(blocks.ReplaceAllString(text, ""), "$1 ")
 }
 
-// TestListIsLs compares output and exit codes with those of the ls of this machine.
+// TestListIsLs compares output and exit codes with those of this machine's ls.
 func TestListIsLs(t *testing.T) {
 	for seed := range uint64(6) {
 		dir := t.TempDir()
@@ -123,13 +123,14 @@ func TestListColors(t *testing.T) {
 		t.Setenv("LS_COLORS", variable)
 		for _, args := range []string{"-1", "-l"} {
 			if variable == "" || strings.Contains(variable, "evil") {
-				continue // GNU's own colours are not in ls itself but for a few
+				continue // GNU ls has only a few default colours of its own
 			}
 			want, _ := tool(t, dir, "ls", args, "--color=always", "--quoting-style=literal")
 			r.Colors = ColorsFor("always", true)
 			ok(t, List(t.Context(), r.Env, ListOptions{Long: args == "-l"}, nil))
 			got, _ := r.take()
-			// GNU's writes the first reset only once, and orders to erase the line.
+			// GNU ls writes the first reset only once, and also sends a sequence that erases the
+			// line.
 			plain := func(s string) string {
 				return strings.NewReplacer("\x1b[0m", "", "\x1b[K", "", "\x1b[m", "").Replace(withoutBlocks(s))
 			}
@@ -147,7 +148,7 @@ func TestListColors(t *testing.T) {
 	}
 }
 
-// TestListHostileNames: nothing that a server sends reaches a terminal as it is.
+// TestListHostileNames: nothing that a server sends reaches a terminal unescaped.
 func TestListHostileNames(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/evil\x1b]0;x\a\nline", "")

@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestRemoveRefuses: what nobody means to remove stays, whatever the options.
+// TestRemoveRefuses: operands that are surely mistakes are refused, whatever the options.
 func TestRemoveRefuses(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/d/f", "x")
@@ -28,7 +28,7 @@ func TestRemoveRefuses(t *testing.T) {
 	}
 }
 
-// TestRemoveFollowsNoLink: neither an operand nor what lies below one.
+// TestRemoveFollowsNoLink: neither an operand nor anything below one.
 func TestRemoveFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/keep/f", "x")
@@ -84,7 +84,7 @@ func TestRemoveIsRm(t *testing.T) {
 	}
 }
 
-// TestRemoveAsks: with -i a no keeps a file and the directories that hold it.
+// TestRemoveAsks: with -i, "no" keeps a file and the directories that hold it.
 func TestRemoveAsks(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"d/a", "d/b", "d/e/c", "f"} {
@@ -106,8 +106,8 @@ func TestRemoveAsks(t *testing.T) {
 	}
 }
 
-// TestRemoveWhatFails: on servers of any order the rest goes on, each failure is told once, and the
-// directories above say nothing.
+// TestRemoveWhatFails: in whatever order a server works, the rest is removed, each failure is
+// reported once, and the directories above are not reported.
 func TestRemoveWhatFails(t *testing.T) {
 	for _, version := range []string{openSSH, ""} {
 		t.Run(fmt.Sprintf("version %q", version), func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A screen keeps what is printed and said, in order, and tells when a text has come.
+// A screen keeps what is printed on both streams, in order, and signals when a text has arrived.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -55,7 +55,7 @@ func appendTo(t *testing.T, name, text string) {
 	ok(t, errors.Join(err, f.Close()))
 }
 
-// startTail follows files until stop is called, which returns what Tail has returned.
+// startTail follows files until stop is called, which returns the result of Tail.
 func startTail(t *testing.T, dir string, o TailOptions, names ...string) (s *screen, stop func() error) {
 	t.Helper()
 	s = &screen{news: make(chan struct{}, 1)}
@@ -95,7 +95,7 @@ func TestTailFollows(t *testing.T) {
 	}
 }
 
-// TestTailFollowsNames: through a rotation, and while nothing has the name.
+// TestTailFollowsNames: tail -F survives a rotation, and a time in which nothing has the name.
 func TestTailFollowsNames(t *testing.T) {
 	dir := t.TempDir()
 	log := dir + "/log"
@@ -122,7 +122,7 @@ func TestTailFollowsNames(t *testing.T) {
 	}
 }
 
-// TestTailEndsWithTheConnection: it must not follow what nobody can tell it.
+// TestTailEndsWithTheConnection: without a connection nothing more can arrive, so Tail must return.
 func TestTailEndsWithTheConnection(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/a", "1\n")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sortedLines is output whose order a tool leaves open.
+// sortedLines sorts output whose order the tools leave open.
 func sortedLines(text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	slices.Sort(lines)
@@ -97,7 +97,7 @@ func TestFindDeletes(t *testing.T) {
 	}
 }
 
-// TestFindMistakes: expressions that mean nothing are refused before anything is done.
+// TestFindMistakes: meaningless expressions are refused before anything is done.
 func TestFindMistakes(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"-foo", "-name", "-type x", "-size", "-size x", "-size 1x", "( -name a", ")", "-o", "-name a -o", "!",
@@ -111,7 +111,7 @@ func TestFindMistakes(t *testing.T) {
 	}
 }
 
-// TestWildcardIsShort: a pattern made to be slow is not.
+// TestWildcardIsShort: a pattern designed to be slow is not.
 func TestWildcardIsShort(t *testing.T) {
 	t.Parallel()
 	if wildcard(strings.Repeat("*a", 2000)+"b", strings.Repeat("a", 4000), false) {

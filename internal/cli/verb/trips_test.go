@@ -8,13 +8,13 @@ import (
 	"github.com/usftp/usftp/sftptest"
 )
 
-// TestRoundTrips bounds how many round trips the recursive verbs take for 20,000 files. A directory
-// below another one takes two at least: one to open it, and one to list it.
+// TestRoundTrips limits how many round trips the recursive verbs take for 20,000 files. A directory
+// below another takes at least two: one to open it, and one to list it.
 func TestRoundTrips(t *testing.T) {
 	for _, verb := range []struct {
 		name  string
 		run   func(ctx context.Context, r *rig) error
-		lines int // of output at least
+		lines int // least lines of output
 	}{
 		{"ls -lR", func(ctx context.Context, r *rig) error {
 			return List(ctx, r.Env, ListOptions{Long: true, Recursive: true}, []string{"/t"})

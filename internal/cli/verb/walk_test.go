@@ -11,8 +11,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// TestWalkIsBounded: of a directory of any size only part is held if the order does not matter, and
-// nothing is left out or comes twice.
+// TestWalkIsBounded: if the order does not matter, only part of a large directory is held in
+// memory, and no entry is missing or repeated.
 func TestWalkIsBounded(t *testing.T) {
 	const entries = 400_000
 	r, _ := listing(t, entries, nil)
@@ -41,12 +41,12 @@ func TestWalkIsBounded(t *testing.T) {
 	if seen != entries {
 		t.Errorf("%d entries, want %d", seen, entries)
 	}
-	if most > 64<<20 { // all of them would take 120 MB and more
+	if most > 64<<20 { // all of them would take more than 120 MB
 		t.Errorf("%d MB were held", most>>20)
 	}
 }
 
-// TestSortedDirectoryComesOnce: a directory whose order matters is entered once, with all its
+// TestSortedDirectoryComesOnce: if the order matters, a directory is entered once, with all its
 // entries, however its end and the visit race.
 func TestSortedDirectoryComesOnce(t *testing.T) {
 	server := sftptest.NewServer(t, sftptest.Script{})

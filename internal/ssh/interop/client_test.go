@@ -22,15 +22,15 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// serverPeer is somebody else's server, that our client is tried with.
+// serverPeer is another implementation's server, tested with our client.
 type serverPeer struct {
 	name   string
 	logins []string
 	large  int
 	start  func(t *testing.T, s *site) (addr string)
 	least  int
-	// losesTail is a server that drops what a program has said last, and does not pass the end of
-	// the data on to it.
+	// losesTail marks a server that drops the last output of a program, and does not pass the end
+	// of the data on to it.
 	losesTail bool
 }
 
@@ -53,7 +53,7 @@ var serverPeers = []serverPeer{
 		scriptedServer(java("mina")), 29, false},
 }
 
-// TestClient has our client talk to other people's servers.
+// TestClient: our client talks to other implementations' servers.
 func TestClient(t *testing.T) {
 	for _, p := range serverPeers {
 		t.Run(p.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func testClient(t *testing.T, p serverPeer) {
 	}
 }
 
-// config is our client's for one case.
+// config is our client's configuration for one case.
 func (s *site) config(c peerCase) *ssh.ClientConfig {
 	cc := &ssh.ClientConfig{User: user, Version: "SSH-2.0-usftp", RekeyBytes: 1 << 20}
 	limitTo(&cc.Algorithms, c.name)
@@ -125,7 +125,7 @@ func (s *site) config(c peerCase) *ssh.ClientConfig {
 	return cc
 }
 
-// session sends blocks through a "cat" and checks what comes back, and how it ends.
+// session sends blocks through a "cat" and checks what comes back, and the end.
 func (s *site) session(ctx context.Context, client *ssh.Conn, mib int,
 	losesTail bool) error {
 	ch, err := client.Open(ctx, "session", nil)
@@ -181,8 +181,8 @@ func (s *site) session(ctx context.Context, client *ssh.Conn, mib int,
 	return nil
 }
 
-// scriptedServer returns a server that is a program of ours over a library: it is given "server" and
-// the site's directory, and says "PORT n".
+// scriptedServer returns a server that is our own program using a library. Its arguments are
+// "server" and the site's directory, and it prints "PORT n".
 func scriptedServer(argv func(t testing.TB) []string) func(*testing.T, *site) string {
 	return func(t *testing.T, s *site) string {
 		args := append(argv(t), "server", s.dir)
@@ -208,8 +208,8 @@ func scriptedServer(argv func(t testing.TB) []string) func(*testing.T, *site) st
 	}
 }
 
-// accounts returns environment in which the C library knows the user, with the password: Debian's
-// libnss-wrapper.
+// accounts returns an environment in which the C library knows the user and the password, with
+// Debian's libnss-wrapper.
 func (s *site) accounts(t *testing.T) []string {
 	t.Helper()
 	const library = "libnss_wrapper.so"
@@ -217,7 +217,7 @@ func (s *site) accounts(t *testing.T) []string {
 	if len(found) == 0 {
 		missing(t, "libnss-wrapper")
 	}
-	// sshd gives up its rights as "sshd". The hash is of "secret".
+	// sshd drops its privileges to "sshd". The hash is of "secret".
 	const hash = "$6$usftpusftp$" +
 		"OyJJqSVGkBdZ4XY8CmOMcQihQEJjQWjLLXFD7K1hGIBnWZDkPcNsZOxrFr7GRqI9WBAGtdyLVhOKaaAM/Nc1F/"
 	must(t, os.WriteFile(s.file("passwd"), fmt.Appendf(nil, "%s:x:%d:%d::%s:/bin/sh\n"+
@@ -277,7 +277,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// openssh is the sshd that is installed.
+// openssh is the installed sshd.
 func openssh(t *testing.T, s *site) string {
 	return s.sshd(t, []string{opensshd.Find(t, "sshd")})
 }
@@ -299,8 +299,8 @@ func (s *site) sshd(t *testing.T, argv []string, options ...string) string {
 	return daemon(t, append(argv, "-D", "-e", "-f", file), s.accounts(t), port)
 }
 
-// openssh10 is a newer sshd than the installed one: USFTP_OPENSSH10 names the directory that
-// .ci/openssh10 has unpacked it into, with the libraries that it needs.
+// openssh10 is a newer sshd than the installed one: USFTP_OPENSSH10 names the directory where
+// .ci/openssh10 has unpacked it, with the libraries that it needs.
 func openssh10(t *testing.T, s *site) string {
 	root := os.Getenv("USFTP_OPENSSH10")
 	if root == "" {
@@ -337,8 +337,8 @@ func dropbear(t *testing.T, s *site) string {
 	return daemon(t, argv, s.accounts(t), port)
 }
 
-// libssh is its example server, which USFTP_LIBSSH names: see .ci/libssh. It takes the
-// first of the keys only.
+// libssh is libssh's example server, which USFTP_LIBSSH names: see .ci/libssh. It accepts only the
+// first key.
 func libssh(t *testing.T, s *site) string {
 	program := os.Getenv("USFTP_LIBSSH")
 	if program == "" {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// lists are what KEXINIT offers: key exchanges, host keys, ciphers and MACs.
+// lists are what a KEXINIT offers: key exchanges, host keys, ciphers and MACs.
 type lists [4][]string
 
 var listNames = [4]string{"kex", "hostkey", "cipher", "mac"}
 
-// probe reads what the other end of a connection offers. It is closed then.
+// probe reads what the other end of a connection offers, and closes the connection.
 func probe(conn net.Conn) (l lists, err error) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(30 * time.Second))

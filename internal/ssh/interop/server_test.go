@@ -23,15 +23,15 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// clientPeer is somebody else's client, that our server is tried with.
+// clientPeer is another implementation's client, tested with our server.
 type clientPeer struct {
 	name   string
 	logins []string
 	large  int
-	// run runs cases, each at its port, and reports what came of each; want is closed over.
+	// run runs cases, each at its own port, and reports the result of each.
 	run func(t *testing.T, s *site, run []portCase, report func(portCase, error))
-	// has names an algorithm of each list that the peer must offer: a probe that failed to see
-	// the list would leave cases out silently.
+	// least is how many cases must run: a probe that failed to see a list would silently leave some
+	// out.
 	least int
 }
 
@@ -40,7 +40,7 @@ type portCase struct {
 	port int
 }
 
-// program returns a peer that is started once for each case.
+// program returns a peer that is started for each case.
 func program(name string, args func(s *site, c portCase) (args, env []string)) func(*testing.T,
 	*site, []portCase, func(portCase, error)) {
 	return func(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
@@ -71,8 +71,9 @@ func runProgram(s *site, c portCase, path string,
 	return s.differ(out.Bytes(), c.mib)
 }
 
-// script returns a peer that is one process for all cases: see testdata. It is given "client", the
-// site's directory, and NAME;PORT;LOGIN;MIB for each case, and prints "ok NAME" or "FAIL NAME WHY".
+// script returns a peer that handles all cases in one process: see testdata. Its arguments are
+// "client", the site's directory, and NAME;PORT;LOGIN;MIB for each case, and it prints "ok NAME" or
+// "FAIL NAME WHY".
 func script(argv func(t testing.TB) []string) func(*testing.T, *site, []portCase,
 	func(portCase, error)) {
 	return func(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
@@ -115,7 +116,7 @@ func script(argv func(t testing.TB) []string) func(*testing.T, *site, []portCase
 	}
 }
 
-// served is what our server has seen of one case.
+// served is what our server has seen during one case.
 type served struct {
 	mu        sync.Mutex
 	sessions  int
@@ -124,7 +125,7 @@ type served struct {
 	errs      []error
 }
 
-// TestServer has other people's clients talk to our server.
+// TestServer: other implementations' clients talk to our server.
 func TestServer(t *testing.T) {
 	for _, p := range clientPeers {
 		t.Run(p.name, func(t *testing.T) {
@@ -184,7 +185,7 @@ func testServer(t *testing.T, p clientPeer) {
 			if saw.sessions == 0 {
 				t.Fatal("no session has been served")
 			}
-			// Both ways count, and each exchange begins the count again.
+			// Both directions count, and each exchange restarts the count.
 			if least := 1 + c.mib/2; saw.exchanges < least {
 				t.Errorf("keys were exchanged %d times, not %d", saw.exchanges, least)
 			}
@@ -220,7 +221,7 @@ func limitTo(a *ssh.Algorithms, name string) {
 	}
 }
 
-// serve has our server offer what one case is about, and returns its port.
+// serve makes our server offer what one case needs, and returns its port.
 func (s *site) serve(t *testing.T, c peerCase, saw *served) int {
 	t.Helper()
 	sc := &ssh.ServerConfig{Version: "SSH-2.0-usftp", HostKeys: s.hosts, RekeyBytes: 1 << 20}
@@ -289,7 +290,7 @@ func (s *site) serve(t *testing.T, c peerCase, saw *served) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// serve runs what a client asks for.
+// serve runs what a client requests.
 func (saw *served) serve(c *ssh.Conn) {
 	defer c.Close()
 	for {
@@ -375,7 +376,7 @@ var clientPeers = []clientPeer{
 		run: curl},
 }
 
-// sshArgs has OpenSSH's client exchange keys itself, too.
+// sshArgs makes OpenSSH's client start key exchanges, too.
 func sshArgs(s *site, c portCase) (args, env []string) {
 	args = []string{"-F", "none", "-p", strconv.Itoa(c.port), "-o", "StrictHostKeyChecking=no",
 		"-o", "UserKnownHostsFile=/dev/null", "-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR",
@@ -391,7 +392,7 @@ func sshArgs(s *site, c portCase) (args, env []string) {
 	return append(args, user+"@127.0.0.1", command), env
 }
 
-// askpass is a program that says the password.
+// askpass is a program that prints the password.
 func (s *site) askpass() string {
 	file := s.file("askpass")
 	os.WriteFile(file, []byte("#!/bin/sh\necho "+secret+"\n"), 0o700)
@@ -449,7 +450,7 @@ func plink(t *testing.T, s *site, run []portCase, report func(portCase, error)) 
 	}
 }
 
-// curl puts a file with SFTP and gets it.
+// curl uploads a file with SFTP and downloads it.
 func curl(t *testing.T, s *site, run []portCase, report func(portCase, error)) {
 	path := opensshd.Find(t, "curl")
 	for _, c := range run {

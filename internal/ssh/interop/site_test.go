@@ -23,11 +23,11 @@ const (
 // blockSize is the unit of what is sent: the file "block" holds one.
 const blockSize = 1 << 20
 
-// command is what clients have servers run. Scripted servers know it by heart.
+// command is what clients ask servers to run. Scripted servers recognize it.
 const command = "cat; echo words >&2; exit 3"
 
-// site is a directory that both ends read: host_TYPE are the server's keys, id_TYPE the user's
-// with id_TYPE.pub, authorized_keys all of those, and block is what to send.
+// site is a directory that both ends read: host_TYPE are the server's keys, id_TYPE and id_TYPE.pub
+// the user's, authorized_keys has all of the latter, and block is what to send.
 type site struct {
 	dir   string
 	block []byte
@@ -76,8 +76,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// missing skips a test for want of something, or fails where USFTP_REQUIRE=1 says that the machine
-// has all that tests need.
+// missing skips a test because something is missing, or fails it if USFTP_REQUIRE=1 says that the
+// machine has everything that tests need.
 func missing(t testing.TB, what string) {
 	t.Helper()
 	text := "this test needs " + what + ", which is not installed here"
@@ -100,7 +100,7 @@ func interpreter(t testing.TB, library string) string {
 	return python
 }
 
-// node returns npm's ssh2: NODE_PATH names the directory that it is in.
+// node returns npm's ssh2: NODE_PATH names its directory.
 func node(t testing.TB) []string {
 	t.Helper()
 	program := opensshd.Find(t, "node")
@@ -136,7 +136,7 @@ func built(t testing.TB, variable string) string {
 type peerCase struct {
 	name  string // such as "kex/curve25519-sha256"
 	login string // a type of key, "password" or "keyboard"
-	mib   int    // how much goes both ways
+	mib   int    // how much is sent each way
 }
 
 const (
@@ -144,7 +144,7 @@ const (
 	largeMiB = 64
 )
 
-// cases returns what to run with a peer that offers these algorithms: each that we have too, each
+// cases returns the cases for a peer that offers these algorithms: each that we support too, each
 // login, and one long session.
 func cases(ours, theirs lists, logins []string, large int) (all []peerCase) {
 	for i, what := range listNames {
@@ -162,7 +162,7 @@ func cases(ours, theirs lists, logins []string, large int) (all []peerCase) {
 	return append(all, peerCase{fmt.Sprintf("rekey/%d MiB", large), logins[0], large})
 }
 
-// differ describes how what came back differs from n blocks.
+// differ describes how the returned data differs from n blocks.
 func (s *site) differ(got []byte, n int) error {
 	want := bytes.Repeat(s.block, n)
 	if bytes.Equal(got, want) {
@@ -171,7 +171,7 @@ func (s *site) differ(got []byte, n int) error {
 	return fmt.Errorf("%d bytes came back of %d, or others", len(got), len(want))
 }
 
-// scripted runs a peer that is a program of ours over a library: see testdata.
+// scripted returns a peer that is our own program using a library: see testdata.
 func scripted(name string) string {
 	path, err := filepath.Abs(filepath.Join("testdata", name))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// table is what ran. USFTP_TABLE names a file that it is added to.
+// table is what ran. It is appended to the file that USFTP_TABLE names.
 var table struct {
 	mu   sync.Mutex
 	runs []ran
@@ -18,7 +18,7 @@ var table struct {
 
 type ran struct{ side, peer, name, result string }
 
-// note runs one case and keeps what came of it.
+// note runs one case and keeps its result.
 func note(t *testing.T, side, peer, name string, run func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		defer func() {
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// writeTable has a table for each side, a line for each case, and a column for each peer.
+// writeTable writes a table for each side, with a line for each case and a column for each peer.
 func writeTable(w io.Writer) {
 	for _, side := range []string{"our client with", "our server with"} {
 		var peers, names []string
