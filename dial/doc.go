@@ -36,7 +36,7 @@
 // algorithms or login methods of which it implements none. CanonicalizeHostname needs OpenSSH to be
 // installed.
 //
-// # A master of OpenSSH's
+// # OpenSSH masters
 //
 // If ControlPath names the socket of a live ControlMaster, the first connection goes through it and
 // needs no login. A master that does not answer within three seconds is ignored. ControlMaster=yes

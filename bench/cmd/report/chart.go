@@ -24,10 +24,10 @@ var chartRows = []struct {
 	{"One large file: get 1 GiB on one machine", "get", rows.Throughput},
 }
 
-// chartPeers is how many peers a group shows at most: the best, and scp always.
+// chartPeers is how many peers a group shows at most: the best ones, always including scp.
 const chartPeers = 3
 
-// The chart's measures, in SVG's units.
+// The chart's dimensions, in SVG units.
 const (
 	chartWidth  = 720
 	labelWidth  = 140
@@ -38,8 +38,8 @@ const (
 	headHeight  = 48
 )
 
-// The chart has no background of its own, so that it suits GitHub's light and dark pages. Each colour
-// is readable on both.
+// The chart has no background, so that it suits GitHub's light and dark pages. Each colour is
+// readable on both.
 const (
 	textColour = "#777777"
 	peerColour = "#8391a0"
@@ -73,7 +73,7 @@ func (r *report) chart() string {
 
 func isScp(name string) bool { return name == "scp" || strings.HasPrefix(name, "scp -r") }
 
-// bars are usftp's, then those of its peers, the best first, and the ceiling's.
+// bars returns usftp's bars, then those of its peers, best first, then the ceiling's.
 func (m measuredRow) bars(figure rows.Figure) (bars []bar) {
 	ours, peers, ceiling := m.sides(figure, m.figures())
 	if len(ours.rounds) == 0 {
@@ -127,7 +127,7 @@ func decimals(value float64) int {
 	return 2
 }
 
-// drawBars draws groups of horizontal bars, each group on a scale of its own.
+// drawBars draws groups of horizontal bars, each group with its own scale.
 func drawBars(groups []barGroup) string {
 	height := headHeight
 	for _, group := range groups {

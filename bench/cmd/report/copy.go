@@ -47,7 +47,7 @@ func copyMarkdown(f goFamily) string {
 	return text.String()
 }
 
-// ways returns a benchmark of each way in which a file system's files were copied with a hash.
+// ways returns a benchmark of each way in which a file system's files were copied, with a hash.
 func (f goFamily) ways(on, hash string) (all []*result.GoBenchmark) {
 	known := make(map[localfs.Plan]bool)
 	for _, b := range f.benchmarks {
@@ -63,7 +63,7 @@ func planOf(b *result.GoBenchmark) localfs.Plan {
 	return localfs.Plan{Move: localfs.Move(b.Keys["move"]), Hash: localfs.Hashing(b.Keys["by"])}
 }
 
-// copyCell gives the times of one way.
+// copyCell shows the times of one way.
 func (f goFamily) copyCell(on, hash, size string, plan localfs.Plan) string {
 	var found *result.GoBenchmark
 	best, clones := 0.0, false

@@ -57,9 +57,9 @@ func expect(t *testing.T, text string, lines ...string) {
 	}
 }
 
-// TestTargets has us run at 1.1 x scp and 0.96 x ssh cat in each round, while the rounds differ by
-// a factor of two: that is enough, because the ratio is taken within the rounds and 1.2 x scp is
-// more than ssh cat allows.
+// TestTargets: usftp runs at 1.1 x scp and 0.96 x ssh cat in each round, while the rounds differ by
+// a factor of two. That meets the target, because ratios are taken within the rounds and 1.2 x scp
+// is more than ssh cat allows.
 func TestTargets(t *testing.T) {
 	dir := t.TempDir()
 	var runs []result.Run
@@ -83,7 +83,7 @@ func TestTargets(t *testing.T) {
 		"# scp -O\nrun scp -O\n")
 }
 
-// Bars in names and reasons are no ends of cells.
+// Bars in names and reasons do not end cells.
 func TestBarsInCells(t *testing.T) {
 	row := measuredRow{row: rows.Row{Title: "small", Files: 1, Bytes: 1, Ours: "usftp cp", Targets: []rows.Target{
 		{Figure: rows.Throughput, Bound: 0.8, Against: "tar | ssh tar"}},

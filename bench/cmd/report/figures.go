@@ -12,7 +12,7 @@ type scale struct {
 	of    func(result.Run) float64
 	lower bool // less is better
 	show  func(float64) string
-	unit  string // what a chart says after that, which a table says in its head
+	unit  string // what a chart shows after the figure, and a table in its head
 }
 
 // briefFile is the size below which a file's time says more than its rate.
@@ -42,7 +42,7 @@ func number(format string) func(float64) string {
 	return func(value float64) string { return fmt.Sprintf(format, value) }
 }
 
-// goodness turns a figure into one of which more is better.
+// goodness converts a figure to one of which more is better.
 func (s scale) goodness(value float64) float64 {
 	if s.lower && value > 0 {
 		return 1 / value
@@ -50,7 +50,8 @@ func (s scale) goodness(value float64) float64 {
 	return value
 }
 
-// advantage is how many times as good one is as another, the median over the rounds that both ran.
+// advantage returns how many times as good one is as the other: the median over the rounds that
+// both ran.
 func (s scale) advantage(one, other figures) (float64, bool) {
 	return ratio(one, other, func(r result.Run) float64 { return s.goodness(s.of(r)) })
 }

@@ -73,7 +73,7 @@ func matches(b *result.GoBenchmark, keys ...string) bool {
 	return true
 }
 
-// values returns the values that a key has, in the order of the benchmarks.
+// values returns the values of a key, in the order of the benchmarks.
 func (f goFamily) values(key string) []string {
 	var all []string
 	for _, b := range f.benchmarks {
@@ -150,8 +150,7 @@ func pipeMarkdown(pipe, floor goFamily) string {
 	return text.String()
 }
 
-// neededTrips are those without which a file cannot be moved: open and reads; open, writes and
-// close.
+// neededTrips are the round trips that moving a file needs: open and reads; open, writes and close.
 var neededTrips = map[string]int{"CopyDown": 2, "CopyUp": 3}
 
 func delayMarkdown(f goFamily) string {
@@ -210,7 +209,7 @@ func gridMarkdown(f goFamily) string {
 	return text.String()
 }
 
-// sweepMarkdown shows the best few settings of pkg/sftp.
+// sweepMarkdown shows the best settings of pkg/sftp.
 func sweepMarkdown(f goFamily, where string) string {
 	const shown = 5
 	var text strings.Builder

@@ -82,7 +82,7 @@ func linkTo(target, from string) (string, error) {
 	return filepath.ToSlash(relative), err
 }
 
-// report is everything that was measured, the newest of each.
+// report is everything that was measured, the newest of each kind.
 type report struct {
 	rows     []measuredRow
 	serve    []servedRow

@@ -49,7 +49,7 @@ func TestPageLinksItsFiles(t *testing.T) {
 	}
 }
 
-// The committed page, details and chart are those of the committed results.
+// The committed page, details and chart match the committed results.
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	t.Chdir("../..") // the module's directory, in which report runs
 	files, err := generate("results", outputs{page: "../BENCHMARKS.md", details: "details.md",

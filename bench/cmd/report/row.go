@@ -26,7 +26,7 @@ func (m measuredRow) figures() []figures {
 	return all
 }
 
-// figuresOf picks out the runs of one contestant.
+// figuresOf selects the runs of one contestant.
 func figuresOf(name string, runs []result.Run) figures {
 	f := figures{name: name, rounds: map[int]result.Run{}}
 	for _, run := range runs {
@@ -149,8 +149,8 @@ func (m measuredRow) table(all []figures) string {
 	return text.String()
 }
 
-// treeTable is the table of a row with many files. A contestant that copied only some of them has the
-// rate of those.
+// treeTable returns the table of a row with many files. If a contestant copied only some of them,
+// its rate is that of those.
 func (m measuredRow) treeTable(all []figures) string {
 	var text strings.Builder
 	text.WriteString("| | files/s | files | seconds | cpu-s | server | peak MiB |\n|---|---:|---:|---:|---:|---:|---:|\n")
@@ -175,7 +175,7 @@ func byName(all []figures) map[string]figures {
 	return named
 }
 
-// targets says for each target whether it was met. It is empty where usftp did not run.
+// targets says for each target whether it was met. It is empty if usftp did not run.
 func (m measuredRow) targets(all []figures) string {
 	named := byName(all)
 	ours := named[m.row.Ours]
@@ -203,7 +203,7 @@ var figureWords = map[rows.Figure]string{
 	rows.Throughput: "rate", rows.Processor: "processor seconds", rows.PeakMemory: "peak memory", rows.RoundTrips: "round trips",
 }
 
-// absolute is the bound of a target that is no ratio.
+// absolute shows the bound of a target that is not a ratio.
 func absolute(target rows.Target) string {
 	if target.Figure == rows.PeakMemory {
 		return fmt.Sprintf("%.0f MiB", target.Absolute/1024)

@@ -19,7 +19,7 @@ type servedRow struct {
 // OpenSSH.
 var processorGoal = map[string]float64{"SFTP": 0.7, "SCP": 0.6}
 
-// full is the share of its time from which a core counts as full. The rest is the login, and what the
+// full is the share of its time from which a core counts as full. The rest is the login, and what
 // sampling missed.
 const full = 0.9
 
@@ -78,7 +78,7 @@ func job(row rows.ServeRow) string {
 
 func title(row rows.ServeRow) string { return job(row) + ", " + row.Ciphers.Title }
 
-// serveTable is the table of the rows that differ only in their streams.
+// serveTable is the table of rows that differ only in the number of streams.
 func serveTable(group []servedRow) (string, []served) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n### %s\n\n", title(group[0].row))
@@ -111,7 +111,7 @@ func serveTable(group []servedRow) (string, []served) {
 	return text.String(), lines
 }
 
-// lines are one for each client.
+// lines returns one line for each client.
 func (m servedRow) lines() []served {
 	var lines []served
 	for _, contestant := range m.row.Contestants {
@@ -164,8 +164,8 @@ func perGiB(of func(result.Run) float64) func(result.Run) float64 {
 	return func(r result.Run) float64 { return of(r) * (1 << 30) / float64(r.Bytes) }
 }
 
-// goal returns the ratio of ours to another's, and whether it is met. It is not ok where one of them
-// did not run.
+// goal returns the ratio of ours to another's figure, and whether it meets the goal. ok is false if
+// one of them did not run.
 func (s served) goal(other string, of func(result.Run) float64,
 	met func(ratio float64) bool) (ratioOf float64, isMet, ok bool) {
 	ratioOf, ok = ratio(s.servers[rows.Usftp], s.servers[other], of)
@@ -188,7 +188,7 @@ func (s served) verdict(other string, of func(result.Run) float64, met func(floa
 	return fmt.Sprintf("**%.2f**", value)
 }
 
-// full says what was used up: the client, the machine, or neither.
+// full says what was at its limit: the client, the machine, or neither.
 func (s served) full() string {
 	ours := s.servers[rows.Usftp]
 	if len(ours.rounds) == 0 {
@@ -222,11 +222,11 @@ func (s served) markdown() string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// serveSummary counts the lines that meet each goal, and among the others those where client or
-// machine had no more to give.
+// serveSummary counts the lines that meet each goal and, among the others, those in which the
+// client or the machine was at its limit.
 func serveSummary(lines []served) string {
 	var text strings.Builder
-	text.WriteString("\n| goal, over all ciphers and streams | met | of | missed with client or machine full |\n" +
+	text.WriteString("\n| goal, over all ciphers and streams | met | of | missed, with client or machine at its limit |\n" +
 		"|---|---:|---:|---:|\n")
 	for _, g := range []struct {
 		words, other string

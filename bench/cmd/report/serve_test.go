@@ -14,8 +14,8 @@ func serveRun(contestant string, round int, seconds, server, client float64) res
 		Seconds: seconds, Server: server, User: client, Busiest: client}
 }
 
-// With sftp, whose core is full, usftp is at 0.8 x OpenSSH; with usftp cp it meets every goal. One of
-// sshd's processor times is from a run that could miss some of it.
+// With sftp, whose core is full, usftp reaches 0.8 x OpenSSH; with usftp cp it meets every goal.
+// One of sshd's processor times is from a run that could have missed some of it.
 func TestServers(t *testing.T) {
 	dir := t.TempDir()
 	whole := serveRun("openssh: sftp", 1, 0.8, 1, 0.5)

@@ -69,8 +69,8 @@ func (m sessionRow) line(f figures) string {
 func peakKiB(r result.Run) int64 { return r.PeakKiB }
 func endKiB(r result.Run) int64  { return r.EndKiB }
 
-// figure is the memory for each session that the row is about: of idle ones what remains, of all
-// others the peak.
+// figure is the memory per session that the row is about: what remains for idle sessions, the peak
+// for all others.
 func (m sessionRow) figure() func(result.Run) float64 {
 	if m.row.Work == rows.Idles {
 		return m.each(endKiB)
@@ -78,7 +78,7 @@ func (m sessionRow) figure() func(result.Run) float64 {
 	return m.each(peakKiB)
 }
 
-// goal says whether ours was met.
+// goal says whether ours meets the goal.
 func (m sessionRow) goal(kib float64, failure string) string {
 	words, met := "no error, no goroutine left", failure == ""
 	if m.row.MostKiB > 0 {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// gridDelayMarkdown shows times, and how many delays fit in them: the round trips that were waited for.
+// gridDelayMarkdown shows times, and how many delays fit in them: the round trips that the task
+// waited for.
 func gridDelayMarkdown(f goFamily) string {
 	var text strings.Builder
 	text.WriteString(head("The grid with every write of the client delayed", f))

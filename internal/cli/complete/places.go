@@ -103,7 +103,7 @@ func spaced(words []string) ([]string, cobra.ShellCompDirective) {
 	return words, directive
 }
 
-// scheme is how an operand begins that may have a port.
+// scheme begins operands that may have a port.
 const scheme = "sftp://"
 
 // hosts returns the hosts that a word may become, as "user@host:" or "sftp://user@host:2222/". A
@@ -202,8 +202,7 @@ func (p Places) remote(ctx context.Context, place connect.Place) (words []string
 	return p.list(client, unescaped(at), unescaped(prefix), head, quote)
 }
 
-// list returns the names in a directory that begin with a prefix, each as quote writes it with head
-// in front.
+// list returns the names in a directory that begin with a prefix, each quoted and preceded by head.
 func (p Places) list(client *usftp.Client, dir, prefix, head string,
 	quote func(name string) string) (words []string) {
 	type match struct {
@@ -213,7 +212,7 @@ func (p Places) list(client *usftp.Client, dir, prefix, head string,
 	var found []match
 	for f, err := range client.Entries(dir) {
 		if err != nil {
-			break // what has arrived is of use
+			break // use what has arrived
 		}
 		name := f.BaseName()
 		if strings.HasPrefix(name, prefix) && fit(name) && (prefix != "" || !strings.HasPrefix(name, ".")) {

@@ -9,9 +9,9 @@ import (
 	"github.com/usftp/usftp/internal/cli/ui"
 )
 
-// complete completes the line up to pos, which counts characters, for the editor: the command's
-// name, or an operand by what the table says of it. It waits for nothing: if a listing is not there
-// yet there are no candidates, and the next Tab finds it.
+// complete completes the line up to pos, which counts characters, for the editor: a command's name,
+// or an operand of the kind that the table gives. It never waits: if a listing has not arrived
+// there are no candidates, and the next Tab finds it.
 func (s *Shell) complete(line string, pos int) (head string, candidates []string, tail string) {
 	runes := []rune(line)
 	text, tail := string(runes[:pos]), string(runes[pos:])
@@ -31,7 +31,7 @@ func (s *Shell) complete(line string, pos int) (head string, candidates []string
 	return text[:o.start+from], candidates, tail
 }
 
-// candidates are what can stand in place of the operand as typed, from a byte on.
+// candidates returns what may replace the operand as typed, from byte from on.
 func (s *Shell) candidates(before []word, o operand) (from int, candidates []string) {
 	if len(before) == 0 {
 		return 0, commandNames(o.text)
@@ -72,7 +72,7 @@ func (c *command) kindOf(n int) kind {
 	return c.takes[min(n, len(c.takes)-1)]
 }
 
-// commandNames are the commands that begin so.
+// commandNames returns the commands that begin with begun.
 func commandNames(begun string) (names []string) {
 	for i := range commands {
 		for _, name := range commands[i].names {
@@ -91,7 +91,7 @@ func commandNames(begun string) (names []string) {
 type operand struct {
 	word
 	open  byte   // the quote that is open at the cursor
-	typed string // as it is in the line
+	typed string // as it appears in the line
 }
 
 // directory returns what was typed up to the last slash.
@@ -99,8 +99,8 @@ func (o operand) directory() string {
 	return o.text[:strings.LastIndexByte(o.text, '/')+1]
 }
 
-// remoteCandidates are names on the host. If there is one, and it is a directory, its listing is
-// fetched for the next Tab.
+// remoteCandidates returns names on the host. If there is only one, and it is a directory, its
+// listing is fetched for the next Tab.
 func (s *Shell) remoteCandidates(o operand, directories bool) (from int, candidates []string) {
 	dir := o.directory()
 	if strings.HasPrefix(dir, "~/") && !strings.HasPrefix(o.typed, `\`) && o.open == 0 {
@@ -144,9 +144,9 @@ func localEntries(dir string) (entries []entry) {
 	return entries
 }
 
-// candidates are the names that go on from what was typed, which is replaced from a byte on. What
-// was typed stays as it is, in its own quotes; what is added is quoted alike. The editor shows names
-// as they are, so there are none that a terminal should not be shown.
+// candidates returns the names that continue what was typed, which they replace from byte from on.
+// What was typed stays unchanged, with its quotes, and what is added is quoted in the same way. The
+// editor shows names unescaped, so names with control characters are left out.
 func (o operand) candidates(names []entry, directories bool) (from int, candidates []string) {
 	begun := o.text[len(o.directory()):]
 	from = strings.LastIndexByte(o.typed, '/') + 1

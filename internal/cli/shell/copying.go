@@ -50,7 +50,7 @@ func operands(r *request) (sources []word, target *word) {
 	return r.args[:n-1], &r.args[n-1]
 }
 
-// A copying is how get, put and copy differ.
+// A copying is what differs between get, put and copy.
 type copying struct {
 	names  func(host pool.Host, w word) ([]string, error) // what an operand stands for
 	target string
@@ -58,7 +58,7 @@ type copying struct {
 	one    func(host pool.Host, name string, several bool) error
 }
 
-// copyAll copies all that the operands stand for, one after another.
+// copyAll copies everything that the operands stand for, one after another.
 func (s *Shell) copyAll(ctx context.Context, sources []word, c copying) error {
 	host, err := s.session.connect(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
 		one: func(host pool.Host, name string, several bool) error {
 			to := target
-			if several && !j.recursive { // that it is a directory is known
+			if several && !j.recursive { // it is known to be a directory
 				to = path.Join(target, filepath.Base(name))
 			}
 			return s.transfer(ctx, j, transfer.Remote(host, to), transfer.Local(name))
@@ -140,7 +140,7 @@ func (s *Shell) put(ctx context.Context, r *request) error {
 	})
 }
 
-// copy copies files on the host. If the server can copy by itself, no data passes through this
+// copy copies files on the host. If the server can do the copying, no data passes through this
 // machine.
 func (s *Shell) copy(ctx context.Context, r *request) error {
 	if err := r.want(2, many); err != nil {
@@ -214,7 +214,7 @@ func (s *Shell) note(f *failures, err error) {
 	}
 }
 
-// show reports an error, unless that has been done.
+// show reports an error, unless that was done before.
 func (s *Shell) show(err error) {
 	var done *toldError
 	var exit *ui.ExitError

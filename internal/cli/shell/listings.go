@@ -11,10 +11,10 @@ import (
 	"github.com/usftp/usftp"
 )
 
-// listings are directories of the host that were read lately, for completion. They are read on
-// other goroutines: whoever types does not wait. Nil is what a batch has, in which nobody types.
+// listings are recently read directories of the host, for completion. Other goroutines read them,
+// so that typing never waits. It is nil in a batch, where nobody types.
 type listings struct {
-	client func() (client *usftp.Client, dir string) // if there is a connection, and where one is
+	client func() (client *usftp.Client, dir string) // client is nil without a connection
 
 	mu   sync.Mutex
 	dirs map[string]*listing // by absolute path
@@ -23,9 +23,9 @@ type listings struct {
 
 // A listing is the names in a directory.
 type listing struct {
-	read   time.Time // when it came; zero if it has not
+	read   time.Time // when it arrived; zero before that
 	names  []entry
-	coming bool // it is being read
+	coming bool // being read
 }
 
 // An entry is a name. Directories, and links to directories, are shown with a slash.
@@ -39,14 +39,14 @@ const (
 	listingLimit = 5 * time.Second  // how long reading one may take
 	listingMost  = 20_000           // names
 	listingsKept = 64
-	linksAsked   = 256 // links per listing that are checked for leading to directories
+	linksAsked   = 256 // links per listing that are checked for pointing to directories
 )
 
 func newListings(client func() (*usftp.Client, string)) *listings {
 	return &listings{client: client, dirs: make(map[string]*listing)}
 }
 
-// get returns what is known of a directory, and has it read if that is nothing, or old.
+// get returns what is known about a directory, and starts to read it if that is nothing or old.
 func (l *listings) get(dir string) (names []entry) {
 	if l == nil {
 		return nil
@@ -63,8 +63,8 @@ func (l *listings) get(dir string) (names []entry) {
 	return names
 }
 
-// changed forgets all that was read, since something has changed on the host, and reads the
-// directory where one is.
+// changed invalidates all listings, because something has changed on the host, and reads the
+// current directory again.
 func (l *listings) changed() {
 	if l == nil {
 		return
@@ -77,7 +77,7 @@ func (l *listings) changed() {
 	l.fetch(dir, nil)
 }
 
-// fetch reads a directory, if there is a connection; until it has come, names will do. The caller
+// fetch reads a directory, if there is a connection; until it arrives, names are used. The caller
 // holds the lock.
 func (l *listings) fetch(dir string, names []entry) {
 	client, _ := l.client()

@@ -21,8 +21,8 @@ type terminal struct {
 	editor  *liner.State
 	history *history
 
-	// The editor's terminal mode is only for the time in which a line is typed. Programs that run
-	// in between, and questions for passwords, find the terminal as it was.
+	// The editor's terminal mode is set only while a line is typed. Programs that run in between,
+	// and password prompts, find the terminal as it was.
 	editing, before liner.ModeApplier
 }
 
@@ -33,7 +33,7 @@ func newTerminal(s *Shell) (*terminal, error) {
 	}
 	s.app.EnableEscapes()
 	t := &terminal{shell: s, before: before, editor: liner.NewLiner(), history: new(history)}
-	if liner.TerminalSupported() { // liner has Ctrl-C be a key only when it has shown the prompt
+	if liner.TerminalSupported() { // liner makes Ctrl-C a key only once it has shown the prompt
 		err = ui.SignalsOff(s.app.Stdin)
 	}
 	if err == nil {
@@ -93,15 +93,15 @@ func (t *terminal) loop(ctx context.Context, s *Shell) error {
 	}
 }
 
-// run runs a command that Ctrl-C can end.
+// run runs a command that Ctrl-C can interrupt.
 func (t *terminal) run(ctx context.Context, l line) (ends bool, err error) {
 	ctx, done := t.shell.interrupts.begin(ctx)
 	defer done()
 	return t.shell.run(ctx, l)
 }
 
-// show shows an error. A user who has pressed Ctrl-C knows why the command ended; what comes next
-// must not follow the ^C that the terminal shows on the same line.
+// show shows an error. A user who has pressed Ctrl-C knows why the command ended, but the terminal
+// shows ^C, and what follows needs a new line.
 func (t *terminal) show(err error) {
 	var told *toldError
 	if errors.As(err, new(*ui.Interruption)) && !errors.As(err, &told) {
@@ -111,7 +111,7 @@ func (t *terminal) show(err error) {
 	t.shell.show(err)
 }
 
-// ask asks a yes-or-no question, on a line of its own.
+// ask asks a yes-or-no question, on its own line.
 func (t *terminal) ask(ctx context.Context, question string) (yes bool, err error) {
 	// While a line is typed, Ctrl-C is a key. A SIGINT from elsewhere would leave the editor
 	// behind, and it would read the next line.
@@ -150,14 +150,14 @@ func (t *terminal) readLine(ctx context.Context, prompt string) (string, error) 
 	select {
 	case l := <-lines:
 		return l.line, l.err
-	case <-ctx.Done(): // the editor cannot be stopped: it ends with the program, which ends now
+	case <-ctx.Done(): // the editor cannot be stopped, but the program ends now
 		return "", context.Cause(ctx)
 	}
 }
 
 func (t *terminal) columns() int { return ui.Width(t.shell.app.Stdout) }
 
-// prompt shows where one is, in half of a line at most: an editor needs room.
+// prompt shows the current directory, in at most half a line, as the editor needs room.
 func (t *terminal) prompt() string {
 	session := t.shell.session
 	dir := session.dir

@@ -14,7 +14,7 @@ func TestRoundTrips(t *testing.T) {
 	for _, verb := range []struct {
 		name  string
 		run   func(ctx context.Context, r *rig) error
-		lines int // least lines of output
+		lines int // at least this many lines of output
 	}{
 		{"ls -lR", func(ctx context.Context, r *rig) error {
 			return List(ctx, r.Env, ListOptions{Long: true, Recursive: true}, []string{"/t"})

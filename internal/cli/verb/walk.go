@@ -342,8 +342,8 @@ type brokenOff struct{ error }
 
 func (b *brokenOff) Unwrap() error { return b.error }
 
-// listOnce lists a directory, hands over its parts, and returns the last one. others reports whether
-// other listings were under way.
+// listOnce lists a directory, delivers all parts but the last, and returns that. others reports
+// whether other listings were under way.
 func (w *walk) listOnce(d *dir) (part []*entry, others bool, err error) {
 	w.mu.Lock()
 	others = w.active > 1
@@ -414,8 +414,9 @@ func (w *walk) foundIn(d *dir, e *entry) {
 	w.found(child)
 }
 
-// deliver hands a part of a directory to the visit, with more to come, and waits until the visit has
-// taken it, so that no more than two parts are held. False means that nobody wants it.
+// deliver passes a part of a directory to the visit, with more to come, and waits until the visit
+// has taken it, so that at most two parts are held. It returns false if the visit no longer wants
+// it.
 func (w *walk) deliver(d *dir, part []*entry) bool {
 	w.complete(d, part)
 	w.mu.Lock()
@@ -428,7 +429,7 @@ func (w *walk) deliver(d *dir, part []*entry) bool {
 	return !d.left && !w.over
 }
 
-// complete asks for what the listing did not tell, and sorts.
+// complete asks for what the listing did not include, and sorts.
 func (w *walk) complete(d *dir, part []*entry) {
 	w.askUnknown(d, part)
 	if w.prepare != nil && len(part) > 0 {
