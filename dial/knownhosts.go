@@ -105,7 +105,7 @@ func (set *knownSet) add(text []byte, file string, n int, name string, log *slog
 	}
 }
 
-// matchHosts tells whether the first field of a line is about name: a hashed name, or
+// matchHosts reports whether the first field of a line is about name. It is a hashed name, or
 // patterns of which one must match and none that starts with '!'.
 func matchHosts(hosts, name string) bool {
 	if strings.HasPrefix(hosts, "|") {

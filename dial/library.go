@@ -176,7 +176,7 @@ func readConfig(file, dir, home string, depth int) ([]byte, error) {
 	return []byte(strings.Join(lines, "\n")), nil
 }
 
-// readIncluded looks through the files that an Include names, and gives the line anew.
+// readIncluded reads the files that an Include names, and returns the line with absolute paths.
 func readIncluded(value, dir, home string, depth int) (string, error) {
 	if depth >= maxInclude {
 		return "", fmt.Errorf("the ssh configuration: files include one another more than %d deep",

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// TestEnd: whoever sees a stream's end can ask why.
+// TestEnd: after the end of a stream, its reader can find out why it ended.
 func TestEnd(t *testing.T) {
 	srv := newTestServer(t)
 	srv.NoClientAuth = true

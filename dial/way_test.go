@@ -157,7 +157,7 @@ func TestParseHop(t *testing.T) {
 	}
 }
 
-// alive tells whether a process is there and no zombie.
+// alive reports whether a process exists. A zombie does.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 func TestProxyCommand(t *testing.T) {

@@ -7,15 +7,14 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A beneath is what [wire.ExtBeneath] adds to the request that it wraps; docs/beneath.md describes
-// it.
+// A beneath is what [wire.ExtBeneath] adds to the wrapped request; docs/beneath.md describes it.
 type beneath struct{ top, name, newName string }
 
 var errNotBeneath = &StatusError{Code: wire.BadMessage,
 	Message: "not a clean path from a directory on"}
 
-// readBeneath turns r into the request that is wrapped, so that whatever holds for that one holds
-// here: the policy, the order of requests, the quota and the log.
+// readBeneath turns r into the wrapped request, so that the policy, the order of requests, the
+// quota and the log treat it alike.
 func (r *request) readBeneath(v *View, in *wire.Reader) {
 	if err := v.permit(opBeneath); err != nil {
 		r.bad = err
@@ -42,7 +41,7 @@ func (r *request) readBeneath(v *View, in *wire.Reader) {
 	}
 }
 
-// pathBeneath returns a path as any other request would have it.
+// pathBeneath returns the path that any other request would have.
 func (r *request) pathBeneath(top, name string) string {
 	for element := range strings.SplitSeq(name, "/") {
 		if r.bad == nil && (element == "" || element == "." || element == "..") {
@@ -56,7 +55,7 @@ func (r *request) pathBeneath(top, name string) string {
 	return joined
 }
 
-// runBeneath runs what [wire.ExtBeneath] wraps.
+// runBeneath runs the request that [wire.ExtBeneath] wraps.
 func (v *View) runBeneath(ctx context.Context, r *request) error {
 	if err := v.permit(r.op); err != nil {
 		return err

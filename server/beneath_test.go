@@ -18,7 +18,8 @@ import (
 
 var _ server.Beneather = (*osfs.FS)(nil)
 
-// eachTree runs a test on both kinds of trees that osfs serves. prefix is the directory's path there.
+// eachTree runs a test on both kinds of trees that osfs serves. prefix is the directory's path in
+// the tree.
 func eachTree(t *testing.T, options *server.Options,
 	test func(t *testing.T, c *raw, dir, prefix string)) {
 	t.Run("served directory", func(t *testing.T) {
@@ -48,7 +49,7 @@ func renameBeneath(top, from, to string) wire.Beneath {
 	return wire.Beneath{Request: wire.TypeRename, Top: top, Path: from, NewPath: to}
 }
 
-// What lies beneath a directory is removed and renamed, and no link is followed on the way.
+// Entries beneath a directory are removed and renamed, and no link is followed on the way.
 func TestBeneath(t *testing.T) {
 	eachTree(t, nil, func(t *testing.T, c *raw, dir, prefix string) {
 		want(t, c.offers[wire.ExtBeneath], "1")
@@ -106,8 +107,8 @@ func TestBeneath(t *testing.T) {
 	})
 }
 
-// Whatever holds for the request that is wrapped holds here: who may not remove may not do so
-// beneath a directory, and who counts and logs sees it.
+// The wrapped request is treated like any other: someone who may not remove must not remove beneath
+// a directory either, and the quota and the log notice the request.
 func TestBeneathObeysPolicy(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy  server.Policy
@@ -165,16 +166,15 @@ func TestBeneathObeysPolicy(t *testing.T) {
 	})
 }
 
-// A backend that cannot do it does not offer it.
+// A backend without support does not offer the extension.
 func TestBeneathUnsupported(t *testing.T) {
 	c := start(t, memfs.New(0), nil)
 	want(t, c.offers[wire.ExtBeneath], "")
 	want(t, c.status(removeBeneath("/", "f")), wire.OpUnsupported)
 }
 
-// Somebody swaps a directory for a link to another one all the time: nothing is ever removed there.
-// The swap is made in between the steps of the walk, where the walk asks whether its context has
-// ended.
+// Somebody keeps swapping a directory for a link to another one: nothing is ever removed there. The
+// swaps happen between the steps of the walk, when it checks whether its context has ended.
 func TestBeneathWhileLinksAreSwapped(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -219,7 +219,7 @@ func TestBeneathWhileLinksAreSwapped(t *testing.T) {
 	}
 }
 
-// asked is a context that tells when somebody asks whether it has ended.
+// asked is a context that signals when someone checks whether it has ended.
 type asked struct {
 	context.Context
 	tell func()

@@ -1,16 +1,15 @@
 package wire
 
-// ExtBeneath is an extension of our own, version "1": a request that follows no symbolic link beneath
-// a directory, so that whoever may write there cannot lead it elsewhere. docs/beneath.md describes
-// it.
+// ExtBeneath is our own extension, version "1": a request that follows no symbolic link beneath a
+// directory, so that someone who may write there cannot redirect it. docs/beneath.md describes it.
 const ExtBeneath = "beneath@usftp"
 
 // Beneath wraps a REMOVE, RMDIR or RENAME. The answer is [Status].
 type Beneath struct {
 	Request Type   // [TypeRemove], [TypeRmdir] or [TypeRename]
 	Top     string // a directory; links on the way to it are followed
-	Path    string // from Top on; no link is followed on the way
-	NewPath string // the same, of a RENAME; not sent with the others
+	Path    string // relative to Top; no link is followed on the way
+	NewPath string // the same, for a RENAME; not sent with the others
 }
 
 // Append appends the packet.

@@ -169,7 +169,7 @@ func TestDoRacesItsReply(t *testing.T) {
 	})
 }
 
-// stuck is a stream some of whose methods block for ever: until the test lets go of them.
+// stuck is a stream some of whose methods block until the test releases them.
 type stuck struct {
 	*sftptest.End
 	write, close chan struct{} // nil: the method does not block

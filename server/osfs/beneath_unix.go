@@ -12,7 +12,7 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// errLinkBeneath is what a path gets that would have to follow a link.
+// errLinkBeneath is the error for a path that would have to follow a link.
 var errLinkBeneath = &server.StatusError{Code: wire.PermissionDenied,
 	Message: "a symbolic link is in the way, and is not followed"}
 
@@ -39,9 +39,9 @@ func (f *FS) RenameBeneath(ctx context.Context, top, oldName, newName string) er
 	})
 }
 
-// beneath calls op with the directory that holds the last element of name, a clean path from top on,
-// and that element. It goes from directory handle to directory handle and follows no link, so that
-// nobody who swaps directories for links meanwhile can lead it elsewhere.
+// beneath calls op with the directory that holds the last element of name, a clean path relative to
+// top, and that element. It goes from directory handle to directory handle and follows no link, so
+// swapping directories for links at the same time cannot lead it elsewhere.
 func (t tree) beneath(ctx context.Context, what, top, name string,
 	op func(dir int, base string) error) error {
 	root, err := t.open(ctx, top, openDirectory, 0)
