@@ -85,7 +85,7 @@ func filesInFlight(trip time.Duration) int {
 }
 
 // isSmall reports whether a file of this size is sent in one piece.
-func (t *tree) isSmall(size int64) bool { return size >= 0 && size <= int64(t.budget.small) }
+func (b *budget) isSmall(size int64) bool { return size >= 0 && size <= int64(b.small) }
 
 // spreads reports whether each large file uses one session, because others use the rest.
 func (t *tree) spreads() bool { return t != nil && t.walk.spread.files.Load() > fewFiles }

@@ -73,15 +73,15 @@ func Check(ctx context.Context, dir Endpoint, list *checksum.List,
 	list.Reset()
 	j, done, err := newJob(ctx, Endpoint{newTarget: newNowhere}, dir, o.Options)
 	defer done()
-	j.once = (*fileCopy).checkOnce
+	j.once = checkOnce
 	t := newTree(j, o)
-	t.check, t.strict = true, options.Strict
+	t.check = &options
 	return t.run(err)
 }
 
 // checkOnce makes one attempt to compare a file with the list.
-func (c *fileCopy) checkOnce() error {
-	defer c.connect()()
+func checkOnce(c *fileCopy) error {
+	defer c.ends.connect(c)()
 	if err := c.src.sum(c); err != nil {
 		return ofSource(err)
 	}
@@ -138,7 +138,7 @@ func (t *tree) unlisted(e *entry) bool {
 		return false
 	}
 	t.counts.unlisted.Add(1)
-	if t.strict {
+	if t.check.Strict {
 		t.fail(name, e.source(), "", ErrUnlisted)
 		return true
 	}

@@ -7,13 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -38,17 +36,17 @@ type fileCopy struct {
 	delta   *delta // of this attempt, nil if the whole file is sent
 	tries   tries
 
-	mu    sync.Mutex // guards flags.started
 	flags flags
 }
 
 // flags record what has happened to one file.
 type flags struct {
-	started bool // reported as started
-	large   bool // it is no longer the small file that was listed
-	handle  bool // it holds one of the tree's handles
-	whole   bool // a delta failed, so the whole file is sent
-	dense   bool // its holes are sent, since the host takes no file in parts
+	mu      sync.Mutex // guards started
+	started bool       // reported as started
+	large   bool       // it is no longer the small file that was listed
+	handle  bool       // it holds one of the tree's handles
+	whole   bool       // a delta failed, so the whole file is sent
+	dense   bool       // its holes are sent, since the host takes no file in parts
 }
 
 // tries is the state that attempts at one file share: each continues what the last one left.
@@ -122,7 +120,7 @@ func (c *fileCopy) copy() error {
 
 // copyOnce makes one attempt: open, place, fill, verify, and commit or abandon.
 func (c *fileCopy) copyOnce() error {
-	defer c.connect()()
+	defer c.ends.connect(c)()
 	if err := verifiable(c.main(), c.options.Verify); err != nil {
 		return err
 	}
@@ -137,7 +135,7 @@ func (c *fileCopy) copyOnce() error {
 		return err
 	}
 	defer out.close()
-	c.result.Target = out.path()
+	c.result.Target = out.at().name
 	if c.kept(in, out) {
 		return errKept
 	}
@@ -229,29 +227,17 @@ func (c *fileCopy) abandon(out output, err error) {
 		return
 	}
 	if c.main() != nil && c.interrupted() && c.result.Bytes > 0 && !c.worthless(err) &&
-		c.mayContinue() {
+		c.journal.mayContinue(c) {
 		if ok, synced := out.cut(c, c.result.Bytes); ok {
-			c.result.LeftBehind = out.stored()
+			c.result.LeftBehind = out.at().temp
 			c.detail = fmt.Sprintf("%d bytes of it are left in %s", c.result.Bytes,
-				c.shown(out.stored()))
+				c.shown(out.at().temp))
 			c.journal.keep(c, synced)
 			return
 		}
 	}
 	out.remove(c)
 }
-
-// mayContinue reports whether anything could continue what an attempt leaves: a later run, which
-// finds it in the journal, or this run's next attempt. Small files of a tree start over in any
-// case.
-func (c *fileCopy) mayContinue() bool {
-	renews := slices.ContainsFunc(c.conns(), (*pool.Conn).Renews)
-	return !c.isSmall() && c.provable() && (c.journal.markName(c) != "" || c.ctx.Err() == nil && renews)
-}
-
-// provable reports whether what an attempt leaves can later be proved to be the beginning of the
-// source. Data taken from an old file can only be proved by a hash.
-func (c *fileCopy) provable() bool { return !c.tries.delta || c.main().client.HasCheckFile() }
 
 // sized takes over the source's size, if it has one.
 func (c *fileCopy) sized(in input) {
@@ -280,49 +266,9 @@ func (c *fileCopy) startAt(offset int64) {
 	}
 }
 
-// connect chooses the connections for an attempt.
-func (c *fileCopy) connect() (release func()) {
-	from, to := c.src.conn(), c.dst.conn()
-	c.to = c.newSession(to)
-	if c.from = c.to; from != to {
-		c.from = c.newSession(from)
-	}
-	leave := func() {}
-	if s := c.main(); s != nil {
-		leave = s.conn.Enter(!c.isSmall())
-	}
-	return func() {
-		for _, s := range c.ends.all() {
-			s.release()
-		}
-		leave()
-	}
-}
-
-// newSession returns a host's connection, or another session of its pool if many large files of a
-// tree are in progress.
-func (c *fileCopy) newSession(conn *pool.Conn) *session {
-	if conn == nil {
-		return nil
-	}
-	host := conn.Host()
-	s := &session{conn: conn, host: host, client: host.Client, release: func() {}}
-	if c.tree != nil {
-		s.trip = c.tree.budget.trip
-	}
-	if c.tree.spreads() && !c.isSmall() {
-		var lent *usftp.Client
-		if lent, s.release = host.Pool.Acquire(); lent != nil {
-			s.client = lent.WithContext(c.ctx)
-			s.host.Client = s.client
-		}
-	}
-	return s
-}
-
 // retry reports whether a failed copy continues over a new connection.
 func (c *fileCopy) retry(err error) bool {
-	if c.tries.once || !c.renew(err) {
+	if c.tries.once || !c.ends.renew(c, err) {
 		return false
 	}
 	c.tries.reached = c.result.Bytes
@@ -337,22 +283,6 @@ func (c *fileCopy) retry(err error) bool {
 //go:noinline
 func (c *fileCopy) reset() {
 	c.result, c.detail, c.delta = Result{Target: c.result.Target}, "", nil
-}
-
-// renew replaces lost connections. It reports whether any was lost and all could be replaced.
-func (c *fileCopy) renew(err error) (renewed bool) {
-	for _, s := range c.ends.all() {
-		if !s.lost() {
-			continue
-		}
-		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
-			c.tell(retried(a, c.doing()+" "+c.source, &Event{Size: c.size, Bytes: c.result.Bytes}))
-		}) {
-			return false
-		}
-		renewed = true
-	}
-	return renewed
 }
 
 // interrupted reports whether the copy ended because its context or a connection did: what it has
@@ -383,16 +313,16 @@ func (c *fileCopy) freeHandle() {
 
 // isSmall reports whether the file belongs to a tree and is sent in one piece.
 func (c *fileCopy) isSmall() bool {
-	return c.entry != nil && !c.flags.large && c.tree.isSmall(c.entry.facts.size)
+	return c.entry != nil && !c.flags.large && c.tree.budget.isSmall(c.entry.facts.size)
 }
 
 // kept reports whether the target is already up to date.
 func (c *fileCopy) kept(in input, out output) bool {
-	before := out.before()
-	if c.tree == nil || c.tree.compare == nil || before == nil || !before.Mode().IsRegular() {
+	before := out.at().info
+	if c.tree == nil || c.tree.sync != nil || !c.options.Resume || before == nil || !before.Mode().IsRegular() {
 		return false
 	}
-	return c.tree.compare(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
+	return sameSizeAndTime(c, before) && (!c.hashes() || c.hashing.keptSame(c, in, out))
 }
 
 // sameSizeAndTime compares a file with its target as rsync does without --checksum. SFTP's times

@@ -110,7 +110,7 @@ func (s *syncing) extraDirectory(in *directory, name string) error {
 	x, t := &s.extras, s.tree
 	d := &directory{tree: t, parent: in, source: t.src.join(in.source, name),
 		target: t.dst.join(in.target, name), rel: path.Join(in.rel, name), depth: in.depth + 1,
-		extra: true, failed: true}
+		failed: true, syncedDir: syncedDir{extra: true}}
 	if t.tooDeep(d.depth) {
 		return ErrTreeTooDeep
 	}
@@ -155,7 +155,7 @@ func (s *syncing) postpone(e *entry) {
 // conclude deletes the extras, and copies what waits for that.
 func (s *syncing) conclude() {
 	t, x := s.tree, &s.extras
-	t.finishing.Wait()
+	t.walk.finishing.Wait()
 	deleted := s.delete()
 	for _, e := range x.late {
 		if deleted {
@@ -165,14 +165,14 @@ func (s *syncing) conclude() {
 		}
 		t.walk.done(e.dir)
 	}
-	t.finishing.Wait()
+	t.walk.finishing.Wait()
 	if deleted && !t.options.DryRun {
 		s.finishTouched()
 	}
 	if s.lock != nil {
 		s.lock.release()
 		t.walk.done(t.root)
-		t.finishing.Wait()
+		t.walk.finishing.Wait()
 	}
 	x.close()
 }
@@ -358,17 +358,10 @@ func (s *syncing) finishTouched() {
 }
 
 // failDeleting counts an entry that could not be deleted.
-func (t *tree) failDeleting(target string, err error) {
-	failure := newError(t.job, "", target, err)
+func (r *treeReport) failDeleting(target string, err error) {
+	failure := newError(r.t.job, "", target, err)
 	failure.deleting = true
-	t.fail("", "", target, failure)
-}
-
-// failed reports whether anything has failed.
-func (t *tree) failed() bool {
-	t.report.mu.Lock()
-	defer t.report.mu.Unlock()
-	return t.report.first != nil
+	r.fail("", "", target, failure)
 }
 
 // packFacts encodes a directory's attributes as text.
@@ -389,7 +382,7 @@ func unpackFacts(text string, f *facts) error {
 // On this machine entries are deleted through os.Root, which stays inside the target even if
 // directories are replaced by links meanwhile.
 
-func (t *localTarget) unmoved(d *directory) error {
+func (t localMirror) unmoved(d *directory) error {
 	in, release, err := t.roots.use(d, t.within(d))
 	if err != nil {
 		return err
@@ -406,16 +399,16 @@ func (t *localTarget) unmoved(d *directory) error {
 	return err
 }
 
-func (t *localTarget) makeAll(dir string) error { return t.top.MkdirAll(dir, 0o777) }
+func (t localMirror) makeAll(dir string) error { return t.top.MkdirAll(dir, 0o777) }
 
-func (t *localTarget) move(d *directory, name, to string) error {
+func (t localMirror) move(d *directory, name, to string) error {
 	if _, err := t.top.Lstat(to); err == nil {
 		return fs.ErrExist
 	}
 	return t.top.Rename(path.Join(t.within(d), name), to)
 }
 
-func (t *remoteTarget) remove(d *directory, name string, dir bool) error {
+func (t remoteMirror) remove(d *directory, name string, dir bool) error {
 	top, rel := t.job.tree.root.target, path.Join(d.rel, name)
 	name = path.Join(d.target, name)
 	return t.over(name, func(client *usftp.Client, again bool) (err error) {
@@ -437,7 +430,7 @@ func (t *remoteTarget) remove(d *directory, name string, dir bool) error {
 // unmoved asks the host for the directory's real path, unless the host has beneath@usftp and follows
 // no link when it deletes. Plain SFTP cannot ask for that, so if a link replaces the directory between
 // this check and the deletion, the deletion follows it.
-func (t *remoteTarget) unmoved(d *directory) error {
+func (t remoteMirror) unmoved(d *directory) error {
 	if d.rel == "." || private.OfClient(t.link.Host().Client).RemovesBeneath() {
 		return nil
 	}
@@ -460,7 +453,7 @@ func (t *remoteTarget) unmoved(d *directory) error {
 }
 
 // realRoot returns the target's real path.
-func (t *remoteTarget) realRoot() (string, error) {
+func (t remoteMirror) realRoot() (string, error) {
 	t.real.once.Do(func() { t.real.path, t.real.err = t.realPath(t.job.tree.root.target) })
 	return t.real.path, t.real.err
 }
@@ -472,12 +465,12 @@ type realRoot struct {
 	err  error
 }
 
-func (t *remoteTarget) makeAll(dir string) error {
+func (t remoteMirror) makeAll(dir string) error {
 	dir = path.Join(t.job.tree.root.target, dir)
 	return t.over(dir, func(client *usftp.Client, _ bool) error { return client.MkdirAll(dir) })
 }
 
-func (t *remoteTarget) move(d *directory, name, to string) error {
+func (t remoteMirror) move(d *directory, name, to string) error {
 	top := t.job.tree.root.target
 	from, toBelow := path.Join(d.rel, name), to
 	name, to = path.Join(d.target, name), path.Join(top, to)

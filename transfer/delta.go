@@ -105,7 +105,7 @@ type delta struct {
 
 // newDelta returns nil if a delta is impossible or not worth it.
 func newDelta(c *fileCopy, s *session, size, old int64) *delta {
-	if c.flags.whole || !c.worthDelta(s, size, old) {
+	if c.flags.whole || !s.worthDelta(c, size, old) {
 		return nil
 	}
 	d := &delta{copy: c, main: s.client, side: *s,
@@ -130,7 +130,7 @@ func shortestChunk(size int64) int {
 }
 
 // worthDelta reports whether to look for common parts of the old and the new file.
-func (c *fileCopy) worthDelta(s *session, size, old int64) bool {
+func (s *session) worthDelta(c *fileCopy, size, old int64) bool {
 	switch {
 	case c.options.Delta == DeltaNever || size <= 0 || old <= 0 || private.OfClient(s.client).ReadsOnce():
 		return false

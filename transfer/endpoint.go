@@ -170,11 +170,8 @@ type target interface {
 
 // An output is a file that is written.
 type output interface {
-	path() string        // shown to people
-	stored() string      // the name being written, shown to people
-	before() fs.FileInfo // the existing target, nil if there is none
-	direct() bool        // it can only be written in place
-	atomic() bool        // it is written under a temporary name
+	at() *location
+	atomic() bool // it is written under a temporary name
 
 	// settle completes a commit that a lost connection cut off, and reports whether that finished
 	// the copy.
@@ -206,6 +203,40 @@ type output interface {
 	cut(c *fileCopy, n int64) (ok, synced bool)
 	remove(c *fileCopy)
 	close()
+}
+
+// A location is where a file goes, and under which name it is written.
+type location struct {
+	name   string      // path, links resolved
+	info   fs.FileInfo // what is there, nil if nothing is
+	direct bool        // it can only be written in place
+	temp   string      // path of the temporary file, "" if the target itself is written
+}
+
+func (l *location) at() *location { return l }
+func (l *location) atomic() bool  { return l.temp != "" }
+
+// written is the path that is being written.
+func (l *location) written() string {
+	if l.temp != "" {
+		return l.temp
+	}
+	return l.name
+}
+
+// look takes over what was found below the target of a tree.
+func (l *location) look(info fs.FileInfo, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0: // the rename replaces it
+	case !info.Mode().IsRegular():
+		return inTheWay(l.name, info.Mode())
+	default:
+		l.info = info
+	}
+	return nil
 }
 
 // limits bound what is in progress at an endpoint.

@@ -66,7 +66,7 @@ func (c *fileCopy) failure(err error) error {
 
 func newError(j *job, source, target string, err error) *Error {
 	e := &Error{Route: j.route, Err: err, ofSource: isOfSource(err)}
-	e.Source, e.Target, e.checking = source, target, j.tree != nil && j.tree.check
+	e.Source, e.Target, e.checking = source, target, j.tree != nil && j.tree.check != nil
 	if s, ok := err.(*sourceError); ok {
 		e.Err = s.error
 	}

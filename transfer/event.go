@@ -91,8 +91,8 @@ func (c *fileCopy) tell(e *Event) {
 	if c.listener == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.flags.mu.Lock()
+	defer c.flags.mu.Unlock()
 	if e.Kind == Started {
 		if c.flags.started {
 			return // this is another attempt
@@ -100,7 +100,7 @@ func (c *fileCopy) tell(e *Event) {
 		c.flags.started = true
 	}
 	e.Source, e.Target = c.source, c.result.Target
-	if !e.Hash.IsZero() || c.tree != nil && c.tree.check {
+	if !e.Hash.IsZero() || c.tree != nil && c.tree.check != nil {
 		e.Name = c.name
 	}
 	c.job.tell(e)

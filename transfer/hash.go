@@ -241,7 +241,7 @@ func (h *hashing) keptSame(c *fileCopy, in input, out output) bool {
 
 // reread hashes a file of the given size that is not being copied.
 func (h *hashing) reread(c *fileCopy, size int64, local reopen) error {
-	if !c.tree.isSmall(size) {
+	if !c.tree.budget.isSmall(size) {
 		h.pipe = newHashPipe(newDigests(c, size), size, interruptible(c.ctx, local),
 			c.pipeBuffers())
 		c.result.Bytes = size

@@ -289,7 +289,7 @@ func (l *litter) leaves(alone bool) {
 }
 
 // mayLeave reports whether a failed file may have left something.
-func (c *fileCopy) mayLeave() bool {
+func mayLeave(c *fileCopy) bool {
 	return c.result.LeftBehind != "" ||
 		c.to.lost() && (c.tries.made != "" || len(c.tries.strays) > 0)
 }

@@ -14,37 +14,22 @@ import (
 // localOutput is a file on this machine being written. It lies in root, the directory that holds
 // the target: links in the path given by the user are followed, links below it are not.
 type localOutput struct {
-	end      *localTarget
-	entry    *entry
-	full     string // full path, shown to people
-	root     *os.Root
-	release  func()      // of root
-	name     string      // in root
-	info     fs.FileInfo // the existing target, nil if there is none
-	isDirect bool        // it can only be written in place
-	temp     string      // in root; "" if the target itself is written
-	file     *os.File
-	free     func() // makes writes to file interruptible no longer
+	location
+	end     *localTarget
+	entry   *entry
+	root    *os.Root
+	release func() // of root
+	base    string // of the target, in root
+	file    *os.File
+	free    func() // makes writes to file interruptible no longer
 }
 
-func (o *localOutput) path() string        { return o.full }
-func (o *localOutput) before() fs.FileInfo { return o.info }
-func (o *localOutput) direct() bool        { return o.isDirect }
-func (o *localOutput) atomic() bool        { return o.temp != "" }
-
-func (o *localOutput) stored() string {
-	if o.temp == "" {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(o.full), o.temp)
-}
-
-// written returns the name being written.
-func (o *localOutput) written() string {
+// inRoot is the name in root of what is being written.
+func (o *localOutput) inRoot() string {
 	if o.temp != "" {
-		return o.temp
+		return filepath.Base(o.temp)
 	}
-	return o.name
+	return o.base
 }
 
 // open opens the directory that holds the target.
@@ -56,7 +41,7 @@ func (o *localOutput) open() (err error) {
 		o.root, o.release, err = o.end.roots.use(o.entry.dir, o.end.within(o.entry.dir))
 		return err
 	}
-	if o.root, err = os.OpenRoot(filepath.Dir(o.full)); err == nil {
+	if o.root, err = os.OpenRoot(filepath.Dir(o.name)); err == nil {
 		o.release = func() { o.root.Close() }
 	}
 	return err
@@ -80,24 +65,15 @@ func (o *localOutput) lookBelow() error {
 	if err := o.open(); err != nil {
 		return err
 	}
-	info, err := o.root.Lstat(o.name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case info.Mode()&fs.ModeSymlink != 0: // the rename will replace it
-	case !info.Mode().IsRegular():
-		return inTheWay(o.full, info.Mode())
-	default:
-		o.info, o.isDirect = info, localfs.Links(info) > 1
-	}
-	return nil
+	err := o.look(o.root.Lstat(o.base))
+	o.direct = o.info != nil && localfs.Links(o.info) > 1
+	return err
 }
 
 // find examines the target of a single file: a directory is entered, a symbolic link followed.
 func (o *localOutput) find(c *fileCopy) error {
 	name := o.end.root
-	o.full = name
+	o.name = name
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
 		if c.options.NoTargetDirectory {
@@ -111,7 +87,7 @@ func (o *localOutput) find(c *fileCopy) error {
 			return &fs.PathError{Op: "copy", Path: c.source, Err: baseErr}
 		}
 		name = filepath.Join(name, base)
-		o.full, c.result.Target = name, name
+		o.name, c.result.Target = name, name
 		info, err = os.Stat(name)
 		if err == nil && info.IsDir() {
 			return &fs.PathError{Op: "write", Path: name, Err: ErrIsDirectory}
@@ -126,15 +102,15 @@ func (o *localOutput) find(c *fileCopy) error {
 		return err
 	}
 	c.name = filepath.Base(name)
-	if o.full, err = localfs.FollowLinks(name); err != nil {
-		o.full = name
+	if o.name, err = localfs.FollowLinks(name); err != nil {
+		o.name = name
 		return err
 	}
-	o.name, o.info = filepath.Base(o.full), info
+	o.base, o.info = filepath.Base(o.name), info
 	if info != nil {
-		o.isDirect = !info.Mode().IsRegular() || localfs.Links(info) > 1
+		o.direct = !info.Mode().IsRegular() || localfs.Links(info) > 1
 	}
-	c.result.Target = o.full
+	c.result.Target = o.name
 	return o.open()
 }
 
@@ -143,7 +119,7 @@ func (o *localOutput) rereads(*fileCopy, input) reopen {
 	if o.info != nil && !o.info.Mode().IsRegular() {
 		return nil
 	}
-	name := o.written()
+	name := o.inRoot()
 	return func() (io.ReaderAt, func(), error) {
 		if err := o.open(); err != nil {
 			return nil, nil, err
@@ -177,8 +153,8 @@ func (o *localOutput) create(c *fileCopy, in input) error {
 		err = o.createIn(c, in.facts())
 	}
 	var path *fs.PathError
-	if errors.As(err, &path) && o.temp == "" && path.Path == o.name {
-		err = &fs.PathError{Op: path.Op, Path: o.full, Err: path.Err}
+	if errors.As(err, &path) && o.temp == "" && path.Path == o.base {
+		err = &fs.PathError{Op: path.Op, Path: o.name, Err: path.Err}
 	}
 	return err
 }
@@ -188,17 +164,18 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 	if source.hasMode {
 		perm = source.mode.Perm()
 	}
-	if !o.isDirect && o.end.atomic(c) {
+	if !o.direct && o.end.atomic(c) {
 		private := perm
 		if o.info != nil || c.options.Preserve {
 			private = 0o600
 		}
-		temporary := c.token.Name(o.name)
-		c.journal.noteBefore(c, filepath.Join(filepath.Dir(o.full), temporary))
+		temporary := c.token.Name(o.base)
+		path := filepath.Join(filepath.Dir(o.name), temporary)
+		c.journal.noteBefore(c, path)
 		o.file, err = o.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		c.tries.made = temporary // without the directory: os.Root names files by their path in it
 		if err == nil {
-			o.temp = temporary
+			o.temp = path
 			return nil
 		}
 		if err := o.end.fallBack(c, err); err != nil {
@@ -206,7 +183,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 		}
 	}
 	if c.options.Placement == PlaceAtomic {
-		return &fs.PathError{Op: "replace", Path: o.full,
+		return &fs.PathError{Op: "replace", Path: o.name,
 			Err: errors.New("it is not a regular file with one name and can only be written in place")}
 	}
 	regular := o.info == nil || o.info.Mode().IsRegular()
@@ -218,14 +195,14 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 		o.file, err = o.openBelow(perm)
 	} else {
 		o.file, err = localfs.OpenWaiting(c.ctx,
-			func() (*os.File, error) { return o.root.OpenFile(o.name, flags, perm) })
+			func() (*os.File, error) { return o.root.OpenFile(o.base, flags, perm) })
 	}
 	switch {
 	case err != nil:
 	case !regular:
 		o.free = localfs.Interruptible(c.ctx, o.file)
 	case c.options.Placement == PlaceDirect:
-	case o.isDirect:
+	case o.direct:
 		c.warn("the target has other names (hard links): it is written in place")
 	default:
 		o.end.nameRefused(c, o.info == nil)
@@ -239,27 +216,27 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 // is created exclusively; an existing regular file may stem from an earlier attempt. os.Root alone
 // would keep writes inside the target, but follow links within it.
 func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
-	info, err := o.root.Lstat(o.name)
+	info, err := o.root.Lstat(o.base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return o.root.OpenFile(o.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	case err != nil:
 		return nil, err
 	case info.Mode()&fs.ModeSymlink != 0:
-		if err := o.root.Remove(o.name); err != nil {
+		if err := o.root.Remove(o.base); err != nil {
 			return nil, err
 		}
-		return o.root.OpenFile(o.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		return o.root.OpenFile(o.base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	case !info.Mode().IsRegular():
-		return nil, inTheWay(o.full, info.Mode())
+		return nil, inTheWay(o.name, info.Mode())
 	}
-	file, err := o.root.OpenFile(o.name, os.O_WRONLY, 0)
+	file, err := o.root.OpenFile(o.base, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	now, err := file.Stat()
 	if err == nil && (!os.SameFile(now, info) || o.info != nil && !os.SameFile(now, o.info)) {
-		err = &fs.PathError{Op: "write", Path: o.name, Err: errReplaced}
+		err = &fs.PathError{Op: "write", Path: o.base, Err: errReplaced}
 	}
 	if err == nil {
 		err = file.Truncate(0)
@@ -273,7 +250,7 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 
 // left reports whether an earlier run for this target may have left a file of this name.
 func (o *localOutput) left(name string) bool {
-	return strings.HasPrefix(filepath.Base(name), localfs.TempPrefix(o.name))
+	return strings.HasPrefix(filepath.Base(name), localfs.TempPrefix(o.base))
 }
 
 func (o *localOutput) discard(name string) error {
@@ -305,7 +282,7 @@ func (o *localOutput) resume(c *fileCopy, in input, m *mark) (offset int64, err 
 		return 0, errors.New(plain(err))
 	}
 	in.inherit(c, m)
-	o.file, o.temp, c.tries.made = file, name, name
+	o.file, o.temp, c.tries.made = file, filepath.Join(filepath.Dir(o.name), name), name
 	return offset, nil
 }
 
@@ -350,7 +327,7 @@ func (o *localOutput) fill(c *fileCopy, in input) error {
 		to.file = o.file
 	}
 	if o.temp != "" && o.info != nil {
-		to.old = func() (*os.File, error) { return o.root.Open(o.name) }
+		to.old = func() (*os.File, error) { return o.root.Open(o.base) }
 	}
 	n, err := in.pour(c, to)
 	c.result.Bytes = c.result.Resumed + n
@@ -391,7 +368,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 	}
 	if (c.options.Preserve || c.entry != nil) && source.hasTimes {
 		atime, mtime := source.times()
-		if err := o.root.Chtimes(o.written(), atime, mtime); err != nil &&
+		if err := o.root.Chtimes(o.inRoot(), atime, mtime); err != nil &&
 			c.options.Preserve {
 			return err
 		}
@@ -399,14 +376,14 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 	if o.temp == "" {
 		return nil
 	}
-	err := o.root.Rename(o.temp, o.name)
+	err := o.root.Rename(o.inRoot(), o.base)
 	if err != nil {
-		c.result.LeftBehind = o.stored()
-		c.detail = "all of the data is in " + o.stored()
+		c.result.LeftBehind = o.temp
+		c.detail = "all of the data is in " + o.temp
 		// most likely the directory was removed
-		if _, lookErr := o.root.Lstat(o.temp); errors.Is(lookErr, fs.ErrNotExist) {
+		if _, lookErr := o.root.Lstat(o.inRoot()); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
-			c.detail = "all of the data was in " + o.stored() + ", which is no more"
+			c.detail = "all of the data was in " + o.temp + ", which is no more"
 		}
 	}
 	return err
@@ -421,6 +398,6 @@ func (o *localOutput) cut(_ *fileCopy, n int64) (ok, synced bool) {
 
 func (o *localOutput) remove(*fileCopy) {
 	if o.temp != "" {
-		o.root.Remove(o.temp)
+		o.root.Remove(o.inRoot())
 	}
 }

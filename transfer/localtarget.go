@@ -116,7 +116,7 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 		return nil
 	}
 	if info, err := os.Stat(filepath.Join(t.root, base)); err == nil && os.SameFile(info, source) {
-		return t.job.tree.nested()
+		return t.job.tree.overlap.nested()
 	}
 	target := t.root
 	if _, err := os.Stat(target); err != nil {
@@ -128,7 +128,7 @@ func (t *localTarget) notInside(base string, source fs.FileInfo) error {
 	}
 	for err == nil {
 		if info, err := os.Stat(target); err == nil && os.SameFile(info, source) {
-			return t.job.tree.nested()
+			return t.job.tree.overlap.nested()
 		}
 		next := filepath.Dir(target)
 		if next == target {
@@ -301,7 +301,7 @@ func (t *localTarget) place(c *fileCopy, in input) (output, error) {
 	if c.entry == nil {
 		return o, o.find(c)
 	}
-	o.full, o.name = c.entry.target(), c.entry.name
+	o.name, o.base = c.entry.target(), c.entry.name
 	if c.entry.dir.fresh {
 		return o, nil
 	}

@@ -214,7 +214,7 @@ func (l *lock) release() {
 	}
 }
 
-func (t *localTarget) createFile(name string, data []byte) error {
+func (t localMirror) createFile(name string, data []byte) error {
 	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (t *localTarget) createFile(name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func (t *localTarget) readFile(name string) ([]byte, time.Time, error) {
+func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
 	info, err := t.top.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New(name + " is not a regular file")
@@ -240,7 +240,7 @@ func (t *localTarget) readFile(name string) ([]byte, time.Time, error) {
 	return data, info.ModTime(), err
 }
 
-func (t *localTarget) writeFile(name string, data []byte) error {
+func (t localMirror) writeFile(name string, data []byte) error {
 	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
@@ -249,21 +249,21 @@ func (t *localTarget) writeFile(name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func (t *localTarget) renameFile(from, to string) error { return t.top.Rename(from, to) }
+func (t localMirror) renameFile(from, to string) error { return t.top.Rename(from, to) }
 
-func (t *localTarget) removeFile(_ context.Context, name string) error { return t.top.Remove(name) }
+func (t localMirror) removeFile(_ context.Context, name string) error { return t.top.Remove(name) }
 
-func (t *remoteTarget) top(name string) string { return path.Join(t.job.tree.root.target, name) }
+func (t remoteMirror) top(name string) string { return path.Join(t.job.tree.root.target, name) }
 
-func (t *remoteTarget) createFile(name string, data []byte) error {
+func (t remoteMirror) createFile(name string, data []byte) error {
 	return t.writeTo(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, data)
 }
 
-func (t *remoteTarget) writeFile(name string, data []byte) error {
+func (t remoteMirror) writeFile(name string, data []byte) error {
 	return t.writeTo(name, os.O_WRONLY|os.O_TRUNC, data)
 }
 
-func (t *remoteTarget) writeTo(name string, flags int, data []byte) error {
+func (t remoteMirror) writeTo(name string, flags int, data []byte) error {
 	name = t.top(name)
 	return t.over(name, func(client *usftp.Client, _ bool) error {
 		f, err := client.OpenFile(name, flags, 0o644)
@@ -275,7 +275,7 @@ func (t *remoteTarget) writeTo(name string, flags int, data []byte) error {
 	})
 }
 
-func (t *remoteTarget) readFile(name string) (data []byte, written time.Time, err error) {
+func (t remoteMirror) readFile(name string) (data []byte, written time.Time, err error) {
 	name = t.top(name)
 	err = t.over(name, func(client *usftp.Client, _ bool) error {
 		info, err := client.Lstat(name)
@@ -297,11 +297,11 @@ func (t *remoteTarget) readFile(name string) (data []byte, written time.Time, er
 	return data, written, err
 }
 
-func (t *remoteTarget) renameFile(from, to string) error {
+func (t remoteMirror) renameFile(from, to string) error {
 	from, to = t.top(from), t.top(to)
 	return t.over(from, func(client *usftp.Client, _ bool) error { return client.Rename(from, to) })
 }
 
-func (t *remoteTarget) removeFile(ctx context.Context, name string) error {
+func (t remoteMirror) removeFile(ctx context.Context, name string) error {
 	return t.link.Host().Client.WithContext(ctx).Remove(t.top(name))
 }

@@ -19,9 +19,17 @@ var (
 	errNested     = errors.New("source and target are the same directory, or one lies in the other")
 )
 
+// overlap finds out whether the source and the target of a tree are one, or one lies in the other.
+type overlap struct {
+	t      *tree
+	marks  bool   // the copy is marked, since it may lie in the source
+	marker string // name of the marker file; "" if there is none
+	unmark func() // removes it
+}
+
 // nested returns the error for source and target that contain one another.
-func (t *tree) nested() error {
-	if t.sync != nil {
+func (o *overlap) nested() error {
+	if o.t.sync != nil {
 		return errNested
 	}
 	return errIntoItself
@@ -29,8 +37,9 @@ func (t *tree) nested() error {
 
 // inside returns where the target lies if that would be inside the source if both were on one
 // machine; otherwise "". It takes one round trip.
-func (t *tree) inside() string {
-	if len(t.conns()) == 0 || t.check {
+func (o *overlap) inside() string {
+	t := o.t
+	if len(t.conns()) == 0 || t.check != nil {
 		return ""
 	}
 	sourceAt := make(chan string, 1)
@@ -59,13 +68,14 @@ func (t *tree) inside() string {
 	return there
 }
 
-// notInside fails if a tree would be copied into itself. dir is what inside returned.
-func (t *tree) notInside(dir string) error {
+// check fails if a tree would be copied into itself. dir is what inside returned.
+func (o *overlap) check(dir string) error {
+	t := o.t
 	if dir == "" {
 		return nil
 	}
 	if t.src.conn() == t.dst.conn() {
-		return t.nested()
+		return o.nested()
 	}
 	if t.options.DryRun {
 		return nil
@@ -83,7 +93,7 @@ func (t *tree) notInside(dir string) error {
 	}
 	defer remove()
 	if err := t.src.lstat(probe); err == nil {
-		return t.nested()
+		return o.nested()
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -97,8 +107,9 @@ func (t *tree) notInside(dir string) error {
 // its own copy.
 
 // near reports whether both ends may be on the same file system. It takes one round trip.
-func (t *tree) near() bool {
-	if len(t.conns()) == 0 || t.check || t.src.conn() == t.dst.conn() {
+func (o *overlap) near() bool {
+	t := o.t
+	if len(t.conns()) == 0 || t.check != nil || t.src.conn() == t.dst.conn() {
 		return false
 	}
 	target := path.Clean(filepath.ToSlash(t.route.Target))
@@ -118,15 +129,19 @@ func (t *tree) near() bool {
 	return false
 }
 
-// mark places a marker file of that name in the copy until unmark is called.
-func (t *tree) mark() (name string, unmark func()) {
-	name = t.token.Name("probe")
+// mark places a marker file in the copy, if that may lie in the source, until unmark is called.
+func (o *overlap) mark() {
+	t := o.t
+	if !o.marks {
+		return
+	}
+	name := t.token.Name("probe")
 	remove, _ := t.dst.touch(t.dst.join(t.root.target, name))
 	if remove == nil { // writing there will fail with the reason
-		return "", nil
+		return
 	}
 	t.root.pending.Add(1) // its times are set after that
-	return name, func() {
+	o.marker, o.unmark = name, func() {
 		if notThere(remove()) != nil {
 			t.litter.leaves(false)
 			if t.ctx.Err() == nil {
@@ -137,8 +152,9 @@ func (t *tree) mark() (name string, unmark func()) {
 	}
 }
 
-// copiesItself ends a copy that has met itself.
-func (t *tree) copiesItself() {
+// met ends a copy that has met itself.
+func (o *overlap) met() {
+	t := o.t
 	t.fail("", t.route.Source, t.root.target, errIntoItself)
 	t.cancel(errIntoItself)
 }

@@ -18,55 +18,19 @@ import (
 
 // remoteOutput is a file on a host being written.
 type remoteOutput struct {
-	end      *remoteTarget
-	session  *session
-	name     string      // the path with links resolved
-	info     fs.FileInfo // the existing target, nil if there is none
-	isDirect bool        // exists and is not a regular file, or a link that cannot be resolved
-	temp     string      // path of the temporary file, "" if the target itself is written
-	file     *usftp.File
-	striper  *striper // until seal
-	sealed   bool
+	location
+	end     *remoteTarget
+	session *session
+	file    *usftp.File
+	striper *striper // until seal
+	sealed  bool
 }
-
-func (o *remoteOutput) path() string        { return o.name }
-func (o *remoteOutput) stored() string      { return o.temp }
-func (o *remoteOutput) before() fs.FileInfo { return o.info }
-func (o *remoteOutput) direct() bool        { return o.isDirect }
-func (o *remoteOutput) atomic() bool        { return o.temp != "" }
 
 func (o *remoteOutput) close() {
 	if o.striper != nil {
 		o.striper.stop()
 		o.striper = nil
 	}
-}
-
-// written returns the path being written.
-func (o *remoteOutput) written() string {
-	if o.temp != "" {
-		return o.temp
-	}
-	return o.name
-}
-
-// lookBelow examines a path below the target of a tree.
-func (o *remoteOutput) lookBelow(fresh bool) error {
-	if fresh {
-		return nil
-	}
-	info, err := o.session.client.Lstat(o.name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case info.Mode()&fs.ModeSymlink != 0: // the rename will replace it
-	case !info.Mode().IsRegular():
-		return inTheWay(o.name, info.Mode())
-	default:
-		o.info = info
-	}
-	return nil
 }
 
 func (o *remoteOutput) rereads(c *fileCopy, in input) reopen { return in.reopen(c) }
@@ -104,7 +68,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	if source.hasMode {
 		perm = source.mode.Perm()
 	}
-	if !o.isDirect && o.end.atomic(c) {
+	if !o.direct && o.end.atomic(c) {
 		temporary := path.Join(path.Dir(o.name), c.token.Name(path.Base(o.name)))
 		c.journal.noteBefore(c, temporary)
 		private := perm
@@ -123,7 +87,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 			if !lost { // the server may have created it
 				ctx, cancel := cleanupContext(c.ctx)
 				defer cancel()
-				o.removeTemporary(ctx, c, temporary)
+				removeTemporary(ctx, c, temporary)
 			}
 			return err
 		}
@@ -187,7 +151,7 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 	} else if err != nil {
 		return 0, fmt.Errorf("it cannot be opened: %s", plain(err))
 	}
-	if err := o.prove(c, f, in, m); err != nil {
+	if err := proveRemote(c, f, in, m); err != nil {
 		f.Close()
 		return 0, errors.New(plain(err))
 	}
@@ -196,8 +160,8 @@ func (o *remoteOutput) resume(c *fileCopy, in input, m *mark) (int64, error) {
 	return m.Bytes, err
 }
 
-// prove proves that the file holds the beginning of the source, and truncates the rest.
-func (o *remoteOutput) prove(c *fileCopy, f *usftp.File, in input, m *mark) error {
+// proveRemote proves that what is in the file is the beginning of the source, and cuts off the rest.
+func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -210,7 +174,7 @@ func (o *remoteOutput) prove(c *fileCopy, f *usftp.File, in input, m *mark) erro
 			return fmt.Errorf("it cannot be cut to what is known: %s", plain(err))
 		}
 	}
-	if same, told := o.session.begins(f, in.contents(), m.Bytes); told {
+	if same, told := c.to.begins(f, in.contents(), m.Bytes); told {
 		if !same {
 			return errDiffers
 		}
@@ -398,7 +362,7 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 			return func() error { return o.attrsRefused(c, given()) }
 		})
 	}
-	if c.options.Sync || c.options.Verify && c.synced() {
+	if c.options.Sync || c.options.Verify && o.session.syncs(c) {
 		steps = append(steps, func() func() error { return waits(c.ctx, f.Async().Sync()) })
 	}
 	steps = append(steps, func() func() error {
@@ -478,13 +442,13 @@ func (o *remoteOutput) remove(c *fileCopy) {
 	defer cancel()
 	o.file.Async().Close().WaitContext(ctx)
 	if o.temp != "" {
-		o.removeTemporary(ctx, c, o.temp)
+		removeTemporary(ctx, c, o.temp)
 	}
 }
 
 // removeTemporary removes a useless temporary file, or reports that it is left.
-func (o *remoteOutput) removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
-	if err := o.session.client.WithContext(ctx).Remove(temporary); err != nil &&
+func removeTemporary(ctx context.Context, c *fileCopy, temporary string) {
+	if err := c.to.client.WithContext(ctx).Remove(temporary); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
 		c.result.LeftBehind = temporary
 		c.detail = fmt.Sprintf("the temporary file %s could not be removed", c.shown(temporary))

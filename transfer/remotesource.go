@@ -22,7 +22,8 @@ import (
 type remoteSource struct{ *remoteEnd }
 
 func (s *remoteSource) open(c *fileCopy) (input, error) {
-	in := &remoteInput{session: c.from, path: c.source, bound: sizeGuard(0), original: true}
+	in := &remoteInput{session: c.from, path: c.source, original: true}
+	in.bound = sizeGuard(0)
 	if c.entry != nil {
 		in.known = c.entry.facts
 		return in, nil
@@ -165,26 +166,15 @@ func (s *remoteSource) sumLarge(c *fileCopy, wanted checksum.Algorithm) (*checks
 }
 
 // remoteInput is a file on a host being read. For a target on this machine, pour reads it. A target
-// on another host reads from it: sequential Reads and ReadAts are served from a stream that reads
-// ahead, other ReadAts send requests of their own. It is for one goroutine.
+// on another host reads from it.
 type remoteInput struct {
-	session *session
-	path    string
-	known   facts
-	file    *usftp.File
-	data    []byte // of a small file held in memory
-	free    func() // of data
-
-	off      int64 // of the next Read
-	stream   io.ReadCloser
-	at       int64                // of the stream
-	lanes    func(int64) *striper // opens further handles for a stream at an offset, or nil
-	striper  *striper             // of the stream
-	bound    int64                // nothing is read beyond it
-	original bool                 // it is being copied, rather than read again
-	doubt    *doubt               // about what a target on another host reads, or nil
-	passed   *passed              // everything such a target reads, nil unless needed
-	mixed    error                // the first failed proof of a stream's handles
+	session  *session
+	path     string
+	known    facts
+	data     []byte // of a small file held in memory
+	free     func() // of data
+	original bool   // it is being copied, rather than read again
+	remoteReader
 }
 
 func (in *remoteInput) facts() *facts { return &in.known }
@@ -398,35 +388,6 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 	return n, err
 }
 
-// feed gives what was read at an offset to those that hash it.
-func (in *remoteInput) feed(data []byte, off int64) {
-	in.doubt.feed(data, off)
-	in.passed.feed(data, off)
-}
-
-// writer returns a writer that feeds what w is given, starting at an offset.
-func (in *remoteInput) writer(w io.Writer, off int64) io.Writer {
-	if in.doubt == nil && in.passed == nil {
-		return w
-	}
-	return &feedingWriter{w, in, off}
-}
-
-type feedingWriter struct {
-	io.Writer
-	in  *remoteInput
-	off int64
-}
-
-func (w *feedingWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if n > 0 && n <= len(p) {
-		w.in.feed(p[:n], w.off)
-		w.off += int64(n)
-	}
-	return n, err
-}
-
 func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
 	if in.end(); in.mixed != nil {
 		return in.mixed
@@ -578,80 +539,4 @@ func (in *remoteInput) close() {
 	}
 }
 
-func (in *remoteInput) contents() contents { return in }
-
-func (in *remoteInput) Read(p []byte) (int, error) {
-	n, err := in.next(in.off).Read(p)
-	if grown := within(in.bound, in.off, n); grown != nil {
-		return 0, ofSource(grown)
-	}
-	in.feed(p[:n], in.off)
-	in.at += int64(n)
-	in.off += int64(n)
-	return n, ofSource(err)
-}
-
-// ReadAt is for callers who read everything once in order, starting anywhere, and reread a few
-// pieces.
-func (in *remoteInput) ReadAt(p []byte, off int64) (n int, err error) {
-	if in.stream != nil && in.at != off {
-		n, err = in.file.ReadAt(p, off)
-	} else {
-		n, err = io.ReadFull(in.next(off), p)
-		in.feed(p[:n], off)
-		in.at += int64(n)
-		if err == io.ErrUnexpectedEOF {
-			err = io.EOF
-		}
-	}
-	if grown := within(in.bound, off, n); grown != nil {
-		return 0, ofSource(grown)
-	}
-	return n, ofSource(err)
-}
-
-// next returns a stream that continues at an offset.
-func (in *remoteInput) next(off int64) io.Reader {
-	if in.stream == nil || in.at != off {
-		in.end()
-		read := in.file.ReadRange
-		if in.lanes != nil {
-			if in.striper = in.lanes(off); in.striper != nil {
-				read = in.striper.stripes.ReadRange
-			}
-		}
-		in.stream, in.at = read(off, -1), off
-	}
-	return in.stream
-}
-
-// end closes the stream.
-func (in *remoteInput) end() {
-	if in.stream != nil {
-		in.stream.Close()
-		in.stream = nil
-	}
-	if in.striper != nil {
-		if err := in.striper.prove(); err != nil && in.mixed == nil {
-			in.mixed = err
-		}
-		in.striper.stop()
-		in.striper = nil
-	}
-}
-
-// Seek sets the offset of the next Read. It cannot seek from the end.
-func (in *remoteInput) Seek(off int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		off += in.off
-	case io.SeekEnd:
-		return in.off, ofSource(errors.ErrUnsupported)
-	}
-	in.off = off
-	if in.at != off { // otherwise the stream is already at the right place
-		in.end()
-	}
-	_, err := in.file.Seek(off, io.SeekStart)
-	return off, ofSource(err)
-}
+func (in *remoteInput) contents() contents { return &in.remoteReader }

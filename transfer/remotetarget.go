@@ -236,7 +236,10 @@ func (t *remoteTarget) place(c *fileCopy, in input) (output, error) {
 	o := &remoteOutput{end: t, session: c.to}
 	if c.entry != nil {
 		o.name = c.entry.target()
-		return o, o.lookBelow(c.entry.absent())
+		if c.entry.absent() {
+			return o, nil
+		}
+		return o, o.look(c.to.client.Lstat(o.name))
 	}
 	return o, t.find(c, o)
 }
@@ -274,7 +277,7 @@ func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 	o.name = name
 	switch {
 	case err == nil:
-		o.info, o.isDirect = info, !info.Mode().IsRegular()
+		o.info, o.direct = info, !info.Mode().IsRegular()
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -282,7 +285,7 @@ func (t *remoteTarget) find(c *fileCopy, o *remoteOutput) error {
 		resolved, err := c.to.client.RealPath(name)
 		if err != nil || resolved == name {
 			c.warn("the target is a symbolic link that cannot be followed: it is written through the link, in place")
-			o.isDirect = true
+			o.direct = true
 		} else {
 			o.name = resolved
 		}

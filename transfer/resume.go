@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/pool"
 )
 
 // A mark records what an interrupted copy left, for a later one to continue. It is a file in the
@@ -76,10 +77,10 @@ type journal struct {
 // newMark returns what to record about a copy, nil if it cannot be continued.
 func newMark(in input, out output) *mark {
 	f := in.facts()
-	if !f.regular() || !f.hasTimes || !out.atomic() || out.stored() == "" {
+	if !f.regular() || !f.hasTimes || out.at().temp == "" {
 		return nil
 	}
-	return &mark{Temporary: out.stored(), SourceSize: f.size, SourceTime: f.mtime, SourceID: f.id}
+	return &mark{Temporary: out.at().temp, SourceSize: f.size, SourceTime: f.mtime, SourceID: f.id}
 }
 
 // journalKey returns the name of a copy's file in the journal, "" if no journal is kept or an
@@ -106,7 +107,7 @@ func (j *journal) resumes(c *fileCopy) bool { return c.options.Resume || j.left 
 // the source. It returns the offset to continue from, 0 if there is nothing.
 func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 	f := in.facts()
-	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() || out.direct() ||
+	if !j.resumes(c) || c.main() == nil || c.options.Placement == PlaceDirect || c.isSmall() || out.at().direct ||
 		!f.regular() || !f.hasTimes {
 		return 0
 	}
@@ -210,6 +211,17 @@ func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	}
 }
 
+// mayContinue reports whether anybody could continue from what a try leaves: a later run, which finds
+// it in the journal, or the next try of this one. Small files of a tree start over in any case.
+func (j *journal) mayContinue(c *fileCopy) bool {
+	renews := slices.ContainsFunc(c.conns(), (*pool.Conn).Renews)
+	return !c.isSmall() && j.provable(c) && (j.markName(c) != "" || c.ctx.Err() == nil && renews)
+}
+
+// provable reports whether it can be told later that what a try leaves is the beginning of the
+// source. What came from an old file is proved by a hash only.
+func (j *journal) provable(c *fileCopy) bool { return !c.tries.delta || c.main().client.HasCheckFile() }
+
 // keep records what an attempt has left.
 func (j *journal) keep(c *fileCopy, synced bool) {
 	if j.mark == nil {
@@ -271,7 +283,7 @@ func (j *journal) drop(c *fileCopy) {
 
 // markProgress records a large file's progress until stop is called.
 func (j *journal) markProgress(c *fileCopy, position func() int64) (stop func()) {
-	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" || !c.provable() {
+	if j.mark == nil || c.size < leastMarked || c.options.Journal == "" || !j.provable(c) {
 		return func() {}
 	}
 	last := c.result.Resumed

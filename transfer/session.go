@@ -85,6 +85,46 @@ const worthTrial = 4 << 20
 // ends are the connections to the source's and the target's host, the same one if the hosts are.
 type ends struct{ from, to *session }
 
+// connect chooses the connections of a try.
+func (e *ends) connect(c *fileCopy) (release func()) {
+	from, to := c.src.conn(), c.dst.conn()
+	e.to = newSession(c, to)
+	if e.from = e.to; from != to {
+		e.from = newSession(c, from)
+	}
+	leave := func() {}
+	if s := e.main(); s != nil {
+		leave = s.conn.Enter(!c.isSmall())
+	}
+	return func() {
+		for _, s := range e.all() {
+			s.release()
+		}
+		leave()
+	}
+}
+
+// newSession returns a host's connection, or one of its other sessions if many large files of a
+// tree are under way.
+func newSession(c *fileCopy, conn *pool.Conn) *session {
+	if conn == nil {
+		return nil
+	}
+	host := conn.Host()
+	s := &session{conn: conn, host: host, client: host.Client, release: func() {}}
+	if c.tree != nil {
+		s.trip = c.tree.budget.trip
+	}
+	if c.tree.spreads() && !c.isSmall() {
+		var lent *usftp.Client
+		if lent, s.release = host.Pool.Acquire(); lent != nil {
+			s.client = lent.WithContext(c.ctx)
+			s.host.Client = s.client
+		}
+	}
+	return s
+}
+
 func (e *ends) all() (all []*session) {
 	if e.to != nil {
 		all = append(all, e.to)
@@ -105,6 +145,22 @@ func (e *ends) main() *session {
 
 // lost reports whether either connection has ended.
 func (e *ends) lost() bool { return e.from.lost() || e.to.lost() }
+
+// renew replaces the connections that were lost. It reports whether any was, and all could be.
+func (e *ends) renew(c *fileCopy, err error) (renewed bool) {
+	for _, s := range e.all() {
+		if !s.lost() {
+			continue
+		}
+		if !s.conn.Renew(s.client, err, func(a pool.Attempt) {
+			c.tell(retried(a, c.doing()+" "+c.source, &Event{Size: c.size, Bytes: c.result.Bytes}))
+		}) {
+			return false
+		}
+		renewed = true
+	}
+	return renewed
+}
 
 // why returns the error to report for err: why a connection was given up, if one was.
 func (e *ends) why(err error) error {

@@ -118,23 +118,20 @@ func (t *writerTarget) place(c *fileCopy, in input) (output, error) {
 	if base, err := c.src.base(c.source); err == nil {
 		c.name = base
 	}
-	return &writerOutput{w: t.w}, nil
+	return &writerOutput{location: location{name: "-", direct: true}, w: t.w}, nil
 }
 
 // writerOutput writes to an io.Writer. What was written cannot be taken back: another attempt
 // continues after it, if the source is unchanged.
 type writerOutput struct {
+	location
 	w  io.Writer
 	in input
 }
 
-func (o *writerOutput) path() string        { return "-" }
-func (o *writerOutput) stored() string      { return "" }
-func (o *writerOutput) before() fs.FileInfo { return nil }
-func (o *writerOutput) direct() bool        { return true }
-func (o *writerOutput) atomic() bool        { return true } // in place would be reported
-func (o *writerOutput) left(string) bool    { return false }
-func (o *writerOutput) close()              {}
+func (o *writerOutput) atomic() bool     { return true } // in place would be reported
+func (o *writerOutput) left(string) bool { return false }
+func (o *writerOutput) close()           {}
 
 func (o *writerOutput) settle(*fileCopy) (done bool, err error)       { return false, nil }
 func (o *writerOutput) rereads(*fileCopy, input) reopen               { return nil }

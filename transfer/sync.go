@@ -184,7 +184,7 @@ type syncing struct {
 var errNotPath = errors.New("a stream cannot be synced")
 
 func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
-	dst, ok := t.dst.(mirror)
+	dst, ok := t.dst.(interface{ mirror() mirror })
 	if _, _, isPath := t.src.identity(t.route.Source); !ok || !isPath {
 		return nil, errNotPath
 	}
@@ -202,7 +202,7 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if options.BackupDir == "." {
 		options.BackupDir = ""
 	}
-	return &syncing{tree: t, options: options, dst: dst, rules: rules,
+	return &syncing{tree: t, options: options, dst: dst.mirror(), rules: rules,
 		allIncluded: len(rules)+len(options.Include)+len(options.Exclude) == 0 && options.BackupDir == ""}, nil
 }
 
@@ -533,7 +533,7 @@ func (s *syncing) probe(e *entry) (done bool, err error) {
 	}
 	if !e.facts.mode.IsRegular() { // not every host can set a link's times
 		if !s.tree.options.DryRun {
-			err = s.tree.finishLink(e)
+			err = s.tree.walk.finishLink(e)
 		}
 		return true, err
 	}
@@ -584,7 +584,7 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 	j.options.Hash, j.options.Verify, j.options.List = checksum.SHA256, false, nil
 	j.options.Journal = ""
 	j.once = func(c *fileCopy) error {
-		defer c.connect()()
+		defer c.ends.connect(c)()
 		return ofSource(c.src.sum(c))
 	}
 	c := &fileCopy{job: &j, entry: e, source: name, began: time.Now()}
@@ -669,7 +669,16 @@ type mirror interface {
 	lockFiles
 }
 
-func (t *localTarget) entries(d *directory, _ func(),
+// localMirror and remoteMirror are targets of a sync.
+type (
+	localMirror  struct{ *localTarget }
+	remoteMirror struct{ *remoteTarget }
+)
+
+func (t *localTarget) mirror() mirror  { return localMirror{t} }
+func (t *remoteTarget) mirror() mirror { return remoteMirror{t} }
+
+func (t localMirror) entries(d *directory, _ func(),
 	yield func(name string, f *facts) error) error {
 	if t.top == nil { // a dry run without a target
 		return fs.ErrNotExist
@@ -698,7 +707,7 @@ func (t *localTarget) entries(d *directory, _ func(),
 	return err
 }
 
-func (t *localTarget) lookAt(d *directory, name string) (facts, error) {
+func (t localMirror) lookAt(d *directory, name string) (facts, error) {
 	info, err := t.top.Lstat(path.Join(t.within(d), name))
 	if err != nil {
 		return facts{}, err
@@ -706,7 +715,7 @@ func (t *localTarget) lookAt(d *directory, name string) (facts, error) {
 	return localFacts(info), nil
 }
 
-func (t *localTarget) readLink(e *entry) (string, error) {
+func (t localMirror) readLink(e *entry) (string, error) {
 	in, release, err := t.roots.use(e.dir, t.within(e.dir))
 	if err != nil {
 		return "", err
@@ -715,7 +724,7 @@ func (t *localTarget) readLink(e *entry) (string, error) {
 	return in.Readlink(e.name)
 }
 
-func (t *localTarget) setAttrs(e *entry, set usftp.NewAttrs) error {
+func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	in, release, err := t.roots.use(e.dir, t.within(e.dir))
 	if err != nil {
 		return err
@@ -737,7 +746,7 @@ func (t *localTarget) setAttrs(e *entry, set usftp.NewAttrs) error {
 	return err
 }
 
-func (t *localTarget) remove(d *directory, name string, _ bool) error {
+func (t localMirror) remove(d *directory, name string, _ bool) error {
 	in, release, err := t.roots.use(d, t.within(d))
 	if err != nil {
 		return err
@@ -746,9 +755,9 @@ func (t *localTarget) remove(d *directory, name string, _ bool) error {
 	return in.Remove(name)
 }
 
-func (t *localTarget) asSource() source { return &localSource{t.localEnd} }
+func (t localMirror) asSource() source { return &localSource{t.localEnd} }
 
-func (t *remoteTarget) entries(d *directory, reset func(),
+func (t remoteMirror) entries(d *directory, reset func(),
 	yield func(name string, f *facts) error) error {
 	return t.over(d.target, func(client *usftp.Client, again bool) error {
 		if again {
@@ -777,7 +786,7 @@ func (t *remoteTarget) entries(d *directory, reset func(),
 	})
 }
 
-func (t *remoteTarget) lookAt(d *directory, name string) (f facts, err error) {
+func (t remoteMirror) lookAt(d *directory, name string) (f facts, err error) {
 	name = path.Join(d.target, name)
 	err = t.over(name, func(client *usftp.Client, _ bool) error {
 		info, err := client.Lstat(name)
@@ -789,7 +798,7 @@ func (t *remoteTarget) lookAt(d *directory, name string) (f facts, err error) {
 	return f, err
 }
 
-func (t *remoteTarget) readLink(e *entry) (to string, err error) {
+func (t remoteMirror) readLink(e *entry) (to string, err error) {
 	err = t.over(e.target(), func(client *usftp.Client, _ bool) error {
 		to, err = client.ReadLink(e.target())
 		return err
@@ -799,7 +808,7 @@ func (t *remoteTarget) readLink(e *entry) (to string, err error) {
 
 // setAttrs follows no link on servers with lsetstat@openssh.com; on others it checks immediately
 // before.
-func (t *remoteTarget) setAttrs(e *entry, set usftp.NewAttrs) error {
+func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 	name := e.target()
 	return t.over(name, func(client *usftp.Client, _ bool) error {
 		err := client.LsetAttrs(name, set)
@@ -817,6 +826,4 @@ func (t *remoteTarget) setAttrs(e *entry, set usftp.NewAttrs) error {
 	})
 }
 
-func (t *remoteTarget) asSource() source { return &remoteSource{t.remoteEnd} }
-
-var _ = []mirror{(*localTarget)(nil), (*remoteTarget)(nil)}
+func (t remoteMirror) asSource() source { return &remoteSource{t.remoteEnd} }

@@ -213,7 +213,7 @@ func (j *job) conns() (all []*pool.Conn) {
 
 // doing returns what the job does, for messages.
 func (j *job) doing() string {
-	if j.tree != nil && j.tree.check {
+	if j.tree != nil && j.tree.check != nil {
 		return "checking"
 	}
 	return "copying"

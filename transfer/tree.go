@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/usftp/usftp/pool"
@@ -127,44 +126,34 @@ var (
 func CopyTree(ctx context.Context, dst, src Endpoint, options TreeOptions) (Summary, error) {
 	j, done, err := newJob(ctx, dst, src, options.Options)
 	defer done()
-	t := newTree(j, options)
-	if options.Resume {
-		t.compare = sameSizeAndTime
-	}
-	return t.run(err)
+	return newTree(j, options).run(err)
 }
 
-// A tree is one run of CopyTree or Check.
+// A tree is one run of CopyTree, Check or Sync.
 type tree struct {
 	*job
 	options TreeOptions
+	check   *CheckOptions // nil if the tree is copied
+	sync    *syncing      // nil if the tree is only copied or checked
+
 	root    *directory
 	filter  filter
 	base    string   // the copy's name in a directory, "." if the directory is the copy
 	below   string   // the copy's name in the directory named as the target, or ""
 	resumed bool     // an earlier run made the target and the directories in it
 	made    treeMark // records that this copy makes its target; "" if it does not
-	marks   bool     // the copy gets a marker file, since it may lie in the source
 
-	// compare reports whether an existing regular file need not be copied, judging by its
-	// attributes. Nil copies everything.
-	compare func(c *fileCopy, there fs.FileInfo) bool
-	check   bool     // nothing is copied
-	strict  bool     // unlisted files count as failed
-	sync    *syncing // nil unless this is a Sync
-
-	counts     counts
-	budget     *budget
-	walk       *walk
-	report     treeReport
-	litter     litter
-	finishing  sync.WaitGroup // directories whose attributes are being set
-	plainLinks sync.Once      // reports once that links get no attributes
+	treeReport
+	overlap overlap
+	budget  *budget
+	walk    *walk
+	litter  litter
 }
 
 func newTree(j *job, options TreeOptions) *tree {
 	t := &tree{job: j, options: options}
 	t.options.Options = j.options
+	t.treeReport.t, t.overlap.t = t, t
 	j.tree = t
 	return t
 }
@@ -189,7 +178,7 @@ func (t *tree) run(err error) (Summary, error) {
 	t.openLitter()
 	stop := t.reportTotals()
 	var w *witness
-	if conns := t.conns(); len(conns) > 0 && !t.check {
+	if conns := t.conns(); len(conns) > 0 && t.check == nil {
 		w = newWitness(t.ctx, conns[0].Host().Client)
 	}
 	t.walk.run()
@@ -197,7 +186,7 @@ func (t *tree) run(err error) (Summary, error) {
 		t.sync.conclude()
 	}
 	s := Summary{Target: t.root.target, Bottleneck: t.bottleneck(w)}
-	t.finishing.Wait()
+	t.walk.finishing.Wait()
 	stop()
 	if err = t.summarize(&s); err == nil {
 		t.made.complete()
@@ -213,7 +202,7 @@ func (t *tree) prepare() (err error) {
 	}
 	if conns := t.conns(); len(conns) > 0 {
 		s := &session{client: conns[0].Host().Client}
-		if err := verifiable(s, t.options.Verify || t.check); err != nil {
+		if err := verifiable(s, t.options.Verify || t.check != nil); err != nil {
 			return err
 		}
 	}
@@ -221,7 +210,7 @@ func (t *tree) prepare() (err error) {
 	if err == nil && !found.mode.IsDir() && t.sync != nil {
 		err = ofSource(&fs.PathError{Op: "sync", Path: t.route.Source, Err: errNotDirectory})
 	}
-	if err != nil || !found.mode.IsDir() && !t.check {
+	if err != nil || !found.mode.IsDir() && t.check == nil {
 		return err
 	}
 	if t.base, err = t.src.base(t.route.Source); err != nil {
@@ -243,14 +232,14 @@ func (t *tree) prepare() (err error) {
 	root := &directory{tree: t, source: t.route.Source, rel: ".", facts: found}
 	root.pending.Store(1)
 	inside, near := make(chan string, 1), make(chan bool, 1)
-	go func() { inside <- t.inside() }() // at the same time as the other requests to the hosts
-	go func() { near <- t.near() }()
+	go func() { inside <- t.overlap.inside() }() // at the same time as the other requests to the hosts
+	go func() { near <- t.overlap.near() }()
 	root.target, err = t.dst.begin(found, t.base, func() error {
 		dir := <-inside
 		if slices.ContainsFunc(t.conns(), func(c *pool.Conn) bool { return pool.Lost(c.Host().Client) }) {
-			dir = t.inside()
+			dir = t.overlap.inside()
 		}
-		return t.notInside(dir)
+		return t.overlap.check(dir)
 	})
 	nested := t.base != "." && root.target != t.route.Target
 	if fresh && (err != nil || nested) {
@@ -267,7 +256,7 @@ func (t *tree) prepare() (err error) {
 		t.note(t.route.Source, root.target, fmt.Sprintf("the target is a directory called %q already, and the copy goes into it under the same name (-T makes the target itself the copy)", t.base))
 	}
 	t.root = root
-	t.marks = <-near && !t.options.DryRun
+	t.overlap.marks = <-near && !t.options.DryRun
 	if t.sync != nil {
 		err = t.sync.start()
 	}

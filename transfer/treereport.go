@@ -47,12 +47,15 @@ type counts struct {
 	complete atomic.Bool
 }
 
-// treeReport holds what is reported about a tree.
+// treeReport counts what becomes of a tree's entries, and tells the user.
 type treeReport struct {
-	mu     sync.Mutex
-	first  error
-	active []*activity // oldest first
-	limits bottlenecks
+	t      *tree
+	counts counts
+
+	mu          sync.Mutex
+	first       error       // that was reported
+	active      []*activity // oldest first
+	bottlenecks bottlenecks // of the files
 }
 
 // activity is a large file in progress, from its first attempt until it is counted as copied.
@@ -73,26 +76,28 @@ func (a *activity) bytes() int64 {
 
 // bottleneck returns what limited the tree: what limited most of its bytes, or else the verdict on
 // the whole.
-func (t *tree) bottleneck(w *witness) Bottleneck {
+func (r *treeReport) bottleneck(w *witness) Bottleneck {
+	t := r.t
 	if w == nil { // this machine's kernel, or the host, does most of the work
 		return ""
 	}
-	bytes := t.counts.bytes.Load()
+	bytes := r.counts.bytes.Load()
 	w.far, w.limit = t.budget.trip >= flow.StripeTrip, t.options.RateLimit
 	whole := w.end(bytes)
-	if most := t.report.limits.verdict(bytes); most != "" {
+	if most := r.bottlenecks.verdict(bytes); most != "" {
 		return most
 	}
 	return whole
 }
 
 // summarize completes the summary and reports the end.
-func (t *tree) summarize(s *Summary) (err error) {
-	s.Totals, s.Elapsed = t.totals(), time.Since(t.began)
+func (r *treeReport) summarize(s *Summary) (err error) {
+	t := r.t
+	s.Totals, s.Elapsed = r.totals(), time.Since(t.began)
 	s.Active = nil
-	t.report.mu.Lock()
-	first := t.report.first
-	t.report.mu.Unlock()
+	r.mu.Lock()
+	first := r.first
+	r.mu.Unlock()
 	if first == nil && t.ctx.Err() != nil {
 		first = newError(t.job, t.route.Source, t.root.target, context.Cause(t.ctx))
 	}
@@ -104,18 +109,18 @@ func (t *tree) summarize(s *Summary) (err error) {
 	if first != nil {
 		left := t.leftBehind()
 		if left != "" {
-			t.warn(t.route.Source, t.root.target, left)
+			r.warn(t.route.Source, t.root.target, left)
 		}
 		err = &TreeError{Failed: max(1, s.Failed), First: first, LeftBehind: left,
-			checking: t.check}
+			checking: t.check != nil}
 		e.Err, e.Message = err, err.Error()
 	}
-	t.tellTotals(e)
+	r.tellTotals(e)
 	return err
 }
 
-func (t *tree) totals() Totals {
-	n := &t.counts
+func (r *treeReport) totals() Totals {
+	n := &r.counts
 	s := Totals{
 		PlannedFiles: n.plannedFiles.Load(), PlannedBytes: n.plannedBytes.Load(),
 		Complete: n.complete.Load(), Files: n.files.Load(),
@@ -125,10 +130,10 @@ func (t *tree) totals() Totals {
 		Deleted: n.deleted.Load(), Vanished: n.vanished.Load(),
 	}
 	resumed := n.resumed.Load()
-	t.report.mu.Lock()
-	defer t.report.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s.Bytes = n.bytes.Load() // under the lock, since finished files move from active to bytes
-	for _, a := range t.report.active {
+	for _, a := range r.active {
 		s.Bytes += a.bytes()
 		if a.finishes {
 			s.Finishing++
@@ -142,28 +147,29 @@ func (t *tree) totals() Totals {
 }
 
 // tellTotals sends an event about the whole tree.
-func (t *tree) tellTotals(e *Event) {
+func (r *treeReport) tellTotals(e *Event) {
+	t := r.t
 	e.Source, e.Target = t.route.Source, t.root.target
 	t.tell(e)
 }
 
 // reportTotals reports the totals until stop is called.
-func (t *tree) reportTotals() (stop func()) {
+func (r *treeReport) reportTotals() (stop func()) {
+	t := r.t
 	if t.listener == nil {
 		return func() {}
 	}
-	t.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
+	r.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
 	return every(t.options.progressEvery(), func() {
-		totals := t.totals()
-		t.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Bytes: totals.Bytes,
+		totals := r.totals()
+		r.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Bytes: totals.Bytes,
 			Elapsed: time.Since(t.began), Totals: &totals})
 	})
 }
 
 // watch counts a file as active until settled is called. After stop it still counts with what the
 // attempt reached, since the file has yet to get its name, or another attempt.
-func (t *tree) watch(c *fileCopy, position func() int64) (stop func()) {
-	r := &t.report
+func (r *treeReport) watch(c *fileCopy, position func() int64) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := c.activity
@@ -182,10 +188,10 @@ func (t *tree) watch(c *fileCopy, position func() int64) (stop func()) {
 }
 
 // finishes counts a file as one of which all has arrived until stop is called.
-func (t *tree) finishes(c *fileCopy) (stop func()) {
+func (r *treeReport) finishes(c *fileCopy) (stop func()) {
 	finishes := func(is bool) {
-		t.report.mu.Lock()
-		defer t.report.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if c.activity != nil {
 			c.activity.finishes = is
 		}
@@ -195,35 +201,36 @@ func (t *tree) finishes(c *fileCopy) (stop func()) {
 }
 
 // settled counts the bytes of a finished file, which is active no longer.
-func (t *tree) settled(c *fileCopy, bytes int64) {
+func (r *treeReport) settled(c *fileCopy, bytes int64) {
 	if c.activity == nil {
-		t.counts.bytes.Add(bytes)
+		r.counts.bytes.Add(bytes)
 		return
 	}
-	r := &t.report
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.counts.bytes.Add(bytes)
+	r.counts.bytes.Add(bytes)
 	r.active = slices.DeleteFunc(r.active, func(other *activity) bool { return other == c.activity })
 }
 
 // fail counts an entry that failed. name is its name in a list, if it has one.
-func (t *tree) fail(name, source, target string, err error) {
-	if t.sync.vanished(source, err) || t.ending(err) {
+func (r *treeReport) fail(name, source, target string, err error) {
+	t := r.t
+	if t.sync.vanished(source, err) || r.ending(err) {
 		return
 	}
 	var ours *Error
 	if !errors.As(err, &ours) {
 		err = newError(t.job, source, target, err)
 	}
-	t.counts.failed.Add(1)
+	r.counts.failed.Add(1)
 	t.tell((&Event{Route: Route{Source: source, Target: target}, Size: -1, Name: name}).failed(err))
-	t.failFirst(err)
+	r.failFirst(err)
 }
 
 // ending reports whether an error only means that the whole copy is ending, which is reported once
 // and not for each file.
-func (t *tree) ending(err error) bool {
+func (r *treeReport) ending(err error) bool {
+	t := r.t
 	if t.ctx.Err() != nil {
 		return true
 	}
@@ -240,33 +247,41 @@ func (t *tree) ending(err error) bool {
 		}
 	}
 	failure := newError(t.job, t.route.Source, t.root.target, err)
-	t.failFirst(failure)
+	r.failFirst(failure)
 	t.cancel(err)
 	return true
 }
 
 // failFirst keeps the first error, and ends the copy if StopOnError is set.
-func (t *tree) failFirst(err error) {
-	t.report.mu.Lock()
-	if t.report.first == nil {
-		t.report.first = err
+func (r *treeReport) failFirst(err error) {
+	t := r.t
+	r.mu.Lock()
+	if r.first == nil {
+		r.first = err
 	}
-	t.report.mu.Unlock()
+	r.mu.Unlock()
 	if t.options.StopOnError {
 		t.cancel(err)
 	}
 }
 
 // skip counts an entry that is not copied.
-func (t *tree) skip(source, why string) {
-	t.counts.skipped.Add(1)
-	t.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Message: why})
+func (r *treeReport) skip(source, why string) {
+	r.counts.skipped.Add(1)
+	r.t.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Message: why})
 }
 
-func (t *tree) note(source, target, message string) { t.say(Note, source, target, message) }
+func (r *treeReport) note(source, target, message string) { r.say(Note, source, target, message) }
 
-func (t *tree) warn(source, target, message string) { t.say(Warning, source, target, message) }
+func (r *treeReport) warn(source, target, message string) { r.say(Warning, source, target, message) }
 
-func (t *tree) say(kind Kind, source, target, message string) {
-	t.tell(&Event{Kind: kind, Route: Route{Source: source, Target: target}, Size: -1, Message: message})
+func (r *treeReport) say(kind Kind, source, target, message string) {
+	r.t.tell(&Event{Kind: kind, Route: Route{Source: source, Target: target}, Size: -1, Message: message})
+}
+
+// failed reports whether anything has gone wrong.
+func (r *treeReport) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first != nil
 }

@@ -135,7 +135,7 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 		} else if f.AttrsCached() {
 			name = fmt.Sprint(name, " ", f.FileStat().Mtime)
 		}
-		if s == c.to && !c.synced() {
+		if s == c.to && !s.syncs(c) {
 			c.tries.again = reread{}
 			defer func() { c.tries.sync = s.lost() }()
 		}
@@ -154,12 +154,12 @@ func (s *session) readBack(c *fileCopy, name string, f *usftp.File, local reopen
 // synced reports whether the copy is flushed to the host's disk before it is verified. Without
 // that, a host that goes down while verifying may lose what has been verified. Once a connection
 // was lost while verifying, the next attempt flushes if it can.
-func (c *fileCopy) synced() bool {
+func (s *session) syncs(c *fileCopy) bool {
 	if c.options.Sync {
 		return true
 	}
-	_, syncs := c.to.client.HasExtension("fsync@openssh.com")
-	return c.tries.sync && syncs
+	_, offered := s.client.HasExtension("fsync@openssh.com")
+	return c.tries.sync && offered
 }
 
 // A reread is a file on a host that is read again. What was read of it before the connection was

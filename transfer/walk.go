@@ -35,7 +35,11 @@ type directory struct {
 	// nil unless an earlier run may have left something in them.
 	unswept map[string]map[string]bool
 
-	// Of a sync:
+	syncedDir
+}
+
+// syncedDir is what a sync knows of a directory besides.
+type syncedDir struct {
 	made      bool        // it exists at the target already
 	there     *held       // the existing directory at the target; nil if none is known
 	touched   atomic.Bool // something in it changes, and with that its mtime
@@ -118,13 +122,13 @@ type walk struct {
 	waiting []*directory // the last one found is walked first
 	walking int
 
-	walkers int
-	most    int // workers for small files
-	workers atomic.Int64
-	spread  spread
-	working sync.WaitGroup
-	marker  string // name of the marker file; "" if there is none
-	unmark  func() // removes it
+	walkers    int
+	most       int // workers for small files
+	workers    atomic.Int64
+	spread     spread
+	working    sync.WaitGroup
+	finishing  sync.WaitGroup // directories that get their attributes
+	plainLinks sync.Once      // that links get no attributes was reported
 }
 
 const (
@@ -153,10 +157,10 @@ func (w *walk) run() {
 		walking.Go(w.walk)
 	}
 	walking.Wait()
-	if w.unmark != nil {
-		w.unmark()
+	if unmark := w.tree.overlap.unmark; unmark != nil {
+		unmark()
 	}
-	if w.tree.check {
+	if w.tree.check != nil {
 		w.lookForMissing()
 	}
 	w.tree.counts.complete.Store(w.tree.ctx.Err() == nil)
@@ -210,8 +214,8 @@ func (w *walk) visit(d *directory) {
 		t.sync.collect(d, func(string) bool { return true })
 		return
 	}
-	if w.marker != "" && d.parent != nil && t.src.lstat(t.src.join(d.source, w.marker)) == nil {
-		t.copiesItself()
+	if t.overlap.marker != "" && d.parent != nil && t.src.lstat(t.src.join(d.source, t.overlap.marker)) == nil {
+		t.overlap.met()
 		return
 	}
 	if !t.options.DryRun && !d.made {
@@ -236,8 +240,8 @@ func (w *walk) visit(d *directory) {
 			return
 		}
 	}
-	if d.parent == nil && t.marks {
-		w.marker, w.unmark = t.mark()
+	if d.parent == nil {
+		t.overlap.mark()
 	}
 	err := t.src.list(d, func(e *entry, err error) bool {
 		if err != nil {
@@ -261,8 +265,8 @@ func (w *walk) visit(d *directory) {
 // found decides what to do with an entry.
 func (w *walk) found(e *entry) {
 	t := w.tree
-	if localfs.TempTokenOf(e.name) == t.token && !t.check {
-		t.copiesItself()
+	if localfs.TempTokenOf(e.name) == t.token && t.check == nil {
+		t.overlap.met()
 		return
 	}
 	if n := t.counts.entries.Add(1); t.tooMany(n) {
@@ -274,14 +278,14 @@ func (w *walk) found(e *entry) {
 	}
 	link := e.facts.mode&fs.ModeSymlink != 0
 	if t.sync == nil && !t.filter.wants(e.rel(), e.facts.mode.IsDir()) ||
-		t.check && !t.checks(e.facts.mode) ||
+		t.check != nil && !t.checks(e.facts.mode) ||
 		t.sync != nil && !t.sync.found(e) || link && !w.link(e, e.rel()) {
 		return
 	}
 	switch mode := e.facts.mode; {
 	case mode.IsDir():
 		w.enter(e, e.rel())
-	case mode.IsRegular() && !t.check && localfs.IsTempName(e.name) &&
+	case mode.IsRegular() && t.check == nil && localfs.IsTempName(e.name) &&
 		e.facts.mtime.After(t.began.Add(-time.Second)):
 		t.skip(e.source(), "it is the temporary file of a copy that is under way")
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
@@ -360,7 +364,7 @@ func (w *walk) enqueue(d *directory) {
 // hand gives a file or a link to the workers, and waits until one can take it.
 func (w *walk) hand(e *entry) {
 	t := w.tree
-	if t.check && t.unlisted(e) || t.sync != nil && !t.sync.wants(e) {
+	if t.check != nil && t.unlisted(e) || t.sync != nil && !t.sync.wants(e) {
 		return
 	}
 	e.handed = true
@@ -380,7 +384,7 @@ func (w *walk) hand(e *entry) {
 		return
 	}
 	e.dir.pending.Add(1)
-	if e.facts.mode.IsRegular() && !t.isSmall(e.facts.size) &&
+	if e.facts.mode.IsRegular() && !t.budget.isSmall(e.facts.size) &&
 		(e.facts.size < 0 || e.facts.size > int64(t.budget.stepwise)) {
 		w.spread.share(w, e.facts.size)
 		w.large <- e
@@ -429,7 +433,7 @@ func (w *walk) copy(e *entry) {
 		return
 	}
 	if e.facts.mode&fs.ModeSymlink != 0 {
-		t.copyLink(e)
+		w.copyLink(e)
 		return
 	}
 	c := &fileCopy{job: t.job, entry: e, source: e.source(), name: path.Join(t.below, e.rel()),
@@ -458,18 +462,18 @@ func (w *walk) copied(c *fileCopy, err error) {
 	case err == nil:
 		t.counts.files.Add(1)
 		c.tellEnd(nil)
-		t.report.limits.add(c.result.Bottleneck, c.result.Bytes)
+		t.bottlenecks.add(c.result.Bottleneck, c.result.Bytes)
 	case keeps:
 		t.counts.kept.Add(1)
 		t.counts.keptBytes.Add(max(0, c.entry.facts.size))
 		c.tellKept()
 	case t.sync.vanished(c.source, err):
-	case t.ending(err) && (c.result.LeftBehind == "" || t.isSmall(c.entry.facts.size)):
-		if c.mayLeave() { // how many files is reported once, at the end
+	case t.ending(err) && (c.result.LeftBehind == "" || t.budget.isSmall(c.entry.facts.size)):
+		if mayLeave(c) { // how many files is reported once, at the end
 			t.litter.leaves(false)
 		}
 	default:
-		if c.mayLeave() {
+		if mayLeave(c) {
 			t.litter.leaves(true)
 		}
 		t.counts.failed.Add(1)
@@ -479,13 +483,14 @@ func (w *walk) copied(c *fileCopy, err error) {
 }
 
 // copyLink recreates a symbolic link of the source.
-func (t *tree) copyLink(e *entry) {
+func (w *walk) copyLink(e *entry) {
+	t := w.tree
 	to, err := t.src.readLink(e.source())
 	if err == nil {
 		err = t.dst.makeLink(e, to)
 	}
 	if err == nil {
-		err = t.finishLink(e)
+		err = w.finishLink(e)
 	}
 	if err != nil {
 		if conn := t.dst.conn(); conn != nil && pool.Lost(conn.Host().Client) {
@@ -500,7 +505,8 @@ func (t *tree) copyLink(e *entry) {
 // finishLink gives a symbolic link its source's owner and times, if wanted. If the target cannot
 // set them on links, that is reported once: as with rsync it is no failure, since what matters is
 // the file that the link leads to.
-func (t *tree) finishLink(e *entry) error {
+func (w *walk) finishLink(e *entry) error {
+	t := w.tree
 	var set usftp.NewAttrs
 	if err := t.options.chown(e.facts.owner, func(uid, gid int) error {
 		set.SetOwner, set.UID, set.GID = true, uid, gid
@@ -517,7 +523,7 @@ func (t *tree) finishLink(e *entry) error {
 	}
 	err := t.dst.finishLink(e, set)
 	if errors.Is(err, errors.ErrUnsupported) {
-		t.plainLinks.Do(func() {
+		w.plainLinks.Do(func() {
 			t.warn(t.route.Source, t.root.target, "symbolic links do not get the owners and times of their sources: the target cannot set them")
 		})
 		return nil
@@ -541,7 +547,7 @@ func (w *walk) finish(d *directory) {
 		t.dst.leave(d)
 		return
 	}
-	t.finishing.Go(func() {
+	w.finishing.Go(func() {
 		defer t.dst.leave(d)
 		if err := t.dst.finishDir(d); err != nil {
 			if t.options.Preserve {

@@ -1,0 +1,129 @@
+package transfer
+
+import (
+	"errors"
+	"io"
+
+	"github.com/usftp/usftp"
+)
+
+// remoteReader reads a file on a host. Data read in order, by Read or ReadAt, comes from a stream
+// that runs ahead of its reader; other ReadAts make their own requests. It is for one goroutine.
+type remoteReader struct {
+	file    *usftp.File
+	off     int64 // of the next Read
+	stream  io.ReadCloser
+	at      int64                // of the stream
+	lanes   func(int64) *striper // opens further handles for a stream at an offset, or nil
+	striper *striper             // of the stream
+	bound   int64                // nothing is read beyond it
+	mixed   error                // the first failed proof of a stream's handles
+
+	doubt  *doubt  // about what a target on another host reads, or nil
+	passed *passed // everything such a target reads, nil unless needed
+}
+
+// feed gives what was read at an offset to those that hash it.
+func (r *remoteReader) feed(data []byte, off int64) {
+	r.doubt.feed(data, off)
+	r.passed.feed(data, off)
+}
+
+// writer returns a writer that feeds what w is given, starting at an offset.
+func (r *remoteReader) writer(w io.Writer, off int64) io.Writer {
+	if r.doubt == nil && r.passed == nil {
+		return w
+	}
+	return &feedingWriter{w, r, off}
+}
+
+type feedingWriter struct {
+	io.Writer
+	of  *remoteReader
+	off int64
+}
+
+func (w *feedingWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if n > 0 && n <= len(p) {
+		w.of.feed(p[:n], w.off)
+		w.off += int64(n)
+	}
+	return n, err
+}
+
+func (r *remoteReader) Read(p []byte) (int, error) {
+	n, err := r.next(r.off).Read(p)
+	if grown := within(r.bound, r.off, n); grown != nil {
+		return 0, ofSource(grown)
+	}
+	r.feed(p[:n], r.off)
+	r.at += int64(n)
+	r.off += int64(n)
+	return n, ofSource(err)
+}
+
+// ReadAt is for callers who read everything once in order, starting anywhere, and reread a few
+// pieces.
+func (r *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
+	if r.stream != nil && r.at != off {
+		n, err = r.file.ReadAt(p, off)
+	} else {
+		n, err = io.ReadFull(r.next(off), p)
+		r.feed(p[:n], off)
+		r.at += int64(n)
+		if err == io.ErrUnexpectedEOF {
+			err = io.EOF
+		}
+	}
+	if grown := within(r.bound, off, n); grown != nil {
+		return 0, ofSource(grown)
+	}
+	return n, ofSource(err)
+}
+
+// next returns a stream that continues at an offset.
+func (r *remoteReader) next(off int64) io.Reader {
+	if r.stream == nil || r.at != off {
+		r.end()
+		read := r.file.ReadRange
+		if r.lanes != nil {
+			if r.striper = r.lanes(off); r.striper != nil {
+				read = r.striper.stripes.ReadRange
+			}
+		}
+		r.stream, r.at = read(off, -1), off
+	}
+	return r.stream
+}
+
+// end closes the stream.
+func (r *remoteReader) end() {
+	if r.stream != nil {
+		r.stream.Close()
+		r.stream = nil
+	}
+	if r.striper != nil {
+		if err := r.striper.prove(); err != nil && r.mixed == nil {
+			r.mixed = err
+		}
+		r.striper.stop()
+		r.striper = nil
+	}
+}
+
+// Seek sets the offset of the next Read. It cannot seek from the end.
+func (r *remoteReader) Seek(off int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		off += r.off
+	case io.SeekEnd:
+		return r.off, ofSource(errors.ErrUnsupported)
+	}
+	r.off = off
+	if r.at != off { // otherwise the stream is already at the right place
+		r.end()
+	}
+	_, err := r.file.Seek(off, io.SeekStart)
+	return off, ofSource(err)
+}
