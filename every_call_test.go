@@ -153,8 +153,7 @@ type anyCall func(*usftp.Client, *usftp.File) error
 // clientCalls are the methods of Client that wait for a server.
 var clientCalls = map[string]anyCall{
 	"CheckFile": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.CheckFile("/f", usftp.CheckFile{})
+		_, err := c.CheckFile("/f", usftp.CheckFile{})
 		return err
 	},
 	"Chmod": func(c *usftp.Client, _ *usftp.File) error { return c.Chmod("/f", 0) },
@@ -164,28 +163,23 @@ var clientCalls = map[string]anyCall{
 			time.Now())
 	},
 	"CopyFile": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.CopyFile("/f", "/g")
+		_, err := c.CopyFile("/f", "/g")
 		return err
 	},
 	"Create": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Create("/g")
+		_, err := c.Create("/g")
 		return err
 	},
 	"CreateTemp": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.CreateTemp("/", "x")
+		_, err := c.CreateTemp("/", "x")
 		return err
 	},
 	"ExpandPath": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.ExpandPath("~")
+		_, err := c.ExpandPath("~")
 		return err
 	},
 	"Extended": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Extended(wire.ExtLimits, nil)
+		_, err := c.Extended(wire.ExtLimits, nil)
 		return err
 	},
 	"ExtendedReply": func(c *usftp.Client, _ *usftp.File) error {
@@ -193,18 +187,15 @@ var clientCalls = map[string]anyCall{
 		return err
 	},
 	"Getwd": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Getwd()
+		_, err := c.Getwd()
 		return err
 	},
 	"Glob": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Glob("/*")
+		_, err := c.Glob("/*")
 		return err
 	},
 	"HomeDirectory": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.HomeDirectory("me")
+		_, err := c.HomeDirectory("me")
 		return err
 	},
 	"Lchmod": func(c *usftp.Client, _ *usftp.File) error { return c.Lchmod("/f", 0) },
@@ -215,59 +206,48 @@ var clientCalls = map[string]anyCall{
 	},
 	"Link": func(c *usftp.Client, _ *usftp.File) error { return c.Link("/f", "/g") },
 	"Lstat": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Lstat("/f")
+		_, err := c.Lstat("/f")
 		return err
 	},
 	"Mkdir":    func(c *usftp.Client, _ *usftp.File) error { return c.Mkdir("/d") },
 	"MkdirAll": func(c *usftp.Client, _ *usftp.File) error { return c.MkdirAll("/d/e") },
 	"MkdirTemp": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.MkdirTemp("/", "x")
+		_, err := c.MkdirTemp("/", "x")
 		return err
 	},
 	"Open": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Open("/f")
+		_, err := c.Open("/f")
 		return err
 	},
 	"OpenFile": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.OpenFile("/f", os.O_RDWR, 0)
+		_, err := c.OpenFile("/f", os.O_RDWR, 0)
 		return err
 	},
 	"OpenRead": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.OpenRead("/f")
+		_, err := c.OpenRead("/f")
 		return err
 	},
 	"PosixRename": func(c *usftp.Client, _ *usftp.File) error {
-		return c.PosixRename("/f",
-			"/g")
+		return c.PosixRename("/f", "/g")
 	},
 	"ReadDir": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.ReadDir("/")
+		_, err := c.ReadDir("/")
 		return err
 	},
 	"ReadDirLimit": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.ReadDirLimit("/", 0, nil)
+		_, err := c.ReadDirLimit("/", 0, nil)
 		return err
 	},
 	"ReadFile": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.ReadFile("/f")
+		_, err := c.ReadFile("/f")
 		return err
 	},
 	"ReadLink": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.ReadLink("/f")
+		_, err := c.ReadLink("/f")
 		return err
 	},
 	"RealPath": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.RealPath("/f")
+		_, err := c.RealPath("/f")
 		return err
 	},
 	"Remove":          func(c *usftp.Client, _ *usftp.File) error { return c.Remove("/f") },
@@ -276,37 +256,30 @@ var clientCalls = map[string]anyCall{
 	"RemoveDirectory": func(c *usftp.Client, _ *usftp.File) error { return c.RemoveDirectory("/d") },
 	"Rename":          func(c *usftp.Client, _ *usftp.File) error { return c.Rename("/f", "/g") },
 	"SetExtendedData": func(c *usftp.Client, _ *usftp.File) error {
-		return c.SetExtendedData("/f",
-			nil)
+		return c.SetExtendedData("/f", nil)
 	},
 	"Stat": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Stat("/f")
+		_, err := c.Stat("/f")
 		return err
 	},
 	"StatVFS": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.StatVFS("/f")
+		_, err := c.StatVFS("/f")
 		return err
 	},
 	"StatVFSInto": func(c *usftp.Client, _ *usftp.File) error {
-		return c.StatVFSInto("/f",
-			new(usftp.StatVFS))
+		return c.StatVFSInto("/f", new(usftp.StatVFS))
 	},
 	"Symlink":  func(c *usftp.Client, _ *usftp.File) error { return c.Symlink("/f", "/g") },
 	"Truncate": func(c *usftp.Client, _ *usftp.File) error { return c.Truncate("/f", 0) },
 	"UsersGroups": func(c *usftp.Client, _ *usftp.File) error {
-		_, _,
-			err := c.UsersGroups([]uint32{1}, nil)
+		_, _, err := c.UsersGroups([]uint32{1}, nil)
 		return err
 	},
 	"WriteFile": func(c *usftp.Client, _ *usftp.File) error {
-		return c.WriteFile("/f", nil,
-			0)
+		return c.WriteFile("/f", nil, 0)
 	},
 	"MkdirPerm": func(c *usftp.Client, _ *usftp.File) error {
-		return c.MkdirPerm("/d",
-			0o700)
+		return c.MkdirPerm("/d", 0o700)
 	},
 	"LsetAttrs": func(c *usftp.Client, _ *usftp.File) error {
 		return c.LsetAttrs("/f", usftp.NewAttrs{SetMode: true})
@@ -328,19 +301,22 @@ var clientCalls = map[string]anyCall{
 		return c.WalkDir("/", func(_ string, _ fs.DirEntry, err error) error { return err })
 	},
 	"Async": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Async().Stat("/f").Wait()
+		_, err := c.Async().Stat("/f").Wait()
 		return err
 	},
 	"Raw": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.Raw().Opendir("/").Wait()
+		_, err := c.Raw().Opendir("/").Wait()
 		return err
+	},
+	"private.Client.RemoveBeneath": func(c *usftp.Client, _ *usftp.File) error {
+		return private.OfClient(c).RemoveBeneath("/", "f", false)
+	},
+	"private.Client.RenameBeneath": func(c *usftp.Client, _ *usftp.File) error {
+		return private.OfClient(c).RenameBeneath("/", "f", "g")
 	},
 	"FS": func(c *usftp.Client, _ *usftp.File) error { _, err := c.FS().Open("f"); return err },
 	"DirFS": func(c *usftp.Client, _ *usftp.File) error {
-		_,
-			err := c.DirFS("/").ReadDir(".")
+		_, err := c.DirFS("/").ReadDir(".")
 		return err
 	},
 }
@@ -349,38 +325,32 @@ var clientCalls = map[string]anyCall{
 var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats",
 	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "HasChunks", "CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
-	"private.Client.ReadsOnce", "private.Client.Touches"}
+	"private.Client.ReadsOnce", "private.Client.Touches", "private.Client.RemovesBeneath"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
 	"Read": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.Read(make([]byte, 10))
+		_, err := f.Read(make([]byte, 10))
 		return err
 	},
 	"ReadAt": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.ReadAt(make([]byte, 1<<20), 0)
+		_, err := f.ReadAt(make([]byte, 1<<20), 0)
 		return err
 	},
 	"WriteTo": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.WriteTo(io.Discard)
+		_, err := f.WriteTo(io.Discard)
 		return err
 	},
 	"Write": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.Write(make([]byte, 10))
+		_, err := f.Write(make([]byte, 10))
 		return err
 	},
 	"WriteAt": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.WriteAt(make([]byte, 1<<20), 0)
+		_, err := f.WriteAt(make([]byte, 1<<20), 0)
 		return err
 	},
 	"ReadFrom": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.ReadFrom(zeros{})
+		_, err := f.ReadFrom(zeros{})
 		return err
 	},
 	"ReadFromWithConcurrency": func(_ *usftp.Client, f *usftp.File) error {
@@ -388,19 +358,16 @@ var fileCalls = map[string]anyCall{
 		return err
 	},
 	"Stat": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.Stat()
+		_, err := f.Stat()
 		return err
 	},
 	"Sync": func(_ *usftp.Client, f *usftp.File) error { return f.Sync() },
 	"StatVFS": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.StatVFS()
+		_, err := f.StatVFS()
 		return err
 	},
 	"CheckFile": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.CheckFile(usftp.CheckFile{})
+		_, err := f.CheckFile(usftp.CheckFile{})
 		return err
 	},
 	"Chmod": func(_ *usftp.Client, f *usftp.File) error { return f.Chmod(0) },
@@ -415,13 +382,11 @@ var fileCalls = map[string]anyCall{
 			nil)
 	},
 	"Seek": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.Seek(0, io.SeekEnd)
+		_, err := f.Seek(0, io.SeekEnd)
 		return err
 	},
 	"CopyRange": func(_ *usftp.Client, f *usftp.File) error {
-		_,
-			err := f.CopyRange(0, 10, f, 100)
+		_, err := f.CopyRange(0, 10, f, 100)
 		return err
 	},
 	"Chunks": func(_ *usftp.Client, f *usftp.File) error {
@@ -543,7 +508,8 @@ func eachCall(t *testing.T, end func(cancel func(), r *rig, f *usftp.File), want
 				gate := new(sftptest.Gate)
 				extensions := append(sftptest.OpenSSHExtensions(),
 					wire.ExtensionPair{Name: wire.ExtCheckFile, Data: "1"},
-					wire.ExtensionPair{Name: wire.ExtChunks, Data: "1"})
+					wire.ExtensionPair{Name: wire.ExtChunks, Data: "1"},
+					wire.ExtensionPair{Name: wire.ExtBeneath, Data: "1"})
 				r := newRig(t, sftptest.Script{Extensions: extensions}, 0)
 				r.server.Files.WriteFile("/f", noise(2<<20))
 				f := must[*usftp.File](t)(r.OpenFile("/f", os.O_RDWR, 0))
