@@ -38,7 +38,7 @@ const (
 	steadyBytes = 4 << 20 // and the least to move: bytes are counted per request,
 	steadyEach  = 1 << 20 // and each lane has some in flight
 
-	trialAfter  = 5   // before a second connection is tried where windows do not limit the first
+	tooMuch     = 1.2 // times as many lanes: more than they can gain
 	independent = 1.6 // the gain of twice as many lanes if each has a rate of its own
 )
 
@@ -112,12 +112,14 @@ func (g *gauge) rate() (sum float64) {
 // begin starts a measurement for average.
 func (g *gauge) begin() { g.since.at, g.since.moved = time.Now(), g.s.stripes.Moved() }
 
-// average returns the rate since begin, and whether enough has moved to compare it with another.
-func (g *gauge) average() (rate float64, enough bool) {
+// average returns the rate since begin, and whether that is enough to compare it with another, or is
+// one of several parts of enough.
+func (g *gauge) average(parts int) (rate float64, enough bool) {
 	took, moved := g.at.Sub(g.since.at), g.moved-g.since.moved
 	lanes := int64(1 + g.s.count())
 	return float64(moved) / max(took.Seconds(), 1e-9),
-		took > (steadyOver-1)*g.every && moved >= max(steadyBytes, lanes*steadyEach)
+		took > time.Duration(steadyOver/parts-1)*g.every &&
+			moved >= max(steadyBytes, lanes*steadyEach)/int64(parts)
 }
 
 // measure measures the rate from now on. ok is false if ctx has ended.
@@ -128,7 +130,7 @@ func (g *gauge) measure(ctx context.Context) (rate float64, ok bool) {
 		}
 	}
 	g.begin()
-	for enough := false; !enough; rate, enough = g.average() {
+	for enough := false; !enough; rate, enough = g.average(1) {
 		if !g.wait(ctx) {
 			return 0, false
 		}
@@ -173,24 +175,25 @@ func (s *striper) await(ctx context.Context, g *gauge) (limit, float64) {
 		return windowLimits, 0
 	}
 	file, hasSpare := private.OfFile(s.first), newSpare()
-	since, waited := g.at, file.Waited()
-	for n := 1; g.wait(ctx); n++ {
+	at, waited, last := g.at, file.Waited(), 0.0
+	for g.wait(ctx) {
 		if worth && g.rate() > limiting*g.windows(1) {
 			return windowLimits, 0
 		}
-		if n == steadyAfter { // any later rate would seem a gain over that of the first requests
-			g.begin()
-		}
-		rate, enough := g.average()
-		if n < trialAfter || !enough {
+		rate, enough := g.average(2)
+		if !enough {
 			continue
 		}
-		took, waits := g.at.Sub(since), file.Waited()-waited
-		since, waited, n = g.at, file.Waited(), 0
+		took, waits := g.at.Sub(at), file.Waited()-waited
+		at, waited = g.at, file.Waited()
 		spare := hasSpare()
-		if waits.Seconds() > mostly*took.Seconds() && spare && s.lasts(g) {
-			return heldDown, rate
+		// The rate of a transfer's first requests goes up and down. Compared with a low one, any
+		// later rate would seem a gain.
+		steady := rate < growing*last && last < growing*rate
+		if waits.Seconds() > mostly*took.Seconds() && spare && steady && s.lasts(g) {
+			return heldDown, (rate + last) / 2
 		}
+		last = rate
 		g.begin()
 	}
 	return noLimit, 0
@@ -216,8 +219,10 @@ func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 		if rate, ok = g.measure(ctx); !ok {
 			return
 		}
+		more := float64(wanted) / float64(have)
+		wrong := rate > tooMuch*more*before // the rate before was not all that was possible
 		// the last doubling must have helped, too
-		if rate < growing*before*max(1, float64(wanted)/float64(2*have)) {
+		if rate < growing*before*max(1, more/2) || wrong && s.test(ctx, g) {
 			for g.lasts(testFor) && s.test(ctx, g) {
 			}
 			return
