@@ -52,7 +52,7 @@ func (c *Conn) writeAtOnce(call *Call) {
 		c.end(&LostError{Cause: err}) // the call is complete with it
 		return
 	}
-	if n > smallRequest {
+	if n > slowPiece {
 		c.stall.moved.Add(1)
 	}
 	var rest *buffer.Block

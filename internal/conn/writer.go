@@ -12,8 +12,9 @@ const (
 	batchSize = 32 << 10
 
 	// smallRequest is the longest request that is copied into a batch; a longer one is written from
-	// where it lies.
-	smallRequest = 4 << 10
+	// where it lies. A Write of its own is an SSH packet of its own, and sshd moves all that it
+	// holds for a channel with each packet: the contents of small files go together.
+	smallRequest = 16 << 10
 
 	// burst is how much of WRITEs goes out before the queue of short requests is looked at again.
 	burst = 256 << 10
@@ -185,7 +186,7 @@ func (c *Conn) write(p []byte) error {
 			return err
 		}
 		c.stats.bytesWritten.Add(int64(n))
-		if len(p) > smallRequest {
+		if len(p) > slowPiece {
 			c.stall.moved.Add(1)
 		}
 		if took := time.Since(began); c.config.StallTimeout > 0 && len(piece) > 0 {
