@@ -2,10 +2,20 @@
 
 package ui
 
-import "os"
+import (
+	"os"
+
+	"golang.org/x/term"
+)
 
 // echoOff leaves turning the echo off to term.ReadPassword.
 func echoOff(int) error { return nil }
 
-// SignalsOff leaves it to the editor of lines.
+// readHidden reads a line without showing it.
+func readHidden(f *os.File) (string, error) {
+	answer, err := term.ReadPassword(int(f.Fd()))
+	return string(answer), err
+}
+
+// SignalsOff leaves it to the line editor.
 func SignalsOff(*os.File) error { return nil }

@@ -10,8 +10,16 @@ import (
 
 // echoOff stops a terminal from showing what is typed.
 func echoOff(fd int) error {
-	return change(fd, func(state *unix.Termios) { state.Lflag &^= unix.ECHO })
+	return change(fd, func(state *unix.Termios) {
+		state.Lflag &^= unix.ECHO
+		state.Lflag |= unix.ICANON | unix.ISIG
+		state.Iflag |= unix.ICRNL
+	})
 }
+
+// readHidden reads a line after echoOff. term.ReadPassword would turn the echo off again, which may be
+// after a signal has restored the terminal, and just before the program ends.
+func readHidden(f *os.File) (string, error) { return ReadLine(f) }
 
 // SignalsOff has a terminal give Ctrl-C and Ctrl-Z as keys.
 func SignalsOff(f *os.File) error {

@@ -47,7 +47,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		io.WriteString(tty.out, printableLines(p.Text))
 		return await(ctx, tty, func() (string, error) { return ReadLine(tty.in) })
 	}
-	// Fd makes the file's reads block, which is what ReadPassword needs.
+	// Fd makes the file's reads block, which is what readHidden needs.
 	fd := int(tty.in.Fd())
 	state, err := term.GetState(fd)
 	if err != nil {
@@ -58,8 +58,7 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 		term.Restore(fd, state)
 		io.WriteString(tty.out, "\n")
 	})
-	// ReadPassword turns the echo off too, but only once it reads: anything typed as soon as the
-	// question appears would be shown.
+	// Before the question: anything typed as soon as it appears must not be shown.
 	if err := echoOff(fd); err != nil {
 		restored()
 		tty.close()
@@ -67,9 +66,9 @@ func (a *App) Prompt(ctx context.Context, p dial.Prompt) (string, error) {
 	}
 	io.WriteString(tty.out, printableLines(p.Text))
 	return await(ctx, tty, func() (string, error) {
-		answer, err := term.ReadPassword(fd)
+		answer, err := readHidden(tty.in)
 		restored()
-		return string(answer), err
+		return answer, err
 	})
 }
 
