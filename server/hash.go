@@ -86,6 +86,9 @@ func (w *worker) hashRange(s *session, r *request) (reply wire.CheckFileReply, e
 	}
 	defer closeSource()
 	reply.Algorithm = name
+	if r.shortName { // paramiko, which knows no other name, expects it in the reply
+		reply.Name = wire.ExtCheckFile
+	}
 	reply.Hashes, err = s.hashBlocks(source, h, r)
 	return reply, err
 }

@@ -251,7 +251,9 @@ func (s *session) newRequest(t wire.Type, id uint32, own *buffer.Block) *request
 func (s *session) parse(r *request, t wire.Type, body []byte) error {
 	if t == wire.TypeExtended {
 		in := wire.NewReader(body)
-		r.op = extensionOperation(in.Bytes())
+		name := in.Bytes()
+		r.op = extensionOperation(name)
+		r.shortName = r.op == opCheckFileHandle && len(name) == len(wire.ExtCheckFile)
 		if in.Err() != nil {
 			return errBadMessage
 		}

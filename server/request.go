@@ -40,12 +40,13 @@ type request struct {
 	data             []byte        // contents for WRITE; lies in own, or in the reader's input
 	own              *buffer.Block // the buffer that the packet came in
 
-	reply    *buffer.Block // lent before the request starts, if its reply needs one
-	charge   int           // reply's share of the session's budget
-	changes  bool          // it changes something that a request on the path could see
-	running  bool
-	repeated bool     // fails like an earlier one on its handle, which has been logged
-	next     *request // in the session's list of spare requests
+	reply     *buffer.Block // lent before the request starts, if its reply needs one
+	charge    int           // reply's share of the session's budget
+	changes   bool          // it changes something that a request on the path could see
+	running   bool
+	shortName bool     // the extension was called check-file
+	repeated  bool     // fails like an earlier one on its handle, which has been logged
+	next      *request // in the session's list of spare requests
 }
 
 // parse fills in r from a packet's body. Paths become absolute, and clean unless the backend walks

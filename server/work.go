@@ -82,6 +82,10 @@ const longPath = 100
 
 // takesLong reports whether a request's paths are so long that it needs a turn.
 func (r *request) takesLong() bool {
-	return len(r.path)+len(r.path2) > 2*longPath &&
-		strings.Count(r.path, "/")+strings.Count(r.path2, "/") > longPath
+	text := ""
+	if r.op == opExpandPath {
+		text = r.text
+	}
+	return len(r.path)+len(r.path2)+len(text) > 2*longPath &&
+		strings.Count(r.path, "/")+strings.Count(r.path2, "/")+strings.Count(text, "/") > longPath
 }

@@ -222,12 +222,12 @@ func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 		more := float64(wanted) / float64(have)
 		wrong := rate > tooMuch*more*before // the rate before was not all that was possible
 		// the last doubling must have helped, too
-		if rate < growing*before*max(1, more/2) || wrong && s.test(ctx, g) {
+		if rate < growing*before*max(1, more/2) || wrong && g.lasts(testFor) && s.test(ctx, g) {
 			for g.lasts(testFor) && s.test(ctx, g) {
 			}
 			return
 		}
-		if doublings = 1; rate > independent*before {
+		if doublings = 1; rate > independent*before && !wrong {
 			doublings = 2
 		}
 	}

@@ -52,7 +52,7 @@ func (f *readerAtFor) WriteAt(p []byte, off int64) (int, error) {
 // hash is that of the file.
 func TestHashPipeInAnyOrder(t *testing.T) {
 	pool := new(sync.Pool)
-	all := noise(3 << 20) // more than the pipe has buffers for
+	all := noise(6 << 20) // more than the pipe has buffers for
 	for seed := range uint64(200) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -173,7 +174,11 @@ func (l *litter) sweep(d *directory) {
 		if d.unswept == nil {
 			d.unswept = make(map[string]map[string]bool)
 		}
-		d.unswept[root] = l.tidy(d.tree, root, d.rel, d.target)
+		below, err := l.tidy(d.tree, root, d.rel, d.target)
+		if err != nil {
+			l.unseen.Store(true)
+		}
+		d.unswept[root] = below
 	}
 }
 
@@ -192,16 +197,20 @@ func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]boo
 			return
 		}
 		rel, dir := path.Join(rel, name), t.dst.join(dir, name)
-		l.sweepBelow(t, root, rel, dir, l.tidy(t, root, rel, dir), depth+1)
+		below, err := l.tidy(t, root, rel, dir)
+		if err != nil && !errors.Is(err, fs.ErrPermission) { // no run can have written there
+			l.unseen.Store(true)
+		}
+		l.sweepBelow(t, root, rel, dir, below, depth+1)
 	}
 }
 
 // tidy removes what dead runs left in one directory, called dir in this run, and returns its
 // subdirectories.
-func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool) {
+func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
 	tokens := l.roots()[root]
 	below = make(map[string]bool)
-	err := t.dst.tidy(root, rel, func(name string, isDir bool) bool {
+	err = t.dst.tidy(root, rel, func(name string, isDir bool) bool {
 		switch temporary := t.dst.join(dir, name); {
 		case isDir:
 			below[name] = true
@@ -215,10 +224,7 @@ func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool) {
 		}
 		return false
 	})
-	if err != nil {
-		l.unseen.Store(true)
-	}
-	return below
+	return below, err
 }
 
 // roots returns the targets of dead runs, with their tokens.

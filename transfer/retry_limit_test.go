@@ -24,6 +24,7 @@ func TestServerThatAlwaysBreaksOff(t *testing.T) {
 	} {
 		for _, do := range []sftptest.Action{sftptest.Hangup(), sftptest.LastReply()} {
 			for _, skip := range []int{0, 4} {
+				on := on
 				on.Do, on.Skip = do, skip
 				t.Run(fmt.Sprint(on.On, on.Extension, do, skip), func(t *testing.T) {
 					t.Parallel()

@@ -29,6 +29,7 @@ var holeySizes = map[string]struct {
 }{
 	"all a hole":   {4 << 20, nil},
 	"data first":   {4 << 20, extents{{0, 256 << 10}}},
+	"much data":    {8 << 20, extents{{2 << 20, 3 << 20}}},
 	"data last":    {4 << 20, extents{{15 << 18, 256 << 10}}},
 	"data between": {4 << 20, extents{{256 << 10, 300_000}, {3 << 18, 1}, {9<<18 + 5, 512 << 10}}},
 	"small holes": {4 << 20, extents{{1 << 20, 8192}, {1<<20 + 16384, 8192},

@@ -50,10 +50,10 @@ func (t tree) beneath(ctx context.Context, what, top, name string,
 	}
 	defer root.Close()
 	err = control(root, func(dir int) error {
-		held := -1
+		held, left := -1, name
 		defer func() { closeHeld(held) }()
 		for {
-			element, rest, more := strings.Cut(name, "/")
+			element, rest, more := strings.Cut(left, "/")
 			if !more {
 				return op(dir, element)
 			}
@@ -70,7 +70,7 @@ func (t tree) beneath(ctx context.Context, what, top, name string,
 				return err
 			}
 			closeHeld(held)
-			held, dir, name = next, next, rest
+			held, dir, left = next, next, rest
 		}
 	})
 	return named(what, top+"/"+name, err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -100,9 +101,12 @@ func (l *login) program(request *transport.Request) program {
 }
 
 // sftp serves SFTP to the end of the channel, which comes after all that had arrived when the
-// connection ended: a client that hung up within a packet is told from one that was done.
-func (l *login) sftp(_ context.Context, channel ssh.Channel) {
-	ctx := l.server.ctx
+// connection ended: a client that hung up within a packet is told from one that was done. That takes
+// no time; work for a client that is gone is given up.
+func (l *login) sftp(connected context.Context, channel ssh.Channel) {
+	ctx, cancel := context.WithCancel(l.server.ctx)
+	defer cancel()
+	defer context.AfterFunc(connected, func() { time.AfterFunc(time.Second, cancel) })()
 	err := server.Serve(ctx, &exiting{Channel: channel}, l.access.FS, &server.Options{
 		Policy:   l.policy,
 		Pool:     &l.server.buffers,
@@ -112,7 +116,7 @@ func (l *login) sftp(_ context.Context, channel ssh.Channel) {
 
 		DraftSymlinks: draftSymlinks(l.client),
 	})
-	if err != nil && ctx.Err() == nil && !hungUp(err) {
+	if err != nil && l.server.ctx.Err() == nil && !hungUp(err) {
 		l.log.Warn("session ended badly", "error", err)
 	}
 }

@@ -331,11 +331,19 @@ func (s *spec) steadily(env *verb.Env, run func() error) error {
 
 // runOne runs the verb on one host.
 func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
-	return c.steadily(env, func() error { return c.runOnce(t, env, g) })
+	var names []string // expanded once: a later run must not act on files that came meanwhile
+	return c.steadily(env, func() (err error) {
+		if names == nil {
+			if names, err = c.operands(t, env, g); err != nil {
+				return err
+			}
+		}
+		return c.run(t.Ctx, env, names)
+	})
 }
 
-func (c *command) runOnce(t *connect.Task, env *verb.Env, g *group) error {
-	var names []string
+// operands returns the paths that the operands stand for.
+func (c *command) operands(t *connect.Task, env *verb.Env, g *group) (names []string, err error) {
 	for i, p := range g.places {
 		if p.Target.Host == anyHost {
 			names = append(names, p.Target.Path)
@@ -344,11 +352,11 @@ func (c *command) runOnce(t *connect.Task, env *verb.Env, g *group) error {
 		literal := c.literal == allLiteral || c.literal == lastLiteral && i == len(g.places)-1
 		found, err := expand(t, env.Client, p, literal)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		names = append(names, found...)
 	}
-	return c.run(t.Ctx, env, names)
+	return names, nil
 }
 
 // expand returns the paths that an operand stands for. As in a shell, a pattern that matches

@@ -11,6 +11,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/sync"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/cli/verb"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -32,6 +33,9 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 	tries := 0
 	var gaveUp error
 	env.Renew = func(_ error, progress bool) *usftp.Client {
+		if gaveUp != nil || !pool.Lost(host.Client) {
+			return nil
+		}
 		if progress {
 			tries = 0
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -113,10 +112,20 @@ func (m *modeChange) parseClause(clause string) error {
 }
 
 // Settles reports whether a mode for chmod means the same if it is set twice: it does unless it
-// copies permissions from one place to another.
+// copies permissions from one place to another, or a step after X changes what X looks at.
 func Settles(mode string) bool {
 	m, err := parseMode(mode)
-	return err == nil && !slices.ContainsFunc(m.steps, func(s modeStep) bool { return s.copy != 0 })
+	if err != nil {
+		return false
+	}
+	conditional := false
+	for _, s := range m.steps {
+		if s.copy != 0 || conditional {
+			return false
+		}
+		conditional = s.x
+	}
+	return true
 }
 
 // apply returns the new mode for a file with this mode. As in GNU's chmod, a directory keeps its

@@ -323,6 +323,9 @@ func (t *tail) took(f *followed, l look) bool {
 		}
 		if err != nil {
 			t.readFailed(f.name, err)
+			if t.over() {
+				return true // renew opens it again
+			}
 			if !t.o.Retry {
 				f.file.Close()
 				return false
