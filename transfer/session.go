@@ -67,11 +67,13 @@ func (s *session) measure(ctx context.Context, size int64) {
 }
 
 // worthStriping reports whether a file, or the rest of it, should use several handles. On hosts
-// that count reads a file is opened once, and on hosts where handles do not see each other's writes
+// that count reads a file is opened once, as on hosts whose times change while a file is read: its
+// handles would seem to have different files. On hosts where handles do not see each other's writes
 // it is written through one.
 func (s *session) worthStriping(c *fileCopy, size int64, reads bool) bool {
 	if s == nil || s.host.Pool.Size() < 2 || c.limiter != nil || c.tree.spreads() ||
-		reads && private.OfClient(s.client).ReadsOnce() || !reads && s.host.Quirks.Separate.Load() {
+		reads && (private.OfClient(s.client).ReadsOnce() || private.OfClient(s.client).Touches() ||
+			s.host.Quirks.Touches.Load()) || !reads && s.host.Quirks.Separate.Load() {
 		return false
 	}
 	s.measure(c.ctx, size)

@@ -41,4 +41,23 @@ func TestPatternSkipsPipes(t *testing.T) {
 	if data := readFile(t, filepath.Join(near, "file")); string(data) != "data" {
 		t.Errorf("the file holds %q", data)
 	}
+	for _, args := range [][]string{
+		{"cat", "--config", sshd.ConfigFile, "testhost:" + far + "/*"},
+		{"head", "--config", sshd.ConfigFile, "testhost:" + far + "/*"},
+		{"tail", "--config", sshd.ConfigFile, "testhost:" + far + "/*"},
+	} {
+		got := run(t, near, args...)
+		if got.code != ui.ExitOK || got.stdout != "data" ||
+			strings.Count(got.stderr, "skipped: it is a named pipe") != 2 {
+			t.Errorf("%s: %+v", args[0], got)
+		}
+	}
+	into := t.TempDir()
+	batch := filepath.Join(into, "batch")
+	writeFile(t, batch, []byte("get "+far+"/*\n"))
+	got = run(t, into, "shell", "-F", sshd.ConfigFile, "-b", batch, "testhost")
+	if got.code != ui.ExitOK || strings.Count(got.stderr, "skipped: it is a named pipe") != 2 ||
+		string(readFile(t, filepath.Join(into, "file"))) != "data" {
+		t.Errorf("get: %+v", got)
+	}
 }

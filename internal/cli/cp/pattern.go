@@ -3,10 +3,12 @@ package cp
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/pattern"
+	"github.com/usftp/usftp/transfer"
 )
 
 // expand returns the files that a source stands for: those that match its pattern, or the one file
@@ -52,7 +54,12 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 		return nil, fmt.Errorf("cannot copy %s:%s: %w", host.Name, s.Target.Path, err)
 	}
 	if len(names) != 1 || names[0] != s.Target.Path {
-		names = c.withoutSpecial(c.Ctx, host.Host, names)
+		names = pattern.WithoutSpecial(c.Ctx, host.Client, names, func(name, why string) {
+			if c.options.Events != nil {
+				c.options.Events(transfer.Event{Kind: transfer.Skipped, Time: time.Now(), Message: why,
+					Route: transfer.Route{SourceHost: host.Name, Source: name}})
+			}
+		})
 	}
 	var files []file
 	for _, name := range names {

@@ -54,6 +54,7 @@ type spec struct {
 
 	register func(f *pflag.FlagSet) // its own flags
 	acts     bool                   // it changes files, and -v reports what it does
+	reads    bool                   // it reads what files hold
 
 	// again reports whether the command may be run again from its beginning if the connection was
 	// lost meanwhile, and changes whether it changes files. Nil means that it changes nothing, or
@@ -353,6 +354,14 @@ func (c *command) operands(t *connect.Task, env *verb.Env, g *group) (names []st
 		found, err := expand(t, env.Client, p, literal)
 		if err != nil {
 			return nil, err
+		}
+		if c.reads && (len(found) != 1 || found[0] != p.Path()) {
+			found = pattern.WithoutSpecial(t.Ctx, env.Client, found, func(name, why string) {
+				env.Say(name + ": skipped: " + why)
+			})
+			if len(found) == 0 {
+				continue
+			}
 		}
 		names = append(names, found...)
 	}

@@ -16,7 +16,7 @@ import (
 func concatenate() *spec {
 	var o verb.ConcatenateOptions
 	return &spec{
-		use: "cat [flags] HOST:PATH...", short: "print files",
+		reads: true, use: "cat [flags] HOST:PATH...", short: "print files",
 		long: `Prints files on hosts, one after the other, as cat does. The beginnings of the next
 files are fetched while one is printed. Contents go to standard output as they are,
 control characters included.
@@ -76,7 +76,7 @@ func head() *spec {
 	var o verb.HeadOptions
 	var n amounts
 	return &spec{
-		use: "head [flags] HOST:PATH...", short: "print the beginnings of files",
+		reads: true, use: "head [flags] HOST:PATH...", short: "print the beginnings of files",
 		long: `Prints the first lines of files on hosts, as head does. Only what is printed is fetched,
 in pieces of 32 KiB and more. "-5" is short for "-n 5".`,
 		examples: `  usftp head -n 3 'host:/etc/*.conf'
@@ -99,7 +99,7 @@ func tail() *spec {
 	var n amounts
 	seconds := 1.0
 	return &spec{
-		use: "tail [flags] HOST:PATH...", short: "print the ends of files",
+		reads: true, use: "tail [flags] HOST:PATH...", short: "print the ends of files",
 		long: `Prints the last lines of files on hosts, as tail does. Files are read backwards from
 their ends. "-5" is short for "-n 5".
 

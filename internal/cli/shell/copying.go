@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/usftp/usftp/internal/cli/pattern"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/pool"
@@ -103,7 +104,13 @@ func (s *Shell) get(ctx context.Context, r *request) error {
 	j := s.job(r)
 	return s.copyAll(ctx, sources, copying{
 		names: func(host pool.Host, w word) ([]string, error) {
-			return s.remoteNames(ctx, host, w)
+			names, err := s.remoteNames(ctx, host, w)
+			if w.isPattern() {
+				names = pattern.WithoutSpecial(ctx, host.Client, names, func(name, why string) {
+					s.app.Console.Say(name + ": skipped: " + why)
+				})
+			}
+			return names, err
 		},
 		target: target,
 		isDir: func(pool.Host) (bool, error) {
@@ -151,7 +158,13 @@ func (s *Shell) copy(ctx context.Context, r *request) error {
 	j := s.job(r)
 	return s.copyAll(ctx, r.args[:last], copying{
 		names: func(host pool.Host, w word) ([]string, error) {
-			return s.remoteNames(ctx, host, w)
+			names, err := s.remoteNames(ctx, host, w)
+			if w.isPattern() {
+				names = pattern.WithoutSpecial(ctx, host.Client, names, func(name, why string) {
+					s.app.Console.Say(name + ": skipped: " + why)
+				})
+			}
+			return names, err
 		},
 		target: target,
 		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
