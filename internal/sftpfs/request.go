@@ -11,7 +11,8 @@ import (
 
 // interruptGrace is how long a request may still run after a signal that does not end the program.
 // The kernel tells a file system of every signal, including SIGCHLD and timers, and programs do not
-// expect those to interrupt stat or mkdir.
+// expect those to interrupt stat or mkdir. Go's runtime sends itself signals, too, and calls rmdir
+// again after EINTR, which fails if the first call was carried out: hence also while the link is down.
 const interruptGrace = 2 * time.Second
 
 // request returns the context of one call by the kernel. The caller must call stop when the call is
@@ -28,7 +29,7 @@ func (f *FS) request(cancel <-chan struct{}, header *fuse.InHeader) (ctx context
 			return
 		case <-cancel:
 		}
-		if !dies(pid) && f.link.isUp() {
+		if !dies(pid) {
 			select {
 			case <-ctx.Done():
 				return
