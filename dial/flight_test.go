@@ -175,7 +175,7 @@ func TestServerThatTakesNoFlight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newTestServer(t)
 				takesKeys(srv, public)
-				srv.ServerVersion, srv.hangUps = c.version, c.hangUps
+				srv.ServerVersion, srv.hangUps, srv.late = c.version, c.hangUps, synctest.Wait
 				for i, want := range c.conns {
 					srv.conns = 0
 					began := time.Now()

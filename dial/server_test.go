@@ -22,6 +22,9 @@ type testServer struct {
 	session func(ch ssh.Channel, requests <-chan *ssh.Request)
 	// hangUps is on how many connections the server hangs up once a login has succeeded.
 	hangUps int
+	// late, if set, is called before a channel is accepted. What comes for a channel before that is
+	// dropped by x/crypto/ssh.
+	late func()
 
 	mu     sync.Mutex
 	conns  int
@@ -70,6 +73,9 @@ func (s *testServer) serve(c net.Conn) {
 	}
 	go ssh.DiscardRequests(requests)
 	for n := range channels {
+		if s.late != nil {
+			s.late()
+		}
 		ch, requests, err := n.Accept()
 		if err != nil {
 			return
