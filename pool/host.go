@@ -61,8 +61,8 @@ type Quirks struct {
 // A Clock measures how far a host's clock is behind ours. SFTP does not tell the time, but Linux
 // stamps a file in /proc when it is first looked up, and each SFTP session is a process of its own.
 type Clock struct {
-	once   sync.Once
-	asked  chan struct{} // closed when the rest is known
+	mu     sync.Mutex
+	asked  chan struct{} // closed when the host has answered, or the connection was lost; nil before
 	behind time.Duration
 	known  bool
 }
@@ -73,23 +73,48 @@ const ownClock = "/proc/self/mountstats"
 // Ask asks the host, without waiting for the answer, unless it has been asked already. A stale stamp
 // makes the clock look further behind than it is, which is safe.
 func (k *Clock) Ask(c *usftp.Client) {
-	k.once.Do(func() {
-		k.asked = make(chan struct{})
-		go func() {
-			defer close(k.asked)
-			info, err := c.Lstat(ownClock)
-			if err == nil && info.Sys().(*usftp.FileStat).HasTimes() {
-				k.behind, k.known = time.Since(info.ModTime()), true
-			}
-		}()
-	})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.asked != nil {
+		return
+	}
+	asked := make(chan struct{})
+	k.asked = asked
+	go func() {
+		defer close(asked)
+		info, err := c.Lstat(ownClock)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case err == nil && info.Sys().(*usftp.FileStat).HasTimes():
+			k.behind, k.known = time.Since(info.ModTime()), true
+		case err != nil && Lost(c):
+			k.asked = nil // ask again on the next connection
+		}
+	}()
 }
 
-// Behind waits for the answer. known is false if the host was not asked or has no /proc.
-func (k *Clock) Behind() (behind time.Duration, known bool) {
-	k.once.Do(func() { k.asked = make(chan struct{}); close(k.asked) })
-	<-k.asked
-	return k.behind, k.known
+// Behind waits for the answer. known is false if the host was not asked, was lost, or has no /proc.
+// The error is the cause of ctx.
+func (k *Clock) Behind(ctx context.Context) (behind time.Duration, known bool, err error) {
+	k.mu.Lock()
+	asked := k.asked
+	k.mu.Unlock()
+	if asked == nil {
+		return 0, false, nil
+	}
+	select {
+	case <-asked:
+	default:
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return 0, false, context.Cause(ctx)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.behind, k.known, nil
 }
 
 // A firstRequest is sent along with the session's first packet because the first copy will need its

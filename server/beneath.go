@@ -11,7 +11,7 @@ import (
 type beneath struct{ top, name, newName string }
 
 var errNotBeneath = &StatusError{Code: wire.BadMessage,
-	Message: "not a clean path from a directory on"}
+	Message: "the path is empty or contains an empty element, . or .."}
 
 // readBeneath turns r into the wrapped request, so that the policy, the order of requests, the
 // quota and the log treat it alike.

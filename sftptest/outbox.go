@@ -148,7 +148,8 @@ func (o *outbox) run() {
 	}
 }
 
-// largePacket is from which size on a packet is not copied to go out with others.
+// largePacket is the size from which a packet is written by itself instead of being copied into a
+// batch.
 const largePacket = 16 << 10
 
 // write writes packets, and returns batch to be used again.

@@ -81,13 +81,14 @@ func inheritDoubt(stat *usftp.FileStat, bound int64) *doubt {
 	return d
 }
 
-// certain reports whether the source is already in doubt. It may wait for a reply.
-func (d *doubt) certain() bool {
+// certain reports whether the source is already in doubt. It may wait for a reply; if ctx ends
+// meanwhile, the source is in doubt, to be safe.
+func (d *doubt) certain(ctx context.Context) bool {
 	if d == nil || d.suspect || d.clock == nil {
 		return d != nil && d.suspect
 	}
-	behind, known := d.clock.Behind()
-	return known && !d.first.ModTime().Before(d.began.Add(-behind-doubtFor))
+	behind, known, err := d.clock.Behind(ctx)
+	return err != nil || known && !d.first.ModTime().Before(d.began.Add(-behind-doubtFor))
 }
 
 // atOnce reports whether all n bytes that were read came in one reply. The server then read them at
@@ -182,7 +183,7 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	if d == nil || d.atOnce(c, f, n) {
 		return nil
 	}
-	d.suspect = d.certain()
+	d.suspect = d.certain(c.ctx)
 	if after := f.FileStat(); !d.suspect && after.HasTimes() && after.Atime != d.first.Atime {
 		// the host's clock when the file was first seen was at least this
 		then := int64(after.Atime) - int64(time.Since(d.began)/time.Second) - 1

@@ -188,7 +188,8 @@ func (c *fileCopy) finishing() (stop func()) {
 	})
 }
 
-// checks sets what tells how far the bytes have been hashed or read again, until done is called.
+// checks has progress report position, which is how far the bytes have been hashed or read again,
+// until done is called.
 func (c *fileCopy) checks(position func() int64) (done func()) {
 	c.checked.Store(&position)
 	return func() { c.checked.Store(nil) }

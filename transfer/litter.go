@@ -25,10 +25,11 @@ import (
 //
 // A run's note is locked while the run is alive, so nobody removes what another run is writing.
 type litter struct {
-	own   *runNote          // nil without a journal
-	dead  []*runNote        // of runs that have ended
-	marks map[string]string // marks of dead runs' files, by their temporary files
-	root  string            // this run's target, as notes name it
+	own   *runNote                              // nil without a journal
+	dead  []*runNote                            // of runs that have ended
+	roots map[string]map[localfs.TempToken]bool // their targets, with their tokens
+	marks map[string]string                     // marks of dead runs' files, by their temporary files
+	root  string                                // this run's target, as notes name it
 
 	some   atomic.Bool  // this run has left something, or may have
 	unseen atomic.Bool  // not everything that dead runs left was found and removed
@@ -90,6 +91,7 @@ func (t *tree) openLitter() {
 		}
 	}
 	if len(l.dead) > 0 {
+		l.findRoots()
 		l.readMarks(t.options.Journal, entries)
 		l.continues = make(map[string]leftover)
 	}
@@ -167,7 +169,7 @@ func readMark(name string) *mark {
 // sweep removes what dead runs left in a directory and in its counterparts below their targets,
 // except what a file may continue from.
 func (l *litter) sweep(d *directory) {
-	for root := range l.roots() {
+	for root := range l.roots {
 		if root == l.root && d.fresh {
 			continue
 		}
@@ -208,7 +210,7 @@ func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]boo
 // tidy removes what dead runs left in one directory, called dir in this run, and returns its
 // subdirectories.
 func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
-	tokens := l.roots()[root]
+	tokens := l.roots[root]
 	below = make(map[string]bool)
 	err = t.dst.tidy(root, rel, func(name string, isDir bool) bool {
 		switch temporary := t.dst.join(dir, name); {
@@ -227,21 +229,17 @@ func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, er
 	return below, err
 }
 
-// roots returns the targets of dead runs, with their tokens.
-func (l *litter) roots() map[string]map[localfs.TempToken]bool {
-	if len(l.dead) == 0 {
-		return nil
-	}
-	roots := make(map[string]map[localfs.TempToken]bool)
+// findRoots sets the targets of dead runs, with their tokens.
+func (l *litter) findRoots() {
+	l.roots = make(map[string]map[localfs.TempToken]bool)
 	for _, n := range l.dead {
 		for _, root := range n.Roots {
-			if roots[root] == nil {
-				roots[root] = make(map[localfs.TempToken]bool)
+			if l.roots[root] == nil {
+				l.roots[root] = make(map[localfs.TempToken]bool)
 			}
-			roots[root][n.token] = true
+			l.roots[root][n.token] = true
 		}
 	}
-	return roots
 }
 
 // end removes or closes the notes at the end of the run. whole means that nothing has failed.

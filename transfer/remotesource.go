@@ -310,7 +310,7 @@ func (in *remoteInput) copyOn(c *fileCopy, to *usftp.File) (n int64, done bool, 
 		return 0, false, nil
 	}
 	small := in.known.size <= readAtOnce
-	if d := c.tries.doubt; !small && d.certain() {
+	if d := c.tries.doubt; !small && d.certain(c.ctx) {
 		if err := d.wait(c.ctx); err != nil {
 			return 0, true, err
 		}
@@ -491,7 +491,7 @@ func (in *remoteInput) compare(c *fileCopy, file io.ReaderAt, n int64) (same boo
 }
 
 func (in *remoteInput) inherit(c *fileCopy, m *mark) {
-	if m.SourceDoubt > 0 && !c.tries.doubt.certain() {
+	if m.SourceDoubt > 0 && !c.tries.doubt.certain(c.ctx) {
 		c.tries.doubt = inheritDoubt(in.file.FileStat(), m.SourceDoubt)
 	}
 }

@@ -257,7 +257,7 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 	if !m.Synced {
 		m.Boot = localfs.BootID()
 	}
-	if d := c.tries.doubt; d.certain() {
+	if d := c.tries.doubt; d.certain(c.ctx) {
 		m.SourceDoubt = min(m.Bytes, d.bound.Load())
 	}
 	m.Strays = c.tries.strays

@@ -54,10 +54,11 @@ func TestPatternSkipsPipes(t *testing.T) {
 	}
 	into := t.TempDir()
 	batch := filepath.Join(into, "batch")
-	writeFile(t, batch, []byte("get "+far+"/*\n"))
+	writeFile(t, batch, []byte("get "+far+"/*\ncat "+far+"/*\n"))
 	got = run(t, into, "shell", "-F", sshd.ConfigFile, "-b", batch, "testhost")
-	if got.code != ui.ExitOK || strings.Count(got.stderr, "skipped: it is a named pipe") != 2 ||
-		string(readFile(t, filepath.Join(into, "file"))) != "data" {
-		t.Errorf("get: %+v", got)
+	if got.code != ui.ExitOK || strings.Count(got.stderr, "skipped: it is a named pipe") != 4 ||
+		string(readFile(t, filepath.Join(into, "file"))) != "data" ||
+		!strings.HasSuffix(got.stdout, "data") {
+		t.Errorf("get and cat in the shell: %+v", got)
 	}
 }

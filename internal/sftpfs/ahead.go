@@ -84,7 +84,7 @@ func (s *scout) has(path string) bool {
 	return s.lists[path] != nil
 }
 
-// read says that a program has read a directory, and which directories below it are to be expected.
+// read notes that a program has read a directory, and which directories it may read next.
 func (s *scout) read(path string, below []string) {
 	if s.cache <= 0 {
 		return
@@ -135,7 +135,7 @@ func (s *scout) forget(path string) {
 	}
 }
 
-// start makes lists as far as that is allowed. The caller holds the lock.
+// start begins to make lists, up to the limits. The caller holds the lock.
 func (s *scout) start() {
 	for len(s.next) > 0 && s.running < mostListings && len(s.lists) < s.window &&
 		s.names < mostAwaiting {
@@ -157,9 +157,10 @@ func (s *scout) run(path string, l *aheadOfTime) {
 	close(l.done)
 	s.running--
 	switch {
-	case s.lists[path] != l: // it is taken, or worth nothing any more
+	case s.lists[path] != l: // taken, or dropped
 	case err != nil:
 		delete(s.lists, path)
+		delete(s.below, path)
 	default: // what lies below is read before what comes behind it
 		s.names += len(found.entries)
 		s.expect(directoriesIn(path, found.entries))

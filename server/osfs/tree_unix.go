@@ -194,7 +194,7 @@ func readDir(dir *os.File, n int) (list []fs.FileInfo, err error) {
 	return list, errors.Join(failed, err)
 }
 
-// dots describes the directory name and its parent, as far as it may.
+// dots describes the directory name and its parent, leaving out what cannot be read.
 func (t tree) dots(ctx context.Context, name string) (list []fs.FileInfo) {
 	for _, dots := range []string{".", ".."} {
 		if i, err := t.stat(ctx, name+"/"+dots, false); err == nil {

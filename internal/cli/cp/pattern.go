@@ -49,17 +49,15 @@ func (c *Copier) expand(s connect.Place) ([]file, error) {
 	if ok {
 		typedPattern = usftp.QuotePattern(strings.TrimSuffix(typedPattern, below)) + below
 	}
-	names, err := pattern.Expand(c.Ctx, host.Client, typedPattern, s.Target.Path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot copy %s:%s: %w", host.Name, s.Target.Path, err)
-	}
-	if len(names) != 1 || names[0] != s.Target.Path {
-		names = pattern.WithoutSpecial(c.Ctx, host.Client, names, func(name, why string) {
+	names, err := pattern.ExpandReadable(c.Ctx, host.Client, typedPattern, s.Target.Path,
+		func(name, why string) {
 			if c.options.Events != nil {
 				c.options.Events(transfer.Event{Kind: transfer.Skipped, Time: time.Now(), Message: why,
 					Route: transfer.Route{SourceHost: host.Name, Source: name}})
 			}
 		})
+	if err != nil {
+		return nil, fmt.Errorf("cannot copy %s:%s: %w", host.Name, s.Target.Path, err)
 	}
 	var files []file
 	for _, name := range names {

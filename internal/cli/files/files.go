@@ -318,8 +318,24 @@ func (c *command) renewing(t *connect.Task, on pool.Host) func(err error, progre
 	}
 }
 
-// steadily runs the verb, again if the connection was lost and that does no harm.
-func (s *spec) steadily(env *verb.Env, run func() error) error {
+// runOn runs the verb on the files that its n operands stand for, again if the connection was lost
+// and that does no harm. Each operand is expanded once: a later run must not act on files that have
+// come since.
+func (s *spec) runOn(ctx context.Context, env *verb.Env, n int,
+	expand func(i int, literal bool) ([]string, error)) error {
+	var names []string
+	expanded := 0
+	run := func() error {
+		for ; expanded < n; expanded++ {
+			literal := s.literal == allLiteral || s.literal == lastLiteral && expanded == n-1
+			found, err := expand(expanded, literal)
+			if err != nil {
+				return err
+			}
+			names = append(names, found...)
+		}
+		return s.run(ctx, env, names)
+	}
 	ok, changes := !s.acts, false
 	if s.again != nil {
 		ok, changes = s.again()
@@ -332,45 +348,19 @@ func (s *spec) steadily(env *verb.Env, run func() error) error {
 
 // runOne runs the verb on one host.
 func (c *command) runOne(t *connect.Task, env *verb.Env, g *group) error {
-	var names []string // expanded once: a later run must not act on files that came meanwhile
-	return c.steadily(env, func() (err error) {
-		if names == nil {
-			if names, err = c.operands(t, env, g); err != nil {
-				return err
-			}
-		}
-		return c.run(t.Ctx, env, names)
-	})
-}
-
-// operands returns the paths that the operands stand for.
-func (c *command) operands(t *connect.Task, env *verb.Env, g *group) (names []string, err error) {
-	for i, p := range g.places {
+	return c.runOn(t.Ctx, env, len(g.places), func(i int, literal bool) ([]string, error) {
+		p := g.places[i]
 		if p.Target.Host == anyHost {
-			names = append(names, p.Target.Path)
-			continue
+			return []string{p.Target.Path}, nil
 		}
-		literal := c.literal == allLiteral || c.literal == lastLiteral && i == len(g.places)-1
-		found, err := expand(t, env.Client, p, literal)
-		if err != nil {
-			return nil, err
-		}
-		if c.reads && (len(found) != 1 || found[0] != p.Path()) {
-			found = pattern.WithoutSpecial(t.Ctx, env.Client, found, func(name, why string) {
-				env.Say(name + ": skipped: " + why)
-			})
-			if len(found) == 0 {
-				continue
-			}
-		}
-		names = append(names, found...)
-	}
-	return names, nil
+		return c.expand(t, env, p, literal)
+	})
 }
 
 // expand returns the paths that an operand stands for. As in a shell, a pattern that matches
 // nothing stands for itself: the verb then reports that there is no such file.
-func expand(t *connect.Task, client *usftp.Client, p connect.Place, literal bool) ([]string, error) {
+func (c *command) expand(t *connect.Task, env *verb.Env, p connect.Place,
+	literal bool) (names []string, err error) {
 	_, below, atHome := t.Home(&p)
 	name := p.Path()
 	head := 0 // length of the part from the server, before what was typed
@@ -382,13 +372,19 @@ func expand(t *connect.Task, client *usftp.Client, p connect.Place, literal bool
 	case literal:
 		return []string{name}, nil
 	case pattern.Has(typed):
-		names, err := pattern.Expand(t.Ctx, client, usftp.QuotePattern(name[:head])+typed, name)
+		typed = usftp.QuotePattern(name[:head]) + typed
+		if c.reads {
+			names, err = pattern.ExpandReadable(t.Ctx, env.Client, typed, name,
+				func(name, why string) { env.Say(name + ": skipped: " + why) })
+		} else {
+			names, err = pattern.Expand(t.Ctx, env.Client, typed, name)
+		}
 		if errors.Is(err, pattern.ErrNoMatch) {
 			return []string{name}, nil
 		}
 		return names, err
 	case strings.Contains(typed, `\`):
-		return []string{pattern.Unescape(client.WithContext(t.Ctx), name, head)}, nil
+		return []string{pattern.Unescape(env.Client.WithContext(t.Ctx), name, head)}, nil
 	}
 	return []string{name}, nil
 }

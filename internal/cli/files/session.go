@@ -94,16 +94,10 @@ func (c SessionCommand) Run(ctx context.Context, env *verb.Env, args []string,
 	if len(args) < s.least {
 		return &verb.UsageError{Err: errors.New("missing operand")}
 	}
-	return s.steadily(env, func() error {
-		var names []string
-		for i, arg := range args {
-			literal := s.literal == allLiteral || s.literal == lastLiteral && i == len(args)-1
-			found, err := expand(arg, literal)
-			if err != nil {
-				return err
-			}
-			names = append(names, found...)
-		}
-		return s.run(ctx, env, names)
+	return s.runOn(ctx, env, len(args), func(i int, literal bool) ([]string, error) {
+		return expand(args[i], literal)
 	})
 }
+
+// Reads reports whether the command reads what files hold.
+func (c SessionCommand) Reads() bool { return c.make().reads }

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/usftp/usftp/internal/cli/pattern"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/pool"
@@ -103,15 +102,7 @@ func (s *Shell) get(ctx context.Context, r *request) error {
 	}
 	j := s.job(r)
 	return s.copyAll(ctx, sources, copying{
-		names: func(host pool.Host, w word) ([]string, error) {
-			names, err := s.remoteNames(ctx, host, w)
-			if w.isPattern() {
-				names = pattern.WithoutSpecial(ctx, host.Client, names, func(name, why string) {
-					s.app.Console.Say(name + ": skipped: " + why)
-				})
-			}
-			return names, err
-		},
+		names:  func(host pool.Host, w word) ([]string, error) { return s.readableNames(ctx, host, w) },
 		target: target,
 		isDir: func(pool.Host) (bool, error) {
 			info, err := os.Stat(target)
@@ -157,15 +148,7 @@ func (s *Shell) copy(ctx context.Context, r *request) error {
 	target := s.session.abs(s.tilde(r.args[last]))
 	j := s.job(r)
 	return s.copyAll(ctx, r.args[:last], copying{
-		names: func(host pool.Host, w word) ([]string, error) {
-			names, err := s.remoteNames(ctx, host, w)
-			if w.isPattern() {
-				names = pattern.WithoutSpecial(ctx, host.Client, names, func(name, why string) {
-					s.app.Console.Say(name + ": skipped: " + why)
-				})
-			}
-			return names, err
-		},
+		names:  func(host pool.Host, w word) ([]string, error) { return s.readableNames(ctx, host, w) },
 		target: target,
 		isDir:  func(host pool.Host) (bool, error) { return isDirectory(ctx, host, target) },
 		one: func(host pool.Host, name string, _ bool) error {

@@ -37,7 +37,7 @@ func (s *Shell) edit(ctx context.Context, r *request) error {
 	}
 	var failed failures
 	for _, w := range r.args {
-		names, err := s.remoteNames(ctx, host, w)
+		names, err := s.readableNames(ctx, host, w)
 		s.note(&failed, err)
 		for _, name := range names {
 			err := s.editFile(ctx, name)

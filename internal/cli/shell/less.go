@@ -23,7 +23,7 @@ func (s *Shell) less(ctx context.Context, r *request) error {
 	var failed failures
 	var names []string
 	for _, w := range r.args {
-		found, err := s.remoteNames(ctx, host, w)
+		found, err := s.readableNames(ctx, host, w)
 		s.note(&failed, err)
 		names = append(names, found...)
 	}

@@ -19,6 +19,21 @@ import (
 // remoteNames returns the absolute paths on the host that a word stands for: those that match its
 // pattern, or the one that it names, whether or not it exists.
 func (s *Shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
+	return s.expand(w, func(typed, literal string) ([]string, error) {
+		return pattern.Expand(ctx, host.Client, typed, literal)
+	})
+}
+
+// readableNames is remoteNames for files that will be read; see [pattern.ExpandReadable].
+func (s *Shell) readableNames(ctx context.Context, host pool.Host, w word) ([]string, error) {
+	return s.expand(w, func(typed, literal string) ([]string, error) {
+		return pattern.ExpandReadable(ctx, host.Client, typed, literal, func(name, why string) {
+			s.app.Console.Say(name + ": skipped: " + why)
+		})
+	})
+}
+
+func (s *Shell) expand(w word, match func(typed, literal string) ([]string, error)) ([]string, error) {
 	if !w.isPattern() {
 		return []string{s.session.abs(s.tilde(w))}, nil
 	}
@@ -26,7 +41,7 @@ func (s *Shell) remoteNames(ctx context.Context, host pool.Host, w word) ([]stri
 	if !path.IsAbs(typed) {
 		typed = strings.TrimSuffix(usftp.QuotePattern(s.session.dir), "/") + "/" + typed
 	}
-	names, err := pattern.Expand(ctx, host.Client, typed, s.session.abs(w.text))
+	names, err := match(typed, s.session.abs(w.text))
 	if errors.Is(err, pattern.ErrNoMatch) {
 		err = fmt.Errorf("%s: %w", w.text, err)
 	}

@@ -135,7 +135,7 @@ func (t *terminal) ask(ctx context.Context, question string) (yes bool, err erro
 
 // readLine reads a line. The error is io.EOF, liner.ErrPromptAborted for Ctrl-C, or the cause of ctx.
 func (t *terminal) readLine(ctx context.Context, prompt string) (string, error) {
-	if ctx.Err() != nil { // two of the editor must not read at once
+	if ctx.Err() != nil { // the editor may still be reading for the last caller
 		return "", context.Cause(ctx)
 	}
 	t.editing.ApplyMode()

@@ -45,30 +45,34 @@ func (s *Shell) verb(ctx context.Context, c files.SessionCommand, words []word) 
 		if host, gaveUp = s.session.reconnect(ctx, host); gaveUp != nil {
 			return nil
 		}
-		left = words
 		return host.Client
 	}
-	operand := func(text string) word {
+	operand := func(text string) (w word, rest []word) {
 		for i, w := range left {
 			if w.text == text {
-				left = left[i+1:]
-				return w
+				return w, left[i+1:]
 			}
 		}
-		return word{text: text, pattern: usftp.QuotePattern(text)}
+		return word{text: text, pattern: usftp.QuotePattern(text)}, left
+	}
+	names := s.remoteNames
+	if c.Reads() {
+		names = s.readableNames
 	}
 	err = c.Run(ctx, env, textsOf(words), func(text string, literal bool) ([]string, error) {
-		w := operand(text)
+		w, rest := operand(text)
 		if literal || !w.isPattern() {
+			left = rest
 			if literal {
 				return []string{s.literal(w)}, nil
 			}
 			return []string{s.tilde(w)}, nil
 		}
-		names, err := s.remoteNames(ctx, host, w)
+		names, err := names(ctx, host, w)
 		if err != nil {
 			return nil, err
 		}
+		left = rest
 		if !strings.HasPrefix(text, "/") { // show it as it was typed
 			for i := range names {
 				names[i] = strings.TrimPrefix(names[i], strings.TrimSuffix(s.session.dir, "/")+"/")

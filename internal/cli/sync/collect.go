@@ -37,7 +37,7 @@ func afterEachCollection() {
 	runtime.AddCleanup(new([64]byte), func(struct{}) { afterEachCollection() }, struct{}{})
 }
 
-// growth returns by how many percent a heap of which so much lives may grow.
+// growth returns by how many percent a heap with so many live bytes may grow.
 func growth(live uint64) int {
 	if live >= collectBelow {
 		return leastGrowth

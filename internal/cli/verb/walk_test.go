@@ -130,7 +130,7 @@ func TestListingBreaksOff(t *testing.T) {
 					}
 					return nil
 				}}
-			// With another directory under way, a failure may be for want of handles.
+			// With another directory under way, a failure may mean too few handles.
 			top := j.lookup([]string{"/d", "/e"}, followNever, func(_ string, err error) { t.Fatal(err) })
 			ok(t, w.run(top))
 			if n := opened(); seen != 3*mostPart || told != 1 || n != 1 {
