@@ -226,13 +226,34 @@ func (s stderr) Write(p []byte) (int, error) {
 func (c *Channel) CloseWrite() error {
 	o := c.mux.t.out
 	o.mu.Lock()
-	err := c.cannotSend()
-	c.sentEOF = true
-	o.mu.Unlock()
-	if err != nil {
+	defer o.mu.Unlock()
+	if err := c.cannotSend(); err != nil {
 		return err
 	}
-	return o.control(appendUint32([]byte{msgChannelEOF}, c.peer))
+	c.sentEOF = true
+	return o.controlLocked(appendUint32([]byte{msgChannelEOF}, c.peer))
+}
+
+// inform sends a message about the channel that cannot wait. It sends nothing once CLOSE has been
+// sent, or the channel has ended: a peer that has answered CLOSE has forgotten the channel, and may
+// end the connection over a message about one that it does not know.
+func (c *Channel) inform(message []byte) error {
+	o := c.mux.t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c.sentClose || c.ended != nil {
+		return nil
+	}
+	return o.controlLocked(message)
+}
+
+// sendClose sends CLOSE, once. The caller holds the output's lock.
+func (c *Channel) sendClose() error {
+	if c.sentClose {
+		return nil
+	}
+	c.sentClose = true
+	return c.mux.t.out.controlLocked(appendUint32([]byte{msgChannelClose}, c.peer))
 }
 
 // Close closes the channel without waiting for the peer. What has been received and not read is
@@ -240,8 +261,10 @@ func (c *Channel) CloseWrite() error {
 func (c *Channel) Close() error {
 	o := c.mux.t.out
 	o.mu.Lock()
-	sent := c.sentClose || c.ended != nil
-	c.sentClose = true
+	var err error
+	if c.ended == nil {
+		err = c.sendClose()
+	}
 	o.change.Broadcast()
 	o.mu.Unlock()
 	c.mu.Lock()
@@ -254,10 +277,7 @@ func (c *Channel) Close() error {
 	if again {
 		return ErrClosed
 	}
-	if sent {
-		return nil
-	}
-	return o.control(appendUint32([]byte{msgChannelClose}, c.peer))
+	return err
 }
 
 // SendRequest sends a request about the channel, and waits for the answer if one is wanted.
@@ -368,7 +388,7 @@ func (c *Channel) answer(ok bool) error {
 	if ok {
 		number = msgChannelSuccess
 	}
-	return c.mux.t.out.control(appendUint32([]byte{number}, c.peer))
+	return c.inform(appendUint32([]byte{number}, c.peer))
 }
 
 // waitingRequests limits the requests that wait for NextRequest. More are refused.

@@ -137,7 +137,7 @@ func (m *mux) tellReaders() {
 func (m *mux) adjust(c *Channel, n int64) {
 	p := make([]byte, 0, 9)
 	p = appendUint32(appendUint32(append(p, msgChannelWindowAdjust), c.peer), uint32(n))
-	if err := m.t.out.control(p); err != nil {
+	if err := c.inform(p); err != nil {
 		m.t.end(err)
 	}
 }
@@ -233,13 +233,11 @@ func (m *mux) handle(p []byte) error {
 		c.mu.Unlock()
 		o := m.t.out
 		o.mu.Lock()
-		answered := c.sentClose
-		c.sentClose = true
+		c.ended = ErrChannelClosed
+		err := c.sendClose()
 		o.mu.Unlock()
 		c.finish(ErrChannelClosed)
-		if !answered {
-			return o.control(appendUint32([]byte{msgChannelClose}, c.peer))
-		}
+		return err
 	case msgChannelRequest:
 		var q channelRequest
 		if err := q.parse(p); err != nil {
@@ -392,7 +390,12 @@ func (m *mux) awaitOpen(ctx context.Context, c *Channel) error {
 	case <-c.opened:
 		return c.openErr
 	case <-c.done:
-		return c.endReason()
+		select {
+		case <-c.opened: // and closed at once
+			return c.openErr
+		default:
+			return c.endReason()
+		}
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
@@ -560,18 +563,19 @@ func (m *mux) nextOffer() (*NewChannel, error) {
 // Accept opens the channel.
 func (n *NewChannel) Accept() (*Channel, error) {
 	c := n.channel
-	select {
-	case <-c.done: // the peer did not wait
-		return nil, c.endReason()
-	default:
+	o := c.mux.t.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c.ended != nil { // the peer did not wait
+		return nil, c.ended
 	}
 	confirm := channelConfirm{c.peer, c.id, firstWindow, maxPacket}
-	return c, c.mux.t.out.control(confirm.append(nil))
+	return c, o.controlLocked(confirm.append(nil))
 }
 
 // Reject refuses the channel.
 func (n *NewChannel) Reject(reason xssh.RejectionReason, text string) error {
 	c := n.channel
 	c.mux.remove(c)
-	return c.mux.t.out.control(appendOpenFailure(nil, c.peer, reason, text))
+	return c.inform(appendOpenFailure(nil, c.peer, reason, text))
 }

@@ -200,6 +200,11 @@ func (o *output) startKex() {
 func (o *output) control(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.controlLocked(message)
+}
+
+// controlLocked is control for a caller that holds mu.
+func (o *output) controlLocked(message []byte) error {
 	if o.err != nil {
 		return o.err
 	}
