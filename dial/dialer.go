@@ -33,10 +33,10 @@ type Dialer struct {
 	beside  error  // why no login of our own is possible beside them
 	last    []step // how the last login succeeded, nil before the first
 	lead    *lead  // the first login, while it is under way
-	told    bool   // that the first login is as good as done
+	told    bool   // Config.Nearly has been called
 }
 
-// maxHops bounds a chain of jump hosts, which a configuration could make endless.
+// maxHops limits a chain of jump hosts, which a configuration could make endless.
 const maxHops = 16
 
 // New resolves the configuration for t: it reads files and may run `ssh -G`, but does not connect.
@@ -300,8 +300,8 @@ func (w *way) socket() *socket {
 	return w.conn
 }
 
-// cut gives the connection up: it ends all reads and writes at once, and nothing that waits here is
-// sent any more.
+// cut abandons the connection: it ends all reads and writes at once, and discards what has not been
+// sent.
 func (w *way) cut() { w.socket().reset() }
 
 func (w *way) close() {

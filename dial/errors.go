@@ -106,7 +106,7 @@ type AuthError struct {
 	Keys    []string
 	Allowed []string // methods the server would have taken at the end
 	Notes   []string // what kept credentials from being offered
-	// Partial tells that some of the methods did succeed and the server wanted more.
+	// Partial lists the methods that succeeded, if the server wanted more.
 	Partial []string
 	Err     error // what ended the attempt where it was not a refusal
 }

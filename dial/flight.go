@@ -14,18 +14,18 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// A flight is the short login: behind the exchange of keys a signature leaves at once, and the
-// request for SFTP with it. It is only sent with a key that is likely to be right, and that signs
-// without a person; or with a password that this very program has logged in with before.
+// A flight is the short login: right after the key exchange a signature goes out together with the
+// request for SFTP. It is sent only with a key that is likely to be right and that signs without a
+// person, or with a password with which this process has logged in before.
 type flight struct {
-	never      bool // ssh's own way is the way
-	session    bool // SFTP is wanted, not just a way through
-	left       bool // with a key or a password
+	never      bool // log in step by step, as ssh does
+	session    bool // SFTP is wanted; otherwise only a tunnel
+	left       bool // something was sent: a signature or a password
 	key        *credential
-	remembered bool // the key is what another run has noted
-	early      bool // ssh would have offered others first
-	asked      bool // for SFTP
-	told       bool // of the connection
+	remembered bool // the key was noted by an earlier run
+	early      bool // ssh would have offered other keys first
+	asked      bool // SFTP was requested along with it
+	told       bool // the connection was logged
 }
 
 // fly decides, once the host's key is accepted, whether to log in with one flight.
@@ -59,7 +59,7 @@ func (l *login) fly(conn *own.Conn) *own.Flight {
 	return flight
 }
 
-// password is a flight with the password that worked before, nil if something else did.
+// password returns a flight with the password that worked before, or nil if something else worked.
 func (l *login) password() *own.Flight {
 	if len(l.replay) != 1 || l.replay[0].method != "password" {
 		return nil
@@ -69,7 +69,7 @@ func (l *login) password() *own.Flight {
 	return &own.Flight{Password: l.replay[0].secret}
 }
 
-// sign is a flight with a key, nil if none is likely to be right.
+// sign returns a flight with a key, or nil if none is likely to be right.
 func (l *login) sign() *own.Flight {
 	f := &l.flight
 	l.load()
@@ -83,9 +83,10 @@ func (l *login) sign() *own.Flight {
 	return &own.Flight{Signer: l.offer(f.key).key}
 }
 
-// likely returns the place of the key to sign with unasked, -1 for none: one that worked before, or
-// else what ssh would offer first, where it comes from a file and was named for this host alone, or
-// is the only key there is. An agent does not say whether its keys need a person.
+// likely returns the index of the key with which to sign unasked, or -1 for none. It is a key that
+// worked before, or else the first one that ssh would offer, if it comes from a file and either
+// IdentitiesOnly is set or there is no other key. An agent does not say whether its keys need a
+// person.
 func (l *login) likely() int {
 	if l.replay != nil {
 		if r := l.replay[0]; r.method == "publickey" && !r.person {
@@ -117,15 +118,15 @@ func (l *login) find(is func(*credential) bool) int {
 	return slices.IndexFunc(l.credentials, func(c *credential) bool { return c.alone() && is(c) })
 }
 
-// takesFlight reports whether a server is known to keep what comes behind a login until the login
-// is done. That of Windows has not been tried.
+// takesFlight reports whether a server is known to keep what follows a login request until the login
+// is done. OpenSSH for Windows has not been tested.
 func takesFlight(version []byte) bool {
 	v := string(version)
 	return strings.HasPrefix(v, "SSH-2.0-OpenSSH_") && !strings.Contains(v, "OpenSSH_for_Windows")
 }
 
-// refused is told of each refusal. A key of RSA's may have been signed with an algorithm that the
-// server had no chance to say it does not take: then it is offered once more.
+// refused is called after each refusal. An RSA key may have signed with an algorithm that the server
+// does not support, which it had no chance to say: such a key is offered again.
 func (l *login) refused(c *own.AuthContext) {
 	if l.begun || l.flight.key == nil {
 		return
@@ -133,19 +134,19 @@ func (l *login) refused(c *own.AuthContext) {
 	if len(c.Partial) > 0 {
 		return
 	}
-	l.d.log.Debug("the server refused it", "host", l.s.alias)
+	l.d.log.Debug("the server refused the key", "host", l.s.alias)
 	if rsaBits(l.flight.key.public) > 0 && c.SigAlgs != nil &&
 		!slices.Contains(c.SigAlgs, ssh.KeyAlgoRSASHA512) && l.replay == nil {
 		l.credentials = slices.Insert(l.credentials, 0, l.flight.key)
 	}
 }
 
-// flightLimit is how long the session that came along with a login may take after it. A server that
-// has dropped the request never answers.
+// flightLimit is how long after the login the session that was requested along with it may take. A
+// server that has dropped the request never answers.
 const flightLimit = 10 * time.Second
 
-// land waits for the session that was asked for along with the login. It is nil where there was
-// none. An error is a server that does not take the flight.
+// land waits for the session that was requested along with the login. It returns nil if there was
+// none. An error means that the server does not support the flight.
 func (l *login) land(conn *own.Conn) (*firstSession, error) {
 	if !l.flight.asked {
 		return nil, nil
@@ -168,8 +169,8 @@ func (l *login) land(conn *own.Conn) (*firstSession, error) {
 	return &firstSession{ch: newOwnChannel(ch), ok: ok}, nil
 }
 
-// again reports whether the flight may have cost a login that ssh's own way might get, and returns
-// the login that goes that way.
+// again returns a login that goes step by step, as ssh does, if the flight may be why this one
+// failed; otherwise nil.
 func (l *login) again(err error) *login {
 	if err == nil || !l.flight.left || l.ctx.Err() != nil || l.watch.expired() != nil {
 		return nil
@@ -179,8 +180,8 @@ func (l *login) again(err error) *login {
 	switch {
 	case errors.As(l.raw, &flew):
 	case l.flight.early && (errors.As(l.raw, &hungUp) || errors.Is(l.raw, io.EOF)):
-		// "Too many authentication failures", and one of them was for a key that ssh would have
-		// offered later.
+		// "Too many authentication failures", one of them for a key that ssh would have offered
+		// later.
 	default:
 		return nil
 	}
@@ -189,8 +190,8 @@ func (l *login) again(err error) *login {
 		flight: flight{never: true, session: l.flight.session}}
 }
 
-// learn notes what this login has shown. before is the login with a flight that came before it and
-// failed, or nil.
+// learn remembers what this login has shown. before is the login with a flight that failed just
+// before, or nil.
 func (l *login) learn(before *login, err error) {
 	m := l.d.memory
 	if l.hostKey == nil || l.s.xcrypto {
@@ -209,7 +210,7 @@ func (l *login) learn(before *login, err error) {
 	}
 }
 
-// tellOfConn says what ssh -v says of a connection.
+// tellOfConn logs what ssh -v says about a connection.
 func (l *login) tellOfConn(conn *own.Conn) {
 	if l.flight.told {
 		return

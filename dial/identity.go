@@ -16,9 +16,8 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// A credential is one key to offer. It is a signer that shows its public half at once
-// and asks for a passphrase only when the server wants a signature: then, and only
-// then, the key is one that opens this door.
+// A credential is one key to offer. It is a signer that asks for a passphrase only when it has to
+// sign, which is when the server has said that it would accept the key.
 type credential struct {
 	name   string // the file, or the agent's comment
 	public ssh.PublicKey
@@ -107,9 +106,9 @@ type keyFile struct {
 }
 
 // credentials lists the keys in the order to offer them, the likeliest first: each
-// refused one costs a round trip, and servers stop listening after six. That is
+// refused one costs a round trip, and servers hang up after six. That is
 // OpenSSH's order (certificates, keys of the agent that the configuration names, other
-// keys of the agent, files), but files named in so many words go before those keys of
+// keys of the agent, files), but files that are named explicitly go before keys of
 // the agent that nothing names.
 func (k *keyring) credentials() []*credential {
 	if !k.s.pubkey {
@@ -178,8 +177,7 @@ func (k *keyring) credentials() []*credential {
 	return k.usable(slices.Concat(certs, named, explicit, others, defaults))
 }
 
-// usable settles the signature algorithms, and drops keys that may not be used and
-// those that came twice.
+// usable determines the signature algorithms, and drops duplicates and keys that may not be used.
 func (k *keyring) usable(all []*credential) []*credential {
 	var out []*credential
 	seen := make(map[string]bool)
@@ -248,7 +246,7 @@ func (k *keyring) agentKeys() []*credential {
 	return out
 }
 
-// maxKeyFile bounds what is read of a key: OpenSSH's own limit is 1 MiB.
+// maxKeyFile limits the size of a key file, as OpenSSH does.
 const maxKeyFile = 1 << 20
 
 func readSmall(path string) ([]byte, fs.FileInfo, error) {
@@ -278,8 +276,8 @@ func readPublic(path string) (ssh.PublicKey, error) {
 	return key, err
 }
 
-// load reads one identity. A file that is not there, or whose private key is elsewhere
-// (in an agent), may still have its public half beside it.
+// load reads one identity. If the file does not exist, or the private key is elsewhere (in an agent),
+// there may still be a file with its public half.
 func (k *keyring) load(id identityFile) (keyFile, bool) {
 	f := keyFile{identityFile: id}
 	text, fi, err := readSmall(id.path)
@@ -392,7 +390,7 @@ type certFile struct {
 	explicit bool
 }
 
-// certificates reads those that CertificateFile names, and those beside the keys.
+// certificates reads those that CertificateFile names, and those next to the keys.
 func (k *keyring) certificates() []certFile {
 	var out []certFile
 	read := func(path string, explicit bool) {

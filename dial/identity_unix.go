@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// tooOpen tells that others may read a private key of ours: ssh ignores it then.
+// tooOpen reports whether others may read a private key of ours. Then ssh ignores it.
 func tooOpen(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return ok && fi.Mode().IsRegular() && int(st.Uid) == os.Getuid() && fi.Mode().Perm()&0o077 != 0

@@ -146,7 +146,7 @@ func find(keys []knownKey, key ssh.PublicKey) (knownKey, bool) {
 	return knownKey{}, false
 }
 
-// types tells which types of key are known for the host, so that the server can be
+// types returns the types of key that are known for the host, so that the server can be
 // asked for one of them: with another it would look like a changed one.
 func (set *knownSet) types() map[string]bool {
 	types := make(map[string]bool)

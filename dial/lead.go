@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// A lead is the first login of a Dialer, before it is known what opens the door. Others may connect
-// and exchange keys meanwhile, but wait for it before they offer anything: so no person is asked
-// twice, and nothing fails twice.
+// A lead is the first login of a Dialer, until it is known what the server accepts. Others may
+// connect and exchange keys in the meantime, but wait for it before they offer anything. So nobody
+// is asked twice, and nothing fails twice.
 type lead struct {
-	done chan struct{} // closed when it is decided
-	err  error         // why it failed; set before that
+	done chan struct{} // closed when it has ended
+	err  error         // why it failed; set before done is closed
 }
 
-// errEachNeedsPerson is what a login meets that was begun before it was known that it cannot do by
-// itself.
+// errEachNeedsPerson is the error of a login that began before it was known that each login needs a
+// person.
 var errEachNeedsPerson = errors.New("each login needs a person")
 
-// begin has a login lead, or follow the one that does.
+// begin makes a login the first one, or makes it follow the first one.
 func (d *Dialer) begin(l *login) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -33,8 +33,8 @@ func (d *Dialer) begin(l *login) {
 	}
 }
 
-// follow waits for the login that leads, and takes over where that has failed for a reason of its
-// own.
+// follow waits for the first login, and takes its place if that failed for a reason that does not
+// concern this one.
 func (l *login) follow() error {
 	for l.behind != nil {
 		select {
@@ -56,7 +56,7 @@ func (l *login) follow() error {
 	return nil
 }
 
-// decide ends a login: what worked is remembered, and those who wait for it go on.
+// decide ends a login: what worked is remembered, and those that wait for it continue.
 func (d *Dialer) decide(l *login, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

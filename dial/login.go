@@ -15,61 +15,62 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// clientVersion is the line we introduce ourselves with.
+// clientVersion is our version line.
 const clientVersion = "SSH-2.0-usftp"
 
 const (
-	// loginStall bounds each wait for the server's part of a login, where
-	// ConnectTimeout does not. It is sshd's own LoginGraceTime.
+	// loginStall limits each wait for the server during a login, once ConnectTimeout no longer
+	// applies. It is sshd's default LoginGraceTime.
 	loginStall = 2 * time.Minute
-	// notSSHWait is what a peer that began with something else than SSH gets to come to it.
+	// notSSHWait is how long a peer that began with something other than SSH has to send its
+	// version.
 	notSSHWait = 5 * time.Second
 )
 
-// A step is one way to log in that succeeded: alone, or as a part.
+// A step is a method that succeeded, by itself or as one of several that the server wanted.
 type step struct {
 	method string
-	key    []byte // publickey: the key's blob
-	secret string // password, or the one answer of keyboard-interactive
+	key    []byte // publickey: the public key as it is sent
+	secret string // the password, or the single answer to keyboard-interactive
 	person bool   // needs a person each time
 }
 
-// A login is one attempt to get through one server's door.
+// A login is one attempt to log in to one server.
 type login struct {
 	ctx   context.Context
 	d     *Dialer
 	s     *settings
 	watch *watchdog
 	ring  *keyring
-	// alone has nothing asked of a person, nor anything touched.
+	// alone means that nobody may be asked for anything or have to touch a token.
 	alone bool
-	// replay, where not nil, are the steps that worked before: only they are offered.
+	// replay, if not nil, holds the steps that worked before: nothing else is offered.
 	replay []step
-	lead   *lead // not nil where this is the first login
-	behind *lead // the first login, to be waited for
+	lead   *lead // set if this is the first login
+	behind *lead // the first login, which this one waits for
 
 	trip  time.Duration // the shortest round trip seen
 	keyed time.Time     // when the keys were exchanged
 
 	flight        flight
-	begun         bool // something has been refused: "none", or what the flight offered
+	begun         bool // the server has refused something: "none", or what the flight offered
 	credentials   []*credential
 	loaded        bool
 	pwTries       int
 	kbdTries      int
-	kbdAsked      bool // a server that offers it and asks nothing is not asked again
+	kbdAsked      bool // whether the server asked anything; if not, it is not tried again
 	current       step
 	done          []step
 	offered       []string
 	tried         []string
 	hostKeyErr    error
 	hostKey       ssh.PublicKey // the first that was accepted
-	failure       error         // what the callback gave up with
-	raw           error         // what the transport failed with
+	failure       error         // why the callback gave up
+	raw           error         // the transport's error
 	interactError error         // why a question was not answered
 }
 
-// run speaks SSH along w until logged in. Closing w is left to the caller.
+// run logs in over w, which the caller closes.
 func (l *login) run(w *way, sniff *sniffer) (transport, *firstSession, error) {
 	checker, err := newHostKeyChecker(l.s, l.d.asker)
 	if err != nil {
@@ -79,7 +80,7 @@ func (l *login) run(w *way, sniff *sniffer) (transport, *firstSession, error) {
 	defer l.ring.close()
 	end := func() {
 		w.cut()
-		l.ring.close() // an agent may hang as well
+		l.ring.close() // an agent may hang, too
 	}
 	stop := context.AfterFunc(l.ctx, end)
 	defer stop()
@@ -100,13 +101,13 @@ func (l *login) run(w *way, sniff *sniffer) (transport, *firstSession, error) {
 	return t, first, nil
 }
 
-// check decides about the host's key.
+// check decides whether to accept the host's key.
 func (l *login) check(checker *hostKeyChecker, remote net.Addr, key ssh.PublicKey) error {
 	l.watch.pause()
 	l.hostKeyErr = checker.check(l.ctx, remote, key)
-	first := l.hostKey == nil // x/crypto/ssh asks at each new exchange of keys
+	first := l.hostKey == nil // x/crypto/ssh asks again at each key exchange
 	l.keyed = time.Now()
-	// ConnectTimeout ends here, as in OpenSSH: what follows may wait for a person.
+	// ConnectTimeout ends here, as in OpenSSH: the rest may wait for a person.
 	l.watch.resume(loginStall, "logging in")
 	if l.hostKeyErr == nil && first {
 		l.hostKey = key
@@ -183,7 +184,7 @@ func (l *login) runXcrypto(w *way, hostKeys []string,
 	return xcryptoTransport{ssh.NewClient(c, chans, reqs)}, nil
 }
 
-// An attempt is one way to log in, for either stack: one of these is set.
+// An attempt is one method to try, for either SSH stack. One of the fields is set.
 type attempt struct {
 	key       *credential
 	password  func() (string, error)
@@ -219,8 +220,8 @@ func (l *login) banner(text string) error {
 	return nil
 }
 
-// explain finds out why the handshake failed: the transport's error is often just the
-// closing of the connection.
+// explain finds out why the login failed: the transport's error often says only that the connection
+// was closed.
 func (l *login) explain(err error, sniff *sniffer) error {
 	if l.ctx.Err() != nil {
 		return context.Cause(l.ctx)
@@ -268,9 +269,9 @@ func (l *login) explain(err error, sniff *sniffer) error {
 	return fmt.Errorf("the SSH handshake failed: %w", &describedError{text, errors.Unwrap(err)})
 }
 
-// next picks the next way to try. The transport calls it after "none" or the flight was refused and
-// after each further refusal, or success that does not suffice. partial and tried are the methods
-// that did succeed and that failed.
+// next chooses what to try next. The transport calls it when "none" or the flight has been refused,
+// and after each further refusal or partial success. partial lists the methods that succeeded, tried
+// those that failed.
 func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	if l.failure != nil {
 		return nil, l.failure
@@ -278,7 +279,7 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	if !l.begun {
 		l.begun = true
 		if l.s.xcrypto {
-			l.took(time.Since(l.keyed), 2) // the request for the service, and "none"
+			l.took(time.Since(l.keyed), 2) // the service request and "none"
 		} else {
 			l.took(time.Since(l.keyed), 1)
 		}
@@ -322,8 +323,8 @@ func (l *login) next(allowed, partial, tried []string) (*attempt, error) {
 	return nil, l.failure
 }
 
-// nextReplay offers what worked before and nothing else: further connections must not
-// count as failed logins (sshd's MaxStartups and PerSourcePenalties), nor ask again.
+// nextReplay offers only what worked before: further connections must neither count as failed logins
+// (sshd's MaxStartups and PerSourcePenalties) nor ask a person again.
 func (l *login) nextReplay(allowed, tried []string) (*attempt, error) {
 	if len(l.done) < len(l.replay) && !slices.Contains(tried, l.replay[len(l.done)].method) {
 		switch r := l.replay[len(l.done)]; r.method {
@@ -355,7 +356,7 @@ func (l *login) began(method string, s step) {
 	}
 }
 
-// publicKey offers one key at a time, so that one that cannot sign costs no other.
+// publicKey offers one key at a time, so that a key that cannot sign does not spoil the others.
 func (l *login) publicKey() *attempt {
 	l.load()
 	for len(l.credentials) > 0 {
@@ -428,7 +429,7 @@ func (l *login) ask(p Prompt) (string, error) {
 	return answer, err
 }
 
-// tryAgain says, as ssh does, why a question comes again.
+// tryAgain says why a question is repeated, in ssh's words.
 const tryAgain = "Permission denied, please try again."
 
 func (l *login) passwordMethod() *attempt {
@@ -444,12 +445,12 @@ func (l *login) passwordMethod() *attempt {
 	}}
 }
 
-// maxQuestions bounds how much a server may ask in one login.
+// maxQuestions limits how many questions a server may ask in one login.
 const maxQuestions = 64
 
-// challenge answers keyboard-interactive. One hidden question for a password is a
-// password like any other, to be kept; anything else (one-time codes) needs its person
-// each time. kept is the password where it is known.
+// challenge answers keyboard-interactive. A single hidden question for a password is treated as a
+// password, and remembered for further connections. Anything else, such as a one-time code, needs a
+// person each time. kept is the password if it is known.
 func (l *login) challenge(kept string) *attempt {
 	l.began("keyboard-interactive", step{secret: kept})
 	asked := 0
@@ -471,7 +472,7 @@ func (l *login) challenge(kept string) *attempt {
 				l.interactError = errors.New("the server asks for more than before")
 				return nil, l.interactError
 			}
-			// as ssh has it: the words are a server's, and there may be two of them
+			// as in ssh: the question is the server's, and there may be several servers
 			text := fmt.Sprintf("(%s) %s", l.s.userHost(), q)
 			if i == 0 {
 				text = joinLines(name, instruction, text)
@@ -499,7 +500,7 @@ func joinLines(lines ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// refusal is the error of a login that found no way in.
+// refusal returns the error for a login that has nothing left to try.
 func (l *login) refusal(allowed []string, err error) error {
 	e := &AuthError{User: l.s.user, Tried: l.tried, Keys: l.offered, Notes: l.ring.notes, Err: err}
 	for _, m := range allowed {
@@ -515,14 +516,15 @@ func (l *login) refusal(allowed []string, err error) error {
 	return e
 }
 
-// worked gives the steps of a login that succeeded.
+// worked returns the steps of a login that succeeded.
 func (l *login) worked() []step { return append(slices.Clone(l.done), l.current) }
 
-// hopeful tells that the first login is likely to succeed by itself: the host is who it should be,
-// and there is a key that opens the door without a person. What others exchange meanwhile the first
-// one has behind it, and where no key opens it nothing was offered in vain.
+// hopeful reports that the first login is likely to succeed without a person: the host has proved
+// its identity, and there is a key that can sign by itself. Further connections can then exchange
+// keys in the meantime. They offer nothing before the first login has succeeded, so that no attempt
+// fails in vain.
 func (l *login) hopeful() {
-	// behind a jump host nobody knows yet how long the way is
+	// behind a jump host the round trip is not known yet
 	if l.lead == nil || l.trip == 0 || l.s.preferred[0] != "publickey" {
 		return
 	}
@@ -535,7 +537,7 @@ func (l *login) hopeful() {
 // alone reports whether a key signs without a person.
 func (c *credential) alone() bool { return c.public != nil && !c.person && !c.locked }
 
-// nearly tells, once for each Dialer, that the first login is as good as done.
+// nearly reports, once for each Dialer, that the first login is almost complete.
 func (l *login) nearly() {
 	if l.d.config.Nearly == nil {
 		return
@@ -549,8 +551,8 @@ func (l *login) nearly() {
 	}
 }
 
-// took takes the time that so many round trips have needed into account. The shortest counts: some
-// servers think for a while.
+// took records how long a number of round trips took. The shortest time counts, since some servers
+// take a while to answer.
 func (l *login) took(d time.Duration, trips int) {
 	if d /= time.Duration(trips); l.trip == 0 || d < l.trip {
 		l.trip = d

@@ -14,18 +14,19 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A master of OpenSSH's (ControlMaster in ssh_config) is a connection that is logged in already: its
-// process takes channels on the socket that ControlPath names (PROTOCOL.mux, proxy mode).
+// OpenSSH's master (ControlMaster in ssh_config) is a connection that is already logged in. Its
+// process opens channels for others over the socket that ControlPath names (PROTOCOL.mux, proxy
+// mode).
 
 const (
-	// masterLimit is how long a master may take to take us up, and sessionLimit how long its server
-	// may take to start SFTP. Then we log in ourselves.
+	// masterLimit is how long a master may take to accept us, and sessionLimit how long its server
+	// may take to start SFTP. After that we log in ourselves.
 	masterLimit  = 3 * time.Second
 	sessionLimit = 10 * time.Second
 )
 
-// throughMaster returns a connection through the user's master, nil where there is none that
-// answers. One at a time is enough: it is a single TCP connection, whoever shares it.
+// throughMaster returns a connection through the user's master, or nil if none answers. One is
+// enough, since all of them would share its TCP connection.
 func (d *Dialer) throughMaster(ctx context.Context, session bool) *Conn {
 	path := d.s.controlPath
 	if path == "" {
@@ -84,8 +85,8 @@ func (d *Dialer) dialMaster(ctx context.Context, path string, session bool) (*Co
 	return c, nil
 }
 
-// A masterTransport goes through a master. Global requests end its connection with us: it is asked
-// for a sign of life on a channel, which the server answers.
+// A masterTransport goes through a master. A master closes our connection when it gets a global
+// request, so keepalives are sent on a channel, where the server answers them.
 type masterTransport struct {
 	xcryptoTransport
 
@@ -111,7 +112,7 @@ func (t *masterTransport) session(ctx context.Context) (channel, error) {
 	return c, nil
 }
 
-// first opens a session, and returns how long the way there and back seems to be.
+// first opens a session, and returns an estimate of the round trip.
 func (t *masterTransport) first(ctx context.Context) (*firstSession, time.Duration, error) {
 	began := time.Now()
 	ch, err := t.session(ctx)
@@ -136,13 +137,13 @@ func (t *masterTransport) keepalive(context.Context) error {
 	return fmt.Errorf("keepalive through a master without a channel: %w", errors.ErrUnsupported)
 }
 
-// beside returns the settings for a login beside a connection through the master: it must not ask a
-// person for anything, who sees no reason for it.
+// beside returns the settings for a login of our own next to a connection through the master. It
+// must not ask a person for anything, since they would see no reason for it.
 func (s *settings) beside() *settings {
 	own := *s
 	own.batch = true
 	return &own
 }
 
-// errBesideMaster is what further logins meet once one could not do without a person.
+// errBesideMaster is the error of further logins once one has turned out to need a person.
 var errBesideMaster = errors.New("only the master is logged in: a login of our own needs a person")

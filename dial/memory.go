@@ -16,10 +16,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A memory is the file that remembers which key opened a door, and which servers do not take a
-// login in one flight: one line each, the oldest first, behind a first line that names the format.
-// Hosts and users are not in it, only hashes of what is known about a server once it has proved who
-// it is. What it says is a hint: a wrong one costs a round trip. A nil *memory remembers nothing.
+// A memory is the file that remembers which key worked, and which servers do not support a login in
+// one flight. Each note is one line, the oldest first, after a first line that names the format.
+// Hosts and users do not appear in it, only hashes of what is known about a server once it has
+// proved its identity. A note is a hint: a wrong one costs a round trip. A nil *memory remembers
+// nothing.
 type memory struct {
 	file string
 	log  *slog.Logger
@@ -27,7 +28,7 @@ type memory struct {
 
 const (
 	memoryFormat = "usftp logins 1"
-	// maxMemory bounds the lines that are kept, and maxMemoryFile what is read.
+	// maxMemory limits the lines that are kept, maxMemoryFile how much is read.
 	maxMemory     = 256
 	maxMemoryFile = 64 << 10
 
@@ -74,7 +75,7 @@ func (m *memory) forgetKey(user string, port int, host ssh.PublicKey) {
 	m.drop(noteKey, about(user, port, host))
 }
 
-// refuses reports whether a server is known not to take a login in one flight.
+// refuses reports whether a server is known not to support a login in one flight.
 func (m *memory) refuses(host ssh.PublicKey) bool {
 	return m.find(noteSlowly, about("", 0, host)) != ""
 }
@@ -90,8 +91,8 @@ func (m *memory) find(kind, about string) string {
 	return ""
 }
 
-// put adds a note, in the place of an older one. A note that is there already, and not about to be
-// dropped for its age, costs no write.
+// put adds a note, or replaces an older one about the same thing. If the note is there already and
+// will not be dropped soon for its age, nothing is written.
 func (m *memory) put(n note) {
 	notes := m.read()
 	if i := slices.Index(notes, n); i >= 0 && len(notes)-i < maxMemory/2 {
@@ -131,8 +132,8 @@ func (m *memory) read() []note {
 	return parseMemory(text)
 }
 
-// parseMemory reads what renderMemory has written. A file of another format is as good as none, and
-// so is a line that is not as it should be.
+// parseMemory reads what renderMemory has written. It ignores files of another format and malformed
+// lines.
 func parseMemory(text []byte) []note {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxMemoryFile+1)
@@ -174,8 +175,8 @@ func renderMemory(notes []note) []byte {
 	return b.Bytes()
 }
 
-// write replaces the file as a whole. Of two programs that do so at a time one wins, and the
-// other's note is made again by its next login.
+// write replaces the whole file. If two programs do so at the same time, one note is lost until the
+// next login makes it again.
 func (m *memory) write(notes []note) {
 	if m == nil {
 		return

@@ -144,7 +144,7 @@ func scpColon(s string) int {
 	return -1
 }
 
-// isDrive tells "C:\x" from a host named C, on Windows.
+// isDrive reports whether text is a Windows path such as "C:\x" rather than a host named C.
 func isDrive(s string, colon int) bool {
 	return runtime.GOOS == "windows" && colon == 1 && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z')
 }

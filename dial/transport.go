@@ -12,7 +12,8 @@ import (
 	own "github.com/usftp/usftp/internal/ssh"
 )
 
-// A transport is a connection that is logged in: our own, x/crypto/ssh's, or a master of OpenSSH's.
+// A transport is a connection that is logged in: over our own stack, over x/crypto/ssh, or through
+// OpenSSH's master.
 type transport interface {
 	ssh.ConnMetadata
 	// session opens a channel for a program. A refusal is a *refusedError.
@@ -36,7 +37,7 @@ type channel interface {
 	// exec asks for a command to be run: RFC 4254, section 6.5.
 	exec(ctx context.Context, command string) (bool, error)
 	// ended waits until the server has closed the channel, or the connection has ended. Then
-	// exitStatus is final: what the server said of its program, ok false where it said nothing.
+	// exitStatus is final: what the server said about its program; ok is false if it said nothing.
 	ended()
 	exitStatus() (status int, ok bool)
 }
@@ -91,11 +92,11 @@ func (t ownTransport) end()        { t.Close() }
 type ownChannel struct{ *own.Channel }
 
 func newOwnChannel(ch *own.Channel) channel {
-	ch.RefuseRequests() // there is nothing that a server may ask of us
+	ch.RefuseRequests() // a server has nothing to request of us
 	return ownChannel{ch}
 }
 
-// Read returns io.EOF behind a Close of ours.
+// Read returns io.EOF after Close.
 func (c ownChannel) Read(p []byte) (int, error) {
 	n, err := c.Channel.Read(p)
 	if err == own.ErrClosed {
