@@ -4,6 +4,8 @@ package sftpfs
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sort"
 	"sync"
 	"syscall"
@@ -163,7 +165,11 @@ func (f *FS) listPath(ctx context.Context, path string, most int) (*listing, err
 			if f.options.FollowSymlinks && a.isLink() {
 				a.complete = false // LOOKUP asks where it leads
 			}
-			l.entries = append(l.entries, fileEntry{file.BaseName(), a, l.asked})
+			name := file.BaseName()
+			if len(name) > longestName {
+				return fmt.Errorf("the host lists a name of %d bytes", len(name))
+			}
+			l.entries = append(l.entries, fileEntry{name, a, l.asked})
 			if len(l.entries) > most {
 				return errTooMany
 			}
@@ -255,9 +261,6 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 	if dir == nil {
 		return fuse.Status(syscall.ESTALE)
 	}
-	if len(name) > mostName {
-		return fuse.Status(syscall.ENAMETOOLONG)
-	}
 	if child := f.tree.child(dir, name); child != nil {
 		if a, _, ok := f.known(child); ok {
 			f.entry(dir, name, a, time.Time{}, out)
@@ -278,6 +281,8 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 	case known && exists:
 		f.entry(dir, name, a, asked, out)
 		return fuse.OK
+	case known && len(name) > mostName:
+		return fuse.Status(syscall.ENAMETOOLONG)
 	case known:
 		out.SetEntryTimeout(max(0, time.Until(asked.Add(f.options.Cache)))) // "does not exist"
 		return fuse.OK
@@ -289,19 +294,36 @@ func (f *FS) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, 
 			return err
 		})
 	})
-	if status := statusOf(err); status == fuse.ENOENT {
+	status := statusOf(err)
+	if status == fuse.ENOENT {
 		f.vanished(dir, name)
+	}
+	refused := status == fuse.ENOENT || status == fuse.EINVAL || errors.Is(err, usftp.ErrSSHFxFailure)
+	switch {
+	case status == fuse.OK:
+		f.entry(dir, name, a, asked, out)
+	case refused && len(name) > mostName:
+		return fuse.Status(syscall.ENAMETOOLONG)
+	case status == fuse.ENOENT:
 		out.SetEntryTimeout(f.options.Cache)
-		return fuse.OK
-	} else if status != fuse.OK {
+	default:
 		return status
 	}
-	f.entry(dir, name, a, asked, out)
 	return fuse.OK
 }
 
-// mostName is how long a name may be. Servers answer a longer one with a mere "invalid".
-const mostName = 255
+const (
+	// mostName is how long a new name may be. Servers answer a longer one with a mere "invalid".
+	// Names that exist may be longer: those of Windows and macOS have 255 UTF-16 units.
+	mostName = 255
+	// longestName is FUSE_NAME_MAX: the kernel rejects a listing with a longer name.
+	longestName = 1024
+)
+
+// tooLong reports whether a name that a program uses is too long for the host.
+func (f *FS) tooLong(dir *node, name string) bool {
+	return len(name) > mostName && f.tree.child(dir, name) == nil
+}
 
 // vanished notes that a name no longer exists.
 func (f *FS) vanished(dir *node, name string) {

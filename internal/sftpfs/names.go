@@ -62,7 +62,7 @@ func (f *FS) changing(id uint64, name string) (*node, fuse.Status) {
 		return nil, fuse.Status(syscall.ESTALE)
 	case f.options.ReadOnly:
 		return nil, fuse.EROFS
-	case len(name) > mostName:
+	case f.tooLong(n, name):
 		return nil, fuse.Status(syscall.ENAMETOOLONG)
 	}
 	return n, fuse.OK
