@@ -33,7 +33,9 @@ type mountedJob struct {
 
 const gitStatus = `GIT_OPTIONAL_LOCKS=0 git -c safe.directory='*' -c core.checkStat=minimal -c core.trustctime=false -C "$AT/source" status >/dev/null`
 
-const gitInit = `cd "$SRC" && { [ -d .git ] || { git init -q . && git add . &&
+// gitInit makes a checkout whose files are older than its index: git reads all that are not.
+const gitInit = `cd "$SRC" && { [ -d .git ] || { git init -q . &&
+	find . -type f -exec touch -d "1 hour ago" {} + && git add . &&
 	git -c user.name=bench -c user.email=bench@localhost commit -qm files; }; }`
 
 var mountedJobs = map[string]mountedJob{
@@ -61,8 +63,13 @@ func mountMain(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
 	at, archive := filepath.Join(dir, "at"), filepath.Join(dir, "archive.tar")
+	defer func() {
+		// Nothing is removed through a mount that is still there.
+		if os.Remove(at) == nil {
+			os.RemoveAll(dir)
+		}
+	}()
 	source := os.Getenv("SRC")
 	shell := func(command string) error {
 		cmd := exec.Command("sh", "-ec", command)
