@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 )
 
 const typeMask = syscall.S_IFMT
@@ -63,8 +64,25 @@ func (n *node) learnAttrs(a attrs, asked time.Time) {
 		return // something newer is known
 	}
 	n.attrs, n.fetched = a, asked
-	if a.version() != n.version {
-		n.version, n.since = a.version(), asked
+	n.learnVersion(asked)
+}
+
+// learnVersion notes the version of the attributes, which were requested at asked. It says nothing
+// about what was opened over an earlier connection, since the name may be another file's by now:
+// such a handle keeps the version by which it is recognized. The caller holds the lock.
+func (n *node) learnVersion(asked time.Time) {
+	if v := n.attrs.version(); v != n.version {
+		n.version, n.since = v, asked
+	}
+	if n.file == nil {
+		return
+	}
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	for h := range n.file.handles {
+		if !pool.Lost(h.over) {
+			h.seen = n.version
+		}
 	}
 }
 
@@ -90,6 +108,13 @@ func (f *FS) statusChanged(n *node) {
 
 // now returns the host's time, estimated from the times of files that were just made.
 func (f *FS) now() uint32 { return uint32(time.Now().Unix() + f.ahead.Load()) }
+
+// learnClock learns how far the host's clock is ahead from the time of something that the host made
+// after asked and before now, which may be long after: on a link that was down, for example.
+func (f *FS) learnClock(mtime uint32, asked time.Time) {
+	least, most := int64(mtime)-time.Now().Unix(), int64(mtime)-asked.Unix()
+	f.ahead.Store(min(max(f.ahead.Load(), least), most))
+}
 
 // touched notes that a name in a directory was changed here. The modification time is a guess until
 // the attributes are next requested: with default_permissions the kernel needs the mode of each

@@ -45,6 +45,8 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	if length == 0 {
 		return 0, fuse.OK
 	}
+	file := to.file
+	file.unproved()
 	var n int64
 	err := f.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		if _, ok := c.HasExtension(extCopyData); !ok {
@@ -67,9 +69,8 @@ func (f *FS) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	if err != nil && n == 0 {
 		return 0, statusOf(err)
 	}
-	file := to.file
 	file.mu.Lock()
-	file.loose, file.proofs, to.made, to.written = true, nil, false, true
+	to.made, to.written = false, true
 	file.mu.Unlock()
 	file.dropReaders()
 	f.outdated(file.node)

@@ -52,6 +52,7 @@ type FS struct {
 	ids     ids
 	ahead   atomic.Int64 // seconds by which the host's clock is ahead of ours
 	budget  *budget      // of writes that are not on the host yet
+	reading readMemory
 	scout   *scout
 	dirs    table[dirHandle]
 	files   table[handle]
@@ -210,6 +211,16 @@ func (t *table[T]) get(id uint64) *T {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.items[id]
+}
+
+// all returns what is open.
+func (t *table[T]) all() (items []*T) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, item := range t.items {
+		items = append(items, item)
+	}
+	return items
 }
 
 func (t *table[T]) take(id uint64) *T {

@@ -11,33 +11,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
-
-// mountScripted returns a file system of a scripted server. The kernel has no part in it.
-func mountScripted(t *testing.T, script sftptest.Script) *FS {
-	t.Helper()
-	end := sftptest.NewServer(t, script).Dial(sftptest.LinkConfig{})
-	client, err := usftp.NewClientPipe(end, end)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := New(t.Context(), pool.Host{Client: client}, Options{Root: "/", Timeout: time.Minute,
-		Cache: time.Minute, Buffer: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-		client.Close()
-	})
-	return f
-}
 
 // listsNames is a script of a server whose directories hold names.
 func listsNames(entries ...wire.Name) sftptest.Script {
@@ -126,7 +102,7 @@ func TestHostileNames(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, plus := range []bool{true, false} {
-				f := mountScripted(t, listsNames(test.listed...))
+				f := mountScripted(t, time.Minute, listsNames(test.listed...)).FS
 				names, _, status := readRoot(t, f, plus)
 				if test.want == nil {
 					if status != fuse.EIO || len(names) != 0 {
@@ -154,7 +130,7 @@ func TestNameListedTwice(t *testing.T) {
 		"of two types": {listedFile("twice"), listedDir("twice"), listedFile("twice")},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := mountScripted(t, listsNames(listed...))
+			f := mountScripted(t, time.Minute, listsNames(listed...)).FS
 			_, nodes, _ := readRoot(t, f, true)
 			var out fuse.EntryOut
 			if status := f.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, "twice", &out); status != fuse.OK {
@@ -181,7 +157,7 @@ func TestNameListedTwice(t *testing.T) {
 // Names that are too long for most hosts can be used if the host has them, and not be made.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("n", 300)
-	f := mountScripted(t, listsNames(listedFile(long)))
+	f := mountScripted(t, time.Minute, listsNames(listedFile(long))).FS
 	root := fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}
 	readRoot(t, f, true)
 	var out fuse.EntryOut

@@ -119,7 +119,7 @@ func (f *FS) madeNow(c *usftp.Client, path string, mode uint32) (attrs, error) {
 
 // made records what was just made, and fills in the answer.
 func (f *FS) made(dir *node, name string, a attrs, asked time.Time, out *fuse.EntryOut) *node {
-	f.ahead.Store(int64(a.mtime) - asked.Unix())
+	f.learnClock(a.mtime, asked)
 	if old := f.tree.child(dir, name); old != nil {
 		f.tree.unlinked(dir, name)
 	}

@@ -30,10 +30,12 @@ type handle struct {
 	reader reader
 
 	// The file's lock guards these.
-	err     error // for the next call to return
-	written bool  // since the last flush
-	flushes int   // flushes that found something written
-	made    bool  // this handle created or emptied the file, and nothing else has written to it
+	over    *usftp.Client // the connection over which it was last opened
+	seen    version       // of what is open, as last seen over that connection
+	err     error         // for the next call to return
+	written bool          // since the last flush
+	flushes int           // flushes that found something written
+	made    bool          // this handle created or emptied the file, and nothing else has written to it
 }
 
 func (h *handle) writes() bool  { return h.flags&(os.O_WRONLY|os.O_RDWR) != 0 }
@@ -56,6 +58,7 @@ type file struct {
 	changed chan struct{}  // closed and replaced when an extent leaves
 	proofs  []proof        // of the last writes that arrived
 	loose   bool           // changed here since its version was last seen
+	retimed bool           // its times were set here
 	idle    *time.Timer    // sends an extent to which nothing is added for a while
 }
 
@@ -67,6 +70,17 @@ type proof struct {
 }
 
 var seed = maphash.MakeSeed()
+
+// without returns the proofs that an extent does not overwrite.
+func without(proofs []proof, e *extent) []proof {
+	kept := make([]proof, 0, len(proofs)+1)
+	for _, p := range proofs {
+		if p.off+int64(p.size) <= e.off || e.end() <= p.off {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
 
 // mostProofs is how many pieces are compared when a file is reopened.
 const mostProofs = 4
@@ -90,7 +104,8 @@ func (f *FS) attach(n *node, flags int, remote *usftp.File) *handle {
 	h := &handle{file: n.file, flags: flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND),
 		gate: newGate(), remote: remote}
 	h.end = int64(n.attrs.size)
-	h.reader.reset()
+	h.over, h.seen = remote.Client(), n.version
+	h.reader.reset(&f.reading)
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	n.file.handles[h] = true
@@ -220,7 +235,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out 
 		return fuse.Status(syscall.ESTALE)
 	case f.options.ReadOnly:
 		return fuse.EROFS
-	case len(name) > mostName:
+	case f.tooLong(dir, name):
 		return fuse.Status(syscall.ENAMETOOLONG)
 	}
 	ctx, stop := f.request(cancel, &in.InHeader)
@@ -241,7 +256,7 @@ func (f *FS) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out 
 	}
 	fresh := flags&os.O_EXCL != 0 || flags&os.O_TRUNC != 0 && a.size == 0
 	if fresh {
-		f.ahead.Store(int64(a.mtime) - asked.Unix())
+		f.learnClock(a.mtime, asked)
 	}
 	if old := f.tree.child(dir, name); old != nil && f.fileOf(old) == nil {
 		old.forgetAttrs()
@@ -290,8 +305,10 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 			if remote, a, asked, err = f.opening(c, path, flags, 0); err != nil {
 				return err
 			}
-			if err = h.file.isSame(c, path, a); err != nil {
+			if err = h.isSame(c, path, a); err != nil {
 				remote.Async().Close().Forget()
+			}
+			if err != nil && !lost(err) {
 				f.options.Logger.Warn("an open file is another one now", "file", path, "error", err)
 			}
 			return err
@@ -302,6 +319,7 @@ func (h *handle) open(ctx context.Context) (*usftp.File, error) {
 	}
 	h.file.mu.Lock()
 	loose := h.file.loose
+	h.over = remote.Client()
 	h.file.mu.Unlock()
 	if !loose {
 		n.learnAttrs(a, asked)
@@ -325,21 +343,23 @@ func (h *handle) openNow(ctx context.Context) (*usftp.File, error) {
 // isSame returns an error unless a reopened file is the one that was open. If we have not written
 // to it, it must have the size and time that were last seen; otherwise it must hold what arrived of
 // our last writes, and be neither older nor shorter than they left it.
-func (f *file) isSame(c *usftp.Client, path string, a attrs) error {
+func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
+	f := h.file
 	f.mu.Lock()
-	loose, proofs := f.loose, append([]proof(nil), f.proofs...)
-	setsTimes := f.set.SetTimes || f.told != 0 // perhaps set before the answer was lost
+	loose, seen := f.loose, h.seen
+	retimed := f.retimed || f.set.SetTimes || f.told != 0
+	proofs := f.proofs
+	for _, e := range f.extents { // what is on its way may have arrived although its answer was lost
+		proofs = without(proofs, e)
+	}
 	f.mu.Unlock()
-	f.node.mu.Lock()
-	seen := f.node.version
-	f.node.mu.Unlock()
 	if !loose {
 		if a.version() != seen {
 			return syscall.ESTALE
 		}
 		return nil
 	}
-	if !setsTimes && a.mtime+clockError < seen.mtime {
+	if !retimed && a.mtime+clockError < seen.mtime {
 		return syscall.ESTALE
 	}
 	if len(proofs) == 0 {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -22,6 +23,10 @@ const (
 	firstAhead = 2 * chunkSize
 	// mostAhead limits the read-ahead in one open file.
 	mostAhead = 12 << 20
+	// mostRead limits what was read ahead in all open files together.
+	mostRead = 16 << 20
+	// idleReader is how long a program must not have read for its read-ahead to make room.
+	idleReader = time.Second
 	// swapped is how far the requests of a program that reads in order may be out of order: the
 	// kernel sends several at once.
 	swapped = 1 << 20
@@ -37,7 +42,38 @@ type reader struct {
 	chunks map[int64]*chunk
 	window *flow.Window
 	began  time.Time
-	life   int // incremented when the chunks are dropped
+	used   time.Time
+	all    *readMemory
+}
+
+// readMemory is how much memory all readers use for what they read ahead.
+type readMemory struct {
+	bytes atomic.Int64
+	swept atomic.Int64 // when idle readers were last dropped, in Unix nanoseconds
+}
+
+func (m *readMemory) full() bool { return m.bytes.Load() >= mostRead }
+
+// makeRoom drops what was read ahead for programs that have stopped reading, if memory is short.
+func (f *FS) makeRoom() {
+	m, now := &f.reading, time.Now()
+	last := m.swept.Load()
+	if !m.full() || now.UnixNano()-last < int64(idleReader)/10 || !m.swept.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	for _, h := range f.files.all() {
+		h.reader.dropIdle(now.Add(-idleReader))
+	}
+}
+
+// dropIdle is drop for a reader that was not used since a time.
+func (r *reader) dropIdle(since time.Time) {
+	r.mu.Lock()
+	idle := r.chunks != nil && r.used.Before(since)
+	r.mu.Unlock()
+	if idle {
+		r.drop()
+	}
 }
 
 // A chunk is a part of the file that was requested.
@@ -48,14 +84,14 @@ type chunk struct {
 	err  error
 }
 
-func (r *reader) reset() { r.began = time.Now() }
+func (r *reader) reset(all *readMemory) { r.began, r.all = time.Now(), all }
 
 // drop discards what was read ahead, because the file may have changed.
 func (r *reader) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.discard(0, 0)
 	r.chunks, r.run, r.window = nil, 0, nil
-	r.life++
 }
 
 // Read implements fuse.RawFileSystem.
@@ -68,6 +104,7 @@ func (f *FS) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.Rea
 	defer stop()
 	off := int64(in.Offset)
 	buf = buf[:min(len(buf), int(in.Size))]
+	f.makeRoom()
 	if h.file.overlaps(off, len(buf)) {
 		if err := h.file.flush(ctx); err != nil {
 			return nil, statusOf(err)
@@ -115,6 +152,7 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 	node.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.used = time.Now()
 	end := off + int64(n)
 	inOrder := off <= r.next+swapped && end > r.next-swapped && r.next > 0
 	if !inOrder {
@@ -137,9 +175,13 @@ func (r *reader) plan(remote *usftp.File, off int64, n int, node *node) map[int6
 	wanted := make(map[int64]*chunk)
 	for at := off / chunkSize; at*chunkSize < min(end+ahead, max(size, end)); at++ {
 		c := r.chunks[at]
+		if c == nil && at*chunkSize >= end && r.all.full() {
+			break
+		}
 		if c == nil {
 			c = r.ask(remote, at)
 			r.chunks[at] = c
+			r.all.bytes.Add(chunkSize)
 		}
 		if at*chunkSize < end {
 			wanted[at] = c
@@ -154,6 +196,7 @@ func (r *reader) discard(from, to int64) {
 	for at := range r.chunks {
 		if (at+1)*chunkSize <= from || at*chunkSize >= to {
 			delete(r.chunks, at)
+			r.all.bytes.Add(-chunkSize)
 		}
 	}
 }

@@ -100,6 +100,7 @@ func (f *file) setPending(ctx context.Context, h *handle) error {
 		return nil
 	}
 	set, program := f.pending(), f.set
+	f.retimed = f.retimed || set.SetTimes
 	f.mu.Unlock()
 	err := f.fs.link.do(ctx, func(c *usftp.Client, _ bool) error {
 		return f.fs.onPath(f.node, func(path string) error {
@@ -198,7 +199,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 		if err := file.setPending(ctx, h); err != nil {
 			return err
 		}
-		file.loosen()
+		file.loosen(set.SetTimes)
 	}
 	err = f.onPath(n, func(path string) error {
 		return f.link.do(ctx, func(c *usftp.Client, _ bool) error {
@@ -224,7 +225,7 @@ func (f *FS) setAttr(ctx context.Context, n *node, h *handle, in *fuse.SetAttrIn
 			n.attrs.mode = now.mode&typeMask | bitsOf(set.Mode)
 		}
 		n.fetched = n.changed
-		n.version, n.since = n.attrs.version(), n.fetched
+		n.learnVersion(n.fetched)
 	}
 	return nil
 }
@@ -284,10 +285,18 @@ func clamp(t time.Time) time.Time {
 
 // loosen records that the file is about to change: its size and time may become different even if
 // no answer arrives.
-func (f *file) loosen() {
+func (f *file) loosen(retimed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.loose = true
+	f.retimed = f.retimed || retimed
+}
+
+// unproved is loosen for a change of the contents.
+func (f *file) unproved() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.loose, f.proofs = true, nil
 }
 
 // truncate sets a file's size.
@@ -298,7 +307,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 		}
 	}
 	if file != nil {
-		file.loosen()
+		file.unproved()
 	}
 	byHandle := h != nil && h.writes() && !h.appends()
 	err := f.onPath(n, func(path string) error {
@@ -324,7 +333,7 @@ func (f *FS) truncate(ctx context.Context, n *node, file *file, h *handle, size 
 	n.mu.Unlock()
 	if file != nil {
 		file.mu.Lock()
-		file.proofs, file.loose, file.wrote = nil, true, time.Now()
+		file.wrote = time.Now()
 		for other := range file.handles {
 			other.made = other.made && size == 0
 			other.end = int64(size)

@@ -341,13 +341,7 @@ func (f *file) answered(e *extent, err error) {
 		if len(f.proofs) == mostProofs {
 			f.proofs = f.proofs[1:]
 		}
-		kept := f.proofs[:0:0]
-		for _, p := range f.proofs { // what was overwritten proves nothing
-			if p.off+int64(p.size) <= e.off || e.end() <= p.off {
-				kept = append(kept, p)
-			}
-		}
-		f.proofs = kept
+		f.proofs = without(f.proofs, e) // what was overwritten proves nothing
 		if !e.appends {
 			f.proofs = append(f.proofs, proof{e.off, len(e.data), maphash.Bytes(seed, e.data)})
 		}
@@ -623,7 +617,7 @@ func (n *node) learnWritten(size uint64, set usftp.NewAttrs) {
 		n.attrs.mode = n.attrs.mode&typeMask | bitsOf(set.Mode)
 	}
 	n.fetched, n.changed = time.Now(), time.Now()
-	n.version, n.since = n.attrs.version(), n.fetched
+	n.learnVersion(n.fetched)
 }
 
 // setDirty records whether a file has data that is not on the host.

@@ -1,0 +1,125 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
+)
+
+// A file that was replaced while the connection was down is not taken for the one that was open,
+// although a program has asked for the new one's attributes in between.
+func TestReopenReplaced(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/file", []byte("the one that is open"))
+	o := s.open(t, "file")
+	s.server.Files.WriteFile("/file", []byte("another file of the name"))
+	s.cut()
+	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 24 {
+		t.Errorf("the attributes: size %d, %v", attr.Size, status)
+	}
+	if data, status := o.read(10); status != fuse.Status(syscall.ESTALE) {
+		t.Errorf("read: %q, %v", data, status)
+	}
+}
+
+// A file that others extend over the same connection can still be reopened.
+func TestReopenExtended(t *testing.T) {
+	s := mountScripted(t, 0, sftptest.Script{})
+	s.server.Files.WriteFile("/log", []byte("one\n"))
+	o := s.open(t, "log")
+	if err := s.server.Files.Append("/log", []byte("two\n")); err != nil {
+		t.Fatal(err)
+	}
+	if attr, status := o.getAttr(); status != fuse.OK || attr.Size != 8 {
+		t.Errorf("the attributes: size %d, %v", attr.Size, status)
+	}
+	s.cut()
+	if data, status := o.read(10); status != fuse.OK || data != "one\ntwo\n" {
+		t.Errorf("read: %q, %v", data, status)
+	}
+}
+
+// A change whose answer was lost, though the host has made it, does not make the file another one.
+func TestReopenAfterLostAnswer(t *testing.T) {
+	for what, test := range map[string]struct {
+		lost   wire.Type
+		change func(o *opened) fuse.Status
+		want   string
+	}{
+		"data over other data": {wire.TypeWrite, func(o *opened) fuse.Status {
+			o.write(50, strings.Repeat("b", 100))
+			return o.sync()
+		}, strings.Repeat("a", 50) + strings.Repeat("b", 100)},
+		"data behind other data": {wire.TypeWrite, func(o *opened) fuse.Status {
+			o.write(100, "b")
+			return o.sync()
+		}, strings.Repeat("a", 100) + "b"},
+		"a shorter size": {wire.TypeFsetstat, func(o *opened) fuse.Status {
+			return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 10})
+		}, strings.Repeat("a", 10)},
+		"a longer size": {wire.TypeFsetstat, func(o *opened) fuse.Status {
+			return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 101})
+		}, strings.Repeat("a", 100) + "\x00"},
+		"an earlier time": {wire.TypeSetstat, func(o *opened) fuse.Status {
+			return o.setAttr(fuse.SetAttrInCommon{Valid: fuse.FATTR_MTIME, Mtime: 1e9})
+		}, strings.Repeat("a", 100)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := mountScripted(t, 0, sftptest.Script{})
+			s.server.Files.WriteFile("/file", nil)
+			o := s.open(t, "file")
+			o.write(0, strings.Repeat("a", 100))
+			if status := o.sync(); status != fuse.OK {
+				t.Fatal(status)
+			}
+			before := len(s.server.Requests(wire.TypeInit))
+			s.server.AddFaults(sftptest.Fault{On: test.lost, Times: 1, Do: sftptest.Hangup()})
+			if status := test.change(o); status != fuse.OK {
+				t.Errorf("the change: %v", status)
+			}
+			if len(s.server.Requests(wire.TypeInit)) == before {
+				t.Error("no answer was lost")
+			}
+			if data, status := o.read(200); status != fuse.OK || data != test.want {
+				t.Errorf("read: %q, %v", data, status)
+			}
+			s.cut()
+			o.write(0, "more")
+			if status := o.sync(); status != fuse.OK {
+				t.Errorf("written over the next connection: %v", status)
+			}
+		})
+	}
+}
+
+// What the host makes while the link is down for a while does not mislead about its clock.
+func TestLearnClock(t *testing.T) {
+	f, now := new(FS), time.Now()
+	at := func(ahead int64) uint32 { return uint32(now.Unix() + ahead) }
+	for _, step := range []struct {
+		what  string
+		mtime uint32
+		asked time.Time
+		want  int64
+	}{
+		{"clocks agree", at(0), now, 0},
+		{"an answer 20 s late, the file made at its beginning", at(-20), now.Add(-20 * time.Second), 0},
+		{"and at its end", at(0), now.Add(-20 * time.Second), 0},
+		{"the host is an hour ahead", at(3600), now, 3600},
+		{"and an answer is late", at(3590), now.Add(-20 * time.Second), 3600},
+		{"the host is set right", at(0), now, 0},
+	} {
+		f.learnClock(step.mtime, step.asked)
+		if got := f.ahead.Load(); got < step.want-1 || got > step.want+1 {
+			t.Errorf("%s: %d s ahead, want %d", step.what, got, step.want)
+		}
+	}
+}

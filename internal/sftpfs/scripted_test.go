@@ -1,0 +1,132 @@
+//go:build linux || darwin
+
+package sftpfs
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
+	"github.com/usftp/usftp/sftptest"
+)
+
+// scripted is a file system of a scripted server, without a kernel: tests make its calls.
+type scripted struct {
+	*FS
+	server *sftptest.Scripted
+
+	mu  sync.Mutex
+	end *sftptest.End
+}
+
+func mountScripted(t *testing.T, cache time.Duration, script sftptest.Script) *scripted {
+	t.Helper()
+	s := &scripted{server: sftptest.NewServer(t, script)}
+	host, err := s.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.FS, err = New(t.Context(), host, Options{Root: "/", Timeout: time.Minute, Cache: cache,
+		Buffer: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		s.cut()
+	})
+	return s
+}
+
+// dial connects to the server.
+func (s *scripted) dial(context.Context) (pool.Host, error) {
+	end := s.server.Dial(sftptest.LinkConfig{})
+	s.mu.Lock()
+	s.end = end
+	s.mu.Unlock()
+	client, err := usftp.NewClientPipe(end, end)
+	return pool.Host{Client: client, Redial: s.dial}, err
+}
+
+// cut ends the connection.
+func (s *scripted) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end.Cut(nil)
+}
+
+// opened is a file that the kernel has open.
+type opened struct {
+	*scripted
+	t      *testing.T
+	header fuse.InHeader
+	fh     uint64
+}
+
+// create makes a file in the root, and open opens one that is there.
+func (s *scripted) create(t *testing.T, name string) *opened {
+	t.Helper()
+	in := fuse.CreateIn{InHeader: fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, Flags: uint32(os.O_RDWR),
+		Mode: 0o644}
+	var out fuse.CreateOut
+	if status := s.Create(nil, &in, name, &out); status != fuse.OK {
+		t.Fatal(status)
+	}
+	return &opened{s, t, fuse.InHeader{NodeId: out.NodeId}, out.Fh}
+}
+
+func (s *scripted) open(t *testing.T, name string) *opened {
+	t.Helper()
+	var entry fuse.EntryOut
+	if status := s.Lookup(nil, &fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, name, &entry); status != fuse.OK {
+		t.Fatal(status)
+	}
+	o := &opened{s, t, fuse.InHeader{NodeId: entry.NodeId}, 0}
+	var out fuse.OpenOut
+	if status := s.Open(nil, &fuse.OpenIn{InHeader: o.header, Flags: uint32(os.O_RDWR)}, &out); status != fuse.OK {
+		t.Fatal(status)
+	}
+	o.fh = out.Fh
+	return o
+}
+
+func (o *opened) write(off int, data string) {
+	o.t.Helper()
+	in := fuse.WriteIn{InHeader: o.header, Fh: o.fh, Offset: uint64(off), Size: uint32(len(data))}
+	if n, status := o.Write(nil, &in, []byte(data)); status != fuse.OK || int(n) != len(data) {
+		o.t.Errorf("write: %d, %v", n, status)
+	}
+}
+
+func (o *opened) sync() fuse.Status { return o.Fsync(nil, &fuse.FsyncIn{InHeader: o.header, Fh: o.fh}) }
+
+func (o *opened) read(size int) (string, fuse.Status) {
+	in := fuse.ReadIn{InHeader: o.header, Fh: o.fh, Size: uint32(size)}
+	result, status := o.Read(nil, &in, make([]byte, size))
+	if status != fuse.OK {
+		return "", status
+	}
+	data, status := result.Bytes(make([]byte, size))
+	return string(data), status
+}
+
+func (o *opened) getAttr() (attr fuse.AttrOut, status fuse.Status) {
+	status = o.GetAttr(nil, &fuse.GetAttrIn{InHeader: o.header}, &attr)
+	return attr, status
+}
+
+func (o *opened) setAttr(in fuse.SetAttrInCommon) fuse.Status {
+	in.InHeader = o.header
+	in.Fh = o.fh
+	in.Valid |= fuse.FATTR_FH
+	var out fuse.AttrOut
+	return o.SetAttr(nil, &fuse.SetAttrIn{SetAttrInCommon: in}, &out)
+}
