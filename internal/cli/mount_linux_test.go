@@ -68,7 +68,6 @@ func mountHost(t *testing.T, host string, flags ...string) *mounted {
 	args := append([]string{"mount", "-v"}, flags...)
 	cmd := command(t, m.home, append(args, host+":"+m.far, m.at)...)
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+m.home)
-	cmd.WaitDelay = time.Minute // what other tests start at the time has its output open for a moment
 	if o := finish(t, cmd); o.code != 0 {
 		t.Fatalf("%+v", o)
 	}

@@ -79,14 +79,9 @@ func TestMountFaults(t *testing.T) {
 	if _, err := exec.LookPath("git"); err == nil {
 		working.Go(func() { gitRounds(t, m, rounds) })
 	}
-	if fsx := os.Getenv("USFTP_FSX"); fsx != "" {
+	if os.Getenv("USFTP_FSX") != "" {
 		working.Go(func() {
-			rounds(func(round int) {
-				out, err := exec.Command(fsx, "-q", "-N", "300", "-S", fmt.Sprint(round+1), m.path("fsx")).CombinedOutput()
-				if err != nil {
-					t.Errorf("fsx: %v: %s", err, out)
-				}
-			})
+			rounds(func(round int) { runFSX(t, m.path("fsx"), 300, round) })
 		})
 	}
 	working.Wait()

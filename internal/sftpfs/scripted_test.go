@@ -71,18 +71,7 @@ type opened struct {
 	fh     uint64
 }
 
-// create makes a file in the root, and open opens one that is there.
-func (s *scripted) create(t *testing.T, name string) *opened {
-	t.Helper()
-	in := fuse.CreateIn{InHeader: fuse.InHeader{NodeId: fuse.FUSE_ROOT_ID}, Flags: uint32(os.O_RDWR),
-		Mode: 0o644}
-	var out fuse.CreateOut
-	if status := s.Create(nil, &in, name, &out); status != fuse.OK {
-		t.Fatal(status)
-	}
-	return &opened{s, t, fuse.InHeader{NodeId: out.NodeId}, out.Fh}
-}
-
+// open opens a file in the root.
 func (s *scripted) open(t *testing.T, name string) *opened {
 	t.Helper()
 	var entry fuse.EntryOut

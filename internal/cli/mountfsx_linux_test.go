@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// runFSX has fsx change a file at random, and compare all that it reads with what it has written.
+// Each round has operations of its own. fsx is a program of crates.io, which USFTP_FSX names: not
+// every compiler can build it.
+func runFSX(t *testing.T, name string, operations, round int) {
+	t.Helper()
+	cmd := exec.Command(os.Getenv("USFTP_FSX"), "-q", "-N", fmt.Sprint(operations),
+		"-S", fmt.Sprint(round+1), name)
+	cmd.Dir = t.TempDir() // for what it keeps of a failure
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("fsx, round %d: %v: %s", round, err, out)
+	}
+}
+
+// A file on a mount holds what was written to it, by whatever mixture of calls: for a minute, or for
+// the time that USFTP_FSX_TIME says.
+func TestMountFSX(t *testing.T) {
+	if os.Getenv("USFTP_FSX") == "" {
+		t.Skip("USFTP_FSX does not name fsx")
+	}
+	t.Parallel()
+	length := time.Minute
+	if text := os.Getenv("USFTP_FSX_TIME"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		must(t, err)
+	}
+	m := mountFar(t)
+	round := 0
+	for began := time.Now(); time.Since(began) < length && !t.Failed(); round++ {
+		runFSX(t, m.path("file"), 1000, round)
+	}
+	t.Logf("%d rounds", round)
+}
