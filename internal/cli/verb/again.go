@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"hash"
+	"hash/maphash"
 	"io"
 	"net"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/pool"
 )
 
@@ -18,16 +20,19 @@ var errOther = errors.New("the connection was lost, and the host has now somethi
 
 // Steadily runs a verb that may be run again: one that changes nothing, or whose changes do no harm
 // if they are made twice. If the connection is lost, Renew replaces it and the verb runs once more
-// from its beginning, with Again set. What it said before is not said again. If it changes nothing,
-// what it printed before is not printed again: it must come once more, or the verb fails.
+// from its beginning, with Again set. What it said before is not said again, nor are changes that
+// were reported before. If it changes nothing, what it printed before is not printed again: it must
+// come once more, or the verb fails.
 func (e *Env) Steadily(changes bool, run func() error) error {
 	if e.Renew == nil {
 		return run()
 	}
 	out, say := e.Out, e.Say
-	defer func() { e.Out, e.Say, e.Again = out, say, false }()
+	defer func() { e.Out, e.Say, e.Again, e.earlier = out, say, false, nil }()
 	printed := &replay{out: out, sum: sha256.New(), env: e}
-	if !changes {
+	if changes {
+		e.earlier = newEarlier()
+	} else {
 		e.Out = printed
 	}
 	said := make(map[string]bool)
@@ -42,23 +47,84 @@ func (e *Env) Steadily(changes bool, run func() error) error {
 	for {
 		err := run()
 		if err == nil || !errors.Is(err, net.ErrClosed) {
-			if !changes && !errors.Is(err, errOther) && printed.missing() {
+			if printed.missing() && (err == nil || errors.As(err, new(*ui.ExitError))) {
 				return errOther
 			}
 			return err
 		}
-		client := e.Renew(err, printed.grown())
+		client := e.Renew(err, printed.grown() || e.earlier.grown())
 		if client == nil {
 			printed.release()
 			return err
 		}
 		e.Client, e.Again = client, true
 		printed.begin()
+		e.earlier.begin()
 	}
 }
 
 // mostSaid is how many messages are kept so that they are not said again.
 const mostSaid = 10_000
+
+// earlier is what a run of a verb that changes files knows of the runs before it. A nil earlier
+// knows nothing.
+type earlier struct {
+	seed  maphash.Seed
+	run   int
+	seen  map[uint64]int  // reports, by their hash, and the run that first made them
+	met   map[string]bool // operands that were there
+	count int             // reports of this run
+	most  int             // of any run before
+	news  bool            // this run has come further than those before
+}
+
+// mostSeen is how many reports are kept so that they are not made again, at about 20 bytes each.
+const mostSeen = 1 << 18
+
+func newEarlier() *earlier {
+	return &earlier{seed: maphash.MakeSeed(), seen: make(map[uint64]int), met: make(map[string]bool)}
+}
+
+// begin begins another run.
+func (r *earlier) begin() {
+	if r != nil {
+		r.run++
+		r.most, r.count, r.news = max(r.most, r.count), 0, false
+	}
+}
+
+// grown reports whether a run has done something that those before had not.
+func (r *earlier) grown() bool { return r != nil && r.news }
+
+// has records a report about a file, and reports whether an earlier run has made it.
+func (r *earlier) has(kind, name string) bool {
+	if r == nil {
+		return false
+	}
+	r.count++
+	key := maphash.String(r.seed, kind+"\x00"+name)
+	run, seen := r.seen[key]
+	switch {
+	case seen:
+		return run < r.run
+	case len(r.seen) < mostSeen:
+		r.seen[key] = r.run
+		r.news = true
+	default:
+		r.news = r.news || r.count > r.most
+	}
+	return false
+}
+
+// meet records that an operand is there.
+func (r *earlier) meet(name string) {
+	if r != nil {
+		r.met[name] = true
+	}
+}
+
+// hasMet reports whether an operand was there once.
+func (r *earlier) hasMet(name string) bool { return r != nil && r.met[name] }
 
 // replay is output that leaves out what was printed before. Once the connection is lost it takes
 // nothing more: what a verb could not find out any more, such as the names of owners, may be missing.

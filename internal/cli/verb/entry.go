@@ -76,6 +76,7 @@ func (j *job) lookup(names []string, f follow, failed func(name string, err erro
 					info = to
 				}
 			}
+			j.earlier.meet(name)
 			found = append(found, &entry{name: name, stat: statOf(info)})
 		})
 	}

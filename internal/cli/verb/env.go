@@ -63,7 +63,8 @@ type Env struct {
 
 	Now func() time.Time // nil means time.Now
 
-	names *owners // of users and groups; kept between verbs
+	names   *owners  // of users and groups; kept between verbs
+	earlier *earlier // the runs of this verb before; nil unless it changes files
 }
 
 // at returns the path on the host of an operand, or of a path below one.
@@ -112,9 +113,9 @@ func (j *job) end() error {
 		j.err = err
 	}
 	switch {
-	case j.err != nil:
+	case j.err != nil && !(errors.Is(j.err, errOther) && j.ctx.Err() != nil):
 		return j.err
-	case j.ctx.Err() != nil:
+	case j.ctx.Err() != nil: // which may be why the output differs
 		return context.Cause(j.ctx)
 	case j.code != 0:
 		return &ui.ExitError{Code: j.code}
@@ -139,7 +140,7 @@ func (j *job) failCode(code int, what, name string, err error) {
 	default:
 		j.code = max(j.code, code)
 		reason := reasonOf(err)
-		if j.JSON {
+		if j.JSON && !j.earlier.has("error", name+"\x00"+reason) {
 			j.print(errorLine{header{1, "error", j.Host}, name, reason})
 		}
 		j.say(fmt.Sprintf("cannot %s %s: %s", what, j.title(name), reason))
@@ -187,9 +188,11 @@ func (j *job) line(parts ...string) {
 
 // done reports that something was done, for -v and --json.
 func (j *job) done(kind, name, text string) {
-	if j.JSON {
+	switch {
+	case j.earlier.has(kind, name):
+	case j.JSON:
 		j.print(doneLine{header{1, kind, j.Host}, name, ""})
-	} else if j.Verbose {
+	case j.Verbose:
 		j.line(j.shown(text))
 	}
 }

@@ -59,7 +59,7 @@ func (f *finder) find(names []string) {
 	}
 	f.lookUpNewer()
 	found := f.lookup(names, followNever, func(name string, err error) {
-		if f.e.deletes && f.Again && errors.Is(err, fs.ErrNotExist) {
+		if f.e.deletes && f.Again && f.earlier.hasMet(name) && errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 		f.fail("access", name, err)
@@ -136,6 +136,9 @@ func (v *visit) evaluate() error {
 
 // print is the action -print, and with end 0 -print0.
 func (v *visit) print(end byte) bool {
+	if v.earlier.has("file", v.path) {
+		return true
+	}
 	switch {
 	case v.JSON:
 		v.job.print(fileLine{header{1, "file", v.Host}, v.path, v.attributesOf(&v.entry.stat), ""})

@@ -69,7 +69,7 @@ func (r *remover) remove(names []string) {
 		good = append(good, strings.TrimRight(name, "/")) // it would follow a link
 	}
 	found := r.lookup(good, followNever, func(name string, err error) {
-		if !r.mayBeGone() || !errors.Is(err, fs.ErrNotExist) {
+		if !r.mayBeGone(name) || !errors.Is(err, fs.ErrNotExist) {
 			r.fail("remove", name, err)
 		}
 	})
@@ -84,9 +84,11 @@ func (r *remover) remove(names []string) {
 	r.ops.drain()
 }
 
-// mayBeGone reports whether an operand that is not there is no failure. If the verb is run again, it
-// was removed before.
-func (r *remover) mayBeGone() bool { return r.o.Force || r.Again }
+// mayBeGone reports whether an operand that is not there is no failure. If an earlier run has found
+// it, that run has removed it.
+func (r *remover) mayBeGone(name string) bool {
+	return r.o.Force || r.Again && r.earlier.hasMet(name)
+}
 
 // ask asks before something is removed; it returns true without -i.
 func (r *remover) ask(question, name string) bool {
@@ -231,7 +233,7 @@ func (r *remover) settle(in *dir) {
 
 // removed reports the outcome for a file.
 func (r *remover) removed(in *dir, name string, err error) {
-	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.mayBeGone()) {
+	if err != nil && errors.Is(err, fs.ErrNotExist) && (in != nil || r.mayBeGone(name)) {
 		return // something else has removed it
 	}
 	if err != nil {

@@ -223,8 +223,15 @@ func lastOf(w io.Writer, r io.Reader, o HeadOptions) (read int64, err error) {
 	return read, nil
 }
 
-// follow prints what is added to the files until the verb is over.
+// follow prints what is added to the files until the verb is over. It replaces a lost connection
+// itself and continues where it was, so its output need not be kept for another run.
 func (t *tail) follow() {
+	if t.flush(); t.over() {
+		return
+	}
+	if printed, ok := t.Out.(*replay); ok {
+		t.out.Reset(printed.out)
+	}
 	interval := t.o.Interval
 	if interval <= 0 {
 		interval = time.Second
