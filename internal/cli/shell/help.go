@@ -10,14 +10,15 @@ import (
 const long = `Logs in to a host and runs commands there: list, copy, rename, remove, edit. The
 commands are those of sftp, and some of lftp's. At a terminal, lines are edited with
 the keys of Emacs and readline, kept in a history, and completed with Tab: commands,
-names on the host, and local names. Ctrl-C stops the command and not the session. If
-the connection is lost, it is made again, and you stay in the directory.
+names on the host, and local names. Ctrl-C stops the command and not the session.
+Ctrl-Z suspends the session only while a command runs. Pasted lines run one by one, as
+if they were typed. A lost connection is replaced, and you stay in the directory.
 
 With -b, or if standard input is not a terminal, commands are read as sftp reads its
-batch files: a - in front of a command says that the batch goes on if it fails, an @
-that it is not shown; # begins a comment. With -b, nothing is asked, and the first
-command that fails ends the batch with exit code 1. Without -b, commands that fail
-do not matter.
+batch files: with a - in front of a command the batch continues if it fails, with an @
+it is not shown; # begins a comment. With -b, nothing is asked, and the first command
+that fails ends the batch with exit code 1. Without -b, commands that fail do not
+matter.
 
 At a terminal, words are split as sh does: a space or another special character is
 typed as \ , '...' or "...". In batches the rules are sftp's, where a backslash also
