@@ -91,6 +91,21 @@ func (d *doubt) certain(ctx context.Context) bool {
 	return err != nil || known && !d.first.ModTime().Before(d.began.Add(-behind-doubtFor))
 }
 
+// everywhere extends the doubt to all of the source, of which other copies may have read any part.
+func (d *doubt) everywhere() {
+	if d != nil {
+		d.bound.CompareAndSwap(math.MaxInt64, math.MaxInt64-1)
+	}
+}
+
+// since takes into account that part of the source was already read at some time, for another copy.
+func (d *doubt) since(when time.Time) {
+	if d != nil && when.Before(d.began) {
+		d.began = when
+		d.suspect = d.suspect || !d.first.ModTime().Before(when.Add(-doubtFor))
+	}
+}
+
 // atOnce reports whether all n bytes that were read came in one reply. The server then read them at
 // one moment.
 func (d *doubt) atOnce(c *fileCopy, f *usftp.File, n int64) bool {

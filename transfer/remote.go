@@ -41,7 +41,11 @@ func newRemoteEnd(j *job, host pool.Host, root string) (*remoteEnd, error) {
 		return nil, errNoClient
 	}
 	e := &remoteEnd{job: j, client: host.Client, root: root}
-	if other, ok := j.src.(*remoteSource); ok && other.client == host.Client {
+	src := j.src
+	if shared, ok := src.(*sharedSource); ok {
+		src = shared.source
+	}
+	if other, ok := src.(*remoteSource); ok && other.client == host.Client {
 		e.link = other.link
 	} else {
 		e.link = pool.NewConn(j.ctx, host, j.options.Retry)

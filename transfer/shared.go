@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/usftp/usftp/internal/buffer"
 	"github.com/usftp/usftp/internal/localfs"
@@ -17,8 +18,9 @@ import (
 // Shared lets copies that run at the same time read a common source once: a file or a tree that
 // goes to many hosts. It keeps what was read last in a bounded buffer, however many copies there
 // are. The first copy that needs a block reads it, and the others take it from the buffer. A copy
-// that falls behind by more than the buffer holds reads the source itself, and delays nobody.
-// Streams cannot be read again; see [Shared.Reader] for how slow copies are handled there.
+// that falls behind by more than the buffer holds reads the source itself, and delays nobody. The
+// source is on this machine ([Shared.Local]) or on a host ([Shared.Host]). Streams cannot be read
+// again; see [Shared.Reader] for how slow copies are handled there.
 //
 // The methods may be called from several goroutines.
 type Shared struct {
@@ -29,7 +31,8 @@ type Shared struct {
 	mu     sync.Mutex
 	held   int64 // bytes of blocks, including those being read
 	blocks map[blockKey]*sharedBlock
-	order  []*sharedBlock // blocks in the order they were read
+	order  []*sharedBlock            // blocks in the order they were read
+	ahead  map[blockKey]*sharedAhead // streams of files on hosts, by the block that is next
 }
 
 // DefaultSharedMemory is the default size of a [Shared]'s buffer.
@@ -42,7 +45,7 @@ const sharedBlockSize = buffer.Large
 // another block of 256 KiB. Call Close once the copies are over.
 func NewShared(memory int64) *Shared {
 	return &Shared{memory: max(cmp.Or(memory, DefaultSharedMemory), 2*sharedBlockSize),
-		blocks: make(map[blockKey]*sharedBlock)}
+		blocks: make(map[blockKey]*sharedBlock), ahead: make(map[blockKey]*sharedAhead)}
 }
 
 // Local is [Local] for a source whose contents are shared. Each copy lists directories itself and
@@ -53,7 +56,7 @@ func (s *Shared) Local(path string) Endpoint {
 	open := e.newSource
 	e.newSource = func(j *job) (source, error) {
 		src, err := open(j)
-		return &sharedSource{src, s}, err
+		return &sharedSource{src, s, nil}, err
 	}
 	return e
 }
@@ -74,21 +77,25 @@ var (
 
 	// errNotSame reports that a small file is no longer as listed.
 	errNotSame = errors.New("it is not what was listed")
+
+	// errOwn reports that what a copy has read is not for the others.
+	errOwn = errors.New("it may be changing")
 )
 
 // A fileKey identifies one state of a file: blocks read before a change are not used after it.
 type fileKey struct {
+	host  *SharedHost // nil for this machine
 	name  string
 	size  int64
 	mtime int64
 }
 
-func keyOf(path string, f *facts) fileKey {
+func keyOf(host *SharedHost, path string, f *facts) fileKey {
 	name := ""
 	if f.info != nil {
 		name = localfs.ID(f.info)
 	}
-	return fileKey{cmp.Or(name, path), f.size, f.mtime.UnixNano()}
+	return fileKey{host, cmp.Or(name, path), f.size, f.mtime.UnixNano()}
 }
 
 type blockKey struct {
@@ -104,9 +111,10 @@ type sharedBlock struct {
 	mem   *buffer.Block
 	data  []byte
 	ready chan struct{}
-	bad   bool // it could not be read
-	users int  // copies that wait for it or read from it
-	gone  bool // to be freed by its last user
+	bad   bool      // it could not be read
+	asked time.Time // when it was begun to be read
+	users int       // copies that wait for it or read from it
+	gone  bool      // to be freed by its last user
 }
 
 // take returns a block, which the caller must give back. The first caller reads it with load, and
@@ -138,7 +146,8 @@ func (s *Shared) take(ctx context.Context, key blockKey, size int,
 // add makes room for a block for the caller to read. The caller holds the lock.
 func (s *Shared) add(key blockKey, size int) *sharedBlock {
 	s.evict(s.held + int64(size) - s.memory)
-	b := &sharedBlock{key: key, mem: s.pool.Get(size), ready: make(chan struct{}), users: 1}
+	b := &sharedBlock{key: key, mem: s.pool.Get(size), ready: make(chan struct{}), users: 1,
+		asked: time.Now()}
 	s.held += int64(len(b.mem.Bytes()))
 	s.blocks[key] = b
 	return b
@@ -149,13 +158,7 @@ func (s *Shared) load(b *sharedBlock, size int, load func([]byte) (int, error)) 
 	loaded := false
 	defer func() {
 		s.mu.Lock()
-		if loaded {
-			s.order = append(s.order, b)
-		} else {
-			b.bad, b.gone = true, true
-			delete(s.blocks, b.key)
-		}
-		close(b.ready)
+		s.loaded(b, loaded)
 		s.mu.Unlock()
 		if !loaded {
 			s.give(b)
@@ -168,6 +171,18 @@ func (s *Shared) load(b *sharedBlock, size int, load func([]byte) (int, error)) 
 	s.read.Add(int64(n))
 	b.data, loaded = b.mem.Bytes()[:n], true
 	return b, nil
+}
+
+// loaded lets those who wait for a block have it; ok is false if it could not be read. The caller
+// holds the lock.
+func (s *Shared) loaded(b *sharedBlock, ok bool) {
+	if ok {
+		s.order = append(s.order, b)
+	} else {
+		b.bad, b.gone = true, true
+		delete(s.blocks, b.key)
+	}
+	close(b.ready)
 }
 
 func (s *Shared) give(b *sharedBlock) {
@@ -204,14 +219,15 @@ func (s *Shared) free(b *sharedBlock) {
 	b.mem, b.data = nil, nil
 }
 
-// sharedSource is a local source whose files are read through a Shared.
+// sharedSource is a source whose files are read through a Shared.
 type sharedSource struct {
 	source
 	shared *Shared
+	host   *SharedHost // nil for this machine
 }
 
 func (s *sharedSource) open(c *fileCopy) (input, error) {
-	if c.entry == nil { // opening a pipe again would take part of its data
+	if s.host == nil && c.entry == nil { // opening a pipe again would take part of its data
 		info, err := os.Stat(c.source)
 		if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 			return nil, &fs.PathError{Op: "share", Path: c.source, Err: errNotShared}
@@ -221,63 +237,133 @@ func (s *sharedSource) open(c *fileCopy) (input, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sharedInput{input: in, copy: c, shared: s.shared}, nil
+	shared := &sharedInput{input: in, copy: c, of: s}
+	shared.opened()
+	return shared, nil
+}
+
+func (s *sharedSource) limits() (limits, error) {
+	l, err := s.source.limits()
+	if err == nil && s.host != nil {
+		s.host.limit(l.handles)
+	}
+	return l, err
 }
 
 // sharedInput is a file whose contents are shared.
 type sharedInput struct {
 	input
-	copy   *fileCopy
-	shared *Shared
-	file   *sharedFile
+	copy *fileCopy
+	of   *sharedSource
+	file *sharedFile
+	free func() // gives back the handle of a file of a tree on a host
+}
+
+func (in *sharedInput) ready(c *fileCopy) error {
+	if in.free == nil {
+		in.free = in.of.host.take()
+	}
+	err := in.input.ready(c)
+	in.opened()
+	return err
+}
+
+// opened prepares a file on a host. Its data may have been read by another copy, earlier than this
+// one would have done, and over a single handle.
+func (in *sharedInput) opened() {
+	if remote, ok := in.input.(*remoteInput); ok {
+		remote.lanes = nil
+		remote.doubt.everywhere()
+	}
 }
 
 func (in *sharedInput) whole(c *fileCopy, data []byte) (same bool, err error) {
 	size := len(data) - 1
-	if size <= 0 {
+	if size <= 0 || !in.shares() {
 		return in.input.whole(c, data)
 	}
-	key := blockKey{keyOf(c.source, in.facts()), wholeFile}
+	key := blockKey{in.key(), wholeFile}
 	loaded := false
-	b, err := in.shared.take(c.ctx, key, size, func(p []byte) (int, error) {
+	b, err := in.of.shared.take(c.ctx, key, size, func(p []byte) (int, error) {
+		defer in.of.host.take()()
 		loaded = true
 		if same, err = in.input.whole(c, data); err == nil && !same {
 			err = errNotSame
+		}
+		if err == nil && in.changing(key.fileKey) {
+			err = errOwn
 		}
 		return copy(p, data), err
 	})
 	switch {
 	case err == errNotSame:
 		return false, nil
+	case err == errOwn:
+		return true, nil
 	case err != nil:
 		return false, err
 	case b == nil:
 		return in.input.whole(c, data)
 	}
-	defer in.shared.give(b)
+	defer in.of.shared.give(b)
 	if !loaded {
 		copy(data, b.data)
 	}
 	return true, nil
 }
 
+// shares reports whether the file's state is known well enough to share what is read from it.
+func (in *sharedInput) shares() bool {
+	known := in.facts()
+	return known.regular() && (in.of.host == nil || known.hasTimes)
+}
+
+func (in *sharedInput) key() fileKey { return keyOf(in.of.host, in.copy.source, in.facts()) }
+
+// changing reports whether a small file was written to since it was listed, or on a host so
+// recently that its time, in whole seconds, would not show another write.
+func (in *sharedInput) changing(listed fileKey) bool {
+	return in.of.host != nil &&
+		(in.key() != listed || time.Since(in.facts().mtime) < doubtFor)
+}
+
 func (in *sharedInput) contents() contents {
-	file, ok := in.input.contents().(*os.File)
-	if !ok || !in.facts().mode.IsRegular() {
-		return in.input.contents()
+	own := in.input.contents()
+	if !in.shares() {
+		return own
 	}
-	if in.file == nil || in.file.file != file {
-		in.file = &sharedFile{ctx: in.copy.ctx, shared: in.shared, file: file,
-			key: keyOf(in.copy.source, in.facts())}
+	if in.file != nil && in.file.own == own {
+		return in.file
+	}
+	in.stop()
+	in.file = &sharedFile{ctx: in.copy.ctx, shared: in.of.shared, own: own, key: in.key()}
+	if remote, ok := own.(*remoteReader); ok {
+		in.file.ahead = &sharedAhead{shared: in.of.shared, file: remote.file}
 	}
 	return in.file
+}
+
+func (in *sharedInput) stop() {
+	if in.file != nil && in.file.ahead != nil {
+		in.file.ahead.stop()
+	}
+}
+
+func (in *sharedInput) close() {
+	in.stop()
+	in.input.close()
+	if in.free != nil {
+		in.free()
+		in.free = nil
+	}
 }
 
 // sharedFile is an open file that is read through a Shared.
 type sharedFile struct {
 	ctx    context.Context
 	shared *Shared
-	file   *os.File
+	own    contents     // the file itself
+	ahead  *sharedAhead // nil for a file on this machine
 	key    fileKey
 	off    int64 // of the next Read
 }
@@ -317,22 +403,15 @@ func (f *sharedFile) ReadAt(p []byte, off int64) (n int, err error) {
 // readBlock reads from a single block.
 func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
 	if off >= f.key.size {
-		return f.file.ReadAt(p, off) // shows whether it has grown
+		return f.own.ReadAt(p, off) // shows whether it has grown
 	}
 	index, from := off/sharedBlockSize, int(off%sharedBlockSize)
-	b, err := f.shared.take(f.ctx, blockKey{f.key, index}, sharedBlockSize,
-		func(mem []byte) (int, error) {
-			n, err := f.file.ReadAt(mem, index*sharedBlockSize)
-			if err == io.EOF {
-				err = nil
-			}
-			return n, err
-		})
+	b, err := f.block(blockKey{f.key, index})
 	if err != nil {
 		return 0, err
 	}
 	if b == nil {
-		n, err := f.file.ReadAt(p, off)
+		n, err := f.own.ReadAt(p, off)
 		f.shared.read.Add(int64(n))
 		return n, err
 	}
@@ -341,5 +420,25 @@ func (f *sharedFile) readBlock(p []byte, off int64) (int, error) {
 	if n == 0 {
 		return 0, io.EOF
 	}
+	if remote, ok := f.own.(*remoteReader); ok {
+		remote.doubt.since(b.asked)
+		remote.feed(p[:n], off)
+	}
 	return n, nil
+}
+
+// block returns a block, which the caller must give back, or nil if the caller should read the file
+// itself.
+func (f *sharedFile) block(key blockKey) (*sharedBlock, error) {
+	if f.ahead != nil {
+		b, err := f.ahead.take(f.ctx, key)
+		return b, ofSource(err)
+	}
+	return f.shared.take(f.ctx, key, sharedBlockSize, func(mem []byte) (int, error) {
+		n, err := f.own.ReadAt(mem, key.index*sharedBlockSize)
+		if err == io.EOF {
+			err = nil
+		}
+		return n, err
+	})
 }

@@ -35,7 +35,7 @@ func findHoles(c *fileCopy, in input) *sparseSource {
 	data := in.contents()
 	file, ok := data.(*os.File)
 	if shared, isShared := data.(*sharedFile); isShared {
-		file, ok = shared.file, true
+		file, ok = shared.own.(*os.File)
 	}
 	if !ok || c.result.InPlace || c.flags.dense {
 		return nil

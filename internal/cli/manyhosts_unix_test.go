@@ -173,6 +173,62 @@ func TestManyUploads(t *testing.T) {
 	})
 }
 
+// TestManyFromHost: a file and a tree on one host go to others, are read once, and are logged in to
+// once. A host that is the source too keeps its file.
+func TestManyFromHost(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	dir := t.TempDir()
+	data := randomData(5 << 20)
+	on := f.dirs["web1"]
+	old := time.Now().Add(-time.Hour)
+	for name, data := range map[string][]byte{"file": data, "tree/big": data, "tree/deep/small": []byte("small")} {
+		name = filepath.Join(on, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, name, data)
+		if err := os.Chtimes(name, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := []string{"web2", "web3"}
+	read := regexp.MustCompile(`(?m)^usftp: 5\.24 MB read on web1$`)
+	got := run(t, dir, "cp", "-v", "-F", f.config, "--hosts", "web2,web3", "web1:file", ":copy")
+	if got.code != ui.ExitOK || !read.MatchString(got.stderr) {
+		t.Errorf("%+v", got)
+	}
+	f.has(t, "copy", data, to...)
+	got = run(t, dir, "cp", "-r", "-v", "-F", f.config, "--hosts", "web2,web3", "web1:tree", ":")
+	if got.code != ui.ExitOK || !read.MatchString(got.stderr) {
+		t.Errorf("%+v", got)
+	}
+	f.has(t, "tree/big", data, to...)
+	f.has(t, "tree/deep/small", []byte("small"), to...)
+	got = run(t, dir, "sync", "-F", f.config, "--hosts", "web2,web3", "web1:tree", ":synced")
+	if got.code != ui.ExitOK {
+		t.Errorf("%+v", got)
+	}
+	f.has(t, "synced/big", data, to...)
+
+	got = run(t, dir, "cp", "--inplace", "-F", f.config, "--hosts", f.list, "web1:file", ":file")
+	if got.code != ui.ExitFailed || !strings.Contains(got.stderr, "usftp: web1: cannot copy") {
+		t.Errorf("%+v", got)
+	}
+	f.has(t, "file", data, f.names...)
+
+	nobody := f.also(t, "Host nobody", "\tHostName 127.0.0.1", "\tPort "+listen(t, func(c net.Conn) { c.Close() }))
+	got = run(t, dir, "cp", "-F", nobody, "--hosts", "web2,web3", "nobody:file", ":")
+	if got.code != ui.ExitNoHost || strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, "nobody") {
+		t.Errorf("%+v", got)
+	}
+	writeFile(t, filepath.Join(dir, "web1:file"), nil)
+	got = run(t, dir, "cp", "-F", f.config, "--hosts", "web2,web3", "web1:file", ":")
+	if got.code != 2 || !strings.Contains(got.stderr, "write ./web1:file") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestManyDownloads: files from a host go into a directory with its name.
 func TestManyDownloads(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,7 @@ type hosts struct {
 type host struct {
 	pool.Host
 	login *pool.Login
+	lent  bool // others close it
 	Err   error
 	told  bool // the error has been reported
 }
@@ -59,13 +60,22 @@ func (h *hosts) connect(ctx context.Context, t dial.Target) *host {
 	return made
 }
 
+// Lend lets another run use the connections, which must stay open until that one is over.
+func (h *hosts) Lend(to *hosts) {
+	for t, found := range h.open {
+		to.open[t] = &host{Host: found.Host, login: found.login, lent: true, Err: found.Err}
+	}
+}
+
 // ConnectAll logs in to several hosts at the same time; Get then returns the results.
 func (h *hosts) ConnectAll(ctx context.Context, targets ...dial.Target) {
 	var connecting sync.WaitGroup
 	made := make(map[dial.Target]*host)
 	var mu sync.Mutex
 	for _, t := range targets {
-		t.Path = ""
+		if t.Path = ""; h.open[t] != nil {
+			continue
+		}
 		connecting.Go(func() {
 			host := h.connect(ctx, t)
 			mu.Lock()
@@ -98,7 +108,7 @@ func (h *hosts) CheckAll() {
 
 func (h *hosts) Close() {
 	for _, host := range h.open {
-		if host.login != nil {
+		if host.login != nil && !host.lent {
 			host.login.Close()
 		}
 	}

@@ -57,6 +57,14 @@ func (t *Task) Host(p Place) (pool.Host, error) {
 	return host.Host, host.Err
 }
 
+// Open returns the endpoint for a file at a place. host is the place's, if it is remote.
+func Open(p Place, host pool.Host, path string) transfer.Endpoint {
+	if p.Remote {
+		return transfer.Remote(host, path)
+	}
+	return transfer.Local(path)
+}
+
 // AtHome returns a place with a leading ~user replaced by that user's home directory, as scp does.
 func (t *Task) AtHome(p Place) Place {
 	t.Home(&p)

@@ -169,16 +169,17 @@ type Copier struct {
 	stops   bool                  // at the first failure
 	untried int                   // files, since a connection was lost for good
 
-	local  func(path string) transfer.Endpoint // makes an endpoint for a local source
-	stream func() transfer.Endpoint            // returns the source that is a stream
-	name   string                              // the stream's name, "" if it has none
+	// open makes the endpoint for a source, and stream for one that is a stream.
+	open   func(p connect.Place, host pool.Host, path string) transfer.Endpoint
+	stream func() transfer.Endpoint
+	name   string // the stream's name, "" if it has none
 }
 
 func NewCopier(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 	options transfer.Options, report report.Reporter) *Copier {
 	options.Events = report.Event
 	return &Copier{Task: connect.NewTask(ctx, a, config, report), options: options,
-		local:  transfer.Local,
+		open:   connect.Open,
 		stream: func() transfer.Endpoint { return transfer.Reader(a.StandardInput(ctx)) }}
 }
 
@@ -258,14 +259,14 @@ func (c *Copier) copyFile(f file, target connect.Place, several bool) {
 		target.Target.Path = path.Join(target.Target.Path, f.name)
 		several = false
 	}
-	src, dst := c.local(f.path), transfer.Local(target.Path())
+	var from pool.Host
 	if f.Remote {
-		host, ok := c.host(f.Place)
-		if !ok {
+		var ok bool
+		if from, ok = c.host(f.Place); !ok {
 			return
 		}
-		src = transfer.Remote(host, f.path)
 	}
+	src, dst := c.open(f.Place, from, f.path), transfer.Local(target.Path())
 	if target.Remote {
 		host, ok := c.host(target)
 		if !ok {

@@ -46,8 +46,8 @@ Holes in local files are not sent, and stay holes. SFTP does not show holes in
 remote files; --sparse turns blocks of zeros into holes.
 
 With --hosts or --hosts-file, the same is done on several hosts at once. Operands that
-begin with a colon are paths on each host; FILE :dir uploads, and each local file is
-read once for all hosts; :FILE DIR downloads to DIR/HOST. A stream goes to all hosts at
+begin with a colon are paths on each host; FILE :dir uploads, and each file, local or
+HOST:FILE, is read once for all; :FILE DIR downloads to DIR/HOST. A stream goes to all at
 the pace of the slowest, up to --patience. Each line shown has its host in front, a
 table at the end sums up, and the exit code is the worst. The same command with
 --retry-failed works on the hosts on which the last run failed.

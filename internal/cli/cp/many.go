@@ -25,8 +25,9 @@ type manyCopy struct {
 	flags    *flags
 	operands []string
 	download bool
+	common   []connect.Place // the sources that are not on each host
 
-	shared   *transfer.Shared
+	sources  *hosts.Sources
 	branches map[string]*transfer.Branch // of the source that is a stream, by the host's label
 	name     string                      // the stream's name, "" if it has none
 	logins   sync.WaitGroup              // logins in progress
@@ -43,8 +44,11 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	if err != nil {
 		return err
 	}
-	m.shared = transfer.NewShared(0)
-	defer m.shared.Close()
+	m.sources, err = hosts.NewSources(ctx, a, flags.Config(a, &flags.Report), m.common)
+	if err != nil {
+		return err
+	}
+	defer m.sources.Close()
 	source, err := m.openStream(ctx, a)
 	if err == nil && source != nil && run.AtOnce() < len(run.Hosts) {
 		err = fmt.Errorf("a stream goes to all hosts at once: give --parallel %d", len(run.Hosts))
@@ -59,7 +63,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		return m.copy(ctx, a, h, run.Connections())
 	})
 	if flags.Verbose > 0 && !flags.JSON {
-		a.Console.Say(ui.Amount(float64(m.shared.BytesRead())) + " read on this machine")
+		a.Console.Say(m.sources.Read())
 	}
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + ui.PeakMemory())
@@ -84,8 +88,10 @@ func (m *manyCopy) check() error {
 	case m.flags.exactly && m.download:
 		return errors.New("-T cannot be used when downloading with --hosts: files go into a directory for each host")
 	}
-	_, _, err = connect.ParsePlaces(hosts.Host{}.Operands(m.operands), true)
-	if err == nil && m.flags.DryRun && slices.Contains(m.operands, "-") {
+	if m.common, err = hosts.Common(m.operands, m.flags.through); err != nil {
+		return err
+	}
+	if m.flags.DryRun && slices.Contains(m.operands, "-") {
 		err = errors.New("--dry-run cannot be used with -")
 	}
 	return err
@@ -94,11 +100,12 @@ func (m *manyCopy) check() error {
 // openStream opens the source if it is a stream: standard input, or a pipe or device by name. Each
 // copy opens other sources itself.
 func (m *manyCopy) openStream(ctx context.Context, a *ui.App) (io.Reader, error) {
-	for _, name := range m.operands[:len(m.operands)-1] {
-		if _, remote := hosts.Path(name); remote {
+	for _, p := range m.common {
+		name := p.Typed
+		if p.Remote {
 			continue
 		}
-		if name == "-" {
+		if p.Stream {
 			return a.StandardInput(ctx), nil
 		}
 		info, err := os.Stat(name)
@@ -121,7 +128,7 @@ func (m *manyCopy) openStream(ctx context.Context, a *ui.App) (io.Reader, error)
 // branch divides a stream among the hosts.
 func (m *manyCopy) branch(all []hosts.Host, source io.Reader) {
 	m.branches = make(map[string]*transfer.Branch)
-	for i, b := range m.shared.Reader(source, len(all), m.flags.patience) {
+	for i, b := range m.sources.Reader(source, len(all), m.flags.patience) {
 		m.branches[all[i].Label] = b
 	}
 	m.logins.Add(len(all))
@@ -151,7 +158,8 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	if c.Hosts.Config.Connections == 0 {
 		c.Hosts.Config.Connections = connections
 	}
-	c.local = m.shared.Local
+	m.sources.Lend(c.Task)
+	c.open = m.sources.Open
 	if branch != nil {
 		c.stream = func() transfer.Endpoint { return branch.Endpoint }
 		sources[0].Stream, c.name = true, m.name

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usftp/usftp/dial"
+	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/localfs"
 )
@@ -92,24 +93,44 @@ func (h Host) Operands(args []string) []string {
 }
 
 // Direction refuses operands of a copy that are ambiguous with several hosts. The target is a path
-// on each host or (download) a local directory that gets a subdirectory for each host.
+// on each host or (download) a local directory that gets a subdirectory for each host. What is
+// copied to each host may be on this machine or on another host.
 func Direction(operands []string) (download bool, err error) {
-	each, sources := 0, len(operands)-1
-	for _, arg := range operands {
+	each, last := 0, len(operands)-1
+	for i, arg := range operands {
 		if _, ok := Path(arg); ok {
 			each++
-		} else if err := checkLocal(arg); err != nil {
-			return false, err
+		} else if i == last {
+			if err := checkLocal(arg); err != nil {
+				return false, err
+			}
 		}
 	}
-	_, up := Path(operands[sources])
+	_, up := Path(operands[last])
 	switch {
 	case each == 0:
 		return false, errors.New("--hosts needs a path on each host, which begins with a colon: FILE :dir, or :file DIR")
-	case up && each != 1 && each != sources+1, !up && each != sources:
+	case up && each != 1 && each != last+1, !up && each != last:
 		return false, errors.New("with --hosts, either all sources are paths on each host (:file) or none is")
 	}
 	return !up, nil
+}
+
+// Common returns the sources of a copy that are not on each host: on this machine, or on a host of
+// their own. through says that such hosts are intended; see [connect.ParsePlaces].
+func Common(operands []string, through bool) ([]connect.Place, error) {
+	example := Host{Target: dial.Target{Host: "host"}}
+	sources, _, err := connect.ParsePlaces(example.Operands(operands), through)
+	if err != nil {
+		return nil, err
+	}
+	var common []connect.Place
+	for i, p := range sources {
+		if _, each := Path(operands[i]); !each {
+			common = append(common, p)
+		}
+	}
+	return common, nil
 }
 
 // CheckOperands refuses operands that name hosts, and requires a path on each host.

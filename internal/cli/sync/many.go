@@ -9,7 +9,6 @@ import (
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
-	"github.com/usftp/usftp/transfer"
 )
 
 // many runs the sync on each of several hosts.
@@ -22,8 +21,15 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 	if err != nil {
 		return err
 	}
-	shared := transfer.NewShared(0)
-	defer shared.Close()
+	common, err := hosts.Common(operands, true)
+	if err != nil {
+		return &ui.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	sources, err := hosts.NewSources(cmd.Context(), a, flags.Config(a, &flags.Report), common)
+	if err != nil {
+		return err
+	}
+	defer sources.Close()
 	one := func(ctx context.Context, a *ui.App, h hosts.Host) (result hosts.Result, err error) {
 		src, dst, err := parsePlaces(h.Operands(operands))
 		if err != nil {
@@ -39,6 +45,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 		t := connect.NewTask(ctx, a, config,
 			result.Counting(report.NewSync(a, &flags.Report, flags.DryRun)))
 		defer t.Hosts.Close()
+		sources.Lend(t)
 		if download {
 			if _, err = t.Host(src); err == nil {
 				if dst.Typed, err = h.Download(dst.Typed, flags.DryRun); err != nil {
@@ -47,7 +54,7 @@ func many(cmd *cobra.Command, a *ui.App, flags *flags, operands []string) error 
 			}
 		}
 		if err == nil {
-			syncTrees(t, flags, src, dst, shared.Local)
+			syncTrees(t, flags, src, dst, sources.Open)
 		}
 		t.Report.End(t.Code)
 		result.Code = t.Code

@@ -13,6 +13,7 @@ import (
 	"github.com/usftp/usftp/internal/cli/opt"
 	"github.com/usftp/usftp/internal/cli/report"
 	"github.com/usftp/usftp/internal/cli/ui"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -70,7 +71,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	config.Helper = flags.delta.Helper()
 	t := connect.NewTask(ctx, a, config, report.NewSync(a, &flags.Report, flags.DryRun))
 	defer t.Hosts.Close()
-	syncTrees(t, flags, src, dst, transfer.Local)
+	syncTrees(t, flags, src, dst, connect.Open)
 	t.Report.End(t.Code)
 	if flags.Verbose >= 2 {
 		a.Console.Say("peak memory: " + ui.PeakMemory())
@@ -81,13 +82,15 @@ func run(ctx context.Context, a *ui.App, flags *flags, src, dst connect.Place) e
 	return nil
 }
 
-// syncTrees logs in to the hosts and syncs. Events report the result for each file. local makes the
-// endpoint for a source on this machine.
-func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
-	local func(path string) transfer.Endpoint) {
+// An opener makes the endpoint for a path at a place; see [connect.Open].
+type opener func(p connect.Place, host pool.Host, path string) transfer.Endpoint
+
+// syncTrees logs in to the hosts and syncs. Events report the result for each file. open makes the
+// endpoint for the source.
+func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place, open opener) {
 	askAhead(t, src, dst)
 	if flags.watch {
-		t.Note(watchTrees(t, flags, src, dst, local))
+		t.Note(watchTrees(t, flags, src, dst, open))
 		return
 	}
 	if src.Remote && dst.Remote {
@@ -96,11 +99,11 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 			t.Hosts.ConnectAll(t.Ctx, from, to)
 		}
 	}
-	from, ok := endpoint(t, src, local)
+	from, ok := endpoint(t, src, open)
 	if !ok {
 		return
 	}
-	to, ok := endpoint(t, dst, transfer.Local)
+	to, ok := endpoint(t, dst, connect.Open)
 	if !ok {
 		return
 	}
@@ -116,8 +119,7 @@ func syncTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 }
 
 // watchTrees syncs repeatedly until it is interrupted.
-func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
-	local func(path string) transfer.Endpoint) error {
+func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place, open opener) error {
 	options := flags.syncOptions()
 	options.Events = t.Report.Event
 	round := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
@@ -130,7 +132,7 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 			}
 			to = transfer.Remote(host, place.Path())
 		}
-		return transfer.Sync(t.Ctx, to, local(src.Path()), o)
+		return transfer.Sync(t.Ctx, to, open(src, pool.Host{}, src.Path()), o)
 	}
 	err := watch(t.Ctx, src.Path(), options, round, t.Console.Say)
 	if ui.Interrupted(t.Ctx) == nil && !isPartial(err) {
@@ -140,17 +142,16 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place,
 }
 
 // endpoint connects to the host of a place. It has reported any error.
-func endpoint(t *connect.Task, p connect.Place,
-	local func(path string) transfer.Endpoint) (transfer.Endpoint, bool) {
+func endpoint(t *connect.Task, p connect.Place, open opener) (transfer.Endpoint, bool) {
 	p = t.AtHome(p)
-	if !p.Remote {
-		return local(p.Path()), true
+	var host pool.Host
+	if p.Remote {
+		var err error
+		if host, err = t.Host(p); err != nil {
+			return transfer.Endpoint{}, false
+		}
 	}
-	host, err := t.Host(p)
-	if err != nil {
-		return transfer.Endpoint{}, false
-	}
-	return transfer.Remote(host, p.Path()), true
+	return open(p, host, p.Path()), true
 }
 
 // askAhead makes the first look at a directory on a host travel with the login, if only one host is
