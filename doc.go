@@ -1,10 +1,13 @@
 // Package usftp is a client for SFTP: remote files with the interface of package os, at the speed
 // of the link.
 //
+// To copy whole files and trees, start with [github.com/usftp/usftp/transfer.CopyTree] and
+// [github.com/usftp/usftp/pool.Connect]: they log in to "user@host" as ssh does, use several
+// connections, report progress, resume and verify. This package is for everything else: reading and
+// writing parts of remote files, listing, renaming, removing. Package server is the other end.
+//
 // It speaks version 3 of the protocol (draft-ietf-secsh-filexfer-02, here called draft-02), as all
-// common servers do, and the extensions of OpenSSH (section 4 of its PROTOCOL file). Package dial
-// makes clients from addresses such as "user@host", package transfer copies whole files and trees
-// over many connections, and package server is the other end.
+// common servers do, and the extensions of OpenSSH (section 4 of its PROTOCOL file).
 //
 // # Clients and files
 //

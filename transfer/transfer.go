@@ -3,8 +3,9 @@
 //
 // [Copy] copies one file and [CopyTree] a directory, from one [Endpoint] to another: a path on this
 // machine ([Local]), a path on a host ([Remote]), an io.Reader ([Reader]) or an io.Writer
-// ([Writer]). All combinations work, including two hosts and two local paths. [Check] compares a
-// directory with a list of hashes without copying anything.
+// ([Writer]). All combinations work, including two hosts and two local paths. [pool.Connect] logs
+// in to a host for Remote. [Options] has a function for progress events. [Sync] makes a directory
+// equal to another, and [Check] compares one with a list of hashes without copying anything.
 //
 // Files appear under their final name only once complete: the data goes to a temporary file beside
 // the target, which is then renamed over it. Readers of the target see either the old file or the
