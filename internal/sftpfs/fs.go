@@ -52,6 +52,7 @@ type FS struct {
 	ids     ids
 	ahead   atomic.Int64 // seconds by which the host's clock is ahead of ours
 	budget  *budget      // of writes that are not on the host yet
+	blocks  blocks
 	reading readMemory
 	scout   *scout
 	dirs    table[dirHandle]

@@ -36,13 +36,43 @@ type extent struct {
 	over    bool // no longer the file's: it arrived, was refused, or was given up
 }
 
-// blocks are memory for extents that will probably become full.
-var blocks = sync.Pool{New: func() any { return new([blockSizeMost]byte) }}
+// blocks are memory for extents that will probably become full. It is kept for the next extents for
+// as long as anything is written: the garbage collector would need as much again.
+type blocks struct {
+	mu   sync.Mutex
+	free [][]byte
+}
+
+func (b *blocks) get() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := len(b.free) - 1
+	if last < 0 {
+		return make([]byte, 0, blockSizeMost)
+	}
+	block := b.free[last]
+	b.free[last] = nil
+	b.free = b.free[:last]
+	return block
+}
+
+func (b *blocks) put(block []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free = append(b.free, block[:0])
+}
+
+// drop leaves the free blocks to the garbage collector.
+func (b *blocks) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free = nil
+}
 
 // release returns the extent's memory. The extent must not be used afterwards.
 func (e *extent) release() {
 	if cap(e.data) == blockSizeMost {
-		blocks.Put((*[blockSizeMost]byte)(e.data[:blockSizeMost]))
+		e.handle.file.fs.blocks.put(e.data)
 	}
 	e.data = nil
 }
@@ -139,7 +169,7 @@ func (f *file) tail(h *handle, off int64) *extent {
 		if !e.full {
 			e.full = true
 		} else if e.end() == off {
-			block = (*blocks.Get().(*[blockSizeMost]byte))[:0] // more will probably follow
+			block = f.fs.blocks.get() // more will probably follow
 		}
 	}
 	e = &extent{handle: h, off: off, appends: h.appends(), data: block}
@@ -628,6 +658,9 @@ func (f *FS) setDirty(file *file, dirty bool) {
 		f.dirty[file] = true
 	} else {
 		delete(f.dirty, file)
+	}
+	if len(f.dirty) == 0 {
+		f.blocks.drop()
 	}
 }
 

@@ -91,8 +91,9 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	return err
 }
 
-// memory is how much the program tries to stay within, including buffers.
-const memory = 52 << 20
+// memory is how much the program tries to stay within, including buffers. With the program itself,
+// which this does not count, that is less than 64 MiB.
+const memory = 44 << 20
 
 // lazyPatience is how long a mount that was told to end waits for programs to close their files.
 const lazyPatience = 2 * time.Second

@@ -28,7 +28,7 @@ type flags struct {
 }
 
 // buffer is how many bytes of writes may wait for the host.
-const buffer = 16 << 20
+const buffer = 8 << 20
 
 func (c *flags) register(f *pflag.FlagSet) {
 	f.SortFlags = false
