@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -98,17 +99,11 @@ func TestCopyAgainstList(t *testing.T) {
 // writeList writes a list of files that contain their own names.
 func writeList(t *testing.T, path string, a checksum.Algorithm, names ...string) {
 	t.Helper()
-	m, err := checksum.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Discard()
+	var lines []byte
 	for _, name := range names {
-		if err := m.Add(name, hashOf(a, []byte(name))); err != nil {
-			t.Fatal(err)
-		}
+		lines = fmt.Appendf(lines, "%x  %s\n", hashOf(a, []byte(name)).Sum, name)
 	}
-	if err := m.Commit(); err != nil {
+	if err := os.WriteFile(path, lines, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,10 +24,7 @@ type fileCopy struct {
 	result Result
 	detail string // for the error: the state of the target
 
-	activity *activity // of a large file in a tree, nil before its first sign
-
-	checked atomic.Pointer[func() int64] // how far it has been checked, nil if it is not being checked
-
+	fileReport
 	ends    // the connections of this attempt
 	journal journal
 	hashing hashing
@@ -41,12 +36,10 @@ type fileCopy struct {
 
 // flags record what has happened to one file.
 type flags struct {
-	mu      sync.Mutex // guards started
-	started bool       // reported as started
-	large   bool       // it is no longer the small file that was listed
-	handle  bool       // it holds one of the tree's handles
-	whole   bool       // a delta failed, so the whole file is sent
-	dense   bool       // its holes are sent, since the host takes no file in parts
+	large  bool // it is no longer the small file that was listed
+	handle bool // it holds one of the tree's handles
+	whole  bool // a delta failed, so the whole file is sent
+	dense  bool // its holes are sent, since the host takes no file in parts
 }
 
 // tries is the state that attempts at one file share: each continues what the last one left.
@@ -68,10 +61,16 @@ type tries struct {
 	sync     bool    // the last attempt lost its connection while verifying
 }
 
+// newFileCopy returns a copy of source to target. e is nil for a single file.
+func newFileCopy(j *job, e *entry, source, target string) *fileCopy {
+	c := &fileCopy{job: j, entry: e, source: source, began: time.Now(), size: -1}
+	c.fileReport.c, c.result.Target = c, target
+	return c
+}
+
 // copy copies the file. The error is an *Error.
 func (c *fileCopy) copy() error {
 	defer c.journal.release(false) // in case the user's code panics
-	c.size = -1
 	var err error
 	for {
 		c.takeHandle()

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,7 @@ const ReasonExtra Reason = "extra"
 // extras are entries that the target has and the source does not. They are found while the tree is
 // walked, and deleted when everything else is done. If there are many, the list is kept on disk.
 type extras struct {
+	sync    *syncing
 	files   spill // records: a directory's path below the target, then names in it
 	touched spill // records: path and attributes of a directory that loses something
 	found   atomic.Int64
@@ -58,19 +58,19 @@ func (x *extras) close() {
 	}
 }
 
-// findExtras finds the extras in a directory that both sides have. If there are any it lists the
+// find finds the extras in a directory that both sides have. If there are any it lists the
 // directory again, since an inventory holds no names.
-func (s *syncing) findExtras(d *directory) {
-	if !s.options.Delete || d.inventory.unseen == 0 || s.tree.ctx.Err() != nil {
+func (x *extras) find(d *directory) {
+	if !x.sync.options.Delete || d.inventory.unseen == 0 || d.tree.ctx.Err() != nil {
 		return
 	}
-	s.extras.touched.add(d.rel, packFacts(&d.facts))
-	s.collect(d, d.inventory.extra)
+	x.touched.add(d.rel, packFacts(&d.facts))
+	x.collect(d, d.inventory.extra)
 }
 
 // collect records a directory's extra entries.
-func (s *syncing) collect(d *directory, extra func(name string) bool) {
-	x, t := &s.extras, s.tree
+func (x *extras) collect(d *directory, extra func(name string) bool) {
+	s, t := x.sync, d.tree
 	batch := []string{d.rel}
 	err := s.dst.entries(d, func() {}, func(name string, f *facts) error {
 		if s.ignores(d, name, f.mode.IsDir()) || !extra(name) {
@@ -85,7 +85,7 @@ func (s *syncing) collect(d *directory, extra func(name string) bool) {
 			}
 		}
 		if f.mode.IsDir() {
-			return s.extraDirectory(d, name)
+			return x.addDir(d, name)
 		}
 		if d.extra {
 			x.held.Add(1)
@@ -105,9 +105,9 @@ func (s *syncing) collect(d *directory, extra func(name string) bool) {
 	}
 }
 
-// extraDirectory records an extra directory and queues it for listing.
-func (s *syncing) extraDirectory(in *directory, name string) error {
-	x, t := &s.extras, s.tree
+// addDir records an extra directory and queues it for listing.
+func (x *extras) addDir(in *directory, name string) error {
+	t := in.tree
 	d := &directory{tree: t, parent: in, source: t.src.join(in.source, name),
 		target: t.dst.join(in.target, name), rel: path.Join(in.rel, name), depth: in.depth + 1,
 		failed: true, syncedDir: syncedDir{extra: true}}
@@ -126,9 +126,9 @@ func (s *syncing) extraDirectory(in *directory, name string) error {
 }
 
 // postpone queues an entry to be copied after the directory in its way is deleted.
-func (s *syncing) postpone(e *entry) {
-	x, t := &s.extras, s.tree
-	err := s.extraDirectory(e.dir, e.name)
+func (x *extras) postpone(e *entry) {
+	t := e.dir.tree
+	err := x.addDir(e.dir, e.name)
 	x.mu.Lock()
 	if err == nil && len(x.late) == mostLate {
 		err = errDirectoryInWay
@@ -143,8 +143,8 @@ func (s *syncing) postpone(e *entry) {
 		t.fail("", e.source(), e.target(), err)
 		return
 	case e.facts.mode.IsRegular():
-		t.counts.plannedFiles.Add(1)
-		t.counts.plannedBytes.Add(max(0, e.facts.size))
+		t.counts.planned.files.Add(1)
+		t.counts.planned.bytes.Add(max(0, e.facts.size))
 	}
 	e.handed = true
 	if t.options.DryRun {
@@ -152,34 +152,9 @@ func (s *syncing) postpone(e *entry) {
 	}
 }
 
-// conclude deletes the extras, and copies what waits for that.
-func (s *syncing) conclude() {
-	t, x := s.tree, &s.extras
-	t.walk.finishing.Wait()
-	deleted := s.delete()
-	for _, e := range x.late {
-		if deleted {
-			t.walk.copy(e)
-		} else {
-			t.fail("", e.source(), e.target(), errDirectoryInWay)
-		}
-		t.walk.done(e.dir)
-	}
-	t.walk.finishing.Wait()
-	if deleted && !t.options.DryRun {
-		s.finishTouched()
-	}
-	if s.lock != nil {
-		s.lock.release()
-		t.walk.done(t.root)
-		t.walk.finishing.Wait()
-	}
-	x.close()
-}
-
 // mayDelete returns an error if deleting is refused.
-func (s *syncing) mayDelete() error {
-	t, x := s.tree, &s.extras
+func (x *extras) mayDelete() error {
+	s, t := x.sync, x.sync.tree
 	n, held := x.found.Load(), x.held.Load()
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w from %s: %s", ErrDeletionRefused, t.job.shown(t.root.target),
@@ -197,8 +172,8 @@ func (s *syncing) mayDelete() error {
 }
 
 // delete deletes the extras, and reports whether it succeeded.
-func (s *syncing) delete() bool {
-	t, x := s.tree, &s.extras
+func (x *extras) delete() bool {
+	s, t := x.sync, x.sync.tree
 	if !s.options.Delete || t.ctx.Err() != nil {
 		return false
 	}
@@ -209,36 +184,36 @@ func (s *syncing) delete() bool {
 		t.warn(t.route.Source, t.root.target, "nothing was deleted, because not everything was read and copied")
 		return false
 	}
-	if err := s.mayDelete(); err != nil {
+	if err := x.mayDelete(); err != nil {
 		t.failFirst(err)
 		return false
 	}
-	s.each(&x.files, deleteDirs, func(fields []string) {
+	x.each(&x.files, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
 		defer t.dst.leave(d)
 		var work errgroup.Group
 		work.SetLimit(deleteFiles)
-		if !s.planDeletion(d, fields[1:]) {
+		if !x.plan(d, fields[1:]) {
 			if err := s.dst.unmoved(d); err != nil {
 				t.failDeleting(d.target, err)
 				return
 			}
 			for _, name := range fields[1:] {
-				work.Go(func() error { s.deleteOne(d, name, false); return nil })
+				work.Go(func() error { x.remove(d, name, false); return nil })
 			}
 		}
 		work.Wait()
 	})
 	for depth := len(x.dirs) - 1; depth >= 0; depth-- {
-		s.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
+		x.each(x.dirs[depth], deleteDirs*deleteFiles, func(fields []string) {
 			d := s.place(path.Dir(fields[0]))
 			defer t.dst.leave(d)
-			if names := []string{path.Base(fields[0])}; !s.planDeletion(d, names) {
+			if names := []string{path.Base(fields[0])}; !x.plan(d, names) {
 				err := s.dst.unmoved(d)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.failDeleting(d.target, err)
 				} else if err == nil {
-					s.deleteOne(d, names[0], true)
+					x.remove(d, names[0], true)
 				}
 			}
 		})
@@ -247,15 +222,16 @@ func (s *syncing) delete() bool {
 }
 
 // each calls do for each record, up to most at once.
-func (s *syncing) each(records *spill, most int, do func(fields []string)) {
+func (x *extras) each(records *spill, most int, do func(fields []string)) {
+	t := x.sync.tree
 	var work errgroup.Group
 	work.SetLimit(most)
 	for fields, err := range records.all() {
-		if s.tree.ctx.Err() != nil {
+		if t.ctx.Err() != nil {
 			break
 		}
 		if err != nil {
-			s.tree.failDeleting(s.tree.root.target, err)
+			t.failDeleting(t.root.target, err)
 			break
 		}
 		work.Go(func() error { do(fields); return nil })
@@ -263,33 +239,23 @@ func (s *syncing) each(records *spill, most int, do func(fields []string)) {
 	work.Wait()
 }
 
-// place returns a directory by its path, after the walk.
-func (s *syncing) place(rel string) *directory {
-	root := s.tree.root
-	if rel == "." {
-		return root
-	}
-	return &directory{tree: s.tree, rel: rel, parent: s.place(path.Dir(rel)),
-		source: s.tree.src.join(root.source, rel), target: s.tree.dst.join(root.target, rel)}
-}
-
-// planDeletion reports what a dry run would delete. It returns false if this is no dry run.
-func (s *syncing) planDeletion(d *directory, names []string) bool {
-	t := s.tree
+// plan reports what a dry run would delete. It returns false if this is no dry run.
+func (x *extras) plan(d *directory, names []string) bool {
+	t := d.tree
 	if !t.options.DryRun {
 		return false
 	}
 	for _, name := range names {
-		t.counts.deleted.Add(1)
+		t.counts.sync.deleted.Add(1)
 		t.tell(&Event{Kind: Planned, Route: Route{Target: t.dst.join(d.target, name)}, Size: -1,
 			Reason: ReasonExtra})
 	}
 	return true
 }
 
-// deleteOne deletes a file or an emptied directory, or moves a file to the backup directory.
-func (s *syncing) deleteOne(d *directory, name string, dir bool) {
-	t := s.tree
+// remove deletes a file or an emptied directory, or moves a file to the backup directory.
+func (x *extras) remove(d *directory, name string, dir bool) {
+	s, t := x.sync, d.tree
 	if t.ctx.Err() != nil {
 		return
 	}
@@ -297,7 +263,7 @@ func (s *syncing) deleteOne(d *directory, name string, dir bool) {
 	err := s.clear(d, name, dir)
 	switch {
 	case err == nil:
-		t.counts.deleted.Add(1)
+		t.counts.sync.deleted.Add(1)
 		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
 	case errors.Is(err, fs.ErrNotExist): // something else was faster
 	case dir && s.holds(d, name):
@@ -307,43 +273,10 @@ func (s *syncing) deleteOne(d *directory, name string, dir bool) {
 	}
 }
 
-// holds reports whether a directory contains anything.
-func (s *syncing) holds(in *directory, name string) (found bool) {
-	d := s.place(path.Join(in.rel, name))
-	defer s.tree.dst.leave(d)
-	s.dst.entries(d, func() {}, func(string, *facts) error {
-		found = true
-		return errKept
-	})
-	return found
-}
-
-// clear removes an entry, or moves a file to the backup directory.
-func (s *syncing) clear(d *directory, name string, dir bool) error {
-	if s.options.BackupDir == "" || dir {
-		return s.dst.remove(d, name, dir)
-	}
-	in := path.Join(s.options.BackupDir, d.rel)
-	if _, made := s.backups.Load(in); !made {
-		if err := s.dst.makeAll(in); err != nil {
-			return err
-		}
-		s.backups.Store(in, true)
-	}
-	to := path.Join(in, name)
-	for n := 1; ; n++ { // keep what earlier runs moved there
-		err := s.dst.move(d, name, to)
-		if !errors.Is(err, fs.ErrExist) || n > 1000 {
-			return err
-		}
-		to = path.Join(in, name+".~"+strconv.Itoa(n)+"~")
-	}
-}
-
 // finishTouched restores the times of directories that lost entries.
-func (s *syncing) finishTouched() {
-	t := s.tree
-	s.each(&s.extras.touched, deleteDirs, func(fields []string) {
+func (x *extras) finishTouched() {
+	s, t := x.sync, x.sync.tree
+	x.each(&x.touched, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
 		defer t.dst.leave(d)
 		if d == t.root {

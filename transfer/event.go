@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp/pool"
@@ -45,23 +46,28 @@ type Event struct {
 	Route
 	// Name is the name of a file with a hash: its path below the directory that was named as the
 	// target, with slashes; in a Check, its name in the list.
-	Name    string `json:"name,omitempty"`
-	Size    int64  `json:"size"`
-	Bytes   int64  `json:"bytes"`
-	Resumed int64  `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
+	Name string `json:"name,omitempty"`
+	Size int64  `json:"size"`
+	Position
+	Wait    time.Duration `json:"wait_ns,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Reason  Reason        `json:"reason,omitempty"` // in a Sync
+	Outcome
+	Err    error   `json:"-"`
+	Tree   bool    `json:"tree,omitempty"`   // it concerns a tree, or an entry of one
+	Totals *Totals `json:"totals,omitempty"` // of the whole tree
+}
+
+// Position is how far a copy has come.
+type Position struct {
+	Bytes   int64 `json:"bytes"`
+	Resumed int64 `json:"resumed,omitempty"` // of Bytes, those left by an earlier copy
 	// Finishing means, in Progress, that all bytes have arrived but are still being hashed, verified
 	// or synced, or that the source is being read again because it had just been written to. Checked
 	// is how far that has come, 0 if unknown.
 	Finishing bool          `json:"finishing,omitempty"`
 	Checked   int64         `json:"checked,omitempty"`
 	Elapsed   time.Duration `json:"elapsed_ns,omitempty"`
-	Wait      time.Duration `json:"wait_ns,omitempty"`
-	Message   string        `json:"message,omitempty"`
-	Reason    Reason        `json:"reason,omitempty"` // in a Sync
-	Outcome
-	Err    error   `json:"-"`
-	Tree   bool    `json:"tree,omitempty"`   // it concerns a tree, or an entry of one
-	Totals *Totals `json:"totals,omitempty"` // of the whole tree
 }
 
 // retried fills in an event about an attempt to replace a connection.
@@ -86,18 +92,27 @@ func (j *job) tell(e *Event) {
 	j.listener.tell(e)
 }
 
+// fileReport tells the user what becomes of one file.
+type fileReport struct {
+	c        *fileCopy
+	activity *activity                    // of a large file in a tree, nil before its first sign
+	checked  atomic.Pointer[func() int64] // how far it has been checked, nil if it is not being checked
+	mu       sync.Mutex                   // held while an event is passed on; guards started
+	started  bool                         // reported as started
+}
+
 // tell reports an event of the file.
 func (c *fileCopy) tell(e *Event) {
 	if c.listener == nil {
 		return
 	}
-	c.flags.mu.Lock()
-	defer c.flags.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if e.Kind == Started {
-		if c.flags.started {
+		if c.started {
 			return // this is another attempt
 		}
-		c.flags.started = true
+		c.started = true
 	}
 	e.Source, e.Target = c.source, c.result.Target
 	if !e.Hash.IsZero() || c.tree != nil && c.tree.check != nil {
@@ -110,23 +125,26 @@ func (c *fileCopy) tell(e *Event) {
 // frames, and an Event takes half a kilobyte.
 
 //go:noinline
-func (c *fileCopy) note(message string) { c.tell(&Event{Kind: Note, Size: c.size, Message: message}) }
-
-//go:noinline
-func (c *fileCopy) warn(message string) {
-	c.tell(&Event{Kind: Warning, Size: c.size, Message: message})
+func (r *fileReport) note(message string) {
+	r.c.tell(&Event{Kind: Note, Size: r.c.size, Message: message})
 }
 
 //go:noinline
-func (c *fileCopy) tellStarted() { c.tell(&Event{Kind: Started, Size: c.size}) }
+func (r *fileReport) warn(message string) {
+	r.c.tell(&Event{Kind: Warning, Size: r.c.size, Message: message})
+}
 
 //go:noinline
-func (c *fileCopy) tellEnd(err error) {
-	e := &Event{Kind: Done, Size: c.size, Bytes: c.result.Bytes, Elapsed: c.result.Elapsed,
-		Resumed: min(c.tries.found, c.result.Bytes), Outcome: c.result.Outcome}
+func (r *fileReport) tellStarted() { r.c.tell(&Event{Kind: Started, Size: r.c.size}) }
+
+//go:noinline
+func (r *fileReport) tellEnd(err error) {
+	c := r.c
+	e := &Event{Kind: Done, Size: c.size, Position: r.at(c.result.Bytes), Outcome: c.result.Outcome}
+	e.Elapsed = c.result.Elapsed
 	if err != nil {
-		e = (&Event{Size: c.size, Bytes: c.result.Bytes, Elapsed: c.result.Elapsed,
-			Outcome: Outcome{LeftBehind: c.result.LeftBehind}}).failed(err)
+		e.Resumed, e.Outcome = 0, Outcome{LeftBehind: c.result.LeftBehind}
+		e.failed(err)
 	}
 	if c.entry != nil {
 		e.Reason = c.entry.reason
@@ -135,14 +153,15 @@ func (c *fileCopy) tellEnd(err error) {
 }
 
 //go:noinline
-func (c *fileCopy) tellKept() {
-	c.tell(&Event{Kind: Kept, Size: c.entry.facts.size, Outcome: Outcome{Hash: c.hashing.hash}})
+func (r *fileReport) tellKept() {
+	r.c.tell(&Event{Kind: Kept, Size: r.c.entry.facts.size, Outcome: Outcome{Hash: r.c.hashing.hash}})
 }
 
 // watch reports progress, counts it for reconnecting, and records it in the journal until stop is
 // called.
-func (c *fileCopy) watch(position func() int64) (stop func()) {
-	stops := []func(){c.journal.markProgress(c, position), c.report(position),
+func (r *fileReport) watch(position func() int64) (stop func()) {
+	c := r.c
+	stops := []func(){c.journal.markProgress(c, position), r.report(position),
 		c.tries.doubt.watch(&c.ends, position)}
 	for i, s := range c.ends.all() {
 		stops = append(stops, s.conn.Follow(&c.tries.progress[i], position))
@@ -155,7 +174,8 @@ func (c *fileCopy) watch(position func() int64) (stop func()) {
 }
 
 // report reports progress, or counts it for the tree.
-func (c *fileCopy) report(position func() int64) (stop func()) {
+func (r *fileReport) report(position func() int64) (stop func()) {
+	c := r.c
 	if c.tree != nil {
 		return c.tree.watch(c, position)
 	}
@@ -163,14 +183,18 @@ func (c *fileCopy) report(position func() int64) (stop func()) {
 		return func() {}
 	}
 	return every(c.options.progressEvery(), func() {
-		bytes := position()
-		c.tell(&Event{Kind: Progress, Size: c.size, Bytes: bytes, Elapsed: time.Since(c.began),
-			Resumed: min(c.tries.found, bytes)})
+		c.tell(&Event{Kind: Progress, Size: c.size, Position: r.at(position())})
 	})
 }
 
+// at returns the file's position after bytes bytes.
+func (r *fileReport) at(bytes int64) Position {
+	return Position{Bytes: bytes, Resumed: min(r.c.tries.found, bytes), Elapsed: time.Since(r.c.began)}
+}
+
 // finishing reports progress after all bytes have arrived, until stop is called.
-func (c *fileCopy) finishing() (stop func()) {
+func (r *fileReport) finishing() (stop func()) {
+	c := r.c
 	switch {
 	case c.isSmall() || c.listener == nil:
 		return func() {}
@@ -179,20 +203,20 @@ func (c *fileCopy) finishing() (stop func()) {
 	}
 	bytes := c.result.Bytes
 	return every(c.options.progressEvery(), func() {
-		checked := int64(0)
-		if position := c.checked.Load(); position != nil {
-			checked = min((*position)(), bytes)
+		e := &Event{Kind: Progress, Size: c.size, Position: r.at(bytes)}
+		e.Finishing = true
+		if position := r.checked.Load(); position != nil {
+			e.Checked = min((*position)(), bytes)
 		}
-		c.tell(&Event{Kind: Progress, Size: c.size, Bytes: bytes, Elapsed: time.Since(c.began),
-			Resumed: min(c.tries.found, bytes), Finishing: true, Checked: checked})
+		c.tell(e)
 	})
 }
 
 // checks has progress report position, which is how far the bytes have been hashed or read again,
 // until done is called.
-func (c *fileCopy) checks(position func() int64) (done func()) {
-	c.checked.Store(&position)
-	return func() { c.checked.Store(nil) }
+func (r *fileReport) checks(position func() int64) (done func()) {
+	r.checked.Store(&position)
+	return func() { r.checked.Store(nil) }
 }
 
 func (o *Options) progressEvery() time.Duration {

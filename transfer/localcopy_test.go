@@ -24,7 +24,7 @@ func TestLocal(t *testing.T) {
 		if err := os.Chtimes(source, when, when); err != nil {
 			t.Fatal(err)
 		}
-		for _, options := range []transfer.Options{{}, {Preserve: true},
+		for _, options := range []transfer.Options{{}, {Attributes: transfer.Attributes{Preserve: true}},
 			{Placement: transfer.PlaceDirect}, {Placement: transfer.PlaceAtomic, Sync: true}, {Verify: true},
 			{Sparse: true}, {RateLimit: 1 << 32}} {
 			var last transfer.Event
@@ -118,7 +118,7 @@ func TestLocalTree(t *testing.T) {
 	source := b.sample("source")
 	target := filepath.Join(b.dir, "target")
 	tree := treeJob{Direction: local, Source: source, Target: target,
-		Options: transfer.Options{Preserve: true, Verify: true}}
+		Options: transfer.Options{Attributes: transfer.Attributes{Preserve: true}, Verify: true}}
 	summary, err := tree.Run(context.Background())
 	if err != nil || summary.Target != target || summary.Files == 0 || summary.Failed != 0 ||
 		!summary.Complete {

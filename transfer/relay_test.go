@@ -63,7 +63,7 @@ func TestRelayFile(t *testing.T) {
 			if err := b.from.host.Client.Chtimes("/a", oldTime, oldTime); err != nil {
 				t.Fatal(err)
 			}
-			result, err := b.copy("/a", "/b", transfer.Options{Preserve: true, Verify: verify})
+			result, err := b.copy("/a", "/b", transfer.Options{Attributes: transfer.Attributes{Preserve: true}, Verify: verify})
 			if err != nil || result.Bytes != int64(size) || result.Target != "/b" {
 				t.Fatalf("%d: %+v, %v", size, result, err)
 			}
@@ -413,7 +413,7 @@ func TestRelayOfTimesBefore1970(t *testing.T) {
 			}
 		}
 		s, err := relayTree(t.Context(), from.host, "/tree", to.host, "/copy",
-			transfer.Options{Preserve: preserve})
+			transfer.Options{Attributes: transfer.Attributes{Preserve: preserve}})
 		if preserve != (err != nil) || err != nil && !strings.Contains(err.Error(), "1970") {
 			t.Errorf("%+v, %v", s, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,10 +38,9 @@ type SyncOptions struct {
 	Existing       bool // copy only what already exists at the target
 	IgnoreExisting bool // leave whatever already exists at the target
 
-	// Only files of these sizes, modified since Newer, are copied. 0 means no limit. Other files
-	// still count as part of the source, so they are not deleted from the target.
-	MinSize, MaxSize int64
-	Newer            time.Time
+	// Only selects the files to copy. Other files still count as part of the source, so they are not
+	// deleted from the target.
+	Only SyncOnly
 
 	// Delete deletes from the target what the source does not have, once everything else is done
 	// and nothing has failed. Nothing is deleted if the source could not be listed completely.
@@ -73,6 +73,12 @@ type SyncOptions struct {
 	// NoLock takes no lock on the target. The lock is a file there, [LockName], and takes a few
 	// round trips. While another run holds it, Sync fails with a [*LockedError].
 	NoLock bool
+}
+
+// SyncOnly selects files of these sizes, modified since Newer. 0 means no limit.
+type SyncOnly struct {
+	MinSize, MaxSize int64
+	Newer            time.Time
 }
 
 // SyncWithin describes what may have changed in the source.
@@ -202,8 +208,10 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if options.BackupDir == "." {
 		options.BackupDir = ""
 	}
-	return &syncing{tree: t, options: options, dst: dst.mirror(), rules: rules,
-		allIncluded: len(rules)+len(options.Include)+len(options.Exclude) == 0 && options.BackupDir == ""}, nil
+	s := &syncing{tree: t, options: options, dst: dst.mirror(), rules: rules,
+		allIncluded: len(rules)+len(options.Include)+len(options.Exclude) == 0 && options.BackupDir == ""}
+	s.extras.sync = s
+	return s, nil
 }
 
 // start makes the target and takes the lock.
@@ -376,8 +384,8 @@ func (s *syncing) wants(e *entry) bool {
 	regular := f.mode.IsRegular()
 	old := there.kind()
 	switch {
-	case regular && (f.size < o.MinSize || o.MaxSize > 0 && f.size > o.MaxSize ||
-		!o.Newer.IsZero() && f.mtime.Before(o.Newer)),
+	case regular && (f.size < o.Only.MinSize || o.Only.MaxSize > 0 && f.size > o.Only.MaxSize ||
+		!o.Only.Newer.IsZero() && f.mtime.Before(o.Only.Newer)),
 		!e.present && o.Existing, e.present && o.IgnoreExisting:
 		s.tree.counts.skipped.Add(1)
 		return false
@@ -388,7 +396,7 @@ func (s *syncing) wants(e *entry) bool {
 		e.reason = ReasonType
 		switch {
 		case old == kindDir && o.Delete:
-			s.postpone(e)
+			s.extras.postpone(e)
 			return false
 		case old == kindDir && s.tree.options.DryRun && s.holds(e.dir, e.name):
 			s.tree.fail("", e.source(), e.target(), errDirectoryInWay)
@@ -430,8 +438,8 @@ func (s *syncing) equal(e *entry) {
 	}
 	n := &s.tree.counts
 	if !e.handed {
-		n.plannedFiles.Add(1)
-		n.plannedBytes.Add(max(0, e.facts.size))
+		n.planned.files.Add(1)
+		n.planned.bytes.Add(max(0, e.facts.size))
 	}
 	n.kept.Add(1)
 	n.keptBytes.Add(max(0, e.facts.size))
@@ -456,7 +464,7 @@ func (s *syncing) copied(e *entry) (done bool) {
 	if !done && err == nil && e.reason.onlyAttrs() {
 		if done, err = true, s.dst.setAttrs(e, s.attrs(e)); err == nil {
 			s.equal(e)
-			t.counts.attrs.Add(1)
+			t.counts.sync.attrs.Add(1)
 			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
 		}
 	}
@@ -587,7 +595,7 @@ func (s *syncing) hash(side source, e *entry, name string) (checksum.Hash, error
 		defer c.ends.connect(c)()
 		return ofSource(c.src.sum(c))
 	}
-	c := &fileCopy{job: &j, entry: e, source: name, began: time.Now()}
+	c := newFileCopy(&j, e, name, "")
 	err := c.copy()
 	c.freeHandle()
 	if conn := side.conn(); err == nil && conn != nil && c.hashing.verified == VerifiedByReading {
@@ -612,10 +620,78 @@ func (s *syncing) vanished(source string, err error) bool {
 	if s == nil || source == s.tree.route.Source || !ours || !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	s.tree.counts.vanished.Add(1)
+	s.tree.counts.sync.vanished.Add(1)
 	s.tree.tell(&Event{Kind: Skipped, Route: Route{Source: source}, Size: -1, Err: ErrVanished,
 		Message: "it vanished before it could be copied"})
 	return true
+}
+
+// place returns a directory by its path, after the walk.
+func (s *syncing) place(rel string) *directory {
+	root := s.tree.root
+	if rel == "." {
+		return root
+	}
+	return &directory{tree: s.tree, rel: rel, parent: s.place(path.Dir(rel)),
+		source: s.tree.src.join(root.source, rel), target: s.tree.dst.join(root.target, rel)}
+}
+
+// holds reports whether a directory contains anything.
+func (s *syncing) holds(in *directory, name string) (found bool) {
+	d := s.place(path.Join(in.rel, name))
+	defer s.tree.dst.leave(d)
+	s.dst.entries(d, func() {}, func(string, *facts) error {
+		found = true
+		return errKept
+	})
+	return found
+}
+
+// clear removes an entry, or moves a file to the backup directory.
+func (s *syncing) clear(d *directory, name string, dir bool) error {
+	if s.options.BackupDir == "" || dir {
+		return s.dst.remove(d, name, dir)
+	}
+	in := path.Join(s.options.BackupDir, d.rel)
+	if _, made := s.backups.Load(in); !made {
+		if err := s.dst.makeAll(in); err != nil {
+			return err
+		}
+		s.backups.Store(in, true)
+	}
+	to := path.Join(in, name)
+	for n := 1; ; n++ { // keep what earlier runs moved there
+		err := s.dst.move(d, name, to)
+		if !errors.Is(err, fs.ErrExist) || n > 1000 {
+			return err
+		}
+		to = path.Join(in, name+".~"+strconv.Itoa(n)+"~")
+	}
+}
+
+// conclude deletes the extras, and copies what waits for that.
+func (s *syncing) conclude() {
+	t, x := s.tree, &s.extras
+	t.walk.finishing.Wait()
+	deleted := x.delete()
+	for _, e := range x.late {
+		if deleted {
+			t.walk.copy(e)
+		} else {
+			t.fail("", e.source(), e.target(), errDirectoryInWay)
+		}
+		t.walk.done(e.dir)
+	}
+	t.walk.finishing.Wait()
+	if deleted && !t.options.DryRun {
+		x.finishTouched()
+	}
+	if s.lock != nil {
+		s.lock.release()
+		t.walk.done(t.root)
+		t.walk.finishing.Wait()
+	}
+	x.close()
 }
 
 // plan reports what would be done with an entry.
@@ -623,7 +699,7 @@ func (t *tree) plan(e *entry) {
 	route, size := e.route(), e.facts.size
 	if e.reason.onlyAttrs() {
 		t.sync.equal(e)
-		t.counts.attrs.Add(1)
+		t.counts.sync.attrs.Add(1)
 	}
 	if e.facts.mode.IsDir() {
 		route.Source, route.Target, size = route.Source+"/", route.Target+"/", -1

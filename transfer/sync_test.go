@@ -303,11 +303,11 @@ func TestSyncOptions(t *testing.T) {
 			"newer": "time", "older": "time", "second": "time", "large": "size"}},
 		"ignore existing": {options: transfer.SyncOptions{IgnoreExisting: true},
 			want: map[string]transfer.Reason{"new": "new"}},
-		"small": {options: transfer.SyncOptions{MaxSize: 4}, want: map[string]transfer.Reason{
+		"small": {options: transfer.SyncOptions{Only: transfer.SyncOnly{MaxSize: 4}}, want: map[string]transfer.Reason{
 			"new": "new", "newer": "time", "older": "time", "second": "time"}},
-		"large": {options: transfer.SyncOptions{MinSize: 5}, want: map[string]transfer.Reason{
+		"large": {options: transfer.SyncOptions{Only: transfer.SyncOnly{MinSize: 5}}, want: map[string]transfer.Reason{
 			"large": "size"}},
-		"recent": {options: transfer.SyncOptions{Newer: t0.Add(time.Minute)},
+		"recent": {options: transfer.SyncOptions{Only: transfer.SyncOnly{Newer: t0.Add(time.Minute)}},
 			want: map[string]transfer.Reason{"newer": "time"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,15 +32,8 @@ const (
 	PlaceAtomic                  // atomically, or fail
 )
 
-// Options configure a copy. The zero Options are valid.
-type Options struct {
-	Placement Placement
-
-	// NoTargetDirectory treats the target as the copy itself, as cp -T does: a tree is merged with
-	// an existing directory instead of going into it, and copying a file to a directory fails
-	// (ErrIsDirectory).
-	NoTargetDirectory bool
-
+// Attributes select which of the source's attributes a target gets.
+type Attributes struct {
 	// Preserve gives the target the source's times and permissions, and fails if that is
 	// impossible. Without it a new file gets the source's permissions less the umask (ours or the
 	// server's), a replaced file keeps its own, files in trees keep their times where the target
@@ -53,6 +46,18 @@ type Options struct {
 	// get them too, except on hosts without lsetstat@openssh.com, which one event reports. Without
 	// Owners a replaced file keeps its owner where possible.
 	Owners bool
+}
+
+// Options configure a copy. The zero Options are valid.
+type Options struct {
+	Placement Placement
+
+	// NoTargetDirectory treats the target as the copy itself, as cp -T does: a tree is merged with
+	// an existing directory instead of going into it, and copying a file to a directory fails
+	// (ErrIsDirectory).
+	NoTargetDirectory bool
+
+	Attributes
 
 	// Sparse turns blocks of zeros into holes in files written on this machine. Holes in local
 	// source files are kept without it, also when copying to a host.
@@ -150,8 +155,7 @@ type Result struct {
 func Copy(ctx context.Context, dst, src Endpoint, options Options) (Result, error) {
 	j, done, err := newJob(ctx, dst, src, options)
 	defer done()
-	c := &fileCopy{job: j, source: src.path, began: j.began}
-	c.result.Target = dst.path
+	c := newFileCopy(j, nil, src.path, dst.path)
 	if err != nil {
 		err = c.failure(err)
 	} else {

@@ -283,11 +283,10 @@ func (t *tree) single() (Summary, error) {
 		return Summary{Target: j.route.Target}, nil
 	}
 	j.tree = nil
-	c := &fileCopy{job: j, source: j.route.Source, began: time.Now()}
-	c.result.Target = j.route.Target
+	c := newFileCopy(j, nil, j.route.Source, j.route.Target)
 	err := c.copy()
 	c.tellEnd(err)
-	s := Summary{Totals: Totals{Complete: true, PlannedFiles: 1, Bytes: c.result.Bytes},
+	s := Summary{Totals: Totals{PlannedTotals: PlannedTotals{PlannedFiles: 1, Complete: true}, Bytes: c.result.Bytes},
 		Target: c.result.Target, Elapsed: c.result.Elapsed, Bottleneck: c.result.Bottleneck}
 	if err != nil {
 		s.Failed = 1

@@ -12,11 +12,9 @@ import (
 	"github.com/usftp/usftp/pool"
 )
 
-// Totals report the progress of a tree. The planned numbers grow until Complete.
+// Totals report the progress of a tree.
 type Totals struct {
-	PlannedFiles int64 `json:"planned_files"`
-	PlannedBytes int64 `json:"planned_bytes"`
-	Complete     bool  `json:"complete"` // the whole tree has been listed
+	PlannedTotals
 
 	Files       int64 `json:"files"`             // copied; in a Check, those that match the list
 	Bytes       int64 `json:"bytes"`             // copied, including files in progress
@@ -31,20 +29,35 @@ type Totals struct {
 	Missing  int64 `json:"missing,omitempty"`  // of those that failed: listed but not present
 	Unlisted int64 `json:"unlisted,omitempty"` // not in the list; skipped, or failed if Strict
 
-	// Of a Sync:
+	SyncTotals
+
+	Active    []string `json:"active,omitempty"`    // sources of a few large files in progress
+	Finishing int64    `json:"finishing,omitempty"` // large files of which all has arrived; see Position
+}
+
+// PlannedTotals are what has been found so far. They grow until Complete.
+type PlannedTotals struct {
+	PlannedFiles int64 `json:"planned_files"`
+	PlannedBytes int64 `json:"planned_bytes"`
+	Complete     bool  `json:"complete"` // the whole tree has been listed
+}
+
+// SyncTotals are the totals that only a Sync has.
+type SyncTotals struct {
 	Attrs    int64 `json:"attrs,omitempty"`    // entries that only got attributes; files are in Kept too
 	Deleted  int64 `json:"deleted,omitempty"`  // files and links deleted or moved away
 	Vanished int64 `json:"vanished,omitempty"` // entries that vanished from the source
-
-	Active    []string `json:"active,omitempty"`    // sources of a few large files in progress
-	Finishing int64    `json:"finishing,omitempty"` // large files of which all has arrived; see Event
 }
 
 // counts are the atomic counters behind Totals.
 type counts struct {
-	plannedFiles, plannedBytes, files, bytes, directories, links, kept, keptBytes, skipped, failed,
-	missing, unlisted, entries, resumed, attrs, deleted, vanished atomic.Int64
-	complete atomic.Bool
+	planned struct {
+		files, bytes atomic.Int64
+		complete     atomic.Bool
+	}
+	files, bytes, directories, links, kept, keptBytes, skipped, failed, missing, unlisted, entries,
+	resumed atomic.Int64
+	sync struct{ attrs, deleted, vanished atomic.Int64 }
 }
 
 // treeReport counts what becomes of a tree's entries, and tells the user.
@@ -104,7 +117,7 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 	if first == nil && s.Vanished > 0 {
 		first = newError(t.job, t.route.Source, t.root.target, ErrVanished)
 	}
-	e := &Event{Kind: Ended, Size: s.PlannedBytes, Bytes: s.Bytes, Elapsed: s.Elapsed,
+	e := &Event{Kind: Ended, Size: s.PlannedBytes, Position: Position{Bytes: s.Bytes, Elapsed: s.Elapsed},
 		Outcome: Outcome{Bottleneck: s.Bottleneck}, Totals: &s.Totals}
 	if first != nil {
 		left := t.leftBehind()
@@ -122,12 +135,13 @@ func (r *treeReport) summarize(s *Summary) (err error) {
 func (r *treeReport) totals() Totals {
 	n := &r.counts
 	s := Totals{
-		PlannedFiles: n.plannedFiles.Load(), PlannedBytes: n.plannedBytes.Load(),
-		Complete: n.complete.Load(), Files: n.files.Load(),
-		Directories: n.directories.Load(), Links: n.links.Load(), Kept: n.kept.Load(),
-		KeptBytes: n.keptBytes.Load(), Skipped: n.skipped.Load(), Failed: n.failed.Load(),
-		Missing: n.missing.Load(), Unlisted: n.unlisted.Load(), Attrs: n.attrs.Load(),
-		Deleted: n.deleted.Load(), Vanished: n.vanished.Load(),
+		PlannedTotals: PlannedTotals{PlannedFiles: n.planned.files.Load(),
+			PlannedBytes: n.planned.bytes.Load(), Complete: n.planned.complete.Load()},
+		Files: n.files.Load(), Directories: n.directories.Load(), Links: n.links.Load(),
+		Kept: n.kept.Load(), KeptBytes: n.keptBytes.Load(), Skipped: n.skipped.Load(),
+		Failed: n.failed.Load(), Missing: n.missing.Load(), Unlisted: n.unlisted.Load(),
+		SyncTotals: SyncTotals{Attrs: n.sync.attrs.Load(), Deleted: n.sync.deleted.Load(),
+			Vanished: n.sync.vanished.Load()},
 	}
 	resumed := n.resumed.Load()
 	r.mu.Lock()
@@ -162,8 +176,8 @@ func (r *treeReport) reportTotals() (stop func()) {
 	r.tellTotals(&Event{Kind: Started, Size: -1, Totals: &Totals{}})
 	return every(t.options.progressEvery(), func() {
 		totals := r.totals()
-		r.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Bytes: totals.Bytes,
-			Elapsed: time.Since(t.began), Totals: &totals})
+		r.tellTotals(&Event{Kind: Progress, Size: totals.PlannedBytes, Totals: &totals,
+			Position: Position{Bytes: totals.Bytes, Elapsed: time.Since(t.began)}})
 	})
 }
 

@@ -163,7 +163,7 @@ func (w *walk) run() {
 	if w.tree.check != nil {
 		w.lookForMissing()
 	}
-	w.tree.counts.complete.Store(w.tree.ctx.Err() == nil)
+	w.tree.counts.planned.complete.Store(w.tree.ctx.Err() == nil)
 	close(w.small)
 	close(w.large)
 	w.working.Wait()
@@ -211,7 +211,7 @@ func (w *walk) visit(d *directory) {
 	}
 	if d.extra {
 		d.ignore = d.parent.ignore
-		t.sync.collect(d, func(string) bool { return true })
+		t.sync.extras.collect(d, func(string) bool { return true })
 		return
 	}
 	if t.overlap.marker != "" && d.parent != nil && t.src.lstat(t.src.join(d.source, t.overlap.marker)) == nil {
@@ -258,7 +258,7 @@ func (w *walk) visit(d *directory) {
 	t.litter.sweepRest(d)
 	t.counts.directories.Add(1)
 	if t.sync != nil {
-		t.sync.findExtras(d)
+		t.sync.extras.find(d)
 	}
 }
 
@@ -369,10 +369,10 @@ func (w *walk) hand(e *entry) {
 	}
 	e.handed = true
 	if e.facts.mode.IsRegular() {
-		t.counts.plannedFiles.Add(1)
-		planned := t.counts.plannedBytes.Add(max(0, e.facts.size))
+		t.counts.planned.files.Add(1)
+		planned := t.counts.planned.bytes.Add(max(0, e.facts.size))
 		if planned < 0 { // sizes come from the server and may add up to anything
-			t.counts.plannedBytes.Store(math.MaxInt64 / 2)
+			t.counts.planned.bytes.Store(math.MaxInt64 / 2)
 		}
 	}
 	if t.options.DryRun && !e.probe {
@@ -436,9 +436,8 @@ func (w *walk) copy(e *entry) {
 		w.copyLink(e)
 		return
 	}
-	c := &fileCopy{job: t.job, entry: e, source: e.source(), name: path.Join(t.below, e.rel()),
-		began: time.Now()}
-	c.result.Target = e.target()
+	c := newFileCopy(t.job, e, e.source(), e.target())
+	c.name = path.Join(t.below, e.rel())
 	err := c.copy()
 	w.copied(c, err)
 }

@@ -106,9 +106,10 @@ func (c *flags) check(set func(name string) bool) error {
 func (c *flags) syncOptions() transfer.SyncOptions {
 	o := transfer.SyncOptions{TreeOptions: c.TreeOptions(), Checksum: c.checksum,
 		ModifyWindow: time.Duration(c.window) * time.Second, Update: c.update,
-		Existing: c.existing, IgnoreExisting: c.ignoreExisting, MinSize: int64(c.minSize),
-		MaxSize: int64(c.maxSize), Newer: c.newer.Time, Delete: c.delete, MaxDelete: c.maxDelete,
-		BackupDir: c.backupDir, NoLock: c.noLock, Filter: c.filter, IgnoreFile: c.ignoreFile}
+		Existing: c.existing, IgnoreExisting: c.ignoreExisting, Only: transfer.SyncOnly{
+			MinSize: int64(c.minSize), MaxSize: int64(c.maxSize), Newer: c.newer.Time},
+		Delete: c.delete, MaxDelete: c.maxDelete, BackupDir: c.backupDir, NoLock: c.noLock,
+		Filter: c.filter, IgnoreFile: c.ignoreFile}
 	o.Options = c.TransferOptions()
 	o.Owners, o.Sync, o.Verify = c.owners, c.fsync, c.verify
 	o.Delta = c.delta.Mode()
