@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -375,7 +376,7 @@ func (c *chaos) alive(handlesMayLeak bool) {
 	}
 }
 
-const chaosRuns = 60
+var chaosRuns = soak.Runs(12, 60)
 
 // TestRandomCancellation: contexts end at any moment. The connection stays alive, and nothing is
 // left of what was cancelled.

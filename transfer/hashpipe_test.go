@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 
 	"github.com/usftp/usftp/checksum"
+	"github.com/usftp/usftp/internal/soak"
 )
 
 func noise(n int) []byte {
@@ -53,7 +54,7 @@ func (f *readerAtFor) WriteAt(p []byte, off int64) (int, error) {
 func TestHashPipeInAnyOrder(t *testing.T) {
 	pool := new(sync.Pool)
 	all := noise(6 << 20) // more than the pipe has buffers for
-	for seed := range uint64(200) {
+	for seed := range uint64(soak.Runs(20, 200)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			hashInAnyOrder(t, rand.New(rand.NewPCG(seed, 1)), all, pool)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
 	"github.com/usftp/usftp/wire"
@@ -19,7 +20,7 @@ import (
 // next run of the same copy removes it all, whether it resumes, goes into the directory that the
 // first one made, or starts over in it.
 func TestTreeThatGivesUpIsTidied(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(soak.Runs(4, 20)) {
 		for _, direction := range []way{upload, download, relay} {
 			for _, next := range []string{"resume", "again", "exactly"} {
 				if direction != upload && seed%4 != 0 {

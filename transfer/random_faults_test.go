@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -25,7 +26,7 @@ import (
 // interrupted at any moment. The target is the old file or the new one, unless an event says that
 // it is written in place; every leftover is named; and the copy ends soon.
 func TestRandomMisfortune(t *testing.T) {
-	for seed := range uint64(misfortunes) {
+	for seed := range uint64(soak.Runs(30, 150)) {
 		rng := rand.New(rand.NewPCG(seed, 30))
 		script, link := sftptest.RandomScript(seed), sftptest.RandomLink(seed)
 		for range rng.IntN(3) {
@@ -50,8 +51,6 @@ func TestRandomMisfortune(t *testing.T) {
 		})
 	}
 }
-
-const misfortunes = 150
 
 func misfortune(t *testing.T, seed uint64, rng *rand.Rand, script sftptest.Script,
 	link sftptest.LinkConfig) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -91,7 +92,7 @@ func spoilEach(t *testing.T, side string, retries int, inOrder bool) {
 }
 
 // sweepEvery selects one case in so many. All of them take a minute, too long for every day.
-const sweepEvery = 11
+var sweepEvery = soak.Runs(41, 11)
 
 // spoiledFiles are what is copied: files in one piece, without any, and in several.
 var spoiledFiles = map[string][]byte{"a/small": random(3000), "a/empty": nil,

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
@@ -98,7 +99,8 @@ func shrubPattern(rng *rand.Rand) string {
 func TestSyncFiltersAsRsync(t *testing.T) {
 	rsync := need(t, "rsync")
 	excluding := 0
-	for seed := range uint64(60) {
+	runs := soak.Runs(12, 60)
+	for seed := range uint64(runs) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
 		src := filepath.Join(dir, "src")
@@ -127,7 +129,7 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 			excluding++
 		}
 	}
-	if excluding < 10 {
+	if excluding < runs/6 {
 		t.Errorf("only %d of the lists exclude anything", excluding)
 	}
 }
@@ -135,7 +137,7 @@ func TestSyncFiltersAsRsync(t *testing.T) {
 // Ignore files decide as git's do.
 func TestSyncIgnoresAsGit(t *testing.T) {
 	git := need(t, "git")
-	for seed := range uint64(40) {
+	for seed := range uint64(soak.Runs(8, 40)) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		dir := t.TempDir()
 		src := filepath.Join(dir, "src")

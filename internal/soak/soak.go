@@ -1,0 +1,12 @@
+// Package soak decides how often randomized tests repeat.
+package soak
+
+import "os"
+
+// Runs returns many if USFTP_SOAK is set, as .ci/run does, otherwise few.
+func Runs(few, many int) int {
+	if os.Getenv("USFTP_SOAK") != "" {
+		return many
+	}
+	return few
+}
