@@ -166,7 +166,7 @@ func (e *HostKeyError) Error() string {
 	key := fmt.Sprintf("%s key %s", e.KeyType, e.Fingerprint)
 	switch e.Problem {
 	case HostKeyChanged:
-		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in, or the host was set up anew: then `ssh-keygen -f %s -R '%s'` forgets the old key", e.Name, key, e.File, e.Line, e.File, e.Name)
+		return fmt.Sprintf("the host key of %s has changed: it shows the %s, and %s:%d holds another; somebody may be listening in; if the host was reinstalled, `ssh-keygen -f %s -R '%s'` forgets the old key", e.Name, key, e.File, e.Line, e.File, e.Name)
 	case HostKeyRevoked:
 		return fmt.Sprintf("the host key of %s is revoked: %s:%d names its %s", e.Name, e.File,
 			e.Line, key)
@@ -179,7 +179,7 @@ func (e *HostKeyError) Error() string {
 		s += ", and " + e.Note
 	}
 	if e.Note == errNobody.Error() {
-		s += "; log in once with ssh to look at it, or give -o StrictHostKeyChecking=accept-new"
+		s += "; log in once with ssh to check it, or give --option StrictHostKeyChecking=accept-new"
 	}
 	return s
 }

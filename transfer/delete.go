@@ -267,7 +267,7 @@ func (x *extras) remove(d *directory, name string, dir bool) {
 		t.tell(&Event{Kind: Deleted, Route: Route{Target: target}, Size: -1, Reason: ReasonExtra})
 	case errors.Is(err, fs.ErrNotExist): // something else was faster
 	case dir && s.holds(d, name):
-		t.warn("", target, "the directory is not deleted: it has what is excluded, or what came meanwhile")
+		t.warn("", target, "the directory is not deleted: it contains excluded or new files")
 	default:
 		t.failDeleting(target, err)
 	}

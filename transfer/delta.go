@@ -84,10 +84,10 @@ const (
 )
 
 // errNoDelta reports that the copy must be made without a delta.
-var errNoDelta = errors.New("what was put together from the old file and the changes is not the source")
+var errNoDelta = errors.New("the file assembled from the old one and the changes differs from the source")
 
 // errNotWorth ends the search for common parts.
-var errNotWorth = errors.New("the old file has too little of the new one")
+var errNotWorth = errors.New("the old and the new file have too little in common")
 
 // A delta is one attempt to assemble a file from an older one and the differences.
 type delta struct {

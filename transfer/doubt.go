@@ -234,9 +234,9 @@ func (d *doubt) settle(c *fileCopy, f *usftp.File, n int64, local reopen) error 
 	case err != nil:
 		return err
 	case now == nil:
-		c.warn("the source was written to just before it was copied, and cannot be read again to make sure that it was not meanwhile")
+		c.warn("the source was written to just before it was copied, and cannot be read again to check that it did not change")
 	case !bytes.Equal(sum, now):
-		return changedf("its contents did, within the second of its time")
+		return changedf("its contents did, within one second")
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (e *Error) cause() string {
 		// About a file to be created, "no such file" would mislead users to look at the source.
 		if (err.Op == "open" || err.Op == "openat" || err.Op == "stat") && !e.ofSource &&
 			!e.checking && errors.Is(err, fs.ErrNotExist) {
-			return "there is no directory to put it in"
+			return "the target directory does not exist"
 		}
 		if err.Path == e.Source || err.Path == e.Target || err.Path == e.temporary {
 			if silent(err.Err) {
@@ -160,7 +160,7 @@ func silent(err error) bool {
 
 func plain(err error) string {
 	if errors.Is(err, fs.ErrClosed) {
-		return "the file was closed meanwhile"
+		return "the file was closed in the meantime"
 	}
 	return err.Error()
 }

@@ -105,4 +105,4 @@ func unchanged(before, after *facts, read int64) error {
 }
 
 // errTouched reports that only a source's modification time changed.
-var errTouched = changedf("its time did")
+var errTouched = changedf("its modification time did")

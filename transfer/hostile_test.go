@@ -136,7 +136,7 @@ func TestRenameDoneAndRefused(t *testing.T) {
 		Extension: wire.ExtPosixRename, Do: sftptest.Fail(wire.Failure, "no")}}},
 		sftptest.LinkConfig{})
 	result, err := b.job(upload, b.local("source", random(1000)), "/target")
-	if err == nil || !strings.Contains(err.Error(), "which is no more") || result.LeftBehind != "" {
+	if err == nil || !strings.Contains(err.Error(), "which is gone") || result.LeftBehind != "" {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
@@ -252,7 +252,7 @@ func TestTargetRemovedMeanwhile(t *testing.T) {
 		}
 		result, err := b.job(direction, source, target)
 		if err == nil || result.LeftBehind != "" ||
-			!strings.Contains(err.Error(), "which is no more") {
+			!strings.Contains(err.Error(), "which is gone") {
 			t.Errorf("%v: %+v, %v", direction, result, err)
 		}
 	}

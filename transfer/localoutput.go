@@ -383,7 +383,7 @@ func (o *localOutput) commit(c *fileCopy, in input) error {
 		// most likely the directory was removed
 		if _, lookErr := o.root.Lstat(o.inRoot()); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
-			c.detail = "all of the data was in " + o.temp + ", which is no more"
+			c.detail = "all of the data was in " + o.temp + ", which is gone"
 		}
 	}
 	return err

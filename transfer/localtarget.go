@@ -25,7 +25,7 @@ type localTarget struct {
 	roots roots
 }
 
-var errLinkInWay = errors.New("a symbolic link is in the way, and none is followed below the target")
+var errLinkInWay = errors.New("a symbolic link is in the way, and links below the target are not followed")
 
 // dispose removes one of our temporary files on this machine.
 func (t *localTarget) dispose(temporary string) bool {

@@ -38,7 +38,7 @@ const (
 
 var (
 	// ErrLocked reports that another Sync to the same target is in progress.
-	ErrLocked = errors.New("another sync to it is under way")
+	ErrLocked = errors.New("another sync to it is running")
 
 	errLockLost = errors.New("another sync has taken over the lock of the target, because this one could not renew it in time")
 )

@@ -16,10 +16,10 @@ import (
 
 var (
 	errIntoItself = errors.New("a directory cannot be copied into itself")
-	errNested     = errors.New("source and target are the same directory, or one lies in the other")
+	errNested     = errors.New("source and target are the same directory, or one is inside the other")
 )
 
-// overlap finds out whether the source and the target of a tree are one, or one lies in the other.
+// overlap finds out whether the source and the target of a tree are one, or one is inside the other.
 type overlap struct {
 	t      *tree
 	marks  bool   // the copy is marked, since it may lie in the source

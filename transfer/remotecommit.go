@@ -69,7 +69,7 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 		c.detail += "; --inplace writes the target itself"
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
 			c.result.LeftBehind = ""
-			c.detail = fmt.Sprintf("all of the data was in %s, which is no more: look at what has the target's name", c.shown(p.temporary))
+			c.detail = fmt.Sprintf("all of the data was in %s, which is gone: check the file that has the target's name", c.shown(p.temporary))
 		}
 	}
 	return err

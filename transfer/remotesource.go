@@ -442,7 +442,7 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 		in.known.mtime, in.known.atime = c.entry.facts.mtime, c.entry.facts.atime
 	}
 	if !in.session.host.Quirks.Touches.Swap(true) {
-		c.note("the time of the source changed while it was copied, and its contents did not: some servers show the present time of files that are read (reported once for all files of the host)")
+		c.note("the time of the source changed while it was copied, and its contents did not: some servers report the current time for files that are read (reported once for all files of the host)")
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string, isDir bool
 	})
 }
 
-var errOldName = errors.New("nobody can tell what the old file was called")
+var errOldName = errors.New("an old file's name is not known")
 
 // check refuses names that SFTP cannot carry, and those that a source server must not choose.
 func (t *remoteTarget) check(d *directory, name string) error {

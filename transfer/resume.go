@@ -319,7 +319,7 @@ func (j *journal) lock(c *fileCopy) bool {
 		}
 		if !localfs.TryLock(f) {
 			f.Close()
-			c.note("another run copies the same to the same target: each does so for itself")
+			c.note("another run is making the same copy; the two do not share data")
 			return false
 		}
 		ours, err := f.Stat()

@@ -365,7 +365,7 @@ func TestSyncRefuses(t *testing.T) {
 		}
 		for _, pair := range [][2]string{{src, src}, {src, filepath.Join(src, "below")},
 			{src, filepath.Join(src, "fresh")}, {filepath.Join(src, "below"), src}} {
-			if err := run(pair[0], pair[1]); err == nil || !strings.Contains(err.Error(), "lies in the other") {
+			if err := run(pair[0], pair[1]); err == nil || !strings.Contains(err.Error(), "is inside the other") {
 				t.Errorf("%s to %s: %v", pair[0], pair[1], err)
 			}
 		}

@@ -201,10 +201,10 @@ func TestFilesThatCannotBeCopied(t *testing.T) {
 		{"local source is a directory", "L testhost:R/x",
 			`cannot copy L to testhost:R/x: it is a directory \(-r copies directories\)`},
 		{"remote directory is missing", "L/new testhost:R/none/x",
-			`cannot copy L/new to testhost:R/none/x: there is no directory to put it in`},
+			`cannot copy L/new to testhost:R/none/x: the target directory does not exist`},
 		{"local directory is missing", "testhost:R/dir/file L/none/x",
-			`cannot copy testhost:R/dir/file to L/none/x: there is no directory to put it in`},
-		{"remote file as a directory", "L/new testhost:R/dir/file/", `cannot copy L/new to testhost:R/dir/file/: (it is not a directory|there is no directory to put it in)`},
+			`cannot copy testhost:R/dir/file to L/none/x: the target directory does not exist`},
+		{"remote file as a directory", "L/new testhost:R/dir/file/", `cannot copy L/new to testhost:R/dir/file/: (it is not a directory|the target directory does not exist)`},
 		{"remote target's place is a directory", "L/sub testhost:R/dir",
 			`cannot copy L/sub to testhost:R/dir/sub: it is a directory`},
 	} {

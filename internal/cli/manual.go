@@ -89,7 +89,6 @@ they do not know.
   skipped   with -r: message says why it is not copied
   ended     a tree is done; message says what went wrong, if anything
   error     message says why a host or a source could not be used
-  skipped   message says why an entry of a tree was left out
   exit      the last line: code is the exit code, copied counts files, failed files
             and errors, bytes those of the files copied
 

@@ -238,5 +238,5 @@ func TestServeBehindProxy(t *testing.T) {
 	if out, err := s.sftp("alice", key, "pwd\n"); err == nil {
 		t.Errorf("a balancer's connection without a header is served:\n%s", out)
 	}
-	s.wait("connection of a trusted proxy refused: no header of the PROXY protocol", nil)
+	s.wait("connection from a trusted proxy refused: no PROXY protocol header", nil)
 }

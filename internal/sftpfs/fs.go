@@ -113,7 +113,7 @@ func (f *FS) begin(ctx context.Context) error {
 	}
 	stat := home.Sys().(*usftp.FileStat)
 	if !stat.HasOwner() {
-		return errors.New("the host does not tell who owns files: give -o uid=N,gid=N instead of idmap=user")
+		return errors.New("the host does not report the owners of files: give -o uid=N,gid=N instead of idmap=user")
 	}
 	f.ids.user, f.ids.remote, f.ids.remoteID = true, stat.UID, stat.GID
 	f.ids.here, f.ids.hereID = uint32(os.Getuid()), uint32(os.Getgid())

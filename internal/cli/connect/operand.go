@@ -28,7 +28,7 @@ func ParsePlace(s string) (Place, error) {
 	case p.Stream:
 		return p, nil
 	case strings.IndexByte(s, 0) >= 0:
-		return p, fmt.Errorf("%q: a name cannot hold a NUL", s)
+		return p, fmt.Errorf("%q: a name cannot contain a NUL", s)
 	}
 	var err error
 	p.Target, p.Remote, err = dial.ParseTarget(s)

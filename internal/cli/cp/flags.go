@@ -74,7 +74,7 @@ func (c *flags) registerCopying(f *pflag.FlagSet) {
 	f.BoolVarP(&c.through, "through", "3", false, "copy between two hosts through this machine, which is always done; names with a colon are then remote even if such a local file exists")
 	f.BoolVarP(&c.agent, "forward-agent", "A", false,
 		"ignored, like -s; see docs/coming-from-scp.md")
-	f.VarP(&c.Tuning, "tune", "X", "nrequests=`n`: at most n requests in flight for a file; buffer=n: at most n bytes in a request (default: what link and server allow)")
+	f.VarP(&c.Tuning, "tune", "X", "`what`=n: with nrequests, at most n requests in flight for a file; with buffer, at most n bytes in a request (default: what link and server allow)")
 	f.BoolVarP(&c.fromFirst, "from-first", "R", false,
 		"refused: data between hosts passes through this machine (-3)")
 	f.BoolVarP(&c.legacy, "scp", "O", false,

@@ -67,7 +67,7 @@ func (h *hashFlags) open() (l lists, err error) {
 	if h.manifest != "" {
 		if l.manifest, err = checksum.Create(h.manifest); err != nil {
 			l.close()
-			return l, fmt.Errorf("cannot write the list of hashes: %w", err)
+			return l, fmt.Errorf("cannot write the list of hashes %s: %s", h.manifest, ui.ReasonOf(err))
 		}
 	}
 	return l, nil

@@ -201,8 +201,11 @@ type group struct {
 // parse reads the operands and groups them by host.
 func (c *command) parse(args []string) ([]*group, error) {
 	if len(args) < c.least {
-		return nil, fmt.Errorf("missing operand: %s needs %s, such as host:path", c.name,
-			ui.Count(int64(c.least), "file", "files"))
+		needs := "a file"
+		if c.least > 1 {
+			needs = fmt.Sprintf("%d files", c.least)
+		}
+		return nil, fmt.Errorf("missing operand: %s needs %s, such as host:path", c.name, needs)
 	}
 	var groups []*group
 	parse := c.place

@@ -68,9 +68,9 @@ func background(a *ui.App) error {
 	if err = cmd.Wait(); errors.As(err, &failed) && failed.Exited() {
 		return &ui.ExitError{Code: failed.ExitCode()} // it has reported why
 	} else if err == nil {
-		err = errors.New("it has ended")
+		err = errors.New("it ended before it was ready")
 	}
-	return fmt.Errorf("the program in the background: %w", err)
+	return fmt.Errorf("the process in the background: %w", err)
 }
 
 const readyLine = "mounted\n"

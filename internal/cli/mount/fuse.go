@@ -49,7 +49,7 @@ func run(ctx context.Context, a *ui.App, flags *flags, from connect.Place, at st
 	options := fsOptions(flags, from, logger)
 	fs, err := sftpfs.New(ctx, login.Host(), options)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot mount %s: %w", from.Typed, err)
 	}
 	server, err := fuse.NewServer(fs, at, mountOptions(flags, from, logger))
 	if err != nil {
@@ -111,9 +111,9 @@ func checkMountpoint(at string) error {
 	case errors.Is(err, syscall.ENOTCONN):
 		return fmt.Errorf("%s has a mount whose program is gone: run `usftp umount %s` first", at, at)
 	case err != nil:
-		return err
+		return fmt.Errorf("cannot mount at %s: %s", at, ui.ReasonOf(err))
 	case !info.IsDir():
-		return fmt.Errorf("%s is not a directory", at)
+		return fmt.Errorf("cannot mount at %s: it is not a directory", at)
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func UmountCommand(a *ui.App) *cobra.Command {
 			var failed error
 			for _, at := range args {
 				if err := unmount(at, lazy); err != nil {
-					failed = errors.Join(failed, fmt.Errorf("%s: %w", at, err))
+					failed = errors.Join(failed, fmt.Errorf("cannot unmount %s: %w", at, err))
 				}
 			}
 			return failed

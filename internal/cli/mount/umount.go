@@ -39,9 +39,9 @@ func unmount(at string, lazy bool) error {
 	case err == nil:
 		return nil
 	case strings.Contains(text, "busy"):
-		return errors.New("programs use it; -z takes it away all the same")
+		return errors.New("programs are using it; -z unmounts it anyway")
 	case text != "":
-		return errors.New(text)
+		return errors.New(strings.TrimPrefix(text, program+": failed to unmount "+at+": "))
 	}
 	return fmt.Errorf("%s: %w", program, err)
 }

@@ -95,7 +95,7 @@ func (s *site) serveMetrics() (err error) {
 		return err
 	}
 	if address, ok := m.listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {
-		s.log.Warn("metrics are served to a network, to whoever asks", "address", address.String())
+		s.log.Warn("metrics are open to everyone who can reach the address", "address", address.String())
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {

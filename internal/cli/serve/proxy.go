@@ -129,7 +129,7 @@ func (c *proxyConn) begin() {
 			return
 		}
 		if err != nil {
-			c.log.Warn("connection of a trusted proxy refused: no header of the PROXY protocol",
+			c.log.Warn("connection from a trusted proxy refused: no PROXY protocol header",
 				"remote", c.client.String(), "error", err)
 			c.TCPConn.Close()
 			return
@@ -164,7 +164,7 @@ func readProxyHeader(r io.Reader) (*proxyproto.Header, error) {
 	if buf[0] == 'P' {
 		for buf[len(buf)-1] != '\n' {
 			if len(buf) == proxyV1Most {
-				return nil, errors.New("a line of version 1 that does not end")
+				return nil, errors.New("a version 1 line that does not end")
 			}
 			buf = append(buf, 0)
 			if _, err := io.ReadFull(r, buf[len(buf)-1:]); err != nil {

@@ -113,7 +113,7 @@ func TestProxyHeadersRefused(t *testing.T) {
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("%s: the connection is still open, %d bytes", name, n)
 		}
-		if name != "nothing" && !strings.Contains(log.String(), "no header of the PROXY protocol") {
+		if name != "nothing" && !strings.Contains(log.String(), "no PROXY protocol header") {
 			t.Errorf("%s: the log says %q", name, log.String())
 		}
 	}

@@ -71,7 +71,7 @@ func (s *site) run(ctx context.Context) error {
 		go func() { ended <- s.sshd.Serve(s.proxied(l)) }()
 	}
 	if err := s.greet(listeners); ui.ReaderGone(err) {
-		s.log.Warn("nobody reads how to connect", "error", err)
+		s.log.Warn("cannot print how to connect", "error", err)
 	} else if err != nil {
 		s.sshd.Close()
 		return err
@@ -95,7 +95,7 @@ func (s *site) shutdown(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := s.sshd.Shutdown(grace); err != nil {
-		s.log.Warn("sessions were ended that were still running")
+		s.log.Warn("sessions that were still running were cut off")
 	}
 	s.log.Info("ended")
 	return ErrEnded
@@ -136,9 +136,9 @@ func listenOn(address string) (net.Listener, error) {
 	text := fmt.Sprintf("cannot listen on %s: %s", address, causeOf(err))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		text += "; an address with port 0 takes a port that is free"
+		text += "; use port 0 for any free port"
 	case errors.Is(err, syscall.EACCES):
-		text += "; ports below 1024 take privileges"
+		text += "; ports below 1024 need privileges"
 	}
 	return nil, errors.New(text)
 }

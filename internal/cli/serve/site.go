@@ -208,7 +208,7 @@ func (s *site) authorizedKeys() (*sshd.AuthorizedKeys, error) {
 	}
 	keys, count := parseKeys(name, data)
 	if count == 0 {
-		return nil, errors.New(strings.Join(append([]string{"there is no key to let in in " + name},
+		return nil, errors.New(strings.Join(append([]string{"there is no usable key in " + name},
 			keys.Warnings...), "; "))
 	}
 	return keys, nil
@@ -257,7 +257,7 @@ func loadHostKeys(names []string) ([]ssh.Signer, error) {
 // apply puts settings into effect, initially or after a reload.
 func (s *site) apply(made *settings) error {
 	if s.settings != nil && !sameListening(s.settings, made) {
-		s.log.Warn("changed addresses, trusted proxies, grace and the log's format hold after a restart")
+		s.log.Warn("changes of addresses, trusted proxies, grace and the log format need a restart")
 	}
 	accounts, keys, err := s.accounts(made)
 	if err != nil {
@@ -286,7 +286,7 @@ func (s *site) apply(made *settings) error {
 	s.settings = made
 	s.level.Set(made.logLevel)
 	for _, warning := range made.warnings {
-		s.log.Warn("a line of authorized_keys does not count: " + warning)
+		s.log.Warn("a line of authorized_keys is ignored: " + warning)
 	}
 	if !first {
 		return s.sshd.Reload(config)

@@ -71,7 +71,7 @@ func (s *site) quotas() (all []rootQuota) {
 func (s *site) recount(ctx context.Context, quotas []rootQuota) {
 	for _, q := range quotas {
 		if err := q.Recount(ctx, q.fs, "/"); err != nil {
-			s.log.Error("a quota could not be counted anew", "root", q.root, "error", err)
+			s.log.Error("cannot recount a quota", "root", q.root, "error", err)
 			continue
 		}
 		bytes, files := q.Usage()

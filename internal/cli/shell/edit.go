@@ -67,7 +67,7 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 		return fmt.Errorf("cannot edit %s: %w", name, err)
 	}
 	if err := s.child(ctx, editor(copied)); err != nil {
-		return fmt.Errorf("%s is as it was: %w", name, err)
+		return fmt.Errorf("%s is unchanged: %w", name, err)
 	}
 	after, err := versionOf(copied)
 	if err != nil {
@@ -82,9 +82,9 @@ func (s *Shell) editFile(ctx context.Context, name string) error {
 	os.Remove(filepath.Join(dir, "now"))
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot tell whether %s was changed meanwhile: %w%s", name, err, kept)
+		return fmt.Errorf("cannot tell whether %s was changed on the host: %w%s", name, err, kept)
 	case now != before:
-		return fmt.Errorf("%s was changed on the host meanwhile, and is left as it is now%s", name,
+		return fmt.Errorf("%s was changed on the host in the meantime and is left alone%s", name,
 			kept)
 	}
 	host, err := s.session.connect(ctx)

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,13 +41,15 @@ func (s *Shell) enter(ctx context.Context, client *usftp.Client, name string) er
 	stat := client.Async().Stat(name) // at the same time as the other request
 	dir, err := client.RealPath(name)
 	info, statErr := stat.WaitContext(ctx)
-	switch {
-	case statErr != nil:
-		return statErr
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return &fs.PathError{Op: "cd", Path: name, Err: errors.New("not a directory")}
+	if err = cmp.Or(statErr, err); err == nil && !info.IsDir() {
+		err = errors.New("it is not a directory")
+	}
+	if err != nil {
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		return fmt.Errorf("cannot change the directory to %s: %w", name, err)
 	}
 	s.session.enter(dir)
 	s.listings.get(dir)

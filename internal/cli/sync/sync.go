@@ -33,7 +33,7 @@ func Command(a *ui.App) *cobra.Command {
 				err = flags.check(cmd.Flags().Changed)
 			}
 			if err == nil && flags.watch && src.Remote {
-				err = errors.New("--watch needs a local SRC: a host does not tell what changes on it")
+				err = errors.New("--watch needs a local SRC: hosts do not report changes")
 			}
 			if err != nil {
 				return &ui.UsageError{Command: cmd.CommandPath(), Err: err}

@@ -34,11 +34,11 @@ var ExitCodes = []struct{ Code, Meaning string }{
 	{"1", "a file could not be copied, or does not match the list; others may be fine"},
 	{"2", "wrong usage; nothing was done"},
 	{"23", "sync: some entries could not be copied or deleted; the rest is done"},
-	{"24", "sync: files vanished from the source meanwhile; everything else is done"},
+	{"24", "sync: files vanished from the source during the run; everything else is done"},
 	{"25", "sync: refused to delete, or another run holds the target's lock"},
 	{"129", "killed by SIGHUP: the terminal was closed"},
 	{"130", "interrupted by Ctrl-C (SIGINT)"},
-	{"141", "whoever read standard output closed it"},
+	{"141", "the reader of standard output closed it"},
 	{"143", "killed by SIGTERM"},
 	{"255", "could not connect or log in to a host, it has no SFTP, or the connection was lost"},
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // errOther is why a verb is not run again to its end.
-var errOther = errors.New("the connection was lost, and the host has now something else than was printed before")
+var errOther = errors.New("the connection was lost, and what was printed before is no longer what the host has")
 
 // Steadily runs a verb that may be run again: one that changes nothing, or whose changes do no harm
 // if they are made twice. If the connection is lost, Renew replaces it and the verb runs once more

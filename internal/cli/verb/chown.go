@@ -37,7 +37,7 @@ func ChangeOwner(ctx context.Context, env *Env, o ChangeOwnerOptions, names []st
 	c.change = func(e *entry, name string) {
 		to := [2]uint32{e.stat.UID, e.stat.GID}
 		if (uid == nil || gid == nil) && !e.stat.HasOwner() {
-			j.fail("change the owner of", name, errors.New("the server does not tell who owns it, and SFTP sets owner and group together"))
+			j.fail("change the owner of", name, errors.New("the server does not report its owner, and SFTP sets owner and group together"))
 			return
 		}
 		if uid != nil {
@@ -105,7 +105,7 @@ func (j *job) number(name string, group bool) (uint32, error) {
 		return uint32(n), nil
 	}
 	if !tellsOwners(j.client) {
-		return 0, fmt.Errorf("cannot find the %s %s: the server tells no names of users and groups; use a number", what, name)
+		return 0, fmt.Errorf("cannot find the %s %s: the server does not report names; use a number", what, name)
 	}
 	return j.find(what, name, group)
 }

@@ -57,7 +57,7 @@ func (j *job) into(names []string, noDirectory bool) (sources, targets []string,
 			target = below(last, path.Base(strings.TrimRight(source, "/")))
 		}
 		if taken[target] {
-			j.fail("replace", target, errors.New("it was just made from another file of this name"))
+			j.fail("replace", target, errors.New("another file of this name was just moved there"))
 			target = ""
 		}
 		taken[target] = true

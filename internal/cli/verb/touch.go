@@ -67,7 +67,7 @@ func (j *job) touch(o TouchOptions, name string, t time.Time) error {
 	stat := statOf(info)
 	if o.Access != o.Modify {
 		if !stat.HasTimes() {
-			return errors.New("the server does not tell its times, and SFTP sets both together")
+			return errors.New("the server does not report its times, and SFTP sets both together")
 		}
 		if o.Access {
 			mtime = stat.ModTime()
