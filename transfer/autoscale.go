@@ -124,18 +124,40 @@ func (g *gauge) average(parts int) (rate float64, enough bool) {
 
 // measure measures the rate from now on. ok is false if ctx has ended.
 func (g *gauge) measure(ctx context.Context) (rate float64, ok bool) {
-	for range steadyAfter {
+	return g.measureUntil(ctx, func() bool { return false })
+}
+
+// measureUntil is measure, which ends early once the latest rates are clear.
+func (g *gauge) measureUntil(ctx context.Context, clear func() bool) (rate float64, ok bool) {
+	for trips := 1; ; trips++ {
 		if !g.wait(ctx) {
 			return 0, false
 		}
-	}
-	g.begin()
-	for enough := false; !enough; rate, enough = g.average(1) {
-		if !g.wait(ctx) {
-			return 0, false
+		if trips >= averageOver && clear() {
+			return g.rate(), true
+		}
+		if trips == steadyAfter {
+			g.begin()
+		} else if rate, enough := g.average(1); enough && trips > steadyAfter {
+			return rate, true
 		}
 	}
-	return rate, true
+}
+
+// within reports whether the rate has lately kept between two bounds, and enough has moved to say
+// so.
+func (g *gauge) within(least, most float64) bool {
+	const half = averageOver / 2
+	for _, rates := range [][]float64{g.rates[:half], g.rates[half:]} {
+		rate := 0.0
+		for _, r := range rates {
+			rate += r / half
+		}
+		if rate < least || rate > most || rate*half*g.every.Seconds() < steadyBytes/2 {
+			return false
+		}
+	}
+	return true
 }
 
 // lasts reports whether the transfer will take that many more round trips at the present rate, and
@@ -216,10 +238,14 @@ func (s *striper) explore(ctx context.Context, g *gauge, rate float64) {
 			return
 		}
 		before, ok := rate, false
-		if rate, ok = g.measure(ctx); !ok {
+		more := float64(wanted) / float64(have)
+		// That more connections help can be seen sooner than that they do not, and until the next
+		// have logged in the link stays idle.
+		if rate, ok = g.measureUntil(ctx, func() bool {
+			return g.within(independent*before*more/2, tooMuch*more*before)
+		}); !ok {
 			return
 		}
-		more := float64(wanted) / float64(have)
 		wrong := rate > tooMuch*more*before // the rate before was not all that was possible
 		// the last doubling must have helped, too
 		if rate < growing*before*max(1, more/2) || wrong && g.lasts(testFor) && s.test(ctx, g) {
