@@ -180,6 +180,8 @@ func (s *Server) writeFiles(cipher string) error {
 	if cipher != "" {
 		ciphers = "Ciphers " + cipher + "\n"
 	}
+	// With SHLVL=1 bash takes itself for an inner shell and skips ~/.bashrc, which can make each
+	// login take longer than everything else in it.
 	files := map[string]string{
 		"authorized_keys": string(ssh.MarshalAuthorizedKey(userKey)),
 		"sshd_config": fmt.Sprintf(`ListenAddress %s
@@ -192,6 +194,7 @@ UsePAM no
 PasswordAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 100
+SetEnv SHLVL=1
 Subsystem sftp %s
 LogLevel INFO
 %s`, s.Address, s.Port, s.dir, s.dir, subsystem, ciphers),
