@@ -82,7 +82,7 @@ func inheritDoubt(stat *usftp.FileStat, bound int64) *doubt {
 }
 
 // certain reports whether the source is already in doubt. It may wait for a reply; if ctx ends
-// meanwhile, the source is in doubt, to be safe.
+// first, the source is in doubt, to be safe.
 func (d *doubt) certain(ctx context.Context) bool {
 	if d == nil || d.suspect || d.clock == nil {
 		return d != nil && d.suspect

@@ -54,7 +54,7 @@ func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "usftp", args...)
-	cmd.WaitDelay = time.Minute // what other tests start at the time has its output open for a moment
+	cmd.WaitDelay = time.Minute // processes that other tests are starting hold its output open for a moment
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
 	noTerminal(cmd)

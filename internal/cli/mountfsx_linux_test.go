@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// runFSX has fsx change a file at random, and compare all that it reads with what it has written.
-// Each round has operations of its own. It reports whether fsx has done them all; it ends at the
-// first error that a call returns, and those that may be returned do not fail the test. fsx is a
-// program of crates.io, which USFTP_FSX names: not every compiler can build it.
+// runFSX has fsx change a file at random and compare all that it reads with what it has written.
+// Each round has different operations. fsx stops at the first call that returns an error; the
+// errors in may do not fail the test. It reports whether fsx completed all operations. USFTP_FSX
+// names the program, which is from crates.io: not every compiler can build it.
 func runFSX(t *testing.T, name string, operations, round int, may ...syscall.Errno) bool {
 	t.Helper()
 	cmd := exec.Command(os.Getenv("USFTP_FSX"), "-q", "-N", fmt.Sprint(operations),

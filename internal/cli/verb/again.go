@@ -20,9 +20,8 @@ var errOther = errors.New("the connection was lost, and what was printed before 
 
 // Steadily runs a verb that may be run again: one that changes nothing, or whose changes do no harm
 // if they are made twice. If the connection is lost, Renew replaces it and the verb runs once more
-// from its beginning, with Again set. What it said before is not said again, nor are changes that
-// were reported before. If it changes nothing, what it printed before is not printed again: it must
-// come once more, or the verb fails.
+// from its beginning, with Again set. Messages and changes are reported once. A verb that changes
+// nothing must produce the same output again, which is not printed twice; otherwise it fails.
 func (e *Env) Steadily(changes bool, run func() error) error {
 	if e.Renew == nil {
 		return run()
