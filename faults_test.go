@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/usftp/usftp"
-	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/wire"
 )
@@ -376,7 +375,7 @@ func (c *chaos) alive(handlesMayLeak bool) {
 	}
 }
 
-var chaosRuns = soak.Runs(12, 60)
+const chaosRuns = 60
 
 // TestRandomCancellation: contexts end at any moment. The connection stays alive, and nothing is
 // left of what was cancelled.
