@@ -113,10 +113,10 @@ func (f *file) setPending(ctx context.Context, h *handle) error {
 	if err != nil {
 		return err
 	}
+	f.fs.outdated(f.node) // before nothing here says what was set
 	f.mu.Lock()
 	f.set, f.wrote, f.told = usftp.NewAttrs{}, time.Time{}, 0
 	f.mu.Unlock()
-	f.fs.outdated(f.node)
 	return nil
 }
 

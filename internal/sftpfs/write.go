@@ -356,6 +356,10 @@ func (f *file) holds(c *usftp.Client, data []byte, off int64) bool {
 
 // answered handles the host's answer for an extent.
 func (f *file) answered(e *extent, err error) {
+	if err == nil {
+		// First: once the extent is gone, nothing else says that the file is this long.
+		f.node.grew(e.end())
+	}
 	f.mu.Lock()
 	if e.over {
 		f.mu.Unlock()
@@ -381,7 +385,6 @@ func (f *file) answered(e *extent, err error) {
 	f.mu.Unlock()
 	size := len(e.data)
 	if err == nil {
-		f.node.grew(e.end())
 		e.release()
 	} else {
 		f.failed(err, []*extent{e})
@@ -410,11 +413,12 @@ func (f *file) wake() {
 	f.changed = make(chan struct{})
 }
 
-// grew records that the host's file reaches at least to an offset.
+// grew records that the host's file reaches at least to an offset. Attributes that were requested
+// before may say otherwise.
 func (n *node) grew(end int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.attrs.size = max(n.attrs.size, uint64(end))
+	n.attrs.size, n.changed = max(n.attrs.size, uint64(end)), time.Now()
 }
 
 // failed saves data that could not be written in a rescue file, and makes the next call on each
@@ -604,6 +608,8 @@ func (h *handle) writeAndClose(ctx context.Context) (done bool, err error) {
 		return false, nil
 	case err != nil && ctx.Err() != nil:
 		return true, context.Cause(ctx) // the data is kept and sent again
+	case err == nil:
+		f.node.grew(int64(len(data))) // before the extent is gone
 	}
 	f.mu.Lock()
 	program := f.set
