@@ -18,6 +18,7 @@ type inventory struct {
 	seed   maphash.Seed
 	parts  [][]held // one, or split by the hash's first bits; sorted after the listing
 	n      int
+	files  int // entries that are not directories
 	unseen int // entries not seen in the source
 }
 
@@ -106,7 +107,7 @@ func newInventory() *inventory {
 }
 
 // reset empties the inventory, when a listing starts over.
-func (v *inventory) reset() { v.parts, v.n, v.unseen = make([][]held, 1), 0, 0 }
+func (v *inventory) reset() { v.parts, v.n, v.files, v.unseen = make([][]held, 1), 0, 0, 0 }
 
 // hash returns the hash of a name. It ignores case where file names do.
 func (v *inventory) hash(name string) uint64 {
@@ -141,6 +142,9 @@ func (v *inventory) add(name string, f *facts) {
 	*p = append(*p, h)
 	v.n++
 	v.unseen++
+	if h.kind() != kindDir {
+		v.files++
+	}
 }
 
 // sort prepares for find.

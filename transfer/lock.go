@@ -17,6 +17,7 @@ import (
 	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/localfs"
 	"github.com/usftp/usftp/internal/private"
+	"github.com/usftp/usftp/pool"
 )
 
 // Two syncs to one target at once would each delete what the other has just copied. So a sync keeps
@@ -34,6 +35,10 @@ const (
 
 	lockRenewed = time.Minute
 	longestLock = 4 << 10
+
+	// lockWritten is how long a lock may be empty: it is written right after it is made. One that
+	// stays empty was left by a run that was killed, or lost its connection, in between.
+	lockWritten = 5 * time.Second
 )
 
 var (
@@ -41,6 +46,10 @@ var (
 	ErrLocked = errors.New("another sync to it is running")
 
 	errLockLost = errors.New("another sync has taken over the lock of the target, because this one could not renew it in time")
+
+	// errRepeated is one error of a request that was repeated over another connection: the first
+	// one may have been executed.
+	errRepeated = errors.New("it was requested twice")
 )
 
 // LockedError says who syncs to the target. errors.Is(err, ErrLocked) holds.
@@ -67,6 +76,7 @@ type Holder struct {
 	Started time.Time `json:"started"`
 	Renewed time.Time `json:"renewed"`
 	ID      string    `json:"id"`
+	Owner   string    `json:"owner,omitempty"`   // SyncOptions.LockOwner
 	Machine string    `json:"machine,omitempty"` // where PID is valid
 }
 
@@ -96,7 +106,7 @@ func machine() string {
 type lockFiles interface {
 	createFile(name string, data []byte) error // fails if it exists
 	readFile(name string) (data []byte, written time.Time, err error)
-	writeFile(name string, data []byte) error // of an existing file
+	writeFile(name string, data []byte) error // of an existing file of the same size
 	renameFile(from, to string) error
 	removeFile(ctx context.Context, name string) error
 }
@@ -110,10 +120,10 @@ type lock struct {
 }
 
 // newLock takes the lock, or returns a *LockedError.
-func newLock(t *tree, files lockFiles) (*lock, error) {
+func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 	host, _ := os.Hostname()
 	l := &lock{tree: t, files: files, holder: Holder{Host: host, PID: os.Getpid(),
-		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Machine: machine()}}
+		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner, Machine: machine()}}
 	var failed error
 	for range 3 {
 		err := files.createFile(LockName, l.text())
@@ -130,12 +140,21 @@ func newLock(t *tree, files lockFiles) (*lock, error) {
 		if holder.ID == l.holder.ID {
 			break // it was created, but the reply was lost
 		}
-		now, err := l.now()
-		if err != nil {
-			return nil, err
+		now, nowErr := l.now()
+		if nowErr != nil {
+			return nil, nowErr
 		}
 		locked := &LockedError{Holder: holder, Age: now.Sub(written)}
-		if locked.Age < LockStale && !holder.over() || !l.takeAway(data) {
+		void := locked.Age >= LockStale || holder.over() || owner != "" && holder.Owner == owner
+		if len(data) == 0 && !void {
+			if void = errors.Is(err, errRepeated) || locked.Age >= lockWritten; !void {
+				if err := l.pause(lockWritten - locked.Age); err != nil {
+					return nil, err
+				}
+				continue // it has been written by now, or is void
+			}
+		}
+		if !void || !l.takeAway(data) {
 			return nil, locked
 		}
 		failed = locked
@@ -149,6 +168,16 @@ func newLock(t *tree, files lockFiles) (*lock, error) {
 	return l.begin(), nil
 }
 
+// pause waits until an empty lock should have been written.
+func (l *lock) pause(d time.Duration) error {
+	select {
+	case <-time.After(min(max(d, time.Second), lockWritten)):
+		return nil
+	case <-l.tree.ctx.Done():
+		return context.Cause(l.tree.ctx)
+	}
+}
+
 // begin starts renewing the lock.
 func (l *lock) begin() *lock {
 	l.stop = every(lockRenewed, l.renew)
@@ -156,8 +185,8 @@ func (l *lock) begin() *lock {
 }
 
 func (l *lock) text() []byte {
-	l.holder.Renewed = time.Now().Truncate(time.Second)
-	data, _ := json.Marshal(l.holder) // cannot fail
+	l.holder.Renewed = time.Now().UTC().Truncate(time.Second) // always of the same length
+	data, _ := json.Marshal(l.holder)                         // cannot fail
 	return append(data, '\n')
 }
 
@@ -241,7 +270,7 @@ func (t localMirror) readFile(name string) ([]byte, time.Time, error) {
 }
 
 func (t localMirror) writeFile(name string, data []byte) error {
-	f, err := t.top.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
+	f, err := t.top.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -260,17 +289,19 @@ func (t remoteMirror) createFile(name string, data []byte) error {
 }
 
 func (t remoteMirror) writeFile(name string, data []byte) error {
-	return t.writeTo(name, os.O_WRONLY|os.O_TRUNC, data)
+	return t.writeTo(name, os.O_WRONLY, data)
 }
 
 func (t remoteMirror) writeTo(name string, flags int, data []byte) error {
 	name = t.top(name)
-	return t.over(name, func(client *usftp.Client, _ bool) error {
+	return t.over(name, func(client *usftp.Client, again bool) error {
 		f, err := client.OpenFile(name, flags, 0o644)
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
 		}
-		_, err = private.OfFile(f).StartWriteClose(data, usftp.NewAttrs{})()
+		if err != nil && again && !pool.Lost(client) {
+			err = fmt.Errorf("%w: %w", errRepeated, err)
+		}
 		return err
 	})
 }
@@ -302,6 +333,17 @@ func (t remoteMirror) renameFile(from, to string) error {
 	return t.over(from, func(client *usftp.Client, _ bool) error { return client.Rename(from, to) })
 }
 
+// removeFile reconnects if it must, unless the sync has been interrupted.
 func (t remoteMirror) removeFile(ctx context.Context, name string) error {
-	return t.link.Host().Client.WithContext(ctx).Remove(t.top(name))
+	name = t.top(name)
+	if t.job.ctx.Err() != nil {
+		return t.link.Host().Client.WithContext(ctx).Remove(name)
+	}
+	return t.over(name, func(client *usftp.Client, again bool) error {
+		err := client.Remove(name)
+		if again {
+			err = notThere(err)
+		}
+		return err
+	})
 }

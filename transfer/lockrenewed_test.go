@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,5 +106,93 @@ func TestSyncLockIsLost(t *testing.T) {
 		if server.Files.Exists("/dst/slow") {
 			t.Error("it went on to copy")
 		}
+	})
+}
+
+// If the connection is lost after the lock was made and before it was written, it is taken all the
+// same, and the next run does not find it in its way.
+func TestSyncLockIsCutOff(t *testing.T) {
+	for _, on := range []wire.Type{wire.TypeOpen, wire.TypeWrite, wire.TypeClose, wire.TypeRemove} {
+		t.Run(on.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Bool
+				b := newTreeBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					if r.Type == on && r.Path == "/dst/"+transfer.LockName && !asked.Swap(true) {
+						return []sftptest.Action{sftptest.LastReply(), sftptest.Hangup()}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				b.redials(sftptest.LinkConfig{}, nil)
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+				j.options.Retries = 3
+				began := time.Now()
+				j.must(t)
+				if took := time.Since(began); took > 2*time.Second || !asked.Load() {
+					t.Errorf("it took %v", took)
+				}
+				if b.server.Files.Exists("/dst/" + transfer.LockName) {
+					t.Error("the lock was left behind")
+				}
+			})
+		})
+	}
+}
+
+// A lock that is empty is about to be written: whoever wants it waits for that, but not for long.
+func TestSyncEmptyLock(t *testing.T) {
+	for name, written := range map[string]bool{"then written": true, "never written": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTreeBench(t, sftptest.Script{}, sftptest.LinkConfig{})
+				src := filepath.Join(b.dir, "src")
+				fill(t, src, "file")
+				lock := "/dst/" + transfer.LockName
+				b.server.Files.WriteFile(lock, nil)
+				b.server.Files.SetModTime(lock, time.Now())
+				if written {
+					time.AfterFunc(time.Second, func() { b.server.Files.Append(lock, []byte(`{"id":"other"}`)) })
+				}
+				j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst"}
+				began := time.Now()
+				_, err := j.run(t)
+				if errors.Is(err, transfer.ErrLocked) != written || !written && err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took < 4*time.Second || took > 10*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A lock that an earlier sync of the same owner has left does not keep the next one out.
+func TestSyncLockOwner(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+		fill(t, src, "file")
+		data, err := json.Marshal(transfer.Holder{PID: os.Getpid(), ID: "earlier", Owner: "one"})
+		if err == nil {
+			err = os.Mkdir(dst, 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dst, transfer.LockName), data, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst}
+		for _, owner := range []string{"", "two"} {
+			j.options.LockOwner = owner
+			if _, err := j.run(t); !errors.Is(err, transfer.ErrLocked) {
+				t.Errorf("owner %q: %v", owner, err)
+			}
+		}
+		j.options.LockOwner = "one"
+		j.must(t)
+		sameTrees(t, src, dst)
 	})
 }

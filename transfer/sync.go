@@ -73,6 +73,11 @@ type SyncOptions struct {
 	// NoLock takes no lock on the target. The lock is a file there, [LockName], and takes a few
 	// round trips. While another run holds it, Sync fails with a [*LockedError].
 	NoLock bool
+
+	// LockOwner, if not "", is for callers that sync again and again, but not twice at once: a lock
+	// that an earlier Sync with the same LockOwner could not remove, because it lost its connection
+	// for good, does not keep this one out. It should be random.
+	LockOwner string
 }
 
 // SyncOnly selects files of these sizes, modified since Newer. 0 means no limit.
@@ -99,18 +104,40 @@ type SyncWithin struct {
 // SyncRename is a file or directory that was renamed, with both paths relative to the source.
 type SyncRename struct{ From, To string }
 
-// reaches reports whether a directory is compared, or contains one that is.
-func (w *SyncWithin) reaches(rel string) bool {
-	if w == nil || w.Dirs[rel] {
-		return true
+// A reach is a SyncWithin in a form that is quick to ask, however many changes there are.
+type reach struct {
+	listed map[string]bool // directories that are compared, and all above them
+	trees  map[string]bool // directories in which everything is compared
+}
+
+func newReach(w *SyncWithin) *reach {
+	if w == nil {
+		return nil
 	}
-	for dir := range w.Dirs {
-		if strings.HasPrefix(dir, rel+"/") {
-			return true
+	r := &reach{make(map[string]bool), make(map[string]bool)}
+	add := func(rel string) {
+		for ; !r.listed[rel]; rel = path.Dir(rel) {
+			r.listed[rel] = true
 		}
 	}
+	for dir := range w.Dirs {
+		add(path.Clean(dir))
+	}
 	for _, tree := range w.Trees {
-		if tree == "." || tree == rel || strings.HasPrefix(rel, tree+"/") || strings.HasPrefix(tree, rel+"/") {
+		tree = path.Clean(tree)
+		r.trees[tree] = true
+		add(tree)
+	}
+	return r
+}
+
+// has reports whether a directory is compared, or contains one that is.
+func (r *reach) has(rel string) bool {
+	if r == nil || r.listed[rel] || r.trees["."] {
+		return true
+	}
+	for ; rel != "."; rel = path.Dir(rel) {
+		if r.trees[rel] {
 			return true
 		}
 	}
@@ -172,6 +199,7 @@ type syncing struct {
 	options SyncOptions
 	dst     mirror
 	rules   []rule
+	within  *reach // nil means everything
 
 	// allIncluded says that there are no rules but those of ignore files.
 	allIncluded bool
@@ -208,7 +236,7 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 	if options.BackupDir == "." {
 		options.BackupDir = ""
 	}
-	s := &syncing{tree: t, options: options, dst: dst.mirror(), rules: rules,
+	s := &syncing{tree: t, options: options, dst: dst.mirror(), rules: rules, within: newReach(options.Within),
 		allIncluded: len(rules)+len(options.Include)+len(options.Exclude) == 0 && options.BackupDir == ""}
 	s.extras.sync = s
 	return s, nil
@@ -217,6 +245,9 @@ func newSyncing(t *tree, options SyncOptions) (*syncing, error) {
 // start makes the target and takes the lock.
 func (s *syncing) start() error {
 	root := s.tree.root
+	if err := s.checkBackup(); err != nil {
+		return err
+	}
 	if s.tree.options.DryRun {
 		return nil
 	}
@@ -225,11 +256,48 @@ func (s *syncing) start() error {
 	if err != nil || s.options.NoLock {
 		return err
 	}
-	if s.lock, err = newLock(s.tree, s.dst); err == nil {
+	s.lock, err = newLock(s.tree, s.dst, s.options.LockOwner)
+	if errors.Is(err, fs.ErrPermission) {
+		s.open(root)
+		s.lock, err = newLock(s.tree, s.dst, s.options.LockOwner)
+	}
+	if err == nil {
 		root.pending.Add(1) // releasing the lock changes its mtime once more
 		s.rename()
 	}
 	return err
+}
+
+// checkBackup refuses a backup directory into which nothing can be moved, before anything is copied.
+// A link is not followed: it could lead out of the target.
+func (s *syncing) checkBackup() error {
+	if s.options.BackupDir == "" {
+		return nil
+	}
+	t, d := s.tree, s.tree.root
+	for name := range strings.SplitSeq(s.options.BackupDir, "/") {
+		found, err := s.dst.lookAt(d, name)
+		d = s.place(path.Join(d.rel, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it will be made
+		case err != nil:
+			return err
+		case !found.mode.IsDir():
+			what := "not a directory"
+			if found.mode&fs.ModeSymlink != 0 {
+				what = "a symbolic link, which is not followed"
+			}
+			return fmt.Errorf("files cannot be moved to the backup directory %s: %s is %s", s.options.BackupDir,
+				d.target, what)
+		}
+	}
+	here, there := t.dst.fileSystem(t.root.target), t.dst.fileSystem(d.target)
+	if unknown := [2]uint64{}; here != unknown && there != unknown && here != there {
+		return fmt.Errorf("files cannot be moved to the backup directory %s: it is on another file system than %s",
+			s.options.BackupDir, t.root.target)
+	}
+	return nil
 }
 
 // walkers returns how many directories to list at once: a listing takes a few round trips.
@@ -251,13 +319,16 @@ func (s *syncing) rename() {
 	src, root := s.tree.src, s.tree.root
 	for _, r := range s.options.Within.Renames {
 		from, to := path.Clean(r.From), path.Clean(r.To)
-		if !localDirectory(from) || !localDirectory(to) || s.ignores(root, from, false) || s.ignores(root, to, false) ||
+		if !localDirectory(from) || !localDirectory(to) ||
 			!errors.Is(src.lstat(src.join(root.source, from)), fs.ErrNotExist) {
 			continue
 		}
-		in := s.place(path.Dir(from))
 		now, err := src.look(src.join(root.source, to))
-		if err != nil || s.dst.unmoved(in) != nil || s.dst.unmoved(s.place(path.Dir(to))) != nil {
+		if err != nil || s.ignoresPath(from, now.mode.IsDir()) || s.ignoresPath(to, now.mode.IsDir()) {
+			continue
+		}
+		in := s.place(path.Dir(from))
+		if s.dst.unmoved(in) != nil || s.dst.unmoved(s.place(path.Dir(to))) != nil {
 			continue
 		}
 		old, err := s.dst.lookAt(in, path.Base(from))
@@ -284,12 +355,19 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 	if d.fresh {
 		return release, nil
 	}
+	if d.there != nil && d.there.perm()&0o500 != 0o500 {
+		s.open(d) // it could not even be listed
+	}
 	locked := false
 	for above := d.parent; above != nil && !locked; above = above.parent {
-		// a walker that descends at once works for the directory above as well
+		// A walker that descends at once still holds the inventory of the directory above.
 		locked = above.big.Load()
 	}
-	err = s.dst.entries(d, v.reset, func(name string, f *facts) error {
+	startOver := func() {
+		s.listed.Add(-int64(v.n))
+		v.reset()
+	}
+	err = s.dst.entries(d, startOver, func(name string, f *facts) error {
 		if s.ignores(d, name, f.mode.IsDir()) {
 			return nil
 		}
@@ -309,11 +387,9 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 			d.big.Store(true)
 		}
 		v.add(name, f)
-		if !f.mode.IsDir() {
-			s.extras.held.Add(1)
-		}
 		return nil
 	})
+	s.extras.held.Add(int64(v.files))
 	if errors.Is(err, fs.ErrNotExist) && s.tree.options.DryRun {
 		d.fresh, err = true, nil
 	}
@@ -323,6 +399,28 @@ func (s *syncing) take(d *directory) (release func(), err error) {
 
 // bigInventory is the size from which only one inventory may exist at a time.
 const bigInventory = 64 << 10
+
+// open gives the owner of a target directory all permissions, since something in it is about to
+// change. The directory gets the source's permissions when everything in it is done. If that is
+// refused, what is about to be done fails and says why.
+func (s *syncing) open(d *directory) {
+	if s.tree.options.DryRun || d.fresh || s.lock != nil && d.parent == nil {
+		return // the lock could be made in the target itself
+	}
+	d.opened.Do(func() {
+		there := d.there
+		if there == nil && d.parent == nil {
+			if top, err := s.dst.lookAt(d, "."); err == nil && top.hasMode {
+				h := newHeld(&top)
+				there = &h
+			}
+		}
+		if there != nil && there.perm()&0o700 != 0o700 {
+			d.touched.Store(true)
+			s.dst.setDirMode(d, there.perm()|0o700)
+		}
+	})
+}
 
 // ignores reports whether an entry is excluded from the sync on both sides.
 func (s *syncing) ignores(in *directory, name string, dir bool) bool {
@@ -335,6 +433,24 @@ func (s *syncing) ignores(in *directory, name string, dir bool) bool {
 	rel := path.Join(in.rel, name)
 	return excluded(s.rules, rel, dir) || in.ignore.excludes(rel, dir) || s.options.BackupDir != "" && rel == s.options.BackupDir ||
 		!s.tree.filter.wants(rel, dir)
+}
+
+// ignoresPath is ignores for a path that may lie in an excluded directory.
+func (s *syncing) ignoresPath(rel string, dir bool) bool {
+	src := s.tree.src
+	in := &directory{tree: s.tree, rel: ".", source: s.tree.root.source}
+	for rest := rel; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		if s.options.IgnoreFile != "" && (src.lstat(in.source) != nil || s.readIgnore(in) != nil) {
+			return true // its rules are gone
+		}
+		if s.ignores(in, name, dir || rest != "") {
+			return true
+		}
+		in = &directory{tree: s.tree, parent: in, rel: path.Join(in.rel, name), source: src.join(in.source, name)}
+	}
+	return false
 }
 
 // found looks up the target's counterpart of a source entry. It returns false if the entry is
@@ -357,7 +473,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		return false
 	case e.present && e.there.kind() == kindDir:
 		d.made, d.there = true, &e.there
-		return s.options.Within.reaches(d.rel)
+		return s.within.has(d.rel)
 	case !e.present:
 		e.reason = ReasonNew
 	default:
@@ -369,6 +485,7 @@ func (s *syncing) enters(d *directory, e *entry) bool {
 		return true
 	}
 	e.dir.touched.Store(true)
+	s.open(e.dir)
 	if e.present {
 		if err := s.clear(e.dir, e.name, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.fail("", d.source, d.target, err)
@@ -467,6 +584,9 @@ func (s *syncing) copied(e *entry) (done bool) {
 			t.counts.sync.attrs.Add(1)
 			t.tell(&Event{Kind: Done, Route: e.route(), Size: e.facts.size, Reason: e.reason})
 		}
+	}
+	if !done && err == nil {
+		s.open(e.dir)
 	}
 	if !done && err == nil && e.reason == ReasonType {
 		err = s.makeWay(e)
@@ -729,6 +849,7 @@ type mirror interface {
 	lookAt(d *directory, name string) (facts, error) // follows no link
 	readLink(e *entry) (string, error)
 	setAttrs(e *entry, set usftp.NewAttrs) error
+	setDirMode(d *directory, mode fs.FileMode) error
 
 	// remove removes a file or an empty directory. It follows no link.
 	remove(d *directory, name string, dir bool) error
@@ -784,6 +905,9 @@ func (t localMirror) entries(d *directory, _ func(),
 }
 
 func (t localMirror) lookAt(d *directory, name string) (facts, error) {
+	if t.top == nil { // a dry run without a target
+		return facts{}, fs.ErrNotExist
+	}
 	info, err := t.top.Lstat(path.Join(t.within(d), name))
 	if err != nil {
 		return facts{}, err
@@ -820,6 +944,15 @@ func (t localMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 		err = localfs.Lchtimes(in, e.name, set.Atime, set.Mtime)
 	}
 	return err
+}
+
+func (t localMirror) setDirMode(d *directory, mode fs.FileMode) error {
+	in, name, release, err := t.above(d)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return in.Chmod(name, mode)
 }
 
 func (t localMirror) remove(d *directory, name string, _ bool) error {
@@ -900,6 +1033,10 @@ func (t remoteMirror) setAttrs(e *entry, set usftp.NewAttrs) error {
 		}
 		return err
 	})
+}
+
+func (t remoteMirror) setDirMode(d *directory, mode fs.FileMode) error {
+	return t.over(d.target, func(client *usftp.Client, _ bool) error { return client.Chmod(d.target, mode) })
 }
 
 func (t remoteMirror) asSource() source { return &remoteSource{t.remoteEnd} }

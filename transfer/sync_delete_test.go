@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/usftp/usftp/pool"
@@ -196,6 +197,62 @@ func TestSyncBackup(t *testing.T) {
 			t.Errorf("again %+v", s.Totals)
 		}
 	})
+}
+
+// A backup directory into which nothing can be moved is refused before anything is done. A link is
+// not followed, wherever it leads.
+func TestSyncBackupRefused(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		for name, hinder := range map[string]func(dst, outside string) error{
+			"is a symbolic link": func(dst, outside string) error { return os.Symlink(outside, filepath.Join(dst, ".old")) },
+			"is not a directory": func(dst, _ string) error { return os.WriteFile(filepath.Join(dst, ".old"), nil, 0o644) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				dir := t.TempDir()
+				src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+				fill(t, src, "new")
+				fill(t, dst, "extra")
+				if err := errors.Join(os.Mkdir(outside, 0o755), hinder(dst, outside)); err != nil {
+					t.Fatal(err)
+				}
+				j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+					options: transfer.SyncOptions{Delete: true, BackupDir: ".old/today"}}
+				for _, dry := range []bool{true, false} {
+					j.options.DryRun = dry
+					if _, err := j.run(t); err == nil || !strings.Contains(err.Error(), filepath.Join(dst, ".old")+" "+name) {
+						t.Errorf("dry run %v: %v", dry, err)
+					}
+				}
+				if got := filesIn(dst); !slices.Equal(got, []string{".old", "extra"}) || len(filesIn(outside)) > 0 {
+					t.Errorf("there are %q, and outside %q", got, filesIn(outside))
+				}
+			})
+		}
+	})
+}
+
+// How many files the target has is not counted twice if a connection is lost while they are listed:
+// more than half of them would be deleted.
+func TestSyncDeletesNothingAfterARelisting(t *testing.T) {
+	var asked atomic.Int64
+	b := newTreeBench(t, sftptest.Script{ReaddirNames: 10, Intercept: func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeReaddir && asked.Add(1) == 8 {
+			return []sftptest.Action{sftptest.Hangup()}
+		}
+		return nil
+	}}, sftptest.LinkConfig{})
+	connections := b.redials(sftptest.LinkConfig{}, nil)
+	src := filepath.Join(b.dir, "src")
+	fill(t, src, numbered("kept", 40)...)
+	for _, name := range slices.Concat(numbered("kept", 40), numbered("extra", 60)) {
+		b.server.Files.WriteFile("/dst/"+name, nil)
+	}
+	j := &syncJob{direction: upload, far: b.host, src: src, dst: "/dst", options: transfer.SyncOptions{Delete: true}}
+	j.options.Retries = 3
+	s, err := j.run(t)
+	if !errors.Is(err, transfer.ErrDeletionRefused) || s.Deleted > 0 || *connections != 2 {
+		t.Errorf("over %d connections: %+v, %v", *connections, s.Totals, err)
+	}
 }
 
 // If a listed directory has become a link by the time its files are deleted, nothing is deleted

@@ -26,7 +26,12 @@ import (
 // sftpServer starts OpenSSH's sftp-server, and returns a client of it.
 func sftpServer(t *testing.T) pool.Host {
 	t.Helper()
-	cmd := exec.Command(opensshd.Find(t, "sftp-server"))
+	return started(t, exec.Command(opensshd.Find(t, "sftp-server")))
+}
+
+// started starts a server, and returns a client of it.
+func started(t *testing.T, cmd *exec.Cmd) pool.Host {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,10 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// With Owners files, directories and links get the numbers of the source's owner and group. A
-// difference in nothing else is told as such, and costs no copy. Without it owners are left alone.
-// Whoever is no superuser has no second owner to give, and sees that nothing is done.
+// With Owners, files, directories and links get the numbers of the source's owner and group. If
+// nothing else differs, the owner is given as the reason and nothing is copied. Without Owners they
+// are left alone. Only root can give files away, so for others the test ends after a second run that
+// does nothing.
 func TestSyncOwners(t *testing.T) {
 	root := os.Getuid() == 0
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {

@@ -15,8 +15,8 @@ import (
 	"github.com/usftp/usftp/wire"
 )
 
-// A source file that changes while it is copied is reported, and the next run copies it. Nothing is
-// deleted meanwhile, and DST has the old file or the new one.
+// A source file that changes while it is copied is reported, and the next run copies it. Until then
+// nothing is deleted, and the target keeps the old file.
 func TestSyncSourceChanges(t *testing.T) {
 	for name, size := range map[string]int{"small": 1000, "large": 3 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestSyncSourceChanges(t *testing.T) {
 	}
 }
 
-// With Checksum a host that hashes files is asked for the hashes, and nothing of them travels;
-// another is read, and that is said. What is equal gets its time only.
+// With Checksum, hosts that hash files are asked for the hashes, and no contents are sent. On other
+// hosts the files are read, and a Note says so. If the contents are equal, only the time is set.
 func TestSyncChecksum(t *testing.T) {
 	for name, hashes := range map[string]bool{"a host that hashes": true, "one that does not": false} {
 		for _, direction := range []way{upload, download} {
@@ -98,7 +98,7 @@ func TestSyncChecksum(t *testing.T) {
 				data[0] ^= 1
 				os.WriteFile(filepath.Join(dst, "differs"), data, 0o644)
 				os.Chtimes(filepath.Join(dst, "differs"), oldTime, oldTime)
-				j.options.DryRun = true // nothing but comparing
+				j.options.DryRun = true // only compares
 				j.must(t)
 				plan := j.told(transfer.Planned)
 				if len(plan) != 2 || plan["differs"] != transfer.ReasonHash || plan["sub/touched"] != transfer.ReasonTouch {
@@ -109,7 +109,7 @@ func TestSyncChecksum(t *testing.T) {
 					said = said || e.Kind == transfer.Note && strings.Contains(e.Message, "does not hash files")
 				}
 				if said == hashes {
-					t.Errorf("it is said that files are read: %v", said)
+					t.Errorf("whether files are read was announced: %v", said)
 				}
 				if count != nil {
 					if n := count.Counts().PacketsSent[wire.TypeRead]; n > 0 {
@@ -126,7 +126,7 @@ func TestSyncChecksum(t *testing.T) {
 	}
 }
 
-// What gives way to something of another type is moved to the backup directory as well.
+// A file replaced by something of another type is moved to the backup directory as well.
 func TestSyncBackupOfAnotherType(t *testing.T) {
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
 		dir := t.TempDir()

@@ -43,6 +43,7 @@ type syncedDir struct {
 	made      bool        // it exists at the target already
 	there     *held       // the existing directory at the target; nil if none is known
 	touched   atomic.Bool // something in it changes, and with that its mtime
+	opened    sync.Once   // syncing.open has been called for it
 	inventory *inventory  // of the target's directory, while both are listed
 	big       atomic.Bool // inventory is large; this or an ancestor holds syncing.big
 	extra     bool        // the source does not have it

@@ -16,8 +16,8 @@ import (
 	"github.com/usftp/usftp/sftptest/opensshd"
 )
 
-// A sync that is killed (kill -9) at any moment, and run again, ends equal, and leaves nothing
-// behind: neither its lock nor a temporary file is in the way.
+// A sync that is killed (kill -9) at any moment and run again makes the target equal. Neither the
+// lock nor a temporary file of the killed run is in its way, and none is left behind.
 func TestKilledSync(t *testing.T) {
 	t.Parallel()
 	sshd := opensshd.Start(t, opensshd.Options{})
@@ -61,17 +61,17 @@ func TestKilledSync(t *testing.T) {
 				}
 			}
 			if killed == 0 {
-				t.Error("every run was done before it was killed")
+				t.Error("every run ended before it could be killed")
 			}
 		})
 	}
 }
 
-// listAll is state, with a lock that was left.
+// listAll is state. It fails the test if a lock was left behind.
 func listAll(t *testing.T, root string) []string {
 	t.Helper()
 	if _, err := os.Lstat(filepath.Join(root, ".usftp-sync.lock")); err == nil {
-		t.Error("a lock is left")
+		t.Error("a lock was left behind")
 	}
 	return state(root)
 }

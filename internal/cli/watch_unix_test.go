@@ -29,7 +29,7 @@ type watch struct {
 	src, dst string
 }
 
-// lines keeps what a program has printed.
+// lines is what a program has printed so far.
 type lines struct {
 	file *os.File
 }
@@ -80,9 +80,9 @@ func (w *watch) until(what string, met func() bool) time.Duration {
 	began := time.Now()
 	for !met() {
 		if time.Since(began) > time.Minute {
-			w.t.Fatalf("waited in vain for %s", what)
+			w.t.Fatalf("timed out waiting for %s", what)
 		}
-		time.Sleep(20 * time.Millisecond) // another process, of which nothing else tells
+		time.Sleep(20 * time.Millisecond) // another process: nothing else shows its progress
 	}
 	return time.Since(began)
 }

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// collectBelow is how large the heap may grow before it is collected. With what is no heap it
-	// keeps the process within 64 MiB.
+	// collectBelow is the size up to which the heap may grow before it is collected. It leaves
+	// enough for memory outside the heap to keep the process within 64 MiB.
 	collectBelow = 40 << 20
 
-	// The heap may grow by at least leastGrowth percent of what lives, which keeps a sync of a
-	// million files in one directory within that bound, and by at most mostGrowth.
+	// The heap may grow by at least leastGrowth percent of its live part, which keeps a sync of a
+	// million files in one directory within that bound, and by at most mostGrowth percent.
 	leastGrowth = 30
 	mostGrowth  = 300
 )
 
-// collectLazily has the heap collected rarely while little lives in it, and often when it comes near
-// the bound on memory: most syncs find little to do, and what they list is garbage at once.
+// collectLazily makes the garbage collector run rarely while little of the heap is live, and often
+// near the bound on memory: most syncs find little to do, and what they list is garbage at once.
 func collectLazily() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -37,7 +37,7 @@ func afterEachCollection() {
 	runtime.AddCleanup(new([64]byte), func(struct{}) { afterEachCollection() }, struct{}{})
 }
 
-// growth returns by how many percent a heap with so many live bytes may grow.
+// growth returns by how many percent a heap with this many live bytes may grow.
 func growth(live uint64) int {
 	if live >= collectBelow {
 		return leastGrowth

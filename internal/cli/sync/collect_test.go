@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// The heap stays below the bound as long as what lives leaves room for that, and never grows by less
-// than the least.
+// The heap stays below the bound as long as its live part leaves room for that, and may always grow
+// by leastGrowth.
 func TestGrowth(t *testing.T) {
 	for live := uint64(0); live < 200<<20; live += 1 << 18 {
 		percent := growth(live)
 		if percent < leastGrowth || percent > mostGrowth {
-			t.Fatalf("with %d bytes it may grow by %d %%", live, percent)
+			t.Fatalf("with %d live bytes it may grow by %d %%", live, percent)
 		}
 		if most := live + live*uint64(percent)/100; percent > leastGrowth && most > collectBelow {
-			t.Errorf("with %d bytes it may grow to %d", live, most)
+			t.Errorf("with %d live bytes it may grow to %d", live, most)
 		}
 	}
 }
 
-// The growth is set again after each collection.
+// Each collection adjusts the growth to what is live.
 func TestCollectLazily(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(100)
@@ -37,7 +37,7 @@ func TestCollectLazily(t *testing.T) {
 		runtime.Gosched()
 	}
 	if percent != leastGrowth {
-		t.Errorf("with %d bytes it may grow by %d %%", len(held), percent)
+		t.Errorf("with %d live bytes it may grow by %d %%", len(held), percent)
 	}
 	runtime.KeepAlive(held)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// The exit codes that the manual promises, by what transfer.Sync returns.
+// Errors of transfer.Sync lead to the exit codes in the manual.
 func TestCodeOf(t *testing.T) {
 	tree := func(first error) error { return &transfer.TreeError{Failed: 1, First: first} }
 	for name, test := range map[string]struct {

@@ -42,21 +42,21 @@ func (c *flags) register(f *pflag.FlagSet) {
 		"print what would be done, one line each, and do nothing; -v adds why")
 	f.BoolVar(&c.checksum, "checksum", false, "compare contents instead of times: by the host's hashes, or by reading the files if it has none")
 	f.IntVar(&c.window, "modify-window", 0, "times that differ by up to `n` seconds are the same")
-	f.BoolVarP(&c.update, "update", "u", false, "leave files alone that are newer in DST")
+	f.BoolVarP(&c.update, "update", "u", false, "leave files that are newer in DST")
 	f.BoolVar(&c.existing, "existing", false, "copy only what DST already has")
 	f.BoolVar(&c.ignoreExisting, "ignore-existing", false, "copy only what DST does not have")
 	f.Var(&c.minSize, "min-size", "copy only files of at least `size`, such as 10k or 5MiB")
 	f.Var(&c.maxSize, "max-size", "copy only files of at most `size`")
 	f.Var(&c.newer, "newer", "copy only files written to since `time`: 2026-01-31, 2026-01-31T12:00:00, or an age such as 36h or 7d")
-	f.Var(&filterFlag{&c.filter, false}, "exclude", "leave alone what matches `pattern`, and everything below it; of all rules the first that matches decides")
-	f.Var(&filterFlag{&c.filter, true}, "include", "do not exclude what matches `pattern` by a later rule")
+	f.Var(&filterFlag{&c.filter, false}, "exclude", "neither copy nor delete what matches `pattern`, or anything below it; the first rule that matches decides")
+	f.Var(&filterFlag{&c.filter, true}, "include", "include what matches `pattern`, even if a later rule excludes it")
 	f.Var(&filterFile{&c.filter}, "exclude-from", "read exclude rules from `file`, one per line; \"+ \" in front of one includes")
-	f.StringVar(&c.ignoreFile, "ignore-file", "", "leave alone what files of this `name` in SRC exclude, by git's rules: .gitignore")
-	f.BoolVar(&c.delete, "delete", false, "delete what SRC does not have, after everything was copied without an error; what is excluded stays")
-	f.Int64Var(&c.maxDelete, "max-delete", 0, "delete nothing if it would be more than `n` files (default: more than half of DST, and more than 10)")
-	f.StringVar(&c.backupDir, "backup-dir", "", "move files to `directory`, a path in DST, instead of deleting them")
+	f.StringVar(&c.ignoreFile, "ignore-file", "", "neither copy nor delete what files of this `name` in SRC exclude, by git's rules: .gitignore")
+	f.BoolVar(&c.delete, "delete", false, "delete what SRC does not have, once everything has been copied without an error; what is excluded stays")
+	f.Int64Var(&c.maxDelete, "max-delete", 0, "delete nothing if more than `n` files would go (default: half of DST, or 10 if that is more)")
+	f.StringVar(&c.backupDir, "backup-dir", "", "move files to `directory`, a path in DST and no link, instead of deleting them")
 	f.BoolVar(&c.watch, "watch", false, "after the first run, copy what changes in SRC, which must be local, as it changes")
-	f.BoolVar(&c.noLock, "no-lock", false, "do not keep other runs out of DST with a lock file")
+	f.BoolVar(&c.noLock, "no-lock", false, "do not use a lock file to keep other runs out of DST")
 	f.StringVar(&c.Links, "links", "preserve", "`preserve`, follow or skip symbolic links")
 	opt.Values(f, "links", "preserve", "follow", "skip")
 	f.BoolVar(&c.owners, "owners", false, "set owner and group, by number; fail if that is refused")
@@ -154,7 +154,7 @@ func (f *filterFile) String() string { return "" }
 // Type names the value for the flag table.
 func (f *filterFile) Type() string { return "file" }
 
-// A moment is a flag whose value is a time, or how long ago it was.
+// A moment is a flag whose value is a time, or an age.
 type moment struct{ time.Time }
 
 func (m *moment) Set(text string) error {

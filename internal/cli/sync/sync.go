@@ -141,7 +141,7 @@ func watchTrees(t *connect.Task, flags *flags, src, dst connect.Place, open open
 	return err
 }
 
-// endpoint connects to the host of a place. It has reported any error.
+// endpoint connects to the host of a place. It returns false if that fails, which it has reported.
 func endpoint(t *connect.Task, p connect.Place, open opener) (transfer.Endpoint, bool) {
 	p = t.AtHome(p)
 	var host pool.Host
@@ -154,7 +154,7 @@ func endpoint(t *connect.Task, p connect.Place, open opener) (transfer.Endpoint,
 	return open(p, host, p.Path()), true
 }
 
-// askAhead makes the first look at a directory on a host travel with the login, if only one host is
+// askAhead sends the first request about a directory on a host with the login, if only one host is
 // involved.
 func askAhead(t *connect.Task, src, dst connect.Place) {
 	p := dst

@@ -2,12 +2,15 @@ package sync
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,52 +26,97 @@ const (
 	settleTime  = 200 * time.Millisecond
 	longestWait = 2 * time.Second
 
-	// After a failed round everything is compared again, after a wait that grows from firstRetry to
-	// longestRetry.
+	// After a round that failed everything is compared again, after a wait that grows from
+	// firstRetry to longestRetry.
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = 30 * time.Second
 
-	// margin is how long before the start of a round a file must have been modified for its mtime
-	// to show later changes: times are whole seconds.
+	// margin makes up for times being whole seconds: a file modified within margin before a round,
+	// or later, may change again without its mtime changing, and is copied again by the next one.
 	margin = 2 * time.Second
 
 	// mostChanges is how many changes are remembered one by one; after more, everything is
 	// compared.
 	mostChanges = 10_000
+
+	// queuedEvents is how many events wait here, besides those in the system's own queue.
+	queuedEvents = 4096
 )
 
 // A watcher collects changes in a local directory.
 type watcher struct {
-	events *fsnotify.Watcher
+	system *fsnotify.Watcher
+	events <-chan fsnotify.Event // from system, as are the errors
+	errors <-chan error
 	root   string
 
-	all     bool // anything may have changed
-	within  transfer.SyncWithin
-	renamed string // the old name of what may be getting a new one, or ""
+	within transfer.SyncWithin // what has changed
+	moved  bool                // a directory was moved, so one that was found meanwhile may have no watch
+
+	all    bool      // everything is to be compared
+	due    time.Time // but not before that
+	resume time.Time // nothing can be done before that: the host cannot be reached
 }
 
-func newWatcher(root string) (*watcher, error) {
+// newWatcher makes the system report changes in a directory.
+func newWatcher(root string, system *fsnotify.Watcher) (*watcher, error) {
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, err
 	}
-	events, err := fsnotify.NewBufferedWatcher(4096)
-	if err != nil {
-		return nil, err
-	}
-	w := &watcher{events: events, root: real}
+	w := &watcher{system: system, events: system.Events, errors: system.Errors, root: real}
 	w.forget()
-	w.all = true
-	if err := w.add(real); err != nil {
-		events.Close()
-		return nil, err
-	}
-	return w, nil
+	w.everything(0)
+	return w, w.add(real)
 }
 
-// forget drops the collected changes and starts over.
-func (w *watcher) forget() {
-	w.all, w.within = false, transfer.SyncWithin{Dirs: make(map[string]bool)}
+// forget drops the collected changes.
+func (w *watcher) forget() { w.within = transfer.SyncWithin{Dirs: make(map[string]bool)} }
+
+// everything has everything compared, after a wait.
+func (w *watcher) everything(after time.Duration) { w.all, w.due = true, time.Now().Add(after) }
+
+// again has what was compared in a round compared again.
+func (w *watcher) again(round *transfer.SyncWithin) {
+	if round == nil {
+		w.everything(settleTime)
+		return
+	}
+	maps.Copy(w.within.Dirs, round.Dirs)
+	w.within.Trees = append(w.within.Trees, round.Trees...)
+}
+
+// startOver watches everything anew and has everything compared, after events were lost. Directories
+// that were moved meanwhile are still watched under their old names, so all watches are replaced.
+func (w *watcher) startOver() error {
+	w.forget()
+	w.moved = false
+	w.everything(settleTime)
+	for _, name := range w.system.WatchList() {
+		w.system.Remove(name)
+	}
+	return w.add(w.root)
+}
+
+// watchMoved watches what has lost its watch by a move. A directory in one that was moved is watched
+// under its old name until the move is reported, and cannot be watched under the new one as well.
+// When the move is reported the watch ends, even if the directory was found under its new name
+// before that.
+func (w *watcher) watchMoved() error {
+	w.moved = false
+	before := make(map[string]bool)
+	for _, name := range w.system.WatchList() {
+		before[name] = true
+	}
+	if err := w.add(w.root); err != nil {
+		return err
+	}
+	for _, name := range w.system.WatchList() {
+		if rel, ok := w.rel(name); ok && !before[name] {
+			w.within.Trees = append(w.within.Trees, rel)
+		}
+	}
+	return nil
 }
 
 // add watches a directory and everything below it. It lists each directory after it has started to
@@ -82,7 +130,7 @@ func (w *watcher) add(dir string) error {
 			return nil
 		}
 		if err == nil {
-			err = w.events.Add(name)
+			err = w.system.Add(name)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -103,8 +151,6 @@ func (w *watcher) rel(name string) (string, bool) {
 
 // take records a change.
 func (w *watcher) take(e fsnotify.Event) error {
-	old := w.renamed
-	w.renamed = ""
 	rel, ok := w.rel(e.Name)
 	if !ok {
 		return nil
@@ -119,130 +165,180 @@ func (w *watcher) take(e fsnotify.Event) error {
 	w.within.Dirs[path.Dir(rel)] = true
 	switch {
 	case e.Has(fsnotify.Rename):
-		w.renamed = rel
 		// If it was a directory, the directories in it are being watched under their old names.
-		for _, name := range w.events.WatchList() {
+		for _, name := range w.system.WatchList() {
 			if name == e.Name || strings.HasPrefix(name, e.Name+string(filepath.Separator)) {
-				w.events.Remove(name)
+				w.system.Remove(name)
+				w.moved = true
 			}
 		}
-		if old != "" && old != rel {
-			w.renamed = ""
-		}
 	case e.Has(fsnotify.Create):
-		if old != "" { // immediately after the other: it may be a rename
-			w.within.Renames = append(w.within.Renames, transfer.SyncRename{From: old, To: rel})
+		if name := oldName(e); name != "" {
+			if old, ok := w.rel(name); ok {
+				w.within.Renames = append(w.within.Renames, transfer.SyncRename{From: old, To: rel})
+			}
 		}
 		info, err := os.Lstat(e.Name)
 		if err != nil || !info.IsDir() {
 			return nil
 		}
 		w.within.Trees = append(w.within.Trees, rel)
-		return w.add(e.Name)
+		if err := w.add(e.Name); err != nil {
+			return err
+		}
 	}
 	if len(w.within.Dirs)+len(w.within.Trees)+len(w.within.Renames) > mostChanges {
 		w.forget()
-		w.all = true
+		w.everything(settleTime)
 	}
 	return nil
 }
 
-// wait waits for changes, and then until they have settled.
-func (w *watcher) wait(ctx context.Context, pause time.Duration) error {
-	var settled, latest <-chan time.Time
-	if w.all {
-		settled, latest = time.After(pause), time.After(max(longestWait, pause))
-	} else if len(w.within.Dirs) > 0 {
-		settled, latest = time.After(settleTime), time.After(longestWait)
+// oldName returns what a file was called before it got the name that an event reports, or "" if it
+// is new. Only the event's text has it. Not every system tells, and then a rename is a deletion and
+// a new file. That the two are reported in a row proves nothing: one directory may have been moved
+// elsewhere and another one made.
+func oldName(e fsnotify.Event) string {
+	_, text, _ := strings.Cut(e.String(), `"`)
+	name, err := strconv.QuotedPrefix(`"` + text)
+	if err != nil {
+		return ""
+	}
+	old, found := strings.CutPrefix(text[len(name)-1:], " ← ")
+	if old, err = strconv.Unquote(old); !found || err != nil {
+		return ""
+	}
+	return old
+}
+
+// wait waits until there is something to do: changes that have settled, or everything is to be
+// compared. within is nil if it is everything.
+func (w *watcher) wait(ctx context.Context) (within *transfer.SyncWithin, err error) {
+	if err := w.collect(ctx); err != nil {
+		return nil, err
+	}
+	if w.moved {
+		if err := w.watchMoved(); err != nil {
+			return nil, err
+		}
+	}
+	changed := w.within
+	w.forget()
+	if w.all && !time.Now().Before(w.due) {
+		w.all = false
+		return nil, nil
+	}
+	return &changed, nil
+}
+
+func (w *watcher) collect(ctx context.Context) error {
+	var due, settled, latest <-chan time.Time
+	settle := func() {
+		settled = time.After(max(settleTime, time.Until(w.resume)))
+		if latest == nil {
+			latest = time.After(max(longestWait, time.Until(w.resume)))
+		}
+	}
+	if len(w.within.Dirs) > 0 {
+		settle()
 	}
 	for {
+		if w.all {
+			due = time.After(time.Until(w.due))
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-due:
+			return nil
 		case <-latest:
 			return nil
 		case <-settled:
 			return nil
-		case err, ok := <-w.events.Errors:
+		case err, ok := <-w.errors:
 			if !ok {
 				return fsnotify.ErrClosed
 			}
 			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				w.forget()
-				w.all = true
-				if err := w.add(w.root); err != nil {
+				if err := w.startOver(); err != nil {
 					return err
 				}
 			}
-			settled = time.After(settleTime)
-		case e, ok := <-w.events.Events:
+		case e, ok := <-w.events:
 			if !ok {
 				return fsnotify.ErrClosed
 			}
 			if err := w.take(e); err != nil {
 				return err
 			}
-			if settled = time.After(max(settleTime, pause)); latest == nil {
-				latest = time.After(max(longestWait, pause))
-			}
+			settle()
 		}
 	}
 }
 
 // watch syncs, and again whenever something has changed, until its context ends or the source is
-// gone. sync runs one round; more is called after it.
+// gone. sync runs one round.
 func watch(ctx context.Context, root string, options transfer.SyncOptions,
 	sync func(transfer.SyncOptions) (transfer.Summary, error), say func(string)) error {
-	w, err := newWatcher(root)
+	system, err := fsnotify.NewBufferedWatcher(queuedEvents)
 	if err != nil {
 		return err
 	}
-	defer w.events.Close()
-	options.Backoff = backoff
+	defer system.Close()
+	w, err := newWatcher(root, system)
+	if err != nil {
+		return err
+	}
+	return w.run(ctx, options, sync, say)
+}
+
+func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
+	sync func(transfer.SyncOptions) (transfer.Summary, error), say func(string)) error {
+	options.Backoff, options.LockOwner = backoff, rand.Text()
 	pause := time.Duration(0)
 	last := time.Time{} // start of the last successful round
 	files := int64(0)
 	for first := true; ; first = false {
-		if first {
-			w.forget()
-			w.all = true
-		} else if err := w.wait(ctx, pause); err != nil {
+		within, err := w.wait(ctx)
+		if err != nil {
 			return err
 		}
 		round := options
-		round.Since = options.Since
 		if !last.IsZero() {
 			round.Since = last.Add(-margin)
 		}
-		if all := w.all; !all {
-			within := w.within
-			round.Within = &within
-			if round.MaxDelete == 0 { // half of everything, not of what has changed
-				round.MaxDelete = max(10, files/2)
-			}
+		if round.Within = within; within != nil && round.MaxDelete == 0 {
+			round.MaxDelete = max(10, files/2) // half of everything, not of what has changed
 		}
-		w.forget()
 		began := time.Now()
 		summary, err := sync(round)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if round.Within == nil {
+		if within == nil {
 			files = summary.PlannedFiles
 		}
-		refused := errors.Is(err, transfer.ErrDeletionRefused)
-		switch {
+		switch refused := errors.Is(err, transfer.ErrDeletionRefused); {
 		case err == nil || refused:
-			pause, last = 0, began
-			w.all = refused && round.Within != nil // a full comparison shows how many files
+			if refused && within != nil {
+				w.everything(0) // which shows how many files there are
+			}
+			if !w.all { // otherwise there may be changes that a failed round has not copied
+				pause, last = 0, began
+			}
 			if first {
-				say("watching " + root)
+				say("watching " + w.root)
 			}
 		case first && ui.CodeOf(err) == ui.ExitFailed && !isPartial(err):
 			return err // wrong operands stay wrong
+		case errors.Is(err, transfer.ErrVanished):
+			w.again(within) // everything was copied, but nothing was deleted
 		default:
 			pause = min(max(firstRetry, 2*pause), longestRetry)
-			w.all = true
+			w.everything(pause)
+			if ui.CodeOf(err) == ui.ExitNoHost || !isPartial(err) {
+				w.resume = w.due
+			}
 			say(fmt.Sprintf("comparing everything again in %v", pause))
 		}
 	}

@@ -3,6 +3,7 @@ package sync
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +15,8 @@ import (
 	"github.com/usftp/usftp/transfer"
 )
 
-// More changes at once than the system keeps lead to a comparison of everything, in which nothing is
-// missed; and directories that came meanwhile are watched from then on.
+// If there are more changes than the system can queue, everything is compared, so that nothing is
+// missed, and directories made in the meantime are watched from then on.
 func TestWatchOverflow(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
@@ -34,27 +35,108 @@ func TestWatchOverflow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	late := filepath.Join(root, "late", "deep")
+	if err := os.MkdirAll(filepath.Join(root, "old", "deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(root, "new", "deep")
 	round, overflowed := 0, 0
+	seen := map[string]bool{}
 	wasAll := func(o transfer.SyncOptions) bool { return o.Within == nil }
 	sync := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
 		switch round++; {
-		case round == 1: // while it lasts, nobody takes events
-			for i := range most + 3*4096 { // what the watcher keeps besides
+		case round == 1: // no events are taken during a round
+			for i := range most + 3*4096 { // the watcher's own queue
 				os.Chmod(filepath.Join(root, []string{"a", "b"}[i%2]), 0o600+os.FileMode(i/2%2))
 			}
-			if err := os.MkdirAll(late, 0o755); err != nil {
+			if err := errors.Join(os.MkdirAll(late, 0o755),
+				os.Rename(filepath.Join(root, "old"), filepath.Join(root, "new"))); err != nil {
 				t.Error(err)
 			}
 		case overflowed == 0 && wasAll(o):
 			overflowed = round
 			os.WriteFile(filepath.Join(late, "file"), nil, 0o600)
-		case overflowed > 0 && (wasAll(o) || o.Within.Dirs["late/deep"] || slices.Contains(o.Within.Trees, "late")):
-			cancel()
+			os.WriteFile(filepath.Join(moved, "file"), nil, 0o600)
+		case overflowed > 0 && !wasAll(o):
+			for _, dir := range []string{"late/deep", "new/deep"} {
+				seen[dir] = seen[dir] || o.Within.Dirs[dir]
+			}
+			if seen["late/deep"] && seen["new/deep"] {
+				cancel()
+			}
 		}
 		return s, nil
 	}
 	err = watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
 	if !errors.Is(err, context.Canceled) || overflowed == 0 {
-		t.Errorf("%d rounds, everything was compared in round %d: %v", round, overflowed, err)
+		t.Errorf("%d rounds, everything was compared in round %d, then changes were seen in %v: %v", round,
+			overflowed, seen, err)
+	}
+}
+
+// A directory that is moved into a new one, before the new one is watched, is watched where it is
+// now, and so is everything in it.
+func TestWatchMoveIntoNew(t *testing.T) {
+	root := t.TempDir()
+	deep := filepath.Join(root, "old", "a", "b")
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	round := 0
+	var seen []string
+	sync := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
+		switch round++; round {
+		case 1: // no events are taken during a round
+			if err := errors.Join(os.Mkdir(filepath.Join(root, "new"), 0o755),
+				os.Rename(filepath.Join(root, "old"), filepath.Join(root, "new", "old"))); err != nil {
+				t.Error(err)
+			}
+		case 2:
+			os.WriteFile(filepath.Join(root, "new", "old", "a", "b", "file"), nil, 0o600)
+		default:
+			seen = slices.Sorted(maps.Keys(o.Within.Dirs))
+			cancel()
+		}
+		return s, nil
+	}
+	err := watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
+	if !errors.Is(err, context.Canceled) || !slices.Contains(seen, "new/old/a/b") {
+		t.Errorf("%d rounds, then changes were seen in %q: %v", round, seen, err)
+	}
+}
+
+// Only what the system reports as a rename is one. A directory that is moved elsewhere and another
+// that is made right after it have nothing in common.
+func TestWatchRenames(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	in := func(name string) string { return filepath.Join(root, name) }
+	for _, name := range []string{"gone", "first", `odd " ← "name`} {
+		if err := os.Mkdir(in(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	round := 0
+	var seen []transfer.SyncRename
+	sync := func(o transfer.SyncOptions) (s transfer.Summary, err error) {
+		switch round++; round {
+		case 1:
+			if err := errors.Join(os.Rename(in("gone"), filepath.Join(elsewhere, "gone")),
+				os.Mkdir(in("made"), 0o755), os.Rename(in("first"), in("second \xff\n")),
+				os.Rename(in(`odd " ← "name`), in(`another " ← "`))); err != nil {
+				t.Error(err)
+			}
+		default:
+			seen = o.Within.Renames
+			cancel()
+		}
+		return s, nil
+	}
+	err := watch(ctx, root, transfer.SyncOptions{}, sync, func(string) {})
+	want := []transfer.SyncRename{{From: "first", To: "second \xff\n"}, {From: `odd " ← "name`, To: `another " ← "`}}
+	if !errors.Is(err, context.Canceled) || !slices.Equal(seen, want) {
+		t.Errorf("the renames are %q, want %q: %v", seen, want, err)
 	}
 }
