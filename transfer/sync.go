@@ -210,7 +210,7 @@ type syncing struct {
 	listed   atomic.Int64 // entries seen at the target
 	met      atomic.Int64 // entries seen in the source
 	extras   extras
-	backups  sync.Map // backup directories that have been made
+	backups  sync.Map // of a directory's path, what makes its backup directory and returns its path
 	lock     *lock
 	reported sync.Once // reports once that files are read because the host does not hash them
 }
@@ -772,20 +772,57 @@ func (s *syncing) clear(d *directory, name string, dir bool) error {
 	if s.options.BackupDir == "" || dir {
 		return s.dst.remove(d, name, dir)
 	}
-	in := path.Join(s.options.BackupDir, d.rel)
-	if _, made := s.backups.Load(in); !made {
-		if err := s.dst.makeAll(in); err != nil {
-			return err
-		}
-		s.backups.Store(in, true)
+	in, err := s.backupOf(d.rel)
+	if err != nil {
+		return err
 	}
-	to := path.Join(in, name)
-	for n := 1; ; n++ { // keep what earlier runs moved there
-		err := s.dst.move(d, name, to)
-		if !errors.Is(err, fs.ErrExist) || n > 1000 {
+	for n := 0; ; n++ { // keep what earlier runs moved there
+		err := s.dst.move(d, name, path.Join(in, backupName(name, n)))
+		if !errors.Is(err, fs.ErrExist) || n == mostBackups {
 			return err
 		}
-		to = path.Join(in, name+".~"+strconv.Itoa(n)+"~")
+	}
+}
+
+// mostBackups is how many names are tried for one backup.
+const mostBackups = 1000
+
+func backupName(name string, n int) string {
+	if n > 0 {
+		name += ".~" + strconv.Itoa(n) + "~"
+	}
+	return name
+}
+
+// backupOf returns where files of a directory are moved, below the target.
+func (s *syncing) backupOf(rel string) (string, error) {
+	made, _ := s.backups.LoadOrStore(rel, sync.OnceValues(func() (string, error) { return s.makeBackup(rel) }))
+	return made.(func() (string, error))()
+}
+
+// makeBackup makes the directory that backupOf returns. Anything else of that name, such as a link
+// that an earlier run has moved there, is neither followed nor replaced: the directory gets another
+// name.
+func (s *syncing) makeBackup(rel string) (string, error) {
+	if rel == "." {
+		return s.options.BackupDir, s.dst.makeAll(s.options.BackupDir)
+	}
+	in, err := s.backupOf(path.Dir(rel))
+	if err != nil {
+		return "", err
+	}
+	for n := 0; ; n++ {
+		name := backupName(path.Base(rel), n)
+		to := path.Join(in, name)
+		found, err := s.dst.lookAt(s.place(in), name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return to, s.dst.makeAll(to)
+		case err != nil, found.mode.IsDir():
+			return to, err
+		case n == mostBackups:
+			return to, fs.ErrExist
+		}
 	}
 }
 

@@ -231,6 +231,33 @@ func TestSyncBackupRefused(t *testing.T) {
 	})
 }
 
+// What an earlier run moved to the backup directory is neither followed nor in the way: not a link
+// to a directory, and not a file, where there is a directory now.
+func TestSyncBackupOfWhatWasNoDirectory(t *testing.T) {
+	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
+		dir := t.TempDir()
+		src, dst, outside := filepath.Join(dir, "src"), filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+		fill(t, src, "kept")
+		fill(t, dst, "kept", "file")
+		if err := errors.Join(os.Mkdir(outside, 0o755), os.Symlink(outside, filepath.Join(dst, "link"))); err != nil {
+			t.Fatal(err)
+		}
+		j := &syncJob{direction: direction, far: far, src: src, dst: dst,
+			options: transfer.SyncOptions{Delete: true, BackupDir: ".old"}}
+		j.must(t)
+		fill(t, dst, "file/a/b", "link/c")
+		j.must(t)
+		want := []string{".old", ".old/file", ".old/file.~1~", ".old/file.~1~/a", ".old/file.~1~/a/b",
+			".old/link", ".old/link.~1~", ".old/link.~1~/c", "kept"}
+		if got := filesIn(dst); !slices.Equal(got, want) {
+			t.Errorf("there are %q, want %q", got, want)
+		}
+		if got := filesIn(outside); len(got) > 0 {
+			t.Errorf("outside there are %q", got)
+		}
+	})
+}
+
 // How many files the target has is not counted twice if a connection is lost while they are listed:
 // more than half of them would be deleted.
 func TestSyncDeletesNothingAfterARelisting(t *testing.T) {

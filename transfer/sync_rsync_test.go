@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/transfer"
 )
@@ -24,7 +25,7 @@ import (
 func TestSyncAsRsync(t *testing.T) {
 	rsync := need(t, "rsync")
 	everyWay(t, func(t *testing.T, direction way, far pool.Host) {
-		for seed := range uint64(15) {
+		for seed := range uint64(soak.Runs(4, 15)) {
 			seed += 1000 * uint64(len(direction.String()))
 			dir := t.TempDir()
 			rng := rand.New(rand.NewPCG(seed, 3))
