@@ -37,6 +37,8 @@ type session struct {
 	dispatcher dispatcher
 	ahead      prefetches
 	uploads    uploads
+
+	startsSmall atomic.Bool // transfers start with smallStart in flight
 }
 
 // sshWindow is the window of an SSH channel, as x/crypto/ssh and OpenSSH grant it.

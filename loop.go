@@ -98,16 +98,24 @@ func newLoop(ctx context.Context, ranges *flow.Ranges, lanes ...lane) *loop {
 }
 
 func newWindow(s *session) *flow.Window {
-	return flow.NewWindow(s.startInFlight(), leastInFlight, maxInFlight)
+	w := new(flow.Window)
+	s.resetWindow(w)
+	return w
 }
 
-// startInFlight is how much a transfer starts with in flight, before anything is known about the
-// link.
-func (s *session) startInFlight() int64 {
+// smallStart is how much is in flight at first on a short link; see private.Client.StartSmall.
+const smallStart = 256 << 10
+
+// resetWindow prepares a window for a transfer that knows nothing about the link yet.
+func (s *session) resetWindow(w *flow.Window) {
+	start, least := int64(maxInFlight), int64(leastInFlight)
 	if window := s.options.channelWindow; window > 0 {
-		return int64(window)
+		start = int64(window)
 	}
-	return maxInFlight
+	if s.startsSmall.Load() {
+		start, least = smallStart, smallStart
+	}
+	w.Reset(start, least, maxInFlight)
 }
 
 // claim takes the next range for a lane that has room for it.

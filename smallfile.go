@@ -30,6 +30,9 @@ func (c privateClient) WorksInOrder() bool { return c.inOrder }
 // ReadsOnce implements private.Client.
 func (c privateClient) ReadsOnce() bool { return readsOnce(c.options.serverVersion) }
 
+// StartSmall implements private.Client.
+func (c privateClient) StartSmall() { c.session.startsSmall.Store(true) }
+
 // Touches implements private.Client.
 func (c privateClient) Touches() bool {
 	return strings.HasPrefix(c.options.serverVersion, "SSH-2.0-rclone/")

@@ -402,7 +402,7 @@ func newUpload(ctx context.Context, open *openFile, from int64, request int, sou
 		u.ctx, u.began = ctx, time.Now()
 		u.ranges.Reset(from, flow.Unknown, request, false)
 		u.lanes[0].handle = open.handle
-		u.lanes[0].window.Reset(open.client.startInFlight(), leastInFlight, maxInFlight)
+		open.client.resetWindow(u.lanes[0].window)
 	}
 	u.from, u.source, u.acked, u.waited = from, source, acked, nil
 	if orderly {

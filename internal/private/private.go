@@ -23,6 +23,10 @@ type Client interface {
 	// Touches reports whether the server is known to show the present time as the time of cached
 	// files.
 	Touches() bool
+	// StartSmall makes transfers start with one request in flight, or at least 256 KiB, and keep no
+	// more in flight than twice what the link holds. It is for short links: sshd spends much time
+	// on growing its buffers if it receives faster than its sftp-server takes.
+	StartSmall()
 	// RemovesBeneath reports whether the server has what RemoveBeneath and RenameBeneath need, as
 	// usftp's own has.
 	RemovesBeneath() bool

@@ -13,10 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/usftp/usftp"
 	"github.com/usftp/usftp/internal/cli/connect"
 	"github.com/usftp/usftp/internal/cli/hosts"
 	"github.com/usftp/usftp/internal/cli/ui"
 	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/internal/private"
 	"github.com/usftp/usftp/transfer"
 )
 
@@ -165,7 +167,10 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 		sources[0].Stream, c.name = true, m.name
 	}
 	c.askAhead(sources, target)
-	_, err = c.Host(place(sources, target))
+	host, err := c.Host(place(sources, target))
+	if err == nil && !m.download {
+		go startSmall(ctx, host.Client)
+	}
 	if loggedIn(); err == nil && branch != nil {
 		m.awaitLogins(ctx, a)
 	}
@@ -180,6 +185,18 @@ func (m *manyCopy) copy(ctx context.Context, a *ui.App, h hosts.Host,
 	finish()
 	result.Code, result.Resumable = c.Code, c.goesOn
 	return result, nil
+}
+
+// shortTrip is the round trip below which a link holds next to nothing.
+const shortTrip = 2 * time.Millisecond
+
+// startSmall keeps uploads small that share this machine's processors and a short link with others:
+// as much in flight as a long link needs would cost the hosts more time than the copy itself.
+func startSmall(ctx context.Context, client *usftp.Client) {
+	began := time.Now()
+	if client.Ping(ctx) == nil && time.Since(began) < shortTrip {
+		private.OfClient(client).StartSmall()
+	}
 }
 
 // place returns a place on the host.
