@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -303,16 +304,16 @@ func (q *Quota) resize(f *quotaFile, size uint64, resize func() error,
 	if size > 1<<62 {
 		return ErrQuota
 	}
-	old := f.size
-	if err := q.take(int64(size)-old, 0); err != nil {
+	old, now := f.size, f.atLeast(int64(size))
+	if err := q.take(now-old, 0); err != nil {
 		return err
 	}
-	f.size = int64(size)
+	f.size = now
 	err := resize()
 	if err == nil {
 		return nil
 	}
-	now := old
+	now = old
 	if info, statErr := stat(); statErr == nil {
 		now = max(old, info.Size())
 	}
@@ -379,6 +380,18 @@ type quotaFile struct {
 	size     int64
 	handles  int
 	unlinked bool // its last name is gone
+
+	// The writes that are under way may come after a truncation.
+	ends     []int64 // where they end
+	appended int64   // their bytes, of those at the end of the file, wherever that is
+}
+
+// atLeast returns how large a file of the given size may be after the writes under way.
+func (f *quotaFile) atLeast(size int64) int64 {
+	for _, end := range f.ends {
+		size = max(size, end)
+	}
+	return size + f.appended
 }
 
 // opened records an open file, for which charged bytes were counted; the caller holds the lock.
@@ -395,6 +408,7 @@ func (q *Quota) opened(file File, info fs.FileInfo, name string, charged int64, 
 		f = &quotaFile{key: key, size: size}
 		q.open[key] = f
 	case flags&wire.OpenTruncate != 0:
+		size = f.atLeast(size)
 		q.add(size-f.size, 0)
 		f.size = size
 	}
@@ -419,22 +433,37 @@ func (f *quotedFile) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 // reserve reserves space for length bytes at offset or, for a file opened for appending, at the end
-// of all reservations. A range that several handles write to is reserved once.
+// of all reservations. A range that several handles write to is reserved once. When the write has
+// ended, written must be called with the same offset and length.
 func (f *quotedFile) reserve(offset, length int64) error {
 	f.q.mu.Lock()
 	defer f.q.mu.Unlock()
+	end := offset + length
 	if f.append {
-		offset = f.f.size
+		end = f.f.size + length
 	}
-	growth := offset + length - f.f.size
-	if growth <= 0 {
-		return nil
+	if growth := end - f.f.size; growth > 0 {
+		if err := f.q.take(growth, 0); err != nil {
+			return err
+		}
+		f.f.size += growth
 	}
-	if err := f.q.take(growth, 0); err != nil {
-		return err
+	if f.append {
+		f.f.appended += length
+	} else {
+		f.f.ends = append(f.f.ends, end)
 	}
-	f.f.size += growth
 	return nil
+}
+
+func (f *quotedFile) written(offset, length int64) {
+	f.q.mu.Lock()
+	defer f.q.mu.Unlock()
+	if f.append {
+		f.f.appended -= length
+	} else if i := slices.Index(f.f.ends, offset+length); i >= 0 {
+		f.f.ends = slices.Delete(f.f.ends, i, i+1)
+	}
 }
 
 // WriteAt keeps the reservation if a write fails, since how much was written is not known until
@@ -447,6 +476,7 @@ func (f *quotedFile) WriteAt(p []byte, offset int64) (int, error) {
 	if err := f.reserve(offset, int64(len(p))); err != nil {
 		return 0, err
 	}
+	defer f.written(offset, int64(len(p)))
 	return writer.WriteAt(p, offset)
 }
 
@@ -471,6 +501,7 @@ func (f *quotedFile) CopyFrom(ctx context.Context, source File, from, length,
 	if err := f.reserve(to, length); err != nil {
 		return 0, err
 	}
+	defer f.written(to, length)
 	return copier.CopyFrom(ctx, source, from, length, to)
 }
 

@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
-	"github.com/usftp/usftp/server/memfs"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 
 	"github.com/usftp/usftp/server"
+	"github.com/usftp/usftp/server/memfs"
 	"github.com/usftp/usftp/wire"
 )
 
@@ -357,5 +359,65 @@ func TestAppendsUnderQuota(t *testing.T) {
 			t.Fatalf("%d bytes under a quota of 10, %v", info.Size(), err)
 		}
 		want(t, usage(q), [2]int64{info.Size(), 1})
+	}
+}
+
+// TestWriteUnderWayWhileTruncated: a WRITE that lands after another session has cut the file counts
+// against the quota at once, and not only when the file is closed.
+func TestWriteUnderWayWhileTruncated(t *testing.T) {
+	for name, cut := range map[string]func(view *server.View, f server.File) error{
+		"by path": func(view *server.View, _ server.File) error {
+			return view.Setstat(context.Background(), "/f", wire.Attrs{Flags: wire.AttrSize})
+		},
+		"by handle": func(_ *server.View, f server.File) error {
+			return f.(server.FileSetstater).Setstat(wire.Attrs{Flags: wire.AttrSize})
+		},
+		"by opening": func(view *server.View, _ server.File) error {
+			f, err := view.Open(context.Background(), "/f", wire.OpenWrite|wire.OpenTruncate, wire.Attrs{})
+			if err == nil {
+				err = f.Close()
+			}
+			return err
+		},
+	} {
+		for _, flags := range []uint32{wire.OpenWrite, wire.OpenAppend} {
+			t.Run(fmt.Sprintf("%s, flags %d", name, flags), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					backend, q := newGated(), server.NewQuota(100, 0)
+					view, err := server.NewView(backend, &server.Policy{Quota: q})
+					if err != nil {
+						t.Fatal(err)
+					}
+					f, err := view.Open(t.Context(), "/f", flags|wire.OpenCreate, wire.Attrs{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					release, done := backend.hold("write /f"), make(chan error)
+					go func() {
+						_, err := f.WriteAt(make([]byte, 60), 20)
+						done <- err
+					}()
+					synctest.Wait()
+					if err := cut(view, f); err != nil {
+						t.Error(err)
+					}
+					release()
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+					info, err := backend.Stat(t.Context(), "/f")
+					if err != nil || usage(q)[0] < info.Size() {
+						t.Errorf("%d bytes count, and %d are there, %v", usage(q)[0], info.Size(), err)
+					}
+					// what ended before does not count any longer
+					if err := cut(view, f); err != nil || usage(q)[0] != 0 {
+						t.Errorf("%d bytes count after another cut, %v", usage(q)[0], err)
+					}
+					if err := f.Close(); err != nil || usage(q)[0] != 0 {
+						t.Errorf("%d bytes count at the end, %v", usage(q)[0], err)
+					}
+				})
+			})
+		}
 	}
 }
