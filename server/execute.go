@@ -48,7 +48,7 @@ func (w *worker) refuse(s *session, r *request) {
 // executeRare is execute for everything but READ and WRITE.
 func (w *worker) executeRare(s *session, r *request) {
 	ctx, v := s.ctx, s.view
-	if r.takesLong() {
+	if !v.turns && r.takesLong() {
 		if err := s.costly.begin(ctx, v.user); err != nil {
 			w.status(s, r, err)
 			return

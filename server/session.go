@@ -167,7 +167,7 @@ func newSession(ctx context.Context, stream io.ReadWriteCloser, view *View,
 	}
 	s.view.log = s.log
 	s.parallel = runtime.GOMAXPROCS(0) > 1
-	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.ctx, s.cancel = context.WithCancel(view.WithWork(ctx, s.costly))
 	s.begin = s.beginWork
 	s.room.L, s.over.L = &s.mu, &s.mu
 	s.out.w, s.out.pool, s.out.sent = stream, s.pool, s.sent

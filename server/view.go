@@ -18,6 +18,7 @@ import (
 type View struct {
 	fs        FS
 	walks     bool // fs resolves paths itself
+	turns     bool // fs takes turns while it does
 	home      string
 	user      string
 	readOnly  bool
@@ -42,9 +43,11 @@ func NewView(backend FS, policy *Policy) (*View, error) {
 		return nil, err
 	}
 	_, walks := backend.(PathWalker)
+	_, turns := backend.(TurnTaker)
 	v := &View{
 		fs:        backend,
 		walks:     walks,
+		turns:     turns,
 		user:      policy.User,
 		home:      path.Clean("/" + policy.Home),
 		readOnly:  policy.ReadOnly,

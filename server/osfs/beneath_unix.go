@@ -50,14 +50,16 @@ func (t tree) beneath(ctx context.Context, what, top, name string,
 	}
 	defer root.Close()
 	err = control(root, func(dir int) error {
-		held, left := -1, name
+		held, left, pace := -1, name, pace{ctx: ctx}
 		defer func() { closeHeld(held) }()
+		defer pace.pause()
 		for {
 			element, rest, more := strings.Cut(left, "/")
 			if !more {
+				pace.pause()
 				return op(dir, element)
 			}
-			if err := ctx.Err(); err != nil {
+			if err := pace.step(); err != nil {
 				return err
 			}
 			next, err := openAt(dir, element, openDirectory|unix.O_NOFOLLOW, 0)

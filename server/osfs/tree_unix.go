@@ -29,6 +29,9 @@ const openList = unix.O_DIRECTORY
 // WalksPaths implements server.PathWalker.
 func (f *FS) WalksPaths() {}
 
+// TakesTurns implements server.TurnTaker.
+func (f *FS) TakesTurns() {}
+
 func openTree(dir string) (tree, error) {
 	root, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
 	return tree{root}, err

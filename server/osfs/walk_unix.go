@@ -22,6 +22,9 @@ const (
 	// links come near it; they fail like those with too many links.
 	maxSteps = 1 << 15
 
+	// turnSteps is how many steps a path may take before it waits for its turn, and in each turn.
+	turnSteps = 128
+
 	// maxHeld is how many directories a walk keeps open, so that it can go up without starting
 	// over.
 	maxHeld = 16
@@ -35,7 +38,7 @@ var errEscapes = &server.StatusError{Code: wire.PermissionDenied,
 // directory handle to directory handle, so that swapping links meanwhile cannot lead it out. It
 // never lets the kernel resolve a path of several elements.
 type walk struct {
-	ctx      context.Context
+	pace
 	absolute bool // absolute links start at the root; otherwise they are refused
 	create   bool // the path may be that of a file to be created
 
@@ -46,15 +49,20 @@ type walk struct {
 	rest   string // of the path
 	client int    // how many bytes at the end of rest came from the client rather than from links
 	links  int
-	steps  int
 }
 
 func newWalk(ctx context.Context, root int, name string) *walk {
-	return &walk{ctx: ctx, root: root, rest: name, client: len(name)}
+	return &walk{pace: pace{ctx: ctx}, root: root, rest: name, client: len(name)}
 }
 
-// close closes the directories that are open.
+// close ends the walk.
 func (w *walk) close() {
+	w.pause()
+	w.leave()
+}
+
+// leave closes the directories that are open.
+func (w *walk) leave() {
 	for _, fd := range w.held {
 		unix.Close(fd)
 	}
@@ -80,12 +88,35 @@ func (w *walk) next() (element string, last, slash, link bool) {
 	return element, strings.Trim(after, "/") == "", slash, link
 }
 
-// step counts the path's cost.
-func (w *walk) step() error {
-	if w.steps++; w.steps > maxSteps {
+// pace counts the steps of a path. Many steps take turns with other sessions' work: a short path
+// may lead through links with tens of thousands of elements.
+type pace struct {
+	ctx   context.Context
+	steps int
+	end   func() // ends the turn; nil outside a turn
+}
+
+func (p *pace) step() error {
+	if p.steps++; p.steps > maxSteps {
 		return unix.ELOOP
 	}
-	return w.ctx.Err()
+	if p.steps%turnSteps == 0 {
+		p.pause()
+		end, err := server.TakeTurn(p.ctx)
+		if err != nil {
+			return err
+		}
+		p.end = end
+	}
+	return p.ctx.Err()
+}
+
+// pause ends the turn. It must precede everything that may wait for anything but the file system.
+func (p *pace) pause() {
+	if p.end != nil {
+		p.end()
+		p.end = nil
+	}
 }
 
 // enter goes one element further, following links. If element is a link its target is put before
@@ -95,6 +126,9 @@ func (w *walk) enter(element string, slash, link bool) error {
 	case "", ".":
 		return nil
 	case "..":
+		if err := w.step(); err != nil {
+			return err
+		}
 		// Leaving this way requires search permission on the directory.
 		if _, err := statAt(w.dir(), "."); err != nil {
 			return err
@@ -150,7 +184,7 @@ func (w *walk) follow(element string, slash bool, failed error) error {
 		if !w.absolute {
 			return errEscapes
 		}
-		w.close()
+		w.leave()
 		w.names = w.names[:0]
 	}
 	if slash {
@@ -209,6 +243,7 @@ func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 			case err != nil:
 				return err
 			case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+				w.pause()
 				return op(w.dir(), element)
 			}
 			if err := w.follow(element, slash, unix.ENOTDIR); err != nil {
@@ -221,10 +256,12 @@ func (w *walk) lookUp(follow bool, op func(dir int, base string) error) error {
 				return err
 			}
 			if last && strings.Trim(w.rest, "/") == "" {
+				w.pause()
 				return op(w.dir(), ".")
 			}
 			continue
 		}
+		w.pause()
 		err := op(w.dir(), element)
 		if !follow || !isLinkError(err) {
 			return err
@@ -254,6 +291,7 @@ func (w *walk) toParent(op func(dir int, base string) error) error {
 					return err
 				}
 			}
+			w.pause()
 			return op(w.dir(), element)
 		}
 		if err := w.enter(element, slash, link); err != nil {

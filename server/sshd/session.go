@@ -138,7 +138,8 @@ func (l *login) scp(connected context.Context, channel ssh.Channel, command *scp
 		return
 	}
 	status := uint32(0)
-	if err := scp.Serve(connected, channel, view, command, l.log); err != nil {
+	ctx := view.WithWork(connected, &l.server.work)
+	if err := scp.Serve(ctx, channel, view, command, l.log); err != nil {
 		if status = 1; !errors.Is(err, scp.ErrFailed) && connected.Err() == nil {
 			l.log.Warn("session ended badly", "error", err)
 		}
