@@ -55,6 +55,7 @@ type Quirks struct {
 	NoTemporary atomic.Bool // temporary names are refused where the target's own name is not
 	NoRename    atomic.Bool // files cannot be renamed
 	Reported    atomic.Bool // the user has been told of one of the last two
+	WholeFiles  atomic.Bool // existing files are written only if they are emptied first
 	Clock       Clock
 }
 

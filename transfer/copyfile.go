@@ -40,6 +40,7 @@ type flags struct {
 	handle bool // it holds one of the tree's handles
 	whole  bool // a delta failed, so the whole file is sent
 	dense  bool // its holes are sent, since the host takes no file in parts
+	uncut  bool // the host did not cut the old file
 }
 
 // tries is the state that attempts at one file share: each continues what the last one left.
@@ -87,6 +88,11 @@ func (c *fileCopy) copy() error {
 			c.reset()
 			continue
 		}
+		if errors.Is(err, errNotCut) && !c.flags.uncut && !c.tries.once {
+			c.flags.uncut = true // it is emptied first, since it cannot be the source
+			c.reset()
+			continue
+		}
 		if errors.Is(err, errTouched) && c.to != nil && c.tries.passed == nil {
 			// its contents may be unchanged: the next attempt will find out
 			c.tries.passed = new(passed)
@@ -98,7 +104,7 @@ func (c *fileCopy) copy() error {
 		}
 	}
 	c.journal.release(err != nil && (c.journal.resumable || c.journal.left != nil || c.lost() ||
-		c.result.LeftBehind != ""))
+		c.result.LeftBehind != "" || c.tries.placing != nil) || c.journal.restoreStale())
 	if err != nil && c.journal.left != nil && !c.journal.resumable && c.journal.markName(c) == "" &&
 		c.dst.dispose(c.journal.left.Temporary) {
 		c.result.LeftBehind, c.detail = "", "" // there will be no attempt to use it
@@ -161,9 +167,11 @@ func (c *fileCopy) copyOnce() error {
 func (c *fileCopy) begin(in input, out output) error {
 	if offset := c.journal.resume(c, in, out); offset > 0 {
 		c.startAt(offset)
+		c.journal.removeStrays(c, out)
 	} else {
 		c.startAt(0)
 		c.journal.findStale(c, out)
+		c.journal.dropLeft(c)
 		c.journal.removeStrays(c, out)
 		if err := out.create(c, in); err != nil {
 			return err
@@ -207,8 +215,8 @@ func (c *fileCopy) move(in input, out output) (err error) {
 	if err == nil {
 		err = out.commit(c, in)
 	}
-	if err == nil && c.journal.stale != "" {
-		out.discard(c.journal.stale)
+	if err == nil {
+		c.journal.removeStale(out)
 	}
 	return err
 }
@@ -222,6 +230,9 @@ func (c *fileCopy) abandon(out output, err error) {
 	}
 	if !out.atomic() {
 		c.detail = "the target was written in place and is not complete"
+		if errors.Is(err, errTouched) && out.at().info != nil {
+			c.detail = "the target was written in place; it may be the source itself, under another name"
+		}
 		out.remove(c)
 		return
 	}

@@ -345,9 +345,11 @@ func (t remoteMirror) remove(d *directory, name string, dir bool) error {
 	top, rel := t.job.tree.root.target, path.Join(d.rel, name)
 	name = path.Join(d.target, name)
 	return t.over(name, func(client *usftp.Client, again bool) (err error) {
-		switch own := private.OfClient(client); {
-		case own.RemovesBeneath():
-			err = own.RemoveBeneath(top, rel, dir)
+		beneath, err := t.beneath(client, d)
+		switch {
+		case err != nil:
+		case beneath != nil:
+			err = beneath.RemoveBeneath(top, rel, dir)
 		case dir:
 			err = client.RemoveDirectory(name)
 		default:
@@ -364,38 +366,64 @@ func (t remoteMirror) remove(d *directory, name string, dir bool) error {
 // no link when it deletes. Plain SFTP cannot ask for that, so if a link replaces the directory between
 // this check and the deletion, the deletion follows it.
 func (t remoteMirror) unmoved(d *directory) error {
-	if d.rel == "." || private.OfClient(t.link.Host().Client).RemovesBeneath() {
-		return nil
-	}
-	real, err := t.realPath(d.target)
-	if err != nil {
-		return err
-	}
-	if root, err := t.realRoot(); err != nil {
-		return err
-	} else if real != path.Join(root, d.rel) {
-		return errLinkInWay
-	}
 	return t.over(d.target, func(client *usftp.Client, _ bool) error {
-		info, err := client.Lstat(d.target)
-		if err == nil && !info.IsDir() {
-			err = errLinkInWay
+		if private.OfClient(client).RemovesBeneath() {
+			t.trusting.Store(true)
+			return nil
 		}
-		return err
+		return t.unmovedOn(client, d)
 	})
 }
 
-// realRoot returns the target's real path.
-func (t remoteMirror) realRoot() (string, error) {
-	t.real.once.Do(func() { t.real.path, t.real.err = t.realPath(t.job.tree.root.target) })
-	return t.real.path, t.real.err
+// beneath returns the means to delete without following links, nil if the host has none. If unmoved
+// relied on that, but this connection has reached a server without it, that check is made here.
+func (t remoteMirror) beneath(client *usftp.Client, d *directory) (private.Client, error) {
+	own := private.OfClient(client)
+	switch {
+	case own.RemovesBeneath():
+		return own, nil
+	case t.trusting.Load():
+		return nil, t.unmovedOn(client, d)
+	}
+	return nil, nil
+}
+
+func (t remoteMirror) unmovedOn(client *usftp.Client, d *directory) error {
+	if d.rel == "." {
+		return nil
+	}
+	root, err := t.real.of(client, t.job.tree.root.target)
+	if err != nil {
+		return err
+	}
+	real, err := client.RealPath(d.target)
+	if err != nil {
+		return err
+	}
+	info, err := client.Lstat(d.target)
+	if err == nil && (real != path.Join(root, d.rel) || !info.IsDir()) {
+		err = errLinkInWay
+	}
+	return err
 }
 
 // realRoot caches the target's real path.
 type realRoot struct {
-	once sync.Once
+	mu   sync.Mutex
 	path string
-	err  error
+}
+
+func (r *realRoot) of(client *usftp.Client, root string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.path != "" {
+		return r.path, nil
+	}
+	real, err := client.RealPath(root)
+	if err == nil {
+		r.path = real
+	}
+	return real, err
 }
 
 func (t remoteMirror) makeAll(dir string) error {
@@ -408,11 +436,15 @@ func (t remoteMirror) move(d *directory, name, to string) error {
 	from, toBelow := path.Join(d.rel, name), to
 	name, to = path.Join(d.target, name), path.Join(top, to)
 	return t.over(name, func(client *usftp.Client, again bool) error {
-		rename := client.Rename
-		if own := private.OfClient(client); own.RemovesBeneath() {
-			rename = func(string, string) error { return own.RenameBeneath(top, from, toBelow) }
+		beneath, err := t.beneath(client, d)
+		if err != nil {
+			return err
 		}
-		err := rename(name, to)
+		rename := client.Rename
+		if beneath != nil {
+			rename = func(string, string) error { return beneath.RenameBeneath(top, from, toBelow) }
+		}
+		err = rename(name, to)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

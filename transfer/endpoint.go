@@ -189,9 +189,12 @@ type output interface {
 
 	// resume opens what an interrupted copy left and returns where to continue, or why it cannot.
 	// discard removes it; left reports whether a name can be one of this target's temporary names.
+	// restore gives the old file that was moved aside its name back, or removes it if the target
+	// exists.
 	resume(c *fileCopy, in input, m *mark) (offset int64, why error)
 	left(name string) bool
 	discard(name string) error
+	restore(c *fileCopy, aside string)
 
 	fill(c *fileCopy, in input) error   // copies the contents
 	seal(c *fileCopy, in input) error   // sets attributes and closes, on a host

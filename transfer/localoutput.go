@@ -22,6 +22,7 @@ type localOutput struct {
 	base    string // of the target, in root
 	file    *os.File
 	free    func() // makes writes to file interruptible no longer
+	over    bool   // an old file is written over in place
 }
 
 // inRoot is the name in root of what is being written.
@@ -187,7 +188,7 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 			Err: errors.New("it is not a regular file with one name and can only be written in place")}
 	}
 	regular := o.info == nil || o.info.Mode().IsRegular()
-	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	flags := os.O_WRONLY | os.O_CREATE
 	if !regular {
 		flags = os.O_WRONLY
 	}
@@ -196,6 +197,9 @@ func (o *localOutput) createIn(c *fileCopy, source *facts) (err error) {
 	} else {
 		o.file, err = localfs.OpenWaiting(c.ctx,
 			func() (*os.File, error) { return o.root.OpenFile(o.base, flags, perm) })
+	}
+	if err == nil && regular {
+		err = o.openedOver(source)
 	}
 	switch {
 	case err != nil:
@@ -238,14 +242,28 @@ func (o *localOutput) openBelow(perm fs.FileMode) (*os.File, error) {
 	if err == nil && (!os.SameFile(now, info) || o.info != nil && !os.SameFile(now, o.info)) {
 		err = &fs.PathError{Op: "write", Path: o.base, Err: errReplaced}
 	}
-	if err == nil {
-		err = file.Truncate(0)
-	}
 	if err != nil {
 		file.Close()
 		return nil, err
 	}
 	return file, nil
+}
+
+// openedOver looks at the file that was opened to be written in place. An old file is emptied only
+// if the source is a file of this machine and another one. The source on a host may be this very
+// file: then it must keep its contents, and seal cuts it to its new size.
+func (o *localOutput) openedOver(source *facts) error {
+	now, err := o.file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case source.info != nil && os.SameFile(now, source.info):
+		return errSameFile
+	case now.Mode().IsRegular() && now.Size() > 0 && source.info != nil:
+		return o.file.Truncate(0)
+	}
+	o.over = now.Mode().IsRegular() && now.Size() > 0
+	return nil
 }
 
 // left reports whether an earlier run for this target may have left a file of this name.
@@ -259,6 +277,8 @@ func (o *localOutput) discard(name string) error {
 	}
 	return o.root.Remove(filepath.Base(name))
 }
+
+func (o *localOutput) restore(*fileCopy, string) {} // a rename replaces files here
 
 // resume opens what an earlier run left and proves it by the source's hash, or drops the end of it
 // that may not have reached the disk.
@@ -322,7 +342,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 }
 
 func (o *localOutput) fill(c *fileCopy, in input) error {
-	to := sink{Writer: o.file, reread: o.rereads(c, in)}
+	to := sink{Writer: o.file, reread: o.rereads(c, in), sparse: c.options.Sparse && !o.over}
 	if to.reread != nil {
 		to.file = o.file
 	}
@@ -334,7 +354,13 @@ func (o *localOutput) fill(c *fileCopy, in input) error {
 	return err
 }
 
-func (o *localOutput) seal(*fileCopy, input) error { return nil }
+// seal cuts off what is left of an old file.
+func (o *localOutput) seal(c *fileCopy, _ input) error {
+	if !o.over {
+		return nil
+	}
+	return o.file.Truncate(c.result.Bytes)
+}
 
 // commit sets the file's attributes and gives it its name.
 func (o *localOutput) commit(c *fileCopy, in input) error {

@@ -64,7 +64,9 @@ func (p *placing) rename(c *fileCopy, o *remoteOutput) error {
 		c.detail += "; the file that it replaces may be " + c.shown(p.aside)
 	}
 	if refused(err) {
-		c.tries.placing = nil
+		if p.aside == "" {
+			c.tries.placing = nil
+		}
 		o.end.renameRefused(c, err, o.info == nil)
 		c.detail += "; --inplace writes the target itself"
 		if _, lookErr := client.Lstat(p.temporary); errors.Is(lookErr, fs.ErrNotExist) {
@@ -88,6 +90,7 @@ func (p *placing) replace(c *fileCopy, o *remoteOutput, client *usftp.Client) er
 		return err
 	}
 	if !stepped {
+		c.journal.noteAside(c, p)
 		err := client.Rename(o.name, p.aside)
 		if refused(err) {
 			p.aside = ""
@@ -145,8 +148,7 @@ func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
 			return false, err
 		}
 		if err != nil || there.Size() != p.size {
-			t.placing = nil
-			return false, nil
+			return false, p.giveUp(c, o)
 		}
 		if err := p.removeAside(c, o, client); err != nil {
 			return false, err
@@ -156,8 +158,7 @@ func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
 		return false, err
 	case left.Size() != p.size:
 		t.strays = append(t.strays, p.temporary)
-		t.placing = nil
-		return false, nil
+		return false, p.giveUp(c, o)
 	default:
 		t.made = p.temporary
 		err := p.rename(c, o)
@@ -170,6 +171,24 @@ func (o *remoteOutput) settle(c *fileCopy) (done bool, err error) {
 	}
 	c.result.Bytes = p.size
 	return true, nil
+}
+
+// giveUp ends a commit that cannot be completed, and gives the old file its name back.
+func (p *placing) giveUp(c *fileCopy, o *remoteOutput) error {
+	if p.aside != "" {
+		if err := takeBack(o.session.client, p.aside, o.name); err != nil {
+			return err
+		}
+		info, err := o.session.client.Lstat(o.name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			o.info = info
+		}
+	}
+	c.tries.placing = nil
+	return nil
 }
 
 // wasRenamed checks whether a rename was refused because it had already been done.

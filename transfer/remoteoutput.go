@@ -24,6 +24,7 @@ type remoteOutput struct {
 	file    *usftp.File
 	striper *striper // until seal
 	sealed  bool
+	over    int64 // size of the old file that is written over in place; 0 if there is none
 }
 
 func (o *remoteOutput) close() {
@@ -102,7 +103,7 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 	}
 	// If no target exists, nothing can be harmed, and the reason most likely lies in the directory:
 	// opening the target itself yields an error with the name the user knows.
-	o.file, err = o.openDirect(c, perm)
+	o.file, err = o.openDirect(c, in, perm)
 	if err == nil && denied {
 		o.end.nameRefused(c, o.info == nil)
 	}
@@ -112,26 +113,78 @@ func (o *remoteOutput) create(c *fileCopy, in input) (err error) {
 // openDirect opens the target itself. Version 3 has no flag that stops OPEN from following links
 // (draft-ietf-secsh-filexfer-02, section 6.3), so between LSTAT and OPEN another user on the host
 // could still put a link in the file's place; the source cannot.
-func (o *remoteOutput) openDirect(c *fileCopy, perm fs.FileMode) (*usftp.File, error) {
-	client, flags := o.session.client, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
-	if c.entry == nil {
+func (o *remoteOutput) openDirect(c *fileCopy, in input, perm fs.FileMode) (*usftp.File, error) {
+	client, old, flags := o.session.client, o.info, os.O_WRONLY|os.O_CREATE
+	if c.entry != nil {
+		info, err := client.Lstat(o.name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			old, flags = nil, flags|os.O_EXCL
+		case err != nil:
+			return nil, err
+		case info.Mode()&fs.ModeSymlink != 0:
+			if err := client.Remove(o.name); err != nil {
+				return nil, err
+			}
+			old, flags = nil, flags|os.O_EXCL
+		case !info.Mode().IsRegular():
+			return nil, inTheWay(o.name, info.Mode())
+		default:
+			old = info
+		}
+	}
+	switch {
+	case old == nil:
+		return client.OpenFile(o.name, flags|os.O_TRUNC, perm)
+	case !old.Mode().IsRegular():
 		return client.OpenFile(o.name, flags, perm)
 	}
-	info, err := client.Lstat(o.name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		flags |= os.O_EXCL
-	case err != nil:
-		return nil, err
-	case info.Mode()&fs.ModeSymlink != 0:
-		if err := client.Remove(o.name); err != nil {
-			return nil, err
+	return o.openOver(c, in.facts(), old, perm)
+}
+
+// openOver opens an existing file to write over it. It does not empty the file, which may be the
+// source: the host may be this machine, and a file can have several names. seal cuts it to its new
+// size. On hosts that take only whole files, it is emptied if it is certainly not the source.
+func (o *remoteOutput) openOver(c *fileCopy, source *facts, old fs.FileInfo,
+	perm fs.FileMode) (f *usftp.File, err error) {
+	client, quirks, flags := o.session.client, o.end.placement.quirks, os.O_WRONLY|os.O_CREATE
+	other := c.tries.once || isOther(source, old) // what can be read only once is no file
+	if !other || !quirks.WholeFiles.Load() {
+		if f, err = client.OpenFile(o.name, flags, perm); err == nil {
+			o.over = sizeOf(old)
 		}
-		flags |= os.O_EXCL
-	case !info.Mode().IsRegular():
-		return nil, inTheWay(o.name, info.Mode())
+		if !other || !refused(err) {
+			return f, err
+		}
 	}
-	return client.OpenFile(o.name, flags, perm)
+	f, truncErr := client.OpenFile(o.name, flags|os.O_TRUNC, perm)
+	if err == nil {
+		return f, truncErr
+	}
+	if truncErr != nil {
+		return nil, err
+	}
+	quirks.WholeFiles.Store(true)
+	return f, nil
+}
+
+// isOther reports whether a file on a host is certainly not the source.
+func isOther(source *facts, target fs.FileInfo) bool {
+	stat, ok := target.Sys().(*usftp.FileStat)
+	if !ok {
+		return false
+	}
+	return source.hasMode && !source.mode.IsRegular() ||
+		source.size >= 0 && stat.HasSize() && uint64(source.size) != stat.Size ||
+		source.hasTimes && stat.HasTimes() && uint32(source.mtime.Unix()) != stat.Mtime
+}
+
+// sizeOf returns the size of a file on a host, or the largest possible if the host did not tell.
+func sizeOf(info fs.FileInfo) int64 {
+	if stat, ok := info.Sys().(*usftp.FileStat); ok && stat.HasSize() && int64(stat.Size) >= 0 {
+		return int64(stat.Size)
+	}
+	return math.MaxInt64
 }
 
 // left reports whether an earlier run for this target may have left a file of this name.
@@ -141,6 +194,23 @@ func (o *remoteOutput) left(name string) bool {
 }
 
 func (o *remoteOutput) discard(name string) error { return o.session.client.Remove(name) }
+
+func (o *remoteOutput) restore(c *fileCopy, aside string) {
+	if _, old := localfs.OldNameOf(path.Base(aside)); !old || !o.left(aside) {
+		return
+	}
+	client := o.session.client
+	if err := takeBack(client, aside, o.name); err != nil {
+		c.warn(fmt.Sprintf("the file that an interrupted copy was to replace is still called %s: %s",
+			c.shown(aside), plain(err)))
+		return
+	}
+	if o.info == nil {
+		if info, err := client.Lstat(o.name); err == nil {
+			o.info = info
+		}
+	}
+}
 
 // resume opens what an earlier run left, and proves it by the host's hash or by reading back its
 // end.
@@ -199,9 +269,11 @@ func proveRemote(c *fileCopy, f *usftp.File, in input, m *mark) error {
 func (o *remoteOutput) fill(c *fileCopy, in input) error {
 	dir := path.Dir(o.name)
 	if c.isSmall() {
-		done, err := o.fillSmall(c, in)
-		if done || err != nil {
-			return o.session.explainWrite(err, dir)
+		if o.over <= c.entry.facts.size { // otherwise it has to be cut
+			done, err := o.fillSmall(c, in)
+			if done || err != nil {
+				return o.session.explainWrite(err, dir)
+			}
 		}
 		c.flags.large = true
 		if err := in.ready(c); err != nil {
@@ -228,13 +300,15 @@ func (o *remoteOutput) send(c *fileCopy, in input) (int64, error) {
 	if s := findHoles(c, in); s != nil {
 		return o.sendSparse(c, s)
 	}
-	if !source.regular() || !o.session.worthStriping(c, source.size-resumed, false) {
+	// until data lies beyond the old size, nothing shows whether handles see each other's data
+	if !source.regular() || o.over >= source.size && o.over > 0 ||
+		!o.session.worthStriping(c, source.size-max(resumed, o.over), false) {
 		return o.session.judge(c, f, func() (int64, int, error) {
 			n, err := f.ReadFrom(c.hashing.pipe.reader(c.limiter.reader(in.contents()), resumed))
 			return n, 1, err
 		})
 	}
-	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.size)
+	s := o.session.stripe(c, f, os.O_WRONLY, resumed, source.size, o.over)
 	o.striper = s // until seal
 	n, err := o.session.judge(c, f, func() (int64, int, error) {
 		n, err := s.stripes.ReadFromAt(c.hashing.pipe.readerAt(in.contents()))
@@ -335,8 +409,8 @@ func (o *remoteOutput) keptMode(c *fileCopy) fs.FileMode {
 	return kept
 }
 
-// seal proves that the file is whole if several handles wrote it, sets its attributes, and closes
-// it. On a host that works in order everything is sent at once and takes one round trip, in which
+// seal proves that the file is whole if several handles wrote it, cuts off what is left of an old
+// file, sets its attributes, and closes it. On a host that works in order everything is sent at once and takes one round trip, in which
 // the other handles are closed too.
 func (o *remoteOutput) seal(c *fileCopy, in input) error {
 	if o.sealed {
@@ -356,6 +430,12 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 		return err
 	}
 	f := o.file
+	if n := c.result.Bytes; n < o.over {
+		steps = append(steps, func() func() error {
+			cut := waits(c.ctx, f.Async().Truncate(n))
+			return func() error { return o.cutRefused(cut()) }
+		})
+	}
 	if set != (usftp.NewAttrs{}) {
 		steps = append(steps, func() func() error {
 			given := waits(c.ctx, f.Async().SetAttrs(set))
@@ -370,6 +450,17 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 		return func() error { return o.session.explainWrite(closed(), path.Dir(o.name)) }
 	})
 	return take(steps, private.OfClient(o.session.client).WorksInOrder())
+}
+
+// errNotCut reports that the rest of a longer old file is still there.
+var errNotCut = errors.New("the host does not cut files, and the old one was longer")
+
+func (o *remoteOutput) cutRefused(err error) error {
+	if !refused(err) {
+		return err
+	}
+	o.end.placement.quirks.WholeFiles.Store(true)
+	return fmt.Errorf("%w: %w", errNotCut, err)
 }
 
 // attrsRefused returns err unless the attributes are optional and were merely refused.

@@ -222,7 +222,7 @@ func (in *remoteInput) open(c *fileCopy) error {
 			!in.session.worthStriping(c, in.known.size-off, true) {
 			return nil
 		}
-		return in.session.stripe(c, f, os.O_RDONLY, off, in.known.size)
+		return in.session.stripe(c, f, os.O_RDONLY, off, in.known.size, 0)
 	}
 	return nil
 }
@@ -367,7 +367,7 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 			return n, 1, err
 		})
 	} else {
-		s := in.session.stripe(c, f, os.O_RDONLY, resumed, c.size)
+		s := in.session.stripe(c, f, os.O_RDONLY, resumed, c.size, 0)
 		defer s.stop()
 		safe := func() int64 { return resumed + f.Progress() }
 		n, err = in.session.judge(c, f, func() (int64, int, error) {
@@ -376,7 +376,10 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 		})
 		c.result.Stripes = s.stripes.Joined()
 		if err == nil {
-			err = s.prove()
+			// unchanged compares what arrived with the contents
+			if err = s.prove(); errors.Is(err, errTouched) {
+				in.mixed, err = err, nil
+			}
 		}
 	}
 	if err == nil {
@@ -389,10 +392,13 @@ func (in *remoteInput) pour(c *fileCopy, to sink) (n int64, err error) {
 }
 
 func (in *remoteInput) unchanged(c *fileCopy, n int64, local reopen) error {
-	if in.end(); in.mixed != nil {
+	in.end()
+	switch {
+	case in.mixed == errTouched:
+		return in.onlyTouched(c, n, local)
+	case in.mixed != nil:
 		return in.mixed
-	}
-	if in.file == nil || !in.known.regular() {
+	case in.file == nil || !in.known.regular():
 		return nil
 	}
 	info, err := in.file.Stat()
@@ -442,7 +448,11 @@ func (in *remoteInput) onlyTouched(c *fileCopy, n int64, local reopen) error {
 		in.known.mtime, in.known.atime = c.entry.facts.mtime, c.entry.facts.atime
 	}
 	if !in.session.host.Quirks.Touches.Swap(true) {
-		c.note("the time of the source changed while it was copied, and its contents did not: some servers report the current time for files that are read (reported once for all files of the host)")
+		why := "some servers report the current time for files that are read"
+		if c.result.InPlace {
+			why += ", or the target is the source itself, under another name"
+		}
+		c.note("the time of the source changed while it was copied, and its contents did not: " + why + " (reported once for all files of the host)")
 	}
 	return nil
 }

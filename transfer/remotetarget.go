@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/usftp/usftp"
@@ -17,6 +18,8 @@ type remoteTarget struct {
 	placement
 	there bool // a tree's target existed before anything was made
 	real  realRoot
+
+	trusting atomic.Bool // a directory was not looked at before deleting, since the host follows no links
 }
 
 func (t *remoteTarget) close()           {}
@@ -84,11 +87,8 @@ func (t *remoteTarget) tidy(root, rel string, stale func(name string, isDir bool
 					failed = errOldName
 					continue
 				}
-				target := path.Join(dir, base)
-				if _, err := client.Lstat(target); errors.Is(err, fs.ErrNotExist) {
-					failed = errors.Join(failed, client.Rename(temporary, target))
-					continue
-				}
+				failed = errors.Join(failed, takeBack(client, temporary, path.Join(dir, base)))
+				continue
 			}
 			steps = append(steps, func() func() error {
 				removed := waits(t.job.ctx, client.Async().Remove(temporary))
@@ -181,18 +181,24 @@ func (t *remoteTarget) finishDir(d *directory) error {
 
 func (t *remoteTarget) makeLink(e *entry, to string) error {
 	temporary := path.Join(e.dir.target, t.job.token.Name(e.name))
+	aside := path.Join(e.dir.target, t.job.token.OldName(e.name))
 	return t.over(e.source(), func(client *usftp.Client, again bool) error {
 		if again {
 			client.Remove(temporary)
+			if err := takeBack(client, aside, e.target()); err != nil && !refused(err) {
+				return err
+			}
 			if made, err := client.ReadLink(e.target()); err == nil && made == to {
 				return nil
 			}
 		}
-		return makeRemoteLink(client, e, to, temporary)
+		return makeRemoteLink(client, e, to, temporary, aside)
 	})
 }
 
-func makeRemoteLink(client *usftp.Client, e *entry, to, temporary string) error {
+// makeRemoteLink makes a link, under a temporary name if something has to be replaced, which keeps
+// its name or gets it back if the link does not.
+func makeRemoteLink(client *usftp.Client, e *entry, to, temporary, aside string) error {
 	target := e.target()
 	err := client.Symlink(to, target)
 	if err == nil || e.dir.fresh {
@@ -214,13 +220,28 @@ func makeRemoteLink(client *usftp.Client, e *entry, to, temporary string) error 
 	}
 	if client.HasPosixRename() {
 		err = client.PosixRename(temporary, target)
-	} else if err = client.Remove(target); err == nil {
-		err = client.Rename(temporary, target)
+	} else if err = client.Rename(target, aside); err == nil {
+		if err = client.Rename(temporary, target); err == nil {
+			return notThere(client.Remove(aside))
+		}
+		err = errors.Join(err, takeBack(client, aside, target))
 	}
 	if err != nil {
 		client.Remove(temporary)
 	}
 	return err
+}
+
+// takeBack gives a file that was moved aside its name back if that is free, and otherwise removes
+// it. It may be gone already.
+func takeBack(client *usftp.Client, aside, target string) error {
+	if _, err := client.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = client.Remove(aside)
+		}
+		return notThere(err)
+	}
+	return notThere(client.Rename(aside, target))
 }
 
 // finishLink takes a round trip and needs lsetstat@openssh.com (OpenSSH PROTOCOL, section 4.7).

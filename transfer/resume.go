@@ -32,9 +32,12 @@ type mark struct {
 
 	// SourceDoubt is how far the source may have been written to while it was read; see doubt.
 	SourceDoubt int64 `json:"source_doubt,omitempty"`
-	// Strays are temporary files of earlier attempts that a lost connection kept from being
-	// removed.
+	// Strays are temporary files of earlier attempts and runs that were not removed.
 	Strays []string `json:"strays,omitempty"`
+
+	// Aside is where the replaced file is while the new one gets its name, on hosts that cannot do
+	// that in one step.
+	Aside string `json:"aside,omitempty"`
 }
 
 const (
@@ -64,10 +67,10 @@ const (
 // A journal is one file's part in the journal. As long as it holds the lock on its mark, no other
 // run of the same copy continues from what this one is writing.
 type journal struct {
-	mark      *mark  // of this attempt, except Bytes; nil if nothing can be continued
-	left      *mark  // by an attempt that lost its connection
-	resumable bool   // a mark was saved for a later run
-	stale     string // an earlier run's temporary file, useless once this copy is done
+	mark      *mark // of this attempt, except Bytes; nil if nothing can be continued
+	left      *mark // by an attempt that lost its connection
+	resumable bool  // a mark was saved for a later run
+	stale     *mark // what an earlier run left, useless once this copy is done
 
 	asked bool     // lock was called
 	file  *os.File // the locked mark, nil if another run holds it or there is no journal
@@ -116,7 +119,7 @@ func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 		return 0
 	}
 	ours := out.left(m.Temporary)
-	j.inheritStrays(c, m, out)
+	j.inherit(c, m, out)
 	if ours && m.Bytes == 0 {
 		if out.discard(m.Temporary); !c.lost() {
 			j.drop(c)
@@ -155,26 +158,30 @@ func (j *journal) resume(c *fileCopy, in input, out output) int64 {
 // it. It is removed once the copy is in place: otherwise the journal would forget it, and hidden
 // files of any size would pile up beside the target.
 func (j *journal) findStale(c *fileCopy, out output) {
-	if j.resumes(c) && c.main() != nil || j.stale != "" || c.isSmall() {
+	if j.resumes(c) && c.main() != nil || j.stale != nil || c.isSmall() {
 		return
 	}
 	if _, err := os.Lstat(j.markName(c)); err != nil {
 		return
 	}
 	m := j.load(c)
-	j.inheritStrays(c, m, out)
+	j.inherit(c, m, out)
 	if m != nil && out.left(m.Temporary) {
-		j.stale = m.Temporary
+		j.stale = m
 		if m.Bytes > 0 {
 			c.note(fmt.Sprintf("copying it again; the %d bytes that an interrupted copy left are removed when it is done (--resume continues from them)", m.Bytes))
 		}
 	}
 }
 
-// inheritStrays takes over what an earlier run's attempts left.
-func (j *journal) inheritStrays(c *fileCopy, m *mark, out output) {
+// inherit takes over what an earlier run's attempts left, and gives a file that it moved aside its
+// name back.
+func (j *journal) inherit(c *fileCopy, m *mark, out output) {
 	if m == nil || m == j.left {
 		return
+	}
+	if m.Aside != "" {
+		out.restore(c, m.Aside)
 	}
 	for _, name := range m.Strays {
 		if out.left(name) {
@@ -183,15 +190,22 @@ func (j *journal) inheritStrays(c *fileCopy, m *mark, out output) {
 	}
 }
 
+// dropLeft gives up what an attempt left, since nothing continues it.
+func (j *journal) dropLeft(c *fileCopy) {
+	if j.left != nil {
+		c.tries.strays = append(c.tries.strays, j.left.Temporary)
+		j.left = nil
+	}
+}
+
 // removeStrays removes what earlier attempts left that nothing will continue.
 func (j *journal) removeStrays(c *fileCopy, out output) {
 	strays := &c.tries.strays
-	if j.left != nil {
-		*strays = append(*strays, j.left.Temporary)
-		j.left = nil
-	}
 	for len(*strays) > 0 {
-		err := out.discard((*strays)[0])
+		var err error
+		if (*strays)[0] != out.at().temp {
+			err = out.discard((*strays)[0])
+		}
 		if err != nil && !refused(err) && !errors.Is(err, fs.ErrNotExist) {
 			return // the connection is lost again
 		}
@@ -209,6 +223,19 @@ func (j *journal) noteBefore(c *fileCopy, temporary string) {
 	if !c.isSmall() {
 		j.write(c, mark{Temporary: temporary})
 	}
+}
+
+// noteAside records that the old file is about to lose its name to a new one.
+func (j *journal) noteAside(c *fileCopy, p *placing) {
+	if c.isSmall() {
+		return
+	}
+	m := mark{Temporary: p.temporary}
+	if j.mark != nil {
+		m = *j.mark
+		m.Temporary, m.Bytes = p.temporary, p.size
+	}
+	j.write(c, m)
 }
 
 // mayContinue reports whether anybody could continue from what a try leaves: a later run, which finds
@@ -236,6 +263,19 @@ func (j *journal) keep(c *fileCopy, synced bool) {
 	}
 }
 
+// removeStale removes what an earlier run left, once the copy is in place.
+func (j *journal) removeStale(out output) {
+	if j.stale != nil && notThere(out.discard(j.stale.Temporary)) == nil {
+		j.stale = nil
+	}
+}
+
+// restoreStale makes the mark again what it was, if this run has not removed what an earlier one
+// left and has nothing to record itself. It reports whether the mark is to be kept.
+func (j *journal) restoreStale() bool {
+	return j.stale != nil && j.file != nil && j.save(*j.stale)
+}
+
 // load returns what an earlier attempt or run left, nil if nothing is known.
 func (j *journal) load(c *fileCopy) *mark {
 	if j.left != nil {
@@ -261,8 +301,18 @@ func (j *journal) write(c *fileCopy, m mark) bool {
 		m.SourceDoubt = min(m.Bytes, d.bound.Load())
 	}
 	m.Strays = c.tries.strays
+	if j.stale != nil {
+		m.Strays = append(slices.Clip(m.Strays), j.stale.Temporary)
+	}
+	if p := c.tries.placing; p != nil {
+		m.Aside = p.aside
+	}
+	return j.lock(c) && j.save(m)
+}
+
+func (j *journal) save(m mark) bool {
 	data, err := json.Marshal(m)
-	if err != nil || !j.lock(c) {
+	if err != nil {
 		return false
 	}
 	// Write it at once and truncate afterwards: readers take the first JSON value, so the mark is

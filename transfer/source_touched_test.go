@@ -3,6 +3,8 @@ package transfer_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -169,5 +171,65 @@ func TestTouchedSourceOfAStream(t *testing.T) {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
 		})
+	}
+}
+
+// TestTouchedSourceOverSeveralConnections: where the time of a source begins to change while
+// further handles read it, too, what has arrived is compared with the contents. A source that is
+// really written to is still found.
+func TestTouchedSourceOverSeveralConnections(t *testing.T) {
+	const size = 48 << 20
+	data := random(size)
+	for _, direction := range []way{download, relay} {
+		for _, rewrite := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, written to: %v", direction, rewrite), func(t *testing.T) {
+				var server *sftptest.Scripted
+				var mu sync.Mutex
+				var clock time.Time
+				written := false
+				touch := func(r sftptest.Request) []sftptest.Action {
+					if r.Type != wire.TypeRead || r.Offset < 40<<20 { // all handles have joined by then
+						return nil
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if rewrite && !written {
+						written = true
+						server.Files.WriteFile(r.Path, random(size + 1)[1:])
+					}
+					clock = clock.Add(time.Second)
+					server.Files.SetModTime(r.Path, clock)
+					return nil
+				}
+				striped(t, sftptest.Script{Intercept: touch}, func(b *bench) {
+					server, clock = b.server, time.Now()
+					server.Files.WriteFile("/source", data)
+					time.Sleep(time.Hour) // on a fake clock
+					var result transfer.Result
+					var err error
+					var got []byte
+					var notes []string
+					if direction == download {
+						result, err = b.job(direction, "/source", filepath.Join(b.dir, "target"))
+						got, _ = os.ReadFile(filepath.Join(b.dir, "target"))
+						notes = b.notes()
+					} else {
+						to := newBench(b.t, sftptest.Script{}, sftptest.LinkConfig{})
+						result, err = to.job(direction, "/source", "/target",
+							func(j *copyJob) { j.From = b.host })
+						got, _ = to.server.Files.ReadFile("/target")
+						notes = to.notes()
+					}
+					switch {
+					case rewrite && !errors.Is(err, transfer.ErrSourceChanged):
+						b.t.Errorf("it was written to: %v", err)
+					case !rewrite && (err != nil || !bytes.Equal(got, data) || len(notes) != 1):
+						b.t.Errorf("%+v, %v, %q", result, err, notes)
+					case !rewrite && direction == download && result.Stripes < 2:
+						b.t.Errorf("%d further handles have taken part", result.Stripes)
+					}
+				})
+			})
+		}
 	}
 }

@@ -137,7 +137,7 @@ func (o *remoteOutput) sendParts(c *fileCopy, s *sparseSource) (n int64, err err
 	if !o.session.worthStriping(c, localfs.Stored(info), false) {
 		return private.NewStripes(o.file).ReadFromAt(s)
 	}
-	o.striper = o.session.stripe(c, o.file, os.O_WRONLY, c.result.Resumed, s.size) // until seal
+	o.striper = o.session.stripe(c, o.file, os.O_WRONLY, c.result.Resumed, s.size, 0) // until seal
 	n, err = o.striper.stripes.ReadFromAt(s)
 	c.result.Stripes = o.striper.stripes.Joined()
 	return n, err
@@ -166,18 +166,18 @@ type sink struct {
 	io.Writer
 	file   *os.File // nil unless it is a regular file
 	reread reopen   // opens the file for reading, nil unless it is a regular file
+	sparse bool     // blocks of zeros become holes
 
 	// old opens the file to be replaced, nil if there is none
 	old func() (*os.File, error)
 }
 
-// open returns the writers to use, for data in order and in any order. Blocks of zeros become holes
-// if Options.Sparse is set.
+// open returns the writers to use, for data in order and in any order.
 func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 	if s.file == nil {
 		return s.Writer, nil, nil
 	}
-	if !c.options.Sparse {
+	if !s.sparse {
 		return s.file, s.file, nil
 	}
 	if c.size > 0 { // a hash may read from it before all has arrived
@@ -191,7 +191,7 @@ func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 
 // end sets the file's size, since it may end in a hole.
 func (s sink) end(c *fileCopy, size int64) error {
-	if s.file == nil || !c.options.Sparse {
+	if s.file == nil || !s.sparse {
 		return nil
 	}
 	return s.file.Truncate(size)
@@ -199,7 +199,7 @@ func (s sink) end(c *fileCopy, size int64) error {
 
 // small writes a file held in memory.
 func (s sink) small(c *fileCopy, data []byte) error {
-	if s.file == nil || !c.options.Sparse {
+	if s.file == nil || !s.sparse {
 		_, err := s.Write(data)
 		return err
 	}

@@ -24,8 +24,9 @@ type striper struct {
 	stripes private.Stripes
 	first   *usftp.File
 	flag    int
-	from    int64 // where the transfer began, and so the size that the file had
+	from    int64 // where the transfer began
 	size    int64
+	over    int64 // size of an old file that is written over; 0 if there is none
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -33,6 +34,7 @@ type striper struct {
 	lanes  []lane
 	known  *usftp.FileStat // the first handle's attributes, nil before they were asked for
 	broken error           // the first failure of a handle that took part
+	moved  bool            // a handle of a source showed another time, and nothing else that differed
 	cut    bool            // the connection of one was lost
 }
 
@@ -45,9 +47,10 @@ type lane struct {
 
 // stripe starts to open handles for a transfer over the striper's stripes. stop ends that and
 // closes what was opened.
-func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size int64) *striper {
+func (s *session) stripe(c *fileCopy, first *usftp.File, flag int, from, size,
+	over int64) *striper {
 	st := &striper{ctx: c.ctx, session: s, pool: s.host.Pool, stripes: private.NewStripes(first),
-		first: first, flag: flag, from: from, size: size}
+		first: first, flag: flag, from: from, size: size, over: over}
 	ctx, cancel := context.WithCancel(c.ctx)
 	st.cancel = cancel
 	st.work.Go(func() { st.scale(ctx) })
@@ -116,18 +119,15 @@ func (s *striper) prove() error {
 	if err == nil {
 		named = info.Sys().(*usftp.FileStat)
 	}
-	reads := s.flag == os.O_RDONLY
 	switch {
 	case s.broken != nil:
 		return s.broken
 	case err != nil && !refused(err):
 		return err
-	case reads && (!s.same(stat, true) || !s.same(named, true)):
-		return replaced(err)
-	case reads:
-		return nil
-	case int64(stat.Size) != s.size:
-		return notJoined(int64(stat.Size), s.size)
+	case s.flag == os.O_RDONLY:
+		return s.proveSource(stat, named, err)
+	case int64(stat.Size) != s.whole():
+		return notJoined(int64(stat.Size), s.whole())
 	case named != nil && !s.same(named, true):
 		return errReplaced
 	}
@@ -135,6 +135,21 @@ func (s *striper) prove() error {
 		// reports what the CLOSE of the lost handle would have reported
 		_, err := s.first.Async().Sync().WaitContext(s.ctx)
 		return err
+	}
+	return nil
+}
+
+// proveSource compares what the first handle and the path show at the end with what the handle
+// showed at first. Where even its own time has changed, times tell files apart no longer. What was
+// read must then be compared with the contents, and the error is errTouched.
+func (s *striper) proveSource(first, named *usftp.FileStat, err error) error {
+	switch {
+	case !s.same(first, true) || !s.same(named, true):
+		return replaced(err)
+	case !s.touched(first) && (s.moved || s.touched(named)):
+		return replaced(nil)
+	case s.touched(first):
+		return errTouched
 	}
 	return nil
 }
@@ -147,6 +162,10 @@ func replaced(err error) error {
 	return err
 }
 
+// whole returns the size that a file has once it is written. Only then is the rest of an old file
+// cut off.
+func (s *striper) whole() int64 { return max(s.size, s.over) }
+
 // proveLanes asks each handle for its file's attributes, and notes those that refer to another
 // file. complete is whether the file should be complete.
 func (s *striper) proveLanes(lanes []lane, complete bool) {
@@ -157,11 +176,16 @@ func (s *striper) proveLanes(lanes []lane, complete bool) {
 			switch {
 			case err != nil:
 			case s.same(stat, complete):
+				if s.touched(stat) {
+					s.mu.Lock()
+					s.moved = true
+					s.mu.Unlock()
+				}
 				return
 			case s.flag == os.O_RDONLY:
 				err = replaced(nil)
 			default:
-				err = notJoined(int64(stat.Size), s.size)
+				err = notJoined(int64(stat.Size), s.whole())
 			}
 			s.note(l, err)
 		})
@@ -169,9 +193,9 @@ func (s *striper) proveLanes(lanes []lane, complete bool) {
 	asking.Wait()
 }
 
-// same reports whether a handle's attributes match those of the first one. While a file is written
-// its size and time change; there, handles of one file are recognized by seeing each other's data.
-// Once complete, its size must match.
+// same reports whether a handle's attributes match those of the first one, except for times; see
+// touched. While a file is written its size and time change; there, handles of one file are
+// recognized by seeing each other's data. Once complete, its size must match.
 func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
 	s.mu.Lock()
 	known := s.known
@@ -182,10 +206,17 @@ func (s *striper) same(stat *usftp.FileStat, complete bool) bool {
 		return false
 	}
 	if s.flag != os.O_RDONLY {
-		return !complete || int64(stat.Size) == s.size
+		return !complete || int64(stat.Size) == s.whole()
 	}
 	return known.HasSize() && stat.HasSize() && known.HasTimes() && stat.HasTimes() &&
-		known.Size == stat.Size && known.Mtime == stat.Mtime
+		known.Size == stat.Size
+}
+
+// touched reports whether a source's time differs from the one that the first handle showed.
+func (s *striper) touched(stat *usftp.FileStat) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flag == os.O_RDONLY && s.known.Mtime != stat.Mtime
 }
 
 // know asks for the first handle's attributes, once.
@@ -252,12 +283,14 @@ func (s *striper) isSame(ctx context.Context, f *usftp.File) bool {
 		return false
 	}
 	stat, err := looking.WaitContext(ctx)
-	return err == nil && s.same(stat, false)
+	return err == nil && s.same(stat, false) && !s.touched(stat)
 }
 
-// sees waits until another handle has written something, and reports whether this handle sees it.
-// Servers in front of object stores keep each handle's writes apart.
+// sees waits until another handle has written something beyond the end of what was there, and
+// reports whether this handle sees it. Servers in front of object stores keep each handle's writes
+// apart.
 func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
+	end := max(s.from, s.over)
 	const most = 8 // questions per round trip, so that a "not yet" costs no whole round trip
 	ticker := time.NewTicker(max(s.session.trip/most, 10*time.Millisecond))
 	defer ticker.Stop()
@@ -268,8 +301,8 @@ func (s *striper) sees(ctx context.Context, f *usftp.File) bool {
 			moved := s.stripes.Moved()
 			f.Async().Stat().Then(func(info *usftp.FileStat, err error) {
 				<-asked
-				seen := err == nil && int64(info.Size) > s.from
-				if err == nil && moved == 0 && !seen {
+				seen := err == nil && int64(info.Size) > end
+				if err == nil && s.from+moved <= end && !seen {
 					return
 				}
 				if err == nil && !seen {

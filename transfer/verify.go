@@ -255,7 +255,7 @@ func (s *session) compare(c *fileCopy, name string, f *usftp.File, size int64, l
 	position := func() int64 { return from + f.Progress() }
 	defer s.conn.Follow(&r.progress, position)()
 	defer c.checks(position)()
-	stripes := s.stripe(c, f, os.O_RDONLY, from, size)
+	stripes := s.stripe(c, f, os.O_RDONLY, from, size, 0)
 	defer stripes.stop()
 	n, err := stripes.stripes.WriteToAt(&comparer{at: file, size: size})
 	if r.done += n; err == nil && r.done != size {

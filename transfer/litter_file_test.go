@@ -1,0 +1,192 @@
+package transfer_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usftp/usftp/internal/localfs"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/transfer"
+	"github.com/usftp/usftp/wire"
+)
+
+// TestFailedRunForgetsNothing: a run that fails without continuing what an earlier one left keeps
+// the journal's note of it, so that a third run continues from there or removes it.
+func TestFailedRunForgetsNothing(t *testing.T) {
+	for name, second := range map[string]sftptest.Action{
+		"refused": sftptest.Refuse(wire.NoSpaceOnFilesystem, ""), "lost": sftptest.Hangup()} {
+		for _, resume := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, resume %v", name, resume), func(t *testing.T) {
+				var run atomic.Int64
+				b := newBench(t, sftptest.Script{Intercept: func(r sftptest.Request) []sftptest.Action {
+					switch {
+					case r.Type != wire.TypeWrite || r.Offset < 1<<20:
+					case run.Load() == 1:
+						return []sftptest.Action{sftptest.Hangup()}
+					case run.Load() == 2:
+						return []sftptest.Action{second}
+					}
+					return nil
+				}}, sftptest.LinkConfig{})
+				data := random(3 << 20)
+				source, journal := b.local("source", data), filepath.Join(b.dir, "journal")
+				next := func(resume bool) (transfer.Result, error) {
+					run.Add(1)
+					b.redials(sftptest.LinkConfig{}, nil)
+					return b.job(upload, source, "/target", func(j *copyJob) {
+						j.Options.Journal, j.Options.Resume = journal, resume
+					})
+				}
+				if result, err := next(false); err == nil || result.LeftBehind == "" {
+					t.Fatalf("the first run: %+v, %v", result, err)
+				}
+				if _, err := next(false); err == nil {
+					t.Fatal("the second run succeeded")
+				}
+				if notes, err := os.ReadDir(journal); len(notes) != 1 {
+					t.Errorf("%d notes are in the journal, %v", len(notes), err)
+				}
+				result, err := next(resume)
+				if err != nil || !bytes.Equal(b.remote("/target"), data) || resume != (result.Resumed > 0) {
+					t.Errorf("%+v, %v", result, err)
+				}
+				if left := b.temporaries(); len(left) > 0 {
+					t.Errorf("left behind: %q", left)
+				}
+				if notes, _ := os.ReadDir(journal); len(notes) > 0 {
+					t.Errorf("%d notes are left in the journal", len(notes))
+				}
+			})
+		}
+	}
+}
+
+// TestOldFileThatSteppedAside: on a host without posix-rename the old file steps aside until the
+// new one has its name. Whenever the connection breaks, the next run of the same copy finds it, and
+// if that run fails the old file has its name back.
+func TestOldFileThatSteppedAside(t *testing.T) {
+	for _, cut := range []string{"before it steps aside", "after it stepped aside", "before the new one has the name",
+		"after the new one has the name"} {
+		for _, resume := range []bool{false, true} {
+			for _, fails := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, resume %v, fails %v", cut, resume, fails), func(t *testing.T) {
+					var run atomic.Int64
+					b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+						Intercept: func(r sftptest.Request) []sftptest.Action {
+							aside := r.Path == "/target"
+							lost := []sftptest.Action{sftptest.Hangup()}
+							if strings.HasPrefix(cut, "after") {
+								lost = []sftptest.Action{sftptest.LastReply(), sftptest.Drop()}
+							}
+							switch {
+							case run.Load() == 2 && fails && (r.Type == wire.TypeWrite || r.Type == wire.TypeRename && r.Path2 == "/target" && !isOld(r.Path)):
+								return []sftptest.Action{sftptest.Refuse(wire.NoSpaceOnFilesystem, "")}
+							case run.Load() != 1 || r.Type != wire.TypeRename,
+								aside != strings.HasSuffix(cut, "aside"):
+								return nil
+							}
+							return lost
+						}}, sftptest.LinkConfig{})
+					b.server.Files.WriteFile("/target", []byte("old"))
+					source, journal := b.local("source", random(1<<20)), filepath.Join(b.dir, "journal")
+					next := func(resume bool) error {
+						run.Add(1)
+						b.redials(sftptest.LinkConfig{}, nil)
+						_, err := b.job(upload, source, "/target", func(j *copyJob) {
+							j.Options.Journal, j.Options.Resume = journal, resume
+						})
+						return err
+					}
+					if next(false) == nil {
+						t.Fatal("the first run succeeded")
+					}
+					err := next(resume)
+					got := b.remote("/target")
+					if whole := bytes.Equal(got, random(1<<20)); !whole && (!fails || string(got) != "old") ||
+						err == nil && !whole || err != nil && !fails {
+						t.Errorf("%d bytes are there, %v", len(got), err)
+					}
+					if err := next(resume); err != nil || !bytes.Equal(b.remote("/target"), random(1<<20)) {
+						t.Error(err)
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+					if notes, _ := os.ReadDir(journal); len(notes) > 0 {
+						t.Errorf("%d notes are left in the journal", len(notes))
+					}
+				})
+			}
+		}
+	}
+}
+
+// isOld reports whether a name is that of a file that stepped aside.
+func isOld(name string) bool {
+	_, old := localfs.OldNameOf(path.Base(name))
+	return old
+}
+
+// TestLinkThatCannotReplace: what a link is to replace keeps its name, or gets it back, if the host
+// then refuses to give that name to the link, or the connection is lost.
+func TestLinkThatCannotReplace(t *testing.T) {
+	for name, action := range map[string][]sftptest.Action{
+		"refused": {sftptest.Refuse(wire.Failure, "")}, "lost": {sftptest.Hangup()},
+		"answer lost": {sftptest.LastReply(), sftptest.Drop()}, "succeeds": nil} {
+		for _, step := range []string{"first", "second"} {
+			for _, old := range []string{"file", "link"} {
+				t.Run(name+", "+step+", "+old, func(t *testing.T) {
+					var hit atomic.Bool
+					b := newBench(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+						Intercept: func(r sftptest.Request) []sftptest.Action {
+							if r.Type == wire.TypeRename && (r.Path == "/copy/link") == (step == "first") &&
+								!hit.Swap(true) {
+								return action
+							}
+							return nil
+						}}, sftptest.LinkConfig{})
+					b.redials(sftptest.LinkConfig{}, nil)
+					tree := filepath.Join(b.dir, "tree")
+					if err := os.MkdirAll(tree, 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Symlink("new", filepath.Join(tree, "link")); err != nil {
+						t.Skip(err)
+					}
+					b.server.Files.Mkdir("/copy")
+					if old == "file" {
+						b.server.Files.WriteFile("/copy/link", []byte("old"))
+					} else if err := b.host.Client.Symlink("old", "/copy/link"); err != nil {
+						t.Fatal(err)
+					}
+					_, err := b.tree(upload, tree+"/.", "/copy", func(tree *treeJob) {
+						tree.Options.Retries = 3
+						tree.Options.Backoff = func(int) time.Duration { return 0 }
+					})
+					if !hit.Load() {
+						t.Fatal("nothing was renamed")
+					}
+					b.redials(sftptest.LinkConfig{}, nil)
+					to, linkErr := b.host.Client.ReadLink("/copy/link")
+					kept := to == "old"
+					if old == "file" && linkErr != nil {
+						kept = string(b.remote("/copy/link")) == "old"
+					}
+					if refused := name == "refused"; refused != (err != nil) || refused && !kept || !refused && to != "new" {
+						t.Errorf("it leads to %q (%v), kept: %v; %v", to, linkErr, kept, err)
+					}
+					if left := b.temporaries(); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+				})
+			}
+		}
+	}
+}
