@@ -4,11 +4,15 @@ package transfer_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/server"
 	"github.com/usftp/usftp/server/osfs"
 	"github.com/usftp/usftp/transfer"
@@ -83,6 +87,64 @@ func TestSyncDeletesBeneathTheTarget(t *testing.T) {
 			}
 			if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
 				t.Errorf("outside of the target, in the second run: %v", gone)
+			}
+		})
+	}
+}
+
+// TestSyncLosesTheServerThatDeletesBeneath: a sync that leaves links to a server with beneath@usftp
+// looks at directories itself once its connection was replaced by one to a server without.
+func TestSyncLosesTheServerThatDeletesBeneath(t *testing.T) {
+	for name, o := range map[string]transfer.SyncOptions{
+		"deleted":    {Delete: true},
+		"moved away": {Delete: true, BackupDir: ".old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			files, err := osfs.New(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer files.Close()
+			first := &swapper{FS: files}
+			near, far := net.Pipe()
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				server.Serve(context.Background(), far, first, &server.Options{})
+			}()
+			defer func() { <-served }()
+			client, err := usftp.NewClientPipe(near, near)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			host := pool.Host{Client: client, Name: "ours", Redial: func(context.Context) (pool.Host, error) {
+				return hostOver(t, dir, func(files *osfs.FS) server.FS { return files }, []string{"beneath"}), nil
+			}}
+			dst, outside := filepath.Join(dir, "dst"), filepath.Join(dir, "outside")
+			src := t.TempDir()
+			fill(t, src, "kept", "d/kept")
+			fill(t, dst, "kept", "d/kept", "d/deep/extra")
+			fill(t, outside, "extra")
+			first.swap = func() {
+				if err := os.Rename(filepath.Join(dst, "d/deep"), filepath.Join(dir, "aside")); err != nil {
+					t.Error(err)
+				}
+				if err := os.Symlink("../../outside", filepath.Join(dst, "d/deep")); err != nil {
+					t.Error(err)
+				}
+				far.Close()
+			}
+			o.Options.Retries = 1
+			o.Options.Backoff = func(int) time.Duration { return 0 }
+			j := &syncJob{direction: upload, far: host, src: src, dst: "/dst", options: o}
+			summary, err := j.run(t)
+			if _, gone := os.Stat(filepath.Join(outside, "extra")); gone != nil {
+				t.Errorf("outside of the target: %v", gone)
+			}
+			if err == nil || summary.Failed == 0 {
+				t.Errorf("it ended with %+v, %v", summary.Totals, err)
 			}
 		})
 	}

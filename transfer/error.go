@@ -190,9 +190,9 @@ func refused(err error) bool {
 }
 
 // nameRefused reports whether a file could not be created because of its name, or because nothing
-// may be created there. Only then may the target itself be written instead: opening it empties it,
-// and any other problem (a full file system, a quota, too many open files, a bad disk) would hit
-// the new contents too, once the old ones are lost.
+// may be created there. Only then may the target itself be written instead: any other problem (a
+// full file system, a quota, too many open files, a bad disk) would hit the new contents too, once
+// they have replaced some of the old ones.
 //
 // OpenSSH's sftp-server answers PERMISSION_DENIED for EACCES and EPERM, BAD_MESSAGE for
 // ENAMETOOLONG and EINVAL, and FAILURE for everything else, including ENOSPC, EDQUOT, EMFILE and

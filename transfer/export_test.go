@@ -5,6 +5,13 @@ import "testing"
 // Held returns how many bytes a Shared's blocks hold.
 func (s *Shared) Held() int64 { return s.pool.Out() }
 
+// SetMostNames changes how many names of directories to sweep are kept in memory.
+func SetMostNames(t *testing.T, most int64) {
+	before := mostNames
+	mostNames = most
+	t.Cleanup(func() { mostNames = before })
+}
+
 // SetSpare makes this machine appear to have processor time to spare, or none, during a test.
 func SetSpare(t *testing.T, spare bool) {
 	was := newSpare

@@ -21,7 +21,7 @@ import (
 const mountVariable = "USFTP_TEST_MOUNT"
 
 // TestFullFileSystemKeepsTheTarget: if there is no room for a temporary file, the target is not
-// written in place, which would empty it and then fail for the same reason.
+// written in place, which would overwrite some of it and then fail for the same reason.
 func TestFullFileSystemKeepsTheTarget(t *testing.T) {
 	if dir := os.Getenv(mountVariable); dir != "" {
 		fullFileSystem(t, dir)

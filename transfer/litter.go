@@ -35,6 +35,9 @@ type litter struct {
 	unseen atomic.Bool  // not everything that dead runs left was found and removed
 	count  atomic.Int64 // leftovers of files that were not reported one by one
 	looked atomic.Int64 // directories that were swept though the source does not have them
+	names  atomic.Int64 // of directories to sweep that are in memory
+
+	sweepers chan struct{} // holds as many as may sweep besides the walkers
 
 	mu        sync.Mutex
 	continues map[string]leftover // leftovers that files may continue from
@@ -56,6 +59,10 @@ const (
 	// mostDead is how many runs are cleaned up after at once: each keeps a file open.
 	mostDead = 64
 )
+
+// mostNames is how many names of directories to sweep are kept in memory: a hostile host could list
+// any number. What is beyond that is left to a later run. It is a variable for tests.
+var mostNames int64 = 1 << 17
 
 // openLitter records this run's token, and finds the notes of earlier runs of the same copy.
 func (t *tree) openLitter() {
@@ -94,6 +101,7 @@ func (t *tree) openLitter() {
 		l.findRoots()
 		l.readMarks(t.options.Journal, entries)
 		l.continues = make(map[string]leftover)
+		l.sweepers = make(chan struct{}, max(1, t.walk.walkers/2))
 	}
 }
 
@@ -184,36 +192,63 @@ func (l *litter) sweep(d *directory) {
 	}
 }
 
-// sweepRest does the same in the subdirectories that the source does not have.
+// sweepRest does the same in the subdirectories that the source does not have. A sync that is
+// limited to a part of the tree leaves them to one that is not.
 func (l *litter) sweepRest(d *directory) {
 	for root, names := range d.unswept {
+		if s := d.tree.sync; s != nil && s.options.Within != nil {
+			if len(names) > 0 {
+				l.unseen.Store(true)
+			}
+			l.names.Add(-int64(len(names)))
+			continue
+		}
 		l.sweepBelow(d.tree, root, d.rel, d.target, names, d.depth+1)
 	}
 	d.unswept = nil
 }
 
+// sweepBelow sweeps subdirectories and what is below them, several at a time.
 func (l *litter) sweepBelow(t *tree, root, rel, dir string, names map[string]bool, depth int) {
+	defer l.names.Add(-int64(len(names)))
+	var sweeping sync.WaitGroup
+	defer sweeping.Wait()
 	for name := range names {
 		if t.ctx.Err() != nil || t.tooDeep(depth) || t.tooMany(l.looked.Add(1)) {
 			l.unseen.Store(true)
 			return
 		}
-		rel, dir := path.Join(rel, name), t.dst.join(dir, name)
-		below, err := l.tidy(t, root, rel, dir)
-		if err != nil && !errors.Is(err, fs.ErrPermission) { // no run can have written there
-			l.unseen.Store(true)
+		sweep := func() {
+			rel, dir := path.Join(rel, name), t.dst.join(dir, name)
+			below, err := l.tidy(t, root, rel, dir)
+			if err != nil && !errors.Is(err, fs.ErrPermission) { // no run can have written there
+				l.unseen.Store(true)
+			}
+			l.sweepBelow(t, root, rel, dir, below, depth+1)
 		}
-		l.sweepBelow(t, root, rel, dir, below, depth+1)
+		select {
+		case l.sweepers <- struct{}{}:
+			sweeping.Go(func() {
+				defer func() { <-l.sweepers }()
+				sweep()
+			})
+		default:
+			sweep()
+		}
 	}
 }
 
 // tidy removes what dead runs left in one directory, called dir in this run, and returns its
-// subdirectories.
+// subdirectories, except for those beyond mostNames.
 func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, err error) {
 	tokens := l.roots[root]
 	below = make(map[string]bool)
 	err = t.dst.tidy(root, rel, func(name string, isDir bool) bool {
 		switch temporary := t.dst.join(dir, name); {
+		case isDir && below[name]:
+		case isDir && l.names.Add(1) > mostNames:
+			l.names.Add(-1)
+			l.unseen.Store(true)
 		case isDir:
 			below[name] = true
 		case !tokens[localfs.TempTokenOf(name)]:
@@ -227,6 +262,16 @@ func (l *litter) tidy(t *tree, root, rel, dir string) (below map[string]bool, er
 		return false
 	})
 	return below, err
+}
+
+// met notes that the source has a directory, which is therefore swept when it is visited.
+func (l *litter) met(d *directory, name string) {
+	for _, names := range d.unswept {
+		if names[name] {
+			delete(names, name)
+			l.names.Add(-1)
+		}
+	}
 }
 
 // findRoots sets the targets of dead runs, with their tokens.

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -188,6 +189,120 @@ func TestLitterWhereTheSourceIsNoMore(t *testing.T) {
 			})
 		}
 	}
+}
+
+// sweptTree is a tree on a host in which a killed run has left a file in each of many directories
+// that are excluded by now.
+type sweptTree struct {
+	*bench
+	source, journal, token string
+}
+
+const sweptDirs = 32
+
+func newSweptTree(t *testing.T, link sftptest.LinkConfig) *sweptTree {
+	t.Helper()
+	s := &sweptTree{bench: newTreeBench(t, sftptest.Script{}, link)}
+	s.source, s.journal = filepath.Join(s.dir, "tree"), filepath.Join(s.dir, "journal")
+	here := end{root: s.source}
+	here.write(t, "kept/a")
+	for i := range sweptDirs {
+		here.write(t, fmt.Sprintf("excluded/%d/a", i))
+	}
+	var note string
+	var noted []byte
+	if err := s.sync(nil, nil, func(transfer.Event) {
+		if names, _ := filepath.Glob(filepath.Join(s.journal, "*.run.json")); len(names) == 1 {
+			note = names[0]
+			noted, _ = os.ReadFile(note)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(note, noted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.token = strings.Split(filepath.Base(note), ".")[1]
+	for i := range sweptDirs {
+		s.server.Files.WriteFile(fmt.Sprintf("/tree/excluded/%d/.a.usftp-%sabcd", i, s.token), nil)
+	}
+	return s
+}
+
+func (s *sweptTree) sync(exclude []string, within *transfer.SyncWithin, event func(transfer.Event)) error {
+	o := transfer.TreeOptions{Exclude: exclude, Options: transfer.Options{Journal: s.journal, Events: event}}
+	_, err := transfer.Sync(context.Background(), transfer.Remote(s.host, "/tree"), transfer.Local(s.source),
+		transfer.SyncOptions{TreeOptions: o, Within: within})
+	return err
+}
+
+// check compares how many files are left, and whether the journal says so.
+func (s *sweptTree) check(want int) {
+	s.t.Helper()
+	if left := s.treeTemporaries(); len(left) != want {
+		s.t.Errorf("%d files are left, want %d", len(left), want)
+	}
+	notes, _ := filepath.Glob(filepath.Join(s.journal, "*.run.json"))
+	if (len(notes) > 0) != (want > 0) {
+		s.t.Errorf("%d files are left, and the journal holds %q", want, notes)
+	}
+}
+
+// TestExcludedDirectoriesAreSweptTogether: directories that only have to be cleaned are listed
+// several at a time, as others are.
+func TestExcludedDirectoriesAreSweptTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 100 * time.Millisecond
+		s := newSweptTree(t, sftptest.LinkConfig{ToServer: trip / 2, ToClient: trip / 2})
+		began := time.Now()
+		if err := s.sync([]string{"excluded"}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.check(0)
+		if trips := time.Since(began) / trip; trips > 2*sweptDirs {
+			t.Errorf("%d directories took %d round trips", sweptDirs, trips)
+		}
+	})
+}
+
+// TestSyncOfAPartSweepsNothingElse: a sync that is limited to a part of the tree, as a watch makes
+// them, lists no directory beside that, and leaves the note for one that is not limited.
+func TestSyncOfAPartSweepsNothingElse(t *testing.T) {
+	s := newSweptTree(t, sftptest.LinkConfig{})
+	s.server.ForgetRequests()
+	if err := s.sync(nil, &transfer.SyncWithin{Dirs: map[string]bool{"kept": true}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.check(sweptDirs)
+	for _, r := range s.server.Requests(wire.TypeOpendir) {
+		if strings.HasPrefix(r.Path, "/tree/excluded") {
+			t.Errorf("%s was listed", r.Path)
+		}
+	}
+	if err := s.sync(nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.check(0)
+}
+
+// TestSweepingIsBounded: of more directories than fit in memory as many are swept as do, and the
+// note stays.
+func TestSweepingIsBounded(t *testing.T) {
+	s := newSweptTree(t, sftptest.LinkConfig{})
+	transfer.SetMostNames(t, 9) // one is the directory that holds the others
+	if err := s.sync([]string{"excluded"}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	left := len(s.treeTemporaries())
+	if left < sweptDirs-9 || left == sweptDirs {
+		t.Errorf("%d files are left", left)
+	}
+	s.check(left)
+	transfer.SetMostNames(t, 1<<17)
+	if err := s.sync([]string{"excluded"}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.check(0)
 }
 
 // An end is a tree on this machine, or on a server.

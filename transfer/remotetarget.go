@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -224,7 +225,9 @@ func makeRemoteLink(client *usftp.Client, e *entry, to, temporary, aside string)
 		if err = client.Rename(temporary, target); err == nil {
 			return notThere(client.Remove(aside))
 		}
-		err = errors.Join(err, takeBack(client, aside, target))
+		if back := takeBack(client, aside, target); back != nil {
+			err = fmt.Errorf("%w; what it was to replace is called %s now", err, aside)
+		}
 	}
 	if err != nil {
 		client.Remove(temporary)

@@ -347,9 +347,7 @@ func (w *walk) enter(e *entry, rel string) {
 
 // enqueue queues a directory, or walks it at once if too many wait.
 func (w *walk) enqueue(d *directory) {
-	for _, names := range d.parent.unswept {
-		delete(names, path.Base(d.rel))
-	}
+	d.tree.litter.met(d.parent, path.Base(d.rel))
 	d.pending.Store(1)
 	d.parent.pending.Add(1)
 	w.mu.Lock()

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/sftptest"
+	"github.com/usftp/usftp/wire"
 )
 
 // TestChangesAreTheirs runs the verbs that make, move and link files next to the tools of the same
@@ -177,6 +181,38 @@ func TestParseDates(t *testing.T) {
 	for _, date := range []string{"", "yesterday", "@x", "2026-13-01"} {
 		if _, err := ParseDate(date); err == nil {
 			t.Errorf("%q was taken", date)
+		}
+	}
+}
+
+// TestLinkThatCannotReplace: on a host without posix-rename, what ln -f is to replace has its name
+// back if the host refuses that name to the link.
+func TestLinkThatCannotReplace(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		renames := 0 // the second one gives the link its name
+		s := sftptest.NewServer(t, sftptest.Script{Extensions: []wire.ExtensionPair{},
+			Intercept: func(r sftptest.Request) []sftptest.Action {
+				if r.Type != wire.TypeRename {
+					return nil
+				}
+				if renames++; refused && renames == 2 {
+					return []sftptest.Action{sftptest.Refuse(wire.Failure, "")}
+				}
+				return nil
+			}})
+		s.Files.WriteFile("/f", []byte("old"))
+		stream := s.Dial(sftptest.LinkConfig{})
+		client, err := usftp.NewClientPipe(stream, stream)
+		ok(t, err)
+		defer client.Close()
+		err = Link(t.Context(), newRig(client).Env, LinkOptions{Symbolic: true, Force: true}, []string{"new", "/f"})
+		to, _ := client.ReadLink("/f")
+		old, _ := s.Files.ReadFile("/f")
+		if refused != (err != nil) || !refused && to != "new" || refused && string(old) != "old" {
+			t.Errorf("refused: %v; it leads to %q and holds %q, %v", refused, to, old, err)
+		}
+		if names := s.Files.List(); len(names) != 1 {
+			t.Errorf("there are %q", names)
 		}
 	}
 }

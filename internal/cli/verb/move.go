@@ -188,26 +188,41 @@ func (j *job) link(o LinkOptions, source, target string) {
 	j.did("linked", target, source, "%s -> %s")
 }
 
-// replaceBy makes something under a temporary name and renames it over the existing name, which is
-// thus never missing.
+// replaceBy makes something under a temporary name and renames it over the existing name.
 func (j *job) replaceBy(at string, make func(at string) error) error {
 	if info, err := j.client.Lstat(at); err == nil && info.IsDir() {
 		return errIsDirectory
 	}
-	if !j.client.HasPosixRename() {
-		if err := j.client.Remove(at); err != nil {
-			return err
-		}
-		return make(at)
-	}
 	dir, base := path.Split(at)
-	temporary := dir + "." + base + ".usftp-" + strconv.FormatUint(rand.Uint64(), 36)
+	free := func() string { return dir + "." + base + ".usftp-" + strconv.FormatUint(rand.Uint64(), 36) }
+	temporary := free()
 	if err := make(temporary); err != nil {
 		return err
 	}
-	err := j.client.PosixRename(temporary, at)
+	var err error
+	if j.client.HasPosixRename() {
+		err = j.client.PosixRename(temporary, at)
+	} else {
+		err = j.renameOver(temporary, at, free())
+	}
 	if err != nil || !sameAfterRename(j.client, temporary) {
 		j.client.Remove(temporary)
+	}
+	return err
+}
+
+// renameOver stands in for posix-rename: what is to be replaced steps aside, and comes back if the
+// new name is refused.
+func (j *job) renameOver(name, at, aside string) error {
+	if err := j.client.Rename(at, aside); err != nil {
+		return err
+	}
+	err := j.client.Rename(name, at)
+	if err == nil {
+		return j.client.Remove(aside)
+	}
+	if j.client.Rename(aside, at) != nil {
+		err = fmt.Errorf("%w; what it was to replace is called %s now", err, aside)
 	}
 	return err
 }
