@@ -342,7 +342,7 @@ func proveLocal(c *fileCopy, file *os.File, in input, m *mark) (offset int64, er
 }
 
 func (o *localOutput) fill(c *fileCopy, in input) error {
-	to := sink{Writer: o.file, reread: o.rereads(c, in), sparse: c.options.Sparse && !o.over}
+	to := sink{Writer: o.file, reread: o.rereads(c, in), over: o.over}
 	if to.reread != nil {
 		to.file = o.file
 	}

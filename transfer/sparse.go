@@ -143,20 +143,23 @@ func (o *remoteOutput) sendParts(c *fileCopy, s *sparseSource) (n int64, err err
 	return n, err
 }
 
-// sparseFile is a local file in which blocks of zeros become holes. It must have been empty from
-// off on.
+// sparseFile is a local file in which blocks of zeros become holes.
 type sparseFile struct {
 	file *os.File
 	off  int64 // of the next Write
+	over bool  // it was not empty from there on
 }
 
 func (s *sparseFile) Write(p []byte) (int, error) {
-	n, err := localfs.WriteSparse(s.file, p, s.off)
+	n, err := s.WriteAt(p, s.off)
 	s.off += int64(n)
 	return n, err
 }
 
 func (s *sparseFile) WriteAt(p []byte, off int64) (int, error) {
+	if s.over {
+		return localfs.WriteSparseOver(s.file, p, off)
+	}
 	return localfs.WriteSparse(s.file, p, off)
 }
 
@@ -166,47 +169,55 @@ type sink struct {
 	io.Writer
 	file   *os.File // nil unless it is a regular file
 	reread reopen   // opens the file for reading, nil unless it is a regular file
-	sparse bool     // blocks of zeros become holes
+	over   bool     // the file is an old one that is written over
 
 	// old opens the file to be replaced, nil if there is none
 	old func() (*os.File, error)
 }
 
-// open returns the writers to use, for data in order and in any order.
+// open returns the writers to use, for data in order and in any order. Blocks of zeros become holes
+// if Options.Sparse is set.
 func (s sink) open(c *fileCopy) (io.Writer, io.WriterAt, error) {
 	if s.file == nil {
 		return s.Writer, nil, nil
 	}
-	if !s.sparse {
+	if !c.options.Sparse {
 		return s.file, s.file, nil
 	}
 	if c.size > 0 { // a hash may read from it before all has arrived
-		if err := s.file.Truncate(c.size); err != nil {
+		if err := s.end(c, c.size); err != nil {
 			return nil, nil, err
 		}
 	}
-	sparse := &sparseFile{s.file, c.result.Resumed}
+	sparse := &sparseFile{s.file, c.result.Resumed, s.over}
 	return sparse, sparse, nil
 }
 
-// end sets the file's size, since it may end in a hole.
+// end sets the file's size, since it may end in a hole. An old file that is longer is cut only when
+// the copy is sealed.
 func (s sink) end(c *fileCopy, size int64) error {
-	if s.file == nil || !s.sparse {
+	if s.file == nil || !c.options.Sparse {
 		return nil
+	}
+	if s.over {
+		if info, err := s.file.Stat(); err != nil || info.Size() >= size {
+			return err
+		}
 	}
 	return s.file.Truncate(size)
 }
 
 // small writes a file held in memory.
 func (s sink) small(c *fileCopy, data []byte) error {
-	if s.file == nil || !s.sparse {
+	if s.file == nil || !c.options.Sparse {
 		_, err := s.Write(data)
 		return err
 	}
-	if _, err := localfs.WriteSparse(s.file, data, 0); err != nil {
+	sparse := &sparseFile{s.file, 0, s.over}
+	if _, err := sparse.Write(data); err != nil {
 		return err
 	}
-	return s.file.Truncate(int64(len(data)))
+	return s.end(c, int64(len(data)))
 }
 
 // A server that sends more of a file than it announced could fill the disk with a file that looked

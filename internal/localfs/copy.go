@@ -266,7 +266,7 @@ func (c *copier) leave(to int64) error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
 	}
-	if err := c.clear(c.out(), to-c.in); err != nil {
+	if err := clearRange(c.dst, c.out(), to-c.in); err != nil {
 		return err
 	}
 	if c.hashes(Tee, TeeAside) {
@@ -277,20 +277,20 @@ func (c *copier) leave(to int64) error {
 	return c.after(n)
 }
 
-// clear makes sure that a range of dst, if it exists, reads as zeros.
-func (c *copier) clear(off, n int64) error {
-	info, err := c.dst.Stat()
+// clearRange makes sure that a range of a file reads as zeros as far as the file reaches.
+func clearRange(f *os.File, off, n int64) error {
+	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if n = min(n, info.Size()-off); n <= 0 {
 		return nil
 	}
-	if punch(c.dst, off, n) == nil {
+	if punch(f, off, n) == nil {
 		return nil
 	}
 	for n > 0 {
-		wrote, err := c.dst.WriteAt(nothing[:min(n, int64(len(nothing)))], off)
+		wrote, err := f.WriteAt(nothing[:min(n, int64(len(nothing)))], off)
 		if err != nil {
 			return err
 		}

@@ -83,9 +83,24 @@ func (h *Holes) DataBefore(off int64) int64 {
 // zeros: they stay holes. If the end of p is left out, the file may stay shorter than it should be.
 // WriteSparse returns how many bytes are correct.
 func WriteSparse(w io.WriterAt, p []byte, off int64) (int, error) {
+	return writeSparse(w, p, off, func(int64, int64) error { return nil })
+}
+
+// WriteSparseOver is WriteSparse for a file that may hold other data there.
+func WriteSparseOver(f *os.File, p []byte, off int64) (int, error) {
+	return writeSparse(f, p, off, func(off, n int64) error { return clearRange(f, off, n) })
+}
+
+func writeSparse(w io.WriterAt, p []byte, off int64,
+	leaveOut func(off, n int64) error) (int, error) {
 	done := 0
 	for done < len(p) {
 		zeros := leadingZeros(p[done:], off+int64(done))
+		if zeros > 0 {
+			if err := leaveOut(off+int64(done), int64(zeros)); err != nil {
+				return done, err
+			}
+		}
 		if done += zeros; done == len(p) {
 			break
 		}
