@@ -220,7 +220,7 @@ func TestTwoRuns(t *testing.T) {
 					t.Errorf("run %d: %+v, %v", i, o.result, o.err)
 				}
 				if said := strings.Contains(strings.Join(o.notes, "\n"),
-					"another run copies the same"); said != (i == 1) {
+					"another run is making the same copy"); said != (i == 1) {
 					t.Errorf("run %d: the notes are %q", i, o.notes)
 				}
 			}

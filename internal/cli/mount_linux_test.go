@@ -614,7 +614,7 @@ func TestMountAndUnmount(t *testing.T) {
 		f, err := os.Create(m.path("file"))
 		must(t, err)
 		defer f.Close()
-		if o := run(t, "/", "umount", m.at); o.code != 1 || !strings.Contains(o.stderr, "programs use it") {
+		if o := run(t, "/", "umount", m.at); o.code != 1 || !strings.Contains(o.stderr, "programs are using it") {
 			t.Errorf("%+v", o)
 		}
 		if o := run(t, "/", "umount", "-z", m.at); o.code != 0 || isMounted(t, m.at) {
