@@ -142,19 +142,34 @@ func (f *FS) stat(ctx context.Context, n *node) (attrs, time.Duration, error) {
 		return a, left, nil
 	}
 	var a attrs
-	asked := time.Now()
-	err := f.onPath(n, func(path string) error {
-		return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
-			asked = time.Now()
-			a, err = f.look(c, path)
-			return err
+	var asked time.Time
+	for range 3 {
+		err := f.onPath(n, func(path string) error {
+			return f.link.do(ctx, func(c *usftp.Client, _ bool) (err error) {
+				asked = time.Now()
+				a, err = f.look(c, path)
+				return err
+			})
 		})
-	})
-	if err != nil {
-		return attrs{}, 0, err
+		if err != nil {
+			return attrs{}, 0, err
+		}
+		n.learnAttrs(a, asked)
+		size, overtaken := n.overtaken(asked)
+		if !overtaken {
+			return a, f.options.Cache, nil
+		}
+		a.size = max(a.size, size)
 	}
-	n.learnAttrs(a, asked)
-	return a, f.options.Cache, nil
+	return a, 0, nil // somebody keeps writing
+}
+
+// overtaken reports whether an open file was changed here after a request, whose answer may not know
+// of it, and the size that the file has had since.
+func (n *node) overtaken(asked time.Time) (size uint64, overtaken bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attrs.size, n.file != nil && n.changed.After(asked)
 }
 
 // look requests the attributes of a path.

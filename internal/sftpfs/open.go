@@ -349,8 +349,10 @@ func (h *handle) isSame(c *usftp.Client, path string, a attrs) error {
 	loose, seen := f.loose, h.seen
 	retimed := f.retimed || f.set.SetTimes || f.told != 0
 	proofs := f.proofs
-	for _, e := range f.extents { // what is on its way may have arrived although its answer was lost
-		proofs = without(proofs, e)
+	for _, e := range f.extents {
+		if e.tried { // it may have arrived although its answer was lost
+			proofs = without(proofs, e)
+		}
 	}
 	f.mu.Unlock()
 	if !loose {

@@ -31,7 +31,8 @@ type extent struct {
 	off     int64
 	data    []byte
 	appends bool
-	sent    bool
+	sent    bool // over the present connection
+	tried   bool // sent at some time
 	full    bool // nothing more is added
 	over    bool // no longer the file's: it arrived, was refused, or was given up
 }
@@ -278,7 +279,7 @@ func (f *file) sendOne(ctx context.Context, e *extent) error {
 		}
 	}
 	f.mu.Lock()
-	e.sent = true
+	e.sent, e.tried = true, true
 	f.mu.Unlock()
 	remote.Async().WriteAt(e.data, e.off).Then(func(_ int, err error) { f.answered(e, err) })
 	return nil
