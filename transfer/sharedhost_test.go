@@ -221,9 +221,11 @@ func TestSharedHostRewritten(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source := newBench(t, sftptest.Script{}, near)
-				written := time.Now()
+				written, version := time.Now(), byte(0)
 				write := func() []byte {
 					data := random(size)
+					version++
+					data[size/2] ^= version
 					source.server.Files.WriteFile("/tree/source", data)
 					if err := source.server.Files.SetTimes("/tree/source", written, written); err != nil {
 						t.Fatal(err)

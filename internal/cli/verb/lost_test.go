@@ -214,6 +214,7 @@ func TestTailGoesOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir+"/log", "first\n")
+	writeFile(t, dir+"/other", "other\n")
 	s := &screen{news: make(chan struct{}, 1)}
 	clients := []*usftp.Client{startServer(t, dir), startServer(t, dir), startServer(t, dir)}
 	more := strings.Repeat("a line of the log\n", 20_000)
@@ -222,7 +223,7 @@ func TestTailGoesOn(t *testing.T) {
 	out.lose = func() { env.Client.Close() }
 	n := 0
 	env.Renew = func(error, bool) *usftp.Client {
-		if n++; n == len(clients) {
+		if n++; n >= len(clients) {
 			return nil
 		}
 		return clients[n]
@@ -232,14 +233,17 @@ func TestTailGoesOn(t *testing.T) {
 	go func() {
 		done <- env.Steadily(false, func() error {
 			return Tail(ctx, env, TailOptions{Follow: true, Interval: time.Millisecond,
-				HeadOptions: HeadOptions{Count: 10}}, []string{"log"})
+				HeadOptions: HeadOptions{Count: 10}}, []string{"log", "other"})
 		})
 	}()
-	s.await(t, "first\n")
+	// The heading waits in the buffer, so that what follows it takes several writes.
+	shown := "==> log <==\nfirst\n\n==> other <==\nother\n"
+	s.await(t, shown)
 	appendTo(t, dir+"/log", more)
-	s.await(t, "first\n"+more)
+	shown += "\n==> log <==\n" + more
+	s.await(t, shown)
 	appendTo(t, dir+"/log", "last\n")
-	s.await(t, "first\n"+more+"last\n")
+	s.await(t, shown+"last\n")
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || n == 0 {
 		t.Errorf("%v, after %d replacements", err, n)
