@@ -188,6 +188,7 @@ func (x *extras) delete() bool {
 		t.failFirst(err)
 		return false
 	}
+	s.dst.ready()
 	x.each(&x.files, deleteDirs, func(fields []string) {
 		d := s.place(fields[0])
 		defer t.dst.leave(d)
@@ -315,6 +316,8 @@ func unpackFacts(text string, f *facts) error {
 // On this machine entries are deleted through os.Root, which stays inside the target even if
 // directories are replaced by links meanwhile.
 
+func (t localMirror) ready() {}
+
 func (t localMirror) unmoved(d *directory) error {
 	in, release, err := t.roots.use(d, t.within(d))
 	if err != nil {
@@ -360,6 +363,12 @@ func (t remoteMirror) remove(d *directory, name string, dir bool) error {
 		}
 		return err
 	})
+}
+
+func (t remoteMirror) ready() {
+	if !private.OfClient(t.link.Host().Client).RemovesBeneath() {
+		t.realRoot()
+	}
 }
 
 // unmoved asks the host for the directory's real path, unless the host has beneath@usftp and follows

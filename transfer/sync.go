@@ -893,9 +893,11 @@ type mirror interface {
 
 	asSource() source // the same endpoint, for reading
 
-	// unmoved fails if a listed directory is no longer where it was. makeAll makes a directory and
-	// its parents, given relative to the target. move moves a file to such a path; it fails with
-	// fs.ErrExist if something is there.
+	// unmoved fails if a listed directory is no longer where it was; ready, which is called first,
+	// finds out what it needs for all directories. makeAll makes a directory and its parents, given
+	// relative to the target. move moves a file to such a path; it fails with fs.ErrExist if
+	// something is there.
+	ready()
 	unmoved(d *directory) error
 	makeAll(dir string) error
 	move(d *directory, name, to string) error
