@@ -369,9 +369,14 @@ func (t remoteMirror) remove(d *directory, name string, dir bool) error {
 }
 
 func (t remoteMirror) ready() {
-	if !private.OfClient(t.link.Host().Client).RemovesBeneath() {
-		t.realRoot()
-	}
+	root := t.job.tree.root.target
+	t.over(root, func(client *usftp.Client, _ bool) error { // unmoved reports the error
+		if private.OfClient(client).RemovesBeneath() {
+			return nil
+		}
+		_, err := t.real.of(client, root)
+		return err
+	})
 }
 
 // unmoved asks the host for the directory's real path, unless the host has beneath@usftp and follows
