@@ -126,10 +126,11 @@ func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner, Machine: machine()}}
 	var failed error
 	for range 3 {
+		began := time.Now()
 		err := files.createFile(LockName, l.text())
-		if err == nil && failed == nil {
+		if err == nil && failed == nil && time.Since(began) < lockWritten {
 			return l.begin(), nil
-		} else if err == nil {
+		} else if err == nil { // while it was empty, somebody may have taken it away
 			break
 		}
 		holder, data, written, readErr := l.read(LockName)
