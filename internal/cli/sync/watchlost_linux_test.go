@@ -18,6 +18,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/usftp/usftp"
+	"github.com/usftp/usftp/internal/soak"
 	"github.com/usftp/usftp/pool"
 	"github.com/usftp/usftp/sftptest"
 	"github.com/usftp/usftp/transfer"
@@ -28,7 +29,7 @@ import (
 // them are real. The link of 10 ms, the logins and the clock are simulated, so that the 5 s are what
 // the watcher, the retries and the link take, however busy the machine is.
 func TestWatchWhileConnectionsAreLost(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(soak.Runs(1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			// The clock of a bubble stands still while a goroutine in it waits for the system.
