@@ -325,7 +325,8 @@ var clientCalls = map[string]anyCall{
 var noClientCalls = []string{"Ping", "Close", "Done", "Wait", "WithContext", "Stats",
 	"HasExtension", "HasPosixRename", "HasStatVFS", "HasCheckFile", "HasChunks", "CheckFileAlgorithms",
 	"Extensions", "Join", "Limits", "private.Client.DataSizes", "private.Client.WorksInOrder",
-	"private.Client.ReadsOnce", "private.Client.Touches", "private.Client.RemovesBeneath"}
+	"private.Client.ReadsOnce", "private.Client.StartSmall", "private.Client.Touches",
+	"private.Client.RemovesBeneath"}
 
 // fileCalls are the methods of File that wait for a server.
 var fileCalls = map[string]anyCall{
