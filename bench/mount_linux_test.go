@@ -67,6 +67,7 @@ func TestMountMemory(t *testing.T) {
 	t.Cleanup(func() {
 		if out, err := exec.Command("fusermount3", "-uz", at).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
+			mount.Process.Kill()
 		}
 		<-ended
 	})

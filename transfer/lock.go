@@ -39,6 +39,10 @@ const (
 	// lockWritten is how long a lock may be empty: it is written right after it is made. One that
 	// stays empty was left by a run that was killed, or lost its connection, in between.
 	lockWritten = 5 * time.Second
+
+	// lockRepeated is the same if this run lost its connection while it made the lock, so that the
+	// empty one is most likely its own.
+	lockRepeated = time.Second
 )
 
 var (
@@ -125,6 +129,7 @@ func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 	l := &lock{tree: t, files: files, holder: Holder{Host: host, PID: os.Getpid(),
 		Started: time.Now().Truncate(time.Second), ID: rand.Text(), Owner: owner, Machine: machine()}}
 	var failed error
+	mayBeEmpty := lockWritten
 	for range 3 {
 		began := time.Now()
 		err := files.createFile(LockName, l.text())
@@ -148,8 +153,11 @@ func newLock(t *tree, files lockFiles, owner string) (*lock, error) {
 		locked := &LockedError{Holder: holder, Age: now.Sub(written)}
 		void := locked.Age >= LockStale || holder.over() || owner != "" && holder.Owner == owner
 		if len(data) == 0 && !void {
-			if void = errors.Is(err, errRepeated) || locked.Age >= lockWritten; !void {
-				if err := l.pause(lockWritten - locked.Age); err != nil {
+			if errors.Is(err, errRepeated) {
+				mayBeEmpty = lockRepeated
+			}
+			if void = locked.Age >= mayBeEmpty; !void {
+				if err := l.pause(mayBeEmpty - locked.Age); err != nil {
 					return nil, err
 				}
 				continue // it has been written by now, or is void

@@ -90,6 +90,9 @@ func TestMountFaults(t *testing.T) {
 				}
 			})
 			t.Logf("%d rounds of fsx", whole)
+			if whole == 0 {
+				t.Error("no round of fsx was completed")
+			}
 		})
 	}
 	working.Wait()

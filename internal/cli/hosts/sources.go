@@ -32,7 +32,9 @@ func NewSources(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 		if p.Remote {
 			where = p.Target.UserHost()
 			p.Target.Path = ""
-			targets = append(targets, p.Target)
+			if !slices.Contains(targets, p.Target) {
+				targets = append(targets, p.Target)
+			}
 		}
 		if !slices.Contains(s.places, where) {
 			s.places = append(s.places, where)
@@ -45,9 +47,7 @@ func NewSources(ctx context.Context, a *ui.App, config pool.ConnectConfig,
 			s.Close()
 			return nil, host.Err
 		}
-		if s.others[t] == nil {
-			s.others[t] = s.Shared.Host(host.Host)
-		}
+		s.others[t] = s.Shared.Host(host.Host)
 	}
 	return s, nil
 }
