@@ -262,9 +262,6 @@ func (x *extras) remove(d *directory, name string, dir bool) {
 	}
 	target := t.dst.join(d.target, name)
 	err := s.clear(d, name, dir)
-	if errors.Is(err, fs.ErrPermission) && s.reopen(d) {
-		err = s.clear(d, name, dir)
-	}
 	switch {
 	case err == nil:
 		t.counts.sync.deleted.Add(1)

@@ -422,18 +422,6 @@ func (s *syncing) open(d *directory) {
 	})
 }
 
-// reopen is open for a directory in which something could not be deleted. It reports whether trying
-// again makes sense. If the directory stays, finishTouched gives it the source's permissions again.
-func (s *syncing) reopen(d *directory) bool {
-	in, name := d, "."
-	if d.parent != nil {
-		in, name = d.parent, path.Base(d.rel)
-	}
-	found, err := s.dst.lookAt(in, name)
-	return err == nil && found.mode.IsDir() && found.mode.Perm()&0o700 != 0o700 &&
-		s.dst.setDirMode(d, found.mode.Perm()|0o700) == nil
-}
-
 // ignores reports whether an entry is excluded from the sync on both sides.
 func (s *syncing) ignores(in *directory, name string, dir bool) bool {
 	if in.rel == "." && name == LockName {
