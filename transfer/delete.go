@@ -282,6 +282,9 @@ func (x *extras) finishTouched() {
 		defer t.dst.leave(d)
 		if d == t.root {
 			d.touched.Store(true)
+			if s.lock != nil { // the last thing to go; a read-only directory would keep it
+				return
+			}
 		} else if err := unpackFacts(fields[1], &d.facts); err != nil {
 			return
 		}

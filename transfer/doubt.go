@@ -30,6 +30,7 @@ type doubt struct {
 	first   *usftp.FileStat // as first seen
 	clock   *pool.Clock     // the host's; nil if it does not matter or cannot be known
 	suspect bool            // the second of its mtime may not be over
+	shared  bool            // other copies may have read parts of it
 	began   time.Time
 	bound   atomic.Int64 // how far it may have been read by then
 
@@ -94,6 +95,7 @@ func (d *doubt) certain(ctx context.Context) bool {
 // everywhere extends the doubt to all of the source, of which other copies may have read any part.
 func (d *doubt) everywhere() {
 	if d != nil {
+		d.shared = true
 		d.bound.CompareAndSwap(math.MaxInt64, math.MaxInt64-1)
 	}
 }
@@ -109,7 +111,8 @@ func (d *doubt) since(when time.Time) {
 // atOnce reports whether all n bytes that were read came in one reply. The server then read them at
 // one moment.
 func (d *doubt) atOnce(c *fileCopy, f *usftp.File, n int64) bool {
-	return c.result.Resumed == 0 && d.bound.Load() >= n && private.OfFile(f).Answers() == 1
+	return c.result.Resumed == 0 && !d.shared && d.bound.Load() >= n &&
+		private.OfFile(f).Answers() == 1
 }
 
 // isAbout reports whether a source is still as first seen.

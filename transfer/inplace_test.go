@@ -25,6 +25,12 @@ var cutting = map[string]func(r sftptest.Request) []sftptest.Action{
 		}
 		return nil
 	},
+	"cut in name only": func(r sftptest.Request) []sftptest.Action {
+		if r.Type == wire.TypeFsetstat && r.Attrs.Has(wire.AttrSize) {
+			return []sftptest.Action{sftptest.Refuse(wire.OK, "")}
+		}
+		return nil
+	},
 	"attributes never set": func(r sftptest.Request) []sftptest.Action {
 		if r.Type == wire.TypeFsetstat || r.Type == wire.TypeSetstat {
 			return []sftptest.Action{sftptest.Refuse(wire.PermissionDenied, "")}

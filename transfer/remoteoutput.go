@@ -410,8 +410,8 @@ func (o *remoteOutput) keptMode(c *fileCopy) fs.FileMode {
 }
 
 // seal proves that the file is whole if several handles wrote it, cuts off what is left of an old
-// file, sets its attributes, and closes it. On a host that works in order everything is sent at once and takes one round trip, in which
-// the other handles are closed too.
+// file, sets its attributes, and closes it. On a host that works in order everything is sent at once
+// and takes one round trip, in which the other handles are closed too.
 func (o *remoteOutput) seal(c *fileCopy, in input) error {
 	if o.sealed {
 		return nil
@@ -434,6 +434,16 @@ func (o *remoteOutput) seal(c *fileCopy, in input) error {
 		steps = append(steps, func() func() error {
 			cut := waits(c.ctx, f.Async().Truncate(n))
 			return func() error { return o.cutRefused(cut()) }
+		}, func() func() error { // some servers say yes and do nothing
+			looked := f.Async().Stat()
+			return func() error {
+				stat, err := looked.WaitContext(c.ctx)
+				if err == nil && stat.HasSize() && int64(stat.Size) > n {
+					o.end.placement.quirks.WholeFiles.Store(true)
+					return errNotCut
+				}
+				return nil
+			}
 		})
 	}
 	if set != (usftp.NewAttrs{}) {

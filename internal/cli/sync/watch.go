@@ -76,12 +76,13 @@ func (w *watcher) forget() { w.within = transfer.SyncWithin{Dirs: make(map[strin
 // everything has everything compared, after a wait.
 func (w *watcher) everything(after time.Duration) { w.all, w.due = true, time.Now().Add(after) }
 
-// again has what was compared in a round compared again.
-func (w *watcher) again(round *transfer.SyncWithin) {
+// again has what was compared in a round compared again, after a wait.
+func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 	if round == nil {
-		w.everything(settleTime)
+		w.everything(after)
 		return
 	}
+	w.resume = time.Now().Add(after)
 	maps.Copy(w.within.Dirs, round.Dirs)
 	w.within.Trees = append(w.within.Trees, round.Trees...)
 }
@@ -298,6 +299,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 	pause := time.Duration(0)
 	last := time.Time{} // start of the last successful round
 	files := int64(0)
+	vanished := 0 // rounds in a row in which something did
 	for first := true; ; first = false {
 		within, err := w.wait(ctx)
 		if err != nil {
@@ -332,7 +334,11 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 		case first && ui.CodeOf(err) == ui.ExitFailed && !isPartial(err):
 			return err // wrong operands stay wrong
 		case errors.Is(err, transfer.ErrVanished):
-			w.again(within) // everything was copied, but nothing was deleted
+			// Everything was copied, but nothing was deleted. What vanishes in every round, as a
+			// link that leads nowhere does if links are followed, must not keep us busy.
+			w.again(within, settleTime<<min(vanished, 3))
+			vanished++
+			continue
 		default:
 			pause = min(max(firstRetry, 2*pause), longestRetry)
 			w.everything(pause)
@@ -341,6 +347,7 @@ func (w *watcher) run(ctx context.Context, options transfer.SyncOptions,
 			}
 			say(fmt.Sprintf("comparing everything again in %v", pause))
 		}
+		vanished = 0
 	}
 }
 

@@ -219,7 +219,10 @@ func (j *job) renameOver(name, at, aside string) error {
 	}
 	err := j.client.Rename(name, at)
 	if err == nil {
-		return j.client.Remove(aside)
+		if err = j.client.Remove(aside); err != nil {
+			err = fmt.Errorf("%w; it is made, and what it replaces is called %s now", err, aside)
+		}
+		return err
 	}
 	if j.client.Rename(aside, at) != nil {
 		err = fmt.Errorf("%w; what it was to replace is called %s now", err, aside)
