@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/usftp/usftp/dial"
 	"github.com/usftp/usftp/pool"
@@ -22,6 +23,11 @@ func TestAskedAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, random(5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// So old that nothing is asked to find out whether it is still being written.
+	old := time.Now().AddDate(0, 0, -7)
+	if err := os.Chtimes(file, old, old); err != nil {
 		t.Fatal(err)
 	}
 	missing := filepath.Join(dir, "missing")
