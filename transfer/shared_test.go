@@ -68,6 +68,21 @@ func copyShared(t *testing.T, shared *transfer.Shared, links []sftptest.LinkConf
 	return s
 }
 
+// haveTree makes sure that each host has these files in /tree.
+func (s *sharedCopies) haveTree(t *testing.T, want map[string][]byte) {
+	t.Helper()
+	for i, b := range s.hosts {
+		if s.errs[i] != nil {
+			t.Fatalf("host %d: %v", i, s.errs[i])
+		}
+		for name, data := range want {
+			if !bytes.Equal(b.remote("/tree/"+name), data) {
+				t.Errorf("host %d has another %s", i, name)
+			}
+		}
+	}
+}
+
 // hasTarget makes sure that a host has the file.
 func (s *sharedCopies) hasTarget(t *testing.T, i int, want []byte) {
 	t.Helper()
@@ -161,16 +176,7 @@ func TestSharedTree(t *testing.T) {
 				shared.Local(dir), transfer.TreeOptions{})
 			return err
 		})
-		for i, b := range s.hosts {
-			if s.errs[i] != nil {
-				t.Fatalf("host %d: %v", i, s.errs[i])
-			}
-			for name, data := range want {
-				if !bytes.Equal(b.remote("/tree/"+name), data) {
-					t.Errorf("host %d has another %s", i, name)
-				}
-			}
-		}
+		s.haveTree(t, want)
 		if shared.BytesRead() != size {
 			t.Errorf("%d bytes were read of %d", shared.BytesRead(), size)
 		}

@@ -111,16 +111,7 @@ func TestSharedHostTree(t *testing.T) {
 				from.Remote("/tree"), transfer.TreeOptions{})
 			return err
 		})
-		for i, b := range s.hosts {
-			if s.errs[i] != nil {
-				t.Fatalf("host %d: %v", i, s.errs[i])
-			}
-			for name, data := range want {
-				if !bytes.Equal(b.remote("/tree/"+name), data) {
-					t.Errorf("host %d has another %s", i, name)
-				}
-			}
-		}
+		s.haveTree(t, want)
 		if shared.BytesRead() != size {
 			t.Errorf("%d bytes were read of %d", shared.BytesRead(), size)
 		}

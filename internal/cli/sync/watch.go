@@ -87,8 +87,8 @@ func (w *watcher) again(round *transfer.SyncWithin, after time.Duration) {
 	w.within.Trees = append(w.within.Trees, round.Trees...)
 }
 
-// startOver watches everything anew and has everything compared, after events were lost. Directories
-// that were moved meanwhile are still watched under their old names, so all watches are replaced.
+// startOver replaces all watches and has everything compared, after events were lost: directories
+// that were moved meanwhile are still watched under their old names.
 func (w *watcher) startOver() error {
 	w.forget()
 	w.moved = false
